@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import sys
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy as np
 from dask.base import is_dask_collection
 
 from bigkpca.data.rows import check_shape
+from bigkpca.data.stores import is_path
 from bigkpca.errors import Array, DataError, SpecError, check_numeric
 
 FRAME = "the dask dataframe"
@@ -101,8 +103,8 @@ def check_frame(data: Any) -> None:
 
 
 def _check_one_table(data: Any) -> None:
-    """Raise SpecError for a Dataset of xarray and an AnnData in memory, which hold several tables, and for an array
-    that hides some of its values."""
+    """Raise SpecError for a Dataset of xarray, a list of paths and an AnnData in memory, which hold several tables, and
+    for an array that hides some of its values."""
     xarray = sys.modules.get("xarray")
     if xarray is not None and isinstance(data, xarray.Dataset):
         first = next(iter(data.data_vars), "name")
@@ -111,6 +113,11 @@ def _check_one_table(data: Any) -> None:
         raise SpecError(
             f"a Dataset holds several arrays: give one, as X[{first!r}], or all as the columns of one, as "
             f"X.to_array('variable'){rows}.transpose({dim!r}, 'variable')"
+        )
+    if isinstance(data, list | tuple) and data and all(map(is_path, data)):
+        raise SpecError(
+            f"rows are one array or one path, not a list, as of {os.fspath(data[0])!r}: make one dataset of all files "
+            "with bigkpca ingest FILE FILE ... rows.zarr, and give its path; --append adds further files to it"
         )
     if not is_frame(data) and all(hasattr(data, name) for name in ("X", "obs", "var")):
         raise SpecError(

@@ -28,7 +28,7 @@ from bigkpca.data.run_folders import run_folders, scratch_folders
 from bigkpca.data.sparse import SparseRows, hdf5_rows, is_stored_matrix, npz_rows, sparse_rows, zarr_matrix
 from bigkpca.data.stored import array_path
 from bigkpca.data.stores import expanded, is_path, parent, store_of
-from bigkpca.data.zarr import ZarrRows, files_stamp, group_rows, zarr_name
+from bigkpca.data.zarr import ATTRIBUTE, ZarrRows, files_stamp, group_rows, zarr_name
 from bigkpca.errors import Array, BigKPCAError, CorruptionError, DataError, IncompleteError, SpecError, check_numeric
 
 
@@ -72,17 +72,17 @@ def opened_again(rows: Rows, path: str) -> Rows:
 
 
 def path_of(data: Any) -> str | None:
-    """The path of what a user passes as a path or a Zarr array in a folder, None for anything else."""
+    """The path of what a user passes as a path or an array or group of Zarr in a folder; None for anything else."""
     if is_path(data):
         return expanded(data)
-    return array_path(data) if isinstance(data, zarr.Array) else None
+    return array_path(data) if isinstance(data, zarr.Array | zarr.Group) else None
 
 
 def is_lazy(data: Any) -> bool:
-    """Whether `data` is a path, an array of Dask or Zarr, a Dask frame, or a DataArray over Dask: its rows need not be
-    in memory."""
+    """Whether `data` is a path, an array of Dask or Zarr, a Zarr group, a Dask frame, or a DataArray over Dask: its
+    rows need not be in memory."""
     held = data.data if is_data_array(data) else data
-    return is_path(held) or is_dask_array(held) or isinstance(held, zarr.Array) or is_dask_frame(held)
+    return is_path(held) or is_dask_array(held) or isinstance(held, zarr.Array | zarr.Group) or is_dask_frame(held)
 
 
 def _opened(data: Any, array: str | None) -> Rows:
@@ -98,6 +98,8 @@ def _opened(data: Any, array: str | None) -> Rows:
     if isinstance(data, zarr.Array):
         check_shape(data.shape, f"the zarr array {data.path}")
         return ZarrRows(data, zarr_name(data), data.shape[0])
+    if isinstance(data, zarr.Group):
+        return _path_rows(_path_of_group(data), array)
     if isinstance(data, ArrayRows | DaskRows | ZarrRows | NpyRows | SparseRows):
         return data
     if issparse(data):
@@ -106,6 +108,16 @@ def _opened(data: Any, array: str | None) -> Rows:
     values = frame_values(data) if is_frame(data) else _as_array(data)
     check_shape(values.shape, "the array")
     return ArrayRows(values, names=column_names(data))
+
+
+def _path_of_group(group: zarr.Group) -> str:
+    """The path of a group of ours, or of a sparse matrix. Raises SpecError for others, of which one array is rows."""
+    path = array_path(group)
+    if path is not None and (ATTRIBUTE in group.attrs or is_stored_matrix(group)):
+        return path
+    names = sorted(name for name, _ in group.arrays())
+    named = f"give one of them, as group[{names[0]!r}]" if names else "give an array"
+    raise SpecError(f"{path or 'the data'} is a Zarr group of the arrays {names}, and rows are one array: {named}")
 
 
 def _as_array(data: Any) -> Array:

@@ -372,7 +372,7 @@ async def _names(store: Store, path: str) -> set[str]:
     return {key.removeprefix(prefix) async for key in store.list_prefix(prefix)}
 
 
-def array_path(array: zarr.Array[Any]) -> str | None:
-    """The path of an array's folder; None where its store is not one that `store_of` knows."""
+def array_path(array: zarr.Array[Any] | zarr.Group) -> str | None:
+    """The path of the folder of an array or a group; None where its store is not one that `store_of` knows."""
     root = array.store.root if isinstance(array.store, LocalStore) else root_url(array.store)
     return None if root is None else f"{root}/{array.path}".rstrip("/")

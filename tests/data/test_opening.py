@@ -2,6 +2,7 @@
 
 import hashlib
 import pickle
+from pathlib import Path
 from types import SimpleNamespace
 
 import dask
@@ -16,11 +17,13 @@ import zarr
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bigkpca import KernelPCA
 from bigkpca.data.npy import NpyRows
 from bigkpca.data.numpy_rows import ArrayRows
 from bigkpca.data.opening import open_rows
 from bigkpca.data.reading import take, tiles
 from bigkpca.errors import DataError, SpecError
+from bigkpca.ingesting.streaming import ingest
 from tests.data.cases import case
 from tests.data.kinds import KINDS, X, in_chunks, in_memory_zarr
 from tests.helpers.lazy import refuse
@@ -147,6 +150,32 @@ def test_paths_that_are_no_rows(tmp_path):
         with case((name, array)), pytest.raises(error, match=message):
             open_rows(tmp_path / name, array)
     assert open_rows(tmp_path / "g.zarr", "second").shape == X.shape
+
+
+@pytest.mark.parametrize("use", [open_rows, KernelPCA(1).fit])
+def test_groups_and_lists_of_paths_are_no_rows(use, tmp_path):
+    group, empty = zarr.create_group(str(tmp_path / "g.zarr")), zarr.create_group({})
+    for name in ("second", "first"):
+        group.create_array(name, data=X)
+    for data, message in (
+        (
+            group,
+            r"g\.zarr is a Zarr group of the arrays \['first', 'second'\], .* give one of them, as group\['first'\]",
+        ),
+        (empty, r"the data is a Zarr group of the arrays \[\], and rows are one array: give an array"),
+        (["a.npy", "b.npy"], r"one path, not a list, as of 'a\.npy': .* bigkpca ingest FILE FILE .* --append adds"),
+        ((Path("a.npy"),), r"one path, not a list, as of 'a\.npy'"),
+    ):
+        with case(message), pytest.raises(SpecError, match=message):
+            use(data)
+
+
+def test_the_group_of_a_dataset_is_read_as_its_path(tmp_path):
+    made = ingest(as_npy(tmp_path, X), tmp_path / "d.zarr").path
+    found = open_rows(zarr.open_group(made))
+    assert found.fingerprint() == open_rows(made).fingerprint()
+    np.testing.assert_array_equal(found.block(0, 103), X)
+    assert isinstance(KernelPCA(1, size=20).fit(made).transform(zarr.open_group(made)), da.Array)
 
 
 def test_fingerprints_tell_what_is_in_memory_apart():
