@@ -163,6 +163,14 @@ def test_the_commands_of_a_page_run_and_print_what_it_shows(page, prepared):
         assert missing(labels(shown), labels(done.stdout.split("\n"))) == [], (command, done.stdout)
 
 
+def test_examples_of_clusters_listen_on_this_machine_alone():
+    told = [
+        line for page in PAGES for line in page.read_text(encoding="utf-8").splitlines() if line.startswith("dask ")
+    ]
+    bound = [line for line in told if "--host 127.0.0.1 " in line and "--dashboard-address 127.0.0.1:" in line]
+    assert bound == told != []
+
+
 def test_readme_lists_every_page_and_the_gallery_every_script():
     listed = PAGES[0].read_text(encoding="utf-8")
     assert [page.name for page in PAGES[1:] if f"docs/{page.name}" not in listed] == []
