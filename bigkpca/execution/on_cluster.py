@@ -205,8 +205,8 @@ def _result(run: ClusterRun, future: Future[Any]) -> tuple[bool, Carried | Excep
 def _gone(run: ClusterRun) -> IncompleteError:
     if run.client.status == "running":  # so that the scheduler is there
         return IncompleteError(
-            f"the tasks on the cluster of {run.scheduler.address} were cancelled, as when somebody restarts it: run the "
-            "same command again"
+            f"the tasks on the cluster of {run.scheduler.address} were cancelled, as when somebody restarts it: run "
+            "the same command again"
         )
     return IncompleteError(
         f"the scheduler at {run.scheduler.address} is gone: start one again, and run the same command again"
