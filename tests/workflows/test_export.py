@@ -90,12 +90,11 @@ def test_rows_keep_the_names_of_their_columns(tmp_path):
 
 
 def test_two_columns_of_one_name_are_written_unless_one_is_added(tmp_path):
-    (tmp_path / "a.csv").write_text("row,row\n1,2\n")
-    bigkpca.ingest(tmp_path / "a.csv", tmp_path / "x.zarr")
-    bigkpca.export(tmp_path / "x.zarr", tmp_path / "b.csv")
+    twice = pd.DataFrame([[1, 2]], columns=["row", "row"])
+    bigkpca.export(twice, tmp_path / "b.csv")
     assert (tmp_path / "b.csv").read_text().replace('"', "") == "row,row\n1,2\n"
     with pytest.raises(SpecError, match="two columns would be called 'row'"):
-        bigkpca.export(tmp_path / "x.zarr", tmp_path / "c.csv", row_numbers=True)
+        bigkpca.export(twice, tmp_path / "c.csv", row_numbers=True)
 
 
 def test_byte_orders_and_types_that_a_format_may_lack(tmp_path):
