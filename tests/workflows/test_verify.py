@@ -215,14 +215,14 @@ def test_output_that_is_replaced_during_the_check_is_not_called_damaged(home, mo
         bigkpca.verify("s2.zarr")
 
 
-def test_unfinished_output_is_described_and_not_read(home, monkeypatch):
-    monkeypatch.setattr("dask.system.CPU_COUNT", 1)
+def test_unfinished_output_is_described_and_not_read(home):
     with cut_off_at(block_arrays, "write_block", 2):
         bigkpca.transform("m.zarr", "d.zarr", "o.zarr", block_rows=32)
     facts = json.loads(run("info", "o.zarr", "--json").stdout)
     assert (facts["kind"], facts["path"], facts["finished"], facts["shape"]) == ("features", "o.zarr", False, [90, 3])
-    assert len(facts["missing_blocks"]) == 2
-    with pytest.raises(IncompleteError, match=r"o\.zarr is not finished: \d of 3 blocks are written, \d are missing"):
+    missing = len(facts["missing_blocks"])  # one to three: the other thread may be before or behind its own write
+    message = rf"o\.zarr is not finished: {3 - missing} of 3 blocks are written, {missing} are missing"
+    with pytest.raises(IncompleteError, match=message):
         bigkpca.verify("o.zarr")
     for work in (
         lambda: bigkpca.fit("o.zarr", "n.zarr"),
