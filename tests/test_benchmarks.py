@@ -18,7 +18,9 @@ from benchmarks.page import as_json, markdown
 from benchmarks.results import Results, Table, Target
 from benchmarks.sides import Run, Side
 from benchmarks.sources import __main__ as sources
+from benchmarks.sources import error_bounds, example2
 from benchmarks.suite import CENTRAL, FURTHER, Outcome
+from bigkpca import KernelPCA, kernels
 from tests.helpers.files import ROOT, shared_file
 
 SOURCES = {  # rows, and the shared data that are needed
@@ -27,13 +29,16 @@ SOURCES = {  # rows, and the shared data that are needed
     "contours": (40,),
     "denoising": (200, "usps"),
     "dna_similarities": (200, "promoters"),
+    "error_bounds": (200,),
     "example1": (400,),
     "example2": (200, "usps"),
     "explicit_maps": (200,),
     "low_rank_image": (70,),
     "nearest_mean": (200, "usps"),
     "polynomial_toy": (30,),
+    "preimage_starts": (200, "usps"),
     "principal_axes": (200,),
+    "side_claims": (300,),
     "usps_preimages": (200, "usps"),
     "usps_scatter": (200, "usps"),
 }
@@ -41,7 +46,7 @@ SOURCES = {  # rows, and the shared data that are needed
 # More than six seconds each: sweeps, and those that start many processes.
 LONG = {"accuracy", "automatic_size", "certificate", "chaos", "comparison", "containers", "cost_model"}
 LONG |= {"denoise", "drift", "exact_held", "memory", "peers", "processors", "random_features", "scaling"}
-LONG |= {"denoising", "dna_similarities", "example1", "usps_preimages"}  # of the sources
+LONG |= {"denoising", "dna_similarities", "example1", "preimage_starts", "usps_preimages"}  # of the sources
 
 
 def at_toy_size(name, value):
@@ -265,6 +270,44 @@ def test_a_script_of_the_sources_writes_its_figure_and_table(name, tmp_path, cap
     assert all(name in printed for name in next(csv.reader(written.splitlines())))
     assert "nan" not in printed + written
     assert (tmp_path / f"{name}.svg").read_text().rstrip().endswith("</svg>")
+
+
+def test_the_bounds_of_the_thesis_are_at_the_probability_that_is_left():
+    delta = error_bounds.DELTA
+    for pairs in (1, 1e6):
+        epsilon = error_bounds.hoeffding(100, 8, pairs)
+        assert 2 * pairs * np.exp(-100 * epsilon**2 / 8) == pytest.approx(delta)
+    epsilon = error_bounds.uniformly(100, 16, 5, diameter=3.0)
+    scale = np.sqrt(5) / error_bounds.SIGMA * 3.0  # sigma_p times the diameter
+    assert 2**8 * (scale / epsilon) ** 2 * np.exp(-100 * epsilon**2 / (16 * 7)) == pytest.approx(delta)
+    assert error_bounds.kumar_spectral(50, 50, 2.0, 1.0) == pytest.approx(2 + 2 * 50**0.5)  # all rows: nothing is drawn
+    assert error_bounds.kumar_frobenius(50, 50, 2.0, 1.0) == pytest.approx(2 + 64**0.25 * 50)
+    assert error_bounds.columns_bound(50, 50, 3.0) == pytest.approx(50**0.5 * 9)
+
+
+def test_errors_of_a_small_example_are_those_of_dense_matrices():
+    example = error_bounds.Example(200, 0)
+    lines, K = example.landmarks(20), example.K
+    options = {"sigma": error_bounds.SIGMA, "landmarks": "uniform", "size": 20, "center": False}
+    S = KernelPCA(2, dtype="float64", random_state=0, **options).fit(example.X).landmarks_
+    C = kernels.Gaussian(error_bounds.SIGMA)(example.X, S)
+    W = kernels.Gaussian(error_bounds.SIGMA).gram(S)
+    E = K - C @ np.linalg.solve(W, C.T)
+    assert lines["Nyström, |E|"][0] == pytest.approx(np.linalg.norm(E, 2), rel=1e-4)
+    assert lines["Nyström, |E|_F"][:2] == pytest.approx((np.linalg.norm(E), np.trace(E)), rel=1e-4)
+    assert lines["columns, |K - PK|"][0] == pytest.approx(np.linalg.norm(K - C @ np.linalg.pinv(C) @ K, 2), rel=1e-4)
+    for name, factor in (("(n/l) CC'|_F", 10), ("CC'|_F, as printed", 1)):
+        assert lines[f"columns, |KK' - {name}"][0] == pytest.approx(np.linalg.norm(K @ K - factor * C @ C.T))
+    assert all(ours is None or found <= ours <= bound for found, ours, bound, *_ in lines.values())
+
+
+def test_a_claim_is_counted_in_the_seeds_in_which_it_holds():
+    found = {"a": np.array([[1.0, 2.0], [5.0, 6.0], [1.0, 1.0]]), "b": np.full((3, 2), 4.0)}
+
+    def claims(given):
+        return [("a is below b", bool(np.median(given["a"]) < np.median(given["b"])), "")]
+
+    assert example2.with_seeds(claims, found) == [(("a is below b", True, ""), "2 of 3")]
 
 
 def test_one_command_runs_every_script_of_the_sources(tmp_path, monkeypatch, capsys):

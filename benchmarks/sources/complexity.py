@@ -6,12 +6,15 @@ Next to the measured exponents are those of the thesis's orders and of the count
 and the like.
 
 CPU seconds of a fit and of the scores of all rows, one BLAS thread, medians. Uniform landmarks, σ given, float32, k =
-10 components, d* = 20. Exact kernel PCA is measured up to a 32nd of the rows. Exponents are fitted to the larger
-half of the sizes, where what does not grow has less weight.
+10 components, d* = 20. n goes up to 64 times the middle, so that what does not grow with it is left behind; exact
+kernel PCA is measured about a 32nd of the middle. Exponents are fitted to the larger half of the sizes. Other programs
+on the machine slow memory and caches, and with them CPU seconds: the load is printed.
 """
 
 from __future__ import annotations
 
+import os
+import sys
 import time
 import warnings
 from collections.abc import Sequence
@@ -61,12 +64,19 @@ def counted(name: str, s: Sizes) -> float:
     return s.n * s.l * (s.d / (2 if name == "rff" else 1) + s.l) + s.l**3
 
 
-def grid(rows: int) -> dict[str, list[Sizes]]:
-    """By what varies: the sizes gone through, while the others stay at the middle."""
-    middle = Sizes(max(rows // 4, 100), max(rows // 640, 16), max(rows // 2560, 24))
-    steps = [2.0**i for i in (-2, -1, 0, 1, 2)]
+def middle_of(rows: int) -> Sizes:
+    """The sizes that stay while another varies, for at most `rows` rows."""
+    return Sizes(max(rows // 64, 100), max(rows // 10_240, 16), max(rows // 40_960, 24))
+
+
+def grid(name: str, rows: int) -> dict[str, list[Sizes]]:
+    """By what varies: the sizes of a method, while the others stay at the middle."""
+    middle, steps = middle_of(rows), [2.0**i for i in (-2, -1, 0, 1, 2)]
+    of_rows = [4.0**i for i in (-1, 0, 1, 2, 3)]
+    if name == "exact":
+        middle, of_rows = replace(middle, n=max(middle.n // 32, 32)), steps
     return {
-        "n": [replace(middle, n=round(middle.n * step)) for step in steps],
+        "n": [replace(middle, n=round(middle.n * step)) for step in of_rows],
         "l": [replace(middle, l=2 * round(middle.l * step)) for step in steps],
         "d": [replace(middle, d=round(middle.d * step * 4)) for step in steps],
     }
@@ -94,12 +104,13 @@ def exponent(sizes: Sequence[float], costs: Sequence[float]) -> float:
 def measured(rows: int, repeats: int) -> dict[tuple[str, str], tuple[list[Sizes], list[float]]]:
     """By what varies and method: the sizes, and the seconds of each."""
     found = {}
-    for varies, sizes in grid(rows).items():
+    for varies in ("n", "l", "d"):
         for name in METHODS:
             if name == "exact" and varies == "l":
                 continue
-            each = [replace(s, n=max(s.n // 32, 8)) if name == "exact" else s for s in sizes]
-            found[varies, name] = each, [seconds(name, s, repeats) for s in each]
+            sizes = grid(name, rows)[varies]
+            found[varies, name] = sizes, [seconds(name, s, repeats) for s in sizes]
+            print(f"{varies}, {name}: {found[varies, name][1][-1]:.1f} s", file=sys.stderr)
     return found
 
 
@@ -127,7 +138,8 @@ def draw(found: dict[tuple[str, str], tuple[list[Sizes], list[float]]]) -> Figur
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    given = arguments(__doc__ or "", argv, rows=128_000, repeats=3)
+    given = arguments(__doc__ or "", argv, rows=2_048_000, repeats=3)
+    before = os.getloadavg()[0]
     with warnings.catch_warnings(), threadpool_limits(1):
         warnings.simplefilter("ignore", NarrowKernelWarning)
         found = measured(given.rows, given.repeats)
@@ -145,8 +157,9 @@ def main(argv: Sequence[str] | None = None) -> None:
             ]
         )
     header = ["varies", "method", "sizes", "CPU seconds", "exponent", "of the thesis", "of the count"]
-    middle = grid(given.rows)["n"][2]
-    title = f"Costs about n = {middle.n}, l = {middle.l}, d = {middle.d}; exact with n / 32"
+    middle, load = middle_of(given.rows), (before, os.getloadavg()[0])
+    busy = f"load {min(load):.0f} to {max(load):.0f} on {os.cpu_count()} cores"
+    title = f"Costs about n = {middle.n}, l = {middle.l}, d = {middle.d}; exact about n / 32; {busy}"
     save_table(title, header, lines, given.folder, "complexity")
     save_figure(draw(found), given.folder, "complexity")
 

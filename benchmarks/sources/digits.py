@@ -19,7 +19,7 @@ TRAINING_ROWS = 7291
 THESIS_DIGITS = (1, 4, 8)
 SIDE, CORNERS = 16, [0, 15, 240, 255]
 THESIS_FORM = preimages.FixedPoint(mean_term=False, iterations=30, tol=1e-2)
-_TRIES = 5
+TRIES = 5
 _BORDER = -0.75  # light grey, between pixels of -1 (white) and 1 (black)
 
 
@@ -65,14 +65,16 @@ def from_start(fit: KernelPCA, way: preimages.FixedPoint, Y: Array, start: Array
     return decode(Y, start)
 
 
-def until_converged(decode: Callable[[Array, Array], preimages.Preimages], X: Array, count: int) -> preimages.Preimages:
-    """What the thesis does where its update does not converge: it begins again elsewhere, here _TRIES times at most.
+def until_converged(
+    decode: Callable[[Array, Array], preimages.Preimages], X: Array, count: int, tries: int = TRIES
+) -> preimages.Preimages:
+    """What the thesis does where its update does not converge: it begins again elsewhere, `tries` times at most.
 
     decode(numbers (m,), starts (m, 256)) are pre-images of some of `count` rows; X are the fitted rows.
     """
     rng = np.random.default_rng(0)
     found = decode(np.arange(count), thesis_start(X, count, rng))
-    for _ in range(_TRIES - 1):
+    for _ in range(tries - 1):
         left = np.flatnonzero(~found.converged)
         if len(left):
             again = decode(left, thesis_start(X, len(left), rng))

@@ -1,0 +1,263 @@
+"""The thesis's bounds of the error, on its own Example 1 (`example1`), beside the error itself and our certificate.
+
+Its bounds are known before anything is drawn: (36) for columns, Kumar's for Nyström in both norms, Hoeffding's (54) for
+a pair of rows and random features, (55) for all rows at once. All hold with probability 0.95. "As printed" is the
+bound of the thesis, "bound" the same with its errata put right: d_K the diameter in feature space, the range of 4 of
+the products in (54). Ours are of the fit that was made: with probability 0.95 from sampled rows for |E|, the largest
+eigenvalue, and proven, tr(E), for |E|_F. E = K - C W+ C' is not cut to a rank. (I - P) K = (I - P) E, so that the
+bound of |E| holds for columns too.
+
+The second table has the coherence of the r leading eigenvectors, and the numbers of columns that Theorem 2 asks for
+with both of its unnamed constants 1. The third has the least l at which each bound says anything.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy.optimize import brentq
+from scipy.sparse.linalg import LinearOperator, eigsh
+
+from benchmarks.sources.common import arguments, save_figure, save_table
+from benchmarks.sources.example1 import SHARES, SIGMA, exact, two_discs
+from bigkpca import KernelPCA, arrays, kernels, methods
+from bigkpca.errors import Array, NarrowKernelWarning
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+DELTA, RANKS = 0.05, (2, 10, 60)
+BLOCK = 500
+# what is bounded: found, ours, the thesis's bound, as printed, what is known without any bound
+Line = tuple[float, float | None, float, float | None, float]
+
+
+def largest(apply: Callable[[Array], Array], n: int) -> float:
+    """The largest eigenvalue of a symmetric positive semidefinite operator on vectors (n,)."""
+    operator = LinearOperator((n, n), matvec=apply, dtype=np.float64)
+    return float(eigsh(operator, k=1, which="LA", tol=1e-6, v0=np.ones(n), return_eigenvectors=False)[0])
+
+
+def spread(n: int, l: int, distance: float) -> float:  # noqa: E741
+    """Kumar's bracket: 1 and what the draw adds with probability DELTA, K_max being 1."""
+    beta = 1 - 1 / (2 * max(l, n - l))
+    return 1 + float(np.sqrt((n - l) / (n - 0.5) / beta * np.log(1 / DELTA))) * distance
+
+
+def kumar_spectral(n: int, l: int, beyond: float, distance: float) -> float:  # noqa: E741
+    """Of |E|; beyond = lambda_(l+1)."""
+    return beyond + 2 * n / np.sqrt(l) * spread(n, l, distance)
+
+
+def kumar_frobenius(n: int, l: int, beyond: float, distance: float) -> float:  # noqa: E741
+    """Of |E|_F for k = l; beyond = |K - K_l|_F."""
+    return beyond + float(64**0.25 * n * np.sqrt(spread(n, l, distance)))
+
+
+def columns_bound(n: int, l: int, longest: float) -> float:  # noqa: E741
+    """(36), of |KK' - (n/l) CC'|_F; longest is the largest norm of a column."""
+    return float((1 + np.sqrt(np.log(2 / DELTA) * (1 - l / n))) * n / np.sqrt(l) * longest**2)
+
+
+def hoeffding(l: int, divisor: float, pairs: float = 1) -> float:  # noqa: E741
+    """epsilon at which 2 pairs exp(-l epsilon² / divisor) is DELTA."""
+    return float(np.sqrt(divisor * np.log(2 * pairs / DELTA) / l))
+
+
+def uniformly(l: int, divisor: float, d: int, diameter: float) -> float:  # noqa: E741
+    """epsilon at which (55), 2^8 (sigma_p diameter / epsilon)² exp(-l epsilon² / (divisor (d + 2))), is DELTA."""
+    of_kernel = np.sqrt(d) / SIGMA * diameter
+
+    def excess(epsilon: float) -> float:
+        log_bound = np.log(256) + 2 * np.log(of_kernel / epsilon) - l * epsilon**2 / (divisor * (d + 2))
+        return float(log_bound - np.log(DELTA))
+
+    return float(brentq(excess, 1e-6, 1e6))
+
+
+class Example:
+    """K of one data set, and what the bounds need of it."""
+
+    def __init__(self, rows: int, seed: int) -> None:
+        self.X = two_discs(rows, np.random.default_rng(seed))[0]
+        self.K, self.eigenvalues, self.U = exact(self.X)
+        self.seed, self.n, self.d = seed, self.X.shape[0], self.X.shape[1]
+        square = self.K @ self.K
+        norms, least = np.diag(square), float(self.K.min())
+        pieces = [slice(start, start + BLOCK) for start in range(0, self.n, BLOCK)]
+        apart = max(float(np.max(norms[piece, None] + norms - 2 * square[piece])) for piece in pieces)
+        self.longest, self.of_square = float(np.sqrt(norms.max())), float(np.linalg.norm(square))
+        self.diameter = float(SIGMA * np.sqrt(-2 * np.log(least)))  # of the rows, by the smallest kernel value
+        self.in_features, self.of_columns = float(np.sqrt(2 - 2 * least)), float(np.sqrt(apart))
+
+    def beyond(self, l: int) -> tuple[float, float]:  # noqa: E741
+        """|K - K_l| and |K - K_l|_F; where l is more than the eigenvalues known, at least 0."""
+        if l >= len(self.eigenvalues):
+            return 0.0, 0.0
+        rest = np.linalg.norm(self.K) ** 2 - np.sum(self.eigenvalues[:l] ** 2)
+        return float(self.eigenvalues[l]), float(np.sqrt(rest))
+
+    def landmarks(self, l: int) -> dict[str, Line]:  # noqa: E741
+        """What is bounded of Nyström and columns, by the same landmarks."""
+        n, K = self.n, self.K
+        fit = KernelPCA(
+            2, sigma=SIGMA, landmarks="uniform", size=l, center=False, dtype="float64", random_state=self.seed
+        )
+        fit.fit(self.X)
+        certificate, S = fit.certificate_, fit.landmarks_
+        assert certificate is not None
+        assert S is not None
+        kernel = kernels.Gaussian(SIGMA)
+        C, W = kernel(self.X, S), kernel.gram(S)
+        Z = np.linalg.solve(np.linalg.cholesky(W), C.T)
+        Q = np.linalg.qr(C)[0]
+
+        def outside(v: Array) -> Array:
+            return np.asarray(v - Q @ (Q.T @ v))
+
+        error = largest(lambda v: K @ v - Z.T @ (Z @ v), n)
+        frobenius = np.sqrt(np.linalg.norm(K) ** 2 - 2 * np.sum(Z * (Z @ K)) + np.linalg.norm(Z @ Z.T) ** 2)
+        projected = np.sqrt(largest(lambda v: outside(K @ (K @ outside(v))), n))
+        spectral, rest = self.beyond(l)
+        cross, own = np.linalg.norm(K @ C) ** 2, np.linalg.norm(C.T @ C) ** 2
+        scaled, plain = (float(np.sqrt(self.of_square**2 - 2 * s * cross + s**2 * own)) for s in (n / l, 1))
+        of_columns = columns_bound(n, l, self.longest)
+        likely, norm = certificate.spectral_error_likely, float(self.eigenvalues[0])
+
+        def kumar(of: Callable[[int, int, float, float], float], beyond: float) -> tuple[float, float]:
+            return of(n, l, beyond, self.in_features), of(n, l, beyond, self.of_columns)
+
+        return {
+            "Nyström, |E|": (error, likely, *kumar(kumar_spectral, spectral), norm),
+            "Nyström, |E|_F": (
+                float(frobenius),
+                certificate.trace_error,
+                *kumar(kumar_frobenius, rest),
+                float(np.linalg.norm(K)),
+            ),
+            "columns, |K - PK|": (float(projected), likely, float(np.sqrt(of_columns)), None, norm),
+            "columns, |KK' - (n/l) CC'|_F": (scaled, None, of_columns, None, self.of_square),
+            "columns, |KK' - CC'|_F, as printed": (plain, None, of_columns, None, self.of_square),
+        }
+
+    def features(self, l: int) -> dict[str, Line]:  # noqa: E741
+        """What is bounded of random features."""
+        method = methods.RandomFeatures(form="phase")
+        fit = KernelPCA(2, sigma=SIGMA, method=method, size=l, center=False, random_state=self.seed).fit(self.X)
+        Z = arrays.feature_map(fit.model_, self.X).compute().astype(np.float64)
+        most = 0.0
+        for start in range(0, self.n, BLOCK):
+            piece = slice(start, start + BLOCK)
+            most = max(most, float(np.abs(Z[piece] @ Z.T - self.K[piece]).max()))
+        first, second = np.random.default_rng(self.seed).integers(0, self.n, (2, 200_000))
+        one = np.quantile(np.abs(np.sum(Z[first] * Z[second], axis=1) - self.K[first, second]), 1 - DELTA)
+        pairs = self.n * (self.n + 1) / 2
+        right, printed = (uniformly(l, divisor, self.d, self.diameter) for divisor in (16, 4))
+        return {
+            "RFF, a pair, (54)": (float(one), None, hoeffding(l, 8), hoeffding(l, 4), 3.0),
+            "RFF, all pairs, (54) for each": (most, None, hoeffding(l, 8, pairs), hoeffding(l, 4, pairs), 3.0),
+            "RFF, all pairs, (55)": (most, None, right, printed, 3.0),
+        }
+
+    def coherence(self, r: int) -> list[float]:
+        """sqrt(n) max |u|, n/r times the largest leverage, and both numbers of columns that Theorem 2 asks for."""
+        U = self.U[:, :r]
+        coherence = np.sqrt(self.n) * np.abs(U).max()
+        leverage = self.n / r * np.max(np.sum(U**2, axis=1))
+        return [coherence, leverage, *(r * coherence**2 * np.log(x) for x in (r, 3 / DELTA))]
+
+    def least(self) -> list[list[str]]:
+        """The least l at which each bound is below what is known without it, and below what would be of use."""
+        n, first, second = self.n, float(self.eigenvalues[0]), float(self.eigenvalues[1])
+        sizes = np.unique(np.geomspace(1, n, 2000).astype(int))
+        many = np.geomspace(1, 1e9, 5000)
+
+        def of(bound: Callable[[int], float], below: float, tried: Array) -> str:
+            found = next((int(size) for size in tried if bound(int(size)) < below), None)
+            return "none" if found is None else f"{found:.3g}" if found > 1e5 else str(found)
+
+        def spectral(l: int) -> float:  # noqa: E741
+            return kumar_spectral(n, l, 0, self.in_features)
+
+        def projected(l: int) -> float:  # noqa: E741
+            return float(np.sqrt(columns_bound(n, l, self.longest)))
+
+        def of_all(l: int) -> float:  # noqa: E741
+            return uniformly(l, 16, self.d, self.diameter)
+
+        lines = []
+        for name, bound, tried, limits in (
+            ("Nyström, |E|", spectral, sizes, {"|K|": first, "lambda_2": second}),
+            ("columns, |K - PK|", projected, sizes, {"|K|": first, "lambda_2": second}),
+            ("RFF, a pair, (54)", lambda l: hoeffding(l, 8), many, {"1": 1.0, "0.1": 0.1}),  # noqa: E741
+            ("RFF, all pairs, (55)", of_all, many, {"1": 1.0, "0.1": 0.1}),
+        ):
+            lines += [[name, what, of(bound, below, tried)] for what, below in limits.items()]
+        return lines
+
+
+def draw(found: Mapping[tuple[int, str], Sequence[float | None]], sizes: Sequence[int]) -> Figure:
+    """A panel for each error: found, ours, the thesis's bound, and what is known anyway."""
+    from matplotlib.figure import Figure
+
+    panels = ("Nyström, |E|", "Nyström, |E|_F", "columns, |K - PK|", "RFF, all pairs, (55)")
+    figure = Figure(figsize=(12, 3.2), layout="constrained")
+    for axis, panel in zip(figure.subplots(1, len(panels)), panels, strict=True):
+        for at, name, style in (
+            (0, "found", "ko-"),
+            (1, "ours", "C0s-"),
+            (2, "the thesis's", "C3^-"),
+            (4, "known", "k:"),
+        ):
+            values = [found[size, panel][at] for size in sizes]
+            if values[0] is not None:
+                axis.loglog(sizes, values, style, markersize=4, label=name)
+        axis.set_title(panel, fontsize=9)
+        axis.set_xticks(list(sizes), [str(size) for size in sizes], fontsize=8)
+        axis.minorticks_off()
+        axis.set_xlabel("l")
+    figure.axes[0].legend(fontsize=7)
+    return figure
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    given = arguments(__doc__ or "", argv, rows=5000, repeats=3)
+    sizes = [max(round(given.rows * share / 2) * 2, 8) for share in SHARES]
+    lines: dict[tuple[int, str], list[Line]] = {}
+    coherent: dict[int, list[list[float]]] = {r: [] for r in RANKS}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", NarrowKernelWarning)  # noise in 100 columns makes K flat
+        for seed in range(given.repeats):
+            example = Example(given.rows, seed)
+            for l in sizes:  # noqa: E741
+                for what, line in {**example.landmarks(l), **example.features(l)}.items():
+                    lines.setdefault((l, what), []).append(line)
+            for r in RANKS:
+                coherent[r].append(example.coherence(r))
+    found = {
+        key: [None if each[0] is None else float(np.median(each)) for each in zip(*all_seeds, strict=True)]
+        for key, all_seeds in lines.items()
+    }
+    header = ["l", "what", "found", "ours", "bound", "as printed", "known anyway", "bound / found", "ours / found"]
+    cells = []
+    for (l, what), values in found.items():  # noqa: E741
+        measured, ours, bound = values[0], values[1], values[2]
+        assert measured is not None
+        assert bound is not None
+        ratios = [bound / measured, None if ours is None else ours / measured]
+        cells.append([str(l), what, *("" if x is None else f"{x:.4g}" for x in [*values, *ratios])])
+    title = f"Errors and their bounds, {given.rows} rows, {given.repeats} data sets, probability {1 - DELTA:g}"
+    save_table(title, header, cells, given.folder, "error_bounds")
+    shown = [[str(r), *(f"{x:.4g}" for x in np.median(each, axis=0))] for r, each in coherent.items()]
+    header = ["r", "coherence", "n/r largest leverage", "columns by log r", "columns by log 3/delta"]
+    save_table(f"Coherence and Theorem 2, n = {given.rows}", header, shown, given.folder, "error_bounds_coherence")
+    header = ["bound", "below", "from l ="]
+    save_table("Least l at which a bound says something", header, example.least(), given.folder, "error_bounds_least")
+    save_figure(draw(found, sizes), given.folder, "error_bounds")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,246 @@
+"""What the sources say in passing, each as a number that can contradict it.
+
+The thesis: the cosine of a projection (Figure 9), columns of random features rejected for low variance (3.5.3), forms
+by projection (26), (40) and Theorem 5, the ridge rewrite (12), the representer theorem (14), d > n. The Chinese
+summary: kernels of <x, y> are invariant under orthogonal maps. The proseminar: the first component is monotone along
+the parabola for every degree. Features and rows are those of `example1` and `polynomial_toy`.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from scipy.special import factorial
+from scipy.stats import spearmanr
+from sklearn.decomposition import PCA
+from sklearn.preprocessing import PolynomialFeatures
+
+from benchmarks.sources.common import arguments, save_figure, save_table
+from benchmarks.sources.example1 import AXES, SIGMA, exact, misclassified, two_discs
+from benchmarks.sources.polynomial_toy import DEGREES, fitted, parabola
+from bigkpca import KernelPCA, kernels, measures
+from bigkpca.errors import Array, NarrowKernelWarning
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+SIZE, RANK = 100, 60
+LEAST_VARIANCES = (0.0, 0.4, 0.6, 0.7, 0.8)
+MOST_DRAWS = 200  # times SIZE
+LAMBDA = 0.1
+Claims = list[list[str]]
+
+
+def largest_difference(A: Array, B: Array) -> float:
+    """Relative to the largest entry."""
+    return float(np.abs(A - B).max() / np.abs(B).max())
+
+
+def cosines(X: Array, least: float, rng: np.random.Generator, axes: Array | None = None) -> tuple[Array, float]:
+    """Random features (n, SIZE) whose columns have at least this variance; the share of the drawn ones that do.
+
+    With axes (d, d*) directions are drawn in their span, as RFF-PCA does.
+    """
+    kept: list[Array] = []
+    drawn = 0
+    while len(kept) < SIZE and drawn < MOST_DRAWS * SIZE:
+        w = rng.standard_normal((SIZE, X.shape[1] if axes is None else axes.shape[1])) / SIGMA
+        w = w if axes is None else w @ axes.T
+        columns = np.sqrt(2) * np.cos(X @ w.T + rng.uniform(0, 2 * np.pi, SIZE))
+        drawn += SIZE
+        kept += list(columns.T[columns.var(axis=0) >= least])
+    return np.stack(kept[:SIZE], axis=1) / np.sqrt(min(SIZE, len(kept))), len(kept) / drawn
+
+
+def rejected(rows: int, repeats: int) -> list[list[str]]:
+    """By least variance: the share kept, error of K, agreement of u1 and u2, rows misclassified by u2; medians."""
+    names = [f"RFF, variance at least {least:g}" for least in LEAST_VARIANCES] + [f"RFF-PCA, {AXES} axes"]
+    found: dict[str, list[list[float]]] = {name: [] for name in names}
+    for seed in range(repeats):
+        rng = np.random.default_rng(seed)
+        X, right = two_discs(rows, rng)
+        K, _, U = exact(X)
+        axes = np.linalg.eigh(np.cov(X.T))[1][:, -AXES:]
+        drawn = [cosines(X, least, np.random.default_rng(seed)) for least in LEAST_VARIANCES]
+        for name, (Z, share) in zip(names, [*drawn, cosines(X, 0.0, np.random.default_rng(seed), axes)], strict=True):
+            u = np.linalg.svd(Z, full_matrices=False)[0][:, :2]
+            error = float(np.linalg.norm(Z @ Z.T - K) / np.linalg.norm(K))
+            agreement = measures.vector_agreement(U[:, :2], u)
+            found[name].append([share, error, *map(float, agreement), misclassified(u[:, 1], right) / rows])
+    lines = []
+    for name, each in found.items():
+        share, error, first, second, wrong = np.median(each, axis=0)
+        lines.append([name, f"{share:.0%}", f"{error:.3f}", f"{first:.4f}", f"{second:.4f}", f"{wrong:.1%}"])
+    return lines
+
+
+def projections(rows: int, seed: int) -> list[list[str]]:
+    """Errors |K - K^|_F of the forms by projection and by spectrum, cut to RANK and not cut."""
+    K = exact(two_discs(rows, np.random.default_rng(seed))[0])[0]
+    size = min(SIZE, rows // 4)
+    S = np.sort(np.random.default_rng(seed).choice(rows, size, replace=False))
+    C, W = K[:, S], K[np.ix_(S, S)]
+    U, D, _ = np.linalg.svd(C, full_matrices=False)
+    values, vectors = np.linalg.eigh(W)
+    lines = []
+    for k in (min(RANK, size), size):
+        of_W, at = vectors[:, -k:], values[-k:]
+        found = {
+            "columns, projection (26)": U[:, :k] @ (U[:, :k].T @ K),
+            "Nyström, projection (40)": size / rows * (C @ of_W / at**2) @ (of_W.T @ C.T @ K),
+            "columns, spectral (25), corrected": np.sqrt(rows / size) * (U[:, :k] * D[:k]) @ U[:, :k].T,
+            "Nyström, spectral (39)": (C @ of_W / at) @ (C @ of_W).T,
+        }
+        for name, guess in found.items():
+            of_C = np.linalg.norm(guess[:, S] - C) / np.linalg.norm(C)
+            skew = np.linalg.norm(guess - guess.T) / np.linalg.norm(guess)
+            lines.append([name, str(k), f"{np.linalg.norm(K - guess):.4g}", f"{of_C:.1e}", f"{skew:.1e}"])
+    values_of_K = np.linalg.eigvalsh(K)[::-1]
+    best = {k: np.linalg.norm(values_of_K[k:]) for k in (min(RANK, size), size)}
+    return lines + [["best of the rank", str(k), f"{error:.4g}", "", "0"] for k, error in best.items()]
+
+
+def ridge_claims(rng: np.random.Generator) -> Claims:
+    """(12), the ridge weights by n x n and by d x d, and the representer theorem with more features than rows."""
+
+    def positive(n: int) -> Array:
+        A = rng.standard_normal((n, n))
+        return np.asarray(A @ A.T + np.eye(n))
+
+    F, H, G = positive(60), positive(40), rng.standard_normal((40, 60))
+    inverse = np.linalg.inv
+    left = inverse(inverse(F) + G.T @ inverse(H) @ G) @ G.T @ inverse(H)
+    twelve = largest_difference(left, F @ G.T @ inverse(G @ F @ G.T + H))
+    X, y = rng.standard_normal((40, 800)), rng.standard_normal(40)
+    by_columns = np.linalg.solve(X.T @ X + LAMBDA * np.eye(800), X.T @ y)
+    by_rows = X.T @ np.linalg.solve(X @ X.T + LAMBDA * np.eye(40), y)
+    claims = [
+        ["ridge rewrite (12), F 60 x 60, H 40 x 40", "largest difference", f"{twelve:.1e}"],
+        [
+            "ridge, 40 rows of 800 columns",
+            "weights by 800 x 800 and by 40 x 40",
+            f"{largest_difference(by_rows, by_columns):.1e}",
+        ],
+    ]
+    X, new = rng.standard_normal((40, 8)), rng.standard_normal((20, 8))
+    monomials, kernel = PolynomialFeatures(3).fit(X), kernels.Polynomial(degree=3, gamma=1.0, coef0=1.0)
+    powers = np.column_stack([monomials.powers_, 3 - monomials.powers_.sum(axis=1)])
+    weights = np.sqrt(6 / factorial(powers).prod(axis=1))  # of (1 + <x, y>)³
+    Z, of_new = monomials.transform(X) * weights, monomials.transform(new) * weights
+    beta = np.linalg.solve(Z.T @ Z + LAMBDA * np.eye(Z.shape[1]), Z.T @ y)
+    alpha = np.linalg.solve(kernel.gram(X) + LAMBDA * np.eye(40), y)
+    outside = beta - Z.T @ np.linalg.lstsq(Z.T, beta, rcond=None)[0]
+    apart = largest_difference(kernel(new, X) @ alpha, of_new @ beta)
+    claims += [
+        [
+            f"representer theorem, {Z.shape[1]} cubic features, 40 rows",
+            "part of the minimum outside their span",
+            f"{np.linalg.norm(outside) / np.linalg.norm(beta):.1e}",
+        ],
+        ["the same", "predictions by kernels and by features", f"{apart:.1e}"],
+    ]
+    wide = rng.standard_normal((60, 3000)) * np.linspace(1, 3, 3000)
+    ours = KernelPCA(5, kernel=kernels.Linear(), method="exact", dtype="float64").fit(wide)
+    theirs = PCA(5, svd_solver="full").fit_transform(wide)
+    apart = largest_difference(np.abs(ours.transform(wide)), np.abs(theirs))
+    claims.append(["d > n: 60 rows of 3000 columns", "scores by 60 x 60 and by PCA", f"{apart:.1e}"])
+    return claims
+
+
+def invariance(rng: np.random.Generator) -> Claims:
+    """Eigenvalues after an orthogonal map of the rows, by kernel and method."""
+    X = rng.standard_normal((300, 10)) * np.linspace(1, 2, 10)
+    turned = X @ np.linalg.qr(rng.standard_normal((10, 10)))[0]
+    ways: dict[str, dict[str, Any]] = {
+        "exact, <x, y>³": {"kernel": kernels.Polynomial(degree=3, gamma=0.1, coef0=0.0), "method": "exact"},
+        "exact, Gaussian": {"sigma": 5.0, "method": "exact"},
+        "Nyström, random rows": {"sigma": 5.0, "landmarks": "uniform", "size": 100},
+        "RFF, orthogonal": {"sigma": 5.0, "method": "rff", "size": 100},
+        "exact, exp(-|x - y|_1 / 10)": {
+            "kernel": kernels.Function(lambda A, B: np.exp(-np.abs(A[:, None] - B).sum(axis=2) / 10), psd=True),
+            "method": "exact",
+        },
+    }
+    claims = []
+    for name, options in ways.items():
+        both = [KernelPCA(5, dtype="float64", random_state=0, **options).fit(rows).eigenvalues_ for rows in (X, turned)]
+        claims.append(
+            ["unitary invariance", f"5 eigenvalues of turned rows, {name}", f"{largest_difference(*both):.1e}"]
+        )
+    return claims
+
+
+def along_the_parabola(rows: int, repeats: int) -> tuple[Claims, dict[int, Array]]:
+    """How well the order of the first scores is that of x, on the rows and on the parabola itself; curves of a set."""
+    x = np.linspace(-1, 1, 201)
+    curve = np.column_stack([x, x**2])
+    claims: Claims = []
+    drawn: dict[int, Array] = {}
+    for degree in DEGREES:
+        order, of_curve, back = [], [], []
+        for seed in range(repeats):
+            X = parabola(rows, seed)
+            fit = fitted(X, degree)
+            scores, on_curve = fit.transform(X)[:, 0], fit.transform(curve)[:, 0]
+            sign = np.sign(on_curve[-1] - on_curve[0])
+            order.append(abs(spearmanr(X[:, 0], scores).statistic))
+            of_curve.append(bool(np.all(np.diff(sign * on_curve) > 0)))
+            back.append(-np.minimum(np.diff(sign * on_curve), 0).sum() / np.ptp(on_curve))
+            drawn.setdefault(degree, sign * on_curve / np.ptp(on_curve))
+        found = f"{np.median(order):.3f}, {sum(of_curve)} of {repeats}, {np.median(back):.1%}"
+        claims.append([f"first component, degree {degree}", "rank correlation with x, monotone, goes back", found])
+    return claims, drawn
+
+
+def draw(rows: int, curves: dict[int, Array], of_variance: list[list[str]]) -> Figure:
+    """Figure 9, agreement by least variance, and first components along the parabola."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(10, 2.8), layout="constrained")
+    first, second, third = figure.subplots(1, 3)
+    rng = np.random.default_rng(0)
+    X, right = two_discs(min(rows, 500), rng)
+    w, b = rng.standard_normal(X.shape[1]) / SIGMA, rng.uniform(0, 2 * np.pi)
+    onto = X @ w
+    span = np.linspace(onto.min(), onto.max(), 200)
+    first.plot(span, np.cos(span + b), color="0.6")
+    first.scatter(onto, np.cos(onto + b), s=4, c=np.where(right, "C0", "C1"))
+    first.set(title="cos(w'x + b) over w'x", xlabel="w'x")
+    second.plot(
+        [str(v) for v in LEAST_VARIANCES], [float(line[4]) for line in of_variance[: len(LEAST_VARIANCES)]], ".-"
+    )
+    second.axhline(float(of_variance[-1][4]), linestyle="--", color="C1", label=of_variance[-1][0])
+    second.set(title="agreement of u2", xlabel="least variance of a column")
+    second.legend(fontsize=7)
+    for degree, curve in curves.items():
+        third.plot(np.linspace(-1, 1, len(curve)), curve, label=f"degree {degree}")
+    third.set(title="first component along y = x²", xlabel="x")
+    third.legend(fontsize=7)
+    return figure
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    given = arguments(__doc__ or "", argv, rows=2000, repeats=30)
+    rng = np.random.default_rng(0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", NarrowKernelWarning)  # noise in 100 columns makes K flat
+        of_variance = rejected(given.rows, given.repeats)
+        of_forms = projections(given.rows, 0)
+        claims = ridge_claims(rng) + invariance(rng)
+    of_order, curves = along_the_parabola(100, given.repeats)
+    header = ["features", "kept", "error of K", "u1", "u2", "misclassified"]
+    title = f"{SIZE} random features, {given.rows} rows of Example 1, medians of {given.repeats} data sets"
+    save_table(title, header, of_variance, given.folder, "side_claims_variance")
+    header = ["form", "rank", "|K - K^|_F", "error of C", "not symmetric"]
+    save_table(
+        f"Forms by projection, {given.rows} rows of Example 1", header, of_forms, given.folder, "side_claims_forms"
+    )
+    save_table("In passing", ["claim", "measured", "found"], claims + of_order, given.folder, "side_claims")
+    save_figure(draw(given.rows, curves, of_variance), given.folder, "side_claims")
+
+
+if __name__ == "__main__":
+    main()
