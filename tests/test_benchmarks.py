@@ -18,7 +18,7 @@ from benchmarks.page import as_json, markdown
 from benchmarks.results import Results, Table, Target
 from benchmarks.sides import Run, Side
 from benchmarks.sources import __main__ as sources
-from benchmarks.sources import error_bounds, example2
+from benchmarks.sources import complexity, error_bounds, example2
 from benchmarks.suite import CENTRAL, FURTHER, Outcome
 from bigkpca import KernelPCA, kernels
 from tests.helpers.files import ROOT, shared_file
@@ -299,6 +299,13 @@ def test_errors_of_a_small_example_are_those_of_dense_matrices():
     for name, factor in (("(n/l) CC'|_F", 10), ("CC'|_F, as printed", 1)):
         assert lines[f"columns, |KK' - {name}"][0] == pytest.approx(np.linalg.norm(K @ K - factor * C @ C.T))
     assert all(ours is None or found <= ours <= bound for found, ours, bound, *_ in lines.values())
+
+
+def test_the_exponent_of_the_growth_is_without_what_does_not_grow():
+    sizes = [1.0, 4.0, 16.0, 64.0]
+    for power in (0.5, 1.0, 2.0):
+        assert complexity.of_growth(sizes, [7 + 2 * n**power for n in sizes]) == pytest.approx(power)
+    assert complexity.of_growth(sizes, [3.0, 3.0, 2.9, 3.5]) is None
 
 
 def test_a_claim_is_counted_in_the_seeds_in_which_it_holds():

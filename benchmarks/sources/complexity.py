@@ -7,8 +7,9 @@ and the like.
 
 CPU seconds of a fit and of the scores of all rows, one BLAS thread, medians. Uniform landmarks, σ given, float32, k =
 10 components, d* = 20. n goes up to 64 times the middle, so that what does not grow with it is left behind; exact
-kernel PCA is measured about a 32nd of the middle. Exponents are fitted to the larger half of the sizes. Other programs
-on the machine slow memory and caches, and with them CPU seconds: the load is printed.
+kernel PCA is measured about a 32nd of the middle. Exponents are fitted to the larger half of the sizes; those of the
+growth to the differences of neighbouring ones, in which what does not grow cancels: they are c for a + b n^c. Other
+programs on the machine slow memory and caches, and with them CPU seconds: the load is printed.
 """
 
 from __future__ import annotations
@@ -101,6 +102,14 @@ def exponent(sizes: Sequence[float], costs: Sequence[float]) -> float:
     return float(np.polyfit(np.log(sizes[half:]), np.log(costs[half:]), 1)[0])
 
 
+def of_growth(sizes: Sequence[float], costs: Sequence[float]) -> float | None:
+    """c of costs = a + b sizes^c, from the last three, sizes growing by one factor; None where costs do not grow."""
+    before, last = costs[-2] - costs[-3], costs[-1] - costs[-2]
+    if min(before, last) <= 0:
+        return None
+    return float(np.log(last / before) / np.log(sizes[-1] / sizes[-2]))
+
+
 def measured(rows: int, repeats: int) -> dict[tuple[str, str], tuple[list[Sizes], list[float]]]:
     """By what varies and method: the sizes, and the seconds of each."""
     found = {}
@@ -147,16 +156,19 @@ def main(argv: Sequence[str] | None = None) -> None:
     for (varies, name), (sizes, costs) in found.items():
         at = [getattr(s, varies) for s in sizes]
         orders = [exponent(at, [order(name, s) for s in sizes]) for order in (thesis, counted)]
-        ends = [f"{at[0]} to {at[-1]}", f"{costs[0]:.3f} to {costs[-1]:.3f}"]
+        growth = of_growth(at, costs)
+        took = [f"{at[0]} to {at[-1]}", ", ".join(f"{cost:.2f}" for cost in costs)]
         lines.append(
             [
                 varies,
                 name,
-                *ends,
-                *(f"{abs(x):.2f}" if abs(x) < 0.005 else f"{x:.2f}" for x in (exponent(at, costs), *orders)),
+                *took,
+                f"{exponent(at, costs):.2f}",
+                "" if growth is None else f"{growth:.2f}",
+                *(f"{abs(x):.2f}" if abs(x) < 0.005 else f"{x:.2f}" for x in orders),
             ]
         )
-    header = ["varies", "method", "sizes", "CPU seconds", "exponent", "of the thesis", "of the count"]
+    header = ["varies", "method", "sizes", "CPU seconds", "exponent", "of the growth", "of the thesis", "of the count"]
     middle, load = middle_of(given.rows), (before, os.getloadavg()[0])
     busy = f"load {min(load):.0f} to {max(load):.0f} on {os.cpu_count()} cores"
     title = f"Costs about n = {middle.n}, l = {middle.l}, d = {middle.d}; exact about n / 32; {busy}"
