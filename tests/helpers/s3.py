@@ -43,13 +43,13 @@ def program(name):
 
 
 def free_ports(count):
-    """Ports that are free, as are those 10,000 higher, which SeaweedFS opens too.
+    """Ports that are free, as are those 10,000 higher, which SeaweedFS opens too, so that none may be among the others.
 
     All are below 32768, where Linux begins to take the ports of its outgoing connections.
     """
     found = []
     while len(found) < count:
-        port = random.SystemRandom().randrange(10000, 22000)
+        port = random.SystemRandom().randrange(10000, 20000)
         if port not in found and all(_is_free(each) for each in (port, port + 10000)):
             found.append(port)
     return found
@@ -87,7 +87,7 @@ class Server:
         own = {"AWS_ACCESS_KEY_ID": KEY, "AWS_SECRET_ACCESS_KEY": SECRET, "S3_BUCKET": BUCKET}
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(command, stdout=log, stderr=log, env={**os.environ, **own})
-        wait_until_usable(self.port, self.log)
+        wait_until_usable(self.port, self.log, self.process)
 
     @property
     def log(self):
@@ -101,8 +101,8 @@ class Server:
             self.process = None
 
 
-def wait_until_usable(port, log, seconds=120):
-    """Return when an object can be written; fails with the log after so many seconds."""
+def wait_until_usable(port, log, process, seconds=120):
+    """Return when an object can be written; fails with the log after so many seconds, or when the server has ended."""
     from obstore.store import S3Store
 
     plain = {name.lower(): value for name, value in settings(port).items() if name != "AWS_ALLOW_HTTP"}
@@ -115,7 +115,7 @@ def wait_until_usable(port, log, seconds=120):
             tried.delete("usable")
             return
         except Exception:
-            if time.monotonic() > end:
+            if time.monotonic() > end or process.poll() is not None:
                 pytest.fail(f"no S3 server on port {port} after {seconds} s: {log.read_text()[-2000:]}")
             time.sleep(0.1)
 
@@ -129,7 +129,7 @@ def rclone(folder):
     command = [program("rclone"), "serve", "s3", "--addr", f"127.0.0.1:{port}", "--auth-key", f"{KEY},{SECRET}"]
     with log.open("wb") as out, subprocess.Popen([*command, str(folder)], stdout=out, stderr=out) as process:
         try:
-            wait_until_usable(port, log)
+            wait_until_usable(port, log, process)
             yield port
         finally:
             process.kill()
