@@ -93,7 +93,7 @@ ANY_VALUE = st.one_of(
     st.sampled_from(UNTOLD),
     st.text(st.characters(codec="utf-8", exclude_categories=["Cs"]), max_size=9),
     st.integers(-2, 3),
-    st.sampled_from([10**30, 10**400, float("nan"), -1.0, 0.0, 1e-9, 0.5, 0.999, 1.0, 1.5, 2.0, 1e300]),
+    st.sampled_from([10**30, -1.0, 0.0, 1e-9, 0.5, 0.999, 1.0, 1.5, 2.0, 1e300]),
     st.booleans(),
     st.sampled_from([[], [1], {}, {"x": 1}]),
 )
@@ -115,6 +115,14 @@ def test_schema_and_parser_agree_on_a_key(folder, name, value, variable):
     elif accepted:
         filled = isinstance(value, str) and "${V}" in value
         assert filled or key in BESIDE or (key in CHECKED_BY_CODE and isinstance(value, str))
+
+
+@pytest.mark.parametrize("value", [float("nan"), 10**400], ids=["NaN", "beyond a double"])
+def test_numbers_that_json_lacks_are_refused_by_the_parser(folder, value):
+    for table, key in (("model", "sigma"), ("model", "tol"), ("output", "block_rows"), ("run", "workers")):
+        values = tomllib.loads(LEAST) | {"run": {}}
+        values[table][key] = value
+        assert any(key in problem for problem in problems_of(folder, toml_of(values))), key
 
 
 def test_schema_and_parser_both_refuse(folder):
