@@ -23,7 +23,7 @@ from tests.helpers.s3 import BUCKET, Server, settings
 # A shell that runs tests in the background has them ignore SIGINT, and what they start would ignore it, too.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# How many examples Hypothesis draws: few by default, more with `--hypothesis-profile=full` in `.ci/run`, the same ones in
+# How many examples Hypothesis draws: few by default, more with `--hypothesis-profile=full` in `.ci/run`, the same in
 # each run; others each time with `--hypothesis-profile=long` in `.ci/long`.
 hypothesis_settings.register_profile("quick", max_examples=20, deadline=None, derandomize=True)
 hypothesis_settings.register_profile("full", max_examples=200, deadline=None, derandomize=True)
