@@ -21,8 +21,12 @@ def _libraries(_modules: int) -> ThreadpoolController:
     return ThreadpoolController()
 
 
-def _blas() -> list[Any]:
-    return list(_libraries(len(sys.modules)).select(user_api="blas").lib_controllers)
+@lru_cache(maxsize=1)
+def _blas(modules: int) -> tuple[list[Any], list[Any]]:
+    """The BLAS libraries whose limit holds for the whole process, and those in which each thread has its own."""
+    found = _libraries(modules).select(user_api="blas").lib_controllers
+    own = [library for library in found if _limits_each_thread(library)]
+    return [library for library in found if library not in own], own
 
 
 def _limits_each_thread(library: Any) -> bool:
@@ -30,13 +34,16 @@ def _limits_each_thread(library: Any) -> bool:
     return library.internal_api == "mkl" or getattr(library, "threading_layer", None) == "openmp"
 
 
-def _set(library: Any, threads: int) -> None:
-    """Set the number of threads of a library, also where another thread has set it before.
-
-    From 3.8 on threadpoolctl ignores all threads but the first one that sets a limit, until that one has lifted it.
-    """
+def _release(library: Any) -> None:
+    """Let any thread set the limit: from 3.8 on threadpoolctl ignores all but the first that sets one, until that one
+    has lifted it."""
     if (release := getattr(library, "clear_controlling_thread", None)) is not None:
         release(force=True)
+
+
+def _set(library: Any, threads: int) -> None:
+    """Set the number of threads of a library, also where another thread has set it before."""
+    _release(library)
     library.set_num_threads(threads)
 
 
@@ -67,11 +74,11 @@ class _SingleThreadedBlas:
     def __enter__(self) -> None:
         depth = getattr(self._own, "depth", 0)
         if not depth:
-            self._own.before = _limited(each for each in _blas() if _limits_each_thread(each))
+            self._own.before = _limited(_blas(len(sys.modules))[1])
         self._own.depth = depth + 1
         with self._lock:
             if not self._entered:
-                self._before = _limited(each for each in _blas() if not _limits_each_thread(each))
+                self._before = _limited(_blas(len(sys.modules))[0])
             else:
                 _limited(library for library, _ in self._before)
             self._entered += 1
@@ -113,8 +120,7 @@ def _check(libraries: Iterable[Any]) -> None:
 def _restore(before: list[tuple[Any, int]]) -> None:
     for library, threads in before:
         _set(library, threads)
-        if (release := getattr(library, "clear_controlling_thread", None)) is not None:
-            release(force=True)
+        _release(library)
 
 
 single_threaded_blas = _SingleThreadedBlas()

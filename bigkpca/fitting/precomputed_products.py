@@ -30,6 +30,7 @@ from bigkpca.fitting.precomputed_checks import (
     tasks_by_part,
 )
 from bigkpca.numerics import solvers
+from bigkpca.numerics.eigenpairs import least_and_largest
 from bigkpca.numerics.features import Columns
 from bigkpca.numerics.gram_tiles import add_tile
 from bigkpca.numerics.kernels import Precomputed
@@ -87,15 +88,8 @@ def start_products(rows: Rows, fit: ResolvedFit, engine: Engine, progress: Progr
     else:
         block = score_rows(C, Model(features, solution, None), local, progress).astype(np.float64)
     noise = rounding_noise(float(found.entry_scales[S].sum()), len(W), entry_dtype(fit))
-    negative = _negative_share(W, fit.spec.center, noise)
+    negative = share_above_noise(*least_and_largest(W, fit.spec.center), noise)
     return ProductStart(block, moments.trace, float(found.entry_scales.sum()), found.digest, negative)
-
-
-def _negative_share(W: Array, center: bool, noise: float) -> float:
-    """The most negative eigenvalue of W (l, l), centred if asked, as a share of its largest."""
-    H = W - W.mean(axis=0) if center else W
-    values = np.linalg.eigvalsh(H - H.mean(axis=1)[:, None] if center else H)
-    return share_above_noise(values[0], values[-1], noise)
 
 
 @dataclass(frozen=True)

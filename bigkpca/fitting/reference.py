@@ -83,7 +83,7 @@ def _held_out(
     the sums without these rows, or from the other rows that an exact model keeps. None where these do not vary."""
     features, moments = model.features, model.moments
     if moments is not None and X is not None:
-        moments = _without(moments, _moments_of(features, X, moments.mean))
+        moments -= _moments_of(features, X, moments.mean)
     else:
         assert others is not None
         assert has_landmarks(features)
@@ -106,15 +106,6 @@ def _moments_of(features: FeatureMap, X: Array, shift: Array) -> Moments:
     height = min(_TILE_ROWS, tile_rows(features.columns, features.size, 8))
     pieces = (X[start : start + height] for start in range(0, len(X), height))
     return block_moments(features.tiles(pieces, height), shift)
-
-
-def _without(moments: Moments, some: Moments) -> Moments:
-    """The moments of all rows but some of them."""
-    count = moments.count - some.count
-    mean = moments.mean + (moments.mean - some.mean) * (some.count / count)
-    delta = some.mean - mean
-    scatter = moments.scatter - some.scatter - np.outer(delta, delta) * (some.count * count / moments.count)
-    return Moments(count, mean, scatter, moments.trace - some.trace, moments.largest)
 
 
 def _of_rows(model: Model, X: Array, given: Expansion, in_order: Map) -> _Scored:

@@ -151,11 +151,10 @@ def _negative_on_few(features: FeatureMap, few: Array, center: bool) -> float:
         return 0.0
     with np.errstate(over="ignore", invalid="ignore"):
         K = features.kernel.gram(features.shifted(few).astype(np.float64))
-        if center:
-            K -= K.mean(axis=0)
-            K -= K.mean(axis=1)[:, None]
-    share = eigenpairs.negative_share(np.linalg.eigvalsh(K)[::-1]) if np.isfinite(K).all() else 0.0
-    return share if share < _NEGATIVE else 0.0
+    if not np.isfinite(K).all():
+        return 0.0
+    least, largest = eigenpairs.least_and_largest(K, center)
+    return least / largest if least < _NEGATIVE * largest and largest > 0 else 0.0
 
 
 def _first_basis(features: FeatureMap, checks: Checks, tolerance: float, in_order: Map) -> Basis | None:

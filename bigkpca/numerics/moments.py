@@ -44,6 +44,18 @@ class Moments:
         mean = self.mean + delta * (other.count / count)
         return Moments(count, mean, scatter, self.trace + other.trace, max(self.largest, other.largest))
 
+    def __sub__(self, some: Moments) -> Moments:
+        """Moments of these rows without some of them, fewer than all: a + b - b is a, up to rounding."""
+        count = self.count - some.count
+        mean = self.mean + (self.mean - some.mean) * (some.count / count)
+        delta = some.mean - mean
+        weighted = delta * (some.count * count / self.count)
+        scatter = np.empty_like(self.scatter)
+        for piece in row_pieces(len(delta)):
+            np.subtract(self.scatter[piece], some.scatter[piece], out=scatter[piece])
+            scatter[piece] -= np.outer(weighted[piece], delta)
+        return Moments(count, mean, scatter, self.trace - some.trace, self.largest)
+
     def part(self, numbers: Array | slice) -> Moments:
         """Moments of the features with these numbers alone."""
         square = (numbers, numbers) if isinstance(numbers, slice) else np.ix_(numbers, numbers)

@@ -20,6 +20,7 @@ from bigkpca.errors import IncompleteError, LockedError, SpecError
 from bigkpca.execution.progress import Silent
 from bigkpca.ingesting.streaming import ingest
 from bigkpca.storage.destination import open_destination
+from tests.helpers.dask_processes import wait_until
 from tests.helpers.disks import tree_bytes
 from tests.helpers.proxy import proxy
 from tests.helpers.s3 import READER, objects, rclone
@@ -34,14 +35,6 @@ def write_lock(out, content):
     """Write the lock of an output, whatever is there, as another run would that has just taken it over."""
     at = address(f"{out}.bigkpca-lock")
     clients.client(at.scheme, at.bucket).put(at.key, content)
-
-
-def until(condition):
-    """Wait for something that takes a moment."""
-    end = time.monotonic() + 120
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.05)
 
 
 def no_lease(out, error, message):
@@ -103,7 +96,7 @@ def test_the_holder_of_a_lease_renews_it_by_itself(bucket, monkeypatch):
 
     with store_of(out).writer(out):
         first = renewals()
-        until(lambda: renewals() > first + 2)
+        wait_until(lambda: renewals() > first + 2, 120)
         store_of(out).check_writer(out)
 
 
@@ -215,7 +208,7 @@ def test_an_ingest_that_was_suspended_and_one_that_took_over_do_not_mix(tmp_path
                 return False
             return True
 
-        until(done)
+        wait_until(done, 120)
     assert codes == [5]
     assert objects(bucket) == {f"data.zarr/{name}": held for name, held in tree_bytes(tmp_path / "wanted.zarr").items()}
 
