@@ -122,11 +122,12 @@ def arguments(
 
 
 def interleaved(repeats: int, **sides: Callable[[], float]) -> dict[str, list[float]]:
-    """Seconds of each side, measured in turn A B A B ... so that a drift of the machine meets both."""
+    """Seconds of each side, measured in turn A B B A A B ... so that a drift of the machine, and what one side leaves
+    behind for the next, meet all alike."""
     seconds: dict[str, list[float]] = {name: [] for name in sides}
-    for _ in range(repeats):
-        for name, side in sides.items():
-            seconds[name].append(side())
+    for number in range(repeats):
+        for name in reversed(sides) if number % 2 else sides:
+            seconds[name].append(sides[name]())
     return seconds
 
 
