@@ -294,7 +294,7 @@ class StoredArray:
     def _decoded(self, start: int, stop: int, columns: slice) -> Array:
         source: Any = array_path(self.array) or (self.array.store, self.array.path)
         pinned = StorePath(_Pinned(source, self.versions, sizes=self.digests is not None))
-        array: Any = zarr.Array(zarr.AsyncArray(self.array.async_array.metadata, pinned))
+        array: Any = zarr.Array(zarr.AsyncArray(self.array.metadata, pinned))
         try:
             found = array[start:stop] if columns == EVERY else array[start:stop, columns]
             return aligned(np.asarray(found))
@@ -322,6 +322,13 @@ class StoredArray:
         except OSError:
             return False  # of a disk that is not there for the moment
         return self.manifest.publishing or hashlib.sha256(content).hexdigest() != self.manifest.sha256
+
+
+def writing_empty_chunks(array: zarr.Array[Any]) -> zarr.Array[Any]:
+    """The same array, which writes a chunk of nothing but the fill value, too: Zarr forgets, from one opening to the
+    next, that it was made to."""
+    metadata: Any = array.metadata  # whose types have two versions
+    return zarr.Array(zarr.AsyncArray(metadata, array.store_path, {"write_empty_chunks": True}))
 
 
 def _first(error: BaseException) -> BaseException:

@@ -9,7 +9,7 @@ import numpy as np
 import zarr
 
 from bigkpca.data.blocks import power_of_two
-from bigkpca.data.stored import StoredArray, crc32c
+from bigkpca.data.stored import StoredArray, crc32c, writing_empty_chunks
 from bigkpca.errors import Array
 
 _SHARD_BYTES, _SHARD_ROWS = 2**23, 65536
@@ -42,8 +42,7 @@ class Shards:
     @classmethod
     def after(cls, stored: StoredArray) -> Shards:
         """Continue after the rows of an array; those of an incomplete shard are read back, to be written again."""
-        # Zarr forgets, from one opening to the next, that a chunk of nothing but the fill value must be written.
-        array = stored.array.with_config({"write_empty_chunks": True})
+        array = writing_empty_chunks(stored.array)
         rows, known = stored.count, stored.digests
         held = np.empty((rows_of_shard(array), *array.shape[1:]), array.dtype)
         filled = rows % len(held)

@@ -18,7 +18,7 @@ from zarr.storage import MemoryStore
 from bigkpca.data.blocks import Block, split
 from bigkpca.data.json_files import parsed, read_if_there, write_json
 from bigkpca.data.retrying import retried
-from bigkpca.data.stored import ALL_THERE, StoredArray, files_below, sha256
+from bigkpca.data.stored import ALL_THERE, StoredArray, files_below, sha256, writing_empty_chunks
 from bigkpca.data.stores import StoredFile, parent, store_of
 from bigkpca.data.zarr import MAIN
 from bigkpca.errors import Array, CorruptionError, IncompleteError
@@ -106,8 +106,7 @@ def encoded(array: Stored, values: Array) -> bytes:
     described = {**array.metadata.to_dict(), "shape": values.shape}
     held: dict[str, AnyBuffer] = {_METADATA: Buffer.from_bytes(json.dumps(described).encode())}
     one = zarr.open_array(MemoryStore(held), mode="r+")
-    # Zarr forgets, from one opening to the next, that a chunk of nothing but the fill value must be written.
-    one.with_config({"write_empty_chunks": True})[...] = values
+    writing_empty_chunks(one)[...] = values
     return held[one.metadata.encode_chunk_key((0,) * one.ndim)].to_bytes()
 
 

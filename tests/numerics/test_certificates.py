@@ -244,3 +244,19 @@ def test_products_with_the_residual_matrix_are_those_of_the_matrix(m):
     assert_allclose(found.times(Q, threads), E @ Q, atol=1e-9)
     assert found.times(Q, threads).tobytes() == found.times(Q).tobytes()
     assert_allclose(found.diagonal(), np.diag(E), atol=1e-9)
+
+
+def test_strata_that_were_sampled_share_the_probability_of_an_error():
+    count, sampled, largest, norm = 5000, 400, 2.0, 60.0
+
+    def upper(chance):
+        """The least p, of a fine grid, that the relative entropy rules out."""
+        q, p = norm / (sampled * largest), np.linspace(0, 1, 10**6 + 1)[1:-1]
+        entropy = q * np.log(q / p) + (1 - q) * np.log((1 - q) / (1 - p))
+        return count * largest * p[(p > q) & (sampled * entropy > -np.log(chance))][0]
+
+    part = Stratum(count, sampled, norm, directions=7)
+    whole = Stratum(300, 300, 11.0, directions=7)
+    assert_allclose(spectral_error([part], largest), upper(0.05 - 1e-4), rtol=1e-4)
+    assert_allclose(spectral_error([part, part], largest), 2 * upper((0.05 - 2e-4) / 2), rtol=1e-4)
+    assert_allclose(spectral_error([part, whole], largest), upper(0.05 - 2e-4) + 11, rtol=1e-4)

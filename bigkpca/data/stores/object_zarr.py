@@ -31,7 +31,7 @@ def _kind() -> type[Any]:
     """The class, made when it is first needed: Zarr takes long to import."""
     from zarr.storage import ObjectStore
 
-    class BelowKey(ObjectStore[Any]):
+    class BelowKey(ObjectStore):  # type: ignore[type-arg]  # older ones take no arguments
         """The keys below one. It is pickled as its name, so that no client or credential travels."""
 
         def __init__(self, scheme: str, bucket: str, key: str, read_only: bool) -> None:
