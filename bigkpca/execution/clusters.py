@@ -6,7 +6,8 @@ import ssl
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
+from functools import partial
 from importlib.util import find_spec
 from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any
@@ -125,6 +126,18 @@ def open_engine(
     else:
         current = _current_client()
         yield Engine(timeout=timeout) if current is None else _on_client(current, timeout, progress)
+
+
+def opener(scheduler: str | None, timeout: float) -> Callable[[], AbstractContextManager[Engine]]:
+    """What opens the engine of a scheduler, or of threads, in another process as `open_engine` does in this one. It can
+    be pickled, and brings what Dask is configured for connections with here, such as certificates."""
+    return partial(_opened, scheduler, timeout, {"distributed.comm": dask.config.get("distributed.comm", {})})
+
+
+@contextmanager
+def _opened(scheduler: str | None, timeout: float, configured: dict[str, Any]) -> Iterator[Engine]:
+    with dask.config.set(configured), open_engine(scheduler, timeout=timeout) as engine:
+        yield engine
 
 
 @contextmanager
