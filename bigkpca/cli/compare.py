@@ -13,12 +13,15 @@ from bigkpca.cli.help_pages import command, option
 from bigkpca.cli.options import (
     PATH,
     array_option,
+    certificates,
     common,
     given,
     json_option,
     memory_option,
     overwrite_option,
+    scheduler_option,
     spec_options,
+    timeout_option,
 )
 from bigkpca.errors import SpecError
 from bigkpca.execution.shown_progress import ShownProgress
@@ -43,6 +46,7 @@ _COLUMNS = {
 @command(
     "bigkpca compare rows.zarr comparison",
     "bigkpca compare rows.zarr comparison --methods nystroem/kmeans,rff --sizes 200,800 --seeds 2",
+    "bigkpca compare rows.zarr comparison --scheduler tcp://10.0.0.1:8786",
 )
 @click.argument("data", type=PATH)
 @click.argument("outdir", type=PATH)
@@ -52,6 +56,9 @@ _COLUMNS = {
 @option("--time-budget", metavar="TIME", default=TIME_BUDGET, help="Start no fit after this time.")
 @spec_options([name for name in FitSpec.model_fields if name not in VARIED])
 @array_option("Array inside the Zarr group DATA.")
+@scheduler_option
+@certificates
+@timeout_option
 @memory_option("Leave out fits whose process needs more, e.g. '2 GB'.")
 @overwrite_option
 @json_option
@@ -61,7 +68,8 @@ def compare(data: str, outdir: str, as_json: bool, quiet: bool, **options: Any) 
     from bigkpca.comparing import compare as run
 
     names, sizes = options["methods"], options["sizes"]
-    asked = {key: options[key] for key in ("seeds", "time_budget", "array", "memory", "overwrite")}
+    own = ("seeds", "time_budget", "array", "scheduler", "timeout", "memory", "overwrite")
+    asked = {key: options[key] for key in own}
     found = run(
         data,
         outdir,
@@ -75,6 +83,8 @@ def compare(data: str, outdir: str, as_json: bool, quiet: bool, **options: Any) 
         click.echo(json.dumps({key: value for key, value in asdict(found).items() if key != "groups"}))
         return
     click.echo(f"errors against {found.reference}; medians over seeds")
+    if found.scheduler:
+        click.echo(f"fits on {found.scheduler}; memory is that of the process that drives them, without workers")
     _show_table(found.groups)
     click.echo(found.advice)
     click.echo(f"path  {found.path}")

@@ -54,12 +54,12 @@ class Commands(WithExamples, click.Group):
         )
 
     def invoke(self, ctx: click.Context) -> Any:
-        from bigkpca.execution.shown_progress import stderr
-
-        return_freed_memory()
-        signal.signal(signal.SIGTERM, _interrupt)
-        warnings.showwarning = lambda message, *_: stderr().print(f"bigkpca: warning: {message}", markup=False)
         try:
+            from bigkpca.execution.shown_progress import stderr
+
+            return_freed_memory()
+            signal.signal(signal.SIGTERM, _interrupt)
+            warnings.showwarning = lambda message, *_: stderr().print(f"bigkpca: warning: {message}", markup=False)
             with noted():
                 return super().invoke(ctx)
         except KeyboardInterrupt:

@@ -105,6 +105,12 @@ def certificates(command: Command) -> Command:
     return command
 
 
+timeout_option = option("--timeout", metavar="TIME", default=TIMEOUT_WRITTEN, help=_TIMEOUT_HELP)
+scheduler_option = option(
+    "--scheduler", metavar="ADDRESS", unset="none", help="Run on the Dask cluster at this address."
+)
+
+
 def running(command: Command) -> Command:
     """Options for where a run works and how much memory a process may use.
 
@@ -113,7 +119,7 @@ def running(command: Command) -> Command:
     options: list[Callable[[Command], Command]] = [
         array_option("Array to read if the input is a Zarr group."),
         memory_option("Refuse to run if a process would need more, e.g. '2 GB'."),
-        option("--timeout", metavar="TIME", default=TIMEOUT_WRITTEN, help=_TIMEOUT_HELP),
+        timeout_option,
         option(
             "--workers",
             type=click.IntRange(1),
@@ -122,7 +128,7 @@ def running(command: Command) -> Command:
             help="Run on N local processes.",
         ),
         certificates,
-        option("--scheduler", metavar="ADDRESS", unset="none", help="Run on the Dask cluster at this address."),
+        scheduler_option,
     ]
     for each in options:
         command = each(command)

@@ -3,6 +3,7 @@
 process     run functions in fresh processes, to measure their peak memory
 grid        method variants, sizes and seeds to try
 reference   eigenvalues and scores that errors are measured against
+timed       one fit, timed: on threads, or on a cluster
 trial       one fit: its cost and its errors
 summary     medians over seeds, and advice
 folder      files of the output folder, from which a comparison is continued
@@ -32,11 +33,13 @@ from bigkpca.comparing.grid import (
 from bigkpca.comparing.process import ProcessDiedError, ProcessRunner
 from bigkpca.comparing.reference import Reference, exact_reference, sampled_reference, sampled_size, why_not_exact
 from bigkpca.comparing.summary import TrialGroup, advice, group_trials
+from bigkpca.comparing.timed import Opener
 from bigkpca.comparing.trial import TrialResult, run_trial
 from bigkpca.data.opening import open_rows
 from bigkpca.data.rows import Rows
 from bigkpca.data.stores import AnyPath, last_name, store_of
-from bigkpca.errors import SpecError
+from bigkpca.errors import MemoryLimitError, SpecError
+from bigkpca.execution.clusters import opener
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.progress import Progress, shown
 from bigkpca.execution.run_options import RunOptions
@@ -44,7 +47,7 @@ from bigkpca.numerics.display import ShowsSummary, Summary
 from bigkpca.numerics.methods import Exact
 from bigkpca.reporting import INSTALL
 from bigkpca.spec import VARIED, FitSpec
-from bigkpca.spec.defaults import SEEDS, TIME_BUDGET
+from bigkpca.spec.defaults import SEEDS, TIME_BUDGET, TIMEOUT
 from bigkpca.storage import output_paths
 
 
@@ -66,6 +69,8 @@ class Comparison(ShowsSummary):
         What errors are measured against.
     missing : int
         Number of fits that were not run within the time budget.
+    scheduler : str or None
+        Address of the cluster where the fits ran; their memory is then that of the process that drives them.
     """
 
     path: str
@@ -74,11 +79,14 @@ class Comparison(ShowsSummary):
     advice: str
     reference: str
     missing: int
+    scheduler: str | None = None
 
     def summary(self) -> Summary:
         """The output path, the number of fits, and the advice."""
         fits = f"{len(self.trials):,}" + (f", {self.missing:,} were left for the next time" if self.missing else "")
         facts = {"path": self.path, "fits": fits, "errors against": self.reference, "advice": self.advice}
+        if self.scheduler:
+            facts["fits on"] = f"{self.scheduler}; memory is that of the process that drives them, without workers"
         return Summary("Comparison", facts)
 
 
@@ -103,8 +111,10 @@ def compare(
     noise: float | None = None,
     block_rows: int | None = None,
     array: str | None = None,
+    scheduler: str | None = None,
     time_budget: str | float | None = TIME_BUDGET,
     memory: str | int | None = None,
+    timeout: str | float = TIMEOUT,
     overwrite: bool = False,
     progress: Progress | bool = False,
     **varied: Any,
@@ -129,10 +139,15 @@ def compare(
         Options of `bigkpca.fit` that all fits share; components is a number here.
     array : str, optional
         Name of the array of the rows inside a Zarr group.
+    scheduler : str, optional
+        Address of the Dask cluster to run the fits on, e.g. "tcp://10.0.0.1:8786": seconds are those on this cluster,
+        and memory is that of the process that drives a fit.
     time_budget : str or float, default="10 min"
         No fit starts after this time, e.g. "10 min", or in seconds. None: no limit.
     memory : str or int, optional
         Leave out fits that need more memory in a process, e.g. "2 GB", or in bytes.
+    timeout : str or float
+        Time without a finished block after which the comparison ends, e.g. "10 min", or seconds.
     overwrite : bool, default=False
         Replace another comparison in `out`. Other files are never replaced.
     progress : bool or Progress
@@ -155,7 +170,7 @@ def compare(
     DataError
         If the rows hold NaN, infinity or constant data.
     IncompleteError
-        If the process of the reference died, or the disk is full.
+        If the process of the reference died, the disk is full, or the cluster is gone or hangs.
     LockedError
         If another process is writing to `out`.
 
@@ -166,26 +181,32 @@ def compare(
     largest size, its eigenvalues corrected by exact rows, and `reference` of the result says so. A median sigma is
     computed once, for all seeds.
 
-    Each fit runs in a process of its own, with all threads of this machine, and makes its usual passes over the data.
+    Each fit runs in a process of its own, with all threads of this machine or on the cluster of `scheduler` (never on
+    a current Dask client), and makes its usual passes over the data.
     Written to `out` are compare.csv, compare.json, reference.npz and, if matplotlib is installed, compare.svg. The
     same call continues a comparison with the fits that are missing.
     """
     progress = shown(progress)
     # Each field of FitSpec that fits share is a parameter of this function, of the same name.
     shared = {name: value for name, value in locals().items() if name in FitSpec.model_fields}
-    spec, run = _spec(shared | varied), RunOptions(None, None, memory, time_budget, overwrite, progress)
+    spec, run = _spec(shared | varied), RunOptions(scheduler, None, memory, time_budget, overwrite, progress, timeout)
     methods = methods.split(",") if isinstance(methods, str) else methods
     rows = open_rows(data, array)
     chosen = all_variants() if methods is None else parse_variants(methods)
     sizes = _checked_sizes(sizes, seeds) or default_sizes(spec, rows)
-    record = {"input": rows.fingerprint(), "spec": spec.to_dict()}
+    # Times on a cluster and on this machine do not mix. The address of a cluster may change.
+    record: dict[str, Any] = {"input": rows.fingerprint(), "spec": spec.to_dict(), "on_cluster": bool(scheduler)}
     folder = Folder(output_paths.output_path(out, record["input"]["path"]))
     output_paths.check_local(folder.path)
+    opened = opener(scheduler, run.seconds)
     every = candidates(chosen, sizes, seeds, rows.shape[0])
     grid = feasible_fits(every, rows, spec, run.memory_limit, methods, progress)
+    if scheduler:  # what is wrong there is told before anything is written
+        with run.engine() as engine:
+            engine.check_paths(record["input"]["path"])
     with store_of(folder.path).writer(folder.path), ProcessRunner() as processes:
         folder.claim(record, overwrite=overwrite)
-        return _compared(_ComparisonRun(rows, spec, folder, processes, progress), grid, max(sizes), run)
+        return _compared(_ComparisonRun(rows, spec, folder, processes, progress, opened), grid, max(sizes), run)
 
 
 def _compared(
@@ -199,7 +220,9 @@ def _compared(
     groups = group_trials(trials)
     if figure.can_draw():
         work.folder.write_figure(figure.comparison_svg(groups, last_name(work.rows.where), reference.description))
-    return Comparison(work.folder.path, tuple(trials), groups, advice(groups), reference.description, missing)
+    return Comparison(
+        work.folder.path, tuple(trials), groups, advice(groups), reference.description, missing, run.scheduler
+    )
 
 
 def _spec(options: dict[str, Any]) -> FitSpec:
@@ -241,6 +264,7 @@ class _ComparisonRun:
     folder: Folder
     processes: ProcessRunner
     progress: Progress
+    opened: Opener
 
     def reference(self, largest: int, limit: int | None) -> Reference:
         """The reference stored in the folder, or a new one, which is stored."""
@@ -251,11 +275,11 @@ class _ComparisonRun:
         found: Reference
         if reason is None:
             self.progress.note("fitting the exact reference")
-            found = self.processes.run(exact_reference, self.rows, self.spec)
+            found = self.processes.run(exact_reference, self.rows, self.spec, self.opened)
         else:
             self.progress.note(f"{reason}: using a sampled reference")
             size = sampled_size(self.rows, self.spec, largest, limit, threads)
-            found = self.processes.run(sampled_reference, self.rows, self.spec, size)
+            found = self.processes.run(sampled_reference, self.rows, self.spec, size, self.opened)
         self.folder.write_reference(found)
         return found
 
@@ -278,8 +302,9 @@ class _ComparisonRun:
                 )
                 break
             try:
-                trial = self.processes.run(run_trial, self.rows, reference.with_same_sigma(spec), candidate, reference)
-            except ProcessDiedError as error:
+                own = reference.with_same_sigma(spec)
+                trial = self.processes.run(run_trial, self.rows, own, candidate, reference, self.opened)
+            except (ProcessDiedError, MemoryLimitError) as error:
                 self.progress.note(f"{candidate.variant} with size {candidate.size:,} is left out: {error}")
                 left += 1
                 continue

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from time import perf_counter
 
 import numpy as np
 
-from bigkpca.comparing.process import peak_mb
+from bigkpca.comparing.timed import Opener, timed_fit
 from bigkpca.data.blocks import sample_rows, tile_rows
 from bigkpca.data.rows import Rows
 from bigkpca.errors import Array
 from bigkpca.evaluating.error import evaluate_rows
+from bigkpca.execution.clusters import open_engine
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.passes import read_rows
 from bigkpca.execution.planning import largest_size_that_fits, plan_fit
 from bigkpca.execution.progress import Silent
-from bigkpca.fitting.fit import fit_rows
 from bigkpca.fitting.sample import sample_lengths
 from bigkpca.numerics.model import Model
 from bigkpca.numerics.random_streams import PROBES, random_stream
@@ -71,17 +70,17 @@ def compared_row_numbers(rows: Rows) -> Array:
     return np.sort(random_stream(0, PROBES).choice(n, m, replace=False))
 
 
-def exact_reference(rows: Rows, spec: FitSpec) -> Reference:
-    """Fit exact kernel PCA, and measure its time and memory."""
-    engine, sigma = Engine(), _median_sigma(rows, spec)
-    spec, started = _with_sigma(spec, sigma), perf_counter()
-    model = fit_rows(rows, spec.model_copy(update={"method": "exact"}), engine, Silent())
-    seconds, peak = perf_counter() - started, peak_mb()
+def exact_reference(rows: Rows, spec: FitSpec, opened: Opener = open_engine) -> Reference:
+    """Fit exact kernel PCA where `opened` runs it, and measure its time and memory."""
+    sigma = _median_sigma(rows, spec)
+    with opened() as engine:
+        exact = _with_sigma(spec, sigma).model_copy(update={"method": "exact"})
+        model, seconds, peak = timed_fit(rows, exact, engine)
     residuals = model.certificate.residuals
     how = "the whole Gram matrix" if residuals is None else f"by products, residuals at most {residuals.max():.1g}"
     numbers, eigenvalues = compared_row_numbers(rows), model.solution.eigenvalues
     # Scores of fitted rows are sqrt(lambda) u, components u / sqrt(lambda): no kernels need be computed.
-    scores, X = model.solution.components[numbers] * eigenvalues, read_rows(rows, numbers, engine, Silent())
+    scores, X = model.solution.components[numbers] * eigenvalues, read_rows(rows, numbers, Engine(), Silent())
     description = f"exact kernel PCA of {rows.shape[0]:,} rows ({how})"
     return Reference(eigenvalues, scores, X, description, sigma, seconds, peak)
 
@@ -94,12 +93,13 @@ def sampled_size(rows: Rows, spec: FitSpec, largest: int, limit: int | None, thr
     return largest_size_that_fits(rows, resolve(spec, rows), threads, limit) or largest
 
 
-def sampled_reference(rows: Rows, spec: FitSpec, size: int) -> Reference:
+def sampled_reference(rows: Rows, spec: FitSpec, size: int, opened: Opener = open_engine) -> Reference:
     """Fit a Nyström model of this size; its eigenvalues are corrected for their bias."""
-    engine, n, sigma = Engine(), rows.shape[0], _median_sigma(rows, spec)
-    model = fit_rows(rows, _with_sigma(spec, sigma).at(size), engine, Silent())
-    found = evaluate_rows(model, rows, min(_EVALUATED_ROWS, n), 0, engine, Silent())
-    X = read_rows(rows, compared_row_numbers(rows), engine, Silent())
+    n, sigma = rows.shape[0], _median_sigma(rows, spec)
+    with opened() as engine:
+        model = timed_fit(rows, _with_sigma(spec, sigma).at(size), engine).model
+        found = evaluate_rows(model, rows, min(_EVALUATED_ROWS, n), 0, engine, Silent())
+    X = read_rows(rows, compared_row_numbers(rows), Engine(), Silent())
     description = (
         f"a sampled reference, since no exact one fits: Nyström with {size:,} landmarks, its eigenvalues corrected by "
         f"{found.sampled} exact rows; its own components have residuals of {np.median(found.residuals):.2g} (median) "

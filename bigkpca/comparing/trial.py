@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
-from time import perf_counter
 
 import numpy as np
 
 from bigkpca.comparing.grid import Candidate
-from bigkpca.comparing.process import peak_mb
 from bigkpca.comparing.reference import Reference, scores_in_memory
+from bigkpca.comparing.timed import Opener, timed_fit
 from bigkpca.data.rows import Rows
 from bigkpca.errors import Array
 from bigkpca.execution.blas import single_threaded_blas
-from bigkpca.execution.engine import Engine
-from bigkpca.execution.progress import Silent
-from bigkpca.fitting.fit import fit_rows
+from bigkpca.execution.clusters import open_engine
 from bigkpca.numerics import measures
 from bigkpca.numerics.model import Model
 from bigkpca.spec import FitSpec
@@ -35,7 +32,8 @@ class TrialResult:
     size, seed : int
         Number of landmarks or features, and the seed of the fit.
     seconds, peak_mb : float
-        Of the fit, in a process of its own that had imported the package.
+        Of the fit, in a process of its own that had imported the package; on a cluster, too, the memory is that of this
+        process, which drives the fit.
     relative_trace_error : float or None
         Proven, from the certificate of the fit.
     eigenvalue_error : float or None
@@ -62,13 +60,13 @@ class TrialResult:
     preimage_error: float | None = None
 
 
-def run_trial(rows: Rows, spec: FitSpec, candidate: Candidate, reference: Reference) -> TrialResult:
-    """Fit a candidate, and compare it with the reference. Passes: those of the fit."""
-    started = perf_counter()
-    with warnings.catch_warnings():
+def run_trial(
+    rows: Rows, spec: FitSpec, candidate: Candidate, reference: Reference, opened: Opener = open_engine
+) -> TrialResult:
+    """Fit a candidate where `opened` runs it, and compare it with the reference. Passes: those of the fit."""
+    with warnings.catch_warnings(), opened() as engine:
         warnings.simplefilter("ignore", UserWarning)  # the errors are measured here anyway
-        model = fit_rows(rows, spec, Engine(), Silent())
-    seconds, peak = perf_counter() - started, peak_mb()
+        model, seconds, peak = timed_fit(rows, spec, engine)
     with single_threaded_blas:
         Y = scores_in_memory(model, reference.rows)
         return TrialResult(

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import logging
+import signal
 import ssl
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import AbstractContextManager, contextmanager, suppress
+from functools import partial
 from importlib.util import find_spec
+from multiprocessing import resource_tracker
 from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
@@ -24,7 +29,7 @@ from bigkpca.spec.addresses import is_scheduler
 from bigkpca.spec.defaults import TIMEOUT
 
 if TYPE_CHECKING:
-    from distributed import Client, Nanny
+    from distributed import Client, LocalCluster, Nanny
 
 _CONNECT_SECONDS = 60.0
 _RETRY_SECONDS = 1.0  # between two tries
@@ -62,11 +67,16 @@ _without_main = _WithoutMain()
 
 
 def _nanny() -> type[Nanny]:
-    """The class of what starts a worker, and starts it again when it died, without the user's script."""
+    """The class of what starts a worker, and starts it again when it died, without the user's script and deaf to
+    Ctrl-C."""
     from distributed import Nanny
 
     class WithoutMain(Nanny):
         async def instantiate(self) -> Any:
+            # Ctrl-C in a terminal reaches all its processes. Workers inherit that it is blocked: this process ends
+            # them in order, without tracebacks. This is the thread of Dask's event loop, which handles no signals.
+            resource_tracker.ensure_running()  # which would unblock it
+            signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
             with _without_main:
                 return await super().instantiate()
 
@@ -127,6 +137,18 @@ def open_engine(
         yield Engine(timeout=timeout) if current is None else _on_client(current, timeout, progress)
 
 
+def opener(scheduler: str | None, timeout: float) -> Callable[[], AbstractContextManager[Engine]]:
+    """What opens the engine of a scheduler, or of threads, in another process as `open_engine` does in this one. It can
+    be pickled, and brings what Dask is configured for connections with here, such as certificates."""
+    return partial(_opened, scheduler, timeout, {"distributed.comm": dask.config.get("distributed.comm", {})})
+
+
+@contextmanager
+def _opened(scheduler: str | None, timeout: float, configured: dict[str, Any]) -> Iterator[Engine]:
+    with dask.config.set(configured), open_engine(scheduler, timeout=timeout) as engine:
+        yield engine
+
+
 @contextmanager
 def _connected(address: str, timeout: float, progress: Progress) -> Iterator[Client]:
     """A client of the scheduler at an address, which is there."""
@@ -176,22 +198,54 @@ def _local_cluster(workers: int) -> Iterator[Client]:
     loopback, and with the library `cryptography` they speak TLS."""
     from distributed import Client, LocalCluster
 
-    cluster = LocalCluster(
-        n_workers=workers,
-        threads_per_worker=1,
-        dashboard_address="127.0.0.1:0",
-        worker_class=_nanny(),
-        host="127.0.0.1",
-        security=True if find_spec("cryptography") else None,
-    )
+    def made() -> LocalCluster:
+        return LocalCluster(
+            n_workers=workers,
+            threads_per_worker=1,
+            dashboard_address="127.0.0.1:0",
+            worker_class=_nanny(),
+            host="127.0.0.1",
+            security=True if find_spec("cryptography") else None,
+        )
+
+    cluster = _whole(made)
     try:
         client = Client(cluster, set_as_default=False)
         try:
             yield client
+        except BaseException:
+            _closed(partial(client.run, _hush))
+            raise
         finally:
             _closed(client.close)
     finally:
+        before = _hush()
         _closed(cluster.close)
+        for name, level in before.items():
+            logging.getLogger(name).setLevel(level)
+
+
+def _whole(made: Callable[[], LocalCluster]) -> LocalCluster:
+    """The cluster that is made, in a thread: Ctrl-C in the middle would leave a part of it, which cannot be closed."""
+    pool = ThreadPoolExecutor(1, thread_name_prefix="bigkpca-cluster")
+    future = pool.submit(made)
+    pool.shutdown(wait=False)
+    try:
+        return future.result()
+    except KeyboardInterrupt:
+        wait([future], _CLOSE_SECONDS)
+        future.add_done_callback(lambda done: None if done.exception() else done.result().close())
+        raise
+
+
+def _hush() -> dict[str, int]:
+    """Let Dask say no more of work that is broken off while a cluster closes; errors of tasks come with their results.
+    The levels of its loggers before."""
+    loggers = [logging.getLogger(f"distributed.{name}") for name in ("nanny", "scheduler", "worker.state_machine")]
+    before = {logger.name: logger.level for logger in loggers}
+    for logger in loggers:
+        logger.setLevel(logging.ERROR)
+    return before
 
 
 def _closed(close: Callable[[], Any]) -> None:

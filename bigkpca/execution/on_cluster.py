@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from time import sleep
+from time import sleep, time
 from typing import TYPE_CHECKING, Any
 
 from dask.delayed import Delayed
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from distributed import Client, Future
 
 _ANSWER_SECONDS = 10.0  # that the scheduler gets for an answer
+_SILENT_SECONDS = 30.0  # after which a worker is named: while all is well they are heard of every few seconds
 _RESULT_SECONDS = 30.0  # that a result may take on its way
 
 
@@ -217,11 +218,12 @@ def what_hangs(run: ClusterRun) -> str:
     """What is wrong with a cluster on which nothing finishes, in words."""
     silent = f"the scheduler at {run.scheduler.address} does not answer"
 
-    def look() -> tuple[Any, Any]:
-        return run.client.sync(run.scheduler.identity)["workers"], run.client.processing()
+    def look() -> tuple[Any, Any, float]:
+        known = run.client.sync(run.scheduler.identity)["workers"]
+        return known, run.client.processing(), run.client.run_on_scheduler(time)  # its clock, by which they were seen
 
     try:
-        workers, processing = within(_ANSWER_SECONDS, look, silent)
+        workers, processing, now = within(_ANSWER_SECONDS, look, silent)
     except IncompleteError:
         return silent
     except Exception:  # of a connection that breaks, each transport has its own
@@ -233,8 +235,16 @@ def what_hangs(run: ClusterRun) -> str:
     paused = [address for address, worker in workers.items() if worker["status"] == "paused"]
     if len(paused) == len(workers):
         return f"all workers are paused, as their memory is full, for example {paused[0]}"
-    groups = {future.key: group for future, group in run.pending.items()}
-    busy = [(address, groups[key]) for address, keys in processing.items() for key in keys if key in groups]
-    if busy:
-        return "; ".join(f"{address} works on {group.name}" for address, group in busy[:3])
+    names = {future.key: group.name for future, group in run.pending.items()}
+    names |= {future.key: "a value that all blocks need" for future in run.shared.values()}
+    told: list[str] = []
+    for address, worker in workers.items():
+        silent = now - worker["last_seen"]
+        work = [f"works on {names[key]}" for key in processing.get(address, ()) if key in names][:1]
+        if silent > min(_SILENT_SECONDS, run.watch.seconds / 2):
+            told.insert(0, " and ".join([f"{address} has not been heard of for {silent:.0f} seconds", *work]))
+        elif work:
+            told.append(f"{address} {work[0]}")
+    if told:
+        return "; ".join(told[:3])
     return f"no worker of the scheduler at {run.scheduler.address} takes up tasks"

@@ -51,6 +51,8 @@ class Model(ShowsSummary):
     reference : Reference or None
         The distribution of scores and residuals over rows of the fit, which later rows are compared with; None for
         precomputed kernels, after `partial_fit`, and where numbers overflow.
+    earlier : Reference or None
+        Where a scheduled job fitted again, and `reference` is of the rows that it did so for: that of the rows before.
     """
 
     features: FeatureMap
@@ -60,6 +62,7 @@ class Model(ShowsSummary):
     provenance: Mapping[str, Any] = field(default_factory=dict)
     decoder: Decoder | None = None
     reference: Reference | None = None
+    earlier: Reference | None = None
 
     def __post_init__(self) -> None:
         vars(self).update(all_aligned(vars(self)))  # as after storing and loading, so that results are the same bits
@@ -139,10 +142,10 @@ class Model(ShowsSummary):
         return methods.named(given) if isinstance(given, str) else methods.from_dict(given)
 
     def leading(self, r: int) -> Model:
-        """The model of the r leading components alone, without pre-image and reference."""
+        """The model of the r leading components alone, without pre-image and references."""
         s = self.solution
         fewer = replace(s, components=s.components[:, :r], eigenvalues=s.eigenvalues[:r])
-        return replace(self, solution=fewer, certificate=Certificate(), decoder=None, reference=None)
+        return replace(self, solution=fewer, certificate=Certificate(), decoder=None, reference=None, earlier=None)
 
     def factor(self, tolerance: float) -> Array | None:
         """P (D, m) with K ≈ (V P)(V P)' for the features V of the rows; None where V itself is that factor."""

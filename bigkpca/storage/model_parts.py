@@ -38,6 +38,7 @@ _OWN = (
     "certificate",
     "decoder",
     "reference",
+    "earlier",
     "arrays",
 )
 
@@ -53,14 +54,14 @@ def assembled(about: Mapping[str, Any], arrays: Mapping[str, Array]) -> Model:
     sums = _sums(about, arrays, sizes)
     certificate = _certificate(about.get("certificate"), arrays, sizes)
     decoder = _decoder(about.get("decoder"), arrays, sizes)  # models of before pre-images have none
-    reference = _reference(about.get("reference"), arrays, sizes)
+    references = [_reference(kind, about.get(kind), arrays, sizes) for kind in ("reference", "earlier")]
     provenance = {key: about[key] for key in about if key not in _OWN}
     if found := records.wrong(provenance, records.PROVENANCE, partial=True):
         raise SpecError(found)
     names = provenance.get("column_names")
     if names is not None and len(names) != features.columns:
         raise SpecError(f"{len(names)} column names for {features.columns} columns")
-    model = Model(features, solution, sums, certificate, provenance, decoder, reference)
+    model = Model(features, solution, sums, certificate, provenance, decoder, *references)
     if "spec" in provenance:
         _ = model.method  # raises SpecError for one that is unknown
     return model
@@ -150,15 +151,15 @@ def _decoder(about: Any, arrays: Mapping[str, Array], sizes: dict[str, int]) -> 
     return preimages.decoder_from_parts(about, given)
 
 
-def _reference(about: Any, arrays: Mapping[str, Array], sizes: dict[str, int]) -> Reference | None:
+def _reference(kind: str, about: Any, arrays: Mapping[str, Array], sizes: dict[str, int]) -> Reference | None:
     if about is None:  # of a model that was extended, or made before models had one
         return None
     if not isinstance(about, dict):
-        raise SpecError(f"reference is {about!r:.80}")
-    given = {**about, **_shaped("reference_", arrays, Reference.shapes, {**sizes, "r+1": sizes["r"] + 1})}
-    check_plain(Reference, given, "the reference")
+        raise SpecError(f"{kind} is {about!r:.80}")
+    given = {**about, **_shaped(f"{kind}_", arrays, Reference.shapes, {**sizes, "r+1": sizes["r"] + 1})}
+    check_plain(Reference, given, f"the part {kind!r}")
     if not records.is_count(given["rows"]):
-        raise SpecError(f"the reference is of {given['rows']!r:.80} rows")
+        raise SpecError(f"{kind} is of {given['rows']!r:.80} rows")
     return Reference(**given)
 
 

@@ -148,9 +148,10 @@ def _parts(model: Model) -> tuple[dict[str, Any], dict[str, Array]]:
         arrays |= {f"decoder_{name}": values for name, values in model.decoder.arrays().items()}
     if sums:
         arrays |= {f"sums_{name}": getattr(sums, name) for name in ("about", "total", "products")}
-    if (reference := model.reference) is not None:  # older models have no such entry, and keep their digest
-        about["reference"] = {"rows": reference.rows}
-        arrays |= {f"reference_{name}": getattr(reference, name) for name in reference.shapes}
+    for kind in ("reference", "earlier"):  # models without one have no such entry: older ones keep their digest
+        if (reference := getattr(model, kind)) is not None:
+            about[kind] = {"rows": reference.rows}
+            arrays |= {f"{kind}_{name}": getattr(reference, name) for name in reference.shapes}
     about["arrays"] = sorted(arrays)
     return about, arrays
 

@@ -12,6 +12,7 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
+from distributed import Client
 
 import bigkpca
 from bigkpca import KernelPCA, measures
@@ -26,7 +27,9 @@ from bigkpca.execution.engine import Engine
 from bigkpca.execution.planning import plan_fit
 from bigkpca.spec import FitSpec
 from tests.comparing.options import COMPONENTS, FEW, SIZES
-from tests.helpers.commands import run
+from tests.execution.test_tls import certificates, configured, options_of
+from tests.helpers.commands import run, run_apart
+from tests.helpers.dask_processes import DaskProcesses
 from tests.helpers.files import ROOT
 from tests.helpers.progress import Recorder
 
@@ -191,10 +194,34 @@ def test_options_that_make_no_sense(data, tmp_path):
         ({"sizes": [1]}, "at least 2 each"),
         ({"seeds": 0}, "seeds=0: at least one is needed"),
         ({"sigmaa": 3}, "did you mean 'sigma'"),
+        ({"scheduler": "10.0.0.1 8786"}, "'10.0.0.1 8786' is not the address of a Dask scheduler"),
+        ({"scheduler": ""}, "the address of the scheduler is empty"),
+        ({"scheduler": "tls://127.0.0.1:1"}, "needs certificates: give --tls-ca"),
     ):
         with pytest.raises(SpecError, match=message):
             bigkpca.compare(data, tmp_path / "out", **options)
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.full
+def test_fits_on_a_cluster_have_the_errors_of_those_here_and_their_times_do_not_mix(few, data, tmp_path):
+    own, out = certificates(tmp_path / "own"), tmp_path / "out"
+    tls = options_of(own, "--tls-ca-file")
+    with configured(**own), DaskProcesses(tmp_path / "cluster", 2, tls=tls) as cluster:
+        where = ["--scheduler", cluster.address, *options_of(own)]
+        grid = ["--components", 6, "--methods", "nystroem/kmeans,rff", "--sizes", 30, "--seeds", 1]
+        found = run_apart("compare", data, out, *grid, *where)
+        with Client(cluster.address, set_as_default=False) as client:
+            ran = client.run_on_scheduler(lambda dask_scheduler: dask_scheduler.transition_counter)
+    assert found.returncode == 0, found.stderr
+    assert ran > 0
+    first, second, *_ = found.stdout.splitlines()
+    assert first.startswith("errors against exact kernel PCA of 400 rows")
+    assert second == f"fits on {cluster.address}; memory is that of the process that drives them, without workers"
+    here, there = (list(csv.reader((Path(place) / "compare.csv").read_text().splitlines())) for place in (few, out))
+    assert [line[:4] + line[6:] for line in here] == [line[:4] + line[6:] for line in there]  # but seconds and memory
+    with pytest.raises(SpecError, match=r"in the way: .*on_cluster is True there and False here"):
+        bigkpca.compare(data, out, **FEW)
 
 
 @pytest.mark.full

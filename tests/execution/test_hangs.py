@@ -17,7 +17,7 @@ from bigkpca.execution import on_cluster
 from bigkpca.execution.clusters import open_engine
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.progress import Silent
-from bigkpca.execution.tasks import Task
+from bigkpca.execution.tasks import Task, shared
 from bigkpca.execution.workers import Crew, known_workers, on_workers
 from tests.helpers.commands import run_apart
 from tests.helpers.dask_processes import BLOCKING, OTHER, DaskProcesses, wait_until
@@ -36,6 +36,20 @@ def stops(number, marker, pid=None):
         if pid:
             sleep(600)  # until the cluster is closed
     return 2 * number
+
+
+class StopsWhereLoaded:
+    """A value; the first process that unpickles it is stopped."""
+
+    def __init__(self, marker):
+        self.marker = marker
+
+    def __reduce__(self):
+        return stops, (1, self.marker)
+
+
+def first_of(number, value):
+    return number
 
 
 def pauses(dask_worker):
@@ -99,6 +113,20 @@ def test_where_all_workers_hang_or_are_paused_the_run_ends_and_names_them(cluste
         impatient = Engine(client=engine.client, timeout=2)
         with pytest.raises(IncompleteError, match=r"nothing has finished for 2 seconds: tcp://127.*rows"):
             impatient.total("x", named(stops, 3, str(tmp_path / "once")), Silent())
+
+
+@pytest.mark.full
+def test_a_worker_that_hangs_at_what_all_tasks_need_is_named(cluster, tmp_path):
+    cluster.start_worker()
+    cluster.start_worker()
+    with open_engine(cluster.address, timeout=60) as engine:
+        impatient = Engine(client=engine.client, timeout=4)
+        tasks = named(first_of, 8, shared(StopsWhereLoaded(str(tmp_path / "once"))))
+        message = (
+            r"for 4 seconds: tcp://\S+ has not been heard of for \d+ seconds and works on a value that all blocks need"
+        )
+        with pytest.raises(IncompleteError, match=message):
+            impatient.each("x", tasks, Silent())
 
 
 @pytest.mark.full

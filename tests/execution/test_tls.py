@@ -71,7 +71,8 @@ def test_a_run_over_tls_with_a_killed_worker_and_a_killed_driver(tmp_path):
     options = ["--size", "900", "--components", "10", "--sigma", "8", "--landmarks", "uniform"]
     bigkpca.fit(data, clean, size=900, components=10, sigma=8, landmarks="uniform")
     files = certificates(tmp_path / "own")
-    with DaskProcesses(tmp_path / "cluster", 2, tls=options_of(files, "--tls-ca-file")) as cluster:
+    tls = options_of(files, "--tls-ca-file")
+    with configured(**files), DaskProcesses(tmp_path / "cluster", 2, tls=tls) as cluster:
         assert cluster.address.startswith("tls://")
         where = ["--scheduler", cluster.address, *options_of(files), "--timeout", "60 s"]
         command = [sys.executable, "-m", "bigkpca.cli", "fit", data, out, *options, *where]

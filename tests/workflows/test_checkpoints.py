@@ -242,6 +242,20 @@ def test_a_fit_that_is_killed_again_and_again_ends_as_one_that_is_not(dataset, t
 FULL, LONG = pytest.param(signal.SIGTERM, marks=pytest.mark.full), pytest.param(signal.SIGINT, marks=pytest.mark.long)
 
 
+@pytest.mark.full
+def test_ctrl_c_that_reaches_all_processes_of_a_fit_prints_one_line(tmp_path):
+    np.save(tmp_path / "x.npy", np.random.default_rng(0).normal(size=(400_000, 64)).astype("f4"))
+    command = [sys.executable, "-m", "bigkpca.cli", "fit", tmp_path / "x.npy", tmp_path / "m.zarr", "--workers", "2"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True) as fit:
+        for line in fit.stderr:
+            if "sampling" in line:  # the next pass begins
+                break
+        os.killpg(fit.pid, signal.SIGINT)  # as a terminal does
+        told = [line for line in fit.communicate(timeout=200)[1].splitlines() if "rows/s" not in line]
+    assert fit.returncode == 6
+    assert told == ["bigkpca: stopped; nothing half-done was published: run the same command again"]
+
+
 @pytest.mark.parametrize("number", [FULL, LONG])
 def test_a_fit_that_is_told_to_end_saves_its_sums(number, tmp_path):
     out = tmp_path / "m.zarr"

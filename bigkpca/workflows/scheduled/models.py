@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from bigkpca.data.reading import take
@@ -46,12 +47,20 @@ def fitted_again(job: Job, number: int, rows: ZarrRows, run: RunOptions, recent:
     """Fit a model of all rows, where some of them drifted, and save it.
 
     Its reference is made of these `recent` rows: if later ones are like them, that is what the model was fitted for.
+    The rows before them have one of their own, since the recent ones may have been one bad batch. Chance hides more
+    where these are fewer; then they have none.
     """
     path = model_path(job, number)
     model = fit_and_save(rows, job.model.spec, path, run)
-    numbers = rows_drawn(recent.first, recent.stop, REFERENCE_ROWS, job.seed)
     with run.engine() as engine:
-        own = with_reference(model, take(rows, numbers), rows.shape[0], job.seed, engine, job.model.spec)
+
+        def compared_with(first: int, stop: int) -> Model:
+            X = take(rows, rows_drawn(first, stop, REFERENCE_ROWS, job.seed))
+            return with_reference(model, X, rows.shape[0], job.seed, engine, job.model.spec)
+
+        own = compared_with(recent.first, recent.stop)
+        if recent.first >= min(len(recent), REFERENCE_ROWS):
+            own = replace(own, earlier=compared_with(0, recent.first).reference)
     save(own, path, overwrite=True)
     return own
 

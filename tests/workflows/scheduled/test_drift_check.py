@@ -87,6 +87,19 @@ def test_drift_may_fit_a_new_model_and_version_and_keeps_the_old_ones(night):
     np.testing.assert_array_equal(night.scores(), night.wanted(block_rows=256))
 
 
+def test_after_a_noisy_batch_rows_as_before_it_and_more_noise_make_no_second_refit(night):
+    night.set(LARGER_BLOCKS, on_drift="refit")
+    night.append(far_rows(300))
+    assert night.run()[0]["version"] == 2
+    for rows in (some_rows(300, 1), far_rows(300, 6), some_rows(300, 2)):
+        night.append(rows)
+        (record,) = night.run()
+        assert (record["version"], record["drift"]["figure"]) == (2, 0)
+    night.append(some_rows(300, 3) - 20)  # unlike both
+    (record,) = night.run()
+    assert (record["version"], record["drift"]["figure"] > 0.2) == (3, True)
+
+
 @pytest.mark.full
 def test_jobs_that_share_a_model_fit_again_into_models_of_their_own(night):
     jobs = []
