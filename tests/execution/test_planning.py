@@ -133,6 +133,13 @@ def test_every_pass_is_planned_and_its_bytes_are():
         assert 0 <= plan.bytes_read - passes * 10**6 * d * 4 <= 64_000_000  # the sample
 
 
+def test_partial_sums_of_a_pass_are_counted():
+    """Few blocks and many have the same work at once; but of many, more sums wait for others."""
+    few, many = (fit_bytes(4096 * blocks, size=3000, block_rows=4096, threads=8) for blocks in (16, 4096))
+    one_sum = 8 * 3000 * 3001 / 2
+    assert 8 * one_sum < many - few < 100 * one_sum  # with groups of many blocks, a few for each thread
+
+
 def test_a_sketch_never_holds_the_square_of_the_features():
     options = {"method": "rff", "size": 8000}
     dense, sketch = (fit_bytes(**options, solver=solver) for solver in ("dense", "randomized"))

@@ -8,9 +8,13 @@ import zarr
 from numpy.testing import assert_allclose, assert_array_equal
 
 from bigkpca import kernels, methods
+from bigkpca.data.numpy_rows import ArrayRows
 from bigkpca.errors import SpecError
 from bigkpca.execution import gram
 from bigkpca.execution.engine import Engine
+from bigkpca.execution.progress import Silent
+from bigkpca.fitting.refine import _error_of_kernels
+from bigkpca.numerics.features import Columns
 from bigkpca.spec import FitSpec
 from bigkpca.storage.models import load_model, save_model
 from tests.fitting.cases import other_engines
@@ -121,6 +125,16 @@ def test_refining_raises_the_accuracy_of_every_method(method, no_gram):
     assert errors[2] < errors[1] < errors[0]
     assert errors[2][1] < errors[1][1] < errors[0][1]
     assert errors[1][0] < errors[0][0] / 2
+
+
+def test_errors_of_kernels_are_those_of_all_rows():
+    """A hundred thousand rows of which half are equal: their kernels are off by the same, and that adds up."""
+    X = np.repeat([[0.1, 0.7], [0.3, 0.2]], 50_000, axis=0)
+    features = Columns(kernels.Polynomial(gamma=0.7, degree=3, coef0=0.1), np.zeros(2), block_dtype=np.dtype("f4"))
+    found = _error_of_kernels(ArrayRows(X), features, np.arange(4), FitSpec.checked(), Engine(threads=1), Silent())
+    two = X[[0, -1]]
+    single = features.kernel(*2 * [two.astype("f4")]).astype(float)
+    assert found >= 50_000 * np.linalg.norm(single - features.kernel(two, two), 2) > 1e-3
 
 
 def test_options_that_make_no_sense_are_refused(no_gram):
