@@ -3,6 +3,7 @@
 import os
 import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -19,7 +20,17 @@ from bigkpca.execution.clusters import open_engine
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.progress import WARNING, Silent
 from bigkpca.execution.tasks import Task, shared
-from bigkpca.execution.workers import Crew, Misfit, Requirements, look_here, peaks_of, sight_of
+from bigkpca.execution.workers import (
+    CALL,
+    Crew,
+    Misfit,
+    Requirements,
+    UnfitWorker,
+    look_here,
+    packed_call,
+    peaks_of,
+    sight_of,
+)
 from tests.helpers.dask_processes import BLOCKING, OTHER, DaskProcesses, hiding, wait_until
 from tests.helpers.progress import Recorder
 from tests.helpers.s3 import settings
@@ -55,6 +66,18 @@ def test_what_is_seen_at_a_path_is_compared_by_content(dataset, tmp_path, monkey
     (Path(dataset) / "zarr.json").write_text("{}")
     assert f"worker tcp://a sees something else at {dataset} than this process" in found_by(sights=(here,))
     assert "does not see" in found_by(sights=(sight_of(str(tmp_path / "none")),))
+
+
+def test_each_worker_looks_at_itself_before_a_task(two_processes):
+    required = replace(two_processes.crew.requirements, versions=(("numpy", "1.0"),))
+    for given, fits in ((required, False), (two_processes.crew.requirements, True)):
+        names = packed_call(given, len) | {"values": "abc"}
+        future = two_processes.client.submit(eval, CALL, None, names, pure=False)
+        if fits:
+            assert future.result(timeout=60) == 3
+        else:
+            with pytest.raises(UnfitWorker, match=r"has numpy .*, this process has 1\.0"):
+                future.result(timeout=60)
 
 
 def test_other_processor_types_are_told_once():
