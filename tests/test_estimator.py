@@ -5,6 +5,7 @@ import pickle
 
 import dask
 import dask.array as da
+import dask.dataframe as dd
 import numpy as np
 import pandas as pd
 import pytest
@@ -222,3 +223,11 @@ def test_partial_fit_is_missing_where_many_random_features_leave_no_moments():
     assert not hasattr(KernelPCA(method="rff", size=10_000), "partial_fit")
     assert hasattr(KernelPCA(method="rff", size=1000), "partial_fit")
     assert hasattr(KernelPCA(dtype="foo"), "partial_fit")  # which a fit refuses
+
+
+@pytest.mark.parametrize("kind", ["pandas", "dask"])
+def test_two_columns_of_one_name_are_refused(kind):
+    frame = pd.DataFrame(np.zeros((20, 3)), columns=["a", "b", "a"])
+    X = frame if kind == "pandas" else dd.from_pandas(frame, npartitions=2)
+    with pytest.raises(SpecError, match="2 columns of the frame are called 'a', and KernelPCA tells columns by their"):
+        KernelPCA(2).fit(X)

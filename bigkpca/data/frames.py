@@ -79,6 +79,17 @@ def column_names(data: Any) -> tuple[str, ...] | None:
     return names if names and all(isinstance(name, str) for name in names) else None
 
 
+def check_names(data: Any) -> None:
+    """Raise SpecError for a frame with two columns of one name, which scikit-learn does not take."""
+    names = list(data.columns) if is_frame(data) or is_dask_frame(data) else []
+    twice = [name for name in names if names.count(name) > 1] if len(set(names)) < len(names) else []
+    if twice:
+        raise SpecError(
+            f"{names.count(twice[0])} columns of the frame are called {twice[0]!r}, and KernelPCA tells columns by "
+            "their names: rename them, or give an array"
+        )
+
+
 def check_frame(data: Any) -> None:
     """Raise DataError for a frame with a column that is not numeric and for texts, SpecError for a lazy frame and for
     what holds several tables; accept anything else.

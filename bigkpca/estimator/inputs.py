@@ -17,6 +17,7 @@ from bigkpca.data.dask import DaskRows
 from bigkpca.data.frames import (
     check_data_array,
     check_frame,
+    check_names,
     column_names,
     frame_values,
     is_dask_frame,
@@ -95,6 +96,7 @@ class RowsInput:
                 self._remember(rows.shape[1], rows.names)
             return rows
         check_frame(X)
+        check_names(X)
         checks: dict[str, Any] = {
             "dtype": [np.float64, np.float32, *_SMALL_INTEGERS],
             "accept_sparse": "csr",
@@ -140,6 +142,7 @@ class RowsInput:
 
     def _checked_frame(self, X: Any, *, reset: bool = False) -> Any:
         """A Dask frame whose columns scikit-learn has checked as it does those of a frame in memory."""
+        check_names(X)
         validate_data(self, containers.header(X), reset=reset, skip_check_array=True)
         return X
 

@@ -68,7 +68,7 @@ def principal_features(
     columns, kernel = prepared.columns, prepared.columns.kernel
     assert isinstance(kernel, Gaussian)  # the spec checks
     count, spec = fit.size, fit.spec
-    kept = _directions(principal, kernel, spec, count)
+    kept = _directions(principal, kernel, method, spec, count)
     # The mean of all rows, not of the sample: residuals and principal axes are about it.
     moved = principal.mean if columns.scale is None else principal.mean * columns.scale
     columns = replace(columns, offset=rounded(columns.offset + moved, prepared.rows))
@@ -80,12 +80,14 @@ def principal_features(
     return PrincipalFourierRows(kernel, columns.offset, frequencies, axes, phases, factor, scale=columns.scale)
 
 
-def _directions(principal: PrincipalAxes, kernel: Gaussian, spec: FitSpec, count: int) -> int:
+def _directions(
+    principal: PrincipalAxes, kernel: Gaussian, method: PrincipalFeatures, spec: FitSpec, count: int
+) -> int:
     """d*, the number of principal axes that are kept."""
     if spec.n_directions != "auto":
         return spec.n_directions
     components = spec.components if isinstance(spec.components, int) else 1
-    return principal.directions(kernel.sigma, components, count // 2)
+    return principal.directions(kernel.sigma, components, count // 2 if method.pairs else count)
 
 
 def principal_axes(prepared: PreparedSample, spec: FitSpec, engine: Engine, progress: Progress) -> PrincipalAxes:

@@ -141,6 +141,7 @@ def check_installed() -> None:
 
 def _check_place(out: str) -> None:
     """Raise SpecError, before any work, if no report can be written to `out`."""
+    output_paths.check_local(out)
     if not output_paths.check_file(out, lambda head: MARK.encode() in head, "report.html"):
         raise SpecError(
             f"{out} exists and was not made by bigkpca report, so it is never replaced: choose another output path, "

@@ -36,11 +36,10 @@ def group_path(path: AnyPath, *inputs: str | None) -> str:
 def check_file(out: str, ours: Callable[[bytes], bool], example: str) -> bool:
     """Whether a file may be written at `out`: nothing is there, or a file whose first 2000 bytes are `ours`.
 
-    Raises SpecError where its folder does not exist or holds arrays, where a folder is in the way, and for URLs.
+    Raises SpecError where its folder does not exist or holds arrays, and where a folder is in the way.
     """
-    check_local(out)
     store = store_of(out)
-    if not store.is_folder(parent(store.absolute(out))):
+    if not is_url(out) and not store.is_folder(parent(store.absolute(out))):
         raise SpecError(f"{out} cannot be written: its folder does not exist")
     if store.is_folder(out):
         raise SpecError(f"{out} is a folder: give the name of a file, e.g. {example}")
@@ -60,9 +59,9 @@ def _arrays_around(path: str) -> str | None:
 
 
 def check_local(out: str) -> None:
-    """Raise SpecError for the URL of an output that is not made of arrays."""
+    """Raise SpecError for the URL of an output that is written to local disks only."""
     if is_url(out):
-        raise SpecError(f"{out}: object stores hold datasets, models, scores and rows; write this to a local path")
+        raise SpecError(f"{out}: reports and comparisons are written to local disks only: give a local path")
 
 
 def head(path: str) -> bytes:

@@ -54,7 +54,7 @@ def export(
     data : path, NumPy, Dask or Zarr array, frame, or DataArray, (n, d)
         A feature store, a dataset, or any rows; for .onnx a model, the path of one, or a fitted KernelPCA.
     out : path
-        The file, on a local disk.
+        The file, on a local disk or in an object store.
     labels : path or name, optional
         Add a column `label`: a .npy file, a dataset, or the name of an array beside the rows that the scores are of,
         such as "y". Text labels are written as text.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -192,7 +192,7 @@ def _dataset(path: str, engine: Engine, run: RunOptions) -> Verified:
             "ingest the data again"
         )
     stored = {name: stored_array(path, group, name) for name in arrays}
-    files = _check_arrays(path, stored, engine, run, whole=True)
+    files = _check_arrays(path, stored, engine, run, whole=wanted)
     return Verified(path, "dataset", (rows, columns), files)
 
 
@@ -203,7 +203,7 @@ def _other_rows(path: str, name: str | None, engine: Engine, run: RunOptions) ->
         by_block("checking", _read, rows, (), fit_blocks(rows, None), engine, run.progress)
         return Verified(path, "npy", rows.shape, 1)
     stored = StoredArray(rows.array, path, rows.shape[0], versions_of(rows.array))
-    files = _check_arrays(path, {rows.name or "": stored}, engine, run, whole=False)
+    files = _check_arrays(path, {rows.name or "": stored}, engine, run, whole=())
     return Verified(path, "zarr array", rows.shape, files)
 
 
@@ -213,14 +213,19 @@ def _read(rows: Rows, block: Block) -> None:
         pass
 
 
-def _check_arrays(path: str, arrays: Mapping[str, StoredArray], engine: Engine, run: RunOptions, *, whole: bool) -> int:
-    """Read all arrays, and return the number of files that hold their rows. Raises CorruptionError."""
+def _check_arrays(
+    path: str, arrays: Mapping[str, StoredArray], engine: Engine, run: RunOptions, *, whole: Collection[str]
+) -> int:
+    """Read all arrays, and return the number of files that hold their rows. Raises CorruptionError.
+
+    Every file of the arrays named in `whole` must be there: of others, chunks of the fill value need not be stored.
+    """
     _check_memory([stored.array for stored in arrays.values()], engine, run, whole=False)
     found, tasks, files = [], [], 0
     for name, stored in arrays.items():
         array, rows, given = stored.array, stored.count, shared(stored)
         indices, step = damage.stored_files(array, rows), damage.files_of_a_task(array)
-        if whole:
+        if name in whole:
             indices, gone = damage.split_by_presence(array, path, name, rows, indices)
             found += gone
         files += len(indices)

@@ -102,6 +102,18 @@ def test_the_suggested_size_fits(limit, n):
         assert size == float(f"{size:.1e}")  # two digits
 
 
+@pytest.mark.parametrize(
+    "options", [{"method": "rff"}, {"method": "rff-pca"}, {"method": methods.RandomFeatures(form="phase")}]
+)
+def test_the_suggested_number_of_pairs_is_whole(options):
+    fit = resolve(FitSpec.checked(size=8000, **options), rows(10**6))
+    step = 2 if fit.spec.method_value.pairs else 1
+    needed = {size: fit_bytes(threads=1, size=size, **options) for size in range(10, 100, step)}
+    limits = [needed[size] - 1 for size in (30, 52, 98)]
+    found = [largest_size_that_fits(rows(10**6), fit, 1, limit) for limit in limits]
+    assert found == [max(s for s in needed if needed[s] <= limit) for limit in limits]
+
+
 def test_a_size_that_fits_is_suggested_for_every_method_or_none():
     many, limit = rows(10**6), 10**9
     assert largest_size_that_fits(many, resolve(FitSpec.checked(), many), 1, process_bytes()) is None

@@ -8,6 +8,7 @@ import pytest
 from bigkpca import KernelPCA
 from bigkpca.errors import SpecError
 from bigkpca.fitting.solve import chosen_components
+from bigkpca.numerics import methods
 from bigkpca.numerics.certificates import certificate
 from bigkpca.numerics.certificates.certificate import Certificate
 from bigkpca.spec import FitSpec
@@ -99,3 +100,11 @@ def test_commands_report_what_they_chose(digits, tmp_path):
     random = ("--method", "rff", "--size", 200, "--components", 3)
     shown = run("fit", tmp_path / "digits.npy", tmp_path / "random.zarr", *random)
     assert "error of the centred kernel matrix: " in shown.output
+
+
+@pytest.mark.parametrize(("form", "frequencies"), [("orthogonal", 8), ("phase", 16)])
+def test_no_more_axes_are_kept_than_there_are_frequencies(digits, form, frequencies):
+    """A feature with a phase has a frequency of its own, so that 15 components keep their axes."""
+    method = methods.PrincipalFeatures(form=form)
+    found = fitted(digits[:300], method=method, size=16, components=15)
+    assert found.features.axes.shape[1] == frequencies

@@ -12,12 +12,18 @@ import zarr
 from dask import delayed
 
 import bigkpca
-from bigkpca.errors import IncompleteError, SpecError
+from bigkpca.data.stores import clients, store_of
+from bigkpca.data.stores.urls import address
+from bigkpca.errors import BigKPCAError, IncompleteError, LockedError, SpecError
 from bigkpca.workflows import export
 from tests.helpers.commands import run
 from tests.helpers.disks import Restored
 from tests.helpers.named import FRAME, WRITERS, stored
+from tests.helpers.progress import Once
+from tests.helpers.proxy import proxy
+from tests.helpers.s3 import BUCKET, objects
 
+LEAST_PART = 5 * 2**20  # bytes, that S3 takes
 WORDS = np.array(["pear", "fig", 'a "plum", ripe'])
 
 
@@ -126,8 +132,6 @@ def test_what_is_in_the_way_stays(scores, tmp_path):
     ):
         with pytest.raises(SpecError, match=message):
             bigkpca.export(scores, tmp_path / out)
-    with pytest.raises(SpecError, match="object stores hold datasets"):
-        bigkpca.export(scores, "s3://bucket/a.csv")
     assert (tmp_path / "own.csv").read_text() == "mine"
     bigkpca.export(scores, tmp_path / "own.csv", overwrite=True)
     assert read(tmp_path / "own.csv").shape == (60, 2)
@@ -177,3 +181,99 @@ def test_every_chunk_is_computed_once(suffix, tmp_path, monkeypatch):
     bigkpca.export(da.concatenate(parts), tmp_path / f"a{suffix}")
     assert sorted(computed) == [0, 1, 2, 3]
     np.testing.assert_array_equal(read(tmp_path / f"a{suffix}"), np.repeat(np.arange(4.0), 50)[:, None] * np.ones(3))
+
+
+# Object stores
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(("suffix", "n"), [(".csv", 150_000), (".parquet", 400_000), (".npy", 400_000)])
+def test_a_bucket_gets_the_bytes_of_a_local_file_in_parts_of_one_size(
+    suffix, n, tmp_path, s3_server, use_s3, bucket, monkeypatch
+):
+    monkeypatch.setattr(export, "READ_BYTES", 2**18)
+    rows = np.random.default_rng(0).normal(size=(n, 4))
+    bigkpca.export(rows, tmp_path / f"a{suffix}")
+    content = (tmp_path / f"a{suffix}").read_bytes()
+    with proxy(s3_server.port) as between:
+        use_s3(between.port)
+        monkeypatch.setattr("bigkpca.data.stores.objects._PART", LEAST_PART)
+        done = bigkpca.export(rows, f"{bucket}/a{suffix}")
+        asked = between.requests
+    use_s3(s3_server.port)
+    assert done == export.Exported(f"{bucket}/a{suffix}", n, 4)
+    assert store_of(bucket).names(bucket) == [f"a{suffix}"]
+    assert store_of(bucket).read(f"{bucket}/a{suffix}")[0] == content
+    parts = {path for method, path in asked if method == "PUT" and "partNumber=" in path}
+    assert len(parts) == -(-len(content) // LEAST_PART) > 2
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("part_bytes", [LEAST_PART, 2**25])  # with parts that are under way, and before the first
+def test_a_run_that_ends_in_the_middle_leaves_nothing_in_a_bucket(
+    part_bytes, s3_server, use_s3, bucket, monkeypatch, quiet_signals
+):
+    monkeypatch.setattr("bigkpca.data.stores.objects._PART", part_bytes)
+    rows, out = np.random.default_rng(0).normal(size=(400_000, 4)), f"{bucket}/a.npy"
+    with proxy(s3_server.port) as between:
+        use_s3(between.port)
+        with pytest.raises(KeyboardInterrupt):
+            bigkpca.export(rows, out, progress=Once(after=200_000))
+        begun = [path for method, path in between.requests if method == "POST" and "uploads" in path]
+        ended = [path for method, path in between.requests if method == "DELETE" and "uploadId=" in path]
+    assert len(begun) == len(ended) == (part_bytes == LEAST_PART)
+    use_s3(s3_server.port)
+    assert objects(bucket) == {}
+    with pytest.raises(LockedError, match="another run may have taken it over: nothing was published"):
+        bigkpca.export(rows, out, progress=Once(after=200_000, what=lambda: taken_over(out)))
+    assert [name for name in objects(bucket) if "lock" not in name] == []
+
+
+def taken_over(out):
+    """Another run takes the lock of an output."""
+    clients.client("s3", BUCKET).put(f"{address(out).key}.bigkpca-lock", b"{}")
+
+
+@pytest.mark.full
+def test_what_is_in_the_way_in_a_bucket_stays(scores, bucket, monkeypatch):
+    store = store_of(bucket)
+    store.write(f"{bucket}/own.csv", b"mine")
+    store.write(f"{bucket}/folder.csv/a", b"mine")
+    store.write(f"{bucket}/x.zarr/zarr.json", b"mine")
+    before = objects(bucket)
+    for out, message in (
+        ("own.csv", r"own\.csv exists: take another name, or replace it with --overwrite"),
+        ("folder.csv", r"folder\.csv is a folder"),
+        ("x.zarr/a.csv", r"it would lie in .*x\.zarr, a folder of Zarr arrays"),
+    ):
+        with pytest.raises(SpecError, match=message):
+            bigkpca.export(scores, f"{bucket}/{out}")
+    with monkeypatch.context() as small:
+        small.setattr("bigkpca.data.stores.objects._PART", 1)
+        small.setattr("bigkpca.data.stores.objects._MOST_PARTS", 1000)
+        with pytest.raises(SpecError, match="would have more than 1,000 bytes"):
+            bigkpca.export(scores, f"{bucket}/large.csv")
+    assert objects(bucket) == before
+    assert run("export", str(scores), f"{bucket}/own.csv", "--overwrite").exit_code == 0
+    assert objects(bucket)["own.csv"].startswith(b'"kernelpca0"')
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("mode", ["answer", "reset"])
+def test_a_server_that_fails_at_the_end_is_told(mode, scores, s3_server, use_s3, bucket, monkeypatch):
+    monkeypatch.setattr(clients, "PATIENCE", clients.Patience(0.5, read=1, request=1, retry=0.5, retries=1))
+    with proxy(s3_server.port) as between:
+
+        def answer(method, path):
+            if method != "PUT" or not path.endswith("a.csv"):
+                return None
+            between.mode = "reset" if mode == "reset" else "pass"
+            return b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n" if mode == "answer" else None
+
+        use_s3(between.port)
+        between.answer = answer
+        with pytest.raises(BigKPCAError, match="access denied" if mode == "answer" else "does not answer") as told:
+            bigkpca.export(scores, f"{bucket}/a.csv")
+        assert "127.0.0.1" not in str(told.value)
+    use_s3(s3_server.port)
+    assert "a.csv" not in objects(bucket)

@@ -99,13 +99,13 @@ def test_no_secret_is_ever_shown_or_stored(source, bucket, quiet_signals):
 
 
 @pytest.mark.full
-def test_single_files_are_written_to_local_disks_only(source, tmp_path, bucket):
+def test_reports_and_comparisons_are_written_to_local_disks_only(source, tmp_path, bucket):
     made(source, bucket, bucket)
     for refused in (
         lambda: bigkpca.report(f"{bucket}/model.zarr", f"{bucket}/report.html"),
         lambda: bigkpca.compare(f"{bucket}/data.zarr", f"{bucket}/compared", sizes=[5], seeds=1),
     ):
-        with pytest.raises(SpecError, match="write this to a local path"):
+        with pytest.raises(SpecError, match="are written to local disks only: give a local path"):
             refused()
     bigkpca.report(f"{bucket}/model.zarr", tmp_path / "report.html", scores=f"{bucket}/scores.zarr")
     assert (tmp_path / "report.html").exists()

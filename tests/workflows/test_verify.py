@@ -250,6 +250,14 @@ def test_damage_of_datasets_and_other_arrays_is_named(home):
         bigkpca.verify("f.zarr")
 
 
+def test_arrays_of_others_in_a_dataset_need_not_store_what_is_empty(home):
+    zarr.open_group("d.zarr").create_array("z", shape=(90, 2), chunks=(32, 2), dtype="f4")[:32] = 1
+    assert bigkpca.verify("d.zarr").kind == "dataset"
+    truncate(home / "d.zarr" / "z" / "c" / "0" / "0")
+    with pytest.raises(CorruptionError, match=r"1 of its files .*\n  z/c/0/0 .* does not decode"):
+        bigkpca.verify("d.zarr")
+
+
 def test_datasets_that_are_not_what_their_attribute_says_are_refused(home):
     metadata = home / "d.zarr" / "x" / "zarr.json"
     whole = metadata.read_text()

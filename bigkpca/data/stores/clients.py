@@ -142,7 +142,7 @@ def told(url: str) -> Iterator[None]:
         raise FileNotFoundError(errno.ENOENT, "does not exist", url) from None
     except (exceptions.AlreadyExistsError, exceptions.PreconditionError):
         raise Conflict(url) from None
-    except exceptions.BaseError as error:
+    except (exceptions.BaseError, OSError) as error:  # OSError: of a file that is closed
         raise _explained(error, url) from None
 
 
@@ -155,6 +155,13 @@ def put(url: str, content: bytes, mode: Literal["create"] | tuple[str | None, st
     with told(url):
         made = client(to.scheme, to.bucket).put(to.key, content, mode=condition, use_multipart=False)
     return made["e_tag"], made["version"]
+
+
+def upload(url: str, part: int) -> Any:
+    """A file of the library to write an object to, which takes three times `part` bytes of memory at most. The object
+    is there when it is closed; leaving it as a context by an error gives it up. Errors are the library's."""
+    to = address(url)
+    return _library().open_writer(client(to.scheme, to.bucket), to.key, buffer_size=part, max_concurrency=2)
 
 
 def _explained(error: Exception, url: str) -> BigKPCAError:

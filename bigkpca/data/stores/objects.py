@@ -8,21 +8,23 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, cast
 
 from bigkpca.data.stores import clients, leases, moves
 from bigkpca.data.stores.base import StoredFile, check_name
 from bigkpca.data.stores.clients import client, told
 from bigkpca.data.stores.object_zarr import zarr_place
 from bigkpca.data.stores.urls import address, inside, is_url
-from bigkpca.errors import LockedError, SpecError
+from bigkpca.errors import BigKPCAError, LockedError, SpecError
 
 if TYPE_CHECKING:
     from bigkpca.data.stores.clients import Client
 
 _WHOLE = 2**20  # bytes of an object that is read at once
+_PART = 2**25  # bytes of a part of an object that is written in parts; two more are under way meanwhile
+_MOST_PARTS = 10_000  # that S3 takes
 
 
 @dataclass(frozen=True)
@@ -126,9 +128,16 @@ class ObjectStore:
 
     @contextmanager
     def writing(self, path: str) -> Iterator[IO[bytes]]:
-        with io.BytesIO() as file:
-            yield file
-            self.write(path, file.getvalue())
+        upload = clients.upload(path, _PART)
+        try:
+            yield cast("IO[bytes]", _Parts(upload, path))
+            leases.check(address(path).url)
+        except BaseException as error:
+            with suppress(BigKPCAError, OSError), told(path):
+                upload.__exit__(type(error), error, error.__traceback__)  # which gives the parts up
+            raise
+        with told(path):
+            upload.close()
 
     def replace(self, path: str, content: bytes) -> None:
         url = address(path).url
@@ -252,3 +261,23 @@ class _Ranges(io.RawIOBase):
         buffer[:count] = memoryview(found)
         self._at = stop
         return count
+
+
+class _Parts(io.RawIOBase):
+    """An object that is written in parts, and seen when all are there."""
+
+    def __init__(self, upload: Any, url: str) -> None:
+        self._upload, self._url, self._bytes = upload, url, 0
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, content: Any) -> int:
+        self._bytes += len(content)
+        if self._bytes > _MOST_PARTS * _PART:
+            raise SpecError(
+                f"{self._url} would have more than {_MOST_PARTS * _PART:,} bytes, the most that is written to one "
+                "object: write it to a local disk"
+            )
+        with told(self._url):
+            return int(self._upload.write(bytes(content)))

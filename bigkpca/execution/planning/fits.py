@@ -330,9 +330,11 @@ def sample_bytes(rows: Rows, fit: ResolvedFit, threads: int) -> int:
 
 
 def largest_size_that_fits(rows: Rows, fit: ResolvedFit, threads: int, limit: int) -> int | None:
-    """The largest size, of two digits, whose fit stays within `limit` bytes; None if none does."""
+    """The largest size, of two digits, whose fit stays within `limit` bytes; even where features come in pairs; None if
+    none does."""
+    step = 2 if fit.spec.method_value.pairs else 1
     for size in _two_digit_sizes(fit.size):
-        if _bytes_at(size, rows, fit, threads) <= limit:
+        if size % step == 0 and _bytes_at(size, rows, fit, threads) <= limit:
             return size
     return None
 

@@ -128,6 +128,10 @@ def cast(X: Array, dtype: np.dtype[Any], rows: Array, where: str, called: Callab
     with np.errstate(over="ignore", invalid="ignore"):
         cast = X.astype(dtype)
         lost = ~np.isfinite(cast) if dtype.kind == "f" else cast.astype(X.dtype) != X
+    if X.dtype.kind == "f" and dtype.kind in "ui":
+        # What is out of range may come back as itself: processors differ in what they make of it.
+        wide, least, end = X.astype(np.result_type(X, float)), np.iinfo(dtype).min, float(np.iinfo(dtype).max) + 1
+        lost |= ~((wide >= least) & (wide < end))
     if X.dtype.kind in "ui" and dtype.kind in "ui":
         lost |= (cast < 0) != (X < 0)  # the comparison above misses numbers that wrap around and back
     if lost.any():

@@ -92,6 +92,36 @@ def test_a_value_that_the_type_cannot_hold_is_named(tmp_path):
         refuse(tmp_path, DataError, r"a\.npy: row 2, column 1 .* which .* cannot hold", values, dtype=dtype)
 
 
+class Saturating(np.ndarray):
+    """Floats that are cast as on arm64: to the nearest number that the type has."""
+
+    def astype(self, dtype, **options):
+        plain, dtype = np.asarray(self), np.dtype(dtype)
+        if dtype.kind not in "iu":
+            return plain.astype(dtype, **options)
+        least, most = np.iinfo(dtype).min, np.iinfo(dtype).max
+        held = [least if value <= least else most if value >= most else int(value) for value in plain.ravel().tolist()]
+        return np.array(held, dtype).reshape(plain.shape)
+
+
+@pytest.mark.parametrize("kind", [np.ndarray, Saturating])
+@pytest.mark.parametrize("source", ["f2", "f4", "f8"])
+@pytest.mark.parametrize("dtype", ["i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8"])
+def test_whole_numbers_are_cast_up_to_the_ends_of_their_type_on_any_processor(kind, source, dtype):
+    least, end = np.iinfo(dtype).min, float(np.iinfo(dtype).max) + 1
+    with np.errstate(over="ignore"):
+        ends = np.array([least, end], source)
+    inside = {ends[0], np.floor(np.nextafter(ends[1], ends[0]))} - {-np.inf}
+    outside = {ends[1], np.floor(np.nextafter(ends[0], np.array(-np.inf, source))), np.array(-np.inf, source)[()]}
+    for value in inside | outside:
+        X, given = np.array([[value]], source).view(kind), (np.dtype(dtype), np.arange(1), "a.npy", str)
+        if value in inside:
+            assert base.cast(X, *given)[0, 0] == int(value)
+        else:
+            with pytest.raises(DataError, match=rf"a\.npy: row 0, 0 .*, which {np.dtype(dtype)} cannot hold"):
+                base.cast(X, *given)
+
+
 def test_the_shard_rule_does_not_know_n(tmp_path):
     assert shard_rows(8) == 65536
     assert shard_rows(784) == 8192
