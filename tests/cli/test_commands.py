@@ -1,5 +1,6 @@
 """The commands as a user types them: what they print where, and what they exit with."""
 
+import errno
 import json
 import re
 import shutil
@@ -7,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
+from unittest import mock
 
 import click
 import numpy as np
@@ -18,6 +20,7 @@ from bigkpca import reporting
 from bigkpca.cli import main
 from bigkpca.execution.planning.speed import Speed
 from bigkpca.spec import FitSpec
+from bigkpca.storage import describe
 from bigkpca.workflows import choosing
 from tests.helpers.commands import run
 
@@ -270,6 +273,14 @@ def test_commands_in_processes_of_their_own_have_exit_codes_also_below_dask():
         command = [sys.executable, "-m", *words, "info", "/nowhere.zarr"]
         done = subprocess.run(command, capture_output=True, text=True, timeout=120)
         assert (done.returncode, done.stderr) == (2, "bigkpca: /nowhere.zarr does not exist\n")
+
+
+def test_a_full_disk_is_no_fault_of_the_program(made, monkeypatch):
+    full = OSError(errno.ENOSPC, "No space left on device")
+    monkeypatch.setattr(describe, "info", mock.Mock(side_effect=full))
+    done = run("info", made.model)
+    assert done.exit_code == 6
+    assert "the disk is full" in done.stderr
 
 
 @pytest.mark.parametrize("draws", [False, pytest.param(True, marks=pytest.mark.full)])

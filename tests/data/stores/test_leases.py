@@ -7,6 +7,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from threading import Barrier
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -98,6 +99,23 @@ def test_the_holder_of_a_lease_renews_it_by_itself(bucket, monkeypatch):
         first = renewals()
         wait_until(lambda: renewals() > first + 2, 120)
         store_of(out).check_writer(out)
+
+
+def test_a_lease_may_miss_a_renewal_and_does_not_expire(monkeypatch):
+    class Ended:
+        waits = ()
+
+        def wait(self, seconds):
+            self.waits += (seconds,)
+            return len(self.waits) == 4
+
+    monkeypatch.setattr(leases, "_now", lambda: 100.0)
+    lease = leases.Lease("s3://bucket/out", "ours", 60.0, renewed=90.0, ended=Ended())
+    answers = iter([IncompleteError("no answer"), None, None])
+    monkeypatch.setattr(lease, "renew", mock.Mock(side_effect=answers))
+    lease.keep()
+    assert lease.renew.call_count == 3
+    assert all(2 * seconds < lease.seconds for seconds in lease.ended.waits)
 
 
 def test_a_renewal_whose_answer_was_lost_is_our_own(s3_server, bucket, use_s3, monkeypatch):

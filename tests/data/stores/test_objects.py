@@ -13,7 +13,7 @@ import zarr
 
 from bigkpca.data.opening import open_rows
 from bigkpca.data.retrying import retrying_for
-from bigkpca.data.stores import LocalDisk, ObjectStore, clients, expanded, parent, store_of
+from bigkpca.data.stores import LocalDisk, ObjectStore, clients, expanded, leases, parent, store_of
 from bigkpca.data.zarr import array_path
 from bigkpca.errors import CorruptionError, IncompleteError, LockedError, SpecError
 from bigkpca.ingesting.streaming import ingest
@@ -123,6 +123,16 @@ def stored_array(bucket, values, **options):
     array = zarr.create_array(store_of(url).zarr(url), shape=values.shape, dtype=values.dtype, **options)
     array[:] = values
     return array, url
+
+
+@pytest.mark.full
+def test_what_a_later_writer_wrote_is_not_replaced(bucket, monkeypatch):
+    """One that took over after this run was last known to hold the output."""
+    store = filled(bucket, a=b"before")
+    monkeypatch.setattr(leases, "check", lambda _: store.write(f"{bucket}/a", b"theirs"))
+    with pytest.raises(LockedError, match="another run has taken over"):
+        store.replace(f"{bucket}/a", b"ours")
+    assert objects(bucket)["a"] == b"theirs"
 
 
 @pytest.mark.full
