@@ -201,7 +201,7 @@ def compare(
     opened = opener(scheduler, run.seconds)
     every = candidates(chosen, sizes, seeds, rows.shape[0])
     grid = feasible_fits(every, rows, spec, run.memory_limit, methods, progress)
-    if scheduler:  # what is wrong there is told before anything is written
+    if scheduler:  # report problems with the cluster before anything is written
         with run.engine() as engine:
             engine.check_paths(record["input"]["path"])
     with store_of(folder.path).writer(folder.path), ProcessRunner() as processes:

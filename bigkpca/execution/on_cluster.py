@@ -237,14 +237,14 @@ def what_hangs(run: ClusterRun) -> str:
         return f"all workers are paused, as their memory is full, for example {paused[0]}"
     names = {future.key: group.name for future, group in run.pending.items()}
     names |= {future.key: "a value that all blocks need" for future in run.shared.values()}
-    told: list[str] = []
+    described: list[str] = []
     for address, worker in workers.items():
-        silent = now - worker["last_seen"]
+        idle = now - worker["last_seen"]
         work = [f"works on {names[key]}" for key in processing.get(address, ()) if key in names][:1]
-        if silent > min(_SILENT_SECONDS, run.watch.seconds / 2):
-            told.insert(0, " and ".join([f"{address} has not been heard of for {silent:.0f} seconds", *work]))
+        if idle > min(_SILENT_SECONDS, run.watch.seconds / 2):
+            described.insert(0, " and ".join([f"{address} has not been heard of for {idle:.0f} seconds", *work]))
         elif work:
-            told.append(f"{address} {work[0]}")
-    if told:
-        return "; ".join(told[:3])
+            described.append(f"{address} {work[0]}")
+    if described:
+        return "; ".join(described[:3])
     return f"no worker of the scheduler at {run.scheduler.address} takes up tasks"

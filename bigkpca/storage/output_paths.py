@@ -36,7 +36,7 @@ def group_path(path: AnyPath, *inputs: str | None) -> str:
 def check_file(out: str, ours: Callable[[bytes], bool], example: str) -> bool:
     """Whether a file may be written at `out`: nothing is there, or a file whose first 2000 bytes are `ours`.
 
-    Raises SpecError where its folder does not exist or holds arrays, and where a folder is in the way.
+    Raises SpecError where its folder does not exist or holds arrays, and where `out` is a folder.
     """
     store = store_of(out)
     if not is_url(out) and not store.is_folder(parent(store.absolute(out))):
