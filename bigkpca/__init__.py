@@ -58,6 +58,7 @@ _PUBLIC = {
     "reconstruct": ("bigkpca.workflows.transform", "reconstruct"),
     "rollback": ("bigkpca.workflows.scheduled.history", "rollback"),
     "run": ("bigkpca.workflows.scheduled.run", "run"),
+    "submit": ("bigkpca.cli.submit", "submit_command"),
     "sigma": ("bigkpca.workflows.choosing", "sigma"),
     "load": ("bigkpca.storage.models", "load_model"),
     "report": ("bigkpca.reporting", "report"),
@@ -90,6 +91,7 @@ __all__ = [
     "rollback",
     "run",
     "sigma",
+    "submit",
     "transform",
     "verify",
 ]

@@ -26,6 +26,8 @@ _COMMANDS = {
     "prune": ("bigkpca.cli.run", "Remove old versions of features."),
     "compare": ("bigkpca.cli.compare", "Compare all methods on your data."),
     "report": ("bigkpca.cli.report", "Draw the report of a model."),
+    "submit": ("bigkpca.cli.submit", "Run a command on a cluster, and return at once."),
+    "jobs": ("bigkpca.cli.submit", "List the commands that were submitted to a cluster."),
     "demo": ("bigkpca.cli.demo", "Run everything on small real data."),
 }
 

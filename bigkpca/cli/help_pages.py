@@ -22,9 +22,9 @@ class WithExamples(click.Command):
                 formatter.write(f"{'':>{formatter.current_indent}}{line}\n")
 
 
-def command(*examples: str) -> Callable[[Callable[..., Any]], click.Command]:
-    """A command with these examples."""
-    return click.command(cls=WithExamples, examples=examples)
+def command(*examples: str, **settings: Any) -> Callable[[Callable[..., Any]], click.Command]:
+    """A command with these examples, and settings of click."""
+    return click.command(cls=WithExamples, examples=examples, context_settings=settings)
 
 
 class _Option(click.Option):

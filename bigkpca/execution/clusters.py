@@ -21,7 +21,7 @@ import dask.config
 
 from bigkpca.data.stores import store_of
 from bigkpca.errors import IncompleteError, SpecError
-from bigkpca.execution.engine import Engine
+from bigkpca.execution.engine import Engine, worker_here
 from bigkpca.execution.progress import Progress, Silent
 from bigkpca.execution.watch import within
 from bigkpca.execution.workers import Crew, known_workers, wait_for_workers
@@ -126,7 +126,7 @@ def open_engine(
     if scheduler and workers:
         raise SpecError("give a scheduler address or a number of workers, not both")
     if scheduler:
-        with dask.config.set(_settings()), _connected(scheduler, timeout, progress) as client:
+        with dask.config.set(_settings()), connected(scheduler, timeout, progress) as client:
             progress.note(f"running on {scheduler}, dashboard {client.dashboard_link}")
             yield _on_client(client, timeout, progress)
     elif workers:
@@ -149,11 +149,19 @@ def _opened(scheduler: str | None, timeout: float, configured: dict[str, Any]) -
         yield engine
 
 
-@contextmanager
-def _connected(address: str, timeout: float, progress: Progress) -> Iterator[Client]:
-    """A client of the scheduler at an address, which is there."""
+def connect(address: str, timeout: float, progress: Progress = Silent()) -> Client:
+    """A client of the scheduler at an address. Raises SpecError for an address that is none, IncompleteError where no
+    scheduler answers."""
+    import distributed  # noqa: F401  # whose defaults join those of Dask
+
     check_address(address)
-    client = _client(address, min(timeout, _CONNECT_SECONDS), progress)
+    return _client(address, min(timeout, _CONNECT_SECONDS), progress)
+
+
+@contextmanager
+def connected(address: str, timeout: float, progress: Progress = Silent()) -> Iterator[Client]:
+    """`connect`, until the context ends."""
+    client = connect(address, timeout, progress)
     try:
         yield client
     finally:
@@ -336,7 +344,8 @@ def _on_client(client: Client, timeout: float, progress: Progress) -> Engine:
 
 
 def _current_client() -> Client | None:
-    if "distributed" not in sys.modules:  # nobody made one
+    """The client that is current; None in a task, which would wait for workers that wait for it."""
+    if "distributed" not in sys.modules or worker_here() is not None:  # nobody made one
         return None
     from distributed import Client
 

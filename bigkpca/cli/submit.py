@@ -1,0 +1,176 @@
+"""Commands that run on a cluster itself: submit one, and look after them."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict
+from threading import Thread
+from time import sleep
+from typing import TYPE_CHECKING
+
+import click
+
+from bigkpca.cli.exit_codes import verbose_option
+from bigkpca.cli.help_pages import command, option
+from bigkpca.cli.options import certificates, json_option, scheduler_option
+from bigkpca.errors import SpecError
+from bigkpca.spec.defaults import TIMEOUT
+
+if TYPE_CHECKING:
+    from distributed import Future
+
+    from bigkpca.execution.submitted import Submitted
+
+_END_SECONDS = 30.0  # that a command whose worker died gets to end in order
+
+
+@command(
+    "bigkpca submit --scheduler tcp://10.0.0.1:8786 fit /shared/rows.zarr /shared/model.zarr",
+    "bigkpca submit --scheduler tcp://10.0.0.1:8786 --name nightly --wait run /shared/nightly.toml",
+    allow_interspersed_args=False,  # what follows the command is its own
+)
+@option("--name", metavar="NAME", unset="of the command, and a number", help="Name by which `bigkpca jobs` lists it.")
+@click.option("--wait", is_flag=True, help="Show its output, and end with its exit code.")
+@certificates
+@scheduler_option
+@verbose_option
+@click.argument("words", metavar="COMMAND...", nargs=-1, required=True, type=click.UNPROCESSED)
+@click.pass_context
+def submit(ctx: click.Context, words: tuple[str, ...], scheduler: str | None, name: str | None, wait: bool) -> None:
+    """Run any other COMMAND on a Dask cluster, and return at once.
+
+    A worker drives it, and all of them do its work; if that worker dies, it goes on at another one. Workers must see
+    the paths.
+    """
+    from bigkpca.execution import clusters, submitted
+
+    on_cluster = _takes_scheduler(ctx, words)
+    with clusters.connected(_needed(scheduler), TIMEOUT) as client:
+        name, _ = submitted.submit(client, words, name, on_cluster=on_cluster)
+        if wait:
+            sys.exit(submitted.wait(client, name, lambda line: click.echo(line, err=True)))
+    click.echo(name)
+    click.echo(f"bigkpca jobs --scheduler {scheduler} shows how it goes", err=True)
+
+
+@command(
+    "bigkpca jobs --scheduler tcp://10.0.0.1:8786",
+    "bigkpca jobs --scheduler tcp://10.0.0.1:8786 --wait nightly",
+    "bigkpca jobs --scheduler tcp://10.0.0.1:8786 --cancel nightly",
+)
+@option("--wait", metavar="NAME", unset="none", help="Show the output of a command, and end with its exit code.")
+@option("--cancel", metavar="NAME", unset="none", help="Stop a command; the same command goes on from there later.")
+@json_option
+@certificates
+@scheduler_option
+@verbose_option
+def jobs(scheduler: str | None, wait: str | None, cancel: str | None, as_json: bool) -> None:
+    """List the commands that were submitted to a Dask cluster."""
+    from bigkpca.execution import clusters, submitted
+
+    with clusters.connected(_needed(scheduler), TIMEOUT) as client:
+        if wait is not None:
+            sys.exit(submitted.wait(client, wait, lambda line: click.echo(line, err=True)))
+        if cancel is not None:
+            submitted.cancel(client, cancel)
+        found = submitted.submitted(client)
+    if as_json:
+        for each in found:
+            click.echo(json.dumps(asdict(each)))
+    elif not found:
+        click.echo("no command was submitted to this cluster")
+    else:
+        _print_table(found)
+
+
+def submit_command(words: Sequence[str], *, scheduler: str, name: str | None = None) -> Future[int]:
+    """Run a command on a Dask cluster, and return at once.
+
+    A worker drives it, and all of them do its work. If that worker dies, it goes on at another one. It needs this
+    process no more.
+
+    Parameters
+    ----------
+    words : sequence of str
+        The command and its arguments: ["fit", "/shared/rows.zarr", "/shared/model.zarr"].
+    scheduler : str
+        Address of the cluster.
+    name : str, optional
+        Name by which `bigkpca jobs` lists it.
+
+    Returns
+    -------
+    distributed.Future
+        Of the exit code: 0 where all went well.
+
+    Raises
+    ------
+    SpecError
+        No such command, or the name of another one.
+    IncompleteError
+        No scheduler at this address.
+    """
+    from bigkpca.cli import main
+    from bigkpca.execution import clusters, submitted
+
+    words = [str(word) for word in words]
+    if not words:
+        raise SpecError("name a command, such as ['fit', 'rows.zarr', 'model.zarr']")
+    try:
+        on_cluster = _takes_scheduler(click.Context(main), tuple(words))
+    except click.UsageError as error:
+        raise SpecError(error.format_message()) from error
+    return submitted.submit(clusters.connect(scheduler, TIMEOUT), words, name, on_cluster=on_cluster)[1]
+
+
+def _needed(scheduler: str | None) -> str:
+    if scheduler is None:
+        raise SpecError("give the address of the cluster: --scheduler tcp://10.0.0.1:8786")
+    return scheduler
+
+
+def _takes_scheduler(ctx: click.Context, words: tuple[str, ...]) -> bool:
+    """Whether a command can run on a cluster. Raises click.UsageError for a command that there is not, and options that
+    it does not have."""
+    from bigkpca.cli import main
+
+    named = None if words[0] in ("submit", "jobs") else main.get_command(ctx, words[0])
+    if named is None:
+        raise click.UsageError(f"No such command {words[0]!r} to submit.", ctx)
+    named.make_parser(click.Context(named, info_name=words[0])).parse_args(list(words[1:]))
+    options = {name for each in named.params for name in each.opts}
+    if any(word.partition("=")[0] in ("--scheduler", "--workers") for word in words):
+        raise click.UsageError("Give --scheduler once, before the command; it runs on that cluster.", ctx)
+    return "--scheduler" in options
+
+
+def _print_table(found: Sequence[Submitted]) -> None:
+    """One line for each command, and below it what it said last."""
+    rows = [("name", "state", "exit", "command")]
+    rows += [
+        (each.name, each.state, "" if each.exit_code is None else str(each.exit_code), each.command) for each in found
+    ]
+    widths = [max(len(row[i]) for row in rows) for i in range(3)]
+    for row, each in zip(rows, (None, *found), strict=True):
+        click.echo("  ".join([*(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=False)), row[-1]]))
+        for line in (each.progress, each.message) if each else ():
+            if line:
+                click.echo(f"    {line}")
+
+
+def _end_with_parent() -> None:
+    sys.stdin.read()  # until the worker is gone, whose end of it this is
+    os.kill(os.getpid(), signal.SIGTERM)
+    sleep(_END_SECONDS)
+    os._exit(1)
+
+
+if __name__ == "__main__":  # on a worker, which starts this for a command that was submitted
+    from bigkpca.cli import main
+
+    Thread(target=_end_with_parent, daemon=True).start()
+    main(prog_name="bigkpca")

@@ -1,0 +1,242 @@
+"""Commands that run on a Dask cluster itself, and go on when the computer that submitted them is switched off.
+
+A submitted command is one task. It starts the command as a process of its own on the worker that takes it, and this
+process runs its passes on the same cluster. If the worker dies, Dask gives the task to another one, where the command
+goes on from what it saved. What is known of a command lies in the metadata of the scheduler, and ends with it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from threading import Thread
+from time import sleep
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+import dask.config
+
+from bigkpca.data.stores import store_of
+from bigkpca.errors import IncompleteError, SpecError
+
+if TYPE_CHECKING:
+    from distributed import Client, Future
+
+_KEPT = "bigkpca-submitted"  # in the metadata of the scheduler
+_LOOK_SECONDS = 1.0  # between two looks at a command
+_END_SECONDS = 30.0  # that a command gets to end, until it is killed
+_CANCELLED = 130  # the exit code of a command that ends before it starts, as of one that Ctrl-C ends
+_PROGRESS = re.compile(r"^[^:]+: [\d,]+( of [\d,]+)? rows\b")
+
+
+@dataclass(frozen=True)
+class Submitted:
+    """A command that was submitted.
+
+    state: waiting, running, finished, failed or cancelled. progress: the last line of progress. message: the last line
+    besides. exit_code: None before it ends.
+    """
+
+    name: str
+    command: str
+    state: str
+    progress: str
+    exit_code: int | None
+    message: str
+    submitted: str
+
+
+def submit(client: Client, words: Sequence[str], name: str | None, *, on_cluster: bool) -> tuple[str, Future[int]]:
+    """Submit the command `bigkpca` with these words: its name, and its exit code to come. It goes on without a client.
+
+    on_cluster: whether it takes --scheduler, and is to run on the same cluster. Raises SpecError for the name of
+    another command.
+    """
+    name = name or f"{words[0]}-{uuid4().hex[:6]}"
+    if name in _kept(client):
+        raise SpecError(f"{name} is the name of a command that was submitted before: give another one with --name")
+    about = {"command": shlex.join(words), "submitted": datetime.now(UTC).isoformat(timespec="seconds")}
+    client.set_metadata([_KEPT, name], about)
+    future = client.submit(_run, name, list(words), os.getcwd(), on_cluster, key=f"{_KEPT}-{name}", pure=False)
+    client.publish_dataset(future, name=f"{_KEPT}-{name}")  # so that it lasts without this client
+    return name, future
+
+
+def submitted(client: Client) -> list[Submitted]:
+    """All commands that were submitted to the cluster of a client, in that order."""
+    found = [_find(client, name) for name in _kept(client)]
+    return sorted(found, key=lambda each: each.submitted)
+
+
+def cancel(client: Client, name: str) -> None:
+    """Let a command end as Ctrl-C does, or not begin. Raises SpecError for a name that no command has."""
+    if _find(client, name).exit_code is None:
+        client.set_metadata([_KEPT, name, "cancelled"], True)
+
+
+def wait(client: Client, name: str, show: Callable[[str], None]) -> int:
+    """The exit code of a command, when it ends; `show` gets its lines. Raises SpecError for a name that no command has,
+    IncompleteError if the scheduler goes away."""
+    shown = 0.0  # when the last line came that was shown
+    while True:
+        found = _find(client, name)  # before the lines, so that none of them is missing at the end
+        with _answered(client):
+            events = client.get_events(f"{_KEPT}-{name}")
+        for at, event in events:  # Dask keeps the last thousand
+            if at > shown:
+                show(event["line"])
+                shown = at
+        if found.exit_code is not None:
+            return found.exit_code
+        sleep(_LOOK_SECONDS)
+
+
+@contextmanager
+def _answered(client: Client) -> Iterator[None]:
+    try:
+        yield
+    except (OSError, RuntimeError) as error:
+        raise IncompleteError(
+            f"the scheduler is gone ({error}), and what was submitted to it with it: start one again, and "
+            "submit the same command again"
+        ) from error
+
+
+def _kept(client: Client) -> dict[str, Mapping[str, Any]]:
+    with _answered(client):
+        found: dict[str, Mapping[str, Any]] = client.get_metadata([_KEPT], default={})
+    return found
+
+
+def _find(client: Client, name: str) -> Submitted:
+    known = _kept(client)
+    if name not in known:
+        others = ", ".join(sorted(known)) or "none"
+        raise SpecError(f"{name} is not the name of a command that was submitted to this cluster; there are: {others}")
+    if known[name].get("exit_code") is None and _is_given_up(client, name):
+        lost = {"exit_code": IncompleteError.exit_code, "message": "workers that drove it died, one after the other"}
+        _Run(client, name, lambda _: None).note(**lost)
+        return _submitted(name, {**known[name], **lost})
+    return _submitted(name, known[name])
+
+
+def _is_given_up(client: Client, name: str) -> bool:
+    """Whether Dask gave up a command, as too many workers that took it died."""
+    from distributed import wait as settled
+
+    with client.as_current(), _answered(client), suppress(KeyError, TimeoutError):
+        future = client.get_dataset(f"{_KEPT}-{name}")
+        settled(future, timeout=0.2)  # or it is at work
+        return bool(future.status == "error")
+    return False
+
+
+def _submitted(name: str, about: Mapping[str, Any]) -> Submitted:
+    exit_code = about.get("exit_code")
+    if exit_code == 0:
+        state = "finished"
+    elif about.get("cancelled") and (exit_code is not None or "worker" not in about):
+        state = "cancelled"
+    else:
+        state = "failed" if exit_code is not None else "running" if "worker" in about else "waiting"
+    command, at = about["command"], about["submitted"]
+    return Submitted(name, command, state, about.get("progress", ""), exit_code, about.get("message", ""), at)
+
+
+def _run(name: str, words: Sequence[str], folder: str, on_cluster: bool) -> int:
+    """The exit code of a command, run on the worker of this task, which takes other tasks meanwhile."""
+    from distributed import get_worker, worker_client
+
+    worker = get_worker()
+    with worker_client() as client:
+        run = _Run(client, name, lambda line: worker.log_event(f"{_KEPT}-{name}", {"line": line}))
+        about = _kept(client)[name]
+        if (exit_code := about.get("exit_code")) is None:  # else the worker that knew it is gone
+            run.note(worker=worker.address)
+            where = ["--scheduler", worker.scheduler.address] if on_cluster else []
+            exit_code = run.ended([words[0], *where, *words[1:]], folder, _configured(worker.security))
+            run.note(exit_code=exit_code)
+        if f"{_KEPT}-{name}" in client.list_datasets():
+            client.unpublish_dataset(f"{_KEPT}-{name}")
+    return int(exit_code)
+
+
+def _configured(security: Any) -> str:
+    """The configuration of connections of a worker, with its certificates, for a process that it starts."""
+    own = security.get_tls_config_for_role("client")
+    tls = {"ca-file": own["ca_file"], "client": {"cert": own["cert"], "key": own["key"]}}
+    comm = dask.config.merge(dask.config.get("distributed.comm"), {"tls": tls} if own["ca_file"] else {})
+    found: str = dask.config.serialize({"distributed": {"comm": comm}})
+    return found
+
+
+@dataclass(frozen=True)
+class _Run:
+    """A command at work."""
+
+    client: Client
+    name: str
+    tell: Callable[[str], None]
+
+    def note(self, **values: Any) -> None:
+        for key, value in values.items():
+            self.client.set_metadata([_KEPT, self.name, key], value)
+
+    def ended(self, words: Sequence[str], folder: str, configured: str) -> int:
+        """Run a command to its end, or until it is cancelled."""
+        if self._cancelled():
+            return _CANCELLED
+        if not store_of(folder).is_folder(folder):
+            self._line(
+                f"note: the worker has no folder {folder}, where this was submitted: relative paths lead elsewhere"
+            )
+            folder = os.getcwd()
+        process = subprocess.Popen(
+            [sys.executable, "-m", "bigkpca.cli.submit", *words],
+            cwd=folder,
+            env={**os.environ, "DASK_INTERNAL_INHERIT_CONFIG": configured},
+            stdin=subprocess.PIPE,  # it is closed when this process dies, which ends the command
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+        )
+        reading = Thread(target=self._read, args=(process,), daemon=True)
+        reading.start()
+        try:
+            while process.poll() is None:
+                sleep(_LOOK_SECONDS)
+                if self._cancelled():
+                    process.terminate()
+                    with suppress(subprocess.TimeoutExpired):
+                        process.wait(_END_SECONDS)
+                    break
+        finally:
+            process.kill()
+            code = process.wait()
+            reading.join(_END_SECONDS)
+        if code < 0:
+            self._line(f"the command was killed by {signal.Signals(-code).name}, as where memory runs out")
+        return code if code >= 0 else 128 - code
+
+    def _cancelled(self) -> bool:
+        return bool(_kept(self.client)[self.name].get("cancelled"))
+
+    def _read(self, process: subprocess.Popen[str]) -> None:
+        assert process.stdout is not None
+        for line in process.stdout:
+            self._line(line.rstrip("\n"))
+
+    def _line(self, line: str) -> None:
+        if line.strip():
+            with suppress(OSError, RuntimeError):  # of a scheduler that does not answer: the next lines may reach it
+                self.tell(line)
+                self.note(**{"progress" if _PROGRESS.match(line) else "message": line})
