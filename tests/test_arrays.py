@@ -1,13 +1,15 @@
 """Lazy views: nothing is computed before it is asked for, and what comes out is what the formulas say."""
 
+import cloudpickle
 import dask
 import dask.array as da
 import numpy as np
 import pytest
 import zarr
+from dask.callbacks import Callback
 
 from bigkpca import arrays, kernels, methods
-from bigkpca.errors import SpecError
+from bigkpca.errors import DataError, SpecError
 from bigkpca.numerics import measures
 from tests.helpers import oracles
 from tests.helpers.fits import fit, scores
@@ -194,6 +196,117 @@ def test_randomized_svd_is_the_svd(tall, chunks, k):
         np.testing.assert_allclose(Vt @ Vt.T, np.eye(k), atol=1e-9)
         np.testing.assert_allclose(np.abs(np.sum(Vt * expected[2][:k], axis=1)), 1, atol=1e-5)
     np.testing.assert_allclose((U * s) @ Vt, (expected[0][:, :k] * leading) @ expected[2][:k], atol=1e-3 * leading[-1])
+
+
+def counting(path):
+    """A function that returns the chunks that it gets, and leaves a byte in a file for each."""
+
+    def load(chunk):
+        with open(path, "ab") as file:  # appended to by several processes
+            file.write(b"x")
+        return chunk
+
+    return load
+
+
+def counted_rows(tall, path):
+    load = counting(path)
+    return da.from_array(tall, chunks=(50, 60)).map_blocks(load, dtype=float, meta=np.empty((0, 0)))
+
+
+COLLECTIONS = {  # Z of rows, and how often the svd of it reads each of their chunks: once in each pass, and for U
+    "plain": (lambda X: X, {}, 5),
+    "center=True": (lambda X: X, {"center": True}, 5 + 1 / 10),  # the shift is of one chunk
+    "centred": (lambda X: X - X.mean(axis=0), {}, 6),
+    "parts centred": (lambda X: da.concatenate([part - part.mean(axis=0) for part in (X[:250], X[250:])]), {}, 6),
+    "persisted": (lambda X: X.persist(), {}, 1),
+    "persisted, centred": (lambda X: (P := X.persist()) - P.mean(axis=0), {}, 1),
+    "features of persisted rows": (lambda X: arrays.random_features(X.persist(), 40, kernels.Gaussian(1.0)), {}, 1),
+    "persisted features": (lambda X: arrays.random_features(X, 40, kernels.Gaussian(1.0)).persist(), {}, 1),
+    "optimized": (lambda X: dask.optimize(X - X.mean(axis=0))[0], {}, 6),
+    "rechunked": (lambda X: X.rechunk({0: 125}), {}, 6),  # two of four need the same chunk
+    "wide chunks": (lambda X: X.rechunk({1: 7}), {}, 5),
+}
+
+
+@pytest.mark.parametrize("name", COLLECTIONS)
+def test_randomized_svd_of_what_users_make_reads_no_chunk_more_often_than_it_has_to(name, tall, tmp_path):
+    make, given, reads = COLLECTIONS[name]
+    Z = make(counted_rows(tall, tmp_path / "reads"))
+    _, s, _ = dask.compute(*arrays.randomized_svd(Z, 3, **given))
+    assert (tmp_path / "reads").stat().st_size == round(10 * reads)
+    known = Z.compute()
+    np.testing.assert_allclose(s, np.linalg.svd(known - known.mean(axis=0) if given else known)[1][:3], rtol=1e-5)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("name", COLLECTIONS)
+def test_randomized_svd_is_the_same_on_processes(name, tall, tmp_path, two_processes):
+    make, given, reads = COLLECTIONS[name]
+    with two_processes.client.as_current(), dask.config.set(scheduler="distributed"):
+        of_processes = dask.compute(*arrays.randomized_svd(make(counted_rows(tall, tmp_path / "reads")), 3, **given))
+    assert (tmp_path / "reads").stat().st_size == round(10 * reads)
+    here = dask.compute(*arrays.randomized_svd(make(counted_rows(tall, tmp_path / "here")), 3, **given))
+    for one, other in zip(of_processes, here, strict=True):
+        assert one.tobytes() == other.tobytes()
+
+
+@pytest.mark.parametrize("dtype", ["i8", "u1", "?", "f2", "f4"])
+def test_randomized_svd_of_any_real_dtype(dtype, tall):
+    Z = (tall * 100).astype(dtype)
+    for center in (False, True):
+        _, s, _ = dask.compute(*arrays.randomized_svd(da.from_array(Z, chunks=((0, 250, 250), 60)), 3, center=center))
+        known = Z.astype(float)
+        np.testing.assert_allclose(s, np.linalg.svd(known - known.mean(axis=0) * center)[1][:3], rtol=1e-2, atol=1e-9)
+
+
+def test_randomized_svd_refuses_what_has_no_singular_values(tall):
+    for Z, given, message in (
+        (da.ones(10), {}, "Z has the shape"),
+        (da.ones((5, 5), dtype=complex), {}, "complex128: it must be a table of real numbers"),
+        (da.ones((5, 5)), {"passes": 0}, "passes=0: at least one is needed"),
+    ):
+        with pytest.raises(SpecError, match=message):
+            arrays.randomized_svd(Z, 1, **given)
+    with pytest.raises(DataError, match="Z holds NaN or infinity"):
+        arrays.randomized_svd(da.from_array(np.where(tall == tall.max(), np.nan, tall), chunks=(50, 60)), 3)[
+            1
+        ].compute()
+
+
+def test_randomized_svd_holds_few_chunks_at_a_time(tall):
+    class Held(Callback):
+        most = 0
+
+        def _posttask(self, key, value, dsk, state, worker):
+            self.most = max(self.most, sum(getattr(each, "nbytes", 0) for each in state["cache"].values()))
+
+    X = da.map_blocks(lambda block_id: tall[50 * block_id[0] :][:50], chunks=((50,) * 10, (60,)), dtype=float)
+    for Z in (X, X - X.mean(axis=0)):
+        with Held() as held:
+            dask.compute(*arrays.randomized_svd(Z, 3))
+        assert held.most < tall.nbytes / 2
+
+
+def test_graphs_hold_what_all_chunks_need_once():
+    rows = da.zeros((10_000_000, 54), chunks=(16_384, 54))
+    for Z in (
+        arrays.random_features(rows, 2000, kernels.Gaussian(5.0)),
+        arrays.kernel_blocks(rows, np.zeros((2000, 54)), kernels.Gaussian(5.0))[0],
+    ):
+        graphs = [dict(each.dask) for each in dask.optimize(*arrays.randomized_svd(Z, 10, center=True))]
+        assert len(cloudpickle.dumps(graphs)) < 5e6
+
+
+def test_chunks_of_rows_are_kept(X):
+    rows, model = da.from_array(X, chunks=((1, 99, 50), (40, 24))), fitted(X, preimage="ridge")
+    found = arrays.scores(model, rows)
+    for lazy in (found, arrays.residuals(model, rows), arrays.preimages(model, found), arrays.denoised(model, rows)):
+        assert lazy.chunks[0] == (1, 99, 50)
+    many = da.zeros((100_000, 64), chunks=(10_000, 64))
+    assert arrays.scores(model, many).chunks[0] == (10_000,) * 10
+    with pytest.raises(DataError, match="the dask array: row 120, column 3 is NaN"):
+        arrays.scores(model, da.where(da.arange(150 * 64).reshape(150, 64) == 120 * 64 + 3, np.nan, rows)).compute()
 
 
 def test_randomized_svd_repeats_with_its_seed_and_is_zero_for_zeros(tall):

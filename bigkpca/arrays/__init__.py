@@ -1,24 +1,27 @@
 """Lazy Dask arrays for people who build their own graphs: nothing is read or computed until they ask.
 
-Every function takes rows as KernelPCA.fit does and returns arrays of one chunk for each block of rows. Only the rows of
-Dask frames, and of Dask arrays of unknown chunk sizes, are counted at once.
+Every function takes rows as KernelPCA.fit does. The array that it returns has a chunk for each chunk of rows of a Dask
+array, or for each block of other rows. Only the rows of Dask frames are counted at once.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 import numpy as np
 
 from bigkpca.arrays.svd import randomized_svd
 from bigkpca.data.blocks import Block, fit_block_rows, split
-from bigkpca.data.opening import open_rows
+from bigkpca.data.dask import DaskRows
+from bigkpca.data.numpy_rows import ArrayRows
+from bigkpca.data.opening import open_uncounted
 from bigkpca.data.rows import Rows
 from bigkpca.errors import Array, SpecError
 from bigkpca.execution.blas import single_threaded_blas
 from bigkpca.execution.by_block import block_tiles
-from bigkpca.execution.on_graphs import constant, lazy
+from bigkpca.execution.graphs import constant
 from bigkpca.execution.projection import (
     block_denoised,
     block_preimages,
@@ -27,6 +30,7 @@ from bigkpca.execution.projection import (
     check_columns,
     expansion_of,
 )
+from bigkpca.execution.tasks import run_function
 from bigkpca.fitting.preimage import of_leading
 from bigkpca.numerics import measures
 from bigkpca.numerics.features import FeatureMap, FourierRows, KernelRows
@@ -77,7 +81,7 @@ def kernel_blocks(X: Any, landmarks: Array, kernel: Kernel) -> tuple[da.Array, A
     SpecError
         Landmarks of another width than X.
     """
-    rows = open_rows(X)
+    rows = open_uncounted(X)
     S = np.asarray(landmarks)
     if S.ndim != 2 or S.shape[1] != rows.shape[1]:
         raise SpecError(f"landmarks of shape {S.shape} do not fit rows of {rows.shape[1]} columns")
@@ -110,7 +114,7 @@ def random_features(X: Any, size: int, kernel: Kernel, *, seed: int = 0, form: F
     -----
     One pass over X when it is computed. Source: Rahimi and Recht 2007; `docs/numerics.md`, section 9.
     """
-    rows = open_rows(X)
+    rows = open_uncounted(X)
     method = RandomFeatures(form)
     if form == "qmc":
         raise SpecError("form='qmc' needs the principal axes of the rows: fit method='rff' and use feature_map")
@@ -134,7 +138,7 @@ def feature_map(model: AnyModel, X: Any) -> da.Array:
     model : Model, path of one, or fitted KernelPCA
     X : NumPy, Dask or Zarr array, frame, DataArray, or path, (n, d)
     """
-    model, rows = model_of(model), open_rows(X)
+    model, rows = model_of(model), open_uncounted(X)
     check_columns(rows, model)
     tolerance = rank_tolerance(model.features.dtype)
     with single_threaded_blas:
@@ -152,7 +156,7 @@ def scores(model: AnyModel, X: Any) -> da.Array:
     model : Model, path of one, or fitted KernelPCA
     X : NumPy, Dask or Zarr array, frame, DataArray, or path, (n, d)
     """
-    model, rows = model_of(model), open_rows(X)
+    model, rows = model_of(model), open_uncounted(X)
     check_columns(rows, model)
     return _blockwise(rows, block_scores, (model.components,), model.features.dtype, (model,), model.block_rows)
 
@@ -187,7 +191,7 @@ def denoised(model: AnyModel, X: Any) -> da.Array:
     model : Model, path of one, or fitted KernelPCA
     X : NumPy, Dask or Zarr array, frame, DataArray, or path, (n, d)
     """
-    model, rows = model_of(model), open_rows(X)
+    model, rows = model_of(model), open_uncounted(X)
     check_columns(rows, model)
     model.reconstructing(1)
     return _blockwise(rows, _denoised, (model.columns,), model.features.dtype, (model,), model.block_rows)
@@ -204,7 +208,7 @@ def residuals(model: AnyModel, X: Any) -> da.Array:
     model : Model, path of one, or fitted KernelPCA
     X : NumPy, Dask or Zarr array, frame, DataArray, or path, (n, d)
     """
-    model, rows = model_of(model), open_rows(X)
+    model, rows = model_of(model), open_uncounted(X)
     check_columns(rows, model)
     given = model, expansion_of(model)
     return _blockwise(rows, block_residuals, (), model.features.dtype, given, model.block_rows)
@@ -244,14 +248,48 @@ def _blockwise(
     given: tuple[Any, ...],
     block_rows: int | None,
 ) -> da.Array:
+    """function(rows, block, *given), (rows of the block, *width), of each chunk of a Dask array, or block of others."""
     import dask.array as da  # here, since KernelPCA of rows in memory needs none of it
 
-    n, values = rows.shape[0], [constant(value) for value in given]
-    chunks = [
-        da.from_delayed(lazy(function, rows.part(b.start, b.stop), b, *values), (len(b), *width), dtype=dtype)
-        for b in split(n, fit_block_rows(n, rows.grain, block_rows))
-    ]
-    return da.concatenate(chunks)
+    values = [constant(value) for value in given]
+    about: dict[str, Any] = {"dtype": dtype, "meta": np.empty((0,) * (1 + len(width)), dtype)}
+    about["name"] = f"bigkpca-{function.__name__.removeprefix('block').strip('_').replace('_', '-')}-{uuid4().hex}"
+    if isinstance(rows, DaskRows):
+        X = rows.values.rechunk({1: -1})
+        chunks = X.chunks[0], *((length,) for length in width)
+        where, first = rows.where, np.cumsum([0, *X.chunks[0][:-1]])
+        if not rows.counted:
+            where, first = f"a chunk of {where}", np.zeros(X.numblocks[0], int)
+        about |= {"chunks": chunks, "drop_axis": None if width else 1}
+        none = np.empty((0, *width), dtype)
+        return X.map_blocks(_of_chunk, function, where, constant(first), none, *values, **about)
+    n = rows.shape[0]
+    blocks = split(n, fit_block_rows(n, rows.grain, block_rows))
+    chunks = tuple(len(block) for block in blocks), *((length,) for length in width)
+    if isinstance(rows, ArrayRows):  # each task gets its own rows
+        X = da.from_array(rows.values, chunks=(chunks[0], rows.shape[1]), name=False)
+        return _blockwise(DaskRows(X, rows.where), function, width, dtype, given, None)
+    return da.map_blocks(_of_block, function, constant(rows), constant(blocks), *values, chunks=chunks, **about)
+
+
+def _of_chunk(
+    X: Array,
+    function: Callable[..., Array],
+    where: str,
+    first: Any,
+    none: Array,
+    *given: Any,
+    block_id: tuple[int, ...],
+) -> Array:
+    if not len(X):
+        return none
+    start = int(first.value[block_id[0]])
+    rows, block = ArrayRows(X, start, where), Block(block_id[0], start, start + len(X))
+    return run_function(function, (rows, block, *given)).value
+
+
+def _of_block(function: Callable[..., Array], rows: Any, blocks: Any, *given: Any, block_id: tuple[int, ...]) -> Array:
+    return run_function(function, (rows, blocks.value[block_id[0]], *given)).value
 
 
 def _preimages(scores: Rows, block: Block, model: Model) -> Array:

@@ -2,33 +2,45 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial, reduce
+from operator import add
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 import numpy as np
-from dask.base import optimize
+from dask.highlevelgraph import HighLevelGraph
 
-from bigkpca.errors import Array, SpecError
-from bigkpca.execution.on_graphs import lazy
+from bigkpca.arrays.chunk_graphs import ChunkGraph, chunk_graphs
+from bigkpca.errors import Array, DataError, SpecError
+from bigkpca.execution.tasks import run_function
 from bigkpca.numerics import sketch
 from bigkpca.numerics.aligned import aligned
 from bigkpca.numerics.random_streams import VIEW_START, random_stream
+from bigkpca.numerics.sketch import Action
 
 if TYPE_CHECKING:
     import dask.array as da
 
+    Key = tuple[Any, ...]
+
 
 def randomized_svd(
-    Z: da.Array, k: int, *, seed: int = 0, passes: int = sketch.PASSES
+    Z: da.Array, k: int, *, center: bool = False, seed: int = 0, passes: int = sketch.PASSES
 ) -> tuple[da.Array, da.Array, da.Array]:
-    """The k leading singular triplets of Z (n, D), lazy: U (n, k), s (k,), Vt (k, D).
+    """The k leading singular triplets of Z (n, D), or of Z minus its mean row, lazy: U (n, k), s (k,), Vt (k, D).
 
-    Block Krylov on Z'Z, which is never formed. Every pass computes chunks of Z afresh and lets go of them, so that
-    memory holds a few of them and D x k blocks, however tall Z is; so Z should not be a persisted collection.
+    Block Krylov on Z'Z, which is never formed. Every pass computes the chunks of Z again and lets go of them, so that
+    memory holds a few of them and D x k blocks, however tall Z is. Chunks that are in memory already, as those of a
+    persisted collection, are taken as they are. What many chunks have in common, such as a mean row that was
+    subtracted, is computed once and stays in memory; after a shuffle of rows that is all of Z.
 
     Parameters
     ----------
     Z : dask.array.Array, (n, D)
     k : int
+    center : bool
+        Subtract the mean row. It costs no pass of its own.
     seed : int
         Of the random block that it starts with.
     passes : int
@@ -37,7 +49,9 @@ def randomized_svd(
     Raises
     ------
     SpecError
-        k out of range.
+        k out of range, no passes, or Z that is no table of real numbers.
+    DataError
+        NaN or infinity, when it is computed.
 
     Notes
     -----
@@ -45,57 +59,97 @@ def randomized_svd(
     """
     import dask.array as da
 
+    if Z.ndim != 2 or Z.dtype.kind not in "biuf":
+        raise SpecError(f"Z has the shape {Z.shape} and the dtype {Z.dtype}: it must be a table of real numbers")
+    if passes < 1:
+        raise SpecError(f"passes={passes}: at least one is needed")
     D = Z.shape[1]
     if not 0 < k <= min(Z.shape):
         raise SpecError(f"k={k}: Z of shape {Z.shape} has at most {min(Z.shape)} singular values")
-    tall = Z.rechunk({1: -1})
-    chunks = [_Chunk(chunk) for chunk in tall.to_delayed().ravel()]
-    basis: list[Any] = []
-    images: list[Any] = []
-    Q = lazy(_start, D, min(D, k + sketch.OVERSAMPLING), seed)
-    for _ in range(passes):
+    tall, token = Z.rechunk({1: -1}), uuid4().hex
+    layers: dict[str, dict[Key, Any]] = {name: {} for name in _layer_names(token)}
+    inside, left, values, right = layers.values()
+
+    def node(layer: dict[Key, Any], kind: str, index: tuple[int, ...], function: Any, *arguments: Any) -> Key:
+        key = (f"bigkpca-svd-{kind}-{token}", *index)
+        layer[key] = (_called, function, *arguments)
+        return key
+
+    chunks: list[tuple[Key, list[Key]]] = []
+    for i, of_chunk in enumerate(chunk_graphs(tall)):
+        inside[f"bigkpca-svd-chunk-{token}", i] = of_chunk
+        chunks.append(((f"bigkpca-svd-chunk-{token}", i), list(of_chunk.inputs)))
+
+    first = next((i for i, rows in enumerate(tall.chunks[0]) if rows), 0)  # chunks may have no rows
+    shift = node(inside, "shift", (), _shift, *chunks[first]) if center else None
+    # What is no key stays out of the nodes: a number could be a key of the user's own graph.
+    Q = node(inside, "block", (0,), partial(_start, D, min(D, k + sketch.OVERSAMPLING), seed))
+    basis: list[Key] = []
+    images: list[Key] = []
+    for number in range(passes):
+        sums = [node(inside, "product", (number, 0, i), _action, *chunk, shift, Q) for i, chunk in enumerate(chunks)]
+        level = 0
+        while len(sums) > 1:  # over a binary tree
+            level += 1
+            parts = [sums[i : i + 2] for i in range(0, len(sums), 2)]
+            sums = [node(inside, "product", (number, level, i), _sum, *part) for i, part in enumerate(parts)]
         basis.append(Q)
-        images.append(_summed([lazy(_product, chunk, Q) for chunk in chunks]))
-        Q = lazy(_next_block, images[-1], *basis)
-    pair: Any = lazy(_ritz, k, *basis, *images)
-    s, V = pair[0], pair[1]
-    left = [
-        da.from_delayed(lazy(_left, chunk, s, V), (rows, k), dtype=np.float64)
-        for chunk, rows in zip(chunks, tall.chunks[0], strict=True)
-    ]
-    return (
-        da.concatenate(left),
-        da.from_delayed(s, (k,), dtype=np.float64),
-        da.from_delayed(V, (D, k), dtype=np.float64).T,
-    )
+        images.append(node(inside, "image", (number,), _image, sums[0], Q, shift))
+        Q = node(inside, "block", (number + 1,), _next_block, images[-1], *basis)
+    found = node(inside, "ritz", (), partial(_ritz, int(k)), *basis, *images)
+    mean = node(inside, "mean", (), _mean, sums[0], shift)
+    for i, chunk in enumerate(chunks):
+        node(left, "left", (i, 0), _left, *chunk, found, mean)
+    node(values, "values", (0,), _values, found)
+    node(right, "right", (0, 0), _right, found)
+
+    names = list(layers)
+    depends = {names[0]: set(tall.dask.layers)} | {name: {names[0], *tall.dask.layers} for name in names[1:]}
+    graph = HighLevelGraph(dict[str, Any](tall.dask.layers) | layers, dict(tall.dask.dependencies) | depends)
+    sizes = [(tall.chunks[0], (k,)), ((k,),), ((k,), (D,))]
+    U, s, Vt = (da.Array(graph, name, each, dtype=np.float64) for name, each in zip(names[1:], sizes, strict=True))
+    return U, s, Vt
 
 
-class _Chunk:
-    """A chunk that each task computes for itself, its graph hidden from the scheduler, which would otherwise keep the
-    chunks of one pass in memory for the next."""
-
-    def __init__(self, chunk: Any) -> None:
-        (self._culled,) = optimize(chunk)
-
-    def values(self) -> Array:
-        return aligned(np.asarray(self._culled.compute(scheduler="synchronous")))
+def _layer_names(token: str) -> list[str]:
+    """Of the layer of all that is not asked for, and of those of U, s and Vt."""
+    return [f"bigkpca-svd-{name}-{token}" for name in ("inside", "left", "values", "right")]
 
 
-def _summed(parts: list[Any]) -> Any:
-    """The sum of the parts over a binary tree."""
-    while len(parts) > 1:
-        sums = [lazy(np.add, a, b) for a, b in zip(parts[::2], parts[1::2], strict=False)]
-        parts = sums + parts[len(sums) * 2 :]
-    return parts[0]
+def _called(function: Callable[..., Any], *arguments: Any) -> Any:
+    """function(*arguments) as a task: arrays aligned, BLAS on one thread."""
+    return run_function(function, arguments).value
+
+
+def _chunk(graph: ChunkGraph, inputs: list[Any]) -> Array:
+    """The chunk, aligned: so that its products have the same bits however it lies in memory."""
+    return aligned(np.asarray(graph.computed(inputs)))
+
+
+def _shift(graph: ChunkGraph, inputs: list[Any]) -> Array:
+    """A row near the mean, about which sums lose no digits."""
+    mean: Array = _chunk(graph, inputs).mean(axis=0, dtype=np.float64)
+    return mean
 
 
 def _start(D: int, width: int, seed: int) -> Array:
     return sketch.starting_block(D, width, random_stream(seed, VIEW_START))
 
 
-def _product(chunk: _Chunk, Q: Array) -> Array:
-    Z = chunk.values()
-    return np.asarray(Z.T @ (Z @ Q), np.float64)
+def _action(graph: ChunkGraph, inputs: list[Any], shift: Array | None, Q: Array) -> Action:
+    V = _chunk(graph, inputs)
+    V = np.array(V, dtype=np.result_type(V, np.float32))  # a copy, as it is overwritten
+    if not np.isfinite(V).all():
+        raise DataError("Z holds NaN or infinity: remove or impute such rows first")
+    return sketch.block_action([(V, np.zeros(len(V)))], np.zeros(V.shape[1]) if shift is None else shift, Q)
+
+
+def _sum(*actions: Action) -> Action:
+    return reduce(add, actions)
+
+
+def _image(action: Action, Q: Array, shift: Array | None) -> Array:
+    return action.applied(Q, np.zeros(len(Q)) if shift is None else shift, shift is not None)
 
 
 def _next_block(image: Array, *basis: Array) -> Array:
@@ -109,5 +163,19 @@ def _ritz(k: int, *blocks: Array) -> tuple[Array, Array]:
     return np.sqrt(np.maximum(found.values, 0)), found.vectors
 
 
-def _left(chunk: _Chunk, s: Array, V: Array) -> Array:
-    return np.asarray(chunk.values() @ (V / np.where(s > 0, s, 1)))
+def _mean(action: Action, shift: Array | None) -> Array | None:
+    return None if shift is None else action.mean(shift)
+
+
+def _left(graph: ChunkGraph, inputs: list[Any], found: tuple[Array, Array], mean: Array | None) -> Array:
+    s, V = found
+    chunk = _chunk(graph, inputs)
+    return np.asarray((chunk if mean is None else chunk - mean) @ (V / np.where(s > 0, s, 1)))
+
+
+def _values(found: tuple[Array, Array]) -> Array:
+    return found[0]
+
+
+def _right(found: tuple[Array, Array]) -> Array:
+    return found[1].T
