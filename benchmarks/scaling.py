@@ -19,10 +19,11 @@ from benchmarks.results import Results, table
 from benchmarks.scheduling import summed
 from bigkpca.data.blocks import READ_BYTES
 from bigkpca.data.rows import Rows
+from bigkpca.execution.carried import Carried
 from bigkpca.execution.clusters import open_engine
 from bigkpca.execution.engine import Engine
+from bigkpca.execution.graphs import group_size
 from bigkpca.execution.progress import Silent
-from bigkpca.execution.tasks import Task, group_size
 from bigkpca.fitting.fit import fit_rows
 from bigkpca.numerics import packed
 from bigkpca.numerics.moments import ShiftedSums
@@ -34,7 +35,7 @@ BLOCK_ROWS = 65_536  # of a fit of so many rows
 OTHER_BLOCKS = tuple(2**power for power in range(13, 20))
 _ENOUGH = 0.8  # efficiency
 NETWORK = 1.25e9  # bytes a second: 10 Gbit/s, assumed
-_NOTHING_BLOCKS, _SUMS = 10_000, 31  # measured passes: so few sums that each is a group
+_NOTHING_BLOCKS, _MOVES = 10_000, 20  # of measured passes, and sums that are moved
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,7 @@ class Parts:
     read: float  # of one row that is only read
     driver: float  # landmarks, eigenproblem and certificate, on the driver
     block: float  # of the scheduler and the driver for one block
-    arrival: float  # of one sum that comes to the driver on this machine and is added there
+    move: float  # of one sum from one worker to another on this machine, where no network is between them
     addition: float  # of two sums
     sampled: int  # rows drawn for the sample and for the bounds
     grain: int  # rows of a chunk, which is read whole for each of them
@@ -56,13 +57,14 @@ class Parts:
         together, groups = groups_of(n, workers, block_rows)
         busiest = min(n, ceil(groups / workers) * together * block_rows) * self.row
         sampling = min(n, self.sampled * self.grain) * self.read / workers
-        last = ceil(log2(groups + 1)) * self.addition
-        return self.driver + sampling + max(busiest, self.arrivals(n, workers, block_rows)) + last
+        scheduling = ceil(n / block_rows) * self.block
+        return self.driver + sampling + max(busiest, scheduling) + self.tree(n, workers, block_rows)
 
-    def arrivals(self, n: int, workers: int, block_rows: int = BLOCK_ROWS) -> float:
-        """What the driver takes in one after the other: sums of groups, and word of blocks."""
+    def tree(self, n: int, workers: int, block_rows: int = BLOCK_ROWS) -> float:
+        """The levels of the tree above what each worker adds up by itself, and the way of its root to the driver."""
         _, groups = groups_of(n, workers, block_rows)
-        return groups * (self.arrival + 8 * packed.entries(self.size) / NETWORK) + ceil(n / block_rows) * self.block
+        moved = self.move + 8 * packed.entries(self.size) / NETWORK
+        return ceil(log2(min(groups, workers))) * (moved + self.addition) + moved
 
     def efficiency(self, n: int, workers: int) -> float:
         """The share of the time of the workers that one worker would have needed."""
@@ -100,16 +102,14 @@ def measured(given: argparse.Namespace) -> Parts:
     with open_engine(workers=2) as cluster:
         summed(cluster, 10)  # workers import on their first task
         block = median(lambda: summed(cluster, _NOTHING_BLOCKS)) / _NOTHING_BLOCKS
-        tasks = [Task(zeros, (given.size,), 1) for _ in range(_SUMS)]
-        assert group_size(_SUMS, 2) == 1
-        arrival = median(lambda: cluster.total("adding up zeros", tasks, Silent())) / _SUMS - block
+        move = _move(cluster, few)
     return Parts(
         size=given.size,
         row=row,
         read=read,
         driver=max(whole - passing - _sampled_rows(fit, rows.grain) * read / 2, 0.0),
         block=block,
-        arrival=max(arrival, 0.0),
+        move=move,
         addition=median(lambda: few + few),
         sampled=fit.sample + fit.unseen,
         grain=rows.grain,
@@ -119,6 +119,21 @@ def measured(given: argparse.Namespace) -> Parts:
 def _sampled_rows(fit: ResolvedFit, grain: int) -> int:
     """Rows in the chunks that are read for the sample."""
     return min(fit.n, (fit.sample + fit.unseen) * grain)
+
+
+def _move(cluster: Engine, value: Any) -> float:
+    """Seconds that a value takes from one worker to another."""
+    client = cluster.client
+    assert client is not None
+    one, other = client.scheduler_info(n_workers=-1)["workers"]
+
+    def taken(place: str) -> float:
+        held = client.submit(Carried, value, workers=[one], pure=False)
+        held.exception()  # which waits for it, and leaves it there
+        return seconds_of(lambda: client.submit(type, held, workers=[place], pure=False).result())
+
+    here, there = ([taken(place) for _ in range(_MOVES)] for place in (one, other))
+    return max(statistics.median(there) - statistics.median(here), 0.0)
 
 
 def _read(rows: Rows) -> None:
@@ -145,11 +160,11 @@ def _limit(parts: Parts, n: int) -> str:
     """Where efficiency falls below 80 %."""
     most = WORKERS[-1]
     first = next((workers for workers in range(1, most + 1) if parts.efficiency(n, workers) < _ENOUGH), most)
-    _, groups = groups_of(n, first, BLOCK_ROWS)
-    told = f"{groups} sums arrive in {parts.arrivals(n, first):.1f} of {parts.seconds(n, first):.1f} s"
+    whole = parts.seconds(n, first)
+    part = f"the tree takes {parts.tree(n, first):.1f} and the driver {parts.driver:.1f} of {whole:.1f} s"
     if parts.efficiency(n, first) >= _ENOUGH:
-        return f"efficiency stays above {_ENOUGH:.0%} up to {most} workers, where {told}"
-    return f"efficiency is below {_ENOUGH:.0%} first at {first} workers, where {told}"
+        return f"efficiency stays above {_ENOUGH:.0%} up to {most} workers, where {part}"
+    return f"efficiency is below {_ENOUGH:.0%} first at {first} workers, where {part}"
 
 
 def main(argv: Sequence[str] | None = None) -> Results:
@@ -163,7 +178,7 @@ def main(argv: Sequence[str] | None = None) -> Results:
             [f"a chunk of {parts.grain} rows that is only read", parts.read * parts.grain],
             ["landmarks, eigenproblem, certificate on the driver", parts.driver],
             ["scheduler and driver, for each block", parts.block],
-            [f"a sum of {8e-6 * packed.entries(parts.size):.1f} MB that comes to the driver", parts.arrival],
+            [f"a sum of {8e-6 * packed.entries(parts.size):.1f} MB moved from one worker to another", parts.move],
             ["two sums added", parts.addition],
         ],
     )

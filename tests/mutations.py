@@ -68,7 +68,9 @@ FAULTS = [
     Fault("bigkpca/storage/damage.py", "return None if sha256(values) == digest else _OTHER", "return None"),
     Fault("bigkpca/spec/job/reading.py", "1 <= count <= MOST", "0 <= count <= MOST", "keep = 0 prunes the oldest"),
     Fault("bigkpca/spec/combinations.py", 'not in ("auto", "uniform")', 'not in ("auto", "uniform", "leverage")'),
-    Fault("bigkpca/execution/partial_sums.py", "added(other, value) if sibling < number else ", "", "order of sums"),
+    Fault(
+        "bigkpca/execution/tasks.py", "start + power_of_two(stop - start - 1)", "(start + stop) // 2", "order of sums"
+    ),
     Fault("bigkpca/execution/workers.py", "check_here(pickle.loads(required))", "pickle.loads(required)", "if late"),
     Fault("bigkpca/execution/planning/fits.py", "+ product) + partial_sums * sums", "+ product)", "memory over plan"),
     Fault("bigkpca/execution/kept_features.py", "self._left -= V.nbytes * fits", "self._left -= 0", "over the limit"),

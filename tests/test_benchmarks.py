@@ -183,7 +183,7 @@ def test_all_central_benchmarks_run_further_ones_if_asked_and_all_are_listed_or_
     assert "no benchmark peer: there are peers, share_of_pass" in capsys.readouterr().err
     files = (ROOT / "benchmarks").glob("[!_]*.py")
     scripts = {path.stem for path in files if "\ndef main(" in path.read_text(encoding="utf-8")}
-    assert scripts == {each.name for each in (*CENTRAL, *FURTHER)} | {"preimage_pictures", "scheduling"}
+    assert scripts == {each.name for each in (*CENTRAL, *FURTHER)} | {"preimage_pictures", "scheduling", "task_stream"}
 
 
 def test_a_process_that_fails_says_so(capfd):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,7 @@ from dask.delayed import Delayed, delayed
 from bigkpca.data.frames import FRAME, column_names, frame_dtype
 from bigkpca.data.numpy_rows import ArrayRows
 from bigkpca.data.rows import EVERY, anonymous, check_shape
-from bigkpca.errors import Array, SpecError, check_numeric
+from bigkpca.errors import Array, DataError, SpecError, check_numeric
 from bigkpca.numerics.aligned import aligned
 
 if TYPE_CHECKING:  # it takes long to import, and whoever has such rows has imported it
@@ -81,7 +82,7 @@ def uncounted_rows(array: da.Array) -> DaskRows:
         raise SpecError(
             f"{where} has an unknown number of columns, as after X[:, mask]: call compute_chunk_sizes() on it first"
         )
-    return DaskRows(optimize(array)[0])
+    return DaskRows(optimized(array)[0])
 
 
 def frame_rows(frame: Any) -> DaskRows:
@@ -89,11 +90,32 @@ def frame_rows(frame: Any) -> DaskRows:
     # Not over its index: Dask reads few columns of files in fewer partitions, and of some readers the index alone is
     # empty. The partitions of the array are those that are read later.
     values = frame.astype(frame_dtype(frame)).to_dask_array()
-    return _counted(DaskRows(optimize(values)[0], FRAME, names=column_names(frame)))
+    return _counted(DaskRows(optimized(values)[0], FRAME, names=column_names(frame)))
 
 
 def _counted(rows: DaskRows) -> DaskRows:
     if rows.counted:
         return rows
-    # This changes the array, which is no longer the user's: `optimize` has made another.
-    return replace(rows, values=rows.values.compute_chunk_sizes())
+    return replace(rows, values=rows.values.copy().compute_chunk_sizes())  # which changes the array
+
+
+def optimized(*collections: Any) -> tuple[Any, ...]:
+    """The collections with the optimizations of Dask, unless they hold futures, as of persisted chunks: these would be
+    lost. Raises DataError for futures that can give no chunks any more."""
+    if "distributed" in sys.modules:
+        from distributed import futures_of
+        from distributed.client import FutureCancelledError, FuturesCancelledError
+
+        try:
+            futures = futures_of(collections)
+        except (FutureCancelledError, FuturesCancelledError):
+            futures = [None]
+        if any(each is None or each.status == "cancelled" or each.client.status != "running" for each in futures):
+            raise DataError(
+                "the Dask array was persisted on a cluster, and its client is closed or its chunks were cancelled: "
+                "persist it again"
+            )
+        if futures:
+            return collections
+    found: tuple[Any, ...] = optimize(*collections)
+    return found

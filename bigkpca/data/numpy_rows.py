@@ -37,6 +37,11 @@ class ArrayRows:
     def dtype(self) -> np.dtype[Any]:
         return self.values.dtype
 
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of the values."""
+        return self.values.nbytes
+
     def part(self, start: int, stop: int, columns: slice = EVERY) -> ArrayRows:
         names = self.names if columns == EVERY else None
         found = self._cut(start, stop, columns)

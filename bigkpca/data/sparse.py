@@ -94,11 +94,16 @@ class SparseRows:
         """Whether the values are in memory."""
         return isinstance(self.values, np.ndarray)
 
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of what is in memory of values and indices."""
+        return sum(each.nbytes for each in (self.values, self.indices) if isinstance(each, np.ndarray))
+
     def part(self, start: int, stop: int, columns: slice = EVERY) -> SparseRows:
         indptr, held = self._held(start, stop)
         if isinstance(self.values, StoredArray) and isinstance(self.indices, StoredArray) and held.start < held.stop:
             values, indices = (each.part(held.start, held.stop) for each in (self.values, self.indices))
-            return replace(self, values=values, indices=indices, names=None)
+            return replace(self, indptr=indptr, values=values, indices=indices, names=None, first=start)
         if not self.in_memory:
             return self
         return replace(

@@ -13,7 +13,6 @@ from scipy.sparse import issparse
 from sklearn.utils.validation import check_array, validate_data
 
 from bigkpca import arrays
-from bigkpca.data.dask import DaskRows
 from bigkpca.data.frames import (
     check_data_array,
     check_frame,
@@ -50,8 +49,6 @@ class RowOutput:
 
     def of(self, rows: Rows, model: Model, kept: KeptFeatures | None = None) -> Any:
         """A NumPy array for rows in memory, from features that their fit has `kept` if it did, else a lazy array."""
-        if isinstance(rows, DaskRows) and not rows.counted:
-            return containers.in_chunks(rows, self.lazy, model)
         if not in_memory(rows):
             return self.lazy(model, rows)
         if self.few is not None and few_rows.are_few(rows, model):

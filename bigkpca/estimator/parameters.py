@@ -30,7 +30,8 @@ _OF_SCIKIT_LEARN = {
     "iterated_power": "method='exact' iterates until residual_tol is reached; leave it out",
     "max_iter": "method='exact' iterates until residual_tol is reached; leave it out",
     "n_jobs": "it uses all processors that this process may use, and gives the same bits on any number; limit them by "
-    "taskset or a container, or run on a dask.distributed.Client",
+    "dask.config.set(num_workers=2), the variable OMP_NUM_THREADS, taskset or a container, or run on a "
+    "dask.distributed.Client",
     "remove_zero_eig": "components below rounding are always left out; leave it out",
 }
 

@@ -14,7 +14,7 @@ from bigkpca.data.rows import Rows
 from bigkpca.errors import Array, check_overflow
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.progress import Progress
-from bigkpca.execution.tasks import Task, shared
+from bigkpca.execution.tasks import BlockTasks, named_rows, shared
 from bigkpca.numerics.features import FeatureMap
 
 T = TypeVar("T")
@@ -68,9 +68,8 @@ def sum_by_block(
     return engine.total(title, tasks, progress, function.__qualname__, blocks[0], given)
 
 
-def _tasks(function: Callable[..., Any], rows: Rows, given: Sequence[Any], blocks: Sequence[Block]) -> list[Task]:
-    values = [shared(value) for value in given]
-    return [Task(function, (rows.part(b.start, b.stop), b, *values), len(b), named_rows(rows, b)) for b in blocks]
+def _tasks(function: Callable[..., Any], rows: Rows, given: Sequence[Any], blocks: Sequence[Block]) -> BlockTasks:
+    return BlockTasks(function, rows, blocks, [shared(value) for value in given])
 
 
 def refuse_overflow(of: Callable[[Any], Array]) -> Callable[[Callable[..., T]], Callable[..., T]]:
@@ -87,8 +86,3 @@ def refuse_overflow(of: Callable[[Any], Array]) -> Callable[[Callable[..., T]], 
         return checked
 
     return decorated
-
-
-def named_rows(rows: Rows, block: Block) -> str:
-    """What messages call the rows of a block."""
-    return f"{rows.where}, rows {block.start} to {block.stop - 1}"

@@ -7,12 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from bigkpca.data.dask import DaskRows
 from bigkpca.data.frames import FRAME, frame_dtype, is_data_array
 from bigkpca.data.numpy_rows import ArrayRows
 from bigkpca.errors import Array
 from bigkpca.execution.carried import Carried
-from bigkpca.execution.on_graphs import constant
+from bigkpca.execution.graphs import constant
 from bigkpca.numerics.model import Model
 
 View = Callable[[Model, Any], Any]  # of `arrays`: lazy values (n, c) or (n,) of rows, which refuse what does not fit
@@ -38,32 +37,11 @@ def in_frame(frame: Any, view: View, model: Model, columns: Sequence[Any]) -> An
 def _of_partition(
     part: Any, view: View, model: Carried, columns: Sequence[Any], dtype: np.dtype[Any], made: np.dtype[Any]
 ) -> Any:
-    rows = part.astype(dtype).to_numpy()
-    values = _of_piece(rows, view, model, (len(columns),), made, f"a partition of {FRAME}")
-    return _labelled(values.reshape(len(part), len(columns)), part, columns)
-
-
-def _of_piece(
-    values: Array, view: View, model: Carried, width: tuple[int, ...], made: np.dtype[Any], where: str
-) -> Array:
-    """What `view` makes of the rows of one partition or chunk, which may have none."""
-    if not len(values):
-        return np.empty((0, *width), made)
-    found: Array = view(model.value, ArrayRows(values, where=where)).compute(scheduler="synchronous")
-    return found
-
-
-def in_chunks(rows: DaskRows, view: View, model: Model) -> Any:
-    """What `view` makes of rows that nobody counted, as a lazy Dask array of as many chunks of unknown sizes."""
-    made = view(model, ArrayRows(np.zeros((1, rows.shape[1]), rows.dtype), where=rows.where))
-    width, whole = made.shape[1:], rows.values.rechunk({1: -1})
-    return whole.map_blocks(
-        *(_of_piece, view, constant(model), width, made.dtype, f"a chunk of {rows.where}"),
-        dtype=made.dtype,
-        chunks=(whole.chunks[0], *((length,) for length in width)),
-        drop_axis=None if width else 1,
-        meta=np.empty((0,) * made.ndim, made.dtype),
-    )
+    values = np.empty((0, len(columns)), made)
+    if len(part):
+        rows = ArrayRows(part.astype(dtype).to_numpy(), where=f"a partition of {FRAME}")
+        values = view(model.value, rows).compute(scheduler="synchronous").reshape(len(part), len(columns))
+    return _labelled(values, part, columns)
 
 
 def _labelled(values: Array, frame: Any, columns: Sequence[Any]) -> Any:

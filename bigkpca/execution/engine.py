@@ -1,19 +1,22 @@
-"""Where tasks run: threads of this process, or a Dask cluster. Results are the same bits everywhere.
+"""Where passes run: on Dask's threaded scheduler in this process, or on a Dask cluster, with the same bits.
 
-Every pass is a list of independent block tasks, whose results are either kept in order or added up over a tree that
-block numbers alone determine. Consecutive tasks form groups, which one thread works through.
+Every pass is a list of independent block tasks, whose results are either kept in order or added up. It becomes one Dask
+graph (`graphs`).
 """
 
 from __future__ import annotations
 
 import hashlib
+import os
+import sys
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+import dask.config
 import numpy as np
 from dask.base import tokenize
 from dask.system import CPU_COUNT
@@ -21,19 +24,19 @@ from dask.system import CPU_COUNT
 from bigkpca.errors import IncompleteError
 from bigkpca.execution.blas import blas_core_types, single_threaded_blas
 from bigkpca.execution.carried import Carried
+from bigkpca.execution.graphs import Node, Pass
 from bigkpca.execution.kept_features import KeptFeatures
-from bigkpca.execution.on_cluster import graph_on_cluster, on_cluster
-from bigkpca.execution.on_graphs import compute_on_threads, nodes_of, sum_node
+from bigkpca.execution.on_cluster import on_cluster
 from bigkpca.execution.on_threads import on_threads
 from bigkpca.execution.partial_sums import Checkpoint, Checkpoints, PartialSums
 from bigkpca.execution.progress import Progress
-from bigkpca.execution.tasks import Group, Task, depends_on_graph, group_size, groups_of
+from bigkpca.execution.tasks import Task, depends_on_graph, sizes_of
 from bigkpca.execution.watch import Watch, within
 from bigkpca.execution.workers import Crew, known_workers, on_workers, peaks_of, sight_of
 from bigkpca.spec.defaults import TIMEOUT
 
 if TYPE_CHECKING:
-    from distributed import Client
+    from distributed import Client, Worker
 
 
 def content_digest(*values: Any) -> str:
@@ -41,7 +44,34 @@ def content_digest(*values: Any) -> str:
     return hashlib.sha256(tokenize(*values, ensure_deterministic=True).encode()).hexdigest()
 
 
+# Read early: Dask sets it in this process, to 1, for the workers that it starts, and with it this seed of hashes.
+_OF_DASK = os.environ.get("PYTHONHASHSEED") == "6640"
+_OMP_THREADS = "" if _OF_DASK else os.environ.get("OMP_NUM_THREADS", "").partition(",")[0].strip()
+
 _SAVE_SECONDS = 5.0  # for the last save of a run that ends early
+
+
+def worker_here() -> Worker | None:
+    """The Dask worker of which this is a task; None elsewhere."""
+    if "distributed" not in sys.modules:  # nobody started one
+        return None
+    from distributed import get_worker
+
+    try:
+        return get_worker()
+    except ValueError:
+        return None
+
+
+def threads_here() -> int:
+    """Threads that a pass in this process may use: in a task of a Dask worker as many as that has; else as many as Dask
+    is configured to use (num_workers), or OMP_NUM_THREADS says, which joblib sets where processes share a machine, and
+    at most the processors that this process may use."""
+    worker = worker_here()
+    if worker is not None:
+        return int(worker.state.nthreads)
+    asked = dask.config.get("num_workers", None) or _OMP_THREADS
+    return min(CPU_COUNT, max(1, int(asked))) if str(asked).isdecimal() else CPU_COUNT
 
 
 @dataclass(frozen=True)
@@ -53,7 +83,7 @@ class Engine:
     scores of the same rows take them from there. `crew` is what is known of the workers of a cluster.
     """
 
-    threads: int = CPU_COUNT
+    threads: int = field(default_factory=threads_here)
     client: Client | None = None
     timeout: float = TIMEOUT
     checkpoints: Checkpoints | None = None
@@ -62,46 +92,43 @@ class Engine:
 
     def each(self, title: str, tasks: Sequence[Task], progress: Progress) -> list[Any]:
         """Results of all tasks, in their order."""
+        given, found = self._pass(title, tasks, adds=False), dict[Node, Carried]()
         with self._showing(title, tasks, progress) as done, single_threaded_blas:
-            if depends_on_graph(tasks):
-                return [found.value for found in self._graph(tasks, False, done)]
-            groups = groups_of(
-                tasks, group_size(len(tasks), self.all_threads), False, lambda _: False, self.timeout / 2
-            )
-            found = {group.first: carried.value for group, carried in self._groups(groups, done)}
-        return [result for first in sorted(found) for result in found[first]]
+            for some in self._computed(given, lambda: found, lambda: False, done):
+                found.update(some)
+        first = {given.span(node).start: carried.value for node, carried in found.items()}
+        return [result for number in sorted(first) for result in first[number]]
 
     def total(self, title: str, tasks: Sequence[Task], progress: Progress, *given: Any) -> Any:
         """Sum of the results of all tasks, over a fixed binary tree: ((0+1)+(2+3))+((4+5)+...).
 
         `given` are the values that it depends on, besides the rows, by which its checkpoint is found again.
         """
+        of_sums = self._pass(title, tasks, adds=True)
         with self._showing(title, tasks, progress) as done, single_threaded_blas:
-            if depends_on_graph(tasks):
-                return self._graph(tasks, True, done)[0].value
-            checkpoint = None if self.checkpoints is None else self.checkpoints.of(title, len(tasks), *given)
-            size = group_size(len(tasks), self.all_threads)
-            sums = PartialSums(len(tasks), size.bit_length() - 1, checkpoint.saved() if checkpoint else {})
-            for number in range(0, len(tasks), size):
-                if sums.has(number // size):
-                    for task in range(number, min(number + size, len(tasks))):
-                        done(task)
-            groups = groups_of(tasks, size, True, sums.has, self.timeout / 2)
-            return self._added(groups, size, sums, checkpoint, done)
+            checkpoint = None
+            if self.checkpoints is not None and not depends_on_graph(tasks):
+                checkpoint = self.checkpoints.of(title, len(tasks), *given)
+            sums = PartialSums(len(tasks), checkpoint.saved() if checkpoint else {})
+            for node in sums.known:
+                for task in of_sums.span(node):
+                    done(task)
+            self._add_up(of_sums, sums, checkpoint, done)
+        return sums.total()
 
-    def _added(
-        self,
-        groups: Iterator[Group],
-        size: int,
-        sums: PartialSums,
-        checkpoint: Checkpoint | None,
-        done: Callable[[int], None],
-    ) -> Any:
-        """The sum of all groups, saved now and then, and where it is cut off."""
+    def _add_up(
+        self, given: Pass, sums: PartialSums, checkpoint: Checkpoint | None, done: Callable[[int], None]
+    ) -> None:
+        """The sum of a pass, saved now and then, and where it is cut off."""
+
+        def due() -> bool:
+            return checkpoint is not None and checkpoint.due(ended=False)
+
         try:
-            for group, carried in self._groups(groups, done):
-                sums.add(group.first // size, carried)
-                if checkpoint and checkpoint.due(ended=False):
+            for some in self._computed(given, lambda: sums.known, due, done):
+                for node, carried in some.items():
+                    sums.add(node, carried)
+                if checkpoint and due():
                     checkpoint.save(sums.nodes)
         except (KeyboardInterrupt, IncompleteError):
             if checkpoint:
@@ -110,37 +137,36 @@ class Engine:
             raise
         if checkpoint and checkpoint.due(ended=True):
             checkpoint.save(sums.nodes)
-        return sums.total()
 
-    def _groups(self, groups: Iterator[Group], done: Callable[[int], None]) -> Iterator[tuple[Group, Carried]]:
+    def _pass(self, title: str, tasks: Sequence[Task], adds: bool) -> Pass:
+        return Pass.of(title, tasks, adds, self.all_threads, self.timeout / 2)
+
+    def _computed(
+        self,
+        given: Pass,
+        known: Callable[[], Mapping[Node, Carried]],
+        due: Callable[[], bool],
+        done: Callable[[int], None],
+    ) -> Iterator[dict[Node, Carried]]:
+        """Nodes of a pass that are not known, as their values come here: of a sum at least the last one."""
+        if not given.tasks:
+            return iter(())
         watch = Watch(self.timeout)
         if self.client is None:
-            return on_threads(groups, self.threads, watch, done)
-        return on_cluster(self.client, groups, self.crew, watch, done)
-
-    def _graph(self, tasks: Sequence[Task], adds: bool, done: Callable[[int], None]) -> list[Carried]:
-        """Results of tasks that depend on a user's own Dask graph, or their sum."""
-        watch = Watch(self.timeout)
-        if self.client is None:
-            return compute_on_threads(tasks, adds, self.threads, watch, done)
-
-        def nodes(topic: str) -> Sequence[Any]:
-            found = nodes_of(tasks, topic, self.crew.requirements)
-            return [sum_node(found, self.crew.requirements)] if adds else found
-
-        whole = Group(0, tuple(tasks), adds)
-        return graph_on_cluster(self.client, nodes, [whole] if adds else whole.alone(), self.crew, watch, done)
+            return on_threads(given, known(), self.threads, watch, done)
+        return on_cluster(self.client, given, known, due, self.crew, watch, done)
 
     @contextmanager
     def _showing(self, title: str, tasks: Sequence[Task], progress: Progress) -> Iterator[Callable[[int], None]]:
         """A function that counts each task once, by its number."""
-        progress.start(title, sum(task.rows for task in tasks))
+        sizes = sizes_of(tasks)
+        progress.start(title, sum(sizes))
         counted: set[int] = set()
 
         def done(number: int) -> None:
             if number not in counted:
                 counted.add(number)
-                progress.advance(tasks[number].rows)
+                progress.advance(sizes[number])
 
         try:
             yield done

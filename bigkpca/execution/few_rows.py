@@ -15,7 +15,8 @@ from bigkpca.data.reading import tiles
 from bigkpca.data.rows import Rows
 from bigkpca.errors import Array, check_overflow
 from bigkpca.execution.blas import single_threaded_blas
-from bigkpca.execution.by_block import named_rows, tile_height
+from bigkpca.execution.by_block import tile_height
+from bigkpca.execution.tasks import named_rows
 from bigkpca.numerics.aligned import all_aligned
 from bigkpca.numerics.model import Model
 

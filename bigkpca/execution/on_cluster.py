@@ -1,31 +1,28 @@
-"""Groups of tasks on a Dask cluster whose workers, and whose scheduler, may die or hang."""
+"""The graph of a pass on a Dask cluster whose workers, and whose scheduler, may die or hang.
+
+All that is left of a pass is one graph. Sums stay on workers; the driver gets the last one, and now and then those that
+are complete, to save them. Where a graph cannot end as it is (a worker turns out unfit, or died with sums that were
+saved, or kills workers), what is known comes to the driver, and the rest is submitted as a new graph.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from time import sleep, time
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field
+from math import inf
+from queue import Empty, SimpleQueue
+from time import monotonic, sleep, time
+from typing import TYPE_CHECKING, Any, NoReturn
 
-from dask.delayed import Delayed
+import dask.config
 
 from bigkpca.errors import IncompleteError
 from bigkpca.execution.carried import Carried
-from bigkpca.execution.cluster_run import (
-    ClusterRun,
-    bound,
-    forget_shared,
-    hold,
-    is_worker_at_fault,
-    large_graphs,
-    may_send,
-    running,
-    submitted,
-    window,
-)
-from bigkpca.execution.tasks import Group, tree_sum
+from bigkpca.execution.graphs import Graph, Key, Node, Pass, children, graph_of, is_part
+from bigkpca.execution.tasks import BlockTasks, Group, run_group
 from bigkpca.execution.watch import POLL_SECONDS, Watch, stalled_error, within
-from bigkpca.execution.workers import Crew
+from bigkpca.execution.workers import CALL, Crew, UnfitWorker, known_workers, on_workers, packed_call
 
 if TYPE_CHECKING:
     from distributed import Client, Future
@@ -33,71 +30,365 @@ if TYPE_CHECKING:
 _ANSWER_SECONDS = 10.0  # that the scheduler gets for an answer
 _SILENT_SECONDS = 30.0  # after which a worker is named: while all is well they are heard of every few seconds
 _RESULT_SECONDS = 30.0  # that a result may take on its way
+_COUNT_SECONDS = 5.0  # between two counts of workers
+_KEEP_SECONDS = 10.0  # between two times that sums are fetched, in case their worker dies
+_MOST_SHARE = 30.0  # times the duration of that, before the next
+_MOST_BYTES = 2**30  # of rows in a graph
+_CANCEL_SECONDS = 5.0  # that the scheduler gets to cancel what is left
+
+
+class _Again(Exception):
+    """What is left of the pass must be submitted as a new graph."""
+
+
+@dataclass
+class _Run:
+    """A pass on a cluster.
+
+    blamed and killers: groups that seem to have killed their workers, and those that did so alone, too. bound: the
+    workers that may take tasks of the present graph, None for any; unfit: how many were known to be unfit then.
+    """
+
+    client: Client
+    scheduler: Any  # Dask's handle of it
+    given: Pass
+    known: Callable[[], Mapping[Node, Carried]]
+    due: Callable[[], bool]
+    crew: Crew
+    watch: Watch
+    done: Callable[[int], None]
+    blamed: set[Node] = field(default_factory=set)
+    alone: bool = False  # whether one task runs after the other
+    killers: list[Group] = field(default_factory=list)
+    workers: tuple[str, ...] = ()  # when they were counted
+    counted: float = -inf
+    bound: tuple[str, ...] | None = None
+    unfit: int = 0
+    fetched: float = field(default_factory=monotonic)  # when sums came here last
+    seconds: float = 0.0  # that they took
+    tasks_ended: dict[str, int] = field(default_factory=dict)  # of workers, when they were asked last
+
+    def call(self, function: Callable[..., Any], keys: list[Key], *given: Any) -> tuple[Any, ...]:
+        """What stands in a graph for function(values of keys, *given), on a worker that meets the requirements."""
+        names = packed_call(self.crew.requirements, function, *given) | {"bigkpca_values": keys}
+        return eval, CALL, None, (dict, [list(each) for each in names.items()])
+
+
+@dataclass
+class _Sent:
+    """A graph on the cluster.
+
+    futures: of nodes that are pending, or held by workers and not part of another one that is. ended: keys of futures
+    of which something was heard.
+    """
+
+    graph: Graph
+    futures: dict[Key, Future[Any]]
+    pending: set[Key]
+    held: dict[Node, Key] = field(default_factory=dict)
+    ended: SimpleQueue[Key] = field(default_factory=SimpleQueue)
+
+    def __post_init__(self) -> None:
+        self.keys = {node: key for key, node in self.graph.nodes.items()}
+
+    def await_again(self, key: Key) -> None:
+        self.pending.add(key)
+        self.futures[key].add_done_callback(lambda future: self.ended.put(future.key))
+
+    def hold(self, key: Key) -> None:
+        """Take account of a node that is complete: what lies below it in the tree is needed no more."""
+        node = self.graph.nodes[key]
+        self.pending.remove(key)
+        below = children(node) if key in self.graph.sums else []
+        while below:
+            part = below.pop()
+            other = self.keys.get(part)  # None where it has one part alone, and is that
+            if other is None or other in self.pending:
+                below += children(part)
+            if other is not None:
+                self.drop(other)
+        self.held[node] = key
+
+    def drop(self, key: Key) -> None:
+        self.held.pop(self.graph.nodes[key], None)
+        self.pending.discard(key)
+        self.futures.pop(key, None)
 
 
 def on_cluster(
-    client: Client, groups: Iterator[Group], crew: Crew, watch: Watch, done: Callable[[int], None]
-) -> Iterator[tuple[Group, Carried]]:
-    """Groups with their results, as they end; `done` gets the number of each task, once or more.
-
-    A group whose worker died, or does not meet the requirements of the crew, runs again elsewhere. One that is blamed
-    for the death of several workers is tried again after all others, task by task and alone: it may have been another
-    task's fault. Raises IncompleteError for tasks that kill their worker then, too, for a scheduler that is gone, and
-    if nothing ends for too long; the error of an unfit worker where there is no other.
-    """
-    blamed: list[Group] = []
-    killers: list[Group] = []
-
-    def send(some: Sequence[Group]) -> None:
-        for group in some:
-            run.pending[submitted(run, group)] = group
-
-    with running(client, crew, watch, done) as run:
-        yield from _results(run, groups, send, None, blamed)
-        forget_shared(run)  # a shared value may have been blamed, too
-        for group in sorted(blamed, key=lambda group: group.first):
-            found = {task.first: value for task, value in _results(run, iter(group.alone()), send, 1, killers)}
-            if len(found) == len(group.tasks):
-                yield group, _joined(group, found)
-    if killers:
-        raise _quarantined(killers)
-
-
-def graph_on_cluster(
     client: Client,
-    nodes: Callable[[str], Sequence[Delayed]],
-    groups: Sequence[Group],
+    given: Pass,
+    known: Callable[[], Mapping[Node, Carried]],
+    due: Callable[[], bool],
     crew: Crew,
     watch: Watch,
     done: Callable[[int], None],
-) -> list[Carried]:
-    """Values of the nodes of one graph, made for a topic that its tasks report to; `groups` say what each computes.
-    Raises IncompleteError as `on_cluster`."""
-    found: dict[int, Carried] = {}
-    killers: list[Group] = []
+) -> Iterator[dict[Node, Carried]]:
+    """Nodes of a pass with their values, as they come here; `known` are those that came. `done` gets the number of each
+    task, once or more. `due` says whether sums that are complete are to come.
 
-    def send(some: Sequence[Group]) -> None:
-        made, to = dict(zip([group.first for group in groups], nodes(run.topic), strict=True)), bound(run)
-        with large_graphs():
-            wanted = [made[group.first] for group in some]
-            futures = client.compute(wanted, optimize_graph=False, workers=to.workers)
-        run.pending |= dict(zip(futures, some, strict=True))
-        run.bounds |= dict.fromkeys(futures, to)
+    What was lost with a worker is computed again, and what an unfit one was to do is done by others. A group that is
+    blamed for the death of several workers is tried again after all others, task by task and alone: it may have been
+    another task's fault. Raises IncompleteError for tasks that kill their worker then, too, for a scheduler that is
+    gone, and if nothing ends for too long; the error of an unfit worker where there is no other.
+    """
+    scheduler: Any = client.scheduler
+    if scheduler is None:
+        raise IncompleteError("the Dask client is closed: open one again, and run the same command again")
+    run = _Run(client, scheduler, given, known, due, crew, watch, done)
+    while True:
+        missing = [node for node in given.missing(known()) if node not in run.blamed]
+        some = missing[: _most_groups(given, len(missing))]
+        if not (yield from _computed(run, some)) or len(some) < len(missing):
+            continue
+        if not run.blamed or run.killers:
+            break
+        for node in sorted(run.blamed):
+            yield from _one_by_one(run, node)
+        if run.killers:
+            break
+        run.blamed.clear()
+    if run.killers:
+        raise _quarantined(run.killers)
 
-    with running(client, crew, watch, done) as run:
-        run.held.extend(groups)
-        found = {group.first: value for group, value in _results(run, iter(()), send, None, killers)}
-    if killers:
-        raise _quarantined(killers)
-    return [found[group.first] for group in groups]
+
+def _most_groups(given: Pass, missing: int) -> int:
+    """Groups of one graph: those that take rows of the driver's memory with them wait in the scheduler."""
+    held = given.tasks.held_bytes if isinstance(given.tasks, BlockTasks) else 0
+    return missing if held <= _MOST_BYTES else max(1, (len(given.tasks) >> given.level) * _MOST_BYTES // held)
 
 
-def _joined(group: Group, found: dict[int, Carried]) -> Carried:
-    """The result of a group from those of its tasks alone."""
-    parts = [found[group.first + i] for i in range(len(group.tasks))]
-    if group.adds:
-        return tree_sum(parts.__getitem__, 0, len(parts))
-    return Carried([value for part in parts for value in part.value])
+def _one_by_one(run: _Run, node: Node) -> Iterator[dict[Node, Carried]]:
+    """The tasks of a group, one after the other."""
+    run.alone = True
+    for number in run.given.span(node):
+        while not (yield from _computed(run, [(0, number)])):
+            pass
+    run.alone = False
+
+
+def _computed(run: _Run, missing: Iterable[Node]) -> Generator[dict[Node, Carried], None, bool]:
+    """Values of nodes: each group where nothing is added up, else what is complete now and then, and in the end.
+    Returns False where the rest must be submitted again."""
+    _wait_for_fit(run)
+    graph = graph_of(run.given, run.known(), missing, run.call, run_there, not run.alone, len(run.bound or [0]))
+    sent = _submitted(run, graph)
+    try:
+        while sent.pending or sent.held:
+            for key in _ended(run, sent):
+                _take(run, sent, key)
+            _look(run, sent)
+            if not sent.pending or not run.given.adds or _is_time(run):
+                yield from _fetched(run, sent)
+    except _Again:
+        with suppress(IncompleteError):
+            yield from _fetched(run, sent)
+        return False
+    finally:
+        _end(run, sent)
+    return True
+
+
+def _end(run: _Run, sent: _Sent) -> None:
+    """Let the scheduler forget a graph. What has not ended is cancelled: the callbacks of its futures hold these."""
+    left = [sent.futures[key] for key in sent.pending if key in sent.futures]
+    sent.futures.clear()  # which tells the scheduler, and does not wait for it
+    if left:
+        with suppress(Exception):  # of a scheduler that is gone, or a client that was closed
+            within(_CANCEL_SECONDS, lambda: run.client.cancel(left), "it does not answer")
+
+
+def _submitted(run: _Run, graph: Graph) -> _Sent:
+    """The graph on the cluster."""
+    nodes = graph.nodes
+    # Dask warns of landmarks, components and rows in a graph: they belong there.
+    with dask.config.set({"distributed.admin.large-graph-warning-threshold": "1GiB"}):
+        futures = run.client.get(graph.dsk, list(nodes), sync=False, workers=run.bound) if nodes else []
+    sent = _Sent(graph, dict(zip(nodes, futures, strict=True)), set())
+    for key in nodes:
+        sent.await_again(key)
+    return sent
+
+
+def _is_time(run: _Run) -> bool:
+    """Whether sums that are complete are to come here, though others are not."""
+    return run.due() or monotonic() - run.fetched >= max(_KEEP_SECONDS, _MOST_SHARE * run.seconds)
+
+
+def _ended(run: _Run, sent: _Sent) -> list[Key]:
+    """Keys of futures that ended, after a second at most. Raises IncompleteError if nothing ends for too long."""
+    found: list[Key] = []
+    with suppress(Empty):
+        found.append(sent.ended.get(timeout=POLL_SECONDS))
+        while True:
+            found.append(sent.ended.get_nowait())
+    if found:
+        run.watch.finished()
+    elif run.watch.look():
+        if not _has_worked(run):
+            raise stalled_error(run.watch, what_hangs(run, sent))
+        run.watch.finished()
+    return found
+
+
+def _has_worked(run: _Run) -> bool:
+    """Whether workers ended tasks of a group since they were asked last: of a group only its end is heard of."""
+    try:
+        found = on_workers(run.client, _ANSWER_SECONDS, tasks_ended, workers=run.crew.fit(run.workers))
+    except IncompleteError:  # one of them hangs; whether others work is not known
+        return False
+    before, run.tasks_ended = run.tasks_ended, {each: count for each, count in found.items() if isinstance(count, int)}
+    return any(count > before.get(each, 0) for each, count in run.tasks_ended.items())
+
+
+def _take(run: _Run, sent: _Sent, key: Key) -> None:
+    """Take account of a future of which something was heard. Raises what its task raised, and _Again."""
+    from distributed import KilledWorker
+
+    future, node = sent.futures.get(key), sent.graph.nodes[key]
+    if key in sent.graph.groups and (future is None or future.status == "finished"):
+        for task in run.given.span(node):
+            run.done(task)
+    if future is None or key not in sent.pending:  # a sum of which it is a part ended first
+        return
+    if future.status == "cancelled":
+        raise _gone(run)
+    if future.status == "finished":
+        run.crew.worked = True
+        sent.hold(key)
+    elif future.status == "error":
+        error = future.exception(timeout=min(_RESULT_SECONDS, run.watch.seconds))
+        if not isinstance(error, KilledWorker):
+            _judge(run, error)
+        sent.drop(key)
+        if run.alone or (str(error.task) == str(key) and key not in sent.graph.groups):
+            run.killers.append(run.given.group(node))
+        elif key in sent.graph.groups:
+            run.blamed.add(node)
+    else:  # it was lost with its worker, and is computed again
+        sent.await_again(key)
+
+
+def _judge(run: _Run, error: BaseException) -> NoReturn:
+    """Raise what a task raised; _Again where its worker does not meet the requirements, so that others can do it.
+
+    Besides those that the task itself found, these are workers that could not even unpickle it: where it is not known
+    which worker failed, those that joined later are looked at.
+    """
+    if isinstance(error, UnfitWorker):
+        run.crew.met(error.worker, error.misfit)
+        run.crew.tell()
+        raise _Again
+    _look_at_new(run)
+    if len(run.crew.unfit) > run.unfit:
+        raise _Again
+    raise error
+
+
+def _look(run: _Run, sent: _Sent) -> None:
+    """Look at what workers hold, and now and then at the workers. Raises _Again where sums that were saved are lost,
+    where a worker that could take tasks is not fit, and where all those that may take them are gone."""
+    for node, key in list(sent.held.items()):
+        if sent.futures[key].status == "finished":
+            continue
+        if any(is_part(node, other) or is_part(other, node) for other in run.known()):
+            raise _Again
+        del sent.held[node]
+        sent.await_again(key)
+    if monotonic() >= run.counted + _COUNT_SECONDS:
+        unfit = _counted(run)
+        if (unfit if run.bound is None else unfit.intersection(run.bound)) or (
+            run.bound and not set(run.bound) & set(run.workers)
+        ):
+            raise _Again
+
+
+def _counted(run: _Run) -> set[str]:
+    """Count the workers, and look at those that joined: those that turn out unfit."""
+    with suppress(IncompleteError):  # whether the scheduler hangs is for the watch to say
+        run.workers = tuple(known_workers(run.client, _ANSWER_SECONDS))
+    run.counted = monotonic()
+    # A worker that lacks the package does not fail at a value that it cannot unpickle, but waits forever.
+    return _look_at_new(run) if set(run.workers) - run.crew.looked - run.crew.unfit.keys() else set()
+
+
+def _look_at_new(run: _Run) -> set[str]:
+    """Look at workers that joined: those that turn out unfit."""
+    crew, before = run.crew, set(run.crew.unfit)
+    try:
+        crew.look(run.client, _ANSWER_SECONDS)
+    except IncompleteError:  # one of them hangs, and takes no tasks
+        crew.looked.update(run.workers)
+    crew.tell()
+    return crew.unfit.keys() - before
+
+
+def _wait_for_fit(run: _Run) -> None:
+    """Wait until there is a worker of which nothing is known against it, and bind tasks to these if there are others.
+    Raises the error of an unfit worker where all are, and none ever was fit."""
+    while True:
+        _counted(run)
+        fit = tuple(run.crew.fit(run.workers))
+        # Any, as long as all are fit: so those that join later take part.
+        run.bound, run.unfit = fit if run.crew.unfit else None, len(run.crew.unfit)
+        if fit or not run.crew.unfit:
+            return
+        if not run.crew.worked:
+            run.crew.check_any_fits(run.workers)
+        if run.watch.look():
+            raise stalled_error(run.watch, what_hangs(run, _Sent(Graph(), {}, set())))
+        sleep(POLL_SECONDS)
+
+
+def _fetched(run: _Run, sent: _Sent) -> Iterator[dict[Node, Carried]]:
+    """What workers hold, with its values, where it is not known."""
+    started = monotonic()
+    found = {node: _result(run, sent.futures[key]) for node, key in sent.held.items() if node not in run.known()}
+    yield {node: value for node, value in found.items() if value is not None}
+    if not (run.given.adds and sent.pending):
+        for node in [node for node in sent.held if node in run.known()]:
+            sent.drop(sent.held[node])
+    run.fetched = monotonic()
+    run.seconds = run.fetched - started
+
+
+def _result(run: _Run, future: Future[Any]) -> Carried | None:
+    """The value of a future that is finished; None where it was lost, or its worker hangs."""
+    from distributed import KilledWorker
+    from distributed.client import FutureCancelledError, FuturesCancelledError
+
+    seconds = min(_RESULT_SECONDS, run.watch.seconds)
+    try:
+        found: Carried = future.result(timeout=seconds)
+    except (KilledWorker, UnfitWorker):  # it was lost, and then computed again: the next look finds the error
+        return None
+    except (FutureCancelledError, FuturesCancelledError):
+        raise _gone(run) from None
+    except TimeoutError:
+        if future.status == "error":
+            raise  # it is the task's own
+        # The worker that holds it hangs. If the scheduler gives that worker up, another one computes it again.
+        if run.watch.look(seconds + _ANSWER_SECONDS):
+            raise stalled_error(run.watch, what_hangs(run, _Sent(Graph(), {}, set()))) from None
+        return None
+    return found
+
+
+_ended_here = [0]  # how many tasks ended in this process, a worker; two threads at once may count one
+
+
+def run_there(values: Sequence[Carried], group: Group) -> Carried:
+    """The result of a group, on a worker."""
+
+    def done(_: int) -> None:
+        _ended_here[0] += 1
+
+    return run_group(group.with_values(values), done)
+
+
+def tasks_ended() -> int:
+    """How many tasks ended in this process, about."""
+    return _ended_here[0]
 
 
 def _quarantined(killers: Sequence[Group]) -> IncompleteError:
@@ -109,101 +400,7 @@ def _quarantined(killers: Sequence[Group]) -> IncompleteError:
     )
 
 
-def _results(
-    run: ClusterRun,
-    groups: Iterator[Group],
-    send: Callable[[Sequence[Group]], None],
-    most: int | None,
-    blamed: list[Group],
-) -> Iterator[tuple[Group, Carried]]:
-    """Groups with their results, at most `most` at once; those that kill workers are added to `blamed`."""
-    waiting = True
-    while waiting or run.pending or run.held:
-        if may_send(run):
-            held, run.held = run.held, []
-            send(held)
-            while waiting and len(run.pending) < (most or window(run)):
-                group = next(groups, None)
-                if group is None:
-                    waiting = False
-                else:
-                    send([group])
-        for future in _ended(run):
-            if future not in run.pending:  # it was taken back with others
-                continue
-            group, (ended, found) = run.pending[future], _result(run, future)
-            if not ended:
-                continue
-            if isinstance(found, Exception):
-                if not is_worker_at_fault(run, future, found):
-                    raise found
-                forget_shared(run)
-                hold(run, [future] if future in run.pending else [])
-                continue
-            del run.pending[future], run.bounds[future]
-            run.watch.finished()
-            if found is None:
-                blamed.append(group)
-                continue
-            run.crew.worked = True
-            for number in range(group.first, group.first + len(group.tasks)):
-                run.done(number)
-            yield group, found
-
-
-def _ended(run: ClusterRun) -> list[Future[Any]]:
-    """Futures that ended, after a second at most. Raises IncompleteError if nothing ends for too long."""
-    from distributed import wait
-    from distributed.client import FuturesCancelledError
-
-    if not run.pending:  # what is held waits for a worker
-        sleep(POLL_SECONDS)
-    # Futures that were cancelled are among those that ended.
-    with suppress(TimeoutError, FuturesCancelledError), run.client.as_current():
-        wait(list(run.pending), timeout=POLL_SECONDS, return_when="FIRST_COMPLETED")
-    while not run.finished.empty():
-        for number in run.finished.get():
-            run.done(number)
-        run.watch.finished()
-    if run.watch.look():
-        raise stalled_error(run.watch, what_hangs(run))
-    # What was lost with the worker that held it is computed again, and pending until then.
-    ended = [future for future in run.pending if future.status not in ("pending", "lost")]
-    return sorted(ended, key=lambda future: run.pending[future].first)
-
-
-def _result(run: ClusterRun, future: Future[Any]) -> tuple[bool, Carried | Exception | None]:
-    """Whether the result of a future is here or will never be, and the result; None if its task was blamed for the
-    death of workers, and what the task raised."""
-    from distributed import KilledWorker
-    from distributed.client import FutureCancelledError, FuturesCancelledError
-
-    if future.status == "cancelled":
-        raise _gone(run)
-    seconds = min(_RESULT_SECONDS, run.watch.seconds)
-    try:
-        if future.status == "error":
-            error = future.exception(timeout=seconds)
-            if isinstance(error, KilledWorker):
-                return True, None
-            if error is not None:
-                return True, error
-        found: Carried = future.result(timeout=seconds)
-    except KilledWorker:
-        return True, None
-    except (FutureCancelledError, FuturesCancelledError):
-        raise _gone(run) from None
-    except TimeoutError:
-        if future.status == "error":
-            raise  # it is the task's own
-        # The worker that holds it hangs. If the scheduler gives that worker up, another one computes it again.
-        if run.watch.look(seconds + _ANSWER_SECONDS):
-            raise stalled_error(run.watch, what_hangs(run)) from None
-        return False, None
-    return True, found
-
-
-def _gone(run: ClusterRun) -> IncompleteError:
+def _gone(run: _Run) -> IncompleteError:
     if run.client.status == "running":  # so that the scheduler is there
         return IncompleteError(
             f"the tasks on the cluster of {run.scheduler.address} were cancelled, as when somebody restarts it: run "
@@ -214,7 +411,7 @@ def _gone(run: ClusterRun) -> IncompleteError:
     )
 
 
-def what_hangs(run: ClusterRun) -> str:
+def what_hangs(run: _Run, sent: _Sent) -> str:
     """What is wrong with a cluster on which nothing finishes, in words."""
     silent = f"the scheduler at {run.scheduler.address} does not answer"
 
@@ -235,12 +432,12 @@ def what_hangs(run: ClusterRun) -> str:
     paused = [address for address, worker in workers.items() if worker["status"] == "paused"]
     if len(paused) == len(workers):
         return f"all workers are paused, as their memory is full, for example {paused[0]}"
-    names = {future.key: group.name for future, group in run.pending.items()}
-    names |= {future.key: "a value that all blocks need" for future in run.shared.values()}
+    names = {str(key): "a value that all blocks need" for key in sent.graph.dsk}
+    names |= {str(key): run.given.group(node).name for key, node in sent.graph.nodes.items()}
     described: list[str] = []
     for address, worker in workers.items():
         idle = now - worker["last_seen"]
-        work = [f"works on {names[key]}" for key in processing.get(address, ()) if key in names][:1]
+        work = [f"works on {names[str(key)]}" for key in processing.get(address, ()) if str(key) in names][:1]
         if idle > min(_SILENT_SECONDS, run.watch.seconds / 2):
             described.insert(0, " and ".join([f"{address} has not been heard of for {idle:.0f} seconds", *work]))
         elif work:

@@ -1,15 +1,19 @@
-"""Groups of tasks on threads of this process."""
+"""The graph of a pass on Dask's threaded scheduler, in this process."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
-from itertools import islice
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from threading import Event
+from typing import Any
+
+import dask.threaded
+from dask.callbacks import local_callbacks
 
 from bigkpca.execution.carried import Carried
+from bigkpca.execution.graphs import Key, Node, Pass, graph_of
 from bigkpca.execution.tasks import Group, run_group
 from bigkpca.execution.watch import POLL_SECONDS, Watch, stalled_error
 
@@ -17,77 +21,93 @@ _ENDING_SECONDS = 2.0  # that tasks at work get when the run ends
 
 
 class _Stopped(Exception):
-    """The run ended while a thread had tasks left."""
+    """The run ended while Dask had tasks left."""
 
 
 @dataclass(frozen=True)
 class _State:
-    """What threads tell, and are told."""
+    """What threads report to the thread that waits for them: numbers of tasks, and keys with their values."""
 
-    finished: SimpleQueue[int] = field(default_factory=SimpleQueue)  # numbers of tasks
+    ended: SimpleQueue[int | tuple[Key, Any] | None] = field(default_factory=SimpleQueue)
     stop: Event = field(default_factory=Event)
+    nodes: dict[Key, Node] = field(default_factory=dict)  # what keys stand for
+    at_work: dict[int, str] = field(default_factory=dict)  # names of groups, by their first tasks
+
+    def run(self, values: Sequence[Carried], group: Group) -> Carried:
+        """The result of a group."""
+        self.at_work[group.first] = group.name
+        try:
+            return run_group(group.with_values(values), self.note)
+        finally:
+            del self.at_work[group.first]
 
     def note(self, task: int) -> None:
-        """A task is finished. Raises _Stopped where the run has ended."""
-        self.finished.put(task)
+        self.ended.put(task)
+        self.look()
+
+    def after(self, key: Key, value: Any, *_: Any) -> None:
+        """What Dask calls after each task."""
+        if key in self.nodes:
+            self.ended.put((key, value))
+        self.look()
+
+    def look(self) -> None:
         if self.stop.is_set():
             raise _Stopped
 
 
-def _worked(group: Group, state: _State) -> Carried | None:
-    """The result of a group; None where the run has ended."""
-    if state.stop.is_set():
-        return None
-    try:
-        return run_group(group, state.note)
-    except _Stopped:
-        return None
-    except BaseException:
-        state.stop.set()
-        raise
-
-
-def _first(group: Group) -> int:
-    return group.first
+def plain(function: Callable[..., Any], keys: list[Key], *given: Any) -> tuple[Any, ...]:
+    """What stands in a graph for function(values of keys, *given)."""
+    return (function, keys, *given)
 
 
 def on_threads(
-    groups: Iterator[Group], threads: int, watch: Watch, done: Callable[[int], None]
-) -> Iterator[tuple[Group, Carried]]:
-    """Groups with their results, as they end; `done` hears the number of each task.
+    given: Pass, known: Mapping[Node, Carried], threads: int, watch: Watch, done: Callable[[int], None]
+) -> Iterator[dict[Node, Carried]]:
+    """Nodes of a pass that are not known, with their values, as they end; `done` gets the number of each task.
 
     Raises IncompleteError if no task ends for too long. What a task raises ends the run. Threads cannot be killed:
     those at work end after their task.
     """
-    state, pending = _State(), dict[Future[Carried | None], Group]()
+    state = _State()
+    graph = graph_of(given, known, given.missing(known), plain, state.run)
+    wanted = [graph.root] if given.adds else list(graph.groups)
+    state.nodes.update(graph.nodes)
+    workers = ThreadPoolExecutor(threads, "bigkpca")
+    driver = ThreadPoolExecutor(1, "bigkpca-graph")  # so that this thread can look at the clock, and gets signals
 
-    def told() -> None:
-        while not state.finished.empty():
-            done(state.finished.get())
-            watch.finished()
+    def compute() -> Any:
+        try:
+            # Callbacks of the user see this graph, and not those that tasks may compute within.
+            with local_callbacks() as of_user:
+                callbacks = [(None, None, None, state.after, None), *of_user]
+                dask.threaded.get(graph.dsk, wanted, pool=workers, callbacks=callbacks)
+        finally:
+            state.stop.set()
+            state.ended.put(None)
 
-    pool = ThreadPoolExecutor(threads, "bigkpca")
+    running: Future[Any] = driver.submit(compute)
     try:
         while True:
-            # One more than there are threads, so that none waits for this one.
-            for group in islice(groups, threads + 1 - len(pending)):
-                pending[pool.submit(_worked, group, state)] = group
-            if not pending:
-                return
-            ended, _ = wait(pending, POLL_SECONDS, FIRST_COMPLETED)
-            told()
-            for future in sorted(ended, key=lambda future: _first(pending[future])):
-                group, found = pending.pop(future), future.result()
-                if found is not None:  # else another one failed, whose error comes next
-                    yield group, found
-            told()  # while a result was taken in, others ended
-            if watch.look():
-                at_work = sorted((group for future, group in pending.items() if future.running()), key=_first)
-                names = "; ".join(group.name for group in at_work[:3])
-                raise stalled_error(watch, f"a thread hangs at {names}")
+            try:
+                ended = state.ended.get(timeout=POLL_SECONDS)
+            except Empty:
+                if watch.look():
+                    names = "; ".join(name for _, name in sorted(state.at_work.items())[:3])
+                    raise stalled_error(watch, f"a thread hangs at {names}") from None
+                continue
+            if ended is None:
+                break
+            watch.finished()
+            if isinstance(ended, int):
+                done(ended)
+            else:
+                yield {state.nodes[ended[0]]: ended[1]}
+        running.result()
     finally:
         state.stop.set()
-        pool.shutdown(wait=False, cancel_futures=True)
-        _, left = wait(pending, 0 if watch.stalled else _ENDING_SECONDS)
+        driver.shutdown(wait=False, cancel_futures=True)
+        workers.shutdown(wait=False, cancel_futures=True)
+        _, left = wait([running], 0 if watch.stalled else _ENDING_SECONDS)
         if not left:
-            pool.shutdown()
+            workers.shutdown()

@@ -14,19 +14,11 @@ from bigkpca.data.blocks import Block, tile_rows
 from bigkpca.data.reading import take, tiles
 from bigkpca.data.rows import Rows
 from bigkpca.errors import Array
-from bigkpca.execution.by_block import (
-    block_tiles,
-    by_block,
-    fit_blocks,
-    named_rows,
-    refuse_overflow,
-    sum_by_block,
-    tile_height,
-)
+from bigkpca.execution.by_block import block_tiles, by_block, fit_blocks, refuse_overflow, sum_by_block, tile_height
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.kept_features import KeptFeatures
 from bigkpca.execution.progress import Progress
-from bigkpca.execution.tasks import Task
+from bigkpca.execution.tasks import Task, named_rows
 from bigkpca.numerics.evaluation import Probes, Sums, block_sums
 from bigkpca.numerics.far_rows import FarRows, Farthest
 from bigkpca.numerics.features import Columns, FeatureMap

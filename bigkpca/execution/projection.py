@@ -13,10 +13,11 @@ from bigkpca.data.reading import tiles
 from bigkpca.data.rows import Rows
 from bigkpca.errors import Array, SpecError, check_overflow, names_apart
 from bigkpca.execution.blas import single_threaded_blas
-from bigkpca.execution.by_block import block_tiles, by_block, fit_blocks, named_rows, refuse_overflow, tile_height
+from bigkpca.execution.by_block import block_tiles, by_block, fit_blocks, refuse_overflow, tile_height
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.kept_features import KeptFeatures
 from bigkpca.execution.progress import Progress
+from bigkpca.execution.tasks import named_rows
 from bigkpca.numerics.aligned import all_aligned
 from bigkpca.numerics.model import Model
 from bigkpca.numerics.preimages import Expansion, Preimages, joined

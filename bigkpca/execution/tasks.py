@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any, overload
 
 from dask.delayed import Delayed
 
-from bigkpca.data.blocks import power_of_two
+from bigkpca.data.blocks import Block, power_of_two
+from bigkpca.data.numpy_rows import ArrayRows
 from bigkpca.data.retrying import SECONDS, retrying_for
+from bigkpca.data.rows import Rows
+from bigkpca.data.sparse import SparseRows
 from bigkpca.execution.blas import single_threaded_blas
 from bigkpca.execution.carried import Carried
-
-_MOST_TASKS = 64  # of a group: fewer results to move, and still seconds of work
-_GROUPS_PER_THREAD = 8  # at least, so that threads end at about the same time
 
 
 @dataclass(frozen=True)
@@ -37,16 +38,63 @@ class Shared:
     carried: Carried
 
 
+class BlockTasks(Sequence[Task]):
+    """function(rows, block, *values) of each block. Tasks are made when they are taken; those of consecutive blocks
+    that are taken together share what they need of the rows."""
+
+    def __init__(
+        self, function: Callable[..., Any], rows: Rows, blocks: Sequence[Block], values: Sequence[Any]
+    ) -> None:
+        self._function, self._rows, self._blocks, self._values = function, rows, blocks, values
+
+    def __len__(self) -> int:
+        return len(self._blocks)
+
+    @overload
+    def __getitem__(self, at: int) -> Task: ...
+
+    @overload
+    def __getitem__(self, at: slice) -> list[Task]: ...
+
+    def __getitem__(self, at: int | slice) -> Task | list[Task]:
+        if isinstance(at, int):
+            return self[at : at + 1][0]
+        blocks = self._blocks[at]
+        if all(block.stop == after.start for block, after in pairwise(blocks)):
+            parts = [self._rows.part(blocks[0].start, blocks[-1].stop)] * len(blocks) if blocks else []
+        else:
+            parts = [self._rows.part(block.start, block.stop) for block in blocks]
+        return [self._task(part, block) for part, block in zip(parts, blocks, strict=True)]
+
+    def _task(self, part: Rows | Delayed, block: Block) -> Task:
+        return Task(self._function, (part, block, *self._values), len(block), named_rows(self._rows, block))
+
+    @property
+    def sizes(self) -> list[int]:
+        """Rows of each task."""
+        return [len(block) for block in self._blocks]
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of rows in memory, which tasks take with them."""
+        return self._rows.held_bytes if isinstance(self._rows, ArrayRows | SparseRows) else 0
+
+
+def sizes_of(tasks: Sequence[Task]) -> list[int]:
+    """Rows for which each task stands."""
+    return tasks.sizes if isinstance(tasks, BlockTasks) else [task.rows for task in tasks]
+
+
+def named_rows(rows: Rows, block: Block) -> str:
+    """What messages call the rows of a block."""
+    return f"{rows.where}, rows {block.start} to {block.stop - 1}"
+
+
 @dataclass(frozen=True)
 class Given:
-    """The place of a shared value, or of a node of a graph, among the values that reach a task by Dask."""
+    """The place of a shared value, or of a node of a graph, among the values that reach a group by Dask."""
 
     number: int
-
-    @staticmethod
-    def filled(arguments: Sequence[Any], values: Sequence[Any]) -> list[Any]:
-        """The arguments with these values in their places."""
-        return [values[given.number] if isinstance(given, Given) else given for given in arguments]
 
 
 def shared(value: Any) -> Shared:
@@ -72,19 +120,38 @@ class Group:
         more = f" and the {len(self.tasks) - 1} tasks after it" if len(self.tasks) > 1 else ""
         return self.tasks[0].name + more
 
-    def alone(self) -> list[Group]:
-        """Its tasks, each a group of its own."""
-        return [Group(self.first + i, (task,), self.adds, self.patience) for i, task in enumerate(self.tasks)]
+    def arguments(self) -> Iterator[Any]:
+        """The arguments of its tasks."""
+        return (argument for task in self.tasks for argument in task.arguments)
 
+    def taking_values(self) -> tuple[Group, list[Shared | Delayed]]:
+        """The same with `Given` for those arguments that are values of nodes of a graph, and these."""
+        values: list[Shared | Delayed] = []
 
-def group_size(tasks: int, threads: int) -> int:
-    """Tasks of a group, a power of two: 64 at most, and several groups for each thread. Results do not depend on it."""
-    return min(_MOST_TASKS, power_of_two(tasks // (_GROUPS_PER_THREAD * threads)))
+        def taken(argument: Any) -> Any:
+            if not isinstance(argument, Shared | Delayed):
+                return argument
+            number = next((i for i, value in enumerate(values) if value is argument), len(values))
+            values[number:] = [argument] if number == len(values) else values[number:]
+            return Given(number)
+
+        tasks = tuple(replace(task, arguments=tuple(map(taken, task.arguments))) for task in self.tasks)
+        return replace(self, tasks=tasks), values
+
+    def with_values(self, values: Sequence[Any]) -> Group:
+        """The same with these values in their places."""
+
+        def filled(argument: Any) -> Any:
+            return values[argument.number] if isinstance(argument, Given) else argument
+
+        tasks = tuple(replace(task, arguments=tuple(map(filled, task.arguments))) for task in self.tasks)
+        return replace(self, tasks=tasks)
 
 
 def depends_on_graph(tasks: Sequence[Task]) -> bool:
     """Whether an argument of a task is a node of a user's own Dask graph."""
-    return any(isinstance(argument, Delayed) for task in tasks for argument in task.arguments)
+    some = tasks[:1] if isinstance(tasks, BlockTasks) else tasks  # which are all alike
+    return any(isinstance(argument, Delayed) for task in some for argument in task.arguments)
 
 
 def run_group(group: Group, done: Callable[[int], None]) -> Carried:
@@ -109,8 +176,6 @@ def run_function(function: Callable[..., Any], arguments: Sequence[Any]) -> Carr
 
 
 def _value(argument: Any) -> Any:
-    if isinstance(argument, Shared):
-        return argument.carried.value
     # What another task made of a user's own graph, as the chunk of a Dask array, comes as it is.
     return argument.value if isinstance(argument, Carried) else Carried(argument).value
 
@@ -129,12 +194,3 @@ def tree_sum(result: Callable[[int], Carried], start: int, stop: int) -> Carried
 def added(a: Carried, b: Carried) -> Carried:
     """The sum of two results."""
     return Carried(a.value + b.value)
-
-
-def groups_of(
-    tasks: Sequence[Task], size: int, adds: bool, skip: Callable[[int], bool], patience: float
-) -> Iterator[Group]:
-    """The tasks in groups of `size`, without the groups whose number is to be skipped."""
-    for number, first in enumerate(range(0, len(tasks), size)):
-        if not skip(number):
-            yield Group(first, tuple(tasks[first : first + size]), adds, patience)

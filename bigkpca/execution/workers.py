@@ -96,18 +96,22 @@ def check_here(requirements: Requirements) -> None:
 
 # A worker closes at a message that it cannot unpickle, and what it does for others is lost. So tasks are bytes and
 # arrays until this runs on it.
-CALL = "__import__('bigkpca.execution.workers', fromlist=['called']).called(required, packed, buffers, values)"
+CALL = (
+    "__import__('bigkpca.execution.workers', fromlist=['called'])"
+    ".called(bigkpca_required, bigkpca_packed, bigkpca_buffers, bigkpca_values)"
+)
 
 
 def packed_call(requirements: Requirements, function: Callable[..., Any], *arguments: Any) -> dict[str, Any]:
     """The names in CALL that stand for function(values, *arguments) on a worker that meets the requirements, all but
-    `values`: these are the results of other tasks that it takes."""
+    `bigkpca_values`: these are the results of other tasks that it takes. A name must not be a key of a user's graph."""
     from distributed.protocol import pickle
 
     raw: list[Any] = []
     packed = pickle.dumps((function, arguments), buffer_callback=raw.append)
     buffers = [np.frombuffer(buffer.raw(), np.uint8) for buffer in raw]
-    return {"required": pickle.dumps(requirements), "packed": packed, "buffers": buffers}
+    required = pickle.dumps(requirements)
+    return {"bigkpca_required": required, "bigkpca_packed": packed, "bigkpca_buffers": buffers}
 
 
 def called(required: bytes, packed: bytes, buffers: Sequence[Any], values: Sequence[Any]) -> Any:

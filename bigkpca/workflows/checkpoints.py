@@ -21,7 +21,7 @@ import numpy as np
 from bigkpca.data.stores import store_of
 from bigkpca.errors import Array, BigKPCAError
 from bigkpca.execution.engine import content_digest
-from bigkpca.execution.partial_sums import Node
+from bigkpca.execution.graphs import Node
 from bigkpca.execution.passes import BlockSums
 from bigkpca.execution.progress import Progress
 from bigkpca.numerics.far_rows import FarRows

@@ -14,7 +14,6 @@ from bigkpca.data.opening import open_rows, path_of
 from bigkpca.data.rows import Rows
 from bigkpca.data.stores import AnyPath, store_of
 from bigkpca.errors import Array, DataError, SpecError
-from bigkpca.execution.by_block import named_rows
 from bigkpca.execution.kept_features import KeptFeatures
 from bigkpca.execution.planning import Plan, plan_reconstruct, plan_transform
 from bigkpca.execution.progress import Progress, shown
@@ -27,6 +26,7 @@ from bigkpca.execution.projection import (
     expansion_of,
 )
 from bigkpca.execution.run_options import RunOptions
+from bigkpca.execution.tasks import named_rows
 from bigkpca.fitting.preimage import of_leading
 from bigkpca.numerics.model import Model
 from bigkpca.numerics.preimages import Expansion, Preimages

@@ -71,7 +71,7 @@ def test_what_is_seen_at_a_path_is_compared_by_content(dataset, tmp_path, monkey
 def test_each_worker_looks_at_itself_before_a_task(two_processes):
     required = replace(two_processes.crew.requirements, versions=(("numpy", "1.0"),))
     for given, fits in ((required, False), (two_processes.crew.requirements, True)):
-        names = packed_call(given, len) | {"values": "abc"}
+        names = packed_call(given, len) | {"bigkpca_values": "abc"}
         future = two_processes.client.submit(eval, CALL, None, names, pure=False)
         if fits:
             assert future.result(timeout=60) == 3

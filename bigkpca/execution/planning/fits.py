@@ -11,6 +11,7 @@ from bigkpca.data.blocks import fit_block_rows, tile_rows
 from bigkpca.data.matrix_tiles import check_square, parts, upper_share
 from bigkpca.data.rows import Rows
 from bigkpca.execution.gram import strip_bytes
+from bigkpca.execution.graphs import group_size
 from bigkpca.execution.planning.base import (
     SOLVER_BYTES,
     Plan,
@@ -22,7 +23,6 @@ from bigkpca.execution.planning.base import (
     streaming_bytes,
     tile_bytes,
 )
-from bigkpca.execution.tasks import group_size
 from bigkpca.numerics import lanczos, packed
 from bigkpca.numerics.drift import REFERENCE_ROWS
 from bigkpca.numerics.far_rows import FAR_ROWS

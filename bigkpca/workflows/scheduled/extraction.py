@@ -17,10 +17,11 @@ from bigkpca.data.stored import sha256
 from bigkpca.data.stores import store_of
 from bigkpca.data.zarr import ZarrRows
 from bigkpca.errors import Array, CorruptionError, check_overflow
-from bigkpca.execution.by_block import block_tiles, by_block, named_rows
+from bigkpca.execution.by_block import block_tiles, by_block
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.progress import Progress
 from bigkpca.execution.projection import expansion_of, tile_scores
+from bigkpca.execution.tasks import named_rows
 from bigkpca.numerics.model import Model
 from bigkpca.numerics.preimages import Expansion
 from bigkpca.storage import block_arrays

@@ -1,0 +1,194 @@
+"""The Dask graph of a pass: a task for each group of blocks, and over these the binary tree in which they are added up.
+
+Block numbers alone fix the tree: ((0+1)+(2+3))+((4+5)+...). Its node (level, i) is the sum over the blocks from
+i 2^level to (i + 1) 2^level - 1, or to the last one. A group is such a node, so that results have the same bits however
+many blocks it has and wherever it runs. A value that all tasks take is in the graph once, and reaches each worker once.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import uuid4
+
+from dask.delayed import Delayed, delayed
+from dask.highlevelgraph import HighLevelGraph
+from dask.utils import ensure_dict
+
+from bigkpca.data.blocks import power_of_two
+from bigkpca.data.dask import optimized
+from bigkpca.execution.carried import Carried
+from bigkpca.execution.tasks import Group, Shared, Task, added, depends_on_graph
+
+Node = tuple[int, int]  # level, and number in its level
+Key = Any
+Call = Callable[..., Any]  # Call(function, keys, *given): what stands in a graph for function(values of keys, *given)
+
+_MOST_BLOCKS = 32  # of a group: few results to move, and still seconds of work
+_GROUPS_PER_THREAD = 8  # at least, so that threads end at about the same time
+
+
+@dataclass(frozen=True)
+class Pass:
+    """The tasks of a pass, and whether their results are added up.
+
+    title: what progress calls it. level: a group has 2^level tasks. patience: seconds for which a task tries again what
+    may pass.
+    """
+
+    title: str
+    tasks: Sequence[Task]
+    adds: bool
+    level: int
+    patience: float
+
+    @classmethod
+    def of(cls, title: str, tasks: Sequence[Task], adds: bool, threads: int, patience: float) -> Pass:
+        """A pass for so many threads. Its result does not depend on their number."""
+        # What Dask makes of a chunk is let go of as soon as its own task ends.
+        size = 1 if depends_on_graph(tasks) else group_size(len(tasks), threads)
+        return cls(title, tasks, adds, size.bit_length() - 1, patience)
+
+    @property
+    def root(self) -> Node:
+        """The node of the sum over all tasks."""
+        return (len(self.tasks) - 1).bit_length(), 0
+
+    def span(self, node: Node) -> range:
+        """The numbers of the tasks of a node."""
+        level, number = node
+        return range(number << level, min((number + 1) << level, len(self.tasks)))
+
+    def group(self, node: Node) -> Group:
+        """The tasks of a node."""
+        span = self.span(node)
+        return Group(span.start, tuple(self.tasks[span.start : span.stop]), self.adds, self.patience)
+
+    def missing(self, known: Mapping[Node, Any]) -> list[Node]:
+        """The groups that are not part of what is known, in their order. Where parts of a group are known, its others
+        are groups of their own."""
+        found: list[Node] = []
+
+        def look(node: Node) -> None:
+            if node in known or not self.span(node):
+                return
+            if node[0] <= self.level and not any(is_part(other, node) for other in known):
+                found.append(node)
+                return
+            for child in children(node):
+                look(child)
+
+        look(self.root)
+        return found
+
+
+def group_size(tasks: int, threads: int) -> int:
+    """Tasks of a group, a power of two. Results do not depend on it."""
+    return min(_MOST_BLOCKS, power_of_two(tasks // (_GROUPS_PER_THREAD * threads)))
+
+
+def children(node: Node) -> list[Node]:
+    """The two nodes whose sum a node is; the second one may be behind the last task."""
+    level, number = node
+    return [(level - 1, 2 * number), (level - 1, 2 * number + 1)] if level else []
+
+
+def is_part(node: Node, other: Node) -> bool:
+    """Whether a node is another one, or is added up in it."""
+    return node[0] <= other[0] and node[1] >> (other[0] - node[0]) == other[1]
+
+
+@dataclass
+class Graph:
+    """A Dask graph of what is left of a pass.
+
+    groups and sums: what their keys stand for. root: the key of the whole sum, of a pass that adds up.
+    """
+
+    dsk: dict[Key, Any] = field(default_factory=dict)
+    groups: dict[Key, Node] = field(default_factory=dict)
+    sums: dict[Key, Node] = field(default_factory=dict)
+    root: Key = None
+
+    @property
+    def nodes(self) -> dict[Key, Node]:
+        return self.groups | self.sums
+
+
+def graph_of(
+    given: Pass,
+    known: Mapping[Node, Carried],
+    missing: Iterable[Node],
+    call: Call,
+    run: Callable[..., Carried],
+    tree: bool = True,
+    copies: int = 1,
+) -> Graph:
+    """The graph of groups that are missing, each of them run(values, group), and where results are added up, and a tree
+    is wanted, of their sums with what is known. Sums of which a part is neither missing nor known are left out.
+
+    What all groups share has so many copies, each for consecutive groups: Dask gives a task that is bound to some
+    workers to those that hold what it needs.
+    """
+    graph, token, groups = Graph(), uuid4().hex, {node: given.group(node) for node in missing}
+    name = "bigkpca-" + re.sub("[^a-z]+", "-", given.title.lower()).strip("-")
+    graph.dsk |= _asked_of_users([argument for group in groups.values() for argument in group.arguments()])
+    shared: dict[tuple[int, int], Key] = {}  # by identity, and number of the copy
+
+    def key_of(value: Shared | Delayed, copy: int) -> Key:
+        if isinstance(value, Delayed):
+            return value.key
+        if (id(value), copy) not in shared:
+            shared[id(value), copy] = key = (f"{name}-shared-{token}", len(shared))
+            graph.dsk[key] = call(itself, [], value.carried)
+        return shared[id(value), copy]
+
+    def leaf(node: Node) -> Key:
+        group, values = groups[node].taking_values()
+        key, copy = (f"{name}-{token}", *node), len(graph.groups) * copies // len(groups)
+        graph.dsk[key], graph.groups[key] = call(run, [key_of(value, copy) for value in values], group), node
+        return key
+
+    def total(node: Node) -> Key:
+        """The key of a node; None where a part of it is left out."""
+        if node in groups:
+            return leaf(node)
+        if node in known:
+            key = (f"{name}-known-{token}", *node)
+            graph.dsk[key] = call(itself, [], known[node])
+            return key
+        parts = [total(child) for child in children(node) if given.span(child)] or [None]
+        if len(parts) == 1 or None in parts:
+            return parts[0] if len(parts) == 1 else None
+        key = (f"{name}-sum-{token}", *node)
+        graph.dsk[key], graph.sums[key] = call(_sum, parts), node
+        return key
+
+    if given.adds and tree:
+        graph.root = total(given.root)
+    else:
+        for node in groups:
+            leaf(node)
+    return graph
+
+
+def _asked_of_users(arguments: Iterable[Any]) -> dict[Key, Any]:
+    """The graph of those arguments that are nodes of a user's own Dask graph."""
+    asked = [argument for argument in arguments if isinstance(argument, Delayed)]
+    return dict(ensure_dict(HighLevelGraph.merge(*(each.dask for each in optimized(*asked))))) if asked else {}
+
+
+def itself(values: Sequence[Any], value: Carried) -> Carried:
+    """A value that tasks share, or that is known."""
+    return value
+
+
+def _sum(values: Sequence[Carried]) -> Carried:
+    return added(*values)
+
+
+def constant(value: Any) -> Delayed:
+    """A value that many nodes of a user's graph take: it is in the graph once, and reaches each worker once."""
+    return delayed(Carried(value), traverse=False)
