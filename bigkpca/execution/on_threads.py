@@ -109,5 +109,6 @@ def on_threads(
         driver.shutdown(wait=False, cancel_futures=True)
         workers.shutdown(wait=False, cancel_futures=True)
         _, left = wait([running], 0 if watch.stalled else _ENDING_SECONDS)
-        if not left:
+        if not left:  # else a thread hangs: whoever ends the process does not wait for it
+            driver.shutdown()
             workers.shutdown()

@@ -1,5 +1,6 @@
 """Where tasks run changes nothing: order, sums, limits, progress, errors."""
 
+import threading
 import time
 from dataclasses import dataclass
 from threading import Event
@@ -81,6 +82,16 @@ def test_small_work_may_be_nested_and_has_the_floating_point_settings_of_its_cal
     with Engine(threads=2).small_work() as in_order:
         tables = in_order(lambda i: in_order(lambda j: in_order(lambda k: i * j * k, range(3)), range(4)), range(5))
     assert tables == [[[i * j * k for k in range(3)] for j in range(4)] for i in range(5)]
+
+
+def test_a_pass_that_fails_leaves_no_thread_behind():
+    def fails(number):
+        raise ValueError(number)
+
+    for _ in range(30):
+        with pytest.raises(ValueError, match=r"^[0-7]$"):
+            Engine(threads=2).total("adding up", [Task(fails, (number,), 1) for number in range(8)], Recorder())
+        assert not [thread for thread in threading.enumerate() if thread.name.startswith("bigkpca")]
 
 
 @pytest.mark.parametrize("threads", [1, 3])
