@@ -8,7 +8,7 @@ many blocks it has and wherever it runs. A value that all tasks take is in the g
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import uuid4
@@ -66,22 +66,22 @@ class Pass:
         span = self.span(node)
         return Group(span.start, tuple(self.tasks[span.start : span.stop]), self.adds, self.patience)
 
-    def missing(self, known: Mapping[Node, Any]) -> list[Node]:
+    def missing(self, known: Collection[Node]) -> list[Node]:
         """The groups that are not part of what is known, in their order. Where parts of a group are known, its others
         are groups of their own."""
-        found: list[Node] = []
+        top = self.root[0]
+        above = {(at, number >> (at - level)) for level, number in known for at in range(level + 1, top + 1)}
+        return list(self._missing(self.root, known, above))
 
-        def look(node: Node) -> None:
-            if node in known or not self.span(node):
-                return
-            if node[0] <= self.level and not any(is_part(other, node) for other in known):
-                found.append(node)
-                return
-            for child in children(node):
-                look(child)
-
-        look(self.root)
-        return found
+    def _missing(self, node: Node, known: Container[Node], above: Container[Node]) -> Iterator[Node]:
+        """Those of a node; `above` are the nodes of which a part is known."""
+        if node in known or not self.span(node):
+            return
+        if node[0] <= self.level and node not in above:
+            yield node
+            return
+        for child in children(node):
+            yield from self._missing(child, known, above)
 
 
 def group_size(tasks: int, threads: int) -> int:
@@ -132,46 +132,69 @@ def graph_of(
     What all groups share has so many copies, each for consecutive groups: Dask gives a task that is bound to some
     workers to those that hold what it needs.
     """
-    graph, token, groups = Graph(), uuid4().hex, {node: given.group(node) for node in missing}
-    name = "bigkpca-" + re.sub("[^a-z]+", "-", given.title.lower()).strip("-")
-    graph.dsk |= _asked_of_users([argument for group in groups.values() for argument in group.arguments()])
-    shared: dict[tuple[int, int], Key] = {}  # by identity, and number of the copy
-
-    def key_of(value: Shared | Delayed, copy: int) -> Key:
-        if isinstance(value, Delayed):
-            return value.key
-        if (id(value), copy) not in shared:
-            shared[id(value), copy] = key = (f"{name}-shared-{token}", len(shared))
-            graph.dsk[key] = call(itself, [], value.carried)
-        return shared[id(value), copy]
-
-    def leaf(node: Node) -> Key:
-        group, values = groups[node].taking_values()
-        key, copy = (f"{name}-{token}", *node), len(graph.groups) * copies // len(groups)
-        graph.dsk[key], graph.groups[key] = call(run, [key_of(value, copy) for value in values], group), node
-        return key
-
-    def total(node: Node) -> Key:
-        """The key of a node; None where a part of it is left out."""
-        if node in groups:
-            return leaf(node)
-        if node in known:
-            key = (f"{name}-known-{token}", *node)
-            graph.dsk[key] = call(itself, [], known[node])
-            return key
-        parts = [total(child) for child in children(node) if given.span(child)] or [None]
-        if len(parts) == 1 or None in parts:
-            return parts[0] if len(parts) == 1 else None
-        key = (f"{name}-sum-{token}", *node)
-        graph.dsk[key], graph.sums[key] = call(_sum, parts), node
-        return key
-
+    groups = {node: given.group(node) for node in missing}
+    builder = _Builder(given, known, groups, call, run, copies)
+    builder.graph.dsk |= _asked_of_users([argument for group in groups.values() for argument in group.arguments()])
     if given.adds and tree:
-        graph.root = total(given.root)
+        builder.graph.root = builder.total(given.root)
     else:
         for node in groups:
-            leaf(node)
-    return graph
+            builder.leaf(node)
+    return builder.graph
+
+
+@dataclass
+class _Builder:
+    """Makes the graph of a pass. (Functions that call each other within a function would keep `known` in memory.)
+
+    shared: keys of the values that groups share, by their identity and the number of the copy.
+    """
+
+    given: Pass
+    known: Mapping[Node, Carried]
+    groups: Mapping[Node, Group]
+    call: Call
+    run: Callable[..., Carried]
+    copies: int
+    graph: Graph = field(default_factory=Graph)
+    shared: dict[tuple[int, int], Key] = field(default_factory=dict)
+    token: str = field(default_factory=lambda: uuid4().hex)
+
+    def key(self, kind: str, *number: int) -> Key:
+        name = "-".join(re.findall("[a-z]+", f"bigkpca {self.given.title.lower()} {kind}"))
+        return (f"{name}-{self.token}", *number)
+
+    def key_of(self, value: Shared | Delayed, copy: int) -> Key:
+        """The key of what a group shares with others, or takes of a user's graph."""
+        if isinstance(value, Delayed):
+            return value.key
+        if (id(value), copy) not in self.shared:
+            self.shared[id(value), copy] = key = self.key("shared", len(self.shared))
+            self.graph.dsk[key] = self.call(itself, [], value.carried)
+        return self.shared[id(value), copy]
+
+    def leaf(self, node: Node) -> Key:
+        """The key of a group."""
+        group, values = self.groups[node].taking_values()
+        key, copy = self.key("", *node), len(self.graph.groups) * self.copies // len(self.groups)
+        self.graph.dsk[key] = self.call(self.run, [self.key_of(value, copy) for value in values], group)
+        self.graph.groups[key] = node
+        return key
+
+    def total(self, node: Node) -> Key:
+        """The key of a node; None where a part of it is left out."""
+        if node in self.groups:
+            return self.leaf(node)
+        if node in self.known:
+            key = self.key("known", *node)
+            self.graph.dsk[key] = self.call(itself, [], self.known[node])
+            return key
+        parts = [self.total(child) for child in children(node) if self.given.span(child)] or [None]
+        if len(parts) == 1 or None in parts:
+            return parts[0] if len(parts) == 1 else None
+        key = self.key("sum", *node)
+        self.graph.dsk[key], self.graph.sums[key] = self.call(_sum, parts), node
+        return key
 
 
 def _asked_of_users(arguments: Iterable[Any]) -> dict[Key, Any]:

@@ -106,9 +106,12 @@ def on_threads(
         running.result()
     finally:
         state.stop.set()
-        driver.shutdown(wait=False, cancel_futures=True)
         workers.shutdown(wait=False, cancel_futures=True)
         _, left = wait([running], 0 if watch.stalled else _ENDING_SECONDS)
-        if not left:  # else a thread hangs: whoever ends the process does not wait for it
-            driver.shutdown()
+        if left:  # a thread hangs: whoever ends the process does not wait for it
+            driver.shutdown(wait=False)
+        else:
+            # The C library gives threads that start the memory of those that ended, last come, first served: in this
+            # order no more threads than workers keep what was freed.
             workers.shutdown()
+            driver.shutdown()

@@ -1,7 +1,9 @@
 """Where tasks run changes nothing: order, sums, limits, progress, errors."""
 
+import gc
 import threading
 import time
+import weakref
 from dataclasses import dataclass
 from threading import Event
 
@@ -61,6 +63,19 @@ def test_shared_values_arrive_in_every_task(engine):
     value = shared({"landmarks": [1, 2, 3]})
     tasks = [Task(lambda given: given["landmarks"][-1], (value,), 1) for _ in range(3)]
     assert engine.each("sharing", tasks, Recorder()) == [3, 3, 3]
+
+
+@pytest.mark.parametrize("of_results", [Engine.each, lambda *given: [Engine.total(*given)]], ids=["each", "total"])
+def test_a_pass_keeps_no_result_in_memory(of_results):
+    tasks = [Task(np.full, (1000, float(number)), 1) for number in range(20)]
+    gc.disable()  # what is part of a circle of references waits for it
+    try:
+        results = of_results(Engine(threads=2), "making", tasks, Recorder())
+        alive = [weakref.ref(result) for result in results]
+        del results
+        assert not [each for each in alive if each() is not None]
+    finally:
+        gc.enable()
 
 
 def test_workers_with_too_little_memory_are_refused(two_processes):
