@@ -141,11 +141,10 @@ def _work(fit: ResolvedFit) -> Work:
 
 def _partial_sums(blocks: int, threads: int) -> int:
     """Partial sums that are alive at once, at most, besides that of the block that a thread works on: of whole groups
-    of blocks, that which is added or saved, those of the group of each thread, one of each thread that waits to be
-    added, and the two parts of a finished sum, which Dask's scheduler holds a moment longer."""
+    of blocks, that which is added or saved, those of the group of each thread, and what ends out of order."""
     size = group_size(blocks, threads)
     whole = (ceil(blocks / size) + 1).bit_length() - 1
-    return min(blocks, whole + 1 + threads * (size.bit_length() - 1) + threads + 2)
+    return min(blocks, whole + 1 + threads * (size.bit_length() - 1) + (threads + 2) // 4)
 
 
 def _held_bytes(rows: Rows, fit: ResolvedFit) -> int:
