@@ -13,9 +13,8 @@ from bigkpca.data.opening import open_rows
 from bigkpca.execution.blas import single_threaded_blas
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.progress import Silent
-from bigkpca.fitting.choose_features import choose_features
+from bigkpca.fitting.features import SizeLimits, choose_features
 from bigkpca.fitting.fit import fit_rows
-from bigkpca.fitting.size_search import SizeLimits
 from bigkpca.fitting.solve import Checks, solve
 from bigkpca.numerics.linalg import rank_tolerance
 from bigkpca.numerics.model import Model

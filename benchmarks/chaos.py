@@ -26,7 +26,7 @@ from sklearn.datasets import load_digits
 import bigkpca
 from benchmarks.common import arguments, mnist, seconds_of
 from benchmarks.results import Results, table
-from bigkpca.ingesting.streaming import ingest
+from bigkpca.ingesting import ingest
 from tests.helpers.dask_processes import DaskProcesses
 from tests.helpers.disks import tree_bytes
 

@@ -21,9 +21,8 @@ from bigkpca.data.rows import Rows
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.passes import sums_of
 from bigkpca.execution.progress import Silent
-from bigkpca.fitting.choose_features import choose_features
-from bigkpca.fitting.size_search import SizeLimits
-from bigkpca.ingesting.streaming import ingest
+from bigkpca.fitting.features import SizeLimits, choose_features
+from bigkpca.ingesting import ingest
 from bigkpca.numerics.kernels import Gaussian
 from bigkpca.spec import FitSpec, resolve
 

@@ -27,7 +27,7 @@ from bigkpca.execution.planning import Threads, measured_speed, plan_resolved
 from bigkpca.execution.planning.duration import COEFFICIENTS, terms
 from bigkpca.execution.progress import Silent
 from bigkpca.fitting.fit import fit_within
-from bigkpca.ingesting.streaming import ingest
+from bigkpca.ingesting import ingest
 from bigkpca.numerics.model import Model
 from bigkpca.spec import FitSpec, ResolvedFit, resolve
 from bigkpca.workflows.fit import save

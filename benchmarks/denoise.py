@@ -29,9 +29,9 @@ from benchmarks.common import (
 )
 from benchmarks.results import Results, Table, table
 from bigkpca import KernelPCA, preimages
-from bigkpca.data.numpy_rows import ArrayRows
+from bigkpca.data.rows import ArrayRows
 from bigkpca.errors import NarrowKernelWarning
-from bigkpca.evaluating.cross_validation import Setting, cross_validate
+from bigkpca.evaluating import Setting, cross_validate
 from bigkpca.execution.engine import Engine
 from bigkpca.spec import FitSpec
 

@@ -13,7 +13,7 @@ from sklearn.decomposition import KernelPCA as Peer
 from benchmarks.common import arguments
 from benchmarks.results import Results, table
 from bigkpca import KernelPCA
-from bigkpca.numerics import lanczos
+from bigkpca.numerics import solvers
 
 COLUMNS, COMPONENTS, REPETITIONS = 16, (10, 50), 3
 SLOW = 10  # seconds, from which on once is enough
@@ -48,7 +48,7 @@ def _ways(r: int) -> dict[str, Callable[[np.ndarray], np.ndarray]]:
         return KernelPCA(r, method="exact", sigma=SIGMA, random_state=0).fit(X).eigenvalues_
 
     def lapack(X: np.ndarray) -> np.ndarray:
-        with mock.patch.object(lanczos, "are_few", return_value=False):
+        with mock.patch.object(solvers, "are_few", return_value=False):
             return ours(X)
 
     def theirs(solver: str) -> Callable[[np.ndarray], np.ndarray]:

@@ -25,15 +25,13 @@ from benchmarks.common import (
 )
 from benchmarks.results import Measured, Results, Table, Target, table
 from bigkpca.data.blocks import Block, tile_rows
-from bigkpca.data.reading import tiles
-from bigkpca.data.rows import EVERY, Rows
+from bigkpca.data.rows import EVERY, Rows, tiles
 from bigkpca.data.zarr import ZarrRows
 from bigkpca.execution.blas import single_threaded_blas
-from bigkpca.execution.by_block import by_block, fit_blocks
 from bigkpca.execution.clusters import open_engine
-from bigkpca.execution.engine import Engine
+from bigkpca.execution.engine import Engine, by_block, fit_blocks
 from bigkpca.execution.progress import Silent
-from bigkpca.numerics.aligned import aligned
+from bigkpca.numerics.linalg import aligned
 
 CHECKS = Target("the fit pass by one that does not check what it reads, d = 784", "less", 1.02, "times its time")
 PROCESSES = Target("the fit pass on two processes by two threads, d = 784", "less", 1.05, "times its time")

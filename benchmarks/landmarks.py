@@ -28,7 +28,7 @@ from benchmarks.common import (
 from benchmarks.results import Results, table
 from bigkpca import KernelPCA
 from bigkpca.errors import Array
-from bigkpca.ingesting.streaming import ingest
+from bigkpca.ingesting import ingest
 
 COMPONENTS = 20
 DATA: dict[str, tuple[Callable[[], Array], float, bool]] = {  # rows, sigma = median distance, standardize

@@ -13,7 +13,7 @@ import numpy as np
 
 from benchmarks.common import arguments, child, repeated_dataset
 from benchmarks.results import Results, Target, table
-from bigkpca.ingesting.streaming import ingest
+from bigkpca.ingesting import ingest
 
 # A command on a number of threads, which it takes from Dask.
 _COMMAND = """

@@ -16,7 +16,7 @@ from threadpoolctl import threadpool_info
 
 from benchmarks.common import MEDIAN_DISTANCE, arguments, mnist, some_rows
 from benchmarks.results import Results, table
-from bigkpca.data.numpy_rows import ArrayRows
+from bigkpca.data.rows import ArrayRows
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.progress import Silent
 from bigkpca.execution.projection import score_rows

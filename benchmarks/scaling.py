@@ -19,13 +19,13 @@ from benchmarks.results import Results, table
 from benchmarks.scheduling import summed
 from bigkpca.data.blocks import READ_BYTES
 from bigkpca.data.rows import Rows
-from bigkpca.execution.carried import Carried
 from bigkpca.execution.clusters import open_engine
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.graphs import group_size
 from bigkpca.execution.progress import Silent
+from bigkpca.execution.tasks import Carried
 from bigkpca.fitting.fit import fit_rows
-from bigkpca.numerics import packed
+from bigkpca.numerics import moments
 from bigkpca.numerics.moments import ShiftedSums
 from bigkpca.spec import FitSpec, ResolvedFit, resolve
 
@@ -63,7 +63,7 @@ class Parts:
     def tree(self, n: int, workers: int, block_rows: int = BLOCK_ROWS) -> float:
         """The levels of the tree above what each worker adds up by itself, and the way of its root to the driver."""
         _, groups = groups_of(n, workers, block_rows)
-        moved = self.move + 8 * packed.entries(self.size) / NETWORK
+        moved = self.move + 8 * moments.entries(self.size) / NETWORK
         return ceil(log2(min(groups, workers))) * (moved + self.addition) + moved
 
     def efficiency(self, n: int, workers: int) -> float:
@@ -85,7 +85,7 @@ def groups_of(n: int, workers: int, block_rows: int) -> tuple[int, int]:
 
 def zeros(size: int) -> ShiftedSums:
     """The sum of a block without work."""
-    return ShiftedSums(np.zeros(size), 1, np.zeros(size), packed.empty_sums(size), 0.0, 0.0)
+    return ShiftedSums(np.zeros(size), 1, np.zeros(size), moments.empty_sums(size), 0.0, 0.0)
 
 
 def measured(given: argparse.Namespace) -> Parts:
@@ -178,7 +178,7 @@ def main(argv: Sequence[str] | None = None) -> Results:
             [f"a chunk of {parts.grain} rows that is only read", parts.read * parts.grain],
             ["landmarks, eigenproblem, certificate on the driver", parts.driver],
             ["scheduler and driver, for each block", parts.block],
-            [f"a sum of {8e-6 * packed.entries(parts.size):.1f} MB moved from one worker to another", parts.move],
+            [f"a sum of {8e-6 * moments.entries(parts.size):.1f} MB moved from one worker to another", parts.move],
             ["two sums added", parts.addition],
         ],
     )

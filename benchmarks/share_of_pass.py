@@ -14,16 +14,16 @@ from unittest import mock
 import bigkpca
 from benchmarks.common import MEDIAN_DISTANCE, arguments, repeated_dataset
 from benchmarks.results import Results, Target, table
-from bigkpca.fitting import choose_features, features, fit, outcome
+from bigkpca.fitting import features, fit, solve
 from bigkpca.storage import models
 
 COMPONENTS = 50
 _MOST = {1: 0.15, 2: 0.15, 4: 0.25}  # times --size: share of a fit that is not the pass
 _STAGES: dict[str, tuple[tuple[Any, str], ...]] = {  # the functions that make them up, where they are called
-    "sample": ((choose_features, "prepare_sample"),),
+    "sample": ((features, "prepare_sample"),),
     "landmarks": ((features, "choose_landmarks"),),
-    "pass": ((outcome, "sums_of"),),
-    "solution, certificate": ((outcome, "solve"),),
+    "pass": ((solve, "sums_of"),),
+    "solution, certificate": ((solve, "solve"),),
     "pre-image": ((fit, "with_decoder"),),
     "reference": ((fit, "with_reference"),),
     "saving": ((models, "save_model"),),

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from bigkpca import arrays
     from bigkpca.comparing import compare
     from bigkpca.estimator import KernelPCA
-    from bigkpca.ingesting.streaming import ingest
+    from bigkpca.ingesting import ingest
     from bigkpca.numerics import kernels, landmarks, measures, methods, preimages
     from bigkpca.reporting import report
     from bigkpca.storage.describe import info
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from bigkpca.workflows.export import export
     from bigkpca.workflows.fit import fit
     from bigkpca.workflows.merge import merge
+    from bigkpca.workflows.scheduled import run
     from bigkpca.workflows.scheduled.history import history, prune, rollback
-    from bigkpca.workflows.scheduled.run import run
     from bigkpca.workflows.transform import denoise, reconstruct, transform
     from bigkpca.workflows.verify import verify
 
@@ -46,7 +46,7 @@ _PUBLIC = {
     "fit": ("bigkpca.workflows.fit", "fit"),
     "history": ("bigkpca.workflows.scheduled.history", "history"),
     "info": ("bigkpca.storage.describe", "info"),
-    "ingest": ("bigkpca.ingesting.streaming", "ingest"),
+    "ingest": ("bigkpca.ingesting", "ingest"),
     "kernels": ("bigkpca.numerics.kernels", None),
     "landmarks": ("bigkpca.numerics.landmarks", None),
     "measures": ("bigkpca.numerics.measures", None),
@@ -57,7 +57,7 @@ _PUBLIC = {
     "prune": ("bigkpca.workflows.scheduled.history", "prune"),
     "reconstruct": ("bigkpca.workflows.transform", "reconstruct"),
     "rollback": ("bigkpca.workflows.scheduled.history", "rollback"),
-    "run": ("bigkpca.workflows.scheduled.run", "run"),
+    "run": ("bigkpca.workflows.scheduled", "run"),
     "submit": ("bigkpca.cli.submit", "submit_command"),
     "sigma": ("bigkpca.workflows.choosing", "sigma"),
     "load": ("bigkpca.storage.models", "load_model"),

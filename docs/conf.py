@@ -41,8 +41,8 @@ numpydoc_xref_aliases = {
     name: f"bigkpca.{path}.{name}"
     for path, names in {
         "comparing": ["Comparison"],
-        "comparing.summary": ["TrialGroup"],
-        "comparing.trial": ["TrialResult"],
+        "comparing.results": ["TrialGroup"],
+        "comparing.trials": ["TrialResult"],
         "errors": [
             "CorruptionError",
             "DataError",
@@ -52,13 +52,13 @@ numpydoc_xref_aliases = {
             "MemoryLimitError",
             "SpecError",
         ],
-        "evaluating.cross_validation": ["CrossValidation", "Setting"],
+        "evaluating": ["CrossValidation", "Setting"],
         "execution.planning": ["Plan"],
         "execution.progress": ["Progress"],
-        "ingesting.streaming": ["Ingested"],
+        "ingesting": ["Ingested"],
         "kernels": ["Kernel"],
         "numerics.bandwidth": ["Length"],
-        "numerics.certificates.certificate": ["Certificate"],
+        "numerics.certificates": ["Certificate"],
         "numerics.eigenpairs": ["Solution"],
         "numerics.evaluation": ["Estimate", "Evaluation"],
         "numerics.model": ["Model"],

@@ -10,13 +10,13 @@ import pytest
 import zarr
 
 from bigkpca import landmarks, methods
-from bigkpca.data.numpy_rows import ArrayRows
 from bigkpca.data.opening import open_rows
-from bigkpca.evaluating.preimage_error import preimage_error
+from bigkpca.data.rows import ArrayRows
+from bigkpca.evaluating import preimage_error
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.progress import Silent
 from bigkpca.execution.projection import block_denoised, block_preimages, reconstruct_rows, residual_rows
-from bigkpca.fitting.partial_fit import extend
+from bigkpca.fitting.merge import extend
 from bigkpca.spec import FitSpec
 from bigkpca.storage.models import model_digest
 from tests.helpers.fits import fit as fitted
@@ -113,7 +113,7 @@ def test_fits_and_passes_give_the_same_bytes(fit, X, stored, place):
 
 @pytest.mark.parametrize("given", ["exact", "precomputed"])
 def test_matrices_that_are_not_held_give_the_same_bytes(given, X, stored, place, monkeypatch):
-    monkeypatch.setattr("bigkpca.spec.resolved.EXACT_MOST_ROWS", 100)
+    monkeypatch.setattr("bigkpca.spec.EXACT_MOST_ROWS", 100)
     one, other = (everything(given, X, stored, engine) for engine in (Engine(threads=1), place))
     assert one == other
 

@@ -16,7 +16,7 @@ import pytest
 
 import bigkpca
 from bigkpca import KernelPCA, errors
-from bigkpca.ingesting.streaming import ingest
+from bigkpca.ingesting import ingest
 from bigkpca.numerics.kernels import Gaussian
 from tests.helpers.commands import run
 from tests.helpers.files import ROOT

@@ -89,7 +89,7 @@ CHECKS = {
         names["test_tanimoto_is_common_bits_by_all_bits"]()
     """,
     "A landmark rule": """
-        from bigkpca.comparing.grid import all_variants
+        from bigkpca.comparing.trials import all_variants
         from bigkpca.numerics.kernels import Gaussian
         sample, kernel, rule = digits[:200], Gaussian(20.0), landmarks.named("farthest-point")
         chosen = rule.choose(sample, kernel, 12, np.random.default_rng(5))

@@ -15,12 +15,11 @@ import numpy as np
 from bigkpca.arrays.svd import randomized_svd
 from bigkpca.data.blocks import Block, fit_block_rows, split
 from bigkpca.data.dask import DaskRows
-from bigkpca.data.numpy_rows import ArrayRows
 from bigkpca.data.opening import open_uncounted
-from bigkpca.data.rows import Rows
+from bigkpca.data.rows import ArrayRows, Rows
 from bigkpca.errors import Array, SpecError
 from bigkpca.execution.blas import single_threaded_blas
-from bigkpca.execution.by_block import block_tiles
+from bigkpca.execution.engine import block_tiles
 from bigkpca.execution.graphs import constant
 from bigkpca.execution.projection import (
     block_denoised,
@@ -34,14 +33,14 @@ from bigkpca.execution.tasks import run_function
 from bigkpca.fitting.preimage import of_leading
 from bigkpca.numerics import measures
 from bigkpca.numerics.features import FeatureMap, FourierRows, KernelRows
-from bigkpca.numerics.features.frequencies import draw_frequencies
+from bigkpca.numerics.features.random import draw_frequencies
 from bigkpca.numerics.kernels import Kernel
 from bigkpca.numerics.linalg import rank_tolerance
 from bigkpca.numerics.methods import Form, RandomFeatures
 from bigkpca.numerics.model import Model
 from bigkpca.numerics.random_streams import VIEW_FREQUENCIES, random_stream
 from bigkpca.storage.models import AnyModel, model_of
-from bigkpca.workflows.scores import open_scores
+from bigkpca.workflows.inputs import open_scores
 
 if TYPE_CHECKING:
     import dask.array as da

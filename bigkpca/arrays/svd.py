@@ -1,32 +1,104 @@
-"""Singular values of a tall Dask array by block Krylov iteration, lazily."""
+"""Singular values of a tall Dask array by block Krylov iteration, lazily.
+
+A Dask graph computes each key once, and keeps its value for all that need it: several passes over one array would hold
+all of it. Here the graph of a chunk is a value, which each pass computes again in the task that uses the chunk. What
+many chunks need (a mean row, landmarks), and what is a value already (a chunk of a persisted array), is an input.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import partial, reduce
 from operator import add
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import numpy as np
+from dask.core import get_dependencies, toposort
 from dask.highlevelgraph import HighLevelGraph
+from dask.local import get_sync
+from dask.utils import ensure_dict
 
-from bigkpca.arrays.chunk_graphs import ChunkGraph, chunk_graphs
 from bigkpca.errors import Array, DataError, SpecError
 from bigkpca.execution.tasks import run_function
-from bigkpca.numerics import sketch
-from bigkpca.numerics.aligned import aligned
+from bigkpca.numerics import solvers
+from bigkpca.numerics.linalg import aligned
 from bigkpca.numerics.random_streams import VIEW_START, random_stream
-from bigkpca.numerics.sketch import Action
+from bigkpca.numerics.solvers import Action
 
 if TYPE_CHECKING:
     import dask.array as da
 
-    Key = tuple[Any, ...]
+    Key = Any
+
+_MANY = 1 / 8  # of the chunks: what so many need of several others, as a mean row, is computed once
+_MOST = 1 / 2  # of the chunks: what so many need is computed once
+
+
+@dataclass(frozen=True)
+class ChunkGraph:
+    """The graph of a chunk: `inputs` are keys of another graph, whose values it needs."""
+
+    key: Key
+    tasks: Mapping[Key, Any]
+    inputs: tuple[Key, ...]
+
+    def computed(self, values: list[Any]) -> Any:
+        """The chunk, from the values of its inputs."""
+        given = {key: (_itself(value),) for key, value in zip(self.inputs, values, strict=True)}
+        return get_sync({**self.tasks, **given}, self.key)
+
+
+def chunk_graphs(Z: da.Array) -> list[ChunkGraph]:
+    """The graphs of the chunks of an array with one chunk along its columns."""
+    graph = ensure_dict(Z.__dask_graph__())
+    needs = {key: set(get_dependencies(graph, key)) - {key} for key in graph}  # a future names itself
+    order = toposort(needs, dependencies=needs)  # what a key needs comes before it
+    values = {key for key in order if _is_value(graph[key])}
+    sources = _sources(order, needs, values)
+    ends = [(Z.name, number, 0) for number in range(Z.numblocks[0])]
+    owners: dict[Key, set[int]] = defaultdict(set, {key: {number} for number, key in enumerate(ends)})
+    tasks: list[dict[Key, Any]] = [{} for _ in ends]
+    inputs: list[dict[Key, None]] = [{} for _ in ends]  # ordered
+    for key in reversed(order):
+        # What a rechunk makes of one chunk for a few others is computed by each of them: kept, it would be all of Z.
+        share = len(owners[key]) / len(ends)
+        common = len(owners[key]) > 1 and (share > _MOST or (share >= _MANY and len(sources[key]) > 1))
+        is_input = key in values or (common and key not in ends)
+        for number in owners[key]:
+            if is_input:
+                inputs[number][key] = None
+            else:
+                tasks[number][key] = graph[key]
+        if not is_input:
+            for needed in needs[key]:
+                owners[needed] |= owners[key]
+    return [ChunkGraph(*each) for each in zip(ends, tasks, map(tuple, inputs), strict=True)]
+
+
+def _sources(order: list[Key], needs: Mapping[Key, set[Key]], values: set[Key]) -> dict[Key, tuple[Key, ...]]:
+    """One or two of the tasks without tasks below them from which a key comes."""
+    found: dict[Key, tuple[Key, ...]] = {}
+    for key in order:
+        below = dict.fromkeys(source for needed in needs[key] for source in found[needed])
+        found[key] = tuple(below)[:2] or (() if key in values else (key,))
+    return found
+
+
+def _is_value(node: Any) -> bool:
+    """Whether a node of a graph is a value, of which there are nodes of several kinds, and not a task."""
+    is_task = callable(node) or (type(node) is tuple and bool(node) and callable(node[0]))
+    return hasattr(node, "value") or not (is_task or isinstance(node, list | tuple | str))
+
+
+def _itself(value: Any) -> Callable[[], Any]:
+    return lambda: value
 
 
 def randomized_svd(
-    Z: da.Array, k: int, *, center: bool = False, seed: int = 0, passes: int = sketch.PASSES
+    Z: da.Array, k: int, *, center: bool = False, seed: int = 0, passes: int = solvers.PASSES
 ) -> tuple[da.Array, da.Array, da.Array]:
     """The k leading singular triplets of Z (n, D), or of Z minus its mean row, lazy: U (n, k), s (k,), Vt (k, D).
 
@@ -83,7 +155,7 @@ def randomized_svd(
     first = next((i for i, rows in enumerate(tall.chunks[0]) if rows), 0)  # chunks may have no rows
     shift = node(inside, "shift", (), _shift, *chunks[first]) if center else None
     # What is no key stays out of the nodes: a number could be a key of the user's own graph.
-    Q = node(inside, "block", (0,), partial(_start, D, min(D, k + sketch.OVERSAMPLING), seed))
+    Q = node(inside, "block", (0,), partial(_start, D, min(D, k + solvers.OVERSAMPLING), seed))
     basis: list[Key] = []
     images: list[Key] = []
     for number in range(passes):
@@ -133,7 +205,7 @@ def _shift(graph: ChunkGraph, inputs: list[Any]) -> Array:
 
 
 def _start(D: int, width: int, seed: int) -> Array:
-    return sketch.starting_block(D, width, random_stream(seed, VIEW_START))
+    return solvers.starting_block(D, width, random_stream(seed, VIEW_START))
 
 
 def _action(graph: ChunkGraph, inputs: list[Any], shift: Array | None, Q: Array) -> Action:
@@ -141,7 +213,7 @@ def _action(graph: ChunkGraph, inputs: list[Any], shift: Array | None, Q: Array)
     V = np.array(V, dtype=np.result_type(V, np.float32))  # a copy, as it is overwritten
     if not np.isfinite(V).all():
         raise DataError("Z holds NaN or infinity: remove or impute such rows first")
-    return sketch.block_action([(V, np.zeros(len(V)))], np.zeros(V.shape[1]) if shift is None else shift, Q)
+    return solvers.block_action([(V, np.zeros(len(V)))], np.zeros(V.shape[1]) if shift is None else shift, Q)
 
 
 def _sum(*actions: Action) -> Action:
@@ -153,13 +225,13 @@ def _image(action: Action, Q: Array, shift: Array | None) -> Array:
 
 
 def _next_block(image: Array, *basis: Array) -> Array:
-    return sketch.next_block(np.hstack(basis), image)
+    return solvers.next_block(np.hstack(basis), image)
 
 
 def _ritz(k: int, *blocks: Array) -> tuple[Array, Array]:
     """From the blocks of the basis, and then their images: k singular values, and the right vectors (D, k)."""
     half = len(blocks) // 2
-    found = sketch.rayleigh_ritz(np.hstack(blocks[:half]), np.hstack(blocks[half:]), k)
+    found = solvers.rayleigh_ritz(np.hstack(blocks[:half]), np.hstack(blocks[half:]), k)
     return np.sqrt(np.maximum(found.values, 0)), found.vectors
 
 

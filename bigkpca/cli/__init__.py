@@ -4,28 +4,28 @@ from __future__ import annotations
 
 import click
 
-from bigkpca.cli.exit_codes import Commands
+from bigkpca.cli.command import Commands
 
 # In the order in which they are used: the module of each command, which is imported when it runs, and its line of help.
 _COMMANDS = {
     "ingest": ("bigkpca.cli.datasets", "Make a dataset from files."),
     "info": ("bigkpca.cli.datasets", "Describe what is at a path."),
-    "sigma": ("bigkpca.cli.sigma", "Find a length sigma for the kernel."),
+    "sigma": ("bigkpca.cli.fit", "Find a length sigma for the kernel."),
     "plan": ("bigkpca.cli.fit", "Estimate the cost of a fit."),
     "fit": ("bigkpca.cli.fit", "Fit kernel PCA and save the model."),
-    "merge": ("bigkpca.cli.merge", "Add up models of different rows."),
-    "evaluate": ("bigkpca.cli.evaluate", "Estimate how wrong a model is."),
+    "merge": ("bigkpca.cli.models", "Add up models of different rows."),
+    "evaluate": ("bigkpca.cli.models", "Estimate how wrong a model is."),
     "transform": ("bigkpca.cli.transform", "Write the scores of rows."),
     "reconstruct": ("bigkpca.cli.transform", "Write pre-images of scores."),
     "denoise": ("bigkpca.cli.transform", "Remove noise from rows."),
-    "export": ("bigkpca.cli.export", "Write scores as CSV, Parquet or .npy."),
-    "verify": ("bigkpca.cli.verify", "Check what is stored."),
+    "export": ("bigkpca.cli.models", "Write scores as CSV, Parquet or .npy."),
+    "verify": ("bigkpca.cli.models", "Check what is stored."),
     "run": ("bigkpca.cli.run", "Run a scheduled job once."),
     "history": ("bigkpca.cli.run", "List the runs of a job."),
     "rollback": ("bigkpca.cli.run", "Go back to an earlier version of features."),
     "prune": ("bigkpca.cli.run", "Remove old versions of features."),
     "compare": ("bigkpca.cli.compare", "Compare all methods on your data."),
-    "report": ("bigkpca.cli.report", "Draw the report of a model."),
+    "report": ("bigkpca.cli.models", "Draw the report of a model."),
     "submit": ("bigkpca.cli.submit", "Run a command on a cluster, and return at once."),
     "jobs": ("bigkpca.cli.submit", "List the commands that were submitted to a cluster."),
     "demo": ("bigkpca.cli.demo", "Run everything on small real data."),

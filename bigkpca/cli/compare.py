@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bigkpca.cli.help_pages import command, option
+from bigkpca.cli.command import command, option
 from bigkpca.cli.options import (
     PATH,
     array_option,
@@ -24,13 +24,13 @@ from bigkpca.cli.options import (
     timeout_option,
 )
 from bigkpca.errors import SpecError
-from bigkpca.execution.shown_progress import ShownProgress
+from bigkpca.execution.progress import ShownProgress
 from bigkpca.numerics.display import share_at_most
 from bigkpca.spec import VARIED, FitSpec
-from bigkpca.spec.defaults import SEEDS, TIME_BUDGET
+from bigkpca.spec.units import SEEDS, TIME_BUDGET
 
 if TYPE_CHECKING:
-    from bigkpca.comparing.summary import TrialGroup
+    from bigkpca.comparing.results import TrialGroup
 
 _COLUMNS = {
     "seconds": ("seconds", "{:.2f}".format),

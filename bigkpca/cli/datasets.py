@@ -7,11 +7,10 @@ from typing import Any
 
 import click
 
-from bigkpca.cli.exit_codes import verbose_option
-from bigkpca.cli.help_pages import command, option
+from bigkpca.cli.command import command, option, verbose_option
 from bigkpca.cli.options import PATH, array_option, common, json_option, memory_option, overwrite_option
 from bigkpca.cli.output import SPECTRUM, show, show_choices, show_spectrum
-from bigkpca.execution.shown_progress import ShownProgress
+from bigkpca.execution.progress import ShownProgress
 
 
 def _names(_: click.Context, __: click.Parameter, text: str | None) -> tuple[str, ...] | None:
@@ -65,7 +64,7 @@ def _names(_: click.Context, __: click.Parameter, text: str | None) -> tuple[str
 @common
 def ingest(sources: tuple[str, ...], destination: str, quiet: bool, **options: Any) -> None:
     """Make a dataset DST (chunked Zarr) from files: .npy .npz .csv .csv.gz .tsv IDX Parquet HDF5 FASTA."""
-    from bigkpca.ingesting.streaming import ingest as run
+    from bigkpca.ingesting import ingest as run
     from bigkpca.storage.describe import info as look
 
     report = ShownProgress(quiet)

@@ -1,20 +1,36 @@
-"""Fit a model, and estimate its cost beforehand."""
+"""Fit a model, estimate its cost beforehand, and find the length sigma of its kernel."""
 
 from __future__ import annotations
 
-from dataclasses import asdict
+import json
+import shlex
+from collections.abc import Mapping
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from bigkpca.cli.help_pages import command, option
-from bigkpca.cli.options import PATH, fit_options, given, json_option, overwrite_option, running
+from bigkpca.cli.command import command, option
+from bigkpca.cli.options import (
+    PATH,
+    default_of,
+    fit_options,
+    given,
+    json_option,
+    overwrite_option,
+    running,
+    word_option,
+)
 from bigkpca.cli.output import show, show_choices, show_spectrum
-from bigkpca.errors import MemoryLimitError
-from bigkpca.execution.shown_progress import ShownProgress
+from bigkpca.errors import MemoryLimitError, SpecError
+from bigkpca.execution.progress import ShownProgress
+from bigkpca.spec import FitSpec
+from bigkpca.spec.units import SCORED_PREIMAGE
 
 if TYPE_CHECKING:
+    from bigkpca.evaluating import CrossValidation
     from bigkpca.execution.planning import Plan
+
 
 _TOLD_OTHERWISE = ("not_timed", "threads", "on_workers", "refused")
 _UNITS = ((7200.0, 3600.0, "h"), (120.0, 60.0, "min"), (0.0, 1.0, "s"))  # from so many seconds on, and their length
@@ -104,3 +120,144 @@ def fit(data: str, model: str, quiet: bool, transform: str | None, like: str | N
     show(about, False)
     show_choices(facts)
     show_spectrum(facts)
+
+
+_FIELDS = FitSpec.model_fields
+_COLUMNS = ("sigma", "components", "ridge", "error", "standard_error")
+
+
+@command(
+    "bigkpca sigma rows.zarr",
+    "bigkpca sigma rows.zarr --kernel laplacian --standardize",
+    "bigkpca sigma rows.zarr --cv --components 10,50,200 --save settings.csv",
+)
+@click.argument("data", type=PATH)
+@word_option("--kernel", "kernel", default=_FIELDS["kernel"].default, help="Kernel to find the length of.")
+@option("--seed", metavar="N", default=str(_FIELDS["seed"].default), help="Seed of the sample.")
+@option("--standardize", is_flag=True, help="Standardize the columns first.")
+@option("--cv", is_flag=True, help="Choose by the error of pre-images of held-out rows.")
+@word_option("--preimage", "preimage", unset=SCORED_PREIMAGE, help="With --cv: how scores become rows again.")
+@option("--noise", type=float, metavar="SD", unset="none", help="With --cv: add noise of this standard deviation.")
+@option("--size", metavar="L", unset=default_of("size"), help="With --cv: landmarks of each fit.")
+@option(
+    "--components",
+    metavar="R,R,...",
+    unset="by rule: a few up to the size",
+    help="With --cv: numbers of components to try.",
+)
+@option(
+    "--save",
+    type=PATH,
+    metavar="FILE",
+    unset="none",
+    help="With --cv: write all settings and errors to a .csv file.",
+)
+@json_option
+@running
+def sigma(data: str, as_json: bool, quiet: bool, **options: Any) -> None:
+    """Print candidate lengths sigma from distances of sampled pairs, each with its sampling error."""
+    from bigkpca.workflows import choosing
+
+    fields = {key: options[key] for key in ("kernel", "seed", "standardize")}
+    run = {key: options[key] for key in ("array", "scheduler", "workers", "memory", "timeout")}
+    if options["cv"]:
+        _cross_validated(data, fields, run, as_json, quiet, options)
+        return
+    for name in ("preimage", "noise", "size", "components", "save"):
+        if options[name] is not None:
+            raise SpecError(f"--{name} is for --cv: add it, or leave --{name} out")
+    lengths = choosing.sigma(data, progress=ShownProgress(quiet), **fields, **run)
+    if as_json:
+        click.echo(json.dumps({name: asdict(length) for name, length in lengths.items()}))
+        return
+    for name, length in lengths.items():
+        click.echo(f"{name.replace('_', ' '):<14} {length.sigma:>12.6g}  ± {length.standard_error:.2g}")
+
+
+def _cross_validated(
+    data: str, fields: dict[str, Any], run: dict[str, Any], as_json: bool, quiet: bool, options: Mapping[str, Any]
+) -> None:
+    """Find the setting with the smallest error of pre-images, and print all that were tried."""
+    from bigkpca.workflows import choosing
+
+    fields |= {
+        "preimage": options["preimage"] or SCORED_PREIMAGE,
+        "noise": options["noise"],
+        "size": options["size"] or _FIELDS["size"].default,
+    }
+    tried = options["components"]
+    numbers = [_number(part) for part in tried.split(",")] if tried else None
+    place = options["save"] and _check_place(options["save"], data)
+    found = choosing.cross_validate(data, components=numbers, progress=ShownProgress(quiet), **fields, **run)
+    _show(found, data, options["array"], FitSpec.checked(**fields), as_json)
+    if place:
+        _save_settings(place, found.settings)
+
+
+def _show(found: CrossValidation, data: str, array: str | None, spec: FitSpec, as_json: bool) -> None:
+    """Print the error of each setting, and the command that fits the best."""
+    best = found.best
+    if as_json:
+        click.echo(json.dumps({**asdict(found), "best": asdict(best), "edges": found.edge_notes}))
+        return
+    units = ", columns in their standard deviations" if found.standardized else ""
+    click.echo(f"mean squared error of pre-images{units}, {found.folds} folds of {found.rows:,} rows")
+    click.echo("       sigma   components   ridge        error")
+    for one in found.curve():
+        ridge = "" if one.ridge is None else f"{one.ridge:g}"
+        mark = "  best" if one == best else ""
+        error = f"{one.error:>10.5g} ± {one.standard_error:.1g}"
+        click.echo(f"{one.sigma:>12.6g}   {one.components:>10}   {ridge:<6}{error}{mark}")
+    for edge in found.edge_notes:
+        click.echo(edge)
+    click.echo(_command(data, array, spec, found))
+
+
+def _command(data: str, array: str | None, spec: FitSpec, found: CrossValidation) -> str:
+    """The fit command with the best setting and all other options of the cross-validation."""
+    from bigkpca.numerics import preimages
+
+    best: Any = found.best
+    preimage: Any = spec.own_preimage  # noise is an option by itself
+    if best.ridge is not None:
+        preimage = replace(preimage, ridge=best.ridge)
+    words = ["bigkpca", "fit", data, "MODEL", "--sigma", f"{best.sigma:.6g}", "--components", str(best.components)]
+    words += ["--preimage", preimages.written(preimage), "--size", str(found.size)]
+    given, default = {name: getattr(spec, name) for name in ("kernel", "seed", "noise")}, FitSpec()
+    for name, value in given.items():
+        words += [f"--{name}", str(value)] if value != getattr(default, name) else []
+    words += ["--standardize"] if spec.standardize else []
+    words += ["--array", array] if array else []
+    return shlex.join(words)
+
+
+def _check_place(path: str, data: str) -> str:
+    """The path of the settings. Raises SpecError if they cannot be written there, before any work."""
+    from bigkpca.storage.destination import check_file, output_path
+
+    mark = ",".join(_COLUMNS).encode()
+    if not check_file(path, lambda head: head.startswith(mark), "settings.csv"):
+        raise SpecError(
+            f"{path} exists and was not made by bigkpca sigma, so it is never replaced: choose another path, or move "
+            "it away yourself"
+        )
+    return output_path(path, data)
+
+
+def _number(text: str) -> int:
+    if not text.strip().isdecimal() or int(text) < 1:
+        raise SpecError(f"--components {text}: give numbers of components, e.g. 10,50,200")
+    return int(text)
+
+
+def _save_settings(path: str, settings: Any) -> None:
+    import csv
+    import io
+
+    from bigkpca.data.stores import store_of
+
+    text = io.StringIO(newline="")
+    writer = csv.writer(text)
+    writer.writerow(_COLUMNS)
+    writer.writerows([getattr(one, column) for column in _COLUMNS] for one in settings)
+    store_of(path).write(path, text.getvalue().encode())

@@ -25,7 +25,7 @@ class Notes(logging.Handler):
         self._told: set[str] = set()
 
     def emit(self, record: logging.LogRecord) -> None:
-        from bigkpca.execution.shown_progress import print_json, stderr
+        from bigkpca.execution.progress import print_json, stderr
 
         message = record.getMessage()
         if message in self._told:
@@ -55,7 +55,7 @@ class JsonFormatter(logging.Formatter):
     """A record of a logger as a JSON object; a traceback is a part of it."""
 
     def format(self, record: logging.LogRecord) -> str:
-        from bigkpca.execution.shown_progress import json_line
+        from bigkpca.execution.progress import json_line
 
         more = {"traceback": self.formatException(record.exc_info)} if record.exc_info else {}
         return json_line(message=record.getMessage(), level=record.levelname, logger=record.name, **more)
@@ -98,7 +98,7 @@ class JsonLines:
         return getattr(self._stream, name)
 
     def _write_lines(self, lines: list[str]) -> None:
-        from bigkpca.execution.shown_progress import json_line
+        from bigkpca.execution.progress import json_line
 
         with self._lock:
             for done, group in groupby(lines, _is_json):

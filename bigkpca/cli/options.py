@@ -9,8 +9,7 @@ from typing import Any, Literal, get_args, get_origin
 import click
 from click.shell_completion import CompletionItem
 
-from bigkpca.cli.exit_codes import verbose_option
-from bigkpca.cli.help_pages import option
+from bigkpca.cli.command import option, verbose_option
 from bigkpca.data.stores import expanded, store_of
 from bigkpca.errors import SpecError
 from bigkpca.numerics import kernels, landmarks, methods, preimages
@@ -18,7 +17,7 @@ from bigkpca.numerics.registry import Registry
 from bigkpca.spec import DENSE_MOST_FEATURES, RANDOM_FEATURES, SIZE_RULE, FitSpec
 from bigkpca.spec.checks import landmarks_of_file
 from bigkpca.spec.combinations import unused
-from bigkpca.spec.defaults import TIMEOUT_WRITTEN
+from bigkpca.spec.units import TIMEOUT_WRITTEN
 
 Command = Callable[..., Any]
 

@@ -7,13 +7,12 @@ from typing import Any
 
 import click
 
-from bigkpca.cli.exit_codes import verbose_option
-from bigkpca.cli.help_pages import command, option
+from bigkpca.cli.command import command, option, verbose_option
 from bigkpca.cli.log_lines import write_json_lines
 from bigkpca.cli.options import PATH, certificates, common, json_option
 from bigkpca.cli.output import show
 from bigkpca.errors import SpecError
-from bigkpca.execution.shown_progress import JsonProgress, ShownProgress
+from bigkpca.execution.progress import JsonProgress, ShownProgress
 
 
 @command(
@@ -54,11 +53,11 @@ def _run(path: str, plan: bool, as_json: bool, quiet: bool, asked: dict[str, Any
     import os
 
     from bigkpca.spec.job import JobError, read_job
-    from bigkpca.workflows.scheduled.intervals import Asked
-    from bigkpca.workflows.scheduled.run import read, run
+    from bigkpca.workflows.scheduled import read, run
+    from bigkpca.workflows.scheduled.input_rows import Asked
 
     if plan:
-        from bigkpca.workflows.scheduled.plan import plan_run
+        from bigkpca.workflows.scheduled import plan_run
 
         planned = plan_run(read_job(path, os.environ), **asked)
         show(planned if as_json else {**planned, "rows": _range(*planned["rows"])}, as_json)

@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from bigkpca.cli.exit_codes import verbose_option
-from bigkpca.cli.help_pages import command, option
+from bigkpca.cli.command import command, option, verbose_option
 from bigkpca.cli.options import certificates, json_option, scheduler_option
 from bigkpca.errors import SpecError
-from bigkpca.spec.defaults import TIMEOUT
+from bigkpca.spec.units import TIMEOUT
 
 if TYPE_CHECKING:
     from distributed import Future

@@ -7,10 +7,10 @@ from typing import Any
 
 import click
 
-from bigkpca.cli.help_pages import command, option
+from bigkpca.cli.command import command, option
 from bigkpca.cli.options import PATH, Command, default_of, overwrite_option, running
 from bigkpca.cli.output import show
-from bigkpca.execution.shown_progress import ShownProgress
+from bigkpca.execution.progress import ShownProgress
 
 
 def _writes_rows(

@@ -1,13 +1,7 @@
 """Compare methods on the user's data: error against time, each fit in a process of its own.
 
-process     run functions in fresh processes, to measure their peak memory
-grid        method variants, sizes and seeds to try
-reference   eigenvalues and scores that errors are measured against
-timed       one fit, timed: on threads, or on a cluster
-trial       one fit: its cost and its errors
-summary     medians over seeds, and advice
-folder      files of the output folder, from which a comparison is continued
-figure      plot of error against time
+trials      the grid, the reference that errors are measured against, and each fit with its cost and its errors
+results     files of the output folder, from which a comparison is continued; medians over seeds, advice, the figure
 """
 
 from __future__ import annotations
@@ -19,36 +13,40 @@ from typing import Any
 
 import numpy as np
 
-from bigkpca.comparing import figure
-from bigkpca.comparing.folder import FIGURE, Folder
-from bigkpca.comparing.grid import (
+from bigkpca.comparing import results
+from bigkpca.comparing.results import FIGURE, Folder, TrialGroup, advice, group_trials
+from bigkpca.comparing.trials import (
     Candidate,
     MethodVariant,
+    Opener,
+    ProcessDiedError,
+    ProcessRunner,
+    Reference,
+    TrialResult,
     all_variants,
     candidates,
     default_sizes,
+    exact_reference,
     feasible_fits,
     parse_variants,
+    run_trial,
+    sampled_reference,
+    sampled_size,
+    why_not_exact,
 )
-from bigkpca.comparing.process import ProcessDiedError, ProcessRunner
-from bigkpca.comparing.reference import Reference, exact_reference, sampled_reference, sampled_size, why_not_exact
-from bigkpca.comparing.summary import TrialGroup, advice, group_trials
-from bigkpca.comparing.timed import Opener
-from bigkpca.comparing.trial import TrialResult, run_trial
 from bigkpca.data.opening import open_rows
 from bigkpca.data.rows import Rows
 from bigkpca.data.stores import AnyPath, last_name, store_of
 from bigkpca.errors import MemoryLimitError, SpecError
-from bigkpca.execution.clusters import opener
+from bigkpca.execution.clusters import RunOptions, opener
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.progress import Progress, shown
-from bigkpca.execution.run_options import RunOptions
 from bigkpca.numerics.display import ShowsSummary, Summary
 from bigkpca.numerics.methods import Exact
 from bigkpca.reporting import INSTALL
 from bigkpca.spec import VARIED, FitSpec
-from bigkpca.spec.defaults import SEEDS, TIME_BUDGET, TIMEOUT
-from bigkpca.storage import output_paths
+from bigkpca.spec.units import SEEDS, TIME_BUDGET, TIMEOUT
+from bigkpca.storage import destination
 
 
 @dataclass(frozen=True, repr=False)
@@ -196,8 +194,8 @@ def compare(
     sizes = _checked_sizes(sizes, seeds) or default_sizes(spec, rows)
     # Times on a cluster and on this machine do not mix. The address of a cluster may change.
     record: dict[str, Any] = {"input": rows.fingerprint(), "spec": spec.to_dict(), "on_cluster": bool(scheduler)}
-    folder = Folder(output_paths.output_path(out, record["input"]["path"]))
-    output_paths.check_local(folder.path)
+    folder = Folder(destination.output_path(out, record["input"]["path"]))
+    destination.check_local(folder.path)
     opened = opener(scheduler, run.seconds)
     every = candidates(chosen, sizes, seeds, rows.shape[0])
     grid = feasible_fits(every, rows, spec, run.memory_limit, methods, progress)
@@ -213,13 +211,13 @@ def _compared(
     work: _ComparisonRun, grid: Sequence[tuple[Candidate, FitSpec]], largest: int, run: RunOptions
 ) -> Comparison:
     """Make the reference and the fits that are missing, and sum up all of them."""
-    if not figure.can_draw():
+    if not results.can_draw():
         work.progress.note(f"{FIGURE} is not drawn: {INSTALL}, and run this again")
     reference = work.reference(largest, run.memory_limit)
     trials, missing = work.trials(reference, grid, run.deadline)
     groups = group_trials(trials)
-    if figure.can_draw():
-        work.folder.write_figure(figure.comparison_svg(groups, last_name(work.rows.where), reference.description))
+    if results.can_draw():
+        work.folder.write_figure(results.comparison_svg(groups, last_name(work.rows.where), reference.description))
     return Comparison(
         work.folder.path, tuple(trials), groups, advice(groups), reference.description, missing, run.scheduler
     )

@@ -12,10 +12,9 @@ from dask.base import optimize
 from dask.delayed import Delayed, delayed
 
 from bigkpca.data.frames import FRAME, column_names, frame_dtype
-from bigkpca.data.numpy_rows import ArrayRows
-from bigkpca.data.rows import EVERY, anonymous, check_shape
+from bigkpca.data.rows import EVERY, ArrayRows, anonymous, check_shape
 from bigkpca.errors import Array, DataError, SpecError, check_numeric
-from bigkpca.numerics.aligned import aligned
+from bigkpca.numerics.linalg import aligned
 
 if TYPE_CHECKING:  # it takes long to import, and whoever has such rows has imported it
     import dask.array as da

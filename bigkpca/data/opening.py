@@ -20,11 +20,10 @@ from bigkpca.data.frames import (
     is_data_array,
     is_frame,
 )
+from bigkpca.data.json_files import run_folders, scratch_folders
 from bigkpca.data.npy import NpyRows
-from bigkpca.data.numpy_rows import ArrayRows
 from bigkpca.data.retrying import retried
-from bigkpca.data.rows import Rows, check_shape
-from bigkpca.data.run_folders import run_folders, scratch_folders
+from bigkpca.data.rows import ArrayRows, Rows, check_shape
 from bigkpca.data.sparse import SparseRows, hdf5_rows, is_stored_matrix, npz_rows, sparse_rows, zarr_matrix
 from bigkpca.data.stored import array_path
 from bigkpca.data.stores import expanded, is_path, parent, store_of

@@ -29,7 +29,7 @@ from bigkpca.data.retrying import changed, retried
 from bigkpca.data.rows import EVERY, little_endian
 from bigkpca.data.stores import StoredFile, root_url, store_of
 from bigkpca.errors import Array, CorruptionError
-from bigkpca.numerics.aligned import aligned
+from bigkpca.numerics.linalg import aligned
 
 _METADATA = {"zarr.json", ".zarray", ".zgroup"}
 ANY_VERSION = ""  # of a chunk file that must be there

@@ -1,4 +1,6 @@
-"""The output of a scheduled job: a folder of versions of its features, and the manifest that names the current one.
+"""Versions of inputs and outputs: marks of Zarr arrays without reading values, and the versions of a scheduled job.
+
+The output OUT of a scheduled job:
 
 OUT/manifest.json     the current version, and the model of each; what is being pruned; replaced at once
 OUT/1, OUT/2, ...     feature stores
@@ -8,13 +10,44 @@ OUT/runs.jsonl        a line for each run
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
+import zarr
+from zarr.core.sync import sync
+from zarr.storage import FsspecStore, ObjectStore, ZipStore
+
 from bigkpca.data.json_files import parsed, read_if_there
 from bigkpca.data.stores import last_name, parent
 from bigkpca.errors import CorruptionError, IncompleteError
+
+# What file systems call the mark of a version of a file, the most telling one first.
+_MARKS = "ETag", "etag", "e_tag", "md5Hash", "checksum", "mtime", "LastModified", "last_modified", "updated", "created"
+
+
+def version_marks(array: zarr.Array[Any]) -> list[str] | None:
+    """A line for each stored file of the array: its name, size, and tag or time; of a zip file, that of the whole file.
+    None where the store does not tell these of every file, as one in memory. Lists names, and reads no values."""
+    store = array.store
+    if isinstance(store, ZipStore):
+        status = os.stat(store.path)
+        return [f"{status.st_size} {status.st_mtime_ns}"]
+    files: Mapping[str, Mapping[str, Any]] = {}
+    if isinstance(store, FsspecStore):
+        files = sync(store.fs._find(f"{store.path}/{array.path}".rstrip("/"), detail=True))
+    if isinstance(store, ObjectStore):
+        files = {meta["path"]: meta for batch in store.store.list(array.path or None) for meta in batch}
+    marks = [(name, about.get("size"), _mark(about)) for name, about in sorted(files.items())]
+    if not marks or any(None in line for line in marks):
+        return None
+    return [f"{name} {size} {mark}" for name, size, mark in marks]
+
+
+def _mark(about: Mapping[str, Any]) -> Any:
+    return next((about[key] for key in _MARKS if about.get(key) is not None), None)
+
 
 JOB = "job"  # the format that the group says it has
 VERSIONS = "manifest.json"

@@ -17,9 +17,7 @@ import zarr
 
 from bigkpca.data.blocks import Block
 from bigkpca.data.json_files import parsed, read_if_there
-from bigkpca.data.numpy_rows import ArrayRows
-from bigkpca.data.reading import digest_of_rows
-from bigkpca.data.rows import EVERY, anonymous, check_shape
+from bigkpca.data.rows import EVERY, ArrayRows, anonymous, check_shape, digest_of_rows
 from bigkpca.data.stored import (
     ALL_THERE,
     ANY_VERSION,
@@ -32,8 +30,7 @@ from bigkpca.data.stored import (
     versions_of,
 )
 from bigkpca.data.stores import StoredFile, store_of
-from bigkpca.data.version_marks import version_marks
-from bigkpca.data.versions import JOB, check_not_pruned, current_version
+from bigkpca.data.versions import JOB, check_not_pruned, current_version, version_marks
 from bigkpca.errors import Array, CorruptionError, IncompleteError, SpecError
 
 ATTRIBUTE = "bigkpca"  # the one key of our own in the attributes of a Zarr group

@@ -2,6 +2,543 @@
 
 from __future__ import annotations
 
-from bigkpca.estimator.kernel_pca import KernelPCA
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_is_fitted
+
+from bigkpca import evaluating
+from bigkpca.data.frames import is_dask_frame, is_data_array
+from bigkpca.data.opening import is_lazy
+from bigkpca.data.rows import Rows
+from bigkpca.data.stores import AnyPath, is_path
+from bigkpca.errors import Array, SpecError
+from bigkpca.estimator.inputs import (
+    DENOISED,
+    PREIMAGES,
+    RESIDUALS,
+    SCORES,
+    RowsInput,
+    framing_what_is_in_memory,
+    in_kind,
+)
+from bigkpca.estimator.parameters import FIELDS, is_precomputed, restores_rows, spec_of, takes_more_rows, with_advice
+from bigkpca.execution.clusters import RunOptions
+from bigkpca.execution.engine import KeptFeatures
+from bigkpca.execution.progress import Progress, Silent, shown
+from bigkpca.execution.projection import are_maps, of_rows_there, stacked_rows
+from bigkpca.fitting.fit import fit_within
+from bigkpca.fitting.memory_limits import check_fits, place_for_features
+from bigkpca.fitting.merge import extend, fit_like, resolve_like, spec_like
+from bigkpca.fitting.preimage import of_leading
+from bigkpca.numerics.certificates import Certificate
+from bigkpca.numerics.features import has_landmarks
+from bigkpca.numerics.kernels import Kernel
+from bigkpca.numerics.methods import Method
+from bigkpca.numerics.model import Model
+from bigkpca.serving import FittedKernelPCA
+from bigkpca.spec import FitSpec, resolve
+from bigkpca.storage import models
+from bigkpca.storage.models import AnyModel
+from bigkpca.workflows.export import export_model
+from bigkpca.workflows.fit import save as save_model
+from bigkpca.workflows.fit import says_like
+from bigkpca.workflows.inputs import open_scores
+from bigkpca.workflows.merge import merge
+from bigkpca.workflows.transform import denoise, reconstruct, transform
+
+
+class FittedAttributes:
+    """Attributes of an estimator that keeps its model as `model_`. Raise AttributeError before the fit."""
+
+    model_: Model
+
+    @property
+    def eigenvalues_(self) -> Array:
+        """Eigenvalues of the (centred) Gram matrix, (r,)."""
+        return self.model_.solution.eigenvalues
+
+    @property
+    def explained_variance_ratio_(self) -> Array:
+        """eigenvalues_ / an upper bound on the trace, (r,).
+
+        Never too large for Nyström with a positive semidefinite kernel; an estimate for columns, random features and
+        other kernels.
+        """
+        return self.model_.solution.explained_variance_ratio
+
+    @property
+    def certificate_(self) -> Certificate:
+        """How wrong the fit can be: bounds, estimates, and one word of trust for each component."""
+        return self.model_.certificate
+
+    @property
+    def n_components_(self) -> int:
+        """Number of components kept."""
+        return self.model_.components
+
+    @property
+    def landmarks_(self) -> Array | None:
+        """Landmarks in the units of the data, (l, d); None for random features."""
+        return self.model_.features.landmarks_in_user_units()
+
+    @property
+    def kernel_(self) -> Kernel:
+        """The kernel with its parameters."""
+        return self.model_.features.kernel
+
+    @property
+    def sigma_(self) -> float | None:
+        """Length of the kernel, None if it has none."""
+        return getattr(self.kernel_, "sigma", None)
+
+    @property
+    def gamma_(self) -> float | None:
+        """Inverse width of the kernel as in scikit-learn, None if it has none: 1 / (2 sigma²) of the Gaussian."""
+        return getattr(self.kernel_, "gamma", None)
+
+    @property
+    def eigenvectors_(self) -> Array:
+        """Unit eigenvectors of the (centred) Gram matrix of the fitted rows, (n, r), where the model keeps all of them:
+        scores of the fitted rows are eigenvectors_ √eigenvalues_, as far as iterations have converged. No pass.
+
+        Raises AttributeError for other models.
+        """
+        model = self.model_
+        if model.sums is not None or not (has_landmarks(model.features) or model.features.precomputed):
+            raise AttributeError(
+                "eigenvectors_ are held by models of method='exact' and with refine; of others, scores of the fitted "
+                "rows over sqrt(eigenvalues_) approximate them"
+            )
+        return model.solution.components * np.sqrt(model.solution.eigenvalues)
+
+    @property
+    def _n_features_out(self) -> int:
+        return self.n_components_
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "model_")
+
+
+@framing_what_is_in_memory
+class ModelMethods(FittedAttributes, RowsInput, ClassNamePrefixFeaturesOutMixin, TransformerMixin):  # type: ignore[misc]
+    """Methods of KernelPCA that use its model. `set_output` reaches those of classes with scikit-learn's mixin."""
+
+    noise: float | None
+
+    def transform(self, X: Any, out: AnyPath | None = None, *, dtype: Any = None, components: int | None = None) -> Any:
+        """Scores (n, r): NumPy for what is in memory, a lazy Dask array for Dask, Zarr and paths.
+
+        A Dask frame gets a lazy Dask frame, with its index and divisions, taken partition by partition without a count;
+        a DataArray gets one with the dim of its rows, their coordinates, and a dim "component", lazy where it is over
+        Dask; rows that were stacked of several dims have these again. With `out` they are streamed to a feature store
+        at that path, and its Zarr array is returned;
+        `dtype` and `components` say what is stored there, as in `bigkpca.transform`.
+
+        A Dask array of unknown chunk sizes is taken chunk by chunk without a count, and its scores have as many. Where
+        `set_output` asks for a frame, what is in memory gets one; all else stays as it is, lazy.
+
+        Raises SpecError for rows of another width or other columns, DataError for NaN and infinity. One pass.
+        """
+        check_is_fitted(self)
+        if out is not None:
+            return transform(self.model_, X, out, dtype=dtype, components=components)
+        if dtype is not None or components is not None:
+            raise SpecError(
+                "dtype and components are of scores that are stored: give out, or take scores[:, :k].astype(dtype)"
+            )
+        if is_dask_frame(X):
+            return SCORES.of_frame(self._checked_frame(X), self.model_, self.get_feature_names_out())
+        return in_kind(X, SCORES.of(self._matching_rows(X, self.model_), self.model_), "scores")
+
+    def inverse_transform(self, Y: Any, out: AnyPath | None = None) -> Any:
+        """Pre-images (n, d) of scores Y (n, r): NumPy for what is in memory, a lazy Dask array for Dask, Zarr and
+        paths; in kind for Dask frames and DataArrays, as `transform`, with the names or the dim and coordinates of the
+        columns that were fitted.
+        With `out` they are streamed to that path, and its Zarr array is returned.
+
+        Raises SpecError for scores of another width or model and for kernels without pre-images, DataError for NaN.
+        One pass.
+        """
+        check_is_fitted(self)
+        if out is not None:
+            return reconstruct(self.model_, stacked_rows(Y) if are_maps(Y) else Y, out)
+        if are_maps(Y):
+            return of_rows_there(Y, self.inverse_transform)
+        names = getattr(self, "feature_names_in_", None)
+        if is_dask_frame(Y):
+            return PREIMAGES.of_frame(Y, self.model_, range(self.model_.columns) if names is None else names)
+        like, scores = getattr(self, "_columns_like", names), open_scores(self.model_, Y, counted=False)
+        found = PREIMAGES.of(scores, of_leading(self.model_, scores.shape[1]))
+        return in_kind(Y, found, "rows", "feature", like)
+
+    def denoise(self, X: Any, out: AnyPath | None = None) -> Any:
+        """Rows (n, d) as the model sees them: transform and inverse_transform in one, iterations starting at X.
+
+        NumPy for what is in memory, a lazy Dask array for Dask, Zarr and paths; Dask frames and DataArrays as they are,
+        with other values, lazy where they are. With `out` a Zarr array at that path.
+
+        Raises as `transform`, and SpecError for kernels without pre-images. One pass.
+        """
+        check_is_fitted(self)
+        if out is not None:
+            return denoise(self.model_, X, out)
+        if is_dask_frame(X):
+            return DENOISED.of_frame(self._checked_frame(X), self.model_, X.columns)
+        found = DENOISED.of(self._matching_rows(X, self.model_), self.model_)
+        return X.copy(data=found) if is_data_array(X) else found
+
+    @available_if(restores_rows)  # type: ignore[untyped-decorator]
+    def score(self, X: Any, y: None = None) -> float:
+        """Minus the mean squared error of pre-images, over all entries of X (n, d): one pass. Larger is better.
+
+        Pre-images are of the scores alone; with `noise`, of X with that noise added, against X itself. Raises as
+        `transform`.
+        """
+        check_is_fitted(self)
+        rows = self._matching_rows(X, self.model_, counted=True)
+        with RunOptions().engine() as engine:
+            return -evaluating.preimage_error(self.model_, rows, self.noise, engine, Silent())
+
+    def residual(self, X: Any) -> Any:
+        """|φ(x) - φ^(x)|² of rows X (n, d), (n,): what their scores leave out of k(x, x), large for novel rows.
+
+        NumPy for what is in memory, a lazy Dask array for Dask, Zarr and paths, a lazy Series for Dask frames, a
+        DataArray for DataArrays. Raises as `transform`. One pass.
+        """
+        check_is_fitted(self)
+        if is_dask_frame(X):
+            return RESIDUALS.of_frame(self._checked_frame(X), self.model_, ["residual"])["residual"]
+        return in_kind(X, RESIDUALS.of(self._matching_rows(X, self.model_), self.model_), "residual")
+
+    def to_sklearn(self) -> FittedKernelPCA:
+        """A fitted estimator with the same scores, and pre-images where there are some, that can be pickled and needs
+        NumPy, SciPy and scikit-learn alone: for serving. No pass."""
+        check_is_fitted(self)
+        model = self.model_
+        return FittedKernelPCA(model.features, model.solution, model.decoder, model.names)
+
+    def to_onnx(self, path: AnyPath, *, overwrite: bool = False) -> None:
+        """Write the scores as a graph of ONNX to a file, from "rows" (n, d) to "scores" (n, r). No pass.
+
+        Raises SpecError for a kernel or features without operators in ONNX, where the library onnx is missing, and for
+        a file that is there already, unless it may be replaced.
+        """
+        check_is_fitted(self)
+        export_model(self.model_, path, overwrite=overwrite)
+
+
+@framing_what_is_in_memory
+class KernelPCA(ModelMethods, BaseEstimator):  # type: ignore[misc]
+    """Kernel PCA of data that need not fit in memory.
+
+    Scores are (v(x) - mean) @ components, where v(x) are the kernels of a row with the landmarks, or its random
+    features, for new rows as for old ones. Eigenvalues are those of the centred Gram matrix (sums over n), as in
+    scikit-learn's KernelPCA.
+
+    Parameters
+    ----------
+    n_components : int, float in (0, 1), "auto" or None
+        Number of components, the share of variance they must explain, "auto" for those before the largest gap after a
+        trustworthy one, or None for the numerical rank. `n_components_` is smaller where the rank is.
+    kernel : str, value of bigkpca.kernels, or callable k(X (b, d), Y (l, d)) -> (b, l)
+        "gaussian", "laplacian", "matern", "rational-quadratic", "polynomial", "linear", "sigmoid" or "cosine"; or
+        "precomputed", with method="exact": `fit` takes the square matrix of kernels, (n, n), and `transform` kernels
+        with the fitted rows, (m, n). Above 8192 rows the matrix is read in tiles and never held.
+    sigma : float or "median"
+        Length of the kernel in the units of the columns; "median" makes the median pair have k = exp(-1).
+    gamma : float, "scale" or None
+        Inverse width instead of sigma: 1 / (2 sigma^2) for the Gaussian, 1 / sigma for the Laplacian; "scale" takes
+        1 / (d var) with the variance of the sampled rows. By default 1 / d for the polynomial and sigmoid kernels.
+    degree : int
+        Degree of the polynomial kernel.
+    coef0 : float
+        Constant of the polynomial and sigmoid kernels.
+    method : "nystroem", "columns", "rff", "rff-pca", "exact", or value of bigkpca.methods
+        "exact" holds the whole Gram matrix up to 8192 rows, and multiplies by it above. "rff" with a polynomial kernel
+        is a tensor sketch.
+    size : int or "auto"
+        Number of landmarks, or of real random features (sines and cosines both counted).
+    tol : float or None
+        With size="auto": grow until the certified relative trace error is below it; for random features, the estimated
+        error of the kernel. `memory_limit` may end the growth (ToleranceWarning).
+    landmarks : str, value of bigkpca.landmarks, rows (l, d) in the units of the data, or row numbers (l,)
+        "auto", "kmeans", "uniform", "rpcholesky", "leverage" or "basic-patterns".
+    n_directions : int or "auto"
+        Principal axes that rff-pca keeps; "auto" leaves a relative bias of k(x, y) of at most 0.02.
+    center : bool
+        Whether to centre in feature space.
+    standardize : bool
+        Whether to bring columns to mean 0 and deviation 1 first; sigma then refers to such columns.
+    dtype : "float32", "float64" or None
+        Precision of block work. None takes that of the data, at least float32, or float64 where rounding in float32
+        would move the bounds or leading eigenvalues by more than 0.01 (the model's choices say so).
+    solver : "auto", "dense" or "randomized"
+        Eigensolver of random features; "auto" is randomized above 8192 of them, with no D x D matrix and 4 passes.
+    refine : int
+        Products with the exact Gram matrix after the fit, at most; the model then keeps its rows.
+    residual_tol : float
+        Largest |Kc u_j - lambda_j u_j| / lambda_j at which exact (above 8192 rows) and refine stop.
+    preimage : "fixed-point", "mds", "linear", "ridge", "denoising", or value of bigkpca.preimages
+        How scores become rows again. "ridge" and "denoising" are learned by `fit`, in one more pass.
+    noise : float or None
+        Standard deviation of the noise, in the units of the data, that pre-images remove: "denoising" is trained on it,
+        and `score` adds it.
+    random_state : int, RandomState or None
+        None draws a seed, which the model records.
+    block_rows : int or None
+        Rows of one task.
+    memory_limit : str such as "2 GB", int (bytes) or None
+        Refuse a fit whose process would need more; with `tol`, end the growth of the size. Nothing else depends on it.
+    verbose : bool or Progress
+        True shows the progress of a fit: bars, or lines where there is no terminal. A Progress receives it.
+    kernel_params : dict, optional
+        Keyword arguments of a kernel that is a callable. Kernels with names have options: "matern:nu=2.5,sigma=3".
+
+    Attributes
+    ----------
+    eigenvalues_ : (r,) float64
+        Eigenvalues of the (centred) Gram matrix, descending.
+    explained_variance_ratio_ : (r,) float64
+        Shares of the variance.
+    n_components_ : int
+        Number of components kept, r.
+    landmarks_ : (l, d) or None
+        Landmarks in the units of the data; None for random features.
+    eigenvectors_ : (n, r) float64
+        Unit eigenvectors of the (centred) Gram matrix, of models that keep all rows: method="exact", or `refine`. Else
+        scores of the fitted rows over √eigenvalues_ approximate them.
+    kernel_ : Kernel
+        The kernel with its parameters.
+    sigma_, gamma_ : float or None
+        Length of the kernel, and its inverse width as scikit-learn has it.
+    certificate_ : Certificate
+        How wrong the fit can be: bounds, estimates, and one word of trust for each component.
+    model_ : Model
+        The model, which `bigkpca.transform` and other functions take.
+    n_features_in_ : int
+        Number of columns, d.
+    feature_names_in_ : (d,) of str
+        Names of the columns, of frames and of datasets that have names.
+
+    Notes
+    -----
+    Passes over the data: a bounded sample and one more. standardize, rff-pca and learned pre-images add one each, the
+    randomized solver three, landmarks.RPCholesky(over="all") as many as it needs. Where rounding in float32 would
+    count, the fit is made again in float64. The same bits need the same input chunks and block_rows: the blocks in
+    which rows are added up are whole chunks. Source: `docs/numerics.md`.
+
+    Examples
+    --------
+    Rows that share a sentinel are far from all others, and still told apart from each other:
+
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(3000, 5)).astype("f4")
+    >>> X[rng.random(3000) < 0.05, 2] = -9999
+    >>> kpca = KernelPCA(2, size=300, random_state=0).fit(X)
+    >>> kpca.eigenvalues_.round(0), kpca.certificate_.trust
+    (array([199., 195.]), ('solid', 'solid'))
+    """
+
+    @with_advice
+    def __init__(
+        self,
+        n_components: int | float | str | None = 50,
+        *,
+        kernel: Any = "gaussian",
+        sigma: float | str = "median",
+        gamma: float | str | None = None,
+        degree: int = 3,
+        coef0: float = 1.0,
+        method: str | Method = "nystroem",
+        size: int | str = "auto",
+        tol: float | None = None,
+        landmarks: Any = "auto",
+        n_directions: int | str = "auto",
+        center: bool = True,
+        standardize: bool = False,
+        dtype: Any = None,
+        solver: str = "auto",
+        refine: int = 0,
+        residual_tol: float = 1e-2,
+        preimage: Any = "fixed-point",
+        noise: float | None = None,
+        random_state: Any = None,
+        block_rows: int | None = None,
+        memory_limit: str | int | None = None,
+        verbose: bool | Progress = False,
+        kernel_params: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.n_components = n_components
+        self.kernel = kernel
+        self.sigma = sigma
+        self.gamma = gamma
+        self.degree = degree
+        self.coef0 = coef0
+        self.method = method
+        self.size = size
+        self.tol = tol
+        self.landmarks = landmarks
+        self.n_directions = n_directions
+        self.center = center
+        self.standardize = standardize
+        self.dtype = dtype
+        self.solver = solver
+        self.refine = refine
+        self.residual_tol = residual_tol
+        self.preimage = preimage
+        self.noise = noise
+        self.random_state = random_state
+        self.block_rows = block_rows
+        self.memory_limit = memory_limit
+        self.verbose = verbose
+        self.kernel_params = kernel_params
+
+    def fit(self, X: Any, y: None = None, *, like: AnyModel | None = None) -> Self:
+        """Fit to rows (n, d).
+
+        Parameters
+        ----------
+        X : NumPy, Dask or Zarr array, frame, DataArray, or path to a Zarr array, dataset or .npy file
+            What Dask, Zarr and paths hold is streamed. The rows of a Dask frame, and of a Dask array of unknown chunk
+            sizes, are counted first, which is one more pass.
+        like : path, Model or fitted KernelPCA, optional
+            Fit with the features of this model: its kernel, landmarks or frequencies, offset and scale. Parameters that
+            are left at their defaults are those of its fit; noise alone may differ. Such estimators of different rows
+            add up: a + b.
+
+        Returns
+        -------
+        KernelPCA
+            This estimator.
+
+        Raises
+        ------
+        DataError (a ValueError)
+            NaN, infinity, or constant data.
+        SpecError (a ValueError)
+            Parameters that do not fit each other or the data.
+        MemoryLimitError
+            The fit needs more than `memory_limit`.
+        """
+        # What lies at a path is recorded as the command line does, so that both make the same model.
+        rows = self._rows(X, reset=True)
+        identity = rows.fingerprint() if is_path(X) else None
+        return self._fitted(rows, None, identity, None if like is None else models.model_of(like))
+
+    def _fitted(
+        self,
+        rows: Rows,
+        kept: KeptFeatures | None,
+        identity: dict[str, Any] | None = None,
+        like: Model | None = None,
+    ) -> Self:
+        run = RunOptions(memory=self.memory_limit, progress=shown(self.verbose))
+        with run.engine() as engine:
+            keeping = replace(engine, kept=kept)
+            if like is None:
+                self.model_ = fit_within(rows, spec_of(self), keeping, run.memory_limit, run.progress, identity)
+            else:
+                spec = spec_like(like, dict(self._spec_after(like)))
+                model = fit_like(rows, like, spec, keeping, run.memory_limit, run.progress, identity)
+                self.model_ = says_like(model, like)
+        self._like = like is not None
+        return self
+
+    def _spec_after(self, model: Model) -> FitSpec:
+        """The spec of the parameters, with the seed of an earlier model where none is given as a number."""
+        fixed = isinstance(self.random_state, int | np.integer)
+        return spec_of(self) if fixed else spec_of(self, FitSpec.of(model).seed)
+
+    def fit_transform(self, X: Any, y: None = None, *, like: AnyModel | None = None) -> Any:
+        """The same bits as fit(X, like=like).transform(X).
+
+        For rows in memory, features that the pass of the fit computed are kept, not computed again: as many as
+        `memory_limit` leaves room for beside the plan or, without it, twice the size of the rows, at least 96 MB, where
+        that holds a third of all features.
+        """
+        if is_lazy(X):
+            return self.fit(X, like=like).transform(X)
+        rows, limit = self._rows(X, reset=True), RunOptions(memory=self.memory_limit).memory_limit
+        if like is None:
+            before, fit = None, resolve(spec_of(self), rows)
+        else:
+            before = models.model_of(like)
+            fit = resolve_like(before, rows, spec_like(before, dict(self._spec_after(before))))
+        kept = place_for_features(rows, fit, limit)
+        self._fitted(rows, kept, like=before)
+        return in_kind(X, SCORES.of(rows, self.model_, kept), "scores")
+
+    @available_if(takes_more_rows)  # type: ignore[untyped-decorator]
+    def partial_fit(self, X: Any, y: None = None) -> Self:
+        """Add rows to a fitted model: kernel and landmarks stay, moments are added. The first call is `fit`.
+
+        A sample of the rows and one pass. Signs follow the model before. Between calls n_components, noise,
+        memory_limit and a random_state that is no number may change; the model keeps the seed of its fit.
+
+        Raises
+        ------
+        SpecError
+            Other parameters changed. The method does not exist for the exact method, the randomized solver, refined
+            models, and pre-images that are learned.
+        DataError, MemoryLimitError
+            As `fit`.
+        """
+        if not hasattr(self, "model_"):
+            return self.fit(X)
+        rows, spec = self._rows(X, reset=False), self._spec_after(self.model_)
+        if getattr(self, "_like", False):  # defaults stand for those of the model
+            spec = spec_like(self.model_, dict(spec))
+        run = RunOptions(memory=self.memory_limit, progress=shown(self.verbose))
+        with run.engine() as engine:
+            check_fits(rows, resolve(spec, rows), engine, run.memory_limit)
+            self.model_ = extend(self.model_, rows, spec, engine, run.progress)
+        return self
+
+    def __add__(self, other: KernelPCA) -> Self:
+        """The estimator of the rows of both, which were fitted with the same features: see `bigkpca.merge`. No pass."""
+        if not isinstance(other, KernelPCA):
+            return NotImplemented
+        check_is_fitted(self)
+        check_is_fitted(other)
+        return self._of(merge([self, other]))
+
+    def save(self, path: AnyPath, *, overwrite: bool = False) -> None:
+        """Save the fitted model; nothing happens where it is saved already.
+
+        Raises SpecError if something else is there, which `overwrite` replaces where it is a model, or if the kernel is
+        a function.
+        """
+        check_is_fitted(self)
+        save_model(self.model_, path, overwrite=overwrite)
+
+    @classmethod
+    def load(cls, path: AnyPath) -> Self:
+        """The estimator of a saved model, with the parameters it was fitted with.
+
+        Raises SpecError where no model is, CorruptionError where its content does not match its digest.
+        """
+        return cls._of(models.load_model(path))
+
+    @classmethod
+    def _of(cls, model: Model) -> Self:
+        """The estimator of a model, with the parameters it was fitted with."""
+        spec = FitSpec.of(model)
+        made = cls(**{name: getattr(spec, field) for name, field in FIELDS.items()})
+        made.model_ = model
+        made._remember(model.columns, model.names)
+        return made
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        tags.input_tags.pairwise = is_precomputed(self.kernel)
+        tags.input_tags.sparse = True
+        return tags
+
 
 __all__ = ["KernelPCA"]

@@ -23,16 +23,14 @@ from bigkpca.data.frames import (
     is_data_array,
     is_frame,
 )
-from bigkpca.data.numpy_rows import ArrayRows
 from bigkpca.data.opening import in_memory, is_lazy, open_rows, open_uncounted
-from bigkpca.data.rows import Rows
+from bigkpca.data.rows import ArrayRows, Rows
 from bigkpca.data.sparse import sparse_rows
 from bigkpca.errors import Array, SpecError
-from bigkpca.execution import containers, few_rows, projection
-from bigkpca.execution.engine import Engine
-from bigkpca.execution.kept_features import KeptFeatures
+from bigkpca.execution import projection
+from bigkpca.execution.clusters import RunOptions
+from bigkpca.execution.engine import Engine, KeptFeatures
 from bigkpca.execution.progress import Progress, Silent
-from bigkpca.execution.run_options import RunOptions
 from bigkpca.numerics.model import Model
 
 # Kept as they are, since float32 holds their values exactly; all other integers become float64.
@@ -43,7 +41,7 @@ _SMALL_INTEGERS = (np.uint8, np.int8, np.uint16, np.int16)
 class RowOutput:
     """Values that a model gives for rows: lazily, or at once for rows in memory."""
 
-    lazy: containers.View
+    lazy: projection.View
     now: Callable[[Rows, Model, Engine, Progress], Array]
     few: Callable[[ArrayRows, Model], Array] | None = None  # without an engine
 
@@ -51,14 +49,14 @@ class RowOutput:
         """A NumPy array for rows in memory, from features that their fit has `kept` if it did, else a lazy array."""
         if not in_memory(rows):
             return self.lazy(model, rows)
-        if self.few is not None and few_rows.are_few(rows, model):
+        if self.few is not None and projection.are_few(rows, model):
             return self.few(rows, model)
         with RunOptions().engine() as engine:
             return self.now(rows, model, replace(engine, kept=kept), Silent())
 
     def of_frame(self, frame: Any, model: Model, columns: Sequence[Any]) -> Any:
         """A lazy Dask frame of these columns, for a Dask frame of rows."""
-        return containers.in_frame(frame, self.lazy, model, columns)
+        return projection.in_frame(frame, self.lazy, model, columns)
 
 
 def _preimages(scores: Rows, model: Model, engine: Engine, progress: Progress) -> Array:
@@ -69,7 +67,7 @@ def _denoised(rows: Rows, model: Model, engine: Engine, progress: Progress) -> A
     return projection.reconstruct_rows(rows, model, projection.block_denoised, engine, progress).rows
 
 
-SCORES = RowOutput(arrays.scores, projection.score_rows, few_rows.few_scores)
+SCORES = RowOutput(arrays.scores, projection.score_rows, projection.few_scores)
 PREIMAGES = RowOutput(arrays.preimages, _preimages)
 DENOISED = RowOutput(arrays.denoised, _denoised)
 RESIDUALS = RowOutput(arrays.residuals, projection.residual_rows)
@@ -116,7 +114,7 @@ class RowsInput:
                 del self._columns_like
             return
         if reset:
-            self._columns_like = containers.header_of(X)  # which pre-images get again
+            self._columns_like = projection.header_of(X)  # which pre-images get again
         elif hasattr(self, "_columns_like") and X.dims[1] != self._columns_like.dims[1]:
             raise SpecError(
                 f"the DataArray has the dims {X.dims}: the model was fitted on columns along "
@@ -140,7 +138,7 @@ class RowsInput:
     def _checked_frame(self, X: Any, *, reset: bool = False) -> Any:
         """A Dask frame whose columns scikit-learn has checked as it does those of a frame in memory."""
         check_names(X)
-        validate_data(self, containers.header(X), reset=reset, skip_check_array=True)
+        validate_data(self, projection.header(X), reset=reset, skip_check_array=True)
         return X
 
     def _remember(self, columns: int, names: tuple[str, ...] | None) -> None:
@@ -178,4 +176,4 @@ def _framing_what_is_in_memory(framing: Callable[..., Any]) -> Callable[..., Any
 
 def in_kind(X: Any, values: Any, name: str, *labels: Any) -> Any:
     """A DataArray for a DataArray, anything else as it is; see `containers.in_data_array`."""
-    return containers.in_data_array(X, values, name, *labels) if is_data_array(X) else values
+    return projection.in_data_array(X, values, name, *labels) if is_data_array(X) else values

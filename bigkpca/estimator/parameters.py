@@ -12,7 +12,7 @@ import numpy as np
 from sklearn.utils import check_random_state
 
 from bigkpca.errors import SpecError
-from bigkpca.fitting.partial_fit import check_supports_partial_fit
+from bigkpca.fitting.merge import check_supports_partial_fit
 from bigkpca.numerics.kernels import Kernel, Precomputed, kernel_class
 from bigkpca.spec import FitSpec
 

@@ -14,29 +14,118 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from functools import wraps
+from threading import Lock
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import dask.config
 import numpy as np
 from dask.base import tokenize
 from dask.system import CPU_COUNT
 
-from bigkpca.errors import IncompleteError
+from bigkpca.data.blocks import Block, fit_block_rows, split, tile_rows
+from bigkpca.data.rows import Rows, tiles
+from bigkpca.errors import Array, IncompleteError, check_overflow
 from bigkpca.execution.blas import blas_core_types, single_threaded_blas
-from bigkpca.execution.carried import Carried
-from bigkpca.execution.graphs import Node, Pass
-from bigkpca.execution.kept_features import KeptFeatures
+from bigkpca.execution.graphs import Node, Pass, is_part
 from bigkpca.execution.on_cluster import on_cluster
 from bigkpca.execution.on_threads import on_threads
-from bigkpca.execution.partial_sums import Checkpoint, Checkpoints, PartialSums
-from bigkpca.execution.progress import Progress
-from bigkpca.execution.tasks import Task, depends_on_graph, sizes_of
-from bigkpca.execution.watch import Watch, within
+from bigkpca.execution.progress import Progress, Watch, within
+from bigkpca.execution.tasks import BlockTasks, Carried, Task, depends_on_graph, named_rows, shared, sizes_of
 from bigkpca.execution.workers import Crew, known_workers, on_workers, peaks_of, sight_of
-from bigkpca.spec.defaults import TIMEOUT
+from bigkpca.numerics.features import FeatureMap
+from bigkpca.spec.units import TIMEOUT
 
 if TYPE_CHECKING:
     from distributed import Client, Worker
+
+
+class KeptFeatures:
+    """Features V (b, D) of tiles of rows, as many as fit into `most_bytes`, of one pass: the last that began.
+
+    Scores made from them have the same bits as from features that are computed again, since tiles are the same.
+    """
+
+    def __init__(self, most_bytes: int) -> None:
+        self._most_bytes = self._left = most_bytes
+        self._tiles: dict[tuple[int, int], Array] = {}  # by first row and the row after the last
+        self._lock = Lock()
+
+    def __reduce__(self) -> tuple[type[KeptFeatures], tuple[int]]:
+        """In another process there is no place: what it kept would not come back."""
+        return KeptFeatures, (0,)
+
+    def begin(self) -> None:
+        """Forget what another pass left, whose features may be others."""
+        with self._lock:
+            self._tiles, self._left = {}, self._most_bytes
+
+    def keeping(self, start: int, tiles: Iterable[tuple[Array, Array]]) -> Iterator[tuple[Array, Array]]:
+        """The tiles (V, diagonal) of consecutive rows from `start` on, of which V are kept as far as there is room."""
+        for V, diagonal in tiles:
+            stop = start + len(V)
+            with self._lock:
+                fits = V.nbytes <= self._left
+                self._left -= V.nbytes * fits
+            if fits:
+                self._tiles[start, stop] = V.copy()  # as V is a work space
+            yield V, diagonal
+            start = stop
+
+    def take(self, start: int, stop: int, height: int) -> list[Array] | None:
+        """V of each tile of `height` rows from row `start` to `stop` - 1, which are kept no longer; None where one is
+        missing."""
+        spans = [(first, min(first + height, stop)) for first in range(start, stop, height)]
+        if not all(span in self._tiles for span in spans):
+            return None
+        return [self._tiles.pop(span) for span in spans]
+
+
+class Checkpoint(Protocol):
+    """Nodes of one pass that outlive the process."""
+
+    def saved(self) -> Mapping[Node, Any]:
+        """The nodes that were saved."""
+
+    def save(self, nodes: Mapping[Node, Any]) -> None:
+        """Save these nodes, in place of those that were saved."""
+
+    def due(self, *, ended: bool) -> bool:
+        """Whether enough time has passed to save again, in the course of the pass or as it has ended."""
+
+
+class Checkpoints(Protocol):
+    """Checkpoints of a run."""
+
+    def of(self, name: str, *given: Any) -> Checkpoint:
+        """The checkpoint of the pass that is called `name` and depends on the values `given`."""
+
+
+class PartialSums:
+    """Nodes of the sum over `tasks` tasks that are known, and not part of one another."""
+
+    def __init__(self, tasks: int, saved: Mapping[Node, Any]) -> None:
+        self.known: dict[Node, Carried] = {}
+        for (level, number), value in sorted(saved.items(), reverse=True):
+            # A save that was cut off leaves a node beside those that it is made of: the large one counts.
+            possible = 0 <= level <= (tasks - 1).bit_length() and 0 <= number << level < tasks
+            if possible and not any(is_part((level, number), other) for other in self.known):
+                self.known[level, number] = Carried(value)
+
+    def add(self, node: Node, value: Carried) -> None:
+        """Take in a node, in place of its parts."""
+        # At once: an interruption must not lose what was added up.
+        self.known = {other: held for other, held in self.known.items() if not is_part(other, node)} | {node: value}
+
+    @property
+    def nodes(self) -> dict[Node, Any]:
+        """The nodes, to be saved."""
+        return {node: carried.value for node, carried in self.known.items()}
+
+    def total(self) -> Any:
+        """The sum over all tasks, once it is known."""
+        (carried,) = self.known.values()
+        return carried.value
 
 
 def content_digest(*values: Any) -> str:
@@ -260,3 +349,74 @@ def _popped(numbers: deque[int]) -> int | None:
         return numbers.popleft()
     except IndexError:
         return None
+
+
+T = TypeVar("T")
+
+
+def fit_blocks(rows: Rows, block_rows: int | None) -> tuple[Block, ...]:
+    """The blocks of a reduction over all rows."""
+    n = rows.shape[0]
+    return split(n, fit_block_rows(n, rows.grain, block_rows))
+
+
+def tile_height(features: FeatureMap) -> int:
+    """Rows of a tile of a pass with these features."""
+    return tile_rows(features.columns, features.size, features.dtype.itemsize)
+
+
+def block_tiles(rows: Rows, block: Block, features: FeatureMap, digest: Any = None) -> tuple[Iterator[Array], int]:
+    """The tiles of a block, and the most rows that one of them has."""
+    height = tile_height(features)
+    return tiles(rows, block.start, block.stop, height, digest), min(height, len(block))
+
+
+def by_block(
+    title: str,
+    function: Callable[..., Any],
+    rows: Rows,
+    given: Sequence[Any],
+    blocks: Sequence[Block],
+    engine: Engine,
+    progress: Progress,
+) -> list[Any]:
+    """function(rows, block, *given) of each block, in their order; `title` is what progress calls the pass."""
+    return engine.each(title, _tasks(function, rows, given, blocks), progress)
+
+
+def sum_by_block(
+    title: str,
+    function: Callable[..., Any],
+    rows: Rows,
+    given: Sequence[Any],
+    blocks: Sequence[Block],
+    engine: Engine,
+    progress: Progress,
+    *tools: Any,
+) -> Any:
+    """The sum of function(rows, block, *given, *tools) over the blocks: the same bits wherever they are computed.
+
+    The sum does not depend on `tools`.
+    """
+    tasks = _tasks(function, rows, (*given, *tools), blocks)
+    return engine.total(title, tasks, progress, function.__qualname__, blocks[0], given)
+
+
+def _tasks(function: Callable[..., Any], rows: Rows, given: Sequence[Any], blocks: Sequence[Block]) -> BlockTasks:
+    return BlockTasks(function, rows, blocks, [shared(value) for value in given])
+
+
+def refuse_overflow(of: Callable[[Any], Array]) -> Callable[[Callable[..., T]], Callable[..., T]]:
+    """For functions of (rows, block, ...): DataError that names the rows where `of` their result is not finite."""
+
+    def decorated(function: Callable[..., T]) -> Callable[..., T]:
+        @wraps(function)
+        def checked(rows: Rows, block: Block, *given: Any) -> T:
+            with np.errstate(over="ignore", invalid="ignore"):
+                found = function(rows, block, *given)
+            check_overflow(of(found), named_rows(rows, block))
+            return found
+
+        return checked
+
+    return decorated

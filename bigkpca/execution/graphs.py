@@ -19,8 +19,7 @@ from dask.utils import ensure_dict
 
 from bigkpca.data.blocks import power_of_two
 from bigkpca.data.dask import optimized
-from bigkpca.execution.carried import Carried
-from bigkpca.execution.tasks import Group, Shared, Task, added, depends_on_graph
+from bigkpca.execution.tasks import Carried, Group, Shared, Task, added, depends_on_graph
 
 Node = tuple[int, int]  # level, and number in its level
 Key = Any

@@ -18,10 +18,9 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import dask.config
 
 from bigkpca.errors import IncompleteError
-from bigkpca.execution.carried import Carried
 from bigkpca.execution.graphs import Graph, Key, Node, Pass, children, graph_of, is_part
-from bigkpca.execution.tasks import BlockTasks, Group, run_group
-from bigkpca.execution.watch import POLL_SECONDS, Watch, stalled_error, within
+from bigkpca.execution.progress import POLL_SECONDS, Watch, stalled_error, within
+from bigkpca.execution.tasks import BlockTasks, Carried, Group, run_group
 from bigkpca.execution.workers import CALL, Crew, UnfitWorker, known_workers, on_workers, packed_call
 
 if TYPE_CHECKING:

@@ -1,10 +1,24 @@
-"""Progress of passes."""
+"""Progress of passes, shown on stderr, and bounded waits: notice that nothing finishes, and leave calls that hang."""
 
 from __future__ import annotations
 
+import json
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
 from dataclasses import dataclass
-from importlib import import_module
-from typing import Protocol
+from datetime import UTC, datetime, timedelta
+from functools import cache
+from threading import Thread
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from bigkpca.errors import IncompleteError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.progress import Progress as Bars
+
 
 WARNING = "warning: "  # notes that begin so are shown in any case
 
@@ -37,5 +51,152 @@ class Silent:
 def shown(progress: Progress | bool | None) -> Progress:
     """The progress that a user asked for: their own, bars and lines on stderr for True, nothing for False."""
     if progress is None or isinstance(progress, bool | int):  # scikit-learn's verbose may be a whole number
-        return import_module("bigkpca.execution.shown_progress").ShownProgress(quiet=False) if progress else Silent()
+        return ShownProgress(quiet=False) if progress else Silent()
     return progress
+
+
+_LINE_SECONDS = 60.0  # between two lines about a pass that is not shown as a bar
+
+
+@cache
+def stderr() -> Console:
+    """Where progress, notes and errors are printed."""
+    from rich.console import Console  # here, so that commands with nothing to say start without it
+
+    return Console(stderr=True, highlight=False, soft_wrap=True)
+
+
+class ShownProgress:
+    """Progress on stderr: a bar on a terminal, else a line a minute; a line for each finished pass; warnings alone when
+    quiet."""
+
+    def __init__(self, quiet: bool) -> None:
+        self._quiet = quiet
+        self._bars: Bars | None = None
+        self._title, self._rows, self._done = "", 0, 0
+        self._started = self._told = 0.0  # when the pass began, and when a line was last printed
+
+    def start(self, title: str, rows: int) -> None:
+        self._title, self._rows, self._done = title, rows, 0
+        self._started = self._told = time.perf_counter()
+        if self._bar():
+            from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
+            from rich.progress import Progress as Bars
+
+            columns = TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[rate]}")
+            self._bars = Bars(*columns, TimeRemainingColumn(), console=stderr(), transient=True)
+            self._bars.add_task(title, total=rows or None, rate="")
+            self._bars.start()
+
+    def _bar(self) -> bool:
+        return not self._quiet and stderr().is_terminal
+
+    def advance(self, rows: int) -> None:
+        self._done += rows
+        if not self._bars and time.perf_counter() - self._told >= _LINE_SECONDS:
+            self._told = time.perf_counter()
+            known = self._rows >= self._done > 0
+            done = f"{self._done:,} of {self._rows:,}" if known else f"{self._done:,}"
+            self.note(f"{self._title}: {done} rows ({self._rate()})" + (f", {self._left()}" if known else ""))
+        if self._bars:
+            self._bars.update(self._bars.task_ids[0], completed=self._done, rate=self._rate())
+
+    def finish(self) -> None:
+        if self._bars:
+            self._bars.stop()
+            self._bars = None
+        if self._done:
+            seconds = time.perf_counter() - self._started
+            self.note(f"{self._title}: {self._done:,} rows in {seconds:.1f} s ({self._rate()})")
+
+    def note(self, message: str) -> None:
+        if not self._quiet or message.startswith(WARNING):
+            stderr().print(message, markup=False)
+
+    def _left(self) -> str:
+        seconds = (time.perf_counter() - self._started) * (self._rows / self._done - 1)
+        return f"{timedelta(seconds=round(seconds))} left"
+
+    def _rate(self) -> str:
+        return f"{self._done / max(time.perf_counter() - self._started, 1e-9):,.0f} rows/s"
+
+
+class JsonProgress(ShownProgress):
+    """Progress as one JSON object a line, for those who collect logs: never a bar."""
+
+    def _bar(self) -> bool:
+        return False
+
+    def note(self, message: str) -> None:
+        if not self._quiet or message.startswith(WARNING):
+            print_json(message=message)
+
+
+def print_json(**values: Any) -> None:
+    """One JSON object on a line of stderr."""
+    stderr().print(json_line(**values), markup=False)
+
+
+def json_line(**values: Any) -> str:
+    """A line of a log: the time, and these values."""
+    return json.dumps({"time": datetime.now(UTC).isoformat(timespec="seconds"), **values})
+
+
+T = TypeVar("T")
+POLL_SECONDS = 1.0  # between two looks at what has finished
+_MOST_SECONDS = 5.0  # between two looks: more has passed only if this process itself was stopped
+
+
+class Watch:
+    """How long nothing has finished, while this process was running."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+        self._idle, self._looked = 0.0, monotonic()
+
+    def finished(self) -> None:
+        """Something has finished."""
+        self._idle, self._looked = 0.0, monotonic()
+
+    def look(self, most: float = _MOST_SECONDS) -> bool:
+        """Whether nothing has finished for too long; the last look was at most `most` seconds ago."""
+        now = monotonic()
+        self._idle += min(now - self._looked, most)
+        self._looked = now
+        return self.stalled
+
+    @property
+    def stalled(self) -> bool:
+        """Whether nothing had finished for too long at the last look."""
+        return self._idle >= self.seconds
+
+
+def stalled_error(watch: Watch, what: str) -> IncompleteError:
+    """The error that ends a run in which nothing finishes; `what` hangs."""
+    return IncompleteError(
+        f"nothing has finished for {_shown(watch.seconds)}: {what}; run the same command again when that is mended, or "
+        "allow more time with --timeout (timeout= in Python)"
+    )
+
+
+def _shown(seconds: float) -> str:
+    return f"{seconds / 60:g} minutes" if seconds >= 120 else f"{seconds:g} seconds"
+
+
+def within(seconds: float, function: Callable[[], T], late: str) -> T:
+    """function(), or IncompleteError with the message `late` if it does not return in time; its thread is left."""
+    found: Future[T] = Future()
+
+    def run() -> None:
+        try:
+            found.set_result(function())
+        except BaseException as error:
+            found.set_exception(error)
+
+    Thread(target=run, name="bigkpca-bounded", daemon=True).start()
+    try:
+        return found.result(seconds)
+    except TimeoutError as error:
+        if found.done():  # it is the function's own
+            raise
+        raise IncompleteError(late) from error

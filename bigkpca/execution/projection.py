@@ -1,24 +1,33 @@
-"""Scores, residuals and pre-images of a block of rows, or of all rows."""
+"""Scores, residuals and pre-images of rows: of a block, of all rows, of few rows at once, in the input's container."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import Any
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, TypeGuard
+from weakref import ref
 
 import numpy as np
 
 from bigkpca.data.blocks import Block, tile_rows
+from bigkpca.data.frames import FRAME, frame_dtype, is_data_array
 from bigkpca.data.matrix_tiles import Part, matrix_tiles
-from bigkpca.data.reading import tiles
-from bigkpca.data.rows import Rows
+from bigkpca.data.rows import ArrayRows, Rows, tiles
 from bigkpca.errors import Array, SpecError, check_overflow, names_apart
 from bigkpca.execution.blas import single_threaded_blas
-from bigkpca.execution.by_block import block_tiles, by_block, fit_blocks, refuse_overflow, tile_height
-from bigkpca.execution.engine import Engine
-from bigkpca.execution.kept_features import KeptFeatures
+from bigkpca.execution.engine import (
+    Engine,
+    KeptFeatures,
+    block_tiles,
+    by_block,
+    fit_blocks,
+    refuse_overflow,
+    tile_height,
+)
+from bigkpca.execution.graphs import constant
 from bigkpca.execution.progress import Progress
-from bigkpca.execution.tasks import named_rows
-from bigkpca.numerics.aligned import all_aligned
+from bigkpca.execution.tasks import Carried, named_rows
+from bigkpca.numerics.linalg import all_aligned
 from bigkpca.numerics.model import Model
 from bigkpca.numerics.preimages import Expansion, Preimages, joined
 
@@ -152,3 +161,144 @@ def check_columns(rows: Rows, model: Model) -> None:
         f"{rows.where} has {rows.shape[1]} columns, the model was fitted on {model.columns}: "
         "give it rows with the same columns in the same order"
     )
+
+
+_MOST_ROWS = 1024  # more rows are worth tasks on several threads
+
+
+class _Slot:
+    """The projection of one model, for one thread, until the model is gone."""
+
+    def __init__(self, model: Model, most_rows: int) -> None:
+        self.project: Callable[[Array], Array] | None = all_aligned(model).projecting(most_rows)
+        self._model = ref(model, self._forget)
+
+    def _forget(self, _: ref[Model]) -> None:
+        self.project = None
+
+    def projection(self, model: Model) -> Callable[[Array], Array] | None:
+        """Its projection, if it is of this model."""
+        return self.project if self._model() is model else None
+
+
+_prepared = threading.local()  # the slot of the model that a thread used last: work space is of one thread
+
+
+def _projection(model: Model, most_rows: int) -> Callable[[Array], Array]:
+    slot: _Slot | None = getattr(_prepared, "slot", None)
+    found = None if slot is None else slot.projection(model)
+    if found is None:
+        _prepared.slot = _Slot(model, most_rows)
+        found = _prepared.slot.project
+        assert found is not None  # the model is alive
+    return found
+
+
+def are_few(rows: Rows, model: Model) -> TypeGuard[ArrayRows]:
+    """Whether these rows are scored at once: those of one block, in memory."""
+    most = min(_MOST_ROWS, model.block_rows or _MOST_ROWS)
+    return isinstance(rows, ArrayRows) and rows.shape[0] <= most and not model.features.precomputed
+
+
+def few_scores(rows: ArrayRows, model: Model) -> Array:
+    """Scores (n, r) of few rows, the same bits as from a pass of one block.
+
+    Raises DataError for NaN and infinity, and where kernels overflow.
+    """
+    count, features = rows.shape[0], model.features
+    height = min(tile_height(features), _MOST_ROWS)
+    project = _projection(model, height)
+    with single_threaded_blas, np.errstate(over="ignore", invalid="ignore"):
+        found = [project(X) for X in tiles(rows, rows.first, rows.first + count, height)]
+    scores = found[0] if len(found) == 1 else np.concatenate(found)
+    check_overflow(scores, named_rows(rows, Block(0, rows.first, rows.first + count)))
+    return scores
+
+
+View = Callable[[Model, Any], Any]  # of `arrays`: lazy values (n, c) or (n,) of rows, which refuse what does not fit
+
+
+def header(frame: Any) -> Any:
+    """The columns of a Dask frame, as a pandas frame without rows. Raises DataError for what is no table of numbers."""
+    frame_dtype(frame)
+    return frame._meta
+
+
+def in_frame(frame: Any, view: View, model: Model, columns: Sequence[Any]) -> Any:
+    """What `view` makes of the rows of a Dask frame, as a lazy one with these columns and its own index and divisions.
+
+    Partitions are taken one by one, whatever their lengths, which nobody counts.
+    """
+    dtype = frame_dtype(frame)
+    made = view(model, ArrayRows(np.zeros((1, len(frame.columns)), dtype), where=FRAME))  # lazy: only its checks run
+    meta = _labelled(np.empty((0, len(columns)), made.dtype), header(frame), columns)
+    return frame.map_partitions(_of_partition, view, constant(model), list(columns), dtype, made.dtype, meta=meta)
+
+
+def _of_partition(
+    part: Any, view: View, model: Carried, columns: Sequence[Any], dtype: np.dtype[Any], made: np.dtype[Any]
+) -> Any:
+    values = np.empty((0, len(columns)), made)
+    if len(part):
+        rows = ArrayRows(part.astype(dtype).to_numpy(), where=f"a partition of {FRAME}")
+        values = view(model.value, rows).compute(scheduler="synchronous").reshape(len(part), len(columns))
+    return _labelled(values, part, columns)
+
+
+def _labelled(values: Array, frame: Any, columns: Sequence[Any]) -> Any:
+    return type(frame)(values, index=frame.index, columns=columns)
+
+
+def in_data_array(given: Any, values: Any, name: str, columns: str = "component", like: Any = None) -> Any:
+    """Values (n, c) or (n,) of the rows of a DataArray, in memory or lazy, with the dim of its rows and what belongs to
+    that; a dim of rows that was stacked is unstacked.
+
+    The dim of new columns is called `columns`, or is that of the columns of `like`, a DataArray or names.
+    """
+    rows = given.dims[0]
+    coords = _coords_along(given, rows)
+    if like is not None and hasattr(like, "dims"):
+        columns = like.dims[1]
+        coords = coords.merge(_coords_along(like, columns)).coords
+    columns += "_" * (columns == rows)  # a dim occurs once
+    found = type(given)(values, dims=(rows, columns)[: values.ndim], coords=coords, name=name)
+    if like is not None and not hasattr(like, "dims"):
+        found = found.assign_coords({columns: like})
+    return found.unstack(rows) if is_stacked(given, rows) else found
+
+
+def header_of(given: Any) -> Any:
+    """The columns of a DataArray, as one without rows: their dim and coordinates. No values are computed."""
+    coords = _coords_along(given, given.dims[1])
+    return type(given)(np.empty((0, given.shape[1])), dims=given.dims, coords=coords)
+
+
+def _coords_along(given: Any, dim: str) -> Any:
+    """The coordinates of a DataArray that lie along one dim alone."""
+    others = [key for key, own in given.coords.items() if not set(own.dims) <= {dim}]
+    return given.drop_vars(others).coords
+
+
+def is_stacked(given: Any, dim: str) -> bool:
+    """Whether a dim of a DataArray was made of several, and can be taken apart again."""
+    index = given.indexes.get(dim)
+    return index is not None and index.nlevels > 1 and index.is_unique
+
+
+def are_maps(scores: Any, columns: str = "component") -> bool:
+    """Whether scores are a DataArray in which the rows have several dims."""
+    return is_data_array(scores) and scores.ndim > 2 and columns in scores.dims
+
+
+def stacked_rows(maps: Any, columns: str = "component") -> Any:
+    """A DataArray of scores with the several dims of its rows stacked to one."""
+    return maps.stack(sample=[dim for dim in maps.dims if dim != columns]).transpose("sample", columns)
+
+
+def of_rows_there(maps: Any, function: Callable[[Any], Any], columns: str = "component") -> Any:
+    """function(stacked rows) of a DataArray of scores; NaN for rows that have none, as those left out of a stack.
+
+    They get scores of 0 meanwhile, so that nobody has to find them first: lazy scores stay lazy.
+    """
+    there = maps.notnull().any(columns).reset_coords(drop=True)  # else lazy coordinates would be compared
+    return function(stacked_rows(maps.where(there, 0.0), columns)).where(there)

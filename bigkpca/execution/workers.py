@@ -24,8 +24,7 @@ import numpy as np
 from bigkpca.data.stores import store_of
 from bigkpca.errors import BigKPCAError, IncompleteError, MemoryLimitError, SpecError, UnlikeWorkersWarning
 from bigkpca.execution.blas import blas_core_types
-from bigkpca.execution.progress import WARNING
-from bigkpca.execution.watch import within
+from bigkpca.execution.progress import WARNING, within
 
 if TYPE_CHECKING:
     from distributed import Client, Worker

@@ -1,17 +1,273 @@
-"""Build the feature map of a fit for any size; whatever does not depend on the size is computed once."""
+"""The feature map of a fit, from a bounded sample: offset and scale, sigma, size, landmarks or random features.
+
+Every automatic choice is recorded with its reason.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, replace
+from time import monotonic
 from typing import Any
 
-from bigkpca.execution.engine import Engine
+import numpy as np
+
+from bigkpca.data.blocks import sample_rows
+from bigkpca.data.rows import Rows
+from bigkpca.errors import Array, DataError, SpecError, check_overflow
+from bigkpca.execution.engine import Engine, fit_blocks
+from bigkpca.execution.passes import action_of, draws_by_residual, mean_features, sums_of
 from bigkpca.execution.progress import Progress
-from bigkpca.fitting.landmarks import choose_landmarks
-from bigkpca.fitting.random_features import principal_axes, principal_features, random_features
-from bigkpca.fitting.sample import PreparedSample
-from bigkpca.numerics.features import FeatureMap, KernelRows
-from bigkpca.spec import ResolvedFit
+from bigkpca.fitting.sample import PreparedSample, prepare_sample, rounded
+from bigkpca.numerics import growth, landmarks
+from bigkpca.numerics.drift import REFERENCE_ROWS
+from bigkpca.numerics.features import (
+    Columns,
+    FeatureMap,
+    FourierRows,
+    KernelRows,
+    PrincipalFourierRows,
+    has_landmarks,
+    tensor_sketch,
+)
+from bigkpca.numerics.features.landmarks import PrincipalAxes, axes_of_covariance
+from bigkpca.numerics.features.random import Coupling, draw_frequencies
+from bigkpca.numerics.growth import PAIRED_ROWS, EstimatedError, SampleStratum, SizeTrial
+from bigkpca.numerics.kernels import Gaussian, Kernel, Polynomial
+from bigkpca.numerics.landmarks import RPCholesky
+from bigkpca.numerics.landmarks.sampling import Factor, Proposals, check_diagonal, grown
+from bigkpca.numerics.linalg import rank_tolerance
+from bigkpca.numerics.methods import PrincipalFeatures, RandomFeatures
+from bigkpca.numerics.model import Model
+from bigkpca.numerics.random_streams import ALPHA, FREQUENCIES, LANDMARKS, PROPOSALS, SKETCH, random_stream
+from bigkpca.numerics.solvers import OVERSAMPLING, leading_eigenpairs, starting_block
+from bigkpca.spec import DENSE_MOST_FEATURES, FitSpec, ResolvedFit
+
+
+def choose_landmarks(prepared: PreparedSample, fit: ResolvedFit, engine: Engine, progress: Progress) -> Array:
+    """Landmarks (l, d), shifted and scaled as rows are before kernels are computed.
+
+    Raises SpecError if the caller's landmarks do not fit the rows, DataError if no landmark can be chosen.
+    """
+    rows, sample, columns, spec = prepared.rows, prepared.sampled.sample, prepared.columns, fit.spec
+    if spec.own_landmarks is not None:
+        return _own_landmarks(rows, prepared.sampled.own, columns, spec)
+    rule, rng = fit.rule, random_stream(spec.seed, LANDMARKS)
+    assert rule is not None  # a method of landmarks has one
+    size = min(fit.size, len(sample))
+    if (most := rule.most_rows(size)) < len(sample):
+        sample = sample[np.sort(rng.choice(len(sample), most, replace=False))]
+    few = columns.shifted(sample)
+    if isinstance(rule, landmarks.RPCholesky) and rule.over == "all":
+        chosen = _landmarks_of_all_rows(rows, few, columns, rule, size, spec, engine, progress)
+    else:
+        with np.errstate(over="ignore", invalid="ignore"):
+            check_overflow(columns.kernel.diagonal(few), rows.where)
+            chosen = rule.choose(few, columns.kernel, size, rng, engine.in_order)
+    if not len(chosen):
+        raise DataError(
+            f"{rows.where}: k(x, x) is zero for all sampled rows, so there is nothing to choose landmarks by"
+        )
+    if len(chosen) < size:
+        progress.note(f"{rule.name}: {len(chosen)} landmarks: more of them would add nothing")
+    return chosen
+
+
+def _own_landmarks(rows: Rows, own: Array, columns: Columns, spec: FitSpec) -> Array:
+    """The caller's landmarks (l, d), shifted and scaled, without duplicates."""
+    given = spec.landmarks.values if isinstance(spec.landmarks, landmarks.Rows) else own
+    if given.shape[1] != rows.shape[1]:
+        raise SpecError(f"landmarks have {given.shape[1]} columns, {rows.where} has {rows.shape[1]}")
+    return landmarks.distinct(columns.shifted(given))
+
+
+def _landmarks_of_all_rows(
+    rows: Rows,
+    sample: Array,
+    columns: Columns,
+    rule: landmarks.RPCholesky,
+    size: int,
+    spec: FitSpec,
+    engine: Engine,
+    progress: Progress,
+) -> Array:
+    """RPCholesky over all rows: rejection sampling from upper bounds of the residuals, refreshed by a pass when stale.
+
+    Old bounds stay valid because residuals never grow. A refreshing pass returns as many draws as the sample has rows,
+    so that nothing of length n is held.
+    """
+    kernel, rng = columns.kernel, random_stream(spec.seed, PROPOSALS)
+    check_diagonal(kernel.diagonal(sample))
+    factor = Factor.empty(kernel, sample)
+    proposals, trace, refreshes = Proposals(sample[:0], np.empty(0), 0.0), 0.0, 0
+    if kernel.stationary:  # k(x, x) is constant, so that uniform rows are draws in proportion to it
+        order = rng.permutation(len(sample))
+        trace = float(rows.shape[0] * kernel.diagonal(sample[:1])[0])
+        proposals = Proposals(sample[order], kernel.diagonal(sample), trace)
+    while True:
+        before = len(factor.landmarks)
+        factor = grown(factor, proposals, size, rule.least_accepted, rule.tol * trace, rng)
+        if len(factor.landmarks) == size or (refreshes and len(factor.landmarks) == before):
+            break
+        refreshes += 1
+        proposals, trace = _refreshed(rows, columns, factor, spec, refreshes, rng, engine, progress)
+        if proposals.total <= max(rule.tol, rank_tolerance(columns.dtype)) * trace:
+            break
+    progress.note(f"rpcholesky: {len(factor.landmarks)} landmarks from all rows after {refreshes} refreshing passes")
+    return factor.landmarks
+
+
+def _refreshed(
+    rows: Rows,
+    columns: Columns,
+    factor: Factor,
+    spec: FitSpec,
+    number: int,
+    rng: np.random.Generator,
+    engine: Engine,
+    progress: Progress,
+) -> tuple[Proposals, float]:
+    """ResidualDraws in proportion to the residuals of all rows, and Σ k(x, x): one pass."""
+    count = -(-sample_rows(*rows.shape, 0) // len(fit_blocks(rows, spec.block_rows)))
+    seed = np.random.SeedSequence(spec.seed, spawn_key=(PROPOSALS, number))
+    draws = draws_by_residual(rows, columns, factor, count, seed, spec.block_rows, engine, progress)
+    totals = np.array([block.total for block in draws])
+    trace = sum(block.trace for block in draws)
+    if not totals.sum() > 0:
+        return Proposals(draws[0].rows[:0], np.empty(0), 0.0), trace
+    picks = rng.choice(len(draws), count * len(draws), p=totals / totals.sum())
+    # The k-th pick of a block takes its k-th draw; the first pick beyond a block's draws ends the sequence.
+    turn = np.zeros(len(picks), np.intp)
+    for number_of_block in np.unique(picks):
+        mine = picks == number_of_block
+        turn[mine] = np.arange(np.count_nonzero(mine))
+    spent = np.flatnonzero(turn >= count)
+    end = spent[0] if len(spent) else len(picks)
+    chosen = np.array([draws[b].rows[t] for b, t in zip(picks[:end], turn[:end], strict=True)])
+    bounds = np.array([draws[b].residuals[t] for b, t in zip(picks[:end], turn[:end], strict=True)])
+    return Proposals(chosen, bounds, float(totals.sum())), trace
+
+
+_ALPHA_ROWS = 101  # sample size of the thesis for alpha
+_MAX_SKETCHED_AXES = 512
+
+
+def _frequencies(
+    kernel: Kernel, coupling: Coupling, form: str, count: int, d: int, dtype: Any, seed: int, axes: Callable[[], Array]
+) -> tuple[Array, Array | None]:
+    """(frequencies (m, d), phases (m,) or None) for `count` features, in the dtype of block work."""
+    rng = random_stream(seed, FREQUENCIES)
+    m = count if form == "phase" else count // 2
+    found = draw_frequencies(kernel, coupling, m, d, rng, axes() if coupling == "qmc" else None)
+    phases = rng.uniform(0, 2 * np.pi, m).astype(dtype) if form == "phase" else None
+    return found.astype(dtype), phases
+
+
+def random_features(prepared: PreparedSample, method: RandomFeatures, fit: ResolvedFit) -> FeatureMap:
+    """Random Fourier features, or a tensor sketch for a polynomial kernel.
+
+    Raises SpecError if form='qmc' is asked for with too many columns.
+    """
+    columns, d = prepared.columns, prepared.columns.columns
+    kernel, count, seed = columns.kernel, fit.size, fit.spec.seed
+    if isinstance(kernel, Polynomial):
+        rng = random_stream(seed, FREQUENCIES)
+        return tensor_sketch(kernel, count, columns.offset, columns.scale, rng, columns.dtype)
+
+    def axes() -> Array:
+        if d > DENSE_MOST_FEATURES:
+            raise SpecError(
+                f"form='qmc' needs all principal axes of {d} columns, at most {DENSE_MOST_FEATURES} can be had"
+            )
+        X = columns.shifted(prepared.sampled.sample).astype(np.float64)
+        X -= X.mean(axis=0)
+        return axes_of_covariance(np.zeros(d), X.T @ X, len(X)).axes
+
+    frequencies, phases = _frequencies(kernel, method.coupling, method.form, count, d, columns.dtype, seed, axes)
+    return FourierRows(kernel, columns.offset, frequencies, phases, scale=columns.scale)
+
+
+def principal_features(
+    prepared: PreparedSample, principal: PrincipalAxes, method: PrincipalFeatures, fit: ResolvedFit
+) -> PrincipalFourierRows:
+    """Random Fourier features on the leading principal axes of all rows."""
+    columns, kernel = prepared.columns, prepared.columns.kernel
+    assert isinstance(kernel, Gaussian)  # the spec checks
+    count, spec = fit.size, fit.spec
+    kept = _directions(principal, kernel, method, spec, count)
+    # The mean of all rows, not of the sample: residuals and principal axes are about it.
+    moved = principal.mean if columns.scale is None else principal.mean * columns.scale
+    columns = replace(columns, offset=rounded(columns.offset + moved, prepared.rows))
+    axes = principal.axes[:, :kept].astype(columns.dtype)
+    frequencies, phases = _frequencies(
+        kernel, method.coupling, method.form, count, kept, columns.dtype, spec.seed, lambda: np.eye(kept)
+    )
+    factor = _correction(method, kernel, principal, axes, columns, prepared.sampled.sample, spec.seed)
+    return PrincipalFourierRows(kernel, columns.offset, frequencies, axes, phases, factor, scale=columns.scale)
+
+
+def _directions(
+    principal: PrincipalAxes, kernel: Gaussian, method: PrincipalFeatures, spec: FitSpec, count: int
+) -> int:
+    """d*, the number of principal axes that are kept."""
+    if spec.n_directions != "auto":
+        return spec.n_directions
+    components = spec.components if isinstance(spec.components, int) else 1
+    return principal.directions(kernel.sigma, components, count // 2 if method.pairs else count)
+
+
+def principal_axes(prepared: PreparedSample, spec: FitSpec, engine: Engine, progress: Progress) -> PrincipalAxes:
+    """Principal axes of all rows: one pass, or the passes of a sketch above 8192 columns.
+
+    Raises SpecError if more axes are asked for than there are columns.
+    """
+    rows, columns = prepared.rows, prepared.columns
+    d, shift, title = columns.columns, np.zeros(columns.columns), "principal axes"
+    if spec.n_directions != "auto" and spec.n_directions > d:
+        raise SpecError(f"n_directions={spec.n_directions}, but {rows.where} has only {d} columns")
+    if d <= DENSE_MOST_FEATURES:
+        moments = sums_of(rows, columns, shift, spec.block_rows, engine, progress, title).sums.moments
+        return axes_of_covariance(moments.mean, moments.scatter, moments.count)
+    count = min(d, _MAX_SKETCHED_AXES) if spec.n_directions == "auto" else spec.n_directions
+    seen: list[Any] = []
+
+    def apply(Q: Array) -> Array:
+        action, _ = action_of(rows, columns, shift, Q, spec.block_rows, engine, progress, title)
+        seen[:] = [action]
+        return action.applied(Q, shift, center=True)
+
+    start = starting_block(d, min(d, count + OVERSAMPLING), random_stream(spec.seed, SKETCH))
+    found = leading_eigenpairs(apply, start, count)
+    (action,) = seen
+    n, mean = action.count, action.mean(shift)
+    return PrincipalAxes(
+        mean, found.vectors, found.values / n, (action.squares_about_zero(shift) - n * float(mean @ mean)) / n
+    )
+
+
+def _correction(
+    method: PrincipalFeatures,
+    kernel: Gaussian,
+    principal: PrincipalAxes,
+    axes: Array,
+    columns: Columns,
+    sample: Array,
+    seed: int,
+) -> float | None:
+    """The factor that corrects features for the axes left out: alpha^(-1/2), 1 for none, None for the pointwise one."""
+    if method.correction == "pointwise":
+        return None
+    if method.correction == "none":
+        return 1.0
+    if method.correction == "alpha":
+        return float(np.exp(-principal.residual(axes.shape[1]) * kernel.gamma))
+    # The thesis's estimate: a geometric mean of exp(|r_i - r_(i+1)|² / (2 sigma²)) over pairs of sampled rows,
+    # whose residuals are taken in principal coordinates and divided by their number (docs/numerics.md, section 10).
+    numbers = random_stream(seed, ALPHA).choice(len(sample), min(_ALPHA_ROWS, len(sample)), replace=False)
+    residual = columns.shifted(sample[numbers]).astype(np.float64)
+    residual -= (residual @ axes) @ axes.T
+    return float(np.exp(-0.5 * np.sum(np.diff(residual, axis=0) ** 2, axis=1).mean() * kernel.gamma))
+
 
 FeatureMapFactory = Callable[[ResolvedFit], FeatureMap]  # the same fit at different sizes
 
@@ -40,3 +296,214 @@ def feature_map_factory(
         return KernelRows(columns.kernel, columns.offset, chosen, scale=columns.scale)
 
     return kernel_rows
+
+
+_START = 100
+
+
+@dataclass(frozen=True)
+class SizeLimits:
+    """Limits on the growth of a size, and bytes that a process may use (None: no limit).
+
+    `largest` is the largest size allowed, because of `limited_by` (None: no more are ever held). The pass, whose time
+    is estimated from the trial of a size, must end before `deadline`, a time of the monotonic clock. `bias` is the
+    ratio of certified to estimated error in an earlier round.
+    """
+
+    largest: int
+    limited_by: str | None = None
+    deadline: float | None = None
+    bias: float = 1.0
+    memory: int | None = None
+
+
+@dataclass(frozen=True)
+class GrownSize:
+    """A size reached by growth, its feature map and estimated error, and what stopped it above the tolerance."""
+
+    size: int
+    features: FeatureMap
+    error: EstimatedError
+    stopped: str | None = None
+
+
+def grow_size(
+    prepared: PreparedSample,
+    make_features: FeatureMapFactory,
+    fit: ResolvedFit,
+    size_limits: SizeLimits,
+    engine: Engine,
+    progress: Progress,
+) -> GrownSize:
+    """The smallest size, within a tenth, whose error on sampled rows plus two standard errors is at most `spec.tol`.
+
+    The error is the relative trace error, or that of the kernel for random features. Raises SpecError if no size within
+    the limits reaches the tolerance.
+    """
+    spec = fit.spec
+    assert spec.tol is not None
+    judge, judged = _error_estimator(prepared, spec)
+    step = 2 if spec.method_value.pairs else 1
+    tried: list[SizeTrial] = []
+    best: GrownSize | None = None
+    late = False
+    while (size := growth.next_size(tried, spec.tol, start=_START, most=size_limits.largest, step=step)) is not None:
+        features = make_features(_fit_at_size(fit, size))
+        started = monotonic()
+        found = judge(features)
+        check_overflow(np.array(found.value), prepared.rows.where)
+        pass_seconds = (monotonic() - started) * prepared.rows.shape[0] / judged / engine.threads
+        grown = GrownSize(size, features, replace(found, value=found.value * size_limits.bias))
+        progress.note(f"size {size}: error {found.value:.3g} ± {found.standard_error:.1g}, from {judged} sampled rows")
+        tried.append(SizeTrial(size, grown.error.at_most))
+        late = size_limits.deadline is not None and monotonic() + pass_seconds > size_limits.deadline
+        if best is None or not (late or best.error.at_most <= spec.tol) or grown.error.at_most <= spec.tol:
+            best = grown
+        if late:
+            break
+    assert best is not None  # at least one size is tried
+    if best.error.at_most > spec.tol:
+        bound = "the time budget" if late else size_limits.limited_by
+        if bound is None:
+            raise _tolerance_out_of_reach(best, tried, spec)
+        best = replace(best, stopped=bound)
+    if _fit_at_size(fit, best.size) != fit.at(best.size):
+        best = replace(best, features=make_features(fit.at(best.size)))
+    return best
+
+
+def _fit_at_size(fit: ResolvedFit, size: int) -> ResolvedFit:
+    """The fit of that size, with RPCholesky on the sample alone; the final choice of landmarks makes the passes."""
+    sized = fit.at(size)
+    if isinstance(fit.rule, RPCholesky) and fit.rule.over == "all":
+        return sized.with_rule(replace(fit.rule, over="sample"))
+    return sized
+
+
+def _error_estimator(prepared: PreparedSample, spec: FitSpec) -> tuple[Callable[[FeatureMap], EstimatedError], int]:
+    """A function that estimates the error of a feature map on sampled rows, and the number of these rows."""
+    (n, _), sampled, columns = prepared.rows.shape, prepared.sampled, prepared.columns
+    m = len(sampled.sample)
+    if not spec.method_value.landmarks:
+        few = sampled.few[: growth.PAIRED_ROWS]
+        return (lambda features: growth.kernel_error(features, few, spec.center)), len(few)
+    # Rows that landmarks may be made from have smaller errors than others: two strata, weighted by size.
+    seen = sampled.few[: max(1, growth.JUDGING_ROWS * m // n)]
+    strata = [SampleStratum(columns.shifted(seen), m), SampleStratum(columns.shifted(sampled.held_out), n - m)]
+
+    def judge(features: FeatureMap) -> EstimatedError:
+        assert has_landmarks(features)
+        return growth.trace_error(features, strata, spec.center)
+
+    return judge, len(seen) + len(sampled.held_out)
+
+
+def _tolerance_out_of_reach(best: GrownSize, tried: list[SizeTrial], spec: FitSpec) -> SpecError:
+    """The error for a tolerance that no size within the limits reaches."""
+    what = "landmarks" if spec.method_value.landmarks else "random features"
+    return SpecError(
+        f"tol={spec.tol} is out of reach: {best.size} {what}, the most that are grown to, leave an error of "
+        f"{best.error.value:.2g}; about {growth.extrapolated(tried, spec.tol or 1.0):,} would do. Take a larger tol, a "
+        "larger sigma, or eigenpairs without this error: method='exact', or refine=1"
+    )
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The value chosen for an option that was left open, with the reason; JSON-ready."""
+
+    option: str
+    value: Any
+    reason: str
+
+
+@dataclass(frozen=True)
+class ChosenFeatures:
+    """The feature map of a fit, with the statistics and rows of the sample that the later steps need."""
+
+    features: FeatureMap
+    near_mean: Array  # (D,), a fixed vector near the mean of v over all rows
+    kernel_error: EstimatedError | None  # of random features only
+    grown: GrownSize | None  # if the size was grown to a tolerance
+    choices: tuple[Choice, ...]
+    sample: Array | None  # (m, d), if the pre-image needs it
+    few: Array  # (q, d) of the sample: the kernel is judged on these rows, and rounding is measured on the first
+    unseen: Array  # (m, d), from which the error of the landmarks is bounded
+    reference: Array  # (q, d) of all rows, whose scores and residuals the model keeps; a part of `unseen` or `few`
+    triangular: bool | None = None  # the basis of the span of the landmarks, where strata of another model ask for it
+
+
+def choose_features(
+    rows: Rows, fit: ResolvedFit, size_limits: SizeLimits, engine: Engine, progress: Progress
+) -> ChosenFeatures:
+    """Choose the feature map of a fit from a bounded sample.
+
+    Passes: the sample, which is freed before the main pass unless the pre-image needs it; one pass each for
+    `standardize` and for the principal axes of rff-pca; and the passes of RPCholesky over all rows.
+
+    Raises DataError for constant data, SpecError for options that do not fit these rows.
+    """
+    prepared, spec = prepare_sample(rows, fit, engine, progress), fit.spec
+    make_features = feature_map_factory(prepared, fit, engine, progress)
+    grown = None if spec.tol is None else grow_size(prepared, make_features, fit, size_limits, engine, progress)
+    features = make_features(fit) if grown is None else grown.features
+    few, unseen = prepared.sampled.few[:PAIRED_ROWS], prepared.sampled.unseen
+    near_mean = np.zeros(features.size) if spec.exact else mean_features(features, few)
+    near_mean = near_mean.astype(features.dtype).astype(np.float64)  # rounded as it is when subtracted from tiles
+    return ChosenFeatures(
+        features,
+        near_mean,
+        None if spec.method_value.landmarks else growth.kernel_error(features, few, spec.center),
+        grown,
+        tuple(_choices(prepared, fit, features, grown)),
+        prepared.sampled.sample if spec.keeps_sample else None,
+        few.copy(),  # a view would keep more of them in memory
+        unseen,
+        unseen[:REFERENCE_ROWS] if len(unseen) else prepared.sampled.few[:REFERENCE_ROWS],
+    )
+
+
+def _choices(
+    prepared: PreparedSample, fit: ResolvedFit, features: FeatureMap, grown: GrownSize | None
+) -> Iterator[Choice]:
+    """The automatic choices of a fit, for options of the spec that were left open."""
+    spec = fit.spec
+    if spec.needs_median:
+        sigma = getattr(prepared.columns.kernel, "sigma", None)
+        yield Choice("sigma", sigma, "the median pair of sampled rows has k = exp(-1)")
+    if spec.needs_variance:
+        kernel = prepared.columns.kernel
+        name = "sigma" if hasattr(kernel, "sigma") else "gamma"
+        yield Choice(name, getattr(kernel, name), "gamma = 1 / (columns × variance of the sampled rows)")
+    if fit.rule is not None and spec.landmarks == "auto":
+        yield Choice("landmarks", fit.rule.name, fit.rule_reason)
+    if spec.own_landmarks is not None and features.size < spec.own_landmarks:
+        repeated = spec.own_landmarks - features.size
+        reason = f"of {spec.own_landmarks} rows that are given; {repeated} of them repeat others"
+        yield Choice("landmarks", features.size, reason)
+    if grown is not None:
+        yield Choice("size", grown.size, _reason(grown, spec))
+    elif spec.size == "auto" and not spec.exact and spec.own_landmarks is None:
+        yield Choice("size", features.size, fit.size_reason)
+    if features.directions is not None and spec.n_directions == "auto":
+        reason = "a relative bias of the kernel of at most 0.02, and an axis for each component"
+        yield Choice("n_directions", features.directions, reason)
+
+
+def _reason(grown: GrownSize, spec: FitSpec) -> str:
+    """The reason for a size grown to a tolerance, with its estimated error."""
+    error = f"an error of {grown.error.value:.3g} ± {grown.error.standard_error:.1g} on sampled rows"
+    if grown.stopped:
+        return f"{error}, above tol={spec.tol}: stopped by {grown.stopped}"
+    return f"the smallest, to a tenth, with tol={spec.tol}: {error}"
+
+
+def kept_choices(model: Model) -> list[dict[str, Any]]:
+    """The choices of a model that hold for every model with its features."""
+    solved_for = ("components", "directions")
+    return [choice for choice in model.provenance["choices"] if choice["option"] not in solved_for]
+
+
+def choices_info(choices: tuple[Choice, ...]) -> list[dict[str, Any]]:
+    """The choices as JSON-ready dictionaries."""
+    return [asdict(choice) for choice in choices]

@@ -13,12 +13,11 @@ from bigkpca.execution.blas import single_threaded_blas
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.progress import Progress
 from bigkpca.fitting import refine
-from bigkpca.fitting.choose_features import Choice, choices_info, choose_features
+from bigkpca.fitting.features import Choice, SizeLimits, choices_info, choose_features
 from bigkpca.fitting.memory_limits import check_fits, find_size_limits
-from bigkpca.fitting.outcome import fit_outcome
 from bigkpca.fitting.preimage import with_decoder
 from bigkpca.fitting.reference import with_reference
-from bigkpca.fitting.size_search import SizeLimits
+from bigkpca.fitting.solve import fit_outcome
 from bigkpca.fitting.warnings import (
     moved_by_rounding,
     note_lowered,

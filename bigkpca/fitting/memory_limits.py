@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from bigkpca.data.numpy_rows import ArrayRows
-from bigkpca.data.rows import Rows
+from bigkpca.data.rows import ArrayRows, Rows
 from bigkpca.errors import MemoryLimitError
-from bigkpca.execution.engine import Engine
-from bigkpca.execution.kept_features import KeptFeatures
+from bigkpca.execution.engine import Engine, KeptFeatures
 from bigkpca.execution.planning import largest_size_that_fits, plan_resolved, smallest, worker_bytes
-from bigkpca.fitting.size_search import SizeLimits
+from bigkpca.fitting.features import SizeLimits
 from bigkpca.spec import ResolvedFit
 
 _FEATURE_BYTES = 96_000_000  # 60,000 rows with 400 landmarks; small beside what a process needs anyway

@@ -1,33 +1,312 @@
-"""Kernel PCA of a precomputed kernel matrix that fits in memory."""
+"""Kernel PCA of a precomputed kernel matrix: checked, then solved in memory or by products, tile by tile."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+import hashlib
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 
-from bigkpca.data.matrix_tiles import parts
-from bigkpca.data.rows import Rows
-from bigkpca.errors import Array
+from bigkpca.data.matrix_tiles import Part, halves, matrix_tiles, parts
+from bigkpca.data.rows import ArrayRows, Rows
+from bigkpca.data.zarr import ZarrRows
+from bigkpca.errors import Array, BigKPCAError, CorruptionError, DataError, check_overflow
 from bigkpca.execution.engine import Engine
+from bigkpca.execution.passes import sums_of
 from bigkpca.execution.progress import Progress
-from bigkpca.fitting.precomputed_checks import (
-    ASYMMETRY,
-    BAND,
-    check_matrix_diagonal,
-    check_symmetry,
-    combined_digest,
-    entry_dtype,
-    entry_scales,
-    read_part,
-    rounding_noise,
-    share_above_noise,
-    tasks_by_part,
-)
-from bigkpca.numerics import gram_solver
-from bigkpca.numerics.eigenpairs import Solution
+from bigkpca.execution.projection import score_rows
+from bigkpca.execution.tasks import Task, shared
+from bigkpca.numerics import gram, solvers
+from bigkpca.numerics.eigenpairs import Solution, least_and_largest
+from bigkpca.numerics.features import Columns
+from bigkpca.numerics.gram import add_tile
+from bigkpca.numerics.kernels import Precomputed
 from bigkpca.numerics.linalg import Map, rank_tolerance
+from bigkpca.numerics.model import Model
+from bigkpca.numerics.random_streams import SKETCH, random_stream
+from bigkpca.numerics.span import span_of
 from bigkpca.spec import ResolvedFit
+
+ASYMMETRY = {
+    2: 1e-2,
+    4: 1e-5,
+    8: 1e-8,
+}  # tolerance relative to sqrt(s_i s_j), by itemsize: above rounding, below mistakes
+FLAT = 1e-6  # diagonal entries below this share of the largest entry count as zero
+NEARLY = 1.01  # factor that allows for rounding of entries
+BAND = 512  # rows checked at once
+
+
+def tasks_by_part(function: Any, rows: Rows, cut: list[Part], *given: Any) -> list[Task]:
+    """One task for each part; progress counts the rows of a strip once, with its last part."""
+    return [
+        Task(
+            function,
+            (rows.part(p.rows.start, p.rows.stop, p.columns), p, *given),
+            p.shape[0] if p.columns.stop == rows.shape[1] else 0,
+            f"{rows.where}, rows {p.rows.start} to {p.rows.stop - 1}",
+        )
+        for p in cut
+    ]
+
+
+def read_part(rows: Rows, part: Part, dtype: np.dtype[Any]) -> tuple[Array, str]:
+    """The entries of a part, and their digest."""
+    values, digest = np.empty(part.shape, dtype), hashlib.sha256()
+    with np.errstate(over="ignore"):
+        for at, K in matrix_tiles(rows, part, digest=digest):
+            values[at.within(part)] = K
+    check_overflow(values, rows.where)
+    return values, digest.hexdigest()
+
+
+def combined_digest(digests: list[str]) -> str:
+    """One digest of the digests of all parts, in order."""
+    return hashlib.sha256("".join(digests).encode()).hexdigest()
+
+
+def entry_scales(diagonal: Array, largest: Array) -> Array:
+    """s (n,) with |K_ij| <= sqrt(s_i s_j), the scale against which rounding of K_ij is small.
+
+    K_ii where the matrix can be one of kernels; else the `largest` |K_ij| of each row, e.g. for -D² / 2 of squared
+    distances, whose diagonal is zero.
+    """
+    may_be = diagonal.min() >= 0 and (largest**2 <= NEARLY * diagonal * diagonal.max()).all()
+    return diagonal if may_be else largest
+
+
+def entry_dtype(fit: ResolvedFit) -> np.dtype[Any]:
+    """The dtype to which entries are rounded: that of block work, or the stored one if it is coarser."""
+    stored = fit.stored
+    return min(stored, fit.dtype, key=lambda dtype: dtype.itemsize) if stored.kind == "f" else fit.dtype
+
+
+def rounding_noise(total: float, n: int, dtype: np.dtype[Any]) -> float:
+    """How negative rounding can make the eigenvalues of a positive semidefinite matrix (n, n).
+
+    `total` is the sum of its `entry_scales`. The bound is a few eps sqrt(n) times their mean, the norm of a matrix of
+    random errors.
+    """
+    return 16 * float(np.finfo(dtype).eps) * total / float(np.sqrt(n))
+
+
+def share_above_noise(lowest: float, largest: float, noise: float) -> float:
+    """The lowest eigenvalue as a share of the largest; 0 if it is within the noise."""
+    return lowest / largest if lowest < -noise else 0.0
+
+
+def check_matrix_diagonal(rows: Rows, diagonal: Array, seen: Array, least: float, largest: float) -> None:
+    """Raise an error unless the diagonal (n,) can be that of a kernel matrix.
+
+    It may be positive, or zero where a row is all zeros (squared lengths); zero throughout (-D² / 2); or of either
+    sign. Entries lie between `least` and `largest`. A row of the matrix is zero, or equal to another, if the same holds
+    for its row of `seen` (n, p).
+    """
+    flat = np.abs(diagonal).max() <= FLAT * max(largest, -least)
+    zero = np.flatnonzero((diagonal == 0) & seen.any(axis=1)).tolist()
+    for i in zero:
+        if (hole := missing_chunk(rows, (i, i))) and not (flat and _chunk_rows_equal(rows, seen, i)):
+            raise hole
+    if flat and largest > 0 and least >= -FLAT * largest:
+        raise DataError(
+            f"{rows.where}: the diagonal is 0 and no entry is negative, as in a matrix of distances D: distances D are "
+            "made kernels by exp(-D² / (2 sigma²)), or -D² / 2 for classical scaling"
+        )
+    if zero and not flat and diagonal.min() >= 0:
+        raise DataError(
+            f"{rows.where}: entry ({zero[0]}, {zero[0]}) is 0, and others of its row are not (counted from 0): where "
+            "k(x, x) = 0, k(x, y) = 0 for all y"
+        )
+
+
+def _chunk_rows_equal(rows: Rows, seen: Array, i: int) -> bool:
+    """Whether all rows of the chunk that holds entry (i, i) are equal, i.e. at distance 0 of each other.
+
+    Such a chunk of a distance matrix is all zeros, and need not be stored.
+    """
+    assert isinstance(rows, ZarrRows)
+    chunk = rows.unstored(i, i)
+    return chunk is not None and bool(np.ptp(seen[chunk[0]], axis=0).max() <= FLAT * np.abs(seen[i]).max())
+
+
+def check_symmetry(rows: Rows, numbers: Array, values: Array, mirrored: Array, scales: Array, tolerance: float) -> None:
+    """Raise an error unless rows `values` (b, n) of K equal its columns `mirrored` (b, n) up to rounding."""
+    roots = np.sqrt(scales)
+    apart = np.abs(values - mirrored) - tolerance * np.outer(roots[numbers], roots)
+    if (apart > 0).any():
+        k, j = divmod(int(apart.argmax()), apart.shape[1])
+        i = int(numbers[k])
+        raise missing_chunk(rows, (i, j), (j, i)) or DataError(
+            f"{rows.where} is not symmetric: entry ({i}, {j}) is {values[k, j]:.9g}, entry ({j}, {i}) is "
+            f"{mirrored[k, j]:.9g} (counted from 0): correct what is wrong; where it is rounding alone, store "
+            "(K + K.T) / 2"
+        )
+
+
+def missing_chunk(rows: Rows, *entries: tuple[int, int]) -> BigKPCAError | None:
+    """The error for the first of these entries that lies in a chunk that is not stored; None if there is none."""
+    for row, column in entries:
+        if isinstance(rows, ZarrRows) and (hole := rows.unstored(row, column)):
+            tall, wide = hole
+            return CorruptionError(
+                f"{rows.where}: the chunk of rows {tall.start} to {tall.stop - 1}, columns {wide.start} to "
+                f"{wide.stop - 1} is not stored, but its mirror image or its rows are not zero; write it again"
+            )
+    return None
+
+
+_PROBES = 4  # random vectors p for which K p = K'p is checked
+
+
+@dataclass(frozen=True)
+class ProductStart:
+    """Starting block (n, b) of the products, with statistics of K from the checking pass.
+
+    `trace` is tr(K), `total` the sum of `entry_scales` of K, `negative` the most negative eigenvalue of sampled entries
+    as a share of their largest.
+    """
+
+    block: Array
+    trace: float
+    total: float
+    digest: str
+    negative: float
+
+
+def start_products(rows: Rows, fit: ResolvedFit, engine: Engine, progress: Progress) -> ProductStart:
+    """Check all of the matrix in one pass, and make the starting block; raises what `precomputed.read_matrix` raises.
+
+    The block holds the scores of a Nyström model of randomly drawn columns.
+    """
+    n, rng = fit.n, random_stream(fit.spec.seed, SKETCH)
+    dtype, few = fit.dtype, fit.start()
+    S = np.sort(rng.choice(n, few.size, replace=False))
+    found = _survey_matrix(rows, fit, S, rng.standard_normal((n, _PROBES)), engine, progress)
+    check_matrix_diagonal(rows, found.diagonal, found.images, float(found.least.min()), float(found.largest.max()))
+    _check_probes(rows, found, ASYMMETRY[entry_dtype(fit).itemsize])
+    # The columns are in memory, so this pass runs on local threads.
+    local, C = Engine(engine.threads), ArrayRows(found.columns)
+    features = Columns(Precomputed(), np.zeros(len(S)), dtype)
+    near_mean = found.columns[:BAND].mean(axis=0).astype(np.float64)
+    sums = sums_of(C, features, near_mean, None, local, progress, "adding up sampled columns").sums
+    moments, W = replace(sums.moments, trace=float(found.diagonal.sum())), found.columns[S].astype(np.float64)
+    W = (W + W.T) / 2
+    assert isinstance(few.spec.components, int)  # the spec checks
+    tolerance = rank_tolerance(dtype)
+    try:
+        span = span_of(W, moments, tolerance)
+        solution = solvers.nystroem(span, few.spec.components, center=fit.spec.center, tolerance=tolerance)
+    except DataError:
+        if found.entry_scales is found.diagonal:
+            raise
+        block = np.empty((n, 0))  # part of an indefinite matrix may have no positive eigenvalue
+    else:
+        block = score_rows(C, Model(features, solution, None), local, progress).astype(np.float64)
+    noise = rounding_noise(float(found.entry_scales[S].sum()), len(W), entry_dtype(fit))
+    negative = share_above_noise(*least_and_largest(W, fit.spec.center), noise)
+    return ProductStart(block, moments.trace, float(found.entry_scales.sum()), found.digest, negative)
+
+
+@dataclass(frozen=True)
+class MatrixSurvey:
+    """Statistics of K (n, n), or of a part of it, from the checking pass.
+
+    Diagonal, least and largest entry of each row, images K P and mirrored images K'P for random P (n, p), columns C =
+    K[:, S] for random S in the dtype of block work, and a digest. Entries outside the part count as zero.
+    """
+
+    diagonal: Array
+    least: Array
+    largest: Array
+    images: Array
+    mirrored: Array
+    columns: Array
+    digest: str
+
+    @cached_property
+    def entry_scales(self) -> Array:
+        """`entry_scales` of K, (n,)."""
+        return entry_scales(self.diagonal, np.maximum(self.largest, -self.least))
+
+
+def _survey_matrix(
+    rows: Rows, fit: ResolvedFit, S: Array, P: Array, engine: Engine, progress: Progress
+) -> MatrixSurvey:
+    """The survey of all of K, from those of its parts: one pass."""
+    n, dtype = fit.n, fit.dtype
+    cut = parts(rows, fit.spec.block_rows, upper=False)
+    tasks = tasks_by_part(_survey_part, rows, cut, shared(S), shared(P.astype(dtype)))
+    images, columns = np.zeros(P.shape), np.empty((n, len(S)), dtype)
+    total = MatrixSurvey(np.zeros(n), np.full(n, np.inf), np.full(n, -np.inf), images, images.copy(), columns, "")
+    digests = []
+    for part, found in zip(cut, engine.each("looking at the matrix", tasks, progress), strict=True):
+        total.diagonal[part.rows] += found.diagonal
+        total.least[part.rows] = np.minimum(total.least[part.rows], found.least)
+        total.largest[part.rows] = np.maximum(total.largest[part.rows], found.largest)
+        total.images[part.rows] += found.images
+        total.mirrored[part.columns] += found.mirrored
+        total.columns[part.rows, _columns_within(S, part.columns)] = found.columns
+        digests.append(found.digest)
+    return replace(total, digest=combined_digest(digests))
+
+
+def _columns_within(S: Array, columns: slice) -> slice:
+    """The positions, in the ascending numbers S, of those among these columns."""
+    first, last = np.searchsorted(S, [columns.start, columns.stop])
+    return slice(int(first), int(last))
+
+
+def _survey_part(rows: Rows, part: Part, S: Array, P: Array) -> MatrixSurvey:
+    """The survey of one part, tile by tile."""
+    (height, width), own, digest = part.shape, S[_columns_within(S, part.columns)], hashlib.sha256()
+    diagonal, columns = np.zeros(height), np.empty((height, len(own)), P.dtype)
+    images, mirrored = np.zeros((height, P.shape[1])), np.zeros((width, P.shape[1]))
+    least, largest = np.full(height, np.inf), np.full(height, -np.inf)
+    with np.errstate(over="ignore", invalid="ignore"):
+        for at, values in matrix_tiles(rows, part, digest=digest):
+            K, (tall, wide) = values.astype(P.dtype, copy=False), at.within(part)
+            images[tall] += K @ P[at.columns]
+            least[tall], largest[tall] = (
+                np.minimum(least[tall], K.min(axis=1)),
+                np.maximum(largest[tall], K.max(axis=1)),
+            )
+            mirrored[wide] += K.T @ P[at.rows]
+            drawn = _columns_within(own, at.columns)
+            columns[tall, drawn] = K[:, own[drawn] - at.columns.start]
+            on = np.arange(max(at.rows.start, at.columns.start), min(at.rows.stop, at.columns.stop))
+            diagonal[on - part.rows.start] = K[on - at.rows.start, on - at.columns.start]
+    check_overflow(images, rows.where)
+    return MatrixSurvey(diagonal, least, largest, images, mirrored, columns, digest.hexdigest())
+
+
+def _check_probes(rows: Rows, found: MatrixSurvey, tolerance: float) -> None:
+    """Raise an error unless K P = K'P up to rounding; the row that differs most is read again to name the entry."""
+    apart = np.linalg.norm(found.images - found.mirrored, axis=1)
+    apart -= tolerance * np.sqrt(_PROBES * found.entry_scales * found.entry_scales.sum())
+    i = int(apart.argmax())
+    if apart[i] > 0:
+        row, column = rows.block(i, i + 1), rows.block(0, rows.shape[0], slice(i, i + 1)).T
+        given = (row.astype(np.float64), column.astype(np.float64), found.entry_scales, tolerance)
+        check_symmetry(rows, np.array([i]), *given)
+
+
+def product(rows: Rows, fit: ResolvedFit, engine: Engine, progress: Progress, B: Array) -> Array:
+    """K B (n, c), float64: one pass over K, or over its upper half where its chunks allow that."""
+    upper = halves(rows)
+    cut, given = parts(rows, fit.spec.block_rows, upper=upper), shared(B.astype(fit.dtype))
+    tasks = tasks_by_part(_multiply_part, rows, cut, given, upper)
+    found: Array = engine.total("products with the matrix", tasks, progress, B)
+    return found
+
+
+def _multiply_part(rows: Rows, part: Part, B: Array, upper: bool) -> Array:
+    """The contribution of one part to K B, (n, c)."""
+    out = np.zeros(B.shape)
+    for at, K in matrix_tiles(rows, part, upper=upper):
+        add_tile(out, B, at.rows, at.columns, K.astype(B.dtype, copy=False), mirrored=upper)
+    return out
 
 
 def read_matrix(rows: Rows, fit: ResolvedFit, engine: Engine, progress: Progress) -> tuple[Array, str]:
@@ -67,7 +346,7 @@ def solve_matrix(fit: ResolvedFit, K: Array, components: int | float | None, in_
     """Exact solution of the matrix K (n, n), which is overwritten."""
     noise = rounding_noise(float(entry_scales_of(K).sum()), len(K), entry_dtype(fit))
     tolerance = rank_tolerance(fit.dtype)
-    found = gram_solver.gram(
+    found = gram.gram(
         K, components, center=fit.spec.center, tolerance=tolerance, positive=False, noise=noise, in_order=in_order
     )
     largest = found.eigenvalues[0]

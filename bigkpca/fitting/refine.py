@@ -10,21 +10,18 @@ from typing import Any
 import numpy as np
 
 from bigkpca.data.matrix_tiles import check_square
-from bigkpca.data.numpy_rows import ArrayRows
-from bigkpca.data.rows import Rows
+from bigkpca.data.rows import ArrayRows, Rows
 from bigkpca.errors import Array
 from bigkpca.execution.blas import single_threaded_blas
 from bigkpca.execution.engine import Engine
-from bigkpca.execution.gram import gather, gram_product
-from bigkpca.execution.passes import read_rows
+from bigkpca.execution.passes import gather, gram_product, read_rows
 from bigkpca.execution.progress import Progress
 from bigkpca.execution.projection import score_rows
-from bigkpca.fitting import precomputed, precomputed_checks, precomputed_products
-from bigkpca.fitting.choose_features import choices_info
+from bigkpca.fitting import precomputed
+from bigkpca.fitting.features import choices_info
 from bigkpca.fitting.solve import chosen_components
 from bigkpca.numerics import eigenpairs
-from bigkpca.numerics.certificates import certify
-from bigkpca.numerics.certificates.certificate import Certificate
+from bigkpca.numerics.certificates import Certificate, certify
 from bigkpca.numerics.eigenpairs import Solution
 from bigkpca.numerics.features import Columns, GivenKernels, KernelRows
 from bigkpca.numerics.kernels import Precomputed
@@ -32,7 +29,7 @@ from bigkpca.numerics.linalg import Map, rank_tolerance
 from bigkpca.numerics.model import Model
 from bigkpca.numerics.random_streams import PROBES, SKETCH, random_stream
 from bigkpca.numerics.rounding import farthest, smaller_in_double
-from bigkpca.numerics.sketch import OVERSAMPLING, Ritz, leading_eigenpairs
+from bigkpca.numerics.solvers import OVERSAMPLING, Ritz, leading_eigenpairs
 from bigkpca.spec import FitSpec, ResolvedFit
 
 _MAX_PRODUCTS = 20
@@ -100,11 +97,11 @@ def fit_precomputed(rows: Rows, fit: ResolvedFit, engine: Engine, progress: Prog
             solution, certified, choices, _ = chosen_components(spec, partial(_solve_held_matrix, fit, K, in_order))
         return Model(features, solution, None, certified, {"content": digest, "choices": choices_info(choices)})
     with single_threaded_blas:
-        start = precomputed_products.start_products(rows, fit, engine, progress)
-    product = partial(precomputed_products.product, rows, fit, engine, progress)
-    noise = precomputed_checks.rounding_noise(start.total, n, precomputed_checks.entry_dtype(fit))
+        start = precomputed.start_products(rows, fit, engine, progress)
+    product = partial(precomputed.product, rows, fit, engine, progress)
+    noise = precomputed.rounding_noise(start.total, n, precomputed.entry_dtype(fit))
     solution, found = _eigenpairs(product, start.block, start.trace, dtype, spec, progress, noise)
-    lowest = min(start.negative, precomputed_checks.share_above_noise(found.lowest, found.values[0], noise))
+    lowest = min(start.negative, precomputed.share_above_noise(found.lowest, found.values[0], noise))
     provenance = {"content": start.digest, "choices": choices_info(()), "products": found.products}
     error = float(np.finfo(dtype).eps) * start.total
     certified = _certified(solution, found, error, Certificate(), positive=False)

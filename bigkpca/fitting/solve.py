@@ -1,30 +1,34 @@
-"""Solve the small eigenproblem of a fit: solution, certificate, and an automatic number of components."""
+"""The passes of a fit, and its small eigenproblem: solution, certificate, and an automatic number of components."""
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from bigkpca.data.rows import Rows
 from bigkpca.errors import Array, SpecError
-from bigkpca.fitting.choose_features import Choice
-from bigkpca.numerics import eigenpairs, rounding
-from bigkpca.numerics.certificates import certificate, certify, spectral
-from bigkpca.numerics.certificates.certificate import Certificate
+from bigkpca.execution.engine import Engine
+from bigkpca.execution.passes import action_of, sums_of
+from bigkpca.execution.progress import Progress
+from bigkpca.fitting.features import Choice, ChosenFeatures
+from bigkpca.numerics import certificates, eigenpairs, rounding
+from bigkpca.numerics.certificates import Certificate, certify, spectral
 from bigkpca.numerics.certificates.certify import Evidence
 from bigkpca.numerics.certificates.spectral import Stratum
 from bigkpca.numerics.eigenpairs import Solution
-from bigkpca.numerics.far_rows import FarRows
 from bigkpca.numerics.features import FeatureMap, KernelRows, has_landmarks
 from bigkpca.numerics.landmarks import Uniform
 from bigkpca.numerics.linalg import Map, at_once, rank_tolerance
 from bigkpca.numerics.methods import Exact
 from bigkpca.numerics.model import Model
-from bigkpca.numerics.moments import Moments
-from bigkpca.numerics.random_streams import JOINED, KRYLOV, PROBES, random_stream
-from bigkpca.numerics.rounding import Rounding, Significant
+from bigkpca.numerics.moments import Moments, ShiftedSums
+from bigkpca.numerics.random_streams import JOINED, KRYLOV, PROBES, SKETCH, random_stream
+from bigkpca.numerics.rounding import FarRows, Rounding, Significant
+from bigkpca.numerics.solvers import OVERSAMPLING, Action, leading_eigenpairs, starting_block
 from bigkpca.numerics.span import SMALLEST, Basis, Span, basis_of, eigenvector_basis, of_basis
 from bigkpca.spec import FitSpec, ResolvedFit
 
@@ -278,8 +282,8 @@ def chosen_components(spec: FitSpec, with_components: Callable[[Any], tuple[Solu
         raise SpecError(
             f"components='auto' needs to know which are trustworthy, which {spec.method_value.name} cannot tell here"
         )
-    sure = certificate.trustworthy(certified.trust)
-    r, ratio = certificate.before_largest_gap(solution.eigenvalues[: sure + 1])
+    sure = certificates.trustworthy(certified.trust)
+    r, ratio = certificates.before_largest_gap(solution.eigenvalues[: sure + 1])
     reason = f"the largest gap, by a factor of {ratio:.3g}, behind one of the {sure} leading trustworthy components"
     if not sure:
         reason = "not even the first is trustworthy: give a larger size"
@@ -294,3 +298,65 @@ def _share_reached(solution: Solution, spec: FitSpec) -> tuple[Choice, ...]:
     r, share = len(solution.eigenvalues), float(solution.explained_variance_ratio.sum())
     enough = f"the fewest with {spec.components:.4g} of the variance" if share >= spec.components else "all there are"
     return (Choice("components", r, f"{enough}: at least {share:.4g} of it"),)
+
+
+@dataclass(frozen=True)
+class FitOutcome:
+    """Solution, certificate and sums of a fit, with the digest of its rows."""
+
+    solution: Solution
+    certificate: Certificate
+    sums: ShiftedSums | None
+    digest: str  # SHA-256 of the rows
+    choices: tuple[Choice, ...]
+    basis: Basis | None = None  # of the span of the landmarks
+
+
+def fit_outcome(rows: Rows, chosen: ChosenFeatures, fit: ResolvedFit, engine: Engine, progress: Progress) -> FitOutcome:
+    """Run the passes of a fit and solve its eigenproblem."""
+    features, spec, basis = chosen.features, fit.spec, None
+    sums, far = None, None
+    choices: tuple[Choice, ...] = ()
+    if not spec.exact and fit.randomized(features.size):
+        solution, digest = _solve_by_sketch(rows, features, chosen.near_mean, spec, engine, progress)
+        certified = Certificate()
+    else:
+        if spec.exact:
+            assert has_landmarks(features)
+            digest = hashlib.sha256(features.landmarks.tobytes()).hexdigest()  # the landmarks are the rows
+        else:
+            found = sums_of(rows, features, chosen.near_mean, spec.block_rows, engine, progress, kept=engine.kept)
+            sums, digest, far = found.sums, found.content, found.far
+        few = chosen.few[: rounding.MEASURED_ROWS]
+        unseen, count = chosen.unseen, rows.shape[0]
+        checks = Checks(few, chosen.near_mean, unseen, count, few, far=far, triangular=chosen.triangular)
+        moments = None if sums is None else sums.moments
+        with engine.small_work() as in_order:
+            solution, certified, choices, basis = solve(moments, features, fit, checks, in_order)
+    if chosen.kernel_error:
+        certified = replace(certified, kernel_error=chosen.kernel_error.value)
+    return FitOutcome(solution, certified, sums, digest, choices, basis)
+
+
+def _solve_by_sketch(
+    rows: Rows, features: FeatureMap, near_mean: Array, spec: FitSpec, engine: Engine, progress: Progress
+) -> tuple[Solution, str]:
+    """Leading eigenpairs of the scatter of the features from `sketch.PASSES` passes, without the D × D matrix."""
+    assert isinstance(spec.components, int)  # the spec checks
+    actions: list[tuple[Action, str]] = []
+
+    def apply(Q: Array) -> Array:
+        actions[:] = [action_of(rows, features, near_mean, Q, spec.block_rows, engine, progress)]
+        return actions[0][0].applied(Q, near_mean, spec.center)
+
+    D, count = features.size, min(spec.components, features.size)
+    start = starting_block(D, min(D, count + OVERSAMPLING), random_stream(spec.seed, SKETCH))
+    found = leading_eigenpairs(apply, start, count)
+    ((action, digest),) = actions
+    unexplained = features.unexplained(action.squares_about_zero(near_mean), action.count)
+    mean = action.mean(near_mean) if spec.center else np.zeros(features.size)
+    tolerance = rank_tolerance(features.dtype)
+    solution = eigenpairs.spectrum(
+        found.values, found.vectors, mean, action.count, action.trace, spec.components, unexplained, tolerance
+    )
+    return solution, digest

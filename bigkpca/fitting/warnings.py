@@ -16,10 +16,9 @@ from bigkpca.errors import (
     UnseenClusterWarning,
 )
 from bigkpca.execution.progress import Progress
-from bigkpca.fitting.outcome import FitOutcome
+from bigkpca.fitting.solve import FitOutcome
 from bigkpca.numerics import solvers
-from bigkpca.numerics.certificates import spectral
-from bigkpca.numerics.certificates.certificate import MISSED
+from bigkpca.numerics.certificates import MISSED, spectral
 from bigkpca.numerics.eigenpairs import Solution
 from bigkpca.numerics.features import FeatureMap
 from bigkpca.numerics.kernels import Kernel

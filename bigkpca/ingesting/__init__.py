@@ -1,1 +1,461 @@
-"""Ingestion: files of other formats into datasets."""
+"""Ingestion: files of any supported format, streamed into one dataset on disk, shard by shard.
+
+files -> checked pieces of at most 4 MB -> whole shards -> sync -> one attribute update that publishes
+
+Memory does not depend on the number of rows. A dataset appears at its path when it is complete, and readers use as many
+rows as its attribute states. So after a crash the previous state is still there, and the same command finishes the
+work.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+import zarr
+
+from bigkpca.data.blocks import power_of_two
+from bigkpca.data.json_files import MOST_JSON_BYTES
+from bigkpca.data.rows import little_endian
+from bigkpca.data.stored import ALL_THERE, StoredArray, crc32c, writing_empty_chunks
+from bigkpca.data.stores import AnyPath, expanded, last_name, store_of
+from bigkpca.data.zarr import ATTRIBUTE, stored_array
+from bigkpca.errors import Array, IncompleteError, SpecError
+from bigkpca.execution.progress import Progress, shown
+from bigkpca.ingesting.formats.base import USUAL, Allowed
+from bigkpca.ingesting.source import Files, Source, kind_of
+from bigkpca.ingesting.tables import Choice, Encoding, Missing
+from bigkpca.spec.units import parse_bytes
+from bigkpca.storage import groups, records
+from bigkpca.storage.destination import group_path, open_destination
+
+_SHARD_BYTES, _SHARD_ROWS = 2**23, 65536
+
+
+def shard_rows(row_bytes: int, given: int | None = None) -> int:
+    """Rows of a shard: the given number, else the largest power of two within 8 MiB and 65536 rows."""
+    return given or min(_SHARD_ROWS, power_of_two(_SHARD_BYTES // row_bytes))
+
+
+def rows_of_shard(array: zarr.Array[Any]) -> int:
+    """Rows of a shard of a stored array."""
+    assert array.shards is not None
+    return array.shards[0]
+
+
+@dataclass
+class Shards:
+    """Rows collected in memory until they fill a shard, which is then written once, by one assignment.
+
+    digests: CRC-32C of each chunk of rows that is written; None where those of earlier rows are not known.
+    """
+
+    array: zarr.Array[Any]
+    start: int  # number of the first row held
+    held: Array
+    filled: int
+    digests: list[str] | None = field(default_factory=list)
+
+    @classmethod
+    def after(cls, stored: StoredArray) -> Shards:
+        """Continue after the rows of an array; those of an incomplete shard are read back, to be written again."""
+        array = writing_empty_chunks(stored.array)
+        rows, known = stored.count, stored.digests
+        held = np.empty((rows_of_shard(array), *array.shape[1:]), array.dtype)
+        filled = rows % len(held)
+        start = rows - filled
+        if filled:
+            held[:filled] = stored.read(start, rows)
+        if rows and known is None:
+            return cls(array, start, held, filled, None)
+        return cls(array, start, held, filled, [] if known is None else list(known.of[: start // known.rows]))
+
+    def add(self, values: Array) -> None:
+        """Add rows; write shards that are full."""
+        while len(values):
+            taken = values[: len(self.held) - self.filled]
+            self.held[self.filled : self.filled + len(taken)] = taken
+            self.filled += len(taken)
+            values = values[len(taken) :]
+            if self.filled == len(self.held):
+                self.flush()
+
+    def flush(self) -> int:
+        """Write the rows held; return the number of rows of the array."""
+        stop = self.start + self.filled
+        if self.filled:  # an interrupted append may have left rows, so that resizing may also shrink the array
+            self.array.resize((stop, *self.array.shape[1:]))
+            self.array[self.start : stop] = self.held[: self.filled]
+            if self.digests is not None:
+                step = self.array.chunks[0]
+                self.digests += [
+                    crc32c(self.held[at : min(at + step, self.filled)]) for at in range(0, self.filled, step)
+                ]
+            self.start, self.filled = stop, 0
+        return stop
+
+
+@dataclass(frozen=True)
+class Ingested:
+    """A finished dataset; `already_done` says whether an earlier run had finished it."""
+
+    path: str
+    rows: int
+    columns: int
+    row_shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    labels: bool
+    already_done: bool
+
+
+def ingest(
+    sources: AnyPath | Sequence[AnyPath],
+    destination: AnyPath,
+    *,
+    member: str | None = None,
+    labels: str | None = None,
+    dtype: str | None = None,
+    columns: Sequence[str] | None = None,
+    drop: Sequence[str] = (),
+    missing: Missing = "refuse",
+    categories: Literal["one-hot"] | None = None,
+    text: str | None = None,
+    like: AnyPath | None = None,
+    block_rows: int | None = None,
+    append: bool = False,
+    overwrite: bool = False,
+    memory: str | int | None = None,
+    progress: Progress | bool = False,
+) -> Ingested:
+    """Stream files into the dataset `destination`: x (n, d), the rows of all sources in order, and y (n,), labels.
+
+    Axes after the first are flattened. Columns that have names (Parquet, CSV with a header) are found by name in all
+    files after the first, and the names are kept; the index of a pandas frame is left out. Truth values become 0 and 1,
+    dates days since 1970-01-01 (in UTC, where they have a time zone), times of day and durations hours. Doing the same
+    again changes nothing, and goes on where an earlier run was stopped.
+
+    Parameters
+    ----------
+    sources : path or list of paths
+        Files of the formats of `docs/getting-started.md`, all with the same columns.
+    destination : path
+        Folder of the dataset.
+    member : str, optional
+        Name of the array inside .npz and .h5 files.
+    labels : str, optional
+        A file with one label for each row of all sources, or else the name of an array or column beside the rows. Text
+        becomes codes, numbered by first appearance.
+    dtype : str, optional
+        Type to cast to; without it all sources must have one type.
+    columns, drop : sequence of str, optional
+        Names of the columns to use, in this order, or of those to leave out.
+    missing : {"refuse", "drop", "mean", "median"}
+        What becomes of missing values (empty fields, NA, NaN, null, which are words in quotes): an error that lists
+        them; their rows are left out; or the mean or median of their column stands for them. A category counts as a
+        column of 0 and 1. The median is that of a uniform sample where a column has more than 100,000 values (5000 or
+        more for wide tables).
+    categories : {"one-hot"}, optional
+        Make a column of 0 and 1 for each different text of a column of text, at most 1000, in alphabetical order.
+    text : str, optional
+        Name of a column of text: rows are the numbers of its characters, with zeros behind the last, for string
+        kernels (`kernels.Spectrum`). Of FASTA files always the sequence.
+    like : path, optional
+        A dataset: use its columns, categories, means and medians. `append` always does so.
+    block_rows : int, optional
+        Rows of a shard.
+    append : bool
+        Add the rows to a finished dataset of the same columns, type and kind of labels.
+    overwrite : bool
+        Replace a dataset once its successor is finished.
+    memory : str or int, optional
+        What this process may use ("4 GB", or bytes); by default 2 GB. Files whose rows, columns or lines need more are
+        refused by their headers, before they are read.
+    progress : bool or Progress
+        True shows bars, or lines where there is no terminal; a Progress receives
+        the number of rows read, and notes; by default nothing is shown.
+
+    Returns
+    -------
+    Ingested
+        Path, shape and type of the dataset, and whether it was there already.
+
+    Raises
+    ------
+    SpecError
+        What does not exist or fit together.
+    DataError
+        Values that are no finite numbers, listed by column; rows are counted from 0 in their own file.
+    CorruptionError
+        Files that do not decode.
+    MemoryLimitError
+        Rows, columns or lines need more memory than is allowed.
+    LockedError
+        Another run writes `destination`.
+    IncompleteError
+        The disk is full, or an earlier ingest did not finish.
+
+    Notes
+    -----
+    One pass over the files, and another before it where categories, means or medians are learnt; two more where words
+    come late in a column of text files. Memory does not depend on the number of rows.
+    """
+    progress = shown(progress)
+    choice = Choice(None if columns is None else tuple(columns), tuple(drop), missing, categories, text)
+    if like is not None and (append or choice != Choice()):
+        raise SpecError("like takes all about columns from a dataset: leave out append and other options about columns")
+    given = None if like is None else expanded(like)
+    sources = [sources] if isinstance(sources, str | os.PathLike) else sources
+    allowed = USUAL if memory is None else Allowed(parse_bytes(memory))
+    files = Files.open(sources, member, labels, dtype, choice, allowed)
+    out = group_path(destination, *(each["path"] for each in files.identity["sources"]))
+    path = store_of(out).absolute(out)
+    if block_rows is not None and block_rows < 1:
+        raise SpecError(f"block_rows is {block_rows}, and must be at least 1")
+    record = {
+        "format": "dataset",
+        **files.identity,
+        "like": given and store_of(given).absolute(given),
+        "block_rows": block_rows,
+    }
+    if append and overwrite:
+        raise SpecError("append adds to a dataset and overwrite replaces it: choose one")
+    with store_of(path).writer(path):
+        if append:
+            done = _append(files, path, record, allowed, progress)
+        else:
+            done = _create(files, path, record, allowed, overwrite, progress)
+    return _ingested(path, already_done=done)
+
+
+def _create(
+    files: Files, path: str, record: Mapping[str, Any], allowed: Allowed, overwrite: bool, progress: Progress
+) -> bool:
+    """Make a new dataset; return whether it existed already.
+
+    An interrupted run starts again from the first row, since text and gzip cannot be read from the middle.
+    """
+    target = open_destination(path, record, overwrite=overwrite, whole=True)
+    if target.done:
+        if files.names is not None and "column_names" not in (groups.describe(path) or {}):
+            progress.note(
+                f"{path} was made before column names were kept, so that it may hold the index of a frame, or "
+                "columns of files in different orders: remove it and run this again to be sure"
+            )
+        return True
+    if target.note:
+        progress.note(target.note)
+    source = _like(files, record["like"], progress) if record["like"] else files.source(None, None, None, progress)
+    _show_notes(source, progress)
+    source.check_memory(allowed, shard_rows(source.columns * source.dtype.itemsize, record["block_rows"]))
+    with target.made() as scratch:
+        group = groups.create_group(scratch, record)
+        _create_arrays(group, source, record["block_rows"])
+        shape = {"columns": source.columns, "row_shape": list(source.tables[0].row_shape)}
+        names = {} if source.names is None else {"column_names": list(source.names)}
+        encoding = {}
+        if source.encoding is not None and not source.encoding.says_nothing:
+            encoding = {"encoding": source.encoding.to_json()}
+        filled = _fill(scratch, group, source, 0, {}, progress)
+        files.check_unchanged()
+        _publish(scratch, {**shape, **names, **encoding, **filled})
+    target.put_in_place()
+    return False
+
+
+def _like(files: Files, path: str, progress: Progress) -> Source:
+    """The rows of the files with the columns of the finished dataset at `path`."""
+    about: Any = groups.open_group(path, "dataset").attrs[ATTRIBUTE]
+    if "rows" not in about:
+        raise IncompleteError(f"{path}: its ingest did not finish; run that command again first")
+    records.check(about, records.DATASET, path)
+    encoding = None
+    if "encoding" in about:
+        records.check(about["encoding"], records.ENCODING, path)
+        encoding = Encoding.from_json(about["encoding"])
+    names = tuple(about["column_names"]) if "column_names" in about else None
+    if names is None and files.names is not None:
+        progress.note(f"{path} has no column names: the new rows are taken to have its columns in the same order")
+    source = files.source(encoding, names, path, progress)
+    if encoding is None and source.encoding is not None and not source.encoding.plain:
+        raise SpecError(f"{path} holds plain numbers, and the new rows have dates, times or text: make a new dataset")
+    return source
+
+
+def _show_notes(source: Source, progress: Progress) -> None:
+    """Show the notes on how files are read."""
+    for note in source.notes:
+        progress.note(note)
+
+
+def _create_arrays(group: zarr.Group, source: Source, block_rows: int | None) -> None:
+    """Create the empty arrays x, and y where there are labels."""
+    rows = shard_rows(source.columns * source.dtype.itemsize, block_rows)
+    groups.create_array(group, "x", (0, source.columns), source.dtype, rows, ("row", "column"))
+    if source.label_dtype is not None:
+        kind = np.int32 if source.label_dtype.kind == "U" else source.label_dtype.newbyteorder("=")
+        groups.create_array(group, "y", (0,), kind, rows, ("row",))
+
+
+def _append(files: Files, path: str, record: Mapping[str, Any], allowed: Allowed, progress: Progress) -> bool:
+    """Add rows to a finished dataset; return whether they were the last ones added already."""
+    group = groups.open_group(path, "dataset", "r+")
+    about: Any = group.attrs[ATTRIBUTE]
+    if "rows" not in about:
+        raise IncompleteError(f"{path}: its ingest did not finish; run that command again before you append")
+    if _added_last(files, about):
+        return True
+    if files.choice.identity not in ({}, about.get("table")):
+        raise SpecError(f"{path} keeps the columns that it began with: leave out options about columns when you append")
+    source = _like(files, path, progress)
+    _show_notes(source, progress)
+    _check_fits(source, record, path, group)
+    source.check_memory(allowed, rows_of_shard(_array(group, "x")))
+    categories = {text: code for code, text in enumerate(about.get("categories", []))}
+    added = _fill(path, group, source, about["rows"], categories, progress)
+    files.check_unchanged()
+    added["sources"] = about["sources"] + files.identity["sources"]
+    added["provenance"] = about["provenance"] + added["provenance"]
+    _publish(path, added)
+    return False
+
+
+def _added_last(files: Files, about: Mapping[str, Any]) -> bool:
+    """Whether the files are those that were added last."""
+    *earlier, last = about["provenance"]
+    return bool(earlier) and about["sources"][-len(last["sources"]) :] == files.identity["sources"]
+
+
+def _check_fits(source: Source, record: Mapping[str, Any], path: str, group: zarr.Group) -> None:
+    """Raise SpecError unless the rows of the source fit those of the dataset."""
+    x, y = _array(group, "x"), group.get("y")
+    about: Any = group.attrs[ATTRIBUTE]
+    labels = "text" if "categories" in about else kind_of(y.dtype if isinstance(y, zarr.Array) else None)
+    pairs = {
+        "columns": (source.columns, x.shape[1]),
+        "dtype": (source.dtype.name, x.dtype.name),
+        "labels": (kind_of(source.label_dtype), labels),
+        "block_rows": (record["block_rows"] or rows_of_shard(x), rows_of_shard(x)),
+    }
+    for what, (here, there) in pairs.items():
+        if here != there:
+            raise SpecError(f"{path}: cannot append, {what} is {there} there and {here} in the new rows")
+
+
+def _array(group: zarr.Group, name: str) -> zarr.Array[Any]:
+    """The array of this name in a group."""
+    array = group[name]
+    assert isinstance(array, zarr.Array)
+    return array
+
+
+def _fill(
+    path: str, group: zarr.Group, source: Source, start: int, categories: dict[str, int], progress: Progress
+) -> dict[str, Any]:
+    """Write all rows of the source from row `start` on; return the attributes that describe them."""
+    names = [last_name(path) for path in source.paths]
+    x = Shards.after(_continued(path, group, "x", start))
+    y = None if source.label_dtype is None else Shards.after(_continued(path, group, "y", start))
+    digest = hashlib.sha256()
+    progress.start("ingest", source.rows or 0)
+    try:
+        for X, labels in source.pieces():
+            digest.update(little_endian(X))
+            x.add(X)
+            if y is not None and labels is not None:
+                y.add(_codes(labels, categories))
+            progress.advance(len(X))
+        if y is not None and source.column is not None:
+            for labels in source.column_pieces():
+                y.add(_codes(labels, categories))
+    finally:
+        progress.finish()
+    stop = x.flush()
+    if y is not None:
+        source.check_labels(y.flush() - start, stop - start)
+    entry = {"sources": list(names), "rows": [start, stop], "sha256": digest.hexdigest(), **_missing(source, progress)}
+    return {
+        "rows": stop,
+        "provenance": [entry],
+        **({"categories": list(categories)} if categories else {}),
+        **_manifest(path, stop, {"x": x, **({} if y is None else {"y": y})}),
+    }
+
+
+def _continued(path: str, group: zarr.Group, name: str, rows: int) -> StoredArray:
+    """The array of which the first `rows` rows are written, and are to be continued."""
+    return stored_array(path, group, name) if rows else StoredArray(_array(group, name), path, 0, ALL_THERE)
+
+
+def _manifest(path: str, rows: int, filled: Mapping[str, Shards]) -> dict[str, Any]:
+    """Write the digests of the first `rows` rows beside them; the attribute that names this file.
+
+    Each number of rows has a file of its own, so that readers of earlier rows find theirs until the attribute is
+    replaced. Nothing is written where the digests of earlier rows are not known.
+    """
+    arrays = {
+        name: {"rows": each.array.chunks[0], "crc32c": "".join(each.digests)}
+        for name, each in filled.items()
+        if each.digests is not None
+    }
+    content = json.dumps({"rows": rows, "arrays": arrays}).encode()
+    if len(arrays) < len(filled) or len(content) > MOST_JSON_BYTES:
+        return {"manifest": None}
+    file = f"manifest-{rows}.json"
+    store_of(path).write(f"{path}/x/{file}", content)
+    return {"manifest": {"file": file, "sha256": hashlib.sha256(content).hexdigest()}}
+
+
+def _missing(source: Source, progress: Progress) -> dict[str, Any]:
+    """How many values were missing, for the dataset's record, and told to the user."""
+    counts = source.counts
+    if not counts.values and not counts.rows_dropped:
+        return {}
+    columns = ", ".join(f"{count:,} in {name!r}" for name, count in counts.values.most_common())
+    rule = "" if source.encoding is None else source.encoding.missing
+    done = (
+        f"{counts.rows_dropped:,} rows are left out" if rule == "drop" else f"the {rule} of the column stands for them"
+    )
+    progress.note(f"missing values: {columns or 'labels'}; {done}")
+    return {"missing": {"values": dict(counts.values), "rows_dropped": counts.rows_dropped}}
+
+
+def _codes(labels: Array, categories: dict[str, int]) -> Array:
+    """Numbers as they are; text as its code in `categories`, which grows by first appearance."""
+    if labels.dtype.kind != "U":
+        return labels
+    return np.array([categories.setdefault(text, len(categories)) for text in labels.tolist()], np.int32)
+
+
+def _publish(path: str, values: Mapping[str, Any]) -> None:
+    """Force the rows to disk, and only then set the attribute that makes them visible."""
+    store_of(path).sync(path)
+    store_of(path).check_writer(path)
+    group = groups.open_group(path, "dataset", "r+")
+    about: Any = group.attrs[ATTRIBUTE]
+    group.attrs[ATTRIBUTE] = {**about, **values}
+    store_of(path).sync(f"{path}/zarr.json")
+    # Those who opened the dataset a moment ago still read the manifest before.
+    kept = [each["file"] for each in (about.get("manifest"), values["manifest"]) if each]
+    for name in store_of(path).names(f"{path}/x"):
+        if name.startswith("manifest-") and name not in kept:
+            store_of(path).remove_file(f"{path}/x/{name}")
+
+
+def _ingested(path: str, *, already_done: bool) -> Ingested:
+    """The description of the finished dataset at `path`."""
+    group = groups.open_group(path, "dataset")
+    about: Any = group.attrs[ATTRIBUTE]
+    return Ingested(
+        path=path,
+        rows=about["rows"],
+        columns=about["columns"],
+        row_shape=tuple(about["row_shape"]),
+        dtype=np.dtype(_array(group, "x").dtype),
+        labels="y" in group,
+        already_done=already_done,
+    )

@@ -15,10 +15,8 @@ from bigkpca.data.stores import is_url, store_of
 from bigkpca.errors import Array, SpecError, check_finite
 from bigkpca.execution.progress import Progress
 from bigkpca.ingesting.formats import Column, Frame, Table, open_column, open_rows_of
-from bigkpca.ingesting.formats.base import cast
-from bigkpca.ingesting.memory import USUAL, Allowed
-from bigkpca.ingesting.tables.choosing import Choice, chosen
-from bigkpca.ingesting.tables.encoding import Encoding
+from bigkpca.ingesting.formats.base import USUAL, Allowed, cast
+from bigkpca.ingesting.tables import Choice, Encoding, chosen
 from bigkpca.ingesting.tables.learning import learnt
 from bigkpca.ingesting.tables.reading import MissingCounts, no_rows, rows_of
 

@@ -10,12 +10,12 @@ import numpy as np
 
 from bigkpca.errors import Array, SpecError
 from bigkpca.numerics import methods
-from bigkpca.numerics.aligned import all_aligned
-from bigkpca.numerics.certificates.certificate import Certificate
+from bigkpca.numerics.certificates import Certificate
 from bigkpca.numerics.display import ShowsSummary, Summary, counted
 from bigkpca.numerics.drift import Reference
 from bigkpca.numerics.eigenpairs import Projection, Solution
 from bigkpca.numerics.features import FeatureMap, has_landmarks
+from bigkpca.numerics.linalg import all_aligned
 from bigkpca.numerics.methods import Method
 from bigkpca.numerics.moments import Moments, ShiftedSums
 from bigkpca.numerics.preimages import (

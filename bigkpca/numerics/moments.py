@@ -1,4 +1,8 @@
-"""Moments of feature rows and of columns: count, mean, scatter and trace, which one pass adds up."""
+"""Moments of feature rows and of columns: count, mean, scatter and trace, which one pass adds up.
+
+Of symmetric sums of products V'V, strips of columns down to the diagonal are held: about half the bytes of the square
+for large ones, in memory, in checkpoints and between processes.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +12,77 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from bigkpca.errors import Array
-from bigkpca.numerics import packed
 from bigkpca.numerics.display import brief
+
+_WIDTH = 512  # of a strip, at least: narrower ones make products slower
+_MULTIPLE = 16  # columns that begin at the boundary of a cache line of float32
+
+
+def _strips(D: int) -> Iterator[tuple[slice, int, int]]:
+    """Columns of each strip, the start of its part above the diagonal block, and that of the diagonal block."""
+    count = max(1, D // _WIDTH)
+    width = -(-D // (count * _MULTIPLE)) * _MULTIPLE
+    at = 0
+    for start in range(0, D, width):
+        columns = slice(start, min(start + width, D))
+        corner = at + start * (columns.stop - start)
+        yield columns, at, corner
+        at = corner + (columns.stop - start) ** 2
+
+
+def entries(D: int) -> int:
+    """Numbers that are held of a sum of products of rows in R^D."""
+    return sum(columns.stop * (columns.stop - columns.start) for columns, _, _ in _strips(D))
+
+
+def empty_sums(D: int) -> Array:
+    """Sums of no products of rows in R^D: zeros (entries,), float64."""
+    return np.zeros(entries(D))
+
+
+def most_of_strip(D: int) -> int:
+    """Numbers of the largest strip of a sum of products of rows in R^D."""
+    return max(columns.stop * (columns.stop - columns.start) for columns, _, _ in _strips(D))
+
+
+def work_space(D: int, dtype: np.dtype) -> Array:
+    """What `add_products` needs for rows in R^D of this dtype."""
+    return np.empty(most_of_strip(D), dtype)
+
+
+def add_products(sums: Array, V: Array, work: Array) -> None:
+    """Add V'V of rows V (b, D) to `sums`; products in the dtype of V and of the `work_space`."""
+    for columns, above, corner in _strips(V.shape[1]):
+        own, start = V[:, columns], columns.start
+        width = own.shape[1]
+        if start:
+            part = work[: start * width]
+            np.matmul(V[:, :start].T, own, out=part.reshape(start, width))
+            sums[above:corner] += part
+        part = work[: width * width]
+        np.matmul(own.T, own, out=part.reshape(width, width))  # BLAS computes one triangle of it
+        sums[corner : corner + width * width] += part
+
+
+def of_square(square: Array) -> Array:
+    """The sums that `square_of` makes a symmetric square (D, D) of."""
+    sums = empty_sums(len(square))
+    for columns, above, corner in _strips(len(square)):
+        sums[above:corner] = square[: columns.start, columns].ravel()
+        sums[corner : corner + (columns.stop - columns.start) ** 2] = square[columns, columns].ravel()
+    return sums
+
+
+def square_of(sums: Array, D: int) -> Array:
+    """The sums as a square, (D, D)."""
+    found = np.empty((D, D))
+    for columns, above, corner in _strips(D):
+        start, width = columns.start, columns.stop - columns.start
+        strip = sums[above:corner].reshape(start, width)
+        found[:start, columns], found[columns, :start] = strip, strip.T
+        found[columns, columns] = sums[corner : corner + width * width].reshape(width, width)
+    return found
+
 
 _PIECE_ROWS = 16
 
@@ -123,7 +196,7 @@ class ShiftedSums:
     def of(cls, moments: Moments) -> ShiftedSums:
         """Sums about the mean, which have these moments."""
         D, m = len(moments.mean), moments
-        return cls(m.mean, m.count, np.zeros(D), packed.of_square(m.scatter), m.trace, m.largest)
+        return cls(m.mean, m.count, np.zeros(D), of_square(m.scatter), m.trace, m.largest)
 
     def __add__(self, other: ShiftedSums) -> ShiftedSums:
         """Sums of both sets of rows together: about the same vector or, where those differ, about their mean."""
@@ -142,7 +215,7 @@ class ShiftedSums:
     def moments(self) -> Moments:
         """The moments of these rows. Little is lost to rounding where c is near their mean."""
         D = len(self.total)
-        scatter = packed.square_of(self.products, D)
+        scatter = square_of(self.products, D)
         if not self.count:
             return Moments(0, np.zeros(D), scatter, self.trace, self.largest)
         deviation = self.total / self.count
@@ -159,15 +232,15 @@ def shifted_sums(tiles: Iterable[tuple[Array, Array]], shift: Array) -> ShiftedS
     """
     D = len(shift)
     count, trace, largest = 0, 0.0, -np.inf
-    total, products = np.zeros(D), packed.empty_sums(D)
+    total, products = np.zeros(D), empty_sums(D)
     work, shifted, ones = np.empty(0), shift, np.empty(0)
     for V, diagonal in tiles:
         if shifted.dtype != V.dtype or not work.size:
-            work, shifted = packed.work_space(D, V.dtype), shift.astype(V.dtype)
+            work, shifted = work_space(D, V.dtype), shift.astype(V.dtype)
         if len(ones) != len(V):
             ones = np.ones(len(V), V.dtype)
         V -= shifted
-        packed.add_products(products, V, work)
+        add_products(products, V, work)
         total += ones @ V  # a product is several times faster here than a column sum
         count += len(V)
         trace += float(diagonal.sum())

@@ -1,15 +1,332 @@
-"""Eigenproblems of landmarks and of random features: from moments to components and eigenvalues."""
+"""Eigenproblems of landmarks and of random features: from moments to components and eigenvalues, dense or by Krylov
+iteration.
+
+One action is one pass over the data: A Q = Σ (v_i - m)(v_i - m)'Q is a sum over rows, (D, b), for any block Q (D, b).
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+
 import numpy as np
+import scipy
 
 from bigkpca.errors import Array
-from bigkpca.numerics import lanczos
 from bigkpca.numerics.eigenpairs import Solution, at_least_its_parts, kept_components, negative_share, spectrum
-from bigkpca.numerics.linalg import Map, eigh_descending, numerical_rank, signs
+from bigkpca.numerics.linalg import Map, eigh_descending, is_positive, numerical_rank, rounding_of_eigenvalues, signs
 from bigkpca.numerics.moments import Moments
 from bigkpca.numerics.span import Span, basis_of, eigenvector_basis
+
+OVERSAMPLING = 10
+PASSES = 4
+_ROUNDING = 1e-13
+
+
+@dataclass(frozen=True)
+class Action:
+    """Sums of a pass over n feature rows v_i with a block Q (D, b), about a fixed vector v0, all in float64:
+
+    total = Σ (v_i - v0), products = Σ (v_i - v0)(v_i - v0)'Q, trace = Σ k(x_i, x_i), squares = Σ |v_i - v0|².
+    """
+
+    count: int
+    total: Array  # (D,)
+    products: Array  # (D, b)
+    trace: float
+    squares: float
+
+    def __add__(self, other: Action) -> Action:
+        """Sums of both sets of rows together."""
+        return Action(
+            self.count + other.count,
+            self.total + other.total,
+            self.products + other.products,
+            self.trace + other.trace,
+            self.squares + other.squares,
+        )
+
+    def mean(self, v0: Array) -> Array:
+        """Mean of v, (D,)."""
+        return v0 + self.total / self.count
+
+    def applied(self, Q: Array, v0: Array, center: bool) -> Array:
+        """Scatter about the mean (or about zero) times Q, (D, b)."""
+        deviation = self.total / self.count
+        image = self.products - np.outer(self.total, deviation @ Q)
+        if not center:
+            m = self.mean(v0)
+            image += np.outer(self.count * m, m @ Q)
+        return image
+
+    def squares_about_zero(self, v0: Array) -> float:
+        """Σ |v_i|²."""
+        return self.squares + 2 * float(self.total @ v0) + self.count * float(v0 @ v0)
+
+
+def block_action(tiles: Iterable[tuple[Array, Array]], shift: Array, Q: Array) -> Action:
+    """The sums of one block, one tile (V (b, D), k(x_i, x_i) (b,)) at a time. Tiles are overwritten."""
+    count, trace, squares = 0, 0.0, 0.0
+    total, products = np.zeros(len(shift)), np.zeros(Q.shape)
+    v0 = right = np.empty(0)
+    for V, diagonal in tiles:
+        if v0.dtype != V.dtype or not v0.size:
+            v0, right = shift.astype(V.dtype), Q.astype(V.dtype)
+        V -= v0
+        products += V.T @ (V @ right)
+        total += np.ones(len(V), V.dtype) @ V
+        squares += float(np.einsum("ij,ij->i", V, V).sum(dtype=np.float64))
+        count += len(V)
+        trace += float(diagonal.sum())
+    return Action(count, total, products, trace, squares)
+
+
+@dataclass(frozen=True)
+class Ritz:
+    """Approximate leading eigenpairs of A.
+
+    values (r,), descending; vectors (D, r), orthonormal; residuals (r,), |A u - value u| / value; products: their
+    number; lowest: the lowest Ritz value so far, an upper bound of the lowest eigenvalue of A.
+    """
+
+    values: Array
+    vectors: Array
+    residuals: Array
+    products: int
+    lowest: float
+
+    def worst(self, floor: float) -> float:
+        """The largest residual of values above `floor` times the largest; infinity where no value is positive."""
+        positive = self.values[0] > 0
+        counted = self.values > floor * self.values[0]
+        return float(self.residuals.max(initial=0.0, where=counted)) if positive else np.inf
+
+
+def leading_eigenpairs(
+    apply: Callable[[Array], Array],
+    start: Array,
+    count: int,
+    *,
+    most: int = PASSES,
+    tol: float = 0.0,
+    floor: float = 0.0,
+    on_iteration: Callable[[Ritz], None] = lambda _: None,
+) -> Ritz:
+    """The `count` largest eigenpairs of a symmetric operator on R^D whose leading part is positive.
+
+    Calls apply(Q (D, b)) -> A Q at most `most` times, until the residuals of all pairs are at most `tol`, except those
+    of values below `floor` times the largest. Starts from the span of `start` (D, b), b >= count, with Rayleigh-Ritz in
+    the span of all blocks so far (block Krylov, Musco and Musco 2015): values are lower bounds, and converge far faster
+    than power iteration with as many products. After four blocks the b best vectors start anew. `on_iteration` gets
+    the result of every step. Memory: about 12 D b float64.
+    """
+    basis = np.linalg.qr(start)[0]
+    width, blocks = basis.shape[1], 1
+    images = apply(basis)
+    found = rayleigh_ritz(basis, images, count, 1)
+    on_iteration(found)
+    while found.products < most and found.worst(floor) > tol:
+        Q = next_block(basis, images[:, -width:])
+        if not Q.shape[1] or blocks * width >= len(start):  # no more blocks fit into R^D
+            break
+        if basis.shape[1] >= PASSES * width:
+            S = _rotation(basis, images)[1][:, :width]
+            basis, images, blocks = basis @ S, images @ S, 1
+        basis, images, blocks = np.hstack([basis, Q]), np.hstack([images, apply(Q)]), blocks + 1
+        lowest, found = found.lowest, rayleigh_ritz(basis, images, count, found.products + 1)
+        found = replace(found, lowest=min(found.lowest, lowest))  # a restart drops the low end of the spectrum
+        on_iteration(found)
+    return found
+
+
+def starting_block(D: int, width: int, rng: np.random.Generator) -> Array:
+    """Orthonormal columns in uniformly random directions, (D, width)."""
+    return np.linalg.qr(rng.standard_normal((D, width)))[0]
+
+
+def next_block(basis: Array, image: Array) -> Array:
+    """Orthonormal columns that span what the image adds to the basis; with the basis at most D columns."""
+    floor = _ROUNDING * float(np.linalg.norm(image))
+    for _ in range(2):  # a single orthogonalisation leaves rounding errors
+        image = image - basis @ (basis.T @ image)
+        image, R, _ = scipy.linalg.qr(image, mode="economic", pivoting=True, check_finite=False)
+        image = image[:, np.abs(np.diag(R)) > floor]
+        floor = _ROUNDING  # columns have unit length from here on
+    return image[:, : max(0, len(basis) - basis.shape[1])]
+
+
+def _rotation(basis: Array, images: Array) -> tuple[Array, Array]:
+    """Ritz values (b,), descending, and the coefficients (b, b) of the Ritz vectors in the basis."""
+    T = basis.T @ images
+    return eigh_descending((T + T.T) / 2)
+
+
+def rayleigh_ritz(basis: Array, images: Array, count: int, products: int = 0) -> Ritz:
+    """The `count` leading Ritz pairs in the span of `basis`, whose images under the operator are given."""
+    all_values, S = _rotation(basis, images)
+    S = S[:, :count]
+    vectors, moved = basis @ S, images @ S
+    values = np.einsum("ij,ij->j", vectors, moved)
+    for column, value, vector in zip(moved.T, values, vectors.T, strict=True):  # saves a third block of this size
+        column -= value * vector
+    norms = np.sqrt(np.einsum("ij,ij->j", moved, moved))
+    residuals = np.divide(norms, values, out=np.full(len(values), np.inf), where=values > 0)
+    return Ritz(values, vectors, residuals, products, float(all_values[-1]))
+
+
+_LEAST_ROWS = 1536  # for fewer rows LAPACK is as fast, though other threads wait for it (SciPy 1.17)
+_FEW = 16  # rows for each vector that a restart keeps
+_WIDTH = 8  # of a block: a product reads the whole matrix, whether with eight vectors or with one
+_FULL = 5  # times the vectors that a restart keeps: the largest basis
+_MOST = 0.25  # of n: products with so many vectors cost about a third of LAPACK's work
+_PROOFS = 6  # attempts of the proof: each failure adds a block of directions
+_RESIDUAL = 1e-12
+_LANCZOS_TILE_ROWS = 1024
+_EPS = 2.0**-52
+_HUGE = 1e100  # squares of sums may overflow for entries above, and underflow for entries below 1 / _HUGE
+
+
+def are_few(count: int, n: int) -> bool:
+    """Whether `count` of n eigenpairs are so few that Lanczos is faster than LAPACK."""
+    return n >= _LEAST_ROWS and _FEW * (count + OVERSAMPLING) <= n
+
+
+def leading(A: Array, count: int, entry: float, in_order: Map = map) -> tuple[Array, Array] | None:
+    """The `count` largest eigenvalues of the symmetric A (n, n), float64, descending, and eigenvectors in columns.
+
+    Block Lanczos with thick restarts (Grimes, Lewis and Simon 1994; Wu and Simon 2000), from the same start for every
+    A, until residuals |A u - value u| are at most 1e-12 of the value, or the rounding of A with entries up to `entry`.
+    Then Cholesky proves that
+
+        (the least of the values + slack / 2) I - (A - V diag(values) V')
+
+    has no negative eigenvalue, so that V holds all eigenvectors above, multiple ones as often as they occur, and values
+    are right up to `slack` = `linalg.rounding_of_eigenvalues`. None where that takes too long (eigenvalues too close),
+    and for entries whose squares overflow or underflow. The same bits for any number of threads of `in_order`. Memory:
+    once more A, and about 15 (count + 10) n float64.
+    """
+    if not 1 / _HUGE < entry < _HUGE:
+        return None
+    n, kept = len(A), count + OVERSAMPLING
+    most = max(_FULL * kept, kept + 4 * _WIDTH)
+    space = _Krylov.empty(n, most)
+    rng = np.random.default_rng(0)
+    block, due, tried = starting_block(n, _WIDTH, rng), kept, 0
+    for _ in range(int(_MOST * n) // _WIDTH):
+        space.add(block, _product(A, block, in_order))
+        V, AV, T = space.held()
+        block = _next(V, AV[:, -_WIDTH:], rng)
+        full = len(T) + _WIDTH > most
+        if len(T) < due and not full:
+            continue
+        values, S = eigh_descending((T + T.T) / 2)
+        vectors = V @ S[:, :count]
+        if _are_exact(values[:count], vectors, AV @ S[:, :count], entry):
+            pairs = _recomputed(A, vectors, entry, in_order)
+            if pairs is not None:
+                if _are_all(A, *pairs, entry, in_order):
+                    return pairs
+                if (tried := tried + 1) == _PROOFS:
+                    return None
+                # The basis lacks an eigenvector, e.g. another one of a multiple eigenvalue: add random directions.
+                block, full = _next(V, rng.standard_normal((n, _WIDTH)), rng), True
+        due = len(T) + kept // 4
+        if full:
+            space.restart(values[:kept], S[:, :kept])
+            due = (kept + most) // 2
+    return None
+
+
+@dataclass
+class _Krylov:
+    """Basis V (n, most) of a Krylov space, its images A V, and T = V'A V; the first `count` columns are filled."""
+
+    basis: Array
+    images: Array
+    T: Array
+    count: int = 0
+
+    @classmethod
+    def empty(cls, n: int, most: int) -> _Krylov:
+        """Room for `most` columns, each contiguous in memory."""
+        return cls(np.empty((most, n)).T, np.empty((most, n)).T, np.zeros((most, most)))
+
+    def add(self, block: Array, image: Array) -> None:
+        """Append a block of columns and their images."""
+        new = slice(self.count, self.count + _WIDTH)
+        self.basis[:, new], self.images[:, new] = block, image
+        self.count += _WIDTH
+        V, AV, T = self.held()
+        T[:, new] = V.T @ AV[:, new]
+        T[new, :] = T[:, new].T
+
+    def held(self) -> tuple[Array, Array, Array]:
+        """Views of V, A V and T, filled columns alone."""
+        return self.basis[:, : self.count], self.images[:, : self.count], self.T[: self.count, : self.count]
+
+    def restart(self, values: Array, S: Array) -> None:
+        """Keep the Ritz vectors V S of the Ritz `values` as the new basis (thick restart)."""
+        V, AV, _ = self.held()
+        self.count = len(values)
+        kept = slice(self.count)
+        self.basis[:, kept], self.images[:, kept] = V @ S, AV @ S
+        self.T[kept, kept] = np.diag(values)
+
+
+def _recomputed(A: Array, vectors: Array, entry: float, in_order: Map) -> tuple[Array, Array] | None:
+    """The pairs in descending order, from fresh products with A; None where their residuals are too large after all.
+
+    Images in the basis were combined many times, so that their rounding errors may have grown.
+    """
+    moved = _product(A, vectors, in_order)
+    values = np.einsum("ij,ij->j", vectors, moved)
+    order = np.argsort(-values, kind="stable")  # multiple eigenvalues may come in any order
+    values, vectors, moved = values[order], np.ascontiguousarray(vectors[:, order]), moved[:, order]
+    return (values, vectors) if _are_exact(values, vectors, moved, entry) else None
+
+
+def _product(A: Array, B: Array, in_order: Map) -> Array:
+    """A B, by tiles of rows."""
+
+    def tile(start: int) -> Array:
+        found: Array = A[start : start + _LANCZOS_TILE_ROWS] @ B
+        return found
+
+    return np.concatenate(list(in_order(tile, range(0, len(A), _LANCZOS_TILE_ROWS))))
+
+
+def _next(basis: Array, image: Array, rng: np.random.Generator) -> Array:
+    """Orthonormal columns that span what the image adds to the basis, completed by random ones."""
+    Q = next_block(basis, image)
+    if missing := _WIDTH - Q.shape[1]:
+        Q = np.hstack([Q, next_block(np.hstack([basis, Q]), rng.standard_normal((len(basis), missing)))])
+    return Q
+
+
+def _are_exact(values: Array, vectors: Array, moved: Array, entry: float) -> bool:
+    """Whether residuals, with A V = `moved`, are small enough, and together at most half the slack."""
+    n = len(vectors)
+    norms = np.linalg.norm(moved - vectors * values, axis=0)
+    noise = _EPS * (64 * abs(values[0]) + 4 * np.sqrt(n) * entry)
+    together = rounding_of_eigenvalues(n, 0.0, entry, values[0]) / 2
+    return bool((norms <= np.maximum(_RESIDUAL * values, noise)).all() and np.linalg.norm(norms) <= together)
+
+
+def _are_all(A: Array, values: Array, vectors: Array, entry: float, in_order: Map) -> bool:
+    """Whether A has no eigenvalue, other than these, above the least of the values plus half the slack."""
+    n, rest = len(A), np.empty_like(A)
+
+    def tile(start: int) -> Array:
+        here = slice(start, start + _LANCZOS_TILE_ROWS)
+        np.matmul(vectors[here] * values, vectors.T, out=rest[here])
+        rest[here] -= A[here]
+        return rest[here]
+
+    for _ in in_order(tile, range(0, n, _LANCZOS_TILE_ROWS)):
+        pass
+    shift = max(float(values[-1]), 0.0) + rounding_of_eigenvalues(n, 0.0, entry, values[0]) / 2
+    return is_positive(rest, shift, in_order, overwrite=True)
+
 
 _TILE_ROWS = 512
 
@@ -59,8 +376,8 @@ def signs_at_landmarks(span: Span, mean: Array, A: Array) -> Array:
 def _leading_pairs(M: Array, components: int | float | None, in_order: Map) -> tuple[Array, Array]:
     """The eigenpairs of a positive semidefinite M (m, m): as many as there are components, or all."""
     count = components if isinstance(components, int) else None
-    if count is not None and lanczos.are_few(count, len(M)):
-        found = lanczos.leading(M, count, float(np.diag(M).max()), in_order)
+    if count is not None and are_few(count, len(M)):
+        found = leading(M, count, float(np.diag(M).max()), in_order)
         if found is not None:
             return found
     return eigh_descending(M.copy(), count)

@@ -8,7 +8,7 @@ from typing import Self
 import numpy as np
 
 from bigkpca.errors import Array, DataError
-from bigkpca.numerics import triangular
+from bigkpca.numerics import linalg
 from bigkpca.numerics.linalg import Map, eigh_descending
 from bigkpca.numerics.moments import Moments
 
@@ -54,13 +54,13 @@ class Basis:
         if not self._whole:
             found = self.P.T @ S @ self.P
             return np.asarray((found + found.T) / 2)
-        return triangular.congruence(*self._nested(S), in_order)
+        return linalg.congruence(*self._nested(S), in_order)
 
     def quadratic_forms(self, S: Array, in_order: Map = map) -> Array:
         """p_j'S p_j (m,) of a symmetric S (l, l)."""
         if not self._whole:
             return np.asarray(np.einsum("ij,ij->j", self.P, S @ self.P))
-        return triangular.quadratic_forms(*self._nested(S), in_order)
+        return linalg.quadratic_forms(*self._nested(S), in_order)
 
     @property
     def _whole(self) -> bool:
@@ -100,16 +100,16 @@ def basis_of(W: Array, tolerance: float, in_order: Map = map, least: float | Non
     """
     share = max(SMALLEST, tolerance) if least is None else least
     order, row_sum = nested(len(W)), float(np.abs(W).sum(axis=0).max(initial=0))
-    L = triangular.cholesky(W[np.ix_(order, order)], in_order, overwrite=True) if row_sum > 0 else None
+    L = linalg.cholesky(W[np.ix_(order, order)], in_order, overwrite=True) if row_sum > 0 else None
     if L is not None:
-        T = triangular.inverse_transposed(L, in_order)
+        T = linalg.inverse_transposed(L, in_order)
         del L  # squares, which are large
         P = np.empty_like(T)
         P[order] = T
         del T
         inverse = np.einsum("ij,ij->i", P, P)
         least_eigenvalue = share * row_sum
-        if inverse.sum() * 2 * least_eigenvalue <= 1 or triangular.is_positive(W, -least_eigenvalue, in_order):
+        if inverse.sum() * 2 * least_eigenvalue <= 1 or linalg.is_positive(W, -least_eigenvalue, in_order):
             return Basis(W, P, np.ones(len(W)), inverse, np.arange(len(W)))
     return eigenvector_basis(W, tolerance)
 

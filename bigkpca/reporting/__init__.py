@@ -27,11 +27,11 @@ from bigkpca.execution.engine import Engine
 from bigkpca.execution.planning import plan_fit
 from bigkpca.execution.progress import Progress, shown
 from bigkpca.numerics.model import Model
-from bigkpca.reporting import column_tables, sections, text
+from bigkpca.reporting import page, text
 from bigkpca.reporting.page import MARK, render, request_mark
 from bigkpca.reporting.report_data import ReportData, collect_report_data, request_digest
 from bigkpca.spec import FitSpec
-from bigkpca.storage import groups, output_paths
+from bigkpca.storage import destination, groups
 from bigkpca.storage.describe import model_info
 from bigkpca.storage.models import AnyModel, model_of
 
@@ -110,12 +110,12 @@ def report(
     progress = shown(progress)
     check_installed()
     fitted, path = model_of(model), path_of(model) or ""
-    out = output_paths.output_path(out, path, fitted.provenance["identity"]["path"], path_of(scores))
+    out = destination.output_path(out, path, fitted.provenance["identity"]["path"], path_of(scores))
     _check_place(out)
     mark = request_mark(request_digest(fitted, scores, labels, image_shape, array))
     store = store_of(out)
     with store.writer(out):
-        if store.exists(out) and mark.encode() in output_paths.head(out):
+        if store.exists(out) and mark.encode() in destination.head(out):
             progress.note(f"{out} exists already, of the same model and rows: nothing to do")
             return out
         if store.exists(out) and not overwrite:
@@ -141,8 +141,8 @@ def check_installed() -> None:
 
 def _check_place(out: str) -> None:
     """Raise SpecError, before any work, if no report can be written to `out`."""
-    output_paths.check_local(out)
-    if not output_paths.check_file(out, lambda head: MARK.encode() in head, "report.html"):
+    destination.check_local(out)
+    if not destination.check_file(out, lambda head: MARK.encode() in head, "report.html"):
         raise SpecError(
             f"{out} exists and was not made by bigkpca report, so it is never replaced: choose another output path, "
             "or move it away yourself"
@@ -154,9 +154,9 @@ def _check_place(out: str) -> None:
 def _page(model: Model, path: str, data: ReportData, mark: str, progress: Progress) -> str:
     """The HTML of a report."""
     facts = model_info(model, path)
-    drawn = (sections.score_plots, sections.components, sections.preimages, sections.novelty, sections.drift)
+    drawn = (page.score_plots, page.components, page.preimages, page.novelty, page.drift)
     found = []
-    for draw in (lambda *_: sections.quality(model), *drawn):
+    for draw in (lambda *_: page.quality(model), *drawn):
         if (section := draw(model, data)) is not None:
             found.append(section)
             progress.note(f"drawn: {section.title}")
@@ -167,10 +167,10 @@ def _page(model: Model, path: str, data: ReportData, mark: str, progress: Progre
         request=mark,
         title="Kernel PCA of " + (last_name(source) if source else "an array"),
         verdict=text.verdict(model),
-        findings=text.findings(model, data) + column_tables.named_columns(data),
+        findings=text.findings(model, data) + page.named_columns(data),
         sections=found,
         provenance=text.provenance(model, facts, written_by, plan),
         choices=facts["choices"],
         spec=json.dumps(model.provenance["spec"], indent=1),
-        left_out=list(sections.left_out(model, data)),
+        left_out=list(page.left_out(model, data)),
     )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bigkpca.errors import Array
-from bigkpca.numerics.certificates.certificate import FAIR, MODERATE, SMALL, SOLID
+from bigkpca.numerics.certificates import FAIR, MODERATE, SMALL, SOLID
 from bigkpca.numerics.display import share_at_most
 from bigkpca.numerics.model import Model
 from bigkpca.reporting.drawing import (

@@ -1,9 +1,390 @@
-"""Render a report as one self-contained HTML page with Jinja."""
+"""The page of a report: sections, each a title, text and cards with figures, pictures or tables, rendered by Jinja."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import numpy as np
+
+from bigkpca.data.rows import take
+from bigkpca.errors import Array, SpecError
+from bigkpca.fitting.preimage import of_leading
+from bigkpca.numerics.display import at_least, at_most, number
+from bigkpca.numerics.model import Model
+from bigkpca.reporting import figures, text
+from bigkpca.reporting.drawing import Drawing, Frame
+from bigkpca.reporting.report_data import Relation, ReportData, ShownColumn, relations
+
+
+@dataclass(frozen=True)
+class Pictures:
+    """A strip of pictures as a data URI, with its text alternative and caption."""
+
+    uri: str
+    alt: str
+    caption: str
+
+
+@dataclass(frozen=True)
+class ReportTable:
+    """Column titles and rows of a table."""
+
+    head: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    words: bool = False  # whether the first column is text
+
+
+@dataclass(frozen=True)
+class Card:
+    """One figure, strip of pictures or table, with a title and a text on how to read it."""
+
+    title: str
+    text: str = ""
+    drawing: Drawing | None = None
+    pictures: tuple[Pictures, ...] = ()
+    tables: tuple[ReportTable, ...] = ()
+
+
+@dataclass(frozen=True)
+class Section:
+    """A titled group of cards."""
+
+    title: str
+    text: str
+    cards: tuple[Card, ...]
+    table: ReportTable | None = None  # collapsed, below the cards
+
+
+_SHOWN = 5  # columns shown for each component
+_MUCH = 0.2  # share of a component that a column explains, from which on the headline names it
+READING = (
+    "Columns that go with a component explain a share of its scores: by a straight line, or by the means of their "
+    "categories. Below them the rows with the lowest and the highest scores."
+)
+
+
+def named_columns(data: ReportData) -> str:
+    """The column that goes with each of the first components best, in a sentence; nothing where none explains much."""
+    if data.sample is None or data.scores is None:
+        return ""
+    at, rows = data.sample
+    leading = [relations(rows, data.scores[at, j], data.columns)[:1] for j in range(min(3, data.scores.shape[1]))]
+    found = [each for of_component in leading for each in of_component]
+    told = [
+        f"component {j + 1} goes with {each.column.name} ({each.share:.0%} of it explained)"
+        for j, each in enumerate(found)
+        if each.share >= _MUCH
+    ]
+    return f" By columns, {', '.join(told)}." if told else ""
+
+
+def column_tables(data: ReportData, y: Array, at: Array, names: Sequence[str], rows: Array) -> tuple[ReportTable, ...]:
+    """The columns that go with scores y, and some rows with their values in these columns.
+
+    at: where the scores of the rows are in y. names: of the rows. rows: (k, d).
+    """
+    assert data.sample is not None
+    found = relations(data.sample[1], y[data.sample[0]], data.columns)[:_SHOWN]
+    values = _value_table(y[at], names, rows, [each.column for each in found] or data.columns[:_SHOWN])
+    return (_relation_table(found), values) if found else (values,)
+
+
+def _relation_table(found: Sequence[Relation]) -> ReportTable:
+    """The columns that go with a component."""
+    lines = []
+    for each in found:
+        unit = f" ({each.column.unit})" if each.column.unit else ""
+        how = f"correlation {each.correlation or 0:+.2f}".replace("-", "−")
+        if each.ends is not None:
+            how = f"from {each.ends[0]} to {each.ends[1]}"
+        lines.append((each.column.name + unit, f"{each.share:.0%}", how))
+    return ReportTable(("column", "explains", "how"), tuple(lines), words=True)
+
+
+def _value_table(scores: Array, names: Sequence[str], rows: Array, columns: Sequence[ShownColumn]) -> ReportTable:
+    """Rows with their scores, and their values in these columns."""
+    told = [f"{value:.4g}".replace("-", "−") for value in scores]
+    head = ("row", "score", *(column.name for column in columns))
+    values = [column.words(rows) for column in columns]
+    return ReportTable(head, tuple(zip(names, told, *values, strict=True)))
+
+
+_COMPONENTS = 6  # components shown with pre-images and extreme rows
+_EXTREMES = 6  # rows shown at either end of a component
+_STEPS = (-3, -2, -1, 0, 1, 2, 3)  # standard deviations along a component
+_PAIRS = 8  # rows shown with their pre-images
+_ALONG = (
+    "The first strip of each component shows pre-images of points on its axis, from 3 standard deviations below the "
+    "mean to 3 above."
+)
+
+
+def quality(model: Model) -> Section:
+    """The section on how good the fit is."""
+    certificate = model.certificate
+    proven = certificate.explained_variance_ratio_upper is not None
+    bars = "Dots: this model. Light bars: range of the exact share (proven)."
+    if certificate.confidence:
+        bars += f" Dark bars: range of all of them with {certificate.confidence:.0%} confidence."
+    cards = [
+        Card("Spectrum", bars if proven else "Dots: this model. No bound is proven.", figures.spectrum(model)),
+        Card("Share of variance", "Sum over the leading components.", figures.cumulative(model)),
+    ]
+    if drawing := figures.trust(model):
+        lines = (
+            "Below the lower line a component is solid, or fair where more than a third of its eigenvalue may have "
+            "been missed; between the lines it is fair, above them doubtful."
+        )
+        cards.append(Card("Trust", lines, drawing))
+    if drawing := figures.learning_curve(model):
+        cards.append(Card("Learning curve", "Variance out of reach, by number of landmarks.", drawing))
+    return Section("Is it good?", "", tuple(cards), _spectrum_table(model))
+
+
+def _spectrum_table(model: Model) -> ReportTable:
+    """Eigenvalues, shares of variance, bounds and trust of every component."""
+    certificate, solution = model.certificate, model.solution
+    columns: dict[str, list[str]] = {
+        "component": [str(number + 1) for number in range(model.components)],
+        "eigenvalue": [number(value) for value in solution.eigenvalues],
+        "share": [f"{value:.2%}" for value in solution.explained_variance_ratio],
+    }
+    if certificate.eigenvalue_lower is not None:
+        columns["proven at least"] = [number(at_least(value)) for value in certificate.eigenvalue_lower]
+    if certificate.eigenvalue_upper is not None:
+        columns["proven at most"] = [number(at_most(value)) for value in certificate.eigenvalue_upper]
+    if certificate.eigenvalue_likely_upper is not None:
+        columns[f"at most, {certificate.confidence:.0%}"] = [
+            number(at_most(value)) for value in certificate.eigenvalue_likely_upper
+        ]
+    if certificate.trust:
+        columns["trust"] = list(certificate.trust)
+    return ReportTable(tuple(columns), tuple(zip(*columns.values(), strict=True)))
+
+
+def score_plots(model: Model, data: ReportData) -> Section | None:
+    """The section with scatter plots of the scores of the first components."""
+    Y = data.scores
+    if Y is None:
+        return None
+    pairs = [(0, 1), (2, 3)] if Y.shape[1] >= 4 else [(0, 1)] if Y.shape[1] >= 2 else []
+    best = text.best_component(data)
+    if best is not None and pairs and best > pairs[-1][1]:  # which the headline names
+        pairs.append((0, best))
+    cards = [Card(f"Components {a + 1} and {b + 1}", "", figures.scores(Y, (a, b), data.labels)) for a, b in pairs] or [
+        Card("Component 1", "", figures.histogram(Y[:, 0], "scores-1", "score"))
+    ]
+    every = "all" if len(Y) == data.total else f"{len(Y):,} of"
+    caption = f"Scores of {every} {data.total:,} rows" + (
+        ", in 64 evenly spaced stretches." if len(Y) < data.total else "."
+    )
+    if len(Y) > figures.MAX_POINTS:
+        caption += " The darker a hexagon, the more rows it holds"
+        caption += "; its colour is that of its most frequent label." if data.labels else "."
+    if data.labels is not None:
+        caption += " Names of labels are at their centres."
+    return Section("What did it find?", caption, tuple(cards))
+
+
+def drift(_: Model, data: ReportData) -> Section | None:
+    """The section on the drift of the runs of a job."""
+    if not data.drift:
+        return None
+    reading = "At least this share of the new rows would have to be others to be distributed as those of the fit."
+    head = ("run", "finished (UTC)", "drift", "threshold", "rows compared", "rows outside")
+    columns = (
+        [str(each.run) for each in data.drift],
+        [each.finished[:16].replace("T", " ") for each in data.drift],
+        [f"{each.figure:.3f}" for each in data.drift],
+        [f"{each.threshold:g}" for each in data.drift],
+        [f"{each.rows:,}" for each in data.drift],
+        [f"{each.outside:,}" for each in data.drift],
+    )
+    card = Card("Drift of each run", reading, figures.drift(data.drift))
+    return Section(
+        "Do new rows look like those of the fit?", "", (card,), ReportTable(head, tuple(zip(*columns, strict=True)))
+    )
+
+
+def components(model: Model, data: ReportData) -> Section | None:
+    """The section on the meaning of the leading components: pre-images along each, and the rows at its ends."""
+    frame = _frame(data, model)
+    walks = _walks(model, frame) if frame else {}
+    if walks:
+        count = model.components
+    elif data.scores is not None:
+        count = data.scores.shape[1]
+    else:
+        return None
+    shown, best = list(range(min(_COMPONENTS, count))), text.best_component(data)
+    if best is not None and best not in shown:  # which the headline names
+        shown.append(best)
+    cards = tuple(_component(model, data, frame, j, walks.get(j)) for j in shown)
+    readings = [_ALONG * bool(walks), READING * bool(data.sample)]
+    return Section("What do the components mean?", " ".join(filter(None, readings)), cards)
+
+
+def _component(
+    model: Model,
+    data: ReportData,
+    frame: Frame | None,
+    j: int,
+    walk: Pictures | None,
+) -> Card:
+    """The card of component j."""
+    trust, share = model.certificate.trust, model.solution.explained_variance_ratio[j]
+    title = f"Component {j + 1}: {share:.1%} of the variance" + (f", {trust[j]}" if trust else "")
+    pictures = [walk] if walk else []
+    note, tables = "", tuple[ReportTable, ...]()
+    if data.scores is not None and j < data.scores.shape[1]:
+        y = data.scores[:, j]
+        order = np.argsort(y, kind="stable")
+        extremes = {"Lowest": order[:_EXTREMES], "Highest": order[::-1][:_EXTREMES]}
+        if data.labels is not None and len(data.labels.names) > 1:
+            explained = text.explained_by_labels(y[:, None], data.labels)[0]
+            note = f"Labels explain {explained:.0%} of it, {text.extreme_labels(y, data.labels)}."
+        if frame and data.rows is not None:
+            pictures += [_row_pictures(data, frame, f"{word} scores", at) for word, at in extremes.items()]
+        elif data.sample:
+            at = np.concatenate(list(extremes.values()))
+            tables = column_tables(data, y, at, _row_names(data, at), _rows(data, at))
+        else:
+            tables = (_row_table(data, y, extremes),)
+    return Card(title, note, pictures=tuple(pictures), tables=tables)
+
+
+def _row_pictures(data: ReportData, frame: Frame, title: str, at: Array) -> Pictures:
+    """Pictures of the rows at these positions."""
+    assert data.rows is not None
+    named = "rows " + ", ".join(_row_names(data, at))
+    return Pictures(frame.strip(_rows(data, at)), f"Pictures of {named}", f"{title}: {named}")
+
+
+def _row_table(data: ReportData, y: Array, extremes: dict[str, Array]) -> ReportTable:
+    """Scores and names of the rows at either end of a component, where rows cannot be shown as pictures."""
+    head = tuple(part for word in extremes for part in (f"{word.lower()} score", "row"))
+    parts = [part for at in extremes.values() for part in ([f"{value:.4g}" for value in y[at]], _row_names(data, at))]
+    return ReportTable(head, tuple(zip(*parts, strict=True)))
+
+
+def _row_names(data: ReportData, at: Array) -> list[str]:
+    """Row numbers at these positions, with labels if there are any."""
+    numbers = [f"{number:,}" for number in data.numbers[at]]
+    if data.labels is None:
+        return numbers
+    return [f"{number} ({word})" for number, word in zip(numbers, data.labels.values[at], strict=True)]
+
+
+def _rows(data: ReportData, at: Array) -> Array:
+    """The rows (k, d) at these positions, in the order given."""
+    assert data.rows is not None
+    numbers, back = np.unique(data.numbers[at], return_inverse=True)
+    return take(data.rows, numbers)[back]
+
+
+def _frame(data: ReportData, model: Model) -> Frame | None:
+    """The frame for pictures of rows, from the data, or else from pre-images along the first component."""
+    if data.shape is None:
+        return None
+    if data.rows is not None:
+        return Frame.of(data.shape, _rows(data, np.linspace(0, len(data.numbers) - 1, 256).astype(np.intp)))
+    if model.decoder is None:
+        return None
+    return Frame.of(data.shape, _walk(model, 0)[0])
+
+
+def _walk(model: Model, j: int) -> tuple[Array, Array]:
+    """Pre-images (k, d) along component j, and whether each is far from all data (k,)."""
+    n = model.sums.count if model.sums else model.provenance["identity"]["shape"][0]
+    Y = np.zeros((len(_STEPS), model.components))
+    Y[:, j] = np.array(_STEPS) * np.sqrt(model.solution.eigenvalues[j] / n)
+    found = model.reconstructing(len(_STEPS))(Y, None)
+    return found.rows, found.far
+
+
+def _walks(model: Model, frame: Frame) -> dict[int, Pictures]:
+    """Pictures of pre-images along each leading component; empty if the model has no pre-images."""
+    if model.decoder is None:
+        return {}
+    found = {}
+    for j in range(min(_COMPONENTS, model.components)):
+        rows, far = _walk(model, j)
+        change = float(np.linalg.norm(rows[-1] - rows[0]) / np.linalg.norm(rows[len(_STEPS) // 2]))
+        lost = f"; {far.sum()} of them are too far from all data, and the mean is shown" if far.any() else ""
+        alt = (
+            f"Pre-images at −3 to 3 standard deviations along component {j + 1}; the last differs from the first by "
+            f"{change:.0%} of the length of the middle one{lost}"
+        )
+        caption = f"Along the axis, −3 to 3 standard deviations{lost}"
+        found[j] = Pictures(frame.strip(rows), alt, caption)
+    return found
+
+
+def preimages(model: Model, data: ReportData) -> Section | None:
+    """The section that compares some rows with the pre-images of their scores."""
+    frame = _frame(data, model)
+    if frame is None or data.rows is None or data.scores is None or model.decoder is None:
+        return None
+    try:
+        used = of_leading(model, data.scores.shape[1])
+    except SpecError:  # `left_out` says so
+        return None
+    at = np.linspace(0, len(data.numbers) - 1, _PAIRS).astype(np.intp)
+    rows = _rows(data, at)
+    found = used.reconstructing(len(at))(data.scores[at], None)
+    error = np.linalg.norm(found.rows - rows.astype(np.float64)) / np.linalg.norm(
+        rows.astype(np.float64) - rows.mean(axis=0)
+    )
+    caption = "Rows " + ", ".join(_row_names(data, at))
+    alt = (
+        f"{caption} above, their pre-images below, which differ by {error:.0%} of how the rows differ among themselves"
+    )
+    about = f"Rows above, and below the pre-images of their scores on {used.components} components."
+    pictures = Pictures(frame.strip(rows, found.rows), alt, caption)
+    return Section("What do they keep of a row?", about, (Card("Rows and their pre-images", pictures=(pictures,)),))
+
+
+def novelty(model: Model, data: ReportData) -> Section | None:
+    """The section on residuals, |φ(x) − φ^(x)|², and the rows with the largest."""
+    if data.residual is None:
+        return None
+    values = data.residual
+    cards = [Card("Residuals", "", figures.histogram(values, "residual", "residual |φ(x) − φ^(x)|²"))]
+    most = np.argsort(-values, kind="stable")[:_EXTREMES]
+    frame = _frame(data, model)
+    if frame and data.rows is not None:
+        cards.append(Card("Rows least like the others", pictures=(_row_pictures(data, frame, "Largest first", most),)))
+    else:
+        lines = zip(_row_names(data, most), (f"{value:.4g}" for value in values[most]), strict=True)
+        cards.append(Card("Rows least like the others", tables=(ReportTable(("row", "residual"), tuple(lines)),)))
+    return Section(
+        "What is new?",
+        "The residual of a row is what its scores do not explain. It is large for rows unlike the fitted ones.",
+        tuple(cards),
+    )
+
+
+def left_out(model: Model, data: ReportData) -> Iterator[str]:
+    """What the report does not show, and the option that would show it."""
+    yield from data.notes
+    if data.scores is None:
+        yield "scores, extreme rows and labels are left out: give --scores, or put the rows back"
+    elif data.labels is None:
+        yield "no labels: --labels gives some, or bigkpca ingest --labels keeps them with the rows"
+    if data.scores is not None and data.residual is None and not model.features.precomputed:
+        yield "no residuals: --scores of bigkpca transform --residual shows the rows least like the others"
+    if data.shape is None and not data.columns:
+        yield "no pictures: rows have no image shape; --image-shape gives one"
+        yield "no columns: the rows have no names of columns, which bigkpca ingest keeps from tables"
+    elif data.shape is not None:
+        try:
+            of_leading(model, model.components if data.scores is None else data.scores.shape[1]).reconstructing(1)
+        except SpecError as error:
+            yield f"no pre-images: {error}"
+
 
 MARK = '<meta name="generator" content="bigkpca report">'  # distinguishes reports from other files
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from bigkpca.errors import Array
 from bigkpca.execution.planning import Plan
-from bigkpca.numerics.certificates.certificate import trustworthy
+from bigkpca.numerics.certificates import trustworthy
 from bigkpca.numerics.display import at_most, share_at_least, share_at_most
 from bigkpca.numerics.methods import Exact, Nystroem
 from bigkpca.numerics.model import Model

@@ -1,8 +1,194 @@
-"""Scores of rows where a model serves: an estimator without Dask and Zarr, and ONNX."""
+"""Scores of rows where a model serves: an estimator that needs NumPy, SciPy and scikit-learn alone."""
 
 from __future__ import annotations
 
-from bigkpca.serving.fitted import FittedKernelPCA
+import threading
+from collections.abc import Callable
+from typing import Any, Self
+
+import numpy as np
+from scipy.sparse import issparse
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.utils.metaestimators import available_if
+
+from bigkpca.errors import Array, DataError, SpecError, check_finite, check_overflow, column_called, names_apart
+from bigkpca.numerics.eigenpairs import Solution
+from bigkpca.numerics.features import FeatureMap
+from bigkpca.numerics.preimages import Decoder, check_width, reconstructing
 from bigkpca.serving.onnx import onnx_model
+
+_ROWS = 256  # at once
+
+
+def _has_decoder(estimator: Any) -> bool:
+    return estimator.decoder is not None
+
+
+class FittedKernelPCA(TransformerMixin, BaseEstimator):  # type: ignore[misc]
+    """Scores (v(x) - mean) @ components of rows in memory, by a model that was fitted before: `KernelPCA.to_sklearn`.
+
+    It can be pickled, works on one thread, and imports neither Dask nor Zarr. The same rows get the scores of
+    `KernelPCA.transform`, up to rounding. `fit` changes nothing, so that it can stand in a pipeline.
+
+    Parameters
+    ----------
+    features : FeatureMap
+        v.
+    solution : Solution
+        Mean, components and eigenvalues.
+    decoder : Decoder or None
+        Maps scores back to rows.
+    feature_names : tuple of str or None
+        Names of the columns, which frames are compared with.
+    """
+
+    def __init__(
+        self,
+        features: FeatureMap,
+        solution: Solution,
+        decoder: Decoder | None = None,
+        feature_names: tuple[str, ...] | None = None,
+    ) -> None:
+        self.features = features
+        self.solution = solution
+        self.decoder = decoder
+        self.feature_names = feature_names
+
+    def fit(self, X: Any = None, y: Any = None) -> Self:
+        """This estimator, as it is: what it knows was fitted before."""
+        return self
+
+    def transform(self, X: Any) -> Array:
+        """Scores (n, r) of rows X (n, d), in the dtype of block work. Sparse rows become dense a few at a time.
+
+        Raises SpecError (a ValueError) for rows of another width or other columns, DataError (a ValueError) for NaN,
+        infinity, and where kernels overflow.
+        """
+        rows = self._rows(X, self.features.columns, self.feature_names)
+        project = self._prepared("project", self._projection)
+        with np.errstate(over="ignore", invalid="ignore"):
+            parts = [project(_dense(rows[start : start + _ROWS])) for start in range(0, rows.shape[0], _ROWS)]
+        scores = parts[0] if len(parts) == 1 else np.concatenate(parts)
+        check_overflow(scores, "the rows")
+        return scores
+
+    @available_if(_has_decoder)  # type: ignore[untyped-decorator]
+    def inverse_transform(self, Y: Any) -> Array:
+        """Pre-images (n, d) of scores Y (n, r), in the units of the data.
+
+        Raises SpecError for scores of another width, DataError for NaN, infinity, and where there are none.
+        """
+        scores = _array(Y)
+        check_width(scores.shape, len(self.solution.eigenvalues), "the scores")
+        scores = _checked(scores, "scores")
+        decode = self._prepared("decode", self._decoding)
+        starts = range(0, scores.shape[0], _ROWS)
+        parts = [decode(_dense(scores[start : start + _ROWS]), None).rows for start in starts]
+        return np.concatenate(parts)
+
+    def get_feature_names_out(self, input_features: Any = None) -> Array:
+        """Names of the scores: kernelpca0, kernelpca1 and so on."""
+        return np.array([f"kernelpca{j}" for j in range(len(self.solution.eigenvalues))], dtype=object)
+
+    @property
+    def n_features_in_(self) -> int:
+        """d, the number of columns of the rows."""
+        return self.features.columns
+
+    @property
+    def feature_names_in_(self) -> Array:
+        """Names of the columns. Raises AttributeError where they have none."""
+        if self.feature_names is None:
+            raise AttributeError("the columns have no names")
+        return np.array(self.feature_names, dtype=object)
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return True
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without what threads have prepared."""
+        return {name: value for name, value in super().__getstate__().items() if name != "_threads"}
+
+    def _projection(self) -> Callable[[Array], Array]:
+        evaluate, project = self.features.evaluation(_ROWS), self.solution.projection(self.features.dtype)
+        return lambda X: project(evaluate(X)[0], overwrite=True)
+
+    def _decoding(self) -> Any:
+        assert self.decoder is not None  # else there is no such method
+        return reconstructing(self.decoder, self.features, self.solution, _ROWS)
+
+    def _prepared(self, name: str, prepare: Callable[[], Any]) -> Any:
+        """What belongs to the model, prepared once for each thread, as it has work space."""
+        if not hasattr(self, "_threads"):
+            self._threads = threading.local()
+        if not hasattr(self._threads, name):
+            setattr(self._threads, name, prepare())
+        return getattr(self._threads, name)
+
+    def _rows(self, X: Any, columns: int, names: tuple[str, ...] | None) -> Any:
+        """X as an array, or a matrix in CSR, of finite numbers with the columns that were fitted."""
+        given = getattr(X, "columns", None)
+        if given is not None and names is not None and (apart := names_apart(list(given), names, "the model")):
+            raise SpecError(f"the frame {apart}")
+        rows = _array(X)
+        if rows.ndim != 2 or rows.shape[1] != columns:
+            raise SpecError(f"the rows have shape {rows.shape}: the model takes (n, {columns})")
+        return _checked(rows, "rows", names)
+
+
+def _array(X: Any) -> Any:
+    """X as an array, or as a matrix in CSR where it is a sparse one of SciPy."""
+    return X.tocsr() if issparse(X) else np.asarray(X)
+
+
+def _checked(values: Any, what: str, names: tuple[str, ...] | None = None) -> Any:
+    """Finite numbers of two axes. Raises DataError where there are none, naming the first value that is none."""
+    if values.dtype.kind in "mMc":  # which NumPy would convert, with another meaning
+        raise DataError(f"the {what} hold {values.dtype} values: {what} must be real numbers")
+    if values.dtype.kind not in "buif":
+        values = _as_numbers(values, what, names)
+    if values.shape[0] == 0:
+        raise DataError(f"there are no {what}")
+    if issparse(values):
+        _check_sparse(values, what, names)
+    else:
+        check_finite(values, 0, f"the {what}", names=names)
+    return values
+
+
+def _dense(rows: Any) -> Array:
+    """Rows of an array or of a sparse matrix as an array."""
+    if not issparse(rows):
+        return rows
+    values: Array = rows.toarray()
+    return values
+
+
+def _as_numbers(values: Array, what: str, names: tuple[str, ...] | None) -> Array:
+    """Objects or texts (n, d) as numbers. Raises DataError naming the first that is none."""
+
+    def number(place: tuple[int, int]) -> float:
+        try:
+            return float(values[place])
+        except (TypeError, ValueError) as error:
+            raise DataError(
+                f"the {what} hold {values.dtype} values: row {place[0]}, {column_called(place[1], names)} is "
+                f"{values[place]!r} (both counted from 0), which is no number; remove or impute such rows first"
+            ) from error
+
+    try:
+        return values.astype(np.float64)
+    except (TypeError, ValueError):  # pandas has missing values that are no numbers
+        found: Array = np.reshape([number(place) for place in np.ndindex(values.shape)], values.shape)
+        return found
+
+
+def _check_sparse(rows: Any, what: str, names: tuple[str, ...] | None) -> None:
+    """Raise DataError naming the first NaN or infinity among the stored values of a matrix in CSR."""
+    if rows.dtype.kind == "f" and not np.isfinite(rows.data).all():
+        at = int(np.argmin(np.isfinite(rows.data)))
+        row = int(np.searchsorted(rows.indptr, at, side="right")) - 1
+        check_finite(_dense(rows[row : row + 1]), row, f"the {what}", names=names)
+
 
 __all__ = ["FittedKernelPCA", "onnx_model"]

@@ -1,16 +1,189 @@
-"""What to fit: the options that a user sets, and what they mean for given rows."""
+"""What to fit: the options that a user sets, and what they mean for given rows, resolved once."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from bigkpca.data.blocks import sample_rows
+from bigkpca.data.rows import Rows
+from bigkpca.errors import SpecError
+from bigkpca.numerics import landmarks
+from bigkpca.numerics.certificates import spectral
+from bigkpca.numerics.kernels import Kernel
+from bigkpca.numerics.kernels.algebra import Leaf
+from bigkpca.numerics.landmarks import LandmarkRule
+from bigkpca.numerics.solvers import OVERSAMPLING
 from bigkpca.spec.fields import VARIED, FitSpec
-from bigkpca.spec.resolved import (
-    DENSE_MOST_FEATURES,
-    EXACT_MOST_ROWS,
-    RANDOM_FEATURES,
-    SIZE_RULE,
-    ResolvedFit,
-    resolve,
-)
+
+EXACT_MOST_ROWS = 8192  # 0.5 GB of float64 Gram matrix
+DENSE_MOST_FEATURES = 8192  # as many for the D x D moments of random features
+RANDOM_FEATURES = 2048
+_PER_COMPONENT, _LEAST_LANDMARKS, _MOST_LANDMARKS = 20, 500, 2000
+SIZE_RULE = f"{_PER_COMPONENT} for each component, at least {_LEAST_LANDMARKS} and at most {_MOST_LANDMARKS}"
+_UNSEEN_BYTES = 16_000_000
+_MOST_GROWN = 8192  # landmarks or random features to which a size grows: squares of 0.5 GB
+
+
+@dataclass(frozen=True)
+class ResolvedFit:
+    """A fit of n rows of d columns; only what depends on the values of the rows is still open.
+
+    `spec` holds what does not depend on rows. size is D: all rows, the size that was given, or the most that a
+    tolerance may need; by default 2048 random features, or min(max(20 r, 500), 2000) landmarks, but at least r and at
+    most n. sample is the number of rows of the bounded sample, and unseen the number of those that bound what
+    landmarks miss: at most 4096, or 16 MB as float32, and none where no bound holds (random features, the exact method,
+    kernels that may be indefinite). matrix_free says that eigenpairs come from products with the Gram matrix.
+    """
+
+    spec: FitSpec
+    n: int
+    d: int
+    stored: np.dtype[Any]  # of the rows
+    dtype: np.dtype[Any]  # of block work
+    size: int
+    size_reason: str
+    sample: int
+    unseen: int
+    matrix_free: bool
+    rule: LandmarkRule | None  # None for random features and the exact method, which choose no rows
+    rule_reason: str
+
+    def at(self, size: int) -> ResolvedFit:
+        """The same fit with that size, and no tolerance."""
+        return self.changed(size=size, tol=None)
+
+    def in_double_precision(self) -> ResolvedFit:
+        """The same fit with block work in float64."""
+        return self.changed(dtype="float64")
+
+    def start(self) -> ResolvedFit:
+        """The approximate fit from which products with the Gram matrix start: a few more components."""
+        assert isinstance(self.spec.components, int)  # `matrix_free` makes sure
+        changed: dict[str, Any] = {"components": self.spec.components + OVERSAMPLING, "refine": 0}
+        return self.changed(**changed | ({"method": "nystroem"} if self.spec.exact else {}))
+
+    def with_features(self, size: int, dtype: np.dtype[Any]) -> ResolvedFit:
+        """The same fit with features that are there already, whose number no rows limit: no row is chosen."""
+        spec = self.spec.model_copy(update={"tol": None})
+        return replace(self, spec=spec, size=size, dtype=dtype, rule=None, rule_reason="")
+
+    def with_rule(self, rule: LandmarkRule) -> ResolvedFit:
+        """The same fit with landmarks by another rule."""
+        return self.changed(landmarks=rule)
+
+    def changed(self, **fields: Any) -> ResolvedFit:
+        """The fit of the same rows with other fields of the spec."""
+        return resolve_shape(self.spec.model_copy(update=fields), self.n, self.d, self.stored)
+
+    def kernel(self, measured: float | None) -> Kernel:
+        """The kernel, `measured` being what the sample gave where the spec asks for it: see `FitSpec.kernel_value`."""
+        return self.spec.kernel_value(self.d, measured)
+
+    def randomized(self, D: int) -> bool:
+        """Whether eigenpairs of D random features come from a sketch, never holding D x D."""
+        return randomized(self.spec, D)
+
+
+def resolve(spec: FitSpec, rows: Rows) -> ResolvedFit:
+    """What the spec means for these rows. Raises SpecError where it needs a number of components and has none."""
+    return resolve_shape(spec, *rows.shape, rows.dtype)
+
+
+def resolve_shape(spec: FitSpec, n: int, d: int, stored: np.dtype[Any]) -> ResolvedFit:
+    """What the spec means for n rows of d columns, stored in that dtype. Raises SpecError as `resolve`."""
+    method = spec.method_value
+    size, size_reason = _size(spec, n, d)
+    rule, rule_reason = _rule(spec) if method.landmarks and not spec.exact else (None, "")
+    return ResolvedFit(
+        spec=spec,
+        n=n,
+        d=d,
+        stored=stored,
+        dtype=_block_dtype(spec, stored),
+        size=size,
+        size_reason=size_reason,
+        sample=sample_rows(n, d, size if method.landmarks else 0),
+        unseen=_unseen(spec, n, d),
+        matrix_free=_matrix_free(spec, n),
+        rule=rule,
+        rule_reason=rule_reason,
+    )
+
+
+def _size(spec: FitSpec, n: int, d: int) -> tuple[int, str]:
+    """D, and the reason for it."""
+    of_landmarks = spec.method_value.landmarks
+    if spec.exact:
+        return n, "every row is a landmark"
+    if spec.own_landmarks is not None:
+        return spec.own_landmarks, "the landmarks that were given"
+    if spec.size != "auto":
+        return (min(spec.size, n) if of_landmarks else spec.size), "the size that was given"
+    if spec.tol is not None:
+        most = min(_MOST_GROWN, sample_rows(n, d, 0), n) if of_landmarks else _MOST_GROWN
+        return most, "the most to which a size grows"
+    if not of_landmarks:
+        return RANDOM_FEATURES, "the default number of random features"
+    kept = spec.components if isinstance(spec.components, int) else 50
+    wanted = min(max(_PER_COMPONENT * kept, _LEAST_LANDMARKS), max(_MOST_LANDMARKS, kept))
+    if n <= wanted:
+        return n, "every row, of which there are no more"
+    return wanted, "one for each component" if kept > _MOST_LANDMARKS else SIZE_RULE
+
+
+def _rule(spec: FitSpec) -> tuple[LandmarkRule, str]:
+    """The landmark rule, with its options, and why it suits method and kernel."""
+    if not isinstance(spec.landmarks, str):
+        rule: LandmarkRule = spec.landmarks
+        return rule, "the rule that was given"
+    if spec.landmarks != "auto":
+        return landmarks.named(spec.landmarks), "the rule that was given"
+    if spec.method_value.uniform:
+        return landmarks.Uniform(), "the method's formulas hold for rows drawn uniformly"
+    if spec.stationary:
+        return landmarks.KMeans(), "the kernel depends on x - y, so that means of rows stand for rows"
+    kernel = spec.kernel_value(1, 1.0)
+    if isinstance(kernel, Leaf) and not kernel.positive:
+        return landmarks.Uniform(), "the kernel is not positive semidefinite, which other rules need"
+    return landmarks.RPCholesky(), "the kernel has no length, so rows stand for rows: those not yet explained"
+
+
+def _unseen(spec: FitSpec, n: int, d: int) -> int:
+    if not spec.method_value.landmarks or spec.exact or not spec.kernel_value(d, 1.0).positive:
+        return 0
+    return min(n, max(2, min(spectral.HELD_OUT_ROWS, _UNSEEN_BYTES // (4 * d))))
+
+
+def _matrix_free(spec: FitSpec, n: int) -> bool:
+    """Whether eigenpairs of n rows come from products with the Gram matrix, never holding n x n."""
+    large = spec.exact and n > EXACT_MOST_ROWS
+    if large and not isinstance(spec.components, int):
+        raise SpecError(
+            f"method='exact' above {EXACT_MOST_ROWS} rows needs a number of components, not {spec.components}"
+        )
+    return large or spec.refine > 0
+
+
+def randomized(spec: FitSpec, D: int) -> bool:
+    """Whether eigenpairs of D random features come from a sketch. Raises SpecError where that needs a number."""
+    chosen = spec.solver == "randomized" or (
+        spec.solver == "auto" and D > DENSE_MOST_FEATURES and not spec.method_value.landmarks
+    )
+    if chosen and not isinstance(spec.components, int):
+        raise SpecError(
+            f"the randomized solver, used above {DENSE_MOST_FEATURES} random features or when asked for, needs a "
+            f"number of components, not {spec.components}: give one, or solver='dense'"
+        )
+    return chosen
+
+
+def _block_dtype(spec: FitSpec, stored: np.dtype[Any]) -> np.dtype[Any]:
+    widest = np.dtype(np.float64)  # long doubles gain nothing in a matrix product
+    return np.dtype(spec.dtype) if spec.dtype else min(np.result_type(stored, np.float32), widest)
+
 
 __all__ = [
     "DENSE_MOST_FEATURES",

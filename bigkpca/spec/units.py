@@ -1,19 +1,33 @@
-"""Read amounts of memory and time."""
+"""Amounts of memory and time, addresses of schedulers, and defaults that functions, commands and job files share."""
 
 from __future__ import annotations
 
 import re
 
-from dask.utils import parse_bytes as _parse_bytes
-from dask.utils import parse_timedelta
-
 from bigkpca.errors import SpecError
+
+TIMEOUT = 600.0  # seconds without a finished block, after which a run ends
+TIMEOUT_WRITTEN = f"{TIMEOUT / 60:g} min"
+SEEDS = 3  # of each method and size that are compared
+TIME_BUDGET = "10 min"  # of a comparison
+SCORED_PREIMAGE = "ridge"  # of cross-validation
+SAMPLED_ROWS = 500  # with exact kernels, which evaluate a model: intervals of a few percent of large eigenvalues
+
+
+def is_scheduler(address: str) -> bool:
+    """Whether this has the form of an address of a scheduler, such as tcp://10.0.0.1:8786."""
+    scheme, _, host = address.rpartition("://")
+    name, _, port = host.rpartition(":")
+    known = scheme in ("", "tcp", "tls", "ws", "wss") and bool(name) and "/" not in name and port.isdecimal()
+    return known or scheme == "inproc"
 
 
 def parse_bytes(text: str | int) -> int:
     """Bytes in "2 GB" (decimal) or "2 GiB" (binary). Raises SpecError for anything else."""
+    import dask.utils
+
     try:
-        found = int(_parse_bytes(_with_digit(text)))
+        found = int(dask.utils.parse_bytes(_with_digit(text)))
     except (ValueError, OverflowError) as error:
         raise SpecError(f"{text!r} is not an amount of memory such as '2 GB' or '500 MB'") from error
     if found <= 0:
@@ -28,11 +42,12 @@ def lacks_unit(text: str) -> bool:
 
 def parse_seconds(text: str | float) -> float:
     """Seconds in "10 min", "1.5 h" or 90. Raises SpecError for anything else."""
+    import dask.utils
+
     try:
         given = _with_digit(text)
-        seconds = float(
-            parse_timedelta(re.sub(r"mins?$", "minutes", given.strip()) if isinstance(given, str) else given)
-        )
+        written = re.sub(r"mins?$", "minutes", given.strip()) if isinstance(given, str) else given
+        seconds = float(dask.utils.parse_timedelta(written))
     except (KeyError, ValueError, OverflowError) as error:
         raise SpecError(f"{text!r} is not a time such as '90 s' or '10 min'") from error
     if not seconds > 0:

@@ -6,19 +6,19 @@ from collections.abc import Mapping
 from typing import Any
 
 from bigkpca.data.blocks import split
+from bigkpca.data.json_files import run_folders
 from bigkpca.data.npy import NpyRows
 from bigkpca.data.opening import open_rows
-from bigkpca.data.run_folders import run_folders
 from bigkpca.data.sparse import SparseRows
 from bigkpca.data.stores import expanded, store_of
 from bigkpca.data.versions import JOB, read_versions
 from bigkpca.data.zarr import MAIN, ZarrRows
 from bigkpca.errors import CorruptionError, SpecError
 from bigkpca.numerics import preimages
-from bigkpca.numerics.certificates.certificate import Certificate
+from bigkpca.numerics.certificates import Certificate
 from bigkpca.numerics.model import Model
 from bigkpca.spec import FitSpec
-from bigkpca.storage import block_arrays, groups, models, records, run_records
+from bigkpca.storage import block_arrays, groups, jobs, models, records
 
 _MOST_BLOCKS = 10_000_000  # which no manifest could list
 _TOLD = ("kernel", "sigma", "gamma", "degree", "coef0", "center", "standardize", "dtype", "seed", "preimage", "noise")
@@ -182,7 +182,7 @@ def _blocks_info(path: str, about: Mapping[str, Any]) -> dict[str, Any]:
 
 def _job_info(path: str) -> dict[str, Any]:
     """Facts about the output of a job: its versions, and the last run."""
-    versions, (runs, _) = read_versions(path), run_records.read_records(path)
+    versions, (runs, _) = read_versions(path), jobs.read_records(path)
     facts: dict[str, Any] = {"kind": "job", "path": path, "finished": versions is not None}
     if versions is None:
         return facts | {"advice": "run the same job again"}

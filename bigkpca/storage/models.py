@@ -1,25 +1,368 @@
-"""Models on disk: plain arrays and one JSON attribute, loaded without executing anything."""
+"""Models on disk: plain arrays and one JSON attribute, loaded without executing anything, every part checked.
+
+A model may come from anybody. So Zarr sees only metadata of the form that `groups.create_array` writes, without a
+compressor, and nothing is read that claims to be larger than its files.
+
+The file may come from anybody: its digest guards against accidents, not against malice. Shapes stand in the classes
+themselves (`shapes` of feature maps, decoders and the certificate).
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+import math
+from collections.abc import Collection, Mapping
+from dataclasses import fields
 from importlib.metadata import version
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
+import zarr
 
 from bigkpca.data.blocks import power_of_two
+from bigkpca.data.json_files import parsed, read_if_there
 from bigkpca.data.rows import little_endian
-from bigkpca.data.stores import AnyPath, expanded, is_path, store_of
+from bigkpca.data.stored import ALL_THERE, StoredArray
+from bigkpca.data.stores import AnyPath, StoredFile, expanded, is_path, store_of
 from bigkpca.errors import Array, CorruptionError, IncompleteError, SpecError
-from bigkpca.numerics.aligned import all_aligned
+from bigkpca.numerics import kernels, moments, preimages
+from bigkpca.numerics.certificates import Certificate
+from bigkpca.numerics.drift import Reference
+from bigkpca.numerics.eigenpairs import Solution
+from bigkpca.numerics.features import MAPS, FeatureMap, Shape, from_parts
 from bigkpca.numerics.kernels import Kernel
+from bigkpca.numerics.linalg import all_aligned
 from bigkpca.numerics.model import Model
-from bigkpca.storage import groups
-from bigkpca.storage.model_arrays import AGAIN, read_arrays
-from bigkpca.storage.model_parts import assembled
+from bigkpca.numerics.moments import Moments, ShiftedSums
+from bigkpca.numerics.registry import check_plain, name_in
+from bigkpca.storage import groups, records
+
+AGAIN = "fit the model again with --overwrite (overwrite=True in Python)"
+_TYPES = {"bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float32", "float64"}
+_KEYS = {
+    "shape",
+    "data_type",
+    "chunk_grid",
+    "chunk_key_encoding",
+    "fill_value",
+    "codecs",
+    "attributes",
+    "dimension_names",
+    "zarr_format",
+    "node_type",
+    "storage_transformers",
+}
+_PLACES = {"name": "default", "configuration": {"separator": "/"}}
+_MOST = 2**62  # of a length; products of two still fit the integers of Zarr's index
+
+
+def read_arrays(group: zarr.Group, path: str, names: Collection[str]) -> dict[str, Array]:
+    """The arrays of these names in the model at `path`, in memory.
+
+    Raises CorruptionError, naming the array, where one is missing, is larger than its files, or is stored in another
+    way than models are.
+    """
+    _check_names(path, names)
+    files = store_of(path).files(path)
+    if gone := sorted(name for name in names if f"{name}/zarr.json" not in files):
+        what = " (the rows that it compares others with)" if "landmarks" in gone else ""
+        raise CorruptionError(f"{path}: {', '.join(gone)}{what} are missing; restore them, or {AGAIN}")
+    stored = _chunk_bytes(files)
+    metadata = {name: _checked_metadata(f"{path}/{name}", stored.get(name, 0)) for name in sorted(names)}
+    try:
+        return {name: _values(group, path, name, found) for name, found in metadata.items()}
+    except (MemoryError, IncompleteError):
+        raise
+    except Exception as error:  # Zarr has its own kinds for metadata that it does not take
+        raise CorruptionError(f"{path}: an array does not decode ({error}); {AGAIN}") from error
+
+
+def _check_names(path: str, names: Collection[str]) -> None:
+    """Raise CorruptionError unless all names are plain, so that none leads out of the folder."""
+    if not isinstance(names, list) or not all(isinstance(name, str) and name.isidentifier() for name in names):
+        raise CorruptionError(f"{path}: its list of arrays is {names!r:.80}, not one of plain names; {AGAIN}")
+
+
+def _chunk_bytes(files: Mapping[str, StoredFile]) -> dict[str, int]:
+    """The bytes of all stored chunks of each array."""
+    found: dict[str, int] = {}
+    for key, file in files.items():
+        name, _, rest = key.partition("/")
+        if rest.startswith("c/"):
+            found[name] = found.get(name, 0) + file.bytes
+    return found
+
+
+def _values(group: zarr.Group, path: str, name: str, metadata: Any) -> Array:
+    """The values of the array with the metadata that were checked, which are not read again. All chunks are there."""
+    array: Any = zarr.Array(zarr.AsyncArray(metadata, group.store_path / name))
+    return StoredArray(array, path, array.shape[0], ALL_THERE)[:]
+
+
+def _checked_metadata(where: str, stored: int) -> dict[str, Any]:
+    """The metadata of an array. Raises CorruptionError unless it is one of a model that fits in `stored` bytes."""
+    try:
+        found = parsed(read_if_there(f"{where}/zarr.json") or b"")
+    except (OSError, ValueError) as error:
+        raise CorruptionError(f"{where}: an array does not decode ({error}); {AGAIN}") from error
+    if wrong := _wrong(found):
+        raise CorruptionError(f"{where} is not an array that bigkpca wrote: {wrong}; {AGAIN}")
+    declared = math.prod(found["shape"]) * np.dtype(found["data_type"]).itemsize
+    if declared > stored:
+        raise CorruptionError(
+            f"{where}: an array does not decode (shape {tuple(found['shape'])} takes {declared:,} bytes, and its files "
+            f"have {stored:,}); {AGAIN}"
+        )
+    metadata: dict[str, Any] = found
+    return metadata
+
+
+def _wrong(found: Any) -> str | None:
+    """What is wrong with the metadata of an array, which may be any JSON; None where nothing is."""
+    if not isinstance(found, dict) or not found.keys() <= _KEYS:
+        return "its metadata have other entries"
+    if found.get("node_type") != "array" or found.get("zarr_format") != 3:
+        return "it is no array of Zarr's format 3"
+    shape: Any = found.get("shape")
+    kind = found.get("data_type")
+    if not (_is_shape(shape, 0) and len(shape) in (1, 2)):
+        return f"its shape is {shape!r:.80}"
+    if not isinstance(kind, str) or kind not in _TYPES:
+        return f"its type is {kind!r:.80}"
+    if found.get("fill_value") != ("NaN" if np.dtype(kind).kind == "f" else 0):
+        return f"its fill value is {found.get('fill_value')!r:.80}"
+    if found.get("chunk_key_encoding") != _PLACES or found.get("storage_transformers"):
+        return "its chunks have other names"
+    return _wrong_chunks(shape, found.get("chunk_grid"), found.get("codecs"))
+
+
+def _wrong_chunks(shape: list[int], grid: Any, codecs: Any) -> str | None:
+    """What is wrong with the chunks of an array: shards of whole rows, with a checksum for each chunk, and no codec
+    that could make much of little."""
+    shard = _entry(grid, "regular", "chunk_shape")
+    if not (isinstance(codecs, list) and len(codecs) == 1):
+        return "it is stored with other codecs"
+    inner = _entry(codecs[0], "sharding_indexed", "chunk_shape")
+    if not _fits(inner, shape):
+        return f"its chunks have the shape {inner!r:.80}"
+    # The last chunk of a shard may reach beyond the array, no further one may.
+    if not _fits(shard, [shape[0] + inner[0] - 1, *shape[1:]]) or shard[0] % inner[0]:
+        return f"its shards have the shape {shard!r:.80}"
+    how = codecs[0]["configuration"]
+    known = how.keys() <= {"chunk_shape", "codecs", "index_codecs", "index_location"}
+    plain = all(_is_checked_bytes(how.get(key)) for key in ("codecs", "index_codecs"))
+    if not (known and plain and how.get("index_location", "end") == "end"):
+        return "it is stored with other codecs"
+    return None
+
+
+def _entry(value: Any, name: str, key: str) -> Any:
+    """An entry of the configuration of a part of the metadata, which may be any JSON; None where it is another part."""
+    configuration = value.get("configuration") if isinstance(value, dict) and value.get("name") == name else None
+    return configuration.get(key) if isinstance(configuration, dict) else None
+
+
+def _fits(chunk: Any, whole: list[int]) -> bool:
+    """Whether a chunk is one or more whole rows of the array or shard that it is a part of."""
+    return _is_shape(chunk, 1) and len(chunk) == len(whole) and chunk[0] <= max(1, whole[0]) and chunk[1:] == whole[1:]
+
+
+def _is_shape(value: Any, least: int) -> bool:
+    return isinstance(value, list) and all(type(length) is int and least <= length < _MOST for length in value)
+
+
+def _is_checked_bytes(codecs: Any) -> bool:
+    """Whether values are stored as they are, with a checksum."""
+    if not (isinstance(codecs, list) and len(codecs) == 2 and all(isinstance(each, dict) for each in codecs)):
+        return False
+    values, check = codecs
+    orders: tuple[Any, ...] = (None, {}, {"endian": "little"}, {"endian": "big"})  # none where a value is one byte
+    return (
+        values.get("name") == "bytes"
+        and values.get("configuration") in orders
+        and check.get("name") == "crc32c"
+        and not check.get("configuration")
+    )
+
+
+_Sums = TypeVar("_Sums", Moments, ShiftedSums)
+_SOLUTION: dict[str, Shape] = {"mean": ("D",), "components": ("D", "r"), "eigenvalues": ("r",)}
+_MOMENTS: dict[str, Shape] = {"mean": ("D",), "scatter": ("D", "D")}
+_OWN = (
+    "format",
+    "features",
+    "kernel",
+    "total_variance",
+    "negative",
+    "unexplained",
+    "sums",
+    "moments",
+    "certificate",
+    "decoder",
+    "reference",
+    "earlier",
+    "arrays",
+)
+
+
+def assembled(about: Mapping[str, Any], arrays: Mapping[str, Array]) -> Model:
+    """The model of an attribute, without its digest, and of arrays in memory.
+
+    Raises SpecError, naming the entry or the array, where they are not those of a model.
+    """
+    kernel = kernels.from_dict(about.get("kernel", {}))
+    solution, sizes = _solution(about, arrays)
+    features = _features(about.get("features"), kernel, arrays, sizes)
+    sums = _sums(about, arrays, sizes)
+    certificate = _certificate(about.get("certificate"), arrays, sizes)
+    decoder = _decoder(about.get("decoder"), arrays, sizes)  # models of before pre-images have none
+    references = [_reference(kind, about.get(kind), arrays, sizes) for kind in ("reference", "earlier")]
+    provenance = {key: about[key] for key in about if key not in _OWN}
+    if found := records.wrong(provenance, records.PROVENANCE, partial=True):
+        raise SpecError(found)
+    names = provenance.get("column_names")
+    if names is not None and len(names) != features.columns:
+        raise SpecError(f"{len(names)} column names for {features.columns} columns")
+    model = Model(features, solution, sums, certificate, provenance, decoder, *references)
+    if "spec" in provenance:
+        _ = model.method  # raises SpecError for one that is unknown
+    return model
+
+
+def _solution(about: Mapping[str, Any], arrays: Mapping[str, Array]) -> tuple[Solution, dict[str, int]]:
+    """The solution, and the sizes D, r and d of the model."""
+    sizes: dict[str, int] = {}
+    plain = {field.name: about[field.name] for field in fields(Solution) if field.name in about}
+    given = _shaped("", arrays, _SOLUTION, sizes) | plain
+    check_plain(Solution, given, "the model")
+    if not (np.isfinite(given["total_variance"]) and given["total_variance"] > 0):
+        raise SpecError(f"total_variance is {given['total_variance']}, not a positive number")
+    if not _shaped("", arrays, {"offset": ("d",)}, sizes):
+        raise SpecError("the array offset is missing")
+    sizes["d+1"] = sizes["d"] + 1
+    return Solution(**given), sizes
+
+
+def _features(about: Any, kernel: kernels.Kernel, arrays: Mapping[str, Array], sizes: dict[str, int]) -> FeatureMap:
+    name = name_in(about, "feature map")
+    if name not in MAPS:
+        raise SpecError(f"unknown feature map {name!r:.80}")
+    kind = MAPS[name]
+    if not kind.takes(kernel):
+        raise SpecError(f"the feature map {name!r} has no form for the kernel {kernel.name!r}")
+    plain = {key: value for key, value in about.items() if key != "name"}
+    given = _shaped("", arrays, kind.shapes, dict(sizes))  # its own letters mean nothing elsewhere
+    check_plain(kind, {**plain, **given, "kernel": kernel}, f"the feature map {name!r}")
+    features = from_parts(about, kernel, given)
+    if features.size != sizes["D"]:
+        raise SpecError(f"the feature map has {features.size} features, and the mean {sizes['D']}")
+    if features.dtype not in (np.float32, np.float64):
+        raise SpecError(f"block work in {features.dtype}")
+    if features.scale is not None and not (features.scale > 0).all():
+        raise SpecError("the array scale holds numbers that are not positive")
+    return features
+
+
+def _sums(about: Mapping[str, Any], arrays: Mapping[str, Array], sizes: dict[str, int]) -> ShiftedSums | None:
+    """The sums of a model, or those with the moments that older models have."""
+    if about.get("moments") is not None:
+        return ShiftedSums.of(_made(Moments, "moments", about["moments"], arrays, _MOMENTS, sizes))
+    if about.get("sums") is None:
+        return None
+    shapes: dict[str, Shape] = {"about": ("D",), "total": ("D",), "products": (moments.entries(sizes["D"]),)}
+    return _made(ShiftedSums, "sums", about["sums"], arrays, shapes, sizes)
+
+
+def _made(
+    kind: type[_Sums],
+    name: str,
+    about: Any,
+    arrays: Mapping[str, Array],
+    shapes: Mapping[str, Shape],
+    sizes: dict[str, int],
+) -> _Sums:
+    if not isinstance(about, dict):
+        raise SpecError(f"{name} is {about!r:.80}")
+    largest = about.get("largest")  # None: infinite; models of before it was kept have none
+    given: dict[str, Any] = (
+        _shaped(f"{name}_", arrays, shapes, sizes) | about | {"largest": np.inf if largest is None else largest}
+    )
+    check_plain(kind, given, name)
+    if not records.is_count(given["count"]):
+        raise SpecError(f"{name} are of {given['count']!r:.80} rows")
+    return kind(**given)
+
+
+def _certificate(about: Any, arrays: Mapping[str, Array], sizes: dict[str, int]) -> Certificate:
+    if not isinstance(about, dict):
+        raise SpecError(f"certificate is {about!r:.80}")
+    vectors: dict[str, Shape] = {field.name: ("r",) for field in fields(Certificate) if "Array" in str(field.type)}
+    given = _shaped("certificate_", arrays, vectors | dict(Certificate.shapes), dict(sizes), finite=False)
+    check_plain(Certificate, {**about, **given}, "the certificate")
+    return Certificate(**{**about, **given})
+
+
+def _decoder(about: Any, arrays: Mapping[str, Array], sizes: dict[str, int]) -> preimages.Decoder | None:
+    if about is None:
+        return None
+    kind = preimages.decoder_class(name_in(about, "decoder"))
+    shapes = {field.name: kind.shapes.get(field.name, ()) for field in fields(kind) if "Array" in str(field.type)}
+    given = _shaped("decoder_", arrays, shapes, dict(sizes))
+    plain = {key: value for key, value in about.items() if key != "name"}
+    check_plain(kind, {**plain, **given}, f"the decoder {about['name']!r}")
+    return preimages.decoder_from_parts(about, given)
+
+
+def _reference(kind: str, about: Any, arrays: Mapping[str, Array], sizes: dict[str, int]) -> Reference | None:
+    if about is None:  # of a model that was extended, or made before models had one
+        return None
+    if not isinstance(about, dict):
+        raise SpecError(f"{kind} is {about!r:.80}")
+    given = {**about, **_shaped(f"{kind}_", arrays, Reference.shapes, {**sizes, "r+1": sizes["r"] + 1})}
+    check_plain(Reference, given, f"the part {kind!r}")
+    if not records.is_count(given["rows"]):
+        raise SpecError(f"{kind} is of {given['rows']!r:.80} rows")
+    return Reference(**given)
+
+
+def _shaped(
+    prefix: str,
+    arrays: Mapping[str, Array],
+    shapes: Mapping[str, Shape],
+    sizes: dict[str, int],
+    *,
+    finite: bool = True,
+) -> dict[str, Array]:
+    """The arrays of these names that are there, by their names without the prefix.
+
+    Raises SpecError where the shape of one does not fit the sizes that letters stand for, or the shapes of others; new
+    letters are added. Arrays hold numbers, finite ones if `finite`.
+    """
+    found = {name: arrays[prefix + name] for name in shapes if prefix + name in arrays}
+    for name, values in found.items():
+        if shapes[name] and not _has_shape(values, shapes[name], sizes):
+            wanted = ", ".join(map(str, shapes[name]))
+            raise SpecError(f"the array {prefix}{name} has the shape {values.shape}, and not ({wanted})")
+        if finite and not (values.size and _is_finite(values)):
+            raise SpecError(f"the array {prefix}{name} is empty, or holds NaN or infinity")
+    return found
+
+
+def _has_shape(values: Array, shape: Shape, sizes: dict[str, int]) -> bool:
+    if len(shape) != values.ndim:
+        return False
+    pairs = zip(shape, values.shape, strict=True)
+    return all(got == (sizes.setdefault(size, got) if isinstance(size, str) else size) for size, got in pairs)
+
+
+def _is_finite(values: Array) -> bool:
+    if values.dtype.kind != "f":
+        return True
+    flat = values.ravel()
+    with np.errstate(over="ignore", invalid="ignore"):  # the product is quick, and not finite where a value is not
+        return bool(np.isfinite(flat @ flat)) or bool(np.isfinite(values).all())
+
 
 _SHARD_BYTES = 2**24
 _TRIES = 3  # to read a model that others replace meanwhile

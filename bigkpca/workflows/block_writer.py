@@ -1,4 +1,4 @@
-"""Write arrays block by block: find the missing blocks, write them, publish the output; mend what is damaged."""
+"""Write arrays block by block: find the missing blocks, write them, publish the output; repair what is damaged."""
 
 from __future__ import annotations
 
@@ -16,18 +16,42 @@ from bigkpca.data.rows import Rows
 from bigkpca.data.stores import AnyPath, store_of
 from bigkpca.data.zarr import ZarrRows
 from bigkpca.errors import Array, CorruptionError, SpecError
-from bigkpca.execution.by_block import by_block
-from bigkpca.execution.engine import Engine
+from bigkpca.execution.clusters import RunOptions
+from bigkpca.execution.engine import Engine, by_block
 from bigkpca.execution.planning import Plan
 from bigkpca.execution.progress import Progress
-from bigkpca.execution.run_options import RunOptions
 from bigkpca.execution.tasks import Task
 from bigkpca.numerics.model import Model
-from bigkpca.storage import block_arrays, output_paths
+from bigkpca.storage import block_arrays, damage, destination
 from bigkpca.storage.block_arrays import Stored
 from bigkpca.storage.damage import Damage, told
 from bigkpca.storage.destination import Destination, open_destination
-from bigkpca.workflows.block_checks import checked
+
+
+def checked(
+    path: str, manifest: Mapping[str, Any], engine: Engine, progress: Progress
+) -> tuple[list[Damage], list[Damage]]:
+    """Shards that are missing or damaged, in the order of their blocks, and files that do not belong to the output.
+
+    One pass over the output. Raises CorruptionError where the manifest is not about what is there.
+    """
+    path = store_of(path).absolute(path)
+    promised = block_arrays.promised(path, manifest)
+    gone, strange = damage.listed_damage(path, manifest["format"], [block for block, _ in promised])
+    missing = {(each.block, each.file.partition("/")[0]) for each in gone}
+    there = [
+        (block, {name: digest for name, digest in digests.items() if (block, name) not in missing})
+        for block, digests in promised
+    ]
+    tasks = [Task(damage.block_damage, (path, block, digests), len(block)) for block, digests in there]
+    found = [each for some in engine.each("checking finished blocks", tasks, progress) for each in some]
+    return sorted([*gone, *found], key=_number), strange
+
+
+def _number(found: Damage) -> int:
+    assert found.block is not None
+    return found.block.number
+
 
 _MOST_BLOCKS = MOST_JSON_BYTES // 500  # a manifest has up to 400 bytes for each
 
@@ -91,7 +115,7 @@ def written(
     """Write the missing blocks, publish the output, and open the main array. Of finished output, check all blocks, and
     make again what is damaged."""
     fingerprint = work.rows.fingerprint()
-    out = output_paths.group_path(out, fingerprint["path"], work.model_path)
+    out = destination.group_path(out, fingerprint["path"], work.model_path)
     with store_of(out).writer(out), run.engine() as engine:
         plan = work.plan(engine.threads)
         plan.check(run.memory_limit, "ask for smaller blocks with --block-rows, or fit a model with fewer landmarks")

@@ -24,10 +24,10 @@ from bigkpca.execution.engine import content_digest
 from bigkpca.execution.graphs import Node
 from bigkpca.execution.passes import BlockSums
 from bigkpca.execution.progress import Progress
-from bigkpca.numerics.far_rows import FarRows
 from bigkpca.numerics.moments import ColumnMoments, ShiftedSums
 from bigkpca.numerics.preimages import Regression
-from bigkpca.numerics.sketch import Action
+from bigkpca.numerics.rounding import FarRows
+from bigkpca.numerics.solvers import Action
 
 _FOLDER = ".bigkpca-sums"  # behind the name of an output
 _LAYOUT = 4  # of the sums; others, such as those of rows that were not checked, are not taken up
@@ -41,7 +41,7 @@ _KINDS: dict[str, type] = {
 
 @dataclass(frozen=True)
 class SavedRun:
-    """The saved sums of a run: see `execution.partial_sums.Checkpoints`."""
+    """The saved sums of a run: see `execution.engine.Checkpoints`."""
 
     folder: str
     progress: Progress
@@ -73,7 +73,7 @@ def remove_saved(out: str) -> None:
 
 @dataclass
 class SavedPass:
-    """The saved sums of one pass: see `execution.partial_sums.Checkpoint`."""
+    """The saved sums of one pass: see `execution.engine.Checkpoint`."""
 
     folder: str
     progress: Progress

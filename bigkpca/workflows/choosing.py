@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from bigkpca import evaluating
 from bigkpca.data.opening import open_rows
 from bigkpca.errors import MemoryLimitError
-from bigkpca.evaluating import cross_validation
-from bigkpca.evaluating.cross_validation import CrossValidation
+from bigkpca.evaluating import CrossValidation
+from bigkpca.execution.clusters import RunOptions
 from bigkpca.execution.planning import (
     Plan,
     Threads,
@@ -21,12 +22,11 @@ from bigkpca.execution.planning import (
     timed,
 )
 from bigkpca.execution.progress import Progress, shown
-from bigkpca.execution.run_options import RunOptions
 from bigkpca.fitting.memory_limits import check_fits
 from bigkpca.fitting.sample import sample_lengths
 from bigkpca.numerics.bandwidth import Length
 from bigkpca.spec import FitSpec, resolve
-from bigkpca.spec.defaults import SCORED_PREIMAGE, TIMEOUT
+from bigkpca.spec.units import SCORED_PREIMAGE, TIMEOUT
 
 
 def plan(
@@ -213,7 +213,7 @@ def cross_validate(
     spec = FitSpec.checked(kernel=kernel, seed=seed, standardize=standardize, preimage=preimage, noise=noise, size=size)
     run = RunOptions(scheduler, workers, memory, progress=progress, timeout=timeout)
     with run.engine() as engine:
-        return cross_validation.cross_validate(
+        return evaluating.cross_validate(
             open_rows(data, array),
             spec,
             engine,

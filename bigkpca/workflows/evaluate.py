@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from bigkpca.data.opening import open_rows
-from bigkpca.evaluating.error import evaluate_rows
+from bigkpca.evaluating import evaluate_rows
+from bigkpca.execution.clusters import RunOptions
 from bigkpca.execution.progress import Progress, shown
-from bigkpca.execution.run_options import RunOptions
 from bigkpca.numerics.evaluation import Evaluation
-from bigkpca.spec.defaults import SAMPLED_ROWS, TIMEOUT
+from bigkpca.spec.units import SAMPLED_ROWS, TIMEOUT
 from bigkpca.storage import models
 from bigkpca.storage.models import AnyModel
 

@@ -18,9 +18,8 @@ from bigkpca.errors import Array, SpecError
 from bigkpca.execution.progress import Progress, shown
 from bigkpca.numerics.model import Model
 from bigkpca.serving.onnx import onnx_model
-from bigkpca.storage import block_arrays, models, output_paths
-from bigkpca.workflows.labels import dataset_at, labels_path, open_labels
-from bigkpca.workflows.scores import feature_store
+from bigkpca.storage import block_arrays, destination, models
+from bigkpca.workflows.inputs import dataset_at, feature_store, labels_path, open_labels
 
 Writer = Callable[[list[Array]], None]  # of columns (k,)
 
@@ -140,8 +139,8 @@ def export_model(model: Model, out: AnyPath, *, overwrite: bool = False) -> Expo
 
 def _free(path: str, source: str | None, *, overwrite: bool) -> str:
     """The path of a file to write, normalised. Raises SpecError where it may not be written."""
-    path = output_paths.output_path(path, source)
-    if not output_paths.check_file(path, lambda _: overwrite, "scores.csv"):
+    path = destination.output_path(path, source)
+    if not destination.check_file(path, lambda _: overwrite, "scores.csv"):
         raise SpecError(f"{path} exists: take another name, or replace it with --overwrite (overwrite=True in Python)")
     return path
 

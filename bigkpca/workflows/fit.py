@@ -9,17 +9,17 @@ from bigkpca.data.opening import open_rows, path_of
 from bigkpca.data.rows import Rows
 from bigkpca.data.stores import AnyPath, store_of
 from bigkpca.errors import CorruptionError, DataError, SpecError
-from bigkpca.execution.kept_features import KeptFeatures
+from bigkpca.execution.clusters import RunOptions
+from bigkpca.execution.engine import KeptFeatures
 from bigkpca.execution.progress import Progress, shown
-from bigkpca.execution.run_options import RunOptions
 from bigkpca.fitting.fit import fit_within
-from bigkpca.fitting.like import fit_like, resolve_like, spec_like
 from bigkpca.fitting.memory_limits import place_for_features
+from bigkpca.fitting.merge import fit_like, resolve_like, spec_like
 from bigkpca.numerics.methods import Method
 from bigkpca.numerics.model import Model
 from bigkpca.spec import FitSpec, resolve
-from bigkpca.spec.defaults import TIMEOUT
-from bigkpca.storage import destination, groups, models, output_paths
+from bigkpca.spec.units import TIMEOUT
+from bigkpca.storage import destination, groups, models
 from bigkpca.storage.models import AnyModel
 from bigkpca.workflows.block_writer import check_unchanged
 from bigkpca.workflows.checkpoints import remove_saved, saved_run
@@ -182,7 +182,7 @@ def fit_and_save(
     The pass leaves features in `kept`.
     """
     fingerprint = rows.fingerprint()
-    out = output_paths.group_path(out, fingerprint["path"])
+    out = destination.group_path(out, fingerprint["path"])
     digest = None if like is None else models.model_digest(like)
     # A model to which rows were added, by partial_fit or merge, is another one.
     record: dict[str, Any] = {"format": "model", "spec": spec.to_dict(), "identity": fingerprint}
@@ -256,7 +256,7 @@ def save(model: Model, path: AnyPath, *, overwrite: bool = False) -> None:
 
     Raises SpecError if the kernel is a function, or if something else is at `path`; `overwrite` replaces a model.
     """
-    out = output_paths.group_path(path)
+    out = destination.group_path(path)
     with store_of(out).writer(out):
         record = {"format": "model", "digest": models.model_digest(model)}
         place = destination.open_destination(out, record, overwrite=overwrite, whole=True)

@@ -14,7 +14,8 @@ from bigkpca.data.opening import open_rows, path_of
 from bigkpca.data.rows import Rows
 from bigkpca.data.stores import AnyPath, store_of
 from bigkpca.errors import Array, DataError, SpecError
-from bigkpca.execution.kept_features import KeptFeatures
+from bigkpca.execution.clusters import RunOptions
+from bigkpca.execution.engine import KeptFeatures
 from bigkpca.execution.planning import Plan, plan_reconstruct, plan_transform
 from bigkpca.execution.progress import Progress, shown
 from bigkpca.execution.projection import (
@@ -25,18 +26,17 @@ from bigkpca.execution.projection import (
     check_columns,
     expansion_of,
 )
-from bigkpca.execution.run_options import RunOptions
 from bigkpca.execution.tasks import named_rows
 from bigkpca.fitting.preimage import of_leading
 from bigkpca.numerics.model import Model
 from bigkpca.numerics.preimages import Expansion, Preimages
-from bigkpca.spec.defaults import TIMEOUT
-from bigkpca.storage import block_arrays, models, output_paths
+from bigkpca.spec.units import TIMEOUT
+from bigkpca.storage import block_arrays, destination, models
 from bigkpca.storage.block_arrays import Stored
 from bigkpca.storage.destination import check_place
 from bigkpca.storage.models import AnyModel
 from bigkpca.workflows.block_writer import BlockOutput, written
-from bigkpca.workflows.scores import open_scores
+from bigkpca.workflows.inputs import open_scores
 
 _KIND: Literal["features"] = "features"  # of output that holds scores
 
@@ -144,7 +144,7 @@ def transform(
 def check_scores_place(rows: Rows, model_path: str | None, out: AnyPath, *, overwrite: bool) -> None:
     """Raise SpecError where scores of these rows may not be put at `out`, whatever the model is."""
     fingerprint = rows.fingerprint()
-    path = output_paths.group_path(out, fingerprint["path"], model_path)
+    path = destination.group_path(out, fingerprint["path"], model_path)
     record = {"format": _KIND, "input": fingerprint, "residual": False}
     # `write_scores`, which has the lock, finishes a move that was cut off, and reports what cannot be read.
     if not store_of(path).is_moving(path):
@@ -365,7 +365,7 @@ def _write_preimages(
     made_by = models.model_digest(fitted)
     work = BlockOutput("reconstruction", rows, made_by, model, arrays, plan, function, title, model_path)
     x = written(work, out, {"given": given}, run)
-    if lost := int(np.count_nonzero(block_arrays.values(output_paths.group_path(out), "far"))):
+    if lost := int(np.count_nonzero(block_arrays.values(destination.group_path(out), "far"))):
         run.progress.note(
             f"{lost:,} of {x.shape[0]:,} rows are far from all data and became the mean: see the array far"
         )

@@ -8,24 +8,22 @@ from typing import Any
 
 from bigkpca.data.blocks import Block
 from bigkpca.data.opening import open_rows
-from bigkpca.data.reading import tiles
-from bigkpca.data.rows import Rows
+from bigkpca.data.rows import Rows, tiles
 from bigkpca.data.stored import StoredArray, versions_of
 from bigkpca.data.stores import AnyPath, expanded
 from bigkpca.data.versions import JOB, read_versions, version_path
 from bigkpca.data.zarr import ATTRIBUTE, ZarrRows, stored_array
 from bigkpca.errors import CorruptionError, IncompleteError, SpecError
-from bigkpca.execution.by_block import by_block, fit_blocks
-from bigkpca.execution.engine import Engine
+from bigkpca.execution.clusters import RunOptions
+from bigkpca.execution.engine import Engine, by_block, fit_blocks
 from bigkpca.execution.planning.base import check_peak, resident
 from bigkpca.execution.progress import Progress, shown
-from bigkpca.execution.run_options import RunOptions
 from bigkpca.execution.tasks import Task, shared
-from bigkpca.spec.defaults import TIMEOUT
-from bigkpca.storage import block_arrays, damage, describe, groups, growing, models
+from bigkpca.spec.units import TIMEOUT
+from bigkpca.storage import block_arrays, damage, describe, groups, models
 from bigkpca.storage.block_arrays import Stored
 from bigkpca.storage.damage import Damage, told
-from bigkpca.workflows.block_checks import checked
+from bigkpca.workflows.block_writer import checked
 
 
 @dataclass(frozen=True)
@@ -149,7 +147,7 @@ def _blocks(path: str, kind: block_arrays.Kind, engine: Engine, run: RunOptions)
     damaged, strange = checked(path, manifest, engine, run.progress)
     if (damaged or strange) and block_arrays.read_manifest(path) != manifest:
         raise IncompleteError(f"{path} was replaced while it was checked: run the same command again")
-    if damaged and growing.is_publishing(manifest):
+    if damaged and block_arrays.is_publishing(manifest):
         raise IncompleteError(f"{path}: a run was cut off while it published new rows: run its job again")
     remedy = "run the command that made it again, which makes damaged blocks again"
     if manifest.get("grows"):

@@ -13,7 +13,7 @@ import pytest
 
 from bigkpca.cli import log_lines
 from bigkpca.cli.log_lines import JsonLines
-from bigkpca.workflows.scheduled import run as scheduled
+from bigkpca.workflows import scheduled as scheduled
 from tests.helpers.commands import run
 from tests.helpers.nights import Night, some_rows
 

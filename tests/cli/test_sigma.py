@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from bigkpca import KernelPCA, preimages
-from bigkpca.evaluating.cross_validation import LENGTHS, RIDGES
+from bigkpca.evaluating import LENGTHS, RIDGES
 from bigkpca.numerics import preimages as preimages_by_name
 from bigkpca.spec import FitSpec
 from tests.helpers.commands import run
@@ -57,7 +57,7 @@ def test_the_command_prints_the_curve_marks_the_best_and_saves_all(rows, tmp_pat
 
 @pytest.mark.parametrize(("size", "ridge"), [(40, 0.01), pytest.param("auto", 0.1, marks=pytest.mark.full)])
 def test_the_command_it_prints_makes_the_best_model(size, ridge, tmp_path, X, monkeypatch):
-    monkeypatch.setattr("bigkpca.evaluating.cross_validation.RIDGES", (ridge,))
+    monkeypatch.setattr("bigkpca.evaluating.RIDGES", (ridge,))
     rows = tmp_path / "my rows.npy"
     np.save(rows, X)
     typed = ("--kernel", "matern", "--standardize", "--seed", 3, "--size", size, "--preimage", "denoising:size=60")

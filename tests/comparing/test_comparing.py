@@ -16,12 +16,11 @@ from distributed import Client
 
 import bigkpca
 from bigkpca import KernelPCA, measures
-from bigkpca.comparing import figure, grid, reference, summary
-from bigkpca.comparing.grid import Candidate, MethodVariant, parse_variants
-from bigkpca.comparing.summary import Spread, TrialGroup, advice
-from bigkpca.comparing.trial import TrialResult, run_trial
-from bigkpca.data.numpy_rows import ArrayRows
+from bigkpca.comparing import results, trials
+from bigkpca.comparing.results import Spread, TrialGroup, advice
+from bigkpca.comparing.trials import Candidate, MethodVariant, TrialResult, parse_variants, run_trial
 from bigkpca.data.opening import open_rows
+from bigkpca.data.rows import ArrayRows
 from bigkpca.errors import CorruptionError, SpecError
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.planning import plan_fit
@@ -82,7 +81,7 @@ def test_errors_of_standardized_columns_do_not_depend_on_their_units(digits):
     found = []
     for units in (np.ones(6), np.array([1, 1e3, 1, 1, 1, 1e-3])):
         rows = ArrayRows(digits[:200, 20:26] * units)
-        exact = reference.exact_reference(rows, given)
+        exact = trials.exact_reference(rows, given)
         found.append(run_trial(rows, variant.spec(given, 30, 0), Candidate(variant, 30, 0), exact).preimage_error)
     assert found[0] == pytest.approx(found[1], rel=1e-3)
 
@@ -95,7 +94,7 @@ def test_the_same_call_does_nothing_and_more_of_it_adds(few, data, tmp_path, mon
     assert notes.notes == ["continuing: 2 of 2 fits are done already"]
     assert (out / "compare.csv").read_text() == before
     (out / "compare.svg").unlink()
-    monkeypatch.setattr(figure, "find_spec", lambda name: None)  # without matplotlib
+    monkeypatch.setattr(results, "find_spec", lambda name: None)  # without matplotlib
     bigkpca.compare(data, out, progress=notes, **(FEW | {"sizes": [30, 40]}))
     after = (out / "compare.csv").read_text()
     assert after.startswith(before)
@@ -132,8 +131,8 @@ def test_a_killed_comparison_goes_on(data, tmp_path):
 
 @pytest.mark.full
 def test_a_sampled_reference_where_no_exact_one_fits(data, tmp_path, monkeypatch, compared):
-    monkeypatch.setattr(reference, "EXACT_MOST_ROWS", 100)
-    monkeypatch.setattr(reference, "_MAX_WORK", 0)  # an exact reference of too many rows would take hours
+    monkeypatch.setattr(trials, "EXACT_MOST_ROWS", 100)
+    monkeypatch.setattr(trials, "_MAX_WORK", 0)  # an exact reference of too many rows would take hours
     notes, options = Recorder(), {"components": COMPONENTS, "sizes": SIZES, "seeds": 1}
     found = bigkpca.compare(data, tmp_path / "out", progress=notes, methods=["nystroem/uniform"], **options)
     assert "products with the Gram matrix of 400 rows would take hours: using a sampled reference" in notes.notes
@@ -285,7 +284,7 @@ def test_advice_names_what_to_take_and_why():
     ],
 )
 def test_the_title_of_the_figure_names_the_reference(reference, told):
-    drawn = figure.comparison_svg([line("rff", 9, 1, 0.2)], "x.npy", reference)
+    drawn = results.comparison_svg([line("rff", 9, 1, 0.2)], "x.npy", reference)
     texts = [
         "".join(node.itertext()) for node in ElementTree.fromstring(drawn).iter("{http://www.w3.org/2000/svg}text")
     ]
@@ -295,7 +294,7 @@ def test_the_title_of_the_figure_names_the_reference(reference, told):
 def test_medians_and_spreads_over_seeds():
     seeds = ((0, 1.0, 0.1), (1, 3.0, 0.2), (2, 2.0, 0.6))
     trials = [TrialResult("rff", "", 10, seed, seconds, 100, None, error) for seed, seconds, error in seeds]
-    (found,) = summary.group_trials(trials)
+    (found,) = results.group_trials(trials)
     assert found.spreads["seconds"] == Spread(2.0, 1.0, 3.0)
     assert found.spreads["eigenvalue_error"] == Spread(0.2, 0.1, 0.6)
     assert found.spreads["score_error"] is None
@@ -303,8 +302,8 @@ def test_medians_and_spreads_over_seeds():
 
 
 def test_default_sizes_end_at_that_of_a_fit():
-    assert grid.default_sizes(FitSpec(), ArrayRows(np.broadcast_to(0.0, (60_000, 784)))) == (125, 250, 500, 1000)
-    assert grid.default_sizes(FitSpec(components=10), ArrayRows(np.zeros((300, 64)))) == (37, 75, 150, 300)
+    assert trials.default_sizes(FitSpec(), ArrayRows(np.broadcast_to(0.0, (60_000, 784)))) == (125, 250, 500, 1000)
+    assert trials.default_sizes(FitSpec(components=10), ArrayRows(np.zeros((300, 64)))) == (37, 75, 150, 300)
 
 
 def test_the_command_prints_a_table_and_json(compared, data):

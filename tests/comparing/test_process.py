@@ -14,7 +14,7 @@ import pytest
 
 import bigkpca
 from bigkpca import comparing
-from bigkpca.comparing.process import ProcessDiedError, ProcessRunner, peak_mb
+from bigkpca.comparing.trials import ProcessDiedError, ProcessRunner, peak_mb
 from bigkpca.errors import SpecError
 from tests.comparing.options import FEW
 from tests.helpers.files import ROOT
@@ -78,7 +78,7 @@ def test_each_process_has_its_own_peak_and_ends_alone():
 
 _SIGNALLED = """
 import os, signal, sys
-from bigkpca.comparing.process import serve
+from bigkpca.comparing.trials import serve
 fork = os.fork
 def forked():
     child = fork()
@@ -103,7 +103,7 @@ def test_a_signal_right_after_the_fork_leaves_no_child():
 _ASKS = """
 import sys
 from tests.comparing import test_process
-from bigkpca.comparing.process import ProcessRunner
+from bigkpca.comparing.trials import ProcessRunner
 with ProcessRunner() as own:
     own.run(test_process.nap, sys.argv[1])
 """

@@ -12,11 +12,11 @@ from numpy.testing import assert_allclose, assert_array_equal
 from bigkpca.data import matrix_tiles as module
 from bigkpca.data import npy
 from bigkpca.data.matrix_tiles import Part, halves, matrix_tiles, parts, read_bytes, tile_shape, upper_share
-from bigkpca.data.numpy_rows import ArrayRows
 from bigkpca.data.opening import open_rows
+from bigkpca.data.rows import ArrayRows
 from bigkpca.data.zarr import ZarrRows
 from bigkpca.errors import DataError
-from bigkpca.numerics.gram_tiles import add_tile
+from bigkpca.numerics.gram import add_tile
 from tests.helpers.stores import as_npy, as_zarr
 
 N = 83

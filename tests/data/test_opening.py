@@ -19,11 +19,10 @@ from hypothesis import strategies as st
 
 from bigkpca import KernelPCA
 from bigkpca.data.npy import NpyRows
-from bigkpca.data.numpy_rows import ArrayRows
 from bigkpca.data.opening import open_rows
-from bigkpca.data.reading import take, tiles
+from bigkpca.data.rows import ArrayRows, take, tiles
 from bigkpca.errors import DataError, SpecError
-from bigkpca.ingesting.streaming import ingest
+from bigkpca.ingesting import ingest
 from tests.data.cases import case
 from tests.data.kinds import KINDS, X, in_chunks, in_memory_zarr
 from tests.helpers.lazy import refuse
@@ -55,7 +54,7 @@ def test_tiles_cover_a_range_in_fixed_steps(start, length, height):
 
 
 def test_tiles_do_not_depend_on_how_storage_is_cut(tmp_path, monkeypatch):
-    monkeypatch.setattr("bigkpca.data.reading.READ_BYTES", 30 * 7 * 8)
+    monkeypatch.setattr("bigkpca.data.rows.READ_BYTES", 30 * 7 * 8)
     stored = tiles(open_rows(in_chunks(tmp_path)), 10, 103, 16)
     for ours, plain in zip(stored, tiles(ArrayRows(X), 10, 103, 16), strict=True):
         np.testing.assert_array_equal(ours, plain)

@@ -13,12 +13,12 @@ from zarr.core.sync import sync
 
 import bigkpca
 from bigkpca.data import retrying
-from bigkpca.data.numpy_rows import ArrayRows
 from bigkpca.data.opening import open_rows
 from bigkpca.data.retrying import retrying_for
+from bigkpca.data.rows import ArrayRows
 from bigkpca.data.zarr import ZarrRows
 from bigkpca.errors import CorruptionError, IncompleteError
-from bigkpca.ingesting.streaming import ingest
+from bigkpca.ingesting import ingest
 from bigkpca.storage.groups import open_values
 from tests.data.kinds import X, fsspec_store, in_chunks
 from tests.helpers.stores import as_npy

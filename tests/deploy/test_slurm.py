@@ -18,7 +18,7 @@ import pytest
 import zarr
 
 import bigkpca
-from bigkpca.ingesting.streaming import ingest
+from bigkpca.ingesting import ingest
 from tests.helpers.dask_processes import wait_until
 from tests.helpers.disks import tree_bytes
 from tests.helpers.files import ROOT

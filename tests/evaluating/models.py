@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 
 import bigkpca
-from bigkpca.data.numpy_rows import ArrayRows
 from bigkpca.data.opening import open_rows
+from bigkpca.data.rows import ArrayRows
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.passes import sums_with
 from bigkpca.execution.progress import Silent

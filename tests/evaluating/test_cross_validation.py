@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 
 from bigkpca import KernelPCA, kernels, preimages
-from bigkpca.data.numpy_rows import ArrayRows
+from bigkpca.data.rows import ArrayRows
 from bigkpca.errors import DataError, SpecError
-from bigkpca.evaluating.cross_validation import LENGTHS, RIDGES, CrossValidation, Setting, cross_validate
-from bigkpca.evaluating.preimage_error import preimage_error
+from bigkpca.evaluating import LENGTHS, RIDGES, CrossValidation, Setting, cross_validate, preimage_error
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.progress import Silent
 from bigkpca.fitting.sample import sample_lengths
@@ -53,7 +52,7 @@ def test_the_score_is_minus_the_mean_squared_error(way, X):
 
 def test_with_noise_the_score_is_that_of_denoising(X, monkeypatch):
     # Noise is that of a row, whatever its tile.
-    monkeypatch.setattr("bigkpca.evaluating.preimage_error.tile_rows", lambda *_: 32)
+    monkeypatch.setattr("bigkpca.evaluating.tile_rows", lambda *_: 32)
     clean, noisy, loud = (
         KernelPCA(6, size=50, random_state=0, block_rows=70, noise=noise).fit(X) for noise in (None, 3.0, 9.0)
     )
@@ -158,7 +157,7 @@ def test_a_sample_is_looked_at_and_its_rows_are_counted_once(X, monkeypatch):
     told = Recorder()
     errors_of(X, {"size": 20}, progress=told, sigmas=SIGMAS, components=[4])
     assert told.started[-1] == ("cross-validating, 6 fits", 240)
-    monkeypatch.setattr("bigkpca.evaluating.cross_validation.MAX_ROWS", 100)
+    monkeypatch.setattr("bigkpca.evaluating.MAX_ROWS", 100)
     assert errors_of(X, {"size": 20}, sigmas=SIGMAS[:1], components=[4]).rows == 100
 
 

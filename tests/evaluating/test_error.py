@@ -86,7 +86,7 @@ def test_what_cannot_be_evaluated_is_refused(monkeypatch):
         with pytest.raises(SpecError, match=f"a sample of {sample} rows: .* has 150"):
             bigkpca.evaluate(model, X, sample=sample)
     exact = fitted(X, method="exact")
-    monkeypatch.setattr("bigkpca.evaluating.error.EXACT_MOST_ROWS", 100)
+    monkeypatch.setattr("bigkpca.evaluating.EXACT_MOST_ROWS", 100)
     with pytest.raises(SpecError, match="at most 100, and this model keeps 150 rows; its certificate has the residual"):
         bigkpca.evaluate(exact, X, sample=50)
     rows = X.astype(np.float32)

@@ -9,14 +9,12 @@ import numpy as np
 import pytest
 
 from bigkpca import arrays
-from bigkpca.data.numpy_rows import ArrayRows
 from bigkpca.data.opening import open_rows
-from bigkpca.data.reading import take, tiles
-from bigkpca.execution.carried import Carried
+from bigkpca.data.rows import ArrayRows, take, tiles
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.progress import Silent
-from bigkpca.execution.tasks import Task, shared
-from bigkpca.numerics.aligned import all_aligned
+from bigkpca.execution.tasks import Carried, Task, shared
+from bigkpca.numerics.linalg import all_aligned
 from bigkpca.storage.models import model_digest
 from tests.helpers.askew import ASKEW, Array, in_order, misaligned
 from tests.helpers.fits import fit

@@ -11,7 +11,7 @@ from bigkpca.data.opening import open_rows
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.planning import plan_fit
 from bigkpca.execution.progress import Silent
-from bigkpca.fitting.partial_fit import extend
+from bigkpca.fitting.merge import extend
 from bigkpca.spec import FitSpec
 from tests.helpers.fits import fit, scores
 from tests.helpers.progress import Recorder
@@ -79,8 +79,8 @@ def test_rpcholesky_over_all_rows_makes_the_refreshing_passes_that_it_notes(data
 
 
 def test_landmarks_by_number_are_read_with_the_sample(dataset, reads, monkeypatch):
-    monkeypatch.setattr("bigkpca.spec.resolved.sample_rows", lambda n, d, size: 3)  # so few that some chunks hold none
-    monkeypatch.setattr("bigkpca.spec.resolved._unseen", lambda spec, n, d: 0)  # nor is any read for a bound
+    monkeypatch.setattr("bigkpca.spec.sample_rows", lambda n, d, size: 3)  # so few that some chunks hold none
+    monkeypatch.setattr("bigkpca.spec._unseen", lambda spec, n, d: 0)  # nor is any read for a bound
     fit(dataset, components=5, kernel="linear", landmarks="uniform", size=3, seed=3)
     without = reads - 1
     assert set(without) == {0, 1}

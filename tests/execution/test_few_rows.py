@@ -10,9 +10,9 @@ import pytest
 from numpy.testing import assert_array_equal
 
 from bigkpca import KernelPCA
-from bigkpca.data.numpy_rows import ArrayRows
+from bigkpca.data.rows import ArrayRows
 from bigkpca.errors import DataError
-from bigkpca.execution import few_rows, run_options
+from bigkpca.execution import clusters, projection
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.progress import Silent
 from bigkpca.execution.projection import score_rows
@@ -36,16 +36,16 @@ def by_pass(kpca, X):
 def test_few_rows_have_the_bits_of_a_pass_and_start_no_engine(options, digits, monkeypatch):
     kpca = fitted(digits, **options)
     wanted = {count: by_pass(kpca, digits[-count:].astype(np.float32)) for count in (1, 2, 300, 1024)}
-    monkeypatch.setattr(run_options.RunOptions, "engine", None)
+    monkeypatch.setattr(clusters.RunOptions, "engine", None)
     for count, scores in wanted.items():
         for _ in range(2):  # the second time in the work space of the first
             assert_array_equal(kpca.transform(digits[-count:].astype(np.float32)), scores)
 
 
 def test_more_rows_are_left_to_a_pass(kpca, digits):
-    assert few_rows.are_few(ArrayRows(digits[:1024]), kpca.model_)
-    assert not few_rows.are_few(ArrayRows(digits[:1025]), kpca.model_)
-    assert not few_rows.are_few(ArrayRows(digits[:101]), fitted(digits, block_rows=100).model_)
+    assert projection.are_few(ArrayRows(digits[:1024]), kpca.model_)
+    assert not projection.are_few(ArrayRows(digits[:1025]), kpca.model_)
+    assert not projection.are_few(ArrayRows(digits[:101]), fitted(digits, block_rows=100).model_)
 
 
 def test_models_take_turns_and_are_not_kept_alive(kpca, digits):

@@ -7,9 +7,9 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from bigkpca import kernels
-from bigkpca.data.numpy_rows import ArrayRows
 from bigkpca.data.opening import open_rows
-from bigkpca.execution import gram
+from bigkpca.data.rows import ArrayRows
+from bigkpca.execution import passes
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.planning import plan_fit
 from bigkpca.execution.progress import Silent
@@ -30,7 +30,7 @@ GAUSSIAN = KERNELS["gaussian"]
 @pytest.fixture(autouse=True)
 def small_strips(monkeypatch):
     """Strips of 50 rows: several of the real height of 2048 would take large matrices."""
-    monkeypatch.setattr(gram, "_STRIP_ROWS", 50)
+    monkeypatch.setattr(passes, "_STRIP_ROWS", 50)
 
 
 def columns_of(kernel=GAUSSIAN, dtype=np.float64, offset=0, scale=None):
@@ -38,7 +38,7 @@ def columns_of(kernel=GAUSSIAN, dtype=np.float64, offset=0, scale=None):
 
 
 def product(rows, B, columns, engine=None):
-    return gram.gram_product(rows, columns, B, engine or Engine(threads=1), Silent(), "products")
+    return passes.gram_product(rows, columns, B, engine or Engine(threads=1), Silent(), "products")
 
 
 def rows_and_block(n):
@@ -63,7 +63,7 @@ def test_a_product_is_the_gram_matrix_times_the_block(name):
 def test_products_are_the_same_for_strips_of_any_height(monkeypatch):
     X, B = rows_and_block(70)
     for height in (1, 7, 64, 2048):
-        monkeypatch.setattr(gram, "_STRIP_ROWS", height)
+        monkeypatch.setattr(passes, "_STRIP_ROWS", height)
         assert_allclose(product(ArrayRows(X), B, columns_of()), GAUSSIAN.gram(X) @ B, rtol=1e-11, atol=1e-12)
 
 
@@ -72,7 +72,7 @@ def test_products_shift_and_scale_their_columns():
     columns = columns_of(kernel, offset=X.mean(axis=0), scale=np.arange(1.0, 6.0))
     expected = kernel.gram(columns.shifted(X)) @ np.ones((120, 1))
     assert_allclose(product(ArrayRows(X), np.ones((120, 1)), columns), expected, rtol=1e-11)
-    assert_array_equal(gram.gather(ArrayRows(X), columns, Engine(threads=1), Silent()), columns.shifted(X))
+    assert_array_equal(passes.gather(ArrayRows(X), columns, Engine(threads=1), Silent()), columns.shifted(X))
 
 
 @pytest.mark.bits

@@ -6,11 +6,10 @@ from dask.utils import key_split
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bigkpca.execution.carried import Carried
+from bigkpca.execution.engine import PartialSums
 from bigkpca.execution.graphs import Pass, graph_of, is_part
 from bigkpca.execution.on_threads import plain
-from bigkpca.execution.partial_sums import PartialSums
-from bigkpca.execution.tasks import Task, added, run_group, shared
+from bigkpca.execution.tasks import Carried, Task, added, run_group, shared
 from tests.execution.test_engine import Bracket
 
 

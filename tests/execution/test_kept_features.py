@@ -9,9 +9,8 @@ import pytest
 
 import bigkpca
 from bigkpca import KernelPCA
-from bigkpca.data.numpy_rows import ArrayRows
-from bigkpca.execution.engine import Engine
-from bigkpca.execution.kept_features import KeptFeatures
+from bigkpca.data.rows import ArrayRows
+from bigkpca.execution.engine import Engine, KeptFeatures
 from bigkpca.execution.planning import process_bytes
 from bigkpca.execution.progress import Silent
 from bigkpca.execution.projection import score_rows

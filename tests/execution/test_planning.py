@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bigkpca.data.numpy_rows import ArrayRows
+from bigkpca.data.rows import ArrayRows
 from bigkpca.errors import MemoryLimitError
 from bigkpca.execution import freed_memory
 from bigkpca.execution.planning import largest_size_that_fits, plan_fit, plan_transform, process_bytes, worker_bytes
@@ -17,7 +17,7 @@ from bigkpca.numerics import eigenpairs, landmarks, methods
 from bigkpca.numerics.features import KernelRows
 from bigkpca.numerics.kernels import Gaussian
 from bigkpca.numerics.model import Model
-from bigkpca.numerics.sketch import OVERSAMPLING, PASSES
+from bigkpca.numerics.solvers import OVERSAMPLING, PASSES
 from bigkpca.spec import EXACT_MOST_ROWS, FitSpec, resolve
 
 

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from bigkpca.execution import shown_progress
+from bigkpca.execution import progress
 
 
 @pytest.mark.parametrize(
@@ -15,11 +15,11 @@ from bigkpca.execution import shown_progress
     ],
 )
 def test_a_line_says_what_is_left_only_where_the_number_of_rows_is_known(rows, told, monkeypatch):
-    monkeypatch.setattr(shown_progress, "_LINE_SECONDS", 0)
+    monkeypatch.setattr(progress, "_LINE_SECONDS", 0)
     notes = []
-    progress = shown_progress.ShownProgress(quiet=False)
-    monkeypatch.setattr(progress, "note", notes.append)
-    progress.start("ingest", rows)
-    progress.advance(1000)
+    shown = progress.ShownProgress(quiet=False)
+    monkeypatch.setattr(shown, "note", notes.append)
+    shown.start("ingest", rows)
+    shown.advance(1000)
     (line,) = notes
     assert re.fullmatch(told, line)

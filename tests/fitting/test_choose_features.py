@@ -8,9 +8,8 @@ import pytest
 from bigkpca import KernelPCA
 from bigkpca.errors import SpecError
 from bigkpca.fitting.solve import chosen_components
-from bigkpca.numerics import methods
-from bigkpca.numerics.certificates import certificate
-from bigkpca.numerics.certificates.certificate import Certificate
+from bigkpca.numerics import certificates, methods
+from bigkpca.numerics.certificates import Certificate
 from bigkpca.spec import FitSpec
 from bigkpca.storage.models import load_model
 from tests.fitting.cases import assert_same_bits, chosen
@@ -40,13 +39,13 @@ def test_the_largest_gap_lies_behind_the_components_that_part_clusters(method, c
 
 
 def test_gaps_are_looked_for_among_trustworthy_components_and_where_there_are_none_one_is_left(digits, monkeypatch):
-    assert certificate.trustworthy(("solid", "fair", "doubtful", "solid")) == 2
-    assert certificate.before_largest_gap(np.array([8.0, 7.0, 2.0, 1.5])) == (2, 3.5)
-    assert certificate.before_largest_gap(np.array([8.0])) == (1, 1.0)
+    assert certificates.trustworthy(("solid", "fair", "doubtful", "solid")) == 2
+    assert certificates.before_largest_gap(np.array([8.0, 7.0, 2.0, 1.5])) == (2, 3.5)
+    assert certificates.before_largest_gap(np.array([8.0])) == (1, 1.0)
     for name in ("FAIR", "SOLID"):
-        monkeypatch.setattr(certificate, name, 2.0)
+        monkeypatch.setattr(certificates, name, 2.0)
     for name in ("SMALL", "MODERATE"):
-        monkeypatch.setattr(certificate, name, 0.0)
+        monkeypatch.setattr(certificates, name, 0.0)
     model = fitted(digits[:100], components="auto", size=50)
     assert model.components == 1
     assert "not even the first is trustworthy" in model.provenance["choices"][-1]["reason"]

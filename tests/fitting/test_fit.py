@@ -7,7 +7,7 @@ import pytest
 from sklearn.preprocessing import StandardScaler
 
 from bigkpca import KernelPCA, kernels
-from bigkpca.data.numpy_rows import ArrayRows
+from bigkpca.data.rows import ArrayRows
 from bigkpca.errors import DataError, IndefiniteKernelWarning, MemoryLimitError, SpecError
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.planning import plan_fit

@@ -6,13 +6,11 @@ import numpy as np
 import pytest
 
 from bigkpca import KernelPCA, kernels
-from bigkpca.data.numpy_rows import ArrayRows
+from bigkpca.data.rows import ArrayRows
 from bigkpca.errors import MemoryLimitError, SpecError, UniformLandmarksWarning, UnseenClusterWarning
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.progress import Silent
-from bigkpca.fitting.like import fit_like, resolve_like, spec_like
-from bigkpca.fitting.merge import merge
-from bigkpca.fitting.partial_fit import extend
+from bigkpca.fitting.merge import extend, fit_like, merge, resolve_like, spec_like
 from bigkpca.spec import FitSpec
 from bigkpca.storage.models import model_digest
 from tests.fitting.cases import CASES, fitted, not_uniform

@@ -7,11 +7,11 @@ from operator import add
 import numpy as np
 import pytest
 
-from bigkpca.data.numpy_rows import ArrayRows
+from bigkpca.data.rows import ArrayRows
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.planning import plan_fit
 from bigkpca.execution.progress import Silent
-from bigkpca.fitting.partial_fit import extend
+from bigkpca.fitting.merge import extend
 from bigkpca.fitting.reference import with_reference
 from bigkpca.numerics.drift import REFERENCE_ROWS
 from bigkpca.numerics.preimages import FixedPoint
@@ -199,5 +199,5 @@ def test_rows_of_the_reference_are_planned_for(monkeypatch):
     rows = ArrayRows(np.broadcast_to(np.zeros(1, np.float32), (10**6, 4000)))
     spec = FitSpec.checked(method="rff", size=16)
     with_them = plan_fit(rows, spec, 4).peak_bytes
-    monkeypatch.setattr("bigkpca.execution.planning.fits.REFERENCE_ROWS", 0)
+    monkeypatch.setattr("bigkpca.execution.planning.plans.REFERENCE_ROWS", 0)
     assert with_them - plan_fit(rows, spec, 4).peak_bytes >= REFERENCE_ROWS * 4000 * 4

@@ -8,9 +8,9 @@ import zarr
 from numpy.testing import assert_allclose, assert_array_equal
 
 from bigkpca import kernels, methods
-from bigkpca.data.numpy_rows import ArrayRows
+from bigkpca.data.rows import ArrayRows
 from bigkpca.errors import SpecError
-from bigkpca.execution import gram
+from bigkpca.execution import passes
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.progress import Silent
 from bigkpca.fitting.refine import _error_of_kernels
@@ -29,7 +29,7 @@ OPTIONS = {"components": R, "size": 60, "seed": 3}
 
 
 def hold_at_most(rows, monkeypatch):
-    for module in ("spec.resolved", "evaluating.error"):
+    for module in ("spec", "evaluating"):
         monkeypatch.setattr(f"bigkpca.{module}.EXACT_MOST_ROWS", rows)
 
 
@@ -37,7 +37,7 @@ def hold_at_most(rows, monkeypatch):
 def no_gram(monkeypatch):
     """The exact method holds no more than 100 rows' Gram matrix; the true limit of 8,192 would take minutes."""
     hold_at_most(100, monkeypatch)
-    monkeypatch.setattr(gram, "_STRIP_ROWS", 64)
+    monkeypatch.setattr(passes, "_STRIP_ROWS", 64)
 
 
 def some_rows(n, seed=0):

@@ -9,7 +9,7 @@ from bigkpca.errors import MemoryLimitError, SpecError, ToleranceWarning
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.planning import plan_fit
 from bigkpca.execution.progress import Silent
-from bigkpca.fitting import size_search
+from bigkpca.fitting import features
 from bigkpca.fitting.fit import fit_rows, fit_within
 from bigkpca.numerics import growth
 from bigkpca.spec import FitSpec
@@ -49,7 +49,7 @@ def test_a_tolerance_is_met_and_its_size_gives_the_same_bits(tol, options, digit
 
 
 def test_rows_beyond_the_sample_are_judged_by_rows_held_out_until_the_certificate_agrees(digits, monkeypatch):
-    monkeypatch.setattr("bigkpca.spec.resolved.sample_rows", lambda n, d, size: 400)
+    monkeypatch.setattr("bigkpca.spec.sample_rows", lambda n, d, size: 400)
     judge, seen, notes = growth.trace_error, [], Recorder()
 
     def hopeful(features, strata, center):
@@ -65,8 +65,8 @@ def test_rows_beyond_the_sample_are_judged_by_rows_held_out_until_the_certificat
 
 @pytest.mark.parametrize("method", ["nystroem", "rff"])
 def test_a_tolerance_out_of_reach_is_refused_before_the_pass(method, digits, monkeypatch):
-    monkeypatch.setattr("bigkpca.spec.resolved._MOST_GROWN", 150)  # the true limit takes a minute to reach
-    monkeypatch.setattr("bigkpca.fitting.outcome.sums_of", None)
+    monkeypatch.setattr("bigkpca.spec._MOST_GROWN", 150)  # the true limit takes a minute to reach
+    monkeypatch.setattr("bigkpca.fitting.solve.sums_of", None)
     what = {"nystroem": "landmarks", "rff": "random features"}[method]
     expected = rf"tol=0\.01 is out of reach: 150 {what}, the most .*, leave an error of 0\.\d+; about [\d,]+ would do"
     with pytest.raises(SpecError, match=expected):
@@ -108,9 +108,9 @@ def test_a_time_budget_stops_it_and_the_size_is_recorded(digits, tmp_path):
 
 def test_a_size_whose_pass_would_end_too_late_is_left_for_the_one_before(digits, monkeypatch):
     clock = iter([0.0, 1.0, 1.0, 1.0, 9.0, 9.0])  # the second trial takes eight seconds
-    monkeypatch.setattr(size_search, "monotonic", lambda: next(clock))
+    monkeypatch.setattr(features, "monotonic", lambda: next(clock))
     rows, spec = open_rows(digits), FitSpec.checked(**OPTIONS, tol=0.05)
-    room = size_search.SizeLimits(1000, deadline=10.0)
+    room = features.SizeLimits(1000, deadline=10.0)
     with pytest.warns(ToleranceWarning, match="the time budget ended the growth at size 100,"):
         fit_rows(rows, spec, Engine(threads=1), Silent(), size_limits=room)
 

@@ -5,11 +5,11 @@ import pytest
 
 from bigkpca import landmarks
 from bigkpca.errors import DataError, IndefiniteKernelWarning, NarrowKernelWarning
-from bigkpca.fitting.outcome import FitOutcome
+from bigkpca.fitting.solve import FitOutcome
 from bigkpca.fitting.warnings import moved_by_rounding
-from bigkpca.numerics.certificates.certificate import Certificate
+from bigkpca.numerics.certificates import Certificate
 from bigkpca.numerics.eigenpairs import Solution
-from bigkpca.numerics.sketch import OVERSAMPLING
+from bigkpca.numerics.solvers import OVERSAMPLING
 from tests.fitting.cases import fitted
 from tests.helpers import oracles
 from tests.helpers.fits import scores

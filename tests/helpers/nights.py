@@ -14,7 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 import bigkpca
 from bigkpca.data.opening import open_rows
-from bigkpca.ingesting.streaming import ingest
+from bigkpca.ingesting import ingest
 from tests.helpers.progress import Once, Recorder, stop
 
 JOB = """

@@ -135,7 +135,7 @@ def rclone(folder):
             process.kill()
 
 
-def objects(url):
+def in_bucket(url):
     """Every object below a URL with its bytes."""
     from bigkpca.data.stores import store_of
 

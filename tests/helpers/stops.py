@@ -174,7 +174,7 @@ def _in_child(folder, work):
 
 def main():
     sweep = json.load(sys.stdin)
-    import bigkpca.ingesting.streaming  # what commands import when they run, imported once
+    import bigkpca.ingesting  # what commands import when they run, imported once
 
     if {"compare", "report"} & {command[0] for command in (sweep["command"], *sweep["before"])}:
         import bigkpca.comparing

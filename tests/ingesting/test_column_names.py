@@ -11,7 +11,7 @@ import zarr
 
 from bigkpca.data.opening import open_rows
 from bigkpca.errors import DataError, SpecError
-from bigkpca.ingesting.streaming import ingest
+from bigkpca.ingesting import ingest
 from bigkpca.storage.describe import info
 from tests.helpers.commands import run
 from tests.helpers.named import FRAME, INDEXED, TURNED, WRITERS, X

@@ -10,7 +10,7 @@ import pytest
 
 from bigkpca.errors import MemoryLimitError
 from bigkpca.execution.planning.base import process_bytes
-from bigkpca.ingesting.streaming import ingest
+from bigkpca.ingesting import ingest
 from tests.helpers.commands import peak_bytes, peak_of_refusal
 from tests.ingesting.files import npy, refuse
 

@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 import zarr
 
+from bigkpca import ingesting
 from bigkpca.data.opening import open_rows
 from bigkpca.data.stores import LocalDisk
 from bigkpca.errors import CorruptionError, DataError, IncompleteError, SpecError
-from bigkpca.ingesting import streaming
-from bigkpca.ingesting.formats import base, text_rows
+from bigkpca.ingesting import Ingested, ingest
+from bigkpca.ingesting.formats import base, text
 from bigkpca.ingesting.formats.base import decoding
-from bigkpca.ingesting.streaming import Ingested, ingest
 from bigkpca.storage import destination
 from tests.helpers.disks import tree_bytes
 from tests.helpers.memory import traced_peak
@@ -47,7 +47,7 @@ def stopped(moment, source, out, **options):
             ingest([source], out, **options)
 
 
-MOMENTS = [(streaming, "_codes", 1), (LocalDisk, "sync", 1), (zarr.core.attributes.Attributes, "__setitem__", 1)]
+MOMENTS = [(ingesting, "_codes", 1), (LocalDisk, "sync", 1), (zarr.core.attributes.Attributes, "__setitem__", 1)]
 
 
 def test_doing_it_again_touches_nothing_and_other_input_is_in_the_way(tmp_path):
@@ -149,7 +149,7 @@ def test_memory_does_not_grow_with_the_rows(tmp_path, suffix):
             source.write_bytes(gzip.compress(content, 1))
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(base, "READ_BYTES", 2**19)
-            patch.setattr(text_rows, "_TEXT_BYTES", 2**17)
+            patch.setattr(text, "_TEXT_BYTES", 2**17)
             peaks.append(traced_peak(partial(ingest_and_delete, source, tmp_path)))
     assert peaks[1] < 1.2 * peaks[0]
 

@@ -11,8 +11,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from bigkpca.errors import CorruptionError, DataError, IncompleteError, SpecError
-from bigkpca.ingesting.formats import parquet, text_rows
-from bigkpca.ingesting.streaming import ingest
+from bigkpca.ingesting import ingest
+from bigkpca.ingesting.formats import binary, text
 from bigkpca.ingesting.tables import columns, reading
 from bigkpca.storage import groups
 from bigkpca.storage.describe import info
@@ -96,8 +96,8 @@ def test_any_table_of_text_and_numbers_is_that_of_pandas(values, size, kind, tmp
     complete = frame.dropna()
     source = WRITERS[kind](path / f"a.{kind}", frame)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(parquet, "READ_BYTES", size)
-        patch.setattr(text_rows, "_TEXT_BYTES", size)
+        patch.setattr(binary, "READ_BYTES", size)
+        patch.setattr(text, "_TEXT_BYTES", size)
         if complete.empty:
             message = "no value|no row has a value"
             refuse(path, DataError, message, source, missing="drop", categories="one-hot")
@@ -221,8 +221,8 @@ def test_names_with_commas_are_quoted(tmp_path):
 
 @pytest.mark.parametrize("kind", WRITERS)
 def test_every_bad_column_is_told_in_one_run(kind, tmp_path, monkeypatch):
-    monkeypatch.setattr(parquet, "READ_BYTES", 5000)
-    monkeypatch.setattr(text_rows, "_TEXT_BYTES", 5000)
+    monkeypatch.setattr(binary, "READ_BYTES", 5000)
+    monkeypatch.setattr(text, "_TEXT_BYTES", 5000)
     source = WRITERS[kind](tmp_path / f"a.{kind}", FLIGHTS)
     with pytest.raises(DataError) as caught:
         made(tmp_path, source)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from bigkpca.numerics.aligned import aligned, all_aligned
+from bigkpca.numerics.linalg import aligned, all_aligned
 from tests.helpers.askew import ASKEW, Held, Pair, in_order, misaligned
 
 
@@ -46,5 +46,5 @@ def test_another_thread_may_cache_a_property_of_the_value_meanwhile(monkeypatch)
         vars(value)[f"cached {next(places)}"] = 1
         return X
 
-    monkeypatch.setattr("bigkpca.numerics.aligned.aligned", cached_meanwhile)
+    monkeypatch.setattr("bigkpca.numerics.linalg.aligned", cached_meanwhile)
     assert all_aligned(value) is value

@@ -6,12 +6,10 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from bigkpca.numerics import gram_solver, rounding, solvers
-from bigkpca.numerics.certificates import certify
-from bigkpca.numerics.certificates.certificate import Certificate
+from bigkpca.numerics import gram, rounding, solvers
+from bigkpca.numerics.certificates import Certificate, certify
 from bigkpca.numerics.certificates.certify import Evidence
-from bigkpca.numerics.certificates.residual_matrix import residual_matrix
-from bigkpca.numerics.certificates.spectral import Stratum, largest_eigenvalue, spectral_error
+from bigkpca.numerics.certificates.spectral import Stratum, largest_eigenvalue, residual_matrix, spectral_error
 from bigkpca.numerics.features import FourierRows, KernelRows
 from bigkpca.numerics.kernels import Cosine, Gaussian, Laplacian, Linear, Matern, Polynomial
 from bigkpca.numerics.landmarks import KMeans
@@ -84,7 +82,7 @@ def test_with_every_row_a_landmark_all_bounds_collapse():
 
 
 def test_the_exact_method_leaves_nothing_to_bound():
-    solution = gram_solver.gram(Gaussian(1.0).gram(rows(0, 30)), 4, center=True, tolerance=1e-12, positive=True)
+    solution = gram.gram(Gaussian(1.0).gram(rows(0, 30)), 4, center=True, tolerance=1e-12, positive=True)
     found = certify.of_gram(solution, 1.0, 0.0, 1e-16, positive=True)
     assert found.trace_error == 0
     for bound in (found.eigenvalue_lower, found.eigenvalue_upper):

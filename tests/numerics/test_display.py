@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 import bigkpca
 from bigkpca import KernelPCA, landmarks
 from bigkpca.comparing import Comparison
-from bigkpca.data.numpy_rows import ArrayRows
-from bigkpca.evaluating.cross_validation import CrossValidation, Setting
-from bigkpca.numerics.certificates.certificate import Certificate
+from bigkpca.data.rows import ArrayRows
+from bigkpca.evaluating import CrossValidation, Setting
+from bigkpca.numerics.certificates import Certificate
 from bigkpca.numerics.display import at_least, at_most, share_at_least, share_at_most
 
 X = np.random.default_rng(0).normal(size=(300, 8))

@@ -9,9 +9,9 @@ from numpy.testing import assert_allclose, assert_array_equal
 from bigkpca import KernelPCA, kernels
 from bigkpca.errors import DataError
 from bigkpca.execution.blas import single_threaded_blas
-from bigkpca.numerics import gram_solver, lanczos
-from bigkpca.numerics.sketch import starting_block
-from bigkpca.numerics.triangular import is_positive
+from bigkpca.numerics import gram, solvers
+from bigkpca.numerics.linalg import is_positive
+from bigkpca.numerics.solvers import starting_block
 from tests.helpers import oracles
 from tests.helpers.oracles import matrix_with
 from tests.numerics.fits import threads
@@ -29,7 +29,7 @@ def one_thread_of_blas():
 @pytest.fixture
 def patient(monkeypatch):
     """Lanczos goes on where LAPACK would be faster, as it is for all matrices that are small enough for a test."""
-    monkeypatch.setattr(lanczos, "_MOST", 4)
+    monkeypatch.setattr(solvers, "_MOST", 4)
 
 
 def several(*values):
@@ -57,7 +57,7 @@ SPECTRA = {
 def test_eigenpairs_are_those_of_lapack(case, scale, patient):
     A = scale * matrix_with(SPECTRA[case])
     true, entry = scale * np.sort(SPECTRA[case])[::-1][:R], float(np.abs(A).max())
-    found = lanczos.leading(A.copy(), R, entry)
+    found = solvers.leading(A.copy(), R, entry)
     if found is None:
         assert case in ("nothing", "all negative")  # a proof needs something to be small beside
         return
@@ -77,22 +77,22 @@ def test_a_direction_that_no_block_has_a_share_in_is_found_all_the_same(patient,
     rest = scipy.linalg.null_space(hidden.T)
     A = (hidden * [0.6, 0.3]) @ hidden.T + rest @ matrix_with(0.5 ** np.arange(N - 2)) @ rest.T
     A = (A + A.T) / 2
-    values, _ = lanczos.leading(A, 3, 1.0) or pytest.fail("nothing found")
+    values, _ = solvers.leading(A, 3, 1.0) or pytest.fail("nothing found")
     assert_allclose(values, [1, 0.6, 0.5], rtol=1e-12)
-    monkeypatch.setattr(lanczos, "_are_all", lambda *_: True)  # without the proof they are missed: no vacuous test
-    values, _ = lanczos.leading(A, 3, 1.0) or pytest.fail("nothing found")
+    monkeypatch.setattr(solvers, "_are_all", lambda *_: True)  # without the proof they are missed: no vacuous test
+    values, _ = solvers.leading(A, 3, 1.0) or pytest.fail("nothing found")
     assert_allclose(values, [1, 0.5, 0.25], rtol=1e-12)
 
 
 def test_nothing_is_found_where_it_would_take_longer_than_lapack():
     A = matrix_with(1 + 1e-9 * np.arange(N))
-    assert lanczos.leading(A, R, 1.0) is None
+    assert solvers.leading(A, R, 1.0) is None
 
 
 def test_bits_are_the_same_for_any_number_of_threads(patient, monkeypatch):
-    monkeypatch.setattr(lanczos, "_TILE_ROWS", 64)  # else a small matrix is one tile, for one thread
+    monkeypatch.setattr(solvers, "_LANCZOS_TILE_ROWS", 64)  # else a small matrix is one tile, for one thread
     A = matrix_with(SPECTRA["slow"])
-    for one, other in zip(lanczos.leading(A, R, 1.0), lanczos.leading(A, R, 1.0, threads), strict=True):
+    for one, other in zip(solvers.leading(A, R, 1.0), solvers.leading(A, R, 1.0, threads), strict=True):
         assert_array_equal(one, other)
 
 
@@ -155,9 +155,9 @@ def test_few_components_of_a_held_matrix_are_iterated_and_right(given, center, n
 @pytest.mark.parametrize("scale", [1e-150, 1e250])
 def test_huge_and_tiny_kernels_are_left_to_lapack(scale):
     K = scale * kernels.Gaussian(4.0).gram(some_rows(300))
-    assert lanczos.leading(K, R, scale) is None
+    assert solvers.leading(K, R, scale) is None
     expected = np.linalg.eigvalsh(oracles.centred(K / scale))[::-1][:2]
-    found = gram_solver.gram(K, 2, center=True, tolerance=1e-12, positive=True)
+    found = gram.gram(K, 2, center=True, tolerance=1e-12, positive=True)
     assert_allclose(found.eigenvalues / scale, expected, rtol=1e-10)
 
 

@@ -4,14 +4,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from bigkpca.numerics.sketch import (
-    OVERSAMPLING,
-    PASSES,
-    block_action,
-    leading_eigenpairs,
-    next_block,
-    starting_block,
-)
+from bigkpca.numerics.solvers import OVERSAMPLING, PASSES, block_action, leading_eigenpairs, next_block, starting_block
 from tests.helpers.oracles import matrix_with
 
 

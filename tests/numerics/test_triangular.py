@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from bigkpca.numerics import triangular
+from bigkpca.numerics import linalg
 from tests.helpers.oracles import matrix_with
 from tests.numerics.fits import threads
 
@@ -14,23 +14,23 @@ TILE = 32
 @pytest.fixture(autouse=True)
 def small_tiles(monkeypatch):
     """Small matrices have several tiles: of the package's own size, they would take seconds."""
-    monkeypatch.setattr(triangular, "_TILE_ROWS", TILE)
+    monkeypatch.setattr(linalg, "_TILE_ROWS", TILE)
 
 
 @pytest.mark.parametrize("n", [1, 2, 31, 32, 33, 100])
 def test_factor_inverse_and_products_are_those_of_the_formulas(n):
     A, S = matrix_with(np.geomspace(1e-3, 1, n)), matrix_with(np.linspace(-1, 2, n), 5)
     before = A.copy(), S.copy()
-    L = triangular.cholesky(A)
+    L = linalg.cholesky(A)
     assert L is not None
     assert_allclose(np.tril(L), np.linalg.cholesky(A), atol=1e-12)
-    T = triangular.inverse_transposed(L)
+    T = linalg.inverse_transposed(L)
     assert_array_equal(T, np.triu(T))
     assert_allclose(T.T @ A @ T, np.eye(n), atol=1e-10)
-    found = triangular.congruence(S, T)
+    found = linalg.congruence(S, T)
     assert_array_equal(found, found.T)
     assert_allclose(found, T.T @ S @ T, atol=1e-10 * np.abs(T).max() ** 2)
-    assert_allclose(triangular.quadratic_forms(S, T), np.diag(T.T @ S @ T), atol=1e-10 * np.abs(T).max() ** 2)
+    assert_allclose(linalg.quadratic_forms(S, T), np.diag(T.T @ S @ T), atol=1e-10 * np.abs(T).max() ** 2)
     assert_array_equal(A, before[0])
     assert_array_equal(S, before[1])
 
@@ -39,10 +39,10 @@ def test_bits_are_the_same_for_any_number_of_threads():
     A, S = matrix_with(np.geomspace(1e-3, 1, 150)), matrix_with(np.linspace(-1, 2, 150), 5)
 
     def made(in_order):
-        L = triangular.cholesky(A, in_order)
+        L = linalg.cholesky(A, in_order)
         assert L is not None
-        T = triangular.inverse_transposed(L, in_order)
-        return np.tril(L), T, triangular.congruence(S, T, in_order), triangular.quadratic_forms(S, T, in_order)
+        T = linalg.inverse_transposed(L, in_order)
+        return np.tril(L), T, linalg.congruence(S, T, in_order), linalg.quadratic_forms(S, T, in_order)
 
     for one, other in zip(made(map), made(threads), strict=True):
         assert_array_equal(one, other)
@@ -50,7 +50,7 @@ def test_bits_are_the_same_for_any_number_of_threads():
 
 def test_a_shift_is_added_to_the_diagonal():
     A = matrix_with(np.linspace(-0.2, 1, 70)) + 0.25 * np.eye(70)
-    L = triangular.cholesky(A, shift=0.3)
+    L = linalg.cholesky(A, shift=0.3)
     assert L is not None
     assert_allclose(np.tril(L), np.linalg.cholesky(A + 0.3 * np.eye(70)), atol=1e-12)
-    assert triangular.cholesky(A, shift=-0.06) is None
+    assert linalg.cholesky(A, shift=-0.06) is None

@@ -8,7 +8,7 @@ import pytest
 from sklearn.datasets import load_digits
 
 import bigkpca
-from bigkpca.ingesting.streaming import ingest
+from bigkpca.ingesting import ingest
 from bigkpca.reporting import figures
 from bigkpca.reporting.drawing import Drawing
 

@@ -10,8 +10,7 @@ import pytest
 import bigkpca
 from bigkpca.errors import CorruptionError
 from bigkpca.reporting import figures
-from bigkpca.reporting.columns import ShownColumn, relations, shown_columns
-from bigkpca.reporting.report_data import Labels
+from bigkpca.reporting.report_data import Labels, ShownColumn, relations, shown_columns
 
 RNG = np.random.default_rng(2)
 N = 600

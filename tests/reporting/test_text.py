@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 
 import bigkpca
-from bigkpca.reporting import figures, sections, text
+from bigkpca.reporting import figures, page, text
 
 SOUND, SHAKY = "solid", "doubtful"
 
@@ -71,7 +71,7 @@ def test_the_learning_curve_ends_at_the_bound_and_bounds_in_the_table_are_no_nea
     certificate, curve = model.certificate, figures.learning_curve(model)
     shown = float(re.search(r"([\d.]+)% with 100\.$", curve.alt)[1])
     assert shown / 100 >= certificate.relative_trace_error
-    table = sections.quality(model).table
+    table = page.quality(model).table
     shown = dict(zip(table.head, np.array(table.rows).T, strict=True))
     assert (shown["proven at least"].astype(float) <= certificate.eigenvalue_lower).all()
     assert (shown["proven at most"].astype(float) >= certificate.eigenvalue_upper).all()

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from bigkpca.data.numpy_rows import ArrayRows
+from bigkpca.data.rows import ArrayRows
 from bigkpca.errors import SpecError
 from bigkpca.numerics import kernels, landmarks, methods
 from bigkpca.spec import FitSpec, resolve

@@ -3,8 +3,7 @@
 import pytest
 
 from bigkpca.errors import SpecError
-from bigkpca.spec.addresses import is_scheduler
-from bigkpca.spec.units import lacks_unit, parse_bytes, parse_seconds
+from bigkpca.spec.units import is_scheduler, lacks_unit, parse_bytes, parse_seconds
 
 
 def test_amounts_of_memory():

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import bigkpca
-from bigkpca.ingesting.streaming import ingest
+from bigkpca.ingesting import ingest
 from tests.storage.outputs import FIT, X
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 
 import bigkpca
-from bigkpca.ingesting.streaming import ingest
+from bigkpca.ingesting import ingest
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(90, 4))

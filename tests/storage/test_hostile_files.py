@@ -13,13 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import bigkpca
-from bigkpca.data.numpy_rows import ArrayRows
 from bigkpca.data.opening import open_rows
+from bigkpca.data.rows import ArrayRows
 from bigkpca.errors import BigKPCAError, CorruptionError, SpecError
 from bigkpca.spec import FitSpec
 from bigkpca.storage.describe import info, model_info
 from bigkpca.storage.models import load_model
-from bigkpca.workflows.scores import open_scores
+from bigkpca.workflows.inputs import open_scores
 from tests.data.cases import case
 from tests.helpers.disks import tree_bytes
 from tests.helpers.fits import scores as transformed

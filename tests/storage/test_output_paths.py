@@ -9,7 +9,7 @@ import zarr
 
 import bigkpca
 from bigkpca.errors import SpecError
-from bigkpca.ingesting.streaming import ingest
+from bigkpca.ingesting import ingest
 from tests.data.cases import case
 from tests.helpers.commands import run
 from tests.helpers.disks import mounted, tree_bytes

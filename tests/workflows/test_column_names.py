@@ -11,7 +11,7 @@ import pytest
 import bigkpca
 from bigkpca import KernelPCA
 from bigkpca.errors import SpecError
-from bigkpca.ingesting.streaming import ingest
+from bigkpca.ingesting import ingest
 from bigkpca.storage import models
 from tests.helpers.commands import run
 from tests.helpers.named import FRAME, TURNED, X, parquet

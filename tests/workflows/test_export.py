@@ -13,7 +13,7 @@ from dask import delayed
 
 import bigkpca
 from bigkpca.data.stores import clients, store_of
-from bigkpca.data.stores.urls import address
+from bigkpca.data.stores.base import address
 from bigkpca.errors import BigKPCAError, IncompleteError, LockedError, SpecError
 from bigkpca.workflows import export
 from tests.helpers.commands import run
@@ -21,7 +21,7 @@ from tests.helpers.disks import Restored
 from tests.helpers.named import FRAME, WRITERS, stored
 from tests.helpers.progress import Once
 from tests.helpers.proxy import proxy
-from tests.helpers.s3 import BUCKET, objects
+from tests.helpers.s3 import BUCKET, in_bucket
 
 LEAST_PART = 5 * 2**20  # bytes, that S3 takes
 WORDS = np.array(["pear", "fig", 'a "plum", ripe'])
@@ -223,10 +223,10 @@ def test_a_run_that_ends_in_the_middle_leaves_nothing_in_a_bucket(
         ended = [path for method, path in between.requests if method == "DELETE" and "uploadId=" in path]
     assert len(begun) == len(ended) == (part_bytes == LEAST_PART)
     use_s3(s3_server.port)
-    assert objects(bucket) == {}
+    assert in_bucket(bucket) == {}
     with pytest.raises(LockedError, match="another run may have taken it over: nothing was published"):
         bigkpca.export(rows, out, progress=Once(after=200_000, what=lambda: taken_over(out)))
-    assert [name for name in objects(bucket) if "lock" not in name] == []
+    assert [name for name in in_bucket(bucket) if "lock" not in name] == []
 
 
 def taken_over(out):
@@ -240,7 +240,7 @@ def test_what_is_in_the_way_in_a_bucket_stays(scores, bucket, monkeypatch):
     store.write(f"{bucket}/own.csv", b"mine")
     store.write(f"{bucket}/folder.csv/a", b"mine")
     store.write(f"{bucket}/x.zarr/zarr.json", b"mine")
-    before = objects(bucket)
+    before = in_bucket(bucket)
     for out, message in (
         ("own.csv", r"own\.csv exists: take another name, or replace it with --overwrite"),
         ("folder.csv", r"folder\.csv is a folder"),
@@ -253,9 +253,9 @@ def test_what_is_in_the_way_in_a_bucket_stays(scores, bucket, monkeypatch):
         small.setattr("bigkpca.data.stores.objects._MOST_PARTS", 1000)
         with pytest.raises(SpecError, match="would have more than 1,000 bytes"):
             bigkpca.export(scores, f"{bucket}/large.csv")
-    assert objects(bucket) == before
+    assert in_bucket(bucket) == before
     assert run("export", str(scores), f"{bucket}/own.csv", "--overwrite").exit_code == 0
-    assert objects(bucket)["own.csv"].startswith(b'"kernelpca0"')
+    assert in_bucket(bucket)["own.csv"].startswith(b'"kernelpca0"')
 
 
 @pytest.mark.full
@@ -276,4 +276,4 @@ def test_a_server_that_fails_at_the_end_is_told(mode, scores, s3_server, use_s3,
             bigkpca.export(scores, f"{bucket}/a.csv")
         assert "127.0.0.1" not in str(told.value)
     use_s3(s3_server.port)
-    assert "a.csv" not in objects(bucket)
+    assert "a.csv" not in in_bucket(bucket)

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import bigkpca
-from bigkpca.data.numpy_rows import ArrayRows
-from bigkpca.data.stores.local_locks import lock
+from bigkpca.data.rows import ArrayRows
+from bigkpca.data.stores.local import lock
 from bigkpca.errors import CorruptionError, LockedError, MemoryLimitError, SpecError
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.planning.base import process_bytes

@@ -24,7 +24,7 @@ import bigkpca
 from bigkpca.data.opening import open_rows
 from bigkpca.data.stores import LocalDisk
 from bigkpca.errors import CorruptionError, SpecError
-from bigkpca.ingesting.streaming import ingest
+from bigkpca.ingesting import ingest
 from bigkpca.storage.models import load_model, model_digest
 from tests.helpers.fits import fit, scores
 

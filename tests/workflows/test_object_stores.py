@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 import bigkpca
-from bigkpca.data.stores import clients, leases, moves, store_of
+from bigkpca.data.stores import clients, leases, objects, store_of
 from bigkpca.errors import IncompleteError, SpecError
-from bigkpca.ingesting.streaming import ingest
+from bigkpca.ingesting import ingest
 from tests.helpers.commands import run, run_apart
 from tests.helpers.disks import tree_bytes
 from tests.helpers.progress import Once
-from tests.helpers.s3 import KEY, SECRET, Server, objects
+from tests.helpers.s3 import KEY, SECRET, Server, in_bucket
 from tests.helpers.stores import as_npy
 
 FIT = {"components": 3, "size": 20, "seed": 1, "block_rows": 32}
@@ -44,7 +44,7 @@ def test_the_same_input_gives_the_same_bytes_in_a_bucket_and_in_a_folder(source,
     local = str(tmp_path / "local")
     made(source, local, local)
     made(source, local, bucket)
-    assert objects(bucket) == tree_bytes(local)
+    assert in_bucket(bucket) == tree_bytes(local)
 
 
 @pytest.mark.full
@@ -52,7 +52,7 @@ def test_all_in_a_bucket_gives_the_values_of_all_in_a_folder(source, tmp_path, b
     local = str(tmp_path / "local")
     made(source, local, local)
     made(source, bucket, bucket)
-    there, here = objects(bucket), tree_bytes(local)
+    there, here = in_bucket(bucket), tree_bytes(local)
     assert there.keys() == here.keys()
     # The paths of inputs stand in attributes and manifests.
     assert [name for name in here if there[name] != here[name] and "/c/" in name] == []
@@ -71,11 +71,11 @@ def test_all_in_a_bucket_gives_the_values_of_all_in_a_folder(source, tmp_path, b
 def test_a_fit_takes_up_scores_whose_publication_was_cut_off(source, bucket):
     store, out = store_of(bucket), f"{bucket}/scores.zarr"
     bigkpca.fit(source, f"{bucket}/model.zarr", transform=out, **FIT)
-    before = objects(bucket)
+    before = in_bucket(bucket)
     store.remove_file(f"{out}/zarr.json")  # which is copied last
-    moves._write_mark(store, f"{out}.bigkpca-new", out, 4, copied=False)
+    objects._write_mark(store, f"{out}.bigkpca-new", out, 4, copied=False)
     bigkpca.fit(source, f"{bucket}/model.zarr", transform=out, **FIT)
-    assert objects(bucket) == before
+    assert in_bucket(bucket) == before
 
 
 @pytest.mark.full
@@ -94,7 +94,7 @@ def test_no_secret_is_ever_shown_or_stored(source, bucket, quiet_signals):
         done = run(*step)
         assert done.exit_code == code, (step, done.output)
         printed += done.output
-    for text in (printed.encode(), *objects(bucket).values()):
+    for text in (printed.encode(), *in_bucket(bucket).values()):
         assert not any(secret.encode() in text for secret in (KEY, SECRET, "hidden", "127.0.0.1"))
 
 
@@ -137,7 +137,7 @@ def test_a_run_goes_on_after_its_server_was_killed(source, tmp_path, use_s3, mon
         time.sleep(4)  # until its lease, of a second, has expired by the server's clock
         use_s3(server.port)
         transform()
-        assert objects(bucket) == tree_bytes(local)
+        assert in_bucket(bucket) == tree_bytes(local)
     finally:
         server.kill()
 
@@ -185,7 +185,7 @@ def test_a_command_that_was_cut_off_at_any_request_is_finished_by_the_same(
         left[0] = 1 << 30
         store_of(out).remove_file(f"{out}/out.bigkpca-lock")  # as if it had expired
         command(f"{out}/out", other)
-        found = objects(out)
+        found = in_bucket(out)
         assert {name: found[name] for name in found if "-lock-" not in name} == tree_bytes(f"{local}/wanted"), stop
         stop += every
     assert stop // every > 4, "too few stops to tell anything"

@@ -11,9 +11,9 @@ import zarr
 
 import bigkpca
 from bigkpca.errors import CorruptionError, IncompleteError, MemoryLimitError, SpecError
-from bigkpca.ingesting.streaming import ingest
+from bigkpca.ingesting import ingest
 from bigkpca.storage import block_arrays
-from bigkpca.workflows import block_checks
+from bigkpca.workflows import block_writer
 from bigkpca.workflows.verify import Verified
 from tests.helpers.commands import run
 from tests.helpers.disks import Restored, tree_bytes
@@ -203,14 +203,14 @@ def test_arrays_that_are_gone_are_made_again_when_asked_for(gone, home):
 def test_output_that_is_replaced_during_the_check_is_not_called_damaged(home, monkeypatch):
     bigkpca.fit("d.zarr", "m2.zarr", components=3, size=12)
     bigkpca.transform("m.zarr", "d.zarr", "s2.zarr", block_rows=32)
-    listed = block_checks.damage.listed_damage
+    listed = block_writer.damage.listed_damage
 
     def meddle(*arguments):
-        monkeypatch.setattr(block_checks.damage, "listed_damage", listed)
+        monkeypatch.setattr(block_writer.damage, "listed_damage", listed)
         bigkpca.transform("m2.zarr", "d.zarr", "s2.zarr", block_rows=32, overwrite=True)
         return listed(*arguments)
 
-    monkeypatch.setattr(block_checks.damage, "listed_damage", meddle)
+    monkeypatch.setattr(block_writer.damage, "listed_damage", meddle)
     with pytest.raises(IncompleteError, match=r"s2\.zarr was replaced while it was checked: run the same command"):
         bigkpca.verify("s2.zarr")
 

@@ -5,11 +5,19 @@ from __future__ import annotations
 import os
 from typing import Any, TypeGuard
 
-from bigkpca.data.stores.base import MOST_JSON_BYTES, AnyPath, Store, StoredFile, last_name, parent
+from bigkpca.data.stores.base import (
+    MOST_JSON_BYTES,
+    AnyPath,
+    Store,
+    StoredFile,
+    address,
+    check_not_collapsed,
+    is_url,
+    last_name,
+    parent,
+)
 from bigkpca.data.stores.local import LocalDisk
-from bigkpca.data.stores.object_zarr import root_url
-from bigkpca.data.stores.objects import ObjectStore
-from bigkpca.data.stores.urls import address, check_not_collapsed, is_url
+from bigkpca.data.stores.objects import ObjectStore, root_url
 
 __all__ = [
     "MOST_JSON_BYTES",

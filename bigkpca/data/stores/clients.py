@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import urlsplit
 
 from bigkpca.data.retrying import UnreachableError
-from bigkpca.data.stores.urls import SCHEMES, Address, address
+from bigkpca.data.stores.base import SCHEMES, Address, address
 from bigkpca.errors import BigKPCAError, CorruptionError, IncompleteError, SpecError
 
 if TYPE_CHECKING:

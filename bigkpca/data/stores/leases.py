@@ -19,9 +19,8 @@ from threading import Event, Lock, Thread
 from typing import Any
 
 from bigkpca.data.stores import clients
-from bigkpca.data.stores.base import OURS
+from bigkpca.data.stores.base import OURS, address
 from bigkpca.data.stores.clients import Conflict, told
-from bigkpca.data.stores.urls import address
 from bigkpca.errors import BigKPCAError, IncompleteError, LockedError, SpecError
 
 SECONDS = 60.0  # after which a lease that nobody renewed may be taken over

@@ -1,4 +1,4 @@
-"""Local disks: files that appear whole and stay after a power failure."""
+"""Local disks: files that appear whole and stay after a power failure, and one writer for each output."""
 
 from __future__ import annotations
 
@@ -7,20 +7,151 @@ import errno
 import io
 import os
 import shutil
+import stat
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import IO, Any
 from uuid import uuid4
 
 from bigkpca.data.retrying import error_of, retried
-from bigkpca.data.stores.base import StoredFile, parent
-from bigkpca.data.stores.local_locks import lock
-from bigkpca.data.stores.local_paths import check_output
-from bigkpca.data.stores.local_zarr import local_place
-from bigkpca.data.stores.urls import is_url
+from bigkpca.data.stores.base import StoredFile, check_metadata, check_name, is_metadata, is_url, parent
+from bigkpca.errors import LockedError, SpecError
+
+
+def check_output(given: str, inputs: tuple[str, ...]) -> str:
+    """The path of an output, normalised: without a trailing slash, `~` expanded, a link followed.
+
+    Raises SpecError for the current folder, a mount point, a path below a file, a name as of things of ours, and what
+    is, holds or lies in one of the `inputs`.
+    """
+    out = os.path.expanduser(given)
+    # What ".." stands behind may be a link, so that only the file system knows what it means.
+    linked = os.path.islink(out.rstrip(os.sep)) or os.pardir in Path(out).parts
+    out = os.path.realpath(out) if linked else os.path.normpath(out)
+    check_name(out, given)
+    real, here = os.path.realpath(out), os.path.realpath(os.curdir)
+    if _within(here, real):
+        raise SpecError(f"{given} is the current folder, or holds it: name a new folder for the output")
+    if os.path.ismount(real):
+        raise SpecError(f"{given} is a mount point, which cannot be replaced: name a folder in it")
+    for other in inputs:
+        _check_apart(given, real, other)
+    if file := next((str(above) for above in Path(real).parents if above.is_file()), None):
+        raise SpecError(f"{given} cannot be written: {file} is a file, not a folder")
+    return out
+
+
+def _check_apart(given: str, real: str, other: str) -> None:
+    """Raise SpecError where an output would lie at an input, in it or around it."""
+    taken = os.path.realpath(os.path.expanduser(other))
+    if real == taken or (os.path.exists(real) and os.path.exists(taken) and os.path.samefile(real, taken)):
+        raise SpecError(f"{given} is an input, and would be replaced: choose another output path")
+    if _within(real, taken) or _within(taken, real):
+        raise SpecError(f"{given} and the input {other} lie inside each other: choose another output path")
+
+
+def _within(inner: str, outer: str) -> bool:
+    return os.path.commonpath([inner, outer]) == outer
+
+
+try:
+    import fcntl
+except ImportError as error:
+    raise ImportError(
+        "bigkpca runs on Linux and macOS: it locks outputs with flock, which this system lacks"
+    ) from error
+
+_LOCK = ".bigkpca-lock"  # behind the name of an output
+_NO_PLACE = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG, errno.EINVAL)
+
+
+@contextmanager
+def lock(path: str) -> Iterator[None]:
+    """Hold the output at `path` against other runs; LockedError if one has it. Released even by SIGKILL."""
+    name = Path(path + _LOCK)
+    try:
+        name.parent.mkdir(parents=True, exist_ok=True)
+        opened = _opened(name)
+    except OSError as error:
+        if error.errno not in _NO_PLACE:
+            raise
+        raise SpecError(
+            f"{path} cannot be written, since it cannot be made in {Path(error.filename).parent} ({error.strerror}): "
+            "choose another path, or get the right to write there"
+        ) from error
+    with opened as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise _locked(path) from error
+        if not name.exists() or os.fstat(file.fileno()).st_ino != name.stat().st_ino:
+            raise _locked(path)  # its holder ended, and removed it, between our open and our lock
+        try:
+            yield
+        finally:
+            name.unlink(missing_ok=True)
+
+
+def _opened(name: Path) -> IO[bytes]:
+    """The file of a lock, made if it is not there. Raises SpecError for anything else at its place."""
+    try:
+        # Without waiting for a reader, as of a pipe.
+        handle = os.open(name, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.EMLINK, errno.EISDIR, errno.ENXIO):
+            raise _no_lock(name) from error
+        raise
+    file = os.fdopen(handle, "wb", buffering=0)
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        file.close()
+        raise _no_lock(name)
+    return file
+
+
+def _no_lock(name: Path) -> SpecError:
+    return SpecError(f"{name} is not a file, and bigkpca keeps a lock in a file of that name: remove it")
+
+
+def _locked(path: str) -> LockedError:
+    return LockedError(f"another run is writing {path}: wait until it ends (its lock is {path}{_LOCK})")
+
+
+def local_place(path: str, read_only: bool = False) -> Any:
+    """What Zarr opens or makes at a path."""
+    return _kind()(path, read_only=read_only)
+
+
+@lru_cache
+def _kind() -> type[Any]:
+    """The class, made when it is first needed: Zarr takes long to import."""
+    from zarr.storage import LocalStore
+
+    class Bounded(LocalStore):
+        """A folder. Zarr reads a file of metadata whole, however large it is."""
+
+        def __reduce__(self) -> Any:
+            return local_place, (str(self.root), self.read_only)
+
+        async def get(self, key: str, *arguments: Any, **options: Any) -> Any:
+            self._check(key)
+            return await super().get(key, *arguments, **options)
+
+        def get_sync(self, key: str, **options: Any) -> Any:
+            self._check(key)
+            return super().get_sync(key, **options)
+
+        def _check(self, key: str) -> None:
+            if is_metadata(key):
+                path = f"{self.root}/{key}"
+                with suppress(OSError):
+                    check_metadata(path, os.stat(path).st_size)
+
+    return Bounded
+
 
 _EXCHANGE = 2  # the flag of renameat2 on Linux, and of renamex_np on macOS
 

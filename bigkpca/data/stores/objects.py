@@ -1,26 +1,245 @@
 """Object stores (S3, Google Cloud Storage, Azure): keys instead of folders, and moves that are copies.
 
 An object appears whole, and stays, by one request. A folder is every key below its name and "/". Nothing can be renamed
-or exchanged; `moves` says how a move that was cut off is finished. `leases` keeps a second writer away.
+or exchanged; `leases` keeps a second writer away.
+
+While a move lasts, an object beside the output, `<output>.bigkpca-moving`, says what moves where. All places of an
+output (the output, what is being made of it, what it replaced) share this one marker, since an output has one writer
+and that makes one move at a time.
+
+    marker: copying      the source is whole       cut off here: copied again, or undone if the source is gone
+    marker: removing     the target is whole       cut off here: the source is removed
+
+Files that readers look at first are copied last and removed first, so that no reader takes a part for the whole.
 """
 
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
+import json
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import IO, TYPE_CHECKING, Any, cast
+from functools import lru_cache, wraps
+from typing import IO, TYPE_CHECKING, Any, Protocol, cast
 
-from bigkpca.data.stores import clients, leases, moves
-from bigkpca.data.stores.base import StoredFile, check_name
+from bigkpca.data.stores import clients, leases
+from bigkpca.data.stores.base import (
+    OURS,
+    Address,
+    Store,
+    StoredFile,
+    address,
+    check_metadata,
+    check_name,
+    inside,
+    is_metadata,
+    is_url,
+    last_name,
+    parent,
+)
 from bigkpca.data.stores.clients import client, told
-from bigkpca.data.stores.object_zarr import zarr_place
-from bigkpca.data.stores.urls import address, inside, is_url
 from bigkpca.errors import BigKPCAError, LockedError, SpecError
 
 if TYPE_CHECKING:
     from bigkpca.data.stores.clients import Client
+
+
+_MARK = ".bigkpca-moving"  # behind the name of an output
+_AT_ONCE, _BATCH = 16, 256
+_FIRST = (  # what readers look at, in the order in which they do
+    lambda name: name == "zarr.json",
+    lambda name: name.endswith("/manifest.json"),
+    lambda name: name.endswith("/zarr.json"),
+)
+
+
+class Copying(Store, Protocol):
+    """A store that copies, and removes many files at once."""
+
+    def copy_file(self, source: str, target: str) -> None:
+        """Copy a file within the store."""
+
+    def remove_files(self, paths: list[str]) -> None:
+        """Remove files, those that exist."""
+
+
+def move(store: Copying, source: str, target: str) -> None:
+    """Move a folder. Raises LockedError where this process is no longer the writer of the output."""
+    _carry_out(store, source, target, len(store.files(source)))
+
+
+def recover(store: Copying, path: str) -> None:
+    """Finish, or undo, a move between the places of the output at `path` that was cut off."""
+    try:
+        with store.open(mark(path)) as file:
+            told = json.load(file)
+    except FileNotFoundError:
+        return
+    source, target = (f"{parent(path)}/{told[name]}" for name in ("source", "target"))
+    if told["copied"]:
+        _remove_source(store, source, target)
+    elif len(store.files(source)) == told["files"]:
+        _carry_out(store, source, target, told["files"])
+    else:  # an error, not a kill, ended the move, and the source was removed after it
+        store.remove_folder(target)
+        store.remove_file(mark(path))
+
+
+def is_moving(store: Copying, path: str) -> bool:
+    """Whether a move between the places of the output at `path` has not ended."""
+    try:
+        store.file(mark(path))
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def in_reading_order(names: Iterable[str]) -> list[list[str]]:
+    """Names in batches: what readers look at first, and at last all other files."""
+    left = sorted(names)
+    batches = []
+    for first in _FIRST:
+        batches.append([name for name in left if first(name)])
+        left = [name for name in left if not first(name)]
+    batches += [left[at : at + _BATCH] for at in range(0, len(left), _BATCH)]
+    return [batch for batch in batches if batch]
+
+
+def mark(path: str) -> str:
+    """The marker of a move to or from `path`."""
+    return output_of(path) + _MARK
+
+
+def output_of(path: str) -> str:
+    """The output that a place belongs to."""
+    name = last_name(path)
+    return f"{parent(path)}/{name.partition(OURS)[0]}"
+
+
+def _carry_out(store: Copying, source: str, target: str, files: int) -> None:
+    _write_mark(store, source, target, files, copied=False)
+
+    def copy(name: str) -> None:
+        store.copy_file(f"{source}/{name}", f"{target}/{name}")
+
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        for batch in reversed(in_reading_order(store.files(source))):
+            store.check_writer(output_of(target))
+            _all(pool, copy, batch)
+    _write_mark(store, source, target, files, copied=True)
+    _remove_source(store, source, target)
+
+
+def _remove_source(store: Copying, source: str, target: str) -> None:
+    for batch in in_reading_order(store.files(source)):
+        store.check_writer(output_of(target))
+        store.remove_files([f"{source}/{name}" for name in batch])
+    store.remove_file(mark(target))
+
+
+def _write_mark(store: Copying, source: str, target: str, files: int, *, copied: bool) -> None:
+    store.check_writer(output_of(target))
+    told = {"source": last_name(source), "target": last_name(target), "files": files, "copied": copied}
+    store.write(mark(target), json.dumps(told).encode())
+
+
+def _all(pool: ThreadPoolExecutor, work: Callable[[str], None], names: list[str]) -> None:
+    for done in [pool.submit(work, name) for name in names]:
+        done.result()
+
+
+def zarr_place(scheme: str, bucket: str, key: str) -> Any:
+    """What Zarr opens or makes at a key: it sees what is below that key only, and makes no groups above it."""
+    return _zarr_store(scheme, bucket, key, False)
+
+
+def _zarr_store(scheme: str, bucket: str, key: str, read_only: bool) -> Any:
+    return _kind()(scheme, bucket, key, read_only)
+
+
+def root_url(store: Any) -> str | None:
+    """The URL of what a Zarr store of ours holds; None for other stores."""
+    return getattr(store, "bigkpca_url", None)
+
+
+@lru_cache
+def _kind() -> type[Any]:
+    """The class, made when it is first needed: Zarr takes long to import."""
+    from zarr.storage import ObjectStore
+
+    class BelowKey(ObjectStore):  # type: ignore[type-arg]  # older ones take no arguments
+        """The keys below one. It is pickled as its name, so that no client or credential travels."""
+
+        def __init__(self, scheme: str, bucket: str, key: str, read_only: bool) -> None:
+            super().__init__(client(scheme, bucket, key), read_only=read_only)
+            self.bigkpca_url = Address(scheme, bucket, key).url
+            self._made_of = scheme, bucket, key
+
+        def __reduce__(self) -> Any:
+            return _zarr_store, (*self._made_of, self.read_only)
+
+        def __str__(self) -> str:
+            return self.bigkpca_url
+
+        def __eq__(self, other: object) -> bool:
+            return isinstance(other, BelowKey) and self.__reduce__() == other.__reduce__()
+
+        __hash__ = None  # type: ignore[assignment]
+
+        async def get(self, key: str, prototype: Any = None, byte_range: Any = None) -> Any:
+            if is_metadata(key) and byte_range is None:  # which would be read whole, however large it is
+                try:
+                    size = (await self.store.head_async(key))["size"]
+                except FileNotFoundError:
+                    return None
+                check_metadata(f"{self.bigkpca_url}/{key}", size)
+            return await super().get(key, prototype, byte_range)
+
+        def with_read_only(self, read_only: bool = False) -> Any:
+            return _zarr_store(*self._made_of, read_only)
+
+    for name in ("get", "get_partial_values", "exists", "getsize"):
+        setattr(BelowKey, name, _told_of(getattr(BelowKey, name), changes=False))
+    for name in ("set", "set_if_not_exists", "delete", "delete_dir"):
+        setattr(BelowKey, name, _told_of(getattr(ObjectStore, name), changes=True))
+    for name in ("list", "list_prefix", "list_dir"):
+        setattr(BelowKey, name, _told_of_names(getattr(ObjectStore, name)))
+    return BelowKey
+
+
+def _told_of(method: Callable[..., Any], *, changes: bool) -> Callable[..., Any]:
+    """A method of a Zarr store with errors in our words; one that changes something also looks at the lease."""
+
+    @wraps(method)
+    async def asked(self: Any, *arguments: Any, **options: Any) -> Any:
+        url = _named(self, arguments)
+        if changes:
+            leases.look(url)
+        with told(url):
+            return await method(self, *arguments, **options)
+
+    return asked
+
+
+def _told_of_names(method: Callable[..., Any]) -> Callable[..., Any]:
+    """A method of a Zarr store that yields names, with errors in our words."""
+
+    @wraps(method)
+    async def listed(self: Any, *arguments: Any) -> AsyncGenerator[str, None]:
+        with told(_named(self, arguments)):
+            async for name in method(self, *arguments):
+                yield name
+
+    return listed
+
+
+def _named(store: Any, arguments: tuple[Any, ...]) -> str:
+    """The URL that a request is about, for messages."""
+    key = arguments[0] if arguments and isinstance(arguments[0], str) else ""
+    return f"{store.bigkpca_url}/{key}".rstrip("/")
+
 
 _WHOLE = 2**20  # bytes of an object that is read at once
 _PART = 2**25  # bytes of a part of an object that is written in parts; two more are under way meanwhile
@@ -169,7 +388,7 @@ class ObjectStore:
         """Nothing: what the server has confirmed stays."""
 
     def move(self, source: str, target: str) -> None:
-        moves.move(self, source, target)
+        move(self, source, target)
 
     def copy_file(self, source: str, target: str) -> None:
         """Copy an object without reading it. Raises FileNotFoundError where there is none."""
@@ -178,10 +397,10 @@ class ObjectStore:
             self._client.copy(address(source).key, address(target).key)
 
     def recover(self, path: str) -> None:
-        moves.recover(self, path)
+        recover(self, path)
 
     def is_moving(self, path: str) -> bool:
-        return moves.is_moving(self, path)
+        return is_moving(self, path)
 
     def exchange(self, a: str, b: str) -> bool:
         return False
@@ -203,7 +422,7 @@ class ObjectStore:
                 self.remove_file(f"{self.scheme}://{self.bucket}/{key}")
 
     def remove_folder(self, path: str) -> None:
-        for batch in moves.in_reading_order(self.files(path)):
+        for batch in in_reading_order(self.files(path)):
             self.remove_files([f"{path}/{name}" for name in batch])
 
     def remove_links(self, path: str, *, below: bool) -> None:
@@ -223,7 +442,7 @@ class ObjectStore:
     def check_writer(self, path: str, *, ask: bool = True) -> None:
         url = address(path).url
         if ask:
-            leases.check(moves.output_of(url))
+            leases.check(output_of(url))
         else:
             leases.look(url)
 

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from bigkpca.execution.planning.base import Plan, check_peak, process_bytes
-from bigkpca.execution.planning.duration import Threads, not_timed, timed
-from bigkpca.execution.planning.fits import (
+from bigkpca.execution.planning.duration import Threads, measured_speed, not_timed, timed
+from bigkpca.execution.planning.plans import (
     largest_size_that_fits,
+    plan_evaluate,
     plan_fit,
+    plan_reconstruct,
     plan_resolved,
+    plan_transform,
     sample_bytes,
     smallest,
     worker_bytes,
 )
-from bigkpca.execution.planning.model_use import plan_evaluate, plan_reconstruct, plan_transform
-from bigkpca.execution.planning.speed import measured_speed
 
 __all__ = [
     "Plan",

@@ -1,8 +1,8 @@
-"""The expected time of a fit.
+"""The expected time of a fit, from how fast one thread of this machine is.
 
-    seconds = Σ over terms of coefficient · operations / (speed of one thread · threads that share them)
+seconds = Σ over terms of coefficient · operations / (speed of one thread · threads that share them)
 
-Speeds are measured (`speed.py`), so that coefficients hold on other machines: with a coefficient of 1 an operation is
+Speeds are measured, so that coefficients hold on other machines: with a coefficient of 1 an operation is
 as fast as in the probe. Of n rows of d columns, D features, q frequencies or landmarks, t threads that work on blocks
 and h threads of the driver; P passes, b = max(rows of a block, n / t) the rows of the thread that has most; m sampled
 rows, r components:
@@ -30,21 +30,66 @@ fitted to.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from time import thread_time
+from typing import Any
 
 import numpy as np
 
 from bigkpca.data.dask import DaskRows
 from bigkpca.data.rows import Rows
-from bigkpca.data.stores.urls import is_url
+from bigkpca.data.stores.base import is_url
+from bigkpca.execution.blas import single_threaded_blas
 from bigkpca.execution.planning.base import Plan
-from bigkpca.execution.planning.speed import Speed
-from bigkpca.numerics import lanczos
+from bigkpca.numerics import solvers
 from bigkpca.numerics.kernels import Gaussian
 from bigkpca.numerics.landmarks import KMeans, Uniform
 from bigkpca.numerics.methods import ColumnSampling
 from bigkpca.numerics.rounding import MEASURED_ROWS
 from bigkpca.spec import ResolvedFit
+
+_SQUARE = 512  # rows of the matrices that are multiplied
+_ENTRIES = 2**20  # whose exponentials are computed: more than the cache of a processor core
+_REPEATS = 5  # of which the fastest counts: what else runs only makes them slower
+
+
+@dataclass(frozen=True)
+class Speed:
+    """What one thread does in a second.
+
+    single, double: multiplications, each with its addition, in products of float32 and of float64 matrices. entries:
+    exponentials of an array of float32.
+    """
+
+    single: float
+    double: float
+    entries: float
+
+
+def measured_speed() -> Speed:
+    """The speed of one thread here and now."""
+    X = np.random.default_rng(0).random((_SQUARE, _SQUARE))
+    vector = np.linspace(-10, 0, _ENTRIES, dtype=np.float32)
+    values = np.empty_like(vector)
+
+    def product(A: Any) -> float:
+        out = np.empty_like(A)
+        return _SQUARE**3 / _seconds(lambda: np.matmul(A, A, out=out))
+
+    with single_threaded_blas:
+        return Speed(product(X.astype(np.float32)), product(X), _ENTRIES / _seconds(lambda: np.exp(vector, out=values)))
+
+
+def _seconds(work: Callable[[], Any]) -> float:
+    """Seconds that the thread itself works, the least of some runs; the first one is not counted."""
+    found = []
+    for _ in range(1 + _REPEATS):
+        started = thread_time()
+        work()
+        found.append(thread_time() - started)
+    return max(min(found[1:]), 1e-9)
+
 
 _TIMED_METHODS = ("nystroem", "columns", "rff")  # whose fits were measured
 _PRODUCTS = 10  # with the square of residuals, for the 95 % bound
@@ -149,7 +194,7 @@ def _of_the_solution(fit: ResolvedFit, threads: Threads) -> Operations:
     assert isinstance(fit.spec.components, int)
     r, cube = min(fit.spec.components, D), float(D) ** 3
     # (size, whether few eigenpairs are found by Lanczos) of the model and of that of half the features
-    solved = [(size, method.landmarks and lanczos.are_few(r, size)) for size in (D, D // 2)]
+    solved = [(size, method.landmarks and solvers.are_few(r, size)) for size in (D, D // 2)]
     return {
         "bound": ((u * u * d / 2 + u * D * (d + D)) / h if u else 0, _product(fit)),
         "krylov": (u * u * _PRODUCTS / h, "entries"),

@@ -10,17 +10,16 @@ import gzip
 from pathlib import Path
 
 from bigkpca.errors import SpecError, check_numeric
-from bigkpca.ingesting.formats import binary, delimited, fasta, hdf5, parquet
-from bigkpca.ingesting.formats.base import TEXT, Column, Format, Table, decoding
-from bigkpca.ingesting.formats.text_rows import check_first_lines
-from bigkpca.ingesting.memory import USUAL, Allowed
-from bigkpca.ingesting.tables.frame import Frame
+from bigkpca.ingesting.formats import binary, text
+from bigkpca.ingesting.formats.base import TEXT, USUAL, Allowed, Column, Format, Table, decoding
+from bigkpca.ingesting.formats.text import check_first_lines
+from bigkpca.ingesting.tables.columns import Frame
 
 __all__ = ["FORMATS", "TEXT", "Column", "Format", "Frame", "Table", "open_column", "open_rows_of"]
 
-_TEXT = Format(delimited.csv_frame, (".csv", ".csv.gz", ".tsv"), column=delimited.csv_column)
+_TEXT = Format(text.csv_frame, (".csv", ".csv.gz", ".tsv"), column=text.csv_column)
 _IDX = Format(binary.idx, column=binary.idx_column)
-_PARQUET = Format(parquet.parquet, (".parquet",), signature=b"PAR1")
+_PARQUET = Format(binary.parquet, (".parquet",), signature=b"PAR1")
 
 FORMATS: tuple[Format, ...] = (
     Format(binary.npy, (".npy",), signature=b"\x93NUMPY", column=binary.npy_column),
@@ -28,8 +27,8 @@ FORMATS: tuple[Format, ...] = (
     _TEXT,
     _IDX,
     _PARQUET,
-    Format(fasta.fasta, fasta.SUFFIXES),
-    Format(hdf5.hdf5, (".h5", ".hdf5"), signature=b"\x89HDF\r\n\x1a\n"),
+    Format(text.fasta, text.SUFFIXES),
+    Format(binary.hdf5, (".h5", ".hdf5"), signature=b"\x89HDF\r\n\x1a\n"),
 )
 
 
@@ -70,7 +69,7 @@ def _format(path: Path) -> Format:
         head = file.read(8)
     signed = next((kind for kind in FORMATS if kind.signature and head.startswith(kind.signature)), None)
     suffixed = next((kind for kind in FORMATS if path.name.lower().endswith(kind.suffixes)), None)
-    if signed is _PARQUET and suffixed and not parquet.ends_as_parquet(path):  # text may begin with PAR1, too
+    if signed is _PARQUET and suffixed and not binary.ends_as_parquet(path):  # text may begin with PAR1, too
         return suffixed
     if found := signed or suffixed:
         return found

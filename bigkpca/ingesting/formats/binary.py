@@ -1,26 +1,34 @@
-"""Readers of binary files with values in C order: .npy, .npz and IDX, the last one also compressed by gzip."""
+"""Readers of binary files: .npy, .npz and IDX, Parquet by pyarrow, HDF5 by h5py."""
 
 from __future__ import annotations
 
 import gzip
 import math
+import os
+import re
 import struct
 import zipfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from itertools import repeat
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
 
+from bigkpca.data.blocks import READ_BYTES
 from bigkpca.data.npy import NpyRows, read_npy_header
-from bigkpca.errors import Array, CorruptionError
+from bigkpca.data.rows import check_shape
+from bigkpca.errors import Array, CorruptionError, DataError, SpecError, unknown_name
 from bigkpca.ingesting.formats.base import (
+    TEXT,
     Batches,
     Column,
     Stored,
     Table,
+    check_finite_labels,
     check_labels,
+    check_single,
     choose,
     decoding,
     member_table,
@@ -30,6 +38,7 @@ from bigkpca.ingesting.formats.base import (
     refuse_member,
     row_shape,
 )
+from bigkpca.ingesting.tables.columns import Frame, Kind, Labels, kind_of
 
 GZIP = b"\x1f\x8b"
 _IDX_TYPES = {8: "u1", 9: "i1", 11: ">i2", 12: ">i4", 13: ">f4", 14: ">f8"}
@@ -164,3 +173,148 @@ def idx_column(path: Path) -> Column:
     """Labels in an IDX file with one axis."""
     stored, start = _idx_header(path)
     return _column(path, stored, lambda: open_unpacked(path), start)
+
+
+def hdf5(path: Path, member: str | None, labels: str | None) -> Table:
+    """Rows of one data set of an HDF5 file, with those of another as labels."""
+    try:
+        import h5py
+    except ImportError as error:
+        raise SpecError(f"{path} needs h5py to be read: pip install 'bigkpca[io]'") from error
+    arrays: dict[str, Stored] = {}
+    chunks: dict[str, int] = {}
+
+    def look(name: str, node: Any) -> None:
+        if isinstance(node, h5py.Dataset):
+            shape = (0,) if node.shape is None else node.shape  # a null data set has none
+            try:
+                dtype = node.dtype
+            except TypeError:  # types that NumPy does not have, such as times
+                dtype = np.dtype(object)
+            chunks[name] = math.prod(node.chunks or ()) * dtype.itemsize if node.chunks else 0
+            arrays[name] = Stored(shape, TEXT if h5py.check_string_dtype(dtype) is not None else dtype)
+
+    with decoding(path), h5py.File(path, "r") as file:
+        file.visititems(look)
+    chosen = choose(arrays, member, labels, str(path))
+
+    def pieces(file: Any, name: str) -> Iterator[Array]:
+        x = arrays[chosen]
+        stored = file[name].asstr("utf-8") if arrays[name].dtype == TEXT else file[name]
+        for a, b in ranges(x.shape[0], x.row_bytes):
+            with _utf8(f"{path}:{name}"):
+                values = stored[a:b]
+            values = values.astype(str) if values.dtype == object else native(values)
+            yield values.reshape(b - a, math.prod(values.shape[1:])) if name == chosen else values
+
+    def batches() -> Batches:
+        with decoding(path), h5py.File(path, "r") as file:
+            ys = repeat(None) if labels is None else pieces(file, labels)
+            yield from zip(pieces(file, chosen), ys, strict=False)
+
+    # A chunk is decompressed as a whole.
+    return member_table(path, arrays, chosen, labels, batches(), 2 * max(chunks[chosen], chunks[labels or chosen]))
+
+
+@contextmanager
+def _utf8(where: str) -> Iterator[None]:
+    """Turn an error of decoding text into a DataError."""
+    try:
+        yield
+    except UnicodeDecodeError as error:
+        raise DataError(f"{where} is not text in UTF-8: {error}") from error
+
+
+def ends_as_parquet(path: Path) -> bool:
+    """Whether the last four bytes are the signature of Parquet, as the first four are."""
+    with path.open("rb") as file:
+        file.seek(-min(4, os.fstat(file.fileno()).st_size), os.SEEK_END)
+        return file.read() == b"PAR1"
+
+
+def parquet(path: Path, member: str | None, labels: str | None) -> Frame:
+    """Columns of a Parquet file, without labels and the index of a pandas frame."""
+    import pyarrow as pa
+    from pyarrow.parquet import ParquetFile
+
+    refuse_member(path, member)
+    with decoding(path, pa.ArrowException), ParquetFile(path) as file:
+        schema, rows = file.schema_arrow, file.metadata.num_rows
+    if labels is not None and labels not in schema.names:
+        raise unknown_name(f"column of {path}", labels, schema.names)
+    if labels is not None:
+        check_single(schema.names, labels, str(path))
+    index = [name for name in _index(schema) if name != labels]
+    columns = tuple(j for j, name in enumerate(schema.names) if name != labels and name not in index)
+    check_shape((rows, len(columns)), str(path))
+
+    def read(kinds: Mapping[int, Kind]) -> Iterator[Any]:
+        size = max(1, READ_BYTES // (len(kinds) * 8))
+        names = [schema.names[j] for j in kinds]
+        alone = all(schema.names.count(name) == 1 for name in names)  # else columns are found by number, among all
+        with decoding(path, pa.ArrowException), ParquetFile(path) as file:
+            for batch in file.iter_batches(batch_size=size, columns=names if alone else None):
+                yield batch.select(names if alone else list(kinds))
+
+    notes = [
+        f"column {name!r} is left out, as it is the index of a pandas frame and no feature (to keep it, write the "
+        "frame after reset_index())"
+        for name in index
+    ]
+    return Frame(
+        where=str(path),
+        columns=columns,
+        names=tuple(schema.names),
+        kinds=tuple(kind_of(schema.field(j).type) for j in columns),
+        types=tuple(str(schema.field(j).type) for j in columns),
+        dtypes=tuple(_dtype(schema.field(j).type) for j in columns),
+        rows=rows,
+        labels=None if labels is None else _labels(schema, labels, path),
+        read=read,
+        notes=tuple(notes),
+    )
+
+
+def _index(schema: Any) -> list[str]:
+    """Columns that hold the index of a pandas frame: by pandas' metadata or, where that is lost, by their names."""
+    named = (schema.pandas_metadata or {}).get("index_columns", [])
+    return [name for name in schema.names if name in named or re.fullmatch(r"__index_level_\d+__", name)]
+
+
+def _dtype(kind: Any) -> np.dtype[Any] | None:
+    """The dtype of the values of a column of integers, floats or truth values; None for any other."""
+    from pyarrow import types
+
+    if types.is_dictionary(kind):
+        return _dtype(kind.value_type)
+    number = types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind)
+    return np.dtype(kind.to_pandas_dtype()) if number else None
+
+
+def _labels(schema: Any, name: str, path: Path) -> Labels:
+    """The labels in a column: numbers of its dtype, text for everything else."""
+    where = f"{path}:{name}"
+    dtype = _dtype(schema.field(name).type) or TEXT
+
+    def values(column: Any, rows: Array) -> Array:
+        if column.null_count:
+            row = rows[np.argmax(column.is_null().to_numpy(zero_copy_only=False))]
+            raise DataError(f"{path}: row {row} (counted from 0) has no label: column {name!r} is null")
+        texts = _texts(column, where) if dtype == TEXT else column
+        found: Array = texts.to_numpy(zero_copy_only=False).astype(dtype)
+        check_finite_labels(found, rows, str(path))
+        return found
+
+    return Labels(schema.names.index(name), dtype, values)
+
+
+def _texts(column: Any, where: str) -> Any:
+    """The values of a column as text. Raises DataError where they have no text form."""
+    import pyarrow as pa
+
+    try:
+        return column.cast(pa.string())
+    except pa.ArrowException as error:
+        raise DataError(
+            f"{where}, of type {column.type}, cannot be labels, which are numbers or text in UTF-8: {error}"
+        ) from error

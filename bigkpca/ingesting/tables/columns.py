@@ -1,4 +1,4 @@
-"""A column of a table as numbers: what its type means, which values are missing, and which cannot be read.
+"""Columns of a table as numbers: what a type means, which values are missing, and which cannot be read.
 
 | kind | becomes |
 |---|---|
@@ -12,7 +12,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -333,3 +333,44 @@ def _said(value: Any, column: TableColumn, reason: Reason) -> str:
     if isinstance(value, str) and not value.strip():
         return "empty"
     return "NaN" if value in ("NaN", "nan") or isinstance(value, float) else f"{value!r}, which means a missing value"
+
+
+@dataclass(frozen=True)
+class Labels:
+    """The column of labels of a frame: its number, their dtype, and what makes labels (k,) of a part of the column, of
+    rows with these numbers (k,)."""
+
+    column: int
+    dtype: np.dtype[Any]
+    values: Callable[[Any, Array], Array]
+
+
+@dataclass(frozen=True)
+class Frame:
+    """The columns of a file.
+
+    columns: their numbers in the file, without labels and row names. names: of all columns of the file; None where it
+    has none. kinds, types: what the columns hold, and in the words of the file; the kind is None for what cannot be
+    numbers. dtypes: of the columns that are numbers or truth values. rows: None where the file must be read to count
+    them. read: batches (pyarrow.RecordBatch) of the columns of these numbers, in this order; those of a text file are
+    texts. notes: remarks for users on how the file is read. from_first_rows: whether kinds are those of the first rows,
+    so that later ones may hold words.
+    """
+
+    where: str
+    columns: tuple[int, ...]
+    names: tuple[str, ...] | None
+    kinds: tuple[Kind | None, ...]
+    types: tuple[str, ...]
+    dtypes: tuple[np.dtype[Any] | None, ...]
+    rows: int | None
+    labels: Labels | None
+    read: Callable[[Mapping[int, Kind]], Iterator[Any]]
+    notes: tuple[str, ...] = ()
+    text: str | None = None  # the column whose characters are the rows, unless options say otherwise
+    from_first_rows: bool = False
+
+    @property
+    def column_names(self) -> tuple[str, ...] | None:
+        """Names of the columns that may be features."""
+        return None if self.names is None else tuple(self.names[j] for j in self.columns)

@@ -11,9 +11,8 @@ import numpy as np
 
 from bigkpca.errors import Array, DataError, column_called
 from bigkpca.execution.progress import Progress
-from bigkpca.ingesting.tables.columns import TableColumn, missing_words, numbers, unread_values
-from bigkpca.ingesting.tables.encoding import Encoding, Unreadable
-from bigkpca.ingesting.tables.frame import Frame
+from bigkpca.ingesting.tables import Encoding, Unreadable
+from bigkpca.ingesting.tables.columns import Frame, TableColumn, missing_words, numbers, unread_values
 from bigkpca.ingesting.tables.reading import columns_to_read, no_rows, problems, unlabelled
 from bigkpca.numerics.random_streams import MEDIANS, random_stream
 

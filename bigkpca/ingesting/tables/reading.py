@@ -13,18 +13,18 @@ import numpy as np
 from bigkpca.data.blocks import READ_BYTES
 from bigkpca.errors import Array, DataError, column_called
 from bigkpca.ingesting.formats.base import Batches, Table, cast, name_of_column
+from bigkpca.ingesting.tables import Encoding, Unreadable, encode
 from bigkpca.ingesting.tables.columns import (
     ADVICE,
     ADVICE_OF_DATASET,
     Fault,
+    Frame,
     Kind,
     TableColumn,
     kind_of,
     marks_of,
     missing_words,
 )
-from bigkpca.ingesting.tables.encoding import Encoding, Unreadable, encode
-from bigkpca.ingesting.tables.frame import Frame
 
 _MOST_FAULTS = 20  # columns that one message lists
 

@@ -8,9 +8,14 @@ from typing import Any
 
 from bigkpca.errors import Array
 from bigkpca.numerics.features.base import Columns, FeatureMap, Fill, Shape, shifted_rows
-from bigkpca.numerics.features.fourier import FourierRows, PrincipalFourierRows
-from bigkpca.numerics.features.kernel_rows import GivenKernels, KernelRows, has_landmarks
-from bigkpca.numerics.features.tensor_sketch import TensorSketch, check_sketchable, tensor_sketch
+from bigkpca.numerics.features.landmarks import GivenKernels, KernelRows, has_landmarks
+from bigkpca.numerics.features.random import (
+    FourierRows,
+    PrincipalFourierRows,
+    TensorSketch,
+    check_sketchable,
+    tensor_sketch,
+)
 from bigkpca.numerics.kernels import Kernel
 
 __all__ = [

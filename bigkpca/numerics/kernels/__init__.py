@@ -17,7 +17,7 @@ array([[0.5   , 0.3033],
 >>> kernels.from_dict(kernel.to_dict()) == kernel
 True
 >>> kernels.kernel_class("rbf")
-<class 'bigkpca.numerics.kernels.gaussian.Gaussian'>
+<class 'bigkpca.numerics.kernels.stationary.Gaussian'>
 """
 
 from __future__ import annotations
@@ -28,14 +28,10 @@ from typing import Any
 
 from bigkpca.numerics.kernels.algebra import Kernel, Product, Scaled, Sum
 from bigkpca.numerics.kernels.base import Distance, Evaluate, EvaluateWithWeights, FrequencyDraws, squared_norms
-from bigkpca.numerics.kernels.function import Function
-from bigkpca.numerics.kernels.gaussian import Gaussian
+from bigkpca.numerics.kernels.custom import Function, Precomputed
 from bigkpca.numerics.kernels.inner_product import Cosine, Linear, Polynomial, Sigmoid
-from bigkpca.numerics.kernels.laplacian import Laplacian
-from bigkpca.numerics.kernels.matern import Matern
-from bigkpca.numerics.kernels.precomputed import Precomputed
-from bigkpca.numerics.kernels.rational_quadratic import RationalQuadratic
 from bigkpca.numerics.kernels.spectrum import Spectrum
+from bigkpca.numerics.kernels.stationary import Gaussian, Laplacian, Matern, RationalQuadratic
 from bigkpca.numerics.registry import Registry, check_plain, name_in
 
 __all__ = [

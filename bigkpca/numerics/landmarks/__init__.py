@@ -23,10 +23,8 @@ from bigkpca.errors import Array
 from bigkpca.numerics.landmarks.base import LandmarkRule
 from bigkpca.numerics.landmarks.basic_patterns import BasicPatterns
 from bigkpca.numerics.landmarks.kmeans import KMeans
-from bigkpca.numerics.landmarks.leverage import Leverage
 from bigkpca.numerics.landmarks.own import Own, RowNumbers, Rows, distinct
-from bigkpca.numerics.landmarks.rpcholesky import RPCholesky
-from bigkpca.numerics.landmarks.uniform import Uniform
+from bigkpca.numerics.landmarks.sampling import Leverage, RPCholesky, Uniform
 from bigkpca.numerics.registry import Registry, name_in
 
 __all__ = [

@@ -11,7 +11,7 @@ import scipy
 from bigkpca.errors import Array, SpecError
 from bigkpca.numerics.kernels import Kernel, squared_norms
 from bigkpca.numerics.linalg import Map
-from bigkpca.numerics.sketch import OVERSAMPLING, leading_eigenpairs, starting_block
+from bigkpca.numerics.solvers import OVERSAMPLING, leading_eigenpairs, starting_block
 
 _TILE_ROWS = 1024
 _MOST_ROWS = 20_000

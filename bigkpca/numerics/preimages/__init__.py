@@ -38,20 +38,17 @@ from bigkpca.numerics.preimages.base import (
     Fitted,
     Preimage,
     Preimages,
+    Regression,
     Training,
     check_width,
     iteration_bytes,
     joined,
     reconstructing,
 )
-from bigkpca.numerics.preimages.denoising import Denoising
 from bigkpca.numerics.preimages.distances import Distances, DistancesDecoder
-from bigkpca.numerics.preimages.expansion import Expansion, expansion, residuals
 from bigkpca.numerics.preimages.fixed_point import FixedPoint, FixedPointDecoder
-from bigkpca.numerics.preimages.linear import Linear, LinearDecoder
-from bigkpca.numerics.preimages.noise import Noise, row_noise
-from bigkpca.numerics.preimages.regression import Regression
-from bigkpca.numerics.preimages.ridge import KernelDecoder, Ridge
+from bigkpca.numerics.preimages.linear import Expansion, Linear, LinearDecoder, expansion, residuals
+from bigkpca.numerics.preimages.ridge import Denoising, KernelDecoder, Noise, Ridge, row_noise
 from bigkpca.numerics.registry import Registry
 
 __all__ = [

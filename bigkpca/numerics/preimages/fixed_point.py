@@ -1,26 +1,277 @@
-""" "fixed-point": the fixed-point iteration of Mika et al. (1999), with the mean of the data and with guarded steps."""
+""" "fixed-point": the fixed-point iteration of Mika et al. (1999), with the mean of the data and with guarded steps.
+
+|φ(z) - φ^|² = |φ^|² - 2 F(z), so that a pre-image is a maximum of F. For every kernel with a gradient weight, the
+gradient of F is image - weight z, whose zero is the fixed point z = image / weight. Source: `docs/numerics.md`,
+section 18.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import ClassVar
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from bigkpca.errors import Array, SpecError
 from bigkpca.numerics.display import brief
 from bigkpca.numerics.eigenpairs import Solution
-from bigkpca.numerics.features import FeatureMap, Shape
+from bigkpca.numerics.features import FeatureMap, PrincipalFourierRows, Shape, has_landmarks
 from bigkpca.numerics.kernels import Kernel, Polynomial, squared_norms
 from bigkpca.numerics.kernels.base import no_gradient
 from bigkpca.numerics.methods import Method
 from bigkpca.numerics.preimages.base import Decode, Decoder, Fitted, Preimages
-from bigkpca.numerics.preimages.expansion import Expansion, expansion
-from bigkpca.numerics.preimages.fixed_point_start import begin, candidates_of
-from bigkpca.numerics.preimages.fixed_point_steps import climb
-from bigkpca.numerics.preimages.linear import LinearDecoder, linear_decoder
-from bigkpca.numerics.preimages.objective import Objective, objective
+from bigkpca.numerics.preimages.linear import Expansion, LinearDecoder, expansion, linear_decoder
+
+_LEAST_WEIGHT = 1e-6
+
+
+@dataclass(frozen=True)
+class Gradient:
+    """F and its gradient at rows z: F (b,), <φ(z), φ^> (b,), and the gradient image (b, d) - weight (b,) z.
+
+    total (b,) is the weight if nothing cancelled: a weight far below it is noise, and gives no direction.
+    """
+
+    value: Array
+    inner: Array
+    weight: Array
+    total: Array
+    image: Array
+
+
+@dataclass(frozen=True)
+class Objective:
+    """F for weights gamma over landmarks, or over random features.
+
+    at(Z (b, d), gamma (b, D)) -> Gradient, in float64, by two matrix products; it owns its work space. length is that
+    of the kernel, in the units of z. own is the gradient weight p(z, z) (its mean over landmarks). Below the share
+    `least` of total, weight is noise. reach · Σ|gamma| is the largest total there can be, 0 where it is not bounded.
+    """
+
+    at: Callable[[Array, Array], Gradient]
+    length: float
+    own: float
+    reach: float
+    least: float
+
+
+def objective(features: FeatureMap, most_rows: int) -> Objective:
+    """F for tiles of at most `most_rows` rows."""
+    if has_landmarks(features):
+        return _over_landmarks(features.kernel, features.landmarks.astype(np.float64), most_rows)
+    return _over_waves(features)  # `check` refuses all others
+
+
+def _over_landmarks(kernel: Kernel, S: Array, most_rows: int) -> Objective:
+    """F over landmarks S (l, d)."""
+    evaluate = kernel.gradient_weights(S, most_rows)
+    values, slopes = np.empty((2, most_rows, len(S)))
+
+    def weighted(Z: Array, gamma: Array) -> tuple[Array, Array]:
+        K, A = values[: len(Z)], slopes[: len(Z)]
+        evaluate(Z, K, A)
+        A *= gamma
+        return np.einsum("ij,ij->i", gamma, K), A
+
+    def of_difference(Z: Array, gamma: Array) -> Gradient:
+        value, A = weighted(Z, gamma)
+        image = A @ S
+        return Gradient(value, value, A.sum(axis=1), np.abs(A, out=A).sum(axis=1), image)
+
+    def of_product(Z: Array, gamma: Array) -> Gradient:
+        value, A = weighted(Z, gamma)
+        return Gradient(
+            value - kernel.diagonal(Z) / 2, value, kernel.own_gradient_weight(Z), np.full(len(Z), own), A @ S
+        )
+
+    own, level = float(kernel.own_gradient_weight(S).mean()), float(kernel.diagonal(S).mean())
+    length = float(np.sqrt(level / own))
+    if kernel.towards == "difference":
+        return Objective(of_difference, length, own, own, _LEAST_WEIGHT)
+    return Objective(of_product, length, own, 0.0, _LEAST_WEIGHT)
+
+
+def _over_waves(features: Any) -> Objective:
+    """F over random Fourier features."""
+    kernel, frequencies = features.kernel, features.frequencies.astype(np.float64)
+    zero = np.zeros((1, features.columns))
+    own, level = float(kernel.own_gradient_weight(zero)[0]), float(kernel.diagonal(zero)[0])
+    m = len(frequencies)
+    amplitude = np.sqrt(level / m)
+
+    def waves(P: Array, gamma: Array) -> tuple[Array, Array]:
+        """z(p)'gamma, and its gradient in p."""
+        angles = P @ frequencies.T
+        cosines, sines = np.cos(angles), np.sin(angles)
+        value = np.einsum("ij,ij->i", gamma[:, :m], cosines) + np.einsum("ij,ij->i", gamma[:, m:], sines)
+        sines *= gamma[:, :m]
+        cosines *= gamma[:, m:]
+        cosines -= sines
+        return amplitude * value, amplitude * (cosines @ frequencies)
+
+    def at(Z: Array, gamma: Array) -> Gradient:
+        value, gradient = waves(Z, gamma) if features.directions is None else _on_axes(features, Z, gamma, waves)
+        weight = own * value  # that of the kernel which the features approximate
+        total = own * np.sqrt(level * squared_norms(gamma))
+        return Gradient(value, value, weight, total, gradient + weight[:, None] * Z)
+
+    # For a row far from all data, value / (√k(0) |z^|) is the inner product of two independent unit vectors in R^D:
+    # about 1 / √D.
+    return Objective(at, float(np.sqrt(level / own)), own, 0.0, 3 / float(np.sqrt(features.size)))
+
+
+def _on_axes(
+    features: PrincipalFourierRows, Z: Array, gamma: Array, waves: Callable[[Array, Array], tuple[Array, Array]]
+) -> tuple[Array, Array]:
+    """a(z) waves(p) for the projection p of z, and its gradient; off the axes only a(z) contributes."""
+    axes = features.axes.astype(np.float64)
+    P = Z @ axes
+    value, gradient = waves(P, gamma)
+    if features.factor is not None:
+        return features.factor * value, features.factor * (gradient @ axes.T)
+    rest = Z - P @ axes.T
+    a = np.exp(-features.kernel.gamma * squared_norms(rest))
+    value *= a
+    return value, (a[:, None] * gradient) @ axes.T - (2 * features.kernel.gamma * value)[:, None] * rest
+
+
+_MOST_ROWS = 512
+_MOST_KERNELS = 2**22
+_LEAST_COSINE = 0.5  # between φ(z) and φ^; a landmark with less explains too little to start from
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """Rows C (c, d) to start from, with their features V (c, D) and k(c, c) (c,).
+
+    lack (c,) is <φ(c), φ^> - F(c), but for a constant.
+    """
+
+    rows: Array
+    V: Array
+    diagonal: Array
+    lack: Array
+
+
+def candidates_of(features: FeatureMap) -> Candidates:
+    """Some of the landmarks. None for random features, which are noise wherever they have no direction."""
+    if not has_landmarks(features):
+        return Candidates(np.empty((0, features.columns)), np.empty((0, features.size)), np.empty(0), np.empty(0))
+    S = features.landmarks.astype(np.float64)
+    C = S[:: -(-len(S) // min(_MOST_ROWS, max(16, _MOST_KERNELS // len(S))))]
+    diagonal = features.kernel.diagonal(C)
+    lack = diagonal / 2 if features.kernel.towards == "product" else np.zeros(len(C))
+    return Candidates(C, features.kernel(C, S), diagonal, lack)
+
+
+def begin(
+    goal: Objective, Z: Array, gamma: Array, norms: Array, candidates: Candidates, *, known: bool
+) -> tuple[Array, Array]:
+    """Rows to start from (b, d), and which of them are far (b,), for starts Z and |φ^| = norms (b,).
+
+    A row without a reliable direction moves to the candidate with the largest F. It is far where φ of that candidate
+    has a small cosine with φ^. It is also far where the start is the caller's own row (`known`) and has no kernel value
+    with any landmark, since then its scores say nothing about it.
+    """
+    at = goal.at(Z, gamma)
+    nothing = at.total <= goal.least * goal.reach * np.abs(gamma).sum(axis=1)
+    far = nothing | ~(at.weight > goal.least * at.total)
+    anew = np.flatnonzero(far & ~nothing if known else far)
+    if not len(anew) or not len(candidates.rows):
+        return Z, far
+    inner = gamma[anew] @ candidates.V.T
+    best = (inner - candidates.lack).argmax(axis=1)
+    largest = _LEAST_COSINE * norms[anew] * np.sqrt(candidates.diagonal[best])
+    Z, far = Z.copy(), far.copy()
+    Z[anew], far[anew] = candidates.rows[best], inner[np.arange(len(anew)), best] <= largest
+    return Z, far
+
+
+_SMALLEST_STEP = 2.0**-12
+_STEPS = (0.1, 4.0)  # bounds of the step length after a successful step; up to 10 converges no sooner
+_ROUNDING = 1e-14
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """Arrays with one entry for each row of a batch."""
+
+    def of(self, chosen: Array) -> Self:
+        """The entries of some rows of the batch."""
+        return type(self)(*(getattr(self, part.name)[chosen] for part in fields(self)))
+
+
+@dataclass(frozen=True)
+class _Given(_Rows):
+    """For each row: its number, the weights gamma of its φ^, and its start."""
+
+    number: Array  # (b,)
+    gamma: Array  # (b, D)
+    start: Array  # (b, d)
+
+
+@dataclass(frozen=True)
+class _Place(_Rows):
+    """For each row: the iterate Z, F there, the fixed point that the next step aims at, whether that is reliable."""
+
+    Z: Array  # (b, d)
+    value: Array  # (b,)
+    target: Array  # (b, d)
+    sound: Array  # (b,), bool
+
+    def instead(self, better: Array, other: _Place) -> _Place:
+        """This place, with the rows that are `better` replaced by those of the other place."""
+        pairs = [(getattr(self, part.name), getattr(other, part.name)) for part in fields(self)]
+        return _Place(*(np.where(better[:, None] if a.ndim == 2 else better, b, a) for a, b in pairs))
+
+
+def climb(goal: Objective, Z: Array, gamma: Array, *, hold: float, tol: float, most: int) -> Preimages:
+    """Increase F from rows Z (b, d), by at most `most` steps.
+
+    The first step goes to the fixed point image / weight. Later steps follow the same direction, with a length that the
+    last step suggests; a step is halved while F would fall. `hold` adds the gradient weight of a landmark at the start.
+    A row has converged when its fixed point is within `tol` lengths of the kernel; finished rows leave the batch.
+    """
+    rows, iterations, converged = Z.copy(), np.full(len(Z), most), np.zeros(len(Z), bool)
+    given, step = _Given(np.arange(len(Z)), gamma, Z), np.ones(len(Z))
+    here = _place(goal, Z, given, hold)
+    for iteration in range(most + 1):
+        # Never before the first step: with a very wide kernel every row is within tol, and one step is enough.
+        arrived = (squared_norms(here.target - here.Z) <= (tol * goal.length) ** 2) & (iteration > 0)
+        finished = arrived | (step < _SMALLEST_STEP) | (iteration == most)
+        if finished.any():
+            numbers = given.number[finished]
+            rows[numbers], iterations[numbers], converged[numbers] = here.Z[finished], iteration, arrived[finished]
+            given, here, step = given.of(~finished), here.of(~finished), step[~finished]
+        if not len(step):
+            break
+        there = _place(goal, here.Z + step[:, None] * (here.target - here.Z), given, hold)
+        better = there.sound & (there.value >= here.value - _ROUNDING * np.abs(here.value))
+        step = np.where(better, _next_step(here, there), step / 2)
+        here = here.instead(better, there)
+    return Preimages(rows, converged, iterations, np.zeros(len(Z), bool))
+
+
+def _next_step(here: _Place, there: _Place) -> Array:
+    """Length of the next step relative to the distance of the fixed point, (b,): |s|² / s'y.
+
+    s is the last move, y the change that it made to the vector from the iterate to the fixed point (Barzilai and
+    Borwein 1988).
+    """
+    moved = there.Z - here.Z
+    shrunk = np.einsum("ij,ij->i", moved, (here.target - here.Z) - (there.target - there.Z))
+    squares = squared_norms(moved)
+    return np.clip(np.divide(squares, shrunk, out=np.ones(len(squares)), where=shrunk > 0), *_STEPS)
+
+
+def _place(goal: Objective, Z: Array, given: _Given, hold: float) -> _Place:
+    """Evaluate F and the fixed point at rows Z (b, d)."""
+    at = goal.at(Z, given.gamma)
+    sound = at.weight > goal.least * at.total
+    weight = np.where(sound, at.weight, 1) + hold
+    value = at.value - hold / 2 * squared_norms(Z - given.start)
+    return _Place(Z, value, (at.image + hold * given.start) / weight[:, None], sound)
 
 
 @dataclass(frozen=True)

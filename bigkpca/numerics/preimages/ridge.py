@@ -1,4 +1,4 @@
-""" "ridge": kernel ridge regression from scores to rows, with an intercept, from one streamed pass."""
+""" "ridge" and "denoising": kernel ridge regression from scores, of noisy rows where asked, to rows, in one pass."""
 
 from __future__ import annotations
 
@@ -15,10 +15,91 @@ from bigkpca.numerics.eigenpairs import Solution
 from bigkpca.numerics.features import FeatureMap, Shape
 from bigkpca.numerics.kernels import Gaussian, Kernel
 from bigkpca.numerics.methods import Method
-from bigkpca.numerics.preimages.base import Decode, Decoder, Fitted, Preimages
-from bigkpca.numerics.preimages.noise import Noise
-from bigkpca.numerics.preimages.regression import Regression, block_regression, training_bytes
-from bigkpca.numerics.preimages.scored import Scored
+from bigkpca.numerics.preimages.base import (
+    Decode,
+    Decoder,
+    Fitted,
+    Preimages,
+    Regression,
+    block_regression,
+    training_bytes,
+)
+
+
+def row_noise(key: Array, first_row: int, rows: int, columns: int, copy: int = 0) -> Array:
+    """Standard normal numbers for rows first_row, first_row + 1, ... of a table, (rows, columns), float32.
+
+    Those of a row depend on its number, `copy` and the key (2,), uint64, alone, whatever other rows are asked for: the
+    counter of Philox starts anew with each row. Pairs of normals by Box and Muller, from 24 bits each.
+    """
+    words = -(-columns // 2)  # of 64 bits, each a pair of normals
+    steps = -(-words // 4)  # of the counter, each four words
+    counter = np.array([first_row * steps, 0, 0, copy], np.uint64)
+    raw = np.random.Philox(key=key, counter=counter).random_raw(rows * steps * 4).reshape(rows, steps * 4)[:, :words]
+    radius = ((raw >> np.uint64(40)) + np.uint64(1)).astype(np.float32)
+    radius *= np.float32(2.0**-24)
+    np.log(radius, out=radius)
+    radius *= np.float32(-2)
+    np.sqrt(radius, out=radius)
+    angle = (raw & np.uint64(2**24 - 1)).astype(np.float32)
+    angle *= np.float32(2 * np.pi * 2.0**-24)
+    noise = np.empty((rows, 2 * words), np.float32)
+    np.multiply(radius, np.cos(angle), out=noise[:, :words])
+    np.multiply(radius, np.sin(angle), out=noise[:, words:])
+    return noise[:, :columns]
+
+
+@dataclass(frozen=True)
+class Noise:
+    """Normal noise, independent in every column, on several copies of each row.
+
+    deviation is in the units of the data.
+    """
+
+    deviation: float
+    key: Array  # (2,), uint64
+    copies: int
+
+    def added(self, X: Array, first_row: int, copy: int) -> Array:
+        """Rows X (b, d), the first of them number `first_row` of all, plus the noise of a copy."""
+        return X + np.float32(self.deviation) * row_noise(self.key, first_row, X.shape[0], X.shape[1], copy)
+
+
+@dataclass(frozen=True)
+class Scored:
+    """Pairs of the scores of x, or of x + noise, and x, for tiles of rows."""
+
+    features: FeatureMap
+    solution: Solution
+    noise: Noise | None = None
+
+    def pairs(self, X_tiles: Iterable[Array], first_row: int, most_rows: int) -> Iterator[tuple[Array, Array]]:
+        """Pairs (scores (b, r), shifted rows (b, d)) of tiles X (b, d) in the units of the data.
+
+        The caller may overwrite both. `first_row` is the number of the first row in the data. Each tile comes once, or
+        once for each noisy copy.
+        """
+        fill, dtype = self.features.filling(most_rows), self.features.dtype
+        values = np.empty((most_rows, self.features.size), dtype)
+        project = self.solution.projection(dtype)
+        for tile in X_tiles:
+            V = values[: len(tile)]
+            for given in self._copies(tile, first_row):
+                fill(self.features.shifted(given), V)
+                yield project(V, overwrite=True), self.features.shifted(tile)
+            first_row += len(tile)
+
+    def _copies(self, tile: Array, first_row: int) -> Iterator[Array]:
+        """The tile itself, or its noisy copies."""
+        if self.noise is None:
+            yield tile
+        else:
+            yield from (self.noise.added(tile, first_row, copy) for copy in range(self.noise.copies))
+
+    def sample(self, fitted: Fitted, rows: Array) -> Array:
+        """Scores (m, r) of sampled rows, with the noise of a copy that no pass makes."""
+        return fitted.scores(rows if self.noise is None else self.noise.added(rows, 0, self.noise.copies))
+
 
 _TOLERANCE = 1e-12
 
@@ -171,3 +252,71 @@ class KernelTraining:
         except np.linalg.LinAlgError:
             raise DataError(_too_alike(self.scored.noise)) from None
         return KernelDecoder(self.landmarks, sums.mean, sums.mean_rows, weights, self.sigma)
+
+
+_ROWS_PER_KERNEL = 10
+_MOST_COPIES = 8
+
+
+@dataclass(frozen=True)
+class Denoising:
+    """Kernel ridge regression from the scores of noisy rows to the clean rows: removes noise of a given size.
+
+    Parameters
+    ----------
+    noise : float
+        Standard deviation of the noise, in the units of the data: normal, independent in every column. Must be given.
+    ridge : float
+        Penalty, as in `Ridge`; scores of noisy rows vary more and need less.
+    size : int
+        Number of kernels on scores, at least 2.
+
+    Raises
+    ------
+    SpecError
+        Where an option is out of range; from `check`, where the noise is not given.
+
+    Notes
+    -----
+    One pass; noise is generated on the fly. Where rows are few, each gets up to 8 copies with different noise, so that
+    there are 10 noisy rows for each kernel. A map that is linear in the scores needs several times the components for
+    the same error.
+
+    References
+    ----------
+    `docs/numerics.md`, section 18.
+
+    Examples
+    --------
+    >>> Denoising(noise=0.5)
+    Denoising(noise=0.5, ridge=0.1, size=1000)
+    """
+
+    name: ClassVar[str] = "denoising"
+    trained: ClassVar[bool] = True
+    needs_rows: ClassVar[bool] = True
+    noise: float | None = None
+    ridge: float = 0.1
+    size: int = 1000
+
+    def __post_init__(self) -> None:
+        if self.noise is not None and not (np.isfinite(self.noise) and self.noise > 0):
+            raise SpecError(f"{self}: noise is a positive standard deviation in the units of the data")
+        if not (np.isfinite(self.ridge) and self.ridge >= 0) or self.size < 2:
+            raise SpecError(f"{self}: ridge is a number that is not negative, size at least 2")
+
+    def check(self, kernel: Kernel, method: Method) -> None:
+        """Accept every kernel and method. Raise SpecError where the noise is not given."""
+        if self.noise is None:
+            raise SpecError("pre-images by 'denoising' need the standard deviation of the noise: give noise=...")
+
+    def training_bytes(self, rows: int, columns: int) -> tuple[int, int]:
+        sums, tile = training_bytes(self.size, rows, columns)
+        return sums, tile + 8 * rows * columns  # of rows with noise
+
+    def training(self, fitted: Fitted, rows: Array, count: int, seed: np.random.SeedSequence) -> KernelTraining:
+        self.check(fitted.features.kernel, fitted.method)
+        assert self.noise is not None  # as checked
+        wanted = _ROWS_PER_KERNEL * min(self.size, len(rows))
+        noise = Noise(self.noise, seed.generate_state(2, np.uint64), min(-(-wanted // count), _MOST_COPIES))
+        return kernel_training(fitted, noise, rows, self.size, self.ridge, seed)

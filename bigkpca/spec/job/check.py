@@ -1,21 +1,107 @@
-"""Check the keys of a job file one by one, with environment variables filled in."""
+"""Check the keys of a job file one by one, with environment variables filled in, and say what is wrong."""
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
+from itertools import combinations, product
 from typing import Annotated, Any
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
-from bigkpca.errors import nearest
-from bigkpca.spec.job.problems import Problem, name_of, shown
-from bigkpca.spec.job.schema import VARIABLE, choices, either, properties, words
-from bigkpca.spec.job.tables import MOST, TABLES, JobTop, Table
-from bigkpca.spec.job.toml_lines import Key
+from bigkpca.data.stores import expanded, is_url, store_of
+from bigkpca.errors import SpecError, nearest
+from bigkpca.spec.job.tables import MOST, TABLES, VARIABLE, JobTop, Table, choices, either, properties, words
+from bigkpca.spec.job.text import JobText, Key
+
+_MOST_PROBLEMS = 100  # which a file that is no job file exceeds
+_SHOWN_CHARACTERS = 80  # of a value in a message
+_LOOKED_AT = 2000  # characters of it in which secrets are looked for
+_BARE = re.compile(r"[A-Za-z0-9_-]+")
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What is wrong, and the keys or tables that it is about."""
+
+    text: str
+    keys: tuple[Key, ...] = ()
+
+
+class JobError(SpecError):
+    """What is wrong in a job file (exit code 2). Where these keys are right, it says to whom a failed run matters."""
+
+    output: str | None = None
+    metrics: str | None = None
+    log: str | None = None
+
+
+def error_of(path: str, lines: Mapping[Key, int], problems: Iterable[Problem]) -> JobError:
+    """One error of all problems of a job file: a line for each, in the order of the file."""
+    placed = [(sorted({lines[key] for key in problem.keys if key in lines}), problem.text) for problem in problems]
+    placed.sort(key=lambda each: each[0] or [0])
+    told = [f"{path}{_where(at)}: {_printable(text)}" for at, text in placed[:_MOST_PROBLEMS]]
+    more = [f"{path}: and {len(placed) - len(told)} more"] if len(placed) > len(told) else []
+    return JobError("\n".join([*told, *more]))
+
+
+def _where(lines: Sequence[int]) -> str:
+    if not lines:
+        return ""
+    return f", line {lines[0]}" if len(lines) == 1 else f", lines {' and '.join(map(str, lines))}"
+
+
+def _printable(text: str) -> str:
+    """A text in one line, with what a terminal would obey escaped."""
+    return "".join(each if each.isprintable() else f"\\u{ord(each):04x}" for each in text)
+
+
+def name_of(key: Key) -> str:
+    """A key as messages call it: run.workers.
+
+    Examples
+    --------
+    >>> name_of(("run", "the workers"))
+    'run."the workers"'
+    """
+    return ".".join(_cut(part) if _BARE.fullmatch(part) else _text(part) for part in key)
+
+
+def shown(key: Key, value: Any) -> str:
+    """A key and its value, as a job file gives them.
+
+    Examples
+    --------
+    >>> shown(("run", "log"), "${LOG}")
+    'run.log = "${LOG}"'
+    """
+    if isinstance(value, dict):
+        return f"[{name_of(key)}]"
+    if isinstance(value, list):
+        return f"{name_of(key)} = [...]"
+    if isinstance(value, str):
+        return f"{name_of(key)} = {_text(_without_secrets(value))}"
+    told = str(value).lower() if isinstance(value, bool) else str(value)
+    return f"{name_of(key)} = {_cut(told)}"
+
+
+def _text(value: str) -> str:
+    return json.dumps(_cut(value), ensure_ascii=False)
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}..."
+
+
+def _without_secrets(text: str) -> str:
+    """A text, without what may be a password in a URL."""
+    text = re.sub(r"://[^/\s]*@", "://...@", text[:_LOOKED_AT])
+    return re.sub(r"(://[^?]*\?).*", r"\1...", text, flags=re.DOTALL)
+
 
 _VARIABLE = re.compile(VARIABLE)
 _MOST_CHARACTERS = 80  # of a word that is compared with known ones
@@ -187,3 +273,76 @@ def _hint(name: str, known: Collection[str], form: str) -> str:
 
 def _is_table(raw: Any) -> bool:
     return isinstance(raw, dict) or (isinstance(raw, list) and bool(raw) and isinstance(raw[0], dict))
+
+
+_INPUT, _MODEL, _OUTPUT = ("input", "path"), ("model", "path"), ("output", "path")
+_METRICS, _LANDMARKS = ("run", "metrics"), ("model", "landmarks")
+_WRITTEN = (_MODEL, _OUTPUT, _METRICS)
+_NO_PATH = "give a local path, or a URL that begins with s3://, gs:// or az://"
+_NO_OUTPUT = "nothing can be written there: name a new folder"
+
+
+def check_paths(check: Check, file: JobText) -> None:
+    """Make the paths of a job absolute, and check that none is written where another is."""
+    if is_url(check.values.get(_METRICS, "")):
+        check.wrong("metrics are a file for the node exporter of this machine: give a local path", _METRICS)
+    for key in (_INPUT, _MODEL, _OUTPUT, _METRICS, _LANDMARKS):
+        if key in check.values and (key != _LANDMARKS or is_file(check.values[key])):
+            _make_absolute(check, key, file.folder)
+    for key in _WRITTEN:
+        if key in check.values:
+            _check_writable(check, key)
+    _check_apart(check, file)
+
+
+def _make_absolute(check: Check, key: Key, folder: str) -> None:
+    try:
+        check.values[key] = absolute(check.values[key], folder)
+    except (SpecError, ValueError, OSError) as error:
+        check.wrong(str(error), key, instead=_NO_PATH)
+
+
+def absolute(path: str, folder: str) -> str:
+    """The full path of what a job file in a folder names. Raises SpecError for what is no path."""
+    if "\0" in path:
+        raise SpecError("a path holds no zero character: leave it out")
+    path = expanded(path)
+    return store_of(path).absolute(path if is_url(path) or path.startswith("/") else f"{folder}/{path}")
+
+
+def _check_writable(check: Check, key: Key) -> None:
+    path = check.values[key]
+    try:
+        store_of(path).output_path(path, ())
+    except (SpecError, OSError) as error:
+        check.wrong(str(error), key, instead=_NO_OUTPUT)
+
+
+def _check_apart(check: Check, file: JobText) -> None:
+    """Note each pair of paths of which one is written, and is, holds or lies in the other."""
+    values = check.values
+    read = [key for key in (_INPUT, _LANDMARKS) if key in values and (key == _INPUT or is_file(values[key]))]
+    written = [key for key in _WRITTEN if key in values]
+    pairs = [*product(written, read), *combinations(written, 2)]
+    met = [pair for pair in pairs if _meet(values[pair[0]], values[pair[1]])]
+    over = [key for key in written if _meet(values[key], file.file)]
+    for pair in met:
+        check.wrong("these are the same path, or one lies in the other: give each a path of its own", *pair)
+    for key in over:
+        check.wrong("this is, or holds, the job file: give another path", key)
+
+
+def _meet(written: str, other: str) -> bool:
+    """Whether a path that is written is, holds or lies in another one."""
+    try:
+        store_of(written).output_path(written, (other,))
+    except SpecError:
+        return True
+    except OSError:
+        return False  # which the run will tell
+    return False
+
+
+def is_file(landmarks: str) -> bool:
+    """Whether landmarks are those in a file, rather than chosen by a rule."""
+    return landmarks.endswith(".npy")

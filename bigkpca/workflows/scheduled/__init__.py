@@ -1,1 +1,376 @@
-"""Scheduled runs of a job: features of the rows that arrived since the last run."""
+"""Runs of a scheduled job: pin rows, extract their features, measure drift, publish, record; and the plan of a run."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from datetime import date
+from typing import Any
+
+from bigkpca.data.blocks import split
+from bigkpca.data.retrying import error_of
+from bigkpca.data.stores import AnyPath, expanded, store_of
+from bigkpca.data.versions import read_versions, version_path
+from bigkpca.data.zarr import ZarrRows
+from bigkpca.errors import BigKPCAError, CorruptionError, DataError, DriftError, IncompleteError, LockedError, SpecError
+from bigkpca.execution.clusters import RunOptions
+from bigkpca.execution.engine import Engine
+from bigkpca.execution.planning import Plan, plan_fit, plan_transform
+from bigkpca.execution.progress import Progress, Silent, shown
+from bigkpca.execution.projection import check_columns
+from bigkpca.spec.job import Job, JobError, parse_keep, read_job
+from bigkpca.storage import block_arrays, destination, jobs
+from bigkpca.storage.models import load_model
+from bigkpca.workflows.scheduled import history, input_rows, models, places, records
+from bigkpca.workflows.scheduled.history import finish_cut_off
+from bigkpca.workflows.scheduled.input_rows import Asked, Interval
+from bigkpca.workflows.scheduled.models import model_of_version, model_path
+from bigkpca.workflows.scheduled.places import Given, Published, pinned_interval, run_options, warn
+from bigkpca.workflows.scheduled.publishing import append, block_rows_of, finish_record, make_version
+
+_FEW = 8  # blocks that are compared by this process
+_MOST_GAPS = 1000  # in a record
+
+
+def extract_new(given: Given) -> bool:
+    """Extract what is asked for, publish it and fill the record. Returns whether an earlier run had pinned it."""
+    job, record = given.job, given.record
+    current, found = given.current, input_rows.open_input(job.input.path, job.input.array)
+    record["input"] = {"path": job.input.path, "dtype": found.dtype.str, "columns": found.shape[1]}
+    if current is not None and not given.asked.full:
+        input_rows.check_not_shrunk(found, current.manifest)
+    done = current.rows if current and not given.asked.full else 0
+    gaps = record["input"]["gaps"] = found.gaps(done)[:_MOST_GAPS]
+    published = current.readable if current else None
+    count = input_rows.rows_to_extract(found, done, given.earlier, published)
+    interval = pinned_interval(given.asked, given, done, count)
+    record["input"]["tail"] = input_rows.tail_of(found, max(done, interval.stop), published)
+    if count < found.shape[0]:
+        given.options.progress.note(f"rows {count} to {found.shape[0] - 1} are not stored yet: left to the next run")
+    for start, stop in gaps:
+        if stop <= interval.stop:
+            given.warn(f"rows {start} to {stop - 1} were never stored: taken as {found.array.fill_value}")
+    if current is not None:
+        model = models.model_of_version(job, current.entry)
+        check_columns(found, model)
+        _check_input(given, current, found, interval)
+    if current is not None and not len(interval):
+        finish_record(given, records.NOTHING_NEW, current.entry, [done, done], done)
+        return interval.resumed
+    before = jobs.read_pinned(given.out)
+    pin = {"asked": repr(given.asked), "first": interval.first, "stop": interval.stop, "run": record["run"]}
+    pin |= {"model": before.get("model") if interval.resumed else None, "made_by": before.get("made_by")}
+    jobs.write_pinned(given.out, pin)
+    rows = found.pin(max(done, interval.stop))
+    if current is not None and interval.first == done and not given.asked.full:
+        append(given, current, model, rows, interval)
+    else:
+        make_version(given, current, rows, interval)
+    return interval.resumed
+
+
+def _check_input(given: Given, current: Published, found: ZarrRows, interval: Interval) -> None:
+    """Raise CorruptionError where rows that are not extracted again are no longer what they were."""
+    if given.asked.full:
+        return
+    rows, progress = found.pin(current.rows), given.options.progress
+    suspect = [block for block in input_rows.suspect_blocks(rows, current.manifest) if not interval.meets(block)]
+    if not suspect:
+        return
+    if len(suspect) <= _FEW:  # as every night the last block, for which no cluster is started
+        input_rows.check_unchanged_blocks(rows, current.manifest, suspect, Engine(), progress)
+    else:
+        with given.options.engine() as engine:
+            input_rows.check_unchanged_blocks(rows, current.manifest, suspect, engine, progress)
+    if not len(interval):  # else the run writes them
+        stamps = rows.stamps(split(current.rows, current.manifest["block_rows"]))
+        if stamps is not None:
+            block_arrays.refresh_stamps(current.path, current.manifest, stamps)
+
+
+def plan_run(
+    job: Job,
+    *,
+    rows: str | tuple[int, int] | None = None,
+    since: str | date | None = None,
+    full: bool = False,
+) -> dict[str, Any]:
+    """What `run` with these arguments would do. Writes nothing, and reads no rows.
+
+    Raises SpecError, CorruptionError and MemoryLimitError as `run` would before it computes anything.
+    """
+    asked, options = Asked.parsed(rows, since, full), run_options(job, Silent())
+    out = destination.group_path(job.output.path, job.input.path, job.model.path)
+    places.check_there(job, out)
+    versions = read_versions(out) or jobs.empty_versions()
+    given = Given(job, out, asked, options, versions, jobs.read_records(out)[0], {})
+    found, current = input_rows.open_input(job.input.path, job.input.array), given.current
+    cut_off, done = False, 0
+    if current is not None and not full:
+        manifest = block_arrays.read_finished(current.path)  # a run begins with that
+        input_rows.check_not_shrunk(found, manifest)
+        cut_off, done = block_arrays.is_publishing(current.manifest), manifest["rows"]
+    count = input_rows.rows_to_extract(found, done, given.earlier, current.readable if current else None)
+    interval = pinned_interval(asked, given, done, count)
+    facts = {
+        "action": _action(given, len(interval) > 0),
+        "rows": [interval.first, interval.stop],
+        "rows_extracted_already": done,
+        "resumed": interval.resumed or cut_off,
+        "version": current.entry["number"] if current and interval.first == done and not full else given.next_version,
+        "model": current.entry["model"]["path"] if current else model_path(job, 1),
+    }
+    if not len(interval):
+        return facts
+    plan = _plan(given, found.pin(max(done, interval.stop)))
+    plan.check(options.memory_limit, "take a smaller model, or smaller blocks")
+    return facts | {"peak_bytes": plan.peak_bytes, "block_rows": plan.block_rows}
+
+
+def _action(given: Given, some: bool) -> str:
+    if not some:
+        return "nothing new"
+    if given.current is None and not store_of(model_path(given.job, 1)).exists(model_path(given.job, 1)):
+        return "fit a model, and extract features"
+    return "extract features"
+
+
+def _plan(given: Given, rows: ZarrRows) -> Plan:
+    """The cost of the fit, or where there is a model, of the extraction."""
+    first = model_path(given.job, 1)
+    with given.options.engine() as engine:
+        if given.current is None and not store_of(first).exists(first):
+            return plan_fit(rows, given.job.model.spec, engine.threads)
+        model = load_model(first) if given.current is None else model_of_version(given.job, given.current.entry)
+        size = block_rows_of(given, model, rows)
+        return plan_transform(rows, model, size, engine.threads, residual=model.reference is not None)
+
+
+def run(
+    job: AnyPath | Job,
+    *,
+    rows: str | tuple[int, int] | None = None,
+    since: str | date | None = None,
+    full: bool = False,
+    progress: Progress | bool = False,
+) -> list[dict[str, Any]]:
+    """Run a scheduled job once: extract features of the rows that arrived since the last run.
+
+    The first run fits the model, unless there is one. Rows are pinned before anything is computed, so that others may
+    append meanwhile. The same call goes on where a run was stopped; where that had pinned fewer rows than are there
+    now, it is finished first, as a run of its own.
+
+    Parameters
+    ----------
+    job : path or Job
+        A job file: see `docs/scheduled.md`.
+    rows : str or (int, int), optional
+        Rows A to B, as "A:B". Rows that are extracted already are extracted again, into a new version of the features.
+    since : str or date, optional
+        Extract all rows again that runs extracted on this day or later (UTC), into a new version.
+    full : bool
+        Extract all rows again, into a new version.
+    progress : bool or Progress
+        True shows bars, or lines where there is no terminal; a Progress receives
+        titles and rows of each pass, and notes; by default nothing is shown.
+
+    Returns
+    -------
+    list of dict
+        The record of each run, as in `runs.jsonl` of the output: mostly one.
+
+    Raises
+    ------
+    SpecError
+        The job file, or what is at its paths, does not fit.
+    DataError
+        NaN or infinity in new rows. DriftError: drift above the threshold, with `on_drift = "fail"`.
+    CorruptionError
+        The input changed or shrank, or stored files are damaged.
+    LockedError, IncompleteError, MemoryLimitError
+        As `fit`.
+
+    Notes
+    -----
+    One pass over new rows and the rows of the last block that was not full; a fit takes those of `fit`.
+    """
+    progress = shown(progress)
+    asked = Asked.parsed(rows, since, full)
+    if not isinstance(job, Job):
+        job = read(job, asked)
+    out = destination.group_path(job.output.path, job.input.path, job.model.path)
+    with ExitStack() as stack:
+        with _refusal_told(job, out, asked):
+            places.check_there(job, out)
+            options = run_options(job, progress)
+            stack.enter_context(store_of(out).writer(out))
+        with _refusal_told(job, out, asked, locked=True):
+            jobs.prepare(out)
+        record, resumed = _one_run(job, out, asked, options)
+        found = [record]
+        if resumed and _rows_left(job, record):
+            found.append(_one_run(job, out, Asked(), options)[0])
+        places.remember(job, out, progress)
+    return found
+
+
+def read(path: AnyPath, asked: Asked) -> Job:
+    """The job in a file, to be run. Where it has mistakes, the record and the metrics of the job show a failed run.
+
+    Raises SpecError.
+    """
+    try:
+        return read_job(expanded(path), os.environ)
+    except SpecError as error:
+        known = isinstance(error, JobError) and error.output and (error.output, error.metrics)
+        if asked == Asked() and (known := known or places.last_places(path)):
+            _tell_failure(*known, error, locked=False)
+        raise
+
+
+@contextmanager
+def _refusal_told(job: Job, out: str, asked: Asked, *, locked: bool = False) -> Iterator[None]:
+    """Record a run that is refused before it begins, but not a command typed by hand that cannot be done."""
+    try:
+        yield
+    except LockedError:
+        raise
+    except BigKPCAError as error:
+        if asked == Asked():
+            _tell_failure(out, job.run.metrics, error, locked=locked)
+        raise
+
+
+def _tell_failure(out: str, metrics: str | None, error: BigKPCAError, *, locked: bool) -> None:
+    """Write the record of a run that did not begin, where there is output, and the metrics that show it."""
+    with suppress(BigKPCAError, OSError), ExitStack() as stack:
+        failed = {"status": records.FAILED, "exit_code": error.exit_code, "message": str(error), "metrics": metrics}
+        earlier: list[dict[str, Any]] = []
+        if places.has_output(out):
+            earlier, _ = jobs.read_records(out)
+        record = records.started_record(records.next_number(earlier), finished=records.now(), **failed)
+        if places.has_output(out) and not locked:
+            stack.enter_context(store_of(out).writer(out))
+            jobs.append_record(out, record)
+        if metrics:
+            records.write_metrics(metrics, out, [*earlier, record])
+
+
+def _rows_left(job: Job, last: Mapping[str, Any]) -> bool:
+    """Whether rows arrived since those that a run finished were pinned."""
+    done: int = last["total_rows"]
+    return input_rows.open_input(job.input.path, job.input.array).stored_rows(done) > done
+
+
+def _one_run(job: Job, out: str, asked: Asked, options: RunOptions) -> tuple[dict[str, Any], bool]:
+    """One run: its record, and whether an earlier run had pinned its rows."""
+    started, record = time.monotonic(), records.started_record(0, metrics=job.run.metrics)
+    with _failure_recorded(job, out, asked, record, started, options.progress):
+        finish_cut_off(out)
+        versions = read_versions(out) or jobs.empty_versions()
+        if versions["current"] and (ended := _finished_earlier(out, versions, asked, options.progress)):
+            _push_metrics(job, out, ended, options.progress)
+            _write_metrics(job, out)
+            return ended, False
+        earlier, _ = jobs.read_records(out)
+        record["run"] = records.next_number(earlier)
+        given = Given(job, out, asked, options, versions, earlier, record)
+        if warning := records.clock_warning(earlier):
+            given.warn(warning)
+        _write_metrics(job, out)  # those of earlier runs: a folder that is not there is told before hours of work
+        resumed = extract_new(given)
+    _write_record(job, out, record, started, options.progress)
+    jobs.remove_pinned(out)
+    destination.remove_all_runs(version_path(out, given.next_version))  # of a run that was asked for something else
+    if (keep := job.output.keep) is not None:
+        # The version that was current before stays for those who read it, until the next run.
+        spared = {versions["current"], record["version"]}
+        history.prune_versions(out, parse_keep(keep), spared, f"keep = {keep!r}")
+    _write_metrics(job, out)
+    return record, resumed
+
+
+def _finished_earlier(out: str, versions: Mapping[str, Any], asked: Asked, progress: Progress) -> dict[str, Any] | None:
+    """Finish the publication of a run that was cut off, record it, and remove what it left.
+
+    Returns its record where it extracted rows again, as is asked for now: the same command does not do so twice.
+    """
+    path = version_path(out, versions["current"])
+    try:
+        if block_arrays.go_on(path):
+            progress.note("an earlier run was cut off while it published: finished now")
+        ended: dict[str, Any] = block_arrays.read_grown(path)["run"]
+    except CorruptionError:
+        if asked.full:  # what makes all anew needs nothing of it
+            return None
+        raise
+    if not any(_is_end(record, ended) for record in jobs.read_records(out)[0]):
+        jobs.append_record(out, ended)
+    pinned = jobs.read_pinned(out)
+    if pinned.get("run", ended.get("run")) != ended.get("run"):
+        return None  # that one was cut off before it published
+    for each in versions["versions"]:
+        place = version_path(out, each["number"])
+        with suppress(CorruptionError):  # of a version that nothing uses
+            if not block_arrays.is_publishing(block_arrays.read_grown(place)):
+                destination.remove_all_runs(place)
+    jobs.remove_pinned(out)
+    return ended if asked != Asked() and pinned.get("asked") == repr(asked) else None
+
+
+def _is_end(record: Mapping[str, Any], ended: Mapping[str, Any]) -> bool:
+    """Whether a record is that of the run that published; one that was stopped while it did has a record before."""
+    return record["run"] == ended.get("run") and record.get("status") == ended.get("status")
+
+
+@contextmanager
+def _failure_recorded(
+    job: Job, out: str, asked: Asked, record: dict[str, Any], started: float, progress: Progress
+) -> Iterator[None]:
+    """Write the record and the metrics of a run that fails within; but not of a command by hand that cannot be done."""
+    try:
+        yield
+    except BaseException as error:
+        if asked != Asked() and isinstance(error, SpecError):
+            raise
+        code, message = _exit_code(error), str(error) or "stopped"
+        with suppress(BigKPCAError, OSError):  # what failed may be the place of the records
+            if isinstance(error, DataError) and not isinstance(error, DriftError):
+                jobs.remove_pinned(out)  # more rows may do; rows that drifted are tried again by themselves
+            record["run"] = record["run"] or records.next_number(jobs.read_records(out)[0])
+            record.update(status=records.FAILED, exit_code=code, message=message, rows=None, extracted=None)
+            _write_record(job, out, record, started, progress)
+            _write_metrics(job, out)
+        raise
+
+
+def _exit_code(error: BaseException) -> int:
+    """The exit code of a command that ends with this error."""
+    if isinstance(error, BigKPCAError):
+        return error.exit_code
+    if isinstance(error, OSError) and (known := error_of(error, "")) is not None:
+        return known.exit_code
+    return (IncompleteError if isinstance(error, KeyboardInterrupt) else BigKPCAError).exit_code
+
+
+def _write_record(job: Job, out: str, record: dict[str, Any], started: float, progress: Progress) -> None:
+    record["finished"] = record["finished"] or records.now()
+    record["seconds"]["total"] = round(time.monotonic() - started, 3)
+    _push_metrics(job, out, record, progress)
+    jobs.append_record(out, record)
+
+
+def _push_metrics(job: Job, out: str, record: dict[str, Any], progress: Progress) -> None:
+    """Send metrics up to those of this record, which keeps a warning where that is not possible."""
+    if job.run.push_metrics is None:
+        return
+    earlier = [each for each in jobs.read_records(out)[0] if each["run"] != record["run"]]
+    if reason := records.push_metrics(job.run.push_metrics, out, [*earlier, record]):
+        warn(record, progress, f"metrics could not be sent to the address of run.push_metrics: {reason}")
+
+
+def _write_metrics(job: Job, out: str) -> None:
+    if job.run.metrics:
+        records.write_metrics(job.run.metrics, out, jobs.read_records(out)[0])

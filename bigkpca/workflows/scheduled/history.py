@@ -1,17 +1,223 @@
-"""What earlier runs of a job did, the way back to an earlier version, and the end of old ones."""
+"""What earlier runs of a job did, the way back to an earlier version, and the end of old ones.
+
+The manifest comes first: it names no pruned version any more, but what is being removed and the record of that. Then
+the folders go, the record is added, and the manifest forgets it. Runs, rollbacks and prunes begin with what one of them
+left undone.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Any
 
-from bigkpca.data.stores import AnyPath, expanded, store_of
-from bigkpca.data.versions import JOB, read_versions, version_path
-from bigkpca.errors import CorruptionError, SpecError
+from bigkpca.data.json_files import scratch_folder, scratch_folders
+from bigkpca.data.stores import AnyPath, expanded, is_url, last_name, store_of
+from bigkpca.data.stores.base import OURS
+from bigkpca.data.versions import JOB, last_number, read_versions, version_path
+from bigkpca.errors import CorruptionError, LockedError, SpecError
 from bigkpca.execution.progress import Progress, shown
 from bigkpca.spec.job import parse_keep
-from bigkpca.storage import groups, growing, job_output, output_paths, run_records
-from bigkpca.workflows.scheduled import pruning, records
+from bigkpca.storage import block_arrays, destination, groups, jobs
+from bigkpca.workflows.scheduled import records
+
+_PRUNING = "pruning"  # in the manifest of the versions
+
+
+@dataclass(frozen=True)
+class Pruned:
+    """What is removed, or would be."""
+
+    versions: Sequence[int]
+    models: Sequence[Mapping[str, Any]]  # path and digest of each
+    scratch: Sequence[str]  # paths
+    bytes: int
+
+    def __bool__(self) -> bool:
+        return bool(self.versions or self.models or self.scratch)
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """As JSON-ready values."""
+        models = [each["path"] for each in self.models]
+        return {"versions": [*self.versions], "models": models, "scratch": [*self.scratch], "bytes": self.bytes}
+
+
+def to_prune(
+    out: str, versions: Mapping[str, Any], keep: int | timedelta | None, spared: Collection[int] = ()
+) -> Pruned:
+    """What goes: versions beyond those that are kept, and never one of the `spared`; all versions stay without `keep`.
+
+    Reads no rows and no features.
+    """
+    kept = {*_kept(out, versions, keep), *spared}
+    old = [each for each in versions["versions"] if each["number"] not in kept]
+    models = _models_of([each for each in versions["versions"] if each["number"] in kept], old)
+    scratch = list(_scratch(out, versions))
+    numbers = [each["number"] for each in old]
+    places = [*(version_path(out, number) for number in numbers), *(each["path"] for each in models), *scratch]
+    return Pruned(numbers, models, scratch, sum(map(_bytes, places)))
+
+
+def prune_versions(
+    out: str, keep: int | timedelta | None, spared: Collection[int] = (), why: str | None = None
+) -> Pruned:
+    """Remove what `to_prune` names. For the writer of the output."""
+    versions = read_versions(out)
+    if versions is None:
+        return Pruned([], [], [], 0)
+    found = to_prune(out, versions, keep, spared)
+    if not found:
+        return found
+    current = next(each for each in versions["versions"] if each["number"] == versions["current"])
+    record = records.started_record(
+        records.next_number(jobs.read_records(out)[0]),
+        finished=records.now(),
+        status=records.PRUNED,
+        message=_told(found) + (f" ({why})" if why else ""),
+        version=versions["current"],
+        model={"path": current["model"]["path"], "digest": current["model"]["digest"]},
+        pruned=found.facts,
+    )
+    left = [each for each in versions["versions"] if each["number"] not in found.versions]
+    pruning = {"versions": found.versions, "models": found.models, "record": record}
+    manifest = {**versions, "versions": left, "last": last_number(versions), _PRUNING: pruning}
+    jobs.write_versions(out, manifest)
+    finish_pruning(out)
+    return found
+
+
+def finish_pruning(out: str) -> dict[str, Any] | None:
+    """Do what a prune began; its record, or None where none was cut off. For the writer of the output."""
+    versions = read_versions(out)
+    if versions is None or _PRUNING not in versions:
+        return None
+    pruning = _checked(out, versions[_PRUNING])
+    kept = {each["number"] for each in versions["versions"]}
+    for number in pruning["versions"]:
+        if number not in kept:
+            _remove(version_path(out, number))
+    for model in pruning["models"]:
+        if model["path"] not in [each["model"]["path"] for each in versions["versions"]]:
+            _remove_model(model["path"], model["digest"])
+    for path in _scratch(out, versions):
+        store = store_of(path)
+        (store.remove_folder if store.is_folder(path) else store.remove_file)(path)
+    record: dict[str, Any] = pruning["record"]
+    if not any(each["run"] == record["run"] for each in jobs.read_records(out)[0]):
+        jobs.append_record(out, record)
+    jobs.write_versions(out, {key: value for key, value in versions.items() if key != _PRUNING})
+    return record
+
+
+def _checked(out: str, pruning: Any) -> Mapping[str, Any]:
+    """What the manifest says is being removed. Raises CorruptionError where it is nothing of the kind."""
+    with suppress(KeyError, TypeError):
+        texts = [text for model in pruning["models"] for text in (model["path"], model["digest"])]
+        numbers = [*pruning["versions"], pruning["record"]["run"]]
+        if all(isinstance(text, str) for text in texts) and all(type(number) is int for number in numbers):
+            return dict(pruning)
+    raise CorruptionError(f"{out}/manifest.json does not say what is being pruned; restore it")
+
+
+def _kept(out: str, versions: Mapping[str, Any], keep: int | timedelta | None) -> set[int]:
+    """The numbers of versions that are kept: the current one and the newest others, so many in all; or those that were
+    current within a time. One of which nobody knows when stays."""
+    current, numbers = versions["current"], {each["number"] for each in versions["versions"]}
+    if keep is None:
+        return numbers
+    if isinstance(keep, int):
+        return {current, *sorted(numbers - {current}, reverse=True)[: keep - 1]}
+    since, runs = datetime.fromisoformat(records.now()) - keep, jobs.read_records(out)[0]
+    return {number for number in numbers if number == current or _last_use(out, number, runs, since) >= since}
+
+
+def _last_use(out: str, number: int, runs: Sequence[Mapping[str, Any]], unknown: datetime) -> datetime:
+    """When a run, or a rollback, last left a version current."""
+    told = [each.get("finished") for each in runs if each.get("version") == number]
+    if not told:
+        with suppress(CorruptionError):
+            told = [block_arrays.read_grown(version_path(out, number))["run"].get("finished")]
+    times = []
+    for text in told:
+        with suppress(TypeError, ValueError):
+            times.append(datetime.fromisoformat(text).astimezone())  # type: ignore[arg-type]  # of a file
+    return max(times, default=unknown)
+
+
+def _models_of(kept: Sequence[Mapping[str, Any]], old: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The models of refits that made none of the versions that are kept. The first model, which the job names, stays;
+    so does what is no longer that model."""
+    named, found = {each["model"]["path"] for each in kept}, {}
+    for model in (each["model"] for each in old):
+        path, number = model["path"], model["number"]
+        of_refit = number > 1 and f"-{number}" in last_name(path)
+        about = groups.describe(path) if of_refit and path not in named else None
+        if about is not None and (about.get("format"), about.get("digest")) == ("model", model["digest"]):
+            found[path] = {"path": path, "digest": model["digest"]}
+    return list(found.values())
+
+
+def _scratch(out: str, versions: Mapping[str, Any]) -> Iterator[str]:
+    """What killed runs left in the folder of the output, and no run goes on with."""
+    if jobs.read_pinned(out):
+        return  # the same command will
+    known = {str(each["number"]) for each in versions["versions"]}
+    for name in sorted(store_of(out).names(out)):
+        version, mark, _ = name.partition(OURS)
+        if not version.isdecimal():
+            unneeded = name.endswith(".partial")
+        elif mark:
+            unneeded = version not in known or not _publishes(version_path(out, int(version)))
+        else:  # put in place, and never published
+            about = groups.describe(f"{out}/{name}") or {}
+            unneeded = int(version) > last_number(versions) and about.get("grows") is True
+        if unneeded:
+            yield f"{out}/{name}"
+
+
+def _publishes(path: str) -> bool:
+    """Whether a run was cut off while it published at a path, or may have been."""
+    with suppress(CorruptionError):
+        return block_arrays.is_publishing(block_arrays.read_grown(path))
+    return True
+
+
+def _bytes(path: str) -> int:
+    store = store_of(path)
+    return sum(file.bytes for file in store.files(path).values()) if store.is_folder(path) else 0
+
+
+def _remove(path: str) -> None:
+    """Remove an output, in one step for those who look for it, and what was left beside it."""
+    destination.remove_all_runs(path)  # also what a removal left that was cut off
+    store_of(path).discard(path, scratch_folder(path))
+
+
+def _remove_model(path: str, digest: str) -> None:
+    """Remove a model, if it still is that with this digest."""
+    store = store_of(path)
+    if not (store.exists(path) or scratch_folders(path)):
+        return
+    with suppress(LockedError), store.writer(path):  # one that is being replaced is not ours
+        about = groups.describe(path)
+        cut_off = about is None and is_url(path)  # a removal takes away the metadata first
+        if cut_off or not store.exists(path) or (about or {}).get("digest") == digest:
+            _remove(path)
+
+
+def _told(found: Pruned) -> str:
+    models, versions, scratch = len(found.models), len(found.versions), len(found.scratch)
+    parts = [
+        f"{'version' if versions == 1 else 'versions'} {', '.join(map(str, found.versions))}" if versions else "",
+        f"the {'model' if models == 1 else 'models'} {', '.join(each['path'] for each in found.models)}"
+        if models
+        else "",
+        f"{scratch} unfinished {'item' if scratch == 1 else 'items'}" if scratch else "",
+    ]
+    return f"removed {' and '.join(filter(None, parts))}, {found.bytes / 1e6:,.1f} MB"
 
 
 def history(out: AnyPath, *, progress: Progress | bool = False) -> list[dict[str, Any]]:
@@ -41,10 +247,10 @@ def history(out: AnyPath, *, progress: Progress | bool = False) -> list[dict[str
     progress = shown(progress)
     path = expanded(out)
     groups.open_group(path, JOB)
-    found, damaged = run_records.read_records(path)
+    found, damaged = jobs.read_records(path)
     if damaged:
         lines = ", ".join(map(str, damaged[:10]))
-        progress.note(f"{path}/{run_records.RECORDS}: lines that do not parse are left out: {lines}")
+        progress.note(f"{path}/{jobs.RECORDS}: lines that do not parse are left out: {lines}")
     return found
 
 
@@ -76,24 +282,24 @@ def rollback(out: AnyPath, to: int | None = None) -> dict[str, Any]:
     -----
     Reads no rows and no features.
     """
-    path = output_paths.group_path(out)
+    path = destination.group_path(out)
     groups.open_group(path, JOB)
     with store_of(path).writer(path):
         if (unfinished := finish_cut_off(path)) and to in (None, unfinished["version"]):
-            records.refresh_metrics(path, run_records.read_records(path)[0])
+            records.refresh_metrics(path, jobs.read_records(path)[0])
             return unfinished
-        versions = read_versions(path) or job_output.empty_versions()
+        versions = read_versions(path) or jobs.empty_versions()
         current, entries = versions["current"], {each["number"]: each for each in versions["versions"]}
         wanted = max((number for number in entries if number < current), default=0) if to is None else to
         if current:
             with suppress(CorruptionError):  # which may be why another one is wanted
-                growing.go_on(version_path(path, current))  # else what it lacks would be removed by the next run
+                block_arrays.go_on(version_path(path, current))  # else what it lacks would be removed by the next run
         if to is None and not wanted:
             raise SpecError(f"{path} has no version before the current one{' that was not pruned' * (current > 1)}")
-        job_output.check_version(path, versions, wanted)
-        manifest = growing.read(version_path(path, wanted))
+        jobs.check_version(path, versions, wanted)
+        manifest = block_arrays.read_grown(version_path(path, wanted))
         model = entries[wanted]["model"]
-        earlier, _ = run_records.read_records(path)
+        earlier, _ = jobs.read_records(path)
         record = records.started_record(
             records.next_number(earlier),
             finished=records.now(),
@@ -103,9 +309,9 @@ def rollback(out: AnyPath, to: int | None = None) -> dict[str, Any]:
             version=wanted,
             model={"path": model["path"], "digest": model["digest"]},
         )
-        job_output.write_pinned(path, {"rollback": record})
+        jobs.write_pinned(path, {"rollback": record})
         finish_cut_off(path)
-        records.refresh_metrics(path, run_records.read_records(path)[0])
+        records.refresh_metrics(path, jobs.read_records(path)[0])
     return record
 
 
@@ -145,28 +351,28 @@ def prune(
     -----
     Reads no rows and no features.
     """
-    path, kept = output_paths.group_path(out), None if keep is None else parse_keep(keep)
+    path, kept = destination.group_path(out), None if keep is None else parse_keep(keep)
     groups.open_group(path, JOB)
     if dry_run:
-        return pruning.to_prune(path, read_versions(path) or job_output.empty_versions(), kept).facts
+        return to_prune(path, read_versions(path) or jobs.empty_versions(), kept).facts
     with store_of(path).writer(path):
-        if finished := pruning.finish_pruning(path):
+        if finished := finish_pruning(path):
             shown(progress).note(f"an earlier prune was cut off, and is finished now: it {finished.get('message')}")
         finish_cut_off(path)
-        return pruning.prune_versions(path, kept).facts
+        return prune_versions(path, kept).facts
 
 
 def finish_cut_off(out: str) -> dict[str, Any] | None:
     """Do what a prune or a rollback began; the record of a rollback, or None where none was cut off."""
-    pruning.finish_pruning(out)
+    finish_pruning(out)
     return _finish_rollback(out)
 
 
 def _finish_rollback(out: str) -> dict[str, Any] | None:
-    record: dict[str, Any] | None = job_output.read_pinned(out).get("rollback")
+    record: dict[str, Any] | None = jobs.read_pinned(out).get("rollback")
     if record is not None:
-        job_output.set_current(out, record["version"])
-        if not any(each["run"] == record["run"] for each in run_records.read_records(out)[0]):
-            run_records.append_record(out, record)
-        job_output.remove_pinned(out)
+        jobs.set_current(out, record["version"])
+        if not any(each["run"] == record["run"] for each in jobs.read_records(out)[0]):
+            jobs.append_record(out, record)
+        jobs.remove_pinned(out)
     return record

@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from bigkpca.data.reading import take
+from bigkpca.data.rows import take
 from bigkpca.data.stores import last_name, parent, store_of
 from bigkpca.data.zarr import ZarrRows
 from bigkpca.errors import SpecError
+from bigkpca.execution.clusters import RunOptions
 from bigkpca.execution.projection import check_columns
-from bigkpca.execution.run_options import RunOptions
 from bigkpca.fitting.reference import with_reference
 from bigkpca.numerics.drift import REFERENCE_ROWS
 from bigkpca.numerics.model import Model
@@ -19,7 +19,7 @@ from bigkpca.spec import FitSpec
 from bigkpca.spec.job import Job
 from bigkpca.storage import models
 from bigkpca.workflows.fit import fit_and_save, save
-from bigkpca.workflows.scheduled.intervals import Interval, rows_drawn
+from bigkpca.workflows.scheduled.input_rows import Interval, rows_drawn
 
 
 def model_path(job: Job, number: int) -> str:

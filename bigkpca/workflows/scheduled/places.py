@@ -1,4 +1,4 @@
-"""What a job had before: the places of its output, model and metrics, kept in a record beside the job file.
+"""What a run of a job begins with, and the places of its output, model and metrics, kept beside the job file.
 
 A volume that is not mounted looks like a place where nothing was yet. The record tells the two apart: it lies outside
 the output. Where the folder of the job file cannot be written to, it lies in the state folder that systemd gives
@@ -8,15 +8,21 @@ the output. Where the folder of the job file cannot be written to, it lies in th
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from bigkpca.data.json_files import read_json, write_json
 from bigkpca.data.stores import AnyPath, expanded, last_name, parent, store_of
-from bigkpca.data.versions import VERSIONS
-from bigkpca.errors import SpecError
-from bigkpca.execution.progress import Progress
+from bigkpca.data.versions import VERSIONS, last_number, version_path
+from bigkpca.errors import CorruptionError, SpecError
+from bigkpca.execution.clusters import RunOptions
+from bigkpca.execution.progress import WARNING, Progress
 from bigkpca.spec.job import Job
+from bigkpca.storage import block_arrays, jobs
+from bigkpca.workflows.scheduled.input_rows import Asked, Interval
 
 _RECORD = ".bigkpca-record"  # behind the name of a job file
 _KEYS = ("output", "model", "metrics")
@@ -125,3 +131,81 @@ def _damaged(path: str) -> SpecError:
         f"{path} is not the record of the places of a job: remove it once output and model of the job are where they "
         "were"
     )
+
+
+@dataclass(frozen=True)
+class Published:
+    """A version of the features, as it was before the run."""
+
+    entry: Mapping[str, Any]  # in the manifest of the versions: number, model, reason
+    path: str
+
+    @property
+    def readable(self) -> Mapping[str, Any] | None:
+        """The manifest; None where it is damaged."""
+        with suppress(CorruptionError):
+            return self.manifest
+        return None
+
+    @cached_property
+    def manifest(self) -> Mapping[str, Any]:
+        """Read when it is needed, which it is not where all rows are extracted again. Raises CorruptionError."""
+        return block_arrays.read_grown(self.path)
+
+    @property
+    def rows(self) -> int:
+        """How many rows are extracted."""
+        count: int = self.manifest["rows"]
+        return count
+
+
+@dataclass(frozen=True)
+class Given:
+    """What a run begins with."""
+
+    job: Job
+    out: str
+    asked: Asked
+    options: RunOptions
+    versions: Mapping[str, Any]  # the manifest of the versions
+    earlier: Sequence[Mapping[str, Any]]  # records of runs
+    record: dict[str, Any]  # of this run, which fills it
+
+    @property
+    def current(self) -> Published | None:
+        """The current version; None before the first."""
+        found = [each for each in self.versions["versions"] if each["number"] == self.versions["current"]]
+        if not found:
+            return None
+        return Published(found[0], version_path(self.out, found[0]["number"]))
+
+    @property
+    def next_version(self) -> int:
+        """The number of the next version."""
+        return 1 + last_number(self.versions)
+
+    def warn(self, message: str) -> None:
+        """Show a warning, and keep it in the record."""
+        warn(self.record, self.options.progress, message)
+
+
+def warn(record: dict[str, Any], progress: Progress, message: str) -> None:
+    """Show a warning, and keep it in the record of a run."""
+    progress.note(f"{WARNING}{message}")
+    record["message"] = "; ".join(filter(None, [record["message"], message]))
+
+
+def pinned_interval(asked: Asked, given: Given, done: int, rows: int) -> Interval:
+    """The interval of a run where `rows` rows are stored and `done` of them extracted: that which an earlier run of the
+    same kind pinned and did not finish, or else all that are asked for."""
+    first, stop, before = asked.start(given.earlier, done), asked.stop(rows), jobs.read_pinned(given.out)
+    unfinished = before.get("stop") if before.get("asked") == repr(asked) and before.get("first") == first else None
+    if type(unfinished) is int and first < unfinished <= stop:
+        return Interval(first, unfinished, True)
+    return Interval(first, stop, False)
+
+
+def run_options(job: Job, progress: Progress) -> RunOptions:
+    """How the job says that it is run."""
+    given = job.run
+    return RunOptions(given.scheduler, given.workers, given.memory, None, False, progress, given.timeout)

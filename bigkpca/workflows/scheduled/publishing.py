@@ -1,28 +1,159 @@
-"""Extract and publish: rows added to the current version, or a new version."""
+"""Extract features of rows, measure their drift, and publish: rows added to the current version, or a new version."""
 
 from __future__ import annotations
 
 import hashlib
 import time
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
+
+import numpy as np
 
 from bigkpca.data.blocks import Block, output_block_rows, split
 from bigkpca.data.json_files import MOST_JSON_BYTES
+from bigkpca.data.retrying import retried
+from bigkpca.data.rows import Rows
+from bigkpca.data.stored import sha256
+from bigkpca.data.stores import store_of
 from bigkpca.data.versions import version_path
 from bigkpca.data.zarr import ZarrRows
-from bigkpca.errors import DriftError, SpecError
+from bigkpca.errors import Array, CorruptionError, DriftError, SpecError, check_overflow
+from bigkpca.execution.engine import Engine, block_tiles, by_block
 from bigkpca.execution.planning import Plan, plan_transform
+from bigkpca.execution.progress import Progress
+from bigkpca.execution.projection import expansion_of, tile_scores
+from bigkpca.execution.tasks import named_rows
 from bigkpca.numerics.model import Model
-from bigkpca.storage import block_arrays, destination, groups, growing, job_output
+from bigkpca.numerics.preimages import Expansion
+from bigkpca.storage import block_arrays, destination, groups, jobs
+from bigkpca.storage.destination import Destination
 from bigkpca.storage.models import model_digest
+from bigkpca.workflows.block_writer import Holding, check_unchanged
 from bigkpca.workflows.scheduled import models, records
-from bigkpca.workflows.scheduled.drift_check import drift_of
-from bigkpca.workflows.scheduled.extraction import Extraction, extract
-from bigkpca.workflows.scheduled.given import Given, Published
-from bigkpca.workflows.scheduled.intervals import Interval
+from bigkpca.workflows.scheduled.input_rows import Interval, rows_drawn
+from bigkpca.workflows.scheduled.places import Given, Published
+
+_MOST_COMPARED = 16_384  # new rows by which drift is measured: what chance leaves is 0.01, whatever their number
+
+
+@dataclass(frozen=True)
+class Extraction:
+    """Features to extract: those of the blocks `wanted`, which hold the rows of an interval, and perhaps others."""
+
+    rows: ZarrRows  # pinned
+    model: Model
+    record: dict[str, Any]
+    place: Destination
+    held: str  # the output of the job, whose lock the run holds
+    wanted: Sequence[Block]
+    interval: Interval
+
+
+@dataclass(frozen=True)
+class ExtractedBlock:
+    """What is known of a block whose scores are stored."""
+
+    digests: dict[str, str]  # SHA-256 of each array
+    input_sha256: str  # of the rows that it was computed from
+    scores: Array  # (m, r) of those rows by which drift is measured
+    residuals: Array | None  # (m,)
+
+
+def extract(job: Extraction, seed: int, engine: Engine, progress: Progress) -> list[ExtractedBlock]:
+    """Write the scores of all wanted blocks that an earlier run did not write.
+
+    One pass over the rows of these blocks. Raises IncompleteError where the rows changed meanwhile.
+    """
+    place, model = job.place, job.model
+    arrays: dict[str, Any] = {"scores": ((model.components,), model.features.dtype)}
+    if not block_arrays.holds(place.work, arrays):
+        place.clear()
+        with place.made() as scratch:
+            block_arrays.create(scratch, job.record, job.rows.shape[0], arrays)
+    path = store_of(place.work).absolute(place.work)
+    engine.check_paths(job.record["input"]["path"], path)
+    if stored := block_arrays.stored_blocks(path, job.wanted):
+        progress.note(f"continuing: {len(stored)} of {len(job.wanted)} blocks are written already")
+    expansion = expansion_of(model) if model.reference else None
+    compared = rows_drawn(job.interval.first, job.interval.stop, _MOST_COMPARED, seed)
+    given = [path, model, compared, expansion]
+    holding = Holding(progress, job.held)
+    found = by_block("extracting features", extract_block, job.rows, given, job.wanted, engine, holding)
+    block_arrays.check_stored(path, job.wanted, arrays)
+    check_unchanged(job.rows, job.record["input"])
+    return found
+
+
+def extract_block(
+    rows: Rows, block: Block, path: str, model: Model, compared: Array, expansion: Expansion | None
+) -> ExtractedBlock:
+    """Write the scores of a block, unless they are stored, and read its rows once for all that is known of them."""
+    mine, digest = _between(compared, block.start, block.stop), hashlib.sha256()
+    kept: list[Array] = []
+    X_tiles, most_rows = block_tiles(rows, block, model.features, digest)
+    X_tiles = _keeping(X_tiles, block.start, mine, kept)
+    scores = _stored_scores(path, block)
+    if scores is None:
+        with np.errstate(over="ignore", invalid="ignore"):
+            scores = tile_scores(X_tiles, most_rows, len(block), model)
+        check_overflow(scores, named_rows(rows, block))
+        digests = block_arrays.write_block(path, block, {"scores": scores})
+    else:
+        deque(X_tiles, maxlen=0)  # they are read for the digest, and for the rows that are compared
+        digests = {"scores": sha256(scores)}
+    residuals = None if expansion is None else _residuals(kept, most_rows, model, expansion)
+    return ExtractedBlock(digests, digest.hexdigest(), scores[mine - block.start], residuals)
+
+
+def _between(numbers: Array, start: int, stop: int) -> Array:
+    """Those of ascending numbers that are start <= number < stop."""
+    return numbers[np.searchsorted(numbers, start) : np.searchsorted(numbers, stop)]
+
+
+def _keeping(X_tiles: Iterator[Array], start: int, numbers: Array, kept: list[Array]) -> Iterator[Array]:
+    """The tiles, the first of which begins with row `start`; their rows of these numbers are kept."""
+    for X in X_tiles:
+        inside = _between(numbers, start, start + len(X))
+        if len(inside):
+            kept.append(X[inside - start])
+        start += len(X)
+        yield X
+
+
+def _residuals(X_tiles: Sequence[Array], most_rows: int, model: Model, expansion: Expansion) -> Array:
+    with np.errstate(over="ignore", invalid="ignore"):
+        return np.concatenate([np.zeros(0), *model.residuals(X_tiles, most_rows, expansion)])
+
+
+def _stored_scores(path: str, block: Block) -> Array | None:
+    """The scores of a block that an earlier run wrote whole; None where it did not, or its shard does not decode."""
+    array = retried(lambda: block_arrays.open_arrays(path, ["scores"]), path)["scores"]
+    if not store_of(path).exists(f"{path}/scores/{block_arrays.shard(array, block)}"):
+        return None
+    try:
+        found = block_arrays.stored_values(path, array, block)
+    except CorruptionError:  # as of one that a killed worker left: it is written again
+        return None
+    return None if np.isnan(found).any() else found
+
+
+def drift_of(model: Model, blocks: Sequence[ExtractedBlock], threshold: float) -> dict[str, Any] | None:
+    """The drift of the rows that the blocks hold for it; None where the model has no reference to compare with.
+
+    Of a model that was fitted again, from the rows for which it was or from those before, whichever are nearer.
+    """
+    kept = [block for block in blocks if block.residuals is not None]
+    if model.reference is None or not sum(len(block.scores) for block in kept):
+        return None
+    scores = np.concatenate([block.scores for block in kept])
+    residuals = np.concatenate([block.residuals for block in kept if block.residuals is not None])
+    references = [each for each in (model.reference, model.earlier) if each is not None]
+    found = [reference.drift(reference.count(scores, residuals)) for reference in references]
+    return {**asdict(min(found, key=lambda drift: drift.figure)), "threshold": threshold}
+
 
 _MEMORY = "ask for smaller blocks with output.block_rows, or fit a model with fewer landmarks"
 _MOST_BLOCKS = MOST_JSON_BYTES // 700  # a manifest has up to 600 bytes for each
@@ -46,7 +177,7 @@ def append(given: Given, current: Published, model: Model, rows: ZarrRows, inter
     about = _about(current.path)
     pinned = {**about, "input": rows.fingerprint()}
     place = destination.destination_of_rows(current.path, pinned)
-    wanted = growing.changed_blocks(current.rows, interval.stop, about["block_rows"])
+    wanted = block_arrays.changed_blocks(current.rows, interval.stop, about["block_rows"])
     _check_count(split(interval.stop, about["block_rows"]))
     try:
         new = _extracted(given, Extraction(rows, model, pinned, place, given.out, wanted, interval), current)
@@ -61,7 +192,7 @@ def append(given: Given, current: Published, model: Model, rows: ZarrRows, inter
     known = [*_known_before(current, rows)[: wanted[0].number], *new]
     finish_record(given, records.DONE, current.entry, [interval.first, interval.stop], interval.stop, known)
     _write_manifest(given, place.work, about, split(interval.stop, about["block_rows"]), known)
-    growing.publish(current.path, place.work, current.manifest)
+    block_arrays.publish_grown(current.path, place.work, current.manifest)
     place.clear()
 
 
@@ -93,9 +224,9 @@ def _make(
 
 def _refit(given: Given, rows: ZarrRows, interval: Interval) -> None:
     """Fit a new model on all rows, and make a version with it; the interval is that of the rows which drifted."""
-    pinned = job_output.read_pinned(given.out)
+    pinned = jobs.read_pinned(given.out)
     number = models.next_number(given.job, given.versions["versions"], pinned.get("model"))
-    job_output.write_pinned(given.out, {**pinned, "model": number})  # so that the run after a stop takes that model up
+    jobs.write_pinned(given.out, {**pinned, "model": number})  # so that the run after a stop takes that model up
     with _timed(given, "fit"):
         options = replace(given.options, overwrite=number == pinned.get("model"))
         model = models.fitted_again(given.job, number, rows, options, interval)
@@ -155,11 +286,11 @@ def _write_version(
         finish_record(given, records.DONE, entry, [interval.first, interval.stop], rows.shape[0], known, extracted)
         _write_manifest(given, place.work, about, blocks, known)
         place.put_in_place()
-    given.record.update(growing.read(path)["run"])
+    given.record.update(block_arrays.read_grown(path)["run"])
     # So that a run that is cut off from here on is known to have published, also where it adopted an earlier one's.
-    job_output.write_pinned(given.out, {**job_output.read_pinned(given.out), "run": given.record["run"]})
+    jobs.write_pinned(given.out, {**jobs.read_pinned(given.out), "run": given.record["run"]})
     versions = {**given.versions, "current": entry["number"], "versions": [*given.versions["versions"], dict(entry)]}
-    job_output.write_versions(given.out, versions)
+    jobs.write_versions(given.out, versions)
 
 
 def _whole_before(given: Given, before: Published, rows: ZarrRows, interval: Interval) -> dict[Block, _Known]:
@@ -200,7 +331,9 @@ def _about(path: str) -> dict[str, Any]:
 def _known_before(current: Published, rows: ZarrRows) -> list[_Known]:
     """What is known of each block of a version, whose input was found unchanged: with the stamps that this has now."""
     blocks = split(current.rows, current.manifest["block_rows"])
-    each = zip(current.manifest["blocks"], growing.input_digests(current.manifest), _stamps(rows, blocks), strict=True)
+    each = zip(
+        current.manifest["blocks"], block_arrays.input_digests(current.manifest), _stamps(rows, blocks), strict=True
+    )
     return [({"scores": block["sha256"]}, [sha256, stamp]) for block, (sha256, _), stamp in each]
 
 
@@ -236,10 +369,10 @@ def _extracted(given: Given, job: Extraction, beside: Published | None, *, compa
 def _check_makers(given: Given, place: destination.Destination, beside: Published | None) -> None:
     """See to it that features made with other packages, or on processors of another type, are not mixed with those that
     are made now: those of a run that was cut off are removed, and of a published version the job says what is done."""
-    now, pinned = records.makers(given.record), job_output.read_pinned(given.out)
+    now, pinned = records.makers(given.record), jobs.read_pinned(given.out)
     if pinned.get("made_by") != now:
         place.clear()
-        job_output.write_pinned(given.out, {**pinned, "made_by": now})
+        jobs.write_pinned(given.out, {**pinned, "made_by": now})
     if beside is None:
         return
     before = records.makers(beside.manifest["run"])

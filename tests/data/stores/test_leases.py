@@ -16,15 +16,15 @@ import zarr
 import bigkpca
 from bigkpca.data.opening import open_rows
 from bigkpca.data.stores import clients, leases, store_of
-from bigkpca.data.stores.urls import address
+from bigkpca.data.stores.base import address
 from bigkpca.errors import IncompleteError, LockedError, SpecError
 from bigkpca.execution.progress import Silent
-from bigkpca.ingesting.streaming import ingest
+from bigkpca.ingesting import ingest
 from bigkpca.storage.destination import open_destination
 from tests.helpers.dask_processes import wait_until
 from tests.helpers.disks import tree_bytes
 from tests.helpers.proxy import proxy
-from tests.helpers.s3 import READER, objects, rclone
+from tests.helpers.s3 import READER, in_bucket, rclone
 from tests.helpers.suspended import suspended
 
 pytestmark = pytest.mark.full
@@ -55,15 +55,15 @@ def test_one_writer_at_a_time(bucket):
     with store.writer(out):
         store.check_writer(out)
         store.check_writer(f"{out}.bigkpca-new")
-        assert list(objects(bucket)) == ["out.zarr.bigkpca-lock"]
+        assert list(in_bucket(bucket)) == ["out.zarr.bigkpca-lock"]
         take(f"{bucket}/other.zarr")
         no_lease(out, LockedError, r"another run is writing .*out\.zarr: .* expires in [3-6]\d seconds unless")
-    assert objects(bucket) == {}
+    assert in_bucket(bucket) == {}
     with pytest.raises(OSError, match="broken"), store.writer(out):
         raise OSError("broken")
     take(out)
     store.check_writer(out)  # of what nobody holds, nothing is said
-    assert objects(bucket) == {}
+    assert in_bucket(bucket) == {}
 
 
 def test_a_key_that_may_not_write_is_told(s3_server, bucket, use_s3):
@@ -85,7 +85,7 @@ def test_a_lease_is_taken_over_only_after_it_expired_by_the_clock_of_the_server(
         no_lease(out, LockedError, r"another run is writing .* expires in [2-6]\d seconds")
     write_lock(out, THEIRS.replace(b"60", b"-2"))  # which counts for 2 seconds more than it says
     take(out)
-    assert objects(bucket) == {}
+    assert in_bucket(bucket) == {}
 
 
 def test_the_holder_of_a_lease_renews_it_by_itself(bucket, monkeypatch):
@@ -93,7 +93,7 @@ def test_the_holder_of_a_lease_renews_it_by_itself(bucket, monkeypatch):
     out = f"{bucket}/out"
 
     def renewals():
-        return json.loads(objects(bucket)["out.bigkpca-lock"])["renewals"]
+        return json.loads(in_bucket(bucket)["out.bigkpca-lock"])["renewals"]
 
     with store_of(out).writer(out):
         first = renewals()
@@ -142,7 +142,7 @@ def test_a_renewal_whose_answer_was_lost_is_our_own(s3_server, bucket, use_s3, m
                 store.check_writer(out)
             between.mode = "pass"
             store.check_writer(out)
-        assert objects(bucket) == {}
+        assert in_bucket(bucket) == {}
 
 
 def test_a_server_that_is_away_for_longer_than_a_lease_costs_it(s3_server, bucket, use_s3, monkeypatch):
@@ -177,7 +177,7 @@ def test_of_sixteen_threads_exactly_one_wins(bucket):
         given = f"{bucket}/out{number}", Barrier(16), Barrier(16)
         with ThreadPoolExecutor(16) as pool:
             assert sum(pool.map(attempt, *([each] * 16 for each in given))) == 1
-    assert objects(bucket) == {}
+    assert in_bucket(bucket) == {}
 
 
 _INGEST = """
@@ -186,7 +186,7 @@ from bigkpca.data.stores import leases
 from bigkpca.errors import LockedError
 from bigkpca.execution.progress import Silent
 from bigkpca.ingesting.formats import base
-from bigkpca.ingesting.streaming import ingest
+from bigkpca.ingesting import ingest
 leases.SECONDS = 1.0
 base.READ_BYTES = 1024
 class Waiting(Silent):
@@ -228,7 +228,9 @@ def test_an_ingest_that_was_suspended_and_one_that_took_over_do_not_mix(tmp_path
 
         wait_until(done, 120)
     assert codes == [5]
-    assert objects(bucket) == {f"data.zarr/{name}": held for name, held in tree_bytes(tmp_path / "wanted.zarr").items()}
+    assert in_bucket(bucket) == {
+        f"data.zarr/{name}": held for name, held in tree_bytes(tmp_path / "wanted.zarr").items()
+    }
 
 
 def test_a_server_that_ignores_conditions_is_refused(tmp_path, use_s3):
@@ -242,7 +244,7 @@ def test_a_server_that_ignores_conditions_is_refused(tmp_path, use_s3):
 def test_a_clock_that_cannot_be_read_leaves_nothing(s3_server, bucket, use_s3, monkeypatch):
     monkeypatch.setattr(clients, "PATIENCE", IMPATIENT)
     write_lock(f"{bucket}/out", THEIRS)
-    before = objects(bucket)
+    before = in_bucket(bucket)
 
     def broken(method, path):
         if method == "HEAD" and "-clock-" in path:
@@ -253,7 +255,7 @@ def test_a_clock_that_cannot_be_read_leaves_nothing(s3_server, bucket, use_s3, m
         use_s3(between.port)
         between.answer = broken
         no_lease(f"{bucket}/out", IncompleteError, "HTTP status 503")
-        assert objects(bucket) == before
+        assert in_bucket(bucket) == before
     assert [path for _, path in between.requests if "-clock-" in path]
 
 
@@ -275,7 +277,7 @@ def test_every_holder_has_a_scratch_of_its_own(bucket):
     store.write(f"{out}.bigkpca-new-of-mine/zarr.json", b"of the user")
     with store.writer(out):
         place(out)
-    assert list(objects(bucket)) == ["out.zarr.bigkpca-new-of-mine/zarr.json"]
+    assert list(in_bucket(bucket)) == ["out.zarr.bigkpca-new-of-mine/zarr.json"]
 
 
 def test_an_error_removes_a_scratch_unless_the_lease_is_lost(bucket):
@@ -309,7 +311,7 @@ def later(seconds):
 def test_a_lost_lease_ends_every_change_of_its_output(bucket):
     out, store = f"{bucket}/out", store_of(bucket)
     zarr.create_array(store.zarr(f"{out}/x"), shape=(3,), dtype="f4")[:] = 0
-    before = objects(out)
+    before = in_bucket(out)
     for number, change in enumerate(
         (
             lambda: store.write(f"{out}.bigkpca-sums/a", b""),
@@ -329,9 +331,9 @@ def test_a_lost_lease_ends_every_change_of_its_output(bucket):
             with pytest.raises(LockedError, match="could not renew"):  # now it is known
                 change()
             store.write(f"{bucket}/out2", b"of another output")
-        assert objects(bucket)["out.bigkpca-lock"] == THEIRS  # which is not ours to remove
+        assert in_bucket(bucket)["out.bigkpca-lock"] == THEIRS  # which is not ours to remove
         store.remove_file(f"{out}.bigkpca-lock")
-        assert objects(out) == before, number
+        assert in_bucket(out) == before, number
 
 
 def test_a_lease_that_is_fresh_is_not_asked_for_at_every_change(s3_server, bucket, use_s3):

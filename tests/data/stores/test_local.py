@@ -149,9 +149,9 @@ def test_an_output_on_a_disk_that_is_read_only_is_refused_with_its_own_name(tmp_
 
 def test_a_system_without_locks_is_told_so(monkeypatch):
     monkeypatch.setitem(sys.modules, "fcntl", None)
-    monkeypatch.delitem(sys.modules, "bigkpca.data.stores.local_locks")
+    monkeypatch.delitem(sys.modules, "bigkpca.data.stores.local")
     with pytest.raises(ImportError, match="runs on Linux and macOS: it locks outputs with flock, which this system"):
-        importlib.import_module("bigkpca.data.stores.local_locks")
+        importlib.import_module("bigkpca.data.stores.local")
 
 
 def test_zarr_arrays_tell_their_folder(tmp_path):

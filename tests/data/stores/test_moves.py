@@ -5,11 +5,11 @@ import json
 import pytest
 
 from bigkpca.data.opening import open_rows
-from bigkpca.data.stores import ObjectStore, clients, moves, store_of
+from bigkpca.data.stores import ObjectStore, clients, objects, store_of
 from bigkpca.errors import IncompleteError
 from bigkpca.storage import groups
 from bigkpca.storage.destination import open_destination
-from tests.helpers.s3 import objects
+from tests.helpers.s3 import in_bucket
 
 
 class Cut(BaseException):
@@ -64,7 +64,7 @@ def made(out, digest):
 
 def check_readers(out):
     """A reader finds a whole output, old or new, or is told that none is finished."""
-    there = objects(out)
+    there = in_bucket(out)
     if "zarr.json" in there:
         digest = json.loads(there["zarr.json"])["attributes"]["bigkpca"]["digest"]
         assert there == content(digest)
@@ -100,7 +100,7 @@ def test_output_that_was_cut_off_at_any_request_is_finished_by_the_same_run(buck
         check_readers(out)
         store_of(out).remove_file(f"{out}.bigkpca-lock")  # as if it had expired
         made(out, "new")
-        left = {name: value for name, value in objects(f"{bucket}/{stop}").items() if "-lock-" not in name}
+        left = {name: value for name, value in in_bucket(f"{bucket}/{stop}").items() if "-lock-" not in name}
         assert left == {f"out/{name}": value for name, value in content("new").items()}, stop
         stop += every
     assert stop > 25
@@ -115,14 +115,14 @@ def test_a_move_that_was_cut_off_keeps_the_target_once_it_is_whole_and_is_undone
     for name, value in content("new").items():
         store.write(f"{out}/{name}", value)
     told = {"source": "out.bigkpca-new", "target": "out", "files": 4, "copied": copied}
-    store.write(moves.mark(out), json.dumps(told).encode())
+    store.write(objects.mark(out), json.dumps(told).encode())
     if copied:
         store.write(f"{out}.bigkpca-new/x/c/0/0", b"left")
     else:
         store.remove_file(f"{out}/zarr.json")  # which is copied last
         check_readers(out)
     store.recover(out)
-    assert objects(bucket) == {f"out/{name}": value for name, value in content("new").items() if copied}
+    assert in_bucket(bucket) == {f"out/{name}": value for name, value in content("new").items() if copied}
 
 
 @pytest.mark.full
@@ -145,15 +145,15 @@ def test_remains_of_what_was_being_removed_are_ours(bucket):
         out = f"{bucket}/{ending}/out"
         store_of(out).write(f"{out}.bigkpca-{ending}/x/c/0/0", b"left")
         made(out, "new")
-        assert objects(f"{bucket}/{ending}") == {f"out/{name}": value for name, value in content("new").items()}
+        assert in_bucket(f"{bucket}/{ending}") == {f"out/{name}": value for name, value in content("new").items()}
 
 
 def test_what_readers_look_at_first_is_removed_first_and_copied_last():
     many = [f"x/c/{number}" for number in range(600)]
-    batches = moves.in_reading_order([*many, "x/manifest.json", "x/zarr.json", "zarr.json"])
+    batches = objects.in_reading_order([*many, "x/manifest.json", "x/zarr.json", "zarr.json"])
     assert batches[:3] == [["zarr.json"], ["x/manifest.json"], ["x/zarr.json"]]
     assert sorted(name for batch in batches[3:] for name in batch) == sorted(many)
     assert max(map(len, batches)) <= 256
-    assert moves.in_reading_order([]) == []
-    assert moves.output_of("s3://b/a/out.zarr.bigkpca-run-7") == "s3://b/a/out.zarr"
-    assert moves.mark("s3://b/a/out.zarr.bigkpca-old") == moves.mark("s3://b/a/out.zarr")
+    assert objects.in_reading_order([]) == []
+    assert objects.output_of("s3://b/a/out.zarr.bigkpca-run-7") == "s3://b/a/out.zarr"
+    assert objects.mark("s3://b/a/out.zarr.bigkpca-old") == objects.mark("s3://b/a/out.zarr")

@@ -16,11 +16,11 @@ from bigkpca.data.retrying import retrying_for
 from bigkpca.data.stores import LocalDisk, ObjectStore, clients, expanded, leases, parent, store_of
 from bigkpca.data.zarr import array_path
 from bigkpca.errors import CorruptionError, IncompleteError, LockedError, SpecError
-from bigkpca.ingesting.streaming import ingest
+from bigkpca.ingesting import ingest
 from tests.data.cases import case
 from tests.helpers.disks import tree_bytes
 from tests.helpers.proxy import proxy
-from tests.helpers.s3 import BUCKET, KEY, SECRET, objects
+from tests.helpers.s3 import BUCKET, KEY, SECRET, in_bucket
 from tests.helpers.stores import as_npy
 
 
@@ -69,7 +69,7 @@ def test_an_output_in_a_bucket_is_that_of_a_local_disk(tmp_path, bucket):
     ingest([x], out, block_rows=16, overwrite=True)
     for each in (tmp_path / "x.zarr", out):
         ingest([y], each, append=True)
-    assert objects(bucket) == {f"x.zarr/{name}": held for name, held in tree_bytes(tmp_path / "x.zarr").items()}
+    assert in_bucket(bucket) == {f"x.zarr/{name}": held for name, held in tree_bytes(tmp_path / "x.zarr").items()}
     assert [name for name, _ in zarr.open_group(store_of(out).zarr(out), mode="r").arrays()] == ["x"]
     rows = open_rows(out)
     assert rows.shape == (80, 3)
@@ -132,7 +132,7 @@ def test_what_a_later_writer_wrote_is_not_replaced(bucket, monkeypatch):
     monkeypatch.setattr(leases, "check", lambda _: store.write(f"{bucket}/a", b"theirs"))
     with pytest.raises(LockedError, match="another run has taken over"):
         store.replace(f"{bucket}/a", b"ours")
-    assert objects(bucket)["a"] == b"theirs"
+    assert in_bucket(bucket)["a"] == b"theirs"
 
 
 @pytest.mark.full

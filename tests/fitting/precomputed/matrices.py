@@ -6,9 +6,9 @@ import dask.array as da
 import numpy as np
 
 from bigkpca import KernelPCA, kernels
-from bigkpca.data.numpy_rows import ArrayRows
+from bigkpca.data.rows import ArrayRows
 from bigkpca.execution.planning import plan_fit
-from bigkpca.fitting import precomputed_products
+from bigkpca.fitting import precomputed
 from bigkpca.spec import FitSpec
 from bigkpca.storage.models import save_model
 from tests.helpers import oracles
@@ -87,4 +87,4 @@ def start_with_columns(monkeypatch, numbers):
         def standard_normal(self, shape):
             return np.random.default_rng(0).standard_normal(shape)
 
-    monkeypatch.setattr(precomputed_products, "random_stream", lambda *_: Chosen())
+    monkeypatch.setattr(precomputed, "random_stream", lambda *_: Chosen())

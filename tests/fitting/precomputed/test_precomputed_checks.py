@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from bigkpca.data.numpy_rows import ArrayRows
+from bigkpca.data.rows import ArrayRows
 from bigkpca.errors import CorruptionError, DataError, SpecError
 from bigkpca.execution.planning import plan_fit
 from bigkpca.spec import FitSpec

@@ -6,7 +6,8 @@ import pyarrow as pa
 import pytest
 
 from bigkpca.errors import DataError, SpecError
-from bigkpca.ingesting.formats import base, text_rows
+from bigkpca.ingesting.formats import base
+from bigkpca.ingesting.formats import text as text_files
 from tests.ingesting.files import WORDS, X, Y, csv_text, made, npy, refuse
 
 
@@ -73,6 +74,6 @@ def test_labels_must_match_the_rows(tmp_path, monkeypatch):
     refuse(tmp_path, DataError, "labels of .* row 8", tmp_path / "b.npz", labels="y")
     refuse(tmp_path, SpecError, "has no header, so no column 'y'", "1,2\n", labels="y")
     refuse(tmp_path, SpecError, "unknown column .* did you mean 'label'", "label,a\n1,2\n", labels="lable")
-    monkeypatch.setattr(text_rows, "_TEXT_BYTES", 2**14)
+    monkeypatch.setattr(text_files, "_TEXT_BYTES", 2**14)
     far = "k,a\n" + "1,2\n" * 20000 + f"{2**63},2\n"
     refuse(tmp_path, DataError, "row 20000 .* has the label '9223372036854775808', but", far, labels="k")

@@ -5,7 +5,7 @@ import gzip
 import numpy as np
 
 from bigkpca.errors import DataError
-from bigkpca.ingesting.formats import text_rows
+from bigkpca.ingesting.formats import text
 from tests.ingesting.files import X, Y, made, refuse, write_parquet
 
 
@@ -34,7 +34,7 @@ def test_blank_lines_quotes_and_a_last_line_without_its_end_are_read(tmp_path):
 
 
 def test_a_csv_with_bad_fields_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(text_rows, "_TEXT_BYTES", 2**14)
+    monkeypatch.setattr(text, "_TEXT_BYTES", 2**14)
     for lines, labels, message in (
         ("a,b\n1,2\n3,\n", None, r"row 1, column 1 \('b'\) is missing"),
         ("1,2\n3,x\n", None, r"row 1, column 1 is 'x', not a number"),

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from bigkpca.errors import DataError
-from bigkpca.ingesting.formats import text_rows
+from bigkpca.ingesting.formats import text
 from bigkpca.ingesting.tables import learning
 from tests.ingesting.files import made, refuse
 
@@ -14,7 +14,7 @@ LATE = [str(i % 3) for i in range(200)] + ["x"]  # a word far behind numbers
 @pytest.fixture(autouse=True)
 def _small_blocks(monkeypatch):
     """The kinds of columns are guessed from the first 64 bytes."""
-    monkeypatch.setattr(text_rows, "_TEXT_BYTES", 16)
+    monkeypatch.setattr(text, "_TEXT_BYTES", 16)
 
 
 def csv(**columns):

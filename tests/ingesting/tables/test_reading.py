@@ -5,7 +5,7 @@ import pyarrow as pa
 import pytest
 
 from bigkpca.errors import DataError
-from bigkpca.ingesting.formats import text_rows
+from bigkpca.ingesting.formats import text
 from tests.ingesting.files import made, refuse
 
 BEYOND = 2**53 + 1
@@ -13,7 +13,7 @@ BEYOND = 2**53 + 1
 
 @pytest.mark.parametrize("block", [500, 8])
 def test_rows_in_messages_are_those_of_the_file_when_some_are_left_out(block, tmp_path, monkeypatch):
-    monkeypatch.setattr(text_rows, "_TEXT_BYTES", block)
+    monkeypatch.setattr(text, "_TEXT_BYTES", block)
     for content, options, message in (
         ("a,b\n,1\n2,1\n,1\n3000,1\n", {"dtype": "int8"}, r"row 3, column 0 \('a'\) .* is 3000.0, which int8"),
         ("a,y\n,1.5\n2,1\n,1\n3,1.5\n4,inf\n", {"labels": "y"}, "labels of .*: row 4, column 0 is infinity"),

@@ -8,8 +8,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from bigkpca.errors import SpecError
 from bigkpca.numerics.kernels import Function, Gaussian, Linear, Polynomial, Sigmoid
-from bigkpca.numerics.landmarks import RPCholesky, rpcholesky
-from bigkpca.numerics.landmarks.rpcholesky import Factor, Proposals, choose_rows, grown, thinned
+from bigkpca.numerics.landmarks import RPCholesky, sampling
+from bigkpca.numerics.landmarks.sampling import Factor, Proposals, grown, rpcholesky_rows, thinned
 from tests.helpers import oracles
 
 dtypes = pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -50,30 +50,30 @@ def assert_follows(pairs, law):
 )
 def test_the_first_two_pivots_follow_the_law_of_simple_rpcholesky(kernel, size, draws):
     rng = np.random.default_rng(0)
-    pairs = [choose_rows(SIX, kernel, size, 0.0, rng)[:2] for _ in range(draws)]
+    pairs = [rpcholesky_rows(SIX, kernel, size, 0.0, rng)[:2] for _ in range(draws)]
     assert_follows(pairs, oracles.rpcholesky_pivot_law(kernel(SIX, SIX)))
 
 
 @dtypes
 def test_no_row_is_chosen_twice_and_the_rank_of_the_kernel_matrix_bounds_their_number(dtype):
     X = rows(0).astype(dtype)
-    chosen = choose_rows(X, Gaussian(3.0), 60, 0.0, np.random.default_rng(0))
+    chosen = rpcholesky_rows(X, Gaussian(3.0), 60, 0.0, np.random.default_rng(0))
     assert len(set(chosen)) == len(chosen) > 30
-    assert len(choose_rows(X, Gaussian(0.3), 25, 0.0, np.random.default_rng(0))) == 25
+    assert len(rpcholesky_rows(X, Gaussian(0.3), 25, 0.0, np.random.default_rng(0))) == 25
     distinct = X[:7]
     X = np.random.default_rng(0).permutation(np.repeat(distinct, 30, axis=0))
-    chosen = choose_rows(X, KERNEL, 50, 0.0, np.random.default_rng(0))
+    chosen = rpcholesky_rows(X, KERNEL, 50, 0.0, np.random.default_rng(0))
     assert_array_equal(np.unique(X[chosen], axis=0), np.unique(distinct, axis=0))
     assert len(chosen) == 7
     for kernel, rank in ((Linear(), 3), (Polynomial(1.0, 2), 10)):
-        assert len(choose_rows(rows(0), kernel, 30, 0.0, np.random.default_rng(0))) == rank
-    assert len(choose_rows(np.zeros((9, 2)), Linear(), 4, 0.0, np.random.default_rng(0))) == 0
+        assert len(rpcholesky_rows(rows(0), kernel, 30, 0.0, np.random.default_rng(0))) == rank
+    assert len(rpcholesky_rows(np.zeros((9, 2)), Linear(), 4, 0.0, np.random.default_rng(0))) == 0
 
 
 @pytest.mark.parametrize("tolerance", [0.3, 0.05, 1e-3])
 def test_the_stop_is_the_first_block_whose_trace_error_is_within_tolerance(tolerance):
     X = rows(0, n=120)
-    chosen = choose_rows(X, KERNEL, 100, tolerance, np.random.default_rng(0))
+    chosen = rpcholesky_rows(X, KERNEL, 100, tolerance, np.random.default_rng(0))
     assert len(chosen) < 100
     assert_array_equal(RPCholesky(tol=tolerance).choose(X, KERNEL, 100, np.random.default_rng(0)), X[chosen])
     assert trace_error(X, chosen) <= tolerance * 120 * (1 + 1e-9)
@@ -82,12 +82,12 @@ def test_the_stop_is_the_first_block_whose_trace_error_is_within_tolerance(toler
 
 def test_tiles_and_threads_do_not_matter(monkeypatch):
     X = rows(0, n=150)
-    whole = choose_rows(X, KERNEL, 40, 0.0, np.random.default_rng(0))
+    whole = rpcholesky_rows(X, KERNEL, 40, 0.0, np.random.default_rng(0))
     assert (np.diff(whole) < 0).any()  # their order is that of choice and not of rows
-    monkeypatch.setattr(rpcholesky, "_TILE_ROWS", 11)  # else a sample of several tiles takes seconds
-    assert_array_equal(choose_rows(X, KERNEL, 40, 0.0, np.random.default_rng(0)), whole)
+    monkeypatch.setattr(sampling, "_TILE_ROWS", 11)  # else a sample of several tiles takes seconds
+    assert_array_equal(rpcholesky_rows(X, KERNEL, 40, 0.0, np.random.default_rng(0)), whole)
     with ThreadPoolExecutor(2) as pool:
-        assert_array_equal(choose_rows(X, KERNEL, 40, 0.0, np.random.default_rng(0), pool.map), whole)
+        assert_array_equal(rpcholesky_rows(X, KERNEL, 40, 0.0, np.random.default_rng(0), pool.map), whole)
 
 
 def naive_thinned(residual, bound, least, chances):
@@ -206,7 +206,7 @@ def test_kernels_and_options_that_will_not_do_are_refused():
     message = r"rpcholesky needs a positive semidefinite kernel, but k\(x, x\) = -.*use landmarks='uniform'"
     for kernel in (Sigmoid(0.5, -5.0), Function(lambda X, Y: -np.ones((len(X), len(Y))))):
         with pytest.raises(SpecError, match=message):
-            choose_rows(rows(0), kernel, 5, 0.0, np.random.default_rng(0))
+            rpcholesky_rows(rows(0), kernel, 5, 0.0, np.random.default_rng(0))
     message = r"tol lies in \[0, 1\), least_accepted in \(0, 1\), over is 'sample' or 'all'"
     for options in ({"tol": -0.1}, {"tol": 1.0}, {"least_accepted": 0.0}, {"least_accepted": 1.0}, {"over": "some"}):
         with pytest.raises(SpecError, match=message):

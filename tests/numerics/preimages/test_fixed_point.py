@@ -10,9 +10,7 @@ from bigkpca.numerics.kernels import Gaussian, Matern, Polynomial
 from bigkpca.numerics.methods import Exact, Nystroem
 from bigkpca.numerics.preimages import FixedPoint, expansion
 from bigkpca.numerics.preimages import Linear as LinearMap
-from bigkpca.numerics.preimages.fixed_point_start import begin, candidates_of
-from bigkpca.numerics.preimages.fixed_point_steps import climb
-from bigkpca.numerics.preimages.objective import objective
+from bigkpca.numerics.preimages.fixed_point import begin, candidates_of, climb, objective
 from tests.helpers import oracles
 from tests.numerics.preimages.models import (
     GAUSSIAN,

@@ -12,7 +12,7 @@ from bigkpca import KernelPCA
 from bigkpca.errors import DataError, NarrowKernelWarning, SpecError
 from bigkpca.numerics.methods import Nystroem
 from bigkpca.numerics.preimages import Denoising, Ridge, row_noise
-from bigkpca.numerics.preimages.regression import block_regression
+from bigkpca.numerics.preimages.base import block_regression
 from tests.helpers import oracles
 from tests.numerics.preimages.models import GAUSSIAN, SEED, back, fitted, naive_regression, rows, trained
 

@@ -14,8 +14,7 @@ from jsonschema import Draft202012Validator
 from bigkpca.numerics import kernels, landmarks, methods, preimages
 from bigkpca.spec import FitSpec
 from bigkpca.spec.job import Job, job_schema
-from bigkpca.spec.job.schema import properties
-from bigkpca.spec.job.tables import TABLES, JobTop, ModelTable
+from bigkpca.spec.job.tables import TABLES, JobTop, ModelTable, properties
 from tests.helpers.files import ROOT
 from tests.helpers.jobs import LEAST, job_of, jobs, problems_of, toml_of, toml_value
 

@@ -5,7 +5,7 @@ import tomllib
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bigkpca.spec.job.toml_lines import lines_of_keys
+from bigkpca.spec.job.text import lines_of_keys
 
 TEXTS = [
     ("a = 1", {("a",): 1}),

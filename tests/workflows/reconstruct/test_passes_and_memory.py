@@ -8,8 +8,8 @@ import zarr
 
 import bigkpca
 from bigkpca import KernelPCA, arrays, preimages
-from bigkpca.data.numpy_rows import ArrayRows
 from bigkpca.data.opening import open_rows
+from bigkpca.data.rows import ArrayRows
 from bigkpca.errors import MemoryLimitError
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.planning import plan_fit, plan_reconstruct, process_bytes

@@ -11,7 +11,7 @@ import zarr
 
 import bigkpca
 from bigkpca import KernelPCA, arrays, kernels, preimages
-from bigkpca.data.numpy_rows import ArrayRows
+from bigkpca.data.rows import ArrayRows
 from bigkpca.errors import DataError, SpecError
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.progress import Silent

@@ -9,13 +9,13 @@ import zarr
 
 import bigkpca
 from bigkpca import KernelPCA, methods
-from bigkpca.data.numpy_rows import ArrayRows
 from bigkpca.data.opening import open_rows
+from bigkpca.data.rows import ArrayRows
 from bigkpca.errors import SpecError
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.progress import Silent
 from bigkpca.fitting.fit import fit_rows
-from bigkpca.fitting.partial_fit import extend
+from bigkpca.fitting.merge import extend
 from bigkpca.spec import FitSpec
 from bigkpca.storage import block_arrays
 from bigkpca.storage.models import load_model, model_digest, save_model

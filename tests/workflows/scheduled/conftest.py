@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import bigkpca
-from bigkpca.numerics.certificates.certificate import Certificate
+from bigkpca.numerics.certificates import Certificate
 from bigkpca.workflows.fit import save
 from tests.helpers.disks import Restored
 from tests.helpers.nights import Night, some_rows

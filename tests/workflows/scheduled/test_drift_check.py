@@ -11,7 +11,7 @@ import bigkpca
 from benchmarks.drift import all_data, one_seed
 from bigkpca.data.versions import read_versions
 from bigkpca.errors import DriftError
-from bigkpca.storage import growing, models
+from bigkpca.storage import block_arrays, models
 from bigkpca.workflows.fit import save
 from tests.helpers.disks import Restored
 from tests.helpers.files import shared_file
@@ -81,7 +81,7 @@ def test_drift_may_fit_a_new_model_and_version_and_keeps_the_old_ones(night):
     assert (record["version"], record["drift"]["figure"]) == (2, 0)
     bigkpca.rollback(night.out)
     assert night.scores().shape == (1200, 3)
-    assert growing.read(f"{night.out}/1")["model"] == models.model_digest(bigkpca.load(night.model))
+    assert block_arrays.read_grown(f"{night.out}/1")["model"] == models.model_digest(bigkpca.load(night.model))
     night.set(LARGER_BLOCKS, on_drift="warn")
     assert night.run()[0]["rows"] == [1200, 1800]
     np.testing.assert_array_equal(night.scores(), night.wanted(block_rows=256))

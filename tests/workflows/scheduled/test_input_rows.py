@@ -14,7 +14,7 @@ import bigkpca
 from bigkpca.data.opening import open_growing
 from bigkpca.data.zarr import ZarrRows
 from bigkpca.errors import CorruptionError, DataError, IncompleteError, SpecError
-from bigkpca.storage import block_arrays, growing
+from bigkpca.storage import block_arrays
 from tests.helpers.disks import tree_bytes
 from tests.helpers.nights import JOB, Night, some_rows
 from tests.helpers.progress import Once, Recorder
@@ -33,7 +33,9 @@ def test_an_array_of_others_may_grow_by_any_number_of_rows(new):
     for number, count in enumerate([50, 6, 21]):
         array.append(some_rows(count, number))
         new.run()
-    assert growing.read(f"{new.out}/1")["block_rows"] == 64  # it does not hang on the rows of the first night
+    assert (
+        block_arrays.read_grown(f"{new.out}/1")["block_rows"] == 64
+    )  # it does not hang on the rows of the first night
     np.testing.assert_array_equal(new.scores(), new.wanted())
     assert tree_bytes(new.model) == model  # one that is there is used
 

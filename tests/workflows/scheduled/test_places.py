@@ -12,7 +12,7 @@ import bigkpca
 from bigkpca.data.stores.local import LocalDisk
 from bigkpca.errors import BigKPCAError, SpecError
 from bigkpca.spec.job import read_job
-from bigkpca.workflows.scheduled.plan import plan_run
+from bigkpca.workflows.scheduled import plan_run
 from tests.helpers.commands import run
 from tests.helpers.disks import Restored, tree_bytes
 from tests.helpers.nights import JOB, Night, some_rows

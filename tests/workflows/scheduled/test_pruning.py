@@ -16,13 +16,13 @@ from bigkpca.data.stores.local import LocalDisk
 from bigkpca.data.stores.objects import ObjectStore
 from bigkpca.data.versions import check_not_pruned, read_versions
 from bigkpca.errors import CorruptionError, IncompleteError, SpecError
-from bigkpca.storage import block_arrays, destination, job_output, run_records
+from bigkpca.storage import block_arrays, destination, jobs
 from bigkpca.workflows.scheduled import records
 from tests.helpers.commands import run
 from tests.helpers.disks import Restored, tree_bytes
 from tests.helpers.nights import JOB, Night, cut_off_at, some_rows
 from tests.helpers.progress import Recorder
-from tests.helpers.s3 import objects
+from tests.helpers.s3 import in_bucket
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +62,7 @@ def numbers(night):
 def test_the_current_version_and_the_newest_others_are_kept(night):
     kept = ((4, 1, [1, 2, 3]), (4, "2", [1, 2]), (4, 9, []), (2, 1, [1, 3, 4]), (2, 2, [1, 3]), (1, 3, [2]))
     for current, keep, gone in kept:
-        job_output.set_current(night.out, current)
+        jobs.set_current(night.out, current)
         before = tree_bytes(night.root)
         found = bigkpca.prune(night.out, keep, dry_run=True)
         assert (found["versions"], found["models"], found["scratch"]) == (gone, [], []), (current, keep)
@@ -210,8 +210,8 @@ def prune_again(night):
     [
         (LocalDisk, "move", 1, prune_again),
         (LocalDisk, "remove_folder", 1, Night.run),
-        (run_records, "append_record", 1, lambda night: bigkpca.rollback(night.out, to=3)),
-        (job_output, "write_versions", 2, prune_again),
+        (jobs, "append_record", 1, lambda night: bigkpca.rollback(night.out, to=3)),
+        (jobs, "write_versions", 2, prune_again),
     ],
 )
 def test_a_prune_that_was_cut_off_is_finished_by_whatever_comes_next(night, place, moment, call, finish):
@@ -229,11 +229,11 @@ def test_a_prune_that_was_cut_off_is_finished_by_whatever_comes_next(night, plac
 def test_a_manifest_that_does_not_say_what_is_being_pruned_is_damaged(night):
     versions = read_versions(night.out)
     for pruned in ([], {"versions": ["x"]}, {"versions": [1], "models": [{"path": 1}]}, 1):
-        job_output.write_versions(night.out, {**versions, "pruning": pruned})
+        jobs.write_versions(night.out, {**versions, "pruning": pruned})
         with pytest.raises(CorruptionError, match=r"manifest\.json does not say what is being pruned; restore it"):
             bigkpca.prune(night.out, 1)
     whole = {"versions": [4], "models": [], "record": {"run": 9}}
-    job_output.write_versions(night.out, {**versions, "pruning": whole})
+    jobs.write_versions(night.out, {**versions, "pruning": whole})
     bigkpca.prune(night.out)
     assert night.scores().shape == (90, 3)  # what the manifest still names stays
 
@@ -243,7 +243,7 @@ def test_what_killed_runs_left_goes_unless_the_same_command_goes_on_with_it(nigh
         night.run(rows="0:32")
     (left,) = Path(night.out).glob("5.bigkpca-run-*")
     assert bigkpca.prune(night.out)["scratch"] == []
-    job_output.remove_pinned(night.out)
+    jobs.remove_pinned(night.out)
     shutil.copytree(f"{night.out}/4", f"{night.out}/6")  # put in place, and never published
     Path(night.out, "manifest.json.partial").write_text("{")
     for name in ("7", "notes.txt", "8"):
@@ -259,7 +259,7 @@ def test_the_folder_from_which_a_run_publishes_stays(night):
     night.append(some_rows(40, 1))
     with cut_off_at(block_arrays, "replace_block"):
         night.run()
-    job_output.remove_pinned(night.out)
+    jobs.remove_pinned(night.out)
     assert bigkpca.prune(night.out, 1)["scratch"] == []
     assert night.run()[0]["status"] == "nothing new"
     assert night.scores().shape == (130, 3)
@@ -277,12 +277,12 @@ def test_the_command_prints_what_goes(night):
 def test_versions_and_models_in_a_bucket_are_pruned_also_after_a_stop(tmp_path, bucket):
     night, store = Night.made(tmp_path / "job", bucket, on_drift="refit"), store_of(bucket)
     fit_again_and_again(night)
-    scores, before = night.scores(), objects(night.root)
+    scores, before = night.scores(), in_bucket(night.root)
     for call in (1, 2, 4):
         with cut_off_at(ObjectStore, "remove_files", call):
             bigkpca.prune(night.out, 1)
         assert bigkpca.prune(night.out, 1)["versions"] == []
-        left = objects(night.root)  # and no lock
+        left = in_bucket(night.root)  # and no lock
         assert {name.split("/")[0] for name in left} == {"features.zarr", "model.zarr", "model-3.zarr", "rows.zarr"}
         assert numbers(night) == (3, [3])
         np.testing.assert_array_equal(night.scores(), scores)

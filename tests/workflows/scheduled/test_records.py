@@ -15,8 +15,8 @@ import zarr
 import bigkpca
 from bigkpca.data.stores.local import LocalDisk
 from bigkpca.errors import CorruptionError, DataError, IncompleteError, SpecError
-from bigkpca.storage import models, run_records
-from bigkpca.workflows.scheduled import new_rows
+from bigkpca.storage import jobs, models
+from bigkpca.workflows import scheduled
 from tests.helpers.commands import run
 from tests.helpers.nights import JOB, Night, cut_off_at, some_rows
 from tests.helpers.progress import Recorder
@@ -78,7 +78,7 @@ def test_a_gateway_that_refuses_or_is_down_is_a_warning_in_the_record(night, gat
 @pytest.mark.full
 def test_metrics_of_a_run_that_was_cut_off_after_it_published_are_sent_by_the_next(night, gateway):
     night.set(push_metrics=gateway.url)
-    with cut_off_at(run_records, "append_record"):
+    with cut_off_at(jobs, "append_record"):
         night.run(full=True)
     gateway.pushed.clear()
     night.run(full=True)
@@ -175,7 +175,7 @@ def test_a_clock_that_went_backwards_is_told(night):
 
 @pytest.mark.parametrize(("number", "kind", "code"), [(errno.EACCES, SpecError, 2), (errno.ENOSPC, IncompleteError, 6)])
 def test_a_record_has_the_exit_code_of_the_command(night, number, kind, code):
-    failing = mock.patch.object(new_rows.input_rows, "open_input", side_effect=OSError(number, "no", "somewhere"))
+    failing = mock.patch.object(scheduled.input_rows, "open_input", side_effect=OSError(number, "no", "somewhere"))
     with failing, pytest.raises(kind):
         night.run()
     assert bigkpca.history(night.out)[-1]["exit_code"] == code

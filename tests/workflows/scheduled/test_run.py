@@ -12,12 +12,12 @@ from bigkpca.data.opening import open_rows
 from bigkpca.data.stores import clients, store_of
 from bigkpca.errors import LockedError, SpecError
 from bigkpca.spec.job import read_job
-from bigkpca.storage import block_arrays, destination, growing, job_output
-from bigkpca.workflows.scheduled.plan import plan_run
+from bigkpca.storage import block_arrays, destination, jobs
+from bigkpca.workflows.scheduled import plan_run
 from tests.helpers.disks import mounted, tree_bytes
 from tests.helpers.nights import JOB, Night, cut_off_at, some_rows, stops_after
 from tests.helpers.progress import Once, Recorder
-from tests.helpers.s3 import objects
+from tests.helpers.s3 import in_bucket
 
 
 def test_features_of_many_nights_are_those_of_one_transform_to_the_byte(night):
@@ -35,7 +35,7 @@ def test_features_of_many_nights_are_those_of_one_transform_to_the_byte(night):
     assert bigkpca.verify(f"{night.out}/1").files == 10
     told = [(each["run"], *each["rows"]) for each in bigkpca.history(night.out)]
     assert told == [(1, 0, 90), (2, 90, 96), (3, 96, 97), (4, 97, 97), (5, 97, 292)]
-    manifest = growing.read(f"{night.out}/1")
+    manifest = block_arrays.read_grown(f"{night.out}/1")
     assert manifest["run"] | {"seconds": None} == record | {"seconds": None}  # it names the run that published it
     assert len(manifest["blocks"]) == len(manifest["input_blocks"]) == 10
     assert tree_bytes(night.model) == model
@@ -115,7 +115,7 @@ def test_a_run_goes_on_where_one_was_stopped_and_then_takes_what_arrived(night):
     night.append(some_rows(200, 1))
     with pytest.raises(KeyboardInterrupt):
         night.run(stops_after())
-    assert job_output.read_pinned(night.out)["stop"] == 290
+    assert jobs.read_pinned(night.out)["stop"] == 290
     night.append(some_rows(33, 2))
     told = Recorder()
     records = night.run(told)
@@ -129,7 +129,7 @@ def test_a_run_that_was_cut_off_while_it_published_is_finished_first(night):
     night.append(some_rows(60, 7))
     with cut_off_at(block_arrays, "replace_block"):
         night.run()
-    assert growing.is_publishing(growing.read(f"{night.out}/1"))
+    assert block_arrays.is_publishing(block_arrays.read_grown(f"{night.out}/1"))
     assert night.scores().shape == (90, 3)
     assert bigkpca.verify(night.out).shape == (90, 3)
     plan = plan_run(read_job(night.job, {}))
@@ -142,11 +142,11 @@ def test_a_run_that_was_cut_off_while_it_published_is_finished_first(night):
 
 
 def test_what_a_run_began_for_another_request_is_not_taken_and_removed(night):
-    with cut_off_at(job_output, "write_versions"):
+    with cut_off_at(jobs, "write_versions"):
         night.run(rows="0:32")
     (record,) = night.run(full=True)
     assert record["rows"] == [0, 90]
-    assert growing.read(f"{night.out}/2")["extracted"] == {"rows": [0, 90], "others": None}
+    assert block_arrays.read_grown(f"{night.out}/2")["extracted"] == {"rows": [0, 90], "others": None}
     with cut_off_at(destination.Destination, "put_in_place"):
         night.run(rows="0:32")
     assert len(list(Path(night.out).iterdir())) == 7
@@ -204,9 +204,9 @@ def test_a_write_that_arrives_after_another_run_took_over_replaces_nothing(tmp_p
     night.run()
     night.append(some_rows(50, 2))
     night.run()
-    wanted = objects(night.out)
+    wanted = in_bucket(night.out)
     assert late
     for url, content, mode in late:
         with pytest.raises(clients.Conflict):
             real(url, content, mode)
-    assert objects(night.out) == wanted
+    assert in_bucket(night.out) == wanted

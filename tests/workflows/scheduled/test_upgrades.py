@@ -10,7 +10,7 @@ import bigkpca
 from bigkpca.data.versions import read_versions
 from bigkpca.errors import SpecError
 from bigkpca.execution.engine import Engine
-from bigkpca.storage import job_output, models
+from bigkpca.storage import jobs, models
 from bigkpca.workflows.scheduled import records
 from tests.helpers.nights import some_rows, stops_after
 from tests.helpers.progress import Recorder
@@ -99,7 +99,7 @@ def test_blocks_of_a_run_that_was_cut_off_before_an_upgrade_are_made_again(night
     night.append(some_rows(200, 2))
     with pytest.raises(KeyboardInterrupt):
         night.run(stops_after())
-    assert job_output.read_pinned(night.out)["made_by"]["numpy"] == np.__version__
+    assert jobs.read_pinned(night.out)["made_by"]["numpy"] == np.__version__
     upgrade(monkeypatch, numpy="9.9")
     told, stopped = Recorder(), stops_after()
     with pytest.raises(KeyboardInterrupt):

@@ -13,8 +13,8 @@ import bigkpca
 from bigkpca.data.opening import open_rows
 from bigkpca.data.versions import read_versions
 from bigkpca.errors import CorruptionError, IncompleteError, SpecError
-from bigkpca.storage import block_arrays, describe, job_output
-from bigkpca.workflows.scheduled import intervals
+from bigkpca.storage import block_arrays, describe, jobs
+from bigkpca.workflows.scheduled import input_rows
 from tests.helpers.commands import run
 from tests.helpers.disks import tree_bytes
 from tests.helpers.nights import Night, cut_off_at, some_rows
@@ -61,7 +61,7 @@ def test_rows_of_runs_since_a_day_are_extracted_again(night):
     assert night.run(since=str(first))[0]["rows"] == [0, 130]
     assert night.run(since="2999-01-01")[0]["status"] == "nothing new"
     assert read_versions(night.out)["current"] == 3
-    assert intervals.Asked.parsed(None, datetime.now(UTC), False).since == datetime.now(UTC).date()
+    assert input_rows.Asked.parsed(None, datetime.now(UTC), False).since == datetime.now(UTC).date()
 
 
 REFUSED = [
@@ -118,7 +118,7 @@ def test_damaged_blocks_are_mended_by_what_verify_advises(night):
 
 def test_output_without_a_version_is_not_finished(tmp_path):
     night = Night.made(tmp_path / "job")
-    job_output.prepare(night.out)
+    jobs.prepare(night.out)
     assert run("history", night.out).stdout == "no run has ended yet\n"
     assert bigkpca.prune(night.out, 1)["versions"] == []
     assert describe.info(night.out)["finished"] is False
@@ -204,10 +204,10 @@ def test_a_damaged_version_that_is_not_current_stops_no_run_and_one_that_is_can_
 @pytest.mark.parametrize("moment", ["set_current", pytest.param("remove_pinned", marks=pytest.mark.full)])
 def test_a_rollback_that_was_cut_off_is_finished_by_the_same_command_and_by_a_run(night, moment):
     night.run(full=True)
-    job_output.set_current(night.out, 2)
+    jobs.set_current(night.out, 2)
     before = shutil.copytree(night.out, f"{night.root}/kept")
     for finish in (lambda: bigkpca.rollback(night.out), night.run):
-        with cut_off_at(job_output, moment):
+        with cut_off_at(jobs, moment):
             bigkpca.rollback(night.out)
         finish()
         assert read_versions(night.out)["current"] == 1

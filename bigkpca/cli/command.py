@@ -1,0 +1,152 @@
+"""What every command has: a help page with examples, and one exit code for each kind of error."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import traceback
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from importlib import import_module
+from typing import Any
+
+import click
+from click.shell_completion import CompletionItem
+
+from bigkpca.cli.log_lines import JSON_LINES, noted
+from bigkpca.errors import BigKPCAError, IncompleteError
+from bigkpca.execution.freed_memory import return_freed_memory
+
+
+class WithExamples(click.Command):
+    """A command whose help ends with examples."""
+
+    def __init__(self, *args: Any, examples: Sequence[str], **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.examples = tuple(examples)
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Examples"):
+            for line in self.examples:  # unlike text, they are not wrapped: who copies one copies all of it
+                formatter.write(f"{'':>{formatter.current_indent}}{line}\n")
+
+
+def command(*examples: str, **settings: Any) -> Callable[[Callable[..., Any]], click.Command]:
+    """A command with these examples, and settings of click."""
+    return click.command(cls=WithExamples, examples=examples, context_settings=settings)
+
+
+class _Option(click.Option):
+    """An option whose help ends with its default, or with what holds where it is not given (`unset`)."""
+
+    def __init__(self, *args: Any, unset: str | None = None, **options: Any) -> None:
+        if unset is not None:
+            options["help"] = f"{options['help']}  [default: {unset}]"
+        else:
+            options["show_default"] = "default" in options
+        super().__init__(*args, **options)
+
+
+option: Callable[..., Callable[[Any], Any]] = partial(click.option, cls=_Option)
+
+
+_VERBOSE = "bigkpca.verbose"
+
+
+class Commands(WithExamples, click.Group):
+    """A group of commands that are imported when they run, and whose errors become lines on stderr and exit codes.
+
+    `modules` holds the module and the line of help of each command, in the order in which they are used.
+    """
+
+    def __init__(self, *args: Any, modules: Mapping[str, tuple[str, str]], **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._modules = modules
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return [*self._modules, *super().list_commands(ctx)]
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        if name not in self._modules:
+            return super().get_command(ctx, name)
+        found: click.Command = getattr(import_module(self._modules[name][0]), name)
+        return found
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, line) for name, (_, line) in self._modules.items()])
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Names of commands with their lines of help, and options; no command is imported for it."""
+        named = [CompletionItem(name, help=line) for name, (_, line) in self._modules.items()]
+        return [item for item in named if item.value.startswith(incomplete)] + click.Command.shell_complete(
+            self, ctx, incomplete
+        )
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            from bigkpca.execution.progress import stderr
+
+            return_freed_memory()
+            signal.signal(signal.SIGTERM, _interrupt)
+            warnings.showwarning = lambda message, *_: stderr().print(f"bigkpca: warning: {message}", markup=False)
+            with noted():
+                return super().invoke(ctx)
+        except KeyboardInterrupt:
+            _leave(ctx, IncompleteError("stopped; nothing half-done was published: run the same command again"))
+        except (click.ClickException, click.Abort, click.exceptions.Exit):
+            raise
+        except BigKPCAError as error:
+            _leave(ctx, error)
+        except OSError as error:
+            from bigkpca.data.retrying import error_of
+
+            if (known := error_of(error, "the output")) is None and not ctx.meta.get(JSON_LINES):
+                raise
+            _leave(ctx, known or error)
+        except Exception as error:
+            if not ctx.meta.get(JSON_LINES):
+                raise
+            _leave(ctx, error)
+
+
+def _interrupt(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
+def _verbose(ctx: click.Context, _: click.Parameter, asked: bool) -> None:
+    ctx.meta[_VERBOSE] = asked  # contexts of commands share it with their group's
+
+
+verbose_option = click.option(
+    "-v",
+    "--verbose",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_verbose,
+    help="Show where an error comes from.",
+)
+
+
+def _leave(ctx: click.Context, error: Exception) -> None:
+    from bigkpca.execution.progress import print_json, stderr
+
+    expected = isinstance(error, BigKPCAError)
+    exit_code = error.exit_code if isinstance(error, BigKPCAError) else BigKPCAError.exit_code
+    if ctx.meta.get(JSON_LINES):
+        told = str(error) if expected else f"{type(error).__name__}: {error}"
+        shown = ctx.meta.get(_VERBOSE) or not expected
+        print_json(message=told, exit_code=exit_code, **({"traceback": traceback.format_exc()} if shown else {}))
+    else:
+        if ctx.meta.get(_VERBOSE):
+            traceback.print_exc()
+        stderr().print(f"bigkpca: {error}", markup=False)
+    if any(thread.name.startswith("bigkpca") and not thread.daemon for thread in threading.enumerate()):
+        # One that hangs, or has work left, would hold this process back.
+        sys.stdout.flush()
+        os._exit(exit_code)
+    sys.exit(exit_code)

@@ -1,0 +1,157 @@
+"""What is done with models and outputs that exist: merge, evaluate, export, report and verify."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from typing import Any
+
+import click
+
+from bigkpca.cli.command import command, option
+from bigkpca.cli.options import PATH, array_option, common, json_option, overwrite_option, running
+from bigkpca.cli.output import show, show_choices, show_spectrum
+from bigkpca.errors import SpecError
+from bigkpca.execution.progress import ShownProgress
+from bigkpca.spec.units import SAMPLED_ROWS
+
+
+@command(
+    "bigkpca merge monday.zarr tuesday.zarr week.zarr",
+    "bigkpca merge s3://lab/day1.zarr s3://lab/day2.zarr s3://lab/day3.zarr model.zarr --overwrite",
+)
+@click.argument("models", type=PATH, nargs=-1, required=True)
+@click.argument("out", type=PATH)
+@overwrite_option
+def merge(models: tuple[str, ...], out: str, overwrite: bool) -> None:
+    """Add up MODELS, fitted with the same features to different rows, and save the model of all rows as OUT.
+
+    Fit the first part, then each other one with fit --like FIRST_MODEL: on other machines, without a cluster.
+    """
+    from bigkpca.storage.describe import model_info
+    from bigkpca.workflows.merge import merge
+
+    facts = model_info(merge(models, out, overwrite=overwrite), out)
+    shown = ("path", "method", "kernel", "landmarks", "random_features", "rows", "components", "bytes")
+    show({key: facts[key] for key in shown if key in facts}, False)
+    show_choices(facts)
+    show_spectrum(facts)
+
+
+@command(
+    "bigkpca evaluate model.zarr rows.zarr",
+    "bigkpca evaluate model.zarr rows.zarr --sample 1000 --json",
+)
+@click.argument("model", type=PATH)
+@click.argument("data", type=PATH)
+@option(
+    "--sample",
+    type=click.IntRange(2),
+    metavar="N",
+    unset=f"{SAMPLED_ROWS}, or all",
+    help="Rows with exact kernels.",
+)
+@option("--seed", type=click.IntRange(0), default=0, metavar="N", help="Seed of the sample.")
+@json_option
+@running
+def evaluate(model: str, data: str, as_json: bool, quiet: bool, **options: Any) -> None:
+    """Estimate how wrong MODEL is on DATA, fitted or new, from exact kernels with sampled rows: one pass."""
+    from bigkpca.workflows import evaluate
+
+    found = evaluate.evaluate(model, data, progress=ShownProgress(quiet), **options)
+    if as_json:
+        click.echo(json.dumps(asdict(found), default=lambda array: array.tolist()))
+        return
+    click.echo(f"estimates from {found.sampled:,} of {found.rows:,} rows, ± standard errors")
+    click.echo("component       u'Kc u         95 % interval   relative residual")
+    for number, line in enumerate(zip(found.eigenvalues, found.intervals, found.residuals, strict=True), 1):
+        value, (low, high), residual = line
+        interval = f"{low:#.6g} to {high:#.6g}"
+        click.echo(f"{number:>9}   {value:>#10.6g}   {interval:>19}   {residual:>17.2g}")
+    click.echo("Some eigenvalue of the exact matrix Kc is within the relative residual of u'Kc u, u the unit scores.")
+    frobenius, total = found.frobenius, found.total_variance
+    click.echo(f"total variance   {total.value:.6g} ± {total.standard_error:.2g}")
+    click.echo(f"|K - K^|_F       {frobenius.value:.6g} ± {frobenius.standard_error:.2g}")
+
+
+@command(
+    "bigkpca export scores.zarr scores.csv --labels y --row-numbers",
+    "bigkpca export scores.zarr scores.parquet",
+    "bigkpca export model.zarr model.onnx",
+)
+@click.argument("scores", type=PATH)
+@click.argument("out", metavar="OUT.csv|.parquet|.npy|.onnx", type=PATH)
+@option(
+    "--labels",
+    type=PATH,
+    metavar="PATH|NAME",
+    unset="none",
+    help="Add labels: a file, or an array beside the rows (y).",
+)
+@option("--row-numbers", is_flag=True, help="Add the number of each row, counted from 0.")
+@array_option("Array of the rows inside their Zarr group.")
+@overwrite_option
+@common
+def export(scores: str, out: str, quiet: bool, **options: Any) -> None:
+    """Write SCORES, or any rows, to the file OUT: columns kernelpca0, kernelpca1 and so on. Or a model as .onnx."""
+    from bigkpca.workflows import export
+
+    show(asdict(export.export(scores, out, progress=ShownProgress(quiet), **options)), False)
+
+
+@command(
+    "bigkpca report model.zarr report.html --scores scores.zarr",
+    "bigkpca report model.zarr report.html --scores scores.zarr --labels y --image-shape 28,28",
+)
+@click.argument("model", type=PATH)
+@click.argument("out", metavar="OUT.html", type=PATH)
+@option(
+    "--scores",
+    type=PATH,
+    metavar="PATH",
+    unset="those of sampled rows",
+    help="Feature store, or array of scores, to show.",
+)
+@option(
+    "--labels",
+    type=PATH,
+    metavar="PATH|NAME",
+    unset="y, where it is there",
+    help="Labels: a file, or an array beside the rows.",
+)
+@option("--image-shape", metavar="H,W", unset="their shape before ingest", help="Show rows as pictures.")
+@array_option("Array of the rows inside their Zarr group.")
+@overwrite_option
+@common
+def report(model: str, out: str, image_shape: str | None, quiet: bool, **options: Any) -> None:
+    """Draw one page, OUT.html, that shows how good MODEL is and what it found."""
+    from bigkpca.data.stores import store_of
+    from bigkpca.reporting import report as draw
+
+    shape = _shape(image_shape) if image_shape else None
+    path = draw(model, out, image_shape=shape, progress=ShownProgress(quiet), **options)
+    show({"path": path, "bytes": store_of(path).file(path).bytes}, False)
+
+
+def _shape(text: str) -> tuple[int, ...]:
+    parts = text.split(",")
+    if not all(part.strip().isdecimal() for part in parts):
+        raise SpecError(f"--image-shape {text}: give height and width, e.g. 28,28")
+    return tuple(map(int, parts))
+
+
+@command(
+    "bigkpca verify scores.zarr",
+)
+@click.argument("path", type=PATH)
+@json_option
+@running
+def verify(path: str, as_json: bool, quiet: bool, **options: Any) -> None:
+    """Read all that is stored at PATH, and check it: scores and rows by the digests of their blocks, a model by its
+    digest, datasets and other arrays by the checksums of their chunks."""
+    from bigkpca.workflows import verify
+
+    found = verify.verify(path, progress=ShownProgress(quiet), **options)
+    show(asdict(found) | {"shape": list(found.shape)}, as_json)
+    if not as_json:
+        click.echo(f"checked {found.files:,} {'file' if found.files == 1 else 'files'}: nothing is wrong")

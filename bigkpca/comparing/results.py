@@ -1,0 +1,335 @@
+"""Results of a comparison: the files of its output folder, medians over seeds, a recommendation, and the figure."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from importlib.util import find_spec
+from statistics import median
+from typing import TYPE_CHECKING, Any
+from zipfile import BadZipFile
+
+import numpy as np
+
+from bigkpca.comparing.trials import MethodVariant, Reference, TrialResult, all_variants
+from bigkpca.data.json_files import read_json, write_json
+from bigkpca.data.stores import Store, store_of
+from bigkpca.errors import Array, CorruptionError, SpecError
+from bigkpca.numerics.methods import Exact
+from bigkpca.reporting.drawing import INK, PALETTE, figure_of, standalone
+from bigkpca.storage.destination import difference
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+
+_RECORD, _TRIALS, _REFERENCE, FIGURE = "compare.json", "compare.csv", "reference.npz", "compare.svg"
+_FORMAT = {"format": "comparison", "format_version": 1}
+_NUMBERS = [field.name for field in fields(TrialResult) if field.type in ("float", "float | None")]
+
+
+@dataclass(frozen=True)
+class Folder:
+    """The output folder of a comparison."""
+
+    path: str
+
+    @property
+    def _store(self) -> Store:
+        return store_of(self.path)
+
+    def _at(self, name: str) -> str:
+        return f"{self.path}/{name}"
+
+    def claim(self, record: Mapping[str, Any], *, overwrite: bool) -> None:
+        """Create the folder, or reopen it if it holds the same comparison, whose trials are kept.
+
+        Raises SpecError, naming what differs, if the folder holds anything else. With `overwrite`, another comparison
+        is replaced; other files never are.
+        """
+        wanted = {**_FORMAT, **record}
+        there = self._record()
+        if there is None and self._store.exists(self.path) and not self._is_empty():
+            raise SpecError(
+                f"{self.path} is not an empty folder and was not made by bigkpca compare: choose another one, or move "
+                "it away yourself"
+            )
+        if there is not None and there != wanted:
+            if not overwrite:
+                raise SpecError(
+                    f"{self.path} is in the way: {difference(there, wanted)}; choose another folder, or replace it "
+                    "with --overwrite (overwrite=True in Python)"
+                )
+            for name in (_TRIALS, _REFERENCE, FIGURE):  # the record is replaced last, since it identifies the folder
+                self._store.remove_file(self._at(name))
+        self._store.make_folder(self.path)
+        write_json(self._at(_RECORD), wanted)
+
+    def _is_empty(self) -> bool:
+        """Whether the folder is empty, or holds only an unfinished record."""
+        if not self._store.is_folder(self.path):
+            return False
+        return all(name == _RECORD + ".partial" for name in self._store.names(self.path))
+
+    def _record(self) -> dict[str, Any] | None:
+        """The record of the comparison in the folder, if there is one."""
+        try:
+            found = read_json(self._at(_RECORD))
+        except (OSError, ValueError):
+            return None
+        return found if isinstance(found, dict) and found.get("format") == _FORMAT["format"] else None
+
+    def trials(self) -> list[TrialResult]:
+        """The trials stored in the folder, in order. Raises CorruptionError for a file that was changed by hand."""
+        path = self._at(_TRIALS)
+        if not self._store.exists(path):
+            return []
+        try:
+            with self._store.open(path) as file, io.TextIOWrapper(file, encoding="utf-8", newline="") as text:
+                return [_trial(line) for line in csv.DictReader(text)]
+        except (KeyError, TypeError, ValueError) as error:
+            raise CorruptionError(
+                f"{path} is not a list of trials: move it away, and run the same command again"
+            ) from error
+
+    def write_trials(self, trials: Sequence[TrialResult]) -> None:
+        """Store all trials so far, atomically."""
+        text = io.StringIO(newline="")
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow([field.name for field in fields(TrialResult)])
+        writer.writerows(["" if value is None else value for value in asdict(trial).values()] for trial in trials)
+        self._store.write(self._at(_TRIALS), text.getvalue().encode())
+
+    def reference(self) -> Reference | None:
+        """The reference stored in the folder, if there is one. Raises CorruptionError if it cannot be read."""
+        try:
+            with self._store.open(self._at(_REFERENCE)) as file, np.load(file, allow_pickle=False) as held:
+                numbers = [None if np.isnan(value) else float(value) for value in held["numbers"]]
+                return Reference(held["eigenvalues"], held["scores"], held["rows"], str(held["about"]), *numbers)
+        except FileNotFoundError:
+            return None
+        except (OSError, KeyError, ValueError, BadZipFile) as error:
+            raise CorruptionError(
+                f"{self._at(_REFERENCE)} cannot be read: remove it, and run the same command again"
+            ) from error
+
+    def write_reference(self, reference: Reference) -> None:
+        """Store the reference, atomically."""
+        numbers = reference.sigma, reference.seconds, reference.peak_mb
+        content = io.BytesIO()
+        np.savez(
+            content,
+            eigenvalues=reference.eigenvalues,
+            scores=reference.scores,
+            rows=reference.rows,
+            about=np.array(reference.description),
+            numbers=np.array([np.nan if value is None else value for value in numbers]),
+        )
+        self._store.write(self._at(_REFERENCE), content.getvalue())
+
+    def write_figure(self, svg: str) -> None:
+        """Store compare.svg, atomically."""
+        self._store.write(self._at(FIGURE), svg.encode())
+
+
+def _trial(line: Mapping[str, str]) -> TrialResult:
+    """A trial from a row of compare.csv."""
+    values: dict[str, Any] = dict(line)
+    for name in _NUMBERS:
+        values[name] = float(line[name]) if line[name] else None
+    return TrialResult(**values | {"size": int(line["size"]), "seed": int(line["seed"])})
+
+
+GOOD = 0.05
+"""Score error below which an approximation is good: 5 % of the norm of the exact scores."""
+
+_LITTLE_LONGER = 1.5  # among fits within this factor of the fastest, the most accurate is recommended
+
+_MEASURES = [field.name for field in fields(TrialResult) if field.name not in ("method", "landmarks", "size", "seed")]
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Median, least and largest value over seeds."""
+
+    median: float
+    least: float
+    most: float
+
+
+@dataclass(frozen=True)
+class TrialGroup:
+    """Trials of one variant at one size.
+
+    Attributes
+    ----------
+    variant : MethodVariant
+        Method and landmark rule.
+    size, seeds : int
+        Number of landmarks or features, and of fits.
+    spreads : dict of Spread
+        The spread of each measure of TrialResult over seeds, by name; None if not known.
+    """
+
+    variant: MethodVariant
+    size: int
+    seeds: int
+    spreads: dict[str, Spread | None]
+
+    def median(self, measure: str) -> float:
+        """The median of a measure, NaN if not known."""
+        spread = self.spreads[measure]
+        return math.nan if spread is None else spread.median
+
+    def __str__(self) -> str:
+        return f"{self.variant} with {'all' if self.exact else 'size'} {self.size:,}{' rows' if self.exact else ''}"
+
+    @property
+    def exact(self) -> bool:
+        """Whether this is the exact reference."""
+        return self.variant.method == Exact.name
+
+
+def group_trials(trials: Iterable[TrialResult]) -> tuple[TrialGroup, ...]:
+    """Trials grouped by variant and size, in the order of the grid, the exact reference last."""
+    groups: dict[tuple[MethodVariant, int], list[TrialResult]] = {}
+    order = {variant: number for number, variant in enumerate(all_variants())}
+    for trial in trials:
+        groups.setdefault((MethodVariant(trial.method, trial.landmarks), trial.size), []).append(trial)
+    return tuple(
+        TrialGroup(variant, size, len(members), {measure: _spread(members, measure) for measure in _MEASURES})
+        for (variant, size), members in sorted(
+            groups.items(), key=lambda item: (order.get(item[0][0], len(order)), item[0][1])
+        )
+    )
+
+
+def _spread(members: Sequence[TrialResult], measure: str) -> Spread | None:
+    """The spread of a measure over trials, None if it is not known."""
+    values = [value for trial in members if (value := getattr(trial, measure)) is not None]
+    return Spread(median(values), min(values), max(values)) if values else None
+
+
+def advice(groups: Sequence[TrialGroup]) -> str:
+    """The recommended variant and size, in one sentence.
+
+    Of the fits within `GOOD`, the most accurate that takes little longer than the fastest; if none is, the most
+    accurate of all; the exact method if it takes no longer than that.
+    """
+    approximate = [group for group in groups if not group.exact]
+    if not approximate:
+        return "Nothing was compared yet."
+    best, why = _best(approximate)
+    exact = next((group for group in groups if group.exact), None)
+    if exact is not None and exact.median("seconds") <= best.median("seconds"):
+        return (
+            f"Take the exact method: it took {_cost(exact)}, no longer than {best} ({_cost(best)}), "
+            f"whose scores are off by {best.median('score_error'):.2%}."
+        )
+    against = f"; exact took {exact.median('seconds'):.3g} s" if exact is not None else ""
+    return (
+        f"Take {best}: scores off by {best.median('score_error'):.2%}, eigenvalues by "
+        f"{best.median('eigenvalue_error'):.2%}, in {_cost(best)} ({why}){against}{_second(approximate, best)}."
+    )
+
+
+def _best(approximate: Sequence[TrialGroup]) -> tuple[TrialGroup, str]:
+    """The recommended group, and the reason."""
+    good = [group for group in approximate if group.median("score_error") <= GOOD]
+    if not good:
+        why = f"the most accurate; nothing came within {GOOD:.0%}, larger sizes may"
+        return min(approximate, key=lambda group: group.median("score_error")), why
+    time = _LITTLE_LONGER * min(group.median("seconds") for group in good)
+    quick = [group for group in good if group.median("seconds") <= time]
+    why = f"of the fastest that are within {GOOD:.0%}, the most accurate"
+    return min(quick, key=lambda group: group.median("score_error")), why
+
+
+def _second(approximate: Sequence[TrialGroup], best: TrialGroup) -> str:
+    """How the best group of another method at the same size compares; empty if there is none."""
+    others = [group for group in approximate if group.variant.method != best.variant.method and group.size == best.size]
+    if not others:
+        return ""
+    other = min(others, key=lambda group: group.median("score_error"))
+    return f"; {other} leaves {other.median('score_error'):.2%} in {other.median('seconds'):.3g} s"
+
+
+def _cost(group: TrialGroup) -> str:
+    """Median time and memory of a fit."""
+    return f"{group.median('seconds'):.3g} s and {group.median('peak_mb'):.0f} MB"
+
+
+_PANELS = {"score_error": "error of the scores", "eigenvalue_error": "mean error of the eigenvalues"}
+_MARKERS = "osD^vPX*"
+_MIN_ERROR = 1e-6  # smaller errors are rounding, and are plotted as this
+
+
+def can_draw() -> bool:
+    """Whether matplotlib is installed."""
+    return find_spec("matplotlib") is not None
+
+
+def comparison_svg(groups: Sequence[TrialGroup], data: str, reference: str) -> str:
+    """An SVG file of errors of scores and of eigenvalues against seconds of the fit, on logarithmic axes.
+
+    Each point is the median over seeds at one size; bars reach from the least to the largest value.
+    """
+    by_variant: dict[MethodVariant, list[TrialGroup]] = {}
+    for group in groups:
+        if not group.exact:
+            by_variant.setdefault(group.variant, []).append(group)
+    exact_seconds = next((group.median("seconds") for group in groups if group.exact), None)
+    sizes = next(([f"{group.size:,}" for group in variant_groups] for variant_groups in by_variant.values()), [])
+    with figure_of(10, 5.2) as figure:
+        for axes, (measure, title) in zip(figure.subplots(1, 2), _PANELS.items(), strict=True):
+            for variant in sorted(by_variant, key=all_variants().index):
+                _draw(axes, variant, by_variant[variant], measure)
+            if exact_seconds is not None:
+                axes.axvline(exact_seconds, color=INK, linestyle="--", linewidth=1, label="exact")
+            axes.set(xscale="log", yscale="log", xlabel="seconds of the fit", title=title)
+            _readable_ticks(axes)
+        handles, labels = axes.get_legend_handles_labels()
+        figure.legend(handles, labels, loc="outside lower center", ncols=5)
+        points = f"{data}, sizes {', '.join(sizes)} along each line"
+        figure.suptitle(f"{points}; errors against {re.split(r' [(]|, |: ', reference)[0]}", fontsize=11)
+        return standalone(figure, "compare", _alt_text(by_variant, exact_seconds))
+
+
+def _draw(axes: Axes, variant: MethodVariant, variant_groups: Sequence[TrialGroup], measure: str) -> None:
+    """Plot one variant, from small sizes to large, with bars from the least to the largest value over seeds."""
+    number = all_variants().index(variant)
+    x = [group.median("seconds") for group in variant_groups]
+    y, low, high = _spreads(variant_groups, measure)
+    bars = [(y - low).tolist(), (high - y).tolist()]  # lists, as Matplotlib 3.10 looks for numbers in rows of arrays
+    axes.errorbar(x, y, bars, color=PALETTE[number], marker=_MARKERS[number % len(_MARKERS)],
+                  markersize=5, linewidth=1.5, elinewidth=1, label=str(variant))  # fmt: skip
+
+
+def _spreads(variant_groups: Sequence[TrialGroup], measure: str) -> tuple[Array, Array, Array]:
+    """Median, least and largest value at each size, (sizes,) each."""
+    spreads = [group.spreads[measure] for group in variant_groups]
+    found = np.array([(s.median, s.least, s.most) if s else (np.nan,) * 3 for s in spreads])
+    return tuple(np.maximum(found, _MIN_ERROR).T)
+
+
+def _readable_ticks(axes: Axes) -> None:
+    """Label logarithmic axes with plain numbers."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    for axis, shown in ((axes.xaxis, "{:g}"), (axes.yaxis, "{:g}%")):
+        scale = 100 if axis is axes.yaxis else 1
+        axis.set_major_locator(LogLocator(subs=(1, 2, 5), numticks=12))
+        axis.set_major_formatter(FuncFormatter(lambda value, _, text=shown, by=scale: text.format(by * value)))
+        axis.set_minor_formatter(NullFormatter())
+
+
+def _alt_text(by_variant: dict[MethodVariant, list[TrialGroup]], exact_seconds: float | None) -> str:
+    """The text alternative of the figure: error and time of each variant at its largest size."""
+    last = [variant_groups[-1] for variant_groups in by_variant.values()]
+    told = [f"{group} {group.median('score_error'):.2%} in {group.median('seconds'):.2g} s" for group in last]
+    of_exact = "" if exact_seconds is None else f" The exact method took {exact_seconds:.3g} s."
+    return f"Error of the scores and of the eigenvalues against time. Scores: {'; '.join(told)}.{of_exact}"

@@ -1,0 +1,472 @@
+"""The fits of a comparison: the grid, the reference, and each fit in a process of its own, its cost and its errors.
+
+Processes are forked from a server process that has imported the package and done nothing else; that takes milliseconds,
+a new interpreter a second. Unlike those of `multiprocessing`, they do not import the user's script.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import subprocess
+import sys
+import traceback
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, suppress
+from dataclasses import dataclass
+from functools import partial
+from multiprocessing.connection import Connection, Pipe, wait
+from time import perf_counter
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from bigkpca.data.blocks import sample_rows, tile_rows
+from bigkpca.data.rows import Rows
+from bigkpca.errors import Array, IncompleteError, MemoryLimitError, SpecError, unknown_name
+from bigkpca.evaluating import evaluate_rows
+from bigkpca.execution.blas import single_threaded_blas
+from bigkpca.execution.clusters import open_engine
+from bigkpca.execution.engine import Engine
+from bigkpca.execution.passes import read_rows
+from bigkpca.execution.planning import largest_size_that_fits, plan_fit
+from bigkpca.execution.progress import Progress, Silent
+from bigkpca.fitting.fit import fit_rows
+from bigkpca.fitting.memory_limits import check_fits
+from bigkpca.fitting.sample import sample_lengths
+from bigkpca.numerics import landmarks, measures, methods
+from bigkpca.numerics.model import Model
+from bigkpca.numerics.random_streams import PROBES, random_stream
+from bigkpca.spec import EXACT_MOST_ROWS, VARIED, FitSpec, resolve
+
+_SERVE = "import sys; from bigkpca import comparing; comparing.trials.serve(*map(int, sys.argv[1:]))"
+_WATCH_SECONDS = 0.5
+
+
+class ProcessDiedError(IncompleteError):
+    """A process ended before it returned a result, most often because memory ran out."""
+
+
+class ProcessRunner:
+    """Context manager that runs functions of the package, each in a fresh process, and waits for the result."""
+
+    def __init__(self) -> None:
+        self._server: subprocess.Popen[bytes] | None = None
+        self._connection: Connection | None = None
+
+    def __enter__(self) -> ProcessRunner:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        if self._server and self._connection:
+            self._connection.close()
+            self._server.terminate()
+            self._server.wait()
+
+    def run(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """function(*arguments) in a fresh process. Raises what the function raises, and ProcessDiedError."""
+        connection = self._connection or self._started()
+        try:
+            connection.send((function, arguments))
+            answer = connection.recv()
+        except (EOFError, OSError) as error:
+            raise ProcessDiedError("processes cannot be started here") from error
+        if isinstance(answer, BaseException):
+            raise answer
+        return answer
+
+    def _started(self) -> Connection:
+        """Start the server process, and return the connection to it."""
+        self._connection, there = Pipe()
+        command = [sys.executable, "-c", _SERVE, str(there.fileno()), str(os.getpid())]
+        self._server = subprocess.Popen(command, pass_fds=[there.fileno()], stdin=subprocess.DEVNULL)
+        there.close()
+        return self._connection
+
+
+def serve(handle: int, parent: int) -> None:
+    """Run (function, arguments) received on the connection with this file handle, until it is closed.
+
+    No child outlives this process or `parent`, the process that asks, unless this process is ended by SIGKILL.
+    """
+    connection = Connection(handle)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to the waiting process, which ends this one
+    while True:
+        try:
+            request = connection.recv()
+        except EOFError:
+            return
+        read_end, write_end = os.pipe()  # end of file once the child has ended
+        # SIGTERM is blocked until its handler knows the child; otherwise it could end this process and leave the child.
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # about threads: BLAS restarts its own after a fork
+            child = os.fork()
+        if child:
+            signal.signal(signal.SIGTERM, partial(_end, child))
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
+        if not child:
+            os.close(read_end)
+            _answer(connection, *request)
+        os.close(write_end)
+        while not wait([read_end], _WATCH_SECONDS):
+            if os.getppid() != parent:
+                _end(child)
+        os.close(read_end)
+        _, status = os.waitpid(child, 0)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        if status:
+            code = os.waitstatus_to_exitcode(status)
+            connection.send(ProcessDiedError(f"its process died (exit code {code}): memory may have run out"))
+
+
+def _answer(connection: Connection, function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
+    """Run the function, send the result or the error, and end this process."""
+    try:
+        answer = function(*arguments)
+    except Exception as error:
+        error.add_note(traceback.format_exc())
+        answer = error
+    connection.send(answer)
+    os._exit(0)
+
+
+def _end(child: int, *_: object) -> None:
+    """End the child, then this process."""
+    with suppress(ProcessLookupError):  # it may have ended already
+        os.kill(child, signal.SIGKILL)
+    os._exit(1)
+
+
+def peak_mb() -> float:
+    """Peak resident memory of this process so far, in MB."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak / 1e6 if sys.platform == "darwin" else peak * 1024 / 1e6
+
+
+Opener = Callable[[], AbstractContextManager[Engine]]
+
+
+class TimedFit(NamedTuple):
+    """A model, and what its fit took."""
+
+    model: Model
+    seconds: float
+    peak_mb: float  # of this process
+
+
+def timed_fit(rows: Rows, spec: FitSpec, engine: Engine) -> TimedFit:
+    """Fit rows, on workers of a cluster that see them and have the memory for it. Raises as `fit_within`."""
+    if engine.client is not None:
+        engine.check_paths(rows.fingerprint()["path"])
+        check_fits(rows, resolve(spec, rows), engine, None)
+    started = perf_counter()
+    model = fit_rows(rows, spec, engine, Silent())
+    return TimedFit(model, perf_counter() - started, peak_mb())
+
+
+COMPARED_ROWS = 4096
+"""Rows at which scores are compared, fewer if rows are very wide; sampling changes an error by about 1 %."""
+
+_MAX_WORK = 4e12
+"""n² d up to which the reference is exact by products with the Gram matrix: about a minute on two cores."""
+
+_EVALUATED_ROWS = 500
+_MAX_LANDMARKS = 4000
+
+
+@dataclass(frozen=True)
+class Reference:
+    """Eigenvalues (r,) and sampled rows (m, d) with their scores (m, r), which errors are measured against.
+
+    `description` says how they were computed and how accurate they are. `sigma` is the median length, None if the spec
+    gives one. `seconds` and `peak_mb` are the cost of the exact fit, None if the reference is sampled.
+    """
+
+    eigenvalues: Array
+    scores: Array
+    rows: Array
+    description: str
+    sigma: float | None
+    seconds: float | None
+    peak_mb: float | None
+
+    def with_same_sigma(self, spec: FitSpec) -> FitSpec:
+        """The spec with the sigma of the reference, so that all seeds have the same kernel."""
+        return _with_sigma(spec, self.sigma)
+
+
+def why_not_exact(rows: Rows, spec: FitSpec, limit: int | None, threads: int) -> str | None:
+    """The reason why an exact fit is not feasible; None if it is."""
+    (n, d), exact = rows.shape, spec.model_copy(update={"method": "exact"})
+    if n > EXACT_MOST_ROWS and n * n * d > _MAX_WORK:
+        return f"products with the Gram matrix of {n:,} rows would take hours"
+    needed = plan_fit(rows, exact, threads).peak_bytes
+    if limit is not None and needed > limit:
+        return f"an exact fit needs {needed / 1e6:.0f} MB, {limit / 1e6:.0f} MB are allowed"
+    return None
+
+
+def compared_row_numbers(rows: Rows) -> Array:
+    """Numbers (m,) of the rows at which scores are compared, the same for all fits."""
+    n, d = rows.shape
+    m = min(COMPARED_ROWS, sample_rows(n, d, 0))
+    return np.sort(random_stream(0, PROBES).choice(n, m, replace=False))
+
+
+def exact_reference(rows: Rows, spec: FitSpec, opened: Opener = open_engine) -> Reference:
+    """Fit exact kernel PCA where `opened` runs it, and measure its time and memory."""
+    sigma = _median_sigma(rows, spec)
+    with opened() as engine:
+        exact = _with_sigma(spec, sigma).model_copy(update={"method": "exact"})
+        model, seconds, peak = timed_fit(rows, exact, engine)
+    residuals = model.certificate.residuals
+    how = "the whole Gram matrix" if residuals is None else f"by products, residuals at most {residuals.max():.1g}"
+    numbers, eigenvalues = compared_row_numbers(rows), model.solution.eigenvalues
+    # Scores of fitted rows are sqrt(lambda) u, components u / sqrt(lambda): no kernels need be computed.
+    scores, X = model.solution.components[numbers] * eigenvalues, read_rows(rows, numbers, Engine(), Silent())
+    description = f"exact kernel PCA of {rows.shape[0]:,} rows ({how})"
+    return Reference(eigenvalues, scores, X, description, sigma, seconds, peak)
+
+
+def sampled_size(rows: Rows, spec: FitSpec, largest: int, limit: int | None, threads: int) -> int:
+    """Size of a sampled reference: twice the largest size in the grid, or the largest that memory allows."""
+    size = min(2 * largest, _MAX_LANDMARKS, rows.shape[0])
+    if limit is None or plan_fit(rows, spec.at(size), threads).peak_bytes <= limit:
+        return size
+    return largest_size_that_fits(rows, resolve(spec, rows), threads, limit) or largest
+
+
+def sampled_reference(rows: Rows, spec: FitSpec, size: int, opened: Opener = open_engine) -> Reference:
+    """Fit a Nyström model of this size; its eigenvalues are corrected for their bias."""
+    n, sigma = rows.shape[0], _median_sigma(rows, spec)
+    with opened() as engine:
+        model = timed_fit(rows, _with_sigma(spec, sigma).at(size), engine).model
+        found = evaluate_rows(model, rows, min(_EVALUATED_ROWS, n), 0, engine, Silent())
+    X = read_rows(rows, compared_row_numbers(rows), Engine(), Silent())
+    description = (
+        f"a sampled reference, since no exact one fits: Nyström with {size:,} landmarks, its eigenvalues corrected by "
+        f"{found.sampled} exact rows; its own components have residuals of {np.median(found.residuals):.2g} (median) "
+        f"to {found.residuals.max():.2g}, and errors below those tell nothing"
+    )
+    return Reference(found.eigenvalues, scores_in_memory(model, X), X, description, sigma, None, None)
+
+
+def _with_sigma(spec: FitSpec, sigma: float | None) -> FitSpec:
+    """The spec with this sigma, or as it is if None."""
+    return spec if sigma is None else spec.model_copy(update={"sigma": sigma})
+
+
+def _median_sigma(rows: Rows, spec: FitSpec) -> float | None:
+    """The median length, if the spec asks for it; otherwise None."""
+    return sample_lengths(rows, spec, Engine(), Silent())["median"].sigma if spec.needs_median else None
+
+
+def scores_in_memory(model: Model, X: Array) -> Array:
+    """Scores (m, r), float64, of rows X (m, d) in memory."""
+    step = min(len(X), tile_rows(model.columns, model.features.size, model.features.dtype.itemsize))
+    tiles = (X[start : start + step] for start in range(0, len(X), step))
+    return np.concatenate(list(model.project(tiles, step))).astype(np.float64)
+
+
+_SHARES = (8, 4, 2, 1)
+
+
+@dataclass(frozen=True)
+class MethodVariant:
+    """A method, with its landmark rule if there is a choice of rules."""
+
+    method: str
+    landmarks: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.method} {self.landmarks}".rstrip()
+
+    def spec(self, base: FitSpec, size: int, seed: int) -> FitSpec:
+        """The spec of a fit of this variant. Raises SpecError if kernel and method do not go together."""
+        rule = {"landmarks": self.landmarks} if self.landmarks else {}
+        values: dict[str, Any] = {key: getattr(base, key) for key in FitSpec.model_fields if key not in VARIED}
+        return FitSpec.checked(**values, method=self.method, size=self.even(size), seed=seed, **rule)
+
+    def even(self, size: int) -> int:
+        """The size, rounded up to an even number if features come in pairs."""
+        return size + size % 2 if methods.named(self.method).pairs else size
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One fit of the grid."""
+
+    variant: MethodVariant
+    size: int
+    seed: int
+
+
+def all_variants() -> tuple[MethodVariant, ...]:
+    """All variants: Nyström with each landmark rule, and the other approximate methods."""
+    approximate = [name for name in methods.METHODS if name not in (methods.Nystroem.name, methods.Exact.name)]
+    ruled = [MethodVariant(methods.Nystroem.name, rule) for rule in landmarks.RULES]
+    return (*ruled, *map(MethodVariant, approximate))
+
+
+def parse_variants(names: Sequence[str]) -> tuple[MethodVariant, ...]:
+    """The variants of these names: "rff", "nystroem" (with all landmark rules), or "nystroem/kmeans".
+
+    Raises SpecError for unknown names.
+    """
+    found: dict[MethodVariant, None] = {}
+    for name in names:
+        method, slash, rule = name.strip().partition("/")
+        chosen = [
+            variant
+            for variant in all_variants()
+            if variant.method == methods.named(method).name and rule in ("", variant.landmarks)
+        ]
+        if not chosen or (slash and not rule):
+            raise unknown_name(
+                "method to compare",
+                name,
+                [f"{variant.method}/{variant.landmarks}".rstrip("/") for variant in all_variants()],
+            )
+        found |= dict.fromkeys(chosen)
+    return tuple(found)
+
+
+def default_sizes(spec: FitSpec, rows: Rows) -> tuple[int, ...]:
+    """An eighth, a quarter, half and all of the default size of a fit, at most the number of rows."""
+    most = resolve(FitSpec(components=spec.components), rows).size
+    return tuple(sorted({max(most // share, 2) for share in _SHARES}))
+
+
+def candidates(chosen: Sequence[MethodVariant], sizes: Sequence[int], seeds: int, n: int) -> Iterator[Candidate]:
+    """All fits of the grid, small sizes first, so that a comparison that is stopped early has results."""
+    grid: dict[Candidate, None] = {}
+    for size in sorted(sizes):
+        for seed in range(seeds):
+            for variant in chosen:
+                fits = min(size, n) if methods.named(variant.method).landmarks else variant.even(size)
+                grid[Candidate(variant, fits, seed)] = None
+    return iter(grid)
+
+
+def feasible_fits(
+    grid: Iterator[Candidate],
+    rows: Rows,
+    spec: FitSpec,
+    limit: int | None,
+    asked: Sequence[str] | None,
+    progress: Progress,
+) -> list[tuple[Candidate, FitSpec]]:
+    """The candidates that suit the kernel and the memory limit, with their specs; notes those left out, each once.
+
+    Raises SpecError if a method that was asked for by name does not suit the kernel, or if no candidate is left.
+    """
+    found: list[tuple[Candidate, FitSpec]] = []
+    noted: set[tuple[MethodVariant, int]] = set()
+    for candidate in grid:
+        try:
+            own = candidate.variant.spec(spec, candidate.size, candidate.seed)
+            plan_fit(rows, own, Engine().threads).check(limit, f"{candidate.variant} is left out at {candidate.size:,}")
+            found.append((candidate, own))
+        except MemoryLimitError as error:
+            _note_once(noted, candidate.variant, candidate.size, str(error), progress)
+        except SpecError as error:
+            if asked is not None:
+                raise
+            _note_once(noted, candidate.variant, 0, f"{candidate.variant} is left out: {error}", progress)
+    if not found:
+        raise SpecError("nothing is left to compare: allow more memory, or ask for smaller sizes")
+    return found
+
+
+def _note_once(
+    noted: set[tuple[MethodVariant, int]], variant: MethodVariant, size: int, message: str, progress: Progress
+) -> None:
+    """Note a message once for each variant and size."""
+    if (variant, size) not in noted:
+        progress.note(message)
+    noted.add((variant, size))
+
+
+_RECONSTRUCTED_ROWS = 256
+
+
+@dataclass(frozen=True)
+class TrialResult:
+    """Cost and errors of one fit, a row of compare.csv; None where an error is not known, and for the exact reference.
+
+    Attributes
+    ----------
+    method, landmarks : str
+        The method and its landmark rule; "" where it has none.
+    size, seed : int
+        Number of landmarks or features, and the seed of the fit.
+    seconds, peak_mb : float
+        Of the fit, in a process of its own that had imported the package; on a cluster, too, the memory is that of this
+        process, which drives the fit.
+    relative_trace_error : float or None
+        Proven, from the certificate of the fit.
+    eigenvalue_error : float or None
+        Mean over components of |lambda_j^ - lambda_j| / lambda_j.
+    subspace_cosine : float or None
+        Cosine of the largest angle between the column spaces of both score matrices, at sampled rows.
+    score_error : float or None
+        |Y - Y^ B|_F / |Y|_F with the best B, i.e. what no linear map of the scores restores.
+    preimage_error : float or None
+        Mean squared distance of pre-images from their rows, over the variance of the rows; in standard deviations of
+        the columns if the fit standardised them.
+    """
+
+    method: str
+    landmarks: str
+    size: int
+    seed: int
+    seconds: float
+    peak_mb: float
+    relative_trace_error: float | None = None
+    eigenvalue_error: float | None = None
+    subspace_cosine: float | None = None
+    score_error: float | None = None
+    preimage_error: float | None = None
+
+
+def run_trial(
+    rows: Rows, spec: FitSpec, candidate: Candidate, reference: Reference, opened: Opener = open_engine
+) -> TrialResult:
+    """Fit a candidate where `opened` runs it, and compare it with the reference. Passes: those of the fit."""
+    with warnings.catch_warnings(), opened() as engine:
+        warnings.simplefilter("ignore", UserWarning)  # the errors are measured here anyway
+        model, seconds, peak = timed_fit(rows, spec, engine)
+    with single_threaded_blas:
+        Y = scores_in_memory(model, reference.rows)
+        return TrialResult(
+            method=candidate.variant.method,
+            landmarks=candidate.variant.landmarks,
+            size=candidate.size,
+            seed=candidate.seed,
+            seconds=seconds,
+            peak_mb=peak,
+            relative_trace_error=model.certificate.relative_trace_error,
+            eigenvalue_error=measures.eigenvalue_error(reference.eigenvalues, model.solution.eigenvalues),
+            subspace_cosine=_cosine(reference.scores, Y),
+            score_error=measures.score_error(reference.scores, Y),
+            preimage_error=_preimage_error(model, reference.rows, Y),
+        )
+
+
+def _cosine(exact: Array, found: Array) -> float:
+    """The subspace cosine; 0 if fewer components were found, since an exact direction is then outside their span."""
+    return measures.subspace_cosine(exact, found) if found.shape[1] >= exact.shape[1] else 0.0
+
+
+def _preimage_error(model: Model, X: Array, Y: Array) -> float | None:
+    """The error of pre-images of 256 rows X, from their scores Y; None if the model has no pre-images."""
+    if model.decoder is None:
+        return None
+    units = 1.0 if model.features.scale is None else model.features.scale
+    variance = float(np.mean(np.sum(((X - X.mean(axis=0, dtype=np.float64)) / units) ** 2, axis=1)))
+    some = slice(None, None, -(-len(X) // _RECONSTRUCTED_ROWS))
+    found = model.reconstructing(len(X[some]))(Y[some].astype(model.features.dtype), None)
+    return float(np.mean(np.sum(((X[some] - found.rows) / units) ** 2, axis=1))) / variance

@@ -1,0 +1,354 @@
+"""The error of a model: from exact kernels of sampled rows, from pre-images, and by cross-validation."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise, product
+
+import numpy as np
+
+from bigkpca.data.blocks import Block, sample_rows, tile_rows
+from bigkpca.data.rows import ArrayRows, Rows, tiles
+from bigkpca.errors import Array, DataError, NarrowKernelWarning, SpecError
+from bigkpca.execution.blas import single_threaded_blas
+from bigkpca.execution.engine import Engine, fit_blocks, sum_by_block
+from bigkpca.execution.passes import read_rows, sums_with
+from bigkpca.execution.planning import check_peak, plan_evaluate, plan_fit, process_bytes, sample_bytes
+from bigkpca.execution.progress import Progress, Silent
+from bigkpca.execution.projection import check_columns
+from bigkpca.execution.tasks import Task, shared
+from bigkpca.fitting.fit import fit_rows
+from bigkpca.fitting.preimage import train_preimage, with_decoder
+from bigkpca.fitting.sample import draw_sample, sample_lengths
+from bigkpca.numerics import evaluation
+from bigkpca.numerics.display import ShowsSummary, Summary
+from bigkpca.numerics.evaluation import Evaluation, Pool
+from bigkpca.numerics.linalg import rank_tolerance
+from bigkpca.numerics.model import Model
+from bigkpca.numerics.moments import column_moments
+from bigkpca.numerics.preimages import Noise, iteration_bytes
+from bigkpca.numerics.random_streams import FOLDS, PROBES, SCORING, random_stream
+from bigkpca.spec import EXACT_MOST_ROWS, FitSpec, resolve
+
+_REMEDY = "ask for a smaller --sample, or fit a model with fewer landmarks"
+_POOL_FACTOR = 8  # rows read for each row that is compared with all
+
+
+def evaluate_rows(
+    model: Model, rows: Rows, sample: int, seed: int, engine: Engine, progress: Progress, limit: int | None = None
+) -> Evaluation:
+    """Estimate the error of a model from `sample` exact rows.
+
+    Reads eight times as many rows, from which these are drawn, and makes one pass over all rows.
+
+    Raises SpecError for rows of the wrong width, a sample larger than the data, models of precomputed kernels, and
+    models that keep more than 8192 rows (the last two have residuals in their certificates); MemoryLimitError, before
+    anything is read, if the plan needs more than `limit` bytes in a process or than workers may use.
+    """
+    check_columns(rows, model)
+    spec = FitSpec.of(model)
+    if spec.precomputed:
+        raise SpecError(
+            f"evaluate needs rows, and {rows.where} is a kernel matrix: the certificate of the model has the residual "
+            "of every component"
+        )
+    n = rows.shape[0]
+    if not 1 < sample <= n:
+        raise SpecError(f"a sample of {sample} rows: {rows.where} has {n}, of which at least 2 are needed")
+    features = model.features
+    if model.method.landmarks and features.size > EXACT_MOST_ROWS:
+        raise SpecError(
+            f"evaluate holds the Gram matrix of the landmarks, at most {EXACT_MOST_ROWS}, and this model keeps "
+            f"{features.size} rows; its certificate has the residual of every component"
+        )
+    rng, center = random_stream(seed, PROBES), spec.center
+    pooled = min(_POOL_FACTOR * sample, sample_rows(n, rows.shape[1], sample))
+    plan_evaluate(rows, model, sample, pooled, engine.threads).check(limit, _REMEDY)
+    engine.check_memory(lambda threads: plan_evaluate(rows, model, sample, pooled, threads).peak_bytes)
+    X = read_rows(rows, np.sort(rng.choice(n, pooled, replace=False)), engine, progress)
+    with single_threaded_blas, np.errstate(over="ignore", invalid="ignore"):
+        P = model.factor(rank_tolerance(features.dtype))
+        sizes = evaluation.sizes(_pool(model, X, P), center=center)
+        numbers, drawn = evaluation.draw(sizes, sample, n, rng)
+        given = evaluation.probes(features, model.solution, X[numbers], P, drawn)
+    sums = sums_with(rows, model, given, engine, progress)
+    return evaluation.evaluation(sums, given, P, center=center)
+
+
+def _pool(model: Model, X: Array, P: Array | None) -> Pool:
+    """Statistics of the pooled rows X (M, d), from which the exact rows are drawn."""
+    height = tile_rows(model.columns, model.features.size, 8)
+    tiles = (X[start : start + height] for start in range(0, len(X), height))
+    return evaluation.pool(model.features, model.solution, tiles, P, min(height, len(X)))
+
+
+@dataclass(frozen=True)
+class SquaredError:
+    """Sum of squared errors over entries, and the number of entries; those of blocks add up."""
+
+    total: float
+    count: int
+
+    def __add__(self, other: SquaredError) -> SquaredError:
+        return SquaredError(self.total + other.total, self.count + other.count)
+
+
+def preimage_error(
+    model: Model,
+    rows: Rows,
+    noise: float | None,
+    engine: Engine,
+    progress: Progress,
+    units: Array | None = None,
+) -> float:
+    """Mean over all entries of (x - x^)², x^ the pre-image of the scores of x: one pass.
+
+    In the units of the data, or of `units` (d,) for each column. With `noise`, a standard deviation in the units of the
+    data, x^ is the pre-image of x plus noise, which is a function of the row number, and iterations start at the noisy
+    row. Raises SpecError for models without pre-images.
+    """
+    model.reconstructing(1)  # raises SpecError if the model has no pre-images
+    key = np.random.SeedSequence(0, spawn_key=(SCORING,)).generate_state(2, np.uint64)
+    added = None if noise is None else Noise(noise, key, 1)
+    given = model, added, 1.0 if units is None else units
+    blocks = fit_blocks(rows, model.block_rows)
+    found: SquaredError = sum_by_block("scoring", _squared_error, rows, given, blocks, engine, progress)
+    return found.total / found.count
+
+
+def _squared_error(rows: Rows, block: Block, model: Model, noise: Noise | None, units: Array | float) -> SquaredError:
+    """The squared error of one block of rows."""
+    height = tile_rows(model.columns, model.features.size, 8)
+    most_rows = min(height, len(block))
+    decode = model.reconstructing(most_rows)
+    total, first = 0.0, block.start
+    for X in tiles(rows, block.start, block.stop, height):
+        given = X if noise is None else noise.added(X, first, 0)
+        (Y,) = model.project([given], most_rows)
+        found = decode(Y, None if noise is None else given)
+        total += float(np.sum(((X.astype(np.float64) - found.rows) / units) ** 2))
+        first += len(X)
+    return SquaredError(total, len(block) * model.columns)
+
+
+MAX_ROWS = 6000
+MAX_SCORED_ROWS = 500  # of a fold: enough for a standard error of a percent; iterative pre-images are slow
+LENGTHS = (0.5, 0.71, 1.0, 1.41, 2.0)  # sigmas to try, in units of the median length
+COMPONENTS = (10, 25, 50, 100, 200, 400)
+RIDGES = (0.01, 0.1, 1.0, 10.0)
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One combination of parameters, with the mean squared error of its pre-images of held-out rows.
+
+    Attributes
+    ----------
+    sigma : float
+        Length of the kernel, in the units of the columns.
+    components : int
+        Number of components.
+    ridge : float or None
+        None for pre-images without one.
+    error, standard_error : float
+        Mean over folds, and its standard error, in the squared units of the columns.
+    """
+
+    sigma: float
+    components: int
+    ridge: float | None
+    error: float
+    standard_error: float
+
+
+@dataclass(frozen=True, repr=False)
+class CrossValidation(ShowsSummary):
+    """Result of a cross-validation.
+
+    Attributes
+    ----------
+    settings : tuple of Setting
+        Every one that was tried, in order of sigma, components and ridge.
+    rows, folds : int
+        The sampled rows, and the number of parts that they were split into.
+    size : int
+        Landmarks of each fit, which had fewer where there were fewer rows.
+    standardized : bool
+        Whether errors are in standard deviations of each column, and not in the units of the data.
+    """
+
+    settings: tuple[Setting, ...]
+    rows: int
+    folds: int
+    size: int
+    standardized: bool
+
+    def summary(self) -> Summary:
+        """The number of settings, and the best of them."""
+        return Summary(
+            f"CrossValidation of {len(self.settings):,} settings, {self.folds} folds of {self.rows:,} rows",
+            {"best": repr(self.best)},
+        )
+
+    @property
+    def best(self) -> Setting:
+        """The setting with the smallest error."""
+        return min(self.settings, key=lambda setting: setting.error)
+
+    @property
+    def edge_notes(self) -> tuple[str, ...]:
+        """A note for each parameter whose best value is the smallest or largest of several that were tried."""
+        found, best = [], self.best
+        for name, less, more, value in (
+            ("sigma", "shorter ones", "longer ones", best.sigma),
+            ("number of components", "fewer", "more", best.components),
+            ("ridge", "smaller ones", "larger ones", best.ridge),
+        ):
+            tried = sorted({getattr(one, name.rpartition(" ")[2]) for one in self.settings})
+            if value is not None and len(tried) > 1 and value in (tried[0], tried[-1]):
+                end, beyond = ("smallest", less) if value == tried[0] else ("largest", more)
+                found.append(f"the best {name} is the {end} that was tried: {beyond} may do better still")
+        return tuple(found)
+
+    def curve(self) -> tuple[Setting, ...]:
+        """The setting with the best ridge for each sigma and number of components."""
+        best: dict[tuple[float, int], Setting] = {}
+        for setting in self.settings:
+            key = setting.sigma, setting.components
+            if key not in best or setting.error < best[key].error:
+                best[key] = setting
+        return tuple(best.values())
+
+
+def cross_validate(
+    rows: Rows,
+    spec: FitSpec,
+    engine: Engine,
+    progress: Progress = Silent(),
+    *,
+    sigmas: Sequence[float] | None = None,
+    components: Sequence[int] | None = None,
+    folds: int = 3,
+    limit: int | None = None,
+) -> CrossValidation:
+    """Cross-validate sigma, components and ridge by the error of pre-images, on at most 6000 sampled rows.
+
+    Each setting is fitted on all folds but one and scored on up to 500 rows of that one. `sigmas` are by default
+    multiples of the median length, rounded to six digits, `components` those of a fixed list up to the size. With
+    `spec.noise`, pre-images of rows plus such noise are compared with the rows themselves; with `spec.standardize`,
+    errors are in standard deviations of the columns. Passes: the sample.
+
+    Raises SpecError for kernels without a length or pre-images, for fewer than two folds or two rows a fold, and for
+    more components than a fit can have; MemoryLimitError if the plan needs more than `limit` bytes in a process, or
+    than workers allow.
+    """
+    if folds < 2:
+        raise SpecError(f"folds={folds}: give 2 or more, as each part of the rows is scored by a fit of the others")
+    _ = spec.distance  # raises SpecError for a kernel without a length
+    asked = spec.model_copy(update={"components": max(components or COMPONENTS)})
+    check_peak(_peak_bytes(rows, asked, folds, engine.threads), limit, "ask for a smaller --size")
+    engine.check_memory(lambda threads: _peak_bytes(rows, asked, folds, threads))
+    if sigmas is None:
+        median = sample_lengths(rows, spec, engine, progress)["median"].sigma
+        sigmas = [float(f"{factor * median:.6g}") for factor in LENGTHS]
+    X = draw_sample(rows, resolve(spec, rows), engine, progress).sample
+    X = X[random_stream(spec.seed, FOLDS).permutation(len(X))[:MAX_ROWS]]
+    if len(X) < 2 * folds:
+        raise SpecError(f"{rows.where} has {len(X)} rows: too few for {folds} folds")
+    pieces = np.array_split(np.arange(len(X)), folds)
+    parts = [Block(number, int(piece[0]), int(piece[-1]) + 1) for number, piece in enumerate(pieces)]
+    train = X[len(parts[0]) :]  # the smallest training set
+    counts = _component_counts(components, resolve(asked, ArrayRows(train)).size, len(train))
+    tasks = _tasks(X, parts, sigmas, counts, asked)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", NarrowKernelWarning)  # a sigma that is too short has a large error anyway
+        errors = iter(engine.each(f"cross-validating, {len(tasks)} fits", tasks, progress))
+    settings: list[Setting] = []
+    for sigma in sigmas:
+        settings += _settings(sigma, [next(errors) for _ in parts], folds)
+    return CrossValidation(tuple(settings), len(X), folds, resolve(asked, rows).size, spec.standardize)
+
+
+def _tasks(X: Array, parts: Sequence[Block], sigmas: Sequence[float], counts: list[int], spec: FitSpec) -> list[Task]:
+    """One task for each sigma and held-out part; together they report len(X) rows of progress."""
+    rows, units = shared(X), shared(column_moments(X).scale if spec.standardize else None)
+    fits = list(product(sigmas, parts))
+    done = np.linspace(0, len(X), len(fits) + 1).astype(int).tolist()
+    specs = {
+        sigma: spec.model_copy(update={"sigma": sigma, "gamma": None, "components": max(counts)}) for sigma in sigmas
+    }
+    return [
+        Task(_fold_errors, (rows, part, units, specs[sigma], counts), stop - start, f"the fit of sigma {sigma:g}")
+        for (sigma, part), (start, stop) in zip(fits, pairwise(done), strict=True)
+    ]
+
+
+def _settings(sigma: float, errors: list[dict[tuple[int, float | None], float]], folds: int) -> Iterator[Setting]:
+    """The settings of one sigma, with means and standard errors of the errors of its folds."""
+    for r, ridge in errors[0]:
+        each = np.array([fold[r, ridge] for fold in errors])
+        spread = each.std(ddof=1) if np.isfinite(each).all() else np.inf
+        yield Setting(sigma, r, ridge, float(each.mean()), float(spread / np.sqrt(folds)))
+
+
+def _component_counts(components: Sequence[int] | None, most: int, rows: int) -> list[int]:
+    """The numbers of components to try, none above `most`; SpecError if a larger one was asked for."""
+    if components is None:
+        return [r for r in COMPONENTS if r <= most] or [most]
+    if max(components) > most:
+        raise SpecError(
+            f"components={max(components)}: fits of {rows} rows with {most} landmarks have at most {most} components; "
+            "ask for fewer, or for a larger size"
+        )
+    return list(components)
+
+
+def _peak_bytes(rows: Rows, spec: FitSpec, folds: int, threads: int) -> int:
+    """Peak memory of a process: the sample, and in each thread a fit with the pre-images of a tile."""
+    d = rows.shape[1]
+    m = min(MAX_ROWS, sample_rows(*rows.shape, 0))
+    train = ArrayRows(np.broadcast_to(np.zeros(1, rows.dtype), (m - m // folds, d)))
+    fit = plan_fit(train, spec, 1)
+    tile = iteration_bytes(fit.size, d, min(MAX_SCORED_ROWS, tile_rows(d, fit.size, 8)))
+    drawn = m * d * rows.dtype.itemsize
+    one = fit.peak_bytes - process_bytes() + tile + drawn + fit.result_bytes
+    shared_rows = process_bytes() + 2 * drawn + threads * one
+    return max(sample_bytes(rows, resolve(spec, rows), threads), shared_rows)
+
+
+def _fold_errors(
+    X: Array, part: Block, units: Array | None, spec: FitSpec, components: list[int]
+) -> dict[tuple[int, float | None], float]:
+    """The error for each number of components and ridge, fitted outside one part of X and scored inside it.
+
+    Numbers above the rank of a fit get the error at the rank, which may differ between folds. The error is infinite if
+    the scores are too much alike to train a pre-image on.
+    """
+    here = Engine(threads=1)
+    train = ArrayRows(np.concatenate([X[: part.start], X[part.stop :]]))
+    held_out = ArrayRows(X[part.start : part.stop][:MAX_SCORED_ROWS])
+    plain = spec.model_copy(update={"preimage": "linear"})
+    model = fit_rows(train, plain, here, Silent())
+    errors: dict[tuple[int, float | None], float] = {}
+    for r in components:
+        try:
+            for ridge, model_r in _models_with_preimages(model.leading(r), train, spec, here):
+                errors[r, ridge] = preimage_error(model_r, held_out, spec.noise, here, Silent(), units)
+        except DataError:
+            errors |= {(r, ridge): np.inf for ridge in RIDGES}
+    return errors
+
+
+def _models_with_preimages(
+    model: Model, train: ArrayRows, spec: FitSpec, engine: Engine
+) -> Iterator[tuple[float | None, Model]]:
+    """The model with its pre-image, once for each ridge if the pre-image is trained."""
+    if not spec.preimage_value.trained:
+        yield None, with_decoder(model, train, train.values, spec, engine, Silent())
+        return
+    training, sums = train_preimage(model, train, train.values, spec, engine, Silent())
+    for ridge in RIDGES:
+        with single_threaded_blas:
+            yield ridge, replace(model, decoder=replace(training, ridge=ridge).decoder(sums))

@@ -1,0 +1,480 @@
+"""Plans of a fit, and of the use of a model: transform, reconstruct, evaluate."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from math import ceil
+from typing import Any
+
+import numpy as np
+
+from bigkpca.data.blocks import fit_block_rows, output_block_rows, tile_rows
+from bigkpca.data.matrix_tiles import check_square, parts, upper_share
+from bigkpca.data.rows import Rows
+from bigkpca.execution.graphs import group_size
+from bigkpca.execution.passes import strip_bytes
+from bigkpca.execution.planning.base import (
+    SOLVER_BYTES,
+    Plan,
+    Work,
+    components,
+    graph_bytes,
+    reading_bytes,
+    resident,
+    streaming_bytes,
+    tile_bytes,
+)
+from bigkpca.numerics import moments, solvers
+from bigkpca.numerics.drift import REFERENCE_ROWS
+from bigkpca.numerics.features import has_landmarks
+from bigkpca.numerics.growth import JUDGING_ROWS, PAIRED_ROWS
+from bigkpca.numerics.model import Model
+from bigkpca.numerics.rounding import FAR_ROWS, MEASURED_ROWS
+from bigkpca.numerics.solvers import OVERSAMPLING, PASSES
+from bigkpca.spec import DENSE_MOST_FEATURES, FitSpec, ResolvedFit, resolve
+
+_PRODUCTS = 2  # that a given matrix is planned for
+_BLOCKS_HELD = 18  # of n x (r + 10) float64: basis, images, and work space of four products
+_SAVING = 4.25  # times an array that is saved: its copies, encoded and not
+_LEAST_SIZE = 10  # that is advised
+_AXES_WIDTH = 512 + OVERSAMPLING
+
+
+def plan_fit(rows: Rows, spec: FitSpec, threads: int) -> Plan:
+    """The cost of fitting `spec` to these rows, see `plan_resolved`."""
+    return plan_resolved(rows, resolve(spec, rows), threads)
+
+
+def plan_resolved(rows: Rows, fit: ResolvedFit, threads: int) -> Plan:
+    """The cost of a fit: the sample and its passes. Raises SpecError for more rows than `exact` can hold.
+
+    With a tolerance it is the cost of the largest size that may be needed. What RPCholesky over all rows adds depends
+    on the data and is not counted.
+    """
+    if fit.spec.precomputed:
+        return _plan_precomputed(rows, fit, threads)
+    if fit.matrix_free:
+        return _plan_products(rows, fit, threads)
+    n, d, D, m, spec = fit.n, fit.d, fit.size, fit.sample, fit.spec
+    block = min(n, fit_block_rows(n, rows.grain, spec.block_rows))
+    blocks = ceil(n / block)
+    partial_sums = _partial_sums(blocks, threads)
+    passes, stages = _stages(rows, fit, block, threads, partial_sums)
+    return Plan(
+        rows=n,
+        columns=d,
+        size=D,
+        block_rows=block,
+        tasks=max(passes, 1) * (2 * blocks - 1) + min(blocks, m),
+        passes=passes,
+        bytes_read=rows.dtype.itemsize * d * (passes * n + min(n, m * rows.grain)),
+        peak_bytes=resident(max(stages) + threads * graph_bytes(rows, block)),
+        result_bytes=_result_bytes(fit),
+        checkpoint_bytes=(partial_sums + passes) * (8 * _summed(fit) + _far_bytes(rows)) if passes else 0,
+    )
+
+
+def worker_bytes(rows: Rows, fit: ResolvedFit, threads: int) -> int:
+    """The peak of a worker with so many threads: rows of the sample that it reads, and its share of the passes, with
+    as many sums on their way as the process has that adds them up. Nothing is chosen, solved or saved there."""
+    if fit.spec.precomputed or fit.matrix_free:
+        return plan_resolved(rows, fit, threads).peak_bytes
+    block = min(fit.n, fit_block_rows(fit.n, rows.grain, fit.spec.block_rows))
+    blocks, row = ceil(fit.n / block), fit.d * rows.dtype.itemsize
+    at_work, partial_sums = min(threads, blocks), _partial_sums(blocks, threads)
+    stages = [(fit.sample + fit.unseen) * row + threads * reading_bytes(rows, 0, block)]
+    if not fit.spec.exact:
+        work = _work(fit)
+        passes = _pass(streaming_bytes(rows, work, block), work, at_work, partial_sums, _sketch_width(fit))[1]
+        stages.append(work.of_map + passes[0] + (at_work + partial_sums) * _far_bytes(rows))
+    if fit.spec.method_value.principal:
+        columns = Work(fit.d, 0, fit.dtype.itemsize, scaled=fit.spec.standardize)
+        stages.append(
+            _pass(streaming_bytes(rows, columns, block), columns, at_work, partial_sums, _axes_width(fit.d))[1][0]
+        )
+    if fit.spec.preimage_value.trained:
+        stages.append(_training_bytes(rows, fit, block, at_work, partial_sums))
+    return resident(max(stages) + threads * graph_bytes(rows, block))
+
+
+def _result_bytes(fit: ResolvedFit) -> int:
+    """The model: its feature map, components (D, r), sums (D, D) where it has them, the linear map of its decoder
+    (r, d), and the scores and residuals of its reference (q, r + 1)."""
+    D, d, of_map, r = fit.size, fit.d, _work(fit).of_map, components(fit.spec, fit.size)
+    sums = 0 if _sketch_width(fit) else D * (D + 2)
+    return of_map + 8 * (D * r + sums + r * d + min(fit.sample, REFERENCE_ROWS) * (r + 1))
+
+
+def _stages(rows: Rows, fit: ResolvedFit, block: int, threads: int, partial_sums: int) -> tuple[int, list[int]]:
+    """Number of passes, and the bytes that arrays take in each stage of a fit, one after the other."""
+    d, D, spec = fit.d, fit.size, fit.spec
+    at_work = min(threads, ceil(fit.n / block))  # in a pass
+    held, passes, stages = _held_bytes(rows, fit), int(spec.standardize), [_sampling_bytes(rows, fit, block, threads)]
+    if spec.method_value.principal:
+        columns = Work(d, 0, fit.dtype.itemsize, scaled=spec.standardize)
+        more, working = _pass(streaming_bytes(rows, columns, block), columns, at_work, partial_sums, _axes_width(d))
+        passes += more
+        stages.append(_drawn_bytes(rows, fit) + max(working))
+    if spec.exact:
+        stages.append(held + SOLVER_BYTES + _solving_matrix_bytes(fit, D))
+    else:
+        more, working = _pass(
+            streaming_bytes(rows, _work(fit), block), _work(fit), at_work, partial_sums, _sketch_width(fit)
+        )
+        passes += more
+        working[0] += (at_work + partial_sums) * _far_bytes(rows)
+        stages += [held + stage for stage in working]
+        if _sketch_width(fit) is None:
+            stages.append(held + SOLVER_BYTES + _solving_bytes(fit, threads))
+    if spec.preimage_value.trained:
+        passes += 1
+        stages.append(held + SOLVER_BYTES + _training_bytes(rows, fit, block, at_work, partial_sums))
+    elif spec.keeps_sample:
+        stages.append(held + SOLVER_BYTES + _decoder_bytes(fit, threads))
+    stages.append(held + SOLVER_BYTES + round(_SAVING * _work(fit).of_map))
+    return passes, stages
+
+
+def _work(fit: ResolvedFit) -> Work:
+    method, itemsize = fit.spec.method_value, fit.dtype.itemsize
+    of_map = method.map_bytes(fit.d, fit.size, itemsize)
+    return Work(fit.size, of_map, itemsize, fit.kernel(1.0), method.landmarks, fit.spec.standardize)
+
+
+def _partial_sums(blocks: int, threads: int) -> int:
+    """Partial sums that are alive at once, at most, besides that of the block that a thread works on: of whole groups
+    of blocks, that which is added or saved, those of the group of each thread, and what ends out of order."""
+    size = group_size(blocks, threads)
+    whole = (ceil(blocks / size) + 1).bit_length() - 1
+    return min(blocks, whole + 1 + threads * (size.bit_length() - 1) + (threads + 2) // 4)
+
+
+def _held_bytes(rows: Rows, fit: ResolvedFit) -> int:
+    """What a fit holds from the sample to its end: the feature map, rows that bound what landmarks miss, rows on which
+    rounding is measured and, if the pre-image needs it, the sample."""
+    row = fit.d * rows.dtype.itemsize
+    reference = 0 if fit.unseen else min(fit.sample, REFERENCE_ROWS)
+    kept = fit.unseen + reference + min(fit.sample, PAIRED_ROWS) + (fit.sample if fit.spec.keeps_sample else 0)
+    return _work(fit).of_map + kept * row
+
+
+def _drawn_bytes(rows: Rows, fit: ResolvedFit) -> int:
+    """The sample with the rows that are read with it, and a copy in units of standardised columns for the median."""
+    judging, held_out = min(fit.sample, JUDGING_ROWS), 0 if fit.spec.tol is None else JUDGING_ROWS
+    drawn = (fit.sample + fit.unseen + judging + held_out) * fit.d * rows.dtype.itemsize
+    return drawn + (fit.sample * fit.d * fit.dtype.itemsize if fit.spec.standardize else 0)
+
+
+def _sampling_bytes(rows: Rows, fit: ResolvedFit, block: int, threads: int) -> int:
+    """Drawing the sample, whose rows are held twice while they are put together, and what chooses landmarks or
+    frequencies from it, or tries sizes."""
+    d, D, itemsize = fit.d, fit.size, fit.dtype.itemsize
+    drawn, row = _drawn_bytes(rows, fit), d * rows.dtype.itemsize
+    reading = 2 * (fit.sample + fit.unseen) * row + threads * reading_bytes(rows, 0, block)
+    # The error of random features is estimated from those of some rows, which are held in float64 twice.
+    judging = 0 if fit.spec.method_value.landmarks else PAIRED_ROWS * (2 * 8 + 3 * itemsize // 2) * D
+    choosing = drawn + max(_choosing_bytes(fit) + threads * itemsize * 1024 * D, judging)
+    trying = 0 if fit.spec.tol is None else drawn + 8 * (2 * D * D + 2 * JUDGING_ROWS * (D + d))
+    return max(reading, choosing, trying)
+
+
+def _far_bytes(rows: Rows) -> int:
+    """The farthest rows beside one sum."""
+    return FAR_ROWS * (rows.shape[1] * rows.dtype.itemsize + 8)
+
+
+def _summed(fit: ResolvedFit) -> int:
+    """Numbers of one partial sum of a pass."""
+    width = _sketch_width(fit)
+    return moments.entries(fit.size) if width is None else fit.size * width
+
+
+def _axes_width(d: int) -> int | None:
+    """Columns of the sketch that finds the principal axes of d columns; None where d x d is held."""
+    return _AXES_WIDTH if d > DENSE_MOST_FEATURES else None
+
+
+def _solving_bytes(fit: ResolvedFit, threads: int) -> int:
+    """Eigenproblem and certificate, from the sums of a pass: the most of these, one after the other.
+
+    rounding: the scatter (D, D), packed and not, W or none; 768 rows and their features in both precisions, for which
+    landmarks are four times in float64. basis: ten squares (D, D): scatter, W, its basis, the rounding, and what their
+    products are made of. spectral: six squares; and for u rows that were not seen the upper half of (u, u), (u, D) and
+    their coordinates, with tiles of 512 rows for each thread. Where not a few components are solved for, LAPACK takes
+    copies.
+    """
+    d, D, u, itemsize, spec = fit.d, fit.size, fit.unseen, fit.dtype.itemsize, fit.spec
+    square, landmarks = 8 * D * D, spec.method_value.landmarks
+    measured = MEASURED_ROWS + (256 if landmarks else 0)
+    rows = measured * (8 * 4 * d + (8 + itemsize) * D)
+    few = isinstance(spec.components, int) and solvers.are_few(spec.components, D)
+    copies = (0 if few else 3) + 2 * (not spec.center)
+    if not landmarks:
+        return max(5 * square + rows, (3 + copies) * square) + 8 * 2 * d * D
+    rounding = 3 * square + rows + 8 * 5 * d * D
+    basis = (10 + 2 * (not spec.center)) * square + rows
+    tiles = threads * 512 * itemsize * (4 * d + 2 * 512)
+    spectral = (6 + copies) * square + itemsize * (u * (u // 2 + 512 + D + d) + D * D) + tiles
+    return max(rounding, basis, spectral)
+
+
+def _solving_matrix_bytes(fit: ResolvedFit, n: int) -> int:
+    """Eigenpairs of a matrix (n, n): itself, a centred copy and, where not a few are solved for, eigenvectors and work
+    space."""
+    few = isinstance(fit.spec.components, int) and solvers.are_few(fit.spec.components, n)
+    return (5 if few else 8) * 8 * n * n // 2
+
+
+def _decoder_bytes(fit: ResolvedFit, threads: int) -> int:
+    """A decoder made from the sample: its rows, shifted, their scores, and for each thread a tile of 1024 rows."""
+    d, D, m, itemsize = fit.d, fit.size, fit.sample, fit.dtype.itemsize
+    tile = min(1024, m) * (2 * d + 2 * D) * itemsize
+    return m * (d * itemsize + 8 * components(fit.spec, D)) + threads * tile + (0 if _sketch_width(fit) else 8 * D * D)
+
+
+def _training_bytes(rows: Rows, fit: ResolvedFit, block: int, threads: int, partial_sums: int) -> int:
+    """The pass that trains the pre-images: the moments, sums, and their linear system; for each thread a block's."""
+    trained: Any = fit.spec.preimage_value
+    d, D, itemsize = fit.d, fit.size, fit.dtype.itemsize
+    one, tile = trained.training_bytes(tile_rows(d, D, itemsize), d)
+    of_moments = 0 if fit.spec.exact else 8 * moments.entries(D)
+    return (
+        of_moments
+        + threads * (streaming_bytes(rows, _work(fit), block) + tile + 3 * one // 2)
+        + (partial_sums + 3) * one
+    )
+
+
+def _plan_products(rows: Rows, fit: ResolvedFit, threads: int) -> Plan:
+    """The cost of exact eigenpairs: an approximate fit, its scores, the rows in memory, and products with K."""
+    n, d, spec = fit.n, fit.d, fit.spec
+    start = plan_resolved(rows, fit.start(), threads)
+    held = n * d * fit.dtype.itemsize
+    block = 8 * n * (components(spec, n) + OVERSAMPLING + 1)
+    multiplying = (_BLOCKS_HELD + threads) * block + threads * strip_bytes(d, fit.dtype.itemsize)
+    working = SOLVER_BYTES + held + max(round(_SAVING * held), multiplying)
+    return replace(
+        start,
+        size=n,
+        passes=start.passes + 2,
+        bytes_read=start.bytes_read + 2 * rows.dtype.itemsize * n * d,
+        peak_bytes=max(start.peak_bytes, resident(working)),
+        result_bytes=held + 8 * n * (components(spec, n) + 1),
+        checkpoint_bytes=max(start.checkpoint_bytes, (_PRODUCTS + _partial_sums(n // 4096 + 1, threads)) * block),
+    )
+
+
+def _plan_precomputed(rows: Rows, fit: ResolvedFit, threads: int) -> Plan:
+    """The cost of a given matrix: held whole in float64, or looked at once and read for each of two products.
+
+    Products beyond those depend on the data and are not counted.
+    """
+    check_square(rows)
+    n, itemsize, spec = fit.n, fit.dtype.itemsize, fit.spec
+    cut, reading = parts(rows, spec.block_rows, upper=False), threads * tile_bytes(rows)
+    r = components(spec, n)
+    passes, tasks, share = 1, len(cut), 1.0
+    working = max(8 * n * n + itemsize * n * n + reading, SOLVER_BYTES + _solving_matrix_bytes(fit, n))
+    if fit.matrix_free:
+        passes, share = 1 + _PRODUCTS, 1 + _PRODUCTS * upper_share(rows)
+        tasks += _PRODUCTS * (2 * len(parts(rows, spec.block_rows, upper=share < passes)) - 1)
+        l = fit.start().size  # noqa: E741
+        block = 8 * n * (r + 2 * OVERSAMPLING + 1)
+        starting = n * l * itemsize + (3 * threads + 6) * 8 * l * l
+        working = reading + max(2 * n * l * itemsize, starting, (_BLOCKS_HELD + threads) * block)
+    return Plan(
+        rows=n,
+        columns=rows.shape[1],
+        size=n,
+        block_rows=cut[0].shape[0],
+        tasks=tasks,
+        passes=passes,
+        bytes_read=round(share * rows.dtype.itemsize * n * n),
+        peak_bytes=resident(working),
+        result_bytes=8 * n * (r + 2),
+    )
+
+
+def _choosing_bytes(fit: ResolvedFit) -> int:
+    """What choosing landmarks or frequencies takes beside the sample: its candidates, shifted, and the rule's work."""
+    m, d, D, rule, itemsize = fit.sample, fit.d, fit.size, fit.rule, fit.dtype.itemsize
+    if rule is None:
+        return fit.spec.method_value.working_bytes(m, d, D)
+    candidates = m if fit.spec.own_landmarks is not None else min(m, rule.most_rows(D))
+    return candidates * d * itemsize + rule.working_bytes(candidates, d, D, itemsize)
+
+
+def _sketch_width(fit: ResolvedFit) -> int | None:
+    """Columns of the block that a randomized solver multiplies; None where D x D is held."""
+    return components(fit.spec, fit.size) + OVERSAMPLING if fit.randomized(fit.size) else None
+
+
+def _pass(streaming: int, work: Work, threads: int, partial_sums: int, width: int | None) -> tuple[int, list[int]]:
+    """(passes, bytes of each stage) of adding up features of all rows, and of an eigenproblem of the sums.
+
+    For each thread the sum of its block, packed (D, D) or (D, width), and the product of a tile (b, D). `width` is that
+    of a sketch, None where D x D is held.
+    """
+    D = work.size
+    if width is None:
+        sums = 8 * moments.entries(D)
+        product = work.itemsize * moments.most_of_strip(D)
+        return 1, [threads * (streaming + sums + product) + partial_sums * sums, 6 * 8 * D * D * (work.kernel is None)]
+    thin = 8 * D * width
+    blocks = 2 * PASSES + 4  # of the Krylov space, and their images
+    return min(PASSES, ceil(D / width)), [threads * (streaming + 3 * thin) + (partial_sums + blocks) * thin]
+
+
+def sample_bytes(rows: Rows, fit: ResolvedFit, threads: int) -> int:
+    """The peak of a process that reads the sample of a fit, and takes distances of its pairs."""
+    row = fit.d * rows.dtype.itemsize
+    drawn = _drawn_bytes(rows, fit) + threads * 2**22
+    reading = threads * reading_bytes(rows, 0, fit_block_rows(fit.n, rows.grain))
+    return resident(max(drawn, 2 * (fit.sample + fit.unseen) * row + reading))
+
+
+def largest_size_that_fits(rows: Rows, fit: ResolvedFit, threads: int, limit: int) -> int | None:
+    """The largest size, of two digits, whose fit stays within `limit` bytes; even where features come in pairs; None if
+    none does."""
+    step = 2 if fit.spec.method_value.pairs else 1
+    for size in _two_digit_sizes(fit.size):
+        if size % step == 0 and _bytes_at(size, rows, fit, threads) <= limit:
+            return size
+    return None
+
+
+def smallest(rows: Rows, fit: ResolvedFit, threads: int) -> str:
+    """What a fit of the smallest size needs, in words."""
+    return f"even a size of {_LEAST_SIZE} needs {_bytes_at(_LEAST_SIZE, rows, fit, threads) / 1e6:.0f} MB"
+
+
+def _bytes_at(size: int, rows: Rows, fit: ResolvedFit, threads: int) -> int:
+    """The peak of a fit of this size; of landmarks in place of the exact method."""
+    sized = fit.changed(size=size, **({"method": "nystroem"} if fit.spec.exact else {}))
+    return plan_resolved(rows, sized, threads).peak_bytes
+
+
+def _two_digit_sizes(below: int) -> Iterator[int]:
+    """10 to 99 times powers of ten, from `below` down to 10, the least that is advised."""
+    for power in reversed(range(len(str(below)))):
+        yield from (digits * 10**power for digits in reversed(range(10, 100)) if digits * 10**power < below)
+
+
+_EXPANSION_SQUARES = 7  # of D x D float64: W, its decomposition, and products with the moments
+
+
+def plan_transform(
+    rows: Rows, model: Model, block_rows: int | None, threads: int, *, residual: bool = False, dtype: Any = None
+) -> Plan:
+    """The cost of writing the scores of all rows, and residuals beside them: one pass, one shard for each block."""
+    n, d = rows.shape
+    itemsize = model.features.dtype.itemsize
+    stored = np.dtype(dtype or model.features.dtype).itemsize
+    row_bytes, widest = model.components * stored, max(itemsize, stored)
+    block = output_block_rows(n, rows.grain, row_bytes, block_rows)
+    D, fixed = model.features.size, _model_bytes(model)
+    if model.features.precomputed:  # rows are read in tiles, and multiplied by components
+        reading = tile_bytes(rows) + D * model.components * widest
+    else:
+        reading = streaming_bytes(rows, _work_of_model(model), block)
+        if widest > itemsize:  # the features of a tile in the wider precision, and the components
+            reading += (tile_rows(d, D, itemsize) + model.components) * D * widest
+    one = reading + 4 * block * model.components * widest + graph_bytes(rows, block)
+    peak = fixed + threads * one
+    if residual:
+        expansion = 2 * 8 * D * (model.components + 1)
+        known = model.decoder is not None and model.decoder.expansion(model.solution) is not None
+        solved = model.sums is not None and has_landmarks(model.features) and not known
+        preparing = _EXPANSION_SQUARES * 8 * D * D if solved else 0
+        # The features of a tile in float64, twice, and what is computed of these.
+        tile = min(block, tile_rows(d, D, itemsize)) * 8 * (2 * D + 3 * model.components)
+        peak = fixed + expansion + max(preparing, threads * (one + tile))
+    return Plan(
+        rows=n,
+        columns=d,
+        size=D,
+        block_rows=block,
+        tasks=ceil(n / block),
+        passes=1,
+        bytes_read=rows.dtype.itemsize * d * n,
+        peak_bytes=resident(peak),
+        result_bytes=n * (row_bytes + (stored if residual else 0)),
+    )
+
+
+def plan_reconstruct(
+    rows: Rows, model: Model, block_rows: int | None, threads: int, *, denoising: bool = False
+) -> Plan:
+    """The cost of writing pre-images of all scores or, `denoising`, of all rows: one pass, one shard for each block.
+
+    Iterations depend on the data and are not counted.
+    """
+    n, given = rows.shape
+    d, D, itemsize = model.columns, model.features.size, model.features.dtype.itemsize
+    row_bytes = d * itemsize
+    block = output_block_rows(n, rows.grain, row_bytes, block_rows)
+    assert model.decoder is not None
+    decoder = sum(array.nbytes for array in model.decoder.arrays().values())
+    height = min(block, tile_rows(d, D, 8))
+    reading = streaming_bytes(rows, _work_of_model(model), block) if denoising else reading_bytes(rows, height, block)
+    # The pre-images of a block are kept in float64 until its last tile.
+    one = reading + model.decoder.working_bytes(model.features, height) + 8 * block * d
+    return Plan(
+        rows=n,
+        columns=given,
+        size=D,
+        block_rows=block,
+        tasks=ceil(n / block),
+        passes=1,
+        bytes_read=rows.dtype.itemsize * given * n,
+        peak_bytes=resident(_model_bytes(model) + decoder + threads * (one + graph_bytes(rows, block))),
+        result_bytes=n * row_bytes,
+    )
+
+
+def plan_evaluate(rows: Rows, model: Model, sample: int, pooled: int, threads: int) -> Plan:
+    """The cost of an evaluation by `sample` exact rows, chosen from `pooled` that are read: these, and one pass."""
+    n, d = rows.shape
+    D, r, itemsize = model.features.size, model.components, model.features.dtype.itemsize
+    fixed = _model_bytes(model)
+    pool = 2 * pooled * d * rows.dtype.itemsize
+    factor = 8 * D * D if has_landmarks(model.features) else 0
+    probes = 8 * sample * (2 * D + d + r)
+    height = tile_rows(d, D, itemsize)
+    block = min(n, fit_block_rows(n, rows.grain, model.block_rows))
+    # For each thread: landmarks, probes and their coordinates in the dtype of block work; features of a tile once more
+    # for its scores, and its kernels and errors.
+    one = streaming_bytes(rows, _work_of_model(model), block) + itemsize * (
+        sample * (D + 2 * d) + height * (D + 3 * sample)
+    )
+    one += 3 * 8 * r * (sample + D + r)
+    choosing = pool + 5 * factor + tile_rows(d, D, 8) * 8 * (3 * D + 2 * d)
+    return Plan(
+        rows=n,
+        columns=d,
+        size=D,
+        block_rows=block,
+        tasks=2 * ceil(n / block) - 1,
+        passes=1,
+        bytes_read=rows.dtype.itemsize * d * (n + min(n, pooled * rows.grain)),
+        peak_bytes=resident(fixed + max(choosing, pool + factor + probes + threads * one)),
+        result_bytes=8 * 5 * r,
+    )
+
+
+def _work_of_model(model: Model) -> Work:
+    features, of_map = model.features, _map_bytes(model)
+    landmarks, scaled = has_landmarks(features), features.scale is not None
+    return Work(features.size, of_map, features.dtype.itemsize, features.kernel, landmarks, scaled)
+
+
+def _map_bytes(model: Model) -> int:
+    """Bytes of the arrays of the feature map."""
+    return sum(array.nbytes for array in model.features.arrays().values())
+
+
+def _model_bytes(model: Model) -> int:
+    """Bytes of a model and of a copy of its feature map, which every process holds."""
+    scatter = 8 * model.features.size**2 if model.sums else 0
+    return 2 * _map_bytes(model) + model.solution.components.nbytes + scatter

@@ -1,0 +1,519 @@
+"""Error measures of an approximation of kernel PCA, coherence and leverage.
+
+K (n, n) is the Gram matrix and K^ its approximation. Where n is too large for whole matrices, the `sampled_*` measures
+take the blocks of m rows that were sampled uniformly. Formulas: `docs/numerics.md`, section 12. *The thesis* is the
+master's thesis on random approximations of kernel PCA that `docs/sources.md` repeats; its section 4.1 defines measures.
+
+Examples
+--------
+>>> import numpy as np
+>>> from bigkpca import kernels, measures
+>>> X = np.linspace(0, 1, 6)[:, None]
+>>> K = kernels.Gaussian(0.5).gram(X)
+>>> measures.matrix_error(K, K, 1) < 0  # an approximation of full rank is better than the best of rank 1
+True
+>>> measures.relative_accuracy(K, measures.nystroem_projection(K, np.array([0, 2, 5])), 1) > 0
+True
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import scipy
+
+from bigkpca.errors import Array
+from bigkpca.numerics.linalg import eigh_descending, numerical_rank
+
+
+def vector_agreement(U: Array, approximation: Array) -> Array:
+    """|u_j'u^_j| of columns at unit norm: 1 for equal directions, 0 for orthogonal ones.
+
+    Parameters
+    ----------
+    U, approximation : (n, r) array
+        Eigenvectors, or scores, in columns of any length.
+
+    Returns
+    -------
+    (r,) array
+        Cosines.
+
+    References
+    ----------
+    The thesis, section 4.1; `docs/numerics.md`, section 12.
+
+    Examples
+    --------
+    >>> vector_agreement(np.array([[1.0], [0.0]]), np.array([[-3.0], [4.0]]))
+    array([0.6])
+    """
+    products = np.abs(np.einsum("ij,ij->j", U, approximation))
+    return np.asarray(products / (np.linalg.norm(U, axis=0) * np.linalg.norm(approximation, axis=0)))
+
+
+def eigenvalue_difference(eigenvalues: Array, approximation: Array) -> Array:
+    """|lambda_j - lambda^_j|, one for each eigenvalue.
+
+    Parameters
+    ----------
+    eigenvalues, approximation : (r,) array
+        lambda and lambda^.
+
+    Returns
+    -------
+    (r,) array
+        In the units of the eigenvalues.
+
+    References
+    ----------
+    The thesis, section 4.1; `docs/numerics.md`, section 12.
+
+    Examples
+    --------
+    >>> eigenvalue_difference([3.0, 1.0], [2.5, 1.5])
+    array([0.5, 0.5])
+    """
+    return np.abs(np.asarray(eigenvalues) - np.asarray(approximation))
+
+
+def eigenvalue_error(eigenvalues: Array, approximation: Array) -> float:
+    """Mean over j of |lambda_j - lambda^_j| / lambda_j; an eigenvalue that was not found counts as zero.
+
+    Parameters
+    ----------
+    eigenvalues : (r,) array
+        lambda, positive.
+    approximation : (q,) array
+        lambda^; those beyond r are ignored.
+
+    Returns
+    -------
+    float
+        A relative error.
+
+    References
+    ----------
+    `docs/numerics.md`, section 19.
+
+    Examples
+    --------
+    >>> eigenvalue_error(np.array([4.0, 2.0]), np.array([3.0]))
+    0.625
+    """
+    found = np.zeros(len(eigenvalues))
+    found[: len(approximation)] = approximation[: len(eigenvalues)]
+    return float(np.mean(np.abs(found - eigenvalues) / eigenvalues))
+
+
+def score_error(Y: Array, approximation: Array) -> float:
+    """min_B |Y - Y^ B|_F / |Y|_F: the part of the scores Y that no linear map of the scores Y^ reproduces.
+
+    Parameters
+    ----------
+    Y : (m, r) array
+        Scores of the reference.
+    approximation : (m, q) array
+        Y^, scores of the same rows.
+
+    Returns
+    -------
+    float
+        Between 0 and 1.
+
+    Notes
+    -----
+    Components count by their variance, and an exchange of two close components changes nothing. So the measure is
+    smooth where the angle between the spans depends on the gap behind the last component.
+
+    References
+    ----------
+    `docs/numerics.md`, section 19.
+
+    Examples
+    --------
+    >>> Y = np.array([[1.0, 0.0], [0.0, 1.0]])
+    >>> score_error(Y, Y[:, ::-1])
+    0.0
+    """
+    B = np.linalg.lstsq(approximation, Y, rcond=None)[0]
+    return float(np.linalg.norm(Y - approximation @ B) / np.linalg.norm(Y))
+
+
+def subspace_cosine(U: Array, V: Array) -> float:
+    """The cosine of the largest principal angle between the spans of the columns of U and V.
+
+    Parameters
+    ----------
+    U, V : (n, r) array
+        Bases of both spans, of full rank.
+
+    Returns
+    -------
+    float
+        1 for equal spans, 0 where a direction of one is orthogonal to the other.
+
+    References
+    ----------
+    Björck and Golub (1973), *Math. Comp.* 27; `docs/numerics.md`, section 19.
+
+    Examples
+    --------
+    >>> round(subspace_cosine(np.array([[1.0], [0.0]]), np.array([[3.0], [4.0]])), 12)
+    0.6
+    """
+    return float(scipy.linalg.svdvals(np.linalg.qr(U)[0].T @ np.linalg.qr(V)[0])[-1])
+
+
+def leverage(scores: Array, eigenvalues: Array) -> Array:
+    """Leverage scores |row i of U|² = Σ_j y_ij² / lambda_j, with U = Y / √lambda the unit eigenvectors.
+
+    Parameters
+    ----------
+    scores : (b, r) array
+        Y, the scores of any rows.
+    eigenvalues : (r,) array
+        lambda, positive.
+
+    Returns
+    -------
+    (b,) array
+        Over all n fitted rows they add up to r.
+
+    References
+    ----------
+    `docs/numerics.md`, section 12; Mohri and Talwalkar (2011), *AISTATS*.
+
+    Examples
+    --------
+    >>> leverage(np.array([[2.0], [0.0]]), np.array([4.0]))
+    array([1., 0.])
+    """
+    return np.asarray(np.einsum("ij,j->i", scores.astype(np.float64) ** 2, 1 / eigenvalues))
+
+
+def coherence(leverages: Array, r: int) -> float:
+    """gamma = (n / r) max_i leverage_i, between 1 and n / r.
+
+    Uniform landmarks serve well where it is below about 10.
+
+    Parameters
+    ----------
+    leverages : (n,) array
+        Those of all rows, see `leverage`.
+    r : int
+        Number of components.
+
+    Returns
+    -------
+    float
+        gamma.
+
+    References
+    ----------
+    Mohri and Talwalkar (2011), *AISTATS*; `docs/numerics.md`, section 12.
+
+    Examples
+    --------
+    >>> coherence(np.array([1.0, 0.0, 0.0, 0.0]), 1)
+    4.0
+    """
+    return float(len(leverages) / r * np.max(leverages))
+
+
+def largest_coherence(U: Array) -> float:
+    """mu = √n max_ij |U_ij| of orthonormal columns, between 1 and √n.
+
+    Parameters
+    ----------
+    U : (n, r) array
+        Orthonormal columns, e.g. unit eigenvectors.
+
+    Returns
+    -------
+    float
+        mu.
+
+    References
+    ----------
+    Talwalkar and Rostamizadeh (2010), *UAI*; `docs/numerics.md`, section 12.
+
+    Examples
+    --------
+    >>> largest_coherence(np.eye(4)[:, :1])
+    2.0
+    """
+    return float(np.sqrt(len(U)) * np.abs(U).max())
+
+
+_CUTOFF = 1e-12  # rank tolerance of the projections
+
+
+def matrix_error(K: Array, approximation: Array, rank: int) -> float:
+    """|K - K^|_F - |K - K_k|_F: how much worse K^ is than K_k, the best approximation of rank k.
+
+    Never negative for K^ of rank k. Needs all eigenvalues of K, n³ operations.
+
+    Parameters
+    ----------
+    K, approximation : (n, n) array
+        The Gram matrix, symmetric, and K^.
+    rank : int
+        k.
+
+    Returns
+    -------
+    float
+        In the units of K.
+
+    References
+    ----------
+    The thesis, section 4.1; `docs/numerics.md`, section 12.
+
+    Examples
+    --------
+    >>> matrix_error(np.diag([3.0, 2.0, 1.0]), np.diag([3.0, 0.0, 0.0]), 1)
+    0.0
+    """
+    return float(np.linalg.norm(K - approximation)) - best_error(K, rank)
+
+
+def relative_accuracy(K: Array, approximation: Array, rank: int) -> float:
+    """|K - K_k|_F / |K - K^|_F: at most 1 for K^ of rank k, and 1 for the best one, K_k.
+
+    Parameters
+    ----------
+    K, approximation : (n, n) array
+        The Gram matrix, symmetric, and K^.
+    rank : int
+        k.
+
+    Returns
+    -------
+    float
+        A ratio.
+
+    References
+    ----------
+    The thesis, section 4.1; `docs/numerics.md`, section 12.
+
+    Examples
+    --------
+    >>> relative_accuracy(np.diag([3.0, 2.0, 1.0]), np.diag([3.0, 0.0, 0.0]), 1)
+    1.0
+    """
+    return best_error(K, rank) / float(np.linalg.norm(K - approximation))
+
+
+def best_error(K: Array, rank: int) -> float:
+    """|K - K_k|_F = √Σ_{j > k} lambda_j², eigenvalues of the symmetric K (n, n) by falling absolute value.
+
+    Parameters
+    ----------
+    K : (n, n) array
+        The Gram matrix, symmetric.
+    rank : int
+        k.
+
+    Returns
+    -------
+    float
+        In the units of K.
+
+    References
+    ----------
+    Eckart and Young (1936), *Psychometrika* 1.
+
+    Examples
+    --------
+    >>> best_error(np.diag([5.0, 4.0, 3.0]), 1)
+    5.0
+    """
+    values = np.sort(np.abs(np.linalg.eigvalsh(K)))[::-1]
+    return float(np.linalg.norm(values[rank:]))
+
+
+def column_projection(K: Array, numbers: Array, rank: int | None = None) -> Array:
+    """C ((C'C)_k)⁺ C'K with C = K[:, numbers]: the projection form of column sampling, which needs K itself.
+
+    Parameters
+    ----------
+    K : (n, n) array
+        The Gram matrix.
+    numbers : (l,) array of int
+        The sampled columns.
+    rank : int, optional
+        k; by default the numerical rank of C'C.
+
+    Returns
+    -------
+    (n, n) array
+        K^.
+
+    References
+    ----------
+    Talwalkar, Kumar, Mohri and Rowley (2013), *J. Mach. Learn. Res.* 14.
+
+    Examples
+    --------
+    >>> K = np.diag([3.0, 2.0, 1.0])
+    >>> column_projection(K, np.array([0])).diagonal()
+    array([3., 0., 0.])
+    """
+    C = K[:, numbers]
+    values, V = eigh_descending(C.T @ C)
+    kept = min(numerical_rank(values, _CUTOFF), rank or len(values))
+    basis = C @ (V[:, :kept] / np.sqrt(values[:kept]))
+    return basis @ (basis.T @ K)
+
+
+def nystroem_projection(K: Array, numbers: Array, rank: int | None = None) -> Array:
+    """(l / n) C ((W²)_k)⁺ C'K with C = K[:, numbers], W = K[numbers, numbers]: the projection form of Nyström.
+
+    It needs K itself. Eigenvectors C V / values are not orthogonalised.
+
+    Parameters
+    ----------
+    K : (n, n) array
+        The Gram matrix, positive semidefinite.
+    numbers : (l,) array of int
+        The landmarks.
+    rank : int, optional
+        k; by default the numerical rank of W.
+
+    Returns
+    -------
+    (n, n) array
+        K^.
+
+    References
+    ----------
+    Talwalkar, Kumar, Mohri and Rowley (2013), *J. Mach. Learn. Res.* 14; `docs/numerics.md`, section 8.
+
+    Examples
+    --------
+    >>> K = np.diag([3.0, 3.0])
+    >>> nystroem_projection(K, np.array([0, 1])).diagonal()
+    array([3., 3.])
+    """
+    C = K[:, numbers]
+    values, V = eigh_descending(C[numbers].copy())
+    kept = min(numerical_rank(values, _CUTOFF), rank or len(values))
+    basis = C @ (V[:, :kept] / values[:kept])
+    return len(numbers) / len(K) * (basis @ (basis.T @ K))
+
+
+def sampled_norm(A: Array, n: int) -> float:
+    """An estimate of |.|_F of a symmetric (n, n) matrix from its block A at m rows sampled uniformly.
+
+    |.|_F² ≈ (n / m) Σ a_ii² + n (n - 1) / (m (m - 1)) Σ_{i≠j} a_ij², which is unbiased.
+
+    Parameters
+    ----------
+    A : (m, m) array
+        Rows and columns of the sampled numbers.
+    n : int
+        Rows of the whole matrix.
+
+    Returns
+    -------
+    float
+        In the units of A.
+
+    References
+    ----------
+    `docs/numerics.md`, section 12.
+
+    Examples
+    --------
+    >>> round(sampled_norm(np.array([[3.0, 4.0], [4.0, 3.0]]), 2) ** 2, 12)
+    50.0
+    """
+    m = len(A)
+    diagonal = float(np.sum(np.diag(A) ** 2))
+    rest = float(np.sum(A**2)) - diagonal
+    return float(np.sqrt(n / m * diagonal + (n * (n - 1) / (m * (m - 1)) * rest if m > 1 else 0.0)))
+
+
+def sampled_matrix_error(K: Array, approximation: Array, eigenvalues: Array, n: int) -> float:
+    """`matrix_error` from blocks at m rows sampled uniformly, with |K - K_k|² = |K|² - Σ lambda_j², not below zero.
+
+    Parameters
+    ----------
+    K, approximation : (m, m) array
+        The blocks of K and K^.
+    eigenvalues : (k,) array
+        The leading ones of the whole K.
+    n : int
+        Rows of the whole matrix.
+
+    Returns
+    -------
+    float
+        In the units of K; an estimate, which may be negative.
+
+    References
+    ----------
+    The thesis, section 4.1; `docs/numerics.md`, section 12.
+
+    Examples
+    --------
+    >>> K = np.diag([3.0, 2.0])
+    >>> abs(sampled_matrix_error(K, np.diag([3.0, 0.0]), [3.0], 2)) < 1e-12
+    True
+    """
+    return sampled_norm(K - approximation, n) - _sampled_best(K, eigenvalues, n)
+
+
+def sampled_relative_accuracy(K: Array, approximation: Array, eigenvalues: Array, n: int) -> float:
+    """`relative_accuracy` from blocks at m rows sampled uniformly, with |K - K_k|² = |K|² - Σ lambda_j².
+
+    Parameters
+    ----------
+    K, approximation : (m, m) array
+        The blocks of K and K^.
+    eigenvalues : (k,) array
+        The leading ones of the whole K.
+    n : int
+        Rows of the whole matrix.
+
+    Returns
+    -------
+    float
+        A ratio; an estimate, which may exceed 1.
+
+    References
+    ----------
+    The thesis, section 4.1; `docs/numerics.md`, section 12.
+
+    Examples
+    --------
+    >>> K = np.diag([3.0, 2.0])
+    >>> round(sampled_relative_accuracy(K, np.diag([3.0, 0.0]), [3.0], 2), 12)
+    1.0
+    """
+    return _sampled_best(K, eigenvalues, n) / sampled_norm(K - approximation, n)
+
+
+def _sampled_best(K: Array, eigenvalues: Array, n: int) -> float:
+    """|K - K_k|_F from the block K (m, m) at sampled rows and the leading eigenvalues (k,) of the whole matrix."""
+    return float(np.sqrt(max(sampled_norm(K, n) ** 2 - float(np.sum(np.asarray(eigenvalues) ** 2)), 0.0)))
+
+
+__all__ = [
+    "best_error",
+    "coherence",
+    "column_projection",
+    "eigenvalue_difference",
+    "eigenvalue_error",
+    "largest_coherence",
+    "leverage",
+    "matrix_error",
+    "nystroem_projection",
+    "relative_accuracy",
+    "sampled_matrix_error",
+    "sampled_norm",
+    "sampled_relative_accuracy",
+    "score_error",
+    "subspace_cosine",
+    "vector_agreement",
+]

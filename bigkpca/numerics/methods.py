@@ -1,0 +1,484 @@
+"""Methods of kernel PCA: each is a feature map with the solver that goes with it.
+
+A method is a frozen dataclass; a name stands for the method with default options.
+
+Examples
+--------
+>>> from bigkpca import methods
+>>> methods.named("nystrom")
+Nystroem(form='orthogonal', rank=None)
+>>> methods.from_dict(methods.to_dict(methods.RandomFeatures(form="qmc")))
+RandomFeatures(form='qmc')
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, Protocol
+
+from bigkpca.errors import Array, SpecError, unknown_name
+from bigkpca.numerics import gram, solvers
+from bigkpca.numerics.eigenpairs import Solution
+from bigkpca.numerics.features import FeatureMap, KernelRows, PrincipalFourierRows, check_sketchable
+from bigkpca.numerics.features.random import Coupling
+from bigkpca.numerics.kernels import Gaussian, Kernel, Polynomial
+from bigkpca.numerics.kernels.base import no_spectrum
+from bigkpca.numerics.linalg import Map
+from bigkpca.numerics.moments import Moments
+from bigkpca.numerics.registry import Registry
+from bigkpca.numerics.span import Span, span_of
+
+
+class Method(Protocol):
+    """A feature map's solver: from the moments of features to components and eigenvalues.
+
+    Attributes
+    ----------
+    name : str
+        What options and files call the method.
+    landmarks : bool
+        Whether features are kernels with landmarks; otherwise they are random.
+    exact : bool
+        Whether every row is a landmark.
+    principal : bool
+        Whether features are those of principal axes, which take one more pass.
+    """
+
+    name: ClassVar[str]
+    landmarks: ClassVar[bool]
+    exact: ClassVar[bool]
+    principal: ClassVar[bool]
+
+    @property
+    def uniform(self) -> bool:
+        """Whether the formulas hold for uniformly drawn landmarks alone."""
+
+    @property
+    def pairs(self) -> bool:
+        """Whether features are pairs of a sine and a cosine."""
+
+    def map_bytes(self, columns: int, size: int, itemsize: int) -> int:
+        """Bytes of the landmarks or frequencies of `size` features."""
+
+    def working_bytes(self, rows: int, columns: int, size: int) -> int:
+        """Bytes that drawing frequencies needs beside a sample of `rows` rows; 0 for methods with landmarks."""
+
+    def check(self, kernel: Kernel, size: int | None) -> None:
+        """Raise SpecError unless the method works with this kernel, and with `size` features (None: not known)."""
+
+    def solve(
+        self,
+        moments: Moments,
+        features: Any,
+        components: int | float | None,
+        center: bool,
+        tolerance: float,
+        span: Span | None = None,
+        in_order: Map = map,
+    ) -> Solution:
+        """Compute mean, components and eigenvalues.
+
+        Parameters
+        ----------
+        moments : Moments
+            Of the features of all rows.
+        features : FeatureMap
+            The map.
+        components : int, float or None
+            A number of components, a share of the variance in (0, 1), or None for the numerical rank.
+        center : bool
+            Whether kernel PCA is centred in feature space.
+        tolerance : float
+            Rank tolerance, relative to the largest eigenvalue.
+        span : Span, optional
+            That of the landmarks, where it was computed before.
+        in_order : callable
+            Like `map`; it may run tiles of small matrices in parallel.
+
+        Returns
+        -------
+        Solution
+            All float64.
+
+        Raises
+        ------
+        DataError
+            Where no direction varies.
+        """
+
+    def factor(self, moments: Moments | None, features: Any, tolerance: float) -> Array | None:
+        """P (D, m) with K ≈ (V P)(V P)' for feature rows V (n, D); None where V itself is that factor."""
+
+
+class OfLandmarks:
+    """Base of methods whose features are kernels with landmarks."""
+
+    landmarks: ClassVar[bool] = True
+    exact: ClassVar[bool] = False
+    principal: ClassVar[bool] = False
+    pairs: ClassVar[bool] = False
+
+    def map_bytes(self, columns: int, size: int, itemsize: int) -> int:
+        return size * columns * itemsize
+
+    def working_bytes(self, rows: int, columns: int, size: int) -> int:
+        return 0
+
+
+def check_choice(method: object, key: str, value: str, known: tuple[str, ...]) -> None:
+    """Raise SpecError unless `value` is a known choice for the option `key`."""
+    if value not in known:
+        raise unknown_name(f"{key} of {type(method).__name__}", str(value), known)
+
+
+Form = Literal["orthogonal", "iid", "qmc", "phase"]
+
+
+class Trigonometric:
+    """Base of methods with random sines and cosines; their form decides frequencies and pairs."""
+
+    landmarks: ClassVar[bool] = False
+    exact: ClassVar[bool] = False
+    principal: ClassVar[bool] = False
+    uniform: ClassVar[bool] = False
+    form: Form
+
+    @property
+    def pairs(self) -> bool:
+        return self.form != "phase"
+
+    def map_bytes(self, columns: int, size: int, itemsize: int) -> int:
+        return (size // 2 if self.pairs else size) * columns * itemsize
+
+    def working_bytes(self, rows: int, columns: int, size: int) -> int:
+        return 8 * (size * columns + 1024 * (columns + 1024))
+
+    @property
+    def coupling(self) -> Coupling:
+        """How frequencies are drawn."""
+        return "iid" if self.form == "phase" else self.form
+
+
+def check_pairs(method: Method, size: int | None) -> None:
+    """Raise SpecError where features come in pairs and their number is odd."""
+    if method.pairs and size is not None and size % 2:
+        raise SpecError(f"size={size}: sines and cosines come in pairs, so the number of random features must be even")
+
+
+@dataclass(frozen=True)
+class ColumnSampling(OfLandmarks):
+    """Column sampling: eigenpairs of K from the singular values of l of its columns, drawn uniformly.
+
+    Eigenvalues √(n / l) · singular values of C = k(X, S) are nearly unbiased, where those of Nyström are lower bounds.
+
+    Notes
+    -----
+    One pass over the data; n l (d + l) + l³ operations.
+
+    References
+    ----------
+    Talwalkar, Kumar, Mohri and Rowley (2013), *J. Mach. Learn. Res.* 14; `docs/numerics.md`, section 8.
+
+    Examples
+    --------
+    >>> ColumnSampling().uniform
+    True
+    """
+
+    name: ClassVar[str] = "columns"
+    uniform: ClassVar[bool] = True
+
+    def check(self, kernel: Kernel, size: int | None) -> None:
+        """Accept every kernel and size."""
+
+    def solve(
+        self,
+        moments: Moments,
+        features: KernelRows,
+        components: int | float | None,
+        center: bool,
+        tolerance: float,
+        span: Span | None = None,
+        in_order: Map = map,
+    ) -> Solution:
+        span = span or span_of(features.gram(in_order), moments, tolerance, in_order)
+        return solvers.column_sampling(span, components, center=center, tolerance=tolerance)
+
+    def factor(self, moments: Moments | None, features: KernelRows, tolerance: float) -> Array:
+        assert moments is not None  # kept with every model of this method
+        return solvers.column_sampling_map(moments, tolerance)
+
+
+@dataclass(frozen=True)
+class Exact(OfLandmarks):
+    """Exact kernel PCA: every row is a landmark, so that W is the Gram matrix K.
+
+    Notes
+    -----
+    The matrix is held up to 8192 rows. For more rows, components come from products with K, formed tile by tile, n² d
+    operations each, until residuals are below the tolerance of the fit.
+
+    References
+    ----------
+    Schölkopf, Smola and Müller (1998), *Neural Comput.* 10; `docs/numerics.md`, sections 6 and 16.
+
+    Examples
+    --------
+    >>> Exact().landmarks
+    True
+    """
+
+    name: ClassVar[str] = "exact"
+    exact: ClassVar[bool] = True
+    uniform: ClassVar[bool] = False
+
+    def check(self, kernel: Kernel, size: int | None) -> None:
+        """Accept every kernel and size."""
+
+    def solve(
+        self,
+        moments: Moments | None,
+        features: KernelRows,
+        components: int | float | None,
+        center: bool,
+        tolerance: float,
+        span: Span | None = None,
+        in_order: Map = map,
+    ) -> Solution:
+        K, positive = features.gram(in_order), features.kernel.positive
+        return gram.gram(K, components, center=center, tolerance=tolerance, positive=positive, in_order=in_order)
+
+    def factor(self, moments: Moments | None, features: KernelRows, tolerance: float) -> Array:
+        return solvers.nystroem_map(features.gram(), tolerance)
+
+
+@dataclass(frozen=True)
+class Nystroem(OfLandmarks):
+    """Nyström approximation: exact kernel PCA in the span of the landmarks.
+
+    K ≈ C W⁺ C' with C = k(X, S), W = k(S, S). The eigenvalues of form="orthogonal" are lower bounds of those of Kc, for
+    positive semidefinite kernels.
+
+    Parameters
+    ----------
+    form : {"orthogonal", "thesis"}
+        "thesis": components of W extended to all rows, not orthogonalised; for replication.
+    rank : int, optional
+        With form="thesis": cut W to this rank first.
+
+    Raises
+    ------
+    SpecError
+        Where an option is unknown or out of range.
+
+    Notes
+    -----
+    One pass over the data; with l landmarks, n l (d + l) + l³ operations.
+
+    References
+    ----------
+    Williams and Seeger (2001), *NIPS*; `docs/numerics.md`, sections 1 and 8.
+
+    Examples
+    --------
+    >>> Nystroem(form="thesis", rank=60)
+    Nystroem(form='thesis', rank=60)
+    """
+
+    name: ClassVar[str] = "nystroem"
+    form: Literal["orthogonal", "thesis"] = "orthogonal"
+    rank: int | None = None
+
+    def __post_init__(self) -> None:
+        check_choice(self, "form", self.form, ("orthogonal", "thesis"))
+        if self.rank is not None and (self.form == "orthogonal" or self.rank < 1):
+            raise SpecError(f"{self}: rank is a positive number, for form='thesis' alone; components cut the other")
+
+    @property
+    def uniform(self) -> bool:
+        return self.form == "thesis"
+
+    def check(self, kernel: Kernel, size: int | None) -> None:
+        """Accept every kernel and size."""
+
+    def solve(
+        self,
+        moments: Moments,
+        features: KernelRows,
+        components: int | float | None,
+        center: bool,
+        tolerance: float,
+        span: Span | None = None,
+        in_order: Map = map,
+    ) -> Solution:
+        span = span or span_of(features.gram(in_order), moments, tolerance, in_order)
+        if self.form == "orthogonal":
+            return solvers.nystroem(span, components, center=center, tolerance=tolerance, in_order=in_order)
+        return solvers.nystroem_thesis(span, components, rank=self.rank, center=center, tolerance=tolerance)
+
+    def factor(self, moments: Moments | None, features: KernelRows, tolerance: float) -> Array:
+        return solvers.nystroem_map(features.gram(), tolerance, self.rank)
+
+
+Correction = Literal["pointwise", "alpha", "sampled-alpha", "none"]
+
+
+@dataclass(frozen=True)
+class PrincipalFeatures(Trigonometric):
+    """RFF-PCA: random Fourier features of the leading principal axes of the rows; Gaussian kernel only.
+
+    Parameters
+    ----------
+    correction : {"pointwise", "alpha", "sampled-alpha", "none"}
+        Correction for the axes left out. "pointwise": each feature row times exp(-rho² / (2 sigma²)), rho the row's own
+        residual. "alpha": all rows times exp(-tr(Sigma_res) / (2 sigma²)). "sampled-alpha": the thesis's estimate of
+        that factor from 101 rows. "none": k(x, y) stays too large.
+    form : {"orthogonal", "iid", "qmc", "phase"}
+        As for `RandomFeatures`.
+
+    Raises
+    ------
+    SpecError
+        Where an option is unknown; from `check`, where the kernel or the size does not fit.
+
+    Notes
+    -----
+    The passes of `RandomFeatures`, and one for the principal axes.
+
+    References
+    ----------
+    `docs/numerics.md`, section 10.
+
+    Examples
+    --------
+    >>> PrincipalFeatures(correction="alpha")
+    PrincipalFeatures(correction='alpha', form='orthogonal')
+    """
+
+    name: ClassVar[str] = "rff-pca"
+    principal: ClassVar[bool] = True
+    correction: Correction = "pointwise"
+    form: Form = "orthogonal"
+
+    def __post_init__(self) -> None:
+        check_choice(self, "correction", self.correction, ("pointwise", "alpha", "sampled-alpha", "none"))
+        check_choice(self, "form", self.form, ("orthogonal", "iid", "qmc", "phase"))
+
+    def check(self, kernel: Kernel, size: int | None) -> None:
+        if not isinstance(kernel, Gaussian):
+            raise SpecError(
+                f"method='rff-pca' needs the gaussian kernel, not {kernel.name!r}: no other is the product of what its "
+                "leading axes and the rest say; use method='rff' or 'nystroem'"
+            )
+        check_pairs(self, size)
+
+    def solve(
+        self,
+        moments: Moments,
+        features: PrincipalFourierRows,
+        components: int | float | None,
+        center: bool,
+        tolerance: float,
+        span: Span | None = None,
+        in_order: Map = map,
+    ) -> Solution:
+        unexplained = features.unexplained(moments.squares, moments.count)
+        return solvers.plain(
+            moments, components, unexplained=unexplained, center=center, tolerance=tolerance, in_order=in_order
+        )
+
+    def factor(self, moments: Moments | None, features: PrincipalFourierRows, tolerance: float) -> None:
+        return None
+
+
+@dataclass(frozen=True)
+class RandomFeatures(Trigonometric):
+    """Random Fourier features; for polynomial kernels of degree 2 or more, a tensor sketch.
+
+    K ≈ Z Z' with D random features z(x), unbiased. Needs a kernel with a spectral density.
+
+    Parameters
+    ----------
+    form : {"orthogonal", "iid", "qmc", "phase"}
+        "orthogonal": orthogonal frequencies, in pairs of a sine and a cosine. "iid": independent frequencies, in pairs.
+        "qmc": scrambled Sobol points on the principal axes, in pairs. "phase": single cosines √2 cos(w'x + b) with
+        independent w. A tensor sketch has no form.
+
+    Raises
+    ------
+    SpecError
+        Where the form is unknown; from `check`, where the kernel or the size does not fit.
+
+    Notes
+    -----
+    One pass over the data up to D = 8192, four beyond ("qmc" needs the principal axes as well).
+
+    References
+    ----------
+    Rahimi and Recht (2007), *NIPS*; Yu et al. (2016), *NIPS*; Pham and Pagh (2013), *KDD*; `docs/numerics.md`, sections
+    9 and 11.
+
+    Examples
+    --------
+    >>> RandomFeatures(form="phase").pairs
+    False
+    """
+
+    name: ClassVar[str] = "rff"
+    form: Form = "orthogonal"
+
+    def __post_init__(self) -> None:
+        check_choice(self, "form", self.form, ("orthogonal", "iid", "qmc", "phase"))
+
+    def working_bytes(self, rows: int, columns: int, size: int) -> int:
+        axes = 8 * (4 * rows * columns + 2 * columns * columns) if self.form == "qmc" else 0
+        return super().working_bytes(rows, columns, size) + axes
+
+    def check(self, kernel: Kernel, size: int | None) -> None:
+        if isinstance(kernel, Polynomial):
+            if self != RandomFeatures():
+                raise SpecError(f"{self}: a polynomial kernel has a tensor sketch, which has no form; leave form out")
+            check_sketchable(kernel)
+        elif not kernel.spectral:
+            raise no_spectrum(kernel)
+        else:
+            check_pairs(self, size)
+
+    def solve(
+        self,
+        moments: Moments,
+        features: FeatureMap,
+        components: int | float | None,
+        center: bool,
+        tolerance: float,
+        span: Span | None = None,
+        in_order: Map = map,
+    ) -> Solution:
+        return solvers.plain(moments, components, center=center, tolerance=tolerance, in_order=in_order)
+
+    def factor(self, moments: Moments | None, features: FeatureMap, tolerance: float) -> None:
+        return None
+
+
+__all__ = [
+    "METHODS",
+    "ColumnSampling",
+    "Correction",
+    "Exact",
+    "Form",
+    "Method",
+    "Nystroem",
+    "PrincipalFeatures",
+    "RandomFeatures",
+    "from_dict",
+    "named",
+    "to_dict",
+]
+
+METHODS: Registry[Method] = Registry(
+    "method",
+    (Nystroem, ColumnSampling, RandomFeatures, PrincipalFeatures, Exact),
+    needs=["map_bytes", "working_bytes", "check", "solve", "factor"],
+    aliases={"nystrom": "nystroem", "nyström": "nystroem"},
+)
+named, to_dict, from_dict = METHODS.named, METHODS.to_dict, METHODS.from_dict

@@ -1,0 +1,96 @@
+"""Open labels and scores that a user passes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from bigkpca.data.npy import check_on_disk
+from bigkpca.data.opening import open_rows, open_uncounted, path_of
+from bigkpca.data.rows import Rows
+from bigkpca.data.stores import expanded, is_path, parent, store_of
+from bigkpca.data.versions import JOB, current_version
+from bigkpca.errors import IncompleteError, SpecError
+from bigkpca.numerics.model import Model
+from bigkpca.numerics.preimages import check_width
+from bigkpca.storage import block_arrays, groups, models
+
+
+def dataset_at(path: str | None) -> Mapping[str, Any] | None:
+    """The description of a dataset at this path, if there is one."""
+    about = None if path is None else groups.describe(path)
+    return about if about and about["format"] == "dataset" else None
+
+
+def labels_path(labels: Any) -> str:
+    """The path or name of labels that a user gave. Raises SpecError for the labels themselves."""
+    if not is_path(labels):
+        raise SpecError(
+            f"labels are a path or a name, not {type(labels).__name__}: write values with np.save('labels.npy', "
+            "labels) and give that path"
+        )
+    return expanded(labels)
+
+
+def open_labels(given: str, source: str | None) -> tuple[Any, str]:
+    """An array of labels, unread, and its location: a .npy file, a Zarr array, a dataset, or an array of the input."""
+    store = store_of(given)
+    if given.endswith(".npy") and store.exists(given) and not store.is_folder(given):
+        check_on_disk(given)
+        try:
+            return np.load(given, mmap_mode="r", allow_pickle=False), given
+        except ValueError as error:
+            raise SpecError(f"labels cannot be read from {given}: {error}") from error
+    if store.is_folder(given):
+        return groups.open_values(given, "y"), given
+    if source is None or "/" in given or not store_of(source).is_folder(source):
+        raise SpecError(
+            f"no labels at {given}: give a .npy file, a Zarr array, a dataset with labels, or the name of an array "
+            "beside the rows"
+        )
+    return groups.open_values(source, given), source
+
+
+def open_scores(model: Model, scores: Any, array: str | None = None, *, counted: bool = True) -> Rows:
+    """Open scores of a model, `counted` where their number is needed. A feature store of the model may hold those of
+    the leading components alone.
+
+    Raises SpecError for another width, and for a feature store of another model, IncompleteError for one that is not
+    finished.
+    """
+    path = feature_store(scores)
+    if path is not None:
+        _check_maker(model, path)
+    rows = open_rows(scores, array) if counted else open_uncounted(scores, array)
+    fewer = path is not None and 0 < rows.shape[1] < model.components
+    check_width(rows.shape, rows.shape[1] if fewer else model.components, rows.where)
+    return rows
+
+
+def _check_maker(model: Model, path: str) -> None:
+    """Raise SpecError for a feature store of another model, IncompleteError for one that is not finished."""
+    manifest = block_arrays.read_manifest(path)
+    if manifest is None:
+        raise IncompleteError(f"{path} is not finished: run the same bigkpca transform command again")
+    own = models.model_digest(model)
+    if manifest["model"] != own:
+        raise SpecError(
+            f"{path} holds scores of the model {manifest['model'][:12]}, this is the model {own[:12]} (digests): "
+            "scores belong to the model that made them; use that model, or transform again. Models of the output of a "
+            "job are listed by bigkpca info"
+        )
+
+
+def feature_store(scores: Any) -> str | None:
+    """The path of the feature store that holds these scores; None for scores that lie elsewhere."""
+    place = path_of(scores)
+    if place is None:
+        return None
+    place = store_of(place).resolved(place)
+    for each in (place, parent(place)):
+        kind = (groups.describe(each) or {}).get("format")
+        if kind in ("features", JOB):
+            return current_version(each) if kind == JOB else each
+    return None
