@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import os
+import re
 from typing import Any, TypeGuard
 
 from bigkpca.data.stores.base import (
     MOST_JSON_BYTES,
+    SCHEMES,
     AnyPath,
     Store,
     StoredFile,
     address,
-    check_not_collapsed,
     is_url,
     last_name,
     parent,
 )
 from bigkpca.data.stores.local import LocalDisk
 from bigkpca.data.stores.objects import ObjectStore, root_url
+from bigkpca.errors import SpecError
 
 __all__ = [
     "MOST_JSON_BYTES",
@@ -59,6 +61,7 @@ def expanded(path: AnyPath) -> str:
     given = os.fspath(path)
     if not isinstance(given, str):
         raise TypeError(f"paths are text, not {type(given).__name__}: {given!r}")
-    check_not_collapsed(given)
+    if collapsed := re.match(f"({'|'.join(SCHEMES)}):/(?!/)", given):
+        raise SpecError(f"{given}: give {collapsed[1]}:// as text, since pathlib.Path makes another path of it")
     scheme, separator, rest = given.partition("://")
     return f"{scheme}://{rest.rstrip('/')}" if separator else os.path.expanduser(given)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from os import PathLike
@@ -11,7 +10,6 @@ from typing import IO, Any, NamedTuple, Protocol
 from bigkpca.errors import CorruptionError, SpecError
 
 SCHEMES = {"s3": "AWS", "gs": "GOOGLE", "az": "AZURE"}  # and how the environment variables of each begin
-_COLLAPSED = re.compile(rf"({'|'.join(SCHEMES)}):/(?!/)")
 
 
 class Address(NamedTuple):
@@ -40,7 +38,7 @@ def is_url(path: str) -> bool:
 def address(url: str) -> Address:
     """The parts of a URL. Raises SpecError for other schemes, and for URLs that carry secrets or no bucket."""
     scheme, _, rest = url.partition("://")
-    # These are refused before anything is told of them, since a message would show the secret.
+    # These are refused first, since other messages would show the secret.
     if "@" in rest.partition("/")[0] or "?" in rest:
         raise SpecError(
             f"a {scheme}:// URL with user:password@ or ?query may hold secrets, which outputs and messages would show: "
@@ -57,12 +55,6 @@ def address(url: str) -> Address:
     if key and any(name in ("", ".", "..") for name in key.split("/")):
         raise SpecError(f"{url}: an empty name, . or .. in a path means nothing in an object store: leave it out")
     return Address(scheme, bucket, key)
-
-
-def check_not_collapsed(path: str) -> None:
-    """Raise SpecError for a URL that became a path, as `pathlib.Path("s3://a/b")`, which is s3:/a/b."""
-    if found := _COLLAPSED.match(path):
-        raise SpecError(f"{path}: give {found[1]}:// as text, since pathlib.Path makes another path of it")
 
 
 def inside(inner: str, outer: str) -> bool:

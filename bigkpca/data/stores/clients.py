@@ -1,6 +1,6 @@
 """The library that speaks with object stores: clients kept in each process, and errors in plain words.
 
-Credentials and addresses of servers come from the environment and stay in the clients. What the library says about an
+Credentials and addresses of servers come from the environment and stay in the clients. What the library writes about an
 error may hold both, so that none of its text is passed on.
 """
 
@@ -64,7 +64,6 @@ def client(scheme: str, bucket: str, below: str = "") -> Client:
     from obstore import store as stores
 
     kinds: dict[str, Any] = {"s3": stores.S3Store, "gs": stores.GCSStore, "az": stores.AzureStore}
-    options = {name: timedelta(seconds=getattr(PATIENCE, name)) for name in ("connect", "read", "request")}
     # Given options replace those that the library reads in the environment by itself.
     plain = os.environ.get(f"{SCHEMES[scheme]}_ALLOW_HTTP", "").lower() in ("1", "true", "yes", "on")
     try:
@@ -72,9 +71,9 @@ def client(scheme: str, bucket: str, below: str = "") -> Client:
             bucket,
             prefix=below or None,
             client_options={
-                "connect_timeout": options["connect"],
-                "read_timeout": options["read"],
-                "timeout": options["request"],
+                "connect_timeout": timedelta(seconds=PATIENCE.connect),
+                "read_timeout": timedelta(seconds=PATIENCE.read),
+                "timeout": timedelta(seconds=PATIENCE.request),
                 "allow_http": plain,
             },
             retry_config={
@@ -105,18 +104,17 @@ def _check_environment(root: str, prefix: str) -> None:
     if empty:
         raise SpecError(f"{root}: the environment has {', '.join(empty)} without a value: give one, or unset it")
     for name, value in sorted(given.items()):
-        if "ENDPOINT" in name and not _is_server(value):
+        if "ENDPOINT" not in name:
+            continue
+        try:
+            url = urlsplit(value)
+            known = url.scheme in ("http", "https") and url.hostname and url.port != 0 and len(value.split()) == 1
+        except ValueError:  # of a port, or of brackets
+            known = False
+        if not known:
             raise SpecError(
                 f"{root}: {name} in the environment is not the address of a server, such as https://10.0.0.1"
             )
-
-
-def _is_server(url: str) -> bool:
-    try:
-        parts = urlsplit(url)
-        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0 and len(url.split()) == 1
-    except ValueError:  # of a port, or of brackets
-        return False
 
 
 class Conflict(Exception):
@@ -133,7 +131,10 @@ def told(url: str) -> Iterator[None]:
     exceptions = _library().exceptions
     try:
         yield
-        _remember(url)
+        with suppress(SpecError):  # Zarr may name what no URL of ours does
+            at = address(url)
+            if at.key:
+                _GRANTED[at.root] = url
     except BigKPCAError:
         raise
     except FileNotFoundError as error:
@@ -199,7 +200,7 @@ def _explained(error: Exception, url: str) -> BigKPCAError:
 
 
 def _status(error: Exception) -> int | None:
-    """The HTTP status that an error of the library tells."""
+    """The HTTP status of an error of the library."""
     found = re.search(r"status code: (\d{3})", str(error))
     return int(found[1]) if found else None
 
@@ -208,13 +209,6 @@ def _is_denied(error: Exception) -> bool:
     denials = ("PermissionDeniedError", "UnauthenticatedError")
     said = re.search("ExpiredToken|AccessDenied", str(error))  # one of several objects may be denied without a status
     return _status(error) in (401, 403) or type(error).__name__ in denials or said is not None
-
-
-def _remember(url: str) -> None:
-    with suppress(SpecError):  # Zarr may name what no URL of ours does
-        at = address(url)
-        if at.key:
-            _GRANTED[at.root] = url
 
 
 def _expired(at: Address) -> bool:
@@ -226,5 +220,5 @@ def _expired(at: Address) -> bool:
     except FileNotFoundError:
         return False
     except _library().exceptions.BaseError as error:
-        return _is_denied(error) or _status(error) == 400  # which says no more where an answer has no body
+        return _is_denied(error) or _status(error) == 400  # without a reason where an answer has no body
     return False

@@ -1,7 +1,7 @@
 """One writer for each output in an object store: a lease, which its holder renews and which expires without it.
 
 The lease is the object `<output>.bigkpca-lock`. Every change of it is a conditional write, so that of two runs one
-wins. Its age is told by the server's clock alone: the difference between its time and that of an object just written.
+wins. Its age is measured by the server's clock alone: from its time to that of an object just written.
 Before every change below the output its holder looks at its own clock, and asks the server where the lease may have
 expired. So a run that was suspended sends at most what was under way.
 """
@@ -24,7 +24,7 @@ from bigkpca.data.stores.clients import Conflict, told
 from bigkpca.errors import BigKPCAError, IncompleteError, LockedError, SpecError
 
 SECONDS = 60.0  # after which a lease that nobody renewed may be taken over
-_SLACK = 2.0  # servers tell times in whole seconds
+_SLACK = 2.0  # servers give times in whole seconds
 _LOCK = ".bigkpca-lock"  # behind the name of an output
 HOLDER_DIGITS = 12
 _HELD: dict[str, Lease] = {}  # by this process
@@ -36,7 +36,7 @@ Version = tuple[Any, Any]
 def held(url: str) -> Iterator[None]:
     """Hold the output at `url` against other runs.
 
-    Raises LockedError if one has it, SpecError where the server cannot tell two writers apart.
+    Raises LockedError if one has it, SpecError where the server cannot distinguish two writers.
     """
     _check_conditional(url)
     lease = Lease.acquired(url)
@@ -101,7 +101,13 @@ class Lease:
             if there is None:
                 continue  # its holder ended between the two requests
             content, version, written = there
-            left = content.get("seconds", SECONDS) + _SLACK - _age(url, written)
+            probe = f"{url}{_LOCK}-clock-{secrets.token_hex(8)}"
+            to = address(probe)
+            client = clients.client(to.scheme, to.bucket)
+            with _removed(probe), told(probe):
+                client.put(to.key, b"")
+                now = client.head(to.key)["last_modified"]  # by the server's clock, as `written`
+            left = content.get("seconds", SECONDS) + _SLACK - (now - written).total_seconds()
             if left > 0:
                 raise LockedError(
                     f"another run is writing {url}: wait until it ends (its lock is {url}{_LOCK}, and expires in "
@@ -170,7 +176,7 @@ class Lease:
 
 
 def _now() -> float:
-    """Seconds by this machine's clock; where it can be told, also those for which the machine was suspended."""
+    """Seconds by this machine's clock; if possible, also those for which it was suspended."""
     return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
@@ -183,22 +189,12 @@ def _read(url: str) -> tuple[dict[str, Any], Version, datetime] | None:
             content = bytes(found.bytes())
     except FileNotFoundError:
         return None
-    meta = found.meta
     try:
         values = json.loads(content)
     except ValueError:
         values = {}
+    meta = found.meta
     return values if isinstance(values, dict) else {}, (meta["e_tag"], meta["version"]), meta["last_modified"]
-
-
-def _age(url: str, written: datetime) -> float:
-    """Seconds from a time to now, both of the server's clock."""
-    probe = address(f"{url}{_LOCK}-clock-{secrets.token_hex(8)}")
-    client = clients.client(probe.scheme, probe.bucket)
-    with _removed(probe.url), told(probe.url):
-        client.put(probe.key, b"")
-        now = client.head(probe.key)["last_modified"]
-    return (now - written).total_seconds()
 
 
 @contextmanager

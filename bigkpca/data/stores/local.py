@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import errno
-import io
 import os
 import shutil
 import stat
@@ -20,38 +19,6 @@ from uuid import uuid4
 from bigkpca.data.retrying import error_of, retried
 from bigkpca.data.stores.base import StoredFile, check_metadata, check_name, is_metadata, is_url, parent
 from bigkpca.errors import LockedError, SpecError
-
-
-def check_output(given: str, inputs: tuple[str, ...]) -> str:
-    """The path of an output, normalised: without a trailing slash, `~` expanded, a link followed.
-
-    Raises SpecError for the current folder, a mount point, a path below a file, a name as of things of ours, and what
-    is, holds or lies in one of the `inputs`.
-    """
-    out = os.path.expanduser(given)
-    # What ".." stands behind may be a link, so that only the file system knows what it means.
-    linked = os.path.islink(out.rstrip(os.sep)) or os.pardir in Path(out).parts
-    out = os.path.realpath(out) if linked else os.path.normpath(out)
-    check_name(out, given)
-    real, here = os.path.realpath(out), os.path.realpath(os.curdir)
-    if _within(here, real):
-        raise SpecError(f"{given} is the current folder, or holds it: name a new folder for the output")
-    if os.path.ismount(real):
-        raise SpecError(f"{given} is a mount point, which cannot be replaced: name a folder in it")
-    for other in inputs:
-        _check_apart(given, real, other)
-    if file := next((str(above) for above in Path(real).parents if above.is_file()), None):
-        raise SpecError(f"{given} cannot be written: {file} is a file, not a folder")
-    return out
-
-
-def _check_apart(given: str, real: str, other: str) -> None:
-    """Raise SpecError where an output would lie at an input, in it or around it."""
-    taken = os.path.realpath(os.path.expanduser(other))
-    if real == taken or (os.path.exists(real) and os.path.exists(taken) and os.path.samefile(real, taken)):
-        raise SpecError(f"{given} is an input, and would be replaced: choose another output path")
-    if _within(real, taken) or _within(taken, real):
-        raise SpecError(f"{given} and the input {other} lie inside each other: choose another output path")
 
 
 def _within(inner: str, outer: str) -> bool:
@@ -75,7 +42,7 @@ def lock(path: str) -> Iterator[None]:
     name = Path(path + _LOCK)
     try:
         name.parent.mkdir(parents=True, exist_ok=True)
-        opened = _opened(name)
+        opened = _opened_lock(name)
     except OSError as error:
         if error.errno not in _NO_PLACE:
             raise
@@ -83,41 +50,35 @@ def lock(path: str) -> Iterator[None]:
             f"{path} cannot be written, since it cannot be made in {Path(error.filename).parent} ({error.strerror}): "
             "choose another path, or get the right to write there"
         ) from error
+    locked = LockedError(f"another run is writing {path}: wait until it ends (its lock is {path}{_LOCK})")
     with opened as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
-            raise _locked(path) from error
+            raise locked from error
         if not name.exists() or os.fstat(file.fileno()).st_ino != name.stat().st_ino:
-            raise _locked(path)  # its holder ended, and removed it, between our open and our lock
+            raise locked  # its holder ended, and removed it, between our open and our lock
         try:
             yield
         finally:
             name.unlink(missing_ok=True)
 
 
-def _opened(name: Path) -> IO[bytes]:
+def _opened_lock(name: Path) -> IO[bytes]:
     """The file of a lock, made if it is not there. Raises SpecError for anything else at its place."""
+    error = SpecError(f"{name} is not a file, and bigkpca keeps a lock in a file of that name: remove it")
     try:
         # Without waiting for a reader, as of a pipe.
         handle = os.open(name, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
-    except OSError as error:
-        if error.errno in (errno.ELOOP, errno.EMLINK, errno.EISDIR, errno.ENXIO):
-            raise _no_lock(name) from error
+    except OSError as cause:
+        if cause.errno in (errno.ELOOP, errno.EMLINK, errno.EISDIR, errno.ENXIO):
+            raise error from cause
         raise
     file = os.fdopen(handle, "wb", buffering=0)
     if not stat.S_ISREG(os.fstat(handle).st_mode):
         file.close()
-        raise _no_lock(name)
+        raise error
     return file
-
-
-def _no_lock(name: Path) -> SpecError:
-    return SpecError(f"{name} is not a file, and bigkpca keeps a lock in a file of that name: remove it")
-
-
-def _locked(path: str) -> LockedError:
-    return LockedError(f"another run is writing {path}: wait until it ends (its lock is {path}{_LOCK})")
 
 
 def local_place(path: str, read_only: bool = False) -> Any:
@@ -153,9 +114,6 @@ def _kind() -> type[Any]:
     return Bounded
 
 
-_EXCHANGE = 2  # the flag of renameat2 on Linux, and of renamex_np on macOS
-
-
 @dataclass(frozen=True)
 class LocalDisk:
     """Files and folders of the system this process runs on. See `Store` for each operation."""
@@ -168,7 +126,27 @@ class LocalDisk:
         return os.path.realpath(path)
 
     def output_path(self, path: str, inputs: tuple[str, ...]) -> str:
-        return check_output(path, tuple(other for other in inputs if not is_url(other)))
+        out = os.path.expanduser(path)
+        # What ".." stands behind may be a link, so that only the file system knows what it means.
+        linked = os.path.islink(out.rstrip(os.sep)) or os.pardir in Path(out).parts
+        out = os.path.realpath(out) if linked else os.path.normpath(out)
+        check_name(out, path)
+        real, here = os.path.realpath(out), os.path.realpath(os.curdir)
+        if _within(here, real):
+            raise SpecError(f"{path} is the current folder, or holds it: name a new folder for the output")
+        if os.path.ismount(real):
+            raise SpecError(f"{path} is a mount point, which cannot be replaced: name a folder in it")
+        for other in inputs:
+            if is_url(other):
+                continue
+            taken = os.path.realpath(os.path.expanduser(other))
+            if real == taken or (os.path.exists(real) and os.path.exists(taken) and os.path.samefile(real, taken)):
+                raise SpecError(f"{path} is an input, and would be replaced: choose another output path")
+            if _within(real, taken) or _within(taken, real):
+                raise SpecError(f"{path} and the input {other} lie inside each other: choose another output path")
+        if file := next((str(above) for above in Path(real).parents if above.is_file()), None):
+            raise SpecError(f"{path} cannot be written: {file} is a file, not a folder")
+        return out
 
     def zarr(self, path: str) -> Any:
         return local_place(self.absolute(path))
@@ -187,7 +165,7 @@ class LocalDisk:
 
     def files(self, path: str) -> dict[str, StoredFile]:
         # A file that its folder lists and that is not found may be removed at this moment, or invisible: the next list
-        # says which.
+        # shows which.
         return retried(lambda: dict(_below(path, "")), path)
 
     def open(self, path: str) -> IO[bytes]:
@@ -198,7 +176,12 @@ class LocalDisk:
             found = _stored(os.fstat(file.fileno()))
             first = start if start >= 0 else max(0, found.bytes + start)
             file.seek(first)
-            return _read_all(file, (found.bytes if stop is None else min(stop, found.bytes)) - first), found
+            left = (found.bytes if stop is None else min(stop, found.bytes)) - first
+            pieces = []
+            while left > 0 and (piece := file.read(left)):  # one read returns 2 GB at most
+                pieces.append(piece)
+                left -= len(piece)
+            return pieces[0] if len(pieces) == 1 else b"".join(pieces), found
 
     def make_folder(self, path: str) -> None:
         Path(path).mkdir(parents=True, exist_ok=True)
@@ -212,16 +195,11 @@ class LocalDisk:
 
     @contextmanager
     def writing(self, path: str) -> Iterator[IO[bytes]]:
-        partial = f"{path}.partial"  # the same in each run, so that the next one removes what a killed one left
-        try:
-            with _new_file(partial) as file:
-                yield file
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(partial, path)
-        except BaseException:  # as of a full disk, which needs its room
-            self.remove_file(partial)
-            raise
+        # The same name in each run, so that the next one removes what a killed one left.
+        with _moved_to(path, f"{path}.partial") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
         _sync_entry(_folder_of(path))
 
     def replace(self, path: str, content: bytes) -> None:
@@ -229,14 +207,8 @@ class LocalDisk:
 
     def put(self, path: str, content: bytes) -> None:
         _make_folders_of_key(_folder_of(path))
-        partial = f"{path}.{uuid4().hex}.partial"
-        try:
-            with _new_file(partial) as file:
-                file.write(content)
-            os.replace(partial, path)
-        except BaseException:
-            self.remove_file(partial)
-            raise
+        with _moved_to(path, f"{path}.{uuid4().hex}.partial") as file:
+            file.write(content)
 
     def sync(self, path: str) -> None:
         # Neither Zarr nor the kernel promises that what was written stays.
@@ -268,8 +240,9 @@ class LocalDisk:
         if exchange is None:
             return False
         sys.audit("os.rename", a, b, -1, -1)  # as Python does for its own
+        flag = 2  # RENAME_EXCHANGE of renameat2, and RENAME_SWAP of renamex_np
         here = () if mac else (-100,)  # AT_FDCWD: relative paths start at the current folder
-        if exchange(*here, os.fsencode(a), *here, os.fsencode(b), ctypes.c_uint(_EXCHANGE)) == 0:
+        if exchange(*here, os.fsencode(a), *here, os.fsencode(b), ctypes.c_uint(flag)) == 0:
             _sync_entry(_folder_of(b))
             return True
         code = ctypes.get_errno()
@@ -316,16 +289,26 @@ class LocalDisk:
         """Nothing: as of `holder`."""
 
 
-def _new_file(path: str) -> IO[bytes]:
-    """A new file to write. What is there, left by a killed write or put there by somebody else, is removed, not written
-    to: a link is never followed."""
+@contextmanager
+def _moved_to(path: str, partial: str) -> Iterator[IO[bytes]]:
+    """A new file `partial` to write, which is renamed to `path` at the end; an error removes it.
+
+    What is at `partial`, left by a killed write or put there by somebody else, is removed, not written to: a link is
+    never followed.
+    """
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
-        handle = os.open(path, flags, 0o666)
-    except FileExistsError:
-        os.unlink(path)
-        handle = os.open(path, flags, 0o666)
-    return os.fdopen(handle, "wb")
+        try:
+            handle = os.open(partial, flags, 0o666)
+        except FileExistsError:
+            os.unlink(partial)
+            handle = os.open(partial, flags, 0o666)
+        with os.fdopen(handle, "wb") as file:
+            yield file
+        os.replace(partial, path)
+    except BaseException:  # as of a full disk, which needs its room
+        Path(partial).unlink(missing_ok=True)
+        raise
 
 
 def _stored(status: os.stat_result) -> StoredFile:
@@ -354,15 +337,6 @@ def _below(folder: str, prefix: str) -> Iterator[tuple[str, StoredFile]]:
             except OSError as error:
                 if not (entry.is_symlink() and error.errno in (errno.ENOENT, errno.ELOOP)):
                     raise
-
-
-def _read_all(file: io.FileIO, count: int) -> bytes:
-    """The next `count` bytes; fewer where the file ends before."""
-    pieces = []
-    while count > 0 and (piece := file.read(count)):  # one read returns 2 GB at most
-        pieces.append(piece)
-        count -= len(piece)
-    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
 
 def _make_folders_of_key(folder: str, above: int = 1) -> None:

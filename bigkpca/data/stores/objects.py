@@ -22,13 +22,12 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache, wraps
-from typing import IO, TYPE_CHECKING, Any, Protocol, cast
+from typing import IO, TYPE_CHECKING, Any, cast
 
 from bigkpca.data.stores import clients, leases
 from bigkpca.data.stores.base import (
     OURS,
     Address,
-    Store,
     StoredFile,
     address,
     check_metadata,
@@ -55,47 +54,6 @@ _FIRST = (  # what readers look at, in the order in which they do
 )
 
 
-class Copying(Store, Protocol):
-    """A store that copies, and removes many files at once."""
-
-    def copy_file(self, source: str, target: str) -> None:
-        """Copy a file within the store."""
-
-    def remove_files(self, paths: list[str]) -> None:
-        """Remove files, those that exist."""
-
-
-def move(store: Copying, source: str, target: str) -> None:
-    """Move a folder. Raises LockedError where this process is no longer the writer of the output."""
-    _carry_out(store, source, target, len(store.files(source)))
-
-
-def recover(store: Copying, path: str) -> None:
-    """Finish, or undo, a move between the places of the output at `path` that was cut off."""
-    try:
-        with store.open(mark(path)) as file:
-            told = json.load(file)
-    except FileNotFoundError:
-        return
-    source, target = (f"{parent(path)}/{told[name]}" for name in ("source", "target"))
-    if told["copied"]:
-        _remove_source(store, source, target)
-    elif len(store.files(source)) == told["files"]:
-        _carry_out(store, source, target, told["files"])
-    else:  # an error, not a kill, ended the move, and the source was removed after it
-        store.remove_folder(target)
-        store.remove_file(mark(path))
-
-
-def is_moving(store: Copying, path: str) -> bool:
-    """Whether a move between the places of the output at `path` has not ended."""
-    try:
-        store.file(mark(path))
-    except FileNotFoundError:
-        return False
-    return True
-
-
 def in_reading_order(names: Iterable[str]) -> list[list[str]]:
     """Names in batches: what readers look at first, and at last all other files."""
     left = sorted(names)
@@ -118,44 +76,8 @@ def output_of(path: str) -> str:
     return f"{parent(path)}/{name.partition(OURS)[0]}"
 
 
-def _carry_out(store: Copying, source: str, target: str, files: int) -> None:
-    _write_mark(store, source, target, files, copied=False)
-
-    def copy(name: str) -> None:
-        store.copy_file(f"{source}/{name}", f"{target}/{name}")
-
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
-        for batch in reversed(in_reading_order(store.files(source))):
-            store.check_writer(output_of(target))
-            _all(pool, copy, batch)
-    _write_mark(store, source, target, files, copied=True)
-    _remove_source(store, source, target)
-
-
-def _remove_source(store: Copying, source: str, target: str) -> None:
-    for batch in in_reading_order(store.files(source)):
-        store.check_writer(output_of(target))
-        store.remove_files([f"{source}/{name}" for name in batch])
-    store.remove_file(mark(target))
-
-
-def _write_mark(store: Copying, source: str, target: str, files: int, *, copied: bool) -> None:
-    store.check_writer(output_of(target))
-    told = {"source": last_name(source), "target": last_name(target), "files": files, "copied": copied}
-    store.write(mark(target), json.dumps(told).encode())
-
-
-def _all(pool: ThreadPoolExecutor, work: Callable[[str], None], names: list[str]) -> None:
-    for done in [pool.submit(work, name) for name in names]:
-        done.result()
-
-
-def zarr_place(scheme: str, bucket: str, key: str) -> Any:
-    """What Zarr opens or makes at a key: it sees what is below that key only, and makes no groups above it."""
-    return _zarr_store(scheme, bucket, key, False)
-
-
 def _zarr_store(scheme: str, bucket: str, key: str, read_only: bool) -> Any:
+    """What Zarr opens or makes at a key: it sees what is below that key only, and makes no groups above it."""
     return _kind()(scheme, bucket, key, read_only)
 
 
@@ -224,7 +146,7 @@ def _told_of(method: Callable[..., Any], *, changes: bool) -> Callable[..., Any]
 
 
 def _told_of_names(method: Callable[..., Any]) -> Callable[..., Any]:
-    """A method of a Zarr store that yields names, with errors in our words."""
+    """As `_told_of`, for a method that yields names."""
 
     @wraps(method)
     async def listed(self: Any, *arguments: Any) -> AsyncGenerator[str, None]:
@@ -277,7 +199,7 @@ class ObjectStore:
         return out.url
 
     def zarr(self, path: str) -> Any:
-        return zarr_place(*address(path))
+        return _zarr_store(*address(path), read_only=False)
 
     def exists(self, path: str) -> bool:
         try:
@@ -388,7 +310,27 @@ class ObjectStore:
         """Nothing: what the server has confirmed stays."""
 
     def move(self, source: str, target: str) -> None:
-        move(self, source, target)
+        self._move(source, target, len(self.files(source)))
+
+    def _move(self, source: str, target: str, files: int) -> None:
+        """Move a folder of so many files. From the marker at its output `recover` sees how far it came."""
+        moved = {"source": last_name(source), "target": last_name(target), "files": files}
+        self.check_writer(output_of(target))
+        self.write(mark(target), json.dumps({**moved, "copied": False}).encode())
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            for batch in reversed(in_reading_order(self.files(source))):
+                self.check_writer(output_of(target))
+                for done in [pool.submit(self.copy_file, f"{source}/{name}", f"{target}/{name}") for name in batch]:
+                    done.result()
+        self.check_writer(output_of(target))
+        self.write(mark(target), json.dumps({**moved, "copied": True}).encode())
+        self._remove_source(source, target)
+
+    def _remove_source(self, source: str, target: str) -> None:
+        for batch in in_reading_order(self.files(source)):
+            self.check_writer(output_of(target))
+            self.remove_files([f"{source}/{name}" for name in batch])
+        self.remove_file(mark(target))
 
     def copy_file(self, source: str, target: str) -> None:
         """Copy an object without reading it. Raises FileNotFoundError where there is none."""
@@ -397,10 +339,26 @@ class ObjectStore:
             self._client.copy(address(source).key, address(target).key)
 
     def recover(self, path: str) -> None:
-        recover(self, path)
+        try:
+            with self.open(mark(path)) as file:
+                moved = json.load(file)
+        except FileNotFoundError:
+            return
+        source, target = (f"{parent(path)}/{moved[name]}" for name in ("source", "target"))
+        if moved["copied"]:
+            self._remove_source(source, target)
+        elif len(self.files(source)) == moved["files"]:
+            self._move(source, target, moved["files"])
+        else:  # an error, not a kill, ended the move, and the source was removed after it
+            self.remove_folder(target)
+            self.remove_file(mark(path))
 
     def is_moving(self, path: str) -> bool:
-        return is_moving(self, path)
+        try:
+            self.file(mark(path))
+        except FileNotFoundError:
+            return False
+        return True
 
     def exchange(self, a: str, b: str) -> bool:
         return False
@@ -417,7 +375,7 @@ class ObjectStore:
         try:
             with told(paths[0]):
                 self._client.delete(keys)
-        except FileNotFoundError:  # as some servers say of a key that is gone, and may have stopped there
+        except FileNotFoundError:  # some servers raise it for a key that is gone, and may stop there
             for key in keys if len(keys) > 1 else ():
                 self.remove_file(f"{self.scheme}://{self.bucket}/{key}")
 
