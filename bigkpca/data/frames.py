@@ -75,13 +75,17 @@ def frame_dtype(frame: Any) -> np.dtype[Any]:
 
 def column_names(data: Any) -> tuple[str, ...] | None:
     """Column names of a frame; None for anything else and, as in scikit-learn, where some names are not text."""
-    names = tuple(data.columns) if is_frame(data) or is_dask_frame(data) else ()
+    names = _columns(data)
     return names if names and all(isinstance(name, str) for name in names) else None
+
+
+def _columns(data: Any) -> tuple[Any, ...]:
+    return tuple(data.columns) if is_frame(data) or is_dask_frame(data) else ()
 
 
 def check_names(data: Any) -> None:
     """Raise SpecError for a frame with two columns of one name, which scikit-learn does not take."""
-    names = list(data.columns) if is_frame(data) or is_dask_frame(data) else []
+    names = _columns(data)
     twice = [name for name in names if names.count(name) > 1] if len(set(names)) < len(names) else []
     if twice:
         raise SpecError(
@@ -101,21 +105,6 @@ def check_frame(data: Any) -> None:
             "a LazyFrame holds no rows yet: give what its collect() returns, or, where that does not fit in memory, "
             "write it with sink_parquet(FILE.parquet) and make a dataset of that with bigkpca ingest"
         )
-    _check_one_table(data)
-    if not is_frame(data):
-        _check_no_texts(data)
-        return
-    for number, (name, dtype) in enumerate(zip(data.columns, data.dtypes, strict=True)):
-        if not _is_number(dtype) and not _converts(data, number):
-            raise DataError(
-                f"the frame holds {dtype} values in column {number} ({name!r}): rows must be real numbers (integer, "
-                "float or bool); leave it out, or encode it: text and categories as codes, dates as the time since one"
-            )
-
-
-def _check_one_table(data: Any) -> None:
-    """Raise SpecError for a Dataset of xarray, a list of paths and an AnnData in memory, which hold several tables, and
-    for an array that hides some of its values."""
     xarray = sys.modules.get("xarray")
     if xarray is not None and isinstance(data, xarray.Dataset):
         first = next(iter(data.data_vars), "name")
@@ -139,6 +128,15 @@ def _check_one_table(data: Any) -> None:
             "some values of the array are masked: leave their rows out, or impute them; X.filled(value) gives an array "
             "of all values"
         )
+    if not is_frame(data):
+        _check_no_texts(data)
+        return
+    for number, (name, dtype) in enumerate(zip(data.columns, data.dtypes, strict=True)):
+        if not _holds_numbers(data, number, dtype):
+            raise DataError(
+                f"the frame holds {dtype} values in column {number} ({name!r}): rows must be real numbers (integer, "
+                "float or bool); leave it out, or encode it: text and categories as codes, dates as the time since one"
+            )
 
 
 def _check_no_texts(data: Any) -> None:
@@ -173,19 +171,13 @@ def is_frame(data: Any) -> bool:
     return all(hasattr(data, name) for name in ("columns", "dtypes", "to_numpy"))
 
 
-def _is_number(dtype: Any) -> bool:
-    """Whether a dtype of pandas, which has a kind, or of polars is one of real numbers."""
-    return dtype.kind in "buif" if hasattr(dtype, "kind") else dtype.is_numeric() or str(dtype) == "Boolean"
-
-
-def _converts(frame: Any, number: int) -> bool:
-    """Whether the values of a column without a numeric dtype are numbers all the same."""
+def _holds_numbers(frame: Any, number: int, dtype: Any) -> bool:
+    """Whether the values of a column are real numbers, also where its dtype, of pandas or polars, is not numeric."""
+    if dtype.kind in "buif" if hasattr(dtype, "kind") else dtype.is_numeric() or str(dtype) == "Boolean":
+        return True
     values = np.asarray(frame.iloc[:, number] if hasattr(frame, "iloc") else frame.to_series(number))
-    if (
-        values.ndim != 1 or values.dtype.kind in "mMc"
-    ):  # NumPy would convert times and complex numbers, with another meaning
-        return False
-    return _are_floats(values)
+    # NumPy would convert times and complex numbers, with another meaning.
+    return values.ndim == 1 and values.dtype.kind not in "mMc" and _are_floats(values)
 
 
 def frame_values(frame: Any) -> Array:

@@ -18,7 +18,7 @@ import numpy as np
 from bigkpca.data.retrying import retried
 from bigkpca.data.stores import MOST_JSON_BYTES as MOST_JSON_BYTES
 from bigkpca.data.stores import is_url, last_name, parent, store_of
-from bigkpca.errors import Array, CorruptionError
+from bigkpca.errors import CorruptionError
 
 _MOST_NESTED = 200
 _PIECE_BYTES = 2**20
@@ -44,7 +44,7 @@ def read_if_there(path: str) -> bytes | None:
             return read_small(path)
         except (FileNotFoundError, NotADirectoryError):
             store, folder = store_of(path), parent(path)
-            if is_url(path):  # an object store knows what it holds
+            if is_url(path):  # the answer of an object store is final
                 return None
             if not store.is_folder(folder) or last_name(path) not in store.names(folder):
                 return None
@@ -66,8 +66,13 @@ def read_small(path: str) -> bytes:
 
 def parsed(text: bytes) -> Any:
     """The values of JSON. Raises ValueError where it does not parse, or is deeper than any of bigkpca."""
-    plain = text.replace(rb"\\", b"").replace(rb"\"", b"")  # quotes that are left open or close text
-    if _nested(np.frombuffer(plain, np.uint8)) > _MOST_NESTED:
+    # What nests too deep for Python may parse, but not be used.
+    plain = np.frombuffer(text.replace(rb"\\", b"").replace(rb"\"", b""), np.uint8)  # quotes left open or close text
+    opening = (plain == ord("[")) | (plain == ord("{"))
+    closing = (plain == ord("]")) | (plain == ord("}"))
+    steps = opening.astype(np.int8) - closing
+    steps[np.logical_xor.accumulate(plain == ord('"'))] = 0  # inside quotes
+    if np.cumsum(steps, dtype=np.int32).max(initial=0) > _MOST_NESTED:
         raise ValueError(f"it nests more than {_MOST_NESTED} deep")
     return json.loads(text.decode())
 
@@ -75,14 +80,6 @@ def parsed(text: bytes) -> Any:
 def replace_json(path: str, values: Mapping[str, Any]) -> None:
     """Write or replace a JSON file of an output that this process is the writer of, as `Store.replace`."""
     store_of(path).replace(path, json.dumps(values, indent=1).encode())
-
-
-def _nested(text: Array) -> int:
-    """How deep brackets nest in JSON without escapes: what nests too deep for Python may parse, but not be used."""
-    opening, closing = (text == ord("[")) | (text == ord("{")), (text == ord("]")) | (text == ord("}"))
-    steps = opening.astype(np.int8) - closing
-    steps[np.logical_xor.accumulate(text == ord('"'))] = 0  # inside quotes
-    return int(np.cumsum(steps, dtype=np.int32).max(initial=0))
 
 
 def write_json(path: str, values: Mapping[str, Any]) -> None:

@@ -16,7 +16,7 @@ from bigkpca.data.rows import EVERY, anonymous, check_shape
 from bigkpca.data.stores import is_url, store_of
 from bigkpca.errors import Array, CorruptionError, DataError, SpecError, check_numeric
 
-_RUN_BYTES = 2**14  # one after the other in a file, for which a seek is worth its while
+_RUN_BYTES = 2**14  # one after the other in a file, for which a seek is worth it
 
 
 @dataclass(frozen=True)
@@ -72,27 +72,23 @@ class NpyRows:
         return retried(lambda: self._block(start, stop, left, right), self.where, CorruptionError)
 
     def _block(self, start: int, stop: int, left: int, right: int) -> Array:
-        d = self.shape[1]
+        n, d = self.shape
         with store_of(self.where).open(self.where) as file:
             if open_stamp(file) != self.stamp:
                 raise changed(self.where)
-            if self.fortran:
-                return self._block_by_columns(file, start, stop, left, right)
-            found = np.empty((stop - start, right - left), self.dtype)
-            if right - left == d:
-                self._read(file, start * d, found.reshape(-1))
-            else:
-                for i in range(start, stop):
-                    self._read(file, i * d + left, found[i - start])
-            return found
-
-    def _block_by_columns(self, file: IO[bytes], start: int, stop: int, left: int, right: int) -> Array:
-        n, d = self.shape
-        flattened = len(self.row_shape) > 1  # so that columns are numbered in another order than they are stored
-        first, last = (0, d) if flattened else (left, right)
-        columns = np.empty((last - first, stop - start), self.dtype)
-        for j in range(first, last):
-            self._read(file, j * n + start, columns[j - first])
+            if not self.fortran:
+                found = np.empty((stop - start, right - left), self.dtype)
+                if right - left == d:
+                    self._read(file, start * d, found.reshape(-1))
+                else:
+                    for i in range(start, stop):
+                        self._read(file, i * d + left, found[i - start])
+                return found
+            flattened = len(self.row_shape) > 1  # so that columns are numbered in another order than they are stored
+            first, last = (0, d) if flattened else (left, right)
+            columns = np.empty((last - first, stop - start), self.dtype)
+            for j in range(first, last):
+                self._read(file, j * n + start, columns[j - first])
         if flattened:  # Fortran order holds the first trailing axis fastest
             columns = (
                 columns.reshape(*self.row_shape[::-1], -1)

@@ -28,7 +28,7 @@ from bigkpca.data.sparse import SparseRows, hdf5_rows, is_stored_matrix, npz_row
 from bigkpca.data.stored import array_path
 from bigkpca.data.stores import expanded, is_path, parent, store_of
 from bigkpca.data.zarr import ATTRIBUTE, ZarrRows, files_stamp, group_rows, zarr_name
-from bigkpca.errors import Array, BigKPCAError, CorruptionError, DataError, IncompleteError, SpecError, check_numeric
+from bigkpca.errors import BigKPCAError, CorruptionError, DataError, IncompleteError, SpecError, check_numeric
 
 
 def open_rows(data: Any, array: str | None = None) -> Rows:
@@ -40,8 +40,6 @@ def open_rows(data: Any, array: str | None = None) -> Rows:
     numbers, IncompleteError for a half-ingested dataset.
     """
     rows = _opened(data, array)
-    check_numeric(rows.dtype, rows.where)
-    check_shape(rows.shape, rows.where)
     if isinstance(rows, ZarrRows):
         rows.listed().check_whole()
     return rows
@@ -55,8 +53,6 @@ def open_uncounted(data: Any, array: str | None = None) -> Rows:
 def open_growing(path: str, array: str | None = None) -> Rows:
     """Open rows to which others append: as `open_rows`, but chunks may not be stored yet."""
     rows = _opened(path, array)
-    check_numeric(rows.dtype, rows.where)
-    check_shape(rows.shape, rows.where)
     if isinstance(rows, ZarrRows):
         rows.pin(rows.stored_rows()).check_whole()
     return rows
@@ -85,11 +81,18 @@ def is_lazy(data: Any) -> bool:
 
 
 def _opened(data: Any, array: str | None) -> Rows:
+    rows = _any_rows(data, array)
+    check_numeric(rows.dtype, rows.where)
+    check_shape(rows.shape, rows.where)
+    return rows
+
+
+def _any_rows(data: Any, array: str | None) -> Rows:
     if is_path(data):
         return _path_rows(expanded(data), array)
     if is_data_array(data):
         check_data_array(data)
-        return _opened(data.data, array)
+        return _any_rows(data.data, array)
     if is_dask_frame(data):
         return frame_rows(data)
     if is_dask_array(data):
@@ -98,33 +101,30 @@ def _opened(data: Any, array: str | None) -> Rows:
         check_shape(data.shape, f"the zarr array {data.path}")
         return ZarrRows(data, zarr_name(data), data.shape[0])
     if isinstance(data, zarr.Group):
-        return _path_rows(_path_of_group(data), array)
+        path = array_path(data)
+        if path is None or not (ATTRIBUTE in data.attrs or is_stored_matrix(data)):  # not ours, and no sparse matrix
+            names = sorted(name for name, _ in data.arrays())
+            named = f"give one of them, as group[{names[0]!r}]" if names else "give an array"
+            raise SpecError(
+                f"{path or 'the data'} is a Zarr group of the arrays {names}, and rows are one array: {named}"
+            )
+        return _path_rows(path, array)
     if isinstance(data, ArrayRows | DaskRows | ZarrRows | NpyRows | SparseRows):
         return data
     if issparse(data):
         return sparse_rows(data)
     check_frame(data)
-    values = frame_values(data) if is_frame(data) else _as_array(data)
+    if is_frame(data):
+        values = frame_values(data)
+    else:
+        try:
+            values = data.to_numpy() if hasattr(data, "to_numpy") else np.asarray(data)
+        except ValueError as error:
+            raise DataError(
+                f"the rows are no array, since they differ in length or hold other things: {error}"
+            ) from error
     check_shape(values.shape, "the array")
     return ArrayRows(values, names=column_names(data))
-
-
-def _path_of_group(group: zarr.Group) -> str:
-    """The path of a group of ours, or of a sparse matrix. Raises SpecError for others, of which one array is rows."""
-    path = array_path(group)
-    if path is not None and (ATTRIBUTE in group.attrs or is_stored_matrix(group)):
-        return path
-    names = sorted(name for name, _ in group.arrays())
-    named = f"give one of them, as group[{names[0]!r}]" if names else "give an array"
-    raise SpecError(f"{path or 'the data'} is a Zarr group of the arrays {names}, and rows are one array: {named}")
-
-
-def _as_array(data: Any) -> Array:
-    """What a user passes as an array. Raises DataError for lists of rows of different lengths."""
-    try:
-        return data.to_numpy() if hasattr(data, "to_numpy") else np.asarray(data)
-    except ValueError as error:
-        raise DataError(f"the rows are no array, since they differ in length or hold other things: {error}") from error
 
 
 def _path_rows(path: str, array: str | None) -> Rows:
@@ -143,8 +143,17 @@ def _path_rows(path: str, array: str | None) -> Rows:
         return _file_rows(lambda file: hdf5_rows(file, array), path)
     if not store.is_folder(path):
         raise SpecError(f"{path} is a file; make a dataset of it first: bigkpca ingest {path} DATASET.zarr")
+
+    def opened() -> Any:
+        try:
+            return zarr.open(store.zarr(path), mode="r")
+        except FileNotFoundError as error:
+            if {"zarr.json", ".zarray", ".zgroup"} & set(store.names(path)):
+                raise  # it is there, and cannot be read for the moment
+            raise ValueError("no metadata") from error
+
     try:
-        node = retried(lambda: _node(path), path, CorruptionError)
+        node = retried(opened, path, CorruptionError)
     except BigKPCAError:
         raise
     except Exception as error:  # zarr raises several kinds for folders that hold no node
@@ -164,16 +173,6 @@ def _path_rows(path: str, array: str | None) -> Rows:
 def _file_rows(opened: Callable[[str], Rows], path: str) -> Rows:
     """The rows of a file, by its absolute path: workers may run in another folder."""
     return retried(lambda: opened(store_of(path).absolute(path)), path, CorruptionError)
-
-
-def _node(path: str) -> Any:
-    """The Zarr array or group in a folder. Raises ValueError where none is."""
-    try:
-        return zarr.open(store_of(path).zarr(path), mode="r")
-    except FileNotFoundError as error:
-        if {"zarr.json", ".zarray", ".zgroup"} & set(store_of(path).names(path)):
-            raise  # it is there, and cannot be read for the moment
-        raise ValueError("no metadata") from error
 
 
 def in_memory(rows: Rows) -> bool:

@@ -18,7 +18,7 @@ from typing import TypeVar
 from bigkpca.errors import BigKPCAError, IncompleteError, SpecError
 
 T = TypeVar("T")
-SECONDS = 30.0  # for which is tried where nobody says otherwise
+SECONDS = 30.0  # of trying, unless `retrying_for` sets others
 _SECONDS: ContextVar[float] = ContextVar("_SECONDS", default=SECONDS)
 _MISSING_SECONDS = 60.0  # at most, for a missing file: as long as NFS may keep an old list of a folder
 _FIRST_WAIT, _LONGEST_WAIT = 0.1, 5.0  # seconds between two tries
@@ -85,11 +85,26 @@ def retried(action: Callable[[], T], where: str, missing: type[BigKPCAError] | N
             if not may_pass(error) or (absent and missing is None):
                 raise
             seconds = min(_SECONDS.get(), _MISSING_SECONDS) if absent else _SECONDS.get()
-            if time.monotonic() + wait > start + seconds:
+            if isinstance(error, UnreachableError):
+                reason = str(error).partition(": run the same command")[0]
+            else:
+                reason = f"{error.filename or 'a file'}: {error.strerror or error}"
+            now = time.monotonic()
+            if now + wait > start + seconds:
                 if isinstance(error, UnreachableError):
                     raise
-                raise _lasting(error, where, seconds, missing) from error
-            _note(error, where)
+                if absent and missing is not None:
+                    raise missing(
+                        f"{where}: {error.filename or 'a file'} is missing, and did not come back within {seconds:g} "
+                        "seconds; restore it, or make it again"
+                    ) from error
+                raise IncompleteError(
+                    f"{where}: {reason}, and still so after {seconds:g} seconds; run the same command again when it "
+                    "can be reached"
+                ) from error
+            if now - _noted.get(where, -_QUIET_SECONDS) >= _QUIET_SECONDS:
+                _noted[where] = now
+                _log.warning("%s: %s; trying again", where, reason)
         time.sleep(wait)
         wait = min(2 * wait, _LONGEST_WAIT)
 
@@ -97,29 +112,3 @@ def retried(action: Callable[[], T], where: str, missing: type[BigKPCAError] | N
 def changed(where: str) -> IncompleteError:
     """The error where stored rows are no longer those that were opened."""
     return IncompleteError(f"{where} changed while it was read: run again when nothing writes to it")
-
-
-def _note(error: OSError | UnreachableError, where: str) -> None:
-    """Say once that something is tried again."""
-    now = time.monotonic()
-    if now - _noted.get(where, -_QUIET_SECONDS) >= _QUIET_SECONDS:
-        _noted[where] = now
-        _log.warning("%s: %s; trying again", where, _reason(error))
-
-
-def _reason(error: OSError | UnreachableError) -> str:
-    if isinstance(error, UnreachableError):
-        return str(error).partition(": run the same command")[0]
-    return f"{error.filename or 'a file'}: {error.strerror or error}"
-
-
-def _lasting(error: OSError, where: str, seconds: float, missing: type[BigKPCAError] | None) -> BigKPCAError:
-    if isinstance(error, FileNotFoundError | NotADirectoryError) and missing is not None:
-        return missing(
-            f"{where}: {error.filename or 'a file'} is missing, and did not come back within {seconds:g} seconds; "
-            "restore it, or make it again"
-        )
-    return IncompleteError(
-        f"{where}: {_reason(error)}, and still so after {seconds:g} seconds; run the same command again when it can "
-        "be reached"
-    )

@@ -48,14 +48,14 @@ class Hdf5Vector:
     stamp: str  # of the version that was opened
 
     def __getitem__(self, at: slice) -> Array:
-        return retried(lambda: self._read(at), self.path, CorruptionError)
+        def read() -> Array:
+            with hdf5_file(self.path) as file:
+                values: Array = file[self.name][at]
+            if store_of(self.path).file(self.path).stamp != self.stamp:
+                raise changed(self.path)
+            return values
 
-    def _read(self, at: slice) -> Array:
-        with hdf5_file(self.path) as file:
-            values: Array = file[self.name][at]
-        if store_of(self.path).file(self.path).stamp != self.stamp:
-            raise changed(self.path)
-        return values
+        return retried(read, self.path, CorruptionError)
 
 
 @dataclass(frozen=True)
@@ -101,19 +101,15 @@ class SparseRows:
 
     def part(self, start: int, stop: int, columns: slice = EVERY) -> SparseRows:
         indptr, held = self._held(start, stop)
-        if isinstance(self.values, StoredArray) and isinstance(self.indices, StoredArray) and held.start < held.stop:
+        values: _Vector
+        indices: _Vector
+        if self.in_memory:
+            indptr, values, indices = indptr - held.start, self.values[held], self.indices[held]
+        elif isinstance(self.values, StoredArray) and isinstance(self.indices, StoredArray) and held.start < held.stop:
             values, indices = (each.part(held.start, held.stop) for each in (self.values, self.indices))
-            return replace(self, indptr=indptr, values=values, indices=indices, names=None, first=start)
-        if not self.in_memory:
+        else:
             return self
-        return replace(
-            self,
-            indptr=indptr - held.start,
-            indices=self.indices[held],
-            values=self.values[held],
-            names=None,
-            first=start,
-        )
+        return replace(self, indptr=indptr, values=values, indices=indices, names=None, first=start)
 
     def block(self, start: int, stop: int, columns: slice = EVERY) -> Array:
         indptr, held = self._held(start, stop)
@@ -251,7 +247,7 @@ def _chosen(path: str, group: Any, name: str | None) -> tuple[Any | None, tuple[
 
 
 def _check_parts(path: str, node: Any) -> None:
-    """Raise CorruptionError unless a stored matrix has its arrays and says its shape."""
+    """Raise CorruptionError unless a stored matrix has its arrays and its shape."""
     lost = [key for key in _PARTS if key not in node]
     if lost:
         raise CorruptionError(f"{path}: the sparse matrix lacks {', '.join(lost)}; write it again")
@@ -292,16 +288,7 @@ def _stored(
     chunk = (getattr(node["data"], "chunks", None) or (READ_BYTES // itemsize,))[0]
     dense = max(1, READ_BYTES // (columns * itemsize))  # rows of one reading
     grain = power_of_two(min(dense, int(chunk * rows / max(1, held))))
+    at = store_of(path).absolute(path)
     return SparseRows(
-        indptr,
-        vectors["indices"],
-        vectors["data"],
-        columns,
-        path,
-        store_of(path).absolute(path),
-        name,
-        names,
-        0,
-        grain,
-        stamp,
+        indptr, vectors["indices"], vectors["data"], columns, path, at, name, names, grain=grain, stamp=stamp
     )

@@ -103,7 +103,7 @@ class Digests:
 
 def crc32c(values: Array) -> str:
     """CRC-32C of values in little-endian order: 0.05 ms for a megabyte, a thirteenth of SHA-256."""
-    # The library takes arrays without a copy, though it says that it takes bytes.
+    # The library takes arrays without a copy, though its documentation names bytes alone.
     return f"{google_crc32c.value(np.frombuffer(little_endian(values), np.uint8)):08x}"
 
 
@@ -128,7 +128,7 @@ class _Pinned(Store):
     """A read-only store of the chunk files of one array, for one reading of it.
 
     source: the path of the array's folder, or the store of a user with the array's path in it. A key without a version
-    cannot be read. sizes: compare the sizes of files alone, as the digests of what they hold tell the rest; times of
+    cannot be read. sizes: compare the sizes of files alone, as the digests of what they hold show the rest; times of
     modification differ on some network file systems from one machine to another.
     """
 
@@ -158,7 +158,15 @@ class _Pinned(Store):
         if self._versions[key] is None:
             self._check(key, ANY_VERSION if store_of(name).exists(name) else None)
             return None
-        content, file = store_of(name).read(name, *_range(byte_range))
+        start, stop = 0, None
+        match byte_range:
+            case RangeByteRequest():
+                start, stop = byte_range.start, byte_range.end
+            case OffsetByteRequest():
+                start = byte_range.offset
+            case SuffixByteRequest():
+                start = -byte_range.suffix
+        content, file = store_of(name).read(name, start, stop)
         self._check(key, file.stamp)
         # The index of a shard is read before its chunks.
         if self._seen.setdefault(key, file.stamp) != file.stamp:
@@ -176,10 +184,10 @@ class _Pinned(Store):
             raise FileNotFoundError(errno.ENOENT, "No such file", key)
         if listed is None and found is not None:
             raise _ChangedError(key)
-        if listed and found and self._told(listed) != self._told(found):
+        if listed and found and self._compared(listed) != self._compared(found):
             raise _ChangedError(key)
 
-    def _told(self, stamp: str) -> str:
+    def _compared(self, stamp: str) -> str:
         """What is compared of a stamp. Some servers put the tag of an object in quotes in some of their answers."""
         return stamp.partition(" ")[0] if self._sizes else stamp.replace('"', "")
 
@@ -208,20 +216,6 @@ class _Pinned(Store):
 
     def list_dir(self, prefix: str) -> Any:
         raise NotImplementedError
-
-
-def _range(asked: ByteRequest | None) -> tuple[int, int | None]:
-    """Start and stop of a range of bytes, as `bigkpca.data.stores.Store.read` takes them."""
-    match asked:
-        case None:
-            return 0, None
-        case RangeByteRequest(start=start, end=end):
-            return start, end
-        case OffsetByteRequest(offset=offset):
-            return offset, None
-        case SuffixByteRequest(suffix=suffix):
-            return -suffix, None
-    raise TypeError(f"unexpected byte range {asked!r}")
 
 
 @dataclass(frozen=True)
@@ -299,7 +293,9 @@ class StoredArray:
             found = array[start:stop] if columns == EVERY else array[start:stop, columns]
             return aligned(np.asarray(found))
         except Exception as raised:  # each codec raises its own kind when bytes do not decode
-            error = _first(raised)
+            error: BaseException = raised
+            while isinstance(error, BaseExceptionGroup):  # Zarr reads several ranges of a file at once
+                error = error.exceptions[0]
         # Raised after that block: within it the wrapper would become the context of the error that it wraps, and Dask's
         # workers cannot send such a cycle.
         if isinstance(error, _FailedError):
@@ -331,13 +327,6 @@ def writing_empty_chunks(array: zarr.Array[Any]) -> zarr.Array[Any]:
     return zarr.Array(zarr.AsyncArray(metadata, array.store_path, {"write_empty_chunks": True}))
 
 
-def _first(error: BaseException) -> BaseException:
-    """The first error of a group of them: Zarr reads several ranges of a file at once."""
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return error
-
-
 def chunk_keys(array: zarr.Array[Any], start: int, stop: int, columns: slice = EVERY) -> Iterator[str]:
     """The keys of the chunk files, or shards, that hold rows start..stop and these columns."""
     sizes = array.shards or array.chunks
@@ -361,8 +350,8 @@ def files_below(folder: str) -> Mapping[str, StoredFile]:
 
 
 def versions_of(array: zarr.Array[Any], files: Mapping[str, StoredFile] | None = None) -> Versions:
-    """The versions of all chunk files of an array, as they are now, or in this listing of `files_below`; of stores that
-    do not tell versions, only which files are there, if that."""
+    """The versions of all chunk files of an array, as they are now, or in this listing of `files_below`; without
+    versions in a store, only which files are there, if that."""
     if (path := array_path(array)) is not None:
         found = files_below(path) if files is None else files
         return Versions({key: file.stamp for key, file in found.items()}, None)
@@ -380,6 +369,6 @@ async def _names(store: Store, path: str) -> set[str]:
 
 
 def array_path(array: zarr.Array[Any] | zarr.Group) -> str | None:
-    """The path of the folder of an array or a group; None where its store is not one that `store_of` knows."""
+    """The path of the folder of an array or a group; None where its store is none of `store_of`."""
     root = array.store.root if isinstance(array.store, LocalStore) else root_url(array.store)
     return None if root is None else f"{root}/{array.path}".rstrip("/")

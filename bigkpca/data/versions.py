@@ -29,7 +29,7 @@ _MARKS = "ETag", "etag", "e_tag", "md5Hash", "checksum", "mtime", "LastModified"
 
 def version_marks(array: zarr.Array[Any]) -> list[str] | None:
     """A line for each stored file of the array: its name, size, and tag or time; of a zip file, that of the whole file.
-    None where the store does not tell these of every file, as one in memory. Lists names, and reads no values."""
+    None where the store does not have these of every file, as one in memory. Lists names, and reads no values."""
     store = array.store
     if isinstance(store, ZipStore):
         status = os.stat(store.path)
@@ -39,17 +39,17 @@ def version_marks(array: zarr.Array[Any]) -> list[str] | None:
         files = sync(store.fs._find(f"{store.path}/{array.path}".rstrip("/"), detail=True))
     if isinstance(store, ObjectStore):
         files = {meta["path"]: meta for batch in store.store.list(array.path or None) for meta in batch}
-    marks = [(name, about.get("size"), _mark(about)) for name, about in sorted(files.items())]
-    if not marks or any(None in line for line in marks):
-        return None
-    return [f"{name} {size} {mark}" for name, size, mark in marks]
+    lines = []
+    for name, about in sorted(files.items()):
+        size = about.get("size")
+        mark = next((about[key] for key in _MARKS if about.get(key) is not None), None)
+        if size is None or mark is None:
+            return None
+        lines.append(f"{name} {size} {mark}")
+    return lines or None
 
 
-def _mark(about: Mapping[str, Any]) -> Any:
-    return next((about[key] for key in _MARKS if about.get(key) is not None), None)
-
-
-JOB = "job"  # the format that the group says it has
+JOB = "job"  # the format in the attribute of the group
 VERSIONS = "manifest.json"
 
 
@@ -72,17 +72,11 @@ def read_versions(out: str) -> dict[str, Any] | None:
         found: Any = parsed(content)
     except ValueError as error:
         raise CorruptionError(f"{name} does not parse ({error}); restore it") from error
-    if not _is_manifest(found):
+    versions: Any = found.get("versions") if isinstance(found, dict) else None
+    whole = isinstance(versions, list) and all(map(_is_version, versions))
+    if not whole or found.get("current") not in [each["number"] for each in versions]:
         raise CorruptionError(f"{name} does not name the current version and the model of each; restore it")
     return dict(found)
-
-
-def _is_manifest(found: Any) -> bool:
-    if not isinstance(found, dict) or not isinstance(found.get("versions"), list):
-        return False
-    return found.get("current") in [each.get("number") for each in found["versions"] if _is_version(each)] and all(
-        map(_is_version, found["versions"])
-    )
 
 
 def _is_version(found: Any) -> bool:
@@ -90,9 +84,8 @@ def _is_version(found: Any) -> bool:
         return False
     numbers = found.get("number"), found["model"].get("number")
     texts = found["model"].get("path"), found["model"].get("digest"), found.get("reason")
-    return all(type(number) is int and number > 0 for number in numbers) and all(
-        isinstance(text, str) for text in texts
-    )
+    counted = all(type(number) is int and number > 0 for number in numbers)
+    return counted and all(isinstance(text, str) for text in texts)
 
 
 def current_version(out: str) -> str:

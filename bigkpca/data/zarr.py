@@ -45,7 +45,7 @@ class ZarrRows:
     """Rows of a Zarr array (v2 or v3).
 
     `count` rows are trusted: all of a foreign array, and what a dataset's own attribute vouches for.
-    `whole` says that every chunk was written, so that a missing one is a loss and not the fill value. Others may add
+    `whole`: every chunk was written, so that a missing one is a loss and not the fill value. Others may add
     rows behind those that are `pinned`, also in the last chunk of these. `digests` of the rows stand in a `manifest`.
     `reader` is what a task reads its rows with.
     """
@@ -119,7 +119,13 @@ class ZarrRows:
         if self._files is None:
             return None
         # By what is there, not by what should be: an array may claim any number of chunks.
-        return {key: file for key, file in self._files.items() if file.bytes and self._is_chunk(key)}
+        found = {}
+        for key, file in self._files.items():
+            index = tuple(int(digits) for digits in re.findall("[0-9]+", key)[-2:] if len(digits) < 20)
+            inside = len(index) == 2 and all(at < end for at, end in zip(index, self._chunk_grid, strict=True))
+            if file.bytes and inside and self.array.metadata.encode_chunk_key(index) == key:
+                found[key] = file
+        return found
 
     def pin(self, count: int) -> ZarrRows:
         """The first `count` rows, which stay the same while others append to the array: with the files that these rows
@@ -135,22 +141,9 @@ class ZarrRows:
         rows, columns = self.array.shards or self.array.chunks
         return math.ceil(self.count / rows), math.ceil(self.array.shape[1] / columns)
 
-    def _is_chunk(self, key: str) -> bool:
-        """Whether a file of the array's folder is one of the chunks of its rows."""
-        index = tuple(int(digits) for digits in re.findall("[0-9]+", key)[-2:] if len(digits) < 20)
-        inside = len(index) == 2 and all(at < end for at, end in zip(index, self._chunk_grid, strict=True))
-        return inside and self.array.metadata.encode_chunk_key(index) == key
-
     def missing(self) -> int:
         """Number of stored chunks that should exist and do not; 0 where stores cannot be listed."""
         return 0 if self._stored is None else math.prod(self._chunk_grid) - len(self._stored)
-
-    def _first_missing(self) -> int:
-        """First row of the first chunk that is missing."""
-        stored, (_, across) = self._stored or {}, self._chunk_grid
-        indices = ((number // across, number % across) for number in itertools.count())
-        row = next(index[0] for index in indices if self.array.metadata.encode_chunk_key(index) not in stored)
-        return row * self._height
 
     def unstored(self, row: int, column: int) -> tuple[slice, slice] | None:
         """Rows and columns of the chunk or shard that holds an entry, if the store has none; None where it is there, or
@@ -171,8 +164,11 @@ class ZarrRows:
         if not self.whole and not (isinstance(fill, float | np.floating) and np.isnan(fill)):
             return
         if missing := self.missing():
+            across, encode = self._chunk_grid[1], self.array.metadata.encode_chunk_key
+            chunks = (divmod(number, across) for number in itertools.count())  # row after row
+            row = next(index[0] for index in chunks if encode(index) not in (self._stored or {})) * self._height
             raise CorruptionError(
-                f"{self.where}: {missing} stored chunks are missing, the first holds row {self._first_missing()}; "
+                f"{self.where}: {missing} stored chunks are missing, the first holds row {row}; "
                 "restore them or ingest the data again"
             )
 
@@ -285,7 +281,10 @@ def group_rows(path: str, group: zarr.Group, name: str | None) -> ZarrRows:
             raise IncompleteError(f"{path} is not finished: run the command that makes it again")
     elif kind == "model":
         raise SpecError(f"{path} is a bigkpca model, not rows: give a dataset, an array, or scores")
-    node = _node(path, group, name or "x")
+    try:
+        node: Any = group.get(name or "x")
+    except Exception as error:  # zarr raises several kinds for metadata that do not parse
+        raise CorruptionError(f"{path}/{name or 'x'} is not an array that can be read ({error}); restore it") from error
     if node is None and name is None:
         arrays = dict(group.arrays())
         if len(arrays) != 1:
@@ -296,8 +295,18 @@ def group_rows(path: str, group: zarr.Group, name: str | None) -> ZarrRows:
     check_shape(node.shape, f"{path}/{name}")
     names = None
     if kind == "dataset" and name == "x":
-        _check_vouched(path, about, node.shape)
-        names = tuple(about["column_names"]) if "column_names" in about else None
+        rows, columns = about["rows"], about.get("column_names")
+        if type(rows) is not int or not 0 < rows <= node.shape[0]:
+            raise CorruptionError(
+                f"{path} says that it has {rows!r:.80} rows, and its array x has {node.shape[0]}; ingest it again"
+            )
+        if columns is not None:
+            texts = isinstance(columns, list) and all(isinstance(each, str) for each in columns)
+            if not texts or len(columns) != node.shape[1]:
+                raise CorruptionError(
+                    f"{path}: its column names are {columns!r:.80}, for {node.shape[1]} columns; ingest it again"
+                )
+            names = tuple(columns)
     count, digests, manifest = promised(path, about, name or "x", node)
     whole = digests is not None or (kind == "dataset" and name == "x")
     grows = bool(manifest and about.get("grows"))
@@ -305,7 +314,7 @@ def group_rows(path: str, group: zarr.Group, name: str | None) -> ZarrRows:
 
 
 def promised(path: str, about: Any, name: str, array: zarr.Array[Any]) -> tuple[int, Digests | None, Manifest | None]:
-    """What a group says of its array `name`: how many rows it has, their digests, and the manifest that holds these.
+    """What a group promises of its array `name`: how many rows it has, their digests, and the manifest with these.
 
     `about` is the attribute of the group. Datasets of earlier versions and groups of others have no digests. Raises
     CorruptionError for a manifest that is damaged.
@@ -388,23 +397,3 @@ def _block_digests(held: Any, key: str) -> Digests | None:
 
 def _is_count(value: Any) -> bool:
     return type(value) is int and 0 < value < 2**62
-
-
-def _node(path: str, group: zarr.Group, name: str) -> Any:
-    """What has this name in a group; None where nothing has. Raises CorruptionError for metadata that do not parse."""
-    try:
-        return group.get(name)
-    except Exception as error:  # zarr raises several kinds
-        raise CorruptionError(f"{path}/{name} is not an array that can be read ({error}); restore it") from error
-
-
-def _check_vouched(path: str, about: Mapping[str, Any], shape: tuple[int, ...]) -> None:
-    """Raise CorruptionError unless the attribute of a dataset fits its array x."""
-    rows, names = about["rows"], about.get("column_names")
-    if type(rows) is not int or not 0 < rows <= shape[0]:
-        raise CorruptionError(
-            f"{path} says that it has {rows!r:.80} rows, and its array x has {shape[0]}; ingest it again"
-        )
-    named = isinstance(names, list) and len(names) == shape[1] and all(isinstance(each, str) for each in names)
-    if names is not None and not named:
-        raise CorruptionError(f"{path}: its column names are {names!r:.80}, for {shape[1]} columns; ingest it again")
