@@ -69,7 +69,7 @@ FAULTS = [
     Fault(
         "bigkpca/storage/block_arrays.py", "{**manifest, PUBLISHING: last_name(folder)}", "{**manifest}", "if killed"
     ),
-    Fault("bigkpca/storage/damage.py", "return None if sha256(values) == digest else _OTHER", "return None"),
+    Fault("bigkpca/storage/damage.py", "None if sha256(values) == digest else _OTHER", "None"),
     Fault("bigkpca/spec/job/__init__.py", "1 <= count <= MOST", "0 <= count <= MOST", "keep = 0 prunes the oldest"),
     Fault("bigkpca/spec/combinations.py", 'not in ("auto", "uniform")', 'not in ("auto", "uniform", "leverage")'),
     Fault(

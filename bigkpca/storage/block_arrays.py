@@ -61,7 +61,7 @@ def open_main(path: str, kind: Kind) -> Stored:
 
 
 def values(path: str, name: str) -> Array:
-    """A whole array of one value for each row, in memory, as its manifest says."""
+    """A whole array of one value for each row, in memory, as in its manifest."""
     return groups.open_values(path, name)[:]
 
 
@@ -170,20 +170,17 @@ def write_manifest(
 ) -> None:
     """Write the manifest, or replace it, at once."""
     store_of(path).check_writer(path)
+    main = MAIN[record["format"]]
     manifest = {
         **record,
         "format_version": groups.FORMAT_VERSION,
         "rows": blocks[-1].stop,
         "blocks": [
-            {"start": block.start, "stop": block.stop, **_named(digest, MAIN[record["format"]])}
+            {"start": block.start, "stop": block.stop} | {_key(name, main): digest[name] for name in sorted(digest)}
             for block, digest in zip(blocks, digests, strict=True)
         ],
     }
     write_json(groups.manifest_path(path), manifest)
-
-
-def _named(digests: Mapping[str, str], main: str) -> dict[str, str]:
-    return {_key(name, main): digests[name] for name in sorted(digests)}
 
 
 def read_manifest(path: str) -> dict[str, Any] | None:
@@ -236,8 +233,7 @@ def replace_block(path: str, source: str, block: Block, names: Collection[str]) 
     store, arrays = store_of(path), open_arrays(path)
     for name in sorted(names):
         file = f"{name}/{shard(arrays[name], block)}"
-        with store_of(source).open(f"{source}/{file}") as stored:
-            content = stored.read()
+        content, _ = store_of(source).read(f"{source}/{file}")
         store.make_folder(parent(f"{path}/{file}"))
         store.replace(f"{path}/{file}", content)
 
@@ -246,19 +242,12 @@ def _key(name: str, main: str) -> str:
     return "sha256" if name == main else f"{name}_sha256"
 
 
+_are_texts = records.listed(lambda value: isinstance(value, str))
 GROWING: dict[str, records.Check] = {
-    "input_blocks": lambda value: isinstance(value, list) and all(map(_is_input_block, value)),
-    "run": lambda value: isinstance(value, dict) and _is_tail((value.get("input") or {}).get("tail")),
+    "input_blocks": records.listed(lambda value: _are_texts(value) and len(value) == 2),
+    "run": lambda value: isinstance(value, dict) and _are_texts((value.get("input") or {}).get("tail")),
 }
 """What the manifest of a feature store that grows holds besides that of others."""
-
-
-def _is_input_block(value: Any) -> bool:
-    return isinstance(value, list) and len(value) == 2 and all(isinstance(each, str) for each in value)
-
-
-def _is_tail(value: Any) -> bool:
-    return isinstance(value, list) and all(isinstance(each, str) for each in value)
 
 
 def read_grown(path: str) -> dict[str, Any]:
@@ -324,8 +313,7 @@ def _take_over(path: str, folder: str, before: int) -> None:
     for block in changed_blocks(before, manifest["rows"], manifest["block_rows"]):
         replace_block(path, folder, block, names)
     for name in names:
-        with store.open(f"{folder}/{name}/zarr.json") as metadata:
-            content = metadata.read()
+        content, _ = store.read(f"{folder}/{name}/zarr.json")
         store.replace(f"{path}/{name}/zarr.json", content)
     replace_json(groups.manifest_path(path), manifest)
 

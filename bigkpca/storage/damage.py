@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -54,28 +54,31 @@ def listed_damage(path: str, kind: str, blocks: Sequence[Block]) -> tuple[list[D
     there = store_of(path).files(path)
     lost = [file for file in shards if not holds_file(there, file)]
     missing = [Damage(file, _LOST, shards[file]) for file in lost]
-    strange = [file for file in sorted(there) if file not in shards and file not in own and not _passing(file)]
+    strange = [
+        file
+        for file in sorted(there)
+        if file not in shards
+        and file not in own
+        # What a killed write left, and hidden files, as file systems and desktops make them, do no harm.
+        and not file.endswith(".partial")
+        and not last_name(file).startswith(".")
+    ]
     return missing, [Damage(file, "does not belong to it: move it away") for file in strange]
-
-
-def _passing(file: str) -> bool:
-    """Whether it is what a killed write left, or a hidden file, as file systems and desktops make them."""
-    return file.endswith(".partial") or last_name(file).startswith(".")
 
 
 def block_damage(path: str, block: Block, digests: Mapping[str, str]) -> list[Damage]:
     """Shards of one block whose values are not those of the digests."""
     arrays = open_arrays(path, digests)
-    found = {name: _block_fault(path, arrays[name], block, digest) for name, digest in digests.items()}
-    return [Damage(f"{name}/{shard(arrays[name], block)}", what, block) for name, what in found.items() if what]
-
-
-def _block_fault(path: str, array: Stored, block: Block, digest: str) -> str | None:
-    try:
-        values = stored_values(path, array, block)
-    except CorruptionError as error:
-        return _fault(error)
-    return None if sha256(values) == digest else _OTHER
+    found = []
+    for name, digest in digests.items():
+        try:
+            values = stored_values(path, arrays[name], block)
+            what = None if sha256(values) == digest else _OTHER
+        except CorruptionError as error:
+            what = _fault(error)
+        if what is not None:
+            found.append(Damage(f"{name}/{shard(arrays[name], block)}", what, block))
+    return found
 
 
 def _fault(error: CorruptionError) -> str:
@@ -122,21 +125,27 @@ def split_by_presence(
 ) -> tuple[list[Index], list[Damage]]:
     """Those of the files that are stored, and those that are gone."""
     there = files_below(f"{path}/{name}")
-    stored = [holds_file(there, array.metadata.encode_chunk_key(index)) for index in indices]
-    gone = [index for index, found in zip(indices, stored, strict=True) if not found]
-    kept = [index for index, found in zip(indices, stored, strict=True) if found]
-    return kept, [damaged_file(array, name, rows, index, _LOST) for index in gone]
+    kept = [index for index in indices if holds_file(there, array.metadata.encode_chunk_key(index))]
+    gone = set(indices).difference(kept)
+    return kept, [damaged_file(array, name, rows, index, _LOST) for index in indices if index in gone]
 
 
 def file_damage(stored: StoredArray, name: str, indices: Sequence[Index]) -> list[Damage]:
-    """Stored files of an array, among these, that do not decode, or hold other values than their digests say."""
-    found = []
+    """Stored files of an array, among these, that do not decode, or hold values of other digests."""
+    array, found = stored.array, []
+    sizes = array.shards or array.chunks
+    # Pieces that are read at once: whole chunks, 4 MB at most or one row of chunks.
+    row_bytes = array.dtype.itemsize * math.prod(sizes[1:])
+    step = max(1, READ_BYTES // max(1, row_bytes * array.chunks[0])) * array.chunks[0]
     for index in indices:
+        starts = [number * size for number, size in zip(index, sizes, strict=True)]
+        stops = [min(start + size, end) for start, size, end in zip(starts, sizes, stored.shape, strict=True)]
+        columns = EVERY if array.ndim == 1 else slice(starts[1], stops[1])
         try:
-            for start, stop, columns in _parts(stored, index):
-                stored.read(start, stop, columns)
+            for first in range(starts[0], stops[0], step):
+                stored.read(first, min(first + step, stops[0]), columns)
         except CorruptionError as error:
-            found.append(damaged_file(stored.array, name, stored.count, index, _fault(error)))
+            found.append(damaged_file(array, name, stored.count, index, _fault(error)))
     return found
 
 
@@ -145,16 +154,3 @@ def damaged_file(array: Stored, name: str, rows: int, index: Index, what: str) -
     height = (array.shards or array.chunks)[0]
     block = Block(index[0], index[0] * height, min(index[0] * height + height, rows))
     return Damage(f"{name}/{array.metadata.encode_chunk_key(index)}".lstrip("/"), what, block)
-
-
-def _parts(stored: StoredArray, index: Index) -> Iterator[tuple[int, int, slice]]:
-    """(first row, end, columns) of pieces of one stored file: whole chunks, 4 MB at most or one row of chunks."""
-    array = stored.array
-    sizes = array.shards or array.chunks
-    starts = [number * size for number, size in zip(index, sizes, strict=True)]
-    stops = [min(start + size, end) for start, size, end in zip(starts, sizes, stored.shape, strict=True)]
-    row_bytes = array.dtype.itemsize * math.prod(sizes[1:])
-    step = max(1, READ_BYTES // max(1, row_bytes * array.chunks[0])) * array.chunks[0]
-    columns = EVERY if array.ndim == 1 else slice(starts[1], stops[1])
-    for first in range(starts[0], stops[0], step):
-        yield first, min(first + step, stops[0]), columns

@@ -21,7 +21,7 @@ from bigkpca.spec import FitSpec
 from bigkpca.storage import block_arrays, groups, jobs, models, records
 
 _MOST_BLOCKS = 10_000_000  # which no manifest could list
-_TOLD = ("kernel", "sigma", "gamma", "degree", "coef0", "center", "standardize", "dtype", "seed", "preimage", "noise")
+_FACTS = ("kernel", "sigma", "gamma", "degree", "coef0", "center", "standardize", "dtype", "seed", "preimage", "noise")
 
 
 def info(path: str, array: str | None = None) -> dict[str, Any]:
@@ -34,7 +34,9 @@ def info(path: str, array: str | None = None) -> dict[str, Any]:
     if about is None and (facts := unfinished(path)) is not None:
         return facts
     if about is None:
-        return _rows_info(path, array)
+        rows = open_rows(path, array)
+        kind = {NpyRows: "npy", SparseRows: "sparse matrix"}.get(type(rows), "zarr array")
+        return {"kind": kind, "path": path, **_array_facts(rows)}
     if array is not None:
         raise SpecError(f"{path} is a bigkpca {groups.named(about['format'])}, described as a whole: leave --array out")
     if about["format"] == "model":
@@ -43,14 +45,25 @@ def info(path: str, array: str | None = None) -> dict[str, Any]:
         return _blocks_info(path, about)
     if about["format"] == JOB:
         return _job_info(path)
-    return _dataset_info(path, about)
+    facts = {"kind": "dataset", "path": path, "finished": "rows" in about}
+    if "rows" not in about:
+        return facts | {"advice": "run the same bigkpca ingest command again"}
+    records.check(about, records.DATASET, path)
+    own = {
+        key: about[key]
+        for key in ("row_shape", "column_names", "encoding", "labels", "categories", "provenance")
+        if key in about
+    }
+    if isinstance(own["labels"], dict):  # a file of their own
+        own["labels"] = own["labels"]["path"]
+    return facts | _array_facts(open_rows(path)) | own | {"bytes": _stored_bytes(path)}
 
 
 def model_info(model: Model, path: str) -> dict[str, Any]:
     """Facts about a fitted model."""
     records.check(model.provenance, records.FITTED, path or "the model")
     spec, identity = FitSpec.of(model), model.provenance["identity"]
-    of_landmarks = spec.method_value.landmarks
+    of_landmarks, default = spec.method_value.landmarks, FitSpec().to_dict()
     return {
         "kind": "model",
         "path": path,
@@ -66,10 +79,11 @@ def model_info(model: Model, path: str) -> dict[str, Any]:
         "dtype": model.features.dtype.name,
         "seed": spec.seed,
         "preimage": spec.preimage_value.name if model.decoder else None,
-        "preimage_options": _preimage_options(spec) if model.decoder else {},
+        # Noise that the fit sets is not among these.
+        "preimage_options": preimages.changed(spec.own_preimage) if model.decoder else {},
         "noise": spec.noise,
         "reference_rows": None if model.reference is None else model.reference.rows,
-        "options": _other_options(spec),
+        "options": {key: value for key, value in spec.to_dict().items() if key not in _FACTS and value != default[key]},
         "choices": model.provenance["choices"],
         "fitted_on": {"path": identity["path"], "rows": identity["shape"][0]},
         "added": [{"path": each.get("path"), "rows": each["shape"][0]} for each in model.provenance.get("added", [])],
@@ -79,17 +93,6 @@ def model_info(model: Model, path: str) -> dict[str, Any]:
         "digest": models.model_digest(model),
         "bytes": _stored_bytes(path),
     }
-
-
-def _preimage_options(spec: FitSpec) -> dict[str, Any]:
-    """Options of the pre-image that are not the default; noise that the fit sets is not among them."""
-    return preimages.changed(spec.own_preimage)
-
-
-def _other_options(spec: FitSpec) -> dict[str, Any]:
-    """Options of a fit that are not the default, except those that stand among other facts."""
-    values, default = spec.to_dict(), FitSpec().to_dict()
-    return {key: value for key, value in values.items() if key not in _TOLD and value != default[key]}
 
 
 def whole_gram(model: Model) -> bool:
@@ -127,21 +130,6 @@ def certificate_info(certificate: Certificate) -> dict[str, Any]:
             "trust": certificate.trust,
         },
     }
-
-
-def _dataset_info(path: str, about: Mapping[str, Any]) -> dict[str, Any]:
-    facts = {"kind": "dataset", "path": path, "finished": "rows" in about}
-    if "rows" not in about:
-        return facts | {"advice": "run the same bigkpca ingest command again"}
-    records.check(about, records.DATASET, path)
-    own = {
-        key: about[key]
-        for key in ("row_shape", "column_names", "encoding", "labels", "categories", "provenance")
-        if key in about
-    }
-    if isinstance(own["labels"], dict):  # a file of their own
-        own["labels"] = own["labels"]["path"]
-    return facts | _array_facts(open_rows(path)) | own | {"bytes": _stored_bytes(path)}
 
 
 def unfinished(path: str) -> dict[str, Any] | None:
@@ -199,13 +187,6 @@ def _job_info(path: str) -> dict[str, Any]:
         "last_run": {key: runs[-1].get(key) for key in ("run", "finished", "status")} if runs else None,
         "bytes": _stored_bytes(path),
     }
-
-
-def _rows_info(path: str, array: str | None) -> dict[str, Any]:
-    rows = open_rows(path, array)
-    kinds = {NpyRows: "npy", SparseRows: "sparse matrix"}
-    kind = kinds.get(type(rows), "zarr array")
-    return {"kind": kind, "path": path, **_array_facts(rows)}
 
 
 def _array_facts(rows: Any) -> dict[str, Any]:

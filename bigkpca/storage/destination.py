@@ -48,19 +48,12 @@ def check_file(out: str, ours: Callable[[bytes], bool], example: str) -> bool:
         raise SpecError(f"{out} cannot be written: its folder does not exist")
     if store.is_folder(out):
         raise SpecError(f"{out} is a folder: give the name of a file, e.g. {example}")
-    if (arrays := _arrays_around(store.absolute(out))) is not None:
-        raise SpecError(f"{out} cannot be written: it would lie in {arrays}, a folder of Zarr arrays")
-    return not store.exists(out) or ours(head(out))
-
-
-def _arrays_around(path: str) -> str | None:
-    """The nearest folder around a path that is a group or an array of Zarr, such as a model or a dataset."""
-    store, folder = store_of(path), parent(path)
-    while folder != path:
+    inner = store.absolute(out)
+    while (folder := parent(inner)) != inner:
         if any(store.exists(f"{folder}/{name}") for name in _ZARR_METADATA):
-            return folder
-        path, folder = folder, parent(folder)
-    return None
+            raise SpecError(f"{out} cannot be written: it would lie in {folder}, a folder of Zarr arrays")
+        inner = folder
+    return not store.exists(out) or ours(head(out))
 
 
 def check_local(out: str) -> None:
@@ -169,8 +162,19 @@ def check_place(path: str, record: Mapping[str, Any], *, overwrite: bool) -> Non
             f"{path} exists and was not made by bigkpca, so it is never replaced: choose another output path, "
             "or move it away yourself"
         )
-    if state == "other":
-        _check_replaceable(path, record, overwrite=overwrite)
+    if state != "other":
+        return
+    about = describe(path) or {}
+    if not overwrite:
+        raise SpecError(
+            f"{path} is in the way: {difference(about, record)}; choose another output path, or replace it "
+            "with --overwrite (overwrite=True in Python)"
+        )
+    if about.get("format") != record["format"]:
+        raise SpecError(
+            f"{path} is a bigkpca {named(str(about.get('format')))}, which a {named(record['format'])} never replaces: "
+            "choose another output path, or remove it yourself"
+        )
 
 
 def destination_of_rows(path: str, record: Mapping[str, Any]) -> Destination:
@@ -216,21 +220,6 @@ def _remove_runs(path: str, work: str, *, all_others: bool) -> str | None:
             _discard(folder, path)
             removed += [last_name(folder)] if resumable else []
     return f"removed unfinished output of other runs: {', '.join(removed)}" if removed else None
-
-
-def _check_replaceable(path: str, record: Mapping[str, Any], *, overwrite: bool) -> None:
-    """Raise SpecError unless what is at `path` is of the kind that is to be written, and may be replaced."""
-    about = describe(path) or {}
-    if overwrite and about.get("format") != record["format"]:
-        raise SpecError(
-            f"{path} is a bigkpca {named(str(about.get('format')))}, which a {named(record['format'])} never replaces: "
-            "choose another output path, or remove it yourself"
-        )
-    if not overwrite:
-        raise SpecError(
-            f"{path} is in the way: {difference(about, record)}; choose another output path, or replace it "
-            "with --overwrite (overwrite=True in Python)"
-        )
 
 
 def _state(path: str, record: Mapping[str, Any]) -> Literal["new", "half", "done", "other", "foreign"]:

@@ -79,7 +79,14 @@ def open_group(path: str, kind: str, mode: Literal["r", "r+"] = "r") -> zarr.Gro
         if store_of(path).is_moving(path):
             raise IncompleteError(f"{path} is not finished: run the command that makes it again")
         there = "exists, but is not a bigkpca" if store_of(path).exists(path) else "does not exist: no"
-        raise SpecError(f"{path} {there} {named(kind)}{_unreadable(path)}")
+        reason = ""
+        try:
+            read_json(f"{path}/zarr.json")
+        except OSError:
+            pass
+        except ValueError as error:
+            reason = f": its zarr.json does not parse ({error})"
+        raise SpecError(f"{path} {there} {named(kind)}{reason}")
     if about["format"] != kind:
         article = "an" if named(kind)[0] in "aeiou" else "a"
         raise SpecError(f"{path} is a bigkpca {named(about['format'])}, not {article} {named(kind)}")
@@ -94,17 +101,6 @@ def open_group(path: str, kind: str, mode: Literal["r", "r+"] = "r") -> zarr.Gro
         raise
     except Exception as error:  # zarr raises several kinds
         raise CorruptionError(f"{path}/zarr.json does not describe a Zarr group ({error})") from error
-
-
-def _unreadable(path: str) -> str:
-    """Why the metadata at a path do not parse, for a message; empty where they do, or are not there."""
-    try:
-        read_json(f"{path}/zarr.json")
-    except OSError:
-        return ""
-    except ValueError as error:
-        return f": its zarr.json does not parse ({error})"
-    return ""
 
 
 def open_values(path: str, name: str | None = None) -> StoredArray:

@@ -19,7 +19,8 @@ _PINNED = "pinned.json"
 def prepare(out: str) -> None:
     """Make the folder of the versions, unless it is there. Raises SpecError where anything else is."""
     store = store_of(out)
-    if not store.exists(out) or (store.is_folder(out) and all(map(_is_partial, store.names(out)))):
+    # Partial files are what writes left that were cut off.
+    if not store.exists(out) or (store.is_folder(out) and all(name.endswith(".partial") for name in store.names(out))):
         store.make_folder(out)
         own = {"format": JOB, "format_version": groups.FORMAT_VERSION}
         # Zarr would write it in two steps.
@@ -34,11 +35,6 @@ def prepare(out: str) -> None:
             "path for the output of the job"
         )
     groups.open_group(out, JOB)  # raises SpecError for other format versions
-
-
-def _is_partial(name: str) -> bool:
-    """Whether it is what a write left that was cut off."""
-    return name.endswith(".partial")
 
 
 def empty_versions() -> dict[str, Any]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import fields
 from importlib.metadata import version
@@ -24,7 +25,7 @@ from bigkpca.data.blocks import power_of_two
 from bigkpca.data.json_files import parsed, read_if_there
 from bigkpca.data.rows import little_endian
 from bigkpca.data.stored import ALL_THERE, StoredArray
-from bigkpca.data.stores import AnyPath, StoredFile, expanded, is_path, store_of
+from bigkpca.data.stores import AnyPath, expanded, is_path, store_of
 from bigkpca.errors import Array, CorruptionError, IncompleteError, SpecError
 from bigkpca.numerics import kernels, moments, preimages
 from bigkpca.numerics.certificates import Certificate
@@ -63,44 +64,32 @@ def read_arrays(group: zarr.Group, path: str, names: Collection[str]) -> dict[st
     Raises CorruptionError, naming the array, where one is missing, is larger than its files, or is stored in another
     way than models are.
     """
-    _check_names(path, names)
+    if not isinstance(names, list) or not all(isinstance(name, str) and name.isidentifier() for name in names):
+        # Other names could lead out of the folder.
+        raise CorruptionError(f"{path}: its list of arrays is {names!r:.80}, not one of plain names; {AGAIN}")
     files = store_of(path).files(path)
     if gone := sorted(name for name in names if f"{name}/zarr.json" not in files):
         what = " (the rows that it compares others with)" if "landmarks" in gone else ""
         raise CorruptionError(f"{path}: {', '.join(gone)}{what} are missing; restore them, or {AGAIN}")
-    stored = _chunk_bytes(files)
-    metadata = {name: _checked_metadata(f"{path}/{name}", stored.get(name, 0)) for name in sorted(names)}
+    chunk_bytes: Counter[str] = Counter()
+    for key, file in files.items():
+        name, _, rest = key.partition("/")
+        if rest.startswith("c/"):
+            chunk_bytes[name] += file.bytes
+    checked = {name: _checked_metadata(f"{path}/{name}", chunk_bytes[name]) for name in sorted(names)}
+    found = {}
     try:
-        return {name: _values(group, path, name, found) for name, found in metadata.items()}
+        for name, metadata in checked.items():  # which are not read again
+            array: Any = zarr.Array(zarr.AsyncArray(metadata, group.store_path / name))
+            found[name] = StoredArray(array, path, array.shape[0], ALL_THERE)[:]
+        return found
     except (MemoryError, IncompleteError):
         raise
     except Exception as error:  # Zarr has its own kinds for metadata that it does not take
         raise CorruptionError(f"{path}: an array does not decode ({error}); {AGAIN}") from error
 
 
-def _check_names(path: str, names: Collection[str]) -> None:
-    """Raise CorruptionError unless all names are plain, so that none leads out of the folder."""
-    if not isinstance(names, list) or not all(isinstance(name, str) and name.isidentifier() for name in names):
-        raise CorruptionError(f"{path}: its list of arrays is {names!r:.80}, not one of plain names; {AGAIN}")
-
-
-def _chunk_bytes(files: Mapping[str, StoredFile]) -> dict[str, int]:
-    """The bytes of all stored chunks of each array."""
-    found: dict[str, int] = {}
-    for key, file in files.items():
-        name, _, rest = key.partition("/")
-        if rest.startswith("c/"):
-            found[name] = found.get(name, 0) + file.bytes
-    return found
-
-
-def _values(group: zarr.Group, path: str, name: str, metadata: Any) -> Array:
-    """The values of the array with the metadata that were checked, which are not read again. All chunks are there."""
-    array: Any = zarr.Array(zarr.AsyncArray(metadata, group.store_path / name))
-    return StoredArray(array, path, array.shape[0], ALL_THERE)[:]
-
-
-def _checked_metadata(where: str, stored: int) -> dict[str, Any]:
+def _checked_metadata(where: str, stored: int) -> Any:
     """The metadata of an array. Raises CorruptionError unless it is one of a model that fits in `stored` bytes."""
     try:
         found = parsed(read_if_there(f"{where}/zarr.json") or b"")
@@ -114,8 +103,7 @@ def _checked_metadata(where: str, stored: int) -> dict[str, Any]:
             f"{where}: an array does not decode (shape {tuple(found['shape'])} takes {declared:,} bytes, and its files "
             f"have {stored:,}); {AGAIN}"
         )
-    metadata: dict[str, Any] = found
-    return metadata
+    return found
 
 
 def _wrong(found: Any) -> str | None:
@@ -214,8 +202,18 @@ def assembled(about: Mapping[str, Any], arrays: Mapping[str, Array]) -> Model:
     kernel = kernels.from_dict(about.get("kernel", {}))
     solution, sizes = _solution(about, arrays)
     features = _features(about.get("features"), kernel, arrays, sizes)
-    sums = _sums(about, arrays, sizes)
-    certificate = _certificate(about.get("certificate"), arrays, sizes)
+    sums = None
+    if about.get("moments") is not None:  # of older models
+        sums = ShiftedSums.of(_made(Moments, "moments", about["moments"], arrays, _MOMENTS, sizes))
+    elif about.get("sums") is not None:
+        shapes: dict[str, Shape] = {"about": ("D",), "total": ("D",), "products": (moments.entries(sizes["D"]),)}
+        sums = _made(ShiftedSums, "sums", about["sums"], arrays, shapes, sizes)
+    vectors: dict[str, Shape] = {field.name: ("r",) for field in fields(Certificate) if "Array" in str(field.type)}
+    vectors |= Certificate.shapes
+    certified = _dict_of(about.get("certificate"), "certificate")
+    certified |= _shaped("certificate_", arrays, vectors, dict(sizes), finite=False)
+    check_plain(Certificate, certified, "the certificate")
+    certificate = Certificate(**certified)
     decoder = _decoder(about.get("decoder"), arrays, sizes)  # models of before pre-images have none
     references = [_reference(kind, about.get(kind), arrays, sizes) for kind in ("reference", "earlier")]
     provenance = {key: about[key] for key in about if key not in _OWN}
@@ -264,16 +262,6 @@ def _features(about: Any, kernel: kernels.Kernel, arrays: Mapping[str, Array], s
     return features
 
 
-def _sums(about: Mapping[str, Any], arrays: Mapping[str, Array], sizes: dict[str, int]) -> ShiftedSums | None:
-    """The sums of a model, or those with the moments that older models have."""
-    if about.get("moments") is not None:
-        return ShiftedSums.of(_made(Moments, "moments", about["moments"], arrays, _MOMENTS, sizes))
-    if about.get("sums") is None:
-        return None
-    shapes: dict[str, Shape] = {"about": ("D",), "total": ("D",), "products": (moments.entries(sizes["D"]),)}
-    return _made(ShiftedSums, "sums", about["sums"], arrays, shapes, sizes)
-
-
 def _made(
     kind: type[_Sums],
     name: str,
@@ -282,8 +270,7 @@ def _made(
     shapes: Mapping[str, Shape],
     sizes: dict[str, int],
 ) -> _Sums:
-    if not isinstance(about, dict):
-        raise SpecError(f"{name} is {about!r:.80}")
+    about = _dict_of(about, name)
     largest = about.get("largest")  # None: infinite; models of before it was kept have none
     given: dict[str, Any] = (
         _shaped(f"{name}_", arrays, shapes, sizes) | about | {"largest": np.inf if largest is None else largest}
@@ -294,13 +281,11 @@ def _made(
     return kind(**given)
 
 
-def _certificate(about: Any, arrays: Mapping[str, Array], sizes: dict[str, int]) -> Certificate:
-    if not isinstance(about, dict):
-        raise SpecError(f"certificate is {about!r:.80}")
-    vectors: dict[str, Shape] = {field.name: ("r",) for field in fields(Certificate) if "Array" in str(field.type)}
-    given = _shaped("certificate_", arrays, vectors | dict(Certificate.shapes), dict(sizes), finite=False)
-    check_plain(Certificate, {**about, **given}, "the certificate")
-    return Certificate(**{**about, **given})
+def _dict_of(value: Any, name: str) -> dict[str, Any]:
+    """A copy of an entry that holds others. Raises SpecError for anything else."""
+    if not isinstance(value, dict):
+        raise SpecError(f"{name} is {value!r:.80}")
+    return dict(value)
 
 
 def _decoder(about: Any, arrays: Mapping[str, Array], sizes: dict[str, int]) -> preimages.Decoder | None:
@@ -317,9 +302,7 @@ def _decoder(about: Any, arrays: Mapping[str, Array], sizes: dict[str, int]) -> 
 def _reference(kind: str, about: Any, arrays: Mapping[str, Array], sizes: dict[str, int]) -> Reference | None:
     if about is None:  # of a model that was extended, or made before models had one
         return None
-    if not isinstance(about, dict):
-        raise SpecError(f"{kind} is {about!r:.80}")
-    given = {**about, **_shaped(f"{kind}_", arrays, Reference.shapes, {**sizes, "r+1": sizes["r"] + 1})}
+    given = {**_dict_of(about, kind), **_shaped(f"{kind}_", arrays, Reference.shapes, {**sizes, "r+1": sizes["r"] + 1})}
     check_plain(Reference, given, f"the part {kind!r}")
     if not records.is_count(given["rows"]):
         raise SpecError(f"{kind} is of {given['rows']!r:.80} rows")
@@ -327,12 +310,7 @@ def _reference(kind: str, about: Any, arrays: Mapping[str, Array], sizes: dict[s
 
 
 def _shaped(
-    prefix: str,
-    arrays: Mapping[str, Array],
-    shapes: Mapping[str, Shape],
-    sizes: dict[str, int],
-    *,
-    finite: bool = True,
+    prefix: str, arrays: Mapping[str, Array], shapes: Mapping[str, Shape], sizes: dict[str, int], *, finite: bool = True
 ) -> dict[str, Array]:
     """The arrays of these names that are there, by their names without the prefix.
 
@@ -341,19 +319,17 @@ def _shaped(
     """
     found = {name: arrays[prefix + name] for name in shapes if prefix + name in arrays}
     for name, values in found.items():
-        if shapes[name] and not _has_shape(values, shapes[name], sizes):
-            wanted = ", ".join(map(str, shapes[name]))
+        shape = shapes[name]
+        fits = len(shape) == values.ndim and all(
+            length == (sizes.setdefault(size, length) if isinstance(size, str) else size)
+            for size, length in zip(shape, values.shape, strict=True)
+        )
+        if shape and not fits:
+            wanted = ", ".join(map(str, shape))
             raise SpecError(f"the array {prefix}{name} has the shape {values.shape}, and not ({wanted})")
         if finite and not (values.size and _is_finite(values)):
             raise SpecError(f"the array {prefix}{name} is empty, or holds NaN or infinity")
     return found
-
-
-def _has_shape(values: Array, shape: Shape, sizes: dict[str, int]) -> bool:
-    if len(shape) != values.ndim:
-        return False
-    pairs = zip(shape, values.shape, strict=True)
-    return all(got == (sizes.setdefault(size, got) if isinstance(size, str) else size) for size, got in pairs)
 
 
 def _is_finite(values: Array) -> bool:
@@ -467,6 +443,7 @@ def model_digest(model: Model) -> str:
 
 def _parts(model: Model) -> tuple[dict[str, Any], dict[str, Array]]:
     features, solution, sums = model.features, model.solution, model.sums
+    largest = sums.largest if sums and np.isfinite(sums.largest) else None  # JSON has no infinity
     about: dict[str, Any] = {
         "format": "model",
         "bigkpca": version("bigkpca"),
@@ -475,7 +452,7 @@ def _parts(model: Model) -> tuple[dict[str, Any], dict[str, Array]]:
         "total_variance": solution.total_variance,
         "negative": solution.negative,
         "unexplained": solution.unexplained,
-        "sums": sums and {"count": sums.count, "trace": sums.trace, "largest": _finite(sums.largest)},
+        "sums": sums and {"count": sums.count, "trace": sums.trace, "largest": largest},
         "certificate": model.certificate.numbers(),
         "decoder": model.decoder and model.decoder.parameters(),
         **model.provenance,
@@ -497,10 +474,6 @@ def _parts(model: Model) -> tuple[dict[str, Any], dict[str, Array]]:
             arrays |= {f"{kind}_{name}": getattr(reference, name) for name in reference.shapes}
     about["arrays"] = sorted(arrays)
     return about, arrays
-
-
-def _finite(value: float) -> float | None:
-    return value if np.isfinite(value) else None  # which JSON cannot say
 
 
 def _digest(about: Mapping[str, Any], arrays: Mapping[str, Array]) -> str:

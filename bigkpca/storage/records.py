@@ -1,4 +1,4 @@
-"""Check what files say about outputs, models and their rows: they may come from anybody, or be damaged.
+"""Check what files hold about outputs, models and their rows: they may come from anybody, or be damaged.
 
 A record is JSON. Here stands once what types its entries have. A path in a record is text to show, and to compare; only
 `report` opens one, to read rows.
@@ -20,6 +20,10 @@ def is_text(value: Any) -> bool:
     return isinstance(value, str) and "\0" not in value
 
 
+def _is_str(value: Any) -> bool:
+    return isinstance(value, str)
+
+
 def is_count(value: Any) -> bool:
     """Whether it is a positive whole number that arrays can have of anything."""
     return type(value) is int and 0 < value < 2**62
@@ -33,7 +37,8 @@ def _optional(check: Check) -> Check:
     return lambda value: value is None or check(value)
 
 
-def _listed(check: Check) -> Check:
+def listed(check: Check) -> Check:
+    """A check of lists: each entry passes `check`."""
     return lambda value: isinstance(value, list) and all(check(each) for each in value)
 
 
@@ -42,62 +47,51 @@ def is_rows(value: Any) -> bool:
     return isinstance(value, dict) and not wrong(value, _ROWS)
 
 
-def _is_choice(value: Any) -> bool:
-    return isinstance(value, dict) and all(isinstance(value.get(key), str) for key in ("option", "reason"))
-
-
-def _is_dtype(value: Any) -> bool:
-    return isinstance(value, str) and re.fullmatch(r"[<>|=][buif]\d{1,2}", value) is not None
-
-
 _ROWS: dict[str, Check] = {
     "path": _optional(is_text),
     "shape": _is_shape,
-    "dtype": _is_dtype,
+    "dtype": lambda value: isinstance(value, str) and re.fullmatch(r"[<>|=][buif]\d{1,2}", value) is not None,
     "stamp": _optional(is_text),
 }
-_BLOCK: dict[str, Check] = {
-    "start": lambda value: value == 0 or is_count(value),
-    "stop": is_count,
-    "sha256": is_text,
-}
+_BLOCK: dict[str, Check] = {"start": lambda value: value == 0 or is_count(value), "stop": is_count, "sha256": is_text}
 OUTPUT: dict[str, Check] = {"model": is_text, "input": is_rows, "block_rows": is_count}
 MANIFEST: dict[str, Check] = {
     **OUTPUT,
     "rows": is_count,
-    "blocks": _listed(lambda block: isinstance(block, dict) and not wrong(block, _BLOCK)),
+    "blocks": listed(lambda block: isinstance(block, dict) and not wrong(block, _BLOCK)),
 }
 """What the attribute and the manifest of scores and reconstructed rows hold."""
 DATASET: dict[str, Check] = {
-    "row_shape": _listed(is_count),
+    "row_shape": listed(is_count),
     "labels": lambda value: not isinstance(value, dict) or is_text(value.get("path")),
 }
 """What the attribute of a finished dataset holds."""
 _TABLE_COLUMN: dict[str, Check] = {
-    "name": lambda value: isinstance(value, str),
+    "name": _is_str,
     "kind": lambda value: value in ("number", "boolean", "date", "time", "text", "characters"),
-    "categories": _listed(lambda value: isinstance(value, str)),
-    "fills": _listed(lambda value: type(value) in (int, float)),
+    "categories": listed(_is_str),
+    "fills": listed(lambda value: type(value) in (int, float)),
     "length": lambda value: value == 0 or is_count(value),
 }
 ENCODING: dict[str, Check] = {
     "missing": lambda value: value in ("refuse", "drop", "mean", "median"),
-    "left_out": _optional(_listed(lambda name: isinstance(name, str))),
+    "left_out": _optional(listed(_is_str)),
     "named": lambda value: isinstance(value, bool),
-    "columns": _listed(lambda each: isinstance(each, dict) and not wrong(each, _TABLE_COLUMN)),
+    "columns": listed(lambda each: isinstance(each, dict) and not wrong(each, _TABLE_COLUMN)),
 }
 """What the attribute of a dataset of a table holds about its columns."""
+_CHOICE: dict[str, Check] = {"option": _is_str, "reason": _is_str}
 FITTED: dict[str, Check] = {
     "identity": is_rows,
     "spec": lambda value: isinstance(value, dict) and _optional(is_count)(value.get("block_rows")),
-    "choices": _listed(_is_choice),
+    "choices": listed(lambda value: isinstance(value, dict) and not wrong(value, _CHOICE)),
 }
 PROVENANCE: dict[str, Check] = {
     **FITTED,
-    "column_names": _listed(lambda name: isinstance(name, str)),
+    "column_names": listed(_is_str),
     "like": is_text,
     "bigkpca": is_text,
-    "added": _listed(lambda value: isinstance(value, dict) and _is_shape(value.get("shape"))),
+    "added": listed(lambda value: isinstance(value, dict) and _is_shape(value.get("shape"))),
 }
 """What a model may hold about its fit."""
 
