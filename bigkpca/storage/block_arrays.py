@@ -233,7 +233,8 @@ def replace_block(path: str, source: str, block: Block, names: Collection[str]) 
     store, arrays = store_of(path), open_arrays(path)
     for name in sorted(names):
         file = f"{name}/{shard(arrays[name], block)}"
-        content, _ = store_of(source).read(f"{source}/{file}")
+        with store_of(source).open(f"{source}/{file}") as stored:  # which reads large objects in parts
+            content = stored.read()
         store.make_folder(parent(f"{path}/{file}"))
         store.replace(f"{path}/{file}", content)
 
