@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise, product
 
@@ -24,7 +24,7 @@ from bigkpca.fitting.preimage import train_preimage, with_decoder
 from bigkpca.fitting.sample import draw_sample, sample_lengths
 from bigkpca.numerics import evaluation
 from bigkpca.numerics.display import ShowsSummary, Summary
-from bigkpca.numerics.evaluation import Evaluation, Pool
+from bigkpca.numerics.evaluation import Evaluation
 from bigkpca.numerics.linalg import rank_tolerance
 from bigkpca.numerics.model import Model
 from bigkpca.numerics.moments import column_moments
@@ -70,18 +70,14 @@ def evaluate_rows(
     X = read_rows(rows, np.sort(rng.choice(n, pooled, replace=False)), engine, progress)
     with single_threaded_blas, np.errstate(over="ignore", invalid="ignore"):
         P = model.factor(rank_tolerance(features.dtype))
-        sizes = evaluation.sizes(_pool(model, X, P), center=center)
+        height = tile_rows(model.columns, features.size, 8)
+        tiles_of_pool = (X[start : start + height] for start in range(0, len(X), height))
+        pool = evaluation.pool(features, model.solution, tiles_of_pool, P, min(height, len(X)))
+        sizes = evaluation.sizes(pool, center=center)
         numbers, drawn = evaluation.draw(sizes, sample, n, rng)
         given = evaluation.probes(features, model.solution, X[numbers], P, drawn)
     sums = sums_with(rows, model, given, engine, progress)
     return evaluation.evaluation(sums, given, P, center=center)
-
-
-def _pool(model: Model, X: Array, P: Array | None) -> Pool:
-    """Statistics of the pooled rows X (M, d), from which the exact rows are drawn."""
-    height = tile_rows(model.columns, model.features.size, 8)
-    tiles = (X[start : start + height] for start in range(0, len(X), height))
-    return evaluation.pool(model.features, model.solution, tiles, P, min(height, len(X)))
 
 
 @dataclass(frozen=True)
@@ -114,7 +110,7 @@ def preimage_error(
     added = None if noise is None else Noise(noise, key, 1)
     given = model, added, 1.0 if units is None else units
     blocks = fit_blocks(rows, model.block_rows)
-    found: SquaredError = sum_by_block("scoring", _squared_error, rows, given, blocks, engine, progress)
+    found = sum_by_block("scoring", _squared_error, rows, given, blocks, engine, progress)
     return found.total / found.count
 
 
@@ -260,14 +256,26 @@ def cross_validate(
     pieces = np.array_split(np.arange(len(X)), folds)
     parts = [Block(number, int(piece[0]), int(piece[-1]) + 1) for number, piece in enumerate(pieces)]
     train = X[len(parts[0]) :]  # the smallest training set
-    counts = _component_counts(components, resolve(asked, ArrayRows(train)).size, len(train))
+    most = resolve(asked, ArrayRows(train)).size
+    counts = [r for r in COMPONENTS if r <= most] or [most]
+    if components is not None:
+        counts = list(components)
+        if max(counts) > most:
+            raise SpecError(
+                f"components={max(counts)}: fits of {len(train)} rows with {most} landmarks have at most {most} "
+                "components; ask for fewer, or for a larger size"
+            )
     tasks = _tasks(X, parts, sigmas, counts, asked)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", NarrowKernelWarning)  # a sigma that is too short has a large error anyway
         errors = iter(engine.each(f"cross-validating, {len(tasks)} fits", tasks, progress))
     settings: list[Setting] = []
     for sigma in sigmas:
-        settings += _settings(sigma, [next(errors) for _ in parts], folds)
+        of_folds = [next(errors) for _ in parts]
+        for r, ridge in of_folds[0]:
+            each = np.array([fold[r, ridge] for fold in of_folds])
+            spread = each.std(ddof=1) if np.isfinite(each).all() else np.inf
+            settings.append(Setting(sigma, r, ridge, float(each.mean()), float(spread / np.sqrt(folds))))
     return CrossValidation(tuple(settings), len(X), folds, resolve(asked, rows).size, spec.standardize)
 
 
@@ -283,26 +291,6 @@ def _tasks(X: Array, parts: Sequence[Block], sigmas: Sequence[float], counts: li
         Task(_fold_errors, (rows, part, units, specs[sigma], counts), stop - start, f"the fit of sigma {sigma:g}")
         for (sigma, part), (start, stop) in zip(fits, pairwise(done), strict=True)
     ]
-
-
-def _settings(sigma: float, errors: list[dict[tuple[int, float | None], float]], folds: int) -> Iterator[Setting]:
-    """The settings of one sigma, with means and standard errors of the errors of its folds."""
-    for r, ridge in errors[0]:
-        each = np.array([fold[r, ridge] for fold in errors])
-        spread = each.std(ddof=1) if np.isfinite(each).all() else np.inf
-        yield Setting(sigma, r, ridge, float(each.mean()), float(spread / np.sqrt(folds)))
-
-
-def _component_counts(components: Sequence[int] | None, most: int, rows: int) -> list[int]:
-    """The numbers of components to try, none above `most`; SpecError if a larger one was asked for."""
-    if components is None:
-        return [r for r in COMPONENTS if r <= most] or [most]
-    if max(components) > most:
-        raise SpecError(
-            f"components={max(components)}: fits of {rows} rows with {most} landmarks have at most {most} components; "
-            "ask for fewer, or for a larger size"
-        )
-    return list(components)
 
 
 def _peak_bytes(rows: Rows, spec: FitSpec, folds: int, threads: int) -> int:
@@ -321,34 +309,29 @@ def _peak_bytes(rows: Rows, spec: FitSpec, folds: int, threads: int) -> int:
 def _fold_errors(
     X: Array, part: Block, units: Array | None, spec: FitSpec, components: list[int]
 ) -> dict[tuple[int, float | None], float]:
-    """The error for each number of components and ridge, fitted outside one part of X and scored inside it.
-
-    Numbers above the rank of a fit get the error at the rank, which may differ between folds. The error is infinite if
-    the scores are too much alike to train a pre-image on.
-    """
+    """The error for each number of components (above the rank of a fit, that at the rank) and ridge, fitted outside one
+    part of X and scored inside it; infinite if the scores are too much alike to train a pre-image on."""
     here = Engine(threads=1)
     train = ArrayRows(np.concatenate([X[: part.start], X[part.stop :]]))
     held_out = ArrayRows(X[part.start : part.stop][:MAX_SCORED_ROWS])
     plain = spec.model_copy(update={"preimage": "linear"})
     model = fit_rows(train, plain, here, Silent())
     errors: dict[tuple[int, float | None], float] = {}
+
+    def score(r: int, ridge: float | None, decoding: Model) -> None:
+        errors[r, ridge] = preimage_error(decoding, held_out, spec.noise, here, Silent(), units)
+
     for r in components:
         try:
-            for ridge, model_r in _models_with_preimages(model.leading(r), train, spec, here):
-                errors[r, ridge] = preimage_error(model_r, held_out, spec.noise, here, Silent(), units)
+            leading = model.leading(r)
+            if not spec.preimage_value.trained:
+                score(r, None, with_decoder(leading, train, train.values, spec, here, Silent()))
+                continue
+            training, sums = train_preimage(leading, train, train.values, spec, here, Silent())
+            for ridge in RIDGES:
+                with single_threaded_blas:
+                    decoder = replace(training, ridge=ridge).decoder(sums)
+                score(r, ridge, replace(leading, decoder=decoder))
         except DataError:
             errors |= {(r, ridge): np.inf for ridge in RIDGES}
     return errors
-
-
-def _models_with_preimages(
-    model: Model, train: ArrayRows, spec: FitSpec, engine: Engine
-) -> Iterator[tuple[float | None, Model]]:
-    """The model with its pre-image, once for each ridge if the pre-image is trained."""
-    if not spec.preimage_value.trained:
-        yield None, with_decoder(model, train, train.values, spec, engine, Silent())
-        return
-    training, sums = train_preimage(model, train, train.values, spec, engine, Silent())
-    for ridge in RIDGES:
-        with single_threaded_blas:
-            yield ridge, replace(model, decoder=replace(training, ridge=ridge).decoder(sums))

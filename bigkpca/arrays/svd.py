@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial, reduce
-from operator import add
+from operator import add, itemgetter
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -45,10 +45,11 @@ class ChunkGraph:
     tasks: Mapping[Key, Any]
     inputs: tuple[Key, ...]
 
-    def computed(self, values: list[Any]) -> Any:
-        """The chunk, from the values of its inputs."""
+    def computed(self, values: list[Any]) -> Array:
+        """The chunk, from the values of its inputs; aligned, so that its products have the same bits however it lies
+        in memory."""
         given = {key: (_itself(value),) for key, value in zip(self.inputs, values, strict=True)}
-        return get_sync({**self.tasks, **given}, self.key)
+        return aligned(np.asarray(get_sync({**self.tasks, **given}, self.key)))
 
 
 def chunk_graphs(Z: da.Array) -> list[ChunkGraph]:
@@ -56,8 +57,16 @@ def chunk_graphs(Z: da.Array) -> list[ChunkGraph]:
     graph = ensure_dict(Z.__dask_graph__())
     needs = {key: set(get_dependencies(graph, key)) - {key} for key in graph}  # a future names itself
     order = toposort(needs, dependencies=needs)  # what a key needs comes before it
-    values = {key for key in order if _is_value(graph[key])}
-    sources = _sources(order, needs, values)
+    values: set[Key] = set()  # nodes that are no tasks, of which there are several kinds
+    for key in order:
+        node = graph[key]
+        is_task = callable(node) or (type(node) is tuple and bool(node) and callable(node[0]))
+        if hasattr(node, "value") or not (is_task or isinstance(node, list | tuple | str)):
+            values.add(key)
+    sources: dict[Key, tuple[Key, ...]] = {}  # one or two of the tasks without tasks below them from which a key comes
+    for key in order:
+        below = dict.fromkeys(source for needed in needs[key] for source in sources[needed])
+        sources[key] = tuple(below)[:2] or (() if key in values else (key,))
     ends = [(Z.name, number, 0) for number in range(Z.numblocks[0])]
     owners: dict[Key, set[int]] = defaultdict(set, {key: {number} for number, key in enumerate(ends)})
     tasks: list[dict[Key, Any]] = [{} for _ in ends]
@@ -76,21 +85,6 @@ def chunk_graphs(Z: da.Array) -> list[ChunkGraph]:
             for needed in needs[key]:
                 owners[needed] |= owners[key]
     return [ChunkGraph(*each) for each in zip(ends, tasks, map(tuple, inputs), strict=True)]
-
-
-def _sources(order: list[Key], needs: Mapping[Key, set[Key]], values: set[Key]) -> dict[Key, tuple[Key, ...]]:
-    """One or two of the tasks without tasks below them from which a key comes."""
-    found: dict[Key, tuple[Key, ...]] = {}
-    for key in order:
-        below = dict.fromkeys(source for needed in needs[key] for source in found[needed])
-        found[key] = tuple(below)[:2] or (() if key in values else (key,))
-    return found
-
-
-def _is_value(node: Any) -> bool:
-    """Whether a node of a graph is a value, of which there are nodes of several kinds, and not a task."""
-    is_task = callable(node) or (type(node) is tuple and bool(node) and callable(node[0]))
-    return hasattr(node, "value") or not (is_task or isinstance(node, list | tuple | str))
 
 
 def _itself(value: Any) -> Callable[[], Any]:
@@ -139,7 +133,8 @@ def randomized_svd(
     if not 0 < k <= min(Z.shape):
         raise SpecError(f"k={k}: Z of shape {Z.shape} has at most {min(Z.shape)} singular values")
     tall, token = Z.rechunk({1: -1}), uuid4().hex
-    layers: dict[str, dict[Key, Any]] = {name: {} for name in _layer_names(token)}
+    names = [f"bigkpca-svd-{name}-{token}" for name in ("inside", "left", "values", "right")]
+    layers: dict[str, dict[Key, Any]] = {name: {} for name in names}
     inside, left, values, right = layers.values()
 
     def node(layer: dict[Key, Any], kind: str, index: tuple[int, ...], function: Any, *arguments: Any) -> Key:
@@ -172,10 +167,9 @@ def randomized_svd(
     mean = node(inside, "mean", (), _mean, sums[0], shift)
     for i, chunk in enumerate(chunks):
         node(left, "left", (i, 0), _left, *chunk, found, mean)
-    node(values, "values", (0,), _values, found)
+    node(values, "values", (0,), itemgetter(0), found)
     node(right, "right", (0, 0), _right, found)
 
-    names = list(layers)
     depends = {names[0]: set(tall.dask.layers)} | {name: {names[0], *tall.dask.layers} for name in names[1:]}
     graph = HighLevelGraph(dict[str, Any](tall.dask.layers) | layers, dict(tall.dask.dependencies) | depends)
     sizes = [(tall.chunks[0], (k,)), ((k,),), ((k,), (D,))]
@@ -183,25 +177,14 @@ def randomized_svd(
     return U, s, Vt
 
 
-def _layer_names(token: str) -> list[str]:
-    """Of the layer of all that is not asked for, and of those of U, s and Vt."""
-    return [f"bigkpca-svd-{name}-{token}" for name in ("inside", "left", "values", "right")]
-
-
 def _called(function: Callable[..., Any], *arguments: Any) -> Any:
     """function(*arguments) as a task: arrays aligned, BLAS on one thread."""
     return run_function(function, arguments).value
 
 
-def _chunk(graph: ChunkGraph, inputs: list[Any]) -> Array:
-    """The chunk, aligned: so that its products have the same bits however it lies in memory."""
-    return aligned(np.asarray(graph.computed(inputs)))
-
-
 def _shift(graph: ChunkGraph, inputs: list[Any]) -> Array:
     """A row near the mean, about which sums lose no digits."""
-    mean: Array = _chunk(graph, inputs).mean(axis=0, dtype=np.float64)
-    return mean
+    return graph.computed(inputs).mean(axis=0, dtype=np.float64)
 
 
 def _start(D: int, width: int, seed: int) -> Array:
@@ -209,7 +192,7 @@ def _start(D: int, width: int, seed: int) -> Array:
 
 
 def _action(graph: ChunkGraph, inputs: list[Any], shift: Array | None, Q: Array) -> Action:
-    V = _chunk(graph, inputs)
+    V = graph.computed(inputs)
     V = np.array(V, dtype=np.result_type(V, np.float32))  # a copy, as it is overwritten
     if not np.isfinite(V).all():
         raise DataError("Z holds NaN or infinity: remove or impute such rows first")
@@ -241,12 +224,8 @@ def _mean(action: Action, shift: Array | None) -> Array | None:
 
 def _left(graph: ChunkGraph, inputs: list[Any], found: tuple[Array, Array], mean: Array | None) -> Array:
     s, V = found
-    chunk = _chunk(graph, inputs)
+    chunk = graph.computed(inputs)
     return np.asarray((chunk if mean is None else chunk - mean) @ (V / np.where(s > 0, s, 1)))
-
-
-def _values(found: tuple[Array, Array]) -> Array:
-    return found[0]
 
 
 def _right(found: tuple[Array, Array]) -> Array:

@@ -25,18 +25,14 @@ def _libraries(_modules: int) -> ThreadpoolController:
 def _blas(modules: int) -> tuple[list[Any], list[Any]]:
     """The BLAS libraries whose limit holds for the whole process, and those in which each thread has its own."""
     found = _libraries(modules).select(user_api="blas").lib_controllers
-    own = [library for library in found if _limits_each_thread(library)]
+    # A limit holds for the thread alone that sets it with MKL and OpenMP, else for the whole process.
+    own = [each for each in found if each.internal_api == "mkl" or getattr(each, "threading_layer", None) == "openmp"]
     return [library for library in found if library not in own], own
 
 
-def _limits_each_thread(library: Any) -> bool:
-    """Whether a limit holds for the thread alone that sets it, as with MKL, or for the whole process."""
-    return library.internal_api == "mkl" or getattr(library, "threading_layer", None) == "openmp"
-
-
 def _release(library: Any) -> None:
-    """Let any thread set the limit: from 3.8 on threadpoolctl ignores all but the first that sets one, until that one
-    has lifted it."""
+    """Let any thread set the limit: from 3.8 on threadpoolctl ignores all but the first that sets one, until it has
+    lifted it."""
     if (release := getattr(library, "clear_controlling_thread", None)) is not None:
         release(force=True)
 
@@ -48,12 +44,9 @@ def _set(library: Any, threads: int) -> None:
 
 
 class _SingleThreadedBlas:
-    """One limit of BLAS to one thread, set by the first to enter and lifted by the last.
-
-    A limit mostly holds for the whole process: were each task to set and restore its own, the first task to end would
-    give its neighbours two threads, and two threads give other bits than one. What the caller had set is restored.
-    Warns where the limit does not hold, or another thread of the caller changes it meanwhile.
-    """
+    """One limit of BLAS to one thread, set by the first to enter and lifted by the last: were each task to restore its
+    own, the first to end would give its neighbours two threads, which give other bits than one. What the caller had set
+    is restored. Warns where the limit does not hold, or another thread of the caller changes it meanwhile."""
 
     def __init__(self) -> None:
         self._begin()

@@ -37,11 +37,9 @@ _CLOSE_SECONDS = 4.0  # twice this is what a stopped command may take to end
 
 
 class _WithoutMain:
-    """While entered, processes that are spawned do not import the module that was started as a program, as those of an
-    interactive session do not: it would run again in each of them, and start processes of its own.
-
-    What it defines reaches workers all the same: it is pickled by value.
-    """
+    """While entered, processes that are spawned do not import the module that was started as a program, which would run
+    again in each of them and start processes of its own. What it defines reaches workers all the same: it is pickled by
+    value."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -67,8 +65,7 @@ _without_main = _WithoutMain()
 
 
 def _nanny() -> type[Nanny]:
-    """The class of what starts a worker, and starts it again when it died, without the user's script and deaf to
-    Ctrl-C."""
+    """The class of what starts a worker, again when it died, without the user's script and deaf to Ctrl-C."""
     from distributed import Nanny
 
     class WithoutMain(Nanny):
@@ -111,10 +108,7 @@ def _settings() -> dict[str, Any]:
 
 @contextmanager
 def open_engine(
-    scheduler: str | None = None,
-    workers: int | None = None,
-    timeout: float = TIMEOUT,
-    progress: Progress = Silent(),
+    scheduler: str | None = None, workers: int | None = None, timeout: float = TIMEOUT, progress: Progress = Silent()
 ) -> Iterator[Engine]:
     """The engine of a run: the cluster at `scheduler`, `workers` local processes, else a Dask client that is
     current, else threads of this process. What is opened here is closed at the end.
@@ -133,7 +127,12 @@ def open_engine(
         with dask.config.set(_settings()), _local_cluster(workers) as client:
             yield Engine(client=client, timeout=timeout, crew=Crew(progress.note))
     else:
-        current = _current_client()
+        current = None  # also in a task, which would wait for workers that wait for it
+        if "distributed" in sys.modules and worker_here() is None:  # else nobody made one
+            from distributed import Client
+
+            with suppress(ValueError):
+                current = Client.current()
         yield Engine(timeout=timeout) if current is None else _on_client(current, timeout, progress)
 
 
@@ -150,12 +149,41 @@ def _opened(scheduler: str | None, timeout: float, configured: dict[str, Any]) -
 
 
 def connect(address: str, timeout: float, progress: Progress = Silent()) -> Client:
-    """A client of the scheduler at an address. Raises SpecError for an address that is none, IncompleteError where no
-    scheduler answers."""
+    """A client of the scheduler at an address, tried again for some time: one that was just started, or starts again,
+    may not listen yet. Raises SpecError for an address that is none and for certificates that do not fit,
+    IncompleteError where no scheduler answers."""
     import distributed  # noqa: F401  # whose defaults join those of Dask
+    from distributed import Client
+    from distributed.comm.core import FatalCommClosedError
 
     check_address(address)
-    return _client(address, min(timeout, _CONNECT_SECONDS), progress)
+    late = f"the scheduler at {address} does not answer: start one there, or correct the address"
+    seconds, noted = min(timeout, _CONNECT_SECONDS), False
+    end = monotonic() + seconds
+    while True:
+        try:
+            # Dask's own time limit does not hold once a connection is made.
+            left = max(_RETRY_SECONDS, end - monotonic())
+            return within(left, lambda: Client(address, set_as_default=False), late)
+        except OSError as error:
+            fatal = isinstance(error, FatalCommClosedError)
+            if fatal and "does not match" in str(error):
+                raise SpecError(
+                    f"the scheduler at {address} has a certificate that is not of the authority in "
+                    f"{_named('ca_file')}: give the authority of its certificate"
+                ) from error
+            ended = monotonic() >= end
+            if fatal or (ended and "SSL" in str(error)):
+                raise SpecError(
+                    f"the scheduler at {address} does not accept a connection over TLS ({error}): either it has no "
+                    f"TLS, or the certificate in {_named('cert')} is not of its authority"
+                ) from error
+            if ended:
+                raise IncompleteError(f"{late} ({error})") from error
+            if not noted:
+                progress.note(f"the scheduler at {address} does not answer: tried again for {seconds:g} seconds")
+            noted = True
+            sleep(_RETRY_SECONDS)
 
 
 @contextmanager
@@ -168,55 +196,13 @@ def connected(address: str, timeout: float, progress: Progress = Silent()) -> It
         _closed(client.close)
 
 
-def _client(address: str, seconds: float, progress: Progress) -> Client:
-    """A client of the scheduler at an address, tried again for some time: one that was just started, or starts again,
-    may not listen yet. Raises IncompleteError where none answers, SpecError for certificates that do not fit."""
-    from distributed import Client
-    from distributed.comm.core import FatalCommClosedError
-
-    late = f"the scheduler at {address} does not answer: start one there, or correct the address"
-    end, tried = monotonic() + seconds, 0
-    while True:
-        try:
-            # Dask's own time limit does not hold once a connection is made.
-            left = max(_RETRY_SECONDS, end - monotonic())
-            return within(left, lambda: Client(address, set_as_default=False), late)
-        except OSError as error:
-            if isinstance(error, FatalCommClosedError) and "does not match" in str(error):
-                raise SpecError(
-                    f"the scheduler at {address} has a certificate that is not of the authority in "
-                    f"{_named('ca_file')}: give the authority of its certificate"
-                ) from error
-            if isinstance(error, FatalCommClosedError) or (monotonic() >= end and "SSL" in str(error)):
-                raise SpecError(
-                    f"the scheduler at {address} does not accept a connection over TLS ({error}): either it has no "
-                    f"TLS, or the certificate in {_named('cert')} is not of its authority"
-                ) from error
-            if monotonic() >= end:
-                raise IncompleteError(f"{late} ({error})") from error
-            if not tried:
-                progress.note(f"the scheduler at {address} does not answer: tried again for {seconds:g} seconds")
-            tried += 1
-            sleep(_RETRY_SECONDS)
-
-
 @contextmanager
 def _local_cluster(workers: int) -> Iterator[Client]:
     """A client of so many processes of one thread on this machine, which nothing else can reach: they listen on
     loopback, and with the library `cryptography` they speak TLS."""
-    from distributed import Client, LocalCluster
+    from distributed import Client
 
-    def made() -> LocalCluster:
-        return LocalCluster(
-            n_workers=workers,
-            threads_per_worker=1,
-            dashboard_address="127.0.0.1:0",
-            worker_class=_nanny(),
-            host="127.0.0.1",
-            security=True if find_spec("cryptography") else None,
-        )
-
-    cluster = _whole(made)
+    cluster = _made_cluster(workers)
     try:
         client = Client(cluster, set_as_default=False)
         try:
@@ -233,10 +219,20 @@ def _local_cluster(workers: int) -> Iterator[Client]:
             logging.getLogger(name).setLevel(level)
 
 
-def _whole(made: Callable[[], LocalCluster]) -> LocalCluster:
-    """The cluster that is made, in a thread: Ctrl-C in the middle would leave a part of it, which cannot be closed."""
+def _made_cluster(workers: int) -> LocalCluster:
+    """Made in a thread: Ctrl-C in the middle would leave a part of a cluster, which cannot be closed."""
+    from distributed import LocalCluster
+
     pool = ThreadPoolExecutor(1, thread_name_prefix="bigkpca-cluster")
-    future = pool.submit(made)
+    future = pool.submit(
+        LocalCluster,
+        n_workers=workers,
+        threads_per_worker=1,
+        dashboard_address="127.0.0.1:0",
+        worker_class=_nanny(),
+        host="127.0.0.1",
+        security=True if find_spec("cryptography") else None,
+    )
     pool.shutdown(wait=False)
     try:
         return future.result()
@@ -280,7 +276,7 @@ _FLAGS = {"ca_file": "--tls-ca", "cert": "--tls-cert", "key": "--tls-key"}
 
 
 def _files() -> dict[str, str]:
-    """The files of certificates that options and Dask's configuration name; there they may also stand themselves."""
+    """The files of certificates that options and Dask's configuration name; the latter may also hold certificates."""
     from distributed import Security
 
     found = Security().get_tls_config_for_role("client")
@@ -303,10 +299,9 @@ def _tls_context() -> ssl.SSLContext | None:
         except OSError as error:
             raise SpecError(f"{_named(key)} cannot be read ({error.strerror}): name the file in PEM format") from error
     try:
-        found: ssl.SSLContext | None = Security().get_connection_args("client").get("ssl_context")
+        return Security().get_connection_args("client").get("ssl_context")
     except (ssl.SSLError, OSError) as error:
         raise SpecError(_what_is_wrong(error)) from error
-    return found
 
 
 def _what_is_wrong(error: Exception) -> str:
@@ -327,8 +322,8 @@ _crews: WeakKeyDictionary[Client, Crew] = WeakKeyDictionary()  # of clients whos
 
 
 def _on_client(client: Client, timeout: float, progress: Progress) -> Engine:
-    """The engine of a cluster that was there before. Each of its workers is looked at once for each client, and again
-    where it did not fit."""
+    """The engine of a cluster that was there before; each of its workers is looked at once for each client, and again
+    if unfit."""
     known = _crews.get(client)
     if known is None:
         wait_for_workers(client, timeout)
@@ -341,18 +336,6 @@ def _on_client(client: Client, timeout: float, progress: Progress) -> Engine:
         crew.compare_processors(client, timeout)
     _crews[client] = crew
     return Engine(client=client, timeout=timeout, crew=crew)
-
-
-def _current_client() -> Client | None:
-    """The client that is current; None in a task, which would wait for workers that wait for it."""
-    if "distributed" not in sys.modules or worker_here() is not None:  # nobody made one
-        return None
-    from distributed import Client
-
-    try:
-        return Client.current()
-    except ValueError:
-        return None
 
 
 @dataclass(frozen=True)

@@ -41,10 +41,8 @@ if TYPE_CHECKING:
 
 
 class KeptFeatures:
-    """Features V (b, D) of tiles of rows, as many as fit into `most_bytes`, of one pass: the last that began.
-
-    Scores made from them have the same bits as from features that are computed again, since tiles are the same.
-    """
+    """Features V (b, D) of tiles of rows, as many as fit into `most_bytes`, of the last pass that began. Scores made
+    from them have the same bits as from features that are computed again, since tiles are the same."""
 
     def __init__(self, most_bytes: int) -> None:
         self._most_bytes = self._left = most_bytes
@@ -154,8 +152,8 @@ def worker_here() -> Worker | None:
 
 def threads_here() -> int:
     """Threads that a pass in this process may use: in a task of a Dask worker as many as that has; else as many as Dask
-    is configured to use (num_workers), or OMP_NUM_THREADS says, which joblib sets where processes share a machine, and
-    at most the processors that this process may use."""
+    is configured to use (num_workers), or OMP_NUM_THREADS, which joblib sets where processes share a machine; at most
+    the processors that this process may use."""
     worker = worker_here()
     if worker is not None:
         return int(worker.state.nthreads)
@@ -189,10 +187,8 @@ class Engine:
         return [result for number in sorted(first) for result in first[number]]
 
     def total(self, title: str, tasks: Sequence[Task], progress: Progress, *given: Any) -> Any:
-        """Sum of the results of all tasks, over a fixed binary tree: ((0+1)+(2+3))+((4+5)+...).
-
-        `given` are the values that it depends on, besides the rows, by which its checkpoint is found again.
-        """
+        """Sum of the results of all tasks, over a fixed binary tree: ((0+1)+(2+3))+((4+5)+...). `given` are the values
+        that it depends on besides the rows, by which its checkpoint is found again."""
         of_sums = self._pass(title, tasks, adds=True)
         with self._showing(title, tasks, progress) as done, single_threaded_blas:
             checkpoint = None
@@ -202,30 +198,24 @@ class Engine:
             for node in sums.known:
                 for task in of_sums.span(node):
                     done(task)
-            self._add_up(of_sums, sums, checkpoint, done)
+
+            def due() -> bool:
+                return checkpoint is not None and checkpoint.due(ended=False)
+
+            try:
+                for some in self._computed(of_sums, lambda: sums.known, due, done):
+                    for node, carried in some.items():
+                        sums.add(node, carried)
+                    if checkpoint and due():
+                        checkpoint.save(sums.nodes)
+            except (KeyboardInterrupt, IncompleteError):
+                if checkpoint:
+                    with suppress(IncompleteError):  # what hangs may be the place where sums are saved
+                        within(_SAVE_SECONDS, lambda: checkpoint.save(sums.nodes), "")
+                raise
+            if checkpoint and checkpoint.due(ended=True):
+                checkpoint.save(sums.nodes)
         return sums.total()
-
-    def _add_up(
-        self, given: Pass, sums: PartialSums, checkpoint: Checkpoint | None, done: Callable[[int], None]
-    ) -> None:
-        """The sum of a pass, saved now and then, and where it is cut off."""
-
-        def due() -> bool:
-            return checkpoint is not None and checkpoint.due(ended=False)
-
-        try:
-            for some in self._computed(given, lambda: sums.known, due, done):
-                for node, carried in some.items():
-                    sums.add(node, carried)
-                if checkpoint and due():
-                    checkpoint.save(sums.nodes)
-        except (KeyboardInterrupt, IncompleteError):
-            if checkpoint:
-                with suppress(IncompleteError):  # what hangs may be the place where sums are saved
-                    within(_SAVE_SECONDS, lambda: checkpoint.save(sums.nodes), "")
-            raise
-        if checkpoint and checkpoint.due(ended=True):
-            checkpoint.save(sums.nodes)
 
     def _pass(self, title: str, tasks: Sequence[Task], adds: bool) -> Pass:
         return Pass.of(title, tasks, adds, self.all_threads, self.timeout / 2)
@@ -279,7 +269,7 @@ class Engine:
 
     @contextmanager
     def small_work(self) -> Iterator[Callable[[Callable[[int], Any], Iterable[int]], list[Any]]]:
-        """`map` on threads of this process that last as long as the context, for the driver's own small work in many
+        """`map` on threads of this process that last as long as the context, for the driver's own work in many small
         steps; BLAS stays at one thread. A function that is mapped may itself map another."""
         with single_threaded_blas, ThreadPoolExecutor(max(1, self.threads - 1)) as pool:
             yield lambda function, items: _in_order(pool, self.threads, function, list(items))
@@ -302,8 +292,8 @@ class Engine:
         return sorted({"+".join(each) for each in found.values() if isinstance(each, tuple)})
 
     def check_paths(self, *paths: str | None) -> None:
-        """Require that workers of a cluster see at these paths what this process sees. Raises SpecError, naming one,
-        where none does; those that do not get no tasks, also if they join later."""
+        """Require that workers of a cluster see at these paths what this process sees; others get no tasks, also if
+        they join later. Raises SpecError, naming a path, where none does."""
         given = [path for path in paths if path is not None]
         if self.client is not None and given:
             before = tuple(sight for sight in self.crew.requirements.sights if sight.path not in given)
@@ -311,16 +301,16 @@ class Engine:
             self.crew.require(self.client, self.timeout, replace(self.crew.requirements, sights=sights))
 
     def check_memory(self, peak_bytes: Callable[[int], int]) -> None:
-        """Require that workers may use the memory that a process with their threads will need. Raises MemoryLimitError,
-        naming one, where none may; those that may not get no tasks, also if they join later."""
+        """Require that workers may use the memory that a process with their threads will need; others get no tasks,
+        also if they join later. Raises MemoryLimitError, naming one, where none may."""
         if self.client is not None:
             peaks = peaks_of(peak_bytes)
             self.crew.require(self.client, self.timeout, replace(self.crew.requirements, peaks=peaks))
 
 
 def _in_order(pool: ThreadPoolExecutor, threads: int, function: Callable[[int], Any], items: list[int]) -> list[Any]:
-    """function(item) of all items, in their order. The calling thread works with those of the pool that have nothing
-    else to do, so that calls within calls never wait for a thread."""
+    """function(item) of all items, in order. The calling thread works with those of the pool that are idle, so that
+    calls within calls never wait for a thread."""
     found: list[Any] = [None] * len(items)
     left, settings = deque(range(len(items))), np.geterr()  # which each thread has of its own
 
@@ -394,10 +384,8 @@ def sum_by_block(
     progress: Progress,
     *tools: Any,
 ) -> Any:
-    """The sum of function(rows, block, *given, *tools) over the blocks: the same bits wherever they are computed.
-
-    The sum does not depend on `tools`.
-    """
+    """The sum of function(rows, block, *given, *tools) over the blocks: the same bits wherever they are computed. It
+    does not depend on `tools`."""
     tasks = _tasks(function, rows, (*given, *tools), blocks)
     return engine.total(title, tasks, progress, function.__qualname__, blocks[0], given)
 

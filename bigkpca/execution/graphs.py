@@ -31,11 +31,8 @@ _GROUPS_PER_THREAD = 8  # at least, so that threads end at about the same time
 
 @dataclass(frozen=True)
 class Pass:
-    """The tasks of a pass, and whether their results are added up.
-
-    title: what progress calls it. level: a group has 2^level tasks. patience: seconds for which a task tries again what
-    may pass.
-    """
+    """The tasks of a pass with its title, and whether their results are added up. level: a group has 2^level tasks.
+    patience: seconds for which a task tries again what may pass."""
 
     title: str
     tasks: Sequence[Task]
@@ -101,10 +98,8 @@ def is_part(node: Node, other: Node) -> bool:
 
 @dataclass
 class Graph:
-    """A Dask graph of what is left of a pass.
-
-    groups and sums: what their keys stand for. root: the key of the whole sum, of a pass that adds up.
-    """
+    """A Dask graph of what is left of a pass. groups and sums: what their keys stand for. root: the key of the whole
+    sum."""
 
     dsk: dict[Key, Any] = field(default_factory=dict)
     groups: dict[Key, Node] = field(default_factory=dict)
@@ -126,14 +121,14 @@ def graph_of(
     copies: int = 1,
 ) -> Graph:
     """The graph of groups that are missing, each of them run(values, group), and where results are added up, and a tree
-    is wanted, of their sums with what is known. Sums of which a part is neither missing nor known are left out.
-
-    What all groups share has so many copies, each for consecutive groups: Dask gives a task that is bound to some
-    workers to those that hold what it needs.
-    """
+    is wanted, of their sums with what is known. Sums of which a part is neither missing nor known are left out. What
+    all groups share has so many copies, each for consecutive groups: Dask gives a task that is bound to some workers to
+    those that hold what it needs."""
     groups = {node: given.group(node) for node in missing}
     builder = _Builder(given, known, groups, call, run, copies)
-    builder.graph.dsk |= _asked_of_users([argument for group in groups.values() for argument in group.arguments()])
+    arguments = [argument for group in groups.values() for argument in group.arguments()]
+    if asked := [argument for argument in arguments if isinstance(argument, Delayed)]:  # nodes of a user's own graph
+        builder.graph.dsk |= ensure_dict(HighLevelGraph.merge(*(each.dask for each in optimized(*asked))))
     if given.adds and tree:
         builder.graph.root = builder.total(given.root)
     else:
@@ -145,9 +140,7 @@ def graph_of(
 @dataclass
 class _Builder:
     """Makes the graph of a pass. (Functions that call each other within a function would keep `known` in memory.)
-
-    shared: keys of the values that groups share, by their identity and the number of the copy.
-    """
+    shared: keys of the values that groups share, by their identity and the number of the copy."""
 
     given: Pass
     known: Mapping[Node, Carried]
@@ -194,12 +187,6 @@ class _Builder:
         key = self.key("sum", *node)
         self.graph.dsk[key], self.graph.sums[key] = self.call(_sum, parts), node
         return key
-
-
-def _asked_of_users(arguments: Iterable[Any]) -> dict[Key, Any]:
-    """The graph of those arguments that are nodes of a user's own Dask graph."""
-    asked = [argument for argument in arguments if isinstance(argument, Delayed)]
-    return dict(ensure_dict(HighLevelGraph.merge(*(each.dask for each in optimized(*asked))))) if asked else {}
 
 
 def itself(values: Sequence[Any], value: Carried) -> Carried:

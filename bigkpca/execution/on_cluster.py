@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from math import inf
 from queue import Empty, SimpleQueue
 from time import monotonic, sleep, time
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import dask.config
 
@@ -42,11 +42,9 @@ class _Again(Exception):
 
 @dataclass
 class _Run:
-    """A pass on a cluster.
-
-    blamed and killers: groups that seem to have killed their workers, and those that did so alone, too. bound: the
-    workers that may take tasks of the present graph, None for any; unfit: how many were known to be unfit then.
-    """
+    """A pass on a cluster. blamed and killers: groups that seem to have killed their workers, and those that did so
+    alone, too. bound: the workers that may take tasks of the present graph, None for any; unfit: how many were known to
+    be unfit then."""
 
     client: Client
     scheduler: Any  # Dask's handle of it
@@ -75,11 +73,8 @@ class _Run:
 
 @dataclass
 class _Sent:
-    """A graph on the cluster.
-
-    futures: of nodes that are pending, or held by workers and not part of another one that is. ended: keys of futures
-    of which something was heard.
-    """
+    """A graph on the cluster. futures: of nodes that are pending, or held by workers and not part of another one that
+    is. ended: keys of futures that changed their state."""
 
     graph: Graph
     futures: dict[Key, Future[Any]]
@@ -135,35 +130,33 @@ def on_cluster(
     if scheduler is None:
         raise IncompleteError("the Dask client is closed: open one again, and run the same command again")
     run = _Run(client, scheduler, given, known, due, crew, watch, done)
+    held = given.tasks.held_bytes if isinstance(given.tasks, BlockTasks) else 0
+    most_groups: int | None = None  # of one graph
+    if held > _MOST_BYTES:  # groups that take rows of the driver's memory with them wait in the scheduler
+        most_groups = max(1, (len(given.tasks) >> given.level) * _MOST_BYTES // held)
     while True:
         missing = [node for node in given.missing(known()) if node not in run.blamed]
-        some = missing[: _most_groups(given, len(missing))]
+        some = missing[:most_groups]
         if not (yield from _computed(run, some)) or len(some) < len(missing):
             continue
         if not run.blamed or run.killers:
             break
-        for node in sorted(run.blamed):
-            yield from _one_by_one(run, node)
+        run.alone = True
+        for number in [number for node in sorted(run.blamed) for number in given.span(node)]:
+            while not (yield from _computed(run, [(0, number)])):
+                pass
+        run.alone = False
         if run.killers:
             break
         run.blamed.clear()
-    if run.killers:
-        raise _quarantined(run.killers)
-
-
-def _most_groups(given: Pass, missing: int) -> int:
-    """Groups of one graph: those that take rows of the driver's memory with them wait in the scheduler."""
-    held = given.tasks.held_bytes if isinstance(given.tasks, BlockTasks) else 0
-    return missing if held <= _MOST_BYTES else max(1, (len(given.tasks) >> given.level) * _MOST_BYTES // held)
-
-
-def _one_by_one(run: _Run, node: Node) -> Iterator[dict[Node, Carried]]:
-    """The tasks of a group, one after the other."""
-    run.alone = True
-    for number in run.given.span(node):
-        while not (yield from _computed(run, [(0, number)])):
-            pass
-    run.alone = False
+    if not run.killers:
+        return
+    named = "; ".join(group.name for group in run.killers[:3]) + (" ..." if len(run.killers) > 3 else "")
+    raise IncompleteError(
+        f"{len(run.killers)} of the tasks killed every worker that took them, also alone: {named}. Workers ran out of "
+        "memory (allow them more, or take smaller blocks with --block-rows), or crashed: see the workers' logs. "
+        "All other tasks are done; run the same command again when that is mended"
+    )
 
 
 def _computed(run: _Run, missing: Iterable[Node]) -> Generator[dict[Node, Carried], None, bool]:
@@ -171,34 +164,6 @@ def _computed(run: _Run, missing: Iterable[Node]) -> Generator[dict[Node, Carrie
     Returns False where the rest must be submitted again."""
     _wait_for_fit(run)
     graph = graph_of(run.given, run.known(), missing, run.call, run_there, not run.alone, len(run.bound or [0]))
-    sent = _submitted(run, graph)
-    try:
-        while sent.pending or sent.held:
-            for key in _ended(run, sent):
-                _take(run, sent, key)
-            _look(run, sent)
-            if not sent.pending or not run.given.adds or _is_time(run):
-                yield from _fetched(run, sent)
-    except _Again:
-        with suppress(IncompleteError):
-            yield from _fetched(run, sent)
-        return False
-    finally:
-        _end(run, sent)
-    return True
-
-
-def _end(run: _Run, sent: _Sent) -> None:
-    """Let the scheduler forget a graph. What has not ended is cancelled: the callbacks of its futures hold these."""
-    left = [sent.futures[key] for key in sent.pending if key in sent.futures]
-    sent.futures.clear()  # which tells the scheduler, and does not wait for it
-    if left:
-        with suppress(Exception):  # of a scheduler that is gone, or a client that was closed
-            within(_CANCEL_SECONDS, lambda: run.client.cancel(left), "it does not answer")
-
-
-def _submitted(run: _Run, graph: Graph) -> _Sent:
-    """The graph on the cluster."""
     nodes = graph.nodes
     # Dask warns of landmarks, components and rows in a graph: they belong there.
     with dask.config.set({"distributed.admin.large-graph-warning-threshold": "1GiB"}):
@@ -206,12 +171,25 @@ def _submitted(run: _Run, graph: Graph) -> _Sent:
     sent = _Sent(graph, dict(zip(nodes, futures, strict=True)), set())
     for key in nodes:
         sent.await_again(key)
-    return sent
-
-
-def _is_time(run: _Run) -> bool:
-    """Whether sums that are complete are to come here, though others are not."""
-    return run.due() or monotonic() - run.fetched >= max(_KEEP_SECONDS, _MOST_SHARE * run.seconds)
+    try:
+        while sent.pending or sent.held:
+            for key in _ended(run, sent):
+                _take(run, sent, key)
+            _look(run, sent)
+            waited = monotonic() - run.fetched >= max(_KEEP_SECONDS, _MOST_SHARE * run.seconds)
+            if not sent.pending or not run.given.adds or waited or run.due():
+                yield from _fetched(run, sent)
+    except _Again:
+        with suppress(IncompleteError):
+            yield from _fetched(run, sent)
+        return False
+    finally:  # What has not ended is cancelled: the callbacks of its futures hold these.
+        left = [sent.futures[key] for key in sent.pending if key in sent.futures]
+        sent.futures.clear()  # which tells the scheduler, and does not wait for it
+        if left:
+            with suppress(Exception):  # of a scheduler that is gone, or a client that was closed
+                within(_CANCEL_SECONDS, lambda: run.client.cancel(left), "it does not answer")
+    return True
 
 
 def _ended(run: _Run, sent: _Sent) -> list[Key]:
@@ -257,8 +235,17 @@ def _take(run: _Run, sent: _Sent, key: Key) -> None:
         sent.hold(key)
     elif future.status == "error":
         error = future.exception(timeout=min(_RESULT_SECONDS, run.watch.seconds))
+        if isinstance(error, UnfitWorker):  # others can do it
+            run.crew.met(error.worker, error.misfit)
+            run.crew.tell()
+            raise _Again
         if not isinstance(error, KilledWorker):
-            _judge(run, error)
+            # Of a worker that could not even unpickle its task? Where it is not known which worker failed, those that
+            # joined later are looked at.
+            _look_at_new(run)
+            if len(run.crew.unfit) > run.unfit:
+                raise _Again
+            raise error
         sent.drop(key)
         if run.alone or (str(error.task) == str(key) and key not in sent.graph.groups):
             run.killers.append(run.given.group(node))
@@ -266,22 +253,6 @@ def _take(run: _Run, sent: _Sent, key: Key) -> None:
             run.blamed.add(node)
     else:  # it was lost with its worker, and is computed again
         sent.await_again(key)
-
-
-def _judge(run: _Run, error: BaseException) -> NoReturn:
-    """Raise what a task raised; _Again where its worker does not meet the requirements, so that others can do it.
-
-    Besides those that the task itself found, these are workers that could not even unpickle it: where it is not known
-    which worker failed, those that joined later are looked at.
-    """
-    if isinstance(error, UnfitWorker):
-        run.crew.met(error.worker, error.misfit)
-        run.crew.tell()
-        raise _Again
-    _look_at_new(run)
-    if len(run.crew.unfit) > run.unfit:
-        raise _Again
-    raise error
 
 
 def _look(run: _Run, sent: _Sent) -> None:
@@ -388,15 +359,6 @@ def run_there(values: Sequence[Carried], group: Group) -> Carried:
 def tasks_ended() -> int:
     """How many tasks ended in this process, about."""
     return _ended_here[0]
-
-
-def _quarantined(killers: Sequence[Group]) -> IncompleteError:
-    named = "; ".join(group.name for group in killers[:3]) + (" ..." if len(killers) > 3 else "")
-    return IncompleteError(
-        f"{len(killers)} of the tasks killed every worker that took them, also alone: {named}. Workers ran out of "
-        "memory (allow them more, or take smaller blocks with --block-rows), or crashed: see the workers' logs. "
-        "All other tasks are done; run the same command again when that is mended"
-    )
 
 
 def _gone(run: _Run) -> IncompleteError:

@@ -38,10 +38,8 @@ from bigkpca.numerics.solvers import Action, block_action
 
 
 def read_rows(rows: Rows, numbers: Array, engine: Engine, progress: Progress) -> Array:
-    """Rows of the given ascending numbers, (m, d), in the dtype of the data.
-
-    Reads each storage chunk that holds one of them once.
-    """
+    """Rows of the given ascending numbers, (m, d), in the dtype of the data; each storage chunk that holds one is read
+    once."""
     tasks = []
     for block in fit_blocks(rows, None):
         inside = numbers[np.searchsorted(numbers, block.start) : np.searchsorted(numbers, block.stop)]
@@ -53,8 +51,7 @@ def read_rows(rows: Rows, numbers: Array, engine: Engine, progress: Progress) ->
 def columns_of(rows: Rows, block_rows: int | None, engine: Engine, progress: Progress) -> ColumnMoments:
     """Means and deviations of the columns: one pass."""
     blocks = fit_blocks(rows, block_rows)
-    found: ColumnMoments = sum_by_block("standardising", _column_moments, rows, (), blocks, engine, progress)
-    return found
+    return sum_by_block("standardising", _column_moments, rows, (), blocks, engine, progress)
 
 
 def _column_moments(rows: Rows, block: Block) -> ColumnMoments:
@@ -91,15 +88,11 @@ def sums_of(
     kept: KeptFeatures | None = None,
 ) -> BlockSums:
     """Sums of the features of all rows, a digest of the rows, and the farthest ones: one pass. `shift` (D,) is near
-    their mean.
-
-    Features are also put into `kept`, as far as there is room.
-    """
+    their mean. Features are also put into `kept`, as far as there is room."""
     blocks = fit_blocks(rows, block_rows)
     if kept is not None:
         kept.begin()
-    summary: BlockSums = sum_by_block(title, _block_sums, rows, (features, shift), blocks, engine, progress, kept)
-    return summary
+    return sum_by_block(title, _block_sums, rows, (features, shift), blocks, engine, progress, kept)
 
 
 def action_of(
@@ -194,8 +187,7 @@ def _draws(
 def sums_with(rows: Rows, model: Model, given: Probes, engine: Engine, progress: Progress) -> Sums:
     """The sums over all rows that an evaluation by these probes needs: one pass."""
     blocks = fit_blocks(rows, model.block_rows)
-    found: Sums = sum_by_block("evaluating", _sums, rows, (model, given), blocks, engine, progress)
-    return found
+    return sum_by_block("evaluating", _sums, rows, (model, given), blocks, engine, progress)
 
 
 @refuse_overflow(lambda sums: sums.KY)
@@ -209,8 +201,7 @@ def sums_for(
 ) -> Regression:
     """The sums over all rows that train a pre-image: one pass."""
     given, blocks = (model.features, training), fit_blocks(rows, block_rows)
-    found: Regression = sum_by_block("training pre-images", _regression, rows, given, blocks, engine, progress)
-    return found
+    return sum_by_block("training pre-images", _regression, rows, given, blocks, engine, progress)
 
 
 def _regression(rows: Rows, block: Block, features: FeatureMap, training: Training) -> Regression:
@@ -247,11 +238,9 @@ def _shifted(rows: Rows, block: Block, columns: Columns, into: Array | None) -> 
 
 
 def gram_product(rows: Rows, columns: Columns, B: Array, engine: Engine, progress: Progress, title: str) -> Array:
-    """K B (n, c), float64, for the kernel and the rows of `columns`, tile by tile: n² / 2 kernels.
-
-    A task takes one strip of tiles from the upper half of K and one from its end, so that all tasks are alike; it reads
-    the rows of the strip and of all later ones, a block at a time.
-    """
+    """K B (n, c), float64, for the kernel and the rows of `columns`, tile by tile: n² / 2 kernels. A task takes one
+    strip of tiles from the upper half of K and one from its end, so that all are alike; it reads the rows of the strip
+    and of all later ones, a block at a time."""
     strips = split(rows.shape[0], _STRIP_ROWS)  # whatever the chunks of the source: in memory there are none
     given = shared(columns), shared(B.astype(columns.dtype))
     tasks = []
@@ -262,8 +251,7 @@ def gram_product(rows: Rows, columns: Columns, B: Array, engine: Engine, progres
         first_rows = f"{strips[first].start} to {strips[first].stop - 1}"
         name = f"products with the kernels of rows {first_rows} and of as many others"
         tasks.append(Task(_strips, (strips[first:], [i - first for i in own], *given, *parts), work, name))
-    product: Array = engine.total(title, tasks, progress, columns.kernel, B)
-    return product
+    return engine.total(title, tasks, progress, columns.kernel, B)
 
 
 def _strips(strips: tuple[Block, ...], own: list[int], columns: Columns, B: Array, *parts: Rows) -> Array:

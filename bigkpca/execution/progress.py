@@ -95,9 +95,11 @@ class ShownProgress:
         self._done += rows
         if not self._bars and time.perf_counter() - self._told >= _LINE_SECONDS:
             self._told = time.perf_counter()
-            known = self._rows >= self._done > 0
-            done = f"{self._done:,} of {self._rows:,}" if known else f"{self._done:,}"
-            self.note(f"{self._title}: {done} rows ({self._rate()})" + (f", {self._left()}" if known else ""))
+            done, left = f"{self._done:,}", ""
+            if self._rows >= self._done > 0:
+                seconds = (self._told - self._started) * (self._rows / self._done - 1)
+                done, left = f"{done} of {self._rows:,}", f", {timedelta(seconds=round(seconds))} left"
+            self.note(f"{self._title}: {done} rows ({self._rate()}){left}")
         if self._bars:
             self._bars.update(self._bars.task_ids[0], completed=self._done, rate=self._rate())
 
@@ -112,10 +114,6 @@ class ShownProgress:
     def note(self, message: str) -> None:
         if not self._quiet or message.startswith(WARNING):
             stderr().print(message, markup=False)
-
-    def _left(self) -> str:
-        seconds = (time.perf_counter() - self._started) * (self._rows / self._done - 1)
-        return f"{timedelta(seconds=round(seconds))} left"
 
     def _rate(self) -> str:
         return f"{self._done / max(time.perf_counter() - self._started, 1e-9):,.0f} rows/s"
@@ -173,14 +171,12 @@ class Watch:
 
 def stalled_error(watch: Watch, what: str) -> IncompleteError:
     """The error that ends a run in which nothing finishes; `what` hangs."""
+    seconds = watch.seconds
+    shown = f"{seconds / 60:g} minutes" if seconds >= 120 else f"{seconds:g} seconds"
     return IncompleteError(
-        f"nothing has finished for {_shown(watch.seconds)}: {what}; run the same command again when that is mended, or "
+        f"nothing has finished for {shown}: {what}; run the same command again when that is mended, or "
         "allow more time with --timeout (timeout= in Python)"
     )
-
-
-def _shown(seconds: float) -> str:
-    return f"{seconds / 60:g} minutes" if seconds >= 120 else f"{seconds:g} seconds"
 
 
 def within(seconds: float, function: Callable[[], T], late: str) -> T:

@@ -38,8 +38,13 @@ def block_scores(
 ) -> Array:
     """Scores (rows of the block, r) in the dtype of block work, or a wider `precision`; from features that the fit of
     the model kept, if it did."""
-    if model.features.precomputed:
-        return _scores_of_kernels(rows, block, model, precision)
+    if model.features.precomputed:  # read in tiles: whole rows are never held
+        dtype, scores = precision or model.features.dtype, np.zeros((len(block), model.components))
+        project = model.projection(dtype)
+        part = Part(slice(block.start, block.stop), slice(0, model.columns))
+        for at, K in matrix_tiles(rows, part):
+            scores[at.within(part)[0]] += project.of(at.columns)(K.astype(dtype, copy=False))
+        return scores.astype(dtype)
     V_tiles = None if kept is None else kept.take(block.start, block.stop, tile_height(model.features))
     if V_tiles is None:
         return tile_scores(*block_tiles(rows, block, model.features), len(block), model, precision)
@@ -56,16 +61,6 @@ def tile_scores(X_tiles: Iterable[Array], most_rows: int, count: int, model: Mod
         scores[done : done + len(tile)] = tile
         done += len(tile)
     return scores
-
-
-def _scores_of_kernels(rows: Rows, block: Block, model: Model, precision: Any) -> Array:
-    """Scores of precomputed kernels, read in tiles: whole rows are never held."""
-    dtype, scores = precision or model.features.dtype, np.zeros((len(block), model.components))
-    project = model.projection(dtype)
-    part = Part(slice(block.start, block.stop), slice(0, model.columns))
-    for at, K in matrix_tiles(rows, part):
-        scores[at.within(part)[0]] += project.of(at.columns)(K.astype(dtype, copy=False))
-    return scores.astype(dtype)
 
 
 @refuse_overflow(lambda found: np.column_stack(found))
@@ -171,27 +166,13 @@ class _Slot:
 
     def __init__(self, model: Model, most_rows: int) -> None:
         self.project: Callable[[Array], Array] | None = all_aligned(model).projecting(most_rows)
-        self._model = ref(model, self._forget)
+        self.model = ref(model, self._forget)
 
     def _forget(self, _: ref[Model]) -> None:
         self.project = None
 
-    def projection(self, model: Model) -> Callable[[Array], Array] | None:
-        """Its projection, if it is of this model."""
-        return self.project if self._model() is model else None
-
 
 _prepared = threading.local()  # the slot of the model that a thread used last: work space is of one thread
-
-
-def _projection(model: Model, most_rows: int) -> Callable[[Array], Array]:
-    slot: _Slot | None = getattr(_prepared, "slot", None)
-    found = None if slot is None else slot.projection(model)
-    if found is None:
-        _prepared.slot = _Slot(model, most_rows)
-        found = _prepared.slot.project
-        assert found is not None  # the model is alive
-    return found
 
 
 def are_few(rows: Rows, model: Model) -> TypeGuard[ArrayRows]:
@@ -201,13 +182,15 @@ def are_few(rows: Rows, model: Model) -> TypeGuard[ArrayRows]:
 
 
 def few_scores(rows: ArrayRows, model: Model) -> Array:
-    """Scores (n, r) of few rows, the same bits as from a pass of one block.
-
-    Raises DataError for NaN and infinity, and where kernels overflow.
-    """
+    """Scores (n, r) of few rows, the same bits as from a pass of one block. Raises DataError for NaN and infinity, and
+    where kernels overflow."""
     count, features = rows.shape[0], model.features
     height = min(tile_height(features), _MOST_ROWS)
-    project = _projection(model, height)
+    slot: _Slot | None = getattr(_prepared, "slot", None)
+    if slot is None or slot.model() is not model:
+        slot = _prepared.slot = _Slot(model, height)
+    project = slot.project
+    assert project is not None  # the model is alive
     with single_threaded_blas, np.errstate(over="ignore", invalid="ignore"):
         found = [project(X) for X in tiles(rows, rows.first, rows.first + count, height)]
     scores = found[0] if len(found) == 1 else np.concatenate(found)
@@ -226,9 +209,7 @@ def header(frame: Any) -> Any:
 
 def in_frame(frame: Any, view: View, model: Model, columns: Sequence[Any]) -> Any:
     """What `view` makes of the rows of a Dask frame, as a lazy one with these columns and its own index and divisions.
-
-    Partitions are taken one by one, whatever their lengths, which nobody counts.
-    """
+    Partitions are taken one by one, whatever their lengths, which nobody counts."""
     dtype = frame_dtype(frame)
     made = view(model, ArrayRows(np.zeros((1, len(frame.columns)), dtype), where=FRAME))  # lazy: only its checks run
     meta = _labelled(np.empty((0, len(columns)), made.dtype), header(frame), columns)
@@ -250,11 +231,9 @@ def _labelled(values: Array, frame: Any, columns: Sequence[Any]) -> Any:
 
 
 def in_data_array(given: Any, values: Any, name: str, columns: str = "component", like: Any = None) -> Any:
-    """Values (n, c) or (n,) of the rows of a DataArray, in memory or lazy, with the dim of its rows and what belongs to
-    that; a dim of rows that was stacked is unstacked.
-
-    The dim of new columns is called `columns`, or is that of the columns of `like`, a DataArray or names.
-    """
+    """Values (n, c) or (n,) of the rows of a DataArray, in memory or lazy, with the dim and coordinates of its rows,
+    unstacked if stacked. The dim of new columns is `columns`, or that of the columns of `like`, a DataArray or
+    names."""
     rows = given.dims[0]
     coords = _coords_along(given, rows)
     if like is not None and hasattr(like, "dims"):
@@ -296,9 +275,7 @@ def stacked_rows(maps: Any, columns: str = "component") -> Any:
 
 
 def of_rows_there(maps: Any, function: Callable[[Any], Any], columns: str = "component") -> Any:
-    """function(stacked rows) of a DataArray of scores; NaN for rows that have none, as those left out of a stack.
-
-    They get scores of 0 meanwhile, so that nobody has to find them first: lazy scores stay lazy.
-    """
+    """function(stacked rows) of a DataArray of scores; NaN for rows that have none, as those left out of a stack. They
+    get scores of 0 meanwhile: to find them would compute lazy scores."""
     there = maps.notnull().any(columns).reset_coords(drop=True)  # else lazy coordinates would be compared
     return function(stacked_rows(maps.where(there, 0.0), columns)).where(there)

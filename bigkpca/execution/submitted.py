@@ -13,7 +13,7 @@ import shlex
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -39,11 +39,8 @@ _PROGRESS = re.compile(r"^[^:]+: [\d,]+( of [\d,]+)? rows\b")
 
 @dataclass(frozen=True)
 class Submitted:
-    """A command that was submitted.
-
-    state: waiting, running, finished, failed or cancelled. progress: the last line of progress. message: the last line
-    besides. exit_code: None before it ends.
-    """
+    """A command that was submitted. state: waiting, running, finished, failed or cancelled. progress: the last line of
+    progress. message: the last other line. exit_code: None before it ends."""
 
     name: str
     command: str
@@ -56,10 +53,7 @@ class Submitted:
 
 def submit(client: Client, words: Sequence[str], name: str | None, *, on_cluster: bool) -> tuple[str, Future[int]]:
     """Submit the command `bigkpca` with these words: its name, and its exit code to come. It goes on without a client.
-
-    on_cluster: whether it takes --scheduler, and is to run on the same cluster. Raises SpecError for the name of
-    another command.
-    """
+    on_cluster: whether it takes --scheduler, and is to run on the same cluster. Raises SpecError for a name in use."""
     name = name or f"{words[0]}-{uuid4().hex[:6]}"
     if name in _kept(client):
         raise SpecError(f"{name} is the name of a command that was submitted before: give another one with --name")
@@ -112,8 +106,7 @@ def _answered(client: Client) -> Iterator[None]:
 
 def _kept(client: Client) -> dict[str, Mapping[str, Any]]:
     with _answered(client):
-        found: dict[str, Mapping[str, Any]] = client.get_metadata([_KEPT], default={})
-    return found
+        return client.get_metadata([_KEPT], default={})
 
 
 def _find(client: Client, name: str) -> Submitted:
@@ -161,21 +154,16 @@ def _run(name: str, words: Sequence[str], folder: str, on_cluster: bool) -> int:
         about = _kept(client)[name]
         if (exit_code := about.get("exit_code")) is None:  # else the worker that knew it is gone
             run.note(worker=worker.address)
+            own = worker.security.get_tls_config_for_role("client")  # for a process that it starts
+            tls = {"ca-file": own["ca_file"], "client": {"cert": own["cert"], "key": own["key"]}}
+            comm = dask.config.merge(dask.config.get("distributed.comm"), {"tls": tls} if own["ca_file"] else {})
+            configured = dask.config.serialize({"distributed": {"comm": comm}})
             where = ["--scheduler", worker.scheduler.address] if on_cluster else []
-            exit_code = run.ended([words[0], *where, *words[1:]], folder, _configured(worker.security))
+            exit_code = run.ended([words[0], *where, *words[1:]], folder, configured)
             run.note(exit_code=exit_code)
         if f"{_KEPT}-{name}" in client.list_datasets():
             client.unpublish_dataset(f"{_KEPT}-{name}")
     return int(exit_code)
-
-
-def _configured(security: Any) -> str:
-    """The configuration of connections of a worker, with its certificates, for a process that it starts."""
-    own = security.get_tls_config_for_role("client")
-    tls = {"ca-file": own["ca_file"], "client": {"cert": own["cert"], "key": own["key"]}}
-    comm = dask.config.merge(dask.config.get("distributed.comm"), {"tls": tls} if own["ca_file"] else {})
-    found: str = dask.config.serialize({"distributed": {"comm": comm}})
-    return found
 
 
 @dataclass(frozen=True)
@@ -209,7 +197,8 @@ class _Run:
             text=True,
             errors="replace",
         )
-        reading = Thread(target=self._read, args=(process,), daemon=True)
+        assert process.stdout is not None
+        reading = Thread(target=self._lines, args=(process.stdout,), daemon=True)
         reading.start()
         try:
             while process.poll() is None:
@@ -230,9 +219,8 @@ class _Run:
     def _cancelled(self) -> bool:
         return bool(_kept(self.client)[self.name].get("cancelled"))
 
-    def _read(self, process: subprocess.Popen[str]) -> None:
-        assert process.stdout is not None
-        for line in process.stdout:
+    def _lines(self, lines: Iterable[str]) -> None:
+        for line in lines:
             self._line(line.rstrip("\n"))
 
     def _line(self, line: str) -> None:

@@ -19,11 +19,9 @@ from bigkpca.numerics.linalg import all_aligned
 
 
 class Carried:
-    """What goes into a task or comes out of one. Its arrays are aligned wherever it arrives, also in another process.
-
-    Rows are left as they are: they may be many, and align what is read of them. To Dask it is opaque, which would
-    otherwise search each argument for graphs, for milliseconds.
-    """
+    """What goes into a task or comes out of one. Its arrays are aligned wherever it arrives, also in another process;
+    rows, which may be many, align what is read of them. Dask would search an argument for graphs, for milliseconds:
+    this is opaque."""
 
     def __init__(self, value: Any) -> None:
         self.value: Any = value if isinstance(value, ArrayRows) else all_aligned(value)
@@ -46,10 +44,8 @@ def _unpacked(packed: bytes, buffers: list[Any]) -> Carried:
 
 @dataclass(frozen=True)
 class Task:
-    """function(*arguments), of which some may be Dask's or `Shared`, standing for `rows` rows.
-
-    `name` is what messages call its work.
-    """
+    """function(*arguments), some of which may be Dask's or `Shared`, standing for `rows` rows; `name` is for
+    messages."""
 
     function: Callable[..., Any]
     arguments: tuple[Any, ...]
@@ -90,10 +86,10 @@ class BlockTasks(Sequence[Task]):
             parts = [self._rows.part(blocks[0].start, blocks[-1].stop)] * len(blocks) if blocks else []
         else:
             parts = [self._rows.part(block.start, block.stop) for block in blocks]
-        return [self._task(part, block) for part, block in zip(parts, blocks, strict=True)]
-
-    def _task(self, part: Rows | Delayed, block: Block) -> Task:
-        return Task(self._function, (part, block, *self._values), len(block), named_rows(self._rows, block))
+        return [
+            Task(self._function, (part, block, *self._values), len(block), named_rows(self._rows, block))
+            for part, block in zip(parts, blocks, strict=True)
+        ]
 
     @property
     def sizes(self) -> list[int]:
@@ -130,10 +126,8 @@ def shared(value: Any) -> Shared:
 
 @dataclass(frozen=True)
 class Group:
-    """Consecutive tasks, of which the first has the number `first`, and whether their results are added up.
-
-    patience: seconds for which they try again what may pass.
-    """
+    """Consecutive tasks from number `first` on, and whether their results are added up. patience: seconds for which
+    they try again what may pass."""
 
     first: int
     tasks: tuple[Task, ...]
@@ -197,20 +191,15 @@ def run_group(group: Group, done: Callable[[int], None]) -> Carried:
 
 def run_function(function: Callable[..., Any], arguments: Sequence[Any]) -> Carried:
     """function(*arguments) as everywhere: arrays aligned, BLAS on one thread."""
-    with single_threaded_blas:
-        return Carried(function(*(_value(argument) for argument in arguments)))
-
-
-def _value(argument: Any) -> Any:
     # What another task made of a user's own graph, as the chunk of a Dask array, comes as it is.
-    return argument.value if isinstance(argument, Carried) else Carried(argument).value
+    carried = [each if isinstance(each, Carried) else Carried(each) for each in arguments]
+    with single_threaded_blas:
+        return Carried(function(*(each.value for each in carried)))
 
 
 def tree_sum(result: Callable[[int], Carried], start: int, stop: int) -> Carried:
-    """Sum of result(start) to result(stop - 1) over a binary tree: ((0+1)+(2+3))+((4+5)+...).
-
-    Binary, because of all trees it keeps the fewest partial results alive.
-    """
+    """Sum of result(start) to result(stop - 1) over a binary tree, which of all trees keeps the fewest partial results
+    alive: ((0+1)+(2+3))+((4+5)+...)."""
     if stop - start == 1:
         return result(start)
     middle = start + power_of_two(stop - start - 1)

@@ -10,10 +10,10 @@ from __future__ import annotations
 import hashlib
 import platform
 import warnings
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from importlib.metadata import PackageNotFoundError, version
 from os import getpid
 from time import monotonic, sleep
@@ -49,11 +49,9 @@ class Sight:
 
 @dataclass(frozen=True)
 class Requirements:
-    """What a worker must have to take part in a run.
-
-    `versions` are those of Python and packages, by name; `peaks` the bytes that a process with 1, 2, ... threads needs;
-    `core_types` the processor types for which BLAS may compute. Where one is empty, anything will do.
-    """
+    """What a worker must have to take part in a run; where a field is empty, anything will do. `versions`: of Python
+    and packages, by name; `peaks`: the bytes that a process with 1, 2, ... threads needs; `core_types`: for which BLAS
+    may compute."""
 
     versions: tuple[tuple[str, str], ...] = ()
     sights: tuple[Sight, ...] = ()
@@ -63,8 +61,8 @@ class Requirements:
 
 @dataclass(frozen=True)
 class Misfit:
-    """Why a worker does not meet the requirements: the error that would end a run without other workers, and what it
-    was asked to see where it is about a path; or only its processor types, with which it can take part."""
+    """Why a worker does not fit: the error that would end a run without other workers, and what it was asked to see
+    where that is about a path; or only its processor types, with which it can take part."""
 
     error: BigKPCAError | None = None
     sight: Sight | None = None
@@ -137,11 +135,18 @@ def look_here(requirements: Requirements, dask_worker: Worker) -> Misfit | None:
 
 def _misfit(address: str, threads: int, limit: int | None, requirements: Requirements) -> Misfit | None:
     for name, expected in requirements.versions:
-        other = _other_version(address, name, _version_of(name), expected)
+        found = None  # where it is not installed
+        with suppress(PackageNotFoundError):
+            found = platform.python_version() if name == "Python" else version(name)
+        other = _other_version(address, name, found, expected)
         if other is not None:
             return Misfit(other)
-    if requirements.peaks and limit and (needed := _peak(requirements.peaks, threads)) > limit:
-        return Misfit(little_memory(address, limit, needed))
+    if (peaks := requirements.peaks) and limit:
+        # Beyond those that are planned, each thread takes as much more.
+        beyond = max(0, threads - len(peaks))
+        needed = peaks[min(threads, len(peaks)) - 1] + beyond * (peaks[-1] - (peaks[-2] if len(peaks) > 1 else 0))
+        if needed > limit:
+            return Misfit(little_memory(address, limit, needed))
     for sight in requirements.sights:
         error = _other_sight(address, sight)
         if error is not None:
@@ -152,37 +157,20 @@ def _misfit(address: str, threads: int, limit: int | None, requirements: Require
     return None
 
 
-def _version_of(name: str) -> str | None:
-    """The version of Python or of a package in this process; None where it is not installed."""
-    with suppress(PackageNotFoundError):
-        return platform.python_version() if name == "Python" else version(name)
-    return None
-
-
 def _other_version(address: str, name: str, found: str | None, expected: str) -> SpecError | None:
     if found is None:
         return SpecError(
             f"worker {address} lacks {name}: install {name} {expected} where workers run, and start them again"
         )
-    if _telling(name, found) != _telling(name, expected):
+    telling = 2 if name == "Python" else None  # 3.11 of Python 3.11.7, else all parts
+    if found.split(".")[:telling] != expected.split(".")[:telling]:
         return SpecError(f"worker {address} has {name} {found}, this process has {expected}: install the same in both")
     return None
-
-
-def _telling(name: str, found: str) -> str:
-    """The part of a version that must be the same: all of it, but 3.11 of Python 3.11.7."""
-    return ".".join(found.split(".")[:2]) if name == "Python" else found
 
 
 def peaks_of(peak_bytes: Callable[[int], int]) -> tuple[int, ...]:
     """The bytes that processes with 1, 2, ... threads need."""
     return tuple(peak_bytes(threads) for threads in range(1, _MOST_THREADS + 1))
-
-
-def _peak(peaks: Sequence[int], threads: int) -> int:
-    """The bytes that a process with so many threads needs; beyond those that are planned, each takes as much more."""
-    beyond = max(0, threads - len(peaks))
-    return peaks[min(threads, len(peaks)) - 1] + beyond * (peaks[-1] - peaks[-2] if len(peaks) > 1 else peaks[-1])
 
 
 def little_memory(address: str, limit: int, needed: int) -> MemoryLimitError:
@@ -228,11 +216,9 @@ def _other_sight(address: str, expected: Sight) -> BigKPCAError | None:
 
 @dataclass(eq=False)
 class Crew:
-    """The workers of a cluster in one run: what they must have, and which of them have it not, with the errors.
-
-    `note` takes a warning of each of these, once; `told` are those that it had. `looked` are workers that were looked
-    at from here, and need not be again.
-    """
+    """The workers of a cluster in one run: what they must have, and which of them have it not, with the errors. `note`
+    takes a warning of each of these once; `told` are those that it had. `looked` are workers that were looked at from
+    here."""
 
     note: Callable[[str], None] = lambda _: None
     requirements: Requirements = field(default_factory=requirements_here)
@@ -252,8 +238,12 @@ class Crew:
 
     def met(self, worker: str, misfit: Misfit) -> None:
         """Take account of a worker that does not meet the requirements."""
-        if misfit.error is None:
-            self._accept(worker, misfit.core_types)
+        if misfit.error is None:  # other processor types than all before it: it takes part, with a warning
+            known = self.requirements.core_types
+            if misfit.core_types not in known:
+                joined = f"{_types(misfit.core_types)} of {worker}, which joined later"
+                _warn_of_unlike(f"{', '.join(sorted(map(_types, known)))}, and {joined}")
+                self.requirements = replace(self.requirements, core_types=known | {misfit.core_types})
         elif misfit.sight is None or not self._is_stale(misfit.sight):
             self.exclude(worker, misfit.error)
 
@@ -267,16 +257,8 @@ class Crew:
             self.told.add(worker)
             self.note(f"{WARNING}a worker gets no tasks of this run: {self.unfit[worker]}")
 
-    def _accept(self, worker: str, core_types: CoreTypes) -> None:
-        """Take a worker with other processor types than all before it, and warn."""
-        known = self.requirements.core_types
-        if core_types not in known:
-            joined = f"{_types(core_types)} of {worker}, which joined later"
-            _warn_of_unlike(f"{', '.join(sorted(map(_types, known)))}, and {joined}")
-            self.requirements = replace(self.requirements, core_types=known | {core_types})
-
     def _is_stale(self, asked: Sight) -> bool:
-        """Whether a path no longer holds what a worker was asked to see there, seen from here. Then it is asked for
+        """Whether a path no longer holds what a worker was asked to see there, seen from here: then it is asked for
         what is there now, or nothing where it was published or removed."""
         try:
             now = sight_of(asked.path)
@@ -305,7 +287,11 @@ class Crew:
         """Warn where the fit workers have different processors; those that join later are compared with these."""
         found = on_workers(client, timeout, blas_core_types, workers=self.fit(known_workers(client, timeout)))
         types = {address: each for address, each in found.items() if isinstance(each, tuple)}
-        warn_if_unlike(types)
+        of_type: dict[str, list[str]] = {}
+        for address in sorted(types):
+            of_type.setdefault(_types(types[address]), []).append(address)
+        if len(of_type) > 1:
+            _warn_of_unlike(", ".join(f"{name} ({len(at)}, e.g. {at[0]})" for name, at in sorted(of_type.items())))
         self.requirements = replace(self.requirements, core_types=frozenset(types.values()))
 
     def require(self, client: Client, timeout: float, requirements: Requirements) -> None:
@@ -332,15 +318,6 @@ class Crew:
             self.worked |= address not in self.unfit
 
 
-def warn_if_unlike(types: Mapping[str, CoreTypes]) -> None:
-    """Warn where the BLAS of workers, by their addresses, computes for different processors."""
-    of_type: dict[str, list[str]] = {}
-    for address in sorted(types):
-        of_type.setdefault(_types(types[address]), []).append(address)
-    if len(of_type) > 1:
-        _warn_of_unlike(", ".join(f"{name} ({len(at)}, e.g. {at[0]})" for name, at in sorted(of_type.items())))
-
-
 def _types(core_types: CoreTypes) -> str:
     return " and ".join(core_types) or "unknown"
 
@@ -351,7 +328,7 @@ def _warn_of_unlike(found: str) -> None:
         "which worker computes which block; for the same bytes from every run, use workers of one type, or start "
         "all of them with the same OPENBLAS_CORETYPE",
         UnlikeWorkersWarning,
-        stacklevel=5,
+        stacklevel=4,
     )
 
 
@@ -361,11 +338,10 @@ def known_workers(client: Client, timeout: float) -> dict[str, Any]:
         raise IncompleteError("the Dask client is closed: open one again, and run the same command again")
     late = f"the scheduler at {_address(client)} does not answer: run the same command again when it does"
     seconds = min(timeout, _ANSWER_SECONDS)
-    found: dict[str, Any] = within(seconds, lambda: client.scheduler_info(n_workers=-1), late)
+    found = within(seconds, lambda: client.scheduler_info(n_workers=-1), late)
     if "workers" not in found:  # of a scheduler that is gone
         raise IncompleteError(late)
-    workers: dict[str, Any] = found["workers"]
-    return workers
+    return found["workers"]
 
 
 def wait_for_workers(client: Client, timeout: float) -> None:
@@ -381,26 +357,16 @@ def wait_for_workers(client: Client, timeout: float) -> None:
 
 
 def on_workers(
-    client: Client,
-    timeout: float,
-    function: Callable[..., Any],
-    *arguments: Any,
-    workers: Collection[str],
+    client: Client, timeout: float, function: Callable[..., Any], *arguments: Any, workers: Collection[str]
 ) -> dict[str, Any]:
     """function(*arguments) on these workers, by their addresses in order; an exception is a result. Those that go away
-    meanwhile are left out.
-
-    Raises IncompleteError, naming one, where workers do not answer within a minute, or `timeout` seconds.
-    """
+    meanwhile are left out. Raises IncompleteError, naming one, where workers do not answer within a minute, or
+    `timeout` seconds."""
     asked = sorted(workers)
     if not asked:
         return {}
     late = f"a worker of the scheduler at {_address(client)} does not answer, one of {', '.join(asked[:3])} or others"
-
-    def run() -> dict[str, Any]:
-        found: dict[str, Any] = client.run(function, *arguments, workers=asked, on_error="return")
-        return found
-
+    run = partial(client.run, function, *arguments, workers=asked, on_error="return")
     found = within(min(timeout, _ANSWER_SECONDS), run, late)
     return {address: found[address] for address in sorted(found) if not isinstance(found[address], OSError)}
 

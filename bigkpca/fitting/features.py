@@ -16,7 +16,7 @@ from bigkpca.data.blocks import sample_rows
 from bigkpca.data.rows import Rows
 from bigkpca.errors import Array, DataError, SpecError, check_overflow
 from bigkpca.execution.engine import Engine, fit_blocks
-from bigkpca.execution.passes import action_of, draws_by_residual, mean_features, sums_of
+from bigkpca.execution.passes import ResidualDraws, action_of, draws_by_residual, mean_features, sums_of
 from bigkpca.execution.progress import Progress
 from bigkpca.fitting.sample import PreparedSample, prepare_sample, rounded
 from bigkpca.numerics import growth, landmarks
@@ -45,13 +45,14 @@ from bigkpca.spec import DENSE_MOST_FEATURES, FitSpec, ResolvedFit
 
 
 def choose_landmarks(prepared: PreparedSample, fit: ResolvedFit, engine: Engine, progress: Progress) -> Array:
-    """Landmarks (l, d), shifted and scaled as rows are before kernels are computed.
-
-    Raises SpecError if the caller's landmarks do not fit the rows, DataError if no landmark can be chosen.
-    """
+    """Landmarks (l, d), shifted and scaled as rows are. Raises SpecError if the caller's landmarks do not fit the rows,
+    DataError if none can be chosen."""
     rows, sample, columns, spec = prepared.rows, prepared.sampled.sample, prepared.columns, fit.spec
     if spec.own_landmarks is not None:
-        return _own_landmarks(rows, prepared.sampled.own, columns, spec)
+        own = spec.landmarks.values if isinstance(spec.landmarks, landmarks.Rows) else prepared.sampled.own
+        if own.shape[1] != rows.shape[1]:
+            raise SpecError(f"landmarks have {own.shape[1]} columns, {rows.where} has {rows.shape[1]}")
+        return landmarks.distinct(columns.shifted(own))
     rule, rng = fit.rule, random_stream(spec.seed, LANDMARKS)
     assert rule is not None  # a method of landmarks has one
     size = min(fit.size, len(sample))
@@ -73,14 +74,6 @@ def choose_landmarks(prepared: PreparedSample, fit: ResolvedFit, engine: Engine,
     return chosen
 
 
-def _own_landmarks(rows: Rows, own: Array, columns: Columns, spec: FitSpec) -> Array:
-    """The caller's landmarks (l, d), shifted and scaled, without duplicates."""
-    given = spec.landmarks.values if isinstance(spec.landmarks, landmarks.Rows) else own
-    if given.shape[1] != rows.shape[1]:
-        raise SpecError(f"landmarks have {given.shape[1]} columns, {rows.where} has {rows.shape[1]}")
-    return landmarks.distinct(columns.shifted(given))
-
-
 def _landmarks_of_all_rows(
     rows: Rows,
     sample: Array,
@@ -93,8 +86,7 @@ def _landmarks_of_all_rows(
 ) -> Array:
     """RPCholesky over all rows: rejection sampling from upper bounds of the residuals, refreshed by a pass when stale.
 
-    Old bounds stay valid because residuals never grow. A refreshing pass returns as many draws as the sample has rows,
-    so that nothing of length n is held.
+    Old bounds stay valid because residuals never grow.
     """
     kernel, rng = columns.kernel, random_stream(spec.seed, PROPOSALS)
     check_diagonal(kernel.diagonal(sample))
@@ -110,42 +102,35 @@ def _landmarks_of_all_rows(
         if len(factor.landmarks) == size or (refreshes and len(factor.landmarks) == before):
             break
         refreshes += 1
-        proposals, trace = _refreshed(rows, columns, factor, spec, refreshes, rng, engine, progress)
+        # As many draws in all as the sample has rows, so that nothing of length n is held.
+        count = -(-sample_rows(*rows.shape, 0) // len(fit_blocks(rows, spec.block_rows)))
+        seed = np.random.SeedSequence(spec.seed, spawn_key=(PROPOSALS, refreshes))
+        draws = draws_by_residual(rows, columns, factor, count, seed, spec.block_rows, engine, progress)
+        trace = sum(block.trace for block in draws)
+        proposals = _joined_draws(draws, count, rng)
         if proposals.total <= max(rule.tol, rank_tolerance(columns.dtype)) * trace:
             break
     progress.note(f"rpcholesky: {len(factor.landmarks)} landmarks from all rows after {refreshes} refreshing passes")
     return factor.landmarks
 
 
-def _refreshed(
-    rows: Rows,
-    columns: Columns,
-    factor: Factor,
-    spec: FitSpec,
-    number: int,
-    rng: np.random.Generator,
-    engine: Engine,
-    progress: Progress,
-) -> tuple[Proposals, float]:
-    """ResidualDraws in proportion to the residuals of all rows, and Σ k(x, x): one pass."""
-    count = -(-sample_rows(*rows.shape, 0) // len(fit_blocks(rows, spec.block_rows)))
-    seed = np.random.SeedSequence(spec.seed, spawn_key=(PROPOSALS, number))
-    draws = draws_by_residual(rows, columns, factor, count, seed, spec.block_rows, engine, progress)
+def _joined_draws(draws: list[ResidualDraws], count: int, rng: np.random.Generator) -> Proposals:
+    """Draws in proportion to the residuals of all rows, from `count` draws of each block."""
     totals = np.array([block.total for block in draws])
-    trace = sum(block.trace for block in draws)
     if not totals.sum() > 0:
-        return Proposals(draws[0].rows[:0], np.empty(0), 0.0), trace
+        return Proposals(draws[0].rows[:0], np.empty(0), 0.0)
     picks = rng.choice(len(draws), count * len(draws), p=totals / totals.sum())
     # The k-th pick of a block takes its k-th draw; the first pick beyond a block's draws ends the sequence.
     turn = np.zeros(len(picks), np.intp)
-    for number_of_block in np.unique(picks):
-        mine = picks == number_of_block
+    for number in np.unique(picks):
+        mine = picks == number
         turn[mine] = np.arange(np.count_nonzero(mine))
     spent = np.flatnonzero(turn >= count)
     end = spent[0] if len(spent) else len(picks)
-    chosen = np.array([draws[b].rows[t] for b, t in zip(picks[:end], turn[:end], strict=True)])
-    bounds = np.array([draws[b].residuals[t] for b, t in zip(picks[:end], turn[:end], strict=True)])
-    return Proposals(chosen, bounds, float(totals.sum())), trace
+    taken = list(zip(picks[:end], turn[:end], strict=True))
+    chosen = np.array([draws[b].rows[t] for b, t in taken])
+    bounds = np.array([draws[b].residuals[t] for b, t in taken])
+    return Proposals(chosen, bounds, float(totals.sum()))
 
 
 _ALPHA_ROWS = 101  # sample size of the thesis for alpha
@@ -164,10 +149,8 @@ def _frequencies(
 
 
 def random_features(prepared: PreparedSample, method: RandomFeatures, fit: ResolvedFit) -> FeatureMap:
-    """Random Fourier features, or a tensor sketch for a polynomial kernel.
-
-    Raises SpecError if form='qmc' is asked for with too many columns.
-    """
+    """Random Fourier features, or a tensor sketch for a polynomial kernel. Raises SpecError if form='qmc' has too many
+    columns."""
     columns, d = prepared.columns, prepared.columns.columns
     kernel, count, seed = columns.kernel, fit.size, fit.spec.seed
     if isinstance(kernel, Polynomial):
@@ -193,8 +176,11 @@ def principal_features(
     """Random Fourier features on the leading principal axes of all rows."""
     columns, kernel = prepared.columns, prepared.columns.kernel
     assert isinstance(kernel, Gaussian)  # the spec checks
-    count, spec = fit.size, fit.spec
-    kept = _directions(principal, kernel, method, spec, count)
+    count, spec, sample = fit.size, fit.spec, prepared.sampled.sample
+    kept = spec.n_directions
+    if kept == "auto":
+        components = spec.components if isinstance(spec.components, int) else 1
+        kept = principal.directions(kernel.sigma, components, count // 2 if method.pairs else count)
     # The mean of all rows, not of the sample: residuals and principal axes are about it.
     moved = principal.mean if columns.scale is None else principal.mean * columns.scale
     columns = replace(columns, offset=rounded(columns.offset + moved, prepared.rows))
@@ -202,25 +188,25 @@ def principal_features(
     frequencies, phases = _frequencies(
         kernel, method.coupling, method.form, count, kept, columns.dtype, spec.seed, lambda: np.eye(kept)
     )
-    factor = _correction(method, kernel, principal, axes, columns, prepared.sampled.sample, spec.seed)
+    # The factor that corrects features for the axes left out: alpha^(-1/2), 1 for none, None for the pointwise one.
+    factor: float | None = None
+    if method.correction == "none":
+        factor = 1.0
+    elif method.correction == "alpha":
+        factor = float(np.exp(-principal.residual(axes.shape[1]) * kernel.gamma))
+    elif method.correction != "pointwise":
+        # The thesis's estimate: a geometric mean of exp(|r_i - r_(i+1)|² / (2 sigma²)) over pairs of sampled rows,
+        # whose residuals are taken in principal coordinates and divided by their number (docs/numerics.md, section 10).
+        numbers = random_stream(spec.seed, ALPHA).choice(len(sample), min(_ALPHA_ROWS, len(sample)), replace=False)
+        residual = columns.shifted(sample[numbers]).astype(np.float64)
+        residual -= (residual @ axes) @ axes.T
+        factor = float(np.exp(-0.5 * np.sum(np.diff(residual, axis=0) ** 2, axis=1).mean() * kernel.gamma))
     return PrincipalFourierRows(kernel, columns.offset, frequencies, axes, phases, factor, scale=columns.scale)
 
 
-def _directions(
-    principal: PrincipalAxes, kernel: Gaussian, method: PrincipalFeatures, spec: FitSpec, count: int
-) -> int:
-    """d*, the number of principal axes that are kept."""
-    if spec.n_directions != "auto":
-        return spec.n_directions
-    components = spec.components if isinstance(spec.components, int) else 1
-    return principal.directions(kernel.sigma, components, count // 2 if method.pairs else count)
-
-
 def principal_axes(prepared: PreparedSample, spec: FitSpec, engine: Engine, progress: Progress) -> PrincipalAxes:
-    """Principal axes of all rows: one pass, or the passes of a sketch above 8192 columns.
-
-    Raises SpecError if more axes are asked for than there are columns.
-    """
+    """Principal axes of all rows: one pass, or those of a sketch above 8192 columns. Raises SpecError for more axes
+    than columns."""
     rows, columns = prepared.rows, prepared.columns
     d, shift, title = columns.columns, np.zeros(columns.columns), "principal axes"
     if spec.n_directions != "auto" and spec.n_directions > d:
@@ -245,41 +231,14 @@ def principal_axes(prepared: PreparedSample, spec: FitSpec, engine: Engine, prog
     )
 
 
-def _correction(
-    method: PrincipalFeatures,
-    kernel: Gaussian,
-    principal: PrincipalAxes,
-    axes: Array,
-    columns: Columns,
-    sample: Array,
-    seed: int,
-) -> float | None:
-    """The factor that corrects features for the axes left out: alpha^(-1/2), 1 for none, None for the pointwise one."""
-    if method.correction == "pointwise":
-        return None
-    if method.correction == "none":
-        return 1.0
-    if method.correction == "alpha":
-        return float(np.exp(-principal.residual(axes.shape[1]) * kernel.gamma))
-    # The thesis's estimate: a geometric mean of exp(|r_i - r_(i+1)|² / (2 sigma²)) over pairs of sampled rows,
-    # whose residuals are taken in principal coordinates and divided by their number (docs/numerics.md, section 10).
-    numbers = random_stream(seed, ALPHA).choice(len(sample), min(_ALPHA_ROWS, len(sample)), replace=False)
-    residual = columns.shifted(sample[numbers]).astype(np.float64)
-    residual -= (residual @ axes) @ axes.T
-    return float(np.exp(-0.5 * np.sum(np.diff(residual, axis=0) ** 2, axis=1).mean() * kernel.gamma))
-
-
 FeatureMapFactory = Callable[[ResolvedFit], FeatureMap]  # the same fit at different sizes
 
 
 def feature_map_factory(
     prepared: PreparedSample, fit: ResolvedFit, engine: Engine, progress: Progress
 ) -> FeatureMapFactory:
-    """A function that builds the feature map of a fit of any size.
-
-    One pass for the principal axes of rff-pca. The returned function makes no pass, except with RPCholesky over all
-    rows.
-    """
+    """A function that builds the feature map of a fit of any size, with passes for RPCholesky over all rows alone; one
+    pass here for the principal axes of rff-pca."""
     method: Any = fit.spec.method_value
     columns = prepared.columns
     if method.principal:
@@ -335,11 +294,9 @@ def grow_size(
     engine: Engine,
     progress: Progress,
 ) -> GrownSize:
-    """The smallest size, within a tenth, whose error on sampled rows plus two standard errors is at most `spec.tol`.
-
-    The error is the relative trace error, or that of the kernel for random features. Raises SpecError if no size within
-    the limits reaches the tolerance.
-    """
+    """The smallest size, within a tenth, whose error on sampled rows (the relative trace error, or that of the kernel
+    for random features) plus two standard errors is at most `spec.tol`. Raises SpecError if no size within the limits
+    reaches it."""
     spec = fit.spec
     assert spec.tol is not None
     judge, judged = _error_estimator(prepared, spec)
@@ -365,7 +322,13 @@ def grow_size(
     if best.error.at_most > spec.tol:
         bound = "the time budget" if late else size_limits.limited_by
         if bound is None:
-            raise _tolerance_out_of_reach(best, tried, spec)
+            what = "landmarks" if spec.method_value.landmarks else "random features"
+            enough = growth.extrapolated(tried, spec.tol or 1.0)
+            raise SpecError(
+                f"tol={spec.tol} is out of reach: {best.size} {what}, the most that are grown to, leave an error of "
+                f"{best.error.value:.2g}; about {enough:,} would do. Take a larger tol, a larger sigma, or "
+                "eigenpairs without this error: method='exact', or refine=1"
+            )
         best = replace(best, stopped=bound)
     if _fit_at_size(fit, best.size) != fit.at(best.size):
         best = replace(best, features=make_features(fit.at(best.size)))
@@ -396,16 +359,6 @@ def _error_estimator(prepared: PreparedSample, spec: FitSpec) -> tuple[Callable[
         return growth.trace_error(features, strata, spec.center)
 
     return judge, len(seen) + len(sampled.held_out)
-
-
-def _tolerance_out_of_reach(best: GrownSize, tried: list[SizeTrial], spec: FitSpec) -> SpecError:
-    """The error for a tolerance that no size within the limits reaches."""
-    what = "landmarks" if spec.method_value.landmarks else "random features"
-    return SpecError(
-        f"tol={spec.tol} is out of reach: {best.size} {what}, the most that are grown to, leave an error of "
-        f"{best.error.value:.2g}; about {growth.extrapolated(tried, spec.tol or 1.0):,} would do. Take a larger tol, a "
-        "larger sigma, or eigenpairs without this error: method='exact', or refine=1"
-    )
 
 
 @dataclass(frozen=True)
@@ -482,20 +435,16 @@ def _choices(
         reason = f"of {spec.own_landmarks} rows that are given; {repeated} of them repeat others"
         yield Choice("landmarks", features.size, reason)
     if grown is not None:
-        yield Choice("size", grown.size, _reason(grown, spec))
+        error = f"an error of {grown.error.value:.3g} ± {grown.error.standard_error:.1g} on sampled rows"
+        reason = f"the smallest, to a tenth, with tol={spec.tol}: {error}"
+        if grown.stopped:
+            reason = f"{error}, above tol={spec.tol}: stopped by {grown.stopped}"
+        yield Choice("size", grown.size, reason)
     elif spec.size == "auto" and not spec.exact and spec.own_landmarks is None:
         yield Choice("size", features.size, fit.size_reason)
     if features.directions is not None and spec.n_directions == "auto":
         reason = "a relative bias of the kernel of at most 0.02, and an axis for each component"
         yield Choice("n_directions", features.directions, reason)
-
-
-def _reason(grown: GrownSize, spec: FitSpec) -> str:
-    """The reason for a size grown to a tolerance, with its estimated error."""
-    error = f"an error of {grown.error.value:.3g} ± {grown.error.standard_error:.1g} on sampled rows"
-    if grown.stopped:
-        return f"{error}, above tol={spec.tol}: stopped by {grown.stopped}"
-    return f"the smallest, to a tenth, with tol={spec.tol}: {error}"
 
 
 def kept_choices(model: Model) -> list[dict[str, Any]]:

@@ -30,6 +30,8 @@ from bigkpca.numerics.model import Model
 from bigkpca.numerics.span import Basis
 from bigkpca.spec import FitSpec, ResolvedFit, resolve
 
+Identity = dict[str, Any]  # of rows, by which a saved model is recognised
+
 _COARSE = 0.01  # share: if rounding may move more than this, the fit is repeated in float64
 
 
@@ -39,15 +41,12 @@ def fit_within(
     engine: Engine,
     limit: int | None,
     progress: Progress,
-    identity: dict[str, Any] | None = None,
+    identity: Identity | None = None,
     deadline: float | None = None,
 ) -> Model:
-    """Fit rows within memory limits and a deadline.
-
-    Raises MemoryLimitError, before anything is read, if the plan needs more than `limit` bytes in a process or than
-    workers may use, and before a second fit in float64 if that does. With `tol`, the size grows only as far as `limit`
-    and `deadline` (a time of the monotonic clock) allow. Otherwise like `fit_rows`.
-    """
+    """Fit rows within memory limits and a deadline, with `tol` growing the size only as far as these allow. Otherwise
+    like `fit_rows`. Raises MemoryLimitError, before anything is read, if the plan needs more than `limit` bytes in a
+    process or than workers may use, and before a second fit in float64 if that does."""
     fit = resolve(spec, rows)
     if spec.tol is not None:
         size_limits = find_size_limits(rows, fit, engine, limit)
@@ -62,7 +61,7 @@ def fit_rows(
     spec: FitSpec,
     engine: Engine,
     progress: Progress,
-    identity: dict[str, Any] | None = None,
+    identity: Identity | None = None,
     size_limits: SizeLimits | None = None,
 ) -> Model:
     """Fit kernel PCA to rows: one bounded sample, one pass, one small eigenproblem, and the pre-image.
@@ -96,8 +95,8 @@ def _fit_without_decoder(
     fit: ResolvedFit,
     engine: Engine,
     progress: Progress,
-    identity: dict[str, Any] | None,
-    size_limits: SizeLimits | None,
+    identity: Identity | None,
+    limits: SizeLimits | None,
 ) -> _Found:
     """The model without its pre-image and reference."""
     spec = fit.spec
@@ -107,12 +106,12 @@ def _fit_without_decoder(
         warn_if_indefinite(model.solution)
         return _Found(replace(model, provenance={**_origin(rows, spec, identity), **model.provenance}))
     if fit.matrix_free:
-        start = _fit_without_decoder(rows, fit.start(), engine, progress, identity, size_limits).model
+        start = _fit_without_decoder(rows, fit.start(), engine, progress, identity, limits).model
         return _Found(refine.refine_by_products(rows, start, spec, engine, progress))
     note_lowered(fit, progress)
-    size_limits = size_limits or SizeLimits(fit.size)
+    limits = limits or SizeLimits(fit.size)
     with single_threaded_blas, np.errstate(over="ignore", invalid="ignore"):  # the pass names rows that overflow
-        chosen = choose_features(rows, fit, size_limits, engine, progress)
+        chosen = choose_features(rows, fit, limits, engine, progress)
         single = spec.dtype is None and chosen.features.dtype != np.float64
         try:
             found = fit_outcome(rows, chosen, fit, engine, progress)
@@ -120,14 +119,14 @@ def _fit_without_decoder(
             if not single:
                 raise
             del chosen
-            return _in_double_precision(rows, fit, engine, progress, identity, size_limits)
+            return _in_double_precision(rows, fit, engine, progress, identity, limits)
     if single and moved_by_rounding(found, _COARSE):
         del chosen, found  # sums of the first fit, which the second need not hold
-        return _in_double_precision(rows, fit, engine, progress, identity, size_limits)
+        return _in_double_precision(rows, fit, engine, progress, identity, limits)
     grown, reached = chosen.grown, found.certificate.relative_trace_error
     if grown and not grown.stopped and reached is not None and reached > (spec.tol or 1):
         progress.note(f"size {grown.size} has error {reached:.4g}, above tol={spec.tol}: growing on")
-        more = replace(size_limits, bias=size_limits.bias * reached / grown.error.value)
+        more = replace(limits, bias=limits.bias * reached / grown.error.value)
         return _fit_without_decoder(rows, fit, engine, progress, identity, more)
     warn_if_narrow(chosen.features, chosen.few, found.solution.unexplained)
     warn_of(found, chosen.features)
@@ -140,22 +139,17 @@ def _fit_without_decoder(
 
 
 def _in_double_precision(
-    rows: Rows,
-    fit: ResolvedFit,
-    engine: Engine,
-    progress: Progress,
-    identity: dict[str, Any] | None,
-    size_limits: SizeLimits,
+    rows: Rows, fit: ResolvedFit, engine: Engine, progress: Progress, identity: Identity | None, limits: SizeLimits
 ) -> _Found:
     """Fit again with block work in float64, and record why."""
     progress.note("rounding in float32 would count here: fitting again in float64")
     double = fit.in_double_precision()
     if fit.spec.tol is None:
-        check_fits(rows, double, engine, size_limits.memory)
+        check_fits(rows, double, engine, limits.memory)
     else:
-        found_limits = find_size_limits(rows, double, engine, size_limits.memory)
-        size_limits = replace(size_limits, largest=found_limits.largest, limited_by=found_limits.limited_by)
-    found = _fit_without_decoder(rows, double, engine, progress, identity, size_limits)
+        found_limits = find_size_limits(rows, double, engine, limits.memory)
+        limits = replace(limits, largest=found_limits.largest, limited_by=found_limits.limited_by)
+    found = _fit_without_decoder(rows, double, engine, progress, identity, limits)
     before = found.model.provenance
     reason = f"rounding in float32 may move the bounds or leading eigenvalues by more than {_COARSE}"
     choices = [*before["choices"], *choices_info((Choice("dtype", "float64", reason),))]
@@ -163,7 +157,7 @@ def _in_double_precision(
     return found._replace(model=replace(found.model, provenance=provenance))
 
 
-def _origin(rows: Rows, spec: FitSpec, identity: dict[str, Any] | None) -> dict[str, Any]:
+def _origin(rows: Rows, spec: FitSpec, identity: Identity | None) -> dict[str, Any]:
     """Provenance of a model: spec, identity of the rows, column names."""
     names = {} if rows.names is None else {"column_names": list(rows.names)}
     return {"spec": spec.to_dict(), "identity": identity or anonymous(rows), **names}

@@ -15,10 +15,8 @@ _LEAST_SHARE = 1 / 3  # of all features: fewer are not worth the memory
 
 
 def check_fits(rows: Rows, fit: ResolvedFit, engine: Engine, limit: int | None) -> None:
-    """Raise MemoryLimitError if a fit needs more than `limit` bytes in a process, or than workers may use.
-
-    With a tolerance the size grows as far as memory allows, so only a size of 10 must fit.
-    """
+    """Raise MemoryLimitError if a fit needs more than `limit` bytes in a process, or than workers may use; with a
+    tolerance, if even a size of 10 does."""
     if fit.spec.tol is not None:
         find_size_limits(rows, fit, engine, limit)
         return
@@ -26,19 +24,16 @@ def check_fits(rows: Rows, fit: ResolvedFit, engine: Engine, limit: int | None) 
     if fit.spec.precomputed:
         plan.check(limit, "store the matrix in smaller chunks, ask for fewer components, or allow more")
     elif limit is not None and plan.peak_bytes > limit:
-        plan.check(limit, _smaller(rows, fit, engine.threads, limit))
+        size = largest_size_that_fits(rows, fit, engine.threads, limit)
+        if fit.spec.own_landmarks is not None:
+            advice = f"give fewer than {fit.spec.own_landmarks} landmarks, or allow more"
+        elif size is None:
+            advice = f"{smallest(rows, fit, engine.threads)}: allow more"
+        else:
+            method = "nystroem" if fit.spec.exact else fit.spec.method_value.name
+            advice = f"{method} with a size of {size} would fit"
+        plan.check(limit, advice)
     engine.check_memory(lambda threads: worker_bytes(rows, fit, threads))
-
-
-def _smaller(rows: Rows, fit: ResolvedFit, threads: int, limit: int) -> str:
-    """Advice for a fit that needs more than `limit` bytes: the size that would fit, or the least memory needed."""
-    spec = fit.spec
-    if spec.own_landmarks is not None:
-        return f"give fewer than {spec.own_landmarks} landmarks, or allow more"
-    size = largest_size_that_fits(rows, fit, threads, limit)
-    if size is None:
-        return f"{smallest(rows, fit, threads)}: allow more"
-    return f"{'nystroem' if spec.exact else spec.method_value.name} with a size of {size} would fit"
 
 
 def place_for_features(rows: Rows, fit: ResolvedFit, limit: int | None) -> KeptFeatures | None:

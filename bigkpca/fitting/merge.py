@@ -42,15 +42,17 @@ NO_SUMS = (
 
 
 def spec_like(model: Model, options: Mapping[str, Any]) -> FitSpec:
-    """The spec of a model, with the options (fields of a FitSpec) that differ from the defaults.
-
-    Raises SpecError where the model has no sums, for options that its features do not allow, and for pre-images that
-    are trained, since such models do not add up.
-    """
+    """The spec of a model, with the options (fields of a FitSpec) that differ from the defaults. Raises SpecError where
+    the model has no sums, for options that its features do not allow, and for pre-images that are trained, which do not
+    add up."""
     if model.sums is None:
         raise SpecError(NO_SUMS)
     before, defaults = FitSpec.of(model), FitSpec()
-    given = {name: value for name, value in options.items() if not _equal(value, getattr(defaults, name))}
+    given = {}
+    for name, value in options.items():
+        default = getattr(defaults, name)
+        if type(value) is not type(default) or not np.all(value == default):
+            given[name] = value
     spec = FitSpec.checked(**{name: getattr(before, name) for name in FitSpec.model_fields} | given)
     check_same_problem(spec, before)
     check_extensible(spec)
@@ -60,10 +62,6 @@ def spec_like(model: Model, options: Mapping[str, Any]) -> FitSpec:
 def resolve_like(model: Model, rows: Rows, spec: FitSpec) -> ResolvedFit:
     """What the spec of `spec_like` means for these rows."""
     return resolve(spec, rows).with_features(model.features.size, model.features.dtype)
-
-
-def _equal(one: Any, other: Any) -> bool:
-    return type(one) is type(other) and bool(np.all(one == other))
 
 
 def check_same_problem(spec: FitSpec, before: FitSpec, may_change: Collection[str] = MAY_CHANGE) -> None:
@@ -160,7 +158,6 @@ class _Part:
     strata: tuple[Stratum, ...]
     rounded: tuple[float, float]  # see `Checks`
     sample: Array | None
-    added: list[dict[str, Any]]  # identities of its rows, as `partial_fit` records them
 
 
 def merge(models: Iterable[Model], engine: Engine) -> Model:
@@ -176,51 +173,83 @@ def merge(models: Iterable[Model], engine: Engine) -> Model:
     """
     first: Model | None = None
     parts: list[_Part] = []
-    sums = _PairwiseSum()
+    added: list[dict[str, Any]] = []  # identities of all rows, as `partial_fit` records them
+    numbers: dict[str, int] = {}  # of the models, by the digests of their rows
+    nodes: list[tuple[int, ShiftedSums]] = []  # of the binary tree of sums, levels descending: at most log2 are held
     for number, model in enumerate(models, 1):
         if first is None:
             first = model
         _check_same_features(first, model, number)
-        part = _part(model)
-        _check_other_rows(parts, part, number)
-        parts.append(part)
         assert model.sums is not None
-        sums.add(model.sums)
+        found, strata = model.provenance, model.certificate.strata
+        own = [{**found.get("identity", {}), "sha256": found.get("content")}, *found.get("added", [])]
+        digests = [each["sha256"] for each in own if each.get("sha256") is not None]
+        for digest in digests:
+            if digest in numbers:
+                raise SpecError(
+                    f"model {number} holds the same rows as model {numbers[digest]}, which would count twice: leave "
+                    "one of them out"
+                )
+        numbers.update(dict.fromkeys(digests, number))
+        added += own
+        known = () if strata is None else spectral.from_array(strata)
+        parts.append(_Part(model.sums.count, known, rounding_of(model), model.certificate.sample))
+        level, value = 0, model.sums
+        while nodes and nodes[-1][0] == level:
+            value = nodes.pop()[1] + value
+            level += 1
+        nodes.append((level, value))
     if first is None or len(parts) < 2:
         raise SpecError(f"{len(parts)} models were given: merging takes two or more")
-    return _solved(first, sums.total(), parts, engine)
+    sums = reduce(lambda right, left: left + right, (value for _, value in reversed(nodes)))
+    fit = resolve_shape(FitSpec.of(first), sums.count, first.features.columns, first.features.dtype)
+    return _with_sums(first, sums, fit, _joint_checks(first, sums, parts), engine, added[1:])
 
 
-class _PairwiseSum:
-    """A sum in the order of a binary tree, of parts that come one after the other: at most log2 of them are held."""
+def _with_sums(
+    model: Model,
+    sums: ShiftedSums,
+    fit: ResolvedFit,
+    checks: Checks,
+    engine: Engine,
+    added: list[dict[str, Any]],
+    recorded: dict[str, Any] | None = None,
+) -> Model:
+    """A model with other sums of the same features, solved again with the same signs; `added` are the rows added, and
+    `recorded` the spec that it gets in place of its own."""
+    features = model.features
+    with single_threaded_blas, np.errstate(over="ignore", invalid="ignore"):
+        with engine.small_work() as in_order:
+            found, certified, choices, _ = solve(sums.moments, features, fit, checks, in_order)
+        solution = eigenpairs.aligned(found, model.solution, features.gram())
+    outcome = FitOutcome(solution, certified, sums, "", choices)
+    warn_of(outcome, features)
+    warn_if_beyond_tolerance(outcome, fit.spec)
+    warn_if_not_uniform(fit.spec)
+    changed: dict[str, Any] = {"added": added, "choices": kept_choices(model) + choices_info(choices)}
+    if recorded is not None:
+        changed["spec"] = recorded
+    larger = Model(features, solution, sums, certified, {**model.provenance, **changed})
+    return extend_decoder(larger, model, fit.spec)
 
-    def __init__(self) -> None:
-        self._nodes: list[tuple[int, ShiftedSums]] = []  # levels descend
 
-    def add(self, value: ShiftedSums) -> None:
-        """Take in the next part."""
-        level = 0
-        while self._nodes and self._nodes[-1][0] == level:
-            value = self._nodes.pop()[1] + value
-            level += 1
-        self._nodes.append((level, value))
-
-    def total(self) -> ShiftedSums:
-        """The sum of all parts."""
-        return reduce(lambda right, left: left + right, (value for _, value in reversed(self._nodes)))
-
-
-def _part(model: Model) -> _Part:
-    assert model.sums is not None
-    found, strata = model.provenance, model.certificate.strata
-    own = {**found.get("identity", {}), "sha256": found.get("content")}
-    return _Part(
-        model.sums.count,
-        () if strata is None else spectral.from_array(strata),
-        rounding_of(model),
-        model.certificate.sample,
-        [own, *found.get("added", [])],
-    )
+def _joint_checks(first: Model, sums: ShiftedSums, parts: list[_Part]) -> Checks:
+    """The evidence of all parts: their strata and rounding; landmarks and sampled rows measure the rounding again."""
+    seed, total, sample = FitSpec.of(first).seed, sum(part.count for part in parts), None
+    if all(part.sample is not None for part in parts):  # in proportion to their numbers of rows
+        counts = [max(1, rounding.MEASURED_ROWS * part.count // total) for part in parts]
+        drawn = [some_of(p.sample, count, seed) for p, count in zip(parts, counts, strict=True) if p.sample is not None]
+        sample = np.concatenate(drawn)
+    landmarks = first.features.landmarks_in_user_units()
+    rows = [first.features.offset[None], *(each.astype(np.float64) for each in (landmarks, sample) if each is not None)]
+    few = np.concatenate([each[: rounding.MEASURED_ROWS] for each in rows])
+    kinds = {stratum.triangular for part in parts for stratum in part.strata}
+    # Without strata of every part, or with strata in different bases, nothing is known of what landmarks missed.
+    known = all(part.strata for part in parts) and len(kinds) == 1
+    before = tuple(stratum for part in parts for stratum in part.strata) if known else ()
+    of_trace, of_values = (float(sum(part.rounded[i] for part in parts)) for i in range(2))
+    triangular = bool(kinds.pop()) if known else None
+    return Checks(few, sums.about, few[:0], 0, sample, before, (of_trace, of_values), triangular)
 
 
 def _check_same_features(first: Model, model: Model, number: int) -> None:
@@ -253,61 +282,6 @@ def _check_same_features(first: Model, model: Model, number: int) -> None:
             )
 
 
-def _check_other_rows(parts: list[_Part], part: _Part, number: int) -> None:
-    """Raise SpecError where rows of a model were counted before."""
-    before = {each.get("sha256"): i for i, one in enumerate(parts, 1) for each in one.added}
-    for digest in (each.get("sha256") for each in part.added):
-        if digest is not None and digest in before:
-            raise SpecError(
-                f"model {number} holds the same rows as model {before[digest]}, which would count twice: leave one of "
-                "them out"
-            )
-
-
-def _solved(first: Model, sums: ShiftedSums, parts: list[_Part], engine: Engine) -> Model:
-    """The model of these sums."""
-    features, spec = first.features, FitSpec.of(first)
-    fit = resolve_shape(spec, sums.count, features.columns, features.dtype)
-    moments = sums.moments
-    with single_threaded_blas, np.errstate(over="ignore", invalid="ignore"):
-        with engine.small_work() as in_order:
-            found, certified, choices, _ = solve(moments, features, fit, _checks(first, sums, parts), in_order)
-        solution = eigenpairs.aligned(found, first.solution, features.gram())
-    outcome = FitOutcome(solution, certified, sums, "", choices)
-    warn_of(outcome, features)
-    warn_if_beyond_tolerance(outcome, spec)
-    warn_if_not_uniform(spec)
-    _, *added = (each for part in parts for each in part.added)
-    changed = {"added": added, "choices": kept_choices(first) + choices_info(choices)}
-    merged = Model(features, solution, sums, certified, {**first.provenance, **changed})
-    return extend_decoder(merged, first, spec)
-
-
-def _checks(first: Model, sums: ShiftedSums, parts: list[_Part]) -> Checks:
-    """The evidence of all parts: their strata and rounding; landmarks and sampled rows measure the rounding again."""
-    landmarks, sample = first.features.landmarks_in_user_units(), _joint_sample(parts, FitSpec.of(first).seed)
-    rows = [first.features.offset[None], *(each.astype(np.float64) for each in (landmarks, sample) if each is not None)]
-    few = np.concatenate([each[: rounding.MEASURED_ROWS] for each in rows])
-    kinds = {stratum.triangular for part in parts for stratum in part.strata}
-    # Without strata of every part, or with strata in different bases, nothing is known of what landmarks missed.
-    known = all(part.strata for part in parts) and len(kinds) == 1
-    before = tuple(stratum for part in parts for stratum in part.strata) if known else ()
-    of_trace, of_values = (float(sum(part.rounded[i] for part in parts)) for i in range(2))
-    triangular = bool(kinds.pop()) if known else None
-    return Checks(few, sums.about, few[:0], 0, sample, before, (of_trace, of_values), triangular)
-
-
-def _joint_sample(parts: list[_Part], seed: int) -> Array | None:
-    """Sampled rows of all parts, in proportion to their numbers of rows; None where one has none."""
-    total, samples = sum(part.count for part in parts), [part.sample for part in parts]
-    found = [
-        some_of(sample, max(1, rounding.MEASURED_ROWS * part.count // total), seed)
-        for part, sample in zip(parts, samples, strict=True)
-        if sample is not None
-    ]
-    return np.concatenate(found) if len(found) == len(parts) else None
-
-
 _MAY_CHANGE = ("components", "noise")
 
 
@@ -334,25 +308,12 @@ def extend(model: Model, rows: Rows, spec: FitSpec, engine: Engine, progress: Pr
     check_columns(rows, model)
     check_extensible(spec)
     check_same_problem(spec, FitSpec.of(model), _MAY_CHANGE)
-    features = model.features
-    more = sums_of(rows, features, model.sums.about, model.block_rows, engine, progress)
-    sums = model.sums + more.sums
-    moments = sums.moments
+    more = sums_of(rows, model.features, model.sums.about, model.block_rows, engine, progress)
     fit = resolve(spec, rows)
     checks = replace(_checks_of_new_rows(model, rows, fit, engine, progress), far=more.far)
-    with single_threaded_blas, np.errstate(over="ignore", invalid="ignore"):
-        with engine.small_work() as in_order:
-            found, certified, choices, _ = solve(moments, features, fit, checks, in_order)
-        solution = eigenpairs.aligned(found, model.solution, features.gram())
-    outcome = FitOutcome(solution, certified, sums, more.content, choices)
-    warn_of(outcome, features)
-    warn_if_beyond_tolerance(outcome, spec)
-    warn_if_not_uniform(spec)
     added = [*model.provenance.get("added", []), anonymous(rows) | {"sha256": more.content}]
     recorded = model.provenance["spec"] | {key: getattr(spec, key) for key in _MAY_CHANGE}
-    changed = {"spec": recorded, "added": added, "choices": kept_choices(model) + choices_info(choices)}
-    larger = Model(features, solution, sums, certified, {**model.provenance, **changed})
-    return extend_decoder(larger, model, spec)
+    return _with_sums(model, model.sums + more.sums, fit, checks, engine, added, recorded)
 
 
 def _checks_of_new_rows(model: Model, rows: Rows, fit: ResolvedFit, engine: Engine, progress: Progress) -> Checks:

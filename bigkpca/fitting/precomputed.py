@@ -29,11 +29,8 @@ from bigkpca.numerics.random_streams import SKETCH, random_stream
 from bigkpca.numerics.span import span_of
 from bigkpca.spec import ResolvedFit
 
-ASYMMETRY = {
-    2: 1e-2,
-    4: 1e-5,
-    8: 1e-8,
-}  # tolerance relative to sqrt(s_i s_j), by itemsize: above rounding, below mistakes
+# Tolerance relative to sqrt(s_i s_j), by itemsize: above rounding, below mistakes.
+ASYMMETRY = {2: 1e-2, 4: 1e-5, 8: 1e-8}
 FLAT = 1e-6  # diagonal entries below this share of the largest entry count as zero
 NEARLY = 1.01  # factor that allows for rounding of entries
 BAND = 512  # rows checked at once
@@ -68,11 +65,8 @@ def combined_digest(digests: list[str]) -> str:
 
 
 def entry_scales(diagonal: Array, largest: Array) -> Array:
-    """s (n,) with |K_ij| <= sqrt(s_i s_j), the scale against which rounding of K_ij is small.
-
-    K_ii where the matrix can be one of kernels; else the `largest` |K_ij| of each row, e.g. for -D² / 2 of squared
-    distances, whose diagonal is zero.
-    """
+    """s (n,) with |K_ij| <= sqrt(s_i s_j), the scale of rounding: K_ii where the matrix can be one of kernels; else the
+    `largest` |K_ij| of each row, e.g. for -D² / 2 of squared distances, whose diagonal is zero."""
     may_be = diagonal.min() >= 0 and (largest**2 <= NEARLY * diagonal * diagonal.max()).all()
     return diagonal if may_be else largest
 
@@ -84,11 +78,8 @@ def entry_dtype(fit: ResolvedFit) -> np.dtype[Any]:
 
 
 def rounding_noise(total: float, n: int, dtype: np.dtype[Any]) -> float:
-    """How negative rounding can make the eigenvalues of a positive semidefinite matrix (n, n).
-
-    `total` is the sum of its `entry_scales`. The bound is a few eps sqrt(n) times their mean, the norm of a matrix of
-    random errors.
-    """
+    """How negative rounding can make the eigenvalues of a positive semidefinite matrix (n, n): a few eps sqrt(n) times
+    the mean of its `entry_scales`, whose sum is `total`: the norm of a matrix of random errors."""
     return 16 * float(np.finfo(dtype).eps) * total / float(np.sqrt(n))
 
 
@@ -122,10 +113,8 @@ def check_matrix_diagonal(rows: Rows, diagonal: Array, seen: Array, least: float
 
 
 def _chunk_rows_equal(rows: Rows, seen: Array, i: int) -> bool:
-    """Whether all rows of the chunk that holds entry (i, i) are equal, i.e. at distance 0 of each other.
-
-    Such a chunk of a distance matrix is all zeros, and need not be stored.
-    """
+    """Whether all rows of the chunk that holds entry (i, i) are equal: in a distance matrix it is all zeros, and need
+    not be stored."""
     assert isinstance(rows, ZarrRows)
     chunk = rows.unstored(i, i)
     return chunk is not None and bool(np.ptp(seen[chunk[0]], axis=0).max() <= FLAT * np.abs(seen[i]).max())
@@ -176,16 +165,20 @@ class ProductStart:
 
 
 def start_products(rows: Rows, fit: ResolvedFit, engine: Engine, progress: Progress) -> ProductStart:
-    """Check all of the matrix in one pass, and make the starting block; raises what `precomputed.read_matrix` raises.
-
-    The block holds the scores of a Nyström model of randomly drawn columns.
-    """
+    """Check all of the matrix in one pass, and make the starting block, scores of a Nyström model of randomly drawn
+    columns. Raises as `read_matrix`."""
     n, rng = fit.n, random_stream(fit.spec.seed, SKETCH)
     dtype, few = fit.dtype, fit.start()
     S = np.sort(rng.choice(n, few.size, replace=False))
     found = _survey_matrix(rows, fit, S, rng.standard_normal((n, _PROBES)), engine, progress)
     check_matrix_diagonal(rows, found.diagonal, found.images, float(found.least.min()), float(found.largest.max()))
-    _check_probes(rows, found, ASYMMETRY[entry_dtype(fit).itemsize])
+    # K P = K'P up to rounding; the row that differs most is read again to name the entry.
+    asymmetry = ASYMMETRY[entry_dtype(fit).itemsize]
+    apart = np.linalg.norm(found.images - found.mirrored, axis=1)
+    apart -= asymmetry * np.sqrt(_PROBES * found.entry_scales * found.entry_scales.sum())
+    if apart[i := int(apart.argmax())] > 0:
+        row, column = rows.block(i, i + 1).astype(np.float64), rows.block(0, n, slice(i, i + 1)).T.astype(np.float64)
+        check_symmetry(rows, np.array([i]), row, column, found.entry_scales, asymmetry)
     # The columns are in memory, so this pass runs on local threads.
     local, C = Engine(engine.threads), ArrayRows(found.columns)
     features = Columns(Precomputed(), np.zeros(len(S)), dtype)
@@ -268,10 +261,8 @@ def _survey_part(rows: Rows, part: Part, S: Array, P: Array) -> MatrixSurvey:
         for at, values in matrix_tiles(rows, part, digest=digest):
             K, (tall, wide) = values.astype(P.dtype, copy=False), at.within(part)
             images[tall] += K @ P[at.columns]
-            least[tall], largest[tall] = (
-                np.minimum(least[tall], K.min(axis=1)),
-                np.maximum(largest[tall], K.max(axis=1)),
-            )
+            least[tall] = np.minimum(least[tall], K.min(axis=1))
+            largest[tall] = np.maximum(largest[tall], K.max(axis=1))
             mirrored[wide] += K.T @ P[at.rows]
             drawn = _columns_within(own, at.columns)
             columns[tall, drawn] = K[:, own[drawn] - at.columns.start]
@@ -281,24 +272,12 @@ def _survey_part(rows: Rows, part: Part, S: Array, P: Array) -> MatrixSurvey:
     return MatrixSurvey(diagonal, least, largest, images, mirrored, columns, digest.hexdigest())
 
 
-def _check_probes(rows: Rows, found: MatrixSurvey, tolerance: float) -> None:
-    """Raise an error unless K P = K'P up to rounding; the row that differs most is read again to name the entry."""
-    apart = np.linalg.norm(found.images - found.mirrored, axis=1)
-    apart -= tolerance * np.sqrt(_PROBES * found.entry_scales * found.entry_scales.sum())
-    i = int(apart.argmax())
-    if apart[i] > 0:
-        row, column = rows.block(i, i + 1), rows.block(0, rows.shape[0], slice(i, i + 1)).T
-        given = (row.astype(np.float64), column.astype(np.float64), found.entry_scales, tolerance)
-        check_symmetry(rows, np.array([i]), *given)
-
-
 def product(rows: Rows, fit: ResolvedFit, engine: Engine, progress: Progress, B: Array) -> Array:
     """K B (n, c), float64: one pass over K, or over its upper half where its chunks allow that."""
     upper = halves(rows)
     cut, given = parts(rows, fit.spec.block_rows, upper=upper), shared(B.astype(fit.dtype))
     tasks = tasks_by_part(_multiply_part, rows, cut, given, upper)
-    found: Array = engine.total("products with the matrix", tasks, progress, B)
-    return found
+    return engine.total("products with the matrix", tasks, progress, B)
 
 
 def _multiply_part(rows: Rows, part: Part, B: Array, upper: bool) -> Array:
@@ -325,16 +304,11 @@ def read_matrix(rows: Rows, fit: ResolvedFit, engine: Engine, progress: Progress
     for start in range(0, len(K), BAND):
         numbers = np.arange(start, min(start + BAND, len(K)))
         check_symmetry(rows, numbers, K[numbers], K[:, numbers].T, found_sizes, tolerance)
-    _make_symmetric(K)
-    return K, combined_digest([digest for _, digest in found])
-
-
-def _make_symmetric(K: Array) -> None:
-    """Replace K by (K + K') / 2 in place, so that rounding does not make solvers see another matrix."""
-    for start in range(0, len(K), BAND):
+    for start in range(0, len(K), BAND):  # so that rounding does not make solvers see another matrix
         own = slice(start, start + BAND)
         mean = (K[own, start:] + K[start:, own].T) / 2
         K[own, start:], K[start:, own] = mean, mean.T
+    return K, combined_digest([digest for _, digest in found])
 
 
 def entry_scales_of(K: Array) -> Array:

@@ -40,8 +40,13 @@ def with_decoder(
     if not spec.reconstructs:
         return model
     preimage: Any = spec.preimage_value
-    if sample is None and preimage.needs_rows:
-        sample = _kept_rows(model, spec.seed)
+    if sample is None and preimage.needs_rows:  # of the rows that the model keeps
+        features = model.features
+        assert has_landmarks(features)
+        n, d = features.landmarks.shape
+        numbers = np.sort(random_stream(spec.seed, REFERENCES).choice(n, sample_rows(n, d, 0), replace=False))
+        few = replace(features, landmarks=features.landmarks[numbers])
+        sample = few.landmarks_in_user_units().astype(features.dtype)
     with single_threaded_blas:
         if not preimage.trained:
             with engine.small_work() as in_order:
@@ -62,10 +67,8 @@ def train_preimage(
 
 
 def extend_decoder(model: Model, before: Model, spec: FitSpec) -> Model:
-    """The model to which rows were added, with a decoder made from the one it had; reads no rows.
-
-    Reference rows stay. Random features, which have no landmarks, keep the linear map from scores to rows.
-    """
+    """The model to which rows were added, with a decoder made from the one it had, without reading rows: reference rows
+    stay, and random features, which have no landmarks, keep the linear map from scores to rows."""
     old_decoder: Any = before.decoder
     if old_decoder is None:
         return model
@@ -85,10 +88,8 @@ def extend_decoder(model: Model, before: Model, spec: FitSpec) -> Model:
 
 
 def _carried_over(old_decoder: Any, old: Solution, new: Expansion) -> dict[str, Array]:
-    """The linear map from scores to rows of an old decoder, as a map of the new scores.
-
-    New scores stand for features (`new`), whose old scores the old map takes.
-    """
+    """The linear map from scores to rows of an old decoder, as a map of the new scores, which stand for features
+    (`new`)."""
     to_old = new.map.T @ old.components
     weights = to_old @ old_decoder.weights
     mean_score = np.linalg.lstsq(to_old.T, old_decoder.mean_score - (new.origin - old.mean) @ old.components)[0]
@@ -101,10 +102,8 @@ def _carried_over(old_decoder: Any, old: Solution, new: Expansion) -> dict[str, 
 
 
 def of_leading(model: Model, r: int) -> Model:
-    """The model of the r leading components, with the pre-image that a fit of these alone makes; reads no rows.
-
-    Raises SpecError where that was trained on the scores of all components.
-    """
+    """The model of the r leading components, with the pre-image that a fit of these alone makes; reads no rows. Raises
+    SpecError where that was trained on the scores of all components."""
     if r == model.components or model.decoder is None:
         return model if r == model.components else model.leading(r)
     spec = FitSpec.of(model)
@@ -123,13 +122,3 @@ def check_extensible(spec: FitSpec) -> None:
             f"no rows can be added to what preimage={spec.preimage_value.name!r} learned from the rows before: "
             "fit again on all of them, or use preimage='fixed-point' or 'linear'"
         )
-
-
-def _kept_rows(model: Model, seed: int) -> Array:
-    """A sample (m, d) of the rows that the model keeps, in the units of the data."""
-    features = model.features
-    assert has_landmarks(features)
-    n, d = features.landmarks.shape
-    numbers = np.sort(random_stream(seed, REFERENCES).choice(n, sample_rows(n, d, 0), replace=False))
-    few = replace(features, landmarks=features.landmarks[numbers])
-    return few.landmarks_in_user_units().astype(features.dtype)

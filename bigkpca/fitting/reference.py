@@ -12,11 +12,10 @@ from bigkpca.errors import Array, DataError
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.projection import expansion_of
 from bigkpca.numerics.drift import REFERENCE_ROWS, reference_of
-from bigkpca.numerics.eigenpairs import Solution
 from bigkpca.numerics.features import FeatureMap, has_landmarks
 from bigkpca.numerics.linalg import Map, rank_tolerance
 from bigkpca.numerics.model import Model
-from bigkpca.numerics.moments import Moments, ShiftedSums, block_moments
+from bigkpca.numerics.moments import ShiftedSums, block_moments
 from bigkpca.numerics.preimages import Expansion, residuals
 from bigkpca.numerics.random_streams import DRIFT, random_stream
 from bigkpca.spec import FitSpec
@@ -25,7 +24,7 @@ _TILE_ROWS = 256
 _SAFETY = 32  # times the unit roundoff: how far features may be off, of which 5 was seen
 _MEASURED_ROWS = 64
 _LARGEST = 4  # times the mean error of a score, where a fit by products has not converged
-_OVERFITTED = 0.003  # see `_overfitted`: below, the standard deviation of a score is off by 5 %
+_OVERFITTED = 0.003  # times the variance of the last component: below, the standard deviation of a score is off by 5 %
 
 
 class _Scored(NamedTuple):
@@ -48,7 +47,11 @@ def with_reference(
     if model.features.precomputed:
         return model
     given, held_out = expansion_of(model), None
-    overfitted = spec is not None and _overfitted(model.solution, count)
+    # Variance p lambda_r / n behind component r, spread over p directions, moves an eigenvalue of its size by a factor
+    # of (1 + √(p / n))² (Marchenko and Pastur 1967): in flat spectra components may be directions by chance.
+    values = model.solution.eigenvalues
+    behind = model.solution.total_variance - values.sum()
+    overfitted = spec is not None and bool(behind > _OVERFITTED * count * values[-1])
     halved = overfitted and (model.sums is not None if X is not None else model.certificate.residuals is None)
     most = min(max(count // 2, 1), REFERENCE_ROWS) if halved else REFERENCE_ROWS
     with engine.small_work() as in_order, np.errstate(over="ignore", invalid="ignore"):
@@ -61,19 +64,9 @@ def with_reference(
         if spec is not None and overfitted:
             held_out = _held_out(model, X, others, spec, in_order) if halved else None
             held_out = held_out or (np.zeros_like(found.scores), found.residuals + np.sum(found.scores**2, axis=1))
-        errors, values = _errors(model, found, given), model.solution.eigenvalues
+        errors = _errors(model, found, given)
         reference = reference_of(found.scores, found.residuals, values, count, errors, held_out)
         return replace(model, reference=reference)
-
-
-def _overfitted(solution: Solution, count: int) -> bool:
-    """Whether components may be directions of these rows by chance, as in flat spectra.
-
-    Variance p lambda_r / n behind component r, spread over p directions, moves an eigenvalue of its size by a factor of
-    (1 + √(p / n))² (Marchenko and Pastur 1967).
-    """
-    values = solution.eigenvalues
-    return bool(solution.total_variance - values.sum() > _OVERFITTED * count * values[-1])
 
 
 def _held_out(
@@ -83,7 +76,9 @@ def _held_out(
     the sums without these rows, or from the other rows that an exact model keeps. None where these do not vary."""
     features, moments = model.features, model.moments
     if moments is not None and X is not None:
-        moments -= _moments_of(features, X, moments.mean)
+        height = _height(features)
+        pieces = (X[start : start + height] for start in range(0, len(X), height))
+        moments -= block_moments(features.tiles(pieces, height), moments.mean)
     else:
         assert others is not None
         assert has_landmarks(features)
@@ -101,17 +96,15 @@ def _held_out(
     return np.pad(again.scores, ((0, 0), (0, missing))), again.residuals
 
 
-def _moments_of(features: FeatureMap, X: Array, shift: Array) -> Moments:
-    """Moments of the features of rows X (q, d), in the units of the data."""
-    height = min(_TILE_ROWS, tile_rows(features.columns, features.size, 8))
-    pieces = (X[start : start + height] for start in range(0, len(X), height))
-    return block_moments(features.tiles(pieces, height), shift)
+def _height(features: FeatureMap) -> int:
+    """Rows of a tile."""
+    return min(_TILE_ROWS, tile_rows(features.columns, features.size, 8))
 
 
 def _of_rows(model: Model, X: Array, given: Expansion, in_order: Map) -> _Scored:
     """The rows X (q, d), tile by tile."""
     features, project = model.features, model.solution.projection(model.features.dtype)
-    height = min(_TILE_ROWS, tile_rows(features.columns, features.size, 8))
+    height = _height(features)
 
     def of_tile(start: int) -> Any:
         with np.errstate(over="ignore", invalid="ignore"):  # settings are per thread

@@ -25,7 +25,7 @@ from bigkpca.numerics.certificates import Certificate, certify
 from bigkpca.numerics.eigenpairs import Solution
 from bigkpca.numerics.features import Columns, GivenKernels, KernelRows
 from bigkpca.numerics.kernels import Precomputed
-from bigkpca.numerics.linalg import Map, rank_tolerance
+from bigkpca.numerics.linalg import rank_tolerance
 from bigkpca.numerics.model import Model
 from bigkpca.numerics.random_streams import PROBES, SKETCH, random_stream
 from bigkpca.numerics.rounding import farthest, smaller_in_double
@@ -61,11 +61,9 @@ def refine_by_products(rows: Rows, start: Model, spec: FitSpec, engine: Engine, 
 def _error_of_kernels(
     rows: Rows, columns: Columns, far: Array, spec: FitSpec, engine: Engine, progress: Progress
 ) -> float:
-    """Norm of the error of K as computed in the dtype of block work.
-
-    Measured against float64 on a square of few rows, those numbered `far` and random ones, and scaled from there to n
-    rows; at least 32 eps of the norm of K, which sums over equal rows may be off by.
-    """
+    """Norm of the error of K as computed in the dtype of block work: measured against float64 on a square of few rows,
+    those numbered `far` and random ones, and scaled to n rows; at least 32 eps of the norm of K, for sums over equal
+    rows."""
     n = rows.shape[0]
     few = np.union1d(far, random_stream(spec.seed, PROBES).choice(n, min(n, _MEASURED_ROWS), replace=False))
     X = read_rows(rows, few, engine, progress)
@@ -93,8 +91,16 @@ def fit_precomputed(rows: Rows, fit: ResolvedFit, engine: Engine, progress: Prog
     features = GivenKernels(Precomputed(), np.zeros(n), dtype.name)
     if not fit.matrix_free:
         K, digest = precomputed.read_matrix(rows, fit, engine, progress)
+        largest, eps = float(max(K.max(), -K.min())), float(np.finfo(dtype).eps)
+        error = eps * largest if dtype.itemsize < fit.stored.itemsize else 0.0
+
+        def with_components(components: Any) -> tuple[Solution, Certificate]:
+            held = K.copy() if spec.components == "auto" else K  # solving overwrites K, and runs twice here
+            solution = precomputed.solve_matrix(fit, held, components, in_order)
+            return solution, certify.of_gram(solution, largest, error, eps, positive=solution.negative == 0)
+
         with engine.small_work() as in_order:
-            solution, certified, choices, _ = chosen_components(spec, partial(_solve_held_matrix, fit, K, in_order))
+            solution, certified, choices, _ = chosen_components(spec, with_components)
         return Model(features, solution, None, certified, {"content": digest, "choices": choices_info(choices)})
     with single_threaded_blas:
         start = precomputed.start_products(rows, fit, engine, progress)
@@ -106,17 +112,6 @@ def fit_precomputed(rows: Rows, fit: ResolvedFit, engine: Engine, progress: Prog
     error = float(np.finfo(dtype).eps) * start.total
     certified = _certified(solution, found, error, Certificate(), positive=False)
     return Model(features, replace(solution, negative=lowest), None, certified, provenance)
-
-
-def _solve_held_matrix(fit: ResolvedFit, K: Array, in_order: Map, components: Any) -> tuple[Solution, Certificate]:
-    """Solution and certificate of a matrix K (n, n) in memory."""
-    held = K.copy() if fit.spec.components == "auto" else K  # solving overwrites K, and runs twice here
-    largest = float(max(K.max(), -K.min()))
-    solution = precomputed.solve_matrix(fit, held, components, in_order)
-    narrowed = fit.dtype.itemsize < fit.stored.itemsize
-    eps = float(np.finfo(fit.dtype).eps)
-    error = eps * largest if narrowed else 0.0
-    return solution, certify.of_gram(solution, largest, error, eps, positive=solution.negative == 0)
 
 
 def _certified(solution: Solution, found: Ritz, error: float, start: Certificate, positive: bool) -> Certificate:
@@ -134,10 +129,8 @@ def _eigenpairs(
     progress: Progress,
     noise: float = 0.0,
 ) -> tuple[Solution, Ritz]:
-    """Exact eigenpairs by products B -> K B with the Gram matrix, from the span of a block (n, b).
-
-    `trace` is tr(K), `noise` the largest eigenvalue that rounding can make.
-    """
+    """Exact eigenpairs by products B -> K B with the Gram matrix, from the span of a block (n, b); `trace` is tr(K),
+    `noise` the largest eigenvalue that rounding can make."""
     assert isinstance(spec.components, int)
     n, row_sums, tolerance = len(block), np.zeros(len(block)), rank_tolerance(dtype)
 
@@ -154,7 +147,13 @@ def _eigenpairs(
     def report_residual(found: Ritz) -> None:
         progress.note(f"product {found.products}: largest relative residual {found.worst(tolerance):.1e}")
 
-    block = _with_random_directions(block, spec)
+    # Always random columns: rows that no landmark represents may have no share in the scores, and products from other
+    # rows may never reach them.
+    width = min(max(spec.components - block.shape[1], 0) + OVERSAMPLING, n - block.shape[1])
+    if width > 0:
+        block = np.hstack([block, random_stream(spec.seed, SKETCH).standard_normal((n, width))])
+    if spec.center:
+        block = block - block.mean(axis=0)  # as eigenvectors are
     most = spec.refine or _MAX_PRODUCTS
     with single_threaded_blas:
         found = leading_eigenpairs(
@@ -171,17 +170,3 @@ def _eigenpairs(
         found.values, found.vectors, row_sums / n, trace, center=spec.center, tolerance=tolerance
     )
     return solution, found
-
-
-def _with_random_directions(block: Array, spec: FitSpec) -> Array:
-    """The starting block (n, b) with random columns beside it, centred if the fit is.
-
-    Always random columns: rows that no landmark represents may have no share in the scores, and products from other
-    rows may never reach them.
-    """
-    assert isinstance(spec.components, int)
-    n, b = block.shape
-    width = min(max(spec.components - b, 0) + OVERSAMPLING, n - b)
-    if width > 0:
-        block = np.hstack([block, random_stream(spec.seed, SKETCH).standard_normal((n, width))])
-    return block - block.mean(axis=0) if spec.center else block  # centred as eigenvectors are

@@ -44,10 +44,8 @@ class PreparedSample:
 
 
 def prepare_sample(rows: Rows, fit: ResolvedFit, engine: Engine, progress: Progress) -> PreparedSample:
-    """Draw the sample, and derive offset, scale and kernel from it; one more pass for `standardize`.
-
-    Raises DataError if all sampled rows are equal.
-    """
+    """Draw the sample, and derive offset, scale and kernel from it; one more pass for `standardize`. Raises as
+    `draw_sample`."""
     sampled, spec = draw_sample(rows, fit, engine, progress), fit.spec
     columns = _shift(rows, sampled.few, fit, engine, progress)
     if spec.needs_median:
@@ -76,55 +74,37 @@ def _check_saturation(kernel: Sigmoid, X: Array, where: str) -> None:
 
 
 def draw_sample(rows: Rows, fit: ResolvedFit, engine: Engine, progress: Progress) -> SampledRows:
-    """Draw the bounded sample, and read all single rows that the fit needs at once.
-
-    Raises DataError if all sampled rows are equal.
-    """
+    """Draw the bounded sample, and read all single rows of the fit at once. Raises DataError if all sampled rows are
+    equal."""
     n, m, spec = fit.n, fit.sample, fit.spec
     numbers = np.sort(random_stream(spec.seed, SAMPLE).choice(n, m, replace=False))
-    given = _given_numbers(rows, spec)
-    held_out = _outside(numbers, n, spec.seed) if spec.tol is not None else np.empty(0, np.intp)
+    own = held_out = np.empty(0, np.intp)
+    if isinstance(spec.landmarks, landmarks.RowNumbers):
+        if (last := spec.landmarks.numbers.max()) >= n:
+            raise SpecError(f"landmark {last} is not a row of {rows.where}, which has {n} rows, counted from 0")
+        own = spec.landmarks.numbers.astype(np.intp)
+    if spec.tol is not None:  # numbers that are not among those of the sample, without a list of all n
+        count = min(_HELD_OUT_ROWS, n - m)
+        ranks = np.sort(random_stream(spec.seed, HELD_OUT).choice(n - m, count, replace=False))
+        held_out = ranks + np.searchsorted(numbers - np.arange(m), ranks, side="right")
     unseen = unseen_row_numbers(fit)
-    wanted = np.unique(np.concatenate([numbers, given, held_out, unseen]))
+    wanted = np.unique(np.concatenate([numbers, own, held_out, unseen]))
     found = read_rows(rows, wanted, engine, progress)
-    sample, own, rest, fresh = (
-        found if len(wanted) == len(some) and some is numbers else found[np.searchsorted(wanted, some)]
-        for some in (numbers, given, held_out, unseen)
-    )
-    if (sample[-1] == sample[0]).all() and (
-        sample == sample[0]
-    ).all():  # the first comparison settles most cases cheaply
+    sample = found if len(wanted) == m else found[np.searchsorted(wanted, numbers)]
+    others = [found[np.searchsorted(wanted, some)] for some in (own, held_out, unseen)]
+    # The first comparison settles most cases cheaply.
+    if (sample[-1] == sample[0]).all() and (sample == sample[0]).all():
         raise DataError(
             f"{rows.where}: all {m} sampled rows are equal: constant data have no kernel principal components"
         )
     numbers = random_stream(spec.seed, FEW).choice(m, min(JUDGING_ROWS, m), replace=False)
-    return SampledRows(sample, sample[numbers], own, rest, fresh)
+    return SampledRows(sample, sample[numbers], *others)
 
 
 def unseen_row_numbers(fit: ResolvedFit) -> Array:
-    """Numbers of the rows that bound what landmarks miss, in random order.
-
-    Drawn from all rows without replacement and independently of the sample, from which landmarks, sigma and sizes are
-    chosen; a row may be in both.
-    """
+    """Numbers of the rows that bound what landmarks miss, in random order: drawn from all rows independently of the
+    sample, from which landmarks, sigma and sizes are chosen; a row may be in both."""
     return random_stream(fit.spec.seed, UNSEEN).choice(fit.n, fit.unseen, replace=False)
-
-
-def _outside(numbers: Array, n: int, seed: int) -> Array:
-    """Random numbers below n that are not among the ascending `numbers`, ascending, without a list of all n."""
-    count = n - len(numbers)
-    ranks = np.sort(random_stream(seed, HELD_OUT).choice(count, min(_HELD_OUT_ROWS, count), replace=False))
-    return ranks + np.searchsorted(numbers - np.arange(len(numbers)), ranks, side="right")
-
-
-def _given_numbers(rows: Rows, spec: FitSpec) -> Array:
-    """Row numbers of landmarks that the caller gave; empty if there are none."""
-    if not isinstance(spec.landmarks, landmarks.RowNumbers):
-        return np.empty(0, np.intp)
-    given, n = spec.landmarks.numbers, rows.shape[0]
-    if given.max() >= n:
-        raise SpecError(f"landmark {given.max()} is not a row of {rows.where}, which has {n} rows, counted from 0")
-    return given.astype(np.intp)
 
 
 def sample_lengths(rows: Rows, spec: FitSpec, engine: Engine, progress: Progress) -> dict[str, Length]:

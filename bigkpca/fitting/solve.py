@@ -92,10 +92,8 @@ def some_of(sample: Array, count: int, seed: int) -> Array:
 def solve(
     moments: Moments | None, features: FeatureMap, fit: ResolvedFit, checks: Checks, in_order: Map = map
 ) -> Solved:
-    """Solve with the method of the spec: solution, certificate, and the choice of components where that was open.
-
-    `moments` are None for the exact method only.
-    """
+    """Solve with the method of the spec: solution, certificate, and the choice of components where that was open;
+    `moments` are None for the exact method only."""
     tolerance, spec = rank_tolerance(features.dtype), fit.spec
     if spec.exact:
         assert has_landmarks(features)
@@ -115,34 +113,27 @@ def solve(
         return method.solve(moments, features, components, spec.center, tolerance, span, in_order)
 
     asked = _asked_first(spec)
-    found, first = at_once(
-        in_order,
-        lambda: _evidence(moments, features, span, measured, fit, checks, in_order),
-        lambda: solved(asked),
+    evidence, first = at_once(
+        in_order, lambda: _evidence(moments, features, span, measured, fit, checks, in_order), lambda: solved(asked)
     )
-    evidence = replace(found, kept=kept)
+    evidence = replace(evidence, kept=kept)
 
     def with_components(components: Any) -> tuple[Solution, Certificate]:
         solution = first if components is asked else solved(components)
         if has_landmarks(features) and span is not None:
-            found = certify.of_landmarks(
-                method,
-                features,
-                solution,
-                span,
-                evidence,
-                center=spec.center,
-                tolerance=tolerance,
-                in_order=in_order,
+            return solution, certify.of_landmarks(
+                method, features, solution, span, evidence, center=spec.center, tolerance=tolerance, in_order=in_order
             )
-        else:
-            found = certify.of_random_features(
-                method, moments, features, solution, evidence, center=spec.center, tolerance=tolerance
-            )
-        return solution, found
+        return solution, certify.of_random_features(
+            method, moments, features, solution, evidence, center=spec.center, tolerance=tolerance
+        )
 
     chosen = chosen_components(spec, with_components)
-    choices = (*chosen.choices, *_directions_left_out(kept))
+    choices = chosen.choices
+    if kept is not None and len(kept.dropped):
+        few = len(kept.span.basis.signs)
+        reason = f"of {few + len(kept.dropped)} that the landmarks span; the others may be mostly rounding"
+        choices = (*choices, Choice("directions", few, reason))
     negative = min(chosen.solution.negative, _negative_on_few(features, checks.few, spec.center))
     solution = replace(chosen.solution, negative=negative)
     return chosen._replace(solution=solution, choices=choices, basis=None if span is None else span.basis)
@@ -162,10 +153,8 @@ def _negative_on_few(features: FeatureMap, few: Array, center: bool) -> float:
 
 
 def _first_basis(features: FeatureMap, checks: Checks, tolerance: float, in_order: Map) -> Basis | None:
-    """The basis of the span of the landmarks to begin with; None for random features.
-
-    From Cholesky's factor or, where Cholesky fails, the eigenvectors of W.
-    """
+    """The basis of the span of the landmarks to begin with, from Cholesky's factor or, where that fails, the
+    eigenvectors of W; None for random features."""
     W, wanted = features.gram(in_order), checks.triangular
     if W is None:
         return None
@@ -179,30 +168,15 @@ def _first_basis(features: FeatureMap, checks: Checks, tolerance: float, in_orde
 def _significant_directions(
     moments: Moments, basis: Basis, measured: Rounding, checks: Checks, tolerance: float, in_order: Map
 ) -> Significant:
-    """The directions of a basis of the span of the landmarks that are more than rounding.
-
-    Where rounding would leave out more than a third of tr(E) of the basis of Cholesky's factor, those of the
-    eigenvectors of W, unless strata ask for one.
-    """
-    found = measured.significant(of_basis(basis, moments, in_order), _fewest(checks.before), in_order)
+    """The directions of a basis of the span of the landmarks that are more than rounding; those of the eigenvectors of
+    W where rounding would leave out more than a third of tr(E) of Cholesky's, unless strata ask for one."""
+    fewest = min((each.directions for each in checks.before), default=None)  # that strata fitted before have
+    found = measured.significant(of_basis(basis, moments, in_order), fewest, in_order)
     bound = max(found.span.trace_error, 0.0) + found.trace_rounding
     if checks.triangular is not None or not basis.triangular or found.dropped.sum() <= _LOST * bound:
         return found
     del found  # some matrices of the size of W
     return measured.significant(of_basis(eigenvector_basis(basis.W, tolerance), moments), None, in_order)
-
-
-def _fewest(before: tuple[Stratum, ...]) -> int | None:
-    """The number of directions that all strata of rows fitted before have; None without such rows."""
-    return min((each.directions for each in before), default=None)
-
-
-def _directions_left_out(kept: Significant | None) -> tuple[Choice, ...]:
-    """The choice that records how many directions in the span of the landmarks were dropped as rounding."""
-    if kept is None or not len(kept.dropped):
-        return ()
-    few, many = len(kept.span.basis.signs), len(kept.span.basis.signs) + len(kept.dropped)
-    return (Choice("directions", few, f"of {many} that the landmarks span; the others may be mostly rounding"),)
 
 
 def _evidence(
@@ -237,7 +211,13 @@ def _solve_exactly(features: KernelRows, spec: FitSpec, checks: Checks, toleranc
     stored, given = features.shifted(few).astype(np.float64), exact.shifted(few)
     value = rounding.error_of_values(features, few)
     value += float(np.abs(kernel.gram(stored) - kernel.gram(given)).max())
-    value += _error_of_far_rows(features)
+    # Of the farthest rows, which a small sample may not contain: as stored, and moved by one rounding error each.
+    Z = features.landmarks[rounding.farthest(features.landmarks, _FAR_ROWS)].astype(np.float64)
+    signs = random_stream(0, PROBES).choice([-1.0, 1.0], Z.shape)
+    precision = float(np.finfo(features.dtype).eps)
+    with np.errstate(over="ignore", invalid="ignore"):
+        off = np.abs(kernel.gram(Z) - kernel.gram(Z * (1 + precision * signs)))
+    value += float(np.max(off, initial=0.0, where=np.isfinite(off)))
     # For a positive semidefinite kernel no entry exceeds the largest on the diagonal.
     entries = kernel.diagonal(features.landmarks) if kernel.positive else features.gram()
     largest = float(max(entries.max(), -entries.min()))
@@ -245,23 +225,9 @@ def _solve_exactly(features: KernelRows, spec: FitSpec, checks: Checks, toleranc
 
     def with_components(components: Any) -> tuple[Solution, Certificate]:
         solution = Exact().solve(None, features, components, spec.center, tolerance, in_order=in_order)
-        precision = float(np.finfo(features.dtype).eps)
         return solution, certify.of_gram(solution, largest, value, precision, positive=kernel.positive)
 
     return chosen_components(spec, with_components)
-
-
-def _error_of_far_rows(features: KernelRows) -> float:
-    """The largest rounding error of a kernel value among the farthest rows, which a small sample may not contain.
-
-    Compares stored rows with rows moved by one rounding error each.
-    """
-    Z = features.landmarks[rounding.farthest(features.landmarks, _FAR_ROWS)].astype(np.float64)
-    signs = random_stream(0, PROBES).choice([-1.0, 1.0], Z.shape)
-    moved = Z * (1 + float(np.finfo(features.dtype).eps) * signs)
-    with np.errstate(over="ignore", invalid="ignore"):
-        off = np.abs(features.kernel.gram(Z) - features.kernel.gram(moved))
-    return float(np.max(off, initial=0.0, where=np.isfinite(off)))
 
 
 def _asked_first(spec: FitSpec) -> Any:
@@ -271,13 +237,17 @@ def _asked_first(spec: FitSpec) -> Any:
 
 
 def chosen_components(spec: FitSpec, with_components: Callable[[Any], tuple[Solution, Certificate]]) -> Solved:
-    """Solve with the number of components of the spec, or with that before the largest gap among trustworthy ones.
-
-    `with_components(r)` solves for r components.
-    """
+    """Solve by `with_components(r)` with the number of components of the spec, or that before the largest gap among
+    trustworthy ones."""
     solution, certified = with_components(_asked_first(spec))
+    if isinstance(spec.components, float):
+        r, share = len(solution.eigenvalues), float(solution.explained_variance_ratio.sum())
+        enough = "all there are"
+        if share >= spec.components:
+            enough = f"the fewest with {spec.components:.4g} of the variance"
+        return Solved(solution, certified, (Choice("components", r, f"{enough}: at least {share:.4g} of it"),))
     if spec.components != "auto":
-        return Solved(solution, certified, _share_reached(solution, spec))
+        return Solved(solution, certified, ())
     if certified.trust is None:
         raise SpecError(
             f"components='auto' needs to know which are trustworthy, which {spec.method_value.name} cannot tell here"
@@ -289,15 +259,6 @@ def chosen_components(spec: FitSpec, with_components: Callable[[Any], tuple[Solu
         reason = "not even the first is trustworthy: give a larger size"
     # Solved again, so that asking for this number gives the same bits.
     return Solved(*with_components(r), (Choice("components", r, reason),))
-
-
-def _share_reached(solution: Solution, spec: FitSpec) -> tuple[Choice, ...]:
-    """The choice that records how many components reach the share of variance asked for."""
-    if not isinstance(spec.components, float):
-        return ()
-    r, share = len(solution.eigenvalues), float(solution.explained_variance_ratio.sum())
-    enough = f"the fewest with {spec.components:.4g} of the variance" if share >= spec.components else "all there are"
-    return (Choice("components", r, f"{enough}: at least {share:.4g} of it"),)
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,6 @@ from bigkpca.numerics import solvers
 from bigkpca.numerics.certificates import MISSED, spectral
 from bigkpca.numerics.eigenpairs import Solution
 from bigkpca.numerics.features import FeatureMap
-from bigkpca.numerics.kernels import Kernel
 from bigkpca.numerics.linalg import rank_tolerance
 from bigkpca.spec import FitSpec, ResolvedFit
 
@@ -44,8 +43,28 @@ def warn_of(found: FitOutcome, features: FeatureMap, double: str = "leave dtype 
     """Warn of negative eigenvalues, noticeable rounding, and a cluster without a landmark; `double` says how to have
     block work in float64."""
     warn_if_indefinite(found.solution)
-    _warn_if_rounded(found, features, "" if features.dtype == np.float64 else double)
-    _warn_of_cluster(found, features.kernel)
+    if moved_by_rounding(found, _TOO_COARSE):
+        advice = "" if features.dtype == np.float64 else double
+        worst, eigenvalues = found.certificate.rounding, ""
+        if worst is not None:
+            eigenvalues = f", of the first {min(5, len(worst))} eigenvalues at most {worst[:5].max():.2g}"
+        warnings.warn(
+            f"rounding in {features.dtype} may move the bounds by more than {_TOO_COARSE} of the variance{eigenvalues}"
+            f": {advice}subtract what is common to all rows, or scale columns to alike size",
+            RoundingWarning,
+            stacklevel=3,
+        )
+    strata = found.certificate.strata
+    if strata is None or not features.kernel.stationary:  # only stationary kernels tell that rows are far
+        return
+    cluster = max(each.cluster for each in spectral.from_array(strata))
+    if cluster > found.solution.eigenvalues[-1]:
+        warnings.warn(
+            "rows that are similar to each other and to no landmark would make a component with an eigenvalue of about "
+            f"{cluster:.3g}, which is missing: take a larger size, or landmarks='rpcholesky'",
+            UnseenClusterWarning,
+            stacklevel=3,
+        )
 
 
 def warn_if_indefinite(solution: Solution) -> None:
@@ -77,36 +96,6 @@ def moved_by_rounding(found: FitOutcome, share: float) -> bool:
     if certified.missed is not None:
         allowed[certified.missed > MISSED] = max(share, MISSED / 10)
     return bool((certified.rounding > allowed)[:leading].any())
-
-
-def _warn_if_rounded(found: FitOutcome, features: FeatureMap, double: str) -> None:
-    """Warn if rounding may move the bounds noticeably."""
-    if moved_by_rounding(found, _TOO_COARSE):
-        worst = found.certificate.rounding
-        eigenvalues = (
-            "" if worst is None else f", of the first {min(5, len(worst))} eigenvalues at most {worst[:5].max():.2g}"
-        )
-        warnings.warn(
-            f"rounding in {features.dtype} may move the bounds by more than {_TOO_COARSE} of the variance{eigenvalues}"
-            f": {double}subtract what is common to all rows, or scale columns to alike size",
-            RoundingWarning,
-            stacklevel=4,
-        )
-
-
-def _warn_of_cluster(found: FitOutcome, kernel: Kernel) -> None:
-    """Warn of a possible cluster of rows that no landmark represents."""
-    strata = found.certificate.strata
-    if strata is None or not kernel.stationary:  # only stationary kernels tell that rows are far
-        return
-    cluster = max(each.cluster for each in spectral.from_array(strata))
-    if cluster > found.solution.eigenvalues[-1]:
-        warnings.warn(
-            "rows that are similar to each other and to no landmark would make a component with an eigenvalue of about "
-            f"{cluster:.3g}, which is missing: take a larger size, or landmarks='rpcholesky'",
-            UnseenClusterWarning,
-            stacklevel=4,
-        )
 
 
 def warn_if_not_uniform(spec: FitSpec) -> None:
@@ -147,7 +136,11 @@ def warn_if_narrow(features: FeatureMap, X: Array, by_fit: float | None) -> None
     kernel = features.kernel
     if not kernel.stationary or (by_fit is not None and by_fit <= _MOSTLY_UNEXPLAINED):
         return
-    least = _unexplained(kernel, features.shifted(X))
+    X = features.shifted(X)
+    S, others = X[::2], X[1::2]
+    P = solvers.nystroem_map(kernel.gram(S), rank_tolerance(X.dtype))
+    explained = float(np.sum((kernel(others, S).astype(np.float64) @ P) ** 2))
+    least = 1 - explained / float(kernel.diagonal(others).sum())
     least = least if by_fit is None else min(least, by_fit)
     if least > _MOSTLY_UNEXPLAINED:
         warnings.warn(
@@ -157,11 +150,3 @@ def warn_if_narrow(features: FeatureMap, X: Array, by_fit: float | None) -> None
             NarrowKernelWarning,
             stacklevel=3,
         )
-
-
-def _unexplained(kernel: Kernel, X: Array) -> float:
-    """The share of Σ k(x, x) that Nyström with every other row of X (m, d) leaves unexplained on the others."""
-    S, others = X[::2], X[1::2]
-    P = solvers.nystroem_map(kernel.gram(S), rank_tolerance(X.dtype))
-    explained = float(np.sum((kernel(others, S).astype(np.float64) @ P) ** 2))
-    return 1 - explained / float(kernel.diagonal(others).sum())

@@ -106,12 +106,9 @@ def resident(working: int) -> int:
 
 @dataclass(frozen=True)
 class Work:
-    """The feature map that turns rows (b, d) into features (b, D), as far as memory depends on it.
-
-    size is D, of_map the bytes of its landmarks or frequencies, itemsize that of block work. landmarks: whether
-    features are kernels with landmarks; without a kernel they are the columns themselves. scaled: columns are
-    standardised.
-    """
+    """The feature map that turns rows (b, d) into features (b, D), as far as memory depends on it: size D, bytes
+    `of_map` of landmarks or frequencies, itemsize of block work. landmarks: whether features are kernels with
+    landmarks; without a kernel they are the columns themselves, `scaled` where standardised."""
 
     size: int
     of_map: int

@@ -56,11 +56,8 @@ _REPEATS = 5  # of which the fastest counts: what else runs only makes them slow
 
 @dataclass(frozen=True)
 class Speed:
-    """What one thread does in a second.
-
-    single, double: multiplications, each with its addition, in products of float32 and of float64 matrices. entries:
-    exponentials of an array of float32.
-    """
+    """What one thread does in a second: multiplications, each with its addition, in products of float32 (single) and of
+    float64 matrices (double), and exponentials of an array of float32 (entries)."""
 
     single: float
     double: float
@@ -156,56 +153,34 @@ def not_timed(rows: Rows, fit: ResolvedFit) -> str | None:
 
 def terms(fit: ResolvedFit, plan: Plan, speed: Speed, threads: Threads) -> dict[str, float]:
     """Seconds of each term, were its operations as fast as those of the probe."""
-    operations = {
-        **_of_the_passes(fit, plan, threads),
-        **_of_the_sample(fit, threads),
-        **_of_the_solution(fit, threads),
-    }
-    rates = {"single": speed.single, "double": speed.double, "entries": speed.entries, "seconds": 1.0}
-    return {name: count / rates[rate] for name, (count, rate) in operations.items()}
-
-
-Operations = dict[str, tuple[float, str]]  # of each term: their number, and which speed they have
-
-
-def _of_the_passes(fit: ResolvedFit, plan: Plan, threads: Threads) -> Operations:
-    n, d, D, method = fit.n, fit.d, fit.size, fit.spec.method_value
+    n, d, D, m, u, method, rule = fit.n, fit.d, fit.size, fit.sample, fit.unseen, fit.spec.method_value, fit.rule
+    product = speed.double if fit.dtype == np.float64 else speed.single
+    # Of the passes.
     busiest = max(plan.block_rows, n / threads.blocks)
     sampled = plan.bytes_read - plan.passes * n * d * fit.stored.itemsize
     frequencies = D // 2 if method.pairs else D
     # Pre-images of random features come from the features of the sample.
-    decoded = 0 if method.landmarks else fit.sample
+    decoded = 0 if method.landmarks else m
     entries = plan.passes * busiest * d + (busiest + decoded) * D
-    return {
-        "reading": (plan.passes * busiest * d * fit.stored.itemsize + sampled / threads.blocks, "entries"),
-        "features": (entries * fit.dtype.itemsize / 4, "entries"),
-        "products": (busiest * D * D / 2 + (busiest + decoded) * d * frequencies, _product(fit)),
-    }
-
-
-def _of_the_sample(fit: ResolvedFit, threads: Threads) -> Operations:
-    d, D, m, rule = fit.d, fit.size, fit.sample, fit.rule
+    # Of the sample.
     compared = rule.iterations * min(m, rule.most_rows(D)) * D if isinstance(rule, KMeans) else 0
-    return {"sample": (m * d, "entries"), "k-means": (compared / threads.driver, "entries")}
-
-
-def _of_the_solution(fit: ResolvedFit, threads: Threads) -> Operations:
-    d, D, u, h, method = fit.d, fit.size, fit.unseen, threads.driver, fit.spec.method_value
+    # Of the solution.
     assert isinstance(fit.spec.components, int)
-    r, cube = min(fit.spec.components, D), float(D) ** 3
+    r, cube, h = min(fit.spec.components, D), float(D) ** 3, threads.driver
     # (size, whether few eigenpairs are found by Lanczos) of the model and of that of half the features
     solved = [(size, method.landmarks and solvers.are_few(r, size)) for size in (D, D // 2)]
     return {
-        "bound": ((u * u * d / 2 + u * D * (d + D)) / h if u else 0, _product(fit)),
-        "krylov": (u * u * _PRODUCTS / h, "entries"),
-        "rounding": (MEASURED_ROWS * D * (d + D), "double"),
-        "span": (cube / h if method.landmarks else 0, "double"),
-        "eigenproblem": (sum(size**3 for size, few in solved if not few), "double"),
-        "all pairs": (cube if isinstance(method, ColumnSampling) else 0, "double"),
-        "lanczos": (sum(size**2 * r for size, few in solved if few) / h, "double"),
-        "constant": (1, "seconds"),
+        "reading": (plan.passes * busiest * d * fit.stored.itemsize + sampled / threads.blocks) / speed.entries,
+        "features": entries * fit.dtype.itemsize / 4 / speed.entries,
+        "products": (busiest * D * D / 2 + (busiest + decoded) * d * frequencies) / product,
+        "sample": m * d / speed.entries,
+        "k-means": compared / h / speed.entries,
+        "bound": ((u * u * d / 2 + u * D * (d + D)) / h if u else 0) / product,
+        "krylov": u * u * _PRODUCTS / h / speed.entries,
+        "rounding": MEASURED_ROWS * D * (d + D) / speed.double,
+        "span": (cube / h if method.landmarks else 0) / speed.double,
+        "eigenproblem": sum(size**3 for size, few in solved if not few) / speed.double,
+        "all pairs": (cube if isinstance(method, ColumnSampling) else 0) / speed.double,
+        "lanczos": sum(size**2 * r for size, few in solved if few) / h / speed.double,
+        "constant": 1.0,
     }
-
-
-def _product(fit: ResolvedFit) -> str:
-    return "double" if fit.dtype == np.float64 else "single"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from math import ceil
 from typing import Any
@@ -47,11 +46,9 @@ def plan_fit(rows: Rows, spec: FitSpec, threads: int) -> Plan:
 
 
 def plan_resolved(rows: Rows, fit: ResolvedFit, threads: int) -> Plan:
-    """The cost of a fit: the sample and its passes. Raises SpecError for more rows than `exact` can hold.
-
-    With a tolerance it is the cost of the largest size that may be needed. What RPCholesky over all rows adds depends
-    on the data and is not counted.
-    """
+    """The cost of a fit: the sample and its passes; with a tolerance, of the largest size that may be needed. What
+    RPCholesky over all rows adds depends on the data and is not counted. Raises SpecError for more rows than `exact`
+    can hold."""
     if fit.spec.precomputed:
         return _plan_precomputed(rows, fit, threads)
     if fit.matrix_free:
@@ -61,6 +58,11 @@ def plan_resolved(rows: Rows, fit: ResolvedFit, threads: int) -> Plan:
     blocks = ceil(n / block)
     partial_sums = _partial_sums(blocks, threads)
     passes, stages = _stages(rows, fit, block, threads, partial_sums)
+    # The model: its feature map, components (D, r), sums (D, D) where it has them, the linear map of its decoder
+    # (r, d), and the scores and residuals of its reference (q, r + 1).
+    width, r = _sketch_width(fit), components(spec, D)
+    numbers = D * r + r * d + min(m, REFERENCE_ROWS) * (r + 1) + (D * (D + 2) if width is None else 0)
+    summed = moments.entries(D) if width is None else D * width  # numbers of one partial sum
     return Plan(
         rows=n,
         columns=d,
@@ -70,8 +72,8 @@ def plan_resolved(rows: Rows, fit: ResolvedFit, threads: int) -> Plan:
         passes=passes,
         bytes_read=rows.dtype.itemsize * d * (passes * n + min(n, m * rows.grain)),
         peak_bytes=resident(max(stages) + threads * graph_bytes(rows, block)),
-        result_bytes=_result_bytes(fit),
-        checkpoint_bytes=(partial_sums + passes) * (8 * _summed(fit) + _far_bytes(rows)) if passes else 0,
+        result_bytes=_work(fit).of_map + 8 * numbers,
+        checkpoint_bytes=(partial_sums + passes) * (8 * summed + _far_bytes(rows)) if passes else 0,
     )
 
 
@@ -89,51 +91,52 @@ def worker_bytes(rows: Rows, fit: ResolvedFit, threads: int) -> int:
         passes = _pass(streaming_bytes(rows, work, block), work, at_work, partial_sums, _sketch_width(fit))[1]
         stages.append(work.of_map + passes[0] + (at_work + partial_sums) * _far_bytes(rows))
     if fit.spec.method_value.principal:
-        columns = Work(fit.d, 0, fit.dtype.itemsize, scaled=fit.spec.standardize)
-        stages.append(
-            _pass(streaming_bytes(rows, columns, block), columns, at_work, partial_sums, _axes_width(fit.d))[1][0]
-        )
+        stages.append(_axes_pass(rows, fit, block, at_work, partial_sums)[1][0])
     if fit.spec.preimage_value.trained:
         stages.append(_training_bytes(rows, fit, block, at_work, partial_sums))
     return resident(max(stages) + threads * graph_bytes(rows, block))
 
 
-def _result_bytes(fit: ResolvedFit) -> int:
-    """The model: its feature map, components (D, r), sums (D, D) where it has them, the linear map of its decoder
-    (r, d), and the scores and residuals of its reference (q, r + 1)."""
-    D, d, of_map, r = fit.size, fit.d, _work(fit).of_map, components(fit.spec, fit.size)
-    sums = 0 if _sketch_width(fit) else D * (D + 2)
-    return of_map + 8 * (D * r + sums + r * d + min(fit.sample, REFERENCE_ROWS) * (r + 1))
-
-
 def _stages(rows: Rows, fit: ResolvedFit, block: int, threads: int, partial_sums: int) -> tuple[int, list[int]]:
     """Number of passes, and the bytes that arrays take in each stage of a fit, one after the other."""
-    d, D, spec = fit.d, fit.size, fit.spec
+    d, D, m, itemsize, spec, work = fit.d, fit.size, fit.sample, fit.dtype.itemsize, fit.spec, _work(fit)
     at_work = min(threads, ceil(fit.n / block))  # in a pass
-    held, passes, stages = _held_bytes(rows, fit), int(spec.standardize), [_sampling_bytes(rows, fit, block, threads)]
+    # From the sample to the end: the feature map, rows that bound what landmarks miss, rows on which rounding is
+    # measured and, if the pre-image needs it, the sample.
+    reference = 0 if fit.unseen else min(m, REFERENCE_ROWS)
+    kept = fit.unseen + reference + min(m, PAIRED_ROWS) + (m if spec.keeps_sample else 0)
+    held = work.of_map + kept * d * rows.dtype.itemsize
+    solving = held + SOLVER_BYTES
+    passes, stages = int(spec.standardize), [_sampling_bytes(rows, fit, block, threads)]
     if spec.method_value.principal:
-        columns = Work(d, 0, fit.dtype.itemsize, scaled=spec.standardize)
-        more, working = _pass(streaming_bytes(rows, columns, block), columns, at_work, partial_sums, _axes_width(d))
+        more, working = _axes_pass(rows, fit, block, at_work, partial_sums)
         passes += more
         stages.append(_drawn_bytes(rows, fit) + max(working))
     if spec.exact:
-        stages.append(held + SOLVER_BYTES + _solving_matrix_bytes(fit, D))
+        stages.append(solving + _solving_matrix_bytes(fit, D))
     else:
-        more, working = _pass(
-            streaming_bytes(rows, _work(fit), block), _work(fit), at_work, partial_sums, _sketch_width(fit)
-        )
+        more, working = _pass(streaming_bytes(rows, work, block), work, at_work, partial_sums, _sketch_width(fit))
         passes += more
         working[0] += (at_work + partial_sums) * _far_bytes(rows)
         stages += [held + stage for stage in working]
         if _sketch_width(fit) is None:
-            stages.append(held + SOLVER_BYTES + _solving_bytes(fit, threads))
+            stages.append(solving + _solving_bytes(fit, threads))
     if spec.preimage_value.trained:
         passes += 1
-        stages.append(held + SOLVER_BYTES + _training_bytes(rows, fit, block, at_work, partial_sums))
+        stages.append(solving + _training_bytes(rows, fit, block, at_work, partial_sums))
     elif spec.keeps_sample:
-        stages.append(held + SOLVER_BYTES + _decoder_bytes(fit, threads))
-    stages.append(held + SOLVER_BYTES + round(_SAVING * _work(fit).of_map))
+        # The rows of the sample, shifted, their scores, and for each thread a tile of 1024 rows.
+        drawn = m * (d * itemsize + 8 * components(spec, D)) + threads * min(1024, m) * (2 * d + 2 * D) * itemsize
+        stages.append(solving + drawn + (0 if _sketch_width(fit) else 8 * D * D))
+    stages.append(solving + round(_SAVING * work.of_map))
     return passes, stages
+
+
+def _axes_pass(rows: Rows, fit: ResolvedFit, block: int, threads: int, partial_sums: int) -> tuple[int, list[int]]:
+    """`_pass` of the principal axes of d columns: by a sketch where d x d is not held."""
+    columns = Work(fit.d, 0, fit.dtype.itemsize, scaled=fit.spec.standardize)
+    width = _AXES_WIDTH if fit.d > DENSE_MOST_FEATURES else None
+    return _pass(streaming_bytes(rows, columns, block), columns, threads, partial_sums, width)
 
 
 def _work(fit: ResolvedFit) -> Work:
@@ -150,15 +153,6 @@ def _partial_sums(blocks: int, threads: int) -> int:
     return min(blocks, whole + 1 + threads * (size.bit_length() - 1) + (threads + 2) // 4)
 
 
-def _held_bytes(rows: Rows, fit: ResolvedFit) -> int:
-    """What a fit holds from the sample to its end: the feature map, rows that bound what landmarks miss, rows on which
-    rounding is measured and, if the pre-image needs it, the sample."""
-    row = fit.d * rows.dtype.itemsize
-    reference = 0 if fit.unseen else min(fit.sample, REFERENCE_ROWS)
-    kept = fit.unseen + reference + min(fit.sample, PAIRED_ROWS) + (fit.sample if fit.spec.keeps_sample else 0)
-    return _work(fit).of_map + kept * row
-
-
 def _drawn_bytes(rows: Rows, fit: ResolvedFit) -> int:
     """The sample with the rows that are read with it, and a copy in units of standardised columns for the median."""
     judging, held_out = min(fit.sample, JUDGING_ROWS), 0 if fit.spec.tol is None else JUDGING_ROWS
@@ -169,12 +163,17 @@ def _drawn_bytes(rows: Rows, fit: ResolvedFit) -> int:
 def _sampling_bytes(rows: Rows, fit: ResolvedFit, block: int, threads: int) -> int:
     """Drawing the sample, whose rows are held twice while they are put together, and what chooses landmarks or
     frequencies from it, or tries sizes."""
-    d, D, itemsize = fit.d, fit.size, fit.dtype.itemsize
+    m, d, D, rule, itemsize = fit.sample, fit.d, fit.size, fit.rule, fit.dtype.itemsize
     drawn, row = _drawn_bytes(rows, fit), d * rows.dtype.itemsize
-    reading = 2 * (fit.sample + fit.unseen) * row + threads * reading_bytes(rows, 0, block)
+    reading = 2 * (m + fit.unseen) * row + threads * reading_bytes(rows, 0, block)
+    if rule is None:
+        working = fit.spec.method_value.working_bytes(m, d, D)
+    else:  # its candidates, shifted, and its own work
+        candidates = m if fit.spec.own_landmarks is not None else min(m, rule.most_rows(D))
+        working = candidates * d * itemsize + rule.working_bytes(candidates, d, D, itemsize)
     # The error of random features is estimated from those of some rows, which are held in float64 twice.
     judging = 0 if fit.spec.method_value.landmarks else PAIRED_ROWS * (2 * 8 + 3 * itemsize // 2) * D
-    choosing = drawn + max(_choosing_bytes(fit) + threads * itemsize * 1024 * D, judging)
+    choosing = drawn + max(working + threads * itemsize * 1024 * D, judging)
     trying = 0 if fit.spec.tol is None else drawn + 8 * (2 * D * D + 2 * JUDGING_ROWS * (D + d))
     return max(reading, choosing, trying)
 
@@ -182,17 +181,6 @@ def _sampling_bytes(rows: Rows, fit: ResolvedFit, block: int, threads: int) -> i
 def _far_bytes(rows: Rows) -> int:
     """The farthest rows beside one sum."""
     return FAR_ROWS * (rows.shape[1] * rows.dtype.itemsize + 8)
-
-
-def _summed(fit: ResolvedFit) -> int:
-    """Numbers of one partial sum of a pass."""
-    width = _sketch_width(fit)
-    return moments.entries(fit.size) if width is None else fit.size * width
-
-
-def _axes_width(d: int) -> int | None:
-    """Columns of the sketch that finds the principal axes of d columns; None where d x d is held."""
-    return _AXES_WIDTH if d > DENSE_MOST_FEATURES else None
 
 
 def _solving_bytes(fit: ResolvedFit, threads: int) -> int:
@@ -224,13 +212,6 @@ def _solving_matrix_bytes(fit: ResolvedFit, n: int) -> int:
     space."""
     few = isinstance(fit.spec.components, int) and solvers.are_few(fit.spec.components, n)
     return (5 if few else 8) * 8 * n * n // 2
-
-
-def _decoder_bytes(fit: ResolvedFit, threads: int) -> int:
-    """A decoder made from the sample: its rows, shifted, their scores, and for each thread a tile of 1024 rows."""
-    d, D, m, itemsize = fit.d, fit.size, fit.sample, fit.dtype.itemsize
-    tile = min(1024, m) * (2 * d + 2 * D) * itemsize
-    return m * (d * itemsize + 8 * components(fit.spec, D)) + threads * tile + (0 if _sketch_width(fit) else 8 * D * D)
 
 
 def _training_bytes(rows: Rows, fit: ResolvedFit, block: int, threads: int, partial_sums: int) -> int:
@@ -266,10 +247,8 @@ def _plan_products(rows: Rows, fit: ResolvedFit, threads: int) -> Plan:
 
 
 def _plan_precomputed(rows: Rows, fit: ResolvedFit, threads: int) -> Plan:
-    """The cost of a given matrix: held whole in float64, or looked at once and read for each of two products.
-
-    Products beyond those depend on the data and are not counted.
-    """
+    """The cost of a precomputed matrix: held whole in float64, or looked at once and read for each of two products;
+    further ones depend on the data and are not counted."""
     check_square(rows)
     n, itemsize, spec = fit.n, fit.dtype.itemsize, fit.spec
     cut, reading = parts(rows, spec.block_rows, upper=False), threads * tile_bytes(rows)
@@ -296,26 +275,14 @@ def _plan_precomputed(rows: Rows, fit: ResolvedFit, threads: int) -> Plan:
     )
 
 
-def _choosing_bytes(fit: ResolvedFit) -> int:
-    """What choosing landmarks or frequencies takes beside the sample: its candidates, shifted, and the rule's work."""
-    m, d, D, rule, itemsize = fit.sample, fit.d, fit.size, fit.rule, fit.dtype.itemsize
-    if rule is None:
-        return fit.spec.method_value.working_bytes(m, d, D)
-    candidates = m if fit.spec.own_landmarks is not None else min(m, rule.most_rows(D))
-    return candidates * d * itemsize + rule.working_bytes(candidates, d, D, itemsize)
-
-
 def _sketch_width(fit: ResolvedFit) -> int | None:
     """Columns of the block that a randomized solver multiplies; None where D x D is held."""
     return components(fit.spec, fit.size) + OVERSAMPLING if fit.randomized(fit.size) else None
 
 
 def _pass(streaming: int, work: Work, threads: int, partial_sums: int, width: int | None) -> tuple[int, list[int]]:
-    """(passes, bytes of each stage) of adding up features of all rows, and of an eigenproblem of the sums.
-
-    For each thread the sum of its block, packed (D, D) or (D, width), and the product of a tile (b, D). `width` is that
-    of a sketch, None where D x D is held.
-    """
+    """(passes, bytes of each stage) of adding up features of all rows, and of an eigenproblem of the sums. For each
+    thread the sum of its block, packed (D, D) or (D, width) for a sketch, and the product of a tile (b, D)."""
     D = work.size
     if width is None:
         sums = 8 * moments.entries(D)
@@ -338,9 +305,10 @@ def largest_size_that_fits(rows: Rows, fit: ResolvedFit, threads: int, limit: in
     """The largest size, of two digits, whose fit stays within `limit` bytes; even where features come in pairs; None if
     none does."""
     step = 2 if fit.spec.method_value.pairs else 1
-    for size in _two_digit_sizes(fit.size):
-        if size % step == 0 and _bytes_at(size, rows, fit, threads) <= limit:
-            return size
+    for power in reversed(range(len(str(fit.size)))):
+        for size in (digits * 10**power for digits in range(99, _LEAST_SIZE - 1, -1)):
+            if size < fit.size and size % step == 0 and _bytes_at(size, rows, fit, threads) <= limit:
+                return size
     return None
 
 
@@ -353,12 +321,6 @@ def _bytes_at(size: int, rows: Rows, fit: ResolvedFit, threads: int) -> int:
     """The peak of a fit of this size; of landmarks in place of the exact method."""
     sized = fit.changed(size=size, **({"method": "nystroem"} if fit.spec.exact else {}))
     return plan_resolved(rows, sized, threads).peak_bytes
-
-
-def _two_digit_sizes(below: int) -> Iterator[int]:
-    """10 to 99 times powers of ten, from `below` down to 10, the least that is advised."""
-    for power in reversed(range(len(str(below)))):
-        yield from (digits * 10**power for digits in reversed(range(10, 100)) if digits * 10**power < below)
 
 
 _EXPANSION_SQUARES = 7  # of D x D float64: W, its decomposition, and products with the moments
@@ -390,16 +352,22 @@ def plan_transform(
         # The features of a tile in float64, twice, and what is computed of these.
         tile = min(block, tile_rows(d, D, itemsize)) * 8 * (2 * D + 3 * model.components)
         peak = fixed + expansion + max(preparing, threads * (one + tile))
+    return _one_pass(rows, model, block, peak, n * (row_bytes + (stored if residual else 0)))
+
+
+def _one_pass(rows: Rows, model: Model, block: int, working: int, result_bytes: int) -> Plan:
+    """The cost of one pass in blocks of so many rows, whose arrays take `working` bytes."""
+    n, d = rows.shape
     return Plan(
         rows=n,
         columns=d,
-        size=D,
+        size=model.features.size,
         block_rows=block,
         tasks=ceil(n / block),
         passes=1,
         bytes_read=rows.dtype.itemsize * d * n,
-        peak_bytes=resident(peak),
-        result_bytes=n * (row_bytes + (stored if residual else 0)),
+        peak_bytes=resident(working),
+        result_bytes=result_bytes,
     )
 
 
@@ -407,11 +375,8 @@ def plan_reconstruct(
     rows: Rows, model: Model, block_rows: int | None, threads: int, *, denoising: bool = False
 ) -> Plan:
     """The cost of writing pre-images of all scores or, `denoising`, of all rows: one pass, one shard for each block.
-
-    Iterations depend on the data and are not counted.
-    """
-    n, given = rows.shape
-    d, D, itemsize = model.columns, model.features.size, model.features.dtype.itemsize
+    Iterations depend on the data and are not counted."""
+    n, d, D, itemsize = rows.shape[0], model.columns, model.features.size, model.features.dtype.itemsize
     row_bytes = d * itemsize
     block = output_block_rows(n, rows.grain, row_bytes, block_rows)
     assert model.decoder is not None
@@ -420,17 +385,8 @@ def plan_reconstruct(
     reading = streaming_bytes(rows, _work_of_model(model), block) if denoising else reading_bytes(rows, height, block)
     # The pre-images of a block are kept in float64 until its last tile.
     one = reading + model.decoder.working_bytes(model.features, height) + 8 * block * d
-    return Plan(
-        rows=n,
-        columns=given,
-        size=D,
-        block_rows=block,
-        tasks=ceil(n / block),
-        passes=1,
-        bytes_read=rows.dtype.itemsize * given * n,
-        peak_bytes=resident(_model_bytes(model) + decoder + threads * (one + graph_bytes(rows, block))),
-        result_bytes=n * row_bytes,
-    )
+    working = _model_bytes(model) + decoder + threads * (one + graph_bytes(rows, block))
+    return _one_pass(rows, model, block, working, n * row_bytes)
 
 
 def plan_evaluate(rows: Rows, model: Model, sample: int, pooled: int, threads: int) -> Plan:
@@ -450,17 +406,10 @@ def plan_evaluate(rows: Rows, model: Model, sample: int, pooled: int, threads: i
     )
     one += 3 * 8 * r * (sample + D + r)
     choosing = pool + 5 * factor + tile_rows(d, D, 8) * 8 * (3 * D + 2 * d)
-    return Plan(
-        rows=n,
-        columns=d,
-        size=D,
-        block_rows=block,
-        tasks=2 * ceil(n / block) - 1,
-        passes=1,
-        bytes_read=rows.dtype.itemsize * d * (n + min(n, pooled * rows.grain)),
-        peak_bytes=resident(fixed + max(choosing, pool + factor + probes + threads * one)),
-        result_bytes=8 * 5 * r,
-    )
+    working = fixed + max(choosing, pool + factor + probes + threads * one)
+    plan = _one_pass(rows, model, block, working, 8 * 5 * r)
+    sampled = rows.dtype.itemsize * d * min(n, pooled * rows.grain)
+    return replace(plan, tasks=2 * plan.tasks - 1, bytes_read=plan.bytes_read + sampled)
 
 
 def _work_of_model(model: Model) -> Work:
