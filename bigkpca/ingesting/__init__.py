@@ -43,7 +43,6 @@ def shard_rows(row_bytes: int, given: int | None = None) -> int:
 
 
 def rows_of_shard(array: zarr.Array[Any]) -> int:
-    """Rows of a shard of a stored array."""
     assert array.shards is not None
     return array.shards[0]
 
@@ -71,9 +70,8 @@ class Shards:
         start = rows - filled
         if filled:
             held[:filled] = stored.read(start, rows)
-        if rows and known is None:
-            return cls(array, start, held, filled, None)
-        return cls(array, start, held, filled, [] if known is None else list(known.of[: start // known.rows]))
+        digests = [] if known is None else list(known.of[: start // known.rows])
+        return cls(array, start, held, filled, None if rows and known is None else digests)
 
     def add(self, values: Array) -> None:
         """Add rows; write shards that are full."""
@@ -229,15 +227,24 @@ def ingest(
             done = _append(files, path, record, allowed, progress)
         else:
             done = _create(files, path, record, allowed, overwrite, progress)
-    return _ingested(path, already_done=done)
+    group = groups.open_group(path, "dataset")
+    about: Any = group.attrs[ATTRIBUTE]
+    return Ingested(
+        path=path,
+        rows=about["rows"],
+        columns=about["columns"],
+        row_shape=tuple(about["row_shape"]),
+        dtype=np.dtype(_array(group, "x").dtype),
+        labels="y" in group,
+        already_done=done,
+    )
 
 
 def _create(
     files: Files, path: str, record: Mapping[str, Any], allowed: Allowed, overwrite: bool, progress: Progress
 ) -> bool:
-    """Make a new dataset; return whether it existed already.
-
-    An interrupted run starts again from the first row, since text and gzip cannot be read from the middle.
+    """Make a new dataset; return whether it existed already. Text and gzip cannot be read from the middle: so an
+    interrupted run starts again from the first row.
     """
     target = open_destination(path, record, overwrite=overwrite, whole=True)
     if target.done:
@@ -250,19 +257,24 @@ def _create(
     if target.note:
         progress.note(target.note)
     source = _like(files, record["like"], progress) if record["like"] else files.source(None, None, None, progress)
-    _show_notes(source, progress)
-    source.check_memory(allowed, shard_rows(source.columns * source.dtype.itemsize, record["block_rows"]))
+    for note in source.notes:
+        progress.note(note)
+    rows = shard_rows(source.columns * source.dtype.itemsize, record["block_rows"])
+    source.check_memory(allowed, rows)
     with target.made() as scratch:
         group = groups.create_group(scratch, record)
-        _create_arrays(group, source, record["block_rows"])
-        shape = {"columns": source.columns, "row_shape": list(source.tables[0].row_shape)}
-        names = {} if source.names is None else {"column_names": list(source.names)}
-        encoding = {}
+        groups.create_array(group, "x", (0, source.columns), source.dtype, rows, ("row", "column"))
+        if source.label_dtype is not None:
+            kind = np.int32 if source.label_dtype.kind == "U" else source.label_dtype.newbyteorder("=")
+            groups.create_array(group, "y", (0,), kind, rows, ("row",))
+        about = {"columns": source.columns, "row_shape": list(source.tables[0].row_shape)}
+        if source.names is not None:
+            about["column_names"] = list(source.names)
         if source.encoding is not None and not source.encoding.says_nothing:
-            encoding = {"encoding": source.encoding.to_json()}
-        filled = _fill(scratch, group, source, 0, {}, progress)
+            about["encoding"] = source.encoding.to_json()
+        about |= _fill(scratch, group, source, 0, {}, progress)
         files.check_unchanged()
-        _publish(scratch, {**shape, **names, **encoding, **filled})
+        _publish(scratch, about)
     target.put_in_place()
     return False
 
@@ -286,52 +298,31 @@ def _like(files: Files, path: str, progress: Progress) -> Source:
     return source
 
 
-def _show_notes(source: Source, progress: Progress) -> None:
-    """Show the notes on how files are read."""
-    for note in source.notes:
-        progress.note(note)
-
-
-def _create_arrays(group: zarr.Group, source: Source, block_rows: int | None) -> None:
-    """Create the empty arrays x, and y where there are labels."""
-    rows = shard_rows(source.columns * source.dtype.itemsize, block_rows)
-    groups.create_array(group, "x", (0, source.columns), source.dtype, rows, ("row", "column"))
-    if source.label_dtype is not None:
-        kind = np.int32 if source.label_dtype.kind == "U" else source.label_dtype.newbyteorder("=")
-        groups.create_array(group, "y", (0,), kind, rows, ("row",))
-
-
 def _append(files: Files, path: str, record: Mapping[str, Any], allowed: Allowed, progress: Progress) -> bool:
     """Add rows to a finished dataset; return whether they were the last ones added already."""
     group = groups.open_group(path, "dataset", "r+")
     about: Any = group.attrs[ATTRIBUTE]
     if "rows" not in about:
         raise IncompleteError(f"{path}: its ingest did not finish; run that command again before you append")
-    if _added_last(files, about):
+    *earlier, last = about["provenance"]
+    if earlier and about["sources"][-len(last["sources"]) :] == files.identity["sources"]:
         return True
     if files.choice.identity not in ({}, about.get("table")):
         raise SpecError(f"{path} keeps the columns that it began with: leave out options about columns when you append")
     source = _like(files, path, progress)
-    _show_notes(source, progress)
+    for note in source.notes:
+        progress.note(note)
     _check_fits(source, record, path, group)
     source.check_memory(allowed, rows_of_shard(_array(group, "x")))
     categories = {text: code for code, text in enumerate(about.get("categories", []))}
     added = _fill(path, group, source, about["rows"], categories, progress)
     files.check_unchanged()
-    added["sources"] = about["sources"] + files.identity["sources"]
-    added["provenance"] = about["provenance"] + added["provenance"]
-    _publish(path, added)
+    sources, provenance = about["sources"] + files.identity["sources"], about["provenance"] + added["provenance"]
+    _publish(path, {**added, "sources": sources, "provenance": provenance})
     return False
 
 
-def _added_last(files: Files, about: Mapping[str, Any]) -> bool:
-    """Whether the files are those that were added last."""
-    *earlier, last = about["provenance"]
-    return bool(earlier) and about["sources"][-len(last["sources"]) :] == files.identity["sources"]
-
-
 def _check_fits(source: Source, record: Mapping[str, Any], path: str, group: zarr.Group) -> None:
-    """Raise SpecError unless the rows of the source fit those of the dataset."""
     x, y = _array(group, "x"), group.get("y")
     about: Any = group.attrs[ATTRIBUTE]
     labels = "text" if "categories" in about else kind_of(y.dtype if isinstance(y, zarr.Array) else None)
@@ -347,7 +338,6 @@ def _check_fits(source: Source, record: Mapping[str, Any], path: str, group: zar
 
 
 def _array(group: zarr.Group, name: str) -> zarr.Array[Any]:
-    """The array of this name in a group."""
     array = group[name]
     assert isinstance(array, zarr.Array)
     return array
@@ -357,7 +347,6 @@ def _fill(
     path: str, group: zarr.Group, source: Source, start: int, categories: dict[str, int], progress: Progress
 ) -> dict[str, Any]:
     """Write all rows of the source from row `start` on; return the attributes that describe them."""
-    names = [last_name(path) for path in source.paths]
     x = Shards.after(_continued(path, group, "x", start))
     y = None if source.label_dtype is None else Shards.after(_continued(path, group, "y", start))
     digest = hashlib.sha256()
@@ -377,13 +366,12 @@ def _fill(
     stop = x.flush()
     if y is not None:
         source.check_labels(y.flush() - start, stop - start)
-    entry = {"sources": list(names), "rows": [start, stop], "sha256": digest.hexdigest(), **_missing(source, progress)}
-    return {
-        "rows": stop,
-        "provenance": [entry],
-        **({"categories": list(categories)} if categories else {}),
-        **_manifest(path, stop, {"x": x, **({} if y is None else {"y": y})}),
-    }
+    names = [last_name(path) for path in source.paths]
+    entry = {"sources": names, "rows": [start, stop], "sha256": digest.hexdigest(), **_missing(source, progress)}
+    filled: dict[str, Any] = {"rows": stop, "provenance": [entry]}
+    if categories:
+        filled["categories"] = list(categories)
+    return filled | _manifest(path, stop, {"x": x} if y is None else {"x": x, "y": y})
 
 
 def _continued(path: str, group: zarr.Group, name: str, rows: int) -> StoredArray:
@@ -394,8 +382,8 @@ def _continued(path: str, group: zarr.Group, name: str, rows: int) -> StoredArra
 def _manifest(path: str, rows: int, filled: Mapping[str, Shards]) -> dict[str, Any]:
     """Write the digests of the first `rows` rows beside them; the attribute that names this file.
 
-    Each number of rows has a file of its own, so that readers of earlier rows find theirs until the attribute is
-    replaced. Nothing is written where the digests of earlier rows are not known.
+    Each number of rows has a file of its own, so that readers of earlier rows find theirs until then. Nothing is
+    written where the digests of earlier rows are not known.
     """
     arrays = {
         name: {"rows": each.array.chunks[0], "crc32c": "".join(each.digests)}
@@ -411,7 +399,7 @@ def _manifest(path: str, rows: int, filled: Mapping[str, Shards]) -> dict[str, A
 
 
 def _missing(source: Source, progress: Progress) -> dict[str, Any]:
-    """How many values were missing, for the dataset's record, and told to the user."""
+    """How many values were missing, for the record of the dataset; noted, too."""
     counts = source.counts
     if not counts.values and not counts.rows_dropped:
         return {}
@@ -444,18 +432,3 @@ def _publish(path: str, values: Mapping[str, Any]) -> None:
     for name in store_of(path).names(f"{path}/x"):
         if name.startswith("manifest-") and name not in kept:
             store_of(path).remove_file(f"{path}/x/{name}")
-
-
-def _ingested(path: str, *, already_done: bool) -> Ingested:
-    """The description of the finished dataset at `path`."""
-    group = groups.open_group(path, "dataset")
-    about: Any = group.attrs[ATTRIBUTE]
-    return Ingested(
-        path=path,
-        rows=about["rows"],
-        columns=about["columns"],
-        row_shape=tuple(about["row_shape"]),
-        dtype=np.dtype(_array(group, "x").dtype),
-        labels="y" in group,
-        already_done=already_done,
-    )

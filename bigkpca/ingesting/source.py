@@ -27,8 +27,8 @@ _BY_ORDER = "has no column names; its columns are taken to be in the order of th
 class Files:
     """Everything to ingest, of which the headers were read.
 
-    files: their rows. column: the labels, where they have a file of their own. choice: options about columns. dtype: to
-    store rows in, None for that of the rows. identity: what identifies all this, JSON-ready.
+    column: the labels, where they have a file of their own. dtype: to store rows in, None for that of the rows.
+    identity: what identifies all this, JSON-ready.
     """
 
     files: tuple[Table | Frame, ...]
@@ -47,8 +47,7 @@ class Files:
         choice: Choice,
         allowed: Allowed = USUAL,
     ) -> Files:
-        """Read the headers of all files. Raises SpecError where they do not exist or the options do not fit them, and
-        MemoryLimitError for more columns than are `allowed`."""
+        """Read the headers of all files. Raises SpecError, and MemoryLimitError for too many columns."""
         paths = [_existing(source) for source in sources]
         if not paths:
             raise SpecError("nothing to ingest: give at least one file")
@@ -90,7 +89,7 @@ class Files:
         """The rows of all files, with the encoding of a dataset or, without one, an encoding of their own.
 
         names: of the columns of a dataset. whose: what these belong to. One pass over the files where something has to
-        be learnt of them. Raises SpecError where files do not fit together, DataError where columns cannot be read.
+        be learnt of them.
         """
         frames = [each for each in self.files if isinstance(each, Frame)]
         of_dataset = whose is not None
@@ -118,8 +117,8 @@ class Files:
 class Source:
     """The rows of all files as numbers.
 
-    tables: the files. column: the labels, where they have a file of their own. dtype: to store rows in. encoding: of
-    the columns of tables, None for arrays. counts: of missing values, while the rows are read. paths: of the files.
+    column: the labels, where they have a file of their own. encoding: of the columns of tables, None for arrays.
+    counts: of missing values, while the rows are read.
     """
 
     tables: tuple[Table, ...]
@@ -146,7 +145,6 @@ class Source:
 
     @property
     def columns(self) -> int:
-        """The number of columns of numbers."""
         return self.tables[0].columns
 
     @property
@@ -234,7 +232,6 @@ def _storable(dtype: str | np.dtype[Any]) -> np.dtype[Any]:
 
 
 def _check_alike(tables: Sequence[Table], *, cast: bool) -> None:
-    """Raise SpecError unless all tables have the same width, dtype (without a `cast`) and kind of labels."""
     first = tables[0]
     for table in tables[1:]:
         if table.columns != first.columns:

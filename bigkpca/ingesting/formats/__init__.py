@@ -35,8 +35,8 @@ FORMATS: tuple[Format, ...] = (
 def open_rows_of(path: Path, member: str | None, labels: str | None, allowed: Allowed = USUAL) -> Table | Frame:
     """Rows of the file at `path`: those of its array `member`, without its column or array `labels`.
 
-    Raises MemoryLimitError for more columns than are `allowed`, SpecError for an unknown format or name, DataError for
-    values that cannot be rows, CorruptionError for bytes that do not decode; reading the batches raises the last two.
+    Raises MemoryLimitError, SpecError for an unknown format or name, DataError and CorruptionError; the batches raise
+    the last two as well.
     """
     kind = _format(path)
     if kind is _TEXT:
@@ -50,10 +50,7 @@ def open_rows_of(path: Path, member: str | None, labels: str | None, allowed: Al
 
 
 def open_column(path: Path, allowed: Allowed = USUAL) -> Column:
-    """Labels (n,) of the file at `path`: a .npy or IDX file with one axis, or a .csv with one column.
-
-    The first line of such a .csv is its header unless it is a number. Raises like `open_table`.
-    """
+    """Labels (n,) of the file at `path`. Raises like `open_rows_of`."""
     kind = _format(path)
     if kind is _TEXT:
         check_first_lines(path, allowed)

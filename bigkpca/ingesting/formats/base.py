@@ -159,7 +159,6 @@ def ranges(rows: int, row_bytes: int) -> Iterator[tuple[int, int]]:
 
 
 def native(X: Array) -> Array:
-    """The same values in the byte order of this machine."""
     return X.astype(X.dtype.newbyteorder("="), copy=False)
 
 
@@ -170,9 +169,9 @@ def name_of_column(numbers: Sequence[int] | None, names: Sequence[str] | None, c
 
 
 def cast(X: Array, dtype: np.dtype[Any], rows: Array, where: str, called: Callable[[int], str]) -> Array:
-    """X in another type. rows: their numbers in the file (k,). called: what messages call a column.
+    """X in another type. Raises DataError naming the first value that the type cannot hold (floats may be rounded).
 
-    Raises DataError naming the first value that the type cannot hold (floats may be rounded).
+    rows: numbers of the rows in the file (k,). called: what messages call a column.
     """
     if X.dtype == dtype:
         return X

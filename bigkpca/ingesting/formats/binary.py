@@ -9,7 +9,6 @@ import re
 import struct
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
 from itertools import repeat
 from pathlib import Path
 from typing import IO, Any
@@ -202,8 +201,10 @@ def hdf5(path: Path, member: str | None, labels: str | None) -> Table:
         x = arrays[chosen]
         stored = file[name].asstr("utf-8") if arrays[name].dtype == TEXT else file[name]
         for a, b in ranges(x.shape[0], x.row_bytes):
-            with _utf8(f"{path}:{name}"):
+            try:
                 values = stored[a:b]
+            except UnicodeDecodeError as error:
+                raise DataError(f"{path}:{name} is not text in UTF-8: {error}") from error
             values = values.astype(str) if values.dtype == object else native(values)
             yield values.reshape(b - a, math.prod(values.shape[1:])) if name == chosen else values
 
@@ -214,15 +215,6 @@ def hdf5(path: Path, member: str | None, labels: str | None) -> Table:
 
     # A chunk is decompressed as a whole.
     return member_table(path, arrays, chosen, labels, batches(), 2 * max(chunks[chosen], chunks[labels or chosen]))
-
-
-@contextmanager
-def _utf8(where: str) -> Iterator[None]:
-    """Turn an error of decoding text into a DataError."""
-    try:
-        yield
-    except UnicodeDecodeError as error:
-        raise DataError(f"{where} is not text in UTF-8: {error}") from error
 
 
 def ends_as_parquet(path: Path) -> bool:
@@ -244,7 +236,13 @@ def parquet(path: Path, member: str | None, labels: str | None) -> Frame:
         raise unknown_name(f"column of {path}", labels, schema.names)
     if labels is not None:
         check_single(schema.names, labels, str(path))
-    index = [name for name in _index(schema) if name != labels]
+    # The index of a pandas frame, by pandas' metadata or, where that is lost, by the names.
+    named = (schema.pandas_metadata or {}).get("index_columns", [])
+    index = [
+        name
+        for name in schema.names
+        if name != labels and (name in named or re.fullmatch(r"__index_level_\d+__", name))
+    ]
     columns = tuple(j for j, name in enumerate(schema.names) if name != labels and name not in index)
     check_shape((rows, len(columns)), str(path))
 
@@ -275,12 +273,6 @@ def parquet(path: Path, member: str | None, labels: str | None) -> Frame:
     )
 
 
-def _index(schema: Any) -> list[str]:
-    """Columns that hold the index of a pandas frame: by pandas' metadata or, where that is lost, by their names."""
-    named = (schema.pandas_metadata or {}).get("index_columns", [])
-    return [name for name in schema.names if name in named or re.fullmatch(r"__index_level_\d+__", name)]
-
-
 def _dtype(kind: Any) -> np.dtype[Any] | None:
     """The dtype of the values of a column of integers, floats or truth values; None for any other."""
     from pyarrow import types
@@ -293,28 +285,24 @@ def _dtype(kind: Any) -> np.dtype[Any] | None:
 
 def _labels(schema: Any, name: str, path: Path) -> Labels:
     """The labels in a column: numbers of its dtype, text for everything else."""
-    where = f"{path}:{name}"
+    import pyarrow as pa
+
     dtype = _dtype(schema.field(name).type) or TEXT
 
     def values(column: Any, rows: Array) -> Array:
         if column.null_count:
             row = rows[np.argmax(column.is_null().to_numpy(zero_copy_only=False))]
             raise DataError(f"{path}: row {row} (counted from 0) has no label: column {name!r} is null")
-        texts = _texts(column, where) if dtype == TEXT else column
-        found: Array = texts.to_numpy(zero_copy_only=False).astype(dtype)
+        if dtype == TEXT:
+            try:
+                column = column.cast(pa.string())
+            except pa.ArrowException as error:
+                raise DataError(
+                    f"{path}:{name}, of type {column.type}, cannot be labels, which are numbers or text in UTF-8: "
+                    f"{error}"
+                ) from error
+        found: Array = column.to_numpy(zero_copy_only=False).astype(dtype)
         check_finite_labels(found, rows, str(path))
         return found
 
     return Labels(schema.names.index(name), dtype, values)
-
-
-def _texts(column: Any, where: str) -> Any:
-    """The values of a column as text. Raises DataError where they have no text form."""
-    import pyarrow as pa
-
-    try:
-        return column.cast(pa.string())
-    except pa.ArrowException as error:
-        raise DataError(
-            f"{where}, of type {column.type}, cannot be labels, which are numbers or text in UTF-8: {error}"
-        ) from error

@@ -47,11 +47,7 @@ _DELIMITERS = (b",", b";", b"\t")
 
 @dataclass(frozen=True)
 class TextRows:
-    """The layout of a file, from its first lines.
-
-    first: fields of the first line. blank: blank lines before it. longest: characters of the longest of the first
-    lines. kinds: of the columns, by the first rows.
-    """
+    """The layout of a file: fields of the first line, blank lines before it, characters of the longest of the first."""
 
     path: Path
     delimiter: str
@@ -64,7 +60,7 @@ class TextRows:
     @classmethod
     def open(cls, path: Path) -> TextRows:
         """Look at the first lines. Raises DataError where the file holds no rows or no text in UTF-8."""
-        with _decoding(path), _opened(path) as file:
+        with _decoding(path), _open(path, "utf-8-sig", newline="") as file:
             lines = file.readlines(_SNIFF_BYTES)
             further = bool(file.readline(1))
         blank = next((i for i, line in enumerate(lines) if line.strip()), None)
@@ -85,7 +81,6 @@ class TextRows:
 
     @property
     def width(self) -> int:
-        """The number of columns."""
         return len(self.first)
 
     @property
@@ -109,10 +104,7 @@ class TextRows:
         return self.first.index(name)
 
     def read(self, kinds: Mapping[int, Kind]) -> Iterator[Any]:
-        """Batches of the texts of columns of these numbers and kinds; null where they stand for a missing value.
-
-        Raises DataError at a row of another width and at text that is not UTF-8.
-        """
+        """Batches of the texts of columns of these numbers and kinds; null where they stand for a missing value."""
         import pyarrow as pa
 
         types = {str(j): pa.string() for j in kinds}
@@ -131,7 +123,6 @@ class TextRows:
             self._check_widths(misfits)
 
     def texts(self, column: int) -> Iterator[Any]:
-        """The texts of a column, in batches."""
         return (batch.column(0) for batch in self.read({column: "text"}))
 
     def _check_widths(self, misfits: Sequence[Any]) -> None:
@@ -162,7 +153,6 @@ class TextRows:
             return tuple(kind_of(kind) or "text" for kind in batches.schema.types)
 
     def _file(self) -> Any:
-        """The bytes of the file as a stream of Arrow."""
         import pyarrow as pa
 
         return pa.input_stream(str(self.path), compression="gzip" if _is_packed(self.path) else None)
@@ -234,11 +224,11 @@ def _is_packed(path: Path) -> bool:
     return path.name.lower().endswith(".gz")
 
 
-def _opened(path: Path) -> IO[str]:
+def _open(path: Path, encoding: str, newline: str | None = None) -> IO[str]:
     """Open a text file, decompressed where it is in gzip."""
     if _is_packed(path):
-        return gzip.open(path, "rt", encoding="utf-8-sig", newline="")
-    return path.open(encoding="utf-8-sig", newline="")
+        return gzip.open(path, "rt", encoding=encoding, newline=newline)
+    return path.open(encoding=encoding, newline=newline)
 
 
 @contextmanager
@@ -275,14 +265,14 @@ def csv_frame(path: Path, member: str | None, labels: str | None) -> Frame:
     columns = tuple(j for j in range(layout.width) if j not in (label, row_names))
     if not columns:
         raise DataError(f"{path} has no column but its labels")
-    number = np.dtype(np.float64)
+    kinds = tuple(layout.kinds[j] for j in columns)
     return Frame(
         where=str(path),
         columns=columns,
         names=layout.names,
-        kinds=tuple(layout.kinds[j] for j in columns),
-        types=tuple(layout.kinds[j] for j in columns),
-        dtypes=(number,) * len(columns),
+        kinds=kinds,
+        types=kinds,
+        dtypes=(np.dtype(np.float64),) * len(columns),
         rows=None,
         labels=None if label is None else _labels(layout, label),
         read=layout.read,
@@ -389,7 +379,7 @@ def fasta(path: Path, member: str | None, labels: str | None) -> Frame:
 def _sequences(path: Path) -> Iterator[str]:
     """The sequences, one after the other. Raises DataError for text in front of the first name, or no text."""
     parts: list[str] | None = None
-    with decoding(path), _opened_sequences(path) as file:
+    with decoding(path), _open(path, "ascii") as file:
         try:
             for line in map(str.strip, file):
                 if line.startswith(">"):
@@ -398,14 +388,9 @@ def _sequences(path: Path) -> Iterator[str]:
                     parts = []
                 elif line and parts is None:
                     raise DataError(f"{path} is no FASTA file: it begins with {line[:20]!r}, not with a line '>name'")
-                elif line and parts is not None:
+                elif parts is not None:
                     parts.append(line)
         except UnicodeDecodeError as error:
             raise DataError(f"{path} is not text: {error}") from error
     if parts is not None:
         yield "".join(parts).upper()
-
-
-def _opened_sequences(path: Path) -> IO[str]:
-    """Open a text file, decompressed where it is in gzip."""
-    return gzip.open(path, "rt", encoding="ascii") if path.name.lower().endswith(".gz") else path.open(encoding="ascii")

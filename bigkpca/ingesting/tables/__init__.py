@@ -22,8 +22,8 @@ class Unreadable(Exception):
 class Encoding:
     """The columns of a table that are used, in the order of their numbers, and what becomes of missing values.
 
-    left_out: names of the other columns of the files; None where files may have others of any name. named: whether the
-    columns have names, else these are their numbers.
+    left_out: names of the other columns of the files; None where these may have any. named: whether the columns have
+    names.
     """
 
     columns: tuple[TableColumn, ...]
@@ -38,7 +38,6 @@ class Encoding:
 
     @property
     def width(self) -> int:
-        """The number of columns of numbers."""
         return sum(len(column.names) for column in self.columns)
 
     @property
@@ -53,10 +52,7 @@ class Encoding:
         return as_they_are and self.missing == "refuse" and self.left_out == ()
 
     def places(self, frame: Frame, whose: str) -> dict[int, TableColumn]:
-        """The columns by their numbers in a file. Raises SpecError where the file has other columns.
-
-        `whose` says what the columns belong to, in messages.
-        """
+        """The columns by their numbers in a file. Raises SpecError where the file has other columns than `whose`."""
         if frame.names is None or not self.named:
             if self.left_out != ():
                 raise SpecError(f"{frame.where} has no column names, by which columns could be chosen")
@@ -101,10 +97,17 @@ class Encoding:
     def dtype(self, frame: Frame, places: Mapping[int, TableColumn]) -> np.dtype[Any]:
         """The common dtype of the columns of numbers of a file."""
         own = dict(zip(frame.columns, frame.dtypes, strict=True))
-        return np.result_type(*(_dtype(column, own[j]) for j, column in places.items()))
+        found = []
+        for j, column in places.items():
+            dtype: np.dtype[Any] = np.dtype(np.float64)
+            if column.of_text:
+                dtype = np.min_scalar_type(len(column.categories) if column.kind == "characters" else 1)
+            elif column.kind in ("number", "boolean"):
+                dtype = own[j] or dtype
+            found.append(np.result_type(dtype, np.float32) if column.fills else dtype)
+        return np.result_type(*found)
 
     def to_json(self) -> dict[str, Any]:
-        """JSON-ready values."""
         return {
             "missing": self.missing,
             "left_out": None if self.left_out is None else list(self.left_out),
@@ -114,7 +117,6 @@ class Encoding:
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Encoding:
-        """The inverse of `to_json`."""
         left_out = values["left_out"]
         return cls(
             tuple(TableColumn.from_json(each) for each in values["columns"]),
@@ -124,16 +126,6 @@ class Encoding:
         )
 
 
-def _dtype(column: TableColumn, own: np.dtype[Any] | None) -> np.dtype[Any]:
-    """The dtype of the numbers of a column of a dtype of its own."""
-    dtype: np.dtype[Any] = np.dtype(np.float64)
-    if column.of_text:
-        dtype = np.min_scalar_type(len(column.categories) if column.kind == "characters" else 1)
-    if column.kind in ("number", "boolean") and own is not None:
-        dtype = own
-    return np.result_type(dtype, np.float32) if column.fills else dtype
-
-
 def encode(values: Any, column: TableColumn) -> tuple[Array, Array, Array]:
     """(numbers (k, columns of numbers), missing (k,), strange (k,)) of an array of Arrow.
 
@@ -141,8 +133,7 @@ def encode(values: Any, column: TableColumn) -> tuple[Array, Array, Array]:
     that the column does not have. Raises pyarrow.ArrowInvalid where a value is not of the kind of the column.
     """
     if column.kind == "text":
-        found, missing = codes(values, column.categories)
-        strange = (found < 0) & ~missing
+        found, missing, strange = codes(values, column.categories)
         X = (found[:, None] == np.arange(len(column.categories))).astype(np.uint8)
     elif column.kind == "characters":
         X, missing, strange = characters(values, column)
@@ -196,10 +187,8 @@ class Choice:
 def chosen(frames: Sequence[Frame], choice: Choice, names: tuple[str, ...] | None) -> Encoding:
     """The encoding of files by the options; its categories and fills have to be learnt where there are some.
 
-    names: of the columns, where these are known already; else those of the first file that has names. Kinds are those
-    of the first file; a column that is text in any of them is text.
-
-    Raises SpecError for a name that no column has, DataError where a column has a type that cannot be numbers.
+    names: of the columns, where these are known already; else those of the first file that has names. Raises SpecError
+    for a name that no column has, DataError where a column has a type that cannot be numbers.
     """
     first = next((frame for frame in frames if frame.names is not None), frames[0])
     known = names if names is not None else first.column_names
@@ -224,10 +213,7 @@ def chosen(frames: Sequence[Frame], choice: Choice, names: tuple[str, ...] | Non
 
 
 def _kinds(frames: Sequence[Frame], names: Sequence[str], *, by_name: bool) -> list[tuple[str, Kind]]:
-    """What each of the columns holds: text where one file says so, else what the first file says.
-
-    Raises DataError naming the columns that hold what cannot be numbers.
-    """
+    """What each of the columns holds: text where one file has text, else what the first file has. Raises DataError."""
     found: dict[str, list[Kind]] = {name: [] for name in names}
     unfit = []
     for frame in frames:

@@ -13,7 +13,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -42,8 +42,7 @@ class TableColumn:
     """How one column of a table becomes columns of numbers.
 
     categories: the texts that have a column of 0 and 1 each, or the characters, whose numbers begin with 1. length: of
-    the longest text, of characters only. fills: what stands for a missing value in each of its columns of numbers;
-    empty where missing values are not filled.
+    the longest text, of characters only. fills: what stands for a missing value in each column of numbers, or nothing.
     """
 
     name: str
@@ -61,27 +60,17 @@ class TableColumn:
 
     @property
     def of_text(self) -> bool:
-        """Whether its values are texts."""
         return self.kind in ("text", "characters")
 
     @property
     def unit(self) -> str | None:
-        """The unit of its numbers, where the kind has one."""
         return UNITS.get(self.kind)
 
     def to_json(self) -> dict[str, Any]:
-        """JSON-ready values."""
-        return {
-            "name": self.name,
-            "kind": self.kind,
-            "categories": list(self.categories),
-            "fills": list(self.fills),
-            "length": self.length,
-        }
+        return {**asdict(self), "categories": list(self.categories), "fills": list(self.fills)}
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> TableColumn:
-        """The inverse of `to_json`."""
         return cls(
             values["name"], values["kind"], tuple(values["categories"]), tuple(values["fills"]), values["length"]
         )
@@ -136,17 +125,10 @@ def kind_of(kind: Any) -> Kind | None:
 
 
 def numbers(values: Any, kind: Kind) -> tuple[Array, Array]:
-    """(numbers (k,), missing (k,)) of an array of Arrow; what stands at missing ones is 0.
+    """(numbers (k,), missing (k,)) of an array of Arrow of this kind, which is not text, or of texts; 0 where missing.
 
-    Parameters
-    ----------
-    values : pyarrow.Array
-        Of this kind, which is not text, or the texts of values of this kind.
-
-    Raises
-    ------
-    pyarrow.ArrowInvalid
-        A text that is not of this kind, or values of another kind, such as dates for numbers.
+    Raises pyarrow.ArrowInvalid for a text that is not of this kind, and for values of another, such as dates for
+    numbers.
     """
     import pyarrow as pa
 
@@ -216,26 +198,30 @@ def _microseconds(values: Any, to: Any) -> Array:
     return found
 
 
-def codes(values: Any, categories: tuple[str, ...]) -> tuple[Array, Array]:
-    """(number of the category (k,), missing (k,)) of texts; -1 for what is missing, and for what is no category."""
+def texts_of(values: Any) -> tuple[Any, Array]:
+    """(texts, which of them are missing (k,), as they are null or empty) of an array of Arrow."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
     texts = values.cast(pa.string())
+    return texts, pc.or_kleene(texts.is_null(), pc.equal(texts, "")).to_numpy(zero_copy_only=False)
+
+
+def codes(values: Any, categories: tuple[str, ...]) -> tuple[Array, Array, Array]:
+    """(number of the category (k,), missing (k,), no category (k,)) of texts; the number of the last two is -1."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    texts, missing = texts_of(values)
     found = pc.index_in(texts, pa.array(categories, pa.string())).fill_null(-1).to_numpy()
-    return found, missing_words(texts).to_numpy(zero_copy_only=False)
+    return found, missing, (found < 0) & ~missing
 
 
 def characters(values: Any, column: TableColumn) -> tuple[Array, Array, Array]:
-    """(numbers of characters (k, length), missing (k,), unreadable (k,)) of texts.
-
-    Texts that are longer than the column, or hold a character that it does not have, cannot be read.
-    """
-    import pyarrow as pa
+    """(numbers of characters (k, length), missing (k,), longer or with other characters (k,)) of texts."""
     import pyarrow.compute as pc
 
-    texts = values.cast(pa.string())
-    missing = missing_words(texts).to_numpy(zero_copy_only=False)
+    texts, missing = texts_of(values)
     cut = pc.utf8_slice_codeunits(texts.fill_null(""), 0, column.length)
     padded = np.array(cut.to_pylist(), dtype=f"<U{column.length}")
     points = padded.view(np.uint32).reshape(len(padded), column.length)
@@ -244,13 +230,6 @@ def characters(values: Any, column: TableColumn) -> tuple[Array, Array, Array]:
     strange = (known[at] != points).any(axis=1)
     longer = pc.utf8_length(texts).fill_null(0).to_numpy() > column.length
     return at, missing, (strange | longer) & ~missing
-
-
-def missing_words(texts: Any) -> Any:
-    """Which words are missing, as an array of Arrow: those that are null or empty."""
-    import pyarrow.compute as pc
-
-    return pc.or_kleene(texts.is_null(), pc.equal(texts, ""))
 
 
 @dataclass(frozen=True)
@@ -262,8 +241,7 @@ class Marks:
     strange: Array
 
     def fault(self, values: Any, column: TableColumn, first: int, kept: Array, *, missing_too: bool) -> Fault | None:
-        """The first value that is not of the kind of the column or, where there is none, that is another fault of a row
-        that is kept, and how many there are; `first` is the number of the first row."""
+        """The first value that is not of the kind of the column, or else the first other fault of a kept row."""
         bad = self.unread if self.unread.any() else (self.strange | (self.missing & missing_too)) & kept
         if not bad.any():
             return None
@@ -279,12 +257,9 @@ def marks_of(values: Any, column: TableColumn) -> Marks:
     import pyarrow as pa
 
     nothing = np.zeros(len(values), bool)
-    if column.kind == "text":
-        found, missing = codes(values, column.categories)
-        return Marks(missing, nothing, (found < 0) & ~missing)
-    if column.kind == "characters":
-        _, missing, bad = characters(values, column)
-        return Marks(missing, nothing, bad)
+    if column.of_text:
+        read = codes(values, column.categories) if column.kind == "text" else characters(values, column)
+        return Marks(read[1], nothing, read[2])
     unread = unread_values(values, column.kind)
     found, missing = np.zeros(len(values)), nothing
     if not unread.all():
@@ -315,7 +290,6 @@ def unread_values(values: Any, kind: Kind) -> Array:
 
 
 def _said(value: Any, column: TableColumn, reason: Reason) -> str:
-    """What a value is that cannot be read for this reason."""
     if reason == "unread":
         return f"{value!r}, not {_WORDS[column.kind]}"
     if reason == "infinite":
@@ -349,12 +323,10 @@ class Labels:
 class Frame:
     """The columns of a file.
 
-    columns: their numbers in the file, without labels and row names. names: of all columns of the file; None where it
-    has none. kinds, types: what the columns hold, and in the words of the file; the kind is None for what cannot be
-    numbers. dtypes: of the columns that are numbers or truth values. rows: None where the file must be read to count
-    them. read: batches (pyarrow.RecordBatch) of the columns of these numbers, in this order; those of a text file are
-    texts. notes: remarks for users on how the file is read. from_first_rows: whether kinds are those of the first rows,
-    so that later ones may hold words.
+    columns: their numbers in the file, without labels and row names. names: of all columns of the file. kinds, types:
+    what the columns hold, and in the words of the file; the kind is None for what cannot be numbers. read: batches
+    (pyarrow.RecordBatch) of the columns of these numbers, in this order; those of a text file are texts.
+    from_first_rows: whether kinds are those of the first rows, so that later ones may hold words.
     """
 
     where: str

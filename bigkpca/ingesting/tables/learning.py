@@ -12,8 +12,8 @@ import numpy as np
 from bigkpca.errors import Array, DataError, column_called
 from bigkpca.execution.progress import Progress
 from bigkpca.ingesting.tables import Encoding, Unreadable
-from bigkpca.ingesting.tables.columns import Frame, TableColumn, missing_words, numbers, unread_values
-from bigkpca.ingesting.tables.reading import columns_to_read, no_rows, problems, unlabelled
+from bigkpca.ingesting.tables.columns import Frame, TableColumn, numbers, texts_of, unread_values
+from bigkpca.ingesting.tables.reading import columns_to_read, kept_rows, no_rows, problems
 from bigkpca.numerics.random_streams import MEDIANS, random_stream
 
 MOST_CATEGORIES = 1000  # of one column
@@ -24,13 +24,9 @@ _SAMPLE_BYTES = 64_000_000  # or as many as fit in this for all columns, with 16
 def learnt(frames: Sequence[Frame], encoding: Encoding, whose: str, progress: Progress, *, words: bool) -> Encoding:
     """The encoding with the categories of its columns of text, and with what stands for missing values.
 
-    Rows that are left out for missing values count for nothing. The mean of a category is its share of the rows, its
-    median 1 where it has more than half of them. The median of numbers is that of a uniform sample, where there are
-    more of them than it holds.
-
-    One pass over the files, where there is something to learn. words: whether a column whose first rows are of another
-    kind becomes text where later ones hold words, which takes two more passes. Raises DataError that lists what cannot
-    be read, and columns of no value or of more than 1000 categories.
+    Rows that are left out count for nothing. One pass over the files, where there is something to learn. words: whether
+    a column whose first rows are of another kind becomes text where later ones hold words, which takes two more passes.
+    Raises DataError that lists what cannot be read, and columns of no value or of more than 1000 categories.
     """
     filled = encoding.missing in ("mean", "median")
     unsure = words and any(frame.from_first_rows for frame in frames)
@@ -60,8 +56,8 @@ def learnt(frames: Sequence[Frame], encoding: Encoding, whose: str, progress: Pr
     if faults:
         alone = encoding.columns[0].kind == "characters"
         raise DataError(f"{whose}: {'; '.join(faults)}" + ("" if alone else ": leave such columns out with --drop"))
-    taught = (learner.learnt(column, encoding.missing) for learner, column in pairs)
-    return replace(encoding, columns=tuple(taught))
+    columns_learnt = (learner.learnt(column, encoding.missing) for learner, column in pairs)
+    return replace(encoding, columns=tuple(columns_learnt))
 
 
 class _Misfit(Exception):
@@ -72,16 +68,18 @@ class _Misfit(Exception):
         self.frame, self.places = frame, places
 
     def problems(self, encoding: Encoding) -> DataError:
-        """The error that lists what is wrong with the file."""
         return DataError(problems(self.frame, self.places, encoding, of_dataset=False))
 
 
-def _look_at_all(
-    frames: Sequence[Frame], encoding: Encoding, whose: str, progress: Progress
-) -> list[_Texts | _Characters | _Numbers]:
+def _look_at_all(frames: Sequence[Frame], encoding: Encoding, whose: str, progress: Progress) -> list[_Learner]:
     """What learnt from the values of each column, in one pass over all files. Raises _Misfit."""
     most = int(min(_SAMPLE, max(5000, _SAMPLE_BYTES // 16 // len(encoding.columns))))
-    learners = [_learner(column, most, k) for k, column in enumerate(encoding.columns)]
+    learners: list[_Learner] = []
+    for k, column in enumerate(encoding.columns):
+        if column.of_text:
+            learners.append(_Texts() if column.kind == "text" else _Characters())
+        else:
+            learners.append(_Numbers(most, random_stream(k, MEDIANS)))
     rows = [frame.rows or 0 for frame in frames]
     progress.start("look at the columns", sum(rows) if all(rows) else 0)
     try:
@@ -92,20 +90,7 @@ def _look_at_all(
     return learners
 
 
-def _learner(column: TableColumn, most: int, number: int) -> _Texts | _Characters | _Numbers:
-    """What learns from the values of a column; for medians of at most `most` values."""
-    if column.of_text:
-        return _Texts() if column.kind == "text" else _Characters()
-    return _Numbers(column, most, random_stream(number, MEDIANS))
-
-
-def _look(
-    frame: Frame,
-    encoding: Encoding,
-    whose: str,
-    learners: Sequence[_Texts | _Characters | _Numbers],
-    progress: Progress,
-) -> None:
+def _look(frame: Frame, encoding: Encoding, whose: str, learners: Sequence[_Learner], progress: Progress) -> None:
     """Give all learners the values of their columns in a file, of the rows that are kept."""
     import pyarrow as pa
 
@@ -113,11 +98,11 @@ def _look(
     rows = left = 0
     try:
         for batch in frame.read(columns_to_read(frame, places)):
-            taken = [learner.take(batch.column(k)) for k, learner in enumerate(learners)]
-            kept = np.ones(len(batch), bool)
-            if encoding.missing == "drop":
-                kept = ~np.logical_or.reduce([missing for _, missing in taken])
-                kept &= True if frame.labels is None else ~unlabelled(batch.column(len(places)))
+            taken = [
+                texts_of(batch.column(k)) if column.of_text else numbers(batch.column(k), column.kind)
+                for k, column in enumerate(encoding.columns)
+            ]
+            kept = kept_rows(batch, [missing for _, missing in taken], encoding, frame)
             for learner, (values, missing) in zip(learners, taken, strict=True):
                 learner.add(values, kept & ~missing)
             rows, left = rows + len(batch), left + int(kept.sum())
@@ -149,14 +134,6 @@ def _words(frames: Sequence[Frame], encoding: Encoding, whose: str) -> dict[str,
     return found
 
 
-def _texts(values: Any) -> tuple[Any, Array]:
-    """(texts, which of them are missing (k,)) of an array of Arrow."""
-    import pyarrow as pa
-
-    texts = values.cast(pa.string())
-    return texts, missing_words(texts).to_numpy(zero_copy_only=False)
-
-
 @dataclass
 class _Texts:
     """The texts of a column, and in how many rows each is; none where they are too many."""
@@ -164,12 +141,7 @@ class _Texts:
     counts: Counter[str] = field(default_factory=Counter)
     too_many: bool = False
 
-    def take(self, values: Any) -> tuple[Any, Array]:
-        """(texts, which of them are missing (k,)) of an array of Arrow."""
-        return _texts(values)
-
     def add(self, texts: Any, kept: Array) -> None:
-        """Count the texts that are kept."""
         import pyarrow as pa
         import pyarrow.compute as pc
 
@@ -181,7 +153,6 @@ class _Texts:
         self.too_many = len(self.counts) > MOST_CATEGORIES
 
     def fault(self, column: TableColumn, *, filled: bool) -> str | None:
-        """Why the texts cannot be categories."""
         if self.too_many:
             return f"column {column.name!r} has more than {MOST_CATEGORIES} different texts"
         return None if self.counts else f"column {column.name!r} has no value"
@@ -201,12 +172,7 @@ class _Characters:
     found: set[str] = field(default_factory=set)
     longest: int = 0
 
-    def take(self, values: Any) -> tuple[Any, Array]:
-        """(texts, which of them are missing (k,)) of an array of Arrow."""
-        return _texts(values)
-
     def add(self, texts: Any, kept: Array) -> None:
-        """Take in the texts that are kept."""
         import pyarrow as pa
         import pyarrow.compute as pc
 
@@ -215,7 +181,6 @@ class _Characters:
         self.longest = max(self.longest, pc.max(pc.utf8_length(texts)).as_py() or 0)
 
     def fault(self, column: TableColumn, *, filled: bool) -> str | None:
-        """Why the texts cannot be rows."""
         if "\0" in self.found:
             return f"column {column.name!r} has texts with the character of number 0, which marks their end"
         return None if self.longest else f"column {column.name!r} has no value"
@@ -229,17 +194,12 @@ class _Characters:
 class _Numbers:
     """Sum, count and a uniform sample of the values of a column: those with the smallest random keys."""
 
-    column: TableColumn
     most: int
     rng: np.random.Generator
     count: int = 0
     total: float = 0.0
     drawn: Array = field(default_factory=lambda: np.empty((2, 0)))  # keys and values
     further: list[Array] = field(default_factory=list)  # the same, of the last batches
-
-    def take(self, values: Any) -> tuple[Any, Array]:
-        """(numbers (k,), which of them are missing (k,)) of an array of Arrow."""
-        return numbers(values, self.column.kind)
 
     def add(self, values: Array, kept: Array) -> None:
         """Take the numbers in that are kept. Raises Unreadable where one is infinite."""
@@ -260,7 +220,6 @@ class _Numbers:
         self.drawn, self.further = drawn, []
 
     def fault(self, column: TableColumn, *, filled: bool) -> str | None:
-        """Why nothing can stand for missing values."""
         return f"column {column.name!r} has no value" if filled and not self.count else None
 
     def learnt(self, column: TableColumn, missing: str) -> TableColumn:
@@ -270,3 +229,6 @@ class _Numbers:
         self._draw()
         value = self.total / self.count if missing == "mean" else float(np.median(self.drawn[1]))
         return replace(column, fills=(value,))
+
+
+_Learner = _Texts | _Characters | _Numbers

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -23,7 +23,7 @@ from bigkpca.ingesting.tables.columns import (
     TableColumn,
     kind_of,
     marks_of,
-    missing_words,
+    texts_of,
 )
 
 _MOST_FAULTS = 20  # columns that one message lists
@@ -46,13 +46,10 @@ def rows_of(
     *,
     of_dataset: bool,
 ) -> Table:
-    """The rows of a frame as numbers, with its labels.
+    """The rows of a frame as numbers, with its labels. Reading them raises DataError that lists every unfit column.
 
     whose: what the encoding belongs to, in messages. dtype: of the rows; None for the common one of the columns, which
     must hold every whole number. of_dataset: whether the encoding is that of a dataset which is there already.
-
-    Raises SpecError where the frame has other columns. Reading the batches raises DataError that lists what is wrong
-    with every column, found by one more pass over the file.
     """
     places = encoding.places(frame, whose)
     common = encoding.dtype(frame, places)
@@ -68,7 +65,7 @@ def rows_of(
             for batch in _pieces(frame.read(columns_to_read(frame, places)), encoding.width):
                 kept = np.ones(len(batch), bool)
                 if labels is not None and encoding.missing == "drop":
-                    kept = ~unlabelled(batch.column(len(places)))
+                    kept = ~_unlabelled(batch.column(len(places)))
                 X, kept, rounded = _encoded(batch, tuple(places.values()), encoding, common, kept, counts)
                 rows = first + np.flatnonzero(kept)
                 if dtype is None and rounded is not None:
@@ -123,11 +120,9 @@ def _encoded(
     kept: Array,
     counts: MissingCounts,
 ) -> tuple[Array, Array, tuple[int, int, int] | None]:
-    """The rows of numbers that are kept (m, width), which they are (k,), and the first whole number that the dtype
-    rounds, as (row, column, value), of a batch whose first columns are these.
-
-    Raises Unreadable where a kept row holds what cannot be read.
-    """
+    """(the rows of numbers that are kept (m, width), which they are (k,), (row, column, value) of the first whole
+    number that the dtype rounds) of a batch whose first columns are these. Raises Unreadable for what cannot be
+    read."""
     X = np.empty((len(batch), encoding.width), dtype)
     strange = np.zeros(len(batch), bool)
     whole: list[tuple[int, Array]] = []
@@ -148,27 +143,28 @@ def _encoded(
                 kept = kept & ~missing
     if (strange & kept).any():
         raise Unreadable
-    every = ((k, _first_rounded(values, kept, dtype)) for k, values in whole)
-    rounded = next(((i, k, int(batch.column(k)[i].as_py())) for k, i in every if i is not None), None)
-    return X[kept], kept, rounded
+    for k, values in whole:
+        exact = 2 ** (np.finfo(dtype).nmant + 1)  # up to which the dtype holds all whole numbers
+        for i in map(int, np.flatnonzero(((values > exact) | (values < -exact)) & kept)):
+            if int(dtype.type(values[i])) != int(values[i]):
+                return X[kept], kept, (i, k, int(batch.column(k)[i].as_py()))
+    return X[kept], kept, None
 
 
-def _first_rounded(values: Array, kept: Array, dtype: np.dtype[Any]) -> int | None:
-    """The first of the kept whole numbers that a type of floats cannot hold."""
-    exact = 2 ** (np.finfo(dtype).nmant + 1)  # up to which it holds all of them
-    far = np.flatnonzero(((values > exact) | (values < -exact)) & kept)
-    return next((int(i) for i in far if int(dtype.type(values[i])) != int(values[i])), None)
+def kept_rows(batch: Any, missing: Sequence[Array], encoding: Encoding, frame: Frame) -> Array:
+    """Which rows (k,) of a batch are used, where these values (k,) of each of its columns are missing."""
+    if encoding.missing != "drop":
+        return np.ones(len(batch), bool)
+    kept: Array = ~np.logical_or.reduce(missing)
+    return kept if frame.labels is None else kept & ~_unlabelled(batch.column(len(missing)))
 
 
-def unlabelled(labels: Any) -> Array:
-    """Which labels are missing."""
+def _unlabelled(labels: Any) -> Array:
     import pyarrow as pa
 
     if kind_of(labels.type) == "text":
-        missing = missing_words(labels.cast(pa.string()))
-    else:
-        missing = labels.is_null(nan_is_null=pa.types.is_floating(labels.type))
-    found: Array = missing.to_numpy(zero_copy_only=False)
+        return texts_of(labels)[1]
+    found: Array = labels.is_null(nan_is_null=pa.types.is_floating(labels.type)).to_numpy(zero_copy_only=False)
     return found
 
 
@@ -182,19 +178,19 @@ def no_rows(where: str, *, dropped: bool) -> DataError:
 def problems(frame: Frame, places: Mapping[int, TableColumn], encoding: Encoding, *, of_dataset: bool) -> str:
     """What cannot be read in each column of a file, and what to do, in words. One pass over the file."""
     found: dict[int, Fault] = {}
-    refuse, drop, first = encoding.missing == "refuse", encoding.missing == "drop", 0
+    refuse, first = encoding.missing == "refuse", 0
     for batch in _pieces(frame.read(columns_to_read(frame, places)), encoding.width):
         marks = [marks_of(batch.column(k), column) for k, column in enumerate(places.values())]
-        kept = np.ones(len(batch), bool)
-        if drop:
-            kept = ~np.logical_or.reduce([each.missing for each in marks])
-            kept &= True if frame.labels is None else ~unlabelled(batch.column(len(places)))
+        kept = kept_rows(batch, [each.missing for each in marks], encoding, frame)
         for k, (j, column) in enumerate(places.items()):
             fault = marks[k].fault(batch.column(k), column, first, kept, missing_too=refuse)
             if fault is not None:
                 found[j] = found[j].joined(fault) if j in found else fault
         first += len(batch)
-    lines = [_line(j, fault, frame) for j, fault in list(found.items())[:_MOST_FAULTS]]
+    lines = []
+    for j, fault in list(found.items())[:_MOST_FAULTS]:
+        others = f", and {fault.count - 1:,} more such rows" if fault.count > 1 else ""
+        lines.append(f"row {fault.row}, {column_called(j, frame.names)} is {fault.what}{others}")
     more = len(found) - len(lines)
     all_advice = ADVICE_OF_DATASET if of_dataset else ADVICE
     advice = " ".join(all_advice[why] for why in all_advice if any(fault.reason == why for fault in found.values()))
@@ -202,9 +198,3 @@ def problems(frame: Frame, places: Mapping[int, TableColumn], encoding: Encoding
         return f"{frame.where}: {lines[0]} (rows of data and columns are counted from 0). {advice}"
     head = f"{frame.where}: {len(found)} columns cannot be read (rows of data and columns are counted from 0):"
     return "\n".join([head, *(f"  {line}" for line in lines), *([f"  and {more} more"] if more else []), advice])
-
-
-def _line(number: int, fault: Fault, frame: Frame) -> str:
-    """What is wrong with one column."""
-    more = f", and {fault.count - 1:,} more such rows" if fault.count > 1 else ""
-    return f"row {fault.row}, {column_called(number, frame.names)} is {fault.what}{more}"
