@@ -33,6 +33,7 @@ from bigkpca.comparing.trials import (
     sampled_reference,
     sampled_size,
     why_not_exact,
+    with_sigma,
 )
 from bigkpca.data.opening import open_rows
 from bigkpca.data.rows import Rows
@@ -204,30 +205,19 @@ def compare(
             engine.check_paths(record["input"]["path"])
     with store_of(folder.path).writer(folder.path), ProcessRunner() as processes:
         folder.claim(record, overwrite=overwrite)
-        return _compared(_ComparisonRun(rows, spec, folder, processes, progress, opened), grid, max(sizes), run)
-
-
-def _compared(
-    work: _ComparisonRun, grid: Sequence[tuple[Candidate, FitSpec]], largest: int, run: RunOptions
-) -> Comparison:
-    """Make the reference and the fits that are missing, and sum up all of them."""
-    if not results.can_draw():
-        work.progress.note(f"{FIGURE} is not drawn: {INSTALL}, and run this again")
-    reference = work.reference(largest, run.memory_limit)
-    trials, missing = work.trials(reference, grid, run.deadline)
-    groups = group_trials(trials)
-    if results.can_draw():
-        work.folder.write_figure(results.comparison_svg(groups, last_name(work.rows.where), reference.description))
-    return Comparison(
-        work.folder.path, tuple(trials), groups, advice(groups), reference.description, missing, run.scheduler
-    )
+        if not results.can_draw():
+            progress.note(f"{FIGURE} is not drawn: {INSTALL}, and run this again")
+        work = _ComparisonRun(rows, spec, folder, processes, progress, opened)
+        reference = work.reference(max(sizes), run.memory_limit)
+        trials, missing = work.trials(reference, grid, run.deadline)
+        groups = group_trials(trials)
+        if results.can_draw():
+            folder.write_figure(results.comparison_svg(groups, last_name(rows.where), reference.description))
+    return Comparison(folder.path, tuple(trials), groups, advice(groups), reference.description, missing, run.scheduler)
 
 
 def _spec(options: dict[str, Any]) -> FitSpec:
-    """The spec that all fits share.
-
-    Raises SpecError for fields in which the fits differ, and unless components is a number.
-    """
+    """The spec that all fits share. Raises SpecError for fields in which the fits differ."""
     if varied := [key for key in VARIED if key in options]:
         raise SpecError(f"{varied[0]} is what a comparison varies: leave it out, or use methods, sizes and seeds")
     spec = FitSpec.checked(**options)
@@ -285,7 +275,10 @@ class _ComparisonRun:
         self, reference: Reference, grid: Sequence[tuple[Candidate, FitSpec]], deadline: float | None
     ) -> tuple[list[TrialResult], int]:
         """Run the missing fits until the deadline: all trials so far, and the number of fits still missing."""
-        trials = self.folder.trials() or _reference_trials(reference, self.rows.shape[0])
+        trials = self.folder.trials()
+        if not trials and reference.seconds is not None and reference.peak_mb is not None:  # an exact reference
+            n = self.rows.shape[0]
+            trials = [TrialResult(Exact.name, "", n, 0, reference.seconds, reference.peak_mb)]
         done = {Candidate(MethodVariant(trial.method, trial.landmarks), trial.size, trial.seed) for trial in trials}
         missing = [(candidate, spec) for candidate, spec in grid if candidate not in done]
         if len(missing) < len(grid):
@@ -300,7 +293,7 @@ class _ComparisonRun:
                 )
                 break
             try:
-                own = reference.with_same_sigma(spec)
+                own = with_sigma(spec, reference.sigma)  # so that all seeds have the same kernel
                 trial = self.processes.run(run_trial, self.rows, own, candidate, reference, self.opened)
             except (ProcessDiedError, MemoryLimitError) as error:
                 self.progress.note(f"{candidate.variant} with size {candidate.size:,} is left out: {error}")
@@ -308,18 +301,8 @@ class _ComparisonRun:
                 continue
             trials.append(trial)
             self.folder.write_trials(trials)
-            self.progress.note(_progress_note(trial, len(grid) - len(missing) + number + 1, len(grid)))
+            self.progress.note(
+                f"{len(grid) - len(missing) + number + 1} of {len(grid)}: {candidate.variant}, size {trial.size:,}, "
+                f"seed {trial.seed}: {trial.seconds:.2f} s"
+            )
         return trials, left
-
-
-def _reference_trials(reference: Reference, n: int) -> list[TrialResult]:
-    """The trial of the exact reference; none if the reference is sampled."""
-    if reference.seconds is None or reference.peak_mb is None:
-        return []
-    return [TrialResult(Exact.name, "", n, 0, reference.seconds, reference.peak_mb)]
-
-
-def _progress_note(trial: TrialResult, number: int, count: int) -> str:
-    """The note for a finished fit."""
-    variant = MethodVariant(trial.method, trial.landmarks)
-    return f"{number} of {count}: {variant}, size {trial.size:,}, seed {trial.seed}: {trial.seconds:.2f} s"

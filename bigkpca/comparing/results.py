@@ -18,7 +18,7 @@ import numpy as np
 from bigkpca.comparing.trials import MethodVariant, Reference, TrialResult, all_variants
 from bigkpca.data.json_files import read_json, write_json
 from bigkpca.data.stores import Store, store_of
-from bigkpca.errors import Array, CorruptionError, SpecError
+from bigkpca.errors import CorruptionError, SpecError
 from bigkpca.numerics.methods import Exact
 from bigkpca.reporting.drawing import INK, PALETTE, figure_of, standalone
 from bigkpca.storage.destination import difference
@@ -34,7 +34,7 @@ _NUMBERS = [field.name for field in fields(TrialResult) if field.type in ("float
 
 @dataclass(frozen=True)
 class Folder:
-    """The output folder of a comparison."""
+    """The output folder of a comparison, whose files are written atomically."""
 
     path: str
 
@@ -48,16 +48,24 @@ class Folder:
     def claim(self, record: Mapping[str, Any], *, overwrite: bool) -> None:
         """Create the folder, or reopen it if it holds the same comparison, whose trials are kept.
 
-        Raises SpecError, naming what differs, if the folder holds anything else. With `overwrite`, another comparison
-        is replaced; other files never are.
+        Raises SpecError if it holds anything else. With `overwrite`, another comparison is replaced; other files never
+        are.
         """
         wanted = {**_FORMAT, **record}
-        there = self._record()
-        if there is None and self._store.exists(self.path) and not self._is_empty():
-            raise SpecError(
-                f"{self.path} is not an empty folder and was not made by bigkpca compare: choose another one, or move "
-                "it away yourself"
-            )
+        try:
+            there = read_json(self._at(_RECORD))
+        except (OSError, ValueError):
+            there = None
+        if not isinstance(there, dict) or there.get("format") != _FORMAT["format"]:
+            there = None
+        if there is None and self._store.exists(self.path):
+            # A folder may hold a record that is not finished.
+            empty = self._store.is_folder(self.path) and set(self._store.names(self.path)) <= {_RECORD + ".partial"}
+            if not empty:
+                raise SpecError(
+                    f"{self.path} is not an empty folder and was not made by bigkpca compare: choose another one, or "
+                    "move it away yourself"
+                )
         if there is not None and there != wanted:
             if not overwrite:
                 raise SpecError(
@@ -69,20 +77,6 @@ class Folder:
         self._store.make_folder(self.path)
         write_json(self._at(_RECORD), wanted)
 
-    def _is_empty(self) -> bool:
-        """Whether the folder is empty, or holds only an unfinished record."""
-        if not self._store.is_folder(self.path):
-            return False
-        return all(name == _RECORD + ".partial" for name in self._store.names(self.path))
-
-    def _record(self) -> dict[str, Any] | None:
-        """The record of the comparison in the folder, if there is one."""
-        try:
-            found = read_json(self._at(_RECORD))
-        except (OSError, ValueError):
-            return None
-        return found if isinstance(found, dict) and found.get("format") == _FORMAT["format"] else None
-
     def trials(self) -> list[TrialResult]:
         """The trials stored in the folder, in order. Raises CorruptionError for a file that was changed by hand."""
         path = self._at(_TRIALS)
@@ -90,14 +84,18 @@ class Folder:
             return []
         try:
             with self._store.open(path) as file, io.TextIOWrapper(file, encoding="utf-8", newline="") as text:
-                return [_trial(line) for line in csv.DictReader(text)]
+                found = []
+                for line in csv.DictReader(text):
+                    values: dict[str, Any] = dict(line) | {"size": int(line["size"]), "seed": int(line["seed"])}
+                    values |= {name: float(line[name]) if line[name] else None for name in _NUMBERS}
+                    found.append(TrialResult(**values))
+                return found
         except (KeyError, TypeError, ValueError) as error:
             raise CorruptionError(
                 f"{path} is not a list of trials: move it away, and run the same command again"
             ) from error
 
     def write_trials(self, trials: Sequence[TrialResult]) -> None:
-        """Store all trials so far, atomically."""
         text = io.StringIO(newline="")
         writer = csv.writer(text, lineterminator="\n")
         writer.writerow([field.name for field in fields(TrialResult)])
@@ -118,7 +116,6 @@ class Folder:
             ) from error
 
     def write_reference(self, reference: Reference) -> None:
-        """Store the reference, atomically."""
         numbers = reference.sigma, reference.seconds, reference.peak_mb
         content = io.BytesIO()
         np.savez(
@@ -132,16 +129,7 @@ class Folder:
         self._store.write(self._at(_REFERENCE), content.getvalue())
 
     def write_figure(self, svg: str) -> None:
-        """Store compare.svg, atomically."""
         self._store.write(self._at(FIGURE), svg.encode())
-
-
-def _trial(line: Mapping[str, str]) -> TrialResult:
-    """A trial from a row of compare.csv."""
-    values: dict[str, Any] = dict(line)
-    for name in _NUMBERS:
-        values[name] = float(line[name]) if line[name] else None
-    return TrialResult(**values | {"size": int(line["size"]), "seed": int(line["seed"])})
 
 
 GOOD = 0.05
@@ -190,7 +178,6 @@ class TrialGroup:
 
     @property
     def exact(self) -> bool:
-        """Whether this is the exact reference."""
         return self.variant.method == Exact.name
 
 
@@ -200,18 +187,14 @@ def group_trials(trials: Iterable[TrialResult]) -> tuple[TrialGroup, ...]:
     order = {variant: number for number, variant in enumerate(all_variants())}
     for trial in trials:
         groups.setdefault((MethodVariant(trial.method, trial.landmarks), trial.size), []).append(trial)
-    return tuple(
-        TrialGroup(variant, size, len(members), {measure: _spread(members, measure) for measure in _MEASURES})
-        for (variant, size), members in sorted(
-            groups.items(), key=lambda item: (order.get(item[0][0], len(order)), item[0][1])
-        )
-    )
-
-
-def _spread(members: Sequence[TrialResult], measure: str) -> Spread | None:
-    """The spread of a measure over trials, None if it is not known."""
-    values = [value for trial in members if (value := getattr(trial, measure)) is not None]
-    return Spread(median(values), min(values), max(values)) if values else None
+    found = []
+    for variant, size in sorted(groups, key=lambda key: (order.get(key[0], len(order)), key[1])):
+        members, spreads = groups[variant, size], {}
+        for measure in _MEASURES:
+            values = [value for trial in members if (value := getattr(trial, measure)) is not None]
+            spreads[measure] = Spread(median(values), min(values), max(values)) if values else None
+        found.append(TrialGroup(variant, size, len(members), spreads))
+    return tuple(found)
 
 
 def advice(groups: Sequence[TrialGroup]) -> str:
@@ -231,14 +214,17 @@ def advice(groups: Sequence[TrialGroup]) -> str:
             f"whose scores are off by {best.median('score_error'):.2%}."
         )
     against = f"; exact took {exact.median('seconds'):.3g} s" if exact is not None else ""
+    others = [group for group in approximate if group.variant.method != best.variant.method and group.size == best.size]
+    if others:
+        other = min(others, key=lambda group: group.median("score_error"))
+        against += f"; {other} leaves {other.median('score_error'):.2%} in {other.median('seconds'):.3g} s"
     return (
         f"Take {best}: scores off by {best.median('score_error'):.2%}, eigenvalues by "
-        f"{best.median('eigenvalue_error'):.2%}, in {_cost(best)} ({why}){against}{_second(approximate, best)}."
+        f"{best.median('eigenvalue_error'):.2%}, in {_cost(best)} ({why}){against}."
     )
 
 
 def _best(approximate: Sequence[TrialGroup]) -> tuple[TrialGroup, str]:
-    """The recommended group, and the reason."""
     good = [group for group in approximate if group.median("score_error") <= GOOD]
     if not good:
         why = f"the most accurate; nothing came within {GOOD:.0%}, larger sizes may"
@@ -249,17 +235,7 @@ def _best(approximate: Sequence[TrialGroup]) -> tuple[TrialGroup, str]:
     return min(quick, key=lambda group: group.median("score_error")), why
 
 
-def _second(approximate: Sequence[TrialGroup], best: TrialGroup) -> str:
-    """How the best group of another method at the same size compares; empty if there is none."""
-    others = [group for group in approximate if group.variant.method != best.variant.method and group.size == best.size]
-    if not others:
-        return ""
-    other = min(others, key=lambda group: group.median("score_error"))
-    return f"; {other} leaves {other.median('score_error'):.2%} in {other.median('seconds'):.3g} s"
-
-
 def _cost(group: TrialGroup) -> str:
-    """Median time and memory of a fit."""
     return f"{group.median('seconds'):.3g} s and {group.median('peak_mb'):.0f} MB"
 
 
@@ -269,7 +245,6 @@ _MIN_ERROR = 1e-6  # smaller errors are rounding, and are plotted as this
 
 
 def can_draw() -> bool:
-    """Whether matplotlib is installed."""
     return find_spec("matplotlib") is not None
 
 
@@ -296,24 +271,23 @@ def comparison_svg(groups: Sequence[TrialGroup], data: str, reference: str) -> s
         figure.legend(handles, labels, loc="outside lower center", ncols=5)
         points = f"{data}, sizes {', '.join(sizes)} along each line"
         figure.suptitle(f"{points}; errors against {re.split(r' [(]|, |: ', reference)[0]}", fontsize=11)
-        return standalone(figure, "compare", _alt_text(by_variant, exact_seconds))
+        last = [variant_groups[-1] for variant_groups in by_variant.values()]
+        errors = [f"{group} {group.median('score_error'):.2%} in {group.median('seconds'):.2g} s" for group in last]
+        alt = f"Error of the scores and of the eigenvalues against time. Scores: {'; '.join(errors)}."
+        alt += "" if exact_seconds is None else f" The exact method took {exact_seconds:.3g} s."
+        return standalone(figure, "compare", alt)
 
 
 def _draw(axes: Axes, variant: MethodVariant, variant_groups: Sequence[TrialGroup], measure: str) -> None:
     """Plot one variant, from small sizes to large, with bars from the least to the largest value over seeds."""
     number = all_variants().index(variant)
     x = [group.median("seconds") for group in variant_groups]
-    y, low, high = _spreads(variant_groups, measure)
+    spreads = [group.spreads[measure] for group in variant_groups]
+    found = np.array([(s.median, s.least, s.most) if s else (np.nan,) * 3 for s in spreads])
+    y, low, high = np.maximum(found, _MIN_ERROR).T
     bars = [(y - low).tolist(), (high - y).tolist()]  # lists, as Matplotlib 3.10 looks for numbers in rows of arrays
     axes.errorbar(x, y, bars, color=PALETTE[number], marker=_MARKERS[number % len(_MARKERS)],
                   markersize=5, linewidth=1.5, elinewidth=1, label=str(variant))  # fmt: skip
-
-
-def _spreads(variant_groups: Sequence[TrialGroup], measure: str) -> tuple[Array, Array, Array]:
-    """Median, least and largest value at each size, (sizes,) each."""
-    spreads = [group.spreads[measure] for group in variant_groups]
-    found = np.array([(s.median, s.least, s.most) if s else (np.nan,) * 3 for s in spreads])
-    return tuple(np.maximum(found, _MIN_ERROR).T)
 
 
 def _readable_ticks(axes: Axes) -> None:
@@ -325,11 +299,3 @@ def _readable_ticks(axes: Axes) -> None:
         axis.set_major_locator(LogLocator(subs=(1, 2, 5), numticks=12))
         axis.set_major_formatter(FuncFormatter(lambda value, _, text=shown, by=scale: text.format(by * value)))
         axis.set_minor_formatter(NullFormatter())
-
-
-def _alt_text(by_variant: dict[MethodVariant, list[TrialGroup]], exact_seconds: float | None) -> str:
-    """The text alternative of the figure: error and time of each variant at its largest size."""
-    last = [variant_groups[-1] for variant_groups in by_variant.values()]
-    told = [f"{group} {group.median('score_error'):.2%} in {group.median('seconds'):.2g} s" for group in last]
-    of_exact = "" if exact_seconds is None else f" The exact method took {exact_seconds:.3g} s."
-    return f"Error of the scores and of the eigenvalues against time. Scores: {'; '.join(told)}.{of_exact}"

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from functools import partial
 from multiprocessing.connection import Connection, Pipe, wait
 from time import perf_counter
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -67,29 +67,25 @@ class ProcessRunner:
 
     def run(self, function: Callable[..., Any], *arguments: Any) -> Any:
         """function(*arguments) in a fresh process. Raises what the function raises, and ProcessDiedError."""
-        connection = self._connection or self._started()
+        if self._connection is None:
+            self._connection, there = Pipe()
+            command = [sys.executable, "-c", _SERVE, str(there.fileno()), str(os.getpid())]
+            self._server = subprocess.Popen(command, pass_fds=[there.fileno()], stdin=subprocess.DEVNULL)
+            there.close()
         try:
-            connection.send((function, arguments))
-            answer = connection.recv()
+            self._connection.send((function, arguments))
+            answer = self._connection.recv()
         except (EOFError, OSError) as error:
             raise ProcessDiedError("processes cannot be started here") from error
         if isinstance(answer, BaseException):
             raise answer
         return answer
 
-    def _started(self) -> Connection:
-        """Start the server process, and return the connection to it."""
-        self._connection, there = Pipe()
-        command = [sys.executable, "-c", _SERVE, str(there.fileno()), str(os.getpid())]
-        self._server = subprocess.Popen(command, pass_fds=[there.fileno()], stdin=subprocess.DEVNULL)
-        there.close()
-        return self._connection
-
 
 def serve(handle: int, parent: int) -> None:
     """Run (function, arguments) received on the connection with this file handle, until it is closed.
 
-    No child outlives this process or `parent`, the process that asks, unless this process is ended by SIGKILL.
+    No child outlives this process or `parent`, unless this process is ended by SIGKILL.
     """
     connection = Connection(handle)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to the waiting process, which ends this one
@@ -134,7 +130,6 @@ def _answer(connection: Connection, function: Callable[..., Any], arguments: tup
 
 
 def _end(child: int, *_: object) -> None:
-    """End the child, then this process."""
     with suppress(ProcessLookupError):  # it may have ended already
         os.kill(child, signal.SIGKILL)
     os._exit(1)
@@ -149,22 +144,15 @@ def peak_mb() -> float:
 Opener = Callable[[], AbstractContextManager[Engine]]
 
 
-class TimedFit(NamedTuple):
-    """A model, and what its fit took."""
-
-    model: Model
-    seconds: float
-    peak_mb: float  # of this process
-
-
-def timed_fit(rows: Rows, spec: FitSpec, engine: Engine) -> TimedFit:
-    """Fit rows, on workers of a cluster that see them and have the memory for it. Raises as `fit_within`."""
+def timed_fit(rows: Rows, spec: FitSpec, engine: Engine) -> tuple[Model, float, float]:
+    """(model, seconds, peak memory of this process in MB) of a fit. Raises where workers do not see the rows, or lack
+    the memory."""
     if engine.client is not None:
         engine.check_paths(rows.fingerprint()["path"])
         check_fits(rows, resolve(spec, rows), engine, None)
     started = perf_counter()
     model = fit_rows(rows, spec, engine, Silent())
-    return TimedFit(model, perf_counter() - started, peak_mb())
+    return model, perf_counter() - started, peak_mb()
 
 
 COMPARED_ROWS = 4096
@@ -193,10 +181,6 @@ class Reference:
     seconds: float | None
     peak_mb: float | None
 
-    def with_same_sigma(self, spec: FitSpec) -> FitSpec:
-        """The spec with the sigma of the reference, so that all seeds have the same kernel."""
-        return _with_sigma(spec, self.sigma)
-
 
 def why_not_exact(rows: Rows, spec: FitSpec, limit: int | None, threads: int) -> str | None:
     """The reason why an exact fit is not feasible; None if it is."""
@@ -220,7 +204,7 @@ def exact_reference(rows: Rows, spec: FitSpec, opened: Opener = open_engine) -> 
     """Fit exact kernel PCA where `opened` runs it, and measure its time and memory."""
     sigma = _median_sigma(rows, spec)
     with opened() as engine:
-        exact = _with_sigma(spec, sigma).model_copy(update={"method": "exact"})
+        exact = with_sigma(spec, sigma).model_copy(update={"method": "exact"})
         model, seconds, peak = timed_fit(rows, exact, engine)
     residuals = model.certificate.residuals
     how = "the whole Gram matrix" if residuals is None else f"by products, residuals at most {residuals.max():.1g}"
@@ -243,7 +227,7 @@ def sampled_reference(rows: Rows, spec: FitSpec, size: int, opened: Opener = ope
     """Fit a Nyström model of this size; its eigenvalues are corrected for their bias."""
     n, sigma = rows.shape[0], _median_sigma(rows, spec)
     with opened() as engine:
-        model = timed_fit(rows, _with_sigma(spec, sigma).at(size), engine).model
+        model = timed_fit(rows, with_sigma(spec, sigma).at(size), engine)[0]
         found = evaluate_rows(model, rows, min(_EVALUATED_ROWS, n), 0, engine, Silent())
     X = read_rows(rows, compared_row_numbers(rows), Engine(), Silent())
     description = (
@@ -254,7 +238,7 @@ def sampled_reference(rows: Rows, spec: FitSpec, size: int, opened: Opener = ope
     return Reference(found.eigenvalues, scores_in_memory(model, X), X, description, sigma, None, None)
 
 
-def _with_sigma(spec: FitSpec, sigma: float | None) -> FitSpec:
+def with_sigma(spec: FitSpec, sigma: float | None) -> FitSpec:
     """The spec with this sigma, or as it is if None."""
     return spec if sigma is None else spec.model_copy(update={"sigma": sigma})
 
@@ -297,8 +281,6 @@ class MethodVariant:
 
 @dataclass(frozen=True)
 class Candidate:
-    """One fit of the grid."""
-
     variant: MethodVariant
     size: int
     seed: int
@@ -312,10 +294,7 @@ def all_variants() -> tuple[MethodVariant, ...]:
 
 
 def parse_variants(names: Sequence[str]) -> tuple[MethodVariant, ...]:
-    """The variants of these names: "rff", "nystroem" (with all landmark rules), or "nystroem/kmeans".
-
-    Raises SpecError for unknown names.
-    """
+    """The variants named "rff", "nystroem" (with all landmark rules), "nystroem/kmeans" ... Raises SpecError."""
     found: dict[MethodVariant, None] = {}
     for name in names:
         method, slash, rule = name.strip().partition("/")
@@ -359,9 +338,9 @@ def feasible_fits(
     asked: Sequence[str] | None,
     progress: Progress,
 ) -> list[tuple[Candidate, FitSpec]]:
-    """The candidates that suit the kernel and the memory limit, with their specs; notes those left out, each once.
+    """The candidates that suit kernel and memory limit, with their specs; notes those left out, each once.
 
-    Raises SpecError if a method that was asked for by name does not suit the kernel, or if no candidate is left.
+    Raises SpecError if a method that was asked for does not suit the kernel, or if no candidate is left.
     """
     found: list[tuple[Candidate, FitSpec]] = []
     noted: set[tuple[MethodVariant, int]] = set()
@@ -370,24 +349,19 @@ def feasible_fits(
             own = candidate.variant.spec(spec, candidate.size, candidate.seed)
             plan_fit(rows, own, Engine().threads).check(limit, f"{candidate.variant} is left out at {candidate.size:,}")
             found.append((candidate, own))
+            continue
         except MemoryLimitError as error:
-            _note_once(noted, candidate.variant, candidate.size, str(error), progress)
+            key, message = (candidate.variant, candidate.size), str(error)
         except SpecError as error:
             if asked is not None:
                 raise
-            _note_once(noted, candidate.variant, 0, f"{candidate.variant} is left out: {error}", progress)
+            key, message = (candidate.variant, 0), f"{candidate.variant} is left out: {error}"
+        if key not in noted:
+            progress.note(message)
+        noted.add(key)
     if not found:
         raise SpecError("nothing is left to compare: allow more memory, or ask for smaller sizes")
     return found
-
-
-def _note_once(
-    noted: set[tuple[MethodVariant, int]], variant: MethodVariant, size: int, message: str, progress: Progress
-) -> None:
-    """Note a message once for each variant and size."""
-    if (variant, size) not in noted:
-        progress.note(message)
-    noted.add((variant, size))
 
 
 _RECONSTRUCTED_ROWS = 256
@@ -439,6 +413,7 @@ def run_trial(
     with warnings.catch_warnings(), opened() as engine:
         warnings.simplefilter("ignore", UserWarning)  # the errors are measured here anyway
         model, seconds, peak = timed_fit(rows, spec, engine)
+    r = reference.scores.shape[1]
     with single_threaded_blas:
         Y = scores_in_memory(model, reference.rows)
         return TrialResult(
@@ -450,15 +425,11 @@ def run_trial(
             peak_mb=peak,
             relative_trace_error=model.certificate.relative_trace_error,
             eigenvalue_error=measures.eigenvalue_error(reference.eigenvalues, model.solution.eigenvalues),
-            subspace_cosine=_cosine(reference.scores, Y),
+            # With fewer components, an exact direction is outside their span.
+            subspace_cosine=measures.subspace_cosine(reference.scores, Y) if Y.shape[1] >= r else 0.0,
             score_error=measures.score_error(reference.scores, Y),
             preimage_error=_preimage_error(model, reference.rows, Y),
         )
-
-
-def _cosine(exact: Array, found: Array) -> float:
-    """The subspace cosine; 0 if fewer components were found, since an exact direction is then outside their span."""
-    return measures.subspace_cosine(exact, found) if found.shape[1] >= exact.shape[1] else 0.0
 
 
 def _preimage_error(model: Model, X: Array, Y: Array) -> float | None:
