@@ -1,15 +1,10 @@
 """Draw a report of a model: one self-contained HTML page on how good it is and what it found.
 
-report_data    scores, rows and labels of a bounded number of rows
-pictures       rows as pictures
-drawing        Matplotlib figures as inline SVG with text alternatives
+report_data    scores, rows, labels and columns of a bounded number of rows, and how scores go with columns
+drawing        Matplotlib figures as inline SVG with text alternatives, and rows as pictures
 figures        the figures of a report
 text           the sentences
-columns        columns of a table, and how scores go with them
-cards          what sections are made of
-column_tables  the sentence and the tables about columns
-sections       titles, cards and tables
-page           the HTML page
+page           titles, cards and tables, and the HTML page
 """
 
 from __future__ import annotations
@@ -111,7 +106,14 @@ def report(
     check_installed()
     fitted, path = model_of(model), path_of(model) or ""
     out = destination.output_path(out, path, fitted.provenance["identity"]["path"], path_of(scores))
-    _check_place(out)
+    destination.check_local(out)
+    if not destination.check_file(out, lambda head: MARK.encode() in head, "report.html"):
+        raise SpecError(
+            f"{out} exists and was not made by bigkpca report, so it is never replaced: choose another output path, "
+            "or move it away yourself"
+        )
+    if not out.lower().endswith((".html", ".htm")):
+        raise SpecError(f"{out}: a report is a page of HTML: take a name that ends in .html")
     mark = request_mark(request_digest(fitted, scores, labels, image_shape, array))
     store = store_of(out)
     with store.writer(out):
@@ -139,20 +141,7 @@ def check_installed() -> None:
         raise SpecError(f"a report needs matplotlib and jinja2: {INSTALL}")
 
 
-def _check_place(out: str) -> None:
-    """Raise SpecError, before any work, if no report can be written to `out`."""
-    destination.check_local(out)
-    if not destination.check_file(out, lambda head: MARK.encode() in head, "report.html"):
-        raise SpecError(
-            f"{out} exists and was not made by bigkpca report, so it is never replaced: choose another output path, "
-            "or move it away yourself"
-        )
-    if not out.lower().endswith((".html", ".htm")):
-        raise SpecError(f"{out}: a report is a page of HTML: take a name that ends in .html")
-
-
 def _page(model: Model, path: str, data: ReportData, mark: str, progress: Progress) -> str:
-    """The HTML of a report."""
     facts = model_info(model, path)
     drawn = (page.score_plots, page.components, page.preimages, page.novelty, page.drift)
     found = []

@@ -114,10 +114,7 @@ def _svg(figure: Figure, name: str, colors: Mapping[str, str]) -> str:
 
 
 def _opened(svg: str, opening: str, name: str, alt: str) -> str:
-    """The SVG with this opening tag and a title, and coordinates rounded to two decimals.
-
-    Numbers are rounded inside tags only, so that texts stay as they are.
-    """
+    """The SVG with this opening tag and a title; numbers inside tags, not in texts, are rounded to two decimals."""
     title = f' aria-labelledby="{name}-title"><title id="{name}-title">{escape(alt)}</title>'
     rounded = re.sub(r"<[^>]*>", lambda tag: re.sub(r"(\.\d\d)\d+", r"\1", tag[0]), svg[svg.index(">") + 1 :])
     return opening + title + rounded
@@ -140,7 +137,6 @@ def plain_ticks(axes: Axes) -> None:
 
 
 def whole_ticks(axes: Axes) -> None:
-    """Label the x axis with integers."""
     from matplotlib.ticker import MaxNLocator
 
     axes.xaxis.set_major_locator(MaxNLocator(nbins=7, integer=True))
@@ -177,19 +173,20 @@ class Frame:
         return np.broadcast_to(found, (*found.shape[:3], 3))
 
     def strip(self, *lines: Array) -> str:
-        """One line of pictures for each array of rows (m, d), below each other, as a data URI."""
+        """One line of pictures for each array of rows (m, d), below each other, as the data URI of a PNG."""
+        from matplotlib.image import imsave
+
         pictures = [np.pad(self.pictures(rows), ((0, 0), (0, _GAP), (0, _GAP), (0, 0))) for rows in lines]
         image = np.concatenate([np.concatenate(list(line), axis=1) for line in pictures])
         seen = np.pad(np.full(self.pictures(lines[0][:1]).shape[1:3], 255, np.uint8), ((0, _GAP), (0, _GAP)))
         alpha = np.tile(seen, (len(lines), len(lines[0])))[..., None]  # gaps are transparent
-        return _data_uri(np.concatenate([image, alpha], axis=2)[:-_GAP, :-_GAP])
+        file = io.BytesIO()
+        imsave(file, np.ascontiguousarray(np.concatenate([image, alpha], axis=2)[:-_GAP, :-_GAP]), format="png")
+        return "data:image/png;base64," + base64.b64encode(file.getvalue()).decode()
 
 
 def image_shape(given: Sequence[int] | None, columns: int) -> tuple[int, ...] | None:
-    """The shape as given, checked.
-
-    Raises SpecError unless it is (H, W) or (H, W, 3) and its product is the number of columns.
-    """
+    """The shape, which must be (H, W) or (H, W, 3) and fit the number of columns. Raises SpecError."""
     if given is None:
         return None
     shape = tuple(given)
@@ -205,12 +202,3 @@ def image_shape(given: Sequence[int] | None, columns: int) -> tuple[int, ...] | 
 def is_picture(shape: Sequence[int]) -> bool:
     """Whether rows of this shape can be shown as pictures."""
     return len(shape) in (2, 3) and min(shape) >= 1 and tuple(shape[2:]) in ((), (1,), (3,))
-
-
-def _data_uri(image: Array) -> str:
-    """An image (h, w, 4), uint8, as the data URI of a PNG."""
-    from matplotlib.image import imsave
-
-    file = io.BytesIO()
-    imsave(file, np.ascontiguousarray(image), format="png")
-    return "data:image/png;base64," + base64.b64encode(file.getvalue()).decode()

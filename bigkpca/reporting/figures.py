@@ -165,6 +165,8 @@ def learning_curve(model: Model) -> Drawing | None:
 
 def scores(Y: Array, pair: tuple[int, int], labels: Labels | None) -> Drawing:
     """Scatter plot of the scores Y (m, r) of two components, coloured by label; a density plot for many rows."""
+    from matplotlib.lines import Line2D
+
     x, y = Y[:, pair[0]], Y[:, pair[1]]
     first, second = (number + 1 for number in pair)
     name = f"scores-{first}-{second}"
@@ -177,7 +179,12 @@ def scores(Y: Array, pair: tuple[int, int], labels: Labels | None) -> Drawing:
         else:
             axes.scatter(x, y, s=10, color=ACCENT if codes is None else [PALETTE[code] for code in codes], linewidth=0)
         if labels is not None and codes is not None:
-            _legend(axes, labels.names)
+            columns = 5 if max(map(len, labels.names)) < 8 else 2
+            # Matplotlib fills a legend column by column; readers go line by line.
+            order = [i for column in range(columns) for i in range(column, len(labels.names), columns)]
+            marks = [Line2D([], [], marker="o", linestyle="", color=PALETTE[i]) for i in order]
+            axes.legend(marks, [labels.names[i] for i in order], loc="upper center", bbox_to_anchor=(0.5, -0.18),
+                        ncols=columns, handletextpad=0.1)  # fmt: skip
             middles = {name: (x[codes == i], y[codes == i]) for i, name in enumerate(labels.names)}
             at = {word: (float(np.median(xs)), float(np.median(ys))) for word, (xs, ys) in middles.items()}
             _write_apart(axes, {word: at[word] for word in sorted(at, key=lambda word: -len(middles[word][0]))})
@@ -189,9 +196,8 @@ def scores(Y: Array, pair: tuple[int, int], labels: Labels | None) -> Drawing:
 
 
 def _write_apart(axes: Axes, words: Mapping[str, tuple[float, float]]) -> None:
-    """Write words at these points of the data, or a little above or below, so that none covers another.
-
-    The first words have the first choice; one without a free place nearby is left to the legend.
+    """Write words at these points of the data, or a little above or below, so that none covers another: the first ones
+    have the first choice, and one without a free place nearby is left to the legend.
     """
     figure: Any = axes.figure
     figure.draw_without_rendering()  # lays the axes out, so that places on the page are known
@@ -212,34 +218,20 @@ def _density(axes: Axes, x: Array, y: Array, codes: Array | None) -> None:
     """Hexagonal bins, more opaque the more rows they hold, in the colour of their most frequent label."""
     from matplotlib.colors import to_rgba_array
 
+    def most_frequent(codes: Any) -> float:
+        return float(np.bincount(np.asarray(codes, dtype=np.intp)).argmax())
+
     bins = axes.hexbin(x, y, gridsize=45, mincnt=1, linewidths=0)
     counts = np.asarray(bins.get_array())
     colors = to_rgba_array([ACCENT] * len(counts))
     if codes is not None:
-        most = axes.hexbin(x, y, C=codes, gridsize=45, reduce_C_function=_most_frequent)
+        most = axes.hexbin(x, y, C=codes, gridsize=45, reduce_C_function=most_frequent)
         colors = to_rgba_array([PALETTE[int(code)] for code in np.asarray(most.get_array())])
         most.remove()
     colors[:, 3] = 0.4 + 0.6 * np.log1p(counts) / np.log1p(counts.max())
     bins.set_array(None)
     bins.set_facecolor(colors.tolist())
     bins.set_edgecolor("none")
-
-
-def _most_frequent(codes: Any) -> float:
-    """The most frequent label code of a bin."""
-    return float(np.bincount(np.asarray(codes, dtype=np.intp)).argmax())
-
-
-def _legend(axes: Axes, names: tuple[str, ...]) -> None:
-    """A legend of the labels below the axes."""
-    from matplotlib.lines import Line2D
-
-    columns = 5 if max(map(len, names)) < 8 else 2
-    # Matplotlib fills a legend column by column; readers go line by line.
-    order = [i for column in range(columns) for i in range(column, len(names), columns)]
-    marks = [Line2D([], [], marker="o", linestyle="", color=PALETTE[i]) for i in order]
-    words = [names[i] for i in order]
-    axes.legend(marks, words, loc="upper center", bbox_to_anchor=(0.5, -0.18), ncols=columns, handletextpad=0.1)
 
 
 def histogram(values: Array, name: str, xlabel: str) -> Drawing:

@@ -16,7 +16,7 @@ from bigkpca.numerics.display import at_least, at_most, number
 from bigkpca.numerics.model import Model
 from bigkpca.reporting import figures, text
 from bigkpca.reporting.drawing import Drawing, Frame
-from bigkpca.reporting.report_data import Relation, ReportData, ShownColumn, relations
+from bigkpca.reporting.report_data import ReportData, relations
 
 
 @dataclass(frozen=True)
@@ -71,29 +71,26 @@ def named_columns(data: ReportData) -> str:
     if data.sample is None or data.scores is None:
         return ""
     at, rows = data.sample
-    leading = [relations(rows, data.scores[at, j], data.columns)[:1] for j in range(min(3, data.scores.shape[1]))]
-    found = [each for of_component in leading for each in of_component]
-    told = [
-        f"component {j + 1} goes with {each.column.name} ({each.share:.0%} of it explained)"
-        for j, each in enumerate(found)
-        if each.share >= _MUCH
+    sentences = [
+        f"component {j + 1} goes with {best.column.name} ({best.share:.0%} of it explained)"
+        for j in range(min(3, data.scores.shape[1]))
+        for best in relations(rows, data.scores[at, j], data.columns)[:1]
+        if best.share >= _MUCH
     ]
-    return f" By columns, {', '.join(told)}." if told else ""
+    return f" By columns, {', '.join(sentences)}." if sentences else ""
 
 
 def column_tables(data: ReportData, y: Array, at: Array, names: Sequence[str], rows: Array) -> tuple[ReportTable, ...]:
-    """The columns that go with scores y, and some rows with their values in these columns.
-
-    at: where the scores of the rows are in y. names: of the rows. rows: (k, d).
-    """
+    """The columns that go with scores y, and these rows (k, d), whose scores are y[at], with their values in them."""
     assert data.sample is not None
     found = relations(data.sample[1], y[data.sample[0]], data.columns)[:_SHOWN]
-    values = _value_table(y[at], names, rows, [each.column for each in found] or data.columns[:_SHOWN])
-    return (_relation_table(found), values) if found else (values,)
-
-
-def _relation_table(found: Sequence[Relation]) -> ReportTable:
-    """The columns that go with a component."""
+    columns = [each.column for each in found] or data.columns[:_SHOWN]
+    head = ("row", "score", *(column.name for column in columns))
+    scores = [f"{value:.4g}".replace("-", "−") for value in y[at]]
+    values = [column.words(rows) for column in columns]
+    of_rows = ReportTable(head, tuple(zip(names, scores, *values, strict=True)))
+    if not found:
+        return (of_rows,)
     lines = []
     for each in found:
         unit = f" ({each.column.unit})" if each.column.unit else ""
@@ -101,15 +98,7 @@ def _relation_table(found: Sequence[Relation]) -> ReportTable:
         if each.ends is not None:
             how = f"from {each.ends[0]} to {each.ends[1]}"
         lines.append((each.column.name + unit, f"{each.share:.0%}", how))
-    return ReportTable(("column", "explains", "how"), tuple(lines), words=True)
-
-
-def _value_table(scores: Array, names: Sequence[str], rows: Array, columns: Sequence[ShownColumn]) -> ReportTable:
-    """Rows with their scores, and their values in these columns."""
-    told = [f"{value:.4g}".replace("-", "−") for value in scores]
-    head = ("row", "score", *(column.name for column in columns))
-    values = [column.words(rows) for column in columns]
-    return ReportTable(head, tuple(zip(names, told, *values, strict=True)))
+    return ReportTable(("column", "explains", "how"), tuple(lines), words=True), of_rows
 
 
 _COMPONENTS = 6  # components shown with pre-images and extreme rows
@@ -178,9 +167,8 @@ def score_plots(model: Model, data: ReportData) -> Section | None:
         Card("Component 1", "", figures.histogram(Y[:, 0], "scores-1", "score"))
     ]
     every = "all" if len(Y) == data.total else f"{len(Y):,} of"
-    caption = f"Scores of {every} {data.total:,} rows" + (
-        ", in 64 evenly spaced stretches." if len(Y) < data.total else "."
-    )
+    caption = f"Scores of {every} {data.total:,} rows"
+    caption += ", in 64 evenly spaced stretches." if len(Y) < data.total else "."
     if len(Y) > figures.MAX_POINTS:
         caption += " The darker a hexagon, the more rows it holds"
         caption += "; its colour is that of its most frequent label." if data.labels else "."
@@ -195,18 +183,19 @@ def drift(_: Model, data: ReportData) -> Section | None:
         return None
     reading = "At least this share of the new rows would have to be others to be distributed as those of the fit."
     head = ("run", "finished (UTC)", "drift", "threshold", "rows compared", "rows outside")
-    columns = (
-        [str(each.run) for each in data.drift],
-        [each.finished[:16].replace("T", " ") for each in data.drift],
-        [f"{each.figure:.3f}" for each in data.drift],
-        [f"{each.threshold:g}" for each in data.drift],
-        [f"{each.rows:,}" for each in data.drift],
-        [f"{each.outside:,}" for each in data.drift],
-    )
+    lines = [
+        (
+            str(each.run),
+            each.finished[:16].replace("T", " "),
+            f"{each.figure:.3f}",
+            f"{each.threshold:g}",
+            f"{each.rows:,}",
+            f"{each.outside:,}",
+        )
+        for each in data.drift
+    ]
     card = Card("Drift of each run", reading, figures.drift(data.drift))
-    return Section(
-        "Do new rows look like those of the fit?", "", (card,), ReportTable(head, tuple(zip(*columns, strict=True)))
-    )
+    return Section("Do new rows look like those of the fit?", "", (card,), ReportTable(head, tuple(lines)))
 
 
 def components(model: Model, data: ReportData) -> Section | None:
@@ -227,14 +216,7 @@ def components(model: Model, data: ReportData) -> Section | None:
     return Section("What do the components mean?", " ".join(filter(None, readings)), cards)
 
 
-def _component(
-    model: Model,
-    data: ReportData,
-    frame: Frame | None,
-    j: int,
-    walk: Pictures | None,
-) -> Card:
-    """The card of component j."""
+def _component(model: Model, data: ReportData, frame: Frame | None, j: int, walk: Pictures | None) -> Card:
     trust, share = model.certificate.trust, model.solution.explained_variance_ratio[j]
     title = f"Component {j + 1}: {share:.1%} of the variance" + (f", {trust[j]}" if trust else "")
     pictures = [walk] if walk else []
@@ -252,22 +234,18 @@ def _component(
             at = np.concatenate(list(extremes.values()))
             tables = column_tables(data, y, at, _row_names(data, at), _rows(data, at))
         else:
-            tables = (_row_table(data, y, extremes),)
+            head = tuple(part for word in extremes for part in (f"{word.lower()} score", "row"))
+            columns: list[list[str]] = []
+            for at in extremes.values():
+                columns += [[f"{value:.4g}" for value in y[at]], _row_names(data, at)]
+            tables = (ReportTable(head, tuple(zip(*columns, strict=True))),)
     return Card(title, note, pictures=tuple(pictures), tables=tables)
 
 
 def _row_pictures(data: ReportData, frame: Frame, title: str, at: Array) -> Pictures:
-    """Pictures of the rows at these positions."""
     assert data.rows is not None
     named = "rows " + ", ".join(_row_names(data, at))
     return Pictures(frame.strip(_rows(data, at)), f"Pictures of {named}", f"{title}: {named}")
-
-
-def _row_table(data: ReportData, y: Array, extremes: dict[str, Array]) -> ReportTable:
-    """Scores and names of the rows at either end of a component, where rows cannot be shown as pictures."""
-    head = tuple(part for word in extremes for part in (f"{word.lower()} score", "row"))
-    parts = [part for at in extremes.values() for part in ([f"{value:.4g}" for value in y[at]], _row_names(data, at))]
-    return ReportTable(head, tuple(zip(*parts, strict=True)))
 
 
 def _row_names(data: ReportData, at: Array) -> list[str]:
@@ -335,9 +313,8 @@ def preimages(model: Model, data: ReportData) -> Section | None:
     at = np.linspace(0, len(data.numbers) - 1, _PAIRS).astype(np.intp)
     rows = _rows(data, at)
     found = used.reconstructing(len(at))(data.scores[at], None)
-    error = np.linalg.norm(found.rows - rows.astype(np.float64)) / np.linalg.norm(
-        rows.astype(np.float64) - rows.mean(axis=0)
-    )
+    X = rows.astype(np.float64)
+    error = np.linalg.norm(found.rows - X) / np.linalg.norm(X - rows.mean(axis=0))
     caption = "Rows " + ", ".join(_row_names(data, at))
     alt = (
         f"{caption} above, their pre-images below, which differ by {error:.0%} of how the rows differ among themselves"

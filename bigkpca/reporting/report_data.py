@@ -64,10 +64,8 @@ class ShownColumn:
 
 @dataclass(frozen=True)
 class Relation:
-    """How scores go with a column: the share of their variance that it explains, and in which direction.
-
-    share: by a straight line in the column, or by the means of its categories. correlation: None for categories, which
-    have the lowest and highest mean score at `ends`.
+    """How scores go with a column: the share of their variance that it explains by a straight line, with this
+    correlation; or by the means of its categories, which are lowest and highest at the `ends`.
     """
 
     column: ShownColumn
@@ -77,10 +75,7 @@ class Relation:
 
 
 def shown_columns(names: Sequence[str] | None, about: Mapping[str, Any] | None, path: str) -> tuple[ShownColumn, ...]:
-    """The columns of rows with these names, with what their dataset says about them; none where they have no names.
-
-    Raises CorruptionError where the dataset says nothing that can be read.
-    """
+    """The columns of rows with these names, with what their dataset records. Raises CorruptionError."""
     if names is None:
         return ()
     if about is None or "encoding" not in about:
@@ -100,8 +95,8 @@ def relations(rows: Array, y: Array, columns: Sequence[ShownColumn]) -> list[Rel
     """How scores y (m,) go with each column of their rows (m, d), largest share first."""
     centred = y - y.mean()
     total = float(centred @ centred)
-    told = [column for column in columns if column.kind != "characters"]  # whose numbers have no order
-    found = [_relation(rows[:, column.place].astype(np.float64), centred, total, column) for column in told]
+    ordered = [column for column in columns if column.kind != "characters"]  # whose numbers have no order
+    found = [_relation(rows[:, column.place].astype(np.float64), centred, total, column) for column in ordered]
     return sorted(found, key=lambda each: -each.share)
 
 
@@ -158,11 +153,9 @@ class DriftOfRun:
 class ReportData:
     """Data of a report; None for what is not available, with a note that says why.
 
-    `numbers` (m,), ascending, are the row numbers shown, out of `total` rows. `scores` (m, r) and `residual` (m,) are
-    those of these rows. `rows` is the input, of which single rows are read. `shape` is (H, W) or (H, W, 3) of a row as
-    a picture. `columns` are those of the table that rows were made of; `sample` are positions (k,) and rows (k, d) from
-    which relations of scores to them are computed. `drift` is that of the runs of the job whose
-    scores these are.
+    `numbers` (m,), ascending, are the row numbers shown, out of `total` rows, with `scores` (m, r) and `residual` (m,).
+    `shape` is (H, W) or (H, W, 3) of a row as a picture. `columns` are those of the table that rows were made of;
+    `sample` are positions (k,) and rows (k, d) from which relations of scores to them are computed.
     """
 
     total: int
@@ -186,10 +179,7 @@ def collect_report_data(
     array: str | None,
     progress: Progress,
 ) -> ReportData:
-    """Collect what is available; reads at most 65,536 rows.
-
-    Raises SpecError for scores, labels and shapes that do not fit the model or each other.
-    """
+    """Collect what is available; reads at most 65,536 rows. Raises SpecError for what does not fit."""
     shape = image_shape(shape, model.columns)
     opened = None if scores is None else open_scores(model, scores)
     place, source = None if scores is None else feature_store(scores), _source(model, scores)
@@ -214,26 +204,18 @@ def collect_report_data(
         numbers = spread_row_numbers(total, min(_MAX_PROJECTED, max_rows_in_memory, max(1000, affordable)))
         found = _projected(model, rows, numbers, progress)
     columns = () if rows is None else shown_columns(rows.names, dataset_at(source["path"]), rows.where)
-    return ReportData(
-        total=total,
-        numbers=numbers,
-        scores=found,
-        rows=rows,
-        labels=_labels(labels, source["path"], total, numbers),
-        residual=_residual(place, numbers),
-        shape=shape or _row_shape(source["path"], model.columns),
-        notes=tuple(notes),
-        drift=_drift(scores),
-        columns=columns,
-        sample=_sample(rows, numbers) if rows is not None and columns else None,
-    )
-
-
-def _sample(rows: Rows, numbers: Array) -> tuple[Array, Array]:
-    """Evenly spaced positions (k,) among row numbers, and their rows (k, d), of a bounded number of values."""
-    most = max(2, int(_SAMPLE_VALUES / rows.shape[1]))
-    at = np.linspace(0, len(numbers) - 1, min(most, len(numbers))).astype(np.intp)
-    return at, take(rows, numbers[at])
+    found_labels, residual = _labels(labels, source["path"], total, numbers), None
+    if place is not None and _manifest(place).get("residual"):
+        residual = _values(groups.open_values(place, "residual"), numbers).astype(np.float64)
+    if shape is None:  # then that of rows before ingest flattened them
+        recorded = tuple((dataset_at(source["path"]) or {}).get("row_shape") or ())
+        shape = recorded if is_picture(recorded) and np.prod(recorded) == model.columns else None
+    drift, sample = _drift(scores), None
+    if rows is not None and columns:
+        most = max(2, int(_SAMPLE_VALUES / rows.shape[1]))
+        at = np.linspace(0, len(numbers) - 1, min(most, len(numbers))).astype(np.intp)
+        sample = at, take(rows, numbers[at])
+    return ReportData(total, numbers, found, rows, found_labels, residual, shape, tuple(notes), drift, columns, sample)
 
 
 def _drift(scores: Any) -> tuple[DriftOfRun, ...]:
@@ -249,10 +231,7 @@ def _drift(scores: Any) -> tuple[DriftOfRun, ...]:
 def request_digest(
     model: Model, scores: Any, labels: AnyPath | None, shape: Sequence[int] | None, array: str | None
 ) -> str:
-    """A digest of everything that a report depends on, from the time stamps of files; reads no rows.
-
-    Raises SpecError for scores that do not fit the model.
-    """
+    """A digest of everything that a report depends on, from time stamps of files. Raises SpecError."""
     opened = None if scores is None else open_scores(model, scores)
     source = _source(model, scores)
     rows, _ = _input(source, model, array)
@@ -271,10 +250,7 @@ def request_digest(
 
 
 def spread_row_numbers(n: int, most: int) -> Array:
-    """At most `most` of n row numbers, ascending: all of them, or 64 evenly spaced stretches.
-
-    Stretches, so that few storage chunks are read however many rows there are.
-    """
+    """At most `most` of n row numbers, ascending: all, or 64 evenly spaced stretches, so that few chunks are read."""
     if n <= most:
         return np.arange(n)
     length = max(1, most // _STRETCHES)
@@ -290,7 +266,6 @@ def _source(model: Model, scores: Any) -> Mapping[str, Any]:
 
 
 def _manifest(path: str) -> Mapping[str, Any]:
-    """The manifest of a feature store."""
     manifest = block_arrays.read_manifest(path)
     assert manifest is not None  # open_scores raises an error for unfinished stores
     return manifest
@@ -333,19 +308,6 @@ def _values(array: Any, numbers: Array) -> Array:
     return np.concatenate([np.asarray(array[int(part[0]) : int(part[-1]) + 1]) for part in stretches])
 
 
-def _residual(place: str | None, numbers: Array) -> Array | None:
-    """Residuals (m,) of the rows with these numbers, if the feature store has them."""
-    if place is None or not _manifest(place).get("residual"):
-        return None
-    return _values(groups.open_values(place, "residual"), numbers).astype(np.float64)
-
-
-def _row_shape(path: str | None, columns: int) -> tuple[int, ...] | None:
-    """The shape of rows before ingest flattened them, if the dataset records one that is a picture."""
-    shape = tuple((dataset_at(path) or {}).get("row_shape") or ())
-    return shape if is_picture(shape) and np.prod(shape) == columns else None
-
-
 def _labels(given: AnyPath | None, source: str | None, total: int, numbers: Array) -> Labels | None:
     """The labels that were given, or else the array `y` of the dataset."""
     if given is None:
@@ -382,18 +344,14 @@ def _as_labels(values: Array, where: str) -> Labels:
         values = np.array(categories)[values]
     distinct, counts = np.unique(values, return_counts=True)
     if values.dtype.kind == "f" and len(distinct) > 10:
-        return _binned_labels(values)
+        # Five bins, each with a fifth of the rows.
+        edges = np.quantile(values, np.linspace(0, 1, 6))
+        names = [f"{low:.3g} to {high:.3g}" for low, high in pairwise(edges)]
+        band = np.clip(np.searchsorted(edges, values, side="right") - 1, 0, 4)
+        return Labels(np.array(names)[band], tuple(dict.fromkeys(names)))
     words = values.astype(str)
     if len(distinct) > 10:
         common = np.sort(distinct[np.argsort(-counts, kind="stable")[:9]])
         words = np.where(np.isin(values, common), words, "other")
         return Labels(words, (*common.astype(str).tolist(), "other"))
     return Labels(words, tuple(distinct.astype(str).tolist()))
-
-
-def _binned_labels(values: Array) -> Labels:
-    """Five bins of values, each with a fifth of the rows."""
-    edges = np.quantile(values, np.linspace(0, 1, 6))
-    names = [f"{low:.3g} to {high:.3g}" for low, high in pairwise(edges)]
-    band = np.clip(np.searchsorted(edges, values, side="right") - 1, 0, 4)
-    return Labels(np.array(names)[band], tuple(dict.fromkeys(names)))

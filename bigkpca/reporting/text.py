@@ -34,7 +34,7 @@ def verdict(model: Model) -> str:
         known = "estimated" if certificate.residuals is None else "from residuals"
         more = "a larger size" if certificate.residuals is None else "more products with the Gram matrix"
         parts = [components_verdict(trust, shares, more), _counts(trust, known)]
-    return " ".join([*parts, *_held(model), *_rest(model)])
+    return " ".join([*parts, *_of_variance(model)])
 
 
 def components_verdict(trust: tuple[str, ...], shares: Array, more: str) -> str:
@@ -46,49 +46,47 @@ def components_verdict(trust: tuple[str, ...], shares: Array, more: str) -> str:
     count, held = int(trusted.sum()), float(shares.sum())
     of_held = float(shares[trusted].sum()) / held
     who = f"{count} of {r} components" if count < r else f"all {r} components" if r > 1 else "its only component"
-    told = f"{who} can be trusted" + (
-        "" if count == r else f", and those hold {share_at_least(of_held, 1)} of what all do"
-    )
+    claim = f"{who} can be trusted"
+    if count < r:
+        claim += f", and those hold {share_at_least(of_held, 1)} of what all do"
     if not count:
         return f"Not good: no component can be trusted; {more} would help."
     if of_held < _MOST:
-        return f"Not good: only {told}; {more} would help."
+        return f"Not good: only {claim}; {more} would help."
     if of_held < _NEARLY_ALL:
         word = "Of limited use" if held < _MOST else "Good in part"
-        return f"{word}: {told}; {more} would help."
+        return f"{word}: {claim}; {more} would help."
     if held < _MOST:
-        return f"Sound but incomplete: {told}, but most of the variance lies outside."
-    return f"Good: {told}."
+        return f"Sound but incomplete: {claim}, but most of the variance lies outside."
+    return f"Good: {claim}."
 
 
 def _counts(trust: tuple[str, ...], known: str) -> str:
-    """The number of solid, fair and doubtful components."""
     counts = ", ".join(f"{trust.count(word)} {word}" for word in ("solid", "fair", "doubtful") if word in trust)
     first = trustworthy(trust)
     where = f"; the first doubtful one is component {first + 1}" if 0 < first < len(trust) else ""
     return f"Trust: {counts} ({known}){where}."
 
 
-def _held(model: Model) -> Iterator[str]:
-    """The share of variance that the components hold."""
-    low = model.certificate.explained_variance_ratio_lower
-    if not _knows_total(model):
+def _of_variance(model: Model) -> Iterator[str]:
+    """Sentences on the variance: what the components hold, what more of them would, what the model cannot reach."""
+    certificate, exact, method = model.certificate, whole_gram(model), FitSpec.of(model).method_value
+    held, low = float(model.solution.explained_variance_ratio.sum()), certificate.explained_variance_ratio_lower
+    # For an indefinite kernel the total is the sum of the positive eigenvalues, of which products with the Gram matrix
+    # find the leading ones only.
+    total_known = certificate.residuals is None or model.solution.negative == 0
+    if not total_known:
         yield "How much of the variance they hold is not known: the kernel is not positive semidefinite here."
     elif low is None:
-        total = float(model.solution.explained_variance_ratio.sum())
-        yield f"Together they hold about {total:.1%} of the variance (estimated)."
+        yield f"Together they hold about {held:.1%} of the variance (estimated)."
     else:
-        who = "Together they" if _bounds_are_its_own(model) else f"The first {len(low)} exact components"
+        # The bounds of other methods come from the Nyström components of the same landmarks.
+        own = method in (Nystroem(), Exact()) or certificate.residuals is not None
+        who = "Together they" if own else f"The first {len(low)} exact components"
         yield f"{who} hold at least {share_at_least(float(low.sum()), 1)} of the variance (proven)."
-
-
-def _rest(model: Model) -> Iterator[str]:
-    """The variance that the components leave out: what more of them would hold, and what the model cannot reach."""
-    certificate, exact = model.certificate, whole_gram(model)
-    held = float(model.solution.explained_variance_ratio.sum())
     reach = None if exact else certificate.relative_trace_error
     beyond = 0.0 if exact or certificate.residuals is not None else reach
-    if not _knows_total(model):
+    if not total_known:
         beyond = None
     if beyond is not None:
         further = max(1 - held - beyond, 0.0)
@@ -98,46 +96,20 @@ def _rest(model: Model) -> Iterator[str]:
         share = "Less than 0.1%" if reach < 0.001 else f"At most {share_at_most(reach, 1)}"
         yield f"{share} of the variance is out of reach of its {many} (proven)."
     if beyond is not None and held < _MOST:
-        yield _advice(model, further, beyond)
+        longer = " or take a longer sigma" if model.features.kernel.stationary else ""
+        yield f"To hold more, {'keep more components' if further >= beyond else 'fit with a larger size'}{longer}."
     if certificate.spectral_error_likely is not None:
         missed = certificate.spectral_error_likely
-        most = share_at_most(missed / (_explained(model) + missed))
+        if method == Nystroem() or certificate.eigenvalue_lower is None:
+            explained = model.solution.total_variance - (certificate.trace_error or 0.0)
+        else:
+            explained = float(certificate.eigenvalue_lower.sum())  # all eigenvalues may add up to more
+        most = share_at_most(missed / (explained + missed))
         yield f"No component with more than {most} of it was missed ({certificate.confidence:.0%} confidence)."
     if certificate.kernel_error is not None:
         yield f"The kernel matrix is off by {certificate.kernel_error:.1%} of its norm (estimated)."
     if certificate.residuals is not None:
         yield f"The largest relative residual is {at_most(certificate.residuals.max(), 2):.2g} (proven)."
-
-
-def _knows_total(model: Model) -> bool:
-    """Whether the total variance is known.
-
-    For an indefinite kernel it is the sum of the positive eigenvalues, of which products with the Gram matrix find the
-    leading ones only.
-    """
-    return model.certificate.residuals is None or model.solution.negative == 0
-
-
-def _bounds_are_its_own(model: Model) -> bool:
-    """Whether lower bounds of eigenvalues hold for the components of the model itself.
-
-    For methods other than these, the bounds come from the Nyström components of the same landmarks.
-    """
-    return FitSpec.of(model).method_value in (Nystroem(), Exact()) or model.certificate.residuals is not None
-
-
-def _explained(model: Model) -> float:
-    """A variance that the landmarks are proven to explain."""
-    certificate, method = model.certificate, FitSpec.of(model).method_value
-    if method == Nystroem() or certificate.eigenvalue_lower is None:
-        return model.solution.total_variance - (certificate.trace_error or 0.0)
-    return float(certificate.eigenvalue_lower.sum())  # those of other methods may add up to more
-
-
-def _advice(model: Model, further: float, beyond: float) -> str:
-    """Advice on how to hold more of the variance."""
-    longer = " or take a longer sigma" if model.features.kernel.stationary else ""
-    return f"To hold more, {'keep more components' if further >= beyond else 'fit with a larger size'}{longer}."
 
 
 def findings(model: Model, data: ReportData) -> str:
@@ -148,10 +120,10 @@ def findings(model: Model, data: ReportData) -> str:
         f"Component 1 holds {shares[0]:.1%} of the variance, and {half} of {len(shares)} components hold half of what "
         "all of them do."
     )
-    if data.labels is None or data.scores is None or len(data.labels.names) < 2:
+    best = best_component(data)
+    if best is None or data.labels is None or data.scores is None:
         return text
-    explained, best = explained_by_labels(data.scores, data.labels), best_component(data)
-    assert best is not None  # there are labels
+    explained = explained_by_labels(data.scores, data.labels)
     return text + (
         f" Component {best + 1} tells the labels apart best: they explain {explained[best]:.0%} of it, "
         f"{extreme_labels(data.scores[:, best], data.labels)}."
@@ -184,13 +156,18 @@ def extreme_labels(values: Array, labels: Labels) -> str:
 
 
 def provenance(model: Model, facts: dict[str, Any], written_by: str, plan: Plan | None) -> dict[str, str]:
-    """What was fitted and how, as names and values of a table.
-
-    `written_by` is the version that wrote the model, `plan` the planned cost of the fit, None if its rows are gone.
-    """
+    """What was fitted and how, as names and values of a table; the plan is None if the rows are gone."""
     identity, kernel = model.provenance["identity"], dict(facts["kernel"])
     name = kernel.pop("name")
-    parameters = ", ".join(f"{key} {_short(value)}" for key, value in kernel.items())
+    words = {key: f"{value:.6g}" if isinstance(value, float) else str(value) for key, value in kernel.items()}
+    parameters = ", ".join(f"{key} {word}" for key, word in words.items())
+    cost = {}
+    if plan is not None:
+        passes = f"{plan.passes} over the rows, beside a sample" if plan.passes else "the rows were in memory"
+        cost = {
+            "passes": f"{passes}, {plan.bytes_read / 1e6:,.0f} MB read",
+            "memory of the fit": f"{plan.peak_bytes / 1e6:,.0f} MB at most in a process of this machine (planned)",
+        }
     added = sum(more["shape"][0] for more in model.provenance.get("added", []))
     return {
         "method": facts["method"],
@@ -204,21 +181,7 @@ def provenance(model: Model, facts: dict[str, Any], written_by: str, plan: Plan 
         "precision": facts["dtype"],
         "seed": str(facts["seed"]),
         **({"rows added later": f"{added:,}"} if added else {}),
-        **({} if plan is None else _cost(plan)),
+        **cost,
         "written by": f"bigkpca {written_by}",
         "digest of the model": facts["digest"],
     }
-
-
-def _cost(plan: Plan) -> dict[str, str]:
-    """Planned passes and memory of the fit."""
-    passes = "the rows were in memory" if not plan.passes else f"{plan.passes} over the rows, beside a sample"
-    return {
-        "passes": f"{passes}, {plan.bytes_read / 1e6:,.0f} MB read",
-        "memory of the fit": f"{plan.peak_bytes / 1e6:,.0f} MB at most in a process of this machine (planned)",
-    }
-
-
-def _short(value: Any) -> str:
-    """A number with at most six digits, or any other value as text."""
-    return f"{value:.6g}" if isinstance(value, float) else str(value)
