@@ -17,7 +17,7 @@ from bigkpca.data.zarr import ZarrRows
 from bigkpca.errors import BigKPCAError, CorruptionError, DataError, DriftError, IncompleteError, LockedError, SpecError
 from bigkpca.execution.clusters import RunOptions
 from bigkpca.execution.engine import Engine
-from bigkpca.execution.planning import Plan, plan_fit, plan_transform
+from bigkpca.execution.planning import plan_fit, plan_transform
 from bigkpca.execution.progress import Progress, Silent, shown
 from bigkpca.execution.projection import check_columns
 from bigkpca.spec.job import Job, JobError, parse_keep, read_job
@@ -45,7 +45,7 @@ def extract_new(given: Given) -> bool:
     gaps = record["input"]["gaps"] = found.gaps(done)[:_MOST_GAPS]
     published = current.readable if current else None
     count = input_rows.rows_to_extract(found, done, given.earlier, published)
-    interval = pinned_interval(given.asked, given, done, count)
+    interval = pinned_interval(given, done, count)
     record["input"]["tail"] = input_rows.tail_of(found, max(done, interval.stop), published)
     if count < found.shape[0]:
         given.options.progress.note(f"rows {count} to {found.shape[0] - 1} are not stored yet: left to the next run")
@@ -55,7 +55,8 @@ def extract_new(given: Given) -> bool:
     if current is not None:
         model = models.model_of_version(job, current.entry)
         check_columns(found, model)
-        _check_input(given, current, found, interval)
+        if not given.asked.full:
+            _check_input(given, current, found, interval)
     if current is not None and not len(interval):
         finish_record(given, records.NOTHING_NEW, current.entry, [done, done], done)
         return interval.resumed
@@ -73,8 +74,6 @@ def extract_new(given: Given) -> bool:
 
 def _check_input(given: Given, current: Published, found: ZarrRows, interval: Interval) -> None:
     """Raise CorruptionError where rows that are not extracted again are no longer what they were."""
-    if given.asked.full:
-        return
     rows, progress = found.pin(current.rows), given.options.progress
     suspect = [block for block in input_rows.suspect_blocks(rows, current.manifest) if not interval.meets(block)]
     if not suspect:
@@ -97,10 +96,7 @@ def plan_run(
     since: str | date | None = None,
     full: bool = False,
 ) -> dict[str, Any]:
-    """What `run` with these arguments would do. Writes nothing, and reads no rows.
-
-    Raises SpecError, CorruptionError and MemoryLimitError as `run` would before it computes anything.
-    """
+    """What `run` with these arguments would do. Writes nothing, reads no rows, and raises as `run`."""
     asked, options = Asked.parsed(rows, since, full), run_options(job, Silent())
     out = destination.group_path(job.output.path, job.input.path, job.model.path)
     places.check_there(job, out)
@@ -113,39 +109,30 @@ def plan_run(
         input_rows.check_not_shrunk(found, manifest)
         cut_off, done = block_arrays.is_publishing(current.manifest), manifest["rows"]
     count = input_rows.rows_to_extract(found, done, given.earlier, current.readable if current else None)
-    interval = pinned_interval(asked, given, done, count)
+    interval = pinned_interval(given, done, count)
+    first = model_path(job, 1)
+    to_fit = current is None and not store_of(first).exists(first)
+    action = "fit a model, and extract features" if to_fit else "extract features"
     facts = {
-        "action": _action(given, len(interval) > 0),
+        "action": action if len(interval) else "nothing new",
         "rows": [interval.first, interval.stop],
         "rows_extracted_already": done,
         "resumed": interval.resumed or cut_off,
         "version": current.entry["number"] if current and interval.first == done and not full else given.next_version,
-        "model": current.entry["model"]["path"] if current else model_path(job, 1),
+        "model": current.entry["model"]["path"] if current else first,
     }
     if not len(interval):
         return facts
-    plan = _plan(given, found.pin(max(done, interval.stop)))
+    pinned = found.pin(max(done, interval.stop))
+    with options.engine() as engine:
+        if to_fit:
+            plan = plan_fit(pinned, job.model.spec, engine.threads)
+        else:
+            model = model_of_version(job, current.entry) if current else load_model(first)
+            size = block_rows_of(given, model, pinned)
+            plan = plan_transform(pinned, model, size, engine.threads, residual=model.reference is not None)
     plan.check(options.memory_limit, "take a smaller model, or smaller blocks")
     return facts | {"peak_bytes": plan.peak_bytes, "block_rows": plan.block_rows}
-
-
-def _action(given: Given, some: bool) -> str:
-    if not some:
-        return "nothing new"
-    if given.current is None and not store_of(model_path(given.job, 1)).exists(model_path(given.job, 1)):
-        return "fit a model, and extract features"
-    return "extract features"
-
-
-def _plan(given: Given, rows: ZarrRows) -> Plan:
-    """The cost of the fit, or where there is a model, of the extraction."""
-    first = model_path(given.job, 1)
-    with given.options.engine() as engine:
-        if given.current is None and not store_of(first).exists(first):
-            return plan_fit(rows, given.job.model.spec, engine.threads)
-        model = load_model(first) if given.current is None else model_of_version(given.job, given.current.entry)
-        size = block_rows_of(given, model, rows)
-        return plan_transform(rows, model, size, engine.threads, residual=model.reference is not None)
 
 
 def run(
@@ -202,36 +189,34 @@ def run(
         job = read(job, asked)
     out = destination.group_path(job.output.path, job.input.path, job.model.path)
     with ExitStack() as stack:
-        with _refusal_told(job, out, asked):
+        with _refusal_recorded(job, out, asked):
             places.check_there(job, out)
             options = run_options(job, progress)
             stack.enter_context(store_of(out).writer(out))
-        with _refusal_told(job, out, asked, locked=True):
+        with _refusal_recorded(job, out, asked, locked=True):
             jobs.prepare(out)
         record, resumed = _one_run(job, out, asked, options)
         found = [record]
-        if resumed and _rows_left(job, record):
+        done = record["total_rows"]
+        if resumed and input_rows.open_input(job.input.path, job.input.array).stored_rows(done) > done:
             found.append(_one_run(job, out, Asked(), options)[0])
         places.remember(job, out, progress)
     return found
 
 
 def read(path: AnyPath, asked: Asked) -> Job:
-    """The job in a file, to be run. Where it has mistakes, the record and the metrics of the job show a failed run.
-
-    Raises SpecError.
-    """
+    """The job in a file, to be run. Mistakes in it are recorded as a failed run. Raises SpecError."""
     try:
         return read_job(expanded(path), os.environ)
     except SpecError as error:
         known = isinstance(error, JobError) and error.output and (error.output, error.metrics)
         if asked == Asked() and (known := known or places.last_places(path)):
-            _tell_failure(*known, error, locked=False)
+            _record_refusal(*known, error, locked=False)
         raise
 
 
 @contextmanager
-def _refusal_told(job: Job, out: str, asked: Asked, *, locked: bool = False) -> Iterator[None]:
+def _refusal_recorded(job: Job, out: str, asked: Asked, *, locked: bool = False) -> Iterator[None]:
     """Record a run that is refused before it begins, but not a command typed by hand that cannot be done."""
     try:
         yield
@@ -239,29 +224,22 @@ def _refusal_told(job: Job, out: str, asked: Asked, *, locked: bool = False) -> 
         raise
     except BigKPCAError as error:
         if asked == Asked():
-            _tell_failure(out, job.run.metrics, error, locked=locked)
+            _record_refusal(out, job.run.metrics, error, locked=locked)
         raise
 
 
-def _tell_failure(out: str, metrics: str | None, error: BigKPCAError, *, locked: bool) -> None:
+def _record_refusal(out: str, metrics: str | None, error: BigKPCAError, *, locked: bool) -> None:
     """Write the record of a run that did not begin, where there is output, and the metrics that show it."""
     with suppress(BigKPCAError, OSError), ExitStack() as stack:
+        there = places.has_output(out)
+        earlier = jobs.read_records(out)[0] if there else []
         failed = {"status": records.FAILED, "exit_code": error.exit_code, "message": str(error), "metrics": metrics}
-        earlier: list[dict[str, Any]] = []
-        if places.has_output(out):
-            earlier, _ = jobs.read_records(out)
-        record = records.started_record(records.next_number(earlier), finished=records.now(), **failed)
-        if places.has_output(out) and not locked:
+        record = records.ended_record(earlier, **failed)
+        if there and not locked:
             stack.enter_context(store_of(out).writer(out))
             jobs.append_record(out, record)
         if metrics:
             records.write_metrics(metrics, out, [*earlier, record])
-
-
-def _rows_left(job: Job, last: Mapping[str, Any]) -> bool:
-    """Whether rows arrived since those that a run finished were pinned."""
-    done: int = last["total_rows"]
-    return input_rows.open_input(job.input.path, job.input.array).stored_rows(done) > done
 
 
 def _one_run(job: Job, out: str, asked: Asked, options: RunOptions) -> tuple[dict[str, Any], bool]:
@@ -279,7 +257,7 @@ def _one_run(job: Job, out: str, asked: Asked, options: RunOptions) -> tuple[dic
         given = Given(job, out, asked, options, versions, earlier, record)
         if warning := records.clock_warning(earlier):
             given.warn(warning)
-        _write_metrics(job, out)  # those of earlier runs: a folder that is not there is told before hours of work
+        _write_metrics(job, out)  # those of earlier runs: a folder that is not there is noticed before hours of work
         resumed = extract_new(given)
     _write_record(job, out, record, started, options.progress)
     jobs.remove_pinned(out)
@@ -306,7 +284,9 @@ def _finished_earlier(out: str, versions: Mapping[str, Any], asked: Asked, progr
         if asked.full:  # what makes all anew needs nothing of it
             return None
         raise
-    if not any(_is_end(record, ended) for record in jobs.read_records(out)[0]):
+    # A run that was stopped while it published has another record, with another status.
+    own = (ended.get("run"), ended.get("status"))
+    if not any((each["run"], each.get("status")) == own for each in jobs.read_records(out)[0]):
         jobs.append_record(out, ended)
     pinned = jobs.read_pinned(out)
     if pinned.get("run", ended.get("run")) != ended.get("run"):
@@ -318,11 +298,6 @@ def _finished_earlier(out: str, versions: Mapping[str, Any], asked: Asked, progr
                 destination.remove_all_runs(place)
     jobs.remove_pinned(out)
     return ended if asked != Asked() and pinned.get("asked") == repr(asked) else None
-
-
-def _is_end(record: Mapping[str, Any], ended: Mapping[str, Any]) -> bool:
-    """Whether a record is that of the run that published; one that was stopped while it did has a record before."""
-    return record["run"] == ended.get("run") and record.get("status") == ended.get("status")
 
 
 @contextmanager

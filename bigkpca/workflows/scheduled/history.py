@@ -40,25 +40,43 @@ class Pruned:
 
     @property
     def facts(self) -> dict[str, Any]:
-        """As JSON-ready values."""
         models = [each["path"] for each in self.models]
         return {"versions": [*self.versions], "models": models, "scratch": [*self.scratch], "bytes": self.bytes}
+
+    @property
+    def sentence(self) -> str:
+        parts = []
+        if self.versions:
+            parts.append(f"version{'s' * (len(self.versions) > 1)} {', '.join(map(str, self.versions))}")
+        if self.models:
+            parts.append(f"the model{'s' * (len(self.models) > 1)} {', '.join(each['path'] for each in self.models)}")
+        if self.scratch:
+            parts.append(f"{len(self.scratch)} unfinished item{'s' * (len(self.scratch) > 1)}")
+        return f"removed {' and '.join(parts)}, {self.bytes / 1e6:,.1f} MB"
 
 
 def to_prune(
     out: str, versions: Mapping[str, Any], keep: int | timedelta | None, spared: Collection[int] = ()
 ) -> Pruned:
-    """What goes: versions beyond those that are kept, and never one of the `spared`; all versions stay without `keep`.
-
-    Reads no rows and no features.
-    """
-    kept = {*_kept(out, versions, keep), *spared}
+    """What goes: versions beyond those that are kept, never one of the `spared`; without `keep` all stay."""
+    current, numbers = versions["current"], {each["number"] for each in versions["versions"]}
+    if keep is None:
+        kept = numbers
+    elif isinstance(keep, int):  # the current one and the newest others, so many in all
+        kept = {current, *sorted(numbers - {current}, reverse=True)[: keep - 1]}
+    else:  # those that were current within this time; one of which nobody knows when stays
+        since, runs = datetime.fromisoformat(records.now()) - keep, jobs.read_records(out)[0]
+        kept = {number for number in numbers if number == current or _last_use(out, number, runs, since) >= since}
+    kept |= {*spared}
     old = [each for each in versions["versions"] if each["number"] not in kept]
     models = _models_of([each for each in versions["versions"] if each["number"] in kept], old)
     scratch = list(_scratch(out, versions))
-    numbers = [each["number"] for each in old]
-    places = [*(version_path(out, number) for number in numbers), *(each["path"] for each in models), *scratch]
-    return Pruned(numbers, models, scratch, sum(map(_bytes, places)))
+    gone = [each["number"] for each in old]
+    size = 0
+    for path in [*(version_path(out, number) for number in gone), *(each["path"] for each in models), *scratch]:
+        if store_of(path).is_folder(path):
+            size += sum(file.bytes for file in store_of(path).files(path).values())
+    return Pruned(gone, models, scratch, size)
 
 
 def prune_versions(
@@ -72,19 +90,17 @@ def prune_versions(
     if not found:
         return found
     current = next(each for each in versions["versions"] if each["number"] == versions["current"])
-    record = records.started_record(
-        records.next_number(jobs.read_records(out)[0]),
-        finished=records.now(),
+    record = records.ended_record(
+        jobs.read_records(out)[0],
         status=records.PRUNED,
-        message=_told(found) + (f" ({why})" if why else ""),
+        message=found.sentence + (f" ({why})" if why else ""),
         version=versions["current"],
         model={"path": current["model"]["path"], "digest": current["model"]["digest"]},
         pruned=found.facts,
     )
     left = [each for each in versions["versions"] if each["number"] not in found.versions]
     pruning = {"versions": found.versions, "models": found.models, "record": record}
-    manifest = {**versions, "versions": left, "last": last_number(versions), _PRUNING: pruning}
-    jobs.write_versions(out, manifest)
+    jobs.write_versions(out, {**versions, "versions": left, "last": last_number(versions), _PRUNING: pruning})
     finish_pruning(out)
     return found
 
@@ -122,26 +138,14 @@ def _checked(out: str, pruning: Any) -> Mapping[str, Any]:
     raise CorruptionError(f"{out}/manifest.json does not say what is being pruned; restore it")
 
 
-def _kept(out: str, versions: Mapping[str, Any], keep: int | timedelta | None) -> set[int]:
-    """The numbers of versions that are kept: the current one and the newest others, so many in all; or those that were
-    current within a time. One of which nobody knows when stays."""
-    current, numbers = versions["current"], {each["number"] for each in versions["versions"]}
-    if keep is None:
-        return numbers
-    if isinstance(keep, int):
-        return {current, *sorted(numbers - {current}, reverse=True)[: keep - 1]}
-    since, runs = datetime.fromisoformat(records.now()) - keep, jobs.read_records(out)[0]
-    return {number for number in numbers if number == current or _last_use(out, number, runs, since) >= since}
-
-
 def _last_use(out: str, number: int, runs: Sequence[Mapping[str, Any]], unknown: datetime) -> datetime:
     """When a run, or a rollback, last left a version current."""
-    told = [each.get("finished") for each in runs if each.get("version") == number]
-    if not told:
+    ends = [each.get("finished") for each in runs if each.get("version") == number]
+    if not ends:
         with suppress(CorruptionError):
-            told = [block_arrays.read_grown(version_path(out, number))["run"].get("finished")]
+            ends = [block_arrays.read_grown(version_path(out, number))["run"].get("finished")]
     times = []
-    for text in told:
+    for text in ends:
         with suppress(TypeError, ValueError):
             times.append(datetime.fromisoformat(text).astimezone())  # type: ignore[arg-type]  # of a file
     return max(times, default=unknown)
@@ -170,24 +174,15 @@ def _scratch(out: str, versions: Mapping[str, Any]) -> Iterator[str]:
         if not version.isdecimal():
             unneeded = name.endswith(".partial")
         elif mark:
-            unneeded = version not in known or not _publishes(version_path(out, int(version)))
+            unneeded = version not in known
+            if not unneeded:  # unless a run was cut off while it published there, or may have been
+                with suppress(CorruptionError):
+                    unneeded = not block_arrays.is_publishing(block_arrays.read_grown(version_path(out, int(version))))
         else:  # put in place, and never published
             about = groups.describe(f"{out}/{name}") or {}
             unneeded = int(version) > last_number(versions) and about.get("grows") is True
         if unneeded:
             yield f"{out}/{name}"
-
-
-def _publishes(path: str) -> bool:
-    """Whether a run was cut off while it published at a path, or may have been."""
-    with suppress(CorruptionError):
-        return block_arrays.is_publishing(block_arrays.read_grown(path))
-    return True
-
-
-def _bytes(path: str) -> int:
-    store = store_of(path)
-    return sum(file.bytes for file in store.files(path).values()) if store.is_folder(path) else 0
 
 
 def _remove(path: str) -> None:
@@ -208,18 +203,6 @@ def _remove_model(path: str, digest: str) -> None:
             _remove(path)
 
 
-def _told(found: Pruned) -> str:
-    models, versions, scratch = len(found.models), len(found.versions), len(found.scratch)
-    parts = [
-        f"{'version' if versions == 1 else 'versions'} {', '.join(map(str, found.versions))}" if versions else "",
-        f"the {'model' if models == 1 else 'models'} {', '.join(each['path'] for each in found.models)}"
-        if models
-        else "",
-        f"{scratch} unfinished {'item' if scratch == 1 else 'items'}" if scratch else "",
-    ]
-    return f"removed {' and '.join(filter(None, parts))}, {found.bytes / 1e6:,.1f} MB"
-
-
 def history(out: AnyPath, *, progress: Progress | bool = False) -> list[dict[str, Any]]:
     """The records of all runs of a job, in the order in which they ended.
 
@@ -228,7 +211,7 @@ def history(out: AnyPath, *, progress: Progress | bool = False) -> list[dict[str
     out : path
         The output of the job.
     progress : Progress
-        Is told of lines that do not parse, which are left out.
+        Receives a note on lines that do not parse, which are left out.
 
     Returns
     -------
@@ -299,10 +282,8 @@ def rollback(out: AnyPath, to: int | None = None) -> dict[str, Any]:
         jobs.check_version(path, versions, wanted)
         manifest = block_arrays.read_grown(version_path(path, wanted))
         model = entries[wanted]["model"]
-        earlier, _ = jobs.read_records(path)
-        record = records.started_record(
-            records.next_number(earlier),
-            finished=records.now(),
+        record = records.ended_record(
+            jobs.read_records(path)[0],
             status=records.ROLLED_BACK,
             message=f"from version {current} to version {wanted}",
             total_rows=manifest["rows"],
@@ -365,10 +346,6 @@ def prune(
 def finish_cut_off(out: str) -> dict[str, Any] | None:
     """Do what a prune or a rollback began; the record of a rollback, or None where none was cut off."""
     finish_pruning(out)
-    return _finish_rollback(out)
-
-
-def _finish_rollback(out: str) -> dict[str, Any] | None:
     record: dict[str, Any] | None = jobs.read_pinned(out).get("rollback")
     if record is not None:
         jobs.set_current(out, record["version"])

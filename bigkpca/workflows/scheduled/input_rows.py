@@ -54,7 +54,15 @@ class Asked:
     @classmethod
     def parsed(cls, rows: str | tuple[int, int] | None, since: str | date | None, full: bool) -> Asked:
         """From the options of a command. Raises SpecError for what is no range, or no date."""
-        return cls(_parsed_rows(rows), _parsed_date(since), full)
+        of_rows = None if rows is None else _range(rows)
+        if isinstance(since, datetime):
+            since = since.date()
+        elif since is not None and not isinstance(since, date):
+            try:
+                since = date.fromisoformat(since)
+            except ValueError:
+                raise SpecError(f"since {since!r}: give a date as YYYY-MM-DD, e.g. 2026-11-01") from None
+        return cls(of_rows, since, full)
 
     def start(self, records: Sequence[Mapping[str, Any]], done: int) -> int:
         """The first row to extract, where `done` rows are extracted. Raises SpecError where rows before it are not."""
@@ -64,7 +72,10 @@ class Asked:
         elif self.rows is not None and self.rows[0] is not None:
             first = self.rows[0]
         elif self.since is not None:
-            first = min([done, *(record["extracted"][0] for record in records if _since(record, self.since))])
+            for record in records:
+                if record.get("status") == "done" and record.get("extracted"):
+                    ended = datetime.fromisoformat(record["finished"]).astimezone(UTC).date()
+                    first = min(first, record["extracted"][0]) if ended >= self.since else first
         if first > done:
             raise SpecError(f"rows {done} to {first - 1} are not extracted yet: start at row {done} or before")
         return first
@@ -87,18 +98,7 @@ def rows_drawn(first: int, stop: int, most: int, seed: int) -> Array:
     return found
 
 
-def _since(record: Mapping[str, Any], day: date) -> bool:
-    """Whether a run that extracted rows ended on this day or later."""
-    return (
-        record.get("status") == "done"
-        and bool(record.get("extracted"))
-        and datetime.fromisoformat(record["finished"]).astimezone(UTC).date() >= day
-    )
-
-
-def _parsed_rows(rows: str | tuple[int, int] | None) -> tuple[int | None, int | None] | None:
-    if rows is None:
-        return None
+def _range(rows: str | tuple[int, int]) -> tuple[int | None, int | None]:
     first, colon, last = rows.partition(":") if isinstance(rows, str) else (rows[0], ":", rows[1])
     try:
         start, stop = (int(text) if text != "" else None for text in (first, last))
@@ -110,17 +110,6 @@ def _parsed_rows(rows: str | tuple[int, int] | None) -> tuple[int | None, int | 
             "A on"
         )
     return start, stop
-
-
-def _parsed_date(since: str | date | None) -> date | None:
-    if isinstance(since, datetime):
-        return since.date()
-    if since is None or isinstance(since, date):
-        return since
-    try:
-        return date.fromisoformat(since)
-    except ValueError:
-        raise SpecError(f"since {since!r}: give a date as YYYY-MM-DD, e.g. 2026-11-01") from None
 
 
 _MOST_NAMED = 5  # ranges of rows in a message
@@ -154,18 +143,15 @@ def rows_to_extract(
     an hour ago, or longer: then nothing but the fill value was written there, which Zarr does not store.
     """
     found = max(done, rows.stored_rows(done, gaps_seen(earlier, _GAP)))
-    if published is not None and _awaits_tail(rows, published):
-        found = min(found, published["rows"])
+    if published is not None:
+        before, now = published["run"]["input"]["tail"], rows.tail_stamps(published["rows"])
+        # Where the chunk of the last extracted row is the same in some columns, somebody made room for more rows, and
+        # did not write them yet.
+        if not rows.whole and any(each == other for each, other in zip(before, now, strict=False)):
+            found = min(found, published["rows"])
     if not found:
         raise DataError(f"{rows.where} has room for {rows.shape[0]:,} rows, and the first of them are not stored yet")
     return found
-
-
-def _awaits_tail(rows: ZarrRows, manifest: Mapping[str, Any]) -> bool:
-    """Whether the chunk that holds the last extracted row is not written since, in some columns: somebody made room for
-    more rows, and did not write them yet."""
-    before, now = manifest["run"]["input"]["tail"], rows.tail_stamps(manifest["rows"])
-    return not rows.whole and any(each == other for each, other in zip(before, now, strict=False))
 
 
 def tail_of(rows: ZarrRows, count: int, published: Mapping[str, Any] | None) -> list[str]:
@@ -203,10 +189,7 @@ def suspect_blocks(rows: ZarrRows, manifest: Mapping[str, Any]) -> list[Block]:
 def check_unchanged_blocks(
     rows: ZarrRows, manifest: Mapping[str, Any], blocks: Sequence[Block], engine: Engine, progress: Progress
 ) -> None:
-    """Raise CorruptionError where rows of these blocks are no longer those that features were extracted from.
-
-    One pass over these blocks.
-    """
+    """Raise CorruptionError where rows of these blocks changed since features were extracted. One pass."""
     found = by_block("comparing rows", _digest, rows, [], blocks, engine, progress)
     known = input_digests(manifest)
     other = [block for block, sha256 in zip(blocks, found, strict=True) if sha256 != known[block.number][0]]

@@ -34,10 +34,9 @@ def model_path(job: Job, number: int) -> str:
 def first_model(job: Job, rows: ZarrRows, run: RunOptions) -> Model:
     """The model at the path of the job, or else the fit of these rows."""
     path = model_path(job, 1)
-    _finish_move(path)
-    if not store_of(path).exists(path):
+    model = _stored(path)
+    if model is None:
         return fit_and_save(rows, job.model.spec, path, run)
-    model = models.load_model(path)
     _check_options(job, model, path)
     check_columns(rows, model)
     return model
@@ -68,13 +67,12 @@ def fitted_again(job: Job, number: int, rows: ZarrRows, run: RunOptions, recent:
 def model_of_version(job: Job, version: Mapping[str, Any]) -> Model:
     """The model that made a version. Raises SpecError where the path of the job leads to another one, or none."""
     path = model_path(job, version["model"]["number"])
-    _finish_move(path)
-    if not store_of(path).exists(path):
+    model = _stored(path)
+    if model is None:
         raise SpecError(
             f"{path} is gone, the model by which features in {job.output.path} were extracted: restore it, or name "
             "another output"
         )
-    model = models.load_model(path)
     if (own := models.model_digest(model)) != version["model"]["digest"]:
         raise SpecError(
             f"{job.output.path} holds features of the model {version['model']['digest'][:12]}, and {path} is the model "
@@ -84,19 +82,18 @@ def model_of_version(job: Job, version: Mapping[str, Any]) -> Model:
     return model
 
 
-def _finish_move(path: str) -> None:
-    """Finish the publication of a model that was cut off."""
+def _stored(path: str) -> Model | None:
+    """The model at a path, after the end of a publication that was cut off; None where there is none."""
     store = store_of(path)
     if store.is_moving(path):
         with store.writer(path):
             store.recover(path)
+    return models.load_model(path) if store.exists(path) else None
 
 
 def next_number(job: Job, versions: Sequence[Mapping[str, Any]], begun: int | None) -> int:
-    """The number of the model of a refit: the one that a run began which was cut off, or the next whose path is free.
-
-    Models that lie there may belong to other jobs, even with the same rows and options: a reference is of a job's own
-    rows.
+    """The number of the model of a refit: the one that a run began which was cut off, or the next whose path is free:
+    other models there may belong to other jobs, even with the same rows and options.
     """
     number = 1 + max((each["model"]["number"] for each in versions), default=1)
     while number != begun and store_of(model_path(job, number)).exists(model_path(job, number)):
@@ -109,7 +106,7 @@ def _check_options(job: Job, model: Model, path: str) -> None:
     own, asked = FitSpec.of(model).to_dict(), job.model.spec.to_dict()
     other = [name for name in sorted(job.model.given) if own.get(name) != asked.get(name)]
     if other:
-        told = ", ".join(f"{name} = {own.get(name)!r} there and {asked.get(name)!r} in the job" for name in other)
+        both = ", ".join(f"{name} = {own.get(name)!r} there and {asked.get(name)!r} in the job" for name in other)
         raise SpecError(
-            f"{path} was fitted with other options: {told}. Take these out of the job, or name another model and output"
+            f"{path} was fitted with other options: {both}. Take these out of the job, or name another model and output"
         )

@@ -25,7 +25,6 @@ from bigkpca.storage import block_arrays, jobs
 from bigkpca.workflows.scheduled.input_rows import Asked, Interval
 
 _RECORD = ".bigkpca-record"  # behind the name of a job file
-_KEYS = ("output", "model", "metrics")
 
 
 def has_output(out: str) -> bool:
@@ -44,18 +43,14 @@ def check_there(job: Job, out: str) -> None:
         )
     for record, known in _known(job.file):
         gone = [("output", out)] if known["output"] == out else []
-        if known["model"] == job.model.path and not _is_there(job.model.path):
-            gone.append(("model", job.model.path))
+        model, store = job.model.path, store_of(job.model.path)
+        if known["model"] == model and not (store.exists(model) or store.is_moving(model)):
+            gone.append(("model", model))
         for what, path in gone:
             raise SpecError(
                 f"{path} is gone, the {what} of earlier runs of this job: mount its volume or restore it; to start "
                 f"anew, remove {record}, or set output.must_exist = false in the job"
             )
-
-
-def _is_there(model: str) -> bool:
-    store = store_of(model)
-    return store.exists(model) or store.is_moving(model)
 
 
 def remember(job: Job, out: str, progress: Progress) -> None:
@@ -120,7 +115,7 @@ def _read(path: str) -> Sequence[dict[str, Any]]:
 
 
 def _is_entry(found: Any) -> bool:
-    if not isinstance(found, dict) or set(found) != set(_KEYS):
+    if not isinstance(found, dict) or set(found) != {"output", "model", "metrics"}:
         return False
     texts = found["output"], found["model"], found["metrics"] or ""
     return all(isinstance(text, str) and "\0" not in text for text in texts)
@@ -154,7 +149,6 @@ class Published:
 
     @property
     def rows(self) -> int:
-        """How many rows are extracted."""
         count: int = self.manifest["rows"]
         return count
 
@@ -174,18 +168,16 @@ class Given:
     @property
     def current(self) -> Published | None:
         """The current version; None before the first."""
-        found = [each for each in self.versions["versions"] if each["number"] == self.versions["current"]]
-        if not found:
-            return None
-        return Published(found[0], version_path(self.out, found[0]["number"]))
+        for entry in self.versions["versions"]:
+            if entry["number"] == self.versions["current"]:
+                return Published(entry, version_path(self.out, entry["number"]))
+        return None
 
     @property
     def next_version(self) -> int:
-        """The number of the next version."""
         return 1 + last_number(self.versions)
 
     def warn(self, message: str) -> None:
-        """Show a warning, and keep it in the record."""
         warn(self.record, self.options.progress, message)
 
 
@@ -195,11 +187,13 @@ def warn(record: dict[str, Any], progress: Progress, message: str) -> None:
     record["message"] = "; ".join(filter(None, [record["message"], message]))
 
 
-def pinned_interval(asked: Asked, given: Given, done: int, rows: int) -> Interval:
+def pinned_interval(given: Given, done: int, rows: int) -> Interval:
     """The interval of a run where `rows` rows are stored and `done` of them extracted: that which an earlier run of the
     same kind pinned and did not finish, or else all that are asked for."""
-    first, stop, before = asked.start(given.earlier, done), asked.stop(rows), jobs.read_pinned(given.out)
-    unfinished = before.get("stop") if before.get("asked") == repr(asked) and before.get("first") == first else None
+    first, stop = given.asked.start(given.earlier, done), given.asked.stop(rows)
+    before = jobs.read_pinned(given.out)
+    same = before.get("asked") == repr(given.asked) and before.get("first") == first
+    unfinished = before.get("stop") if same else None
     if type(unfinished) is int and first < unfinished <= stop:
         return Interval(first, unfinished, True)
     return Interval(first, stop, False)

@@ -63,9 +63,9 @@ class ExtractedBlock:
 
 
 def extract(job: Extraction, seed: int, engine: Engine, progress: Progress) -> list[ExtractedBlock]:
-    """Write the scores of all wanted blocks that an earlier run did not write.
+    """Write the scores of all wanted blocks that an earlier run did not write. One pass over the rows of these blocks.
 
-    One pass over the rows of these blocks. Raises IncompleteError where the rows changed meanwhile.
+    Raises IncompleteError where the rows changed meanwhile.
     """
     place, model = job.place, job.model
     arrays: dict[str, Any] = {"scores": ((model.components,), model.features.dtype)}
@@ -104,7 +104,10 @@ def extract_block(
     else:
         deque(X_tiles, maxlen=0)  # they are read for the digest, and for the rows that are compared
         digests = {"scores": sha256(scores)}
-    residuals = None if expansion is None else _residuals(kept, most_rows, model, expansion)
+    residuals = None
+    if expansion is not None:
+        with np.errstate(over="ignore", invalid="ignore"):
+            residuals = np.concatenate([np.zeros(0), *model.residuals(kept, most_rows, expansion)])
     return ExtractedBlock(digests, digest.hexdigest(), scores[mine - block.start], residuals)
 
 
@@ -121,11 +124,6 @@ def _keeping(X_tiles: Iterator[Array], start: int, numbers: Array, kept: list[Ar
             kept.append(X[inside - start])
         start += len(X)
         yield X
-
-
-def _residuals(X_tiles: Sequence[Array], most_rows: int, model: Model, expansion: Expansion) -> Array:
-    with np.errstate(over="ignore", invalid="ignore"):
-        return np.concatenate([np.zeros(0), *model.residuals(X_tiles, most_rows, expansion)])
 
 
 def _stored_scores(path: str, block: Block) -> Array | None:
@@ -174,7 +172,8 @@ def append(given: Given, current: Published, model: Model, rows: ZarrRows, inter
 
     The last block is computed again where it was not full: the bits of a score depend on the rows beside it.
     """
-    about = _about(current.path)
+    about = dict(groups.describe(current.path) or {})
+    about.pop("format_version", None)
     pinned = {**about, "input": rows.fingerprint()}
     place = destination.destination_of_rows(current.path, pinned)
     wanted = block_arrays.changed_blocks(current.rows, interval.stop, about["block_rows"])
@@ -321,13 +320,6 @@ def _check_count(blocks: Sequence[Block]) -> None:
         )
 
 
-def _about(path: str) -> dict[str, Any]:
-    """What the attribute of a version says, as it was created."""
-    about = dict(groups.describe(path) or {})
-    about.pop("format_version", None)
-    return about
-
-
 def _known_before(current: Published, rows: ZarrRows) -> list[_Known]:
     """What is known of each block of a version, whose input was found unchanged: with the stamps that this has now."""
     blocks = split(current.rows, current.manifest["block_rows"])
@@ -382,12 +374,12 @@ def _check_makers(given: Given, place: destination.Destination, beside: Publishe
     here, there = (", ".join(f"{name} {of[name]}" for name in other) for of in (now, before))
     if given.job.run.on_upgrade == "full":
         raise _UpgradeDue(f"all rows extracted again: {there} before, {here} now")
-    told = f"{beside.path} holds features made with {there}, and this run has {here}: their last digits may differ"
+    message = f"{beside.path} holds features made with {there}, and this run has {here}: their last digits may differ"
     if given.job.run.on_upgrade == "fail":
         raise SpecError(
-            f"{told}. Run where both are the same, or make all features again with bigkpca run JOB.toml --full"
+            f"{message}. Run where both are the same, or make all features again with bigkpca run JOB.toml --full"
         )
-    given.warn(f"{told}; bigkpca run JOB.toml --full makes all features again")
+    given.warn(f"{message}; bigkpca run JOB.toml --full makes all features again")
 
 
 @contextmanager
@@ -405,12 +397,12 @@ def _compare(given: Given, drift: dict[str, Any] | None) -> None:
         given.options.progress.note("drift is not measured: the model has no reference rows; a new fit has them")
     if drift is None or drift["figure"] <= drift["threshold"]:
         return
-    told = f"drift {drift['figure']:.3f} is above {drift['threshold']:g}: new rows are unlike those of the fit"
+    message = f"drift {drift['figure']:.3f} is above {drift['threshold']:g}: new rows are unlike those of the fit"
     if given.job.run.on_drift == "fail":
         raise DriftError(
-            f"{told}; nothing was published. Look at these rows; then set on_drift to warn, or refit, and run again"
+            f"{message}; nothing was published. Look at these rows; then set on_drift to warn, or refit, and run again"
         )
-    given.warn(told)
+    given.warn(message)
     if given.job.run.on_drift == "refit":
         raise _RefitDue
 

@@ -31,7 +31,6 @@ def now() -> str:
 
 
 def started_record(run: int, **values: Any) -> dict[str, Any]:
-    """The record of a run that begins."""
     return {
         "run": run,
         "started": now(),
@@ -56,6 +55,11 @@ def started_record(run: int, **values: Any) -> dict[str, Any]:
     }
 
 
+def ended_record(earlier: Sequence[Mapping[str, Any]], **values: Any) -> dict[str, Any]:
+    """The record, after `earlier` ones, of what ended as soon as it began."""
+    return started_record(next_number(earlier), finished=now(), **values)
+
+
 def makers(record: Mapping[str, Any]) -> dict[str, str]:
     """What the bytes of features depend on besides rows and model, as far as a record has it: the versions of packages,
     and the types of processors for which BLAS computes."""
@@ -67,7 +71,6 @@ def makers(record: Mapping[str, Any]) -> dict[str, str]:
 
 
 def next_number(records: Sequence[Mapping[str, Any]]) -> int:
-    """The number of the next run."""
     return 1 + max((record["run"] for record in records), default=0)
 
 
@@ -157,9 +160,8 @@ _OURS = b"# HELP bigkpca_"  # how a file of metrics begins
 
 
 def refresh_metrics(out: str, records: Sequence[Mapping[str, Any]]) -> None:
-    """Write the metrics anew that the last run wrote, where they are still there.
-
-    Records may come from others, so that nothing but a file of metrics is replaced.
+    """Write the metrics anew that the last run wrote, if they are still there: records may come from others, so that
+    nothing but a file of metrics is replaced.
     """
     path = next((each["metrics"] for each in reversed(records) if isinstance(each.get("metrics"), str)), None)
     try:
