@@ -312,19 +312,7 @@ def _append(files: Files, path: str, record: Mapping[str, Any], allowed: Allowed
     source = _like(files, path, progress)
     for note in source.notes:
         progress.note(note)
-    _check_fits(source, record, path, group)
-    source.check_memory(allowed, rows_of_shard(_array(group, "x")))
-    categories = {text: code for code, text in enumerate(about.get("categories", []))}
-    added = _fill(path, group, source, about["rows"], categories, progress)
-    files.check_unchanged()
-    sources, provenance = about["sources"] + files.identity["sources"], about["provenance"] + added["provenance"]
-    _publish(path, {**added, "sources": sources, "provenance": provenance})
-    return False
-
-
-def _check_fits(source: Source, record: Mapping[str, Any], path: str, group: zarr.Group) -> None:
     x, y = _array(group, "x"), group.get("y")
-    about: Any = group.attrs[ATTRIBUTE]
     labels = "text" if "categories" in about else kind_of(y.dtype if isinstance(y, zarr.Array) else None)
     pairs = {
         "columns": (source.columns, x.shape[1]),
@@ -335,6 +323,13 @@ def _check_fits(source: Source, record: Mapping[str, Any], path: str, group: zar
     for what, (here, there) in pairs.items():
         if here != there:
             raise SpecError(f"{path}: cannot append, {what} is {there} there and {here} in the new rows")
+    source.check_memory(allowed, rows_of_shard(x))
+    categories = {text: code for code, text in enumerate(about.get("categories", []))}
+    added = _fill(path, group, source, about["rows"], categories, progress)
+    files.check_unchanged()
+    sources, provenance = about["sources"] + files.identity["sources"], about["provenance"] + added["provenance"]
+    _publish(path, {**added, "sources": sources, "provenance": provenance})
+    return False
 
 
 def _array(group: zarr.Group, name: str) -> zarr.Array[Any]:

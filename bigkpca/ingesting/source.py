@@ -60,14 +60,15 @@ class Files:
             raise SpecError(
                 f"{apart} has a label for each row, so no rows can be dropped: use another value of missing"
             )
+        stored = None if dtype is None else _storable(dtype)
         identity = {
             "sources": [_identity(path, member) for path in paths],
             "labels": _identity(apart, None) if apart else labels,
-            "dtype": None if dtype is None else _storable(dtype).name,
+            "dtype": None if stored is None else stored.name,
             "table": choice.identity or None,
         }
         column = open_column(apart, allowed) if apart else None
-        return cls(files, column, choice, None if dtype is None else _storable(dtype), identity)
+        return cls(files, column, choice, stored, identity)
 
     def check_unchanged(self) -> None:
         """Raise IncompleteError where a file is no longer the one whose header was read."""
