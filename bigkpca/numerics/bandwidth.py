@@ -27,15 +27,12 @@ def pair_distances(sample: Array, distance: Distance, rng: np.random.Generator, 
     else:
         first, second = np.arange(PAIRS) % m, rng.integers(0, m, PAIRS)
     precision = np.result_type(sample.dtype, np.float32)
-    unit = (
-        float(max(float(sample.max()), -float(sample.min()))) or 1.0
-    )  # squares of float32 under- or overflow for units far from 1
+    unit = _largest(sample)  # squares of float32 under- or overflow for units far from 1
     step = max(1, _PIECE_BYTES // (d * precision.itemsize))
 
     def of_piece(start: int) -> Array:
-        difference = np.subtract(
-            sample[first[start : start + step]], sample[second[start : start + step]], dtype=precision
-        )
+        piece = slice(start, start + step)
+        difference = np.subtract(sample[first[piece]], sample[second[piece]], dtype=precision)
         difference *= precision.type(1 / unit)
         if distance == "cityblock":
             return np.abs(difference, out=difference).sum(axis=1) * np.float64(unit)
@@ -51,12 +48,15 @@ def pair_distances(sample: Array, distance: Distance, rng: np.random.Generator, 
     return distances
 
 
+def _largest(X: Array) -> float:
+    """The largest absolute entry, or 1 where all are zero."""
+    return max(float(X.max()), -float(X.min())) or 1.0
+
+
 def scale_gamma(X: Array) -> float:
     """1 / (d var(X)) of rows X (m, d), with the variance of all entries about their mean: what scikit-learn calls
     "scale". Raises DataError where they do not vary."""
-    largest = (
-        float(max(float(X.max()), -float(X.min()))) or 1.0
-    )  # squares of very large and small entries leave float64
+    largest = _largest(X)  # squares of very large and small entries leave float64
     deviation = float(np.std(X / largest, dtype=np.float64)) * largest
     if not deviation > 0:
         raise DataError("all entries of the sampled rows are equal: gamma='scale' needs rows that vary")
@@ -88,20 +88,13 @@ class Length:
 def candidate_lengths(distances: Array, distance: Distance) -> dict[str, Length]:
     """Common choices of sigma by name: the median, kernlab's sigest quantiles (0.1, 0.5, 0.9) and the mean distance."""
     named = {"median": 0.5, "sigest_low": 0.1, "sigest_middle": 0.5, "sigest_high": 0.9}
-    lengths = {name: _quantile_length(distances, q, distance) for name, q in named.items()}
-    mean, error = float(distances.mean()), float(distances.std() / np.sqrt(len(distances)))
-    lengths["mean"] = Length(_length(mean, distance), _length_error(mean, error, distance))
-    return lengths
-
-
-def _quantile_length(distances: Array, q: float, distance: Distance) -> Length:
-    # The order statistics one standard error of a binomial to either side bracket the quantile at 68 %.
-    """The length at the q-quantile, with its standard error."""
-    spread = np.sqrt(q * (1 - q) / len(distances))
-    low, value, high = np.quantile(distances, np.clip([q - spread, q, q + spread], 0, 1))
-    return Length(_length(value, distance), _length_error(value, (high - low) / 2, distance))
-
-
-def _length_error(value: float, error: float, distance: Distance) -> float:
-    """The standard error of the length, from that of the distance, to first order."""
-    return _length(value, distance) * error / value * (0.5 if distance == "sqeuclidean" else 1.0)
+    found = {}
+    for name, q in named.items():
+        # The order statistics one standard error of a binomial to either side bracket the quantile at 68 %.
+        spread = np.sqrt(q * (1 - q) / len(distances))
+        low, value, high = np.quantile(distances, np.clip([q - spread, q, q + spread], 0, 1))
+        found[name] = value, (high - low) / 2
+    found["mean"] = float(distances.mean()), float(distances.std() / np.sqrt(len(distances)))
+    power = 0.5 if distance == "sqeuclidean" else 1.0  # of the distance: its error moves the length to first order
+    lengths = {name: (_length(value, distance), value, error) for name, (value, error) in found.items()}
+    return {name: Length(sigma, sigma * error / value * power) for name, (sigma, value, error) in lengths.items()}

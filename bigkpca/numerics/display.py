@@ -19,15 +19,13 @@ _LINES, _TABLE_LINES = 3, 10  # components that are listed, in text and in HTML
 
 def brief(value: Any) -> str:
     """A dataclass in one line, for its __repr__; long arrays by dtype and shape."""
-    shown = (f"{part.name}={_shown(getattr(value, part.name))}" for part in fields(value) if part.repr)
+    shown = []
+    for part in fields(value):
+        held = getattr(value, part.name)
+        long = isinstance(held, np.ndarray) and held.size > _SHORT
+        if part.repr:
+            shown.append(f"{part.name}=<{held.dtype} {held.shape}>" if long else f"{part.name}={held!r}")
     return f"{type(value).__name__}({', '.join(shown)})"
-
-
-def _shown(value: Any) -> str:
-    """The repr of a value; of long arrays, dtype and shape."""
-    if isinstance(value, np.ndarray) and value.size > _SHORT:
-        return f"<{value.dtype} {value.shape}>"
-    return repr(value)
 
 
 def number(value: float) -> str:

@@ -218,7 +218,9 @@ def reference_of(
     Allen (1974), *Technometrics* 16; `docs/numerics.md`, section 20.
     """
     Y, e = scores.T.astype(np.float64), residuals.astype(np.float64)
-    wider = np.broadcast_to(errors, (len(e), len(Y) + 1)).T
+    q = len(e)
+    wider = np.broadcast_to(errors, (q, len(Y) + 1)).T
+    places = np.linspace(0, 2 * q - 1, _EDGES).round().astype(np.intp)
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         h = 1 / count + leverage(scores, eigenvalues)
         factor = np.where(h > _OWN, 0.0, 1 - h)  # 0: nothing is known of the row left out
@@ -228,23 +230,15 @@ def reference_of(
         shrunk = (y * np.maximum(1 - gone / value, 0.0) for y, value in zip(Y, eigenvalues, strict=True))
         values = [np.stack(ends) for ends in zip((*Y, e), (*shrunk, left_out), strict=True)]
         if held_out is not None:
-            others = (*(held_out[0] * _signs(scores, held_out[0])).T, held_out[1])
+            # The components of the other model with the signs by which its scores agree with these.
+            agree = np.where(np.einsum("ij,ij->j", scores, held_out[0]) < 0, -1.0, 1.0)
+            others = (*(held_out[0] * agree).T, held_out[1])
             values = [np.vstack([ends, other]) for ends, other in zip(values, others, strict=True)]
-        found = [_distribution(each, error) for each, error in zip(values, wider, strict=True)]
-    edges, lower, upper = (np.array(parts) for parts in zip(*found, strict=True))
-    return Reference(len(e), edges, lower, upper) if np.isfinite(edges).all() else None
-
-
-def _signs(scores: Array, held_out: Array) -> Array:
-    """Signs (r,) of components of another model, by which its scores agree with `scores` (q, r)."""
-    return np.where(np.einsum("ij,ij->j", scores, held_out) < 0, -1.0, 1.0)
-
-
-def _distribution(values: Array, error: Array) -> tuple[Array, Array, Array]:
-    """Edges (m,) of a quantity, and its shares below them, of q rows, each between its least and largest of `values`
-    (k, q)."""
-    begins, ends = np.sort(values.min(axis=0) - error), np.sort(values.max(axis=0) + error)
-    places = np.linspace(0, 2 * len(begins) - 1, _EDGES).round().astype(np.intp)
-    edges = np.sort(np.concatenate([begins, ends]))[places]
-    lower, upper = (np.searchsorted(each, edges, side="right") / len(begins) for each in (ends, begins))
-    return edges, lower, upper
+        begins = [np.sort(each.min(axis=0) - error) for each, error in zip(values, wider, strict=True)]
+        ends = [np.sort(each.max(axis=0) + error) for each, error in zip(values, wider, strict=True)]
+    edges = np.array([np.sort(np.concatenate(both))[places] for both in zip(begins, ends, strict=True)])
+    lower, upper = (
+        np.array([np.searchsorted(each, at, side="right") / q for each, at in zip(bounds, edges, strict=True)])
+        for bounds in (ends, begins)
+    )
+    return Reference(q, edges, lower, upper) if np.isfinite(edges).all() else None

@@ -274,7 +274,14 @@ def evaluation(sums: Sums, given: Probes, P: Array | None, *, center: bool) -> E
     if center:
         away -= sample.mean(away) / sample.mean(np.ones(m))
     residuals = np.sqrt(n * m / (m - 1) * sample.mean(away**2)) / values
-    row_sums = sums.K1 - given.C @ sums.V1  # Σ E(R, x_i)
+    # |E|_F is the root of the mean of n Σ_i e(R, x_i)²; its standard error is to first order.
+    frobenius = float(np.sqrt(sample.mean(n * sums.squares)))
+    half_width = float(sample.standard_errors(n * sums.squares)) / (2 * frobenius) if frobenius else 0.0
+    total, of_total = sums.trace, 0.0
+    if center:  # tr(Kc) = tr(K) - 1'K1 / n with 1'K1 = 1'K^1 + Σ E, where the first term is exact, the second sampled
+        row_sums = sums.K1 - given.C @ sums.V1  # Σ E(R, x_i)
+        total = sums.trace - float(Z1 @ Z1) / sums.count - float(sample.mean(row_sums))
+        of_total = float(sample.standard_errors(row_sums))
     return Evaluation(
         rows=n,
         sampled=m,
@@ -282,20 +289,6 @@ def evaluation(sums: Sums, given: Probes, P: Array | None, *, center: bool) -> E
         standard_errors=errors,
         residuals=residuals,
         intervals=np.column_stack([values - _NORMAL * errors, values * (1 + residuals**2) + _NORMAL * errors]),
-        frobenius=_norm(n * sums.squares, sample),
-        total_variance=_total(sums, float(Z1 @ Z1), row_sums, sample, center),
+        frobenius=Estimate(frobenius, half_width),
+        total_variance=Estimate(total, of_total),
     )
-
-
-def _norm(squares: Array, sample: Sample) -> Estimate:
-    """|E|_F, the root of the mean of n Σ_i e(R, x_i)², with its standard error to first order."""
-    value = float(np.sqrt(sample.mean(squares)))
-    return Estimate(value, float(sample.standard_errors(squares)) / (2 * value) if value else 0.0)
-
-
-def _total(sums: Sums, explained: float, row_sums: Array, sample: Sample, center: bool) -> Estimate:
-    """tr(Kc) = tr(K) - 1'K1 / n with 1'K1 = 1'K^1 + Σ E, where the first term is exact and the second sampled."""
-    if not center:
-        return Estimate(sums.trace, 0.0)
-    value = sums.trace - explained / sums.count - float(sample.mean(row_sums))
-    return Estimate(value, float(sample.standard_errors(row_sums)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import chain
 
 import numpy as np
 
@@ -31,7 +32,7 @@ def add_strip(
     """
     evaluate = kernel.against(X, tile_rows)
     work = np.empty((tile_rows, len(X)), X.dtype)
-    for numbers, Y in _with_own(rows, X, later):
+    for numbers, Y in chain([(rows, X)], later):
         for start in range(0, len(Y), tile_rows):
             piece = Y[start : start + tile_rows]
             K = work[: len(piece)]
@@ -52,12 +53,6 @@ def add_tile(out: Array, B: Array, rows: slice, columns: slice, K: Array, *, mir
     if mirrored and columns.stop > rows.stop:
         first = max(columns.start, rows.stop)
         out[first : columns.stop] += K[:, first - columns.start :].T @ B[rows]
-
-
-def _with_own(rows: slice, X: Array, later: Iterable[tuple[slice, Array]]) -> Iterable[tuple[slice, Array]]:
-    """The rows of the strip themselves, then the later ones."""
-    yield rows, X
-    yield from later
 
 
 def gram(

@@ -63,23 +63,20 @@ def trace_error(features: KernelRows, strata: Sequence[SampleStratum], center: b
     rows = np.concatenate([part.X for part in parts]).astype(np.float64)
     weights = np.concatenate([np.full(len(part.X), part.count / len(part.X)) for part in parts])
     missed = np.concatenate([np.full(len(part.X), 1 - len(part.X) / part.count) for part in parts])
-    Z = _coordinates(features.gram(), kernel(S, rows), rank_tolerance(features.dtype))
+    W, K, tolerance = features.gram(), kernel(S, rows), rank_tolerance(features.dtype)
+    # A ridge at the rank tolerance: residuals are slightly too large where the rank rule would drop directions.
+    ridge = W + np.diag(np.full(len(W), tolerance * np.trace(W)))
+    try:  # Cholesky is much faster than the eigenvectors that an indefinite W needs
+        L = scipy.linalg.cholesky(ridge, lower=True, overwrite_a=True, check_finite=False)
+    except np.linalg.LinAlgError:
+        Z = nystroem_map(W, tolerance).T @ K
+    else:
+        Z = scipy.linalg.solve_triangular(L, K, lower=True, overwrite_b=True, check_finite=False)
     residuals = np.maximum(kernel.diagonal(rows) - np.einsum("ij,ij->j", Z, Z), 0)
     if center:
         Z -= (Z @ (weights / weights.sum()))[:, None]
     totals = residuals + np.einsum("ij,ij->j", Z, Z)
     return _ratio(residuals, totals, weights, missed)
-
-
-def _coordinates(W: Array, K: Array, tolerance: float) -> Array:
-    """Z (m, e) with Z'Z = K'W⁻¹K, by Cholesky: much faster than the eigenvectors that an indefinite W needs."""
-    # A ridge at the rank tolerance: residuals are slightly too large where the rank rule would drop directions.
-    ridge = W + np.diag(np.full(len(W), tolerance * np.trace(W)))
-    try:
-        L = scipy.linalg.cholesky(ridge, lower=True, overwrite_a=True, check_finite=False)
-    except np.linalg.LinAlgError:
-        return np.asarray(nystroem_map(W, tolerance).T @ K)
-    return np.asarray(scipy.linalg.solve_triangular(L, K, lower=True, overwrite_b=True, check_finite=False))
 
 
 def _ratio(numerators: Array, denominators: Array, weights: Array, missed: Array) -> EstimatedError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
@@ -49,8 +50,42 @@ class Leaf(Kernel):
         return {"name": self.name, **{key: np.asarray(value).item() for key, value in parameters.items()}}
 
 
+class _Combined(Kernel):
+    """A kernel of other kernels, with the properties that all of them have."""
+
+    @property
+    @abstractmethod
+    def parts(self) -> tuple[Kernel, ...]:
+        """The kernels that it is made of."""
+
+    @property
+    def positive(self) -> bool:
+        return all(part.positive for part in self.parts)  # of products by Schur's theorem
+
+    @property
+    def stationary(self) -> bool:
+        return all(part.stationary for part in self.parts)
+
+    @property
+    def radial(self) -> bool:
+        return all(part.radial for part in self.parts)
+
+    @property
+    def towards(self) -> Towards | None:
+        first, *others = [part.towards for part in self.parts]
+        return first if all(other == first for other in others) else None
+
+    @property
+    def on_vectors(self) -> bool:
+        return all(part.on_vectors for part in self.parts)
+
+    @property
+    def savable(self) -> bool:
+        return all(part.savable for part in self.parts)
+
+
 @dataclass(frozen=True)
-class _Pair(Kernel):
+class _Pair(_Combined):
     """Two kernels, combined entry by entry.
 
     Parameters
@@ -63,29 +98,8 @@ class _Pair(Kernel):
     right: Kernel
 
     @property
-    def positive(self) -> bool:
-        return self.left.positive and self.right.positive  # of products by Schur's theorem
-
-    @property
-    def stationary(self) -> bool:
-        return self.left.stationary and self.right.stationary
-
-    @property
-    def radial(self) -> bool:
-        return self.left.radial and self.right.radial
-
-    @property
-    def towards(self) -> Towards | None:
-        left = self.left.towards  # asked once: twice would double the work with every kernel that is added
-        return left if left == self.right.towards else None
-
-    @property
-    def on_vectors(self) -> bool:
-        return self.left.on_vectors and self.right.on_vectors
-
-    @property
-    def savable(self) -> bool:
-        return self.left.savable and self.right.savable
+    def parts(self) -> tuple[Kernel, ...]:
+        return self.left, self.right
 
     def _combined(self, Y: Array, most_rows: int, combine: np.ufunc) -> Evaluate:
         """Prepare k from the values of both kernels."""
@@ -193,7 +207,7 @@ class Product(_Pair):
 
 
 @dataclass(frozen=True)
-class Scaled(Kernel):
+class Scaled(_Combined):
     """k(x, y) = factor · kernel(x, y).
 
     Parameters
@@ -216,14 +230,6 @@ class Scaled(Kernel):
     def __post_init__(self) -> None:
         require_positive(self, factor=self.factor)
 
-    @property
-    def positive(self) -> bool:
-        return self.kernel.positive
-
-    @property
-    def stationary(self) -> bool:
-        return self.kernel.stationary
-
     def allows_shift(self, center: bool) -> bool:
         return self.kernel.allows_shift(center)
 
@@ -232,20 +238,8 @@ class Scaled(Kernel):
         return self.kernel.spectral
 
     @property
-    def radial(self) -> bool:
-        return self.kernel.radial
-
-    @property
-    def towards(self) -> Towards | None:
-        return self.kernel.towards
-
-    @property
-    def on_vectors(self) -> bool:
-        return self.kernel.on_vectors
-
-    @property
-    def savable(self) -> bool:
-        return self.kernel.savable
+    def parts(self) -> tuple[Kernel, ...]:
+        return (self.kernel,)
 
     def against(self, Y: Array, most_rows: int) -> Evaluate:
         inner = self.kernel.against(Y, most_rows)

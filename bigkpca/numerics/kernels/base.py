@@ -17,9 +17,8 @@ from bigkpca.errors import Array, SpecError
 from bigkpca.numerics.linalg import Map
 
 Evaluate = Callable[[Array, Array], None]  # (X (b, d), out (b, l)) -> None; out[i, j] = k(x_i, y_j)
-EvaluateWithWeights = Callable[
-    [Array, Array, Array], None
-]  # (X, K (b, l), weights (b, l)) -> None; k and its gradient weight
+# (X, K (b, l), weights (b, l)) -> None; k and its gradient weight
+EvaluateWithWeights = Callable[[Array, Array, Array], None]
 _GRAM_ROWS = 512
 Distance = Literal["sqeuclidean", "cityblock"]
 Towards = Literal["difference", "product"]

@@ -217,8 +217,8 @@ class Cosine(Leaf):
 
 
 def _unit_rows(X: Array, out: Array) -> Array:
-    # Division by the largest entry comes first, since the squares of tiny and huge rows would under- or overflow.
     """Write the rows of X (b, d) at unit length to out; zero rows stay zero."""
+    # Division by the largest entry comes first, since the squares of tiny and huge rows would under- or overflow.
     largest = np.abs(X).max(axis=1, keepdims=True)
     np.divide(X, np.where(largest > 0, largest, 1), out=out)
     norms = np.sqrt(squared_norms(out))

@@ -140,9 +140,8 @@ class Gaussian(Stationary):
     def gradient_weights(self, Y: Array, most_rows: int) -> EvaluateWithWeights:
         """Prepare k and its gradient weight k / sigma²."""
         inverse = Y.dtype.type(1 / self.sigma**2)
-        return with_gradient_weights(
-            self.against(Y, most_rows), lambda K, weights: np.multiply(K, inverse, out=weights)
-        )
+        evaluate = self.against(Y, most_rows)
+        return with_gradient_weights(evaluate, lambda K, weights: np.multiply(K, inverse, out=weights))
 
     def own_gradient_weight(self, X: Array) -> Array:
         return np.full(len(X), 1 / self.sigma**2)
@@ -206,6 +205,7 @@ class Laplacian(Stationary):
 
 
 _LARGEST_NU = 100  # beyond it the Bessel functions overflow in double precision
+_ZERO = 1e4  # where exp(-s) is zero and powers of s are still finite
 
 
 @dataclass(frozen=True)
@@ -250,12 +250,18 @@ class Matern(Stationary):
             raise SpecError(f"Matern: nu={self.nu} is above {_LARGEST_NU}, where it is the Gaussian to 0.3 %: use that")
 
     def against(self, Y: Array, most_rows: int) -> Evaluate:
-        polynomial = {0.5: _matern_12, 1.5: _matern_32, 2.5: _matern_52}.get(self.nu, self._bessel)
-
-        def profile(values: Array) -> None:
-            values *= -4 * self.nu
-            np.sqrt(values, out=values)  # s = sqrt(-4 nu t)
-            polynomial(values)
+        def profile(s: Array) -> None:
+            s *= -4 * self.nu
+            np.sqrt(s, out=s)  # s = sqrt(-4 nu t)
+            if self.nu == 0.5:
+                np.exp(np.negative(s, out=s), out=s)
+            elif self.nu in (1.5, 2.5):
+                np.minimum(s, _ZERO, out=s)
+                factor = 1 + s if self.nu == 1.5 else 1 + s + s**2 / 3
+                np.exp(np.negative(s, out=s), out=s)
+                s *= factor
+            else:
+                self._bessel(s)
 
         return radial(Y, self.sigma, most_rows, profile)
 
@@ -290,9 +296,9 @@ class Matern(Stationary):
         return self.nu / (self.nu - 1) / self.sigma**2
 
     def _bessel(self, s: Array) -> None:
+        """Turn s into kernel values, in place, for any nu."""
         # In logarithms, since s^nu underflows where K_nu overflows; where even the logarithm overflows, k is 1.
         # SciPy has no K_nu for s above about 1e9, where the kernel is zero in any precision.
-        """Turn s into kernel values, in place, for any nu."""
         exact, nu = np.minimum(s.astype(np.float64), 1e6), self.nu
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             logarithm = (
@@ -306,35 +312,9 @@ class Matern(Stationary):
 
     def frequencies(self, draws: FrequencyDraws) -> Array:
         """w = z / sigma · √(2 nu / chi²(2 nu)), z ~ N(0, I): a multivariate t with 2 nu degrees of freedom."""
-        chi_squared = np.maximum(
-            2 * scipy.special.gammaincinv(self.nu, draws.uniforms()), 1e-30
-        )  # may underflow when nu is tiny
+        chi_squared = 2 * scipy.special.gammaincinv(self.nu, draws.uniforms())
+        chi_squared = np.maximum(chi_squared, 1e-30)  # may underflow when nu is tiny
         return draws.normals() * (np.sqrt(2 * self.nu / chi_squared) / self.sigma)[:, None]
-
-
-_ZERO = 1e4  # where exp(-s) is zero and powers of s are still finite
-
-
-def _matern_12(s: Array) -> None:
-    """exp(-s), in place: nu = 1/2."""
-    np.negative(s, out=s)
-    np.exp(s, out=s)
-
-
-def _matern_32(s: Array) -> None:
-    """(1 + s) exp(-s), in place: nu = 3/2."""
-    np.minimum(s, _ZERO, out=s)
-    factor = 1 + s
-    _matern_12(s)
-    s *= factor
-
-
-def _matern_52(s: Array) -> None:
-    """(1 + s + s² / 3) exp(-s), in place: nu = 5/2."""
-    np.minimum(s, _ZERO, out=s)
-    factor = 1 + s + s**2 / 3
-    _matern_12(s)
-    s *= factor
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -83,18 +83,12 @@ class Distances:
         found = sampled(rows, "pre-images by 'mds'")
         found = found[np.unique(np.linspace(0, len(found) - 1, min(self.rows, len(found))).astype(np.intp))]
         given = expansion(fitted)
-        origin, inner = _inner_products(features, given, found)
+        tiles = (found[start : start + _TILE_ROWS] for start in range(0, len(found), _TILE_ROWS))
+        parts = [(V @ given.origin, V @ given.map) for V, _ in features.tiles(tiles, min(_TILE_ROWS, len(found)))]
+        origin, inner = (np.concatenate(each) for each in zip(*parts, strict=True))
         return DistancesDecoder(
             features.shifted(found), origin, inner, given.linear, given.constant, self.neighbours, given.quadratic
         )
-
-
-def _inner_products(features: FeatureMap, given: Expansion, rows: Array) -> tuple[Array, Array]:
-    """<φ^, φ(x)> = origin + map y of the rows, (m,) and (m, r)."""
-    tiles = (rows[start : start + _TILE_ROWS] for start in range(0, len(rows), _TILE_ROWS))
-    parts = [(V @ given.origin, V @ given.map) for V, _ in features.tiles(tiles, min(_TILE_ROWS, len(rows)))]
-    origin, inner = (np.concatenate(each) for each in zip(*parts, strict=True))
-    return origin, inner
 
 
 @dataclass(frozen=True)
@@ -130,7 +124,13 @@ class DistancesDecoder(Decoder):
         given = Expansion(self.origin, self.map, self.constant, self.linear, self.quadratic)
         level = float(features.kernel.diagonal(np.zeros((1, features.columns)))[0])
         centred = self.rows - self.rows.mean(axis=0, dtype=np.float64)
-        squares_of = _squared_distances(features.kernel, float(np.sqrt(squared_norms(centred).mean())))
+        # |x - y|² from k(x, y) / k(x, x) by linear interpolation in -log k, exact for Gaussians, of distances from 1e-4
+        # to 100 times a typical one.
+        spread = float(np.sqrt(squared_norms(centred).mean()))
+        distances = np.concatenate([[0], spread * np.geomspace(1e-4, 1e2, 8192)])
+        values = features.kernel(distances[:, None], np.zeros((1, 1)))[:, 0]
+        known = values > _LEAST_RATIO / 2 * values[0]
+        logarithms, squares = -np.log(values[known] / values[0]), distances[known] ** 2
         q, height = min(self.neighbours, len(self.rows)), max(1, _PIECE_VALUES // len(self.rows))
 
         def of_piece(Y: Array) -> Array:
@@ -138,7 +138,8 @@ class DistancesDecoder(Decoder):
             near = np.argpartition(-inner, q - 1, axis=1)[:, :q]
             # The kernel value of a row that is as far from the reference row as φ^ is.
             ratios = (1 + (2 * np.take_along_axis(inner, near, axis=1) - given.squares(Y)[:, None]) / level) / 2
-            return _placed(self.rows[near].astype(np.float64), squares_of(np.clip(ratios, _LEAST_RATIO, 1)))
+            of_near = np.interp(-np.log(np.clip(ratios, _LEAST_RATIO, 1)), logarithms, squares)
+            return _placed(self.rows[near].astype(np.float64), of_near)
 
         def decode(Y: Array, start: Array | None) -> Preimages:
             rows = np.empty((len(Y), features.columns))
@@ -151,18 +152,6 @@ class DistancesDecoder(Decoder):
     @property
     def reference_rows(self) -> Array:
         return self.rows
-
-
-def _squared_distances(kernel: Kernel, spread: float) -> Callable[[Array], Array]:
-    """|x - y|² as a function of k(x, y) / k(x, x) in (0, 1]: linear interpolation in -log k, exact for Gaussians.
-
-    `spread` is a typical distance; the table covers 1e-4 to 100 times that.
-    """
-    distances = np.concatenate([[0], spread * np.geomspace(1e-4, 1e2, 8192)])
-    values = kernel(distances[:, None], np.zeros((1, 1)))[:, 0]
-    known = values > _LEAST_RATIO / 2 * values[0]
-    logarithms, squares = -np.log(values[known] / values[0]), distances[known] ** 2
-    return lambda ratios: np.interp(-np.log(ratios), logarithms, squares)
 
 
 def _placed(N: Array, squares: Array) -> Array:

@@ -8,15 +8,15 @@ section 18.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
-from typing import Any, ClassVar, Self
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 
 from bigkpca.errors import Array, SpecError
 from bigkpca.numerics.display import brief
 from bigkpca.numerics.eigenpairs import Solution
-from bigkpca.numerics.features import FeatureMap, PrincipalFourierRows, Shape, has_landmarks
+from bigkpca.numerics.features import FeatureMap, Shape, has_landmarks
 from bigkpca.numerics.kernels import Kernel, Polynomial, squared_norms
 from bigkpca.numerics.kernels.base import no_gradient
 from bigkpca.numerics.methods import Method
@@ -58,38 +58,25 @@ class Objective:
 
 def objective(features: FeatureMap, most_rows: int) -> Objective:
     """F for tiles of at most `most_rows` rows."""
-    if has_landmarks(features):
-        return _over_landmarks(features.kernel, features.landmarks.astype(np.float64), most_rows)
-    return _over_waves(features)  # `check` refuses all others
-
-
-def _over_landmarks(kernel: Kernel, S: Array, most_rows: int) -> Objective:
-    """F over landmarks S (l, d)."""
+    if not has_landmarks(features):
+        return _over_waves(features)  # `check` refuses all others
+    kernel, S = features.kernel, features.landmarks.astype(np.float64)
     evaluate = kernel.gradient_weights(S, most_rows)
     values, slopes = np.empty((2, most_rows, len(S)))
+    own, level = float(kernel.own_gradient_weight(S).mean()), float(kernel.diagonal(S).mean())
+    of_difference = kernel.towards == "difference"
 
-    def weighted(Z: Array, gamma: Array) -> tuple[Array, Array]:
+    def at(Z: Array, gamma: Array) -> Gradient:
         K, A = values[: len(Z)], slopes[: len(Z)]
         evaluate(Z, K, A)
         A *= gamma
-        return np.einsum("ij,ij->i", gamma, K), A
+        inner, image = np.einsum("ij,ij->i", gamma, K), A @ S
+        if of_difference:
+            return Gradient(inner, inner, A.sum(axis=1), np.abs(A, out=A).sum(axis=1), image)
+        value, weight = inner - kernel.diagonal(Z) / 2, kernel.own_gradient_weight(Z)
+        return Gradient(value, inner, weight, np.full(len(Z), own), image)
 
-    def of_difference(Z: Array, gamma: Array) -> Gradient:
-        value, A = weighted(Z, gamma)
-        image = A @ S
-        return Gradient(value, value, A.sum(axis=1), np.abs(A, out=A).sum(axis=1), image)
-
-    def of_product(Z: Array, gamma: Array) -> Gradient:
-        value, A = weighted(Z, gamma)
-        return Gradient(
-            value - kernel.diagonal(Z) / 2, value, kernel.own_gradient_weight(Z), np.full(len(Z), own), A @ S
-        )
-
-    own, level = float(kernel.own_gradient_weight(S).mean()), float(kernel.diagonal(S).mean())
-    length = float(np.sqrt(level / own))
-    if kernel.towards == "difference":
-        return Objective(of_difference, length, own, own, _LEAST_WEIGHT)
-    return Objective(of_product, length, own, 0.0, _LEAST_WEIGHT)
+    return Objective(at, float(np.sqrt(level / own)), own, own if of_difference else 0.0, _LEAST_WEIGHT)
 
 
 def _over_waves(features: Any) -> Objective:
@@ -110,8 +97,20 @@ def _over_waves(features: Any) -> Objective:
         cosines -= sines
         return amplitude * value, amplitude * (cosines @ frequencies)
 
+    def on_axes(Z: Array, gamma: Array) -> tuple[Array, Array]:
+        """a(z) waves(p) for the projection p of z, and its gradient; off the axes only a(z) contributes."""
+        axes = features.axes.astype(np.float64)
+        P = Z @ axes
+        value, gradient = waves(P, gamma)
+        if features.factor is not None:
+            return features.factor * value, features.factor * (gradient @ axes.T)
+        rest = Z - P @ axes.T
+        a = np.exp(-features.kernel.gamma * squared_norms(rest))
+        value *= a
+        return value, (a[:, None] * gradient) @ axes.T - (2 * features.kernel.gamma * value)[:, None] * rest
+
     def at(Z: Array, gamma: Array) -> Gradient:
-        value, gradient = waves(Z, gamma) if features.directions is None else _on_axes(features, Z, gamma, waves)
+        value, gradient = waves(Z, gamma) if features.directions is None else on_axes(Z, gamma)
         weight = own * value  # that of the kernel which the features approximate
         total = own * np.sqrt(level * squared_norms(gamma))
         return Gradient(value, value, weight, total, gradient + weight[:, None] * Z)
@@ -119,21 +118,6 @@ def _over_waves(features: Any) -> Objective:
     # For a row far from all data, value / (√k(0) |z^|) is the inner product of two independent unit vectors in R^D:
     # about 1 / √D.
     return Objective(at, float(np.sqrt(level / own)), own, 0.0, 3 / float(np.sqrt(features.size)))
-
-
-def _on_axes(
-    features: PrincipalFourierRows, Z: Array, gamma: Array, waves: Callable[[Array, Array], tuple[Array, Array]]
-) -> tuple[Array, Array]:
-    """a(z) waves(p) for the projection p of z, and its gradient; off the axes only a(z) contributes."""
-    axes = features.axes.astype(np.float64)
-    P = Z @ axes
-    value, gradient = waves(P, gamma)
-    if features.factor is not None:
-        return features.factor * value, features.factor * (gradient @ axes.T)
-    rest = Z - P @ axes.T
-    a = np.exp(-features.kernel.gamma * squared_norms(rest))
-    value *= a
-    return value, (a[:, None] * gradient) @ axes.T - (2 * features.kernel.gamma * value)[:, None] * rest
 
 
 _MOST_ROWS = 512
@@ -193,39 +177,6 @@ _STEPS = (0.1, 4.0)  # bounds of the step length after a successful step; up to 
 _ROUNDING = 1e-14
 
 
-@dataclass(frozen=True)
-class _Rows:
-    """Arrays with one entry for each row of a batch."""
-
-    def of(self, chosen: Array) -> Self:
-        """The entries of some rows of the batch."""
-        return type(self)(*(getattr(self, part.name)[chosen] for part in fields(self)))
-
-
-@dataclass(frozen=True)
-class _Given(_Rows):
-    """For each row: its number, the weights gamma of its φ^, and its start."""
-
-    number: Array  # (b,)
-    gamma: Array  # (b, D)
-    start: Array  # (b, d)
-
-
-@dataclass(frozen=True)
-class _Place(_Rows):
-    """For each row: the iterate Z, F there, the fixed point that the next step aims at, whether that is reliable."""
-
-    Z: Array  # (b, d)
-    value: Array  # (b,)
-    target: Array  # (b, d)
-    sound: Array  # (b,), bool
-
-    def instead(self, better: Array, other: _Place) -> _Place:
-        """This place, with the rows that are `better` replaced by those of the other place."""
-        pairs = [(getattr(self, part.name), getattr(other, part.name)) for part in fields(self)]
-        return _Place(*(np.where(better[:, None] if a.ndim == 2 else better, b, a) for a, b in pairs))
-
-
 def climb(goal: Objective, Z: Array, gamma: Array, *, hold: float, tol: float, most: int) -> Preimages:
     """Increase F from rows Z (b, d), by at most `most` steps.
 
@@ -233,45 +184,43 @@ def climb(goal: Objective, Z: Array, gamma: Array, *, hold: float, tol: float, m
     last step suggests; a step is halved while F would fall. `hold` adds the gradient weight of a landmark at the start.
     A row has converged when its fixed point is within `tol` lengths of the kernel; finished rows leave the batch.
     """
+
+    def place(Z: Array, gamma: Array, start: Array) -> tuple[Array, Array, Array]:
+        """F at rows Z, the fixed points that a step from there aims at, and whether those are reliable."""
+        at = goal.at(Z, gamma)
+        sound = at.weight > goal.least * at.total
+        weight = np.where(sound, at.weight, 1) + hold
+        value = at.value - hold / 2 * squared_norms(Z - start)
+        return value, (at.image + hold * start) / weight[:, None], sound
+
     rows, iterations, converged = Z.copy(), np.full(len(Z), most), np.zeros(len(Z), bool)
-    given, step = _Given(np.arange(len(Z)), gamma, Z), np.ones(len(Z))
-    here = _place(goal, Z, given, hold)
+    number, start, step = np.arange(len(Z)), Z, np.ones(len(Z))
+    value, target, _ = place(Z, gamma, start)
     for iteration in range(most + 1):
         # Never before the first step: with a very wide kernel every row is within tol, and one step is enough.
-        arrived = (squared_norms(here.target - here.Z) <= (tol * goal.length) ** 2) & (iteration > 0)
+        arrived = (squared_norms(target - Z) <= (tol * goal.length) ** 2) & (iteration > 0)
         finished = arrived | (step < _SMALLEST_STEP) | (iteration == most)
         if finished.any():
-            numbers = given.number[finished]
-            rows[numbers], iterations[numbers], converged[numbers] = here.Z[finished], iteration, arrived[finished]
-            given, here, step = given.of(~finished), here.of(~finished), step[~finished]
+            numbers = number[finished]
+            rows[numbers], iterations[numbers], converged[numbers] = Z[finished], iteration, arrived[finished]
+            left = ~finished
+            number, gamma, start, step = number[left], gamma[left], start[left], step[left]
+            Z, value, target = Z[left], value[left], target[left]
         if not len(step):
             break
-        there = _place(goal, here.Z + step[:, None] * (here.target - here.Z), given, hold)
-        better = there.sound & (there.value >= here.value - _ROUNDING * np.abs(here.value))
-        step = np.where(better, _next_step(here, there), step / 2)
-        here = here.instead(better, there)
-    return Preimages(rows, converged, iterations, np.zeros(len(Z), bool))
-
-
-def _next_step(here: _Place, there: _Place) -> Array:
-    """Length of the next step relative to the distance of the fixed point, (b,): |s|² / s'y.
-
-    s is the last move, y the change that it made to the vector from the iterate to the fixed point (Barzilai and
-    Borwein 1988).
-    """
-    moved = there.Z - here.Z
-    shrunk = np.einsum("ij,ij->i", moved, (here.target - here.Z) - (there.target - there.Z))
-    squares = squared_norms(moved)
-    return np.clip(np.divide(squares, shrunk, out=np.ones(len(squares)), where=shrunk > 0), *_STEPS)
-
-
-def _place(goal: Objective, Z: Array, given: _Given, hold: float) -> _Place:
-    """Evaluate F and the fixed point at rows Z (b, d)."""
-    at = goal.at(Z, given.gamma)
-    sound = at.weight > goal.least * at.total
-    weight = np.where(sound, at.weight, 1) + hold
-    value = at.value - hold / 2 * squared_norms(Z - given.start)
-    return _Place(Z, value, (at.image + hold * given.start) / weight[:, None], sound)
+        moved_Z = Z + step[:, None] * (target - Z)
+        moved_value, moved_target, sound = place(moved_Z, gamma, start)
+        better = sound & (moved_value >= value - _ROUNDING * np.abs(value))
+        # The next step is |s|² / s'y of the distance of the fixed point, s the last move, y the change that it made to
+        # the vector from the iterate to the fixed point (Barzilai and Borwein 1988).
+        move = moved_Z - Z
+        shrunk = np.einsum("ij,ij->i", move, (target - Z) - (moved_target - moved_Z))
+        squares = squared_norms(move)
+        longer = np.clip(np.divide(squares, shrunk, out=np.ones(len(squares)), where=shrunk > 0), *_STEPS)
+        step = np.where(better, longer, step / 2)
+        Z, target = np.where(better[:, None], moved_Z, Z), np.where(better[:, None], moved_target, target)
+        value = np.where(better, moved_value, value)
+    return Preimages(rows, converged, iterations, np.zeros(len(rows), bool))
 
 
 @dataclass(frozen=True)
@@ -417,7 +366,10 @@ class FixedPointDecoder(Decoder):
             Z, far = begin(goal, Z, gamma, norms, candidates, known=known)
             hold = self.anchor * goal.own
             found = climb(goal, Z[~far], gamma[~far], hold=hold, tol=self.tol, most=self.iterations)
-            return _beside(found, self.mean_row, far)
+            b = len(far)  # rows that are far become the mean
+            rows, converged, iterations = np.tile(self.mean_row, (b, 1)), np.zeros(b, bool), np.zeros(b, np.intp)
+            rows[~far], converged[~far], iterations[~far] = found.rows, found.converged, found.iterations
+            return Preimages(rows, converged, iterations, far)
 
         return decode
 
@@ -439,11 +391,3 @@ class FixedPointDecoder(Decoder):
         far = np.logical_not(np.isfinite(Z).all(axis=1))
         Z[far] = self.mean_row
         return Preimages(Z, converged, np.full(len(Z), self.iterations), far)
-
-
-def _beside(found: Preimages, mean_row: Array, far: Array) -> Preimages:
-    """The pre-images of all rows: those found, and the mean for rows that are far."""
-    b = len(far)
-    rows, converged, iterations = np.tile(mean_row, (b, 1)), np.zeros(b, bool), np.zeros(b, np.intp)
-    rows[~far], converged[~far], iterations[~far] = found.rows, found.converged, found.iterations
-    return Preimages(rows, converged, iterations, far)

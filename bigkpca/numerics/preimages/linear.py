@@ -16,9 +16,8 @@ from bigkpca.numerics.eigenpairs import Solution
 from bigkpca.numerics.features import FeatureMap, Shape, has_landmarks
 from bigkpca.numerics.kernels import Kernel
 from bigkpca.numerics.methods import Method, Nystroem
-from bigkpca.numerics.moments import Moments
 from bigkpca.numerics.preimages.base import Decode, Decoder, Fitted, Preimages, block_regression, sampled
-from bigkpca.numerics.span import Basis, basis_of
+from bigkpca.numerics.span import basis_of
 
 _TILE_ROWS = 1024
 _TOLERANCE = 1e-12
@@ -145,7 +144,13 @@ def expansion(fitted: Fitted) -> Expansion:
     basis = fitted.basis or basis_of(features.gram(), fitted.tolerance)
     if fitted.method == Nystroem():
         return _with_components(solution, basis.solve(solution.mean))
-    origin, G = _least_squares(solution, basis, fitted.moments, fitted.centred)
+    A, moments = solution.components, fitted.moments
+    second, _ = solvers.about_the_mean(moments, fitted.centred)
+    MA = second @ A
+    G = basis.solve(MA) @ scipy.linalg.pinvh(A.T @ MA)
+    origin = np.zeros(len(A))
+    if fitted.centred:
+        origin = basis.solve(moments.mean) - G @ (A.T @ (moments.mean - solution.mean))
     WG = basis.W @ G
     return Expansion(origin, G, float(origin @ basis.W @ origin), WG.T @ origin, G.T @ WG)
 
@@ -154,17 +159,6 @@ def _with_components(solution: Solution, origin: Array) -> Expansion:
     """The expansion for orthonormal components, whose inner products with the mean of the data are A'mean."""
     A, mean = solution.components, solution.mean
     return Expansion(origin, A, float(mean @ origin), A.T @ mean)
-
-
-def _least_squares(solution: Solution, basis: Basis, moments: Moments, centred: bool) -> tuple[Array, Array]:
-    """Origin and map of the methods whose components are not orthonormal."""
-    A = solution.components
-    second, _ = solvers.about_the_mean(moments, centred)
-    MA = second @ A
-    G = basis.solve(MA) @ scipy.linalg.pinvh(A.T @ MA)
-    if not centred:
-        return np.zeros(len(A)), G
-    return basis.solve(moments.mean) - G @ (A.T @ (moments.mean - solution.mean)), G
 
 
 def residuals(given: Expansion, solution: Solution, V: Array, diagonal: Array) -> Array:

@@ -65,42 +65,6 @@ class Noise:
         return X + np.float32(self.deviation) * row_noise(self.key, first_row, X.shape[0], X.shape[1], copy)
 
 
-@dataclass(frozen=True)
-class Scored:
-    """Pairs of the scores of x, or of x + noise, and x, for tiles of rows."""
-
-    features: FeatureMap
-    solution: Solution
-    noise: Noise | None = None
-
-    def pairs(self, X_tiles: Iterable[Array], first_row: int, most_rows: int) -> Iterator[tuple[Array, Array]]:
-        """Pairs (scores (b, r), shifted rows (b, d)) of tiles X (b, d) in the units of the data.
-
-        The caller may overwrite both. `first_row` is the number of the first row in the data. Each tile comes once, or
-        once for each noisy copy.
-        """
-        fill, dtype = self.features.filling(most_rows), self.features.dtype
-        values = np.empty((most_rows, self.features.size), dtype)
-        project = self.solution.projection(dtype)
-        for tile in X_tiles:
-            V = values[: len(tile)]
-            for given in self._copies(tile, first_row):
-                fill(self.features.shifted(given), V)
-                yield project(V, overwrite=True), self.features.shifted(tile)
-            first_row += len(tile)
-
-    def _copies(self, tile: Array, first_row: int) -> Iterator[Array]:
-        """The tile itself, or its noisy copies."""
-        if self.noise is None:
-            yield tile
-        else:
-            yield from (self.noise.added(tile, first_row, copy) for copy in range(self.noise.copies))
-
-    def sample(self, fitted: Fitted, rows: Array) -> Array:
-        """Scores (m, r) of sampled rows, with the noise of a copy that no pass makes."""
-        return fitted.scores(rows if self.noise is None else self.noise.added(rows, 0, self.noise.copies))
-
-
 _TOLERANCE = 1e-12
 
 
@@ -197,22 +161,22 @@ def kernel_training(
     fitted: Fitted, noise: Noise | None, rows: Array, size: int, ridge: float, seed: np.random.SeedSequence
 ) -> KernelTraining:
     """Prepare the pass; its landmarks are the scores of at most `size` sampled rows (m, d), with noise or not."""
-    scored = Scored(fitted.features, fitted.solution, noise)
-    rng = np.random.default_rng(seed)
-    chosen = np.sort(rng.choice(len(rows), min(size, len(rows)), replace=False))
-    T = scored.sample(fitted, rows[chosen])
+    features, rng = fitted.features, np.random.default_rng(seed)
+    some = rows[np.sort(rng.choice(len(rows), min(size, len(rows)), replace=False))]
+    # With the noise of a copy that no pass makes.
+    T = fitted.scores(some if noise is None else noise.added(some, 0, noise.copies))
     if len(np.unique(T, axis=0)) <= len(T) // 2:
-        raise DataError(_too_alike(noise))
+        raise _too_alike(noise)
     sigma = bandwidth.median_sigma(bandwidth.pair_distances(T, "sqeuclidean", rng), "sqeuclidean")
     shift = Gaussian(sigma)(T, T).mean(axis=0)
-    row_shift = fitted.features.shifted(rows[chosen]).mean(axis=0, dtype=np.float64)
-    return KernelTraining(scored, T, sigma, shift, row_shift, ridge)
+    row_shift = features.shifted(some).mean(axis=0, dtype=np.float64)
+    return KernelTraining(features, fitted.solution, noise, T, sigma, shift, row_shift, ridge)
 
 
-def _too_alike(noise: Noise | None) -> str:
-    """The message for scores that do not determine rows."""
+def _too_alike(noise: Noise | None) -> DataError:
+    """The error for scores that do not determine rows."""
     what = "of rows" if noise is None else f"of rows with noise of {noise.deviation:g}"
-    return (
+    return DataError(
         f"scores {what} are too much alike to learn rows from: most have no kernel value with any landmark, as the "
         "kernel is too narrow for them; take a larger sigma" + ("" if noise is None else ", or less noise")
     )
@@ -222,7 +186,9 @@ def _too_alike(noise: Noise | None) -> str:
 class KernelTraining:
     """What the training pass needs; it makes the decoder from the sums."""
 
-    scored: Scored
+    features: FeatureMap
+    solution: Solution
+    noise: Noise | None
     landmarks: Array  # (p, r)
     sigma: float
     shift: Array
@@ -230,27 +196,31 @@ class KernelTraining:
     ridge: float
 
     def block(self, X_tiles: Iterable[Array], first_row: int, most_rows: int) -> Regression:
-        """Sums of one block, one tile X (b, d) at a time; `first_row` is the number of its first row in the data."""
-        pairs = self.scored.pairs(X_tiles, first_row, most_rows)
-        return block_regression(self._kernels(pairs, most_rows), self.shift, self.row_shift)
+        return block_regression(self._pairs(X_tiles, first_row, most_rows), self.shift, self.row_shift)
 
-    def _kernels(self, pairs: Iterable[tuple[Array, Array]], most_rows: int) -> Iterator[tuple[Array, Array]]:
-        """Turn (scores, rows) into (kernels with T, rows), float64."""
+    def _pairs(self, X_tiles: Iterable[Array], first_row: int, most_rows: int) -> Iterator[tuple[Array, Array]]:
+        """(kernels of scores with T, shifted rows) of each tile, float64; once, or once for each noisy copy."""
+        fill, dtype = self.features.filling(most_rows), self.features.dtype
+        values = np.empty((most_rows, self.features.size), dtype)
+        project = self.solution.projection(dtype)
         evaluate = Gaussian(self.sigma).against(self.landmarks, most_rows)
         # float64, since features of a smooth kernel are nearly dependent
         kernels = np.empty((most_rows, len(self.landmarks)))
-        for Y, X in pairs:
-            K = kernels[: len(Y)]
-            evaluate(Y.astype(np.float64), K)
-            yield K, X.astype(np.float64)
+        for tile in X_tiles:
+            V, K = values[: len(tile)], kernels[: len(tile)]
+            for copy in range(1 if self.noise is None else self.noise.copies):
+                given = tile if self.noise is None else self.noise.added(tile, first_row, copy)
+                fill(self.features.shifted(given), V)
+                evaluate(project(V, overwrite=True).astype(np.float64), K)
+                yield K, self.features.shifted(tile).astype(np.float64)
+            first_row += len(tile)
 
     def decoder(self, sums: Regression) -> KernelDecoder:
-        """Solve the regression for the decoder."""
         penalty = self.ridge * Gaussian(self.sigma).gram(self.landmarks)
         try:
             weights = sums.weights(penalty, _TOLERANCE)
         except np.linalg.LinAlgError:
-            raise DataError(_too_alike(self.scored.noise)) from None
+            raise _too_alike(self.noise) from None
         return KernelDecoder(self.landmarks, sums.mean, sums.mean_rows, weights, self.sigma)
 
 

@@ -56,7 +56,7 @@ def test_few_rows_are_noised_several_times():
     """10 noised rows to a kernel, of which there are no more than rows; at most 8 times."""
     for n, size, copies in ((60, 5, 1), (60, 12, 2), (60, 40, 7), (20, 40, 8), (12, 40, 8)):
         training = Denoising(noise=0.3, size=size).training(fitted(), rows(), n, SEED)
-        assert training.scored.noise.copies == copies
+        assert training.noise.copies == copies
 
 
 def test_denoising_is_kernel_ridge_regression_from_noised_rows_to_clean_ones():
