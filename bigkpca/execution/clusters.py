@@ -152,7 +152,6 @@ def connect(address: str, timeout: float, progress: Progress = Silent()) -> Clie
     """A client of the scheduler at an address, tried again for some time: one that was just started, or starts again,
     may not listen yet. Raises SpecError for an address that is none and for certificates that do not fit,
     IncompleteError where no scheduler answers."""
-    import distributed  # noqa: F401  # whose defaults join those of Dask
     from distributed import Client
     from distributed.comm.core import FatalCommClosedError
 
