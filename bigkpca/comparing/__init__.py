@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from time import monotonic
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
@@ -39,14 +39,15 @@ from bigkpca.data.opening import open_rows
 from bigkpca.data.rows import Rows
 from bigkpca.data.stores import AnyPath, last_name, store_of
 from bigkpca.errors import MemoryLimitError, SpecError
-from bigkpca.execution.clusters import RunOptions, opener
+from bigkpca.execution.clusters import opener
 from bigkpca.execution.engine import Engine
-from bigkpca.execution.progress import Progress, shown
+from bigkpca.execution.options import ClusterOptions, RunOptions, of_fit, takes
+from bigkpca.execution.progress import Progress
 from bigkpca.numerics.display import ShowsSummary, Summary
 from bigkpca.numerics.methods import Exact
 from bigkpca.reporting import INSTALL
-from bigkpca.spec import VARIED, FitSpec
-from bigkpca.spec.units import SEEDS, TIME_BUDGET, TIMEOUT
+from bigkpca.spec import VARIED, FitSpec, ProblemOptions
+from bigkpca.spec.units import SEEDS, TIME_BUDGET
 from bigkpca.storage import destination
 
 
@@ -89,6 +90,11 @@ class Comparison(ShowsSummary):
         return Summary("Comparison", facts)
 
 
+class _Options(ProblemOptions, ClusterOptions, total=False):
+    overwrite: bool
+
+
+@takes(_Options)
 def compare(
     data: Any,
     out: AnyPath,
@@ -97,26 +103,8 @@ def compare(
     sizes: Sequence[int] | None = None,
     seeds: int = SEEDS,
     components: int = 50,
-    kernel: Any = "gaussian",
-    sigma: float | str = "median",
-    gamma: float | str | None = None,
-    degree: int = 3,
-    coef0: float = 1.0,
-    center: bool = True,
-    standardize: bool = False,
-    dtype: str | None = None,
-    residual_tol: float = 1e-2,
-    preimage: Any = "fixed-point",
-    noise: float | None = None,
-    block_rows: int | None = None,
-    array: str | None = None,
-    scheduler: str | None = None,
     time_budget: str | float | None = TIME_BUDGET,
-    memory: str | int | None = None,
-    timeout: str | float = TIMEOUT,
-    overwrite: bool = False,
-    progress: Progress | bool = False,
-    **varied: Any,
+    **options: Unpack[_Options],
 ) -> Comparison:
     """Fit data by every method, at every size, for every seed, and record time, memory and errors of each fit.
 
@@ -135,25 +123,12 @@ def compare(
     seeds : int, default=3
         Number of fits of each method and size, with seeds 0, 1, ...
     components, kernel, ..., noise, block_rows
-        Options of `bigkpca.fit` that all fits share; components is a number here.
-    array : str, optional
-        Name of the array of the rows inside a Zarr group.
-    scheduler : str, optional
-        Address of the Dask cluster to run the fits on, e.g. "tcp://10.0.0.1:8786": seconds are those on this cluster,
-        and memory is that of the process that drives a fit.
+        Options of `bigkpca.fit` that all fits share; components is a number here. Those that a comparison varies, such
+        as method, landmarks, size and seed, are refused.
     time_budget : str or float, default="10 min"
         No fit starts after this time, e.g. "10 min", or in seconds. None: no limit.
-    memory : str or int, optional
-        Leave out fits that need more memory in a process, e.g. "2 GB", or in bytes.
-    timeout : str or float
-        Time without a finished block after which the comparison ends, e.g. "10 min", or seconds.
-    overwrite : bool, default=False
-        Replace another comparison in `out`. Other files are never replaced.
-    progress : bool or Progress
-        True shows bars, or lines where there is no terminal; a Progress receives
-        progress and notes.
-    **varied
-        Refused, with the reason: options of a fit that a comparison varies, such as method, landmarks, size and seed.
+    **options
+        Of the run.
 
     Returns
     -------
@@ -181,33 +156,32 @@ def compare(
     computed once, for all seeds.
 
     Each fit runs in a process of its own, with all threads of this machine or on the cluster of `scheduler` (never on
-    a current Dask client), and makes its usual passes over the data.
+    a current Dask client), and makes its usual passes over the data. Fits that need more than `memory` are left out. On
+    a cluster, seconds are those there, and memory is that of the process that drives a fit.
     Written to `out` are compare.csv, compare.json, reference.npz and, if matplotlib is installed, compare.svg. The
     same call continues a comparison with the fits that are missing.
     """
-    progress = shown(progress)
-    # Each field of FitSpec that fits share is a parameter of this function, of the same name.
-    shared = {name: value for name, value in locals().items() if name in FitSpec.model_fields}
-    spec, run = _spec(shared | varied), RunOptions(scheduler, None, memory, time_budget, overwrite, progress, timeout)
+    shared, others = of_fit(options)
+    run, spec = RunOptions.of(_Options, others, time_budget=time_budget), _spec({"components": components, **shared})
     methods = methods.split(",") if isinstance(methods, str) else methods
-    rows = open_rows(data, array)
+    rows = open_rows(data, run.array)
     chosen = all_variants() if methods is None else parse_variants(methods)
     sizes = _checked_sizes(sizes, seeds) or default_sizes(spec, rows)
     # Times on a cluster and on this machine do not mix. The address of a cluster may change.
-    record: dict[str, Any] = {"input": rows.fingerprint(), "spec": spec.to_dict(), "on_cluster": bool(scheduler)}
+    record: dict[str, Any] = {"input": rows.fingerprint(), "spec": spec.to_dict(), "on_cluster": bool(run.scheduler)}
     folder = Folder(destination.output_path(out, record["input"]["path"]))
     destination.check_local(folder.path)
-    opened = opener(scheduler, run.seconds)
+    opened = opener(run.scheduler, run.seconds)
     every = candidates(chosen, sizes, seeds, rows.shape[0])
-    grid = feasible_fits(every, rows, spec, run.memory_limit, methods, progress)
-    if scheduler:  # report problems with the cluster before anything is written
+    grid = feasible_fits(every, rows, spec, run.memory_limit, methods, run.progress)
+    if run.scheduler:  # report problems with the cluster before anything is written
         with run.engine() as engine:
             engine.check_paths(record["input"]["path"])
     with store_of(folder.path).writer(folder.path), ProcessRunner() as processes:
-        folder.claim(record, overwrite=overwrite)
+        folder.claim(record, overwrite=run.overwrite)
         if not results.can_draw():
-            progress.note(f"{FIGURE} is not drawn: {INSTALL}, and run this again")
-        work = _ComparisonRun(rows, spec, folder, processes, progress, opened)
+            run.progress.note(f"{FIGURE} is not drawn: {INSTALL}, and run this again")
+        work = _ComparisonRun(rows, spec, folder, processes, run.progress, opened)
         reference = work.reference(max(sizes), run.memory_limit)
         trials, missing = work.trials(reference, grid, run.deadline)
         groups = group_trials(trials)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, Self
+from typing import Any, Self, Unpack
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
@@ -26,10 +25,19 @@ from bigkpca.estimator.inputs import (
     framing_what_is_in_memory,
     in_kind,
 )
-from bigkpca.estimator.parameters import FIELDS, is_precomputed, restores_rows, spec_of, takes_more_rows, with_advice
-from bigkpca.execution.clusters import RunOptions
+from bigkpca.estimator.parameters import (
+    DEFAULTS,
+    FIELDS,
+    ParameterOptions,
+    check_parameters,
+    is_precomputed,
+    restores_rows,
+    spec_of,
+    takes_more_rows,
+)
 from bigkpca.execution.engine import KeptFeatures
-from bigkpca.execution.progress import Progress, Silent, shown
+from bigkpca.execution.options import RunOptions, takes
+from bigkpca.execution.progress import Silent, shown
 from bigkpca.execution.projection import are_maps, of_rows_there, stacked_rows
 from bigkpca.fitting.fit import fit_within
 from bigkpca.fitting.memory_limits import check_fits, place_for_features
@@ -38,7 +46,6 @@ from bigkpca.fitting.preimage import of_leading
 from bigkpca.numerics.certificates import Certificate
 from bigkpca.numerics.features import has_landmarks
 from bigkpca.numerics.kernels import Kernel
-from bigkpca.numerics.methods import Method
 from bigkpca.numerics.model import Model
 from bigkpca.serving import FittedKernelPCA
 from bigkpca.spec import FitSpec, resolve
@@ -344,59 +351,12 @@ class KernelPCA(ModelMethods, BaseEstimator):  # type: ignore[misc]
     (array([199., 195.]), ('solid', 'solid'))
     """
 
-    @with_advice
-    def __init__(
-        self,
-        n_components: int | float | str | None = 50,
-        *,
-        kernel: Any = "gaussian",
-        sigma: float | str = "median",
-        gamma: float | str | None = None,
-        degree: int = 3,
-        coef0: float = 1.0,
-        method: str | Method = "nystroem",
-        size: int | str = "auto",
-        tol: float | None = None,
-        landmarks: Any = "auto",
-        n_directions: int | str = "auto",
-        center: bool = True,
-        standardize: bool = False,
-        dtype: Any = None,
-        solver: str = "auto",
-        refine: int = 0,
-        residual_tol: float = 1e-2,
-        preimage: Any = "fixed-point",
-        noise: float | None = None,
-        random_state: Any = None,
-        block_rows: int | None = None,
-        memory_limit: str | int | None = None,
-        verbose: bool | Progress = False,
-        kernel_params: Mapping[str, Any] | None = None,
-    ) -> None:
+    @takes(ParameterOptions, defaults=DEFAULTS)
+    def __init__(self, n_components: int | float | str | None = 50, **parameters: Unpack[ParameterOptions]) -> None:
+        check_parameters(parameters)
         self.n_components = n_components
-        self.kernel = kernel
-        self.sigma = sigma
-        self.gamma = gamma
-        self.degree = degree
-        self.coef0 = coef0
-        self.method = method
-        self.size = size
-        self.tol = tol
-        self.landmarks = landmarks
-        self.n_directions = n_directions
-        self.center = center
-        self.standardize = standardize
-        self.dtype = dtype
-        self.solver = solver
-        self.refine = refine
-        self.residual_tol = residual_tol
-        self.preimage = preimage
-        self.noise = noise
-        self.random_state = random_state
-        self.block_rows = block_rows
-        self.memory_limit = memory_limit
-        self.verbose = verbose
-        self.kernel_params = kernel_params
+        for name, default in DEFAULTS.items():
+            setattr(self, name, parameters.get(name, default))
 
     def fit(self, X: Any, y: None = None, *, like: AnyModel | None = None) -> Self:
         """Fit to rows (n, d).

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import wraps
 from inspect import signature
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from scipy.sparse import issparse
@@ -28,10 +28,12 @@ from bigkpca.data.rows import ArrayRows, Rows
 from bigkpca.data.sparse import sparse_rows
 from bigkpca.errors import Array, SpecError
 from bigkpca.execution import projection
-from bigkpca.execution.clusters import RunOptions
 from bigkpca.execution.engine import Engine, KeptFeatures
+from bigkpca.execution.options import RunOptions
 from bigkpca.execution.progress import Progress, Silent
 from bigkpca.numerics.model import Model
+
+_Class = TypeVar("_Class", bound=type)
 
 # Kept as they are, since float32 holds their values exactly; all other integers become float64.
 _SMALL_INTEGERS = (np.uint8, np.int8, np.uint16, np.int16)
@@ -150,7 +152,7 @@ class RowsInput:
             del self.feature_names_in_
 
 
-def framing_what_is_in_memory(estimator: type) -> type:
+def framing_what_is_in_memory(estimator: _Class) -> _Class:
     """A class whose own `transform` and `fit_transform` heed `set_output` for what is in memory alone.
 
     scikit-learn makes a frame of any result: it would compute what is lazy, and fail for what lies in Zarr.

@@ -5,22 +5,36 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import wraps
 from typing import Any
 
 import numpy as np
 from sklearn.utils import check_random_state
 
 from bigkpca.errors import SpecError
+from bigkpca.execution.progress import Progress
 from bigkpca.fitting.merge import check_supports_partial_fit
 from bigkpca.numerics.kernels import Kernel, Precomputed, kernel_class
-from bigkpca.spec import FitSpec
+from bigkpca.spec import FitSpec, MethodOptions, ProblemOptions
 
 FIELDS = {name: name for name in FitSpec.model_fields if name not in ("components", "seed")} | {
     "n_components": "components",
     "random_state": "seed",
 }
 """Parameters of KernelPCA, and the fields of FitSpec that they set."""
+
+
+class ParameterOptions(ProblemOptions, MethodOptions, total=False):
+    """Parameters of KernelPCA besides n_components."""
+
+    random_state: Any
+    memory_limit: str | int | None
+    verbose: bool | Progress
+    kernel_params: Mapping[str, Any] | None
+
+
+DEFAULTS: dict[str, Any] = {
+    name: FitSpec.model_fields[name].default for name in FIELDS if name not in ("n_components", "random_state")
+} | {"random_state": None, "memory_limit": None, "verbose": False, "kernel_params": None}
 
 _OF_SCIKIT_LEARN = {
     "alpha": "pre-images by ridge regression are preimage='ridge:ridge=0.01'",
@@ -70,17 +84,13 @@ def _kernel(kernel: Any, parameters: Mapping[str, Any] | None) -> Any:
     return _Bound(kernel, tuple(sorted(parameters.items())))
 
 
-def with_advice(init: Callable[..., None]) -> Callable[..., None]:
-    """The __init__ of KernelPCA, which says what to do about parameters that only scikit-learn's has (TypeError)."""
-
-    @wraps(init)  # scikit-learn reads the signature
-    def advising(self: Any, *values: Any, **given: Any) -> None:
-        for name in given:
-            if name in _OF_SCIKIT_LEARN:
-                raise TypeError(f"KernelPCA has no {name}, as scikit-learn's has: {_OF_SCIKIT_LEARN[name]}")
-        init(self, *values, **given)
-
-    return advising
+def check_parameters(parameters: Mapping[str, Any]) -> None:
+    """Raise TypeError for unknown parameters; it says what to do about those that only scikit-learn's KernelPCA has."""
+    for name in parameters:
+        if name in _OF_SCIKIT_LEARN:
+            raise TypeError(f"KernelPCA has no {name}, as scikit-learn's has: {_OF_SCIKIT_LEARN[name]}")
+        if name not in DEFAULTS:
+            raise TypeError(f"KernelPCA.__init__() got an unexpected keyword argument {name!r}")
 
 
 def is_precomputed(kernel: Any) -> bool:

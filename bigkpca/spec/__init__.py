@@ -16,7 +16,7 @@ from bigkpca.numerics.kernels import Kernel
 from bigkpca.numerics.kernels.algebra import Leaf
 from bigkpca.numerics.landmarks import LandmarkRule
 from bigkpca.numerics.solvers import OVERSAMPLING
-from bigkpca.spec.fields import VARIED, FitSpec
+from bigkpca.spec.fields import VARIED, FitOptions, FitSpec, MethodOptions, ProblemOptions
 
 EXACT_MOST_ROWS = 8192  # 0.5 GB of float64 Gram matrix
 DENSE_MOST_FEATURES = 8192  # as many for the D x D moments of random features
@@ -191,7 +191,10 @@ __all__ = [
     "RANDOM_FEATURES",
     "SIZE_RULE",
     "VARIED",
+    "FitOptions",
     "FitSpec",
+    "MethodOptions",
+    "ProblemOptions",
     "ResolvedFit",
     "resolve",
 ]

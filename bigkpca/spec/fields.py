@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
@@ -18,7 +18,44 @@ from bigkpca.spec import checks, combinations
 if TYPE_CHECKING:
     from bigkpca.numerics.model import Model
 
-VARIED = ("method", "landmarks", "size", "seed", "tol", "refine", "n_directions", "solver")
+
+class ProblemOptions(TypedDict, total=False):
+    """Options that say what problem a fit solves."""
+
+    kernel: Any
+    sigma: float | str
+    gamma: float | str | None
+    degree: int
+    coef0: float
+    center: bool
+    standardize: bool
+    dtype: Any
+    residual_tol: float
+    preimage: Any
+    noise: float | None
+    block_rows: int | None
+
+
+class MethodOptions(TypedDict, total=False):
+    """Options by which approximations of one problem differ, besides the seed."""
+
+    method: Any
+    size: int | str
+    tol: float | None
+    landmarks: Any
+    n_directions: int | str
+    solver: str
+    refine: int
+
+
+class FitOptions(ProblemOptions, MethodOptions, total=False):
+    """All options of a fit, as functions take them: the fields of `FitSpec`."""
+
+    components: int | float | str | None
+    seed: int
+
+
+VARIED = (*MethodOptions.__annotations__, "seed")
 """Fields by which approximations of one problem differ; the others say what the problem is."""
 
 

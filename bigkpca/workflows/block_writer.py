@@ -16,8 +16,8 @@ from bigkpca.data.rows import Rows
 from bigkpca.data.stores import AnyPath, store_of
 from bigkpca.data.zarr import ZarrRows
 from bigkpca.errors import Array, CorruptionError, SpecError
-from bigkpca.execution.clusters import RunOptions
 from bigkpca.execution.engine import Engine, by_block
+from bigkpca.execution.options import RunOptions
 from bigkpca.execution.planning import Plan
 from bigkpca.execution.progress import Progress
 from bigkpca.execution.tasks import Task

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Unpack
 
 from bigkpca import evaluating
 from bigkpca.data.opening import open_rows
 from bigkpca.errors import MemoryLimitError
 from bigkpca.evaluating import CrossValidation
-from bigkpca.execution.clusters import RunOptions
+from bigkpca.execution.options import ReadingOptions, RunOptions, of_fit, takes
 from bigkpca.execution.planning import (
     Plan,
     Threads,
@@ -21,35 +21,29 @@ from bigkpca.execution.planning import (
     sample_bytes,
     timed,
 )
-from bigkpca.execution.progress import Progress, shown
 from bigkpca.fitting.memory_limits import check_fits
 from bigkpca.fitting.sample import sample_lengths
 from bigkpca.numerics.bandwidth import Length
-from bigkpca.spec import FitSpec, resolve
-from bigkpca.spec.units import SCORED_PREIMAGE, TIMEOUT
+from bigkpca.spec import FitOptions, FitSpec, resolve
+from bigkpca.spec.units import SCORED_PREIMAGE
 
 
-def plan(
-    data: Any,
-    *,
-    array: str | None = None,
-    scheduler: str | None = None,
-    workers: int | None = None,
-    memory: str | int | None = None,
-    timeout: str | float = TIMEOUT,
-    progress: Progress | bool = False,
-    **options: Any,
-) -> Plan:
+class _PlanOptions(FitOptions, ReadingOptions, total=False):
+    pass
+
+
+@takes(_PlanOptions)
+def plan(data: Any, **options: Unpack[_PlanOptions]) -> Plan:
     """What a fit of rows will cost: passes, bytes read, peak memory of a process, and time.
 
     Parameters
     ----------
     data : path, NumPy, Dask or Zarr array, frame, or DataArray, (n, d)
         Rows to fit.
-    array, scheduler, workers, memory, timeout, progress
-        As `fit`.
+    components, kernel, ..., seed, block_rows
+        What to fit: see `fit`.
     **options
-        What to fit: components, kernel, size and all others of `fit`.
+        Of the run.
 
     Returns
     -------
@@ -74,9 +68,9 @@ def plan(
     >>> found.rows, found.size, found.passes
     (5000, 100, 1)
     """
-    progress = shown(progress)
-    rows, spec = open_rows(data, array), FitSpec.checked(**options)
-    run = RunOptions(scheduler, workers, memory, progress=progress, timeout=timeout)
+    given, others = of_fit(options)
+    run, spec = RunOptions.of(_PlanOptions, others), FitSpec.checked(**given)
+    rows = open_rows(data, run.array)
     with run.engine() as engine:
         fit = resolve(spec, rows)
         found, unknown = plan_resolved(rows, fit, engine.threads), not_timed(rows, fit)
@@ -90,18 +84,14 @@ def plan(
     return found
 
 
+@takes(ReadingOptions)
 def sigma(
     data: Any,
     *,
     kernel: str = "gaussian",
     seed: int = 0,
     standardize: bool = False,
-    array: str | None = None,
-    scheduler: str | None = None,
-    workers: int | None = None,
-    memory: str | int | None = None,
-    timeout: str | float = TIMEOUT,
-    progress: Progress | bool = False,
+    **options: Unpack[ReadingOptions],
 ) -> dict[str, Length]:
     """Candidate lengths sigma of a kernel, from distances of sampled pairs of rows.
 
@@ -114,8 +104,8 @@ def sigma(
         Seed of the sample.
     standardize : bool
         Bring columns to mean 0 and deviation 1 first.
-    array, scheduler, workers, memory, timeout, progress
-        As `fit`.
+    **options
+        Of the run.
 
     Returns
     -------
@@ -140,9 +130,8 @@ def sigma(
     >>> round(bigkpca.sigma(X)["median"].sigma, 1)
     1.5
     """
-    progress = shown(progress)
-    spec, rows = FitSpec.checked(kernel=kernel, seed=seed, standardize=standardize), open_rows(data, array)
-    run = RunOptions(scheduler, workers, memory, progress=progress, timeout=timeout)
+    run = RunOptions.of(ReadingOptions, options)
+    spec, rows = FitSpec.checked(kernel=kernel, seed=seed, standardize=standardize), open_rows(data, run.array)
     with run.engine() as engine:
         fit = resolve(spec, rows)
         check_peak(sample_bytes(rows, fit, engine.threads), run.memory_limit, "allow more")
@@ -150,6 +139,7 @@ def sigma(
         return sample_lengths(rows, spec, engine, run.progress)
 
 
+@takes(ReadingOptions)
 def cross_validate(
     data: Any,
     *,
@@ -162,12 +152,7 @@ def cross_validate(
     sigmas: Sequence[float] | None = None,
     components: Sequence[int] | None = None,
     folds: int = 3,
-    array: str | None = None,
-    scheduler: str | None = None,
-    workers: int | None = None,
-    memory: str | int | None = None,
-    timeout: str | float = TIMEOUT,
-    progress: Progress | bool = False,
+    **options: Unpack[ReadingOptions],
 ) -> CrossValidation:
     """Cross-validate sigma, the number of components and the ridge by the error of pre-images of held-out rows.
 
@@ -183,8 +168,8 @@ def cross_validate(
         Numbers of components to try; by default 10, 25, 50, 100, 200 and 400, as far as a fit has as many.
     folds : int
         Number of parts; each is held out once.
-    array, scheduler, workers, memory, timeout, progress
-        As `fit`.
+    **options
+        Of the run.
 
     Returns
     -------
@@ -209,12 +194,11 @@ def cross_validate(
     >>> found.folds, {setting.components for setting in found.settings}
     (3, {2})
     """
-    progress = shown(progress)
+    run = RunOptions.of(ReadingOptions, options)
     spec = FitSpec.checked(kernel=kernel, seed=seed, standardize=standardize, preimage=preimage, noise=noise, size=size)
-    run = RunOptions(scheduler, workers, memory, progress=progress, timeout=timeout)
     with run.engine() as engine:
         return evaluating.cross_validate(
-            open_rows(data, array),
+            open_rows(data, run.array),
             spec,
             engine,
             run.progress,

@@ -2,30 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Unpack
 
 from bigkpca.data.opening import open_rows
 from bigkpca.evaluating import evaluate_rows
-from bigkpca.execution.clusters import RunOptions
-from bigkpca.execution.progress import Progress, shown
+from bigkpca.execution.options import ReadingOptions, RunOptions, takes
 from bigkpca.numerics.evaluation import Evaluation
-from bigkpca.spec.units import SAMPLED_ROWS, TIMEOUT
+from bigkpca.spec.units import SAMPLED_ROWS
 from bigkpca.storage import models
 from bigkpca.storage.models import AnyModel
 
 
+@takes(ReadingOptions)
 def evaluate(
     model: AnyModel,
     data: Any,
     *,
     sample: int | None = None,
     seed: int = 0,
-    array: str | None = None,
-    scheduler: str | None = None,
-    workers: int | None = None,
-    memory: str | int | None = None,
-    timeout: str | float = TIMEOUT,
-    progress: Progress | bool = False,
+    **options: Unpack[ReadingOptions],
 ) -> Evaluation:
     """Estimate how wrong a model is on rows, those it was fitted on or others, from exact kernels with sampled rows.
 
@@ -37,8 +32,8 @@ def evaluate(
         Rows whose kernels with all rows are taken; by default 500, or all.
     seed : int
         Seed of the sample.
-    array, scheduler, workers, memory, timeout, progress
-        As `fit`.
+    **options
+        Of the run.
 
     Returns
     -------
@@ -68,10 +63,9 @@ def evaluate(
     >>> found.sampled, found.rows
     (200, 500)
     """
-    progress = shown(progress)
+    run = RunOptions.of(ReadingOptions, options)
     fitted = models.model_of(model)
-    rows = open_rows(data, array)
-    run = RunOptions(scheduler, workers, memory, progress=progress, timeout=timeout)
+    rows = open_rows(data, run.array)
     with run.engine() as engine:
         sample = min(SAMPLED_ROWS, rows.shape[0]) if sample is None else sample
-        return evaluate_rows(fitted, rows, sample, seed, engine, progress, run.memory_limit)
+        return evaluate_rows(fitted, rows, sample, seed, engine, run.progress, run.memory_limit)

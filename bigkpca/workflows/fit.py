@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, Unpack
 
 from bigkpca.data.opening import open_rows, path_of
 from bigkpca.data.rows import Rows
 from bigkpca.data.stores import AnyPath, store_of
 from bigkpca.errors import CorruptionError, DataError, SpecError
-from bigkpca.execution.clusters import RunOptions
 from bigkpca.execution.engine import KeptFeatures
-from bigkpca.execution.progress import Progress, shown
+from bigkpca.execution.options import RunOptions, WritingOptions, of_fit, takes
 from bigkpca.fitting.fit import fit_within
 from bigkpca.fitting.memory_limits import place_for_features
 from bigkpca.fitting.merge import fit_like, resolve_like, spec_like
-from bigkpca.numerics.methods import Method
 from bigkpca.numerics.model import Model
-from bigkpca.spec import FitSpec, resolve
-from bigkpca.spec.units import TIMEOUT
+from bigkpca.spec import FitOptions, FitSpec, resolve
 from bigkpca.storage import destination, groups, models
 from bigkpca.storage.models import AnyModel
 from bigkpca.workflows.block_writer import check_unchanged
@@ -26,42 +23,19 @@ from bigkpca.workflows.checkpoints import remove_saved, saved_run
 from bigkpca.workflows.transform import check_scores_place, write_scores
 
 
+class _Options(FitOptions, WritingOptions, total=False):
+    pass
+
+
+@takes(_Options)
 def fit(
     data: Any,
     out: AnyPath,
     *,
-    components: int | float | str | None = 50,
-    kernel: Any = "gaussian",
-    sigma: float | str = "median",
-    gamma: float | str | None = None,
-    degree: int = 3,
-    coef0: float = 1.0,
-    method: str | Method = "nystroem",
-    size: int | str = "auto",
-    tol: float | None = None,
-    landmarks: Any = "auto",
-    n_directions: int | str = "auto",
-    center: bool = True,
-    standardize: bool = False,
-    dtype: str | None = None,
-    solver: str = "auto",
-    refine: int = 0,
-    residual_tol: float = 1e-2,
-    preimage: Any = "fixed-point",
-    noise: float | None = None,
-    seed: int = 0,
-    block_rows: int | None = None,
-    array: str | None = None,
-    scheduler: str | None = None,
-    workers: int | None = None,
-    memory: str | int | None = None,
-    timeout: str | float = TIMEOUT,
     time_budget: str | float | None = None,
-    overwrite: bool = False,
     transform: AnyPath | None = None,
     like: AnyModel | None = None,
-    progress: Progress | bool = False,
-    **unknown: Any,
+    **options: Unpack[_Options],
 ) -> Model:
     """Fit a model and save it. The same call on a finished `out` does nothing.
 
@@ -74,21 +48,9 @@ def fit(
     components, kernel, ..., seed, block_rows
         What to fit: see `KernelPCA`, which calls components n_components and seed random_state. They are the fields of
         `bigkpca.spec.FitSpec` and the options of `bigkpca fit`.
-    array : str, optional
-        Name of the array where `data` is a Zarr group.
-    scheduler : str, optional
-        Address of the Dask cluster to run on, e.g. "tcp://10.0.0.1:8786".
-    workers : int, optional
-        Number of local processes to run on; by default threads of this process, or a current Dask client.
-    memory : str or int, optional
-        Memory that a process may use, e.g. "2 GB", or bytes. With `tol` it ends the growth of the size.
-    timeout : str or float
-        Time without a finished block after which the fit ends with IncompleteError, e.g. "10 min", or seconds.
     time_budget : str or float, optional
         With `tol`: time after which the size grows no more, e.g. "10 min", or seconds. The model records the size that
         was reached, and that size gives the same bits.
-    overwrite : bool
-        Replace an earlier model at `out`, once the new one is finished.
     transform : path, optional
         Also write the scores of the rows to a feature store there: the same bits as `bigkpca.transform` writes. Where
         the fit runs on threads, features that its pass computed are kept for this, not computed again: as many as
@@ -98,11 +60,8 @@ def fit(
         Fit with the features of this model: its kernel, landmarks or frequencies, offset and scale. Options that are
         left at their defaults are those of its fit; `noise` alone may differ. Block work has the precision of that
         model. Such models of different rows add up: `bigkpca.merge`.
-    progress : bool or Progress
-        True shows bars, or lines where there is no terminal; a Progress receives
-        titles and rows of each pass, and notes; by default nothing is shown.
-    **unknown
-        Refused, with the nearest known option.
+    **options
+        Of the run; an unknown one is refused, with the nearest that is known.
 
     Returns
     -------
@@ -145,27 +104,24 @@ def fit(
 
     Of the 295 directions that the landmarks span, 117 are left out here, as they may be mostly rounding in float32.
     """
-    progress = shown(progress)
-    # Each field of FitSpec is a parameter of this function, of the same name.
-    options = {name: value for name, value in locals().items() if name in FitSpec.model_fields}
-    spec = FitSpec.checked(**options, **unknown)
+    given, others = of_fit(options)
+    run, spec = RunOptions.of(_Options, others, time_budget=time_budget), FitSpec.checked(**given)
     before = None if like is None else models.model_of(like)
     if before is not None:
-        spec = spec_like(before, options)
-    run = RunOptions(scheduler, workers, memory, time_budget, overwrite, progress, timeout)
+        spec = spec_like(before, given)
     if run.deadline is not None and (spec.tol is None or like is not None):
         raise SpecError("a time budget ends the growth of the size: give a tolerance, tol, with it")
     if not isinstance(spec.kernel, str):
         models.check_savable(spec.kernel)
-    rows = open_rows(data, array)
+    rows = open_rows(data, run.array)
     kept = None
     if transform is not None:
-        check_scores_place(rows, path_of(out), transform, overwrite=overwrite)  # before the fit
+        check_scores_place(rows, path_of(out), transform, overwrite=run.overwrite)  # before the fit
         wanted = resolve(spec, rows) if before is None else resolve_like(before, rows, spec)
         kept = place_for_features(rows, wanted, run.memory_limit)
     model = fit_and_save(rows, spec, out, run, kept, before)
     if transform is not None:
-        write_scores(model, rows, path_of(out), transform, run, block_rows=block_rows, kept=kept)
+        write_scores(model, rows, path_of(out), transform, run, block_rows=spec.block_rows, kept=kept)
     return model
 
 

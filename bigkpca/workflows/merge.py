@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from bigkpca.data.stores import AnyPath, is_path
 from bigkpca.errors import SpecError
-from bigkpca.execution.clusters import RunOptions
+from bigkpca.execution.options import RunOptions
 from bigkpca.fitting import merge as merging
 from bigkpca.numerics.model import Model
 from bigkpca.storage import models

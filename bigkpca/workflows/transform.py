@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, Unpack
 
 import numpy as np
 
@@ -14,10 +14,9 @@ from bigkpca.data.opening import open_rows, path_of
 from bigkpca.data.rows import Rows
 from bigkpca.data.stores import AnyPath, store_of
 from bigkpca.errors import Array, DataError, SpecError
-from bigkpca.execution.clusters import RunOptions
 from bigkpca.execution.engine import KeptFeatures
+from bigkpca.execution.options import RunOptions, WritingOptions, takes
 from bigkpca.execution.planning import Plan, plan_reconstruct, plan_transform
-from bigkpca.execution.progress import Progress, shown
 from bigkpca.execution.projection import (
     block_denoised,
     block_preimages,
@@ -30,7 +29,6 @@ from bigkpca.execution.tasks import named_rows
 from bigkpca.fitting.preimage import of_leading
 from bigkpca.numerics.model import Model
 from bigkpca.numerics.preimages import Expansion, Preimages
-from bigkpca.spec.units import TIMEOUT
 from bigkpca.storage import block_arrays, destination, models
 from bigkpca.storage.block_arrays import Stored
 from bigkpca.storage.destination import check_place
@@ -50,6 +48,7 @@ class StoredScores:
     residual: bool
 
 
+@takes(WritingOptions)
 def transform(
     model: AnyModel,
     data: Any,
@@ -58,14 +57,8 @@ def transform(
     components: int | None = None,
     dtype: Any = None,
     residual: bool = False,
-    array: str | None = None,
     block_rows: int | None = None,
-    scheduler: str | None = None,
-    workers: int | None = None,
-    memory: str | int | None = None,
-    timeout: str | float = TIMEOUT,
-    overwrite: bool = False,
-    progress: Progress | bool = False,
+    **options: Unpack[WritingOptions],
 ) -> Stored:
     """Write the scores of rows to a feature store, and return them as a Zarr array.
 
@@ -87,23 +80,10 @@ def transform(
     residual : bool
         Also write |φ(x) - φ^(x)|² of each row, (n,), to the array "residual" beside the scores: what the scores that
         are written leave out, large for novel rows.
-    array : str, optional
-        Name of the array where `data` is a Zarr group.
     block_rows : int, optional
         Rows of one task and one shard.
-    scheduler : str, optional
-        Address of the Dask cluster to run on.
-    workers : int, optional
-        Number of local processes to run on; by default threads of this process, or a current Dask client.
-    memory : str or int, optional
-        Memory that a process may use, e.g. "2 GB", or bytes.
-    timeout : str or float
-        Time without a finished block after which the run ends with IncompleteError, e.g. "10 min", or seconds.
-    overwrite : bool
-        Replace earlier output of the same kind at `out`, once the new one is finished.
-    progress : bool or Progress
-        True shows bars, or lines where there is no terminal; a Progress receives
-        titles and rows of each pass, and notes; by default nothing is shown.
+    **options
+        Of the run.
 
     Returns
     -------
@@ -133,10 +113,9 @@ def transform(
     >>> bigkpca.transform(model, X, "scores.zarr").shape
     (500, 2)
     """
-    progress = shown(progress)
+    run = RunOptions.of(WritingOptions, options)
     fitted = models.model_of(model)
-    rows = open_rows(data, array)
-    run = RunOptions(scheduler, workers, memory, None, overwrite, progress, timeout)
+    rows = open_rows(data, run.array)
     chosen = StoredScores(_components(fitted, components), _stored_dtype(fitted, dtype), residual)
     return write_scores(fitted, rows, path_of(model), out, run, chosen, block_rows=block_rows)
 
@@ -217,19 +196,14 @@ def _stored_dtype(model: Model, asked: Any) -> str:
     return name
 
 
+@takes(WritingOptions)
 def reconstruct(
     model: AnyModel,
     scores: Any,
     out: AnyPath,
     *,
-    array: str | None = None,
     block_rows: int | None = None,
-    scheduler: str | None = None,
-    workers: int | None = None,
-    memory: str | int | None = None,
-    timeout: str | float = TIMEOUT,
-    overwrite: bool = False,
-    progress: Progress | bool = False,
+    **options: Unpack[WritingOptions],
 ) -> Stored:
     """Write the pre-images of scores, the rows that they stand for, and return them as a Zarr array.
 
@@ -243,8 +217,10 @@ def reconstruct(
         A feature store may hold scores of the leading components alone: pre-images are then those of a model of these.
     out : path
         Folder of the rows.
-    array, block_rows, scheduler, workers, memory, timeout, overwrite, progress
-        As `transform`.
+    block_rows : int, optional
+        Rows of one task and one shard.
+    **options
+        Of the run.
 
     Returns
     -------
@@ -271,27 +247,21 @@ def reconstruct(
     >>> bigkpca.reconstruct(model, scores, "rows.zarr").shape
     (500, 3)
     """
-    progress = shown(progress)
+    run = RunOptions.of(WritingOptions, options)
     fitted = models.model_of(model)
-    rows = open_scores(fitted, scores, array)
-    run = RunOptions(scheduler, workers, memory, None, overwrite, progress, timeout)
+    rows = open_scores(fitted, scores, run.array)
     used = of_leading(fitted, rows.shape[1])
     return _write_preimages(rows, fitted, used, path_of(model), "scores", out, block_rows, run)
 
 
+@takes(WritingOptions)
 def denoise(
     model: AnyModel,
     data: Any,
     out: AnyPath,
     *,
-    array: str | None = None,
     block_rows: int | None = None,
-    scheduler: str | None = None,
-    workers: int | None = None,
-    memory: str | int | None = None,
-    timeout: str | float = TIMEOUT,
-    overwrite: bool = False,
-    progress: Progress | bool = False,
+    **options: Unpack[WritingOptions],
 ) -> Stored:
     """Write the pre-images of the scores of rows, and return them as a Zarr array: rows as the model sees them.
 
@@ -304,8 +274,10 @@ def denoise(
     data : path, NumPy, Dask or Zarr array, frame, or DataArray, (n, d)
     out : path
         Folder of the rows.
-    array, block_rows, scheduler, workers, memory, timeout, overwrite, progress
-        As `transform`.
+    block_rows : int, optional
+        Rows of one task and one shard.
+    **options
+        Of the run.
 
     Returns
     -------
@@ -330,11 +302,10 @@ def denoise(
     >>> bigkpca.denoise(model, X, "clean.zarr").shape
     (500, 3)
     """
-    progress = shown(progress)
+    run = RunOptions.of(WritingOptions, options)
     fitted = models.model_of(model)
-    rows = open_rows(data, array)
+    rows = open_rows(data, run.array)
     check_columns(rows, fitted)
-    run = RunOptions(scheduler, workers, memory, None, overwrite, progress, timeout)
     return _write_preimages(rows, fitted, fitted, path_of(model), "rows", out, block_rows, run)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Unpack
 
 from bigkpca.data.blocks import Block
 from bigkpca.data.opening import open_rows
@@ -14,12 +14,10 @@ from bigkpca.data.stores import AnyPath, expanded
 from bigkpca.data.versions import JOB, read_versions, version_path
 from bigkpca.data.zarr import ATTRIBUTE, ZarrRows, stored_array
 from bigkpca.errors import CorruptionError, IncompleteError, SpecError
-from bigkpca.execution.clusters import RunOptions
 from bigkpca.execution.engine import Engine, by_block, fit_blocks
+from bigkpca.execution.options import ReadingOptions, RunOptions, takes
 from bigkpca.execution.planning.base import check_peak, resident
-from bigkpca.execution.progress import Progress, shown
 from bigkpca.execution.tasks import Task, shared
-from bigkpca.spec.units import TIMEOUT
 from bigkpca.storage import block_arrays, damage, describe, groups, models
 from bigkpca.storage.block_arrays import Stored
 from bigkpca.storage.damage import Damage, told
@@ -48,15 +46,10 @@ class Verified:
     files: int
 
 
+@takes(ReadingOptions)
 def verify(
     path: AnyPath,
-    *,
-    array: str | None = None,
-    scheduler: str | None = None,
-    workers: int | None = None,
-    memory: str | int | None = None,
-    timeout: str | float = TIMEOUT,
-    progress: Progress | bool = False,
+    **options: Unpack[ReadingOptions],
 ) -> Verified:
     """Read everything that is stored at a path, and check it.
 
@@ -68,10 +61,8 @@ def verify(
     ----------
     path : path
         A dataset, a model, scores, reconstructed rows, a Zarr array or group, or a .npy file.
-    array : str, optional
-        Name of the array where `path` is a Zarr group of others.
-    scheduler, workers, memory, timeout, progress
-        As `fit`.
+    **options
+        Of the run.
 
     Returns
     -------
@@ -101,13 +92,12 @@ def verify(
     >>> bigkpca.verify("scores.zarr")
     Verified(path='scores.zarr', kind='features', shape=(500, 2), files=1)
     """
-    progress = shown(progress)
+    run = RunOptions.of(ReadingOptions, options)
     path = expanded(path)
-    run = RunOptions(scheduler, workers, memory, progress=progress, timeout=timeout)
     _check_finished(path)
     about = groups.describe(path)
     kind = None if about is None else about["format"]
-    if kind is not None and array is not None:
+    if kind is not None and run.array is not None:
         raise SpecError(f"{path} is a bigkpca {groups.named(kind)}, checked as a whole: leave --array out")
     if kind == "model":
         return _model(path)
@@ -116,7 +106,7 @@ def verify(
             return _dataset(path, engine, run)
         if kind == JOB:
             return _versions(path, engine, run)
-        return _other_rows(path, array, engine, run) if kind is None else _blocks(path, kind, engine, run)
+        return _other_rows(path, run.array, engine, run) if kind is None else _blocks(path, kind, engine, run)
 
 
 def _check_finished(path: str) -> None:

@@ -12,7 +12,8 @@ from numpy.testing import assert_array_equal
 from bigkpca import KernelPCA
 from bigkpca.data.rows import ArrayRows
 from bigkpca.errors import DataError
-from bigkpca.execution import clusters, projection
+from bigkpca.execution import options as run_options
+from bigkpca.execution import projection
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.progress import Silent
 from bigkpca.execution.projection import score_rows
@@ -36,7 +37,7 @@ def by_pass(kpca, X):
 def test_few_rows_have_the_bits_of_a_pass_and_start_no_engine(options, digits, monkeypatch):
     kpca = fitted(digits, **options)
     wanted = {count: by_pass(kpca, digits[-count:].astype(np.float32)) for count in (1, 2, 300, 1024)}
-    monkeypatch.setattr(clusters.RunOptions, "engine", None)
+    monkeypatch.setattr(run_options.RunOptions, "engine", None)
     for count, scores in wanted.items():
         for _ in range(2):  # the second time in the work space of the first
             assert_array_equal(kpca.transform(digits[-count:].astype(np.float32)), scores)

@@ -3,7 +3,7 @@
 import pytest
 
 from bigkpca.errors import SpecError
-from bigkpca.execution.clusters import RunOptions
+from bigkpca.execution.options import RunOptions
 
 
 def test_amounts_are_read_and_the_time_budget_starts_with_the_options():

@@ -2,14 +2,11 @@
 
 A method is a frozen dataclass; a name stands for the method with default options.
 
-base                interfaces of methods, training passes and decoders
-expansion           φ^ of given scores as a combination of landmarks, the mean included; residuals (novelty)
-objective           F(z), how near φ(z) is to φ^, and its gradient, over landmarks or random features
-fixed_point         "fixed-point", no pass;  fixed_point_start, fixed_point_steps: where and how it iterates
-regression          least squares from one streamed pass;  scored, noise: its data
-linear              "linear", from the landmarks' own scores, no pass
-ridge               "ridge", kernel ridge regression, one pass
-denoising           "denoising", from the scores of noisy rows to clean rows, one pass
+base                interfaces of methods, training passes and decoders; least squares from one streamed pass
+linear              "linear", from the landmarks' own scores, no pass; φ^ of given scores as a combination of landmarks,
+                    the mean included; residuals (novelty)
+fixed_point         "fixed-point", no pass: F(z), how near φ(z) is to φ^, its gradient, and the iteration
+ridge               "ridge" and "denoising", kernel ridge regression from scores, of noisy rows where asked, one pass
 distances           "mds", from distances to reference rows, no pass
 
 Formulas: `docs/numerics.md`, section 18.

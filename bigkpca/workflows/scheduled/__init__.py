@@ -15,8 +15,8 @@ from bigkpca.data.stores import AnyPath, expanded, store_of
 from bigkpca.data.versions import read_versions, version_path
 from bigkpca.data.zarr import ZarrRows
 from bigkpca.errors import BigKPCAError, CorruptionError, DataError, DriftError, IncompleteError, LockedError, SpecError
-from bigkpca.execution.clusters import RunOptions
 from bigkpca.execution.engine import Engine
+from bigkpca.execution.options import RunOptions
 from bigkpca.execution.planning import plan_fit, plan_transform
 from bigkpca.execution.progress import Progress, Silent, shown
 from bigkpca.execution.projection import check_columns

@@ -10,7 +10,7 @@ from bigkpca.data.rows import take
 from bigkpca.data.stores import last_name, parent, store_of
 from bigkpca.data.zarr import ZarrRows
 from bigkpca.errors import SpecError
-from bigkpca.execution.clusters import RunOptions
+from bigkpca.execution.options import RunOptions
 from bigkpca.execution.projection import check_columns
 from bigkpca.fitting.reference import with_reference
 from bigkpca.numerics.drift import REFERENCE_ROWS

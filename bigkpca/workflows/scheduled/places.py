@@ -18,7 +18,7 @@ from bigkpca.data.json_files import read_json, write_json
 from bigkpca.data.stores import AnyPath, expanded, last_name, parent, store_of
 from bigkpca.data.versions import VERSIONS, last_number, version_path
 from bigkpca.errors import CorruptionError, SpecError
-from bigkpca.execution.clusters import RunOptions
+from bigkpca.execution.options import RunOptions
 from bigkpca.execution.progress import WARNING, Progress
 from bigkpca.spec.job import Job
 from bigkpca.storage import block_arrays, jobs
@@ -202,4 +202,6 @@ def pinned_interval(given: Given, done: int, rows: int) -> Interval:
 def run_options(job: Job, progress: Progress) -> RunOptions:
     """How the job says that it is run."""
     given = job.run
-    return RunOptions(given.scheduler, given.workers, given.memory, None, False, progress, given.timeout)
+    return RunOptions(
+        scheduler=given.scheduler, workers=given.workers, memory=given.memory, progress=progress, timeout=given.timeout
+    )

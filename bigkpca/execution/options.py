@@ -1,0 +1,157 @@
+"""Options of a run, and how public functions take these and the options of a fit."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field, fields
+from time import monotonic
+from typing import Any, TypedDict, TypeVar, get_type_hints
+
+from bigkpca.errors import SpecError, unknown_name
+from bigkpca.execution.clusters import open_engine
+from bigkpca.execution.engine import Engine
+from bigkpca.execution.progress import Progress, Silent, shown
+from bigkpca.spec import FitSpec
+from bigkpca.spec.units import TIMEOUT, parse_bytes, parse_seconds
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
+class ClusterOptions(TypedDict, total=False):
+    """Options of functions that read many rows, here or on a cluster, as they take them; see `RunOptions`."""
+
+    array: str | None
+    scheduler: str | None
+    memory: str | int | None
+    timeout: str | float
+    progress: Progress | bool
+
+
+class ReadingOptions(ClusterOptions, total=False):
+    """Options of functions that may also start processes."""
+
+    workers: int | None
+
+
+class WritingOptions(ReadingOptions, total=False):
+    """Options of functions that also write."""
+
+    overwrite: bool
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """Options of a run. They change no result, except that memory or time may end the growth of a size (`tol`).
+
+    Parameters
+    ----------
+    array : str, optional
+        Name of the array of the rows where these come as a Zarr group.
+    scheduler : str, optional
+        Address of the Dask cluster to run on, e.g. "tcp://10.0.0.1:8786".
+    workers : int, optional
+        Number of local processes to run on; by default threads of this process, or a current Dask client.
+    memory : str or int, optional
+        Memory that a process may use, e.g. "2 GB", or bytes.
+    timeout : str or float
+        Time without a finished block after which the run ends with IncompleteError, e.g. "10 min", or seconds.
+    progress : bool or Progress
+        True shows bars, or lines where there is no terminal; a Progress receives titles and rows of each pass, and
+        notes; by default nothing is shown.
+    overwrite : bool
+        Replace earlier output of the same kind, once the new one is finished.
+    time_budget : str or float, optional
+        Time after which no size grows, and no fit of a comparison starts, e.g. "10 min", or seconds.
+
+    Raises
+    ------
+    SpecError
+        Amounts that cannot be read, and an empty address, as of a variable that is not set.
+    """
+
+    array: str | None = None
+    scheduler: str | None = None
+    workers: int | None = None
+    memory: str | int | None = None
+    timeout: str | float = TIMEOUT
+    progress: Progress = Silent()
+    overwrite: bool = False
+    time_budget: str | float | None = None
+    started: float = field(default_factory=monotonic)
+
+    @classmethod
+    def of(cls, kind: type, options: Mapping[str, Any], **others: Any) -> RunOptions:
+        """The options that a function which takes those of `kind` was called with, and others. SpecError names an
+        unknown one, and the nearest that is known."""
+        known = get_type_hints(kind)
+        for name in options:
+            if name not in known:
+                raise unknown_name("option", name, known)
+        return cls(**{**options, **others, "progress": shown(options.get("progress", False))})
+
+    def __post_init__(self) -> None:
+        if self.scheduler is not None and not self.scheduler.strip():
+            raise SpecError(
+                "the address of the scheduler is empty: give one, such as --scheduler tcp://10.0.0.1:8786 (scheduler= "
+                "in Python), or leave the option out to run on threads of this process"
+            )
+        _ = self.memory_limit, self.deadline, self.seconds  # which raise
+
+    @property
+    def memory_limit(self) -> int | None:
+        """Bytes that a process may use; None without a limit."""
+        return None if self.memory is None else parse_bytes(self.memory)
+
+    @property
+    def deadline(self) -> float | None:
+        """The end of the time budget on the monotonic clock, None without one."""
+        return None if self.time_budget is None else self.started + parse_seconds(self.time_budget)
+
+    @property
+    def seconds(self) -> float:
+        """Seconds without a finished task after which the run ends."""
+        return parse_seconds(self.timeout)
+
+    def engine(self) -> AbstractContextManager[Engine]:
+        """The engine that runs the tasks, open as long as the context."""
+        return open_engine(self.scheduler, self.workers, self.seconds, self.progress)
+
+
+_DEFAULTS = {name: each.default for name, each in FitSpec.model_fields.items()}
+_DEFAULTS |= {each.name: each.default for each in fields(RunOptions)} | {"progress": False}
+_ENTRIES = dict(re.findall(r"^    (\w+) : ((?:.*\n)(?:        .*\n)+)", RunOptions.__doc__ or "", re.M))
+_ENTRY = re.compile(r"^    \*\*options\n(?:        .*\n)+", re.M)
+
+
+def takes(*kinds: type, defaults: Mapping[str, Any] | None = None) -> Callable[[_Function], _Function]:
+    """Show the options that a function takes as **options in its signature, and those of a run in its docstring.
+
+    `kinds` are the TypedDicts by which the function says the same to static checkers, with `Unpack`. Options of a run
+    stand in the docstring in place of the entry of **options, those of a fit above it.
+    """
+    annotations = {name: kind for each in kinds for name, kind in get_type_hints(each).items()}
+
+    def decorate(function: _Function) -> _Function:
+        own = inspect.signature(function)
+        kept = [each for each in own.parameters.values() if each.kind is not inspect.Parameter.VAR_KEYWORD]
+        taken = [
+            inspect.Parameter(
+                name, inspect.Parameter.KEYWORD_ONLY, default=(defaults or _DEFAULTS)[name], annotation=kind
+            )
+            for name, kind in annotations.items()
+        ]
+        function.__signature__ = own.replace(parameters=kept + taken)  # type: ignore[attr-defined]
+        entries = "".join(f"    {name} : {_ENTRIES[name]}" for name in annotations if name in _ENTRIES)
+        function.__doc__ = _ENTRY.sub(entries.replace("\\", r"\\"), function.__doc__ or "")
+        return function
+
+    return decorate
+
+
+def of_fit(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The options of a fit, and the others."""
+    fit = {name: value for name, value in options.items() if name in FitSpec.model_fields}
+    return fit, {name: value for name, value in options.items() if name not in fit}
