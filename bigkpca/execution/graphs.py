@@ -153,6 +153,7 @@ class _Builder:
     token: str = field(default_factory=lambda: uuid4().hex)
 
     def key(self, kind: str, *number: int) -> Key:
+        """A key of this graph, which begins with the name of the pass, as the dashboard shows it."""
         name = "-".join(re.findall("[a-z]+", f"bigkpca {self.given.title.lower()} {kind}"))
         return (f"{name}-{self.token}", *number)
 

@@ -150,7 +150,7 @@ def _partial_sums(blocks: int, threads: int) -> int:
     of blocks, that which is added or saved, those of the group of each thread, and what ends out of order."""
     size = group_size(blocks, threads)
     whole = (ceil(blocks / size) + 1).bit_length() - 1
-    return min(blocks, whole + 1 + threads * (size.bit_length() - 1) + (threads + 2) // 4)
+    return min(blocks, whole + 1 + threads * (size.bit_length() - 1) + (threads + 1) // 2)
 
 
 def _drawn_bytes(rows: Rows, fit: ResolvedFit) -> int:
