@@ -333,13 +333,17 @@ def _off(rounded: Array, exact: Array) -> float:
 def smaller_in_double(kernel: Kernel, Z: Array, off: float) -> float:
     """The ratio of an error in float64 to the largest error in float32, `off`.
 
-    It is the ratio of the precisions or, if larger, that of the error at pairs of equal rows Z (q, d), where k(x, x) is
-    known: kernels with a kink there, e.g. of |x - y|, have errors of the root of the precision.
+    It is the ratio of the precisions or, if larger, that of the error at pairs of rows Z (q, d) that are equal, where
+    k(x, x) is known, or all but equal, where k hardly changes: kernels with a kink there, e.g. of |x - y|, have errors
+    of the root of the precision, and those of rows that are far from the offset exceed all errors of others, which
+    cannot be seen in float32 where these are as large as the values.
     """
     ratio, rows = _DOUBLE / _SINGLE, Z.astype(np.float64)
+    moved = rows * (1 + 2 * _DOUBLE * (-1.0) ** np.arange(rows.size).reshape(rows.shape))
     with np.errstate(over="ignore", invalid="ignore", under="ignore"):
-        same = float(np.abs(np.diag(kernel(rows, rows)) - kernel.diagonal(rows)).max())
-    return max(ratio, min(same / off, 1.0)) if off and np.isfinite(same) else ratio
+        gram = kernel(rows, rows)
+        same = np.maximum(np.abs(np.diag(gram) - kernel.diagonal(rows)).max(), np.abs(gram - kernel(rows, moved)).max())
+    return max(ratio, min(float(same) / off, 1.0)) if off and np.isfinite(same) else ratio
 
 
 def _smaller(features: FeatureMap, rounded: Array, exact: Array) -> float:
