@@ -317,6 +317,7 @@ def _fold_errors(
     plain = spec.model_copy(update={"preimage": "linear"})
     model = fit_rows(train, plain, here, Silent())
     errors: dict[tuple[int, float | None], float] = {}
+    ridges = RIDGES if spec.preimage_value.trained else (None,)
 
     def score(r: int, ridge: float | None, decoding: Model) -> None:
         errors[r, ridge] = preimage_error(decoding, held_out, spec.noise, here, Silent(), units)
@@ -333,5 +334,5 @@ def _fold_errors(
                     decoder = replace(training, ridge=ridge).decoder(sums)
                 score(r, ridge, replace(leading, decoder=decoder))
         except DataError:
-            errors |= {(r, ridge): np.inf for ridge in RIDGES}
+            errors |= {(r, ridge): np.inf for ridge in ridges}
     return errors

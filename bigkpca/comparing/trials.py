@@ -433,11 +433,13 @@ def run_trial(
 
 
 def _preimage_error(model: Model, X: Array, Y: Array) -> float | None:
-    """The error of pre-images of 256 rows X, from their scores Y; None if the model has no pre-images."""
+    """The error of pre-images of 256 rows X, from their scores Y, by the variance of rows; None without either."""
     if model.decoder is None:
         return None
     units = 1.0 if model.features.scale is None else model.features.scale
     variance = float(np.mean(np.sum(((X - X.mean(axis=0, dtype=np.float64)) / units) ** 2, axis=1)))
+    if not variance:
+        return None
     some = slice(None, None, -(-len(X) // _RECONSTRUCTED_ROWS))
     found = model.reconstructing(len(X[some]))(Y[some].astype(model.features.dtype), None)
     return float(np.mean(np.sum(((X[some] - found.rows) / units) ** 2, axis=1))) / variance

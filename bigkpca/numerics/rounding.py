@@ -62,6 +62,7 @@ MEASURED_ROWS = 512
 _TILE_ROWS = 512  # of matrices (D, D), a task
 _LANDMARKS = 128  # landmarks that are measured as well, at most
 _ALIKE = 16  # eps: the least error of a sum in the dtype of block work
+_TERM = 4  # eps: that of each of its terms: all-but-equal rows round alike, and their errors add up
 _CHAIN = 32  # eps: the error of a sum of products to which all others of a tile are added after a large one
 _CHAINED = 512  # rows of such a tile
 _SAFETY = 16  # times the measured error: other rows may have larger errors
@@ -149,8 +150,8 @@ class Rounding:
             off += (B * [1, -1]) @ B.T
         moved = moments.count * np.linalg.norm(off, axis=1)
         sizes = np.einsum("ij,ij->j", A, (moments.scatter if center else moments.about_zero) @ A)
-        # Each term has an error of 2 eps, their sum one of 16 eps: equal rows make equal errors, which add up.
-        least = self.precision * np.maximum(2 * _weighted_squares(A, _squares(moments)), _ALIKE * np.abs(sizes))
+        terms = _TERM * _weighted_squares(A, _squares(moments))
+        least = self.precision * np.maximum(terms, _ALIKE * np.abs(sizes))
         found: Array = _SAFETY * (np.maximum(moved, least) + of_far + self._of_W(A) * np.abs(sizes))
         return found
 
@@ -163,7 +164,7 @@ class Rounding:
         P, squares, count = span.basis.P, np.abs(span.squares), span.moments.count
         of_W, moved = self._of_W(P) * squares, count * span.basis.quadratic_forms(self.second, in_order)
         of_far = np.zeros(P.shape[1]) if self.far is None else self.far.of_columns(P)
-        others = self.precision * (2 * _weighted_squares(P, self._beyond(span.moments)) + _ALIKE * squares)
+        others = self.precision * (_TERM * _weighted_squares(P, self._beyond(span.moments)) + _ALIKE * squares)
         every = np.argsort(np.einsum("ij,ij->j", P, P), kind="stable")
         order = every[:most]
         # Errors of directions add up; in case they cancel by chance in the measurement, as independent ones do.

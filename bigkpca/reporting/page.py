@@ -314,11 +314,11 @@ def preimages(model: Model, data: ReportData) -> Section | None:
     rows = _rows(data, at)
     found = used.reconstructing(len(at))(data.scores[at], None)
     X = rows.astype(np.float64)
-    error = np.linalg.norm(found.rows - X) / np.linalg.norm(X - rows.mean(axis=0))
-    caption = "Rows " + ", ".join(_row_names(data, at))
-    alt = (
-        f"{caption} above, their pre-images below, which differ by {error:.0%} of how the rows differ among themselves"
-    )
+    caption, spread = "Rows " + ", ".join(_row_names(data, at)), np.linalg.norm(X - X.mean(axis=0))
+    alt = f"{caption} above, their pre-images below"
+    if spread:
+        error = np.linalg.norm(found.rows - X) / spread
+        alt += f", which differ by {error:.0%} of how the rows differ among themselves"
     about = f"Rows above, and below the pre-images of their scores on {used.components} components."
     pictures = Pictures(frame.strip(rows, found.rows), alt, caption)
     return Section("What do they keep of a row?", about, (Card("Rows and their pre-images", pictures=(pictures,)),))

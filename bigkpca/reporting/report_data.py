@@ -27,7 +27,7 @@ from bigkpca.reporting.drawing import image_shape, is_picture
 from bigkpca.storage import block_arrays, groups, records
 from bigkpca.storage.jobs import read_records
 from bigkpca.storage.models import model_digest
-from bigkpca.workflows.inputs import dataset_at, feature_store, labels_path, open_labels, open_scores
+from bigkpca.workflows.inputs import dataset_at, feature_store, labels_path, names_of, open_labels, open_scores
 
 _LONGEST = 40  # characters of a text that are shown
 
@@ -341,7 +341,7 @@ def _as_labels(values: Array, where: str) -> Labels:
     """Values as labels: names of categories, numbers, or bins of numbers that hardly repeat; at most ten of them."""
     categories = (dataset_at(where) or {}).get("categories")
     if categories:
-        values = np.array(categories)[values]
+        values = names_of(values, categories, where)
     distinct, counts = np.unique(values, return_counts=True)
     if values.dtype.kind == "f" and len(distinct) > 10:
         # Five bins, each with a fifth of the rows.

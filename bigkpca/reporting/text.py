@@ -44,7 +44,7 @@ def components_verdict(trust: tuple[str, ...], shares: Array, more: str) -> str:
     """
     r, trusted = len(trust), np.array([word != "doubtful" for word in trust])
     count, held = int(trusted.sum()), float(shares.sum())
-    of_held = float(shares[trusted].sum()) / held
+    of_held = float(shares[trusted].sum()) / held if held else 0.0
     who = f"{count} of {r} components" if count < r else f"all {r} components" if r > 1 else "its only component"
     claim = f"{who} can be trusted"
     if count < r:

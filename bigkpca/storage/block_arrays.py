@@ -246,7 +246,9 @@ def _key(name: str, main: str) -> str:
 _are_texts = records.listed(lambda value: isinstance(value, str))
 GROWING: dict[str, records.Check] = {
     "input_blocks": records.listed(lambda value: _are_texts(value) and len(value) == 2),
-    "run": lambda value: isinstance(value, dict) and _are_texts((value.get("input") or {}).get("tail")),
+    "run": lambda value: (
+        isinstance(value, dict) and isinstance(source := value.get("input"), dict) and _are_texts(source.get("tail"))
+    ),
 }
 """What the manifest of a feature store that grows holds besides that of others."""
 

@@ -19,7 +19,7 @@ from bigkpca.execution.progress import Progress, shown
 from bigkpca.numerics.model import Model
 from bigkpca.serving.onnx import onnx_model
 from bigkpca.storage import block_arrays, destination, models
-from bigkpca.workflows.inputs import dataset_at, feature_store, labels_path, open_labels
+from bigkpca.workflows.inputs import dataset_at, feature_store, labels_path, names_of, open_labels
 
 Writer = Callable[[list[Array]], None]  # of columns (k,)
 
@@ -169,7 +169,7 @@ def _labels(given: AnyPath | None, data: Any, rows: Rows) -> Callable[[int, int]
 
     def read(start: int, stop: int) -> Array:
         found = np.asarray(values[start:stop])
-        return np.array(categories)[found] if categories else found
+        return names_of(found, categories, where) if categories else found
 
     return read
 

@@ -12,7 +12,7 @@ from bigkpca.data.opening import open_rows, open_uncounted, path_of
 from bigkpca.data.rows import Rows
 from bigkpca.data.stores import expanded, is_path, parent, store_of
 from bigkpca.data.versions import JOB, current_version
-from bigkpca.errors import IncompleteError, SpecError
+from bigkpca.errors import Array, IncompleteError, SpecError
 from bigkpca.numerics.model import Model
 from bigkpca.numerics.preimages import check_width
 from bigkpca.storage import block_arrays, groups, models
@@ -51,6 +51,16 @@ def open_labels(given: str, source: str | None) -> tuple[Any, str]:
             "beside the rows"
         )
     return groups.open_values(source, given), source
+
+
+def names_of(labels: Array, categories: list[Any], where: str) -> Array:
+    """The names of labels (b,) that are numbers of categories. Raises SpecError for a number without a name."""
+    try:
+        return np.array(categories)[labels]
+    except IndexError as error:
+        raise SpecError(
+            f"{where} has labels that are no numbers of its {len(categories)} categories: {error}"
+        ) from error
 
 
 def open_scores(model: Model, scores: Any, array: str | None = None, *, counted: bool = True) -> Rows:

@@ -16,6 +16,7 @@ def test_the_verdict_weighs_components_by_what_they_hold():
     for trust, shares, says in (
         ([SOUND] * 8, [0.1] * 8, "Good: all 8 components can be trusted."),
         ([SOUND], [0.9], "Good: its only component can be trusted."),
+        ([SHAKY], [0.0], "Not good: no component can be trusted; a larger size would help."),
         ([SHAKY, SOUND], [0.02, 0.9], "Good: 1 of 2 components can be trusted, and those hold 97.8% of what all do."),
         ([SOUND] * 8, [0.03] * 8, f"Sound but incomplete: all 8 {trusted}, but most of the variance lies outside."),
         ([SOUND, SOUND, SHAKY], [0.3, 0.3, 0.2], f"Good in part: 2 of 3 {trusted}, and those hold 75.0%{larger}"),

@@ -153,6 +153,16 @@ def test_labels_that_do_not_fit(scores, tmp_path):
     assert not list(tmp_path.glob("b.*"))
 
 
+def test_labels_without_a_name(scores, tmp_path):
+    """A damaged description of a dataset has fewer categories than the labels."""
+    store = zarr.open_group(tmp_path / "x.zarr", mode="r+")
+    about = dict(store.attrs["bigkpca"])
+    store.attrs["bigkpca"] = about | {"categories": about["categories"][:1]}
+    with pytest.raises(SpecError, match=r"x\.zarr has labels that are no numbers of its 1 categories"):
+        bigkpca.export(scores, tmp_path / "b.csv", labels="y")
+    assert not list(tmp_path.glob("b.*"))
+
+
 def test_a_full_disk_leaves_nothing(scores, tmp_path, monkeypatch):
     monkeypatch.setattr(os, "replace", mock.Mock(side_effect=OSError(28, "No space left on device")))
     with pytest.raises(IncompleteError, match=r"the disk is full while writing .*out\.csv"):

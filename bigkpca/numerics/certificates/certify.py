@@ -46,8 +46,8 @@ class Proven:
     """Proven bounds of the eigenvalues lambda_j of Kc, widened by rounding.
 
     trace: tr(E). coarse: its rounding. error: the sum of both. total: T, of which `explained` is proven. most (r,):
-    Nyström eigenvalues plus their rounding `slack` (r,). low, high (r,): bounds of lambda_j. shares (r,): upper bounds
-    of lambda_j / T.
+    Nyström eigenvalues plus their rounding. slack (r,): how far Lam_j may exceed lambda_j by rounding. low, high (r,):
+    bounds of lambda_j. shares (r,): upper bounds of lambda_j / T.
     """
 
     trace: float
@@ -93,7 +93,10 @@ def proven(span: Span, nystroem: Solution, r: int, rounding: Array, trace_roundi
     values, slack = np.pad(nystroem.eigenvalues, (0, missing)), np.pad(slack, (0, missing), mode="edge")
     # Sorted again: an eigenvalue with a large rounding error may have moved past others with small ones.
     most = np.sort(values + slack)[::-1]
-    low, high = np.sort(np.maximum(values - slack, 0))[::-1], _upper(most, error)
+    lower = np.maximum(values - slack, 0)
+    low, high = np.sort(lower)[::-1], _upper(most, error)
+    # Behind an eigenvalue that is mostly rounding, all others stand one place too far.
+    slack = np.where(low < lower, values - low, slack)
     explained = max(total - error, float(low.sum()))
     shares = _upper_shares(most, error, explained)
     return Proven(trace, coarse, error, total, explained, slack, most, low, high, shares)
