@@ -26,7 +26,7 @@ from bigkpca.fitting.warnings import (
     warn_if_narrow,
     warn_of,
 )
-from bigkpca.numerics.model import Model
+from bigkpca.numerics.model import Model, Provenance
 from bigkpca.spec import FitSpec, ResolvedFit, resolve
 
 Identity = dict[str, Any]  # of rows, by which a saved model is recognised
@@ -76,16 +76,17 @@ def fit_rows(
     growth.
     """
     fit = resolve(spec, rows)
-    names = {} if rows.names is None else {"column_names": list(rows.names)}
-    origin: dict[str, Any] = {"spec": spec.to_dict(), "identity": identity or anonymous(rows), **names}
+    provenance: Provenance = {"spec": spec.to_dict(), "identity": identity or anonymous(rows)}
+    if rows.names is not None:
+        provenance["column_names"] = list(rows.names)
     note_lowered(fit, progress)
     if spec.precomputed:
         model = refine.fit_precomputed(rows, fit, engine, progress)
         warn_if_indefinite(model.solution)
-        return replace(model, provenance={**origin, **model.provenance})
+        return replace(model, provenance={**provenance, **model.provenance})
     first = fit.start() if fit.matrix_free else fit
     chosen, found = _solved(rows, first, size_limits or SizeLimits(first.size), engine, progress)
-    provenance = origin | {"content": found.digest, "choices": choices_info((*chosen.choices, *found.choices))}
+    provenance |= {"content": found.digest, "choices": choices_info((*chosen.choices, *found.choices))}
     model = Model(chosen.features, found.solution, found.sums, found.certificate, provenance)
     if fit.matrix_free:
         del chosen, found  # which products do not need

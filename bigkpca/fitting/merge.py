@@ -29,7 +29,7 @@ from bigkpca.numerics.certificates.spectral import Stratum
 from bigkpca.numerics.drift import REFERENCE_ROWS
 from bigkpca.numerics.growth import PAIRED_ROWS
 from bigkpca.numerics.kernels import Kernel
-from bigkpca.numerics.model import Model
+from bigkpca.numerics.model import Model, Provenance
 from bigkpca.numerics.moments import ShiftedSums
 from bigkpca.numerics.random_streams import FEW, PROBES, SAMPLE, random_stream
 from bigkpca.spec import FitSpec, ResolvedFit, randomized, resolve, resolve_shape
@@ -111,13 +111,14 @@ def fit_like(
         {**choice, "reason": f"as in the first model: {choice['reason'].removeprefix('as in the first model: ')}"}
         for choice in kept_choices(like)
     ]
-    provenance = {
-        **{key: like.provenance[key] for key in ("spec", "column_names") if key in like.provenance},
+    provenance: Provenance = {
+        "spec": like.provenance["spec"] | {key: getattr(spec, key) for key in MAY_CHANGE},
         "identity": identity or anonymous(rows),
         "content": found.digest,
         "choices": kept + choices_info(found.choices),
     }
-    provenance["spec"] = provenance["spec"] | {key: getattr(spec, key) for key in MAY_CHANGE}
+    if "column_names" in like.provenance:
+        provenance["column_names"] = like.provenance["column_names"]
     model = Model(like.features, found.solution, found.sums, found.certificate, provenance)
     model = with_decoder(model, rows, chosen.sample, spec, engine, progress, found.basis)
     return with_reference(model, chosen.reference, rows.shape[0], spec.seed, engine, spec)
@@ -226,7 +227,7 @@ def _with_sums(
     warn_of(outcome, features)
     warn_if_beyond_tolerance(outcome, fit.spec)
     warn_if_not_uniform(fit.spec)
-    changed: dict[str, Any] = {"added": added, "choices": kept_choices(model) + choices_info(choices)}
+    changed: Provenance = {"added": added, "choices": kept_choices(model) + choices_info(choices)}
     if recorded is not None:
         changed["spec"] = recorded
     larger = Model(features, solution, sums, certified, {**model.provenance, **changed})

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
-from typing import Any, ClassVar
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields
 
 import numpy as np
 
@@ -17,6 +16,10 @@ SOLID, FAIR = 0.995, 0.9
 SMALL, MODERATE = 0.01, 0.1
 MISSED = 1 / 3  # of an eigenvalue: landmarks may have missed at most this where its component is solid
 NEAR = 1 / 4  # of what may be missed, a bound that is mostly several times what is: components nearer than this may mix
+
+
+# Shapes of fields that are arrays; letters stand for sizes.
+_VECTOR, _CURVE, _STRATA, _SAMPLE = ({"shape": shape} for shape in (("r",), ("k", 2), ("s", 6), ("q", "d")))
 
 
 @dataclass(frozen=True, repr=False)
@@ -72,33 +75,26 @@ class Certificate(ShowsSummary):
     None stands for what is not known. Source: `docs/numerics.md`, section 14.
     """
 
-    # What arrays from a file must have; all others one number for each component.
-    shapes: ClassVar[Mapping[str, tuple[str | int, ...]]] = {
-        "learning_curve": ("k", 2),
-        "strata": ("s", 6),
-        "sample": ("q", "d"),
-    }
-
     trace_error: float | None = None
     relative_trace_error: float | None = None
-    eigenvalue_lower: Array | None = None
-    eigenvalue_upper: Array | None = None
-    explained_variance_ratio_lower: Array | None = None
-    explained_variance_ratio_upper: Array | None = None
-    learning_curve: Array | None = None
-    stability: Array | None = None
-    gap: Array | None = None
+    eigenvalue_lower: Array | None = field(default=None, metadata=_VECTOR)
+    eigenvalue_upper: Array | None = field(default=None, metadata=_VECTOR)
+    explained_variance_ratio_lower: Array | None = field(default=None, metadata=_VECTOR)
+    explained_variance_ratio_upper: Array | None = field(default=None, metadata=_VECTOR)
+    learning_curve: Array | None = field(default=None, metadata=_CURVE)
+    stability: Array | None = field(default=None, metadata=_VECTOR)
+    gap: Array | None = field(default=None, metadata=_VECTOR)
     leave_one_out_residual: float | None = None
     kernel_error: float | None = None
-    residuals: Array | None = None
+    residuals: Array | None = field(default=None, metadata=_VECTOR)
     spectral_error_likely: float | None = None
-    eigenvalue_likely_upper: Array | None = None
-    explained_variance_ratio_likely_upper: Array | None = None
+    eigenvalue_likely_upper: Array | None = field(default=None, metadata=_VECTOR)
+    explained_variance_ratio_likely_upper: Array | None = field(default=None, metadata=_VECTOR)
     confidence: float | None = None
-    missed: Array | None = None
-    rounding: Array | None = None
-    strata: Array | None = None
-    sample: Array | None = None
+    missed: Array | None = field(default=None, metadata=_VECTOR)
+    rounding: Array | None = field(default=None, metadata=_VECTOR)
+    strata: Array | None = field(default=None, metadata=_STRATA)
+    sample: Array | None = field(default=None, metadata=_SAMPLE)
 
     @property
     def trust(self) -> tuple[str, ...] | None:
@@ -157,14 +153,18 @@ class Certificate(ShowsSummary):
         known = any(values is not None for values in columns.values())
         return Summary("Certificate" if facts or known else "Certificate that says nothing", facts, columns)
 
-    def arrays(self) -> dict[str, Array]:
-        """The fields that are arrays, by name."""
-        values = {part.name: getattr(self, part.name) for part in fields(self)}
-        return {name: value for name, value in values.items() if isinstance(value, np.ndarray)}
+    @classmethod
+    def shapes(cls) -> dict[str, tuple[str | int, ...]]:
+        """The shapes of the fields that are arrays, by name."""
+        return {part.name: part.metadata["shape"] for part in fields(cls) if part.metadata}
 
-    def numbers(self) -> dict[str, Any]:
+    def arrays(self) -> dict[str, Array]:
+        """The fields that are arrays and known, by name."""
+        return {name: getattr(self, name) for name in self.shapes() if getattr(self, name) is not None}
+
+    def numbers(self) -> dict[str, float | None]:
         """The fields that are numbers, by name."""
-        return {part.name: getattr(self, part.name) for part in fields(self) if part.type == "float | None"}
+        return {part.name: getattr(self, part.name) for part in fields(self) if not part.metadata}
 
 
 def _each(rounded: Callable[[float], float], bounds: Array | None) -> Array | None:
