@@ -17,7 +17,7 @@ from bigkpca.fitting.features import Choice, ChosenFeatures, SizeLimits, choices
 from bigkpca.fitting.memory_limits import check_fits, find_size_limits
 from bigkpca.fitting.preimage import with_decoder
 from bigkpca.fitting.reference import with_reference
-from bigkpca.fitting.solve import FitOutcome, fit_outcome
+from bigkpca.fitting.solve import Solved, solve_rows
 from bigkpca.fitting.warnings import (
     moved_by_rounding,
     note_lowered,
@@ -87,7 +87,7 @@ def fit_rows(
     first = fit.start() if fit.matrix_free else fit
     chosen, found = _solved(rows, first, size_limits or SizeLimits(first.size), engine, progress)
     provenance |= {"content": found.digest, "choices": choices_info((*chosen.choices, *found.choices))}
-    model = Model(chosen.features, found.solution, found.sums, found.certificate, provenance)
+    model = found.model(chosen.features, provenance)
     if fit.matrix_free:
         del chosen, found  # which products do not need
         model = refine.refine_by_products(rows, model, spec, engine, progress)
@@ -99,7 +99,7 @@ def fit_rows(
 
 def _solved(
     rows: Rows, fit: ResolvedFit, limits: SizeLimits, engine: Engine, progress: Progress
-) -> tuple[ChosenFeatures, FitOutcome]:
+) -> tuple[ChosenFeatures, Solved]:
     """Features, and the solution of their pass; again in float64 where rounding in float32 would count, and again with
     a larger size where the certificate exceeds the tolerance that sampled rows seemed to meet."""
     spec = fit.spec
@@ -110,7 +110,7 @@ def _solved(
             chosen = choose_features(rows, fit, limits, engine, progress)
             single = fit.spec.dtype is None and chosen.features.dtype != np.float64
             try:
-                found = fit_outcome(rows, chosen, fit, engine, progress)
+                found = solve_rows(rows, chosen, fit, engine, progress)
             except RoundingError:
                 if not single:
                     raise

@@ -21,7 +21,7 @@ from bigkpca.fitting.memory_limits import check_fits
 from bigkpca.fitting.preimage import check_extensible, extend_decoder, with_decoder
 from bigkpca.fitting.reference import with_reference
 from bigkpca.fitting.sample import unseen_row_numbers
-from bigkpca.fitting.solve import Checks, FitOutcome, fit_outcome, rounding_of, solve, some_of
+from bigkpca.fitting.solve import Checks, rounding_of, solve, solve_rows, some_of
 from bigkpca.fitting.warnings import warn_if_beyond_tolerance, warn_if_not_uniform, warn_of
 from bigkpca.numerics import eigenpairs, growth, rounding
 from bigkpca.numerics.certificates import spectral
@@ -103,7 +103,7 @@ def fit_like(
     check_fits(rows, fit, engine, limit)
     chosen = _chosen(rows, like, fit, engine, progress)
     with single_threaded_blas, np.errstate(over="ignore", invalid="ignore"):
-        found = fit_outcome(rows, chosen, fit, engine, progress)
+        found = solve_rows(rows, chosen, fit, engine, progress)
     warn_of(found, like.features, "fit the first model with dtype='float64', or ")
     warn_if_beyond_tolerance(found, spec)
     warn_if_not_uniform(spec)
@@ -119,7 +119,7 @@ def fit_like(
     }
     if "column_names" in like.provenance:
         provenance["column_names"] = like.provenance["column_names"]
-    model = Model(like.features, found.solution, found.sums, found.certificate, provenance)
+    model = found.model(like.features, provenance)
     model = with_decoder(model, rows, chosen.sample, spec, engine, progress, found.basis)
     return with_reference(model, chosen.reference, rows.shape[0], spec.seed, engine, spec)
 
@@ -221,16 +221,16 @@ def _with_sums(
     features = model.features
     with single_threaded_blas, np.errstate(over="ignore", invalid="ignore"):
         with engine.small_work() as in_order:
-            found, certified, choices, _ = solve(sums.moments, features, fit, checks, in_order)
-        solution = eigenpairs.aligned(found, model.solution, features.gram())
-    outcome = FitOutcome(solution, certified, sums, "", choices)
-    warn_of(outcome, features)
-    warn_if_beyond_tolerance(outcome, fit.spec)
+            found = solve(sums.moments, features, fit, checks, in_order)
+        solution = eigenpairs.aligned(found.solution, model.solution, features.gram())
+    found = replace(found, solution=solution, sums=sums, basis=None)
+    warn_of(found, features)
+    warn_if_beyond_tolerance(found, fit.spec)
     warn_if_not_uniform(fit.spec)
-    changed: Provenance = {"added": added, "choices": kept_choices(model) + choices_info(choices)}
+    changed: Provenance = {"added": added, "choices": kept_choices(model) + choices_info(found.choices)}
     if recorded is not None:
         changed["spec"] = recorded
-    larger = Model(features, solution, sums, certified, {**model.provenance, **changed})
+    larger = found.model(features, {**model.provenance, **changed})
     return extend_decoder(larger, model, fit.spec)
 
 

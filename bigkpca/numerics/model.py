@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Any, TypedDict
 
 import numpy as np
@@ -76,7 +76,8 @@ class Model(ShowsSummary):
 
     features: FeatureMap
     solution: Solution
-    sums: ShiftedSums | None
+    _: KW_ONLY
+    sums: ShiftedSums | None = None
     certificate: Certificate = field(default_factory=Certificate)
     provenance: Provenance = field(default_factory=Provenance)
     decoder: Decoder | None = None
