@@ -24,7 +24,7 @@ from bigkpca.data.retrying import changed, may_pass, retried
 from bigkpca.data.rows import EVERY, anonymous, check_shape, little_endian
 from bigkpca.data.stored import StoredArray, versions_of
 from bigkpca.data.stores import store_of
-from bigkpca.errors import Array, BigKPCAError, CorruptionError, DataError, SpecError
+from bigkpca.errors import Array, BigKPCAError, CorruptionError, DataError, SpecError, require
 
 _PARTS = ("indptr", "indices", "data")
 
@@ -216,10 +216,7 @@ def hdf5_rows(path: str, name: str | None) -> SparseRows:
 @contextmanager
 def hdf5_file(path: str) -> Iterator[Any]:
     """An HDF5 file to read. Raises SpecError where h5py is missing, CorruptionError where the file cannot be read."""
-    try:
-        import h5py
-    except ImportError as error:
-        raise SpecError(f"{path} needs h5py to be read: pip install 'bigkpca[io]'") from error
+    h5py = require("h5py", "io", path)
     try:
         with h5py.File(path, "r") as file:
             yield file

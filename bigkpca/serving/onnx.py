@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from bigkpca.errors import Array, SpecError
+from bigkpca.errors import Array, SpecError, require
 from bigkpca.numerics import kernels
 from bigkpca.numerics.eigenpairs import Solution
 from bigkpca.numerics.features import FeatureMap
@@ -64,10 +64,9 @@ def onnx_model(features: FeatureMap, solution: Solution) -> Any:
 
     Raises SpecError for kernels and features that ONNX has no operators for, and where the library is missing.
     """
-    try:
-        from onnx import TensorProto, checker, helper
-    except ImportError as error:
-        raise SpecError("writing ONNX needs the library onnx: pip install 'bigkpca[onnx]'") from error
+    require("onnx", "onnx", "a file of ONNX")
+    from onnx import TensorProto, checker, helper
+
     graph = _Graph()
     kind = TensorProto.FLOAT if features.dtype == np.float32 else TensorProto.DOUBLE
     X = graph.do("Sub", graph.do("Cast", "rows", to=TensorProto.DOUBLE), features.offset)

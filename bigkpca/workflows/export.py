@@ -14,7 +14,7 @@ from bigkpca.data.blocks import READ_BYTES
 from bigkpca.data.opening import open_rows
 from bigkpca.data.rows import Rows
 from bigkpca.data.stores import AnyPath, expanded, store_of
-from bigkpca.errors import Array, SpecError
+from bigkpca.errors import Array, SpecError, require
 from bigkpca.execution.progress import Progress, shown
 from bigkpca.numerics.model import Model
 from bigkpca.serving.onnx import onnx_model
@@ -109,6 +109,8 @@ def export(
         )
     if suffix == ".npy" and (labels is not None or row_numbers):
         raise SpecError(f"{path}: a .npy file holds numbers of one type: export labels and row numbers as .parquet")
+    if suffix != ".npy":
+        require("pyarrow", "tables", path)
     rows = open_rows(data, array)
     path = _free(path, rows.fingerprint()["path"], overwrite=overwrite)
     names = _names(rows, data)

@@ -71,7 +71,7 @@ def test_the_image_is_small_without_root_and_all_that_it_installs_is_pinned_with
     assert f"--build-arg PYTHON={default}@sha256:" in text  # how to pin it by its digest
     assert f"imagetools inspect python:{default} --format" in text
     pins, extras = pinned("requirements.txt"), PROJECT["optional-dependencies"]
-    for text in [*PROJECT["dependencies"], *extras["cloud"], *extras["tls"]]:
+    for text in [*PROJECT["dependencies"], *extras["cloud"], *extras["tables"], *extras["tls"]]:
         needed = Requirement(text)
         assert needed.specifier.contains(pins[needed.name.lower()]), text
     assert "hatchling" in pinned("build-requirements.txt")

@@ -67,6 +67,6 @@ def test_what_onnx_cannot_hold(tmp_path, monkeypatch):
     with pytest.raises(SpecError, match="a model has no rows"):
         bigkpca.export(bessel, tmp_path / "model.onnx", row_numbers=True)
     monkeypatch.setitem(sys.modules, "onnx", None)
-    with pytest.raises(SpecError, match=r"needs the library onnx: pip install 'bigkpca\[onnx\]'"):
+    with pytest.raises(SpecError, match=r"needs onnx: pip install 'bigkpca\[onnx\]'"):
         fitted("linear").to_onnx(tmp_path / "model.onnx")
     assert not list(tmp_path.iterdir())

@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 
 from bigkpca.data.retrying import UnreachableError
 from bigkpca.data.stores.base import SCHEMES, Address, address
-from bigkpca.errors import BigKPCAError, CorruptionError, IncompleteError, SpecError
+from bigkpca.errors import BigKPCAError, CorruptionError, IncompleteError, SpecError, require
 
 if TYPE_CHECKING:
     from obstore.store import AzureStore, GCSStore, S3Store
@@ -48,11 +48,8 @@ _NO_BUCKET = re.compile("NoSuchBucket|ContainerNotFound|specified bucket does no
 
 def _library() -> Any:
     """obstore, which is imported when it is first needed. Raises SpecError where it is not installed."""
-    try:
-        import obstore.exceptions
-    except ImportError:
-        raise SpecError("object stores need the library obstore: pip install 'bigkpca[cloud]'") from None
-    return obstore
+    require("obstore.exceptions", "cloud", "an object store")
+    return require("obstore", "cloud", "an object store")
 
 
 @lru_cache

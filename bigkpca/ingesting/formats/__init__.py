@@ -9,7 +9,7 @@ from __future__ import annotations
 import gzip
 from pathlib import Path
 
-from bigkpca.errors import SpecError, check_numeric
+from bigkpca.errors import SpecError, check_numeric, require
 from bigkpca.ingesting.formats import binary, text
 from bigkpca.ingesting.formats.base import TEXT, USUAL, Allowed, Column, Format, Table, decoding
 from bigkpca.ingesting.formats.text import check_first_lines
@@ -38,9 +38,7 @@ def open_rows_of(path: Path, member: str | None, labels: str | None, allowed: Al
     Raises MemoryLimitError, SpecError for an unknown format or name, DataError and CorruptionError; the batches raise
     the last two as well.
     """
-    kind = _format(path)
-    if kind is _TEXT:
-        check_first_lines(path, allowed)
+    kind = _readable(path, allowed)
     rows = kind.rows(path, member, labels)
     if isinstance(rows, Table):
         check_numeric(rows.dtype, rows.where)
@@ -51,13 +49,21 @@ def open_rows_of(path: Path, member: str | None, labels: str | None, allowed: Al
 
 def open_column(path: Path, allowed: Allowed = USUAL) -> Column:
     """Labels (n,) of the file at `path`. Raises like `open_rows_of`."""
-    kind = _format(path)
-    if kind is _TEXT:
-        check_first_lines(path, allowed)
+    kind = _readable(path, allowed)
     column = kind.column
     if column is None:
         raise SpecError(f"{path}: labels in a file of their own come as .npy, IDX or one-column .csv")
     return column(path)
+
+
+def _readable(path: Path, allowed: Allowed) -> Format:
+    """The format, where what reads it is installed, and the first lines of text can be read."""
+    kind = _format(path)
+    if kind in (_TEXT, _PARQUET):
+        require("pyarrow", "tables", str(path))
+    if kind is _TEXT:
+        check_first_lines(path, allowed)
+    return kind
 
 
 def _format(path: Path) -> Format:

@@ -18,7 +18,7 @@ import numpy as np
 from bigkpca.data.blocks import READ_BYTES
 from bigkpca.data.npy import NpyRows, read_npy_header
 from bigkpca.data.rows import check_shape
-from bigkpca.errors import Array, CorruptionError, DataError, SpecError, unknown_name
+from bigkpca.errors import Array, CorruptionError, DataError, require, unknown_name
 from bigkpca.ingesting.formats.base import (
     TEXT,
     Batches,
@@ -176,10 +176,7 @@ def idx_column(path: Path) -> Column:
 
 def hdf5(path: Path, member: str | None, labels: str | None) -> Table:
     """Rows of one data set of an HDF5 file, with those of another as labels."""
-    try:
-        import h5py
-    except ImportError as error:
-        raise SpecError(f"{path} needs h5py to be read: pip install 'bigkpca[io]'") from error
+    h5py = require("h5py", "io", str(path))
     arrays: dict[str, Stored] = {}
     chunks: dict[str, int] = {}
 

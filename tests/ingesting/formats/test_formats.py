@@ -189,10 +189,14 @@ def test_members_are_chosen_by_name_or_by_being_the_only_one(tmp_path):
     refuse(tmp_path, DataError, r"grid has shape \(2, 5\) .* labels are \(n,\)", source, member="train", labels="grid")
 
 
-def test_a_missing_extra_is_named(tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "h5py", None)
-    (tmp_path / "a.h5").write_bytes(b"?")
-    refuse(tmp_path, SpecError, r"needs h5py .*pip install 'bigkpca\[io\]'", tmp_path / "a.h5")
+@pytest.mark.parametrize(
+    ("name", "library", "extra"),
+    [("a.h5", "h5py", "io"), ("a.csv", "pyarrow", "tables"), ("a.parquet", "pyarrow", "tables")],
+)
+def test_a_missing_extra_is_named(name, library, extra, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, library, None)
+    (tmp_path / name).write_bytes(b"1,2\n")
+    refuse(tmp_path, SpecError, rf"needs {library}: pip install 'bigkpca\[{extra}\]'", tmp_path / name)
 
 
 def test_a_truncated_or_changed_file_is_corrupt(tmp_path):
