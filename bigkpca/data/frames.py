@@ -25,9 +25,7 @@ def is_data_array(data: Any) -> bool:
 
 def check_data_array(data: Any) -> None:
     """Raise DataError for a DataArray that is no table, SpecError for one of unknown length, which xarray cannot use.
-
-    Accept anything else.
-    """
+    Accept anything else."""
     if not is_data_array(data):
         return
     if data.ndim < 2:
@@ -96,10 +94,8 @@ def check_names(data: Any) -> None:
 
 def check_frame(data: Any) -> None:
     """Raise DataError for a frame with a column that is not numeric and for texts, SpecError for a lazy frame and for
-    what holds several tables; accept anything else.
-
-    Numbers kept as objects, text or categories are accepted, as in scikit-learn; dates are not.
-    """
+    what holds several tables; accept anything else. Numbers kept as objects, text or categories are accepted, as in
+    scikit-learn; dates are not."""
     if hasattr(data, "collect") and hasattr(data, "sink_parquet"):  # first, since access to its columns would warn
         raise SpecError(
             "a LazyFrame holds no rows yet: give what its collect() returns, or, where that does not fit in memory, "

@@ -27,9 +27,9 @@ from bigkpca.data.stores import AnyPath, expanded, last_name, store_of
 from bigkpca.data.zarr import ATTRIBUTE, stored_array
 from bigkpca.errors import Array, IncompleteError, SpecError
 from bigkpca.execution.progress import Progress, shown
+from bigkpca.ingesting.columns import Choice, Encoding, Missing
 from bigkpca.ingesting.formats.base import USUAL, Allowed
 from bigkpca.ingesting.source import Files, Source, kind_of
-from bigkpca.ingesting.tables import Choice, Encoding, Missing
 from bigkpca.spec.units import parse_bytes
 from bigkpca.storage import groups, records
 from bigkpca.storage.destination import group_path, open_destination
@@ -244,8 +244,7 @@ def _create(
     files: Files, path: str, record: Mapping[str, Any], allowed: Allowed, overwrite: bool, progress: Progress
 ) -> bool:
     """Make a new dataset; return whether it existed already. Text and gzip cannot be read from the middle: so an
-    interrupted run starts again from the first row.
-    """
+    interrupted run starts again from the first row."""
     target = open_destination(path, record, overwrite=overwrite, whole=True)
     if target.done:
         if files.names is not None and "column_names" not in (groups.describe(path) or {}):
@@ -375,11 +374,9 @@ def _continued(path: str, group: zarr.Group, name: str, rows: int) -> StoredArra
 
 
 def _manifest(path: str, rows: int, filled: Mapping[str, Shards]) -> dict[str, Any]:
-    """Write the digests of the first `rows` rows beside them; the attribute that names this file.
-
-    Each number of rows has a file of its own, so that readers of earlier rows find theirs until then. Nothing is
-    written where the digests of earlier rows are not known.
-    """
+    """Write the digests of the first `rows` rows beside them; the attribute that names this file. Each number of rows
+    has a file of its own, so that readers of earlier rows find theirs until then. Nothing is written where the digests
+    of earlier rows are not known."""
     arrays = {
         name: {"rows": each.array.chunks[0], "crc32c": "".join(each.digests)}
         for name, each in filled.items()

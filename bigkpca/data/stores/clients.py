@@ -123,11 +123,9 @@ class Conflict(Exception):
 
 @contextmanager
 def told(url: str) -> Iterator[None]:
-    """Requests about `url`, with errors in plain words.
-
-    Raises SpecError where access is denied or no bucket is there, IncompleteError where the server does not answer, or
-    denies what it granted before, FileNotFoundError for a missing object, and Conflict.
-    """
+    """Requests about `url`, with errors in plain words. Raises SpecError where access is denied or no bucket is there,
+    IncompleteError where the server does not answer, or denies what it granted before, FileNotFoundError for a missing
+    object, and Conflict."""
     exceptions = _library().exceptions
     try:
         yield

@@ -34,10 +34,8 @@ Version = tuple[Any, Any]
 
 @contextmanager
 def held(url: str) -> Iterator[None]:
-    """Hold the output at `url` against other runs.
-
-    Raises LockedError if one has it, SpecError where the server cannot distinguish two writers.
-    """
+    """Hold the output at `url` against other runs. Raises LockedError if one has it, SpecError where the server cannot
+    distinguish two writers."""
     _check_conditional(url)
     lease = Lease.acquired(url)
     _HELD[url] = lease

@@ -10,10 +10,10 @@ import gzip
 from pathlib import Path
 
 from bigkpca.errors import SpecError, check_numeric
+from bigkpca.ingesting.columns import Frame
 from bigkpca.ingesting.formats import binary, text
 from bigkpca.ingesting.formats.base import TEXT, USUAL, Allowed, Column, Format, Table, decoding
 from bigkpca.ingesting.formats.text import check_first_lines
-from bigkpca.ingesting.tables.columns import Frame
 
 __all__ = ["FORMATS", "TEXT", "Column", "Format", "Frame", "Table", "open_column", "open_rows_of"]
 
@@ -33,11 +33,9 @@ FORMATS: tuple[Format, ...] = (
 
 
 def open_rows_of(path: Path, member: str | None, labels: str | None, allowed: Allowed = USUAL) -> Table | Frame:
-    """Rows of the file at `path`: those of its array `member`, without its column or array `labels`.
-
-    Raises MemoryLimitError, SpecError for an unknown format or name, DataError and CorruptionError; the batches raise
-    the last two as well.
-    """
+    """Rows of the file at `path`: those of its array `member`, without its column or array `labels`. Raises
+    MemoryLimitError, SpecError for an unknown format or name, DataError and CorruptionError; the batches raise the last
+    two as well."""
     kind = _format(path)
     if kind is _TEXT:
         check_first_lines(path, allowed)

@@ -28,7 +28,7 @@ from bigkpca.errors import (
     unknown_name,
 )
 from bigkpca.execution.planning.base import process_bytes
-from bigkpca.ingesting.tables.columns import Frame
+from bigkpca.ingesting.columns import Frame
 
 _COLUMN_BYTES = 18_000  # that Arrow was seen to take for each column of CSV, to guess types (10,000 to 100,000 columns)
 _LINE_BYTES = 48  # for each byte of the longest line: Arrow reads text in blocks of 16 of them

@@ -18,7 +18,9 @@ import numpy as np
 from bigkpca.data.blocks import READ_BYTES
 from bigkpca.data.npy import NpyRows, read_npy_header
 from bigkpca.data.rows import check_shape
-from bigkpca.errors import Array, CorruptionError, DataError, SpecError, unknown_name
+from bigkpca.data.sparse import h5py_for
+from bigkpca.errors import Array, CorruptionError, DataError, unknown_name
+from bigkpca.ingesting.columns import Frame, Kind, Labels, kind_of
 from bigkpca.ingesting.formats.base import (
     TEXT,
     Batches,
@@ -37,7 +39,6 @@ from bigkpca.ingesting.formats.base import (
     refuse_member,
     row_shape,
 )
-from bigkpca.ingesting.tables.columns import Frame, Kind, Labels, kind_of
 
 GZIP = b"\x1f\x8b"
 _IDX_TYPES = {8: "u1", 9: "i1", 11: ">i2", 12: ">i4", 13: ">f4", 14: ">f8"}
@@ -176,10 +177,7 @@ def idx_column(path: Path) -> Column:
 
 def hdf5(path: Path, member: str | None, labels: str | None) -> Table:
     """Rows of one data set of an HDF5 file, with those of another as labels."""
-    try:
-        import h5py
-    except ImportError as error:
-        raise SpecError(f"{path} needs h5py to be read: pip install 'bigkpca[io]'") from error
+    h5py = h5py_for(path)
     arrays: dict[str, Stored] = {}
     chunks: dict[str, int] = {}
 

@@ -27,6 +27,7 @@ import numpy as np
 
 from bigkpca.data.blocks import READ_BYTES
 from bigkpca.errors import Array, DataError, SpecError, unknown_name
+from bigkpca.ingesting.columns import MISSING, Frame, Kind, Labels, kind_of
 from bigkpca.ingesting.formats.base import (
     TEXT,
     Allowed,
@@ -37,7 +38,6 @@ from bigkpca.ingesting.formats.base import (
     refuse_labels,
     refuse_member,
 )
-from bigkpca.ingesting.tables.columns import MISSING, Frame, Kind, Labels, kind_of
 
 _TEXT_BYTES = READ_BYTES // 4  # a number takes two bytes of text or more, and eight in memory
 _SNIFF_BYTES = 2**16
@@ -304,28 +304,28 @@ def _labels(layout: TextRows, column: int) -> Labels:
     whole = all(_WHOLE.fullmatch(text) for text in texts)  # as floats, long integers would become equal
     kinds = ("int64", "uint64") if whole else ("float64",)
     dtype = next((dtype for dtype in map(np.dtype, kinds) if _all_are(texts, dtype)), TEXT)
-    return Labels(column, dtype, lambda values, rows: _of_dtype(values.to_pylist(), dtype, rows, str(layout.path)))
 
+    def values(part: Any, rows: Array) -> Array:
+        given = part.to_pylist()
+        if not all(given):
+            row = rows[next(i for i, text in enumerate(given) if not text)]
+            raise DataError(
+                f"{layout.path}: row {row} (counted from 0) has no label; in quotes, NA, None and the like "
+                "would be words"
+            )
+        if dtype == TEXT:
+            return np.array(given, str)
+        if not _all_are(given, dtype):
+            i = next(i for i, text in enumerate(given) if not _all_are([text], dtype))
+            raise DataError(
+                f"{layout.path}: row {rows[i]} (counted from 0) has the label {given[i]!r}, but the first ones are "
+                f"{dtype} numbers: labels must be all of one kind"
+            )
+        found = np.array(given).astype(dtype)
+        check_finite_labels(found, rows, str(layout.path))
+        return found
 
-def _of_dtype(texts: list[str | None], dtype: np.dtype[Any], rows: Array, where: str) -> Array:
-    """Labels of one dtype from their texts. Raises DataError at the first that is missing or of another kind."""
-    given = [text for text in texts if text]
-    if len(given) < len(texts):
-        row = rows[next(i for i, text in enumerate(texts) if not text)]
-        raise DataError(
-            f"{where}: row {row} (counted from 0) has no label; in quotes, NA, None and the like would be words"
-        )
-    if dtype == TEXT:
-        return np.array(given, str)
-    if not _all_are(given, dtype):
-        i = next(i for i, text in enumerate(given) if not _all_are([text], dtype))
-        raise DataError(
-            f"{where}: row {rows[i]} (counted from 0) has the label {given[i]!r}, but the first ones are "
-            f"{dtype} numbers: labels must be all of one kind"
-        )
-    found = np.array(given).astype(dtype)
-    check_finite_labels(found, rows, where)
-    return found
+    return Labels(column, dtype, values)
 
 
 def _all_are(texts: Sequence[str], dtype: np.dtype[Any]) -> bool:
