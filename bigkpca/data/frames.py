@@ -128,7 +128,12 @@ def check_frame(data: Any) -> None:
         _check_no_texts(data)
         return
     for number, (name, dtype) in enumerate(zip(data.columns, data.dtypes, strict=True)):
-        if not _holds_numbers(data, number, dtype):
+        fits = dtype.kind in "buif" if hasattr(dtype, "kind") else dtype.is_numeric() or str(dtype) == "Boolean"
+        if not fits:  # as numbers of pandas or polars that are kept as something else
+            values = np.asarray(data.iloc[:, number] if hasattr(data, "iloc") else data.to_series(number))
+            # NumPy would convert times and complex numbers, with another meaning.
+            fits = values.ndim == 1 and values.dtype.kind not in "mMc" and _are_floats(values)
+        if not fits:
             raise DataError(
                 f"the frame holds {dtype} values in column {number} ({name!r}): rows must be real numbers (integer, "
                 "float or bool); leave it out, or encode it: text and categories as codes, dates as the time since one"
@@ -165,15 +170,6 @@ def _are_floats(values: Array) -> bool:
 def is_frame(data: Any) -> bool:
     """Whether `data` is a frame of pandas or polars, or has the same interface."""
     return all(hasattr(data, name) for name in ("columns", "dtypes", "to_numpy"))
-
-
-def _holds_numbers(frame: Any, number: int, dtype: Any) -> bool:
-    """Whether the values of a column are real numbers, also where its dtype, of pandas or polars, is not numeric."""
-    if dtype.kind in "buif" if hasattr(dtype, "kind") else dtype.is_numeric() or str(dtype) == "Boolean":
-        return True
-    values = np.asarray(frame.iloc[:, number] if hasattr(frame, "iloc") else frame.to_series(number))
-    # NumPy would convert times and complex numbers, with another meaning.
-    return values.ndim == 1 and values.dtype.kind not in "mMc" and _are_floats(values)
 
 
 def frame_values(frame: Any) -> Array:

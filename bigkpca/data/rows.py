@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from bigkpca.data.blocks import READ_BYTES, power_of_two
+from bigkpca.data.blocks import READ_BYTES, Block, power_of_two
 from bigkpca.errors import Array, DataError, check_finite
 from bigkpca.numerics.display import brief
 from bigkpca.numerics.linalg import aligned
@@ -164,10 +164,10 @@ def tiles(rows: Rows, start: int, stop: int, tile_rows: int, digest: Any = None)
         rest = X[whole:] if whole < len(X) else None
 
 
-def digest_of_rows(rows: Rows, start: int, stop: int) -> str:
-    """SHA-256 of the little-endian values of rows start..stop, as `tiles` adds them to its digest. One reading."""
+def digest_of_rows(rows: Rows, block: Block) -> str:
+    """SHA-256 of the little-endian values of a block of rows, as `tiles` adds them to its digest. One reading."""
     digest = hashlib.sha256()
-    for _, _, X in _pieces(rows, start, stop):
+    for _, _, X in _pieces(rows, block.start, block.stop):
         digest.update(little_endian(X))
     return digest.hexdigest()
 

@@ -11,7 +11,7 @@ import re
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -231,30 +231,24 @@ def hdf5_file(path: str) -> Iterator[Any]:
 def _chosen(path: str, group: Any, name: str | None) -> tuple[Any | None, tuple[str, ...] | None]:
     """The sparse matrix in a group and the names of its columns, as far as it has some; None for a dense array."""
     kind = str(group.attrs.get("encoding-type", ""))
-    node, names = group, None
+    node: Any = group
+    names: tuple[str, ...] | None = None
     if kind == "anndata":
         if (name or "X") not in group:
             raise SpecError(f"{path} holds no matrix {name or 'X'!r}: name one with --array (array= in Python)")
-        node, names = group[name or "X"], _variables(group)
+        node = group[name or "X"]
+        with suppress(KeyError, TypeError, ValueError):  # of variables that have no names
+            index = group["var"][str(group["var"].attrs["_index"])]
+            if isinstance(index, zarr.Array):
+                index = StoredArray(index, str(index.store_path), index.shape[0], versions_of(index))
+            found = [each.decode() if isinstance(each, bytes) else each for each in np.asarray(index[:]).tolist()]
+            names = tuple(found) if all(isinstance(each, str) for each in found) else None
         kind = str(node.attrs.get("encoding-type", ""))
     elif name is not None:
         raise SpecError(f"{path} is one matrix, not a group that holds {name!r}: leave --array out (array= in Python)")
     if kind == "csc_matrix":
         raise SpecError(f"{path} is stored by columns (CSC), rows of which cannot be read alone: store it as CSR")
     return (node if kind == "csr_matrix" else None), names
-
-
-def _variables(group: Any) -> tuple[str, ...] | None:
-    """Names of the variables of AnnData; None where they are not text."""
-    try:
-        index = group["var"][str(group["var"].attrs["_index"])]
-        if isinstance(index, zarr.Array):
-            index = StoredArray(index, str(index.store_path), index.shape[0], versions_of(index))
-        values = index[:]
-    except (KeyError, TypeError, ValueError):
-        return None
-    names = tuple(value.decode() if isinstance(value, bytes) else value for value in np.asarray(values).tolist())
-    return names if all(isinstance(each, str) for each in names) else None
 
 
 def _stored(

@@ -203,20 +203,10 @@ class _Pinned(Store):
     async def exists(self, key: str) -> bool:
         return self._versions[key] is not None
 
-    async def set(self, key: str, value: Buffer) -> None:
+    def _unsupported(self, *_: Any, **__: Any) -> Any:
         raise NotImplementedError
 
-    async def delete(self, key: str) -> None:
-        raise NotImplementedError
-
-    def list(self) -> Any:
-        raise NotImplementedError
-
-    def list_prefix(self, prefix: str) -> Any:
-        raise NotImplementedError
-
-    def list_dir(self, prefix: str) -> Any:
-        raise NotImplementedError
+    set = delete = list = list_prefix = list_dir = _unsupported
 
 
 @dataclass(frozen=True)

@@ -182,7 +182,7 @@ class ZarrRows:
             return anonymous(self) | {"stamp": digest.hexdigest()}
         # Others may add rows to the last chunk or shard of pinned rows: of these it is the values that must not change.
         last = self.count // self._height if self.pinned and self.count % self._height else None
-        values = "" if last is None else digest_of_rows(self, last * self._height, self.count)
+        values = "" if last is None else digest_of_rows(self, Block(0, last * self._height, self.count))
         for key, file in sorted(self._stored.items()):
             digest.update(f"{key} {values if self._row_of_chunks(key) == last else file.stamp}\n".encode())
         return anonymous(self) | {"path": store_of(self.where).absolute(self.where), "stamp": digest.hexdigest()}

@@ -174,8 +174,8 @@ def ingest(
         What this process may use ("4 GB", or bytes); by default 2 GB. Files whose rows, columns or lines need more are
         refused by their headers, before they are read.
     progress : bool or Progress
-        True shows bars, or lines where there is no terminal; a Progress receives
-        the number of rows read, and notes; by default nothing is shown.
+        True shows bars, or lines where there is no terminal; a Progress receives the number of rows read, and notes; by
+        default nothing is shown.
 
     Returns
     -------
@@ -361,7 +361,15 @@ def _fill(
     if y is not None:
         source.check_labels(y.flush() - start, stop - start)
     names = [last_name(path) for path in source.paths]
-    entry = {"sources": names, "rows": [start, stop], "sha256": digest.hexdigest(), **_missing(source, progress)}
+    entry = {"sources": names, "rows": [start, stop], "sha256": digest.hexdigest()}
+    counts = source.counts
+    if counts.values or counts.rows_dropped:
+        columns = ", ".join(f"{count:,} in {name!r}" for name, count in counts.values.most_common())
+        rule = "" if source.encoding is None else source.encoding.missing
+        dropped = f"{counts.rows_dropped:,} rows are left out"
+        done = dropped if rule == "drop" else f"the {rule} of the column stands for them"
+        progress.note(f"missing values: {columns or 'labels'}; {done}")
+        entry["missing"] = {"values": dict(counts.values), "rows_dropped": counts.rows_dropped}
     filled: dict[str, Any] = {"rows": stop, "provenance": [entry]}
     if categories:
         filled["categories"] = list(categories)
@@ -388,20 +396,6 @@ def _manifest(path: str, rows: int, filled: Mapping[str, Shards]) -> dict[str, A
     file = f"manifest-{rows}.json"
     store_of(path).write(f"{path}/x/{file}", content)
     return {"manifest": {"file": file, "sha256": hashlib.sha256(content).hexdigest()}}
-
-
-def _missing(source: Source, progress: Progress) -> dict[str, Any]:
-    """How many values were missing, for the record of the dataset; noted, too."""
-    counts = source.counts
-    if not counts.values and not counts.rows_dropped:
-        return {}
-    columns = ", ".join(f"{count:,} in {name!r}" for name, count in counts.values.most_common())
-    rule = "" if source.encoding is None else source.encoding.missing
-    done = (
-        f"{counts.rows_dropped:,} rows are left out" if rule == "drop" else f"the {rule} of the column stands for them"
-    )
-    progress.note(f"missing values: {columns or 'labels'}; {done}")
-    return {"missing": {"values": dict(counts.values), "rows_dropped": counts.rows_dropped}}
 
 
 def _codes(labels: Array, categories: dict[str, int]) -> Array:

@@ -47,7 +47,15 @@ class Files:
         allowed: Allowed = USUAL,
     ) -> Files:
         """Read the headers of all files. Raises SpecError, and MemoryLimitError for too many columns."""
-        paths = [_existing(source) for source in sources]
+        paths = [Path(source).expanduser() for source in sources]
+        for source, path in zip(sources, paths, strict=True):
+            if is_url(given := os.fspath(source)):
+                store_of(given)  # which refuses URLs that hold secrets
+                raise SpecError(f"{given}: files are ingested from local disks only: copy it to one")
+            if path.is_dir():
+                raise SpecError(f"{path} is a folder: give files, and use a Zarr array or group as it is")
+            if not path.is_file():
+                raise SpecError(f"{path} does not exist")
         if not paths:
             raise SpecError("nothing to ingest: give at least one file")
         labels = labels if labels is None else os.path.expanduser(labels)
@@ -204,19 +212,6 @@ class Source:
             check_finite(labels[:, None], row, f"the labels of {self.column.where}")
             yield labels
             row += len(labels)
-
-
-def _existing(source: str | os.PathLike[str]) -> Path:
-    """The path of an existing file. Raises SpecError for folders, missing files and URLs."""
-    if is_url(given := os.fspath(source)):
-        store_of(given)  # which refuses URLs that hold secrets
-        raise SpecError(f"{given}: files are ingested from local disks only: copy it to one")
-    path = Path(source).expanduser()
-    if path.is_dir():
-        raise SpecError(f"{path} is a folder: give files, and use a Zarr array or group as it is")
-    if not path.is_file():
-        raise SpecError(f"{path} does not exist")
-    return path
 
 
 def _identity(path: Path, member: str | None) -> dict[str, Any]:

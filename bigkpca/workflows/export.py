@@ -64,8 +64,8 @@ def export(
     overwrite : bool
         Replace a file that is there already.
     progress : bool or Progress
-        True shows bars, or lines where there is no terminal; a Progress receives
-        the number of rows written; by default nothing is shown.
+        True shows bars, or lines where there is no terminal; a Progress receives the number of rows written; by default
+        nothing is shown.
 
     Returns
     -------

@@ -109,7 +109,13 @@ def verify(path: AnyPath, **options: Unpack[ReadingOptions]) -> Verified:
         if kind == "dataset":
             return _dataset(path, engine, run)
         if kind == JOB:
-            return _versions(path, engine, run)
+            groups.open_group(path, JOB)
+            versions = read_versions(path)
+            if versions is None:
+                raise IncompleteError(f"{path} is not finished: its first run was stopped; run the same job again")
+            numbers = [each["number"] for each in versions["versions"]]
+            found = {number: _blocks(version_path(path, number), "features", engine, run) for number in numbers}
+            return Verified(path, JOB, found[versions["current"]].shape, sum(each.files for each in found.values()))
         return _other_rows(path, run.array, engine, run) if kind is None else _blocks(path, kind, engine, run)
 
 
@@ -135,17 +141,6 @@ def _blocks(path: str, kind: block_arrays.Kind, engine: Engine, run: RunOptions)
     _report(path, [*damaged, *strange], remedy)
     shape = manifest["rows"], *block_arrays.open_main(path, kind).shape[1:]
     return Verified(path, kind, shape, len(manifest["blocks"]) * len(arrays))
-
-
-def _versions(path: str, engine: Engine, run: RunOptions) -> Verified:
-    """Check all versions of the output of a job."""
-    groups.open_group(path, JOB)
-    versions = read_versions(path)
-    if versions is None:
-        raise IncompleteError(f"{path} is not finished: its first run was stopped; run the same job again")
-    numbers = [each["number"] for each in versions["versions"]]
-    found = {number: _blocks(version_path(path, number), "features", engine, run) for number in numbers}
-    return Verified(path, JOB, found[versions["current"]].shape, sum(each.files for each in found.values()))
 
 
 def _dataset(path: str, engine: Engine, run: RunOptions) -> Verified:

@@ -106,15 +106,20 @@ class TextRows:
     def read(self, kinds: Mapping[int, Kind]) -> Iterator[Any]:
         """Batches of the texts of columns of these numbers and kinds; null where they stand for a missing value."""
         import pyarrow as pa
+        import pyarrow.compute as pc
 
         types = {str(j): pa.string() for j in kinds}
-        words = [kind in ("text", "characters") for kind in kinds.values()]
+        words = [k for k, kind in enumerate(kinds.values()) if kind in ("text", "characters")]
         misfits: list[Any] = []
         with _decoding(self.path), self._file() as file, self._batches(file, types, misfits) as batches:
             try:
                 for batch in batches:
                     self._check_widths(misfits)
-                    columns = [_stripped(each) if word else each for each, word in zip(batch, words, strict=True)]
+                    columns = batch.columns
+                    for k in words:  # without the blanks around them, and without those that mean a missing value then
+                        stripped = pc.utf8_trim_whitespace(columns[k])
+                        missing = pc.and_(pc.is_in(stripped, pa.array(MISSING)), pc.not_equal(stripped, columns[k]))
+                        columns[k] = pc.if_else(missing, pa.scalar(None, pa.string()), stripped)
                     yield pa.record_batch(columns, schema=batch.schema)
             except pa.ArrowInvalid as error:
                 if "UTF8" in str(error):
@@ -208,16 +213,6 @@ def check_first_lines(path: Path, allowed: Allowed) -> None:
                 length, fields = 0, dict.fromkeys(_DELIMITERS, 1)
                 if seen >= 4 * _SNIFF_BYTES:  # a character of those that are looked at has up to four bytes
                     return
-
-
-def _stripped(words: Any) -> Any:
-    """Words without the blanks around them; null where what is left stands for a missing value."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    stripped = pc.utf8_trim_whitespace(words)
-    missing = pc.and_(pc.is_in(stripped, pa.array(MISSING)), pc.not_equal(stripped, words))
-    return pc.if_else(missing, pa.scalar(None, pa.string()), stripped)
 
 
 def _is_packed(path: Path) -> bool:

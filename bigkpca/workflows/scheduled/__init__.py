@@ -162,8 +162,8 @@ def run(
     full : bool
         Extract all rows again, into a new version.
     progress : bool or Progress
-        True shows bars, or lines where there is no terminal; a Progress receives
-        titles and rows of each pass, and notes; by default nothing is shown.
+        True shows bars, or lines where there is no terminal; a Progress receives titles and rows of each pass, and
+        notes; by default nothing is shown.
 
     Returns
     -------

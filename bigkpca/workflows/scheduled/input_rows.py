@@ -11,7 +11,7 @@ import numpy as np
 
 from bigkpca.data.blocks import Block, split
 from bigkpca.data.opening import open_growing
-from bigkpca.data.rows import Rows, digest_of_rows
+from bigkpca.data.rows import digest_of_rows
 from bigkpca.data.versions import JOB
 from bigkpca.data.zarr import ZarrRows
 from bigkpca.errors import Array, CorruptionError, DataError, SpecError
@@ -185,7 +185,7 @@ def check_unchanged_blocks(
     rows: ZarrRows, manifest: Mapping[str, Any], blocks: Sequence[Block], engine: Engine, progress: Progress
 ) -> None:
     """Raise CorruptionError where rows of these blocks changed since features were extracted. One pass."""
-    found = by_block("comparing rows", _digest, rows, [], blocks, engine, progress)
+    found = by_block("comparing rows", digest_of_rows, rows, [], blocks, engine, progress)
     known = input_digests(manifest)
     other = [block for block, sha256 in zip(blocks, found, strict=True) if sha256 != known[block.number][0]]
     if other:
@@ -196,7 +196,3 @@ def check_unchanged_blocks(
             "or, if the change is meant, extract them again with bigkpca run JOB.toml "
             f"--rows {other[0].start}:{other[-1].stop}"
         )
-
-
-def _digest(rows: Rows, block: Block) -> str:
-    return digest_of_rows(rows, block.start, block.stop)

@@ -163,7 +163,8 @@ def append(given: Given, current: Published, model: Model, rows: ZarrRows, inter
         place.clear()
         return
     except _UpgradeDue as due:
-        _make(given, _same_model(given, current, model, str(due)), model, rows, interval, None)
+        entry = _entry(given, model, current.entry["model"]["number"], str(due))
+        _make(given, entry, model, rows, interval, None)
         place.clear()
         return
     known = [*_known_before(current, rows)[: wanted[0].number], *new]
@@ -182,7 +183,7 @@ def make_version(given: Given, current: Published | None, rows: ZarrRows, interv
     else:
         model = model_of_version(given.job, current.entry)
         what = "all rows" if given.asked.full else f"rows {interval.first}:{interval.stop}"
-        entry = _same_model(given, current, model, f"{what} extracted again")
+        entry = _entry(given, model, current.entry["model"]["number"], f"{what} extracted again")
         before = None if given.asked.full else current
     _make(given, entry, model, rows, interval, before)
 
@@ -202,17 +203,19 @@ def _make(
 def _refit(given: Given, rows: ZarrRows, interval: Interval) -> None:
     """Fit a new model on all rows, and make a version with it; the interval is that of the rows which drifted."""
     pinned = jobs.read_pinned(given.out)
-    number = _next_model(given.job, given.versions["versions"], pinned.get("model"))
+    # That which a run began which was cut off, or the next whose path is free: other models there may belong to other
+    # jobs, even with the same rows and options.
+    number = 1 + max((each["model"]["number"] for each in given.versions["versions"]), default=1)
+    path = model_path(given.job, number)
+    while number != pinned.get("model") and store_of(path).exists(path):
+        number += 1
+        path = model_path(given.job, number)
     jobs.write_pinned(given.out, {**pinned, "model": number})  # so that the run after a stop takes that model up
     with _timed(given, "fit"):
         options = replace(given.options, overwrite=number == pinned.get("model"))
         model = fitted_again(given.job, number, rows, options, interval)
     entry = _entry(given, model, number, f"fitted again: drift {given.record['drift']['figure']:.3f}")
     _write_version(given, entry, model, rows, interval, None, refitted=True)
-
-
-def _same_model(given: Given, current: Published, model: Model, reason: str) -> dict[str, Any]:
-    return _entry(given, model, current.entry["model"]["number"], reason)
 
 
 def _entry(given: Given, model: Model, number: int, reason: str) -> dict[str, Any]:
@@ -482,15 +485,6 @@ def _stored_model(path: str) -> Model | None:
         with store.writer(path):
             store.recover(path)
     return load_model(path) if store.exists(path) else None
-
-
-def _next_model(job: Job, versions: Sequence[Mapping[str, Any]], begun: int | None) -> int:
-    """The number of the model of a refit: the one that a run began which was cut off, or the next whose path is free:
-    other models there may belong to other jobs, even with the same rows and options."""
-    number = 1 + max((each["model"]["number"] for each in versions), default=1)
-    while number != begun and store_of(model_path(job, number)).exists(model_path(job, number)):
-        number += 1
-    return number
 
 
 def _check_options(job: Job, model: Model, path: str) -> None:
