@@ -304,7 +304,7 @@ def _said(value: Any, column: TableColumn, reason: Reason) -> str:
 
 
 @dataclass(frozen=True)
-class Labels:
+class TableLabels:
     """The column of labels of a frame: its number, their dtype, and what makes labels (k,) of a part of the column, of
     rows with these numbers (k,)."""
 
@@ -314,7 +314,7 @@ class Labels:
 
 
 @dataclass(frozen=True)
-class Frame:
+class TableFrame:
     """The columns of a file.
 
     columns: their numbers in the file, without labels and row names. names: of all columns of the file. kinds, types:
@@ -330,7 +330,7 @@ class Frame:
     types: tuple[str, ...]
     dtypes: tuple[np.dtype[Any] | None, ...]
     rows: int | None
-    labels: Labels | None
+    labels: TableLabels | None
     read: Callable[[Mapping[int, Kind]], Iterator[Any]]
     notes: tuple[str, ...] = ()
     text: str | None = None  # the column whose characters are the rows, unless options say otherwise
@@ -379,7 +379,7 @@ class Encoding:
         as_they_are = all(column.kind in ("number", "boolean") and not column.fills for column in self.columns)
         return as_they_are and self.missing == "refuse" and self.left_out == ()
 
-    def places(self, frame: Frame, whose: str) -> dict[int, TableColumn]:
+    def places(self, frame: TableFrame, whose: str) -> dict[int, TableColumn]:
         """The columns by their numbers in a file. Raises SpecError where the file has other columns than `whose`,
         DataError where one has a type that cannot be numbers or text."""
         if frame.names is None or not self.named:
@@ -399,7 +399,7 @@ class Encoding:
                 )
         return places
 
-    def _by_name(self, frame: Frame, names: Sequence[str], whose: str) -> dict[int, TableColumn]:
+    def _by_name(self, frame: TableFrame, names: Sequence[str], whose: str) -> dict[int, TableColumn]:
         here = [names[j] for j in frame.columns]
         wanted = [column.name for column in self.columns]
         expected = [*wanted, *(self.left_out or ())]
@@ -425,7 +425,7 @@ class Encoding:
             )
         return dict(zip(frame.columns, self.columns, strict=True))
 
-    def dtype(self, frame: Frame, places: Mapping[int, TableColumn]) -> np.dtype[Any]:
+    def dtype(self, frame: TableFrame, places: Mapping[int, TableColumn]) -> np.dtype[Any]:
         """The common dtype of the columns of numbers of a file."""
         own = dict(zip(frame.columns, frame.dtypes, strict=True))
         found = []
@@ -513,7 +513,7 @@ class Choice:
         return {key: value for key, value in own.items() if value is not None}
 
 
-def chosen(frames: Sequence[Frame], choice: Choice, names: tuple[str, ...] | None) -> Encoding:
+def chosen(frames: Sequence[TableFrame], choice: Choice, names: tuple[str, ...] | None) -> Encoding:
     """The encoding of files by the options; its categories and fills have to be learnt where there are some.
 
     names: of the columns, where these are known already; else those of the first file that has names. Raises SpecError
@@ -541,7 +541,7 @@ def chosen(frames: Sequence[Frame], choice: Choice, names: tuple[str, ...] | Non
     return Encoding(columns, choice.missing, left_out)
 
 
-def _kinds(frames: Sequence[Frame], names: Sequence[str], *, by_name: bool) -> list[tuple[str, Kind]]:
+def _kinds(frames: Sequence[TableFrame], names: Sequence[str], *, by_name: bool) -> list[tuple[str, Kind]]:
     """What each of the columns holds: text where one file has text, else what the first file has. Raises DataError."""
     found: dict[str, list[Kind]] = {name: [] for name in names}
     unfit = []

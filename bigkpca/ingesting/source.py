@@ -15,7 +15,7 @@ from bigkpca.data.stores import is_url, store_of
 from bigkpca.errors import Array, SpecError, check_finite
 from bigkpca.execution.progress import Progress
 from bigkpca.ingesting.columns import Choice, Encoding, chosen
-from bigkpca.ingesting.formats import Column, Frame, Table, open_column, open_rows_of
+from bigkpca.ingesting.formats import Column, Table, TableFrame, open_column, open_rows_of
 from bigkpca.ingesting.formats.base import USUAL, Allowed, cast
 from bigkpca.ingesting.tables import MissingCounts, learnt, no_rows, rows_of
 
@@ -30,7 +30,7 @@ class Files:
     identity: what identifies all this, JSON-ready.
     """
 
-    files: tuple[Table | Frame, ...]
+    files: tuple[Table | TableFrame, ...]
     column: Column | None
     choice: Choice
     dtype: np.dtype[Any] | None
@@ -88,7 +88,7 @@ class Files:
     @property
     def names(self) -> tuple[str, ...] | None:
         """Names of the columns of the first file that has some."""
-        frames = (each for each in self.files if isinstance(each, Frame))
+        frames = (each for each in self.files if isinstance(each, TableFrame))
         return next((frame.column_names for frame in frames if frame.column_names is not None), None)
 
     def source(
@@ -99,7 +99,7 @@ class Files:
         names: of the columns of a dataset. whose: what these belong to. One pass over the files where something has to
         be learnt of them.
         """
-        frames = [each for each in self.files if isinstance(each, Frame)]
+        frames = [each for each in self.files if isinstance(each, TableFrame)]
         of_dataset = whose is not None
         if frames and encoding is None:
             whose = whose or next((frame for frame in frames if frame.names is not None), frames[0]).where
@@ -108,7 +108,7 @@ class Files:
         counts = MissingCounts()
         tables = []
         for each in self.files:
-            if isinstance(each, Frame):
+            if isinstance(each, TableFrame):
                 assert encoding is not None
                 each = rows_of(each, encoding, whose or "", counts, self.dtype, of_dataset=of_dataset)
             tables.append(each)

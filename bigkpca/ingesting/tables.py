@@ -19,9 +19,9 @@ from bigkpca.ingesting.columns import (
     ADVICE_OF_DATASET,
     Encoding,
     Fault,
-    Frame,
     Kind,
     TableColumn,
+    TableFrame,
     Unreadable,
     encode,
     kind_of,
@@ -48,7 +48,7 @@ class MissingCounts:
 
 
 def rows_of(
-    frame: Frame,
+    frame: TableFrame,
     encoding: Encoding,
     whose: str,
     counts: MissingCounts,
@@ -108,7 +108,7 @@ def rows_of(
     )
 
 
-def columns_to_read(frame: Frame, places: Mapping[int, TableColumn]) -> dict[int, Kind]:
+def columns_to_read(frame: TableFrame, places: Mapping[int, TableColumn]) -> dict[int, Kind]:
     """The columns of an encoding, and behind them that of the labels, by their numbers in the file."""
     kinds: dict[int, Kind] = {j: column.kind for j, column in places.items()}
     return kinds if frame.labels is None else {**kinds, frame.labels.column: "text"}
@@ -161,7 +161,7 @@ def _encoded(
     return X[kept], kept, None
 
 
-def kept_rows(batch: Any, missing: Sequence[Array], encoding: Encoding, frame: Frame) -> Array:
+def kept_rows(batch: Any, missing: Sequence[Array], encoding: Encoding, frame: TableFrame) -> Array:
     """Which rows (k,) of a batch are used, where these values (k,) of each of its columns are missing."""
     if encoding.missing != "drop":
         return np.ones(len(batch), bool)
@@ -185,7 +185,7 @@ def no_rows(where: str, *, dropped: bool) -> DataError:
     return DataError(f"{where} is empty: it holds no rows")
 
 
-def problems(frame: Frame, places: Mapping[int, TableColumn], encoding: Encoding, *, of_dataset: bool) -> str:
+def problems(frame: TableFrame, places: Mapping[int, TableColumn], encoding: Encoding, *, of_dataset: bool) -> str:
     """What cannot be read in each column of a file, and what to do, in words. One pass over the file."""
     found: dict[int, Fault] = {}
     refuse, first = encoding.missing == "refuse", 0
@@ -210,7 +210,9 @@ def problems(frame: Frame, places: Mapping[int, TableColumn], encoding: Encoding
     return "\n".join([head, *(f"  {line}" for line in lines), *([f"  and {more} more"] if more else []), advice])
 
 
-def learnt(frames: Sequence[Frame], encoding: Encoding, whose: str, progress: Progress, *, words: bool) -> Encoding:
+def learnt(
+    frames: Sequence[TableFrame], encoding: Encoding, whose: str, progress: Progress, *, words: bool
+) -> Encoding:
     """The encoding with the categories of its columns of text, and with what stands for missing values.
 
     Rows that are left out count for nothing. One pass over the files, where there is something to learn. words: whether
@@ -252,7 +254,7 @@ def learnt(frames: Sequence[Frame], encoding: Encoding, whose: str, progress: Pr
 class _Misfit(Exception):
     """A file holds a value that the encoding cannot read; which one is searched for afterwards."""
 
-    def __init__(self, frame: Frame, places: dict[int, TableColumn]) -> None:
+    def __init__(self, frame: TableFrame, places: dict[int, TableColumn]) -> None:
         super().__init__(frame.where)
         self.frame, self.places = frame, places
 
@@ -260,7 +262,7 @@ class _Misfit(Exception):
         return DataError(problems(self.frame, self.places, encoding, of_dataset=False))
 
 
-def _look_at_all(frames: Sequence[Frame], encoding: Encoding, whose: str, progress: Progress) -> list[_Learner]:
+def _look_at_all(frames: Sequence[TableFrame], encoding: Encoding, whose: str, progress: Progress) -> list[_Learner]:
     """What learnt from the values of each column, in one pass over all files. Raises _Misfit."""
     most = int(min(_SAMPLE, max(5000, _SAMPLE_BYTES // 16 // len(encoding.columns))))
     learners: list[_Learner] = []
@@ -279,7 +281,7 @@ def _look_at_all(frames: Sequence[Frame], encoding: Encoding, whose: str, progre
     return learners
 
 
-def _look(frame: Frame, encoding: Encoding, whose: str, learners: Sequence[_Learner], progress: Progress) -> None:
+def _look(frame: TableFrame, encoding: Encoding, whose: str, learners: Sequence[_Learner], progress: Progress) -> None:
     """Give all learners the values of their columns in a file, of the rows that are kept."""
     import pyarrow as pa
 
@@ -302,7 +304,7 @@ def _look(frame: Frame, encoding: Encoding, whose: str, learners: Sequence[_Lear
         raise no_rows(frame.where, dropped=rows > 0)
 
 
-def _words(frames: Sequence[Frame], encoding: Encoding, whose: str) -> dict[str, str]:
+def _words(frames: Sequence[TableFrame], encoding: Encoding, whose: str) -> dict[str, str]:
     """Columns whose kind is that of the first rows, and whose later rows hold words: the first of these, as messages
     say it. One pass over the files."""
     found: dict[str, str] = {}

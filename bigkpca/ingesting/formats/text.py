@@ -27,7 +27,7 @@ import numpy as np
 
 from bigkpca.data.blocks import READ_BYTES
 from bigkpca.errors import Array, DataError, SpecError, unknown_name
-from bigkpca.ingesting.columns import MISSING, Frame, Kind, Labels, kind_of
+from bigkpca.ingesting.columns import MISSING, Kind, TableFrame, TableLabels, kind_of
 from bigkpca.ingesting.formats.base import (
     TEXT,
     Allowed,
@@ -251,7 +251,7 @@ _ROW_NAMES = (
 )
 
 
-def csv_frame(path: Path, member: str | None, labels: str | None) -> Frame:
+def csv_frame(path: Path, member: str | None, labels: str | None) -> TableFrame:
     """Columns of a .csv file, without its column of labels."""
     refuse_member(path, member)
     layout = TextRows.open(path)
@@ -261,7 +261,7 @@ def csv_frame(path: Path, member: str | None, labels: str | None) -> Frame:
     if not columns:
         raise DataError(f"{path} has no column but its labels")
     kinds = tuple(layout.kinds[j] for j in columns)
-    return Frame(
+    return TableFrame(
         where=str(path),
         columns=columns,
         names=layout.names,
@@ -292,7 +292,7 @@ def csv_column(path: Path) -> Column:
     return Column(str(path), labels.dtype, None, batches())
 
 
-def _labels(layout: TextRows, column: int) -> Labels:
+def _labels(layout: TextRows, column: int) -> TableLabels:
     """The labels in a column: integers, floats, or else text, by the first rows."""
     first: list[str | None] = next((each.to_pylist() for each in layout.texts(column)), [])
     texts = [text for text in first if text]
@@ -320,7 +320,7 @@ def _labels(layout: TextRows, column: int) -> Labels:
         check_finite_labels(found, rows, str(layout.path))
         return found
 
-    return Labels(column, dtype, values)
+    return TableLabels(column, dtype, values)
 
 
 def _all_are(texts: Sequence[str], dtype: np.dtype[Any]) -> bool:
@@ -337,7 +337,7 @@ SUFFIXES = tuple(f"{end}{packed}" for end in (".fasta", ".fa", ".fna", ".faa") f
 _NOTE = "letters of sequences are read as capital ones, since small ones mark what was masked"
 
 
-def fasta(path: Path, member: str | None, labels: str | None) -> Frame:
+def fasta(path: Path, member: str | None, labels: str | None) -> TableFrame:
     """The sequences of a FASTA file, as one column of text."""
     refuse_member(path, member)
     refuse_labels(path, labels)
@@ -356,7 +356,7 @@ def fasta(path: Path, member: str | None, labels: str | None) -> Frame:
         if held:
             yield pa.record_batch([pa.array(held, pa.string())], names=[SEQUENCE])
 
-    return Frame(
+    return TableFrame(
         where=str(path),
         columns=(0,),
         names=(SEQUENCE,),
