@@ -16,8 +16,7 @@ from typing import Any
 import numpy as np
 
 from bigkpca.data.retrying import retried
-from bigkpca.data.stores import MOST_JSON_BYTES as MOST_JSON_BYTES
-from bigkpca.data.stores import is_url, last_name, parent, store_of
+from bigkpca.data.stores import MOST_JSON_BYTES, is_url, last_name, parent, store_of
 from bigkpca.errors import CorruptionError
 
 _MOST_NESTED = 200

@@ -20,10 +20,9 @@ import numpy as np
 import zarr
 
 from bigkpca.data.blocks import power_of_two
-from bigkpca.data.json_files import MOST_JSON_BYTES
 from bigkpca.data.rows import little_endian
 from bigkpca.data.stored import ALL_THERE, StoredArray, crc32c, writing_empty_chunks
-from bigkpca.data.stores import AnyPath, expanded, last_name, store_of
+from bigkpca.data.stores import MOST_JSON_BYTES, AnyPath, expanded, last_name, store_of
 from bigkpca.data.zarr import ATTRIBUTE, stored_array
 from bigkpca.errors import Array, IncompleteError, SpecError
 from bigkpca.execution.progress import Progress, shown

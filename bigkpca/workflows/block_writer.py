@@ -9,11 +9,10 @@ from math import ceil
 from typing import Any
 
 from bigkpca.data.blocks import Block, split
-from bigkpca.data.json_files import MOST_JSON_BYTES
 from bigkpca.data.opening import opened_again
 from bigkpca.data.retrying import changed, retried
 from bigkpca.data.rows import Rows
-from bigkpca.data.stores import AnyPath, store_of
+from bigkpca.data.stores import MOST_JSON_BYTES, AnyPath, store_of
 from bigkpca.data.zarr import ZarrRows
 from bigkpca.errors import Array, CorruptionError, SpecError
 from bigkpca.execution.engine import Engine, by_block
