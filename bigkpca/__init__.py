@@ -24,11 +24,9 @@ if TYPE_CHECKING:
     from bigkpca.reporting import report
     from bigkpca.storage.describe import info
     from bigkpca.storage.models import load_model as load
-    from bigkpca.workflows.choosing import cross_validate, plan, sigma
-    from bigkpca.workflows.evaluate import evaluate
+    from bigkpca.workflows.estimates import cross_validate, evaluate, plan, sigma
     from bigkpca.workflows.export import export
     from bigkpca.workflows.fit import fit
-    from bigkpca.workflows.merge import merge
     from bigkpca.workflows.scheduled import run
     from bigkpca.workflows.scheduled.history import history, prune, rollback
     from bigkpca.workflows.transform import denoise, reconstruct, transform
@@ -39,9 +37,9 @@ _PUBLIC = {
     "arrays": ("bigkpca.arrays", None),
     "KernelPCA": ("bigkpca.estimator", "KernelPCA"),
     "compare": ("bigkpca.comparing", "compare"),
-    "cross_validate": ("bigkpca.workflows.choosing", "cross_validate"),
+    "cross_validate": ("bigkpca.workflows.estimates", "cross_validate"),
     "denoise": ("bigkpca.workflows.transform", "denoise"),
-    "evaluate": ("bigkpca.workflows.evaluate", "evaluate"),
+    "evaluate": ("bigkpca.workflows.estimates", "evaluate"),
     "export": ("bigkpca.workflows.export", "export"),
     "fit": ("bigkpca.workflows.fit", "fit"),
     "history": ("bigkpca.workflows.scheduled.history", "history"),
@@ -50,16 +48,16 @@ _PUBLIC = {
     "kernels": ("bigkpca.numerics.kernels", None),
     "landmarks": ("bigkpca.numerics.landmarks", None),
     "measures": ("bigkpca.numerics.measures", None),
-    "merge": ("bigkpca.workflows.merge", "merge"),
+    "merge": ("bigkpca.workflows.fit", "merge"),
     "methods": ("bigkpca.numerics.methods", None),
-    "plan": ("bigkpca.workflows.choosing", "plan"),
+    "plan": ("bigkpca.workflows.estimates", "plan"),
     "preimages": ("bigkpca.numerics.preimages", None),
     "prune": ("bigkpca.workflows.scheduled.history", "prune"),
     "reconstruct": ("bigkpca.workflows.transform", "reconstruct"),
     "rollback": ("bigkpca.workflows.scheduled.history", "rollback"),
     "run": ("bigkpca.workflows.scheduled", "run"),
     "submit": ("bigkpca.cli.submit", "submit_command"),
-    "sigma": ("bigkpca.workflows.choosing", "sigma"),
+    "sigma": ("bigkpca.workflows.estimates", "sigma"),
     "load": ("bigkpca.storage.models", "load_model"),
     "report": ("bigkpca.reporting", "report"),
     "transform": ("bigkpca.workflows.transform", "transform"),

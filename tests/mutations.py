@@ -82,7 +82,7 @@ FAULTS = [
     Fault("bigkpca/fitting/refine.py", "eps * size) * n / len(X)", "eps * size)", "rounding of few rows, not all"),
     Fault("bigkpca/evaluating.py", "X[part.stop :]", "X[part.start :]", "trains on what it scores"),
     Fault("bigkpca/ingesting/formats/binary.py", "if file.read(1):", "if False:", "checksums are not looked at"),
-    Fault("bigkpca/ingesting/tables/learning.py", "partition(drawn[0]", "partition(drawn[1]", "of long columns"),
+    Fault("bigkpca/ingesting/tables.py", "partition(drawn[0]", "partition(drawn[1]", "of long columns"),
     Fault("bigkpca/workflows/checkpoints.py", "content_digest(name, *given)", "content_digest(name)", "of others"),
     Fault("bigkpca/workflows/verify.py", "found += gone", "found += gone[:0]", "lost chunks of a dataset"),
     Fault("bigkpca/workflows/scheduled/input_rows.py", "block.stop > self", "block.stop >= self", "its rows unchecked"),

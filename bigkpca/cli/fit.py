@@ -46,10 +46,10 @@ _UNITS = ((7200.0, 3600.0, "h"), (120.0, 60.0, "min"), (0.0, 1.0, "s"))  # from 
 @running
 def plan(data: str, as_json: bool, quiet: bool, **options: Any) -> None:
     """Estimate the cost of fitting DATA without running it, and check it against --memory and the workers."""
-    from bigkpca.workflows import choosing
+    from bigkpca.workflows import estimates
 
     run = {key: options[key] for key in ("array", "scheduler", "workers", "memory", "timeout")}
-    found = choosing.plan(data, progress=ShownProgress(quiet), **run, **given(options))
+    found = estimates.plan(data, progress=ShownProgress(quiet), **run, **given(options))
     facts = {key: value for key, value in asdict(found).items() if key not in _TOLD_OTHERWISE}
     if not as_json:
         seconds = facts.pop("expected_seconds")
@@ -156,7 +156,7 @@ _COLUMNS = ("sigma", "components", "ridge", "error", "standard_error")
 @running
 def sigma(data: str, as_json: bool, quiet: bool, **options: Any) -> None:
     """Print candidate lengths sigma from distances of sampled pairs, each with its sampling error."""
-    from bigkpca.workflows import choosing
+    from bigkpca.workflows import estimates
 
     fields = {key: options[key] for key in ("kernel", "seed", "standardize")}
     run = {key: options[key] for key in ("array", "scheduler", "workers", "memory", "timeout")}
@@ -166,7 +166,7 @@ def sigma(data: str, as_json: bool, quiet: bool, **options: Any) -> None:
     for name in ("preimage", "noise", "size", "components", "save"):
         if options[name] is not None:
             raise SpecError(f"--{name} is for --cv: add it, or leave --{name} out")
-    lengths = choosing.sigma(data, progress=ShownProgress(quiet), **fields, **run)
+    lengths = estimates.sigma(data, progress=ShownProgress(quiet), **fields, **run)
     if as_json:
         click.echo(json.dumps({name: asdict(length) for name, length in lengths.items()}))
         return
@@ -178,7 +178,7 @@ def _cross_validated(
     data: str, fields: dict[str, Any], run: dict[str, Any], as_json: bool, quiet: bool, options: Mapping[str, Any]
 ) -> None:
     """Find the setting with the smallest error of pre-images, and print all that were tried."""
-    from bigkpca.workflows import choosing
+    from bigkpca.workflows import estimates
 
     fields |= {
         "preimage": options["preimage"] or SCORED_PREIMAGE,
@@ -188,7 +188,7 @@ def _cross_validated(
     tried = options["components"]
     numbers = [_number(part) for part in tried.split(",")] if tried else None
     place = options["save"] and _check_place(options["save"], data)
-    found = choosing.cross_validate(data, components=numbers, progress=ShownProgress(quiet), **fields, **run)
+    found = estimates.cross_validate(data, components=numbers, progress=ShownProgress(quiet), **fields, **run)
     _show(found, data, options["array"], FitSpec.checked(**fields), as_json)
     if place:
         _save_settings(place, found.settings)

@@ -29,7 +29,7 @@ def merge(models: tuple[str, ...], out: str, overwrite: bool) -> None:
     Fit the first part, then each other one with fit --like FIRST_MODEL: on other machines, without a cluster.
     """
     from bigkpca.storage.describe import model_info
-    from bigkpca.workflows.merge import merge
+    from bigkpca.workflows.fit import merge
 
     facts = model_info(merge(models, out, overwrite=overwrite), out)
     shown = ("path", "method", "kernel", "landmarks", "random_features", "rows", "components", "bytes")
@@ -56,9 +56,9 @@ def merge(models: tuple[str, ...], out: str, overwrite: bool) -> None:
 @running
 def evaluate(model: str, data: str, as_json: bool, quiet: bool, **options: Any) -> None:
     """Estimate how wrong MODEL is on DATA, fitted or new, from exact kernels with sampled rows: one pass."""
-    from bigkpca.workflows import evaluate
+    from bigkpca.workflows import estimates
 
-    found = evaluate.evaluate(model, data, progress=ShownProgress(quiet), **options)
+    found = estimates.evaluate(model, data, progress=ShownProgress(quiet), **options)
     if as_json:
         click.echo(json.dumps(asdict(found), default=lambda array: array.tolist()))
         return

@@ -25,9 +25,7 @@ def is_data_array(data: Any) -> bool:
 
 def check_data_array(data: Any) -> None:
     """Raise DataError for a DataArray that is no table, SpecError for one of unknown length, which xarray cannot use.
-
-    Accept anything else.
-    """
+    Accept anything else."""
     if not is_data_array(data):
         return
     if data.ndim < 2:
@@ -96,10 +94,8 @@ def check_names(data: Any) -> None:
 
 def check_frame(data: Any) -> None:
     """Raise DataError for a frame with a column that is not numeric and for texts, SpecError for a lazy frame and for
-    what holds several tables; accept anything else.
-
-    Numbers kept as objects, text or categories are accepted, as in scikit-learn; dates are not.
-    """
+    what holds several tables; accept anything else. Numbers kept as objects, text or categories are accepted, as in
+    scikit-learn; dates are not."""
     if hasattr(data, "collect") and hasattr(data, "sink_parquet"):  # first, since access to its columns would warn
         raise SpecError(
             "a LazyFrame holds no rows yet: give what its collect() returns, or, where that does not fit in memory, "
@@ -132,7 +128,12 @@ def check_frame(data: Any) -> None:
         _check_no_texts(data)
         return
     for number, (name, dtype) in enumerate(zip(data.columns, data.dtypes, strict=True)):
-        if not _holds_numbers(data, number, dtype):
+        fits = dtype.kind in "buif" if hasattr(dtype, "kind") else dtype.is_numeric() or str(dtype) == "Boolean"
+        if not fits:  # as numbers of pandas or polars that are kept as something else
+            values = np.asarray(data.iloc[:, number] if hasattr(data, "iloc") else data.to_series(number))
+            # NumPy would convert times and complex numbers, with another meaning.
+            fits = values.ndim == 1 and values.dtype.kind not in "mMc" and _are_floats(values)
+        if not fits:
             raise DataError(
                 f"the frame holds {dtype} values in column {number} ({name!r}): rows must be real numbers (integer, "
                 "float or bool); leave it out, or encode it: text and categories as codes, dates as the time since one"
@@ -169,15 +170,6 @@ def _are_floats(values: Array) -> bool:
 def is_frame(data: Any) -> bool:
     """Whether `data` is a frame of pandas or polars, or has the same interface."""
     return all(hasattr(data, name) for name in ("columns", "dtypes", "to_numpy"))
-
-
-def _holds_numbers(frame: Any, number: int, dtype: Any) -> bool:
-    """Whether the values of a column are real numbers, also where its dtype, of pandas or polars, is not numeric."""
-    if dtype.kind in "buif" if hasattr(dtype, "kind") else dtype.is_numeric() or str(dtype) == "Boolean":
-        return True
-    values = np.asarray(frame.iloc[:, number] if hasattr(frame, "iloc") else frame.to_series(number))
-    # NumPy would convert times and complex numbers, with another meaning.
-    return values.ndim == 1 and values.dtype.kind not in "mMc" and _are_floats(values)
 
 
 def frame_values(frame: Any) -> Array:

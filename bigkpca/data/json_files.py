@@ -16,8 +16,7 @@ from typing import Any
 import numpy as np
 
 from bigkpca.data.retrying import retried
-from bigkpca.data.stores import MOST_JSON_BYTES as MOST_JSON_BYTES
-from bigkpca.data.stores import is_url, last_name, parent, store_of
+from bigkpca.data.stores import MOST_JSON_BYTES, is_url, last_name, parent, store_of
 from bigkpca.errors import CorruptionError
 
 _MOST_NESTED = 200
@@ -25,19 +24,15 @@ _PIECE_BYTES = 2**20
 
 
 def read_json(path: str) -> Any:
-    """The values of a JSON file.
-
-    Raises OSError where there is none, ValueError where it does not parse, or is larger or deeper than any of bigkpca.
-    """
+    """The values of a JSON file. Raises OSError where there is none, ValueError where it does not parse, or is larger
+    or deeper than any of bigkpca."""
     return parsed(read_small(path))
 
 
 def read_if_there(path: str) -> bytes | None:
-    """The content of a small file; None where there is none.
-
-    A file that its folder lists, and that cannot be opened, is tried again: it is not taken for one that was never
-    written. Raises CorruptionError where it stays so, ValueError where it is larger than any that bigkpca writes.
-    """
+    """The content of a small file; None where there is none. A file that its folder lists, and that cannot be opened,
+    is tried again: it is not taken for one that was never written. Raises CorruptionError where it stays so, ValueError
+    where it is larger than any that bigkpca writes."""
 
     def read() -> bytes | None:
         try:

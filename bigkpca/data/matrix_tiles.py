@@ -57,10 +57,8 @@ def halves(rows: Rows) -> bool:
 
 
 def parts(rows: Rows, block_rows: int | None, *, upper: bool) -> list[Part]:
-    """The matrix divided into tasks: strips of rows, or parts of strips for sources that send them to tasks.
-
-    With `upper`, the part to the left of the diagonal is left out, except for squares on it.
-    """
+    """The matrix divided into tasks: strips of rows, or parts of strips for sources that send them to tasks. With
+    `upper`, the part to the left of the diagonal is left out, except for squares on it."""
     n, d = rows.shape
     height, width = rows.grid
     strips = split(n, fit_block_rows(n, height, block_rows or _STRIP_ROWS))
@@ -76,11 +74,9 @@ def parts(rows: Rows, block_rows: int | None, *, upper: bool) -> list[Part]:
 
 
 def matrix_tiles(rows: Rows, part: Part, *, upper: bool = False, digest: Any = None) -> Iterator[tuple[Part, Array]]:
-    """The tiles of a part with their values, about 8 MB each, or one chunk where that is larger.
-
-    With `upper`, the part to the left of the diagonal is left out, except for squares on it that are one tile high.
-    Checks every value for NaN and infinity, and adds the little-endian values to `digest`.
-    """
+    """The tiles of a part with their values, about 8 MB each, or one chunk where that is larger. With `upper`, the part
+    to the left of the diagonal is left out, except for squares on it that are one tile high. Checks every value for NaN
+    and infinity, and adds the little-endian values to `digest`."""
     height, width = tile_shape(rows)
     for a in range(part.rows.start, part.rows.stop, height):
         numbers = slice(a, min(a + height, part.rows.stop))

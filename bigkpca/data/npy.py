@@ -68,34 +68,33 @@ class NpyRows:
         return self
 
     def block(self, start: int, stop: int, columns: slice = EVERY) -> Array:
-        left, right, _ = columns.indices(self.shape[1])
-        return retried(lambda: self._block(start, stop, left, right), self.where, CorruptionError)
+        (n, d), (left, right, _) = self.shape, columns.indices(self.shape[1])
 
-    def _block(self, start: int, stop: int, left: int, right: int) -> Array:
-        n, d = self.shape
-        with store_of(self.where).open(self.where) as file:
-            if open_stamp(file) != self.stamp:
-                raise changed(self.where)
-            if not self.fortran:
-                found = np.empty((stop - start, right - left), self.dtype)
-                if right - left == d:
-                    self._read(file, start * d, found.reshape(-1))
-                else:
-                    for i in range(start, stop):
-                        self._read(file, i * d + left, found[i - start])
-                return found
-            flattened = len(self.row_shape) > 1  # so that columns are numbered in another order than they are stored
-            first, last = (0, d) if flattened else (left, right)
-            columns = np.empty((last - first, stop - start), self.dtype)
-            for j in range(first, last):
-                self._read(file, j * n + start, columns[j - first])
-        if flattened:  # Fortran order holds the first trailing axis fastest
-            columns = (
-                columns.reshape(*self.row_shape[::-1], -1)
-                .transpose(*range(len(self.row_shape) - 1, -1, -1), len(self.row_shape))
-                .reshape(d, -1)
-            )
-        return np.ascontiguousarray(columns[left - first : right - first].T)
+        def read() -> Array:
+            with store_of(self.where).open(self.where) as file:
+                if open_stamp(file) != self.stamp:
+                    raise changed(self.where)
+                if not self.fortran:
+                    found = np.empty((stop - start, right - left), self.dtype)
+                    if right - left == d:
+                        self._read(file, start * d, found.reshape(-1))
+                    else:
+                        for i in range(start, stop):
+                            self._read(file, i * d + left, found[i - start])
+                    return found
+                # With several trailing axes, columns are numbered in another order than they are stored.
+                flattened = len(self.row_shape) > 1
+                first, last = (0, d) if flattened else (left, right)
+                values = np.empty((last - first, stop - start), self.dtype)
+                for j in range(first, last):
+                    self._read(file, j * n + start, values[j - first])
+            if flattened:  # Fortran order holds the first trailing axis fastest
+                axes = len(self.row_shape)
+                values = values.reshape(*self.row_shape[::-1], -1).transpose(*range(axes - 1, -1, -1), axes)
+                values = values.reshape(d, -1)
+            return np.ascontiguousarray(values[left - first : right - first].T)
+
+        return retried(read, self.where, CorruptionError)
 
     def _read(self, file: IO[bytes], first: int, values: Array) -> None:
         """Fill the vector `values` with what the file holds from value `first` on."""

@@ -27,7 +27,7 @@ from bigkpca.data.rows import ArrayRows, Rows, check_shape
 from bigkpca.data.sparse import SparseRows, hdf5_rows, is_stored_matrix, npz_rows, sparse_rows, zarr_matrix
 from bigkpca.data.stored import array_path
 from bigkpca.data.stores import expanded, is_path, parent, store_of
-from bigkpca.data.zarr import ATTRIBUTE, ZarrRows, files_stamp, group_rows, zarr_name
+from bigkpca.data.zarr import ATTRIBUTE, ZarrRows, group_rows
 from bigkpca.errors import BigKPCAError, CorruptionError, DataError, IncompleteError, SpecError, check_numeric
 
 
@@ -98,8 +98,9 @@ def _any_rows(data: Any, array: str | None) -> Rows:
     if is_dask_array(data):
         return array_rows(data)
     if isinstance(data, zarr.Array):
-        check_shape(data.shape, f"the zarr array {data.path}")
-        return ZarrRows(data, zarr_name(data), data.shape[0])
+        where = array_path(data) or f"the zarr array {data.path!r}"
+        check_shape(data.shape, where)
+        return ZarrRows(data, where, data.shape[0])
     if isinstance(data, zarr.Group):
         path = array_path(data)
         if path is None or not (ATTRIBUTE in data.attrs or is_stored_matrix(data)):  # not ours, and no sparse matrix
@@ -165,8 +166,7 @@ def _path_rows(path: str, array: str | None) -> Rows:
         check_shape(node.shape, path)
         return ZarrRows(node, path, node.shape[0])
     if is_stored_matrix(node):
-        found = zarr_matrix(path, node, array, files_stamp(path))
-        return found or group_rows(path, node, array or "X")
+        return zarr_matrix(path, node, array) or group_rows(path, node, array or "X")
     return group_rows(path, node, array)
 
 

@@ -71,11 +71,9 @@ def error_of(error: OSError, path: str) -> BigKPCAError | None:
 
 
 def retried(action: Callable[[], T], where: str, missing: type[BigKPCAError] | None = IncompleteError) -> T:
-    """action(), tried again with growing pauses as long as it raises what may pass.
-
-    Raises `missing` where a file is still not there at the end, or FileNotFoundError at once where that is None;
-    IncompleteError for other errors of this kind.
-    """
+    """action(), tried again with growing pauses as long as it raises what may pass. Raises `missing` where a file is
+    still not there at the end, or FileNotFoundError at once where that is None; IncompleteError for other errors of
+    this kind."""
     wait, start = _FIRST_WAIT, time.monotonic()
     while True:
         try:

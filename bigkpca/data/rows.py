@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from bigkpca.data.blocks import READ_BYTES, power_of_two
+from bigkpca.data.blocks import READ_BYTES, Block, power_of_two
 from bigkpca.errors import Array, DataError, check_finite
 from bigkpca.numerics.display import brief
 from bigkpca.numerics.linalg import aligned
@@ -56,17 +56,13 @@ class Rows(Protocol):
         """What a task on rows start..stop needs of the source, numbered as in the whole; all of it for files."""
 
     def block(self, start: int, stop: int, columns: slice = EVERY) -> Array:
-        """Rows start..stop, and columns columns.start..columns.stop of them, in `dtype`, aligned.
-
-        Raises CorruptionError where they cannot be read.
-        """
+        """Rows start..stop, and columns columns.start..columns.stop of them, in `dtype`, aligned. Raises
+        CorruptionError where they cannot be read."""
 
     def fingerprint(self) -> dict[str, Any]:
-        """What identifies the rows, JSON-ready: path (or None), shape, dtype, and a stamp that changes with them.
-
-        The stamp is made of sizes and times or tags of stored chunks, or is the SHA-256 of values in memory. No pass
-        over files.
-        """
+        """What identifies the rows, JSON-ready: path (or None), shape, dtype, and a stamp that changes with them. The
+        stamp is made of sizes and times or tags of stored chunks, or is the SHA-256 of values in memory. No pass over
+        files."""
 
 
 def anonymous(rows: Rows) -> dict[str, Any]:
@@ -135,10 +131,8 @@ class ArrayRows:
 
 
 def take(rows: Rows, numbers: Array) -> Array:
-    """Rows of the given ascending numbers, (m, d); each storage chunk that holds one of them is read once.
-
-    Raises DataError naming the first row that holds NaN or infinity.
-    """
+    """Rows of the given ascending numbers, (m, d); each storage chunk that holds one of them is read once. Raises
+    DataError naming the first row that holds NaN or infinity."""
     if isinstance(rows, ArrayRows):
         found = aligned(rows.values[numbers - rows.first])
     else:
@@ -155,10 +149,8 @@ def take(rows: Rows, numbers: Array) -> Array:
 
 
 def tiles(rows: Rows, start: int, stop: int, tile_rows: int, digest: Any = None) -> Iterator[Array]:
-    """Rows start..stop in tiles of `tile_rows` rows, counted from `start`; the last tile may be shorter.
-
-    Reads as `_pieces`. Checks every row for NaN and infinity, and adds the little-endian values to `digest`.
-    """
+    """Rows start..stop in tiles of `tile_rows` rows, counted from `start`; the last tile may be shorter. Reads as
+    `_pieces`. Checks every row for NaN and infinity, and adds the little-endian values to `digest`."""
     rest: Array | None = None
     for a, b, X in _pieces(rows, start, stop):
         check_finite(X, a, rows.where, names=rows.names)
@@ -172,10 +164,10 @@ def tiles(rows: Rows, start: int, stop: int, tile_rows: int, digest: Any = None)
         rest = X[whole:] if whole < len(X) else None
 
 
-def digest_of_rows(rows: Rows, start: int, stop: int) -> str:
-    """SHA-256 of the little-endian values of rows start..stop, as `tiles` adds them to its digest. One reading."""
+def digest_of_rows(rows: Rows, block: Block) -> str:
+    """SHA-256 of the little-endian values of a block of rows, as `tiles` adds them to its digest. One reading."""
     digest = hashlib.sha256()
-    for _, _, X in _pieces(rows, start, stop):
+    for _, _, X in _pieces(rows, block.start, block.stop):
         digest.update(little_endian(X))
     return digest.hexdigest()
 

@@ -10,8 +10,8 @@ import hashlib
 import re
 import zipfile
 import zlib
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -22,11 +22,9 @@ from scipy.sparse import csr_array
 from bigkpca.data.blocks import READ_BYTES, power_of_two
 from bigkpca.data.retrying import changed, may_pass, retried
 from bigkpca.data.rows import EVERY, anonymous, check_shape, little_endian
-from bigkpca.data.stored import StoredArray, versions_of
+from bigkpca.data.stored import StoredArray, files_below, versions_of
 from bigkpca.data.stores import store_of
 from bigkpca.errors import Array, BigKPCAError, CorruptionError, DataError, SpecError, require
-
-_PARTS = ("indptr", "indices", "data")
 
 
 class _Vector(Protocol):
@@ -151,10 +149,8 @@ def sparse_rows(matrix: Any) -> SparseRows:
 
 
 def npz_rows(path: str) -> SparseRows:
-    """Rows of a .npz file that `scipy.sparse.save_npz` wrote; they are read into memory.
-
-    Raises SpecError for any other .npz file.
-    """
+    """Rows of a .npz file that `scipy.sparse.save_npz` wrote; they are read into memory. Raises SpecError for any other
+    .npz file."""
     from scipy.sparse import load_npz
 
     store = store_of(path)
@@ -181,25 +177,24 @@ def is_stored_matrix(node: Any) -> bool:
     return str(node.attrs.get("encoding-type", "")) in ("anndata", "csr_matrix", "csc_matrix")
 
 
-def zarr_matrix(path: str, group: Any, name: str | None, stamp: str) -> SparseRows | None:
+def zarr_matrix(path: str, group: Any, name: str | None) -> SparseRows | None:
     """Rows of a sparse matrix in a group of Zarr, `name` in AnnData (X by default); None where that is a dense array.
-
-    Raises SpecError for a name that is not there, and for matrices that are stored by columns.
-    """
+    Raises SpecError for a name that is not there, and for matrices that are stored by columns."""
     node, names = _chosen(path, group, name)
     if node is None:
         return None
-    _check_parts(path, node)
-    vectors = {key: StoredArray(node[key], path, node[key].shape[0], versions_of(node[key])) for key in _PARTS}
-    return _stored(path, node, vectors, name, names, stamp)
+    files = sorted((name, file) for name, file in files_below(path).items() if file.bytes)
+    stamp = hashlib.sha256("\n".join(f"{name} {file.stamp}" for name, file in files).encode()).hexdigest()
+
+    def vector(part: Any) -> StoredArray:
+        return StoredArray(part, path, part.shape[0], versions_of(part))
+
+    return _stored(path, node, vector, name, names, stamp)
 
 
 def hdf5_rows(path: str, name: str | None) -> SparseRows:
-    """Rows of a sparse matrix in an HDF5 file, `name` in AnnData (X by default).
-
-    Raises SpecError as `zarr_matrix`, for dense arrays, and where h5py is missing.
-    """
-    store = store_of(path)
+    """Rows of a sparse matrix in an HDF5 file, `name` in AnnData (X by default). Raises SpecError as `zarr_matrix`, for
+    dense arrays, and where h5py is missing."""
     with hdf5_file(path) as file:
         node, names = _chosen(path, file, name) if is_stored_matrix(file) else (None, None)
         if node is None:
@@ -207,10 +202,8 @@ def hdf5_rows(path: str, name: str | None) -> SparseRows:
                 f"{path} holds no sparse matrix of AnnData there; make a dataset of an array: bigkpca ingest {path} "
                 "DATASET.zarr --member NAME"
             )
-        _check_parts(path, node)
-        stamp = store.file(path).stamp
-        vectors = {key: Hdf5Vector(path, f"{node.name}/{key}", node[key].dtype, stamp) for key in _PARTS}
-        return _stored(path, node, vectors, name, names, stamp)
+        stamp = store_of(path).file(path).stamp
+        return _stored(path, node, lambda part: Hdf5Vector(path, part.name, part.dtype, stamp), name, names, stamp)
 
 
 @contextmanager
@@ -230,11 +223,18 @@ def hdf5_file(path: str) -> Iterator[Any]:
 def _chosen(path: str, group: Any, name: str | None) -> tuple[Any | None, tuple[str, ...] | None]:
     """The sparse matrix in a group and the names of its columns, as far as it has some; None for a dense array."""
     kind = str(group.attrs.get("encoding-type", ""))
-    node, names = group, None
+    node: Any = group
+    names: tuple[str, ...] | None = None
     if kind == "anndata":
         if (name or "X") not in group:
             raise SpecError(f"{path} holds no matrix {name or 'X'!r}: name one with --array (array= in Python)")
-        node, names = group[name or "X"], _variables(group)
+        node = group[name or "X"]
+        with suppress(KeyError, TypeError, ValueError):  # of variables that have no names
+            index = group["var"][str(group["var"].attrs["_index"])]
+            if isinstance(index, zarr.Array):
+                index = StoredArray(index, str(index.store_path), index.shape[0], versions_of(index))
+            found = [each.decode() if isinstance(each, bytes) else each for each in np.asarray(index[:]).tolist()]
+            names = tuple(found) if all(isinstance(each, str) for each in found) else None
         kind = str(node.attrs.get("encoding-type", ""))
     elif name is not None:
         raise SpecError(f"{path} is one matrix, not a group that holds {name!r}: leave --array out (array= in Python)")
@@ -243,10 +243,12 @@ def _chosen(path: str, group: Any, name: str | None) -> tuple[Any | None, tuple[
     return (node if kind == "csr_matrix" else None), names
 
 
-def _check_parts(path: str, node: Any) -> None:
-    """Raise CorruptionError unless a stored matrix has its arrays and its shape."""
-    lost = [key for key in _PARTS if key not in node]
-    if lost:
+def _stored(
+    path: str, node: Any, vector: Callable[[Any], _Vector], name: str | None, names: tuple[str, ...] | None, stamp: str
+) -> SparseRows:
+    """Rows of a stored matrix, whose parts are read as vectors. Raises CorruptionError where parts are missing or do
+    not fit each other, DataError where it is empty."""
+    if lost := [key for key in ("indptr", "indices", "data") if key not in node]:
         raise CorruptionError(f"{path}: the sparse matrix lacks {', '.join(lost)}; write it again")
     shape = node.attrs.get("shape")
     if np.shape(shape) != (2,) or np.asarray(shape).dtype.kind not in "iu":
@@ -254,28 +256,9 @@ def _check_parts(path: str, node: Any) -> None:
             f"{path}: the sparse matrix needs an attribute 'shape' of two whole numbers, and has {shape!r}; write it "
             "again"
         )
-
-
-def _variables(group: Any) -> tuple[str, ...] | None:
-    """Names of the variables of AnnData; None where they are not text."""
-    try:
-        index = group["var"][str(group["var"].attrs["_index"])]
-        if isinstance(index, zarr.Array):
-            index = StoredArray(index, str(index.store_path), index.shape[0], versions_of(index))
-        values = index[:]
-    except (KeyError, TypeError, ValueError):
-        return None
-    names = tuple(value.decode() if isinstance(value, bytes) else value for value in np.asarray(values).tolist())
-    return names if all(isinstance(each, str) for each in names) else None
-
-
-def _stored(
-    path: str, node: Any, vectors: dict[str, Any], name: str | None, names: tuple[str, ...] | None, stamp: str
-) -> SparseRows:
-    """Rows of a stored matrix. Raises CorruptionError where its parts do not fit each other, DataError where empty."""
-    rows, columns = (int(length) for length in node.attrs["shape"])
+    rows, columns = (int(length) for length in shape)
     check_shape((rows, columns), path)
-    indptr = np.asarray(vectors["indptr"][EVERY]).astype(np.int64)
+    indptr = np.asarray(vector(node["indptr"])[EVERY]).astype(np.int64)
     held = int(node["data"].shape[0])
     if len(indptr) != rows + 1 or (np.diff(indptr) < 0).any() or indptr[0] != 0 or indptr[-1] != held:
         raise CorruptionError(f"{path}: indptr does not fit a matrix of {rows} rows and {held} values; restore it")
@@ -286,6 +269,5 @@ def _stored(
     dense = max(1, READ_BYTES // (columns * itemsize))  # rows of one reading
     grain = power_of_two(min(dense, int(chunk * rows / max(1, held))))
     at = store_of(path).absolute(path)
-    return SparseRows(
-        indptr, vectors["indices"], vectors["data"], columns, path, at, name, names, grain=grain, stamp=stamp
-    )
+    indices, values = vector(node["indices"]), vector(node["data"])
+    return SparseRows(indptr, indices, values, columns, path, at, name, names, grain=grain, stamp=stamp)

@@ -14,6 +14,7 @@ import hashlib
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
@@ -202,20 +203,10 @@ class _Pinned(Store):
     async def exists(self, key: str) -> bool:
         return self._versions[key] is not None
 
-    async def set(self, key: str, value: Buffer) -> None:
+    def _unsupported(self, *_: Any, **__: Any) -> Any:
         raise NotImplementedError
 
-    async def delete(self, key: str) -> None:
-        raise NotImplementedError
-
-    def list(self) -> Any:
-        raise NotImplementedError
-
-    def list_prefix(self, prefix: str) -> Any:
-        raise NotImplementedError
-
-    def list_dir(self, prefix: str) -> Any:
-        raise NotImplementedError
+    set = delete = list = list_prefix = list_dir = _unsupported
 
 
 @dataclass(frozen=True)
@@ -258,12 +249,9 @@ class StoredArray:
         return self.read(start, stop)
 
     def read(self, start: int, stop: int, columns: slice = EVERY) -> Array:
-        """Rows start..stop, and columns columns.start..columns.stop of them, aligned.
-
-        Reads whole ranges of rows that have a digest. Errors that may pass are tried again. Raises CorruptionError
-        where a chunk is missing, does not decode or has another digest, IncompleteError where the array was written
-        again since it was opened.
-        """
+        """Rows start..stop, and columns columns.start..columns.stop of them, aligned. Reads whole ranges of rows that
+        have a digest. Errors that may pass are tried again. Raises CorruptionError where a chunk is missing, does not
+        decode or has another digest, IncompleteError where the array was written again since it was opened."""
         return retried(lambda: self._read(start, stop, columns), self.where, CorruptionError)
 
     def _read(self, start: int, stop: int, columns: slice) -> Array:
@@ -281,8 +269,12 @@ class StoredArray:
             found = found[start - first : stop - first]
             return found if columns == EVERY else aligned(found[:, columns])
         except (CorruptionError, FileNotFoundError) as error:
-            if self._replaced():
-                raise changed(self.where) from error
+            if self.manifest is not None:
+                with suppress(OSError):  # of a disk that is not there for the moment
+                    content, _ = store_of(self.manifest.path).read(self.manifest.path)
+                    # Another array took the place of this one, or rows are being added to it.
+                    if self.manifest.publishing or hashlib.sha256(content).hexdigest() != self.manifest.sha256:
+                        raise changed(self.where) from error
             raise
 
     def _decoded(self, start: int, stop: int, columns: slice) -> Array:
@@ -308,16 +300,6 @@ class StoredArray:
             f"{self.where}: rows {start} to {stop - 1} cannot be read ({type(error).__name__}: {error}); "
             "restore this file or make the data again"
         ) from error
-
-    def _replaced(self) -> bool:
-        """Whether another array took the place of this one, or rows are being added to it."""
-        if self.manifest is None:
-            return False
-        try:
-            content, _ = store_of(self.manifest.path).read(self.manifest.path)
-        except OSError:
-            return False  # of a disk that is not there for the moment
-        return self.manifest.publishing or hashlib.sha256(content).hexdigest() != self.manifest.sha256
 
 
 def writing_empty_chunks(array: zarr.Array[Any]) -> zarr.Array[Any]:

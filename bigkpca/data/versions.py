@@ -60,10 +60,8 @@ def version_path(out: str, number: int) -> str:
 
 def read_versions(out: str) -> dict[str, Any] | None:
     """The manifest of the versions: `current` (a number) and `versions`, each with its number, model and reason; the
-    `last` number that a version was given, where later ones were pruned, and what is being removed (`pruning`).
-
-    None before the first version is published. Raises CorruptionError for a damaged one.
-    """
+    `last` number that a version was given, where later ones were pruned, and what is being removed (`pruning`). None
+    before the first version is published. Raises CorruptionError for a damaged one."""
     name = f"{out}/{VERSIONS}"
     try:
         content = read_if_there(name)
@@ -72,20 +70,19 @@ def read_versions(out: str) -> dict[str, Any] | None:
         found: Any = parsed(content)
     except ValueError as error:
         raise CorruptionError(f"{name} does not parse ({error}); restore it") from error
-    versions: Any = found.get("versions") if isinstance(found, dict) else None
-    whole = isinstance(versions, list) and all(map(_is_version, versions))
-    if not whole or found.get("current") not in [each["number"] for each in versions]:
+    whole = False
+    with suppress(KeyError, TypeError):
+        numbers = [each["number"] for each in found["versions"]]
+        models = [each["model"] for each in found["versions"]]
+        texts = [
+            *(each["reason"] for each in found["versions"]),
+            *(each[key] for each in models for key in ("path", "digest")),
+        ]
+        counted = all(type(each) is int and each > 0 for each in (*numbers, *(model["number"] for model in models)))
+        whole = counted and all(isinstance(each, str) for each in texts) and found["current"] in numbers
+    if not whole:
         raise CorruptionError(f"{name} does not name the current version and the model of each; restore it")
     return dict(found)
-
-
-def _is_version(found: Any) -> bool:
-    if not isinstance(found, dict) or not isinstance(found.get("model"), dict):
-        return False
-    numbers = found.get("number"), found["model"].get("number")
-    texts = found["model"].get("path"), found["model"].get("digest"), found.get("reason")
-    counted = all(type(number) is int and number > 0 for number in numbers)
-    return counted and all(isinstance(text, str) for text in texts)
 
 
 def current_version(out: str) -> str:

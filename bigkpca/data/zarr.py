@@ -182,7 +182,7 @@ class ZarrRows:
             return anonymous(self) | {"stamp": digest.hexdigest()}
         # Others may add rows to the last chunk or shard of pinned rows: of these it is the values that must not change.
         last = self.count // self._height if self.pinned and self.count % self._height else None
-        values = "" if last is None else digest_of_rows(self, last * self._height, self.count)
+        values = "" if last is None else digest_of_rows(self, Block(0, last * self._height, self.count))
         for key, file in sorted(self._stored.items()):
             digest.update(f"{key} {values if self._row_of_chunks(key) == last else file.stamp}\n".encode())
         return anonymous(self) | {"path": store_of(self.where).absolute(self.where), "stamp": digest.hexdigest()}
@@ -213,11 +213,9 @@ class ZarrRows:
         return [stamp(block) for block in blocks]
 
     def stored_rows(self, known: int = 0, never: Sequence[Sequence[int]] = ()) -> int:
-        """The rows before the first gap that begins behind `known` rows: whoever appends has not written it yet.
-
-        Gaps as in `gaps`; those `never` written hold the fill value. All rows where their dataset vouches for them, or
-        the store cannot be listed.
-        """
+        """The rows before the first gap that begins behind `known` rows: whoever appends has not written it yet. Gaps
+        as in `gaps`; those `never` written hold the fill value. All rows where their dataset vouches for them, or the
+        store cannot be listed."""
         if self._stored is None or self.whole:
             return self.count
         complete = self._complete(known)
@@ -252,17 +250,6 @@ class ZarrRows:
         # What travels with every task: the rows to read, and as what version; none needs the names of all columns.
         kept = {key: value for key, value in self.__dict__.items() if not key.startswith("_") and key != "names"}
         return kept | {"reader": self._reader}
-
-
-def files_stamp(folder: str) -> str:
-    """What changes when a file below a folder is written."""
-    files = sorted((name, file) for name, file in files_below(folder).items() if file.bytes)
-    return hashlib.sha256("\n".join(f"{name} {file.stamp}" for name, file in files).encode()).hexdigest()
-
-
-def zarr_name(array: zarr.Array[Any]) -> str:
-    """The name of an array in messages."""
-    return array_path(array) or f"the zarr array {array.path!r}"
 
 
 def group_rows(path: str, group: zarr.Group, name: str | None) -> ZarrRows:
@@ -315,10 +302,8 @@ def group_rows(path: str, group: zarr.Group, name: str | None) -> ZarrRows:
 
 def promised(path: str, about: Any, name: str, array: zarr.Array[Any]) -> tuple[int, Digests | None, Manifest | None]:
     """What a group promises of its array `name`: how many rows it has, their digests, and the manifest with these.
-
     `about` is the attribute of the group. Datasets of earlier versions and groups of others have no digests. Raises
-    CorruptionError for a manifest that is damaged.
-    """
+    CorruptionError for a manifest that is damaged."""
     kind = about.get("format") if isinstance(about, dict) else None
     if kind == "dataset" and name in ("x", "y"):
         count = about["rows"] if type(about.get("rows")) is int else array.shape[0]
@@ -351,10 +336,8 @@ def promised(path: str, about: Any, name: str, array: zarr.Array[Any]) -> tuple[
 
 
 def stored_array(path: str, group: zarr.Group, name: str) -> StoredArray:
-    """The array of this name in a group, with its digests where they are known.
-
-    Every chunk that has a digest must be there; of other arrays those that are there now.
-    """
+    """The array of this name in a group, with its digests where they are known. Every chunk that has a digest must be
+    there; of other arrays those that are there now."""
     array = group[name]
     assert isinstance(array, zarr.Array)
     count, digests, manifest = promised(path, group.attrs.get(ATTRIBUTE, {}), name, array)

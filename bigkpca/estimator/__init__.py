@@ -52,10 +52,9 @@ from bigkpca.spec import FitSpec, resolve
 from bigkpca.storage import models
 from bigkpca.storage.models import AnyModel
 from bigkpca.workflows.export import export_model
+from bigkpca.workflows.fit import merge, says_like
 from bigkpca.workflows.fit import save as save_model
-from bigkpca.workflows.fit import says_like
 from bigkpca.workflows.inputs import open_scores
-from bigkpca.workflows.merge import merge
 from bigkpca.workflows.transform import denoise, reconstruct, transform
 
 

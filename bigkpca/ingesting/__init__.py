@@ -20,16 +20,15 @@ import numpy as np
 import zarr
 
 from bigkpca.data.blocks import power_of_two
-from bigkpca.data.json_files import MOST_JSON_BYTES
 from bigkpca.data.rows import little_endian
 from bigkpca.data.stored import ALL_THERE, StoredArray, crc32c, writing_empty_chunks
-from bigkpca.data.stores import AnyPath, expanded, last_name, store_of
+from bigkpca.data.stores import MOST_JSON_BYTES, AnyPath, expanded, last_name, store_of
 from bigkpca.data.zarr import ATTRIBUTE, stored_array
 from bigkpca.errors import Array, IncompleteError, SpecError
 from bigkpca.execution.progress import Progress, shown
+from bigkpca.ingesting.columns import Choice, Encoding, Missing
 from bigkpca.ingesting.formats.base import USUAL, Allowed
 from bigkpca.ingesting.source import Files, Source, kind_of
-from bigkpca.ingesting.tables import Choice, Encoding, Missing
 from bigkpca.spec.units import parse_bytes
 from bigkpca.storage import groups, records
 from bigkpca.storage.destination import group_path, open_destination
@@ -174,8 +173,8 @@ def ingest(
         What this process may use ("4 GB", or bytes); by default 2 GB. Files whose rows, columns or lines need more are
         refused by their headers, before they are read.
     progress : bool or Progress
-        True shows bars, or lines where there is no terminal; a Progress receives
-        the number of rows read, and notes; by default nothing is shown.
+        True shows bars, or lines where there is no terminal; a Progress receives the number of rows read, and notes; by
+        default nothing is shown.
 
     Returns
     -------
@@ -244,8 +243,7 @@ def _create(
     files: Files, path: str, record: Mapping[str, Any], allowed: Allowed, overwrite: bool, progress: Progress
 ) -> bool:
     """Make a new dataset; return whether it existed already. Text and gzip cannot be read from the middle: so an
-    interrupted run starts again from the first row.
-    """
+    interrupted run starts again from the first row."""
     target = open_destination(path, record, overwrite=overwrite, whole=True)
     if target.done:
         if files.names is not None and "column_names" not in (groups.describe(path) or {}):
@@ -362,7 +360,15 @@ def _fill(
     if y is not None:
         source.check_labels(y.flush() - start, stop - start)
     names = [last_name(path) for path in source.paths]
-    entry = {"sources": names, "rows": [start, stop], "sha256": digest.hexdigest(), **_missing(source, progress)}
+    entry = {"sources": names, "rows": [start, stop], "sha256": digest.hexdigest()}
+    counts = source.counts
+    if counts.values or counts.rows_dropped:
+        columns = ", ".join(f"{count:,} in {name!r}" for name, count in counts.values.most_common())
+        rule = "" if source.encoding is None else source.encoding.missing
+        dropped = f"{counts.rows_dropped:,} rows are left out"
+        done = dropped if rule == "drop" else f"the {rule} of the column stands for them"
+        progress.note(f"missing values: {columns or 'labels'}; {done}")
+        entry["missing"] = {"values": dict(counts.values), "rows_dropped": counts.rows_dropped}
     filled: dict[str, Any] = {"rows": stop, "provenance": [entry]}
     if categories:
         filled["categories"] = list(categories)
@@ -375,11 +381,9 @@ def _continued(path: str, group: zarr.Group, name: str, rows: int) -> StoredArra
 
 
 def _manifest(path: str, rows: int, filled: Mapping[str, Shards]) -> dict[str, Any]:
-    """Write the digests of the first `rows` rows beside them; the attribute that names this file.
-
-    Each number of rows has a file of its own, so that readers of earlier rows find theirs until then. Nothing is
-    written where the digests of earlier rows are not known.
-    """
+    """Write the digests of the first `rows` rows beside them; the attribute that names this file. Each number of rows
+    has a file of its own, so that readers of earlier rows find theirs until then. Nothing is written where the digests
+    of earlier rows are not known."""
     arrays = {
         name: {"rows": each.array.chunks[0], "crc32c": "".join(each.digests)}
         for name, each in filled.items()
@@ -391,20 +395,6 @@ def _manifest(path: str, rows: int, filled: Mapping[str, Shards]) -> dict[str, A
     file = f"manifest-{rows}.json"
     store_of(path).write(f"{path}/x/{file}", content)
     return {"manifest": {"file": file, "sha256": hashlib.sha256(content).hexdigest()}}
-
-
-def _missing(source: Source, progress: Progress) -> dict[str, Any]:
-    """How many values were missing, for the record of the dataset; noted, too."""
-    counts = source.counts
-    if not counts.values and not counts.rows_dropped:
-        return {}
-    columns = ", ".join(f"{count:,} in {name!r}" for name, count in counts.values.most_common())
-    rule = "" if source.encoding is None else source.encoding.missing
-    done = (
-        f"{counts.rows_dropped:,} rows are left out" if rule == "drop" else f"the {rule} of the column stands for them"
-    )
-    progress.note(f"missing values: {columns or 'labels'}; {done}")
-    return {"missing": {"values": dict(counts.values), "rows_dropped": counts.rows_dropped}}
 
 
 def _codes(labels: Array, categories: dict[str, int]) -> Array:

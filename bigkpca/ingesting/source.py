@@ -14,11 +14,10 @@ from bigkpca.data.retrying import changed
 from bigkpca.data.stores import is_url, store_of
 from bigkpca.errors import Array, SpecError, check_finite
 from bigkpca.execution.progress import Progress
-from bigkpca.ingesting.formats import Column, Frame, Table, open_column, open_rows_of
+from bigkpca.ingesting.columns import Choice, Encoding, chosen
+from bigkpca.ingesting.formats import Column, Table, TableFrame, open_column, open_rows_of
 from bigkpca.ingesting.formats.base import USUAL, Allowed, cast
-from bigkpca.ingesting.tables import Choice, Encoding, chosen
-from bigkpca.ingesting.tables.learning import learnt
-from bigkpca.ingesting.tables.reading import MissingCounts, no_rows, rows_of
+from bigkpca.ingesting.tables import MissingCounts, learnt, no_rows, rows_of
 
 _BY_ORDER = "has no column names; its columns are taken to be in the order of the files that have names"
 
@@ -31,7 +30,7 @@ class Files:
     identity: what identifies all this, JSON-ready.
     """
 
-    files: tuple[Table | Frame, ...]
+    files: tuple[Table | TableFrame, ...]
     column: Column | None
     choice: Choice
     dtype: np.dtype[Any] | None
@@ -48,7 +47,15 @@ class Files:
         allowed: Allowed = USUAL,
     ) -> Files:
         """Read the headers of all files. Raises SpecError, and MemoryLimitError for too many columns."""
-        paths = [_existing(source) for source in sources]
+        paths = [Path(source).expanduser() for source in sources]
+        for source, path in zip(sources, paths, strict=True):
+            if is_url(given := os.fspath(source)):
+                store_of(given)  # which refuses URLs that hold secrets
+                raise SpecError(f"{given}: files are ingested from local disks only: copy it to one")
+            if path.is_dir():
+                raise SpecError(f"{path} is a folder: give files, and use a Zarr array or group as it is")
+            if not path.is_file():
+                raise SpecError(f"{path} does not exist")
         if not paths:
             raise SpecError("nothing to ingest: give at least one file")
         labels = labels if labels is None else os.path.expanduser(labels)
@@ -81,7 +88,7 @@ class Files:
     @property
     def names(self) -> tuple[str, ...] | None:
         """Names of the columns of the first file that has some."""
-        frames = (each for each in self.files if isinstance(each, Frame))
+        frames = (each for each in self.files if isinstance(each, TableFrame))
         return next((frame.column_names for frame in frames if frame.column_names is not None), None)
 
     def source(
@@ -92,22 +99,32 @@ class Files:
         names: of the columns of a dataset. whose: what these belong to. One pass over the files where something has to
         be learnt of them.
         """
-        frames = [each for each in self.files if isinstance(each, Frame)]
+        frames = [each for each in self.files if isinstance(each, TableFrame)]
         of_dataset = whose is not None
         if frames and encoding is None:
-            first = next((frame for frame in frames if frame.names is not None), frames[0])
-            whose = whose or first.where
+            whose = whose or next((frame for frame in frames if frame.names is not None), frames[0]).where
             own = chosen(frames, self.choice, names)
             encoding = learnt(frames, own, whose, progress, words=self.choice.categories is not None)
         counts = MissingCounts()
         tables = []
         for each in self.files:
-            if isinstance(each, Frame):
+            if isinstance(each, TableFrame):
                 assert encoding is not None
                 each = rows_of(each, encoding, whose or "", counts, self.dtype, of_dataset=of_dataset)
             tables.append(each)
-        _check_alike(tables, cast=self.dtype is not None)
-        dtype = self.dtype or _storable(tables[0].dtype)
+        first = tables[0]
+        for table in tables[1:]:
+            if table.columns != first.columns:
+                raise SpecError(f"{table.where} has {table.columns} columns, {first.where} has {first.columns}")
+            if self.dtype is None and _storable(table.dtype) != _storable(first.dtype):
+                raise SpecError(
+                    f"{table.where} holds {table.dtype}, {first.where} {first.dtype}: choose one type with --dtype"
+                )
+            if (here := kind_of(table.label_dtype)) != (there := kind_of(first.label_dtype)):
+                raise SpecError(
+                    f"the labels of {table.where} are {here}, those of {first.where} {there}: they must be of one kind"
+                )
+        dtype = self.dtype or _storable(first.dtype)
         paths = tuple(each["path"] for each in self.identity["sources"])
         source = Source(tuple(tables), self.column, dtype, encoding if frames else None, counts, paths)
         source.check_labels(self.column.rows if self.column else None, source.rows)
@@ -197,28 +214,10 @@ class Source:
             row += len(labels)
 
 
-def _existing(source: str | os.PathLike[str]) -> Path:
-    """The path of an existing file. Raises SpecError for folders, missing files and URLs."""
-    if is_url(given := os.fspath(source)):
-        store_of(given)  # which refuses URLs that hold secrets
-        raise SpecError(f"{given}: files are ingested from local disks only: copy it to one")
-    path = Path(source).expanduser()
-    if path.is_dir():
-        raise SpecError(f"{path} is a folder: give files, and use a Zarr array or group as it is")
-    if not path.is_file():
-        raise SpecError(f"{path} does not exist")
-    return path
-
-
 def _identity(path: Path, member: str | None) -> dict[str, Any]:
     """What identifies a file: path, size, time of modification, and the array in it."""
     status = path.stat()
-    return {
-        "path": os.path.abspath(path),
-        "size": status.st_size,
-        "mtime_ns": status.st_mtime_ns,
-        "member": member,
-    }
+    return {"path": os.path.abspath(path), "size": status.st_size, "mtime_ns": status.st_mtime_ns, "member": member}
 
 
 def _storable(dtype: str | np.dtype[Any]) -> np.dtype[Any]:
@@ -230,22 +229,6 @@ def _storable(dtype: str | np.dtype[Any]) -> np.dtype[Any]:
     if found.kind not in "buif" or found.itemsize > 8:
         raise SpecError(f"rows cannot be stored as {found}: choose a real type of at most 8 bytes with --dtype")
     return found
-
-
-def _check_alike(tables: Sequence[Table], *, cast: bool) -> None:
-    first = tables[0]
-    for table in tables[1:]:
-        if table.columns != first.columns:
-            raise SpecError(f"{table.where} has {table.columns} columns, {first.where} has {first.columns}")
-        if not cast and _storable(table.dtype) != _storable(first.dtype):
-            raise SpecError(
-                f"{table.where} holds {table.dtype}, {first.where} {first.dtype}: choose one type with --dtype"
-            )
-        if kind_of(table.label_dtype) != kind_of(first.label_dtype):
-            raise SpecError(
-                f"the labels of {table.where} are {kind_of(table.label_dtype)}, those of {first.where} "
-                f"{kind_of(first.label_dtype)}: they must be of one kind"
-            )
 
 
 def kind_of(labels: np.dtype[Any] | None) -> str:

@@ -20,8 +20,7 @@ from bigkpca.data.versions import JOB
 from bigkpca.errors import Array, BigKPCAError, CorruptionError, SpecError
 from bigkpca.execution.blas import single_threaded_blas
 from bigkpca.execution.progress import Progress
-from bigkpca.ingesting.tables import Encoding
-from bigkpca.ingesting.tables.columns import Kind
+from bigkpca.ingesting.columns import Encoding, Kind
 from bigkpca.numerics.model import Model
 from bigkpca.reporting.drawing import image_shape, is_picture
 from bigkpca.storage import block_arrays, groups, records

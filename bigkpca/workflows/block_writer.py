@@ -9,11 +9,10 @@ from math import ceil
 from typing import Any
 
 from bigkpca.data.blocks import Block, split
-from bigkpca.data.json_files import MOST_JSON_BYTES
 from bigkpca.data.opening import opened_again
 from bigkpca.data.retrying import changed, retried
 from bigkpca.data.rows import Rows
-from bigkpca.data.stores import AnyPath, store_of
+from bigkpca.data.stores import MOST_JSON_BYTES, AnyPath, store_of
 from bigkpca.data.zarr import ZarrRows
 from bigkpca.errors import Array, CorruptionError, SpecError
 from bigkpca.execution.engine import Engine, by_block
@@ -31,10 +30,8 @@ from bigkpca.storage.destination import Destination, open_destination
 def checked(
     path: str, manifest: Mapping[str, Any], engine: Engine, progress: Progress
 ) -> tuple[list[Damage], list[Damage]]:
-    """Shards that are missing or damaged, in the order of their blocks, and files that do not belong to the output.
-
-    One pass over the output. Raises CorruptionError where the manifest is not about what is there.
-    """
+    """Shards that are missing or damaged, in the order of their blocks, and files that do not belong to the output. One
+    pass over the output. Raises CorruptionError where the manifest is not about what is there."""
     path = store_of(path).absolute(path)
     promised = block_arrays.promised(path, manifest)
     gone, strange = damage.listed_damage(path, manifest["format"], [block for block, _ in promised])
@@ -45,7 +42,7 @@ def checked(
     ]
     tasks = [Task(damage.block_damage, (path, block, digests), len(block)) for block, digests in there]
     found = [each for some in engine.each("checking finished blocks", tasks, progress) for each in some]
-    return sorted([*gone, *found], key=_number), strange
+    return sorted([*gone, *found], key=lambda each: each.block.number), strange
 
 
 def _number(found: Damage) -> int:
@@ -53,7 +50,10 @@ def _number(found: Damage) -> int:
     return found.block.number
 
 
-_MOST_BLOCKS = MOST_JSON_BYTES // 500  # a manifest has up to 400 bytes for each
+def check_count(blocks: int, block_bytes: int, advice: str) -> None:
+    """Raise SpecError where a manifest with so many bytes for each block would be larger than what is read of one."""
+    if blocks > (most := MOST_JSON_BYTES // block_bytes):
+        raise SpecError(f"{blocks:,} blocks are more than {most:,}: {advice}")
 
 
 @dataclass(frozen=True)
@@ -106,12 +106,7 @@ class _Job:
     progress: Progress
 
 
-def written(
-    work: BlockOutput,
-    out: AnyPath,
-    options: Mapping[str, Any],
-    run: RunOptions,
-) -> Stored:
+def written(work: BlockOutput, out: AnyPath, options: Mapping[str, Any], run: RunOptions) -> Stored:
     """Write the missing blocks, publish the output, and open the main array. Of finished output, check all blocks, and
     make again what is damaged."""
     fingerprint = work.rows.fingerprint()
@@ -131,30 +126,20 @@ def written(
         place = open_destination(out, record, overwrite=run.overwrite)
         if place.note:
             run.progress.note(place.note)
-        _check_count(ceil(work.rows.shape[0] / plan.block_rows))
+        check_count(ceil(work.rows.shape[0] / plan.block_rows), 500, "take larger ones with --block-rows")
         progress = Holding(run.progress, out)
         job = _Job(work, record, place, split(work.rows.shape[0], plan.block_rows), engine, progress)
-        if not place.done or not _mended(job, overwrite=run.overwrite):
-            _make(job)
+        if not place.done or not _repaired(job, overwrite=run.overwrite):
+            digests = _write_missing(job, job.blocks)
+            block_arrays.publish(place.work, record, job.blocks, digests)
+            place.put_in_place()
     return block_arrays.open_main(out, work.kind)
 
 
-def _check_count(blocks: int) -> None:
-    """Raise SpecError where a manifest would be larger than what is read of one."""
-    if blocks > _MOST_BLOCKS:
-        raise SpecError(f"{blocks:,} blocks are more than {_MOST_BLOCKS:,}: take larger ones with --block-rows")
-
-
-def _make(job: _Job) -> None:
-    """Write all blocks that an earlier run did not, and put the output in its place."""
-    digests = _write_missing(job, job.blocks)
-    block_arrays.publish(job.place.work, job.record, job.blocks, digests)
-    job.place.put_in_place()
-
-
-def _mended(job: _Job, *, overwrite: bool) -> bool:
-    """Check finished output, and make again what is damaged. False where that cannot be told and all of it may be
-    replaced; CorruptionError where it may not."""
+def _repaired(job: _Job, *, overwrite: bool) -> bool:
+    """Check finished output, and make again what is damaged: its shards one by one, and the manifest where the new ones
+    have other digests. False where that cannot be told and all of it may be replaced; CorruptionError where it may not.
+    """
     path, note = job.place.path, job.progress.note
     try:
         manifest = block_arrays.read_manifest(path)
@@ -169,40 +154,31 @@ def _mended(job: _Job, *, overwrite: bool) -> bool:
         note(f"{path} holds files that do not belong to it:\n{told(strange)}")
     if damaged:
         note(f"{path} is damaged; the blocks of these files are made again:\n{told(damaged)}")
-        _mend(job, manifest, damaged)
     else:
         note(f"{path} exists already, from the same model and rows: nothing to do")
-    job.place.clear()
-    return True
-
-
-def _mend(job: _Job, manifest: Mapping[str, Any], damaged: Sequence[Damage]) -> None:
-    """Replace the shards of damaged blocks, one by one; and the manifest, where the new ones have other digests."""
     # Workers write beside the output here too, and this process, which holds the lock, replaces: so nothing that
     # wakes up late can write into what is published.
-    path, broken = job.place.path, {(each.block.number, each.file.partition("/")[0]) for each in damaged if each.block}
-    wanted = sorted({number for number, _ in broken})
-    old = dict(enumerate(digests for _, digests in block_arrays.promised(path, manifest)))
-    new = dict(zip(wanted, _write_missing(job, [job.blocks[number] for number in wanted]), strict=True))
-    other = {(number, name) for number in wanted for name in old[number] if old[number][name] != new[number][name]}
-    for number in wanted:
-        # No others: a run that is stopped here must find again whatever it was writing.
-        names = {name for changed, name in broken | other if changed == number}
-        block_arrays.replace_block(path, job.place.work, job.blocks[number], names)
-    if other:
-        block_arrays.write_manifest(path, job.record, job.blocks, list((old | new).values()))
-        job.progress.note("the new blocks have other bits, as on another type of processor: the manifest names these")
+    broken = {(each.block.number, each.file.partition("/")[0]) for each in damaged if each.block}
+    if wanted := sorted({number for number, _ in broken}):
+        old = dict(enumerate(digests for _, digests in block_arrays.promised(path, manifest)))
+        new = dict(zip(wanted, _write_missing(job, [job.blocks[number] for number in wanted]), strict=True))
+        other = {(number, name) for number in wanted for name in old[number] if old[number][name] != new[number][name]}
+        for number in wanted:
+            # No others: a run that is stopped here must find again whatever it was writing.
+            names = {name for changed, name in broken | other if changed == number}
+            block_arrays.replace_block(path, job.place.work, job.blocks[number], names)
+        if other:
+            block_arrays.write_manifest(path, job.record, job.blocks, list((old | new).values()))
+            note("the new blocks have other bits, as on another type of processor: the manifest names these")
+    job.place.clear()
+    return True
 
 
 def _write_missing(job: _Job, blocks: Sequence[Block]) -> list[dict[str, str]]:
     """Write those of the blocks that are missing or damaged beside the output. Returns the digests of all of them, in
     order."""
     work, place, engine, progress = job.work, job.place, job.engine, job.progress
-    if not block_arrays.holds(place.work, work.arrays):
-        place.clear()
-        with place.made() as scratch:
-            block_arrays.create(scratch, job.record, work.rows.shape[0], work.arrays)
-    path = store_of(place.work).absolute(place.work)
+    path = begun(place, job.record, work.rows, work.arrays)
     engine.check_paths(path)
     names = tuple(work.arrays)
     stored = block_arrays.stored_blocks(path, blocks, names)
@@ -220,6 +196,15 @@ def _write_missing(job: _Job, blocks: Sequence[Block]) -> list[dict[str, str]]:
     block_arrays.check_stored(path, blocks, names)
     check_unchanged(work.rows, job.record["input"])
     return [digests[block.number] for block in blocks]
+
+
+def begun(place: Destination, record: dict[str, Any], rows: Rows, arrays: Mapping[str, Any]) -> str:
+    """The folder in which an output is made block by block: that of a run that was stopped, or a new one."""
+    if not block_arrays.holds(place.work, arrays):
+        place.clear()
+        with place.made() as scratch:
+            block_arrays.create(scratch, record, rows.shape[0], arrays)
+    return store_of(place.work).absolute(place.work)
 
 
 def _write(

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
 from importlib.metadata import version
 from time import monotonic
@@ -52,9 +52,7 @@ class SavedRun:
 
 def saved_run(out: str, record: Mapping[str, Any], core_types: Sequence[str], progress: Progress) -> SavedRun:
     """The saved sums of the run that this record identifies, with these versions of packages and types of processors.
-
-    Those of other runs at this output are removed.
-    """
+    Those of other runs at this output are removed."""
     versions = {name: version(name) for name in ("bigkpca", "numpy", "scipy")}
     about = {"record": record, "versions": versions, "core_types": list(core_types), "layout": _LAYOUT}
     run = hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()[:12]
@@ -86,7 +84,19 @@ class SavedPass:
         store, found = store_of(self.folder), dict[Node, Any]()
         for name in store.names(self.folder) if store.is_folder(self.folder) else ():
             level, _, number = name.removesuffix(".npz").partition("-")
-            value = _read(f"{self.folder}/{name}") if level.isdecimal() and number.isdecimal() else None
+            if not (level.isdecimal() and number.isdecimal()):
+                continue
+            try:
+                with store.open(f"{self.folder}/{name}") as file:
+                    content = io.BytesIO(file.read())
+                with np.load(content, allow_pickle=False) as held:
+                    value = _restored(json.loads(held["about"].tobytes()), held)
+            except (MemoryError, BigKPCAError):  # ours are of a server that does not answer
+                raise
+            except (
+                Exception
+            ):  # NumPy, zipfile and JSON have many kinds for damaged bytes, as of a file that was cut off
+                continue
             if value is not None:
                 found[int(level), int(number)] = value
         self._written = set(found)
@@ -99,37 +109,29 @@ class SavedPass:
     def save(self, nodes: Mapping[Node, Any]) -> None:
         started = monotonic()
         try:
-            self._save(nodes)
+            store = store_of(self.folder)
+            if nodes:
+                store.make_folder(self.folder)
+            for node in nodes.keys() - self._written:
+                arrays: list[Array] = []
+                about = np.frombuffer(json.dumps(_described(nodes[node], arrays)).encode(), np.uint8)
+                named: dict[str, Any] = {f"a{number}": array for number, array in enumerate(arrays)}
+                file = io.BytesIO()
+                np.savez(file, about=about, **named)
+                store.write(self._path(node), file.getvalue())
+                self._written.add(node)
+            # Only now: what they are part of is there.
+            for node in self._written - nodes.keys():
+                store.remove_file(self._path(node))
+                self._written.remove(node)
         except OSError as error:  # as of a full disk: a fit that goes on needs no saved sums
             self._failed = True
             self.progress.note(f"sums of the fit cannot be saved in {self.folder} ({error}): going on without")
         self._saved_at = monotonic()
         self._seconds = self._saved_at - started
 
-    def _save(self, nodes: Mapping[Node, Any]) -> None:
-        store = store_of(self.folder)
-        if nodes:
-            store.make_folder(self.folder)
-        for node in nodes.keys() - self._written:
-            store.write(self._path(node), _packed(nodes[node]))
-            self._written.add(node)
-        # Only now: what they are part of is there.
-        for node in self._written - nodes.keys():
-            store.remove_file(self._path(node))
-            self._written.remove(node)
-
     def _path(self, node: Node) -> str:
         return f"{self.folder}/{node[0]}-{node[1]}.npz"
-
-
-def _packed(value: Any) -> bytes:
-    """Sums as the bytes of an .npz file."""
-    arrays: list[Array] = []
-    about = json.dumps(_described(value, arrays))
-    file = io.BytesIO()
-    named: dict[str, Any] = {f"a{number}": array for number, array in enumerate(arrays)}
-    np.savez(file, about=np.frombuffer(about.encode(), np.uint8), **named)
-    return file.getvalue()
 
 
 def _described(value: Any, arrays: list[Array]) -> Any:
@@ -145,18 +147,6 @@ def _described(value: Any, arrays: list[Array]) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
-def _read(path: str) -> Any:
-    """The sums in a file; None where it does not hold any, as one that was cut off."""
-    try:
-        with store_of(path).open(path) as file, np.load(io.BytesIO(file.read()), allow_pickle=False) as held:
-            about = json.loads(held["about"].tobytes())
-            return _restored(about, held)
-    except (MemoryError, BigKPCAError):  # ours are of a server that does not answer
-        raise
-    except Exception:  # NumPy, zipfile and JSON have many kinds for damaged bytes
-        return None
-
-
 def _restored(about: Any, held: Mapping[str, Array]) -> Any:
     if isinstance(about, list):
         return tuple(_restored(item, held) for item in about)
@@ -164,8 +154,4 @@ def _restored(about: Any, held: Mapping[str, Array]) -> Any:
         return about
     if "array" in about:
         return held[f"a{about['array']}"]
-    return _KINDS[about["kind"]](**dict(_restored_parts(about["parts"], held)))
-
-
-def _restored_parts(parts: Mapping[str, Any], held: Mapping[str, Array]) -> Iterator[tuple[str, Any]]:
-    return ((name, _restored(part, held)) for name, part in parts.items())
+    return _KINDS[about["kind"]](**{name: _restored(part, held) for name, part in about["parts"].items()})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import IO, Any
 
@@ -21,7 +21,7 @@ from bigkpca.serving.onnx import onnx_model
 from bigkpca.storage import block_arrays, destination, models
 from bigkpca.workflows.inputs import dataset_at, feature_store, labels_path, names_of, open_labels
 
-Writer = Callable[[list[Array]], None]  # of columns (k,)
+_SUFFIXES = (".csv", ".parquet", ".npy")
 
 
 @dataclass(frozen=True)
@@ -64,8 +64,8 @@ def export(
     overwrite : bool
         Replace a file that is there already.
     progress : bool or Progress
-        True shows bars, or lines where there is no terminal; a Progress receives
-        the number of rows written; by default nothing is shown.
+        True shows bars, or lines where there is no terminal; a Progress receives the number of rows written; by default
+        nothing is shown.
 
     Returns
     -------
@@ -102,57 +102,57 @@ def export(
         if labels is not None or row_numbers:
             raise SpecError(f"{path}: a model has no rows, so neither labels nor row numbers")
         return export_model(models.model_of(data), path, overwrite=overwrite)
-    suffix = next((end for end in _WRITERS if path.lower().endswith(end)), None)
+    suffix = next((end for end in _SUFFIXES if path.lower().endswith(end)), None)
     if suffix is None:
         raise SpecError(
-            f"{path}: rows are exported as {', '.join(_WRITERS)}, models as .onnx: take a name that ends so"
+            f"{path}: rows are exported as {', '.join(_SUFFIXES)}, models as .onnx: take a name that ends so"
         )
     if suffix == ".npy" and (labels is not None or row_numbers):
         raise SpecError(f"{path}: a .npy file holds numbers of one type: export labels and row numbers as .parquet")
     if suffix != ".npy":
         require("pyarrow", "tables", path)
     rows = open_rows(data, array)
-    path = _free(path, rows.fingerprint()["path"], overwrite=overwrite)
-    names = _names(rows, data)
-    label_of = _labels(labels, data, rows)
-    table = _Table(rows, tuple(names), label_of, row_numbers)
-    twice = [name for name, count in Counter(table.names).items() if count > 1]
-    if twice and (labels is not None or row_numbers or suffix == ".parquet"):
-        raise SpecError(
-            f"{path}: two columns would be called {twice[0]!r}, which readers do not take: rename one first"
-        )
-    with store_of(path).writer(path):
-        _write(path, _WRITERS[suffix], table, progress)
+    word = "column" if feature_store(data) is None else "kernelpca"
+    names = rows.names or tuple(f"{word}{j}" for j in range(rows.shape[1]))
+    with _locked(path, rows.fingerprint()["path"], overwrite=overwrite) as path:
+        table = _Table(rows, names, _labels(labels, data, rows), row_numbers)
+        twice = [name for name, count in Counter(table.names).items() if count > 1]
+        if twice and (labels is not None or row_numbers or suffix == ".parquet"):
+            raise SpecError(
+                f"{path}: two columns would be called {twice[0]!r}, which readers do not take: rename one first"
+            )
+        progress.start("exporting", rows.shape[0])
+        try:
+            with store_of(path).writing(path) as file, _writer(suffix, file, table) as write:
+                for part in table.parts():
+                    write(part)
+                    progress.advance(len(part[0]))
+        finally:
+            progress.finish()
     return Exported(path, rows.shape[0], len(table.names))
 
 
 def export_model(model: Model, out: AnyPath, *, overwrite: bool = False) -> Exported:
-    """Write the scores of a model to a file as a graph of ONNX, from "rows" (n, d) to "scores" (n, r).
-
-    Raises SpecError for a kernel or features without operators in ONNX, where the library onnx is missing, and for a
-    file that is there already, unless it may be replaced.
-    """
-    path = _free(expanded(out), None, overwrite=overwrite)
-    content = onnx_model(model.features, model.solution).SerializeToString()
-    with store_of(path).writer(path):
-        store_of(path).write(path, content)
+    """Write the scores of a model to a file as a graph of ONNX, from "rows" (n, d) to "scores" (n, r). Raises SpecError
+    for a kernel or features without operators in ONNX, where the library onnx is missing, and for a file that is there
+    already, unless it may be replaced."""
+    with _locked(expanded(out), None, overwrite=overwrite) as path:
+        store_of(path).write(path, onnx_model(model.features, model.solution).SerializeToString())
     return Exported(path, 0, model.components)
 
 
-def _free(path: str, source: str | None, *, overwrite: bool) -> str:
-    """The path of a file to write, normalised. Raises SpecError where it may not be written."""
+@contextmanager
+def _locked(path: str, source: str | None, *, overwrite: bool) -> Iterator[str]:
+    """The path of a file to write, normalised, which no other run writes. Raises SpecError where it may not be."""
     path = destination.output_path(path, source)
-    if not destination.check_file(path, lambda _: overwrite, "scores.csv"):
-        raise SpecError(f"{path} exists: take another name, or replace it with --overwrite (overwrite=True in Python)")
-    return path
-
-
-def _names(rows: Rows, data: Any) -> list[str]:
-    """Names of the columns of rows: their own, those of scores, or their numbers."""
-    if rows.names is not None:
-        return list(rows.names)
-    word = "column" if feature_store(data) is None else "kernelpca"
-    return [f"{word}{j}" for j in range(rows.shape[1])]
+    destination.check_file(path, lambda _: True, "scores.csv")
+    store = store_of(path)
+    with store.writer(path):
+        if store.exists(path) and not overwrite:  # also what another run has just written
+            raise SpecError(
+                f"{path} exists: take another name, or replace it with --overwrite (overwrite=True in Python)"
+            )
+        yield path
 
 
 def _labels(given: AnyPath | None, data: Any, rows: Rows) -> Callable[[int, int], Array] | None:
@@ -206,32 +206,6 @@ def _native(values: Array) -> Array:
     return values.astype(values.dtype.newbyteorder("="), copy=False)
 
 
-def _write(
-    path: str, writer: Callable[[IO[bytes], _Table], AbstractContextManager[Writer]], table: _Table, progress: Progress
-) -> None:
-    """Write all parts to a file beside `path`, and put that in its place."""
-    progress.start("exporting", table.rows.shape[0])
-    try:
-        with store_of(path).writing(path) as file, writer(file, table) as write:
-            for part in table.parts():
-                write(part)
-                progress.advance(len(part[0]))
-    finally:
-        progress.finish()
-
-
-def _schema(table: _Table) -> Any:
-    """Types of all columns, in Arrow."""
-    import pyarrow as pa
-
-    types = [_type(table.rows.dtype, "the rows")] * len(table.own_names)
-    if table.labels:
-        types.insert(0, _type(table.labels(0, 1).dtype, "the labels"))
-    if table.row_numbers:
-        types.insert(0, pa.int64())
-    return pa.schema(list(zip(table.names, types, strict=True)))
-
-
 def _type(dtype: np.dtype[Any], what: str) -> Any:
     """The type of Arrow of an array of NumPy. Raises SpecError where there is none."""
     import pyarrow as pa
@@ -245,38 +219,31 @@ def _type(dtype: np.dtype[Any], what: str) -> Any:
 
 
 @contextmanager
-def _csv(file: IO[bytes], table: _Table) -> Iterator[Writer]:
-    """Text with a header; numbers with as many digits as tell them apart."""
+def _writer(suffix: str, file: IO[bytes], table: _Table) -> Iterator[Callable[[list[Array]], Any]]:
+    """What writes columns (k,) of some rows: to .npy as an array (n, d) in C order, to Parquet as a group of rows, and
+    to text with as many digits as tell numbers apart."""
+    if suffix == ".npy":
+        rows = table.rows
+        header = {"descr": rows.dtype.newbyteorder("=").str, "fortran_order": False, "shape": rows.shape}
+        np.lib.format.write_array_header_1_0(file, header)
+        yield lambda part: file.write(np.stack(part, axis=1).tobytes())
+        return
     import pyarrow as pa
-    from pyarrow import csv
 
-    schema = _schema(table)
-    with csv.CSVWriter(file, schema, write_options=csv.WriteOptions(quoting_style="needed")) as writer:
+    types = [_type(table.rows.dtype, "the rows")] * len(table.own_names)
+    if table.labels:
+        types.insert(0, _type(table.labels(0, 1).dtype, "the labels"))
+    if table.row_numbers:
+        types.insert(0, pa.int64())
+    schema = pa.schema(list(zip(table.names, types, strict=True)))
+    opened: Any
+    if suffix == ".csv":
+        from pyarrow import csv
+
+        opened = csv.CSVWriter(file, schema, write_options=csv.WriteOptions(quoting_style="needed"))
+    else:
+        from pyarrow.parquet import ParquetWriter
+
+        opened = ParquetWriter(file, schema)
+    with opened as writer:
         yield lambda part: writer.write_table(pa.table(part, schema=schema))
-
-
-@contextmanager
-def _parquet(file: IO[bytes], table: _Table) -> Iterator[Writer]:
-    """Parquet, with a group of rows for each part."""
-    import pyarrow as pa
-    from pyarrow.parquet import ParquetWriter
-
-    schema = _schema(table)
-    with ParquetWriter(file, schema) as writer:
-        yield lambda part: writer.write_table(pa.table(part, schema=schema))
-
-
-@contextmanager
-def _npy(file: IO[bytes], table: _Table) -> Iterator[Writer]:
-    """An array (n, d) in C order."""
-    rows = table.rows
-    header = {"descr": rows.dtype.newbyteorder("=").str, "fortran_order": False, "shape": rows.shape}
-    np.lib.format.write_array_header_1_0(file, header)
-
-    def write(part: list[Array]) -> None:
-        file.write(np.stack(part, axis=1).tobytes())
-
-    yield write
-
-
-_WRITERS = {".csv": _csv, ".parquet": _parquet, ".npy": _npy}

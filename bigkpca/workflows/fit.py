@@ -1,19 +1,20 @@
-"""Fit a model and save it, from path to path."""
+"""Fit a model and save it, and merge models of different rows, from path to path."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, Unpack
 
 from bigkpca.data.opening import open_rows, path_of
 from bigkpca.data.rows import Rows
-from bigkpca.data.stores import AnyPath, store_of
+from bigkpca.data.stores import AnyPath, is_path, store_of
 from bigkpca.errors import CorruptionError, DataError, SpecError
 from bigkpca.execution.engine import KeptFeatures
 from bigkpca.execution.options import RunOptions, WritingOptions, of_fit, takes
+from bigkpca.fitting import merge as merging
 from bigkpca.fitting.fit import fit_within
 from bigkpca.fitting.memory_limits import place_for_features
-from bigkpca.fitting.merge import fit_like, resolve_like, spec_like
 from bigkpca.numerics.model import Model
 from bigkpca.spec import FitOptions, FitSpec, resolve
 from bigkpca.storage import destination, groups, models
@@ -108,7 +109,7 @@ def fit(
     run, spec = RunOptions.of(_Options, others, time_budget=time_budget), FitSpec.checked(**given)
     before = None if like is None else models.model_of(like)
     if before is not None:
-        spec = spec_like(before, given)
+        spec = merging.spec_like(before, given)
     if run.deadline is not None and (spec.tol is None or like is not None):
         raise SpecError("a time budget ends the growth of the size: give a tolerance, tol, with it")
     if not isinstance(spec.kernel, str):
@@ -117,7 +118,7 @@ def fit(
     kept = None
     if transform is not None:
         check_scores_place(rows, path_of(out), transform, overwrite=run.overwrite)  # before the fit
-        wanted = resolve(spec, rows) if before is None else resolve_like(before, rows, spec)
+        wanted = resolve(spec, rows) if before is None else merging.resolve_like(before, rows, spec)
         kept = place_for_features(rows, wanted, run.memory_limit)
     model = fit_and_save(rows, spec, out, run, kept, before)
     if transform is not None:
@@ -133,10 +134,8 @@ def fit_and_save(
     kept: KeptFeatures | None = None,
     like: Model | None = None,
 ) -> Model:
-    """Fit `spec` to the rows and save the model at `out`, unless it exists already; with the features of `like`.
-
-    The pass leaves features in `kept`.
-    """
+    """Fit `spec` to the rows and save the model at `out`, unless it exists already; with the features of `like`. The
+    pass leaves features in `kept`, and its sums are saved beside `out`."""
     fingerprint = rows.fingerprint()
     out = destination.group_path(out, fingerprint["path"])
     digest = None if like is None else models.model_digest(like)
@@ -153,37 +152,22 @@ def fit_and_save(
                 return before
         if place.note:
             run.progress.note(place.note)
-        model = _fitted(rows, spec, out, run, record, kept, like)
+        with run.engine() as engine:
+            engine.check_paths(fingerprint["path"])
+            saved = saved_run(out, record, engine.core_types(), run.progress)  # sums of this fit, if it was cut off
+            resuming = replace(engine, checkpoints=saved, kept=kept)
+            try:
+                if like is None:
+                    model = fit_within(rows, spec, resuming, run.memory_limit, run.progress, fingerprint, run.deadline)
+                else:
+                    model = merging.fit_like(rows, like, spec, resuming, run.memory_limit, run.progress, fingerprint)
+                    model = says_like(model, like)
+            except DataError:  # of these rows, which have to change
+                remove_saved(out)
+                raise
+        check_unchanged(rows, fingerprint)
         _save(model, place)
         remove_saved(out)
-    return model
-
-
-def _fitted(
-    rows: Rows,
-    spec: FitSpec,
-    out: str,
-    run: RunOptions,
-    record: dict[str, Any],
-    kept: KeptFeatures | None,
-    like: Model | None,
-) -> Model:
-    """Fit, with sums saved beside `out`; going on from those of the same fit that was cut off."""
-    fingerprint: dict[str, Any] = record["identity"]
-    with run.engine() as engine:
-        engine.check_paths(fingerprint["path"])
-        saved = saved_run(out, record, engine.core_types(), run.progress)
-        resuming = replace(engine, checkpoints=saved, kept=kept)
-        try:
-            if like is None:
-                model = fit_within(rows, spec, resuming, run.memory_limit, run.progress, fingerprint, run.deadline)
-            else:
-                model = fit_like(rows, like, spec, resuming, run.memory_limit, run.progress, fingerprint)
-                model = says_like(model, like)
-        except DataError:  # of these rows, which have to change
-            remove_saved(out)
-            raise
-    check_unchanged(rows, fingerprint)
     return model
 
 
@@ -208,10 +192,8 @@ def _fitted_before(out: str, rows: Rows, run: RunOptions) -> Model | None:
 
 
 def save(model: Model, path: AnyPath, *, overwrite: bool = False) -> None:
-    """Save a model, unless it is saved there already.
-
-    Raises SpecError if the kernel is a function, or if something else is at `path`; `overwrite` replaces a model.
-    """
+    """Save a model, unless it is saved there already. Raises SpecError if the kernel is a function, or if something
+    else is at `path`; `overwrite` replaces a model."""
     out = destination.group_path(path)
     with store_of(out).writer(out):
         record = {"format": "model", "digest": models.model_digest(model)}
@@ -224,3 +206,61 @@ def _save(model: Model, place: destination.Destination) -> None:
     with place.made() as scratch:
         models.save_model(model, scratch)
     place.put_in_place()
+
+
+def merge(parts: Iterable[AnyModel], out: AnyPath | None = None, *, overwrite: bool = False) -> Model:
+    """The model of the rows of all `parts`, which have the same features: parallel fits without a cluster.
+
+    Fit one part of the rows, then the others with `like=` that model, anywhere and in any order, and merge. Sums over
+    rows add up, and a small eigenproblem is solved again:
+
+        Σ over all rows (v_i - c)(v_i - c)' = Σ over parts Σ over their rows (v_i - c)(v_i - c)'
+
+    Parameters
+    ----------
+    parts : models
+        Two or more: paths, Models, or fitted KernelPCA, each of other rows.
+    out : path, optional
+        Folder of the merged model; by default it is not saved.
+    overwrite : bool
+        Replace a model at `out`.
+
+    Returns
+    -------
+    Model
+        The features, options, names of columns, pre-image and signs are those of the first part.
+
+    Raises
+    ------
+    SpecError
+        Fewer than two models; models with different features, of the same rows, of the exact method, of the randomized
+        solver, or with pre-images that are trained; something else at `out`.
+    CorruptionError
+        A model that is damaged.
+    LockedError
+        Another run writes `out`.
+
+    Notes
+    -----
+    No pass over the data. Models are read one at a time; sums of at most log2 of them are held, at most 8 D² bytes each
+    for D landmarks or random features. The sums are those of a fit of all rows with the same features: to the bit where
+    every part but the last has the same number of blocks, a power of two, and blocks have the same number of rows, else
+    to rounding. Bounds of the certificate hold for all rows: those with 95 % confidence from rows that each fit had set
+    aside. As after `partial_fit`, there is no reference to measure the drift of later rows against. Source:
+    `docs/numerics.md`, section 2.
+
+    Examples
+    --------
+    >>> X = np.random.default_rng(0).normal(size=(3000, 5))
+    >>> first = bigkpca.fit(X[:1500], "first.zarr", components=2, size=100)
+    >>> second = bigkpca.fit(X[1500:], "second.zarr", like=first)
+    >>> bigkpca.merge([first, "second.zarr"], "merged.zarr").sums.count
+    3000
+    """
+    if is_path(parts):
+        raise SpecError(f"merge takes the models in a list, e.g. merge([{str(parts)!r}, ...]), and then the output")
+    with RunOptions().engine() as engine:
+        merged = merging.merge(map(models.model_of, parts), engine)
+    if out is not None:
+        save(merged, out, overwrite=overwrite)
+    return merged

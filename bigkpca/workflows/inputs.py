@@ -65,32 +65,23 @@ def names_of(labels: Array, categories: list[Any], where: str) -> Array:
 
 def open_scores(model: Model, scores: Any, array: str | None = None, *, counted: bool = True) -> Rows:
     """Open scores of a model, `counted` where their number is needed. A feature store of the model may hold those of
-    the leading components alone.
-
-    Raises SpecError for another width, and for a feature store of another model, IncompleteError for one that is not
-    finished.
-    """
+    the leading components alone. Raises SpecError for another width, and for a feature store of another model,
+    IncompleteError for one that is not finished."""
     path = feature_store(scores)
     if path is not None:
-        _check_maker(model, path)
+        manifest, own = block_arrays.read_manifest(path), models.model_digest(model)
+        if manifest is None:
+            raise IncompleteError(f"{path} is not finished: run the same bigkpca transform command again")
+        if manifest["model"] != own:
+            raise SpecError(
+                f"{path} holds scores of the model {manifest['model'][:12]}, this is the model {own[:12]} (digests): "
+                "scores belong to the model that made them; use that model, or transform again. Models of the output "
+                "of a job are listed by bigkpca info"
+            )
     rows = open_rows(scores, array) if counted else open_uncounted(scores, array)
     fewer = path is not None and 0 < rows.shape[1] < model.components
     check_width(rows.shape, rows.shape[1] if fewer else model.components, rows.where)
     return rows
-
-
-def _check_maker(model: Model, path: str) -> None:
-    """Raise SpecError for a feature store of another model, IncompleteError for one that is not finished."""
-    manifest = block_arrays.read_manifest(path)
-    if manifest is None:
-        raise IncompleteError(f"{path} is not finished: run the same bigkpca transform command again")
-    own = models.model_digest(model)
-    if manifest["model"] != own:
-        raise SpecError(
-            f"{path} holds scores of the model {manifest['model'][:12]}, this is the model {own[:12]} (digests): "
-            "scores belong to the model that made them; use that model, or transform again. Models of the output of a "
-            "job are listed by bigkpca info"
-        )
 
 
 def feature_store(scores: Any) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -116,7 +117,19 @@ def transform(
     run = RunOptions.of(WritingOptions, options)
     fitted = models.model_of(model)
     rows = open_rows(data, run.array)
-    chosen = StoredScores(_components(fitted, components), _stored_dtype(fitted, dtype), residual)
+    most = fitted.components
+    count: Any = most if components is None else components
+    if isinstance(count, bool) or not isinstance(count, int | np.integer) or not 1 <= count <= most:
+        raise SpecError(
+            f"components={components!r}: the model has {most} components; give how many of the leading ones to store, "
+            f"from 1 to {most}"
+        )
+    name = ""
+    with suppress(TypeError):
+        name = (fitted.features.dtype if dtype is None else np.dtype(dtype)).name
+    if name not in ("float32", "float64"):
+        raise SpecError(f"dtype={dtype!r}: scores are stored as float32 or float64")
+    chosen = StoredScores(int(count), name, residual)
     return write_scores(fitted, rows, path_of(model), out, run, chosen, block_rows=block_rows)
 
 
@@ -156,7 +169,6 @@ def write_scores(
     def plan(threads: int) -> Plan:
         return plan_transform(rows, model, block_rows, threads, residual=chosen.residual, dtype=chosen.dtype)
 
-    function = _scores_and_residuals if chosen.residual else partial(_scores, kept=kept)
     work = BlockOutput(
         _KIND,
         rows,
@@ -164,7 +176,7 @@ def write_scores(
         model,
         arrays,
         plan,
-        partial(function, dtype=chosen.dtype),
+        partial(_scores, dtype=chosen.dtype, kept=kept),
         "transforming",
         model_path,
         expansion_of if chosen.residual else None,
@@ -172,38 +184,9 @@ def write_scores(
     return written(work, out, asdict(chosen), run)
 
 
-def _components(model: Model, asked: Any) -> int:
-    """The number of components to store. Raises SpecError where the model has no such number."""
-    if asked is None:
-        return model.components
-    if isinstance(asked, bool) or not isinstance(asked, int | np.integer) or not 1 <= asked <= model.components:
-        raise SpecError(
-            f"components={asked!r}: the model has {model.components} components; give how many of the leading ones to "
-            f"store, from 1 to {model.components}"
-        )
-    return int(asked)
-
-
-def _stored_dtype(model: Model, asked: Any) -> str:
-    """The name of the dtype to store. Raises SpecError for another kind."""
-    if asked is None:
-        return model.features.dtype.name
-    name = ""
-    with suppress(TypeError):
-        name = np.dtype(asked).name
-    if name not in ("float32", "float64"):
-        raise SpecError(f"dtype={asked!r}: scores are stored as float32 or float64")
-    return name
-
-
 @takes(WritingOptions)
 def reconstruct(
-    model: AnyModel,
-    scores: Any,
-    out: AnyPath,
-    *,
-    block_rows: int | None = None,
-    **options: Unpack[WritingOptions],
+    model: AnyModel, scores: Any, out: AnyPath, *, block_rows: int | None = None, **options: Unpack[WritingOptions]
 ) -> Stored:
     """Write the pre-images of scores, the rows that they stand for, and return them as a Zarr array.
 
@@ -256,12 +239,7 @@ def reconstruct(
 
 @takes(WritingOptions)
 def denoise(
-    model: AnyModel,
-    data: Any,
-    out: AnyPath,
-    *,
-    block_rows: int | None = None,
-    **options: Unpack[WritingOptions],
+    model: AnyModel, data: Any, out: AnyPath, *, block_rows: int | None = None, **options: Unpack[WritingOptions]
 ) -> Stored:
     """Write the pre-images of the scores of rows, and return them as a Zarr array: rows as the model sees them.
 
@@ -332,8 +310,8 @@ def _write_preimages(
     def plan(threads: int) -> Plan:
         return plan_reconstruct(rows, model, block_rows, threads, denoising=given != "scores")
 
-    function, title = (_preimages, "reconstructing") if given == "scores" else (_denoised, "denoising")
-    made_by = models.model_digest(fitted)
+    computed, title = (block_preimages, "reconstructing") if given == "scores" else (block_denoised, "denoising")
+    made_by, function = models.model_digest(fitted), partial(_preimages, computed=computed)
     work = BlockOutput("reconstruction", rows, made_by, model, arrays, plan, function, title, model_path)
     x = written(work, out, {"given": given}, run)
     if lost := int(np.count_nonzero(block_arrays.values(destination.group_path(out), "far"))):
@@ -343,22 +321,16 @@ def _write_preimages(
     return x
 
 
-def _scores(rows: Rows, block: Block, model: Model, *, dtype: str, kept: KeptFeatures | None) -> dict[str, Array]:
-    return _stored({"scores": block_scores(rows, block, model, kept, _precision(model, dtype))}, dtype, rows, block)
-
-
-def _scores_and_residuals(rows: Rows, block: Block, model: Model, given: Expansion, *, dtype: str) -> dict[str, Array]:
-    scores, residual = block_scores_and_residuals(rows, block, model, given, _precision(model, dtype))
-    return _stored({"scores": scores, "residual": residual}, dtype, rows, block)
-
-
-def _precision(model: Model, dtype: str) -> np.dtype[Any]:
-    """The precision of the scores before they are stored as `dtype`: never less than that of block work."""
-    return np.promote_types(model.features.dtype, dtype)
-
-
-def _stored(values: dict[str, Array], dtype: str, rows: Rows, block: Block) -> dict[str, Array]:
-    """The values as they are stored. Raises DataError where they exceed the range of the dtype."""
+def _scores(
+    rows: Rows, block: Block, model: Model, expansion: Expansion | None = None, *, dtype: str, kept: KeptFeatures | None
+) -> dict[str, Array]:
+    """The scores of a block and, with an expansion, residuals, as they are stored."""
+    precision = np.promote_types(model.features.dtype, dtype)  # never less than that of block work
+    if expansion is None:
+        values = {"scores": block_scores(rows, block, model, kept, precision)}
+    else:
+        scores, residual = block_scores_and_residuals(rows, block, model, expansion, precision)
+        values = {"scores": scores, "residual": residual}
     with np.errstate(over="ignore"):
         found = {name: array.astype(dtype, copy=False) for name, array in values.items()}
     if not all(np.isfinite(array).all() for array in found.values()):
@@ -366,15 +338,8 @@ def _stored(values: dict[str, Array], dtype: str, rows: Rows, block: Block) -> d
     return found
 
 
-def _preimages(scores: Rows, block: Block, model: Model) -> dict[str, Array]:
-    return _by_name(block_preimages(scores, block, model))
-
-
-def _denoised(rows: Rows, block: Block, model: Model) -> dict[str, Array]:
-    return _by_name(block_denoised(rows, block, model))
-
-
-def _by_name(found: Preimages) -> dict[str, Array]:
+def _preimages(rows: Rows, block: Block, model: Model, *, computed: Callable[..., Preimages]) -> dict[str, Array]:
+    found = computed(rows, block, model)
     return {
         "x": found.rows,
         "converged": found.converged,

@@ -47,10 +47,7 @@ class Verified:
 
 
 @takes(ReadingOptions)
-def verify(
-    path: AnyPath,
-    **options: Unpack[ReadingOptions],
-) -> Verified:
+def verify(path: AnyPath, **options: Unpack[ReadingOptions]) -> Verified:
     """Read everything that is stored at a path, and check it.
 
     Scores and reconstructed rows are compared with the SHA-256 of each block in their manifest, a model with its
@@ -94,37 +91,32 @@ def verify(
     """
     run = RunOptions.of(ReadingOptions, options)
     path = expanded(path)
-    _check_finished(path)
+    if (facts := describe.unfinished(path)) is not None:  # there or, block by block, beside it
+        missing = facts["missing_blocks"]
+        named = ", ".join(map(str, missing[:10])) + (", ..." if len(missing) > 10 else "")
+        raise IncompleteError(
+            f"{path} is not finished: {facts['blocks'] - len(missing)} of {facts['blocks']} blocks are written, "
+            f"{len(missing)} are missing{f' ({named})' if missing else ''}; run the command that makes it again"
+        )
     about = groups.describe(path)
     kind = None if about is None else about["format"]
     if kind is not None and run.array is not None:
         raise SpecError(f"{path} is a bigkpca {groups.named(kind)}, checked as a whole: leave --array out")
     if kind == "model":
-        return _model(path)
+        model, files = models.load_model(path), sum(1 for _ in groups.open_group(path, kind))
+        return Verified(path, kind, (model.columns, model.components), files)
     with run.engine() as engine:
         if kind == "dataset":
             return _dataset(path, engine, run)
         if kind == JOB:
-            return _versions(path, engine, run)
+            groups.open_group(path, JOB)
+            versions = read_versions(path)
+            if versions is None:
+                raise IncompleteError(f"{path} is not finished: its first run was stopped; run the same job again")
+            numbers = [each["number"] for each in versions["versions"]]
+            found = {number: _blocks(version_path(path, number), "features", engine, run) for number in numbers}
+            return Verified(path, JOB, found[versions["current"]].shape, sum(each.files for each in found.values()))
         return _other_rows(path, run.array, engine, run) if kind is None else _blocks(path, kind, engine, run)
-
-
-def _check_finished(path: str) -> None:
-    """Raise IncompleteError where an unfinished output is at a path or, block by block, beside it."""
-    facts = describe.unfinished(path)
-    if facts is None:
-        return
-    missing = facts["missing_blocks"]
-    named = ", ".join(map(str, missing[:10])) + (", ..." if len(missing) > 10 else "")
-    raise IncompleteError(
-        f"{path} is not finished: {facts['blocks'] - len(missing)} of {facts['blocks']} blocks are written, "
-        f"{len(missing)} are missing{f' ({named})' if missing else ''}; run the command that makes it again"
-    )
-
-
-def _model(path: str) -> Verified:
-    model = models.load_model(path)
-    return Verified(path, "model", (model.columns, model.components), sum(1 for _ in groups.open_group(path, "model")))
 
 
 def _blocks(path: str, kind: block_arrays.Kind, engine: Engine, run: RunOptions) -> Verified:
@@ -149,17 +141,6 @@ def _blocks(path: str, kind: block_arrays.Kind, engine: Engine, run: RunOptions)
     _report(path, [*damaged, *strange], remedy)
     shape = manifest["rows"], *block_arrays.open_main(path, kind).shape[1:]
     return Verified(path, kind, shape, len(manifest["blocks"]) * len(arrays))
-
-
-def _versions(path: str, engine: Engine, run: RunOptions) -> Verified:
-    """Check all versions of the output of a job."""
-    groups.open_group(path, JOB)
-    versions = read_versions(path)
-    if versions is None:
-        raise IncompleteError(f"{path} is not finished: its first run was stopped; run the same job again")
-    numbers = [each["number"] for each in versions["versions"]]
-    found = {number: _blocks(version_path(path, number), "features", engine, run) for number in numbers}
-    return Verified(path, JOB, found[versions["current"]].shape, sum(each.files for each in found.values()))
 
 
 def _dataset(path: str, engine: Engine, run: RunOptions) -> Verified:
@@ -204,10 +185,8 @@ def _read(rows: Rows, block: Block) -> None:
 def _check_arrays(
     path: str, arrays: Mapping[str, StoredArray], engine: Engine, run: RunOptions, *, whole: Collection[str]
 ) -> int:
-    """Read all arrays, and return the number of files that hold their rows. Raises CorruptionError.
-
-    Every file of the arrays named in `whole` must be there: of others, chunks of the fill value need not be stored.
-    """
+    """Read all arrays, and return the number of files that hold their rows. Raises CorruptionError. Every file of the
+    arrays named in `whole` must be there: of others, chunks of the fill value need not be stored."""
     _check_memory([stored.array for stored in arrays.values()], engine, run, whole=False)
     found, tasks, files = [], [], 0
     for name, stored in arrays.items():

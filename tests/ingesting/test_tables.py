@@ -11,9 +11,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from bigkpca.errors import CorruptionError, DataError, IncompleteError, SpecError
-from bigkpca.ingesting import ingest
+from bigkpca.ingesting import columns, ingest, tables
 from bigkpca.ingesting.formats import binary, text
-from bigkpca.ingesting.tables import columns, reading
 from bigkpca.storage import groups
 from bigkpca.storage.describe import info
 from tests.helpers.commands import run
@@ -316,8 +315,8 @@ def test_labels_with_gaps_keep_their_kind(kind, tmp_path):
 
 
 def test_wide_encodings_are_made_a_few_rows_at_a_time(tmp_path, monkeypatch):
-    sizes, real = [], reading.encode
-    monkeypatch.setattr(reading, "encode", lambda values, column: sizes.append(len(values)) or real(values, column))
+    sizes, real = [], tables.encode
+    monkeypatch.setattr(tables, "encode", lambda values, column: sizes.append(len(values)) or real(values, column))
     made(tmp_path, {"word": [f"n{i}" for i in range(500)] * 40, "a": np.arange(20_000.0)}, categories="one-hot")
     assert max(sizes) <= 2**22 // (8 * 501)
 

@@ -12,7 +12,7 @@ import zarr
 from dask import delayed
 
 import bigkpca
-from bigkpca.data.stores import clients, store_of
+from bigkpca.data.stores import clients, local, store_of
 from bigkpca.data.stores.base import address
 from bigkpca.errors import BigKPCAError, IncompleteError, LockedError, SpecError
 from bigkpca.workflows import export
@@ -135,6 +135,19 @@ def test_what_is_in_the_way_stays(scores, tmp_path):
     assert (tmp_path / "own.csv").read_text() == "mine"
     bigkpca.export(scores, tmp_path / "own.csv", overwrite=True)
     assert read(tmp_path / "own.csv").shape == (60, 2)
+
+
+def test_what_another_run_wrote_just_before_stays(scores, tmp_path, monkeypatch):
+    out, lock = tmp_path / "own.csv", local.lock
+
+    def later(path):
+        out.write_text("mine")
+        return lock(path)
+
+    monkeypatch.setattr(local, "lock", later)
+    with pytest.raises(SpecError, match=r"own\.csv exists: take another name"):
+        bigkpca.export(scores, out)
+    assert out.read_text() == "mine"
 
 
 def test_labels_that_do_not_fit(scores, tmp_path):

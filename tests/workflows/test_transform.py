@@ -32,7 +32,7 @@ def test_output_without_a_manifest_resumes_with_missing_and_damaged_blocks_of_it
 
 
 def test_what_does_not_fit_is_refused_before_the_run(dataset, model, tmp_path, monkeypatch):
-    monkeypatch.setattr("bigkpca.workflows.block_writer._MOST_BLOCKS", 17)  # of millions, which a manifest can list
+    monkeypatch.setattr("bigkpca.workflows.block_writer.MOST_JSON_BYTES", 17 * 500)  # of a manifest
     for error, how, message in (
         (MemoryLimitError, {"memory": 10**6}, "1 MB are allowed"),
         (SpecError, {"block_rows": 100}, "18 blocks are more than 17: take larger ones with --block-rows"),

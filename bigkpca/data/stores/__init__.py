@@ -54,10 +54,8 @@ def is_path(data: Any) -> TypeGuard[AnyPath]:
 
 
 def expanded(path: AnyPath) -> str:
-    """A path that a user gave, with `~` expanded, or a URL without slashes at its end.
-
-    Raises TypeError for anything but text, SpecError for a URL that was made a `pathlib.Path`.
-    """
+    """A path that a user gave, with `~` expanded, or a URL without slashes at its end. Raises TypeError for anything
+    but text, SpecError for a URL that was made a `pathlib.Path`."""
     given = os.fspath(path)
     if not isinstance(given, str):
         raise TypeError(f"paths are text, not {type(given).__name__}: {given!r}")

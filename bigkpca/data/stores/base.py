@@ -171,10 +171,8 @@ class Store(Protocol):
         `path`, or no metadata. Nothing is at `trash`; both are places of one output."""
 
     def writer(self, path: str) -> AbstractContextManager[None]:
-        """While entered, no other run writes the output at `path`.
-
-        Raises LockedError where another run does already, IncompleteError where space runs out.
-        """
+        """While entered, no other run writes the output at `path`. Raises LockedError where another run does already,
+        IncompleteError where space runs out."""
 
     def holder(self, path: str) -> str:
         """What tells this process, as the writer of the output at `path`, from those before and after it that may still

@@ -119,12 +119,10 @@ class Conflict(Exception):
 
 
 @contextmanager
-def told(url: str) -> Iterator[None]:
-    """Requests about `url`, with errors in plain words.
-
-    Raises SpecError where access is denied or no bucket is there, IncompleteError where the server does not answer, or
-    denies what it granted before, FileNotFoundError for a missing object, and Conflict.
-    """
+def plain_errors(url: str) -> Iterator[None]:
+    """Requests about `url`, with errors in plain words. Raises SpecError where access is denied or no bucket is there,
+    IncompleteError where the server does not answer, or denies what it granted before, FileNotFoundError for a missing
+    object, and Conflict."""
     exceptions = _library().exceptions
     try:
         yield
@@ -145,12 +143,12 @@ def told(url: str) -> Iterator[None]:
 
 
 def put(url: str, content: bytes, mode: Literal["create"] | tuple[str | None, str | None]) -> tuple[Any, Any]:
-    """Write an object if none is there, or if it has this version; return its new version. Raises as `told`."""
+    """Write an object if none is there, or if it has this version; return its new version. Raises as `plain_errors`."""
     to = address(url)
     condition: Any = mode
     if mode != "create":
         condition = {name: value for name, value in zip(("e_tag", "version"), mode, strict=True) if value is not None}
-    with told(url):
+    with plain_errors(url):
         made = client(to.scheme, to.bucket).put(to.key, content, mode=condition, use_multipart=False)
     return made["e_tag"], made["version"]
 

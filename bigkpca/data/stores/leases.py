@@ -20,7 +20,7 @@ from typing import Any
 
 from bigkpca.data.stores import clients
 from bigkpca.data.stores.base import OURS, address
-from bigkpca.data.stores.clients import Conflict, told
+from bigkpca.data.stores.clients import Conflict, plain_errors
 from bigkpca.errors import BigKPCAError, IncompleteError, LockedError, SpecError
 
 SECONDS = 60.0  # after which a lease that nobody renewed may be taken over
@@ -34,10 +34,8 @@ Version = tuple[Any, Any]
 
 @contextmanager
 def held(url: str) -> Iterator[None]:
-    """Hold the output at `url` against other runs.
-
-    Raises LockedError if one has it, SpecError where the server cannot distinguish two writers.
-    """
+    """Hold the output at `url` against other runs. Raises LockedError if one has it, SpecError where the server cannot
+    distinguish two writers."""
     _check_conditional(url)
     lease = Lease.acquired(url)
     _HELD[url] = lease
@@ -104,7 +102,7 @@ class Lease:
             probe = f"{url}{_LOCK}-clock-{secrets.token_hex(8)}"
             to = address(probe)
             client = clients.client(to.scheme, to.bucket)
-            with _removed(probe), told(probe):
+            with _removed(probe), plain_errors(probe):
                 client.put(to.key, b"")
                 now = client.head(to.key)["last_modified"]  # by the server's clock, as `written`
             left = content.get("seconds", SECONDS) + _SLACK - (now - written).total_seconds()
@@ -184,7 +182,7 @@ def _read(url: str) -> tuple[dict[str, Any], Version, datetime] | None:
     """Content, version and time of a lock; None where there is none."""
     at = address(url + _LOCK)
     try:
-        with told(url):
+        with plain_errors(url):
             found = clients.client(at.scheme, at.bucket).get(at.key)
             content = bytes(found.bytes())
     except FileNotFoundError:
@@ -212,7 +210,7 @@ def _removed(url: str) -> Iterator[None]:
 
 def _remove(url: str) -> None:
     at = address(url)
-    with told(url), suppress(FileNotFoundError):
+    with plain_errors(url), suppress(FileNotFoundError):
         clients.client(at.scheme, at.bucket).delete(at.key)
 
 

@@ -291,11 +291,8 @@ class LocalDisk:
 
 @contextmanager
 def _moved_to(path: str, partial: str) -> Iterator[IO[bytes]]:
-    """A new file `partial` to write, which is renamed to `path` at the end; an error removes it.
-
-    What is at `partial`, left by a killed write or put there by somebody else, is removed, not written to: a link is
-    never followed.
-    """
+    """A new file `partial` to write, which is renamed to `path` at the end; an error removes it. What is at `partial`,
+    left by a killed write or put there by somebody else, is removed, not written to: a link is never followed."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
         try:
@@ -317,10 +314,8 @@ def _stored(status: os.stat_result) -> StoredFile:
 
 def _below(folder: str, prefix: str) -> Iterator[tuple[str, StoredFile]]:
     """The files below a folder, with their names from `prefix` on; nothing where no folder is. Links to nothing are
-    passed over.
-
-    Raises OSError where a folder or file cannot be read: a chunk that is left out would stand for the fill value.
-    """
+    passed over. Raises OSError where a folder or file cannot be read: a chunk that is left out would stand for the fill
+    value."""
     try:
         entries = os.scandir(folder)
     except (FileNotFoundError, NotADirectoryError):

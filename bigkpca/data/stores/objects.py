@@ -38,7 +38,7 @@ from bigkpca.data.stores.base import (
     last_name,
     parent,
 )
-from bigkpca.data.stores.clients import client, told
+from bigkpca.data.stores.clients import client, plain_errors
 from bigkpca.errors import BigKPCAError, LockedError, SpecError
 
 if TYPE_CHECKING:
@@ -123,15 +123,15 @@ def _kind() -> type[Any]:
             return _zarr_store(*self._made_of, read_only)
 
     for name in ("get", "get_partial_values", "exists", "getsize"):
-        setattr(BelowKey, name, _told_of(getattr(BelowKey, name), changes=False))
+        setattr(BelowKey, name, _asking(getattr(BelowKey, name), changes=False))
     for name in ("set", "set_if_not_exists", "delete", "delete_dir"):
-        setattr(BelowKey, name, _told_of(getattr(ObjectStore, name), changes=True))
+        setattr(BelowKey, name, _asking(getattr(ObjectStore, name), changes=True))
     for name in ("list", "list_prefix", "list_dir"):
-        setattr(BelowKey, name, _told_of_names(getattr(ObjectStore, name)))
+        setattr(BelowKey, name, _listing(getattr(ObjectStore, name)))
     return BelowKey
 
 
-def _told_of(method: Callable[..., Any], *, changes: bool) -> Callable[..., Any]:
+def _asking(method: Callable[..., Any], *, changes: bool) -> Callable[..., Any]:
     """A method of a Zarr store with errors in our words; one that changes something also looks at the lease."""
 
     @wraps(method)
@@ -139,18 +139,18 @@ def _told_of(method: Callable[..., Any], *, changes: bool) -> Callable[..., Any]
         url = _named(self, arguments)
         if changes:
             leases.look(url)
-        with told(url):
+        with plain_errors(url):
             return await method(self, *arguments, **options)
 
     return asked
 
 
-def _told_of_names(method: Callable[..., Any]) -> Callable[..., Any]:
-    """As `_told_of`, for a method that yields names."""
+def _listing(method: Callable[..., Any]) -> Callable[..., Any]:
+    """As `_asking`, for a method that yields names."""
 
     @wraps(method)
     async def listed(self: Any, *arguments: Any) -> AsyncGenerator[str, None]:
-        with told(_named(self, arguments)):
+        with plain_errors(_named(self, arguments)):
             async for name in method(self, *arguments):
                 yield name
 
@@ -170,7 +170,7 @@ _MOST_PARTS = 10_000  # that S3 takes
 
 @dataclass(frozen=True)
 class ObjectStore:
-    """The objects of one bucket. See `Store` for each operation; every one raises as `clients.told`."""
+    """The objects of one bucket. See `Store` for each operation; every one raises as `clients.plain_errors`."""
 
     scheme: str
     bucket: str
@@ -209,12 +209,12 @@ class ObjectStore:
         return True
 
     def is_folder(self, path: str) -> bool:
-        with told(path):
+        with plain_errors(path):
             return any(self._client.list(address(path).key or None, chunk_size=1))
 
     def names(self, path: str) -> list[str]:
         key = address(path).key
-        with told(path):
+        with plain_errors(path):
             found = self._client.list_with_delimiter(key or None)
         names = [*found["common_prefixes"], *(held["path"] for held in found["objects"])]
         if not names:
@@ -225,18 +225,18 @@ class ObjectStore:
         key = address(path).key
         if not key:
             raise FileNotFoundError(f"{path} is a bucket")
-        with told(path):
+        with plain_errors(path):
             return _stored(self._client.head(key))
 
     def files(self, path: str) -> dict[str, StoredFile]:
         key = address(path).key
-        with told(path):
+        with plain_errors(path):
             found = [held for batch in self._client.list(key or None) for held in batch]
         start = len(key) + 1 if key else 0
         return {held["path"][start:]: _stored(held) for held in found}
 
     def open(self, path: str) -> IO[bytes]:
-        with told(path):
+        with plain_errors(path):
             found = self._client.get(address(path).key)
             if found.meta["size"] <= _WHOLE:
                 return io.BytesIO(bytes(found.bytes()))
@@ -252,7 +252,7 @@ class ObjectStore:
             wanted = {"range": (start, stop)}
         elif start:
             wanted = {"range": {"offset": start}}
-        with told(path):
+        with plain_errors(path):
             found = self._client.get(address(path).key, options=wanted)
             return bytes(found.bytes()), _stored(found.meta)
 
@@ -264,7 +264,7 @@ class ObjectStore:
 
     def write(self, path: str, content: bytes) -> None:
         leases.look(address(path).url)
-        with told(path):
+        with plain_errors(path):
             self._client.put(address(path).key, content)
 
     @contextmanager
@@ -274,10 +274,10 @@ class ObjectStore:
             yield cast("IO[bytes]", _Parts(upload, path))
             leases.check(address(path).url)
         except BaseException as error:
-            with suppress(BigKPCAError, OSError), told(path):
+            with suppress(BigKPCAError, OSError), plain_errors(path):
                 upload.__exit__(type(error), error, error.__traceback__)  # which gives the parts up
             raise
-        with told(path):
+        with plain_errors(path):
             upload.close()
 
     def replace(self, path: str, content: bytes) -> None:
@@ -297,7 +297,7 @@ class ObjectStore:
     def _version(self, path: str) -> tuple[str | None, str | None] | None:
         """The version of an object, for conditional writes; None where there is none."""
         try:
-            with told(path):
+            with plain_errors(path):
                 found = self._client.head(address(path).key)
         except FileNotFoundError:
             return None
@@ -335,7 +335,7 @@ class ObjectStore:
     def copy_file(self, source: str, target: str) -> None:
         """Copy an object without reading it. Raises FileNotFoundError where there is none."""
         leases.look(address(target).url)
-        with told(target):
+        with plain_errors(target):
             self._client.copy(address(source).key, address(target).key)
 
     def recover(self, path: str) -> None:
@@ -373,7 +373,7 @@ class ObjectStore:
             return
         leases.look(address(paths[0]).url)
         try:
-            with told(paths[0]):
+            with plain_errors(paths[0]):
                 self._client.delete(keys)
         except FileNotFoundError:  # some servers raise it for a key that is gone, and may stop there
             for key in keys if len(keys) > 1 else ():
@@ -432,7 +432,7 @@ class _Ranges(io.RawIOBase):
         stop = min(self._at + len(buffer), self._size)
         if stop <= self._at:
             return 0
-        with told(self._url):
+        with plain_errors(self._url):
             found = self._of.get_range(address(self._url).key, start=self._at, end=stop)
         count = stop - self._at
         buffer[:count] = memoryview(found)
@@ -456,5 +456,5 @@ class _Parts(io.RawIOBase):
                 f"{self._url} would have more than {_MOST_PARTS * _PART:,} bytes, the most that is written to one "
                 "object: write it to a local disk"
             )
-        with told(self._url):
+        with plain_errors(self._url):
             return int(self._upload.write(bytes(content)))

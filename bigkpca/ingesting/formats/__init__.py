@@ -1,7 +1,7 @@
 """Readers of .npy, .npz, .csv, IDX, Parquet, FASTA and HDF5 files, as streams of bounded batches.
 
 A reader looks at the header of a file and returns its rows of numbers as a Table or, where columns have types of their
-own, as a Frame. Their batches open the file again when they are read.
+own, as a TableFrame. Their batches open the file again when they are read.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ import gzip
 from pathlib import Path
 
 from bigkpca.errors import SpecError, check_numeric, require
+from bigkpca.ingesting.columns import TableFrame
 from bigkpca.ingesting.formats import binary, text
-from bigkpca.ingesting.formats.base import TEXT, USUAL, Allowed, Column, Format, Table, decoding
+from bigkpca.ingesting.formats.base import USUAL, Allowed, Column, Format, Table, decoding
 from bigkpca.ingesting.formats.text import check_first_lines
-from bigkpca.ingesting.tables.columns import Frame
 
-__all__ = ["FORMATS", "TEXT", "Column", "Format", "Frame", "Table", "open_column", "open_rows_of"]
+__all__ = ["FORMATS", "Column", "Table", "TableFrame", "open_column", "open_rows_of"]
 
 _TEXT = Format(text.csv_frame, (".csv", ".csv.gz", ".tsv"), column=text.csv_column)
 _IDX = Format(binary.idx, column=binary.idx_column)
@@ -32,12 +32,10 @@ FORMATS: tuple[Format, ...] = (
 )
 
 
-def open_rows_of(path: Path, member: str | None, labels: str | None, allowed: Allowed = USUAL) -> Table | Frame:
-    """Rows of the file at `path`: those of its array `member`, without its column or array `labels`.
-
-    Raises MemoryLimitError, SpecError for an unknown format or name, DataError and CorruptionError; the batches raise
-    the last two as well.
-    """
+def open_rows_of(path: Path, member: str | None, labels: str | None, allowed: Allowed = USUAL) -> Table | TableFrame:
+    """Rows of the file at `path`: those of its array `member`, without its column or array `labels`. Raises
+    MemoryLimitError, SpecError for an unknown format or name, DataError and CorruptionError; the batches raise the last
+    two as well."""
     kind = _readable(path, allowed)
     rows = kind.rows(path, member, labels)
     if isinstance(rows, Table):

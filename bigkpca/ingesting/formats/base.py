@@ -28,7 +28,7 @@ from bigkpca.errors import (
     unknown_name,
 )
 from bigkpca.execution.planning.base import process_bytes
-from bigkpca.ingesting.tables.columns import Frame
+from bigkpca.ingesting.columns import TableFrame
 
 _COLUMN_BYTES = 18_000  # that Arrow was seen to take for each column of CSV, to guess types (10,000 to 100,000 columns)
 _LINE_BYTES = 48  # for each byte of the longest line: Arrow reads text in blocks of 16 of them
@@ -116,14 +116,14 @@ class Format:
     A `signature`, the first bytes of a file, counts for more than its suffix. A format with neither is known by other
     means."""
 
-    rows: Callable[[Path, str | None, str | None], Table | Frame]
+    rows: Callable[[Path, str | None, str | None], Table | TableFrame]
     suffixes: tuple[str, ...] = ()
     signature: bytes | None = None
     column: Callable[[Path], Column] | None = None
 
 
 @dataclass(frozen=True)
-class Stored:
+class StoredHeader:
     """Shape, dtype and order of an array inside a file."""
 
     shape: tuple[int, ...]
@@ -224,7 +224,7 @@ def check_single(names: Sequence[str], name: str, where: str) -> None:
         raise SpecError(f"{where} has {names.count(name)} columns {name!r}: give that of the labels a name of its own")
 
 
-def check_labels(stored: Stored, rows: int | None, where: str) -> None:
+def check_labels(stored: StoredHeader, rows: int | None, where: str) -> None:
     """Raise an error unless the array can be the labels of `rows` rows (None: not known yet)."""
     known = stored.dtype.kind == "U" or (stored.dtype.kind in "buif" and stored.dtype.itemsize <= 8)
     if len(stored.shape) != 1 or not known:
@@ -236,7 +236,7 @@ def check_labels(stored: Stored, rows: int | None, where: str) -> None:
         raise SpecError(f"{where} holds {stored.shape[0]} labels for {rows} rows")
 
 
-def choose(arrays: Mapping[str, Stored], member: str | None, labels: str | None, where: str) -> str:
+def choose(arrays: Mapping[str, StoredHeader], member: str | None, labels: str | None, where: str) -> str:
     """The name of the array of rows: the given one, else the only one that can be rows."""
     for name in (member, labels):
         if name is not None and name not in arrays:
@@ -252,7 +252,7 @@ def choose(arrays: Mapping[str, Stored], member: str | None, labels: str | None,
 
 
 def member_table(
-    path: Path, arrays: Mapping[str, Stored], chosen: str, labels: str | None, batches: Batches, held: int = 0
+    path: Path, arrays: Mapping[str, StoredHeader], chosen: str, labels: str | None, batches: Batches, held: int = 0
 ) -> Table:
     """The table of one of several arrays of a file, checked against its labels."""
     x, where = arrays[chosen], f"{path}:{chosen}"

@@ -19,11 +19,12 @@ from bigkpca.data.blocks import READ_BYTES
 from bigkpca.data.npy import NpyRows, read_npy_header
 from bigkpca.data.rows import check_shape
 from bigkpca.errors import Array, CorruptionError, DataError, require, unknown_name
+from bigkpca.ingesting.columns import Kind, TableFrame, TableLabels, kind_of
 from bigkpca.ingesting.formats.base import (
     TEXT,
     Batches,
     Column,
-    Stored,
+    StoredHeader,
     Table,
     check_finite_labels,
     check_labels,
@@ -37,7 +38,6 @@ from bigkpca.ingesting.formats.base import (
     refuse_member,
     row_shape,
 )
-from bigkpca.ingesting.tables.columns import Frame, Kind, Labels, kind_of
 
 GZIP = b"\x1f\x8b"
 _IDX_TYPES = {8: "u1", 9: "i1", 11: ">i2", 12: ">i4", 13: ">f4", 14: ">f8"}
@@ -52,7 +52,7 @@ def _read(file: IO[bytes], shape: tuple[int, ...], dtype: np.dtype[Any], where: 
     return native(np.frombuffer(values, dtype)).reshape(shape)
 
 
-def _stream(file: IO[bytes], stored: Stored, pieces: Iterable[tuple[int, int]], where: str) -> Iterator[Array]:
+def _stream(file: IO[bytes], stored: StoredHeader, pieces: Iterable[tuple[int, int]], where: str) -> Iterator[Array]:
     """Consecutive ranges of rows of the array that comes next in a stream: (k, columns), or (k,) if it has one axis."""
     width = (math.prod(stored.shape[1:]),) if len(stored.shape) > 1 else ()
     whole = None
@@ -67,10 +67,10 @@ def _stream(file: IO[bytes], stored: Stored, pieces: Iterable[tuple[int, int]], 
         raise CorruptionError(f"{where} holds more values than its header says")
 
 
-def _npy_header(file: IO[bytes], where: str) -> Stored:
+def _npy_header(file: IO[bytes], where: str) -> StoredHeader:
     """Shape, dtype and order from the header of a .npy stream."""
     shape, fortran, dtype = read_npy_header(file, where)
-    return Stored(shape, dtype, fortran and len(shape) > 1)
+    return StoredHeader(shape, dtype, fortran and len(shape) > 1)
 
 
 def npy(path: Path, member: str | None, labels: str | None) -> Table:
@@ -91,7 +91,7 @@ def npy_column(path: Path) -> Column:
     return _column(path, stored, lambda: path.open("rb"), start)
 
 
-def _column(path: Path, stored: Stored, opened: Callable[[], Any], start: int) -> Column:
+def _column(path: Path, stored: StoredHeader, opened: Callable[[], Any], start: int) -> Column:
     """Labels whose values begin `start` bytes into the file that `opened` opens."""
     check_labels(stored, None, str(path))
 
@@ -145,12 +145,12 @@ def open_unpacked(path: Path) -> IO[bytes]:
     return gzip.open(path) if packed else path.open("rb")  # type: ignore[return-value]
 
 
-def _idx_header(path: Path) -> tuple[Stored, int]:
+def _idx_header(path: Path) -> tuple[StoredHeader, int]:
     """(the array, bytes before its values) from the header: 0 0 type ndim, then ndim big-endian lengths."""
     with decoding(path), open_unpacked(path) as file:
         head = file.read(4)
         lengths = struct.unpack(f">{head[3]}I", file.read(4 * head[3]))
-    return Stored(lengths, np.dtype(_IDX_TYPES[head[2]])), 4 + 4 * head[3]
+    return StoredHeader(lengths, np.dtype(_IDX_TYPES[head[2]])), 4 + 4 * head[3]
 
 
 def idx(path: Path, member: str | None, labels: str | None) -> Table:
@@ -177,7 +177,7 @@ def idx_column(path: Path) -> Column:
 def hdf5(path: Path, member: str | None, labels: str | None) -> Table:
     """Rows of one data set of an HDF5 file, with those of another as labels."""
     h5py = require("h5py", "io", str(path))
-    arrays: dict[str, Stored] = {}
+    arrays: dict[str, StoredHeader] = {}
     chunks: dict[str, int] = {}
 
     def look(name: str, node: Any) -> None:
@@ -188,7 +188,7 @@ def hdf5(path: Path, member: str | None, labels: str | None) -> Table:
             except TypeError:  # types that NumPy does not have, such as times
                 dtype = np.dtype(object)
             chunks[name] = math.prod(node.chunks or ()) * dtype.itemsize if node.chunks else 0
-            arrays[name] = Stored(shape, TEXT if h5py.check_string_dtype(dtype) is not None else dtype)
+            arrays[name] = StoredHeader(shape, TEXT if h5py.check_string_dtype(dtype) is not None else dtype)
 
     with decoding(path), h5py.File(path, "r") as file:
         file.visititems(look)
@@ -221,7 +221,7 @@ def ends_as_parquet(path: Path) -> bool:
         return file.read() == b"PAR1"
 
 
-def parquet(path: Path, member: str | None, labels: str | None) -> Frame:
+def parquet(path: Path, member: str | None, labels: str | None) -> TableFrame:
     """Columns of a Parquet file, without labels and the index of a pandas frame."""
     import pyarrow as pa
     from pyarrow.parquet import ParquetFile
@@ -256,7 +256,7 @@ def parquet(path: Path, member: str | None, labels: str | None) -> Frame:
         "frame after reset_index())"
         for name in index
     ]
-    return Frame(
+    return TableFrame(
         where=str(path),
         columns=columns,
         names=tuple(schema.names),
@@ -280,7 +280,7 @@ def _dtype(kind: Any) -> np.dtype[Any] | None:
     return np.dtype(kind.to_pandas_dtype()) if number else None
 
 
-def _labels(schema: Any, name: str, path: Path) -> Labels:
+def _labels(schema: Any, name: str, path: Path) -> TableLabels:
     """The labels in a column: numbers of its dtype, text for everything else."""
     import pyarrow as pa
 
@@ -302,4 +302,4 @@ def _labels(schema: Any, name: str, path: Path) -> Labels:
         check_finite_labels(found, rows, str(path))
         return found
 
-    return Labels(schema.names.index(name), dtype, values)
+    return TableLabels(schema.names.index(name), dtype, values)

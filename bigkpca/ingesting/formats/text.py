@@ -27,6 +27,7 @@ import numpy as np
 
 from bigkpca.data.blocks import READ_BYTES
 from bigkpca.errors import Array, DataError, SpecError, unknown_name
+from bigkpca.ingesting.columns import MISSING, Kind, TableFrame, TableLabels, kind_of
 from bigkpca.ingesting.formats.base import (
     TEXT,
     Allowed,
@@ -37,7 +38,6 @@ from bigkpca.ingesting.formats.base import (
     refuse_labels,
     refuse_member,
 )
-from bigkpca.ingesting.tables.columns import MISSING, Frame, Kind, Labels, kind_of
 
 _TEXT_BYTES = READ_BYTES // 4  # a number takes two bytes of text or more, and eight in memory
 _SNIFF_BYTES = 2**16
@@ -106,15 +106,20 @@ class TextRows:
     def read(self, kinds: Mapping[int, Kind]) -> Iterator[Any]:
         """Batches of the texts of columns of these numbers and kinds; null where they stand for a missing value."""
         import pyarrow as pa
+        import pyarrow.compute as pc
 
         types = {str(j): pa.string() for j in kinds}
-        words = [kind in ("text", "characters") for kind in kinds.values()]
+        words = [k for k, kind in enumerate(kinds.values()) if kind in ("text", "characters")]
         misfits: list[Any] = []
         with _decoding(self.path), self._file() as file, self._batches(file, types, misfits) as batches:
             try:
                 for batch in batches:
                     self._check_widths(misfits)
-                    columns = [_stripped(each) if word else each for each, word in zip(batch, words, strict=True)]
+                    columns = batch.columns
+                    for k in words:  # without the blanks around them, and without those that mean a missing value then
+                        stripped = pc.utf8_trim_whitespace(columns[k])
+                        missing = pc.and_(pc.is_in(stripped, pa.array(MISSING)), pc.not_equal(stripped, columns[k]))
+                        columns[k] = pc.if_else(missing, pa.scalar(None, pa.string()), stripped)
                     yield pa.record_batch(columns, schema=batch.schema)
             except pa.ArrowInvalid as error:
                 if "UTF8" in str(error):
@@ -210,16 +215,6 @@ def check_first_lines(path: Path, allowed: Allowed) -> None:
                     return
 
 
-def _stripped(words: Any) -> Any:
-    """Words without the blanks around them; null where what is left stands for a missing value."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    stripped = pc.utf8_trim_whitespace(words)
-    missing = pc.and_(pc.is_in(stripped, pa.array(MISSING)), pc.not_equal(stripped, words))
-    return pc.if_else(missing, pa.scalar(None, pa.string()), stripped)
-
-
 def _is_packed(path: Path) -> bool:
     return path.name.lower().endswith(".gz")
 
@@ -256,7 +251,7 @@ _ROW_NAMES = (
 )
 
 
-def csv_frame(path: Path, member: str | None, labels: str | None) -> Frame:
+def csv_frame(path: Path, member: str | None, labels: str | None) -> TableFrame:
     """Columns of a .csv file, without its column of labels."""
     refuse_member(path, member)
     layout = TextRows.open(path)
@@ -266,7 +261,7 @@ def csv_frame(path: Path, member: str | None, labels: str | None) -> Frame:
     if not columns:
         raise DataError(f"{path} has no column but its labels")
     kinds = tuple(layout.kinds[j] for j in columns)
-    return Frame(
+    return TableFrame(
         where=str(path),
         columns=columns,
         names=layout.names,
@@ -297,35 +292,35 @@ def csv_column(path: Path) -> Column:
     return Column(str(path), labels.dtype, None, batches())
 
 
-def _labels(layout: TextRows, column: int) -> Labels:
+def _labels(layout: TextRows, column: int) -> TableLabels:
     """The labels in a column: integers, floats, or else text, by the first rows."""
     first: list[str | None] = next((each.to_pylist() for each in layout.texts(column)), [])
     texts = [text for text in first if text]
     whole = all(_WHOLE.fullmatch(text) for text in texts)  # as floats, long integers would become equal
     kinds = ("int64", "uint64") if whole else ("float64",)
     dtype = next((dtype for dtype in map(np.dtype, kinds) if _all_are(texts, dtype)), TEXT)
-    return Labels(column, dtype, lambda values, rows: _of_dtype(values.to_pylist(), dtype, rows, str(layout.path)))
 
+    def values(part: Any, rows: Array) -> Array:
+        given = part.to_pylist()
+        if not all(given):
+            row = rows[next(i for i, text in enumerate(given) if not text)]
+            raise DataError(
+                f"{layout.path}: row {row} (counted from 0) has no label; in quotes, NA, None and the like "
+                "would be words"
+            )
+        if dtype == TEXT:
+            return np.array(given, str)
+        if not _all_are(given, dtype):
+            i = next(i for i, text in enumerate(given) if not _all_are([text], dtype))
+            raise DataError(
+                f"{layout.path}: row {rows[i]} (counted from 0) has the label {given[i]!r}, but the first ones are "
+                f"{dtype} numbers: labels must be all of one kind"
+            )
+        found = np.array(given).astype(dtype)
+        check_finite_labels(found, rows, str(layout.path))
+        return found
 
-def _of_dtype(texts: list[str | None], dtype: np.dtype[Any], rows: Array, where: str) -> Array:
-    """Labels of one dtype from their texts. Raises DataError at the first that is missing or of another kind."""
-    given = [text for text in texts if text]
-    if len(given) < len(texts):
-        row = rows[next(i for i, text in enumerate(texts) if not text)]
-        raise DataError(
-            f"{where}: row {row} (counted from 0) has no label; in quotes, NA, None and the like would be words"
-        )
-    if dtype == TEXT:
-        return np.array(given, str)
-    if not _all_are(given, dtype):
-        i = next(i for i, text in enumerate(given) if not _all_are([text], dtype))
-        raise DataError(
-            f"{where}: row {rows[i]} (counted from 0) has the label {given[i]!r}, but the first ones are "
-            f"{dtype} numbers: labels must be all of one kind"
-        )
-    found = np.array(given).astype(dtype)
-    check_finite_labels(found, rows, where)
-    return found
+    return TableLabels(column, dtype, values)
 
 
 def _all_are(texts: Sequence[str], dtype: np.dtype[Any]) -> bool:
@@ -342,7 +337,7 @@ SUFFIXES = tuple(f"{end}{packed}" for end in (".fasta", ".fa", ".fna", ".faa") f
 _NOTE = "letters of sequences are read as capital ones, since small ones mark what was masked"
 
 
-def fasta(path: Path, member: str | None, labels: str | None) -> Frame:
+def fasta(path: Path, member: str | None, labels: str | None) -> TableFrame:
     """The sequences of a FASTA file, as one column of text."""
     refuse_member(path, member)
     refuse_labels(path, labels)
@@ -361,7 +356,7 @@ def fasta(path: Path, member: str | None, labels: str | None) -> Frame:
         if held:
             yield pa.record_batch([pa.array(held, pa.string())], names=[SEQUENCE])
 
-    return Frame(
+    return TableFrame(
         where=str(path),
         columns=(0,),
         names=(SEQUENCE,),

@@ -23,12 +23,18 @@ from bigkpca.execution.projection import check_columns
 from bigkpca.spec.job import Job, JobError, parse_keep, read_job
 from bigkpca.storage import block_arrays, destination, jobs
 from bigkpca.storage.models import load_model
-from bigkpca.workflows.scheduled import history, input_rows, models, places, records
+from bigkpca.workflows.scheduled import history, input_rows, places, records
 from bigkpca.workflows.scheduled.history import finish_cut_off
 from bigkpca.workflows.scheduled.input_rows import Asked, Interval
-from bigkpca.workflows.scheduled.models import model_of_version, model_path
 from bigkpca.workflows.scheduled.places import Given, Published, pinned_interval, run_options, warn
-from bigkpca.workflows.scheduled.publishing import append, block_rows_of, finish_record, make_version
+from bigkpca.workflows.scheduled.publishing import (
+    append,
+    block_rows_of,
+    finish_record,
+    make_version,
+    model_of_version,
+    model_path,
+)
 
 _FEW = 8  # blocks that are compared by this process
 _MOST_GAPS = 1000  # in a record
@@ -53,7 +59,7 @@ def extract_new(given: Given) -> bool:
         if stop <= interval.stop:
             given.warn(f"rows {start} to {stop - 1} were never stored: taken as {found.array.fill_value}")
     if current is not None:
-        model = models.model_of_version(job, current.entry)
+        model = model_of_version(job, current.entry)
         check_columns(found, model)
         if not given.asked.full:
             _check_input(given, current, found, interval)
@@ -90,11 +96,7 @@ def _check_input(given: Given, current: Published, found: ZarrRows, interval: In
 
 
 def plan_run(
-    job: Job,
-    *,
-    rows: str | tuple[int, int] | None = None,
-    since: str | date | None = None,
-    full: bool = False,
+    job: Job, *, rows: str | tuple[int, int] | None = None, since: str | date | None = None, full: bool = False
 ) -> dict[str, Any]:
     """What `run` with these arguments would do. Writes nothing, reads no rows, and raises as `run`."""
     asked, options = Asked.parsed(rows, since, full), run_options(job, Silent())
@@ -160,8 +162,8 @@ def run(
     full : bool
         Extract all rows again, into a new version.
     progress : bool or Progress
-        True shows bars, or lines where there is no terminal; a Progress receives
-        titles and rows of each pass, and notes; by default nothing is shown.
+        True shows bars, or lines where there is no terminal; a Progress receives titles and rows of each pass, and
+        notes; by default nothing is shown.
 
     Returns
     -------
@@ -271,10 +273,8 @@ def _one_run(job: Job, out: str, asked: Asked, options: RunOptions) -> tuple[dic
 
 
 def _finished_earlier(out: str, versions: Mapping[str, Any], asked: Asked, progress: Progress) -> dict[str, Any] | None:
-    """Finish the publication of a run that was cut off, record it, and remove what it left.
-
-    Returns its record where it extracted rows again, as is asked for now: the same command does not do so twice.
-    """
+    """Finish the publication of a run that was cut off, record it, and remove what it left. Returns its record where it
+    extracted rows again, as is asked for now: the same command does not do so twice."""
     path = version_path(out, versions["current"])
     try:
         if block_arrays.go_on(path):
@@ -310,24 +310,19 @@ def _failure_recorded(
     except BaseException as error:
         if asked != Asked() and isinstance(error, SpecError):
             raise
-        code, message = _exit_code(error), str(error) or "stopped"
+        known = error_of(error, "") if isinstance(error, OSError) else error
+        kind = IncompleteError if isinstance(error, KeyboardInterrupt) else BigKPCAError
+        code = (known if isinstance(known, BigKPCAError) else kind).exit_code
         with suppress(BigKPCAError, OSError):  # what failed may be the place of the records
             if isinstance(error, DataError) and not isinstance(error, DriftError):
                 jobs.remove_pinned(out)  # more rows may do; rows that drifted are tried again by themselves
             record["run"] = record["run"] or records.next_number(jobs.read_records(out)[0])
-            record.update(status=records.FAILED, exit_code=code, message=message, rows=None, extracted=None)
+            record.update(
+                status=records.FAILED, exit_code=code, message=str(error) or "stopped", rows=None, extracted=None
+            )
             _write_record(job, out, record, started, progress)
             _write_metrics(job, out)
         raise
-
-
-def _exit_code(error: BaseException) -> int:
-    """The exit code of a command that ends with this error."""
-    if isinstance(error, BigKPCAError):
-        return error.exit_code
-    if isinstance(error, OSError) and (known := error_of(error, "")) is not None:
-        return known.exit_code
-    return (IncompleteError if isinstance(error, KeyboardInterrupt) else BigKPCAError).exit_code
 
 
 def _write_record(job: Job, out: str, record: dict[str, Any], started: float, progress: Progress) -> None:

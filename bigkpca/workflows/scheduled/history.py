@@ -69,14 +69,22 @@ def to_prune(
         kept = {number for number in numbers if number == current or _last_use(out, number, runs, since) >= since}
     kept |= {*spared}
     old = [each for each in versions["versions"] if each["number"] not in kept]
-    models = _models_of([each for each in versions["versions"] if each["number"] in kept], old)
+    # The models of refits that made none of the versions that are kept. The first model, which the job names, stays; so
+    # does what is no longer that model.
+    named, models = {each["model"]["path"] for each in versions["versions"] if each["number"] in kept}, {}
+    for model in (each["model"] for each in old):
+        path, number = model["path"], model["number"]
+        of_refit = number > 1 and f"-{number}" in last_name(path)
+        about = groups.describe(path) if of_refit and path not in named else None
+        if about is not None and (about.get("format"), about.get("digest")) == ("model", model["digest"]):
+            models[path] = {"path": path, "digest": model["digest"]}
     scratch = list(_scratch(out, versions))
     gone = [each["number"] for each in old]
     size = 0
-    for path in [*(version_path(out, number) for number in gone), *(each["path"] for each in models), *scratch]:
+    for path in [*(version_path(out, number) for number in gone), *models, *scratch]:
         if store_of(path).is_folder(path):
             size += sum(file.bytes for file in store_of(path).files(path).values())
-    return Pruned(gone, models, scratch, size)
+    return Pruned(gone, list(models.values()), scratch, size)
 
 
 def prune_versions(
@@ -110,7 +118,13 @@ def finish_pruning(out: str) -> dict[str, Any] | None:
     versions = read_versions(out)
     if versions is None or _PRUNING not in versions:
         return None
-    pruning = _checked(out, versions[_PRUNING])
+    pruning, fits = versions[_PRUNING], False
+    with suppress(KeyError, TypeError):
+        texts = [text for model in pruning["models"] for text in (model["path"], model["digest"])]
+        numbers = [*pruning["versions"], pruning["record"]["run"]]
+        fits = all(isinstance(text, str) for text in texts) and all(type(number) is int for number in numbers)
+    if not fits:
+        raise CorruptionError(f"{out}/manifest.json does not say what is being pruned; restore it")
     kept = {each["number"] for each in versions["versions"]}
     for number in pruning["versions"]:
         if number not in kept:
@@ -122,20 +136,9 @@ def finish_pruning(out: str) -> dict[str, Any] | None:
         store = store_of(path)
         (store.remove_folder if store.is_folder(path) else store.remove_file)(path)
     record: dict[str, Any] = pruning["record"]
-    if not any(each["run"] == record["run"] for each in jobs.read_records(out)[0]):
-        jobs.append_record(out, record)
+    _add_record(out, record)
     jobs.write_versions(out, {key: value for key, value in versions.items() if key != _PRUNING})
     return record
-
-
-def _checked(out: str, pruning: Any) -> Mapping[str, Any]:
-    """What the manifest says is being removed. Raises CorruptionError where it is nothing of the kind."""
-    with suppress(KeyError, TypeError):
-        texts = [text for model in pruning["models"] for text in (model["path"], model["digest"])]
-        numbers = [*pruning["versions"], pruning["record"]["run"]]
-        if all(isinstance(text, str) for text in texts) and all(type(number) is int for number in numbers):
-            return dict(pruning)
-    raise CorruptionError(f"{out}/manifest.json does not say what is being pruned; restore it")
 
 
 def _last_use(out: str, number: int, runs: Sequence[Mapping[str, Any]], unknown: datetime) -> datetime:
@@ -149,19 +152,6 @@ def _last_use(out: str, number: int, runs: Sequence[Mapping[str, Any]], unknown:
         with suppress(TypeError, ValueError):
             times.append(datetime.fromisoformat(text).astimezone())  # type: ignore[arg-type]  # of a file
     return max(times, default=unknown)
-
-
-def _models_of(kept: Sequence[Mapping[str, Any]], old: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """The models of refits that made none of the versions that are kept. The first model, which the job names, stays;
-    so does what is no longer that model."""
-    named, found = {each["model"]["path"] for each in kept}, {}
-    for model in (each["model"] for each in old):
-        path, number = model["path"], model["number"]
-        of_refit = number > 1 and f"-{number}" in last_name(path)
-        about = groups.describe(path) if of_refit and path not in named else None
-        if about is not None and (about.get("format"), about.get("digest")) == ("model", model["digest"]):
-            found[path] = {"path": path, "digest": model["digest"]}
-    return list(found.values())
 
 
 def _scratch(out: str, versions: Mapping[str, Any]) -> Iterator[str]:
@@ -349,7 +339,12 @@ def finish_cut_off(out: str) -> dict[str, Any] | None:
     record: dict[str, Any] | None = jobs.read_pinned(out).get("rollback")
     if record is not None:
         jobs.set_current(out, record["version"])
-        if not any(each["run"] == record["run"] for each in jobs.read_records(out)[0]):
-            jobs.append_record(out, record)
+        _add_record(out, record)
         jobs.remove_pinned(out)
     return record
+
+
+def _add_record(out: str, record: dict[str, Any]) -> None:
+    """Add a record, unless a run that was cut off did."""
+    if not any(each["run"] == record["run"] for each in jobs.read_records(out)[0]):
+        jobs.append_record(out, record)

@@ -11,7 +11,7 @@ import numpy as np
 
 from bigkpca.data.blocks import Block, split
 from bigkpca.data.opening import open_growing
-from bigkpca.data.rows import Rows, digest_of_rows
+from bigkpca.data.rows import digest_of_rows
 from bigkpca.data.versions import JOB
 from bigkpca.data.zarr import ZarrRows
 from bigkpca.errors import Array, CorruptionError, DataError, SpecError
@@ -54,7 +54,18 @@ class Asked:
     @classmethod
     def parsed(cls, rows: str | tuple[int, int] | None, since: str | date | None, full: bool) -> Asked:
         """From the options of a command. Raises SpecError for what is no range, or no date."""
-        of_rows = None if rows is None else _range(rows)
+        of_rows = None
+        if rows is not None:
+            first, colon, last = rows.partition(":") if isinstance(rows, str) else (rows[0], ":", rows[1])
+            try:
+                start, stop = of_rows = (int(first) if first != "" else None, int(last) if last != "" else None)
+            except (TypeError, ValueError):
+                start, stop, colon = None, None, ""
+            if not colon or (start or 0) < 0 or (stop is not None and stop <= (start or 0)):
+                raise SpecError(
+                    f"rows {rows!r}: give the first row and the row after the last as A:B, e.g. 2000:4000, or A: for "
+                    "all from A on"
+                )
         if isinstance(since, datetime):
             since = since.date()
         elif since is not None and not isinstance(since, date):
@@ -98,20 +109,6 @@ def rows_drawn(first: int, stop: int, most: int, seed: int) -> Array:
     return found
 
 
-def _range(rows: str | tuple[int, int]) -> tuple[int | None, int | None]:
-    first, colon, last = rows.partition(":") if isinstance(rows, str) else (rows[0], ":", rows[1])
-    try:
-        start, stop = (int(text) if text != "" else None for text in (first, last))
-    except (TypeError, ValueError):
-        start, stop, colon = None, None, ""
-    if not colon or (start or 0) < 0 or (stop is not None and stop <= (start or 0)):
-        raise SpecError(
-            f"rows {rows!r}: give the first row and the row after the last as A:B, e.g. 2000:4000, or A: for all from "
-            "A on"
-        )
-    return start, stop
-
-
 _MOST_NAMED = 5  # ranges of rows in a message
 _GAP = timedelta(hours=1)
 
@@ -137,11 +134,9 @@ def rows_to_extract(
     rows: ZarrRows, done: int, earlier: Sequence[Mapping[str, Any]], published: Mapping[str, Any] | None
 ) -> int:
     """The number of rows of which `done` are extracted and the others stored; `earlier` are records of runs, and
-    `published` is the manifest of the current version.
-
-    Whoever appends may store later chunks first, so rows end at the first gap; unless an earlier run saw the same gap
-    an hour ago, or longer: then nothing but the fill value was written there, which Zarr does not store.
-    """
+    `published` is the manifest of the current version. Whoever appends may store later chunks first, so rows end at the
+    first gap; unless an earlier run saw the same gap an hour ago, or longer: then nothing but the fill value was
+    written there, which Zarr does not store."""
     found = max(done, rows.stored_rows(done, gaps_seen(earlier, _GAP)))
     if published is not None:
         before, now = published["run"]["input"]["tail"], rows.tail_stamps(published["rows"])
@@ -190,7 +185,7 @@ def check_unchanged_blocks(
     rows: ZarrRows, manifest: Mapping[str, Any], blocks: Sequence[Block], engine: Engine, progress: Progress
 ) -> None:
     """Raise CorruptionError where rows of these blocks changed since features were extracted. One pass."""
-    found = by_block("comparing rows", _digest, rows, [], blocks, engine, progress)
+    found = by_block("comparing rows", digest_of_rows, rows, [], blocks, engine, progress)
     known = input_digests(manifest)
     other = [block for block, sha256 in zip(blocks, found, strict=True) if sha256 != known[block.number][0]]
     if other:
@@ -201,7 +196,3 @@ def check_unchanged_blocks(
             "or, if the change is meant, extract them again with bigkpca run JOB.toml "
             f"--rows {other[0].start}:{other[-1].stop}"
         )
-
-
-def _digest(rows: Rows, block: Block) -> str:
-    return digest_of_rows(rows, block.start, block.stop)

@@ -22,6 +22,7 @@ from bigkpca.execution.options import RunOptions
 from bigkpca.execution.progress import WARNING, Progress
 from bigkpca.spec.job import Job
 from bigkpca.storage import block_arrays, jobs
+from bigkpca.storage.records import is_text
 from bigkpca.workflows.scheduled.input_rows import Asked, Interval
 
 _RECORD = ".bigkpca-record"  # behind the name of a job file
@@ -104,28 +105,21 @@ def _known(file: str | None) -> Iterator[tuple[str, dict[str, Any]]]:
 
 def _read(path: str) -> Sequence[dict[str, Any]]:
     """What a record holds. Raises OSError where there is none, SpecError for a damaged one."""
-    try:
-        found: Any = read_json(path)
-    except ValueError as error:
-        raise _damaged(path) from error
-    places = found.get("places") if isinstance(found, dict) else None
-    if not isinstance(places, list) or not all(map(_is_entry, places)):
-        raise _damaged(path)
-    return places
-
-
-def _is_entry(found: Any) -> bool:
-    if not isinstance(found, dict) or set(found) != {"output", "model", "metrics"}:
-        return False
-    texts = found["output"], found["model"], found["metrics"] or ""
-    return all(isinstance(text, str) and "\0" not in text for text in texts)
-
-
-def _damaged(path: str) -> SpecError:
-    return SpecError(
-        f"{path} is not the record of the places of a job: remove it once output and model of the job are where they "
-        "were"
+    places: Any = None
+    with suppress(ValueError, TypeError, KeyError):
+        places = read_json(path)["places"]
+    whole = isinstance(places, list) and all(
+        isinstance(each, dict)
+        and set(each) == {"output", "model", "metrics"}
+        and all(map(is_text, (each["output"], each["model"], each["metrics"] or "")))
+        for each in places
     )
+    if not whole:
+        raise SpecError(
+            f"{path} is not the record of the places of a job: remove it once output and model of the job are where "
+            "they were"
+        )
+    return list(places)
 
 
 @dataclass(frozen=True)

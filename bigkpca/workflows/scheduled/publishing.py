@@ -1,4 +1,7 @@
-"""Extract features of rows, measure their drift, and publish: rows added to the current version, or a new version."""
+"""Extract features of rows, measure their drift, and publish: rows added to the current version, or a new version.
+
+The first model of a job is at the path that it names, and those of refits are beside it.
+"""
 
 from __future__ import annotations
 
@@ -13,26 +16,30 @@ from typing import Any
 import numpy as np
 
 from bigkpca.data.blocks import Block, output_block_rows, split
-from bigkpca.data.json_files import MOST_JSON_BYTES
 from bigkpca.data.retrying import retried
-from bigkpca.data.rows import Rows
+from bigkpca.data.rows import Rows, take
 from bigkpca.data.stored import sha256
-from bigkpca.data.stores import store_of
+from bigkpca.data.stores import last_name, parent, store_of
 from bigkpca.data.versions import version_path
 from bigkpca.data.zarr import ZarrRows
 from bigkpca.errors import Array, CorruptionError, DriftError, SpecError, check_overflow
-from bigkpca.execution.engine import Engine, block_tiles, by_block
+from bigkpca.execution.engine import block_tiles, by_block
+from bigkpca.execution.options import RunOptions
 from bigkpca.execution.planning import Plan, plan_transform
-from bigkpca.execution.progress import Progress
-from bigkpca.execution.projection import expansion_of, tile_scores
+from bigkpca.execution.projection import check_columns, expansion_of, tile_scores
 from bigkpca.execution.tasks import named_rows
+from bigkpca.fitting.reference import with_reference
+from bigkpca.numerics.drift import REFERENCE_ROWS
 from bigkpca.numerics.model import Model
 from bigkpca.numerics.preimages import Expansion
+from bigkpca.spec import FitSpec
+from bigkpca.spec.job import Job
 from bigkpca.storage import block_arrays, destination, groups, jobs
 from bigkpca.storage.destination import Destination
-from bigkpca.storage.models import model_digest
-from bigkpca.workflows.block_writer import Holding, check_unchanged
-from bigkpca.workflows.scheduled import models, records
+from bigkpca.storage.models import load_model, model_digest
+from bigkpca.workflows.block_writer import Holding, begun, check_count, check_unchanged
+from bigkpca.workflows.fit import fit_and_save, save
+from bigkpca.workflows.scheduled import records
 from bigkpca.workflows.scheduled.input_rows import Interval, rows_drawn
 from bigkpca.workflows.scheduled.places import Given, Published
 
@@ -47,7 +54,6 @@ class Extraction:
     model: Model
     record: dict[str, Any]
     place: Destination
-    held: str  # the output of the job, whose lock the run holds
     wanted: Sequence[Block]
     interval: Interval
 
@@ -60,31 +66,6 @@ class ExtractedBlock:
     input_sha256: str  # of the rows that it was computed from
     scores: Array  # (m, r) of those rows by which drift is measured
     residuals: Array | None  # (m,)
-
-
-def extract(job: Extraction, seed: int, engine: Engine, progress: Progress) -> list[ExtractedBlock]:
-    """Write the scores of all wanted blocks that an earlier run did not write. One pass over the rows of these blocks.
-
-    Raises IncompleteError where the rows changed meanwhile.
-    """
-    place, model = job.place, job.model
-    arrays: dict[str, Any] = {"scores": ((model.components,), model.features.dtype)}
-    if not block_arrays.holds(place.work, arrays):
-        place.clear()
-        with place.made() as scratch:
-            block_arrays.create(scratch, job.record, job.rows.shape[0], arrays)
-    path = store_of(place.work).absolute(place.work)
-    engine.check_paths(job.record["input"]["path"], path)
-    if stored := block_arrays.stored_blocks(path, job.wanted):
-        progress.note(f"continuing: {len(stored)} of {len(job.wanted)} blocks are written already")
-    expansion = expansion_of(model) if model.reference else None
-    compared = rows_drawn(job.interval.first, job.interval.stop, _MOST_COMPARED, seed)
-    given = [path, model, compared, expansion]
-    holding = Holding(progress, job.held)
-    found = by_block("extracting features", extract_block, job.rows, given, job.wanted, engine, holding)
-    block_arrays.check_stored(path, job.wanted, arrays)
-    check_unchanged(job.rows, job.record["input"])
-    return found
 
 
 def extract_block(
@@ -139,10 +120,8 @@ def _stored_scores(path: str, block: Block) -> Array | None:
 
 
 def drift_of(model: Model, blocks: Sequence[ExtractedBlock], threshold: float) -> dict[str, Any] | None:
-    """The drift of the rows that the blocks hold for it; None where the model has no reference to compare with.
-
-    Of a model that was fitted again, from the rows for which it was or from those before, whichever are nearer.
-    """
+    """The drift of the rows that the blocks hold for it; None where the model has no reference to compare with. Of a
+    model that was fitted again, from the rows for which it was or from those before, whichever are nearer."""
     kept = [block for block in blocks if block.residuals is not None]
     if model.reference is None or not sum(len(block.scores) for block in kept):
         return None
@@ -154,7 +133,7 @@ def drift_of(model: Model, blocks: Sequence[ExtractedBlock], threshold: float) -
 
 
 _MEMORY = "ask for smaller blocks with output.block_rows, or fit a model with fewer landmarks"
-_MOST_BLOCKS = MOST_JSON_BYTES // 700  # a manifest has up to 600 bytes for each
+_FEWER_BLOCKS = "set a larger output.block_rows, and make a version with it by bigkpca run JOB.toml --full"
 _MANY_ROWS = 2**40  # so that blocks have the size that they would have in a large output
 _Known = tuple[dict[str, str], list[str]]  # of a block: digests of its scores; digest and stamp of its input
 
@@ -169,28 +148,28 @@ class _UpgradeDue(Exception):
 
 def append(given: Given, current: Published, model: Model, rows: ZarrRows, interval: Interval) -> None:
     """Add the features of new rows to the current version; or make a new one, where these drifted and the job says so.
-
-    The last block is computed again where it was not full: the bits of a score depend on the rows beside it.
-    """
+    The last block is computed again where it was not full: the bits of a score depend on the rows beside it."""
     about = dict(groups.describe(current.path) or {})
     about.pop("format_version", None)
     pinned = {**about, "input": rows.fingerprint()}
     place = destination.destination_of_rows(current.path, pinned)
     wanted = block_arrays.changed_blocks(current.rows, interval.stop, about["block_rows"])
-    _check_count(split(interval.stop, about["block_rows"]))
+    blocks = split(interval.stop, about["block_rows"])
+    check_count(len(blocks), 700, _FEWER_BLOCKS)
     try:
-        new = _extracted(given, Extraction(rows, model, pinned, place, given.out, wanted, interval), current)
+        new = _extracted(given, Extraction(rows, model, pinned, place, wanted, interval), current)
     except _RefitDue:
         _refit(given, rows, interval)
         place.clear()
         return
     except _UpgradeDue as due:
-        _make(given, _same_model(given, current, model, str(due)), model, rows, interval, None)
+        entry = _entry(given, model, current.entry["model"]["number"], str(due))
+        _make(given, entry, model, rows, interval, None)
         place.clear()
         return
     known = [*_known_before(current, rows)[: wanted[0].number], *new]
     finish_record(given, records.DONE, current.entry, [interval.first, interval.stop], interval.stop, known)
-    _write_manifest(given, place.work, about, split(interval.stop, about["block_rows"]), known)
+    _write_manifest(given, place.work, about, blocks, known)
     block_arrays.publish_grown(current.path, place.work, current.manifest)
     place.clear()
 
@@ -199,12 +178,12 @@ def make_version(given: Given, current: Published | None, rows: ZarrRows, interv
     """Make a version of the features of all rows: the first; or one by the same model, with some rows again."""
     if current is None:
         with _timed(given, "fit"):
-            model = models.first_model(given.job, rows, given.options)
+            model = first_model(given.job, rows, given.options)
         entry, before = _entry(given, model, 1, "first run"), None
     else:
-        model = models.model_of_version(given.job, current.entry)
+        model = model_of_version(given.job, current.entry)
         what = "all rows" if given.asked.full else f"rows {interval.first}:{interval.stop}"
-        entry = _same_model(given, current, model, f"{what} extracted again")
+        entry = _entry(given, model, current.entry["model"]["number"], f"{what} extracted again")
         before = None if given.asked.full else current
     _make(given, entry, model, rows, interval, before)
 
@@ -224,22 +203,24 @@ def _make(
 def _refit(given: Given, rows: ZarrRows, interval: Interval) -> None:
     """Fit a new model on all rows, and make a version with it; the interval is that of the rows which drifted."""
     pinned = jobs.read_pinned(given.out)
-    number = models.next_number(given.job, given.versions["versions"], pinned.get("model"))
+    # That which a run began which was cut off, or the next whose path is free: other models there may belong to other
+    # jobs, even with the same rows and options.
+    number = 1 + max((each["model"]["number"] for each in given.versions["versions"]), default=1)
+    path = model_path(given.job, number)
+    while number != pinned.get("model") and store_of(path).exists(path):
+        number += 1
+        path = model_path(given.job, number)
     jobs.write_pinned(given.out, {**pinned, "model": number})  # so that the run after a stop takes that model up
     with _timed(given, "fit"):
         options = replace(given.options, overwrite=number == pinned.get("model"))
-        model = models.fitted_again(given.job, number, rows, options, interval)
+        model = fitted_again(given.job, number, rows, options, interval)
     entry = _entry(given, model, number, f"fitted again: drift {given.record['drift']['figure']:.3f}")
     _write_version(given, entry, model, rows, interval, None, refitted=True)
 
 
-def _same_model(given: Given, current: Published, model: Model, reason: str) -> dict[str, Any]:
-    return _entry(given, model, current.entry["model"]["number"], reason)
-
-
 def _entry(given: Given, model: Model, number: int, reason: str) -> dict[str, Any]:
     """What the manifest of the versions says about a new one."""
-    path = models.model_path(given.job, number)
+    path = model_path(given.job, number)
     described = {"number": number, "path": path, "digest": model_digest(model)}
     return {"number": given.next_version, "model": described, "reason": reason}
 
@@ -270,12 +251,10 @@ def _write_version(
     place = destination.open_destination(path, about, overwrite=True)  # what is there was never published
     if not place.done:
         blocks = split(rows.shape[0], about["block_rows"])
-        _check_count(blocks)
+        check_count(len(blocks), 700, _FEWER_BLOCKS)
         kept = _whole_before(given, before, rows, interval) if before else {}
         wanted = [block for block in blocks if block not in kept]
-        new = _extracted(
-            given, Extraction(rows, model, about, place, given.out, wanted, interval), before, compared=not refitted
-        )
+        new = _extracted(given, Extraction(rows, model, about, place, wanted, interval), before, compared=not refitted)
         found = dict(zip(wanted, new, strict=True))
         if before:
             for block in kept:
@@ -311,15 +290,6 @@ def block_rows_of(given: Given, model: Model, rows: ZarrRows) -> int:
     return output_block_rows(_MANY_ROWS, grain, row_bytes, given.job.output.block_rows)
 
 
-def _check_count(blocks: Sequence[Block]) -> None:
-    """Raise SpecError where a manifest would be larger than what is read of one."""
-    if len(blocks) > _MOST_BLOCKS:
-        raise SpecError(
-            f"{len(blocks):,} blocks are more than {_MOST_BLOCKS:,}: set a larger output.block_rows, and make a "
-            "version with it by bigkpca run JOB.toml --full"
-        )
-
-
 def _known_before(current: Published, rows: ZarrRows) -> list[_Known]:
     """What is known of each block of a version, whose input was found unchanged: with the stamps that this has now."""
     blocks = split(current.rows, current.manifest["block_rows"])
@@ -334,26 +304,53 @@ def _stamps(rows: ZarrRows, blocks: Sequence[Block]) -> list[str]:
 
 
 def _extracted(given: Given, job: Extraction, beside: Published | None, *, compared: bool = True) -> list[_Known]:
-    """Extract features, which come `beside` those of a version, and, where asked to, measure drift."""
+    """Write the scores of all wanted blocks that an earlier run did not write, beside those of a version, and, where
+    asked to, measure drift. One pass over these rows. Raises IncompleteError where they changed meanwhile."""
+    model, progress = job.model, given.options.progress
     with _timed(given, "extract"), given.options.engine() as engine:
 
         def plan(threads: int) -> Plan:
             return plan_transform(
-                job.rows, job.model, job.record["block_rows"], threads, residual=job.model.reference is not None
+                job.rows, model, job.record["block_rows"], threads, residual=model.reference is not None
             )
 
         plan(engine.threads).check(given.options.memory_limit, _MEMORY)
         engine.check_memory(lambda threads: plan(threads).peak_bytes)
         given.record["processors"] = engine.core_types()
         _check_makers(given, job.place, beside)
-        found = extract(job, given.job.seed, engine, given.options.progress)
+        arrays = {"scores": ((model.components,), model.features.dtype)}
+        path = begun(job.place, job.record, job.rows, arrays)
+        engine.check_paths(job.record["input"]["path"], path)
+        if stored := block_arrays.stored_blocks(path, job.wanted):
+            progress.note(f"continuing: {len(stored)} of {len(job.wanted)} blocks are written already")
+        expansion = expansion_of(model) if model.reference else None
+        numbers = rows_drawn(job.interval.first, job.interval.stop, _MOST_COMPARED, given.job.seed)
+        passed = [path, model, numbers, expansion]
+        holding = Holding(progress, given.out)
+        found = by_block("extracting features", extract_block, job.rows, passed, job.wanted, engine, holding)
+        block_arrays.check_stored(path, job.wanted, arrays)
+        check_unchanged(job.rows, job.record["input"])
     count = sum(len(block) for block in job.wanted)
     given.record["bytes"] = {
         "read": count * job.rows.dtype.itemsize * job.rows.shape[1],
-        "written": count * job.model.components * job.model.features.dtype.itemsize,
+        "written": count * model.components * model.features.dtype.itemsize,
     }
     if compared:
-        _compare(given, drift_of(job.model, found, given.job.run.drift_threshold))
+        drift = given.record["drift"] = drift_of(model, found, given.job.run.drift_threshold)
+        if drift is None:
+            progress.note("drift is not measured: the model has no reference rows; a new fit has them")
+        elif drift["figure"] > drift["threshold"]:
+            message = (
+                f"drift {drift['figure']:.3f} is above {drift['threshold']:g}: new rows are unlike those of the fit"
+            )
+            if given.job.run.on_drift == "fail":
+                raise DriftError(
+                    f"{message}; nothing was published. Look at these rows; then set on_drift to warn, or refit, and "
+                    "run again"
+                )
+            given.warn(message)
+            if given.job.run.on_drift == "refit":
+                raise _RefitDue
     pairs = zip(found, _stamps(job.rows, job.wanted), strict=True)
     return [(each.digests, [each.input_sha256, stamp]) for each, stamp in pairs]
 
@@ -390,23 +387,6 @@ def _timed(given: Given, what: str) -> Iterator[None]:
     given.record["seconds"][what] = round(given.record["seconds"][what] + time.monotonic() - started, 3)
 
 
-def _compare(given: Given, drift: dict[str, Any] | None) -> None:
-    """Keep the drift of the new rows in the record; above the threshold do what the job says."""
-    given.record["drift"] = drift
-    if drift is None:
-        given.options.progress.note("drift is not measured: the model has no reference rows; a new fit has them")
-    if drift is None or drift["figure"] <= drift["threshold"]:
-        return
-    message = f"drift {drift['figure']:.3f} is above {drift['threshold']:g}: new rows are unlike those of the fit"
-    if given.job.run.on_drift == "fail":
-        raise DriftError(
-            f"{message}; nothing was published. Look at these rows; then set on_drift to warn, or refit, and run again"
-        )
-    given.warn(message)
-    if given.job.run.on_drift == "refit":
-        raise _RefitDue
-
-
 def finish_record(
     given: Given,
     status: str,
@@ -439,3 +419,80 @@ def _write_manifest(
     """Write the manifest of all blocks of a version, which says by which run it was made."""
     more = {"input_blocks": [of_input for _, of_input in known], "run": given.record}
     block_arrays.publish(path, {**about, **more}, blocks, [digests for digests, _ in known])
+
+
+def model_path(job: Job, number: int) -> str:
+    """The path of a model: "model.zarr", then "model-2.zarr" and so on."""
+    first = job.model.path
+    if number == 1:
+        return first
+    name, _, suffix = last_name(first).rpartition(".")
+    return f"{parent(first)}/{name}-{number}.{suffix}" if name else f"{first}-{number}"
+
+
+def first_model(job: Job, rows: ZarrRows, run: RunOptions) -> Model:
+    """The model at the path of the job, or else the fit of these rows."""
+    path = model_path(job, 1)
+    model = _stored_model(path)
+    if model is None:
+        return fit_and_save(rows, job.model.spec, path, run)
+    _check_options(job, model, path)
+    check_columns(rows, model)
+    return model
+
+
+def fitted_again(job: Job, number: int, rows: ZarrRows, run: RunOptions, recent: Interval) -> Model:
+    """Fit a model of all rows, where some of them drifted, and save it. Its reference is made of these `recent` rows:
+    if later ones are like them, that is what the model was fitted for. The rows before them have one of their own,
+    since the recent ones may have been one bad batch. Chance hides more where these are fewer; then they have none."""
+    path = model_path(job, number)
+    model = fit_and_save(rows, job.model.spec, path, run)
+    with run.engine() as engine:
+
+        def compared_with(first: int, stop: int) -> Model:
+            X = take(rows, rows_drawn(first, stop, REFERENCE_ROWS, job.seed))
+            return with_reference(model, X, rows.shape[0], job.seed, engine, job.model.spec)
+
+        own = compared_with(recent.first, recent.stop)
+        if recent.first >= min(len(recent), REFERENCE_ROWS):
+            own = replace(own, earlier=compared_with(0, recent.first).reference)
+    save(own, path, overwrite=True)
+    return own
+
+
+def model_of_version(job: Job, version: Mapping[str, Any]) -> Model:
+    """The model that made a version. Raises SpecError where the path of the job leads to another one, or none."""
+    path = model_path(job, version["model"]["number"])
+    model = _stored_model(path)
+    if model is None:
+        raise SpecError(
+            f"{path} is gone, the model by which features in {job.output.path} were extracted: restore it, or name "
+            "another output"
+        )
+    if (own := model_digest(model)) != version["model"]["digest"]:
+        raise SpecError(
+            f"{job.output.path} holds features of the model {version['model']['digest'][:12]}, and {path} is the model "
+            f"{own[:12]} (digests): restore that model, or name another output"
+        )
+    _check_options(job, model, path)
+    return model
+
+
+def _stored_model(path: str) -> Model | None:
+    """The model at a path, after the end of a publication that was cut off; None where there is none."""
+    store = store_of(path)
+    if store.is_moving(path):
+        with store.writer(path):
+            store.recover(path)
+    return load_model(path) if store.exists(path) else None
+
+
+def _check_options(job: Job, model: Model, path: str) -> None:
+    """Raise SpecError where the job sets options of a fit that are not those of the model."""
+    own, asked = FitSpec.of(model).to_dict(), job.model.spec.to_dict()
+    other = [name for name in sorted(job.model.given) if own.get(name) != asked.get(name)]
+    if other:
+        both = ", ".join(f"{name} = {own.get(name)!r} there and {asked.get(name)!r} in the job" for name in other)
+        raise SpecError(
+            f"{path} was fitted with other options: {both}. Take these out of the job, or name another model and output"
+        )

@@ -161,8 +161,7 @@ _OURS = b"# HELP bigkpca_"  # how a file of metrics begins
 
 def refresh_metrics(out: str, records: Sequence[Mapping[str, Any]]) -> None:
     """Write the metrics anew that the last run wrote, if they are still there: records may come from others, so that
-    nothing but a file of metrics is replaced.
-    """
+    nothing but a file of metrics is replaced."""
     path = next((each["metrics"] for each in reversed(records) if isinstance(each.get("metrics"), str)), None)
     try:
         if path is None or is_url(path) or "\0" in path or not store_of(path).exists(path):

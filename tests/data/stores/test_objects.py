@@ -271,7 +271,7 @@ def test_credentials_that_expire_in_the_middle_of_a_run_are_to_be_renewed(bucket
 @pytest.mark.full
 def test_rights_that_lack_for_one_object_are_not_credentials_that_expired(bucket):
     def check_denied(text):
-        with pytest.raises(SpecError, match="access denied"), clients.told(f"{bucket}/x"):
+        with pytest.raises(SpecError, match="access denied"), clients.plain_errors(f"{bucket}/x"):
             raise clients._library().exceptions.GenericError(text)
 
     for text in ("status code: 403", "status code: 401", "status code: 400 <Code>ExpiredToken</Code>", "AccessDenied"):

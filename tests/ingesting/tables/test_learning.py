@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from bigkpca.errors import DataError
+from bigkpca.ingesting import tables
 from bigkpca.ingesting.formats import text
-from bigkpca.ingesting.tables import learning
 from tests.ingesting.files import made, refuse
 
 LATE = [str(i % 3) for i in range(200)] + ["x"]  # a word far behind numbers
@@ -62,7 +62,7 @@ def test_categories_are_those_of_the_rows_that_are_kept(tmp_path):
 
 
 def test_a_median_of_many_values_is_that_of_a_sample_which_differs_by_column_and_not_by_run(monkeypatch, tmp_path):
-    monkeypatch.setattr(learning, "_SAMPLE", 1000)
+    monkeypatch.setattr(tables, "_SAMPLE", 1000)
     values = np.sort(np.random.default_rng(0).exponential(size=20_000))
     table = {"a": [*values, None], "b": [*values, None]}
     x, y = (made(tmp_path, table, missing="median")["x"][-1] for _ in range(2))
