@@ -18,9 +18,20 @@ from typing import TYPE_CHECKING, Any
 import dask.config
 
 from bigkpca.errors import IncompleteError
-from bigkpca.execution.graphs import Graph, Key, Node, Pass, children, graph_of, is_part
 from bigkpca.execution.progress import POLL_SECONDS, Watch, stalled_error, within
-from bigkpca.execution.tasks import BlockTasks, Carried, Group, run_group
+from bigkpca.execution.tasks import (
+    BlockTasks,
+    Carried,
+    Graph,
+    Group,
+    Key,
+    Node,
+    Pass,
+    children,
+    graph_of,
+    is_part,
+    run_group,
+)
 from bigkpca.execution.workers import CALL, Crew, UnfitWorker, known_workers, on_workers, packed_call
 
 if TYPE_CHECKING:

@@ -7,9 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bigkpca.execution.engine import PartialSums
-from bigkpca.execution.graphs import Pass, graph_of, is_part
 from bigkpca.execution.on_threads import plain
-from bigkpca.execution.tasks import Carried, Task, added, run_group, shared
+from bigkpca.execution.tasks import Carried, Pass, Task, added, graph_of, is_part, run_group, shared
 from tests.execution.test_engine import Bracket
 
 
