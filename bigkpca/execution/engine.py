@@ -40,7 +40,6 @@ from bigkpca.execution.tasks import (
     is_part,
     named_rows,
     shared,
-    sizes_of,
 )
 from bigkpca.execution.workers import Crew, known_workers, on_workers, peaks_of, sight_of
 from bigkpca.numerics.features import FeatureMap
@@ -239,7 +238,7 @@ class Engine:
     @contextmanager
     def _showing(self, title: str, tasks: Sequence[Task], progress: Progress) -> Iterator[Callable[[int], None]]:
         """A function that counts each task once, by its number."""
-        sizes = sizes_of(tasks)
+        sizes = tasks.sizes if isinstance(tasks, BlockTasks) else [task.rows for task in tasks]
         progress.start(title, sum(sizes))
         counted: set[int] = set()
 

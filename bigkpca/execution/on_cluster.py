@@ -214,7 +214,7 @@ def _ended(run: _Run, sent: _Sent) -> list[Key]:
         run.watch.finished()
     elif run.watch.look():
         if not _has_worked(run):
-            raise stalled_error(run.watch, what_hangs(run, sent))
+            raise stalled_error(run.watch, what_hangs(run, sent.graph))
         run.watch.finished()
     return found
 
@@ -317,7 +317,7 @@ def _wait_for_fit(run: _Run) -> None:
         if not run.crew.worked:
             run.crew.check_any_fits(run.workers)
         if run.watch.look():
-            raise stalled_error(run.watch, what_hangs(run, _Sent(Graph(), {}, set())))
+            raise stalled_error(run.watch, what_hangs(run, Graph()))
         sleep(POLL_SECONDS)
 
 
@@ -350,7 +350,7 @@ def _result(run: _Run, future: Future[Any]) -> Carried | None:
             raise  # it is the task's own
         # The worker that holds it hangs. If the scheduler gives that worker up, another one computes it again.
         if run.watch.look(seconds + _ANSWER_SECONDS):
-            raise stalled_error(run.watch, what_hangs(run, _Sent(Graph(), {}, set()))) from None
+            raise stalled_error(run.watch, what_hangs(run, Graph())) from None
         return None
     return found
 
@@ -383,8 +383,8 @@ def _gone(run: _Run) -> IncompleteError:
     )
 
 
-def what_hangs(run: _Run, sent: _Sent) -> str:
-    """What is wrong with a cluster on which nothing finishes, in words."""
+def what_hangs(run: _Run, graph: Graph) -> str:
+    """What is wrong with a cluster on which nothing of a graph finishes, in words."""
     silent = f"the scheduler at {run.scheduler.address} does not answer"
 
     def look() -> tuple[Any, Any, float]:
@@ -404,8 +404,8 @@ def what_hangs(run: _Run, sent: _Sent) -> str:
     paused = [address for address, worker in workers.items() if worker["status"] == "paused"]
     if len(paused) == len(workers):
         return f"all workers are paused, as their memory is full, for example {paused[0]}"
-    names = {str(key): "a value that all blocks need" for key in sent.graph.dsk}
-    names |= {str(key): run.given.group(node).name for key, node in sent.graph.nodes.items()}
+    names = {str(key): "a value that all blocks need" for key in graph.dsk}
+    names |= {str(key): run.given.group(node).name for key, node in graph.nodes.items()}
     described: list[str] = []
     for address, worker in workers.items():
         idle = now - worker["last_seen"]

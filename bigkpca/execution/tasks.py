@@ -78,6 +78,18 @@ class Shared:
     carried: Carried
 
 
+def shared(value: Any) -> Shared:
+    """A value that many tasks take."""
+    return Shared(Carried(value))
+
+
+@dataclass(frozen=True)
+class Given:
+    """The place of a shared value, or of a node of a graph, among the values that reach a group by Dask."""
+
+    number: int
+
+
 class BlockTasks(Sequence[Task]):
     """function(rows, block, *values) of each block. Tasks are made when they are taken; those of consecutive blocks
     that are taken together share what they need of the rows."""
@@ -120,26 +132,9 @@ class BlockTasks(Sequence[Task]):
         return self._rows.held_bytes if isinstance(self._rows, ArrayRows | SparseRows) else 0
 
 
-def sizes_of(tasks: Sequence[Task]) -> list[int]:
-    """Rows for which each task stands."""
-    return tasks.sizes if isinstance(tasks, BlockTasks) else [task.rows for task in tasks]
-
-
 def named_rows(rows: Rows, block: Block) -> str:
     """What messages call the rows of a block."""
     return f"{rows.where}, rows {block.start} to {block.stop - 1}"
-
-
-@dataclass(frozen=True)
-class Given:
-    """The place of a shared value, or of a node of a graph, among the values that reach a group by Dask."""
-
-    number: int
-
-
-def shared(value: Any) -> Shared:
-    """A value that many tasks take."""
-    return Shared(Carried(value))
 
 
 @dataclass(frozen=True)
@@ -158,10 +153,6 @@ class Group:
         more = f" and the {len(self.tasks) - 1} tasks after it" if len(self.tasks) > 1 else ""
         return self.tasks[0].name + more
 
-    def arguments(self) -> Iterator[Any]:
-        """The arguments of its tasks."""
-        return (argument for task in self.tasks for argument in task.arguments)
-
     def taking_values(self) -> tuple[Group, list[Shared | Delayed]]:
         """The same with `Given` for those arguments that are values of nodes of a graph, and these."""
         values: list[Shared | Delayed] = []
@@ -173,16 +164,14 @@ class Group:
             values[number:] = [argument] if number == len(values) else values[number:]
             return Given(number)
 
-        tasks = tuple(replace(task, arguments=tuple(map(taken, task.arguments))) for task in self.tasks)
-        return replace(self, tasks=tasks), values
+        return self._changed(taken), values
 
     def with_values(self, values: Sequence[Any]) -> Group:
         """The same with these values in their places."""
+        return self._changed(lambda argument: values[argument.number] if isinstance(argument, Given) else argument)
 
-        def filled(argument: Any) -> Any:
-            return values[argument.number] if isinstance(argument, Given) else argument
-
-        tasks = tuple(replace(task, arguments=tuple(map(filled, task.arguments))) for task in self.tasks)
+    def _changed(self, change: Callable[[Any], Any]) -> Group:
+        tasks = tuple(replace(task, arguments=tuple(map(change, task.arguments))) for task in self.tasks)
         return replace(self, tasks=tasks)
 
 
@@ -221,11 +210,12 @@ def tree_sum(result: Callable[[int], Carried], start: int, stop: int) -> Carried
     if stop - start == 1:
         return result(start)
     middle = start + power_of_two(stop - start - 1)
-    return added(tree_sum(result, start, middle), tree_sum(result, middle, stop))
+    return added([tree_sum(result, start, middle), tree_sum(result, middle, stop)])
 
 
-def added(a: Carried, b: Carried) -> Carried:
+def added(values: Sequence[Carried]) -> Carried:
     """The sum of two results."""
+    a, b = values
     return Carried(a.value + b.value)
 
 
@@ -326,7 +316,7 @@ def graph_of(
     those that hold what it needs."""
     groups = {node: given.group(node) for node in missing}
     builder = _Builder(given, known, groups, call, run, copies)
-    arguments = [argument for group in groups.values() for argument in group.arguments()]
+    arguments = [argument for group in groups.values() for task in group.tasks for argument in task.arguments]
     if asked := [argument for argument in arguments if isinstance(argument, Delayed)]:  # nodes of a user's own graph
         builder.graph.dsk |= ensure_dict(HighLevelGraph.merge(*(each.dask for each in optimized(*asked))))
     if given.adds and tree:
@@ -382,21 +372,17 @@ class _Builder:
             key = self.key("known", *node)
             self.graph.dsk[key] = self.call(itself, [], self.known[node])
             return key
-        parts = [self.total(child) for child in children(node) if self.given.span(child)] or [None]
-        if len(parts) == 1 or None in parts:
+        parts = [self.total(child) for child in children(node) if self.given.span(child)]
+        if len(parts) < 2 or None in parts:
             return parts[0] if len(parts) == 1 else None
         key = self.key("sum", *node)
-        self.graph.dsk[key], self.graph.sums[key] = self.call(_sum, parts), node
+        self.graph.dsk[key], self.graph.sums[key] = self.call(added, parts), node
         return key
 
 
 def itself(values: Sequence[Any], value: Carried) -> Carried:
     """A value that tasks share, or that is known."""
     return value
-
-
-def _sum(values: Sequence[Carried]) -> Carried:
-    return added(*values)
 
 
 def constant(value: Any) -> Delayed:
