@@ -36,9 +36,8 @@ _CLOSE_SECONDS = 4.0  # twice this is what a stopped command may take to end
 
 
 class _WithoutMain:
-    """While entered, processes that are spawned do not import the module that was started as a program, which would run
-    again in each of them and start processes of its own. What it defines reaches workers all the same: it is pickled by
-    value."""
+    """While entered, spawned processes do not import the module that was started as a program: it would run again in
+    each of them, and start its own. What it defines reaches workers all the same: it is pickled by value."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -279,8 +278,7 @@ def _named(key: str) -> str:
 
 
 def _tls_context() -> ssl.SSLContext | None:
-    """What TLS is spoken with; None without certificates. Raises SpecError, naming the file, where one is not what it
-    should be."""
+    """What TLS is spoken with; None without certificates. Raises SpecError, naming a file that is not as it must be."""
     from distributed import Security
 
     files = _files()
@@ -308,8 +306,7 @@ _crews: WeakKeyDictionary[Client, Crew] = WeakKeyDictionary()  # of clients whos
 
 
 def _on_client(client: Client, timeout: float, progress: Progress) -> Engine:
-    """The engine of a cluster that was there before; each of its workers is looked at once for each client, and again
-    if unfit."""
+    """The engine of a cluster that was there before; a client looks at each worker once, and again if unfit."""
     known = _crews.get(client)
     if known is None:
         wait_for_workers(client, timeout)

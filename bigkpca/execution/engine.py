@@ -198,9 +198,8 @@ class Engine:
             if self.checkpoint is not None and not depends_on_graph(tasks):
                 checkpoint = self.checkpoint(title, len(tasks), *given)
             sums = PartialSums(len(tasks), checkpoint.saved() if checkpoint else {})
-            for node in sums.known:
-                for task in of_sums.span(node):
-                    done(task)
+            for task in [task for node in sums.known for task in of_sums.span(node)]:
+                done(task)
 
             def due() -> bool:
                 return checkpoint is not None and checkpoint.due(ended=False)
@@ -287,7 +286,7 @@ class Engine:
         """The processor types for which BLAS computes where tasks run."""
         if self.client is None:
             return ["+".join(blas_core_types())]
-        fit = [address for address, _, _ in self._workers()]
+        fit = [address for address, *_ in self._workers()]
         found = on_workers(self.client, self.timeout, blas_core_types, workers=fit)
         return sorted({"+".join(each) for each in found.values() if isinstance(each, tuple)})
 

@@ -213,20 +213,15 @@ def _ended(run: _Run, sent: _Sent) -> list[Key]:
     if found:
         run.watch.finished()
     elif run.watch.look():
-        if not _has_worked(run):
+        # Of a group only its end is heard of: did workers end tasks of groups since they were asked last?
+        before, run.tasks_ended = run.tasks_ended, {}
+        with suppress(IncompleteError):  # one of them hangs; whether others work is not known
+            counts = on_workers(run.client, _ANSWER_SECONDS, tasks_ended, workers=run.crew.fit(run.workers))
+            run.tasks_ended = {each: count for each, count in counts.items() if isinstance(count, int)}
+        if not any(count > before.get(each, 0) for each, count in run.tasks_ended.items()):
             raise stalled_error(run.watch, what_hangs(run, sent.graph))
         run.watch.finished()
     return found
-
-
-def _has_worked(run: _Run) -> bool:
-    """Whether workers ended tasks of a group since they were asked last: of a group only its end is heard of."""
-    try:
-        found = on_workers(run.client, _ANSWER_SECONDS, tasks_ended, workers=run.crew.fit(run.workers))
-    except IncompleteError:  # one of them hangs; whether others work is not known
-        return False
-    before, run.tasks_ended = run.tasks_ended, {each: count for each, count in found.items() if isinstance(count, int)}
-    return any(count > before.get(each, 0) for each, count in run.tasks_ended.items())
 
 
 def _take(run: _Run, sent: _Sent, key: Key) -> None:
@@ -267,8 +262,8 @@ def _take(run: _Run, sent: _Sent, key: Key) -> None:
 
 
 def _look(run: _Run, sent: _Sent) -> None:
-    """Look at what workers hold, and now and then at the workers. Raises _Again where sums that were saved are lost,
-    where a worker that could take tasks is not fit, and where all those that may take them are gone."""
+    """Look at what workers hold, and now and then at the workers. Raises _Again where saved sums are lost, a worker
+    that could take tasks is unfit, or all that may take them are gone."""
     for node, key in list(sent.held.items()):
         if sent.futures[key].status == "finished":
             continue

@@ -299,8 +299,7 @@ def _drawn_bytes(rows: Rows, fit: ResolvedFit) -> int:
 
 
 def _sampling_bytes(rows: Rows, fit: ResolvedFit, block: int, threads: int) -> int:
-    """Drawing the sample, whose rows are held twice while they are put together, and what chooses landmarks or
-    frequencies from it, or tries sizes."""
+    """Drawing the sample, held twice while it is put together; choosing landmarks or frequencies; trying sizes."""
     m, d, D, rule, itemsize = fit.sample, fit.d, fit.size, fit.rule, fit.dtype.itemsize
     drawn, row = _drawn_bytes(rows, fit), d * rows.dtype.itemsize
     reading = 2 * (m + fit.unseen) * row + threads * reading_bytes(rows, 0, block)
@@ -346,8 +345,7 @@ def _solving_bytes(fit: ResolvedFit, threads: int) -> int:
 
 
 def _solving_matrix_bytes(fit: ResolvedFit, n: int) -> int:
-    """Eigenpairs of a matrix (n, n): itself, a centred copy and, where not a few are solved for, eigenvectors and work
-    space."""
+    """Eigenpairs of a matrix (n, n): itself, a centred copy and, where not few are asked for, those and work space."""
     few = isinstance(fit.spec.components, int) and solvers.are_few(fit.spec.components, n)
     return (5 if few else 8) * 8 * n * n // 2
 
@@ -385,8 +383,7 @@ def _plan_products(rows: Rows, fit: ResolvedFit, threads: int) -> Plan:
 
 
 def _plan_precomputed(rows: Rows, fit: ResolvedFit, threads: int) -> Plan:
-    """The cost of a precomputed matrix: held whole in float64, or looked at once and read for each of two products;
-    further ones depend on the data and are not counted."""
+    """The cost of a precomputed matrix: held whole in float64, or looked at once and read for each of two products."""
     check_square(rows)
     n, itemsize, spec = fit.n, fit.dtype.itemsize, fit.spec
     cut, reading = parts(rows, spec.block_rows, upper=False), threads * tile_bytes(rows)

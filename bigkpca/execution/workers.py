@@ -251,8 +251,7 @@ class Crew:
             self.note(f"{WARNING}a worker gets no tasks of this run: {self.unfit[worker]}")
 
     def _is_stale(self, asked: Sight) -> bool:
-        """Whether a path no longer holds what a worker was asked to see there, seen from here: then it is asked for
-        what is there now, or nothing where it was published or removed."""
+        """Whether a path changed since workers were asked to see it; then they are asked for what is there now."""
         try:
             now = sight_of(asked.path)
         except BigKPCAError:

@@ -122,7 +122,7 @@ def _wrong(found: Any) -> str | None:
     if found.get("chunk_key_encoding") != _PLACES or found.get("storage_transformers"):
         return "its chunks have other names"
     # Shards of whole rows, with a checksum for each chunk, and no codec that could make much of little.
-    how: dict[str, Any] = {}
+    how: dict[Any, Any] = {}
     match found.get("codecs"):
         case [{"name": "sharding_indexed", "configuration": {**options}}]:
             how = options
@@ -231,7 +231,7 @@ def _solution(about: Mapping[str, Any], arrays: Mapping[str, Array]) -> tuple[So
     return Solution(**given), sizes
 
 
-def _features(about: Any, kernel: kernels.Kernel, arrays: Mapping[str, Array], sizes: dict[str, int]) -> FeatureMap:
+def _features(about: Any, kernel: Kernel, arrays: Mapping[str, Array], sizes: dict[str, int]) -> FeatureMap:
     name = name_in(about, "feature map")
     if name not in MAPS:
         raise SpecError(f"unknown feature map {name!r:.80}")
@@ -293,10 +293,9 @@ def _decoder(about: Any, arrays: Mapping[str, Array], sizes: dict[str, int]) -> 
 def _shaped(
     prefix: str, arrays: Mapping[str, Array], shapes: Mapping[str, Shape], sizes: dict[str, int], *, finite: bool = True
 ) -> dict[str, Array]:
-    """The arrays of these names that are there, by their names without the prefix.
+    """The arrays of these names that are there, by their names without the prefix. `sizes` gets new letters.
 
-    Raises SpecError where the shape of one does not fit the sizes that letters stand for, or the shapes of others; new
-    letters are added. Arrays hold numbers, finite ones if `finite`.
+    Raises SpecError where a shape does not fit the sizes of its letters, and for values that are not `finite`.
     """
     found = {name: arrays[prefix + name] for name in shapes if prefix + name in arrays}
     for name, values in found.items():
