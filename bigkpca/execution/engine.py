@@ -39,7 +39,6 @@ from bigkpca.execution.tasks import (
     depends_on_graph,
     is_part,
     named_rows,
-    shared,
 )
 from bigkpca.execution.workers import Crew, known_workers, on_workers, peaks_of, sight_of
 from bigkpca.numerics.features import FeatureMap
@@ -366,7 +365,7 @@ def by_block(
     progress: Progress,
 ) -> list[Any]:
     """function(rows, block, *given) of each block, in their order; `title` is what progress calls the pass."""
-    return engine.each(title, _tasks(function, rows, given, blocks), progress)
+    return engine.each(title, BlockTasks(function, rows, blocks, given), progress)
 
 
 def sum_by_block(
@@ -374,19 +373,16 @@ def sum_by_block(
     function: Callable[..., Any],
     rows: Rows,
     given: Sequence[Any],
-    blocks: Sequence[Block],
+    block_rows: int | None,
     engine: Engine,
     progress: Progress,
     *tools: Any,
 ) -> Any:
-    """The sum of function(rows, block, *given, *tools) over the blocks: the same bits wherever they are computed. It
+    """The sum of function(rows, block, *given, *tools) over all blocks: the same bits wherever they are computed. It
     does not depend on `tools`."""
-    tasks = _tasks(function, rows, (*given, *tools), blocks)
+    blocks = fit_blocks(rows, block_rows)
+    tasks = BlockTasks(function, rows, blocks, (*given, *tools))
     return engine.total(title, tasks, progress, function.__qualname__, blocks[0], given)
-
-
-def _tasks(function: Callable[..., Any], rows: Rows, given: Sequence[Any], blocks: Sequence[Block]) -> BlockTasks:
-    return BlockTasks(function, rows, blocks, [shared(value) for value in given])
 
 
 def refuse_overflow(of: Callable[[Any], Array]) -> Callable[[Callable[..., T]], Callable[..., T]]:

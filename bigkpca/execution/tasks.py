@@ -91,13 +91,13 @@ class Given:
 
 
 class BlockTasks(Sequence[Task]):
-    """function(rows, block, *values) of each block. Tasks are made when they are taken; those of consecutive blocks
-    that are taken together share what they need of the rows."""
+    """function(rows, block, *values) of each block, with values that all share. Tasks are made when they are taken;
+    those of consecutive blocks that are taken together share what they need of the rows."""
 
     def __init__(
         self, function: Callable[..., Any], rows: Rows, blocks: Sequence[Block], values: Sequence[Any]
     ) -> None:
-        self._function, self._rows, self._blocks, self._values = function, rows, blocks, values
+        self._function, self._rows, self._blocks, self._values = function, rows, blocks, list(map(shared, values))
 
     def __len__(self) -> int:
         return len(self._blocks)
