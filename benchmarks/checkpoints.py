@@ -26,7 +26,7 @@ def main(argv: Sequence[str] | None = None) -> Results:
 
         def saving() -> float:
             remove_saved(out)
-            seconds = one_pass(replace(engine, checkpoints=saved_run(out, {}, (), Silent())))
+            seconds = one_pass(replace(engine, checkpoint=saved_run(out, {}, (), Silent()).of))
             sizes.append(sum(file.stat().st_size for file in Path(folder).rglob("*.npz")))
             return seconds
 

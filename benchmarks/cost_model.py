@@ -22,9 +22,9 @@ from benchmarks.results import Results, Table, Target, table
 from bigkpca.data.opening import open_rows
 from bigkpca.data.rows import Rows
 from bigkpca.errors import Array, NarrowKernelWarning, UnseenClusterWarning
+from bigkpca.execution.duration import COEFFICIENTS, Threads, measured_speed, terms
 from bigkpca.execution.engine import Engine
-from bigkpca.execution.planning import Threads, measured_speed, plan_resolved
-from bigkpca.execution.planning.duration import COEFFICIENTS, terms
+from bigkpca.execution.planning import plan_resolved
 from bigkpca.execution.progress import Silent
 from bigkpca.fitting.fit import fit_within
 from bigkpca.ingesting import ingest

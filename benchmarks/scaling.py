@@ -21,9 +21,8 @@ from bigkpca.data.blocks import READ_BYTES
 from bigkpca.data.rows import Rows
 from bigkpca.execution.clusters import open_engine
 from bigkpca.execution.engine import Engine
-from bigkpca.execution.graphs import group_size
 from bigkpca.execution.progress import Silent
-from bigkpca.execution.tasks import Carried
+from bigkpca.execution.tasks import Carried, group_size
 from bigkpca.fitting.fit import fit_rows
 from bigkpca.numerics import moments
 from bigkpca.numerics.moments import ShiftedSums

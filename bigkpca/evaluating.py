@@ -13,7 +13,7 @@ from bigkpca.data.blocks import Block, sample_rows, tile_rows
 from bigkpca.data.rows import ArrayRows, Rows, tiles
 from bigkpca.errors import Array, DataError, NarrowKernelWarning, SpecError
 from bigkpca.execution.blas import single_threaded_blas
-from bigkpca.execution.engine import Engine, fit_blocks, sum_by_block
+from bigkpca.execution.engine import Engine, sum_by_block
 from bigkpca.execution.passes import read_rows, sums_with
 from bigkpca.execution.planning import check_peak, plan_evaluate, plan_fit, process_bytes, sample_bytes
 from bigkpca.execution.progress import Progress, Silent
@@ -109,8 +109,7 @@ def preimage_error(
     key = np.random.SeedSequence(0, spawn_key=(SCORING,)).generate_state(2, np.uint64)
     added = None if noise is None else Noise(noise, key, 1)
     given = model, added, 1.0 if units is None else units
-    blocks = fit_blocks(rows, model.block_rows)
-    found = sum_by_block("scoring", _squared_error, rows, given, blocks, engine, progress)
+    found = sum_by_block("scoring", _squared_error, rows, given, model.block_rows, engine, progress)
     return found.total / found.count
 
 

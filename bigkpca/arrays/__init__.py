@@ -20,7 +20,6 @@ from bigkpca.data.rows import ArrayRows, Rows
 from bigkpca.errors import Array, SpecError
 from bigkpca.execution.blas import single_threaded_blas
 from bigkpca.execution.engine import block_tiles
-from bigkpca.execution.graphs import constant
 from bigkpca.execution.projection import (
     block_denoised,
     block_preimages,
@@ -29,7 +28,7 @@ from bigkpca.execution.projection import (
     check_columns,
     expansion_of,
 )
-from bigkpca.execution.tasks import run_function
+from bigkpca.execution.tasks import constant, run_function
 from bigkpca.fitting.preimage import of_leading
 from bigkpca.numerics import measures
 from bigkpca.numerics.features import FeatureMap, FourierRows, KernelRows

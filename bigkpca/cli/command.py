@@ -18,7 +18,7 @@ from click.shell_completion import CompletionItem
 
 from bigkpca.cli.log_lines import JSON_LINES, noted
 from bigkpca.errors import BigKPCAError, IncompleteError
-from bigkpca.execution.freed_memory import return_freed_memory
+from bigkpca.execution import return_freed_memory
 
 
 class WithExamples(click.Command):

@@ -12,7 +12,7 @@ from bigkpca.cli.log_lines import write_json_lines
 from bigkpca.cli.options import PATH, certificates, common, json_option
 from bigkpca.cli.output import show
 from bigkpca.errors import SpecError
-from bigkpca.execution.progress import JsonProgress, ShownProgress
+from bigkpca.execution.progress import ShownProgress
 
 
 @command(
@@ -70,7 +70,7 @@ def _run(path: str, plan: bool, as_json: bool, quiet: bool, asked: dict[str, Any
         raise
     if job.run.log == "json":
         write_json_lines()
-    report = JsonProgress(quiet) if job.run.log == "json" else ShownProgress(quiet)
+    report = ShownProgress(quiet, json=job.run.log == "json")
     for record in run(job, **asked, progress=report):
         if as_json:
             click.echo(json.dumps(record))

@@ -27,7 +27,7 @@ from bigkpca.execution.workers import Crew, known_workers, wait_for_workers
 from bigkpca.spec.units import TIMEOUT, is_scheduler
 
 if TYPE_CHECKING:
-    from distributed import Client, LocalCluster, Nanny
+    from distributed import Client, LocalCluster
 
 
 _CONNECT_SECONDS = 60.0
@@ -36,9 +36,8 @@ _CLOSE_SECONDS = 4.0  # twice this is what a stopped command may take to end
 
 
 class _WithoutMain:
-    """While entered, processes that are spawned do not import the module that was started as a program, which would run
-    again in each of them and start processes of its own. What it defines reaches workers all the same: it is pickled by
-    value."""
+    """While entered, spawned processes do not import the module that was started as a program: it would run again in
+    each of them, and start its own. What it defines reaches workers all the same: it is pickled by value."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -61,22 +60,6 @@ class _WithoutMain:
 
 
 _without_main = _WithoutMain()
-
-
-def _nanny() -> type[Nanny]:
-    """The class of what starts a worker, again when it died, without the user's script and deaf to Ctrl-C."""
-    from distributed import Nanny
-
-    class WithoutMain(Nanny):
-        async def instantiate(self) -> Any:
-            # Ctrl-C in a terminal reaches all its processes. Workers inherit that it is blocked: this process ends
-            # them in order, without tracebacks. This is the thread of Dask's event loop, which handles no signals.
-            resource_tracker.ensure_running()  # which would unblock it
-            signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-            with _without_main:
-                return await super().instantiate()
-
-    return WithoutMain
 
 
 # A run that streams blocks needs other settings than Dask's. They hold for clusters started here, where a user's own
@@ -219,7 +202,16 @@ def _local_cluster(workers: int) -> Iterator[Client]:
 
 def _made_cluster(workers: int) -> LocalCluster:
     """Made in a thread: Ctrl-C in the middle would leave a part of a cluster, which cannot be closed."""
-    from distributed import LocalCluster
+    from distributed import LocalCluster, Nanny
+
+    class WithoutMain(Nanny):
+        async def instantiate(self) -> Any:
+            # Ctrl-C in a terminal reaches all its processes. Workers inherit that it is blocked: this process ends
+            # them in order, without tracebacks. This is the thread of Dask's event loop, which handles no signals.
+            resource_tracker.ensure_running()  # which would unblock it
+            signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+            with _without_main:
+                return await super().instantiate()
 
     pool = ThreadPoolExecutor(1, thread_name_prefix="bigkpca-cluster")
     future = pool.submit(
@@ -227,7 +219,7 @@ def _made_cluster(workers: int) -> LocalCluster:
         n_workers=workers,
         threads_per_worker=1,
         dashboard_address="127.0.0.1:0",
-        worker_class=_nanny(),
+        worker_class=WithoutMain,
         host="127.0.0.1",
         security=True if find_spec("cryptography") else None,
     )
@@ -286,11 +278,11 @@ def _named(key: str) -> str:
 
 
 def _tls_context() -> ssl.SSLContext | None:
-    """What TLS is spoken with; None without certificates. Raises SpecError, naming the file, where one is not what it
-    should be."""
+    """What TLS is spoken with; None without certificates. Raises SpecError, naming a file that is not as it must be."""
     from distributed import Security
 
-    for key, path in _files().items():
+    files = _files()
+    for key, path in files.items():
         try:
             with store_of(path).open(path) as file:
                 file.read(1)
@@ -299,29 +291,22 @@ def _tls_context() -> ssl.SSLContext | None:
     try:
         return Security().get_connection_args("client").get("ssl_context")
     except (ssl.SSLError, OSError) as error:
-        raise SpecError(_what_is_wrong(error)) from error
-
-
-def _what_is_wrong(error: Exception) -> str:
-    """What is wrong with files of which no TLS can be made."""
-    files = _files()
-    for key in ("ca_file", "cert"):
-        if key in files:
+        for key in [key for key in ("ca_file", "cert") if key in files]:
             try:
                 ssl.create_default_context(cafile=files[key])
             except (ssl.SSLError, OSError):
-                return f"{_named(key)} holds no certificate: name a file in PEM format"
-    if "key" in files:
-        return f"{_named('key')} is not the key of the certificate in {_named('cert')} ({error}): give its own key"
-    return f"{_named('cert')} holds no key: give it as --tls-key"
+                raise SpecError(f"{_named(key)} holds no certificate: name a file in PEM format") from error
+        wrong = f"{_named('cert')} holds no key: give it as --tls-key"
+        if "key" in files:
+            wrong = f"{_named('key')} is not the key of the certificate in {_named('cert')} ({error}): give its own key"
+        raise SpecError(wrong) from error
 
 
 _crews: WeakKeyDictionary[Client, Crew] = WeakKeyDictionary()  # of clients whose workers were looked at
 
 
 def _on_client(client: Client, timeout: float, progress: Progress) -> Engine:
-    """The engine of a cluster that was there before; each of its workers is looked at once for each client, and again
-    if unfit."""
+    """The engine of a cluster that was there before; a client looks at each worker once, and again if unfit."""
     known = _crews.get(client)
     if known is None:
         wait_for_workers(client, timeout)

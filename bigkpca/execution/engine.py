@@ -1,7 +1,7 @@
 """Where passes run: on Dask's threaded scheduler in this process, or on a Dask cluster, with the same bits.
 
 Every pass is a list of independent block tasks, whose results are either kept in order or added up. It becomes one Dask
-graph (`graphs`).
+graph (`tasks`).
 """
 
 from __future__ import annotations
@@ -27,11 +27,19 @@ from bigkpca.data.blocks import Block, fit_block_rows, split, tile_rows
 from bigkpca.data.rows import Rows, tiles
 from bigkpca.errors import Array, IncompleteError, check_overflow
 from bigkpca.execution.blas import blas_core_types, single_threaded_blas
-from bigkpca.execution.graphs import Node, Pass, is_part
 from bigkpca.execution.on_cluster import on_cluster
 from bigkpca.execution.on_threads import on_threads
 from bigkpca.execution.progress import Progress, Watch, within
-from bigkpca.execution.tasks import BlockTasks, Carried, Task, depends_on_graph, named_rows, shared, sizes_of
+from bigkpca.execution.tasks import (
+    BlockTasks,
+    Carried,
+    Node,
+    Pass,
+    Task,
+    depends_on_graph,
+    is_part,
+    named_rows,
+)
 from bigkpca.execution.workers import Crew, known_workers, on_workers, peaks_of, sight_of
 from bigkpca.numerics.features import FeatureMap
 from bigkpca.spec.units import TIMEOUT
@@ -90,13 +98,6 @@ class Checkpoint(Protocol):
 
     def due(self, *, ended: bool) -> bool:
         """Whether enough time has passed to save again, in the course of the pass or as it has ended."""
-
-
-class Checkpoints(Protocol):
-    """Checkpoints of a run."""
-
-    def of(self, name: str, *given: Any) -> Checkpoint:
-        """The checkpoint of the pass that is called `name` and depends on the values `given`."""
 
 
 class PartialSums:
@@ -165,21 +166,22 @@ def threads_here() -> int:
 class Engine:
     """Runs tasks on a cluster if there is a client, else on `threads` threads of this process.
 
-    A pass ends with IncompleteError if no task ends for `timeout` seconds. With `checkpoints`, sums are saved now and
-    then, and go on from there in another process. With `kept`, the pass of a fit on threads leaves features there, and
-    scores of the same rows take them from there. `crew` is what is known of the workers of a cluster.
+    A pass ends with IncompleteError if no task ends for `timeout` seconds. `checkpoint` gets the title of a pass and
+    the values that it depends on: its sums are saved there now and then, and go on in another process. With `kept`, the
+    pass of a fit on threads leaves features there, and scores of the same rows take them from there. `crew` is what is
+    known of the workers of a cluster.
     """
 
     threads: int = field(default_factory=threads_here)
     client: Client | None = None
     timeout: float = TIMEOUT
-    checkpoints: Checkpoints | None = None
+    checkpoint: Callable[..., Checkpoint] | None = None
     kept: KeptFeatures | None = None
     crew: Crew = field(default_factory=Crew)
 
     def each(self, title: str, tasks: Sequence[Task], progress: Progress) -> list[Any]:
         """Results of all tasks, in their order."""
-        given, found = self._pass(title, tasks, adds=False), dict[Node, Carried]()
+        given, found = Pass.of(title, tasks, False, self.all_threads, self.timeout / 2), dict[Node, Carried]()
         with self._showing(title, tasks, progress) as done, single_threaded_blas:
             for some in self._computed(given, lambda: found, lambda: False, done):
                 found.update(some)
@@ -189,15 +191,14 @@ class Engine:
     def total(self, title: str, tasks: Sequence[Task], progress: Progress, *given: Any) -> Any:
         """Sum of the results of all tasks, over a fixed binary tree: ((0+1)+(2+3))+((4+5)+...). `given` are the values
         that it depends on besides the rows, by which its checkpoint is found again."""
-        of_sums = self._pass(title, tasks, adds=True)
+        of_sums = Pass.of(title, tasks, True, self.all_threads, self.timeout / 2)
         with self._showing(title, tasks, progress) as done, single_threaded_blas:
             checkpoint = None
-            if self.checkpoints is not None and not depends_on_graph(tasks):
-                checkpoint = self.checkpoints.of(title, len(tasks), *given)
+            if self.checkpoint is not None and not depends_on_graph(tasks):
+                checkpoint = self.checkpoint(title, len(tasks), *given)
             sums = PartialSums(len(tasks), checkpoint.saved() if checkpoint else {})
-            for node in sums.known:
-                for task in of_sums.span(node):
-                    done(task)
+            for task in [task for node in sums.known for task in of_sums.span(node)]:
+                done(task)
 
             def due() -> bool:
                 return checkpoint is not None and checkpoint.due(ended=False)
@@ -217,9 +218,6 @@ class Engine:
                 checkpoint.save(sums.nodes)
         return sums.total()
 
-    def _pass(self, title: str, tasks: Sequence[Task], adds: bool) -> Pass:
-        return Pass.of(title, tasks, adds, self.all_threads, self.timeout / 2)
-
     def _computed(
         self,
         given: Pass,
@@ -238,7 +236,7 @@ class Engine:
     @contextmanager
     def _showing(self, title: str, tasks: Sequence[Task], progress: Progress) -> Iterator[Callable[[int], None]]:
         """A function that counts each task once, by its number."""
-        sizes = sizes_of(tasks)
+        sizes = tasks.sizes if isinstance(tasks, BlockTasks) else [task.rows for task in tasks]
         progress.start(title, sum(sizes))
         counted: set[int] = set()
 
@@ -287,7 +285,7 @@ class Engine:
         """The processor types for which BLAS computes where tasks run."""
         if self.client is None:
             return ["+".join(blas_core_types())]
-        fit = [address for address, _, _ in self._workers()]
+        fit = [address for address, *_ in self._workers()]
         found = on_workers(self.client, self.timeout, blas_core_types, workers=fit)
         return sorted({"+".join(each) for each in found.values() if isinstance(each, tuple)})
 
@@ -317,7 +315,11 @@ def _in_order(pool: ThreadPoolExecutor, threads: int, function: Callable[[int], 
     def work() -> None:
         try:
             with np.errstate(**settings):
-                while (i := _popped(left)) is not None:
+                while left:
+                    try:
+                        i = left.popleft()
+                    except IndexError:  # another thread took the last one
+                        return
                     found[i] = function(items[i])
         except BaseException:
             left.clear()
@@ -331,14 +333,6 @@ def _in_order(pool: ThreadPoolExecutor, threads: int, function: Callable[[int], 
             if not helper.cancel():
                 helper.result()
     return found
-
-
-def _popped(numbers: deque[int]) -> int | None:
-    """The first of the numbers, which is taken from them; None where another thread took the last one."""
-    try:
-        return numbers.popleft()
-    except IndexError:
-        return None
 
 
 T = TypeVar("T")
@@ -371,7 +365,7 @@ def by_block(
     progress: Progress,
 ) -> list[Any]:
     """function(rows, block, *given) of each block, in their order; `title` is what progress calls the pass."""
-    return engine.each(title, _tasks(function, rows, given, blocks), progress)
+    return engine.each(title, BlockTasks(function, rows, blocks, given), progress)
 
 
 def sum_by_block(
@@ -379,19 +373,16 @@ def sum_by_block(
     function: Callable[..., Any],
     rows: Rows,
     given: Sequence[Any],
-    blocks: Sequence[Block],
+    block_rows: int | None,
     engine: Engine,
     progress: Progress,
     *tools: Any,
 ) -> Any:
-    """The sum of function(rows, block, *given, *tools) over the blocks: the same bits wherever they are computed. It
+    """The sum of function(rows, block, *given, *tools) over all blocks: the same bits wherever they are computed. It
     does not depend on `tools`."""
-    tasks = _tasks(function, rows, (*given, *tools), blocks)
+    blocks = fit_blocks(rows, block_rows)
+    tasks = BlockTasks(function, rows, blocks, (*given, *tools))
     return engine.total(title, tasks, progress, function.__qualname__, blocks[0], given)
-
-
-def _tasks(function: Callable[..., Any], rows: Rows, given: Sequence[Any], blocks: Sequence[Block]) -> BlockTasks:
-    return BlockTasks(function, rows, blocks, [shared(value) for value in given])
 
 
 def refuse_overflow(of: Callable[[Any], Array]) -> Callable[[Callable[..., T]], Callable[..., T]]:

@@ -18,9 +18,20 @@ from typing import TYPE_CHECKING, Any
 import dask.config
 
 from bigkpca.errors import IncompleteError
-from bigkpca.execution.graphs import Graph, Key, Node, Pass, children, graph_of, is_part
 from bigkpca.execution.progress import POLL_SECONDS, Watch, stalled_error, within
-from bigkpca.execution.tasks import BlockTasks, Carried, Group, run_group
+from bigkpca.execution.tasks import (
+    BlockTasks,
+    Carried,
+    Graph,
+    Group,
+    Key,
+    Node,
+    Pass,
+    children,
+    graph_of,
+    is_part,
+    run_group,
+)
 from bigkpca.execution.workers import CALL, Crew, UnfitWorker, known_workers, on_workers, packed_call
 
 if TYPE_CHECKING:
@@ -202,20 +213,15 @@ def _ended(run: _Run, sent: _Sent) -> list[Key]:
     if found:
         run.watch.finished()
     elif run.watch.look():
-        if not _has_worked(run):
-            raise stalled_error(run.watch, what_hangs(run, sent))
+        # Of a group only its end is heard of: did workers end tasks of groups since they were asked last?
+        before, run.tasks_ended = run.tasks_ended, {}
+        with suppress(IncompleteError):  # one of them hangs; whether others work is not known
+            counts = on_workers(run.client, _ANSWER_SECONDS, tasks_ended, workers=run.crew.fit(run.workers))
+            run.tasks_ended = {each: count for each, count in counts.items() if isinstance(count, int)}
+        if not any(count > before.get(each, 0) for each, count in run.tasks_ended.items()):
+            raise stalled_error(run.watch, what_hangs(run, sent.graph))
         run.watch.finished()
     return found
-
-
-def _has_worked(run: _Run) -> bool:
-    """Whether workers ended tasks of a group since they were asked last: of a group only its end is heard of."""
-    try:
-        found = on_workers(run.client, _ANSWER_SECONDS, tasks_ended, workers=run.crew.fit(run.workers))
-    except IncompleteError:  # one of them hangs; whether others work is not known
-        return False
-    before, run.tasks_ended = run.tasks_ended, {each: count for each, count in found.items() if isinstance(count, int)}
-    return any(count > before.get(each, 0) for each, count in run.tasks_ended.items())
 
 
 def _take(run: _Run, sent: _Sent, key: Key) -> None:
@@ -256,8 +262,8 @@ def _take(run: _Run, sent: _Sent, key: Key) -> None:
 
 
 def _look(run: _Run, sent: _Sent) -> None:
-    """Look at what workers hold, and now and then at the workers. Raises _Again where sums that were saved are lost,
-    where a worker that could take tasks is not fit, and where all those that may take them are gone."""
+    """Look at what workers hold, and now and then at the workers. Raises _Again where saved sums are lost, a worker
+    that could take tasks is unfit, or all that may take them are gone."""
     for node, key in list(sent.held.items()):
         if sent.futures[key].status == "finished":
             continue
@@ -306,7 +312,7 @@ def _wait_for_fit(run: _Run) -> None:
         if not run.crew.worked:
             run.crew.check_any_fits(run.workers)
         if run.watch.look():
-            raise stalled_error(run.watch, what_hangs(run, _Sent(Graph(), {}, set())))
+            raise stalled_error(run.watch, what_hangs(run, Graph()))
         sleep(POLL_SECONDS)
 
 
@@ -339,7 +345,7 @@ def _result(run: _Run, future: Future[Any]) -> Carried | None:
             raise  # it is the task's own
         # The worker that holds it hangs. If the scheduler gives that worker up, another one computes it again.
         if run.watch.look(seconds + _ANSWER_SECONDS):
-            raise stalled_error(run.watch, what_hangs(run, _Sent(Graph(), {}, set()))) from None
+            raise stalled_error(run.watch, what_hangs(run, Graph())) from None
         return None
     return found
 
@@ -372,8 +378,8 @@ def _gone(run: _Run) -> IncompleteError:
     )
 
 
-def what_hangs(run: _Run, sent: _Sent) -> str:
-    """What is wrong with a cluster on which nothing finishes, in words."""
+def what_hangs(run: _Run, graph: Graph) -> str:
+    """What is wrong with a cluster on which nothing of a graph finishes, in words."""
     silent = f"the scheduler at {run.scheduler.address} does not answer"
 
     def look() -> tuple[Any, Any, float]:
@@ -393,8 +399,8 @@ def what_hangs(run: _Run, sent: _Sent) -> str:
     paused = [address for address, worker in workers.items() if worker["status"] == "paused"]
     if len(paused) == len(workers):
         return f"all workers are paused, as their memory is full, for example {paused[0]}"
-    names = {str(key): "a value that all blocks need" for key in sent.graph.dsk}
-    names |= {str(key): run.given.group(node).name for key, node in sent.graph.nodes.items()}
+    names = {str(key): "a value that all blocks need" for key in graph.dsk}
+    names |= {str(key): run.given.group(node).name for key, node in graph.nodes.items()}
     described: list[str] = []
     for address, worker in workers.items():
         idle = now - worker["last_seen"]

@@ -12,9 +12,8 @@ from typing import Any
 import dask.threaded
 from dask.callbacks import local_callbacks
 
-from bigkpca.execution.graphs import Key, Node, Pass, graph_of
 from bigkpca.execution.progress import POLL_SECONDS, Watch, stalled_error
-from bigkpca.execution.tasks import Carried, Group, run_group
+from bigkpca.execution.tasks import Carried, Group, Key, Node, Pass, graph_of, run_group
 
 _ENDING_SECONDS = 2.0  # that tasks at work get when the run ends
 

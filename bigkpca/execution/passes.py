@@ -50,8 +50,7 @@ def read_rows(rows: Rows, numbers: Array, engine: Engine, progress: Progress) ->
 
 def columns_of(rows: Rows, block_rows: int | None, engine: Engine, progress: Progress) -> ColumnMoments:
     """Means and deviations of the columns: one pass."""
-    blocks = fit_blocks(rows, block_rows)
-    return sum_by_block("standardising", _column_moments, rows, (), blocks, engine, progress)
+    return sum_by_block("standardising", _column_moments, rows, (), block_rows, engine, progress)
 
 
 def _column_moments(rows: Rows, block: Block) -> ColumnMoments:
@@ -89,10 +88,9 @@ def sums_of(
 ) -> BlockSums:
     """Sums of the features of all rows, a digest of the rows, and the farthest ones: one pass. `shift` (D,) is near
     their mean. Features are also put into `kept`, as far as there is room."""
-    blocks = fit_blocks(rows, block_rows)
     if kept is not None:
         kept.begin()
-    return sum_by_block(title, _block_sums, rows, (features, shift), blocks, engine, progress, kept)
+    return sum_by_block(title, _block_sums, rows, (features, shift), block_rows, engine, progress, kept)
 
 
 def action_of(
@@ -106,8 +104,7 @@ def action_of(
     title: str = "fitting",
 ) -> tuple[Action, str]:
     """The action of the features' scatter on a block Q (D, b), and a digest of the rows: one pass."""
-    blocks = fit_blocks(rows, block_rows)
-    summary: BlockSums = sum_by_block(title, _action, rows, (features, shift, Q), blocks, engine, progress)
+    summary: BlockSums = sum_by_block(title, _action, rows, (features, shift, Q), block_rows, engine, progress)
     return summary.sums, summary.content
 
 
@@ -186,8 +183,7 @@ def _draws(
 
 def sums_with(rows: Rows, model: Model, given: Probes, engine: Engine, progress: Progress) -> Sums:
     """The sums over all rows that an evaluation by these probes needs: one pass."""
-    blocks = fit_blocks(rows, model.block_rows)
-    return sum_by_block("evaluating", _sums, rows, (model, given), blocks, engine, progress)
+    return sum_by_block("evaluating", _sums, rows, (model, given), model.block_rows, engine, progress)
 
 
 @refuse_overflow(lambda sums: sums.KY)
@@ -200,8 +196,8 @@ def sums_for(
     rows: Rows, training: Training, model: Model, block_rows: int | None, engine: Engine, progress: Progress
 ) -> Regression:
     """The sums over all rows that train a pre-image: one pass."""
-    given, blocks = (model.features, training), fit_blocks(rows, block_rows)
-    return sum_by_block("training pre-images", _regression, rows, given, blocks, engine, progress)
+    given = model.features, training
+    return sum_by_block("training pre-images", _regression, rows, given, block_rows, engine, progress)
 
 
 def _regression(rows: Rows, block: Block, features: FeatureMap, training: Training) -> Regression:

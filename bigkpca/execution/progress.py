@@ -68,10 +68,10 @@ def stderr() -> Console:
 
 class ShownProgress:
     """Progress on stderr: a bar on a terminal, else a line a minute; a line for each finished pass; warnings alone when
-    quiet."""
+    quiet. json: each line is a JSON object, for those who collect logs, and there is never a bar."""
 
-    def __init__(self, quiet: bool) -> None:
-        self._quiet = quiet
+    def __init__(self, quiet: bool, json: bool = False) -> None:
+        self._quiet, self._json = quiet, json
         self._bars: Bars | None = None
         self._title, self._rows, self._done = "", 0, 0
         self._started = self._told = 0.0  # when the pass began, and when a line was last printed
@@ -79,7 +79,7 @@ class ShownProgress:
     def start(self, title: str, rows: int) -> None:
         self._title, self._rows, self._done = title, rows, 0
         self._started = self._told = time.perf_counter()
-        if self._bar():
+        if not self._quiet and not self._json and stderr().is_terminal:
             from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
             from rich.progress import Progress as Bars
 
@@ -87,9 +87,6 @@ class ShownProgress:
             self._bars = Bars(*columns, TimeRemainingColumn(), console=stderr(), transient=True)
             self._bars.add_task(title, total=rows or None, rate="")
             self._bars.start()
-
-    def _bar(self) -> bool:
-        return not self._quiet and stderr().is_terminal
 
     def advance(self, rows: int) -> None:
         self._done += rows
@@ -113,21 +110,10 @@ class ShownProgress:
 
     def note(self, message: str) -> None:
         if not self._quiet or message.startswith(WARNING):
-            stderr().print(message, markup=False)
+            stderr().print(json_line(message=message) if self._json else message, markup=False)
 
     def _rate(self) -> str:
         return f"{self._done / max(time.perf_counter() - self._started, 1e-9):,.0f} rows/s"
-
-
-class JsonProgress(ShownProgress):
-    """Progress as one JSON object a line, for those who collect logs: never a bar."""
-
-    def _bar(self) -> bool:
-        return False
-
-    def note(self, message: str) -> None:
-        if not self._quiet or message.startswith(WARNING):
-            print_json(message=message)
 
 
 def print_json(**values: Any) -> None:

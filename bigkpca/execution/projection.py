@@ -24,9 +24,8 @@ from bigkpca.execution.engine import (
     refuse_overflow,
     tile_height,
 )
-from bigkpca.execution.graphs import constant
 from bigkpca.execution.progress import Progress
-from bigkpca.execution.tasks import Carried, named_rows
+from bigkpca.execution.tasks import Carried, constant, named_rows
 from bigkpca.numerics.linalg import all_aligned
 from bigkpca.numerics.model import Model
 from bigkpca.numerics.preimages import Expansion, Preimages, joined

@@ -114,11 +114,20 @@ def _find(client: Client, name: str) -> Submitted:
     if name not in known:
         others = ", ".join(sorted(known)) or "none"
         raise SpecError(f"{name} is not the name of a command that was submitted to this cluster; there are: {others}")
-    if known[name].get("exit_code") is None and _is_given_up(client, name):
+    about = dict(known[name])
+    if about.get("exit_code") is None and _is_given_up(client, name):
         lost = {"exit_code": IncompleteError.exit_code, "message": "workers that drove it died, one after the other"}
-        _Run(client, name, lambda _: None).note(**lost)
-        return _submitted(name, {**known[name], **lost})
-    return _submitted(name, known[name])
+        _AtWork(client, name, lambda _: None).note(**lost)
+        about |= lost
+    exit_code = about.get("exit_code")
+    if exit_code == 0:
+        state = "finished"
+    elif about.get("cancelled") and (exit_code is not None or "worker" not in about):
+        state = "cancelled"
+    else:
+        state = "failed" if exit_code is not None else "running" if "worker" in about else "waiting"
+    command, at = about["command"], about["submitted"]
+    return Submitted(name, command, state, about.get("progress", ""), exit_code, about.get("message", ""), at)
 
 
 def _is_given_up(client: Client, name: str) -> bool:
@@ -132,25 +141,13 @@ def _is_given_up(client: Client, name: str) -> bool:
     return False
 
 
-def _submitted(name: str, about: Mapping[str, Any]) -> Submitted:
-    exit_code = about.get("exit_code")
-    if exit_code == 0:
-        state = "finished"
-    elif about.get("cancelled") and (exit_code is not None or "worker" not in about):
-        state = "cancelled"
-    else:
-        state = "failed" if exit_code is not None else "running" if "worker" in about else "waiting"
-    command, at = about["command"], about["submitted"]
-    return Submitted(name, command, state, about.get("progress", ""), exit_code, about.get("message", ""), at)
-
-
 def _run(name: str, words: Sequence[str], folder: str, on_cluster: bool) -> int:
     """The exit code of a command, run on the worker of this task, which takes other tasks meanwhile."""
     from distributed import get_worker, worker_client
 
     worker = get_worker()
     with worker_client() as client:
-        run = _Run(client, name, lambda line: worker.log_event(f"{_KEPT}-{name}", {"line": line}))
+        run = _AtWork(client, name, lambda line: worker.log_event(f"{_KEPT}-{name}", {"line": line}))
         about = _kept(client)[name]
         if (exit_code := about.get("exit_code")) is None:  # else the worker that knew it is gone
             run.note(worker=worker.address)
@@ -167,8 +164,8 @@ def _run(name: str, words: Sequence[str], folder: str, on_cluster: bool) -> int:
 
 
 @dataclass(frozen=True)
-class _Run:
-    """A command at work."""
+class _AtWork:
+    """A command at work; `tell` gets its lines."""
 
     client: Client
     name: str
@@ -183,8 +180,8 @@ class _Run:
         if self._cancelled():
             return _CANCELLED
         if not store_of(folder).is_folder(folder):
-            self._line(
-                f"note: the worker has no folder {folder}, where this was submitted: relative paths lead elsewhere"
+            self._show(
+                [f"note: the worker has no folder {folder}, where this was submitted: relative paths lead elsewhere"]
             )
             folder = os.getcwd()
         process = subprocess.Popen(
@@ -198,7 +195,7 @@ class _Run:
             errors="replace",
         )
         assert process.stdout is not None
-        reading = Thread(target=self._lines, args=(process.stdout,), daemon=True)
+        reading = Thread(target=self._show, args=(process.stdout,), daemon=True)
         reading.start()
         try:
             while process.poll() is None:
@@ -213,18 +210,14 @@ class _Run:
             code = process.wait()
             reading.join(_END_SECONDS)
         if code < 0:
-            self._line(f"the command was killed by {signal.Signals(-code).name}, as where memory runs out")
+            self._show([f"the command was killed by {signal.Signals(-code).name}, as where memory runs out"])
         return code if code >= 0 else 128 - code
 
     def _cancelled(self) -> bool:
         return bool(_kept(self.client)[self.name].get("cancelled"))
 
-    def _lines(self, lines: Iterable[str]) -> None:
-        for line in lines:
-            self._line(line.rstrip("\n"))
-
-    def _line(self, line: str) -> None:
-        if line.strip():
+    def _show(self, lines: Iterable[str]) -> None:
+        for line in filter(str.strip, lines):
             with suppress(OSError, RuntimeError):  # of a scheduler that does not answer: the next lines may reach it
-                self.tell(line)
-                self.note(**{"progress" if _PROGRESS.match(line) else "message": line})
+                self.tell(line.rstrip("\n"))
+                self.note(**{"progress" if _PROGRESS.match(line) else "message": line.rstrip("\n")})

@@ -1,21 +1,39 @@
-"""Tasks, values that they share, and groups of tasks that one thread works through."""
+"""Tasks, values that they share, groups of tasks that one thread works through, and the Dask graph of a pass.
+
+A graph has a task for each group of blocks, and over these the binary tree in which they are added up. Block numbers
+alone fix the tree: ((0+1)+(2+3))+((4+5)+...). Its node (level, i) is the sum over the blocks from i 2^level to
+(i + 1) 2^level - 1, or to the last one. A group is such a node, so that results have the same bits however many blocks
+it has and wherever it runs. A value that all tasks take is in the graph once, and reaches each worker once.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+import re
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any, overload
+from uuid import uuid4
 
 import numpy as np
-from dask.delayed import Delayed
+from dask.delayed import Delayed, delayed
+from dask.highlevelgraph import HighLevelGraph
+from dask.utils import ensure_dict
 
 from bigkpca.data.blocks import Block, power_of_two
+from bigkpca.data.dask import optimized
 from bigkpca.data.retrying import SECONDS, retrying_for
 from bigkpca.data.rows import ArrayRows, Rows
 from bigkpca.data.sparse import SparseRows
 from bigkpca.execution.blas import single_threaded_blas
 from bigkpca.numerics.linalg import all_aligned
+
+Node = tuple[int, int]  # level, and number in its level
+Key = Any
+Call = Callable[..., Any]  # Call(function, keys, *given): what stands in a graph for function(values of keys, *given)
+
+_MOST_BLOCKS = 32  # of a group: few results to move, and still seconds of work
+_GROUPS_PER_THREAD = 8  # at least, so that threads end at about the same time
 
 
 class Carried:
@@ -60,14 +78,26 @@ class Shared:
     carried: Carried
 
 
+def shared(value: Any) -> Shared:
+    """A value that many tasks take."""
+    return Shared(Carried(value))
+
+
+@dataclass(frozen=True)
+class Given:
+    """The place of a shared value, or of a node of a graph, among the values that reach a group by Dask."""
+
+    number: int
+
+
 class BlockTasks(Sequence[Task]):
-    """function(rows, block, *values) of each block. Tasks are made when they are taken; those of consecutive blocks
-    that are taken together share what they need of the rows."""
+    """function(rows, block, *values) of each block, with values that all share. Tasks are made when they are taken;
+    those of consecutive blocks that are taken together share what they need of the rows."""
 
     def __init__(
         self, function: Callable[..., Any], rows: Rows, blocks: Sequence[Block], values: Sequence[Any]
     ) -> None:
-        self._function, self._rows, self._blocks, self._values = function, rows, blocks, values
+        self._function, self._rows, self._blocks, self._values = function, rows, blocks, list(map(shared, values))
 
     def __len__(self) -> int:
         return len(self._blocks)
@@ -102,26 +132,9 @@ class BlockTasks(Sequence[Task]):
         return self._rows.held_bytes if isinstance(self._rows, ArrayRows | SparseRows) else 0
 
 
-def sizes_of(tasks: Sequence[Task]) -> list[int]:
-    """Rows for which each task stands."""
-    return tasks.sizes if isinstance(tasks, BlockTasks) else [task.rows for task in tasks]
-
-
 def named_rows(rows: Rows, block: Block) -> str:
     """What messages call the rows of a block."""
     return f"{rows.where}, rows {block.start} to {block.stop - 1}"
-
-
-@dataclass(frozen=True)
-class Given:
-    """The place of a shared value, or of a node of a graph, among the values that reach a group by Dask."""
-
-    number: int
-
-
-def shared(value: Any) -> Shared:
-    """A value that many tasks take."""
-    return Shared(Carried(value))
 
 
 @dataclass(frozen=True)
@@ -140,10 +153,6 @@ class Group:
         more = f" and the {len(self.tasks) - 1} tasks after it" if len(self.tasks) > 1 else ""
         return self.tasks[0].name + more
 
-    def arguments(self) -> Iterator[Any]:
-        """The arguments of its tasks."""
-        return (argument for task in self.tasks for argument in task.arguments)
-
     def taking_values(self) -> tuple[Group, list[Shared | Delayed]]:
         """The same with `Given` for those arguments that are values of nodes of a graph, and these."""
         values: list[Shared | Delayed] = []
@@ -155,16 +164,14 @@ class Group:
             values[number:] = [argument] if number == len(values) else values[number:]
             return Given(number)
 
-        tasks = tuple(replace(task, arguments=tuple(map(taken, task.arguments))) for task in self.tasks)
-        return replace(self, tasks=tasks), values
+        return self._changed(taken), values
 
     def with_values(self, values: Sequence[Any]) -> Group:
         """The same with these values in their places."""
+        return self._changed(lambda argument: values[argument.number] if isinstance(argument, Given) else argument)
 
-        def filled(argument: Any) -> Any:
-            return values[argument.number] if isinstance(argument, Given) else argument
-
-        tasks = tuple(replace(task, arguments=tuple(map(filled, task.arguments))) for task in self.tasks)
+    def _changed(self, change: Callable[[Any], Any]) -> Group:
+        tasks = tuple(replace(task, arguments=tuple(map(change, task.arguments))) for task in self.tasks)
         return replace(self, tasks=tasks)
 
 
@@ -203,9 +210,181 @@ def tree_sum(result: Callable[[int], Carried], start: int, stop: int) -> Carried
     if stop - start == 1:
         return result(start)
     middle = start + power_of_two(stop - start - 1)
-    return added(tree_sum(result, start, middle), tree_sum(result, middle, stop))
+    return added([tree_sum(result, start, middle), tree_sum(result, middle, stop)])
 
 
-def added(a: Carried, b: Carried) -> Carried:
+def added(values: Sequence[Carried]) -> Carried:
     """The sum of two results."""
+    a, b = values
     return Carried(a.value + b.value)
+
+
+@dataclass(frozen=True)
+class Pass:
+    """The tasks of a pass with its title, and whether their results are added up. level: a group has 2^level tasks.
+    patience: seconds for which a task tries again what may pass."""
+
+    title: str
+    tasks: Sequence[Task]
+    adds: bool
+    level: int
+    patience: float
+
+    @classmethod
+    def of(cls, title: str, tasks: Sequence[Task], adds: bool, threads: int, patience: float) -> Pass:
+        """A pass for so many threads. Its result does not depend on their number."""
+        # What Dask makes of a chunk is let go of as soon as its own task ends.
+        size = 1 if depends_on_graph(tasks) else group_size(len(tasks), threads)
+        return cls(title, tasks, adds, size.bit_length() - 1, patience)
+
+    @property
+    def root(self) -> Node:
+        """The node of the sum over all tasks."""
+        return (len(self.tasks) - 1).bit_length(), 0
+
+    def span(self, node: Node) -> range:
+        """The numbers of the tasks of a node."""
+        level, number = node
+        return range(number << level, min((number + 1) << level, len(self.tasks)))
+
+    def group(self, node: Node) -> Group:
+        """The tasks of a node."""
+        span = self.span(node)
+        return Group(span.start, tuple(self.tasks[span.start : span.stop]), self.adds, self.patience)
+
+    def missing(self, known: Collection[Node]) -> list[Node]:
+        """The groups that are not part of what is known, in their order. Where parts of a group are known, its others
+        are groups of their own."""
+        top = self.root[0]
+        above = {(at, number >> (at - level)) for level, number in known for at in range(level + 1, top + 1)}
+        return list(self._missing(self.root, known, above))
+
+    def _missing(self, node: Node, known: Container[Node], above: Container[Node]) -> Iterator[Node]:
+        """Those of a node; `above` are the nodes of which a part is known."""
+        if node in known or not self.span(node):
+            return
+        if node[0] <= self.level and node not in above:
+            yield node
+            return
+        for child in children(node):
+            yield from self._missing(child, known, above)
+
+
+def group_size(tasks: int, threads: int) -> int:
+    """Tasks of a group, a power of two. Results do not depend on it."""
+    return min(_MOST_BLOCKS, power_of_two(tasks // (_GROUPS_PER_THREAD * threads)))
+
+
+def children(node: Node) -> list[Node]:
+    """The two nodes whose sum a node is; the second one may be behind the last task."""
+    level, number = node
+    return [(level - 1, 2 * number), (level - 1, 2 * number + 1)] if level else []
+
+
+def is_part(node: Node, other: Node) -> bool:
+    """Whether a node is another one, or is added up in it."""
+    return node[0] <= other[0] and node[1] >> (other[0] - node[0]) == other[1]
+
+
+@dataclass
+class Graph:
+    """A Dask graph of what is left of a pass. groups and sums: what their keys stand for. root: the key of the whole
+    sum."""
+
+    dsk: dict[Key, Any] = field(default_factory=dict)
+    groups: dict[Key, Node] = field(default_factory=dict)
+    sums: dict[Key, Node] = field(default_factory=dict)
+    root: Key = None
+
+    @property
+    def nodes(self) -> dict[Key, Node]:
+        return self.groups | self.sums
+
+
+def graph_of(
+    given: Pass,
+    known: Mapping[Node, Carried],
+    missing: Iterable[Node],
+    call: Call,
+    run: Callable[..., Carried],
+    tree: bool = True,
+    copies: int = 1,
+) -> Graph:
+    """The graph of groups that are missing, each of them run(values, group), and where results are added up, and a tree
+    is wanted, of their sums with what is known. Sums of which a part is neither missing nor known are left out. What
+    all groups share has so many copies, each for consecutive groups: Dask gives a task that is bound to some workers to
+    those that hold what it needs."""
+    groups = {node: given.group(node) for node in missing}
+    builder = _Builder(given, known, groups, call, run, copies)
+    arguments = [argument for group in groups.values() for task in group.tasks for argument in task.arguments]
+    if asked := [argument for argument in arguments if isinstance(argument, Delayed)]:  # nodes of a user's own graph
+        builder.graph.dsk |= ensure_dict(HighLevelGraph.merge(*(each.dask for each in optimized(*asked))))
+    if given.adds and tree:
+        builder.graph.root = builder.total(given.root)
+    else:
+        for node in groups:
+            builder.leaf(node)
+    return builder.graph
+
+
+@dataclass
+class _Builder:
+    """Makes the graph of a pass. (Functions that call each other within a function would keep `known` in memory.)
+    shared: keys of the values that groups share, by their identity and the number of the copy."""
+
+    given: Pass
+    known: Mapping[Node, Carried]
+    groups: Mapping[Node, Group]
+    call: Call
+    run: Callable[..., Carried]
+    copies: int
+    graph: Graph = field(default_factory=Graph)
+    shared: dict[tuple[int, int], Key] = field(default_factory=dict)
+    token: str = field(default_factory=lambda: uuid4().hex)
+
+    def key(self, kind: str, *number: int) -> Key:
+        """A key of this graph, which begins with the name of the pass, as the dashboard shows it."""
+        name = "-".join(re.findall("[a-z]+", f"bigkpca {self.given.title.lower()} {kind}"))
+        return (f"{name}-{self.token}", *number)
+
+    def key_of(self, value: Shared | Delayed, copy: int) -> Key:
+        """The key of what a group shares with others, or takes of a user's graph."""
+        if isinstance(value, Delayed):
+            return value.key
+        if (id(value), copy) not in self.shared:
+            self.shared[id(value), copy] = key = self.key("shared", len(self.shared))
+            self.graph.dsk[key] = self.call(itself, [], value.carried)
+        return self.shared[id(value), copy]
+
+    def leaf(self, node: Node) -> Key:
+        """The key of a group."""
+        group, values = self.groups[node].taking_values()
+        key, copy = self.key("", *node), len(self.graph.groups) * self.copies // len(self.groups)
+        self.graph.dsk[key] = self.call(self.run, [self.key_of(value, copy) for value in values], group)
+        self.graph.groups[key] = node
+        return key
+
+    def total(self, node: Node) -> Key:
+        """The key of a node; None where a part of it is left out."""
+        if node in self.groups:
+            return self.leaf(node)
+        if node in self.known:
+            key = self.key("known", *node)
+            self.graph.dsk[key] = self.call(itself, [], self.known[node])
+            return key
+        parts = [self.total(child) for child in children(node) if self.given.span(child)]
+        if len(parts) < 2 or None in parts:
+            return parts[0] if len(parts) == 1 else None
+        key = self.key("sum", *node)
+        self.graph.dsk[key], self.graph.sums[key] = self.call(added, parts), node
+        return key
+
+
+def itself(values: Sequence[Any], value: Carried) -> Carried:
+    """A value that tasks share, or that is known."""
+    return value
+
+
+def constant(value: Any) -> Delayed:
+    """A value that many nodes of a user's graph take: it is in the graph once, and reaches each worker once."""
+    return delayed(Carried(value), traverse=False)

@@ -146,7 +146,12 @@ def _misfit(address: str, threads: int, limit: int | None, requirements: Require
         beyond = max(0, threads - len(peaks))
         needed = peaks[min(threads, len(peaks)) - 1] + beyond * (peaks[-1] - (peaks[-2] if len(peaks) > 1 else 0))
         if needed > limit:
-            return Misfit(little_memory(address, limit, needed))
+            return Misfit(
+                MemoryLimitError(
+                    f"worker {address} may use {limit / 1e6:.0f} MB, the plan needs {needed / 1e6:.0f} MB; "
+                    "give workers more memory or fewer threads, or ask for a smaller size"
+                )
+            )
     for sight in requirements.sights:
         error = _other_sight(address, sight)
         if error is not None:
@@ -171,14 +176,6 @@ def _other_version(address: str, name: str, found: str | None, expected: str) ->
 def peaks_of(peak_bytes: Callable[[int], int]) -> tuple[int, ...]:
     """The bytes that processes with 1, 2, ... threads need."""
     return tuple(peak_bytes(threads) for threads in range(1, _MOST_THREADS + 1))
-
-
-def little_memory(address: str, limit: int, needed: int) -> MemoryLimitError:
-    """The error of a worker that may use less than is needed."""
-    return MemoryLimitError(
-        f"worker {address} may use {limit / 1e6:.0f} MB, the plan needs {needed / 1e6:.0f} MB; "
-        "give workers more memory or fewer threads, or ask for a smaller size"
-    )
 
 
 def sight_of(path: str) -> Sight:
@@ -216,9 +213,9 @@ def _other_sight(address: str, expected: Sight) -> BigKPCAError | None:
 
 @dataclass(eq=False)
 class Crew:
-    """The workers of a cluster in one run: what they must have, and which of them have it not, with the errors. `note`
-    takes a warning of each of these once; `told` are those that it had. `looked` are workers that were looked at from
-    here."""
+    """The workers of a cluster in one run: what they must have, and which of them have it not, with the errors: these
+    get no more tasks. `note` takes a warning of each of them once; `told` are those that it had. `looked` are workers
+    that were looked at from here."""
 
     note: Callable[[str], None] = lambda _: None
     requirements: Requirements = field(default_factory=requirements_here)
@@ -245,11 +242,7 @@ class Crew:
                 _warn_of_unlike(f"{', '.join(sorted(map(_types, known)))}, and {joined}")
                 self.requirements = replace(self.requirements, core_types=known | {misfit.core_types})
         elif misfit.sight is None or not self._is_stale(misfit.sight):
-            self.exclude(worker, misfit.error)
-
-    def exclude(self, worker: str, error: BigKPCAError) -> None:
-        """Give a worker no more tasks."""
-        self.unfit.setdefault(worker, error)
+            self.unfit.setdefault(worker, misfit.error)
 
     def tell(self) -> None:
         """Name the workers that are not fit, each once."""
@@ -258,8 +251,7 @@ class Crew:
             self.note(f"{WARNING}a worker gets no tasks of this run: {self.unfit[worker]}")
 
     def _is_stale(self, asked: Sight) -> bool:
-        """Whether a path no longer holds what a worker was asked to see there, seen from here: then it is asked for
-        what is there now, or nothing where it was published or removed."""
+        """Whether a path changed since workers were asked to see it; then they are asked for what is there now."""
         try:
             now = sight_of(asked.path)
         except BigKPCAError:
@@ -280,7 +272,7 @@ class Crew:
                 installed = None if isinstance(found, Exception) else found
                 error = _other_version(address, name, installed, expected)
                 if error is not None:
-                    self.exclude(address, error)
+                    self.unfit.setdefault(address, error)
         self._met_all(client, timeout, self.fit(new))
 
     def compare_processors(self, client: Client, timeout: float) -> None:
@@ -312,7 +304,7 @@ class Crew:
         for address, misfit in found.items():
             self.looked.add(address)
             if isinstance(misfit, Exception):
-                self.exclude(address, SpecError(f"worker {address} cannot run bigkpca: {misfit!r}"))
+                self.unfit.setdefault(address, SpecError(f"worker {address} cannot run bigkpca: {misfit!r}"))
             elif misfit is not None:
                 self.met(address, misfit)
             self.worked |= address not in self.unfit

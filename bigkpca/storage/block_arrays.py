@@ -243,7 +243,7 @@ def _key(name: str, main: str) -> str:
     return "sha256" if name == main else f"{name}_sha256"
 
 
-_are_texts = records.listed(lambda value: isinstance(value, str))
+_are_texts = records.listed(records.is_str)
 GROWING: dict[str, records.Check] = {
     "input_blocks": records.listed(lambda value: _are_texts(value) and len(value) == 2),
     "run": lambda value: (

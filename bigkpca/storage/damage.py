@@ -52,8 +52,7 @@ def listed_damage(path: str, kind: str, blocks: Sequence[Block]) -> tuple[list[D
     shards = {f"{name}/{shard(array, block)}": block for block in blocks for name, array in arrays.items()}
     own = {"zarr.json", f"{MAIN[kind]}/{MANIFEST}", *(f"{name}/zarr.json" for name in arrays)}
     there = store_of(path).files(path)
-    lost = [file for file in shards if not holds_file(there, file)]
-    missing = [Damage(file, _LOST, shards[file]) for file in lost]
+    missing = [Damage(file, _LOST, block) for file, block in shards.items() if not holds_file(there, file)]
     strange = [
         file
         for file in sorted(there)
@@ -127,7 +126,7 @@ def split_by_presence(
     there = files_below(f"{path}/{name}")
     kept = [index for index in indices if holds_file(there, array.metadata.encode_chunk_key(index))]
     gone = set(indices).difference(kept)
-    return kept, [damaged_file(array, name, rows, index, _LOST) for index in indices if index in gone]
+    return kept, [_damaged_file(array, name, rows, index, _LOST) for index in indices if index in gone]
 
 
 def file_damage(stored: StoredArray, name: str, indices: Sequence[Index]) -> list[Damage]:
@@ -145,11 +144,11 @@ def file_damage(stored: StoredArray, name: str, indices: Sequence[Index]) -> lis
             for first in range(starts[0], stops[0], step):
                 stored.read(first, min(first + step, stops[0]), columns)
         except CorruptionError as error:
-            found.append(damaged_file(array, name, stored.count, index, _fault(error)))
+            found.append(_damaged_file(array, name, stored.count, index, _fault(error)))
     return found
 
 
-def damaged_file(array: Stored, name: str, rows: int, index: Index, what: str) -> Damage:
+def _damaged_file(array: Stored, name: str, rows: int, index: Index, what: str) -> Damage:
     """Say `what` is wrong with one stored file of the array `name`."""
     height = (array.shards or array.chunks)[0]
     block = Block(index[0], index[0] * height, min(index[0] * height + height, rows))

@@ -49,11 +49,8 @@ def info(path: str, array: str | None = None) -> dict[str, Any]:
     if "rows" not in about:
         return facts | {"advice": "run the same bigkpca ingest command again"}
     records.check(about, records.DATASET, path)
-    own = {
-        key: about[key]
-        for key in ("row_shape", "column_names", "encoding", "labels", "categories", "provenance")
-        if key in about
-    }
+    shown = "row_shape", "column_names", "encoding", "labels", "categories", "provenance"
+    own = {key: about[key] for key in shown if key in about}
     if isinstance(own["labels"], dict):  # a file of their own
         own["labels"] = own["labels"]["path"]
     return facts | _array_facts(open_rows(path)) | own | {"bytes": _stored_bytes(path)}
@@ -104,18 +101,13 @@ def certificate_info(certificate: Certificate) -> dict[str, Any]:
     """The certificate as JSON-ready values: proven ones, those that hold with `confidence`, and estimates; None where
     nothing can be said."""
     arrays = {name: values.tolist() for name, values in certificate.arrays().items()}
-    proven = (
-        "eigenvalue_lower",
-        "eigenvalue_upper",
-        "explained_variance_ratio_lower",
-        "explained_variance_ratio_upper",
-    )
     estimated = ("learning_curve", "stability", "gap", "missed", "rounding")
+    bounds = [f"{of}_{side}" for of in ("eigenvalue", "explained_variance_ratio") for side in ("lower", "upper")]
     return {
         "proven": {
             "trace_error": certificate.trace_error,
             "relative_trace_error": certificate.relative_trace_error,
-            **{name: arrays.get(name) for name in (*proven, "residuals")},
+            **{name: arrays.get(name) for name in (*bounds, "residuals")},
         },
         "likely": {
             "confidence": certificate.confidence,
@@ -135,8 +127,7 @@ def certificate_info(certificate: Certificate) -> dict[str, Any]:
 def unfinished(path: str) -> dict[str, Any] | None:
     """Facts about output that is made block by block and not finished: beside its path, or at it, where earlier
     versions made it. None for anything else."""
-    there = [path] if store_of(path).exists(path) else run_folders(path)
-    for folder in there:
+    for folder in [path] if store_of(path).exists(path) else run_folders(path):
         about = groups.describe(folder) or {}
         if about.get("format") in MAIN and (folder != path or not groups.is_finished(path)):
             return _blocks_info(folder, about) | {"path": path, "finished": False}

@@ -207,11 +207,8 @@ def _remove_links(path: str) -> None:
 
 
 def _remove_runs(path: str, work: str, *, all_others: bool) -> str | None:
-    """Remove run folders beside `path` that no run goes on with; a note where unfinished output is among them.
-
-    These are what a run replaced, and what workers wrote that were cut off; with `all_others` also unfinished output of
-    other runs than the one that works in `work`.
-    """
+    """Remove run folders that no run goes on with (what a run replaced, and what workers wrote that were cut off), with
+    `all_others` also unfinished output of other runs than that in `work`; a note where there was such output."""
     removed = []
     for folder in run_folders(path):
         about = describe(folder) or {}
@@ -239,12 +236,9 @@ def difference(there: Mapping[str, Any], record: Mapping[str, Any]) -> str:
     if there.get("format") != record["format"]:
         return f"it is a bigkpca {named(str(there.get('format')))}"
     here, held = dict(_flat(record)), dict(_flat({key: there.get(key) for key in record}))
-    differing = [
-        f"{key} is {held.get(key)!r} there and {here.get(key)!r} here"
-        for key in {**here, **held}
-        if here.get(key) != held.get(key)
-    ]
-    return "it was made from other input or options (" + ", ".join(differing[:3]) + ")"
+    differing = [key for key in {**here, **held} if here.get(key) != held.get(key)][:3]
+    named_values = [f"{key} is {held.get(key)!r} there and {here.get(key)!r} here" for key in differing]
+    return "it was made from other input or options (" + ", ".join(named_values) + ")"
 
 
 def _flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

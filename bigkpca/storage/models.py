@@ -1,10 +1,8 @@
 """Models on disk: plain arrays and one JSON attribute, loaded without executing anything, every part checked.
 
-A model may come from anybody. So Zarr sees only metadata of the form that `groups.create_array` writes, without a
-compressor, and nothing is read that claims to be larger than its files.
-
-The file may come from anybody: its digest guards against accidents, not against malice. Shapes stand in the classes
-themselves (`shapes` of feature maps, decoders and the certificate).
+A model may come from anybody: its digest guards against accidents, not against malice. So Zarr sees only metadata of
+the form that `groups.create_array` writes, without a compressor, and nothing is read that claims to be larger than its
+files. Shapes stand in the classes themselves (`shapes` of feature maps, decoders and the certificate).
 """
 
 from __future__ import annotations
@@ -55,6 +53,7 @@ _KEYS = {
     "storage_transformers",
 }
 _PLACES = {"name": "default", "configuration": {"separator": "/"}}
+_ORDERS: tuple[Any, ...] = (None, {}, {"endian": "little"}, {"endian": "big"})  # none where a value is one byte
 _MOST = 2**62  # of a length; products of two still fit the integers of Zarr's index
 
 
@@ -122,33 +121,37 @@ def _wrong(found: Any) -> str | None:
         return f"its fill value is {found.get('fill_value')!r:.80}"
     if found.get("chunk_key_encoding") != _PLACES or found.get("storage_transformers"):
         return "its chunks have other names"
-    return _wrong_chunks(shape, found.get("chunk_grid"), found.get("codecs"))
-
-
-def _wrong_chunks(shape: list[int], grid: Any, codecs: Any) -> str | None:
-    """What is wrong with the chunks of an array: shards of whole rows, with a checksum for each chunk, and no codec
-    that could make much of little."""
-    shard = _entry(grid, "regular", "chunk_shape")
-    if not (isinstance(codecs, list) and len(codecs) == 1):
-        return "it is stored with other codecs"
-    inner = _entry(codecs[0], "sharding_indexed", "chunk_shape")
+    # Shards of whole rows, with a checksum for each chunk, and no codec that could make much of little.
+    how: dict[Any, Any] = {}
+    match found.get("codecs"):
+        case [{"name": "sharding_indexed", "configuration": {**options}}]:
+            how = options
+        case [_]:
+            pass
+        case _:
+            return "it is stored with other codecs"
+    inner: Any = how.get("chunk_shape")
+    shard: Any = None
+    match found.get("chunk_grid"):
+        case {"name": "regular", "configuration": {"chunk_shape": length}}:
+            shard = length
     if not _fits(inner, shape):
         return f"its chunks have the shape {inner!r:.80}"
     # The last chunk of a shard may reach beyond the array, no further one may.
     if not _fits(shard, [shape[0] + inner[0] - 1, *shape[1:]]) or shard[0] % inner[0]:
         return f"its shards have the shape {shard!r:.80}"
-    how = codecs[0]["configuration"]
     known = how.keys() <= {"chunk_shape", "codecs", "index_codecs", "index_location"}
-    plain = all(_is_checked_bytes(how.get(key)) for key in ("codecs", "index_codecs"))
-    if not (known and plain and how.get("index_location", "end") == "end"):
+    if not (known and how.get("index_location", "end") == "end"):
         return "it is stored with other codecs"
+    for codecs in (how.get("codecs"), how.get("index_codecs")):
+        match codecs:
+            case [{"name": "bytes", **values}, {"name": "crc32c", **check}] if not check.get("configuration"):
+                plain = values.get("configuration") in _ORDERS
+            case _:
+                plain = False
+        if not plain:
+            return "it is stored with other codecs"
     return None
-
-
-def _entry(value: Any, name: str, key: str) -> Any:
-    """An entry of the configuration of a part of the metadata, which may be any JSON; None where it is another part."""
-    configuration = value.get("configuration") if isinstance(value, dict) and value.get("name") == name else None
-    return configuration.get(key) if isinstance(configuration, dict) else None
 
 
 def _fits(chunk: Any, whole: list[int]) -> bool:
@@ -160,21 +163,7 @@ def _is_shape(value: Any, least: int) -> bool:
     return isinstance(value, list) and all(type(length) is int and least <= length < _MOST for length in value)
 
 
-def _is_checked_bytes(codecs: Any) -> bool:
-    """Whether values are stored as they are, with a checksum."""
-    if not (isinstance(codecs, list) and len(codecs) == 2 and all(isinstance(each, dict) for each in codecs)):
-        return False
-    values, check = codecs
-    orders: tuple[Any, ...] = (None, {}, {"endian": "little"}, {"endian": "big"})  # none where a value is one byte
-    return (
-        values.get("name") == "bytes"
-        and values.get("configuration") in orders
-        and check.get("name") == "crc32c"
-        and not check.get("configuration")
-    )
-
-
-_Sums = TypeVar("_Sums", Moments, ShiftedSums)
+_Part = TypeVar("_Part", Moments, ShiftedSums, Reference)
 _SOLUTION: dict[str, Shape] = {"mean": ("D",), "components": ("D", "r"), "eigenvalues": ("r",)}
 _MOMENTS: dict[str, Shape] = {"mean": ("D",), "scatter": ("D", "D")}
 _OWN = (
@@ -202,18 +191,18 @@ def assembled(about: Mapping[str, Any], arrays: Mapping[str, Array]) -> Model:
     kernel = kernels.from_dict(about.get("kernel", {}))
     solution, sizes = _solution(about, arrays)
     features = _features(about.get("features"), kernel, arrays, sizes)
-    sums = None
-    if about.get("moments") is not None:  # of older models
-        sums = ShiftedSums.of(_made(Moments, "moments", about["moments"], arrays, _MOMENTS, sizes))
-    elif about.get("sums") is not None:
-        shapes: dict[str, Shape] = {"about": ("D",), "total": ("D",), "products": (moments.entries(sizes["D"]),)}
-        sums = _made(ShiftedSums, "sums", about["sums"], arrays, shapes, sizes)
+    shapes: dict[str, Shape] = {"about": ("D",), "total": ("D",), "products": (moments.entries(sizes["D"]),)}
+    of_older = _part(Moments, "moments", about, arrays, _MOMENTS, sizes)
+    sums = ShiftedSums.of(of_older) if of_older else _part(ShiftedSums, "sums", about, arrays, shapes, sizes)
     certified = _dict_of(about.get("certificate"), "certificate")
     certified |= _shaped("certificate_", arrays, Certificate.shapes(), dict(sizes), finite=False)
     check_plain(Certificate, certified, "the certificate")
     certificate = Certificate(**certified)
     decoder = _decoder(about.get("decoder"), arrays, sizes)  # models of before pre-images have none
-    references = {kind: _reference(kind, about.get(kind), arrays, sizes) for kind in ("reference", "earlier")}
+    references = {  # none of a model that was extended, or made before models had them
+        name: _part(Reference, name, about, arrays, Reference.shapes, {**sizes, "r+1": sizes["r"] + 1}, "rows")
+        for name in ("reference", "earlier")
+    }
     provenance: Any = {key: about[key] for key in about if key not in _OWN}
     if found := records.wrong(provenance, records.PROVENANCE, partial=True):
         raise SpecError(found)
@@ -248,7 +237,7 @@ def _solution(about: Mapping[str, Any], arrays: Mapping[str, Array]) -> tuple[So
     return Solution(**given), sizes
 
 
-def _features(about: Any, kernel: kernels.Kernel, arrays: Mapping[str, Array], sizes: dict[str, int]) -> FeatureMap:
+def _features(about: Any, kernel: Kernel, arrays: Mapping[str, Array], sizes: dict[str, int]) -> FeatureMap:
     name = name_in(about, "feature map")
     if name not in MAPS:
         raise SpecError(f"unknown feature map {name!r:.80}")
@@ -268,22 +257,24 @@ def _features(about: Any, kernel: kernels.Kernel, arrays: Mapping[str, Array], s
     return features
 
 
-def _made(
-    kind: type[_Sums],
+def _part(
+    kind: type[_Part],
     name: str,
-    about: Any,
+    about: Mapping[str, Any],
     arrays: Mapping[str, Array],
     shapes: Mapping[str, Shape],
     sizes: dict[str, int],
-) -> _Sums:
-    about = _dict_of(about, name)
-    largest = about.get("largest")  # None: infinite; models of before it was kept have none
-    given: dict[str, Any] = (
-        _shaped(f"{name}_", arrays, shapes, sizes) | about | {"largest": np.inf if largest is None else largest}
-    )
-    check_plain(kind, given, name)
-    if not records.is_count(given["count"]):
-        raise SpecError(f"{name} are of {given['count']!r:.80} rows")
+    count: str = "count",
+) -> _Part | None:
+    """A part of the model that has, as `count`, the number of rows that it was made of; None where there is none."""
+    if about.get(name) is None:
+        return None
+    given: dict[str, Any] = _shaped(f"{name}_", arrays, shapes, sizes) | _dict_of(about[name], name)
+    if kind is not Reference and given.get("largest") is None:  # infinite; models of before it was kept have none
+        given["largest"] = np.inf
+    check_plain(kind, given, f"the part {name!r}")
+    if not records.is_count(given[count]):
+        raise SpecError(f"{name} is of {given[count]!r:.80} rows")
     return kind(**given)
 
 
@@ -305,23 +296,12 @@ def _decoder(about: Any, arrays: Mapping[str, Array], sizes: dict[str, int]) -> 
     return preimages.decoder_from_parts(about, given)
 
 
-def _reference(kind: str, about: Any, arrays: Mapping[str, Array], sizes: dict[str, int]) -> Reference | None:
-    if about is None:  # of a model that was extended, or made before models had one
-        return None
-    given = {**_dict_of(about, kind), **_shaped(f"{kind}_", arrays, Reference.shapes, {**sizes, "r+1": sizes["r"] + 1})}
-    check_plain(Reference, given, f"the part {kind!r}")
-    if not records.is_count(given["rows"]):
-        raise SpecError(f"{kind} is of {given['rows']!r:.80} rows")
-    return Reference(**given)
-
-
 def _shaped(
     prefix: str, arrays: Mapping[str, Array], shapes: Mapping[str, Shape], sizes: dict[str, int], *, finite: bool = True
 ) -> dict[str, Array]:
-    """The arrays of these names that are there, by their names without the prefix.
+    """The arrays of these names that are there, by their names without the prefix. `sizes` gets new letters.
 
-    Raises SpecError where the shape of one does not fit the sizes that letters stand for, or the shapes of others; new
-    letters are added. Arrays hold numbers, finite ones if `finite`.
+    Raises SpecError where a shape does not fit the sizes of its letters, and for values that are not `finite`.
     """
     found = {name: arrays[prefix + name] for name in shapes if prefix + name in arrays}
     for name, values in found.items():
@@ -422,24 +402,20 @@ def load_model(path: AnyPath) -> Model:
     for _ in range(_TRIES):
         before = groups.describe(path)
         try:
-            return _loaded(path)
+            group = groups.open_group(path, "model")
+            about = groups.describe(path) or {}
+            arrays = read_arrays(group, path, about.get("arrays", []))
+            known = {key: value for key, value in about.items() if key not in ("digest", "format_version")}
+            if _digest(known, arrays) != about.get("digest"):
+                raise CorruptionError(f"{path}: its content does not match its digest; {AGAIN}")
+            try:
+                return assembled(known, arrays)
+            except SpecError as error:
+                raise CorruptionError(f"{path} is not a model that this bigkpca can use: {error}; {AGAIN}") from error
         except CorruptionError:
             if groups.describe(path) == before:
                 raise
     raise IncompleteError(f"{path} was replaced while it was read: run the same command again")
-
-
-def _loaded(path: str) -> Model:
-    group = groups.open_group(path, "model")
-    about = groups.describe(path) or {}
-    arrays = read_arrays(group, path, about.get("arrays", []))
-    known = {key: value for key, value in about.items() if key not in ("digest", "format_version")}
-    if _digest(known, arrays) != about.get("digest"):
-        raise CorruptionError(f"{path}: its content does not match its digest; {AGAIN}")
-    try:
-        return assembled(known, arrays)
-    except SpecError as error:
-        raise CorruptionError(f"{path} is not a model that this bigkpca can use: {error}; {AGAIN}") from error
 
 
 def model_digest(model: Model) -> str:

@@ -20,7 +20,8 @@ def is_text(value: Any) -> bool:
     return isinstance(value, str) and "\0" not in value
 
 
-def _is_str(value: Any) -> bool:
+def is_str(value: Any) -> bool:
+    """Whether it is any text."""
     return isinstance(value, str)
 
 
@@ -42,23 +43,26 @@ def listed(check: Check) -> Check:
     return lambda value: isinstance(value, list) and all(check(each) for each in value)
 
 
-def is_rows(value: Any) -> bool:
-    """Whether it is the fingerprint of rows."""
-    return isinstance(value, dict) and not wrong(value, _ROWS)
+def _record(checks: Mapping[str, Check]) -> Check:
+    """A check of records: each entry passes its own."""
+    return lambda value: isinstance(value, dict) and not wrong(value, checks)
 
 
-_ROWS: dict[str, Check] = {
-    "path": _optional(is_text),
-    "shape": _is_shape,
-    "dtype": lambda value: isinstance(value, str) and re.fullmatch(r"[<>|=][buif]\d{1,2}", value) is not None,
-    "stamp": _optional(is_text),
-}
+is_rows = _record(
+    {
+        "path": _optional(is_text),
+        "shape": _is_shape,
+        "dtype": lambda value: isinstance(value, str) and re.fullmatch(r"[<>|=][buif]\d{1,2}", value) is not None,
+        "stamp": _optional(is_text),
+    }
+)
+"""Whether it is the fingerprint of rows."""
 _BLOCK: dict[str, Check] = {"start": lambda value: value == 0 or is_count(value), "stop": is_count, "sha256": is_text}
 OUTPUT: dict[str, Check] = {"model": is_text, "input": is_rows, "block_rows": is_count}
 MANIFEST: dict[str, Check] = {
     **OUTPUT,
     "rows": is_count,
-    "blocks": listed(lambda block: isinstance(block, dict) and not wrong(block, _BLOCK)),
+    "blocks": listed(_record(_BLOCK)),
 }
 """What the attribute and the manifest of scores and reconstructed rows hold."""
 DATASET: dict[str, Check] = {
@@ -67,28 +71,27 @@ DATASET: dict[str, Check] = {
 }
 """What the attribute of a finished dataset holds."""
 _TABLE_COLUMN: dict[str, Check] = {
-    "name": _is_str,
+    "name": is_str,
     "kind": lambda value: value in ("number", "boolean", "date", "time", "text", "characters"),
-    "categories": listed(_is_str),
+    "categories": listed(is_str),
     "fills": listed(lambda value: type(value) in (int, float)),
     "length": lambda value: value == 0 or is_count(value),
 }
 ENCODING: dict[str, Check] = {
     "missing": lambda value: value in ("refuse", "drop", "mean", "median"),
-    "left_out": _optional(listed(_is_str)),
+    "left_out": _optional(listed(is_str)),
     "named": lambda value: isinstance(value, bool),
-    "columns": listed(lambda each: isinstance(each, dict) and not wrong(each, _TABLE_COLUMN)),
+    "columns": listed(_record(_TABLE_COLUMN)),
 }
 """What the attribute of a dataset of a table holds about its columns."""
-_CHOICE: dict[str, Check] = {"option": _is_str, "reason": _is_str}
 FITTED: dict[str, Check] = {
     "identity": is_rows,
     "spec": lambda value: isinstance(value, dict) and _optional(is_count)(value.get("block_rows")),
-    "choices": listed(lambda value: isinstance(value, dict) and not wrong(value, _CHOICE)),
+    "choices": listed(_record({"option": is_str, "reason": is_str})),
 }
 PROVENANCE: dict[str, Check] = {
     **FITTED,
-    "column_names": listed(_is_str),
+    "column_names": listed(is_str),
     "like": is_text,
     "bigkpca": is_text,
     "added": listed(lambda value: isinstance(value, dict) and _is_shape(value.get("shape"))),

@@ -21,9 +21,9 @@ import numpy as np
 from bigkpca.data.stores import store_of
 from bigkpca.errors import Array, BigKPCAError
 from bigkpca.execution.engine import content_digest
-from bigkpca.execution.graphs import Node
 from bigkpca.execution.passes import BlockSums
 from bigkpca.execution.progress import Progress
+from bigkpca.execution.tasks import Node
 from bigkpca.numerics.moments import ColumnMoments, ShiftedSums
 from bigkpca.numerics.preimages import Regression
 from bigkpca.numerics.rounding import FarRows
@@ -41,7 +41,7 @@ _KINDS: dict[str, type] = {
 
 @dataclass(frozen=True)
 class SavedRun:
-    """The saved sums of a run: see `execution.engine.Checkpoints`."""
+    """The saved sums of a run: see `execution.engine.Engine.checkpoint`."""
 
     folder: str
     progress: Progress

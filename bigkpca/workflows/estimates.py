@@ -10,17 +10,9 @@ from bigkpca import evaluating
 from bigkpca.data.opening import open_rows
 from bigkpca.errors import MemoryLimitError
 from bigkpca.evaluating import CrossValidation
+from bigkpca.execution.duration import Threads, measured_speed, not_timed, timed
 from bigkpca.execution.options import ReadingOptions, RunOptions, of_fit, takes
-from bigkpca.execution.planning import (
-    Plan,
-    Threads,
-    check_peak,
-    measured_speed,
-    not_timed,
-    plan_resolved,
-    sample_bytes,
-    timed,
-)
+from bigkpca.execution.planning import Plan, check_peak, plan_resolved, sample_bytes
 from bigkpca.fitting.memory_limits import check_fits
 from bigkpca.fitting.sample import sample_lengths
 from bigkpca.numerics.bandwidth import Length

@@ -155,7 +155,7 @@ def fit_and_save(
         with run.engine() as engine:
             engine.check_paths(fingerprint["path"])
             saved = saved_run(out, record, engine.core_types(), run.progress)  # sums of this fit, if it was cut off
-            resuming = replace(engine, checkpoints=saved, kept=kept)
+            resuming = replace(engine, checkpoint=saved.of, kept=kept)
             try:
                 if like is None:
                     model = fit_within(rows, spec, resuming, run.memory_limit, run.progress, fingerprint, run.deadline)

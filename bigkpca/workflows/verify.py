@@ -16,7 +16,7 @@ from bigkpca.data.zarr import ATTRIBUTE, ZarrRows, stored_array
 from bigkpca.errors import CorruptionError, IncompleteError, SpecError
 from bigkpca.execution.engine import Engine, by_block, fit_blocks
 from bigkpca.execution.options import ReadingOptions, RunOptions, takes
-from bigkpca.execution.planning.base import check_peak, resident
+from bigkpca.execution.planning import check_peak, resident
 from bigkpca.execution.tasks import Task, shared
 from bigkpca.storage import block_arrays, damage, describe, groups, models
 from bigkpca.storage.block_arrays import Stored

@@ -18,7 +18,7 @@ from distributed import LocalCluster
 
 from bigkpca import reporting
 from bigkpca.cli import main
-from bigkpca.execution.planning.duration import Speed
+from bigkpca.execution.duration import Speed
 from bigkpca.spec import FitSpec
 from bigkpca.storage import describe
 from bigkpca.workflows import estimates

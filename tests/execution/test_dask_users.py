@@ -24,8 +24,7 @@ from bigkpca import KernelPCA, arrays
 from bigkpca.errors import DataError
 from bigkpca.execution import on_cluster
 from bigkpca.execution.engine import Engine, PartialSums
-from bigkpca.execution.graphs import Pass
-from bigkpca.execution.tasks import Task
+from bigkpca.execution.tasks import Pass, Task
 from tests.helpers.progress import Once, Recorder
 from tests.helpers.stores import as_zarr
 

@@ -8,11 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bigkpca import execution
 from bigkpca.data.rows import ArrayRows
 from bigkpca.errors import MemoryLimitError
-from bigkpca.execution import freed_memory
-from bigkpca.execution.planning import largest_size_that_fits, plan_fit, plan_transform, process_bytes, worker_bytes
-from bigkpca.execution.planning.base import resident
+from bigkpca.execution.planning import (
+    largest_size_that_fits,
+    plan_fit,
+    plan_transform,
+    process_bytes,
+    resident,
+    worker_bytes,
+)
 from bigkpca.numerics import eigenpairs, landmarks, methods
 from bigkpca.numerics.features import KernelRows
 from bigkpca.numerics.kernels import Gaussian
@@ -192,7 +198,7 @@ def test_a_worker_needs_what_its_passes_need_and_no_solver():
 
 def test_memory_that_the_allocator_keeps_and_modules_that_were_imported_are_planned(monkeypatch):
     def used(returned):
-        monkeypatch.setattr(freed_memory, "_set", [returned])  # which a process sets once, and for good
+        monkeypatch.setattr(execution, "_set", [returned])  # which a process sets once, and for good
         return fit_bytes(size=4000) - process_bytes()
 
     moments = 8 * 4000**2  # of which a fit holds several

@@ -199,5 +199,5 @@ def test_rows_of_the_reference_are_planned_for(monkeypatch):
     rows = ArrayRows(np.broadcast_to(np.zeros(1, np.float32), (10**6, 4000)))
     spec = FitSpec.checked(method="rff", size=16)
     with_them = plan_fit(rows, spec, 4).peak_bytes
-    monkeypatch.setattr("bigkpca.execution.planning.plans.REFERENCE_ROWS", 0)
+    monkeypatch.setattr("bigkpca.execution.planning.REFERENCE_ROWS", 0)
     assert with_them - plan_fit(rows, spec, 4).peak_bytes >= REFERENCE_ROWS * 4000 * 4

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from bigkpca.errors import MemoryLimitError
-from bigkpca.execution.planning.base import process_bytes
+from bigkpca.execution.planning import process_bytes
 from bigkpca.ingesting import ingest
 from tests.helpers.commands import peak_bytes, peak_of_refusal
 from tests.ingesting.files import npy, refuse

@@ -12,7 +12,7 @@ from bigkpca.data.rows import ArrayRows
 from bigkpca.data.stores.local import lock
 from bigkpca.errors import CorruptionError, LockedError, MemoryLimitError, SpecError
 from bigkpca.execution.engine import Engine
-from bigkpca.execution.planning.base import process_bytes
+from bigkpca.execution.planning import process_bytes
 from bigkpca.execution.progress import Silent
 from bigkpca.execution.projection import score_rows
 from bigkpca.storage import block_arrays

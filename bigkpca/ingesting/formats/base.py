@@ -27,7 +27,7 @@ from bigkpca.errors import (
     check_finite,
     unknown_name,
 )
-from bigkpca.execution.planning.base import process_bytes
+from bigkpca.execution.planning import process_bytes
 from bigkpca.ingesting.columns import TableFrame
 
 _COLUMN_BYTES = 18_000  # that Arrow was seen to take for each column of CSV, to guess types (10,000 to 100,000 columns)

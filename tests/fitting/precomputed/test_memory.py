@@ -10,11 +10,10 @@ import pytest
 from numpy.testing import assert_allclose
 
 import bigkpca.estimator  # noqa: F401
-from bigkpca import kernels
+from bigkpca import execution, kernels
 from bigkpca.data import matrix_tiles
 from bigkpca.data.opening import open_rows
 from bigkpca.errors import MemoryLimitError
-from bigkpca.execution import freed_memory
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.planning import plan_fit
 from bigkpca.spec import FitSpec
@@ -69,7 +68,7 @@ print(next(line for line in open("/proc/self/status") if line.startswith("VmHWM"
     ids=str,
 )  # fmt: skip
 def test_peaks_stay_below_the_plan(n, kind, components, tmp_path, monkeypatch):
-    monkeypatch.setattr(freed_memory, "_set", [False])  # as in the process that is measured
+    monkeypatch.setattr(execution, "_set", [False])  # as in the process that is measured
     rows = np.random.default_rng(0).normal(size=(n, 10)).astype(np.float32)
     gram = kernels.Gaussian(3.0)(rows, rows)
     gram = (gram + gram.T) / 2

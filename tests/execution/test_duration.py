@@ -9,8 +9,8 @@ import pytest
 from threadpoolctl import threadpool_info
 
 from bigkpca.data.opening import open_rows
-from bigkpca.execution.planning import Threads, measured_speed, not_timed, plan_resolved, timed
-from bigkpca.execution.planning.duration import COEFFICIENTS, Speed
+from bigkpca.execution.duration import COEFFICIENTS, Speed, Threads, measured_speed, not_timed, timed
+from bigkpca.execution.planning import plan_resolved
 from bigkpca.numerics import kernels, methods, preimages
 from bigkpca.spec import FitSpec, resolve
 from tests.execution.test_planning import rows

@@ -41,7 +41,7 @@ from bigkpca.data.dask import DaskRows
 from bigkpca.data.rows import Rows
 from bigkpca.data.stores.base import is_url
 from bigkpca.execution.blas import single_threaded_blas
-from bigkpca.execution.planning.base import Plan
+from bigkpca.execution.planning import Plan
 from bigkpca.numerics import solvers
 from bigkpca.numerics.kernels import Gaussian
 from bigkpca.numerics.landmarks import KMeans, Uniform

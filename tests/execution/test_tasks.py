@@ -7,9 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bigkpca.execution.engine import PartialSums
-from bigkpca.execution.graphs import Pass, graph_of, is_part
 from bigkpca.execution.on_threads import plain
-from bigkpca.execution.tasks import Carried, Task, added, run_group, shared
+from bigkpca.execution.tasks import Carried, Pass, Task, added, graph_of, is_part, run_group, shared
 from tests.execution.test_engine import Bracket
 
 
@@ -85,4 +84,4 @@ def test_values_that_tasks_share_are_in_a_graph_once_and_its_keys_begin_with_the
 
 def test_nodes_of_other_sums_are_left_out_and_the_sum_of_two_results_is_carried():
     assert PartialSums(4, {(9, 0): Bracket("x"), (0, 4): Bracket("y")}).nodes == {}
-    assert added(Carried(1), Carried(2)).value == 3
+    assert added([Carried(1), Carried(2)]).value == 3
