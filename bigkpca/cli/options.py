@@ -15,8 +15,7 @@ from bigkpca.errors import SpecError
 from bigkpca.numerics import kernels, landmarks, methods, preimages
 from bigkpca.numerics.registry import Registry
 from bigkpca.spec import DENSE_MOST_FEATURES, RANDOM_FEATURES, SIZE_RULE, FitSpec
-from bigkpca.spec.checks import landmarks_of_file
-from bigkpca.spec.combinations import unused
+from bigkpca.spec.checks import landmarks_of_file, unused
 from bigkpca.spec.units import TIMEOUT_WRITTEN
 
 Command = Callable[..., Any]
