@@ -27,7 +27,6 @@ import warnings
 from collections import Counter
 from collections.abc import Collection, Sequence
 from importlib import import_module
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # NumPy takes most of the time of `bigkpca --help`
@@ -122,14 +121,12 @@ class ToleranceWarning(UserWarning):
     """Memory or time ended the growth of a model before it met its tolerance."""
 
 
-def require(library: str, extra: str, what: str) -> ModuleType:
-    """Import the library that `what` needs. Raises SpecError, with the command that installs it with an extra, where it
-    is missing."""
+def require(library: str, extra: str, what: str) -> None:
+    """Raise SpecError, with the command that installs the extra, where the library that `what` needs is missing."""
     try:
-        return import_module(library)
+        import_module(library)
     except ImportError as error:
-        name = library.partition(".")[0]
-        raise SpecError(f"{what} needs {name}: pip install 'bigkpca[{extra}]'") from error
+        raise SpecError(f"{what} needs {library}: pip install 'bigkpca[{extra}]'") from error
 
 
 def unknown_name(what: str, name: str, known: Collection[str]) -> SpecError:

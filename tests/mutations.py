@@ -71,7 +71,7 @@ FAULTS = [
     ),
     Fault("bigkpca/storage/damage.py", "None if sha256(values) == digest else _OTHER", "None"),
     Fault("bigkpca/spec/job/__init__.py", "1 <= count <= MOST", "0 <= count <= MOST", "keep = 0 prunes the oldest"),
-    Fault("bigkpca/spec/combinations.py", 'not in ("auto", "uniform")', 'not in ("auto", "uniform", "leverage")'),
+    Fault("bigkpca/spec/checks.py", 'not in ("auto", "uniform")', 'not in ("auto", "uniform", "leverage")'),
     Fault(
         "bigkpca/execution/tasks.py", "start + power_of_two(stop - start - 1)", "(start + stop) // 2", "order of sums"
     ),

@@ -48,7 +48,7 @@ class ChunkGraph:
     def computed(self, values: list[Any]) -> Array:
         """The chunk, from the values of its inputs; aligned, so that its products have the same bits however it lies
         in memory."""
-        given = {key: (_itself(value),) for key, value in zip(self.inputs, values, strict=True)}
+        given = {key: (lambda value=value: value,) for key, value in zip(self.inputs, values, strict=True)}
         return aligned(np.asarray(get_sync({**self.tasks, **given}, self.key)))
 
 
@@ -85,10 +85,6 @@ def chunk_graphs(Z: da.Array) -> list[ChunkGraph]:
             for needed in needs[key]:
                 owners[needed] |= owners[key]
     return [ChunkGraph(*each) for each in zip(ends, tasks, map(tuple, inputs), strict=True)]
-
-
-def _itself(value: Any) -> Callable[[], Any]:
-    return lambda: value
 
 
 def randomized_svd(
@@ -164,7 +160,7 @@ def randomized_svd(
         images.append(node(inside, "image", (number,), _image, sums[0], Q, shift))
         Q = node(inside, "block", (number + 1,), _next_block, images[-1], *basis)
     found = node(inside, "ritz", (), partial(_ritz, int(k)), *basis, *images)
-    mean = node(inside, "mean", (), _mean, sums[0], shift)
+    mean = node(inside, "mean", (), Action.mean, sums[0], shift) if center else None
     for i, chunk in enumerate(chunks):
         node(left, "left", (i, 0), _left, *chunk, found, mean)
     node(values, "values", (0,), itemgetter(0), found)
@@ -216,10 +212,6 @@ def _ritz(k: int, *blocks: Array) -> tuple[Array, Array]:
     half = len(blocks) // 2
     found = solvers.rayleigh_ritz(np.hstack(blocks[:half]), np.hstack(blocks[half:]), k)
     return np.sqrt(np.maximum(found.values, 0)), found.vectors
-
-
-def _mean(action: Action, shift: Array | None) -> Array | None:
-    return None if shift is None else action.mean(shift)
 
 
 def _left(graph: ChunkGraph, inputs: list[Any], found: tuple[Array, Array], mean: Array | None) -> Array:

@@ -91,7 +91,7 @@ class Commands(WithExamples, click.Group):
             from bigkpca.execution.progress import stderr
 
             return_freed_memory()
-            signal.signal(signal.SIGTERM, _interrupt)
+            signal.signal(signal.SIGTERM, signal.default_int_handler)
             warnings.showwarning = lambda message, *_: stderr().print(f"bigkpca: warning: {message}", markup=False)
             with noted():
                 return super().invoke(ctx)
@@ -113,21 +113,15 @@ class Commands(WithExamples, click.Group):
             _leave(ctx, error)
 
 
-def _interrupt(*_: object) -> None:
-    raise KeyboardInterrupt
-
-
-def _verbose(ctx: click.Context, _: click.Parameter, asked: bool) -> None:
-    ctx.meta[_VERBOSE] = asked  # contexts of commands share it with their group's
-
-
 verbose_option = click.option(
     "-v",
     "--verbose",
     is_flag=True,
     is_eager=True,
     expose_value=False,
-    callback=_verbose,
+    callback=lambda ctx, _, asked: ctx.meta.update(
+        {_VERBOSE: asked}
+    ),  # contexts of commands share it with their group's
     help="Show where an error comes from.",
 )
 
@@ -135,14 +129,14 @@ verbose_option = click.option(
 def _leave(ctx: click.Context, error: Exception) -> None:
     from bigkpca.execution.progress import print_json, stderr
 
-    expected = isinstance(error, BigKPCAError)
+    expected, verbose = isinstance(error, BigKPCAError), ctx.meta.get(_VERBOSE)
     exit_code = error.exit_code if isinstance(error, BigKPCAError) else BigKPCAError.exit_code
     if ctx.meta.get(JSON_LINES):
-        told = str(error) if expected else f"{type(error).__name__}: {error}"
-        shown = ctx.meta.get(_VERBOSE) or not expected
-        print_json(message=told, exit_code=exit_code, **({"traceback": traceback.format_exc()} if shown else {}))
+        more = {"traceback": traceback.format_exc()} if verbose or not expected else {}
+        message = str(error) if expected else f"{type(error).__name__}: {error}"
+        print_json(message=message, exit_code=exit_code, **more)
     else:
-        if ctx.meta.get(_VERBOSE):
+        if verbose:
             traceback.print_exc()
         stderr().print(f"bigkpca: {error}", markup=False)
     if any(thread.name.startswith("bigkpca") and not thread.daemon for thread in threading.enumerate()):

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -22,15 +21,13 @@ from bigkpca.cli.options import (
     scheduler_option,
     spec_options,
     timeout_option,
+    whole_numbers,
 )
-from bigkpca.errors import SpecError
+from bigkpca.cli.output import aligned
 from bigkpca.execution.progress import ShownProgress
 from bigkpca.numerics.display import share_at_most
 from bigkpca.spec import VARIED, FitSpec
 from bigkpca.spec.units import SEEDS, TIME_BUDGET
-
-if TYPE_CHECKING:
-    from bigkpca.comparing.results import TrialGroup
 
 _COLUMNS = {
     "seconds": ("seconds", "{:.2f}".format),
@@ -63,50 +60,24 @@ _COLUMNS = {
 @overwrite_option
 @json_option
 @common
-def compare(data: str, outdir: str, as_json: bool, quiet: bool, **options: Any) -> None:
+def compare(
+    data: str, outdir: str, methods: str | None, sizes: str | None, as_json: bool, quiet: bool, **options: Any
+) -> None:
     """Fit DATA by every method, and write error against time to OUTDIR: compare.csv and compare.svg."""
     from bigkpca.comparing import compare as run
 
-    names, sizes = options["methods"], options["sizes"]
-    own = ("seeds", "time_budget", "array", "scheduler", "timeout", "memory", "overwrite")
-    asked = {key: options[key] for key in own}
-    found = run(
-        data,
-        outdir,
-        methods=names.split(",") if names else None,
-        sizes=[_whole(part) for part in sizes.split(",")] if sizes else None,
-        progress=ShownProgress(quiet),
-        **asked,
-        **given(options),
-    )
+    numbers = whole_numbers("--sizes", sizes or None, "whole numbers, e.g. 100,400,1600")
+    fields, others = given(options)
+    found = run(data, outdir, methods=methods or None, sizes=numbers, progress=ShownProgress(quiet), **others, **fields)
     if as_json:
         click.echo(json.dumps({key: value for key, value in asdict(found).items() if key != "groups"}))
         return
     click.echo(f"errors against {found.reference}; medians over seeds")
     if found.scheduler:
         click.echo(f"fits on {found.scheduler}; memory is that of the process that drives them, without workers")
-    _show_table(found.groups)
-    click.echo(found.advice)
-    click.echo(f"path  {found.path}")
-
-
-def _whole(text: str) -> int:
-    if not text.strip().isdecimal():
-        raise SpecError(f"--sizes {text}: give whole numbers, e.g. 100,400,1600")
-    return int(text)
-
-
-def _show_table(groups: Sequence[TrialGroup]) -> None:
-    """Print one line for each method and size; a dash where nothing is known."""
-    head = ["method", "landmarks", "size", *(title for title, _ in _COLUMNS.values())]
-    rows = [
-        [group.variant.method, group.variant.landmarks, f"{group.size:,}"]
-        + [shown(s.median) if (s := group.spreads[key]) else "-" for key, (_, shown) in _COLUMNS.items()]
-        for group in groups
-    ]
-    widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
-    for row in (head, *rows):
-        cells = [
-            f"{cell:<{w}}" if i < 2 else f"{cell:>{w}}" for i, (cell, w) in enumerate(zip(row, widths, strict=True))
-        ]
-        click.echo("  ".join(cells).rstrip())
+    lines = [["method", "landmarks", "size", *(title for title, _ in _COLUMNS.values())]]
+    for group in found.groups:
+        spreads = [(group.spreads[key], shown) for key, (_, shown) in _COLUMNS.items()]
+        measures = [shown(spread.median) if spread else "-" for spread, shown in spreads]
+        lines.append([group.variant.method, group.variant.landmarks, f"{group.size:,}", *measures])
+    click.echo("\n".join([*aligned(lines, 2), found.advice, f"path  {found.path}"]))

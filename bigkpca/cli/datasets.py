@@ -9,7 +9,7 @@ import click
 
 from bigkpca.cli.command import command, option, verbose_option
 from bigkpca.cli.options import PATH, array_option, common, json_option, memory_option, overwrite_option
-from bigkpca.cli.output import SPECTRUM, show, show_choices, show_spectrum
+from bigkpca.cli.output import SPECTRUM, show, show_model
 from bigkpca.execution.progress import ShownProgress
 
 
@@ -30,7 +30,13 @@ def _names(_: click.Context, __: click.Parameter, text: str | None) -> tuple[str
 @option("--labels", type=PATH, metavar="NAME|FILE", unset="none", help="Labels: a member, a column, or a second file.")
 @option("--dtype", metavar="T", unset="by rule: that of the files, float64 for CSV", help="Store as this dtype.")
 @option("--columns", callback=_names, metavar="A,B,...", unset="all", help="Use only these columns.")
-@option("--drop", callback=_names, metavar="A,B,...", unset="none", help="Leave these columns out.")
+@option(
+    "--drop",
+    callback=lambda *given: _names(*given) or (),
+    metavar="A,B,...",
+    unset="none",
+    help="Leave these columns out.",
+)
 @option(
     "--missing",
     type=click.Choice(["refuse", "drop", "mean", "median"]),
@@ -67,11 +73,9 @@ def ingest(sources: tuple[str, ...], destination: str, quiet: bool, **options: A
     from bigkpca.ingesting import ingest as run
     from bigkpca.storage.describe import info as look
 
-    report = ShownProgress(quiet)
-    drop = options.pop("drop") or ()
-    done = run(sources, destination, drop=drop, progress=report, **options)
-    if done.already_done:
-        report.note(f"{destination} holds these files already: nothing to do")
+    progress = ShownProgress(quiet)
+    if run(sources, destination, progress=progress, **options).already_done:
+        progress.note(f"{destination} holds these files already: nothing to do")
     facts = look(destination)
     show({key: facts[key] for key in ("path", "shape", "dtype", "bytes")}, False)
 
@@ -92,6 +96,4 @@ def info(path: str, array: str | None, as_json: bool) -> None:
     if as_json or facts["kind"] != "model":
         show(facts, as_json)
         return
-    show({key: facts[key] for key in facts if key not in SPECTRUM}, False)
-    show_choices(facts)
-    show_spectrum(facts)
+    show_model(facts, {key: facts[key] for key in facts if key not in SPECTRUM})

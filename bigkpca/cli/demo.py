@@ -60,20 +60,14 @@ def demonstrate(folder: str, progress: Progress) -> Demonstration:
         seconds[step] = time.perf_counter() - started
         return result
 
-    def ingested() -> Any:
-        return ingest([raw], dataset, member="pixels", labels="digit", progress=progress)
-
-    timed("ingest", ingested)
+    timed("ingest", lambda: ingest([raw], dataset, member="pixels", labels="digit", progress=progress))
     model = timed("fit", lambda: fit.fit(dataset, model_path, components=20, seed=0, progress=progress))
     scores = timed("transform", lambda: transform.transform(model_path, dataset, scores_path, progress=progress))
     paths = {"dataset": dataset, "model": model_path, "scores": scores_path}
     if installed():
         page = f"{folder}/report.html"
-
-        def drawn() -> str:
-            return report(model_path, page, scores=scores_path, image_shape=(8, 8), overwrite=True, progress=progress)
-
-        paths["report"] = timed("report", drawn)
+        shown: dict[str, Any] = {"scores": scores_path, "image_shape": (8, 8), "overwrite": True, "progress": progress}
+        paths["report"] = timed("report", lambda: report(model_path, page, **shown))
     return Demonstration(
         model=model,
         seconds=seconds,

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import shlex
-from collections.abc import Mapping
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
@@ -19,11 +20,14 @@ from bigkpca.cli.options import (
     json_option,
     overwrite_option,
     running,
+    whole_numbers,
     word_option,
 )
-from bigkpca.cli.output import show, show_choices, show_spectrum
+from bigkpca.cli.output import show, show_model
+from bigkpca.data.stores import store_of
 from bigkpca.errors import MemoryLimitError, SpecError
 from bigkpca.execution.progress import ShownProgress
+from bigkpca.numerics import preimages
 from bigkpca.spec import FitSpec
 from bigkpca.spec.units import SCORED_PREIMAGE
 
@@ -32,7 +36,7 @@ if TYPE_CHECKING:
     from bigkpca.execution.planning import Plan
 
 
-_TOLD_OTHERWISE = ("not_timed", "threads", "on_workers", "refused")
+_SHOWN_OTHERWISE = ("not_timed", "threads", "on_workers", "refused")
 _UNITS = ((7200.0, 3600.0, "h"), (120.0, 60.0, "min"), (0.0, 1.0, "s"))  # from so many seconds on, and their length
 
 
@@ -48,18 +52,18 @@ def plan(data: str, as_json: bool, quiet: bool, **options: Any) -> None:
     """Estimate the cost of fitting DATA without running it, and check it against --memory and the workers."""
     from bigkpca.workflows import estimates
 
-    run = {key: options[key] for key in ("array", "scheduler", "workers", "memory", "timeout")}
-    found = estimates.plan(data, progress=ShownProgress(quiet), **run, **given(options))
-    facts = {key: value for key, value in asdict(found).items() if key not in _TOLD_OTHERWISE}
+    fields, run = given(options)
+    found = estimates.plan(data, progress=ShownProgress(quiet), **run, **fields)
+    facts = {key: value for key, value in asdict(found).items() if key not in _SHOWN_OTHERWISE}
     if not as_json:
         seconds = facts.pop("expected_seconds")
-        facts["expected_time"] = f"not known: {found.not_timed}" if found.not_timed else _told(seconds, found)
+        facts["expected_time"] = f"not known: {found.not_timed}" if found.not_timed else _time(seconds, found)
     show(facts, as_json)
     if found.refused:
         raise MemoryLimitError(found.refused)
 
 
-def _told(seconds: float, plan: Plan) -> str:
+def _time(seconds: float, plan: Plan) -> str:
     """An expected time in two digits, and what it holds for."""
     _, length, unit = next(each for each in _UNITS if seconds >= each[0])
     threads = "1 thread" if plan.threads == 1 else f"{plan.threads} threads"
@@ -106,20 +110,14 @@ def fit(data: str, model: str, quiet: bool, transform: str | None, like: str | N
     from bigkpca.storage.describe import model_info
     from bigkpca.workflows import fit
 
-    run = {
-        key: options[key] for key in ("array", "scheduler", "workers", "memory", "timeout", "overwrite", "time_budget")
-    }
-    fitted = fit.fit(
-        data, model, transform=transform, like=like, progress=ShownProgress(quiet), **run, **given(options)
-    )
+    fields, run = given(options)
+    fitted = fit.fit(data, model, transform=transform, like=like, progress=ShownProgress(quiet), **run, **fields)
     facts = model_info(fitted, model)
     shown = ("path", "method", "kernel", "landmarks", "random_features", "components", "bytes")
     about = {key: facts[key] for key in shown if key in facts}
     if transform is not None:
         about["scores"] = f"{transform}, {fitted.provenance['identity']['shape'][0]:,} × {fitted.components:,}"
-    show(about, False)
-    show_choices(facts)
-    show_spectrum(facts)
+    show_model(facts, about)
 
 
 _FIELDS = FitSpec.model_fields
@@ -161,7 +159,21 @@ def sigma(data: str, as_json: bool, quiet: bool, **options: Any) -> None:
     fields = {key: options[key] for key in ("kernel", "seed", "standardize")}
     run = {key: options[key] for key in ("array", "scheduler", "workers", "memory", "timeout")}
     if options["cv"]:
-        _cross_validated(data, fields, run, as_json, quiet, options)
+        fields |= {
+            "preimage": options["preimage"] or SCORED_PREIMAGE,
+            "noise": options["noise"],
+            "size": options["size"] or _FIELDS["size"].default,
+        }
+        tried = whole_numbers("--components", options["components"], "numbers of components, e.g. 10,50,200", 1)
+        place = options["save"] and _check_place(options["save"], data)
+        found = estimates.cross_validate(data, components=tried, progress=ShownProgress(quiet), **fields, **run)
+        _show(found, data, options["array"], FitSpec.checked(**fields), as_json)
+        if place:
+            text = io.StringIO(newline="")
+            writer = csv.writer(text)
+            writer.writerow(_COLUMNS)
+            writer.writerows([getattr(one, column) for column in _COLUMNS] for one in found.settings)
+            store_of(place).write(place, text.getvalue().encode())
         return
     for name in ("preimage", "noise", "size", "components", "save"):
         if options[name] is not None:
@@ -174,28 +186,8 @@ def sigma(data: str, as_json: bool, quiet: bool, **options: Any) -> None:
         click.echo(f"{name.replace('_', ' '):<14} {length.sigma:>12.6g}  ± {length.standard_error:.2g}")
 
 
-def _cross_validated(
-    data: str, fields: dict[str, Any], run: dict[str, Any], as_json: bool, quiet: bool, options: Mapping[str, Any]
-) -> None:
-    """Find the setting with the smallest error of pre-images, and print all that were tried."""
-    from bigkpca.workflows import estimates
-
-    fields |= {
-        "preimage": options["preimage"] or SCORED_PREIMAGE,
-        "noise": options["noise"],
-        "size": options["size"] or _FIELDS["size"].default,
-    }
-    tried = options["components"]
-    numbers = [_number(part) for part in tried.split(",")] if tried else None
-    place = options["save"] and _check_place(options["save"], data)
-    found = estimates.cross_validate(data, components=numbers, progress=ShownProgress(quiet), **fields, **run)
-    _show(found, data, options["array"], FitSpec.checked(**fields), as_json)
-    if place:
-        _save_settings(place, found.settings)
-
-
 def _show(found: CrossValidation, data: str, array: str | None, spec: FitSpec, as_json: bool) -> None:
-    """Print the error of each setting, and the command that fits the best."""
+    """Print the error of each setting, and the command that fits the best, with all other options as they were."""
     best = found.best
     if as_json:
         click.echo(json.dumps({**asdict(found), "best": asdict(best), "edges": found.edge_notes}))
@@ -210,25 +202,17 @@ def _show(found: CrossValidation, data: str, array: str | None, spec: FitSpec, a
         click.echo(f"{one.sigma:>12.6g}   {one.components:>10}   {ridge:<6}{error}{mark}")
     for edge in found.edge_notes:
         click.echo(edge)
-    click.echo(_command(data, array, spec, found))
-
-
-def _command(data: str, array: str | None, spec: FitSpec, found: CrossValidation) -> str:
-    """The fit command with the best setting and all other options of the cross-validation."""
-    from bigkpca.numerics import preimages
-
-    best: Any = found.best
     preimage: Any = spec.own_preimage  # noise is an option by itself
     if best.ridge is not None:
         preimage = replace(preimage, ridge=best.ridge)
     words = ["bigkpca", "fit", data, "MODEL", "--sigma", f"{best.sigma:.6g}", "--components", str(best.components)]
     words += ["--preimage", preimages.written(preimage), "--size", str(found.size)]
-    given, default = {name: getattr(spec, name) for name in ("kernel", "seed", "noise")}, FitSpec()
-    for name, value in given.items():
-        words += [f"--{name}", str(value)] if value != getattr(default, name) else []
+    for name in ("kernel", "seed", "noise"):
+        value = getattr(spec, name)
+        words += [f"--{name}", str(value)] if value != _FIELDS[name].default else []
     words += ["--standardize"] if spec.standardize else []
     words += ["--array", array] if array else []
-    return shlex.join(words)
+    click.echo(shlex.join(words))
 
 
 def _check_place(path: str, data: str) -> str:
@@ -242,22 +226,3 @@ def _check_place(path: str, data: str) -> str:
             "it away yourself"
         )
     return output_path(path, data)
-
-
-def _number(text: str) -> int:
-    if not text.strip().isdecimal() or int(text) < 1:
-        raise SpecError(f"--components {text}: give numbers of components, e.g. 10,50,200")
-    return int(text)
-
-
-def _save_settings(path: str, settings: Any) -> None:
-    import csv
-    import io
-
-    from bigkpca.data.stores import store_of
-
-    text = io.StringIO(newline="")
-    writer = csv.writer(text)
-    writer.writerow(_COLUMNS)
-    writer.writerows([getattr(one, column) for column in _COLUMNS] for one in settings)
-    store_of(path).write(path, text.getvalue().encode())

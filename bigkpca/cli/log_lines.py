@@ -22,15 +22,15 @@ class Notes(logging.Handler):
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
-        self._told: set[str] = set()
+        self._shown: set[str] = set()
 
     def emit(self, record: logging.LogRecord) -> None:
         from bigkpca.execution.progress import print_json, stderr
 
         message = record.getMessage()
-        if message in self._told:
+        if message in self._shown:
             return
-        self._told.add(message)
+        self._shown.add(message)
         if isinstance(sys.stderr, JsonLines):
             print_json(message=message)
         else:
@@ -82,7 +82,14 @@ class JsonLines:
         held = getattr(self._held, "text", "") + text
         self._held.text = "" if held.endswith("\n") else held
         if held.endswith("\n"):
-            self._write_lines(held.splitlines())
+            from bigkpca.execution.progress import json_line
+
+            with self._lock:
+                for done, group in groupby(held.splitlines(), _is_json):
+                    message = "\n".join(group)
+                    if message.strip():
+                        self._stream.write((message if done else json_line(message=message)) + "\n")
+                self._stream.flush()
         return len(text)
 
     def writelines(self, lines: Iterable[str]) -> None:
@@ -96,16 +103,6 @@ class JsonLines:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
-
-    def _write_lines(self, lines: list[str]) -> None:
-        from bigkpca.execution.progress import json_line
-
-        with self._lock:
-            for done, group in groupby(lines, _is_json):
-                told = "\n".join(group)
-                if told.strip():
-                    self._stream.write((told if done else json_line(message=told)) + "\n")
-            self._stream.flush()
 
 
 def _is_json(line: str) -> bool:

@@ -1,17 +1,27 @@
-"""What is done with models and outputs that exist: merge, evaluate, export, report and verify."""
+"""Use models and outputs that exist: scores and pre-images of rows, merge, evaluate, export, report and verify."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import Any
 
 import click
 
 from bigkpca.cli.command import command, option
-from bigkpca.cli.options import PATH, array_option, common, json_option, overwrite_option, running
-from bigkpca.cli.output import show, show_choices, show_spectrum
-from bigkpca.errors import SpecError
+from bigkpca.cli.options import (
+    PATH,
+    Command,
+    array_option,
+    common,
+    default_of,
+    json_option,
+    overwrite_option,
+    running,
+    whole_numbers,
+)
+from bigkpca.cli.output import show, show_model
 from bigkpca.execution.progress import ShownProgress
 from bigkpca.spec.units import SAMPLED_ROWS
 
@@ -33,9 +43,7 @@ def merge(models: tuple[str, ...], out: str, overwrite: bool) -> None:
 
     facts = model_info(merge(models, out, overwrite=overwrite), out)
     shown = ("path", "method", "kernel", "landmarks", "random_features", "rows", "components", "bytes")
-    show({key: facts[key] for key in shown if key in facts}, False)
-    show_choices(facts)
-    show_spectrum(facts)
+    show_model(facts, {key: facts[key] for key in shown if key in facts})
 
 
 @command(
@@ -128,21 +136,12 @@ def report(model: str, out: str, image_shape: str | None, quiet: bool, **options
     from bigkpca.data.stores import store_of
     from bigkpca.reporting import report as draw
 
-    shape = _shape(image_shape) if image_shape else None
+    shape = whole_numbers("--image-shape", image_shape or None, "height and width, e.g. 28,28")
     path = draw(model, out, image_shape=shape, progress=ShownProgress(quiet), **options)
     show({"path": path, "bytes": store_of(path).file(path).bytes}, False)
 
 
-def _shape(text: str) -> tuple[int, ...]:
-    parts = text.split(",")
-    if not all(part.strip().isdecimal() for part in parts):
-        raise SpecError(f"--image-shape {text}: give height and width, e.g. 28,28")
-    return tuple(map(int, parts))
-
-
-@command(
-    "bigkpca verify scores.zarr",
-)
+@command("bigkpca verify scores.zarr")
 @click.argument("path", type=PATH)
 @json_option
 @running
@@ -155,3 +154,86 @@ def verify(path: str, as_json: bool, quiet: bool, **options: Any) -> None:
     show(asdict(found) | {"shape": list(found.shape)}, as_json)
     if not as_json:
         click.echo(f"checked {found.files:,} {'file' if found.files == 1 else 'files'}: nothing is wrong")
+
+
+def _writes_rows(
+    given: str, examples: Sequence[str], *own: Callable[[Command], Command]
+) -> Callable[[Command], click.Command]:
+    """A command MODEL GIVEN OUT that writes block by block; `own` are its own options."""
+
+    def decorate(function: Command) -> click.Command:
+        options: tuple[Callable[[Command], Command], ...] = (
+            running,
+            overwrite_option,
+            *own,
+            option(
+                "--block-rows",
+                type=click.IntRange(1),
+                metavar="N",
+                unset=default_of("block_rows"),
+                help="Rows of one task and one shard.",
+            ),
+            click.argument("out", type=PATH),
+            click.argument(given, type=PATH),
+            click.argument("model", type=PATH),
+        )
+        for each in options:
+            function = each(function)
+        return command(*examples)(function)
+
+    return decorate
+
+
+@_writes_rows(
+    "data",
+    (
+        "bigkpca transform model.zarr rows.zarr scores.zarr",
+        "bigkpca transform model.zarr rows.zarr leading.zarr --components 5 --dtype float64 --residual",
+    ),
+    option("--residual", is_flag=True, help="Also write the residual of each row, large for novel rows."),
+    option(
+        "--dtype",
+        type=click.Choice(["float32", "float64"]),
+        unset="by rule: that of the model",
+        help="Store scores as this type; features are as precise as the model computes them.",
+    ),
+    option(
+        "--components",
+        type=click.IntRange(1),
+        metavar="K",
+        unset="all of the model",
+        help="Write the scores of the K leading components alone.",
+    ),
+)
+def transform(model: str, data: str, out: str, quiet: bool, **options: Any) -> None:
+    """Write the scores of DATA under MODEL to the feature store OUT."""
+    from bigkpca.workflows import transform
+
+    scores = transform.transform(model, data, out, progress=ShownProgress(quiet), **options)
+    show({"path": out, "shape": list(scores.shape), "dtype": str(scores.dtype)}, False)
+
+
+@_writes_rows("scores", ("bigkpca reconstruct model.zarr scores.zarr restored.zarr",))
+def reconstruct(model: str, scores: str, out: str, quiet: bool, **options: Any) -> None:
+    """Write the pre-images of SCORES of MODEL to OUT: rows with about these scores."""
+    from bigkpca.workflows import transform
+
+    _show_rows(out, transform.reconstruct(model, scores, out, progress=ShownProgress(quiet), **options))
+
+
+@_writes_rows("data", ("bigkpca denoise model.zarr noisy.zarr clean.zarr --workers 4",))
+def denoise(model: str, data: str, out: str, quiet: bool, **options: Any) -> None:
+    """Write the denoised rows of DATA to OUT: transform and reconstruct with MODEL in one pass."""
+    from bigkpca.workflows import transform
+
+    _show_rows(out, transform.denoise(model, data, out, progress=ShownProgress(quiet), **options))
+
+
+def _show_rows(out: str, x: Any) -> None:
+    """Print path and shape of pre-images, and how many are far or not converged."""
+    from bigkpca.storage import block_arrays
+
+    far = int(block_arrays.values(out, "far").sum())
+    stopped = x.shape[0] - int(block_arrays.values(out, "converged").sum()) - far
+    facts = {"path": out, "shape": list(x.shape), "dtype": str(x.dtype), "not_converged": stopped, "far": far}
+    show(facts, False)

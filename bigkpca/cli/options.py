@@ -15,14 +15,10 @@ from bigkpca.errors import SpecError
 from bigkpca.numerics import kernels, landmarks, methods, preimages
 from bigkpca.numerics.registry import Registry
 from bigkpca.spec import DENSE_MOST_FEATURES, RANDOM_FEATURES, SIZE_RULE, FitSpec
-from bigkpca.spec.checks import landmarks_of_file
-from bigkpca.spec.combinations import unused
-from bigkpca.spec.units import TIMEOUT_WRITTEN
+from bigkpca.spec.checks import landmarks_of_file, unused
+from bigkpca.spec.units import TIMEOUT_WRITTEN, lacks_unit, parse_bytes
 
 Command = Callable[..., Any]
-
-
-quiet_option = click.option("-q", "--quiet", is_flag=True, help="No progress, no notes.")
 
 
 class _Path(click.ParamType):  # type: ignore[type-arg]  # which older ones do not take
@@ -42,15 +38,14 @@ PATH = _Path()
 
 def common(command: Command) -> Command:
     """Options of every command that may take long."""
-    return quiet_option(verbose_option(command))
+    quiet = click.option("-q", "--quiet", is_flag=True, help="No progress, no notes.")
+    return quiet(verbose_option(command))
 
 
 def _bytes(_: click.Context, __: click.Parameter, text: str | None) -> int | None:
     """An amount of memory in bytes. Raises SpecError where the unit is missing."""
     if text is None:
         return None
-    from bigkpca.spec.units import lacks_unit, parse_bytes
-
     if lacks_unit(text):
         raise SpecError(f"--memory {text}: give a unit, e.g. --memory '{text.strip()} GB'")
     return parse_bytes(text)
@@ -66,7 +61,6 @@ def array_option(text: str) -> Callable[[Command], Command]:
     return option("--array", metavar="NAME", unset="by rule: x, or the only one", help=text)
 
 
-_TIMEOUT_HELP = "Stop if no block of rows is finished for this time, e.g. '30 min'."
 _CERTIFICATES = (
     ("--tls-ca", "ca-file", "Certificate of the authority, for a scheduler at tls://..."),
     ("--tls-cert", "client.cert", "Own certificate, for the same."),
@@ -104,7 +98,12 @@ def certificates(command: Command) -> Command:
     return command
 
 
-timeout_option = option("--timeout", metavar="TIME", default=TIMEOUT_WRITTEN, help=_TIMEOUT_HELP)
+timeout_option = option(
+    "--timeout",
+    metavar="TIME",
+    default=TIMEOUT_WRITTEN,
+    help="Stop if no block of rows is finished for this time, e.g. '30 min'.",
+)
 scheduler_option = option(
     "--scheduler", metavar="ADDRESS", unset="none", help="Run on the Dask cluster at this address."
 )
@@ -115,7 +114,7 @@ def running(command: Command) -> Command:
 
     They change no result, except that memory may end the growth of a size (`tol`).
     """
-    options: list[Callable[[Command], Command]] = [
+    for each in (
         array_option("Array to read if the input is a Zarr group."),
         memory_option("Refuse to run if a process would need more, e.g. '2 GB'."),
         timeout_option,
@@ -128,8 +127,7 @@ def running(command: Command) -> Command:
         ),
         certificates,
         scheduler_option,
-    ]
-    for each in options:
+    ):
         command = each(command)
     return common(command)
 
@@ -143,18 +141,16 @@ def spec_options(names: Iterable[str]) -> Callable[[Command], Command]:
 
     def decorate(command: Command) -> Command:
         for name in reversed(list(names)):
-            command = _spec_option(name)(command)
+            field, flag = FitSpec.model_fields[name], name.replace("_", "-")
+            text = str(field.description)
+            about: dict[str, Any] = {"unset": default_of(name), "help": f"{text[0].upper()}{text[1:]}."}
+            if field.annotation is bool:
+                command = option(f"--{flag}/--no-{flag}", name, default=None, **about)(command)
+            else:
+                command = option(f"--{flag}", name, metavar="VALUE", shell_complete=_completing(name), **about)(command)
         return command
 
     return decorate
-
-
-def _spec_option(name: str) -> Callable[[Command], Command]:
-    field, flag = FitSpec.model_fields[name], name.replace("_", "-")
-    told: dict[str, Any] = {"unset": default_of(name), "help": _sentence(str(field.description))}
-    if field.annotation is bool:
-        return option(f"--{flag}/--no-{flag}", name, default=None, **told)
-    return option(f"--{flag}", name, metavar="VALUE", shell_complete=_completing(name), **told)
 
 
 _REGISTRIES: Mapping[str, Registry[Any]] = {
@@ -197,10 +193,6 @@ def word_option(flag: str, field: str, **options: Any) -> Callable[[Command], Co
     return option(flag, metavar="NAME", shell_complete=_completing(field), **options)
 
 
-def _sentence(text: str) -> str:
-    return f"{text[0].upper()}{text[1:]}."
-
-
 fit_options = spec_options(FitSpec.model_fields)
 
 
@@ -228,21 +220,27 @@ def default_of(name: str) -> str:
     return f"{value}, {rule}" if name in _RULES else str(value)
 
 
-def given(options: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of FitSpec that the user gave; "none" means None, a .npy file its array."""
+def given(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The fields of FitSpec that the user gave, and all other options; "none" means None, a .npy file its array.
+
+    Raises SpecError for an option that the fit, or every fit of a comparison, would ignore.
+    """
     typed = {key: options[key] for key in FitSpec.model_fields if options.get(key) is not None}
     values = {key: None if value == "none" else value for key, value in typed.items()}
-    _check_used(values, varied="method" not in options)
-    own = values.get("landmarks")
-    return (
-        values | {"landmarks": landmarks_of_file(expanded(own))}
-        if isinstance(own, str) and own.endswith(".npy")
-        else values
-    )
-
-
-def _check_used(values: Mapping[str, Any], *, varied: bool) -> None:
-    """Raise SpecError for an option that the fit, or every fit by `varied` methods, would ignore."""
     kernel, method = (str(values.get(name, FitSpec.model_fields[name].default)) for name in ("kernel", "method"))
-    for clash in unused(values, kernel, method, varied=varied):
+    for clash in unused(values, kernel, method, varied="method" not in options):
         raise SpecError(f"--{clash.fields[0].replace('_', '-')} {clash.message}")
+    own = values.get("landmarks")
+    if isinstance(own, str) and own.endswith(".npy"):
+        values["landmarks"] = landmarks_of_file(expanded(own))
+    return values, {key: value for key, value in options.items() if key not in FitSpec.model_fields}
+
+
+def whole_numbers(flag: str, text: str | None, wanted: str, least: int = 0) -> list[int] | None:
+    """The numbers between commas that an option was given, None if it was not. Raises SpecError for anything else."""
+    if text is None:
+        return None
+    for part in text.split(","):
+        if not part.strip().isdecimal() or int(part) < least:
+            raise SpecError(f"{flag} {part}: give {wanted}")
+    return [int(part) for part in text.split(",")]

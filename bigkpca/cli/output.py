@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import click
@@ -20,6 +20,13 @@ def show(facts: Mapping[str, Any], as_json: bool) -> None:
         click.echo(f"{key.replace('_', ' '):<{width}}  {_readable(key, value)}")
 
 
+_COLUMNS = {"text": "{} categories", "characters": "{} characters", "date": "days since 1970-01-01", "time": "hours"}
+
+
+def _first(words: Sequence[str]) -> str:
+    return ", ".join(words[:8]) + (f", ... ({len(words)} in all)" if len(words) > 8 else "")
+
+
 def _readable(key: str, value: Any) -> str:
     if value is None or value == {}:
         return "none"
@@ -29,8 +36,13 @@ def _readable(key: str, value: Any) -> str:
         return f"{value / 1e6:,.1f} MB"
     if isinstance(value, float):
         return f"{value:.6g}"
-    if key == "encoding":
-        return _encoding(value)
+    if key == "encoding":  # how the columns of a table became numbers
+        columns = [
+            f"{each['name']} ({_COLUMNS.get(each['kind'], each['kind']).format(len(each['categories']))})"
+            for each in value["columns"]
+        ]
+        left_out = f"; left out {', '.join(value['left_out'])}" if value["left_out"] else ""
+        return f"{_first(columns)}; missing values: {value['missing']}{left_out}"
     if key in ("options", "preimage_options"):
         return ", ".join(f"{name.replace('_', ' ')} {_readable(name, item)}" for name, item in value.items())
     if key == "kernel":
@@ -41,48 +53,32 @@ def _readable(key: str, value: Any) -> str:
     if key in ("shape", "row_shape", "chunks", "shards") and value:
         return " × ".join(f"{axis:,}" for axis in value)
     if isinstance(value, list):
-        shown = ", ".join(_readable(key, item) for item in value[:8])
-        return f"{shown}, ... ({len(value)} in all)" if len(value) > 8 else shown or "none"
+        return _first([_readable(key, item) for item in value]) or "none"
     return f"{value:,}" if isinstance(value, int) else str(value)
-
-
-def _encoding(value: Mapping[str, Any]) -> str:
-    """How the columns of a table became numbers."""
-    more = {"text": "{} categories", "characters": "{} characters", "date": "days since 1970-01-01", "time": "hours"}
-    columns = [
-        f"{each['name']} ({more.get(each['kind'], each['kind']).format(len(each['categories']))})"
-        for each in value["columns"]
-    ]
-    shown = ", ".join(columns[:8]) + (f", ... ({len(columns)} in all)" if len(columns) > 8 else "")
-    left_out = f"; left out {', '.join(value['left_out'])}" if value["left_out"] else ""
-    return f"{shown}; missing values: {value['missing']}{left_out}"
 
 
 SPECTRUM = ("eigenvalues", "explained_variance_ratio", "certificate", "choices")  # printed by themselves
 
 
-def show_choices(facts: Mapping[str, Any]) -> None:
-    """Print what was chosen automatically, and why."""
+def show_model(facts: Mapping[str, Any], about: Mapping[str, Any]) -> None:
+    """Print what is said about a model, what was chosen automatically and why, and its spectrum."""
+    show(about, False)
     for choice in facts["choices"]:
         value = _readable("", choice["value"])
         click.echo(f"chosen: {choice['option'].replace('_', ' ')} {value}, {choice['reason']}")
+    show_spectrum(facts)
 
 
 def show_spectrum(facts: Mapping[str, Any], rows: int = 10) -> None:
-    """Print eigenvalues with their upper bounds and trust, then how wrong the whole fit is."""
+    """Print eigenvalues with their upper bounds and trust, a line for each of the first `rows` components and one for
+    all others; then how wrong the whole fit is."""
     certified = facts["certificate"]
-    proven, likely = certified["proven"], certified["likely"]
+    proven, likely, trust = certified["proven"], certified["likely"], certified["estimated"]["trust"]
     bounds = {"proven at most": proven["eigenvalue_upper"]}
     if likely["confidence"]:
         bounds[f"at most, {likely['confidence']:.0%}"] = likely["eigenvalue_upper"]
-    _show_components(facts, {title: upper for title, upper in bounds.items() if upper}, rows)
-    _show_errors(facts["method"], proven, likely, certified["estimated"])
-
-
-def _show_components(facts: Mapping[str, Any], bounds: Mapping[str, Any], rows: int) -> None:
-    """Print one line for each of the first `rows` components, and one for all others."""
+    bounds = {title: upper for title, upper in bounds.items() if upper}
     values, shares = facts["eigenvalues"], facts["explained_variance_ratio"]
-    trust = facts["certificate"]["estimated"]["trust"]
     head = ("component", "eigenvalue", "share of variance", "cumulative", *bounds, *(["trust"] if trust else []))
     click.echo("   ".join(head))
     for number in range(min(rows, len(values))):
@@ -94,11 +90,19 @@ def _show_components(facts: Mapping[str, Any], bounds: Mapping[str, Any], rows: 
     if len(values) > rows:
         words = [f"{trust[rows:].count(word)} {word}" for word in ("solid", "fair", "doubtful")] if trust else []
         gap = "".join(" " * (3 + len(title)) for title in bounds)
-        click.echo(
-            f"  {rows + 1} to {len(values)}"
-            + f"{sum(shares[rows:]):>30.2%}   {sum(shares):>10.2%}{gap}   "
-            + ", ".join(words)
-        )
+        others = f"{sum(shares[rows:]):>30.2%}   {sum(shares):>10.2%}{gap}   {', '.join(words)}"
+        click.echo(f"  {rows + 1} to {len(values)}{others}")
+    _show_errors(facts["method"], proven, likely, certified["estimated"])
+
+
+def aligned(rows: Iterable[Sequence[str]], left: int) -> list[str]:
+    """Lines of a table; its first columns are on the left, the others on the right."""
+    rows = list(rows)
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        "  ".join(f"{cell:{'<' if i < left else '>'}{widths[i]}}" for i, cell in enumerate(row)).rstrip()
+        for row in rows
+    ]
 
 
 def _show_errors(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from typing import Any
 
 import click
@@ -39,68 +40,51 @@ def run(job: str | None, plan: bool, schema: bool, as_json: bool, quiet: bool, *
 
     The first run fits the model. The same command goes on where a run was stopped.
     """
-    from bigkpca.spec.job import job_schema
+    from bigkpca.spec.job import JobError, job_schema, read_job
+    from bigkpca.workflows import scheduled
+    from bigkpca.workflows.scheduled.input_rows import Asked
 
     if schema:
         click.echo(json.dumps(job_schema(), indent=1))
         return
     if job is None:
         raise SpecError("name a job file: bigkpca run JOB.toml; bigkpca run --schema prints what it may hold")
-    _run(job, plan, as_json, quiet, asked)
-
-
-def _run(path: str, plan: bool, as_json: bool, quiet: bool, asked: dict[str, Any]) -> None:
-    import os
-
-    from bigkpca.spec.job import JobError, read_job
-    from bigkpca.workflows.scheduled import read, run
-    from bigkpca.workflows.scheduled.input_rows import Asked
-
     if plan:
-        from bigkpca.workflows.scheduled import plan_run
-
-        planned = plan_run(read_job(path, os.environ), **asked)
+        planned = scheduled.plan_run(read_job(job, os.environ), **asked)
         show(planned if as_json else {**planned, "rows": _range(*planned["rows"])}, as_json)
         return
     try:
-        job = read(path, Asked.parsed(**asked))
+        found = scheduled.read(job, Asked.parsed(**asked))
     except JobError as error:
         if error.log == "json":
             write_json_lines()
         raise
-    if job.run.log == "json":
+    if in_json := found.run.log == "json":
         write_json_lines()
-    report = ShownProgress(quiet, json=job.run.log == "json")
-    for record in run(job, **asked, progress=report):
+    report = ShownProgress(quiet, json=in_json)
+    for record in scheduled.run(found, **asked, progress=report):
         if as_json:
             click.echo(json.dumps(record))
-        else:
-            show(_told(record), False)
+            continue
+        drift = record["drift"]
+        facts = {
+            "run": record["run"],
+            "status": record["status"],
+            "new_rows": _range(*record["rows"]),
+            "rows": record["total_rows"],
+            "version": record["version"],
+            "model": record["model"]["path"],
+            "drift": "not measured" if drift is None else f"{drift['figure']:.3f} (threshold {drift['threshold']:g})",
+            "seconds": record["seconds"]["total"],
+        }
+        show(facts, False)
 
 
 def _range(first: int, stop: int) -> str:
     return f"{stop - first:,} ({first} to {stop - 1})" if stop > first else "none"
 
 
-def _told(record: dict[str, Any]) -> dict[str, Any]:
-    """What a run prints of its record."""
-    first, stop = record["rows"]
-    drift = record["drift"]
-    return {
-        "run": record["run"],
-        "status": record["status"],
-        "new_rows": _range(first, stop),
-        "rows": record["total_rows"],
-        "version": record["version"],
-        "model": record["model"]["path"],
-        "drift": "not measured" if drift is None else f"{drift['figure']:.3f} (threshold {drift['threshold']:g})",
-        "seconds": record["seconds"]["total"],
-    }
-
-
-@command(
-    "bigkpca history features.zarr",
-)
+@command("bigkpca history features.zarr")
 @click.argument("out", type=PATH)
 @json_option
 @common
@@ -118,25 +102,18 @@ def history(out: str, as_json: bool, quiet: bool) -> None:
         click.echo(_LINE.format(*_row(record)).rstrip())
 
 
-_HEADER = [
-    "run",
-    "finished (UTC)",
-    "status",
-    "exit",
-    "new rows",
-    "rows",
-    "version",
-    "seconds",
-    "drift",
-    "outside",
-    "message",
-]
+_HEADER = (
+    "run", "finished (UTC)", "status", "exit", "new rows", "rows", "version", "seconds", "drift", "outside", "message",
+)  # fmt: skip
 _MOST_CHARACTERS = 100  # of a message in the table
 _LINE = "{:>4}  {:<19}  {:<11}  {:>4}  {:>10}  {:>11}  {:>7}  {:>8}  {:>6}  {:>7}  {}"
 
 
 def _row(record: dict[str, Any]) -> tuple[str, ...]:
     rows, drift = record.get("rows") or [0, 0], record.get("drift") or {}
+    message = (record.get("message") or "").partition("\n")[0]
+    if len(message) > _MOST_CHARACTERS:
+        message = message[: _MOST_CHARACTERS - 3].rstrip() + "..."
     return (
         str(record["run"]),
         str(record.get("finished"))[:19].replace("T", " "),
@@ -148,12 +125,8 @@ def _row(record: dict[str, Any]) -> tuple[str, ...]:
         f"{record.get('seconds', {}).get('total', 0):.1f}",
         f"{drift['figure']:.3f}" if drift else "",
         _number(drift.get("outside")),
-        _shortened((record.get("message") or "").partition("\n")[0]),
+        message,
     )
-
-
-def _shortened(message: str) -> str:
-    return message if len(message) <= _MOST_CHARACTERS else message[: _MOST_CHARACTERS - 3].rstrip() + "..."
 
 
 def _number(value: int | None) -> str:

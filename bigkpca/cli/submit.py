@@ -16,13 +16,12 @@ import click
 
 from bigkpca.cli.command import command, option, verbose_option
 from bigkpca.cli.options import certificates, json_option, scheduler_option
+from bigkpca.cli.output import aligned
 from bigkpca.errors import SpecError
 from bigkpca.spec.units import TIMEOUT
 
 if TYPE_CHECKING:
     from distributed import Future
-
-    from bigkpca.execution.submitted import Submitted
 
 _END_SECONDS = 30.0  # that a command whose worker died gets to end in order
 
@@ -83,7 +82,14 @@ def jobs(scheduler: str | None, wait: str | None, cancel: str | None, as_json: b
     elif not found:
         click.echo("no command was submitted to this cluster")
     else:
-        _print_table(found)
+        rows = [("name", "state", "exit", "command")]
+        codes = ["" if each.exit_code is None else str(each.exit_code) for each in found]
+        rows += [(each.name, each.state, code, each.command) for each, code in zip(found, codes, strict=True)]
+        for line, one in zip(aligned(rows, len(rows[0])), (None, *found), strict=True):
+            click.echo(line)
+            for said in (one.progress, one.message) if one else ():  # what it said last
+                if said:
+                    click.echo(f"    {said}")
 
 
 def submit_command(words: Sequence[str], *, scheduler: str, name: str | None = None) -> Future[int]:
@@ -145,20 +151,6 @@ def _takes_scheduler(ctx: click.Context, words: tuple[str, ...]) -> bool:
     if any(word.partition("=")[0] in ("--scheduler", "--workers") for word in words):
         raise click.UsageError("Give --scheduler once, before the command; it runs on that cluster.", ctx)
     return "--scheduler" in options
-
-
-def _print_table(found: Sequence[Submitted]) -> None:
-    """One line for each command, and below it what it said last."""
-    rows = [("name", "state", "exit", "command")]
-    rows += [
-        (each.name, each.state, "" if each.exit_code is None else str(each.exit_code), each.command) for each in found
-    ]
-    widths = [max(len(row[i]) for row in rows) for i in range(3)]
-    for row, each in zip(rows, (None, *found), strict=True):
-        click.echo("  ".join([*(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=False)), row[-1]]))
-        for line in (each.progress, each.message) if each else ():
-            if line:
-                click.echo(f"    {line}")
 
 
 def _end_with_parent() -> None:

@@ -209,7 +209,9 @@ def hdf5_rows(path: str, name: str | None) -> SparseRows:
 @contextmanager
 def hdf5_file(path: str) -> Iterator[Any]:
     """An HDF5 file to read. Raises SpecError where h5py is missing, CorruptionError where the file cannot be read."""
-    h5py = require("h5py", "io", path)
+    require("h5py", "io", path)
+    import h5py
+
     try:
         with h5py.File(path, "r") as file:
             yield file

@@ -61,17 +61,15 @@ class RowOutput:
         return projection.in_frame(frame, self.lazy, model, columns)
 
 
-def _preimages(scores: Rows, model: Model, engine: Engine, progress: Progress) -> Array:
-    return projection.reconstruct_rows(scores, model, projection.block_preimages, engine, progress).rows
-
-
-def _denoised(rows: Rows, model: Model, engine: Engine, progress: Progress) -> Array:
-    return projection.reconstruct_rows(rows, model, projection.block_denoised, engine, progress).rows
-
-
 SCORES = RowOutput(arrays.scores, projection.score_rows, projection.few_scores)
-PREIMAGES = RowOutput(arrays.preimages, _preimages)
-DENOISED = RowOutput(arrays.denoised, _denoised)
+PREIMAGES = RowOutput(
+    arrays.preimages,
+    lambda Y, model, *run: projection.reconstruct_rows(Y, model, projection.block_preimages, *run).rows,
+)
+DENOISED = RowOutput(
+    arrays.denoised,
+    lambda X, model, *run: projection.reconstruct_rows(X, model, projection.block_denoised, *run).rows,
+)
 RESIDUALS = RowOutput(arrays.residuals, projection.residual_rows)
 
 
@@ -111,25 +109,26 @@ class RowsInput:
         """Raise an error for a DataArray that is no table, or whose columns are not those of the fit; `reset` forgets
         those of an earlier fit."""
         check_data_array(X)
+        like = None if reset else getattr(self, "_columns_like", None)
+        if reset and hasattr(self, "_columns_like"):
+            del self._columns_like
         if not is_data_array(X):
-            if reset and hasattr(self, "_columns_like"):
-                del self._columns_like
             return
         if reset:
             self._columns_like = projection.header_of(X)  # which pre-images get again
-        elif hasattr(self, "_columns_like") and X.dims[1] != self._columns_like.dims[1]:
+        if like is None:
+            return
+        if X.dims[1] != like.dims[1]:
             raise SpecError(
-                f"the DataArray has the dims {X.dims}: the model was fitted on columns along "
-                f"{self._columns_like.dims[1]!r}, which must be the last one; transpose or rename"
+                f"the DataArray has the dims {X.dims}: the model was fitted on columns along {like.dims[1]!r}, which "
+                "must be the last one; transpose or rename"
             )
-
-        if not reset and hasattr(self, "_columns_like"):
-            own, like = (each.indexes.get(X.dims[1]) for each in (X, self._columns_like))
-            if own is not None and like is not None and not own.equals(like):
-                raise SpecError(
-                    f"the coordinates of the dim {X.dims[1]!r} are not those that were fitted, in their order: sort or "
-                    "reindex"
-                )
+        own, fitted = (each.indexes.get(X.dims[1]) for each in (X, like))
+        if own is not None and fitted is not None and not own.equals(fitted):
+            raise SpecError(
+                f"the coordinates of the dim {X.dims[1]!r} are not those that were fitted, in their order: sort or "
+                "reindex"
+            )
 
     def _matching_rows(self, X: Any, model: Model, *, counted: bool = False) -> Rows:
         """Rows with as many columns as those that were fitted, and the same names."""
@@ -157,23 +156,23 @@ def framing_what_is_in_memory(estimator: _Class) -> _Class:
 
     scikit-learn makes a frame of any result: it would compute what is lazy, and fail for what lies in Zarr.
     """
+
+    def heeding(framing: Any) -> Callable[..., Any]:
+        plain: Callable[..., Any] = framing.__wrapped__  # of functools.wraps
+        arguments = signature(plain)
+
+        @wraps(plain)
+        def method(self: Any, X: Any, *args: Any, **options: Any) -> Any:
+            to_path = arguments.bind(self, X, *args, **options).arguments.get("out") is not None
+            in_its_kind = to_path or is_lazy(X) or is_data_array(X)
+            return (plain if in_its_kind else framing)(self, X, *args, **options)
+
+        return method
+
     for name in ("transform", "fit_transform"):
         if name in vars(estimator):
-            setattr(estimator, name, _framing_what_is_in_memory(vars(estimator)[name]))
+            setattr(estimator, name, heeding(vars(estimator)[name]))
     return estimator
-
-
-def _framing_what_is_in_memory(framing: Callable[..., Any]) -> Callable[..., Any]:
-    plain: Callable[..., Any] = framing.__wrapped__  # type: ignore[attr-defined]  # of functools.wraps
-    arguments = signature(plain)
-
-    @wraps(plain)
-    def method(self: Any, X: Any, *args: Any, **options: Any) -> Any:
-        to_path = arguments.bind(self, X, *args, **options).arguments.get("out") is not None
-        in_its_kind = to_path or is_lazy(X) or is_data_array(X)
-        return (plain if in_its_kind else framing)(self, X, *args, **options)
-
-    return method
 
 
 def in_kind(X: Any, values: Any, name: str, *labels: Any) -> Any:

@@ -64,24 +64,26 @@ class _Bound:
 def spec_of(estimator: Any, seed: int | None = None) -> FitSpec:
     """The spec of an estimator's parameters. Raises SpecError where they do not fit together."""
     values = {field: getattr(estimator, name) for name, field in FIELDS.items()}
-    values["kernel"] = _kernel(estimator.kernel, estimator.kernel_params)
-    values["seed"] = _seed(estimator.random_state) if seed is None else seed
+    if parameters := estimator.kernel_params:
+        kernel = estimator.kernel
+        if isinstance(kernel, str | Kernel) or not callable(kernel):
+            raise SpecError(
+                f"kernel_params={dict(parameters)} is for callables, and kernel={kernel!r} is none: give options with "
+                "the name, e.g. kernel='matern:nu=2.5,sigma=3', or a value of bigkpca.kernels"
+            )
+        values["kernel"] = _Bound(kernel, tuple(sorted(parameters.items())))
+    if seed is not None:
+        values["seed"] = seed
+    elif estimator.random_state is None:
+        values["seed"] = int(np.random.SeedSequence().generate_state(1)[0])
+    elif not isinstance(estimator.random_state, int | np.integer):
+        values["seed"] = int(check_random_state(estimator.random_state).randint(2**31))
+    else:
+        values["seed"] = int(estimator.random_state)
     if estimator.dtype is not None:
         with suppress(TypeError):  # the spec refuses what is not a dtype
             values["dtype"] = np.dtype(estimator.dtype).name
     return FitSpec.checked(**values)
-
-
-def _kernel(kernel: Any, parameters: Mapping[str, Any] | None) -> Any:
-    """The kernel, a callable one with its keyword arguments. Raises SpecError for those of another."""
-    if not parameters:
-        return kernel
-    if isinstance(kernel, str | Kernel) or not callable(kernel):
-        raise SpecError(
-            f"kernel_params={dict(parameters)} is for callables, and kernel={kernel!r} is none: give options with the "
-            "name, e.g. kernel='matern:nu=2.5,sigma=3', or a value of bigkpca.kernels"
-        )
-    return _Bound(kernel, tuple(sorted(parameters.items())))
 
 
 def check_parameters(parameters: Mapping[str, Any]) -> None:
@@ -129,11 +131,3 @@ def _known(estimator: Any) -> FitSpec | None:
         return spec_of(estimator, seed=0)
     except SpecError:
         return None
-
-
-def _seed(random_state: Any) -> int:
-    if isinstance(random_state, int | np.integer):
-        return int(random_state)
-    if random_state is None:
-        return int(np.random.SeedSequence().generate_state(1)[0])
-    return int(check_random_state(random_state).randint(2**31))

@@ -20,10 +20,6 @@ from bigkpca.serving.onnx import onnx_model
 _ROWS = 256  # at once
 
 
-def _has_decoder(estimator: Any) -> bool:
-    return estimator.decoder is not None
-
-
 class FittedKernelPCA(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     """Scores (v(x) - mean) @ components of rows in memory, by a model that was fitted before: `KernelPCA.to_sklearn`.
 
@@ -64,15 +60,24 @@ class FittedKernelPCA(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         Raises SpecError (a ValueError) for rows of another width or other columns, DataError (a ValueError) for NaN,
         infinity, and where kernels overflow.
         """
-        rows = self._rows(X, self.features.columns, self.feature_names)
-        project = self._prepared("project", self._projection)
+        given, names = getattr(X, "columns", None), self.feature_names
+        if given is not None and names is not None and (apart := names_apart(list(given), names, "the model")):
+            raise SpecError(f"the frame {apart}")
+        rows = _array(X)
+        if rows.ndim != 2 or rows.shape[1] != self.n_features_in_:
+            raise SpecError(f"the rows have shape {rows.shape}: the model takes (n, {self.n_features_in_})")
+        rows = _checked(rows, "rows", names)
+        evaluate, project = self._prepared(
+            "project", lambda: (self.features.evaluation(_ROWS), self.solution.projection(self.features.dtype))
+        )
         with np.errstate(over="ignore", invalid="ignore"):
-            parts = [project(_dense(rows[start : start + _ROWS])) for start in range(0, rows.shape[0], _ROWS)]
+            tiles = (_dense(rows[start : start + _ROWS]) for start in range(0, rows.shape[0], _ROWS))
+            parts = [project(evaluate(X)[0], overwrite=True) for X in tiles]
         scores = parts[0] if len(parts) == 1 else np.concatenate(parts)
         check_overflow(scores, "the rows")
         return scores
 
-    @available_if(_has_decoder)  # type: ignore[untyped-decorator]
+    @available_if(lambda estimator: estimator.decoder is not None)  # type: ignore[untyped-decorator]
     def inverse_transform(self, Y: Any) -> Array:
         """Pre-images (n, d) of scores Y (n, r), in the units of the data.
 
@@ -81,7 +86,10 @@ class FittedKernelPCA(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         scores = _array(Y)
         check_width(scores.shape, len(self.solution.eigenvalues), "the scores")
         scores = _checked(scores, "scores")
-        decode = self._prepared("decode", self._decoding)
+        decode = self._prepared(
+            "decode",
+            lambda: reconstructing(self.decoder, self.features, self.solution, _ROWS),  # type: ignore[arg-type]
+        )
         starts = range(0, scores.shape[0], _ROWS)
         parts = [decode(_dense(scores[start : start + _ROWS]), None).rows for start in starts]
         return np.concatenate(parts)
@@ -109,14 +117,6 @@ class FittedKernelPCA(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         """Without what threads have prepared."""
         return {name: value for name, value in super().__getstate__().items() if name != "_threads"}
 
-    def _projection(self) -> Callable[[Array], Array]:
-        evaluate, project = self.features.evaluation(_ROWS), self.solution.projection(self.features.dtype)
-        return lambda X: project(evaluate(X)[0], overwrite=True)
-
-    def _decoding(self) -> Any:
-        assert self.decoder is not None  # else there is no such method
-        return reconstructing(self.decoder, self.features, self.solution, _ROWS)
-
     def _prepared(self, name: str, prepare: Callable[[], Any]) -> Any:
         """What belongs to the model, prepared once for each thread, as it has work space."""
         if not hasattr(self, "_threads"):
@@ -124,16 +124,6 @@ class FittedKernelPCA(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         if not hasattr(self._threads, name):
             setattr(self._threads, name, prepare())
         return getattr(self._threads, name)
-
-    def _rows(self, X: Any, columns: int, names: tuple[str, ...] | None) -> Any:
-        """X as an array, or a matrix in CSR, of finite numbers with the columns that were fitted."""
-        given = getattr(X, "columns", None)
-        if given is not None and names is not None and (apart := names_apart(list(given), names, "the model")):
-            raise SpecError(f"the frame {apart}")
-        rows = _array(X)
-        if rows.ndim != 2 or rows.shape[1] != columns:
-            raise SpecError(f"the rows have shape {rows.shape}: the model takes (n, {columns})")
-        return _checked(rows, "rows", names)
 
 
 def _array(X: Any) -> Any:
@@ -149,10 +139,12 @@ def _checked(values: Any, what: str, names: tuple[str, ...] | None = None) -> An
         values = _as_numbers(values, what, names)
     if values.shape[0] == 0:
         raise DataError(f"there are no {what}")
-    if issparse(values):
-        _check_sparse(values, what, names)
-    else:
+    if not issparse(values):
         check_finite(values, 0, f"the {what}", names=names)
+    elif values.dtype.kind == "f" and not np.isfinite(values.data).all():
+        at = int(np.argmin(np.isfinite(values.data)))
+        row = int(np.searchsorted(values.indptr, at, side="right")) - 1
+        check_finite(_dense(values[row : row + 1]), row, f"the {what}", names=names)
     return values
 
 
@@ -181,14 +173,6 @@ def _as_numbers(values: Array, what: str, names: tuple[str, ...] | None) -> Arra
     except (TypeError, ValueError):  # pandas has missing values that are no numbers
         found: Array = np.reshape([number(place) for place in np.ndindex(values.shape)], values.shape)
         return found
-
-
-def _check_sparse(rows: Any, what: str, names: tuple[str, ...] | None) -> None:
-    """Raise DataError naming the first NaN or infinity among the stored values of a matrix in CSR."""
-    if rows.dtype.kind == "f" and not np.isfinite(rows.data).all():
-        at = int(np.argmin(np.isfinite(rows.data)))
-        row = int(np.searchsorted(rows.indptr, at, side="right")) - 1
-        check_finite(_dense(rows[row : row + 1]), row, f"the {what}", names=names)
 
 
 __all__ = ["FittedKernelPCA", "onnx_model"]

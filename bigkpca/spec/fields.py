@@ -13,7 +13,7 @@ from bigkpca.numerics import kernels, landmarks, methods, preimages
 from bigkpca.numerics.kernels import Distance, Kernel
 from bigkpca.numerics.methods import Method
 from bigkpca.numerics.preimages import Preimage
-from bigkpca.spec import checks, combinations
+from bigkpca.spec import checks
 
 if TYPE_CHECKING:
     from bigkpca.numerics.model import Model
@@ -164,7 +164,8 @@ class FitSpec(BaseModel):
 
     @model_validator(mode="after")
     def _combinations(self) -> FitSpec:
-        combinations.check(self)
+        for clash in checks.clashes(self):
+            raise SpecError(clash.message)
         return self
 
     @property
@@ -241,16 +242,13 @@ class FitSpec(BaseModel):
         gamma: Any = measured if self.needs_variance else self.gamma
         given: dict[str, Any] = {"gamma": gamma or 1 / columns, "degree": self.degree, "coef0": self.coef0}
         if cls.distance is not None and "sigma" in wanted:
-            given["sigma"] = self._length(cls.distance, gamma, measured)
+            # needs_median says when the caller must measure the length.
+            length: Any = measured if self.sigma == "median" else self.sigma
+            if gamma is not None:
+                length = 1 / gamma if cls.distance == "cityblock" else np.sqrt(0.5 / gamma)
+            given["sigma"] = float(length)
         open_ones = {name: value for name, value in given.items() if name in wanted}
         return cls(**kernels.own_options(self.kernel), **open_ones)
-
-    def _length(self, distance: Distance, gamma: float | None, median: float | None) -> float:
-        if gamma is not None:
-            return 1 / gamma if distance == "cityblock" else float(np.sqrt(0.5 / gamma))
-        length = median if self.sigma == "median" else self.sigma
-        assert length is not None  # needs_median says when the caller must measure it
-        return float(length)
 
     @property
     def method_value(self) -> Method:

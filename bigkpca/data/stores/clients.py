@@ -48,8 +48,10 @@ _NO_BUCKET = re.compile("NoSuchBucket|ContainerNotFound|specified bucket does no
 
 def _library() -> Any:
     """obstore, which is imported when it is first needed. Raises SpecError where it is not installed."""
-    require("obstore.exceptions", "cloud", "an object store")
-    return require("obstore", "cloud", "an object store")
+    require("obstore", "cloud", "an object store")
+    import obstore.exceptions
+
+    return obstore
 
 
 @lru_cache

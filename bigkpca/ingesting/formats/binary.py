@@ -176,7 +176,9 @@ def idx_column(path: Path) -> Column:
 
 def hdf5(path: Path, member: str | None, labels: str | None) -> Table:
     """Rows of one data set of an HDF5 file, with those of another as labels."""
-    h5py = require("h5py", "io", str(path))
+    require("h5py", "io", str(path))
+    import h5py
+
     arrays: dict[str, StoredHeader] = {}
     chunks: dict[str, int] = {}
 

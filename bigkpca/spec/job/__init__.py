@@ -2,35 +2,318 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any
+from functools import cache
+from itertools import combinations, product
+from typing import Annotated, Any
 from urllib.parse import urlsplit
 
-from pydantic import ValidationError, model_validator
+from pydantic import ConfigDict, TypeAdapter, ValidationError, model_validator
 
-from bigkpca.data.stores import AnyPath
-from bigkpca.errors import SpecError
-from bigkpca.spec.checks import landmarks_of_file
-from bigkpca.spec.combinations import Clash, clashes, unused
+from bigkpca.data.stores import AnyPath, expanded, is_url, store_of
+from bigkpca.errors import SpecError, nearest
+from bigkpca.spec.checks import Clash, clashes, landmarks_of_file, unused
 from bigkpca.spec.fields import FitSpec
-from bigkpca.spec.job.check import Check, JobError, check_keys, check_paths, error_of, is_file
 from bigkpca.spec.job.tables import (
     MOST,
+    TABLES,
+    VARIABLE,
     JobInput,
     JobModel,
     JobOutput,
     JobRun,
+    JobTable,
     JobTop,
     ModelTable,
+    choices,
+    either,
     job_schema,
     properties,
     words,
 )
-from bigkpca.spec.job.text import JobText
+from bigkpca.spec.job.text import JobText, Key
 from bigkpca.spec.units import is_scheduler, lacks_unit, parse_bytes, parse_seconds
 
-_SEED, _KERNEL, _LANDMARKS = ("seed",), ("model", "kernel"), ("model", "landmarks")
+_MOST_PROBLEMS = 100  # which a file that is no job file exceeds
+_SHOWN_CHARACTERS = 80  # of a value in a message
+_LOOKED_AT = 2000  # characters of it in which secrets are looked for
+_MOST_CHARACTERS = 80  # of a word that is compared with known ones
+_VARIABLE = re.compile(VARIABLE)
+_BARE = re.compile(r"[A-Za-z0-9_-]+")
+_INPUT, _MODEL, _OUTPUT = ("input", "path"), ("model", "path"), ("output", "path")
+_METRICS, _LOG = ("run", "metrics"), ("run", "log")
+_SCHEDULER, _WORKERS = ("run", "scheduler"), ("run", "workers")
+_KERNEL, _LANDMARKS = ("model", "kernel"), ("model", "landmarks")
+_WRITTEN = (_MODEL, _OUTPUT, _METRICS)
+
+
+class JobError(SpecError):
+    """What is wrong in a job file (exit code 2). Where these keys are right, it says to whom a failed run matters."""
+
+    output: str | None = None
+    metrics: str | None = None
+    log: str | None = None
+
+
+def error_of(path: str, lines: Mapping[Key, int], problems: Iterable[tuple[str, tuple[Key, ...]]]) -> JobError:
+    """One error of all problems of a job file: a line for each, in the order of the file."""
+    placed = [(sorted({lines[key] for key in keys if key in lines}), text) for text, keys in problems]
+    placed.sort(key=lambda each: each[0] or [0])
+    messages = []
+    for at, text in placed[:_MOST_PROBLEMS]:
+        where = f", line{'s' if len(at) > 1 else ''} {' and '.join(map(str, at))}" if at else ""
+        # In one line, with what a terminal would obey escaped.
+        shown = "".join(each if each.isprintable() else f"\\u{ord(each):04x}" for each in text)
+        messages.append(f"{path}{where}: {shown}")
+    if len(placed) > _MOST_PROBLEMS:
+        messages.append(f"{path}: and {len(placed) - _MOST_PROBLEMS} more")
+    return JobError("\n".join(messages))
+
+
+def name_of(key: Key) -> str:
+    """A key as messages call it: run.workers.
+
+    Examples
+    --------
+    >>> name_of(("run", "the workers"))
+    'run."the workers"'
+    """
+    return ".".join(_cut(part) if _BARE.fullmatch(part) else _text(part) for part in key)
+
+
+def shown(key: Key, value: Any) -> str:
+    """A key and its value, as a job file gives them, without what may be a password in a URL.
+
+    Examples
+    --------
+    >>> shown(("run", "log"), "${LOG}")
+    'run.log = "${LOG}"'
+    """
+    if isinstance(value, dict):
+        return f"[{name_of(key)}]"
+    if isinstance(value, list):
+        return f"{name_of(key)} = [...]"
+    if isinstance(value, str):
+        value = re.sub(r"://[^/\s]*@", "://...@", value[:_LOOKED_AT])
+        value = re.sub(r"(://[^?]*\?).*", r"\1...", value, flags=re.DOTALL)
+        return f"{name_of(key)} = {_text(value)}"
+    return f"{name_of(key)} = {_cut(str(value).lower() if isinstance(value, bool) else str(value))}"
+
+
+def _text(value: str) -> str:
+    return json.dumps(_cut(value), ensure_ascii=False)
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}..."
+
+
+@dataclass
+class Check:
+    """What is found while a job file is checked: values that are right, as given and as read, and problems."""
+
+    environment: Mapping[str, str]
+    given: dict[Key, Any] = field(default_factory=dict)
+    values: dict[Key, Any] = field(default_factory=dict)
+    problems: list[tuple[str, tuple[Key, ...]]] = field(default_factory=list)
+
+    def table(self, name: str) -> dict[str, Any]:
+        """The values of a table that are right."""
+        return {key[-1]: value for key, value in self.values.items() if key[:-1] == (name,)}
+
+    def hidden(self, key: Key) -> bool:
+        """Whether a value came from the environment, so that no message may show it."""
+        raw = self.given.get(key)
+        return isinstance(raw, str) and bool(_VARIABLE.search(raw))
+
+    def wrong(self, reason: str, *keys: Key, instead: str = "") -> None:
+        """Note a problem of the values of keys that are in the file, which are right no more.
+
+        `instead` is the reason without a value, for values from the environment.
+        """
+        reason = instead if instead and any(map(self.hidden, keys)) else reason
+        self.problem(f"{' and '.join(shown(key, self.given[key]) for key in keys)}: {reason}", *keys)
+        for key in keys:
+            self.values.pop(key, None)
+
+    def wrong_kind(self, kind: type[JobTable], key: Key) -> None:
+        """Note a value that is none of those that the key of a table may have."""
+        schema, raw, hint, quotes = properties(kind)[key[-1]], self.given[key], "", ""
+        if isinstance(raw, int) and raw > MOST:
+            hint = "too large: "
+        if isinstance(raw, str):
+            hint, literal = _hint(raw, choices(schema), '"{}"'), _literal(raw)
+            with suppress(ValidationError):
+                _read(kind, key[-1], [literal])
+                quotes = "" if isinstance(literal, str) else ", without quotes"
+        self.wrong(f"{hint}give {words(schema)}{quotes}", key)
+
+    def problem(self, text: str, *keys: Key) -> None:
+        """Note a problem."""
+        self.problems.append((text, keys))
+
+
+def check_keys(raw: Mapping[str, Any], environment: Mapping[str, str]) -> Check:
+    """Check the tables and keys of a job file: that they are known, complete, and of the right kind."""
+    check = Check(environment)
+    for name, value in raw.items():
+        if name not in TABLES:
+            _check_key(check, JobTop, (name,), value)
+        elif isinstance(value, dict):
+            for key, each in value.items():
+                _check_key(check, TABLES[name], (name, key), each)
+        else:
+            check.problem(f"{shown((name,), value)}: this is a table: write [{name}], and its keys below", (name,))
+    for name, kind in TABLES.items():
+        table = raw.get(name)
+        if table is not None and not isinstance(table, dict):
+            continue
+        for key, about in kind.model_fields.items():
+            if not about.is_required() or key in (table or ()):
+                continue
+            example = f'{key} = "{properties(kind)[key]["examples"][0]}"'
+            if table is None:
+                check.problem(f"the table [{name}] is missing: add [{name}] and below it, e.g., {example}")
+            else:
+                check.problem(f"[{name}] lacks {key}: add, e.g., {example}", (name,))
+    return check
+
+
+def _check_key(check: Check, kind: type[JobTable], key: Key, raw: Any) -> None:
+    """Fill in the variables of a value, and check it."""
+    check.given[key] = raw
+    names = dict.fromkeys(name[2:-1] for name in _VARIABLE.findall(raw)) if isinstance(raw, str) else {}
+    unset = [name for name in names if name not in check.environment]
+    for name in unset:
+        check.wrong(f"the environment variable {name} is not set", key)
+    if key[-1] not in kind.model_fields:
+        _unknown(check, kind, key, raw)
+        return
+    if unset:
+        return
+    value = _VARIABLE.sub(lambda name: check.environment[name[0][2:-1]], raw) if names else raw
+    # A variable may hold a number or a truth value, and 50.0 is 50.
+    candidates = [value, _literal(value)] if isinstance(raw, str) and _VARIABLE.fullmatch(raw) else [value]
+    whole = [int(each) if isinstance(each, float) and each.is_integer() else each for each in candidates]
+    try:
+        check.values[key] = _read(kind, key[-1], whole)
+    except ValidationError:
+        check.wrong_kind(kind, key)
+
+
+def _read(kind: type[JobTable], name: str, candidates: Iterable[Any]) -> Any:
+    """The first of these values that a key may have. Raises ValidationError where it may have none."""
+    *first, last = candidates
+    for candidate in first:
+        with suppress(ValidationError):
+            return _adapter(kind, name).validate_python(candidate)
+    return _adapter(kind, name).validate_python(last)
+
+
+@cache
+def _adapter(kind: type[JobTable], name: str) -> TypeAdapter[Any]:
+    """What checks one key, without the conversions of pydantic: in TOML, text is no number."""
+    about = kind.model_fields[name]
+    written: Any = Annotated[about.annotation, about]
+    return TypeAdapter(written, config=ConfigDict(strict=True, allow_inf_nan=False))
+
+
+def _literal(text: str) -> Any:
+    """The number or truth value that a text is; the text where it is neither."""
+    word = text.strip().lower()
+    if word in ("true", "false"):
+        return word == "true"
+    for read in (int, float):
+        try:
+            return read(word)
+        except ValueError:
+            continue
+    return text
+
+
+def _unknown(check: Check, kind: type[JobTable], key: Key, raw: Any) -> None:
+    """Note a key or table that a job file does not have."""
+    *above, name = key
+    tables = [f"[{table}]" for table in TABLES]
+    if not above and (isinstance(raw, dict) or (isinstance(raw, list) and raw and isinstance(raw[0], dict))):
+        hint = _hint(name, list(TABLES), "[{}]")
+        check.problem(f"unknown table [{name_of(key)}]: {hint}known are {', '.join(tables)}", key)
+        return
+    homes = [f"[{table}]" for table, other in TABLES.items() if name in other.model_fields]
+    if homes or name in JobTop.model_fields:
+        hint = f"it belongs {f'in {either(homes)}' if homes else 'before the first table'}"
+    else:
+        known = [*kind.model_fields, *(tables if not above else [])]
+        hint = f"{_hint(name, list(kind.model_fields), '{}')}known are {', '.join(known)}"
+    check.wrong(f"unknown key{f' of [{above[0]}]' if above else ''}: {hint}", key)
+
+
+def _hint(name: str, known: Collection[str], form: str) -> str:
+    near = nearest(name[:_MOST_CHARACTERS], known)
+    return f"did you mean {form.format(near)}? " if near else ""
+
+
+_NO_PATH = "give a local path, or a URL that begins with s3://, gs:// or az://"
+_NO_OUTPUT = "nothing can be written there: name a new folder"
+
+
+def check_paths(check: Check, file: JobText) -> None:
+    """Make the paths of a job absolute, and check that none is written where another is."""
+    values = check.values
+    if is_url(values.get(_METRICS, "")):
+        check.wrong("metrics are a file for the node exporter of this machine: give a local path", _METRICS)
+    for key in (_INPUT, _MODEL, _OUTPUT, _METRICS, _LANDMARKS):
+        if key in values and (key != _LANDMARKS or is_file(values[key])):
+            try:
+                values[key] = absolute(values[key], file.folder)
+            except (SpecError, ValueError, OSError) as error:
+                check.wrong(str(error), key, instead=_NO_PATH)
+    for key in _WRITTEN:
+        if key in values:
+            try:
+                store_of(values[key]).output_path(values[key], ())
+            except (SpecError, OSError) as error:
+                check.wrong(str(error), key, instead=_NO_OUTPUT)
+    read = [key for key in (_INPUT, _LANDMARKS) if key in values and (key == _INPUT or is_file(values[key]))]
+    written = [key for key in _WRITTEN if key in values]
+    pairs = [*product(written, read), *combinations(written, 2)]
+    met = [pair for pair in pairs if _meet(values[pair[0]], values[pair[1]])]
+    over = [key for key in written if _meet(values[key], file.file)]
+    for pair in met:
+        check.wrong("these are the same path, or one lies in the other: give each a path of its own", *pair)
+    for key in over:
+        check.wrong("this is, or holds, the job file: give another path", key)
+
+
+def absolute(path: str, folder: str) -> str:
+    """The full path of what a job file in a folder names. Raises SpecError for what is no path."""
+    if "\0" in path:
+        raise SpecError("a path holds no zero character: leave it out")
+    path = expanded(path)
+    return store_of(path).absolute(path if is_url(path) or path.startswith("/") else f"{folder}/{path}")
+
+
+def _meet(written: str, other: str) -> bool:
+    """Whether a path that is written is, holds or lies in another one."""
+    try:
+        store_of(written).output_path(written, (other,))
+    except SpecError:
+        return True
+    except OSError:
+        return False  # which the run will tell
+    return False
+
+
+def is_file(landmarks: str) -> bool:
+    """Whether landmarks are those in a file, rather than chosen by a rule."""
+    return landmarks.endswith(".npy")
+
+
 _NO_MORE = "this does not fit the other options of the model; the reason would show what the environment holds"
 
 
@@ -48,30 +331,15 @@ def check_model(check: Check) -> dict[str, Any]:
     if fields.get("components") == "none":
         fields["components"] = None
     if is_file(fields.get("landmarks", "")):
-        _read_landmarks(check, fields)
-    spec = _checked(check, fields)
-    if spec.precomputed:
-        check.wrong("a job extracts features of rows, and a matrix of kernels has none: give another kernel", _KERNEL)
-    _check_together(check, spec, fields)
-    if _SEED in check.values:
-        fields["seed"] = check.values[_SEED]
-    return fields
-
-
-def _read_landmarks(check: Check, fields: dict[str, Any]) -> None:
+        try:
+            fields["landmarks"] = landmarks_of_file(fields["landmarks"])
+        except SpecError as error:
+            del fields["landmarks"]
+            check.wrong(str(error), _LANDMARKS, instead="landmarks cannot be read from there: give a .npy file of rows")
     try:
-        fields["landmarks"] = landmarks_of_file(fields["landmarks"])
-    except SpecError as error:
-        del fields["landmarks"]
-        check.wrong(str(error), _LANDMARKS, instead="landmarks cannot be read from there: give a .npy file of rows")
-
-
-def _checked(check: Check, fields: dict[str, Any]) -> FitSpec:
-    """The spec of the fields that are right; the others are noted and removed."""
-    try:
-        return _Fields(**fields)
-    except ValidationError as error:
-        for one in error.errors():
+        spec = _Fields(**fields)
+    except ValidationError as errors:
+        for one in errors.errors():
             name = str(one["loc"][0])
             key, value = ("model", name), fields.pop(name)
             if isinstance(value, str) and ":" not in value:
@@ -79,26 +347,21 @@ def _checked(check: Check, fields: dict[str, Any]) -> FitSpec:
                 continue
             reason = str(one["ctx"]["error"]).removeprefix(f"{name}={value!r}: ")
             check.wrong(reason, key, instead=f"give {words(properties(ModelTable)[name])}")
-        return _Fields(**fields)
-
-
-def _check_together(check: Check, spec: FitSpec, fields: Mapping[str, Any]) -> None:
-    """Note fields that do not go together, or would do nothing. Nothing is said of those that are wrong already."""
-    wrong = {key[-1] for key in check.given if key[:-1] == ("model",) and key not in check.values}
+        spec = _Fields(**fields)
+    if spec.precomputed:
+        check.wrong("a job extracts features of rows, and a matrix of kernels has none: give another kernel", _KERNEL)
     ignored = [
         Clash(clash.fields, f"{clash.fields[0]} {clash.message}")
         for clash in unused(fields, str(spec.kernel), spec.method_value.name)
     ]
+    wrong = {key[-1] for key in check.given if key[:-1] == ("model",) and key not in check.values}
     for clash in [*clashes(spec), *ignored]:
-        if not wrong & {*clash.fields}:
+        if not wrong & {*clash.fields}:  # else it may be that field alone which is wrong
             keys = [("model", name) for name in clash.fields if name in fields]
             check.wrong(clash.message, *keys, instead=_NO_MORE)
-
-
-_OUTPUT, _METRICS, _LOG = ("output", "path"), ("run", "metrics"), ("run", "log")
-_SCHEDULER, _WORKERS = ("run", "scheduler"), ("run", "workers")
-_MEMORY, _TIMEOUT = ("run", "memory"), ("run", "timeout")
-_GATEWAY, _KEEP = ("run", "push_metrics"), ("output", "keep")
+    if ("seed",) in check.values:
+        fields["seed"] = check.values["seed",]
+    return fields
 
 
 class Job(JobTop):
@@ -124,7 +387,6 @@ def read_job(path: AnyPath, environment: Mapping[str, str]) -> Job:
     Returns
     -------
     Job
-        Its value.
 
     Raises
     ------
@@ -163,29 +425,23 @@ def read_job(path: AnyPath, environment: Mapping[str, str]) -> Job:
 
 def _check_run(check: Check) -> None:
     """Check the texts of the tables [run] and [output], and that the former names one place to work."""
-    values = check.values
-    if _SCHEDULER in values and not is_scheduler(values[_SCHEDULER]):
-        check.wrong("give the address of a Dask scheduler, such as tcp://10.0.0.1:8786", _SCHEDULER)
+    for key, (read, wanted) in _TEXTS.items():
+        if key in check.values:
+            try:
+                found = read(check.values[key])
+            except ValueError:  # as SpecError is
+                found = False
+            if found is False:
+                check.wrong(wanted, key)
+            elif isinstance(found, int) and key[-1] == "keep":  # also from a variable, which is text
+                check.values[key] = found
     if _SCHEDULER in check.given and _WORKERS in check.given:
         check.wrong("give the address of a scheduler or a number of local processes, not both", _SCHEDULER, _WORKERS)
-    if _MEMORY in values and not _is_amount(values[_MEMORY]):
-        check.wrong('give an amount of memory with its unit, such as "2 GB" or "500 MB"', _MEMORY)
-    if _TIMEOUT in values and not _is_time(values[_TIMEOUT]):
-        check.wrong('give a time such as "90 s" or "10 min", or a number of seconds', _TIMEOUT)
-    if _GATEWAY in values and not _is_web_address(values[_GATEWAY]):
-        check.wrong("give the address of a Pushgateway, such as http://pushgateway:9091", _GATEWAY)
-    if _KEEP in values:
-        _check_keep(check)
 
 
-def _check_keep(check: Check) -> None:
-    try:
-        found = parse_keep(check.values[_KEEP])
-    except SpecError:
-        check.wrong('give a number of versions such as 5, or a time such as "90 days"', _KEEP)
-    else:
-        if isinstance(found, int):  # also from a variable, which is text
-            check.values[_KEEP] = found
+def _is_web_address(text: str) -> bool:
+    parts = urlsplit(text)
+    return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
 
 
 def parse_keep(keep: str | int) -> int | timedelta:
@@ -202,26 +458,19 @@ def parse_keep(keep: str | int) -> int | timedelta:
     raise SpecError(f"keep {keep!r:.80}: give a number of versions such as 5, or a time such as '90 days'")
 
 
-def _is_web_address(text: str) -> bool:
-    try:
-        parts = urlsplit(text)
-        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        return False
-
-
-def _is_amount(text: str) -> bool:
-    try:
-        return not lacks_unit(text) and parse_bytes(text) > 0
-    except SpecError:
-        return False
-
-
-def _is_time(text: str | float) -> bool:
-    try:
-        return parse_seconds(text) > 0
-    except SpecError:
-        return False
-
+# What reads a text, giving False or raising ValueError for a wrong one, and what such a text must be.
+_TEXTS: Mapping[Key, tuple[Callable[[Any], Any], str]] = {
+    _SCHEDULER: (is_scheduler, "give the address of a Dask scheduler, such as tcp://10.0.0.1:8786"),
+    ("run", "memory"): (
+        lambda text: not lacks_unit(text) and parse_bytes(text),
+        'give an amount of memory with its unit, such as "2 GB" or "500 MB"',
+    ),
+    ("run", "timeout"): (parse_seconds, 'give a time such as "90 s" or "10 min", or a number of seconds'),
+    ("run", "push_metrics"): (
+        _is_web_address,
+        "give the address of a Pushgateway, such as http://pushgateway:9091",
+    ),
+    ("output", "keep"): (parse_keep, 'give a number of versions such as 5, or a time such as "90 days"'),
+}
 
 __all__ = ["Job", "JobError", "JobInput", "JobModel", "JobOutput", "JobRun", "job_schema", "parse_keep", "read_job"]

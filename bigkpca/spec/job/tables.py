@@ -23,26 +23,26 @@ _Count = Annotated[int, Field(ge=1, le=MOST)]
 _Positive = Annotated[float, Field(gt=0)]
 
 
-class Table(BaseModel):
+class JobTable(BaseModel):
     """A table of a job file."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
-class JobTop(Table):
+class JobTop(JobTable):
     """Keys that stand before the first table."""
 
     seed: int = Field(0, ge=0, description=FitSpec.model_fields["seed"].description)
 
 
-class JobInput(Table):
+class JobInput(JobTable):
     """The rows, to which others may append between runs and during them."""
 
     path: _Text = Field(description="path or URL of the rows", examples=["rows.zarr"])
     array: _Text | None = Field(None, description="array to read if the input is a Zarr group", examples=["x"])
 
 
-class JobOutput(Table):
+class JobOutput(JobTable):
     """The features: one folder that holds all versions of them, and the records of the runs."""
 
     path: _Text = Field(description="path or URL of the output folder", examples=["features.zarr"])
@@ -59,7 +59,7 @@ class JobOutput(Table):
     )
 
 
-class JobRun(Table):
+class JobRun(JobTable):
     """Where a run works and what it may use, what it does about drift, and how it is watched."""
 
     model_config = ConfigDict(json_schema_extra={"not": {"required": ["scheduler", "workers"]}})
@@ -102,7 +102,7 @@ class JobRun(Table):
     )
 
 
-class JobModel(Table):
+class JobModel(JobTable):
     """The model: where it is, what to fit where there is none, and the fields of that which the file sets itself."""
 
     path: str
@@ -115,15 +115,12 @@ def _named(registry: Registry[Any], *others: str, without: str = "", pattern: st
     names = [name for name in (*others, *registry.names) if name != without]
     schema: dict[str, Any] = {"type": "string", "enum": names}
     if pattern is not None:
-        written = {"type": "string", "pattern": pattern.format(names="|".join(names))}
-        schema = {"anyOf": [schema, written]}
+        schema = {"anyOf": [schema, {"type": "string", "pattern": pattern.format(names="|".join(names))}]}
     return Annotated[str, WithJsonSchema(schema)]
 
 
-def _written(field: FieldInfo) -> Any:
-    """The type of a field of FitSpec in a file: TOML lacks None, so a key is left out where that is the default."""
-    parts = get_args(field.annotation) if get_origin(field.annotation) in (Union, UnionType) else (field.annotation,)
-    return reduce(or_, [Annotated[part, Field(), *field.metadata] for part in parts if part is not NoneType])
+def _kinds(field: FieldInfo) -> Sequence[Any]:
+    return get_args(field.annotation) if get_origin(field.annotation) in (Union, UnionType) else (field.annotation,)
 
 
 _WITH_OPTIONS = "^({names}):"
@@ -147,7 +144,9 @@ _ELSEWHERE = {"seed", "block_rows"}  # in other tables of the file
 
 _FIELDS: dict[str, Any] = {
     name: (
-        _IN_FILES.get(name) or _written(field),
+        _IN_FILES.get(name)
+        # TOML lacks None: a key is left out where that is the default.
+        or reduce(or_, [Annotated[part, Field(), *field.metadata] for part in _kinds(field) if part is not NoneType]),
         Field(field.default, description=_DESCRIBED.get(name, field.description), examples=_EXAMPLES.get(name)),
     )
     for name, field in FitSpec.model_fields.items()
@@ -157,13 +156,13 @@ _PATH = Field(description="path or URL of the model; a refit writes others besid
 
 ModelTable = create_model(
     "ModelTable",
-    __base__=Table,
+    __base__=JobTable,
     __doc__="The model: fitted where there is none, used as it is afterwards. All options of `bigkpca fit`.",
     path=(_Text, _PATH),
     **_FIELDS,
 )
 
-TABLES: Mapping[str, type[Table]] = {
+TABLES: Mapping[str, type[JobTable]] = {
     "input": JobInput,
     "model": ModelTable,
     "output": JobOutput,
@@ -179,6 +178,7 @@ _BOUNDS = {
     "exclusiveMaximum": "below {:g}",
     "maximum": "at most {:g}",
 }
+_ABOUT = ("description", "default", "examples")
 _NUMBERS = {"integer": "a whole number", "number": "a number"}
 
 
@@ -196,56 +196,49 @@ def job_schema() -> dict[str, Any]:
     >>> job_schema()["properties"]["run"]["properties"]["on_drift"]["default"]
     'warn'
     """
-    top = _table(JobTop)
-    top["properties"] |= {name: _table(kind) for name, kind in TABLES.items()}
+    top = _schema(JobTop)["properties"] | {name: _schema(kind) for name, kind in TABLES.items()}
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "Job of bigkpca run",
         "description": "A job file (TOML). ${NAME} in a text stands for an environment variable.",
         "type": "object",
-        "properties": top["properties"],
-        "required": [name for name in TABLES if "required" in top["properties"][name]],
+        "properties": top,
+        "required": [name for name in TABLES if "required" in top[name]],
         "additionalProperties": False,
     }
 
 
 @cache
-def properties(kind: type[Table]) -> Mapping[str, Any]:
+def properties(kind: type[JobTable]) -> Mapping[str, Any]:
     """The schema of each key of a table, for values without variables."""
-    return {key: _key(told) for key, told in kind.model_json_schema()["properties"].items()}
+    found = {}
+    for key, schema in kind.model_json_schema()["properties"].items():
+        about = {name: schema[name] for name in _ABOUT if schema.get(name) is not None}
+        kinds = [
+            {name: value for name, value in each.items() if name not in ("title", "default", *about)}
+            for each in schema.get("anyOf", [schema])
+            if each["type"] != "null"  # which TOML lacks: such a key is left out
+        ]
+        found[key] = about | (kinds[0] if len(kinds) == 1 else {"anyOf": kinds})
+    return found
 
 
-def _table(kind: type[Table]) -> dict[str, Any]:
-    schema = kind.model_json_schema()
-    del schema["title"]
-    return schema | {"properties": {key: _with_variables(told) for key, told in properties(kind).items()}}
+def _schema(kind: type[JobTable]) -> dict[str, Any]:
+    """The schema of a table, whose values may hold variables: text anywhere, other kinds as a whole."""
+    found = {}
+    for key, schema in properties(kind).items():
+        kinds = schema.get("anyOf") or [{name: value for name, value in schema.items() if name not in _ABOUT}]
+        texts = [each for each in kinds if each["type"] == "string"]
+        found[key] = schema
+        if all({"enum", "const", "pattern"} & each.keys() for each in texts):  # no text may be any
+            variables = {"type": "string", "pattern": VARIABLE if texts else f"^{VARIABLE}$"}
+            found[key] = {name: schema[name] for name in _ABOUT if name in schema} | {"anyOf": [*kinds, variables]}
+    whole = kind.model_json_schema()
+    del whole["title"]
+    return whole | {"properties": found}
 
 
-def _key(told: Mapping[str, Any]) -> dict[str, Any]:
-    """The schema of a key, without what TOML lacks: a null, which is a key that is left out."""
-    about = {name: told[name] for name in ("description", "default", "examples") if told.get(name) is not None}
-    kinds = [kind for kind in told.get("anyOf", [told]) if kind["type"] != "null"]
-    kinds = [
-        {name: value for name, value in kind.items() if name not in ("title", "default", *about)} for kind in kinds
-    ]
-    return about | (kinds[0] if len(kinds) == 1 else {"anyOf": kinds})
-
-
-def _with_variables(told: Mapping[str, Any]) -> dict[str, Any]:
-    """The same, for values that may hold variables: text anywhere, other kinds as a whole."""
-    about = {name: told[name] for name in ("description", "default", "examples") if name in told}
-    kinds = told.get("anyOf") or [{name: value for name, value in told.items() if name not in about}]
-    if any(_is_any_text(kind) for kind in kinds):
-        return dict(told)
-    part = any(kind["type"] == "string" for kind in kinds)
-    return about | {"anyOf": [*kinds, {"type": "string", "pattern": VARIABLE if part else f"^{VARIABLE}$"}]}
-
-
-def _is_any_text(kind: Mapping[str, Any]) -> bool:
-    return kind["type"] == "string" and not {"enum", "const", "pattern"} & kind.keys()
-
-
-def words(told: Mapping[str, Any]) -> str:
+def words(schema: Mapping[str, Any]) -> str:
     """What a key may be, as a message says it.
 
     Examples
@@ -253,7 +246,17 @@ def words(told: Mapping[str, Any]) -> str:
     >>> words({"anyOf": [{"type": "integer", "minimum": 1}, {"type": "string", "const": "auto"}]})
     'a whole number of at least 1 or "auto"'
     """
-    found = [part for kind in told.get("anyOf", [told]) for part in _parts(kind, told.get("examples", ()))]
+    found: list[str] = []
+    for kind in schema.get("anyOf", [schema]):
+        if kind["type"] == "boolean":
+            found.append("true or false")
+        elif kind["type"] in _NUMBERS:
+            bounds = [text.format(kind[bound]) for bound, text in _BOUNDS.items() if kind.get(bound, MOST) != MOST]
+            found.append(f"{_NUMBERS[kind['type']]} {' and '.join(bounds)}".strip())
+        elif named := choices(kind):
+            found += [json.dumps(word, ensure_ascii=False) for word in named]
+        else:
+            found.append(" such as ".join(["text", *map(json.dumps, schema.get("examples", ()))]))
     return either(found)
 
 
@@ -262,22 +265,7 @@ def either(names: Sequence[str]) -> str:
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} or {names[-1]}"
 
 
-def _parts(kind: Mapping[str, Any], examples: Sequence[str]) -> list[str]:
-    if kind["type"] == "boolean":
-        return ["true or false"]
-    if kind["type"] in _NUMBERS:
-        told = {bound: text for bound, text in _BOUNDS.items() if kind.get(bound, MOST) != MOST}
-        bounds = [text.format(kind[bound]) for bound, text in told.items()]
-        return [" ".join([_NUMBERS[kind["type"]], " and ".join(bounds)]).strip()]
-    if named := _choices(kind):
-        return [json.dumps(word, ensure_ascii=False) for word in named]
-    return [" such as ".join(["text", *map(json.dumps, examples)])]
-
-
-def choices(told: Mapping[str, Any]) -> list[str]:
+def choices(schema: Mapping[str, Any]) -> list[str]:
     """The words among what a key may be."""
-    return [word for kind in told.get("anyOf", [told]) for word in _choices(kind)]
-
-
-def _choices(kind: Mapping[str, Any]) -> list[str]:
-    return [*kind.get("enum", ()), *([kind["const"]] if "const" in kind else [])]
+    kinds = schema.get("anyOf", [schema])
+    return [word for kind in kinds for word in (*kind.get("enum", ()), *([kind["const"]] if "const" in kind else []))]

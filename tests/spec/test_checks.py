@@ -1,7 +1,7 @@
 """What does not go together in a FitSpec, all at once, and options that a fit would ignore."""
 
 from bigkpca.spec import FitSpec
-from bigkpca.spec.combinations import clashes, unused
+from bigkpca.spec.checks import clashes, unused
 
 
 def test_all_clashes_are_found_with_the_fields_that_they_are_about():
