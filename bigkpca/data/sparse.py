@@ -206,14 +206,19 @@ def hdf5_rows(path: str, name: str | None) -> SparseRows:
         return _stored(path, node, lambda part: Hdf5Vector(path, part.name, part.dtype, stamp), name, names, stamp)
 
 
+def h5py_for(path: Any) -> Any:
+    """The library h5py, imported where a file needs it. Raises SpecError where it is missing."""
+    require("h5py", "io", str(path))
+    import h5py
+
+    return h5py
+
+
 @contextmanager
 def hdf5_file(path: str) -> Iterator[Any]:
     """An HDF5 file to read. Raises SpecError where h5py is missing, CorruptionError where the file cannot be read."""
-    require("h5py", "io", path)
-    import h5py
-
     try:
-        with h5py.File(path, "r") as file:
+        with h5py_for(path).File(path, "r") as file:
             yield file
     except OSError as error:
         number = re.search(r"errno = (\d+)", str(error))  # which h5py leaves in the text of errors of reading

@@ -18,7 +18,8 @@ import numpy as np
 from bigkpca.data.blocks import READ_BYTES
 from bigkpca.data.npy import NpyRows, read_npy_header
 from bigkpca.data.rows import check_shape
-from bigkpca.errors import Array, CorruptionError, DataError, require, unknown_name
+from bigkpca.data.sparse import h5py_for
+from bigkpca.errors import Array, CorruptionError, DataError, unknown_name
 from bigkpca.ingesting.columns import Kind, TableFrame, TableLabels, kind_of
 from bigkpca.ingesting.formats.base import (
     TEXT,
@@ -176,9 +177,7 @@ def idx_column(path: Path) -> Column:
 
 def hdf5(path: Path, member: str | None, labels: str | None) -> Table:
     """Rows of one data set of an HDF5 file, with those of another as labels."""
-    require("h5py", "io", str(path))
-    import h5py
-
+    h5py = h5py_for(path)
     arrays: dict[str, StoredHeader] = {}
     chunks: dict[str, int] = {}
 
