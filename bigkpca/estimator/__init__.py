@@ -39,9 +39,8 @@ from bigkpca.execution.engine import KeptFeatures
 from bigkpca.execution.options import RunOptions, takes
 from bigkpca.execution.progress import Silent, shown
 from bigkpca.execution.projection import are_maps, of_rows_there, stacked_rows
-from bigkpca.fitting.fit import fit_within
 from bigkpca.fitting.memory_limits import check_fits, place_for_features
-from bigkpca.fitting.merge import extend, fit_like, resolve_like, spec_like
+from bigkpca.fitting.merge import extend, resolve_like, spec_like
 from bigkpca.fitting.preimage import of_leading
 from bigkpca.numerics.certificates import Certificate
 from bigkpca.numerics.features import has_landmarks
@@ -52,7 +51,7 @@ from bigkpca.spec import FitSpec, resolve
 from bigkpca.storage import models
 from bigkpca.storage.models import AnyModel
 from bigkpca.workflows.export import export_model
-from bigkpca.workflows.fit import merge, says_like
+from bigkpca.workflows.fit import fit_model, merge
 from bigkpca.workflows.fit import save as save_model
 from bigkpca.workflows.inputs import open_scores
 from bigkpca.workflows.transform import denoise, reconstruct, transform
@@ -398,15 +397,13 @@ class KernelPCA(ModelMethods, BaseEstimator):  # type: ignore[misc]
     ) -> Self:
         run = RunOptions(memory=self.memory_limit, progress=shown(self.verbose))
         with run.engine() as engine:
-            keeping = replace(engine, kept=kept)
-            if like is None:
-                self.model_ = fit_within(rows, spec_of(self), keeping, run.memory_limit, run.progress, identity)
-            else:
-                spec = spec_like(like, dict(self._spec_after(like)))
-                model = fit_like(rows, like, spec, keeping, run.memory_limit, run.progress, identity)
-                self.model_ = says_like(model, like)
+            self.model_ = fit_model(rows, self._spec(like), replace(engine, kept=kept), run, like, identity)
         self._like = like is not None
         return self
+
+    def _spec(self, like: Model | None) -> FitSpec:
+        """The spec of the parameters; for a fit with the features of another model, see `spec_like`."""
+        return spec_of(self) if like is None else spec_like(like, dict(self._spec_after(like)))
 
     def _spec_after(self, model: Model) -> FitSpec:
         """The spec of the parameters, with the seed of an earlier model where none is given as a number."""
@@ -423,12 +420,8 @@ class KernelPCA(ModelMethods, BaseEstimator):  # type: ignore[misc]
         if is_lazy(X):
             return self.fit(X, like=like).transform(X)
         rows, limit = self._rows(X, reset=True), RunOptions(memory=self.memory_limit).memory_limit
-        if like is None:
-            before, fit = None, resolve(spec_of(self), rows)
-        else:
-            before = models.model_of(like)
-            fit = resolve_like(before, rows, spec_like(before, dict(self._spec_after(before))))
-        kept = place_for_features(rows, fit, limit)
+        before = None if like is None else models.model_of(like)
+        kept = place_for_features(rows, resolve_like(before, rows, self._spec(before)), limit)
         self._fitted(rows, kept, like=before)
         return in_kind(X, SCORES.of(rows, self.model_, kept), "scores")
 

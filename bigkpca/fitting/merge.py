@@ -59,9 +59,10 @@ def spec_like(model: Model, options: Mapping[str, Any]) -> FitSpec:
     return spec
 
 
-def resolve_like(model: Model, rows: Rows, spec: FitSpec) -> ResolvedFit:
-    """What the spec of `spec_like` means for these rows."""
-    return resolve(spec, rows).with_features(model.features.size, model.features.dtype)
+def resolve_like(model: Model | None, rows: Rows, spec: FitSpec) -> ResolvedFit:
+    """What a spec means for these rows; for a fit with the features of a model, that of `spec_like`."""
+    fit = resolve(spec, rows)
+    return fit if model is None else fit.with_features(model.features.size, model.features.dtype)
 
 
 def check_same_problem(spec: FitSpec, before: FitSpec, may_change: Collection[str] = MAY_CHANGE) -> None:

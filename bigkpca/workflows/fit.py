@@ -10,13 +10,13 @@ from bigkpca.data.opening import open_rows, path_of
 from bigkpca.data.rows import Rows
 from bigkpca.data.stores import AnyPath, is_path, store_of
 from bigkpca.errors import CorruptionError, DataError, SpecError
-from bigkpca.execution.engine import KeptFeatures
+from bigkpca.execution.engine import Engine, KeptFeatures
 from bigkpca.execution.options import RunOptions, WritingOptions, of_fit, takes
 from bigkpca.fitting import merge as merging
 from bigkpca.fitting.fit import fit_within
 from bigkpca.fitting.memory_limits import place_for_features
 from bigkpca.numerics.model import Model
-from bigkpca.spec import FitOptions, FitSpec, resolve
+from bigkpca.spec import FitOptions, FitSpec
 from bigkpca.storage import destination, groups, models
 from bigkpca.storage.models import AnyModel
 from bigkpca.workflows.block_writer import check_unchanged
@@ -118,8 +118,7 @@ def fit(
     kept = None
     if transform is not None:
         check_scores_place(rows, path_of(out), transform, overwrite=run.overwrite)  # before the fit
-        wanted = resolve(spec, rows) if before is None else merging.resolve_like(before, rows, spec)
-        kept = place_for_features(rows, wanted, run.memory_limit)
+        kept = place_for_features(rows, merging.resolve_like(before, rows, spec), run.memory_limit)
     model = fit_and_save(rows, spec, out, run, kept, before)
     if transform is not None:
         write_scores(model, rows, path_of(out), transform, run, block_rows=spec.block_rows, kept=kept)
@@ -155,13 +154,8 @@ def fit_and_save(
         with run.engine() as engine:
             engine.check_paths(fingerprint["path"])
             saved = saved_run(out, record, engine.core_types(), run.progress)  # sums of this fit, if it was cut off
-            resuming = replace(engine, checkpoint=saved.of, kept=kept)
             try:
-                if like is None:
-                    model = fit_within(rows, spec, resuming, run.memory_limit, run.progress, fingerprint, run.deadline)
-                else:
-                    model = merging.fit_like(rows, like, spec, resuming, run.memory_limit, run.progress, fingerprint)
-                    model = says_like(model, like)
+                model = fit_model(rows, spec, replace(engine, checkpoint=saved.of, kept=kept), run, like, fingerprint)
             except DataError:  # of these rows, which have to change
                 remove_saved(out)
                 raise
@@ -171,8 +165,20 @@ def fit_and_save(
     return model
 
 
-def says_like(model: Model, like: Model) -> Model:
-    """The model, with the digest of that whose features it has among its provenance."""
+def fit_model(
+    rows: Rows,
+    spec: FitSpec,
+    engine: Engine,
+    run: RunOptions,
+    like: Model | None = None,
+    identity: dict[str, Any] | None = None,
+) -> Model:
+    """Fit `spec` to the rows within the limits of a run, with the features of `like` where there is one, for which
+    `spec` is that of `spec_like`."""
+    limit, progress = run.memory_limit, run.progress
+    if like is None:
+        return fit_within(rows, spec, engine, limit, progress, identity, run.deadline)
+    model = merging.fit_like(rows, like, spec, engine, limit, progress, identity)
     return replace(model, provenance={**model.provenance, "like": models.model_digest(like)})
 
 
