@@ -138,15 +138,22 @@ def randomized_svd(
         layer[key] = (_called, function, *arguments)
         return key
 
+    def image(action: Action, Q: Array, shift: Array | None) -> Array:
+        return action.applied(Q, np.zeros(D) if shift is None else shift, center)
+
     chunks: list[tuple[Key, list[Key]]] = []
     for i, of_chunk in enumerate(chunk_graphs(tall)):
         inside[f"bigkpca-svd-chunk-{token}", i] = of_chunk
         chunks.append(((f"bigkpca-svd-chunk-{token}", i), list(of_chunk.inputs)))
 
     first = next((i for i, rows in enumerate(tall.chunks[0]) if rows), 0)  # chunks may have no rows
-    shift = node(inside, "shift", (), _shift, *chunks[first]) if center else None
+    shift = None  # a row near the mean, about which sums lose no digits
+    if center:
+        shift = node(inside, "shift", (), lambda Z, given: Z.computed(given).mean(axis=0, dtype=float), *chunks[first])
     # What is no key stays out of the nodes: a number could be a key of the user's own graph.
-    Q = node(inside, "block", (0,), partial(_start, D, min(D, k + solvers.OVERSAMPLING), seed))
+    width = min(D, k + solvers.OVERSAMPLING)
+    Q = node(inside, "block", (0,), lambda: solvers.starting_block(D, width, random_stream(seed, VIEW_START)))
+    added = partial(reduce, add)
     basis: list[Key] = []
     images: list[Key] = []
     for number in range(passes):
@@ -155,16 +162,23 @@ def randomized_svd(
         while len(sums) > 1:  # over a binary tree
             level += 1
             parts = [sums[i : i + 2] for i in range(0, len(sums), 2)]
-            sums = [node(inside, "product", (number, level, i), _sum, *part) for i, part in enumerate(parts)]
+            sums = [node(inside, "product", (number, level, i), added, part) for i, part in enumerate(parts)]
         basis.append(Q)
-        images.append(node(inside, "image", (number,), _image, sums[0], Q, shift))
-        Q = node(inside, "block", (number + 1,), _next_block, images[-1], *basis)
+        images.append(node(inside, "image", (number,), image, sums[0], Q, shift))
+        Q = node(
+            inside,
+            "block",
+            (number + 1,),
+            lambda image, *Qs: solvers.next_block(np.hstack(Qs), image),
+            images[-1],
+            *basis,
+        )
     found = node(inside, "ritz", (), partial(_ritz, int(k)), *basis, *images)
     mean = node(inside, "mean", (), Action.mean, sums[0], shift) if center else None
     for i, chunk in enumerate(chunks):
         node(left, "left", (i, 0), _left, *chunk, found, mean)
     node(values, "values", (0,), itemgetter(0), found)
-    node(right, "right", (0, 0), _right, found)
+    node(right, "right", (0, 0), lambda found: found[1].T, found)
 
     depends = {names[0]: set(tall.dask.layers)} | {name: {names[0], *tall.dask.layers} for name in names[1:]}
     graph = HighLevelGraph(dict[str, Any](tall.dask.layers) | layers, dict(tall.dask.dependencies) | depends)
@@ -178,33 +192,12 @@ def _called(function: Callable[..., Any], *arguments: Any) -> Any:
     return run_function(function, arguments).value
 
 
-def _shift(graph: ChunkGraph, inputs: list[Any]) -> Array:
-    """A row near the mean, about which sums lose no digits."""
-    return graph.computed(inputs).mean(axis=0, dtype=np.float64)
-
-
-def _start(D: int, width: int, seed: int) -> Array:
-    return solvers.starting_block(D, width, random_stream(seed, VIEW_START))
-
-
 def _action(graph: ChunkGraph, inputs: list[Any], shift: Array | None, Q: Array) -> Action:
     V = graph.computed(inputs)
     V = np.array(V, dtype=np.result_type(V, np.float32))  # a copy, as it is overwritten
     if not np.isfinite(V).all():
         raise DataError("Z holds NaN or infinity: remove or impute such rows first")
     return solvers.block_action([(V, np.zeros(len(V)))], np.zeros(V.shape[1]) if shift is None else shift, Q)
-
-
-def _sum(*actions: Action) -> Action:
-    return reduce(add, actions)
-
-
-def _image(action: Action, Q: Array, shift: Array | None) -> Array:
-    return action.applied(Q, np.zeros(len(Q)) if shift is None else shift, shift is not None)
-
-
-def _next_block(image: Array, *basis: Array) -> Array:
-    return solvers.next_block(np.hstack(basis), image)
 
 
 def _ritz(k: int, *blocks: Array) -> tuple[Array, Array]:
@@ -218,7 +211,3 @@ def _left(graph: ChunkGraph, inputs: list[Any], found: tuple[Array, Array], mean
     s, V = found
     chunk = graph.computed(inputs)
     return np.asarray((chunk if mean is None else chunk - mean) @ (V / np.where(s > 0, s, 1)))
-
-
-def _right(found: tuple[Array, Array]) -> Array:
-    return found[1].T

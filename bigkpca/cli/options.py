@@ -42,18 +42,15 @@ def common(command: Command) -> Command:
     return quiet(verbose_option(command))
 
 
-def _bytes(_: click.Context, __: click.Parameter, text: str | None) -> int | None:
-    """An amount of memory in bytes. Raises SpecError where the unit is missing."""
-    if text is None:
-        return None
-    if lacks_unit(text):
-        raise SpecError(f"--memory {text}: give a unit, e.g. --memory '{text.strip()} GB'")
-    return parse_bytes(text)
-
-
 def memory_option(text: str, unset: str = "no limit") -> Callable[[Command], Command]:
     """--memory, with this help; its value is in bytes."""
-    return option("--memory", metavar="AMOUNT", callback=_bytes, unset=unset, help=text)
+
+    def read(_: click.Context, __: click.Parameter, amount: str | None) -> int | None:
+        if amount is not None and lacks_unit(amount):
+            raise SpecError(f"--memory {amount}: give a unit, e.g. --memory '{amount.strip()} GB'")
+        return None if amount is None else parse_bytes(amount)
+
+    return option("--memory", metavar="AMOUNT", callback=read, unset=unset, help=text)
 
 
 def array_option(text: str) -> Callable[[Command], Command]:
@@ -68,33 +65,24 @@ _CERTIFICATES = (
 )
 
 
-def _certificate(flag: str, key: str, text: str) -> Callable[[Command], Command]:
-    """An option that stands for a setting of Dask's own configuration."""
+def certificates(command: Command) -> Command:
+    """Options for the certificates of a cluster at tls://..., which stand for settings of Dask's own configuration."""
+    settings = {flag: setting for flag, setting, _ in _CERTIFICATES}
 
-    def configure(ctx: click.Context, _: click.Parameter, path: str | None) -> None:
+    def configure(_: click.Context, parameter: click.Parameter, path: str | None) -> None:
         if path is None:
             return
+        flag = parameter.opts[0]
         if not store_of(path).exists(path):
             raise SpecError(f"{flag} {path} does not exist")
         import dask.config
 
-        dask.config.set({f"distributed.comm.tls.{key}": path, "distributed.comm.require-encryption": True})
+        required = {f"distributed.comm.tls.{settings[flag]}": path, "distributed.comm.require-encryption": True}
+        dask.config.set(required)
 
-    return option(
-        flag,
-        type=PATH,
-        metavar="FILE",
-        expose_value=False,
-        callback=configure,
-        unset="that of Dask's configuration",
-        help=text,
-    )
-
-
-def certificates(command: Command) -> Command:
-    """Options for the certificates of a cluster at tls://..."""
-    for each in reversed(_CERTIFICATES):
-        command = _certificate(*each)(command)
+    about: dict[str, Any] = {"type": PATH, "metavar": "FILE", "expose_value": False, "callback": configure}
+    for flag, _, text in reversed(_CERTIFICATES):
+        command = option(flag, **about, unset="that of Dask's configuration", help=text)(command)
     return command
 
 

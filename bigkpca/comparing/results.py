@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from importlib.util import find_spec
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from zipfile import BadZipFile
 
 import numpy as np
@@ -20,12 +20,8 @@ from bigkpca.data.json_files import read_json, write_json
 from bigkpca.data.stores import Store, store_of
 from bigkpca.errors import CorruptionError, SpecError
 from bigkpca.numerics.methods import Exact
-from bigkpca.reporting.drawing import INK, PALETTE, figure_of, standalone
+from bigkpca.reporting.drawing import INK, PALETTE, figure_of, plain_ticks, standalone
 from bigkpca.storage.destination import difference
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
 
 _RECORD, _TRIALS, _REFERENCE, FIGURE = "compare.json", "compare.csv", "reference.npz", "compare.svg"
 _FORMAT = {"format": "comparison", "format_version": 1}
@@ -206,7 +202,13 @@ def advice(groups: Sequence[TrialGroup]) -> str:
     approximate = [group for group in groups if not group.exact]
     if not approximate:
         return "Nothing was compared yet."
-    best, why = _best(approximate)
+    good = [group for group in approximate if group.median("score_error") <= GOOD]
+    chosen, why = approximate, f"the most accurate; nothing came within {GOOD:.0%}, larger sizes may"
+    if good:
+        time = _LITTLE_LONGER * min(group.median("seconds") for group in good)
+        chosen = [group for group in good if group.median("seconds") <= time]
+        why = f"of the fastest that are within {GOOD:.0%}, the most accurate"
+    best = min(chosen, key=lambda group: group.median("score_error"))
     exact = next((group for group in groups if group.exact), None)
     if exact is not None and exact.median("seconds") <= best.median("seconds"):
         return (
@@ -222,17 +224,6 @@ def advice(groups: Sequence[TrialGroup]) -> str:
         f"Take {best}: scores off by {best.median('score_error'):.2%}, eigenvalues by "
         f"{best.median('eigenvalue_error'):.2%}, in {_cost(best)} ({why}){against}."
     )
-
-
-def _best(approximate: Sequence[TrialGroup]) -> tuple[TrialGroup, str]:
-    good = [group for group in approximate if group.median("score_error") <= GOOD]
-    if not good:
-        why = f"the most accurate; nothing came within {GOOD:.0%}, larger sizes may"
-        return min(approximate, key=lambda group: group.median("score_error")), why
-    time = _LITTLE_LONGER * min(group.median("seconds") for group in good)
-    quick = [group for group in good if group.median("seconds") <= time]
-    why = f"of the fastest that are within {GOOD:.0%}, the most accurate"
-    return min(quick, key=lambda group: group.median("score_error")), why
 
 
 def _cost(group: TrialGroup) -> str:
@@ -261,12 +252,20 @@ def comparison_svg(groups: Sequence[TrialGroup], data: str, reference: str) -> s
     sizes = next(([f"{group.size:,}" for group in variant_groups] for variant_groups in by_variant.values()), [])
     with figure_of(10, 5.2) as figure:
         for axes, (measure, title) in zip(figure.subplots(1, 2), _PANELS.items(), strict=True):
-            for variant in sorted(by_variant, key=all_variants().index):
-                _draw(axes, variant, by_variant[variant], measure)
+            for number, variant in enumerate(all_variants()):
+                if not (line := by_variant.get(variant)):
+                    continue
+                x, spreads = [group.median("seconds") for group in line], [group.spreads[measure] for group in line]
+                found = np.array([(s.median, s.least, s.most) if s else (np.nan,) * 3 for s in spreads])
+                y, low, high = np.maximum(found, _MIN_ERROR).T
+                bars = [(y - low).tolist(), (high - y).tolist()]  # lists: Matplotlib 3.10 looks for numbers in arrays
+                axes.errorbar(x, y, bars, color=PALETTE[number], marker=_MARKERS[number % len(_MARKERS)],
+                              markersize=5, linewidth=1.5, elinewidth=1, label=str(variant))  # fmt: skip
             if exact_seconds is not None:
                 axes.axvline(exact_seconds, color=INK, linestyle="--", linewidth=1, label="exact")
             axes.set(xscale="log", yscale="log", xlabel="seconds of the fit", title=title)
-            _readable_ticks(axes)
+            plain_ticks(axes.xaxis, numticks=12)
+            plain_ticks(axes.yaxis, "%", 100, numticks=12)
         handles, labels = axes.get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside lower center", ncols=5)
         points = f"{data}, sizes {', '.join(sizes)} along each line"
@@ -276,26 +275,3 @@ def comparison_svg(groups: Sequence[TrialGroup], data: str, reference: str) -> s
         alt = f"Error of the scores and of the eigenvalues against time. Scores: {'; '.join(errors)}."
         alt += "" if exact_seconds is None else f" The exact method took {exact_seconds:.3g} s."
         return standalone(figure, "compare", alt)
-
-
-def _draw(axes: Axes, variant: MethodVariant, variant_groups: Sequence[TrialGroup], measure: str) -> None:
-    """Plot one variant, from small sizes to large, with bars from the least to the largest value over seeds."""
-    number = all_variants().index(variant)
-    x = [group.median("seconds") for group in variant_groups]
-    spreads = [group.spreads[measure] for group in variant_groups]
-    found = np.array([(s.median, s.least, s.most) if s else (np.nan,) * 3 for s in spreads])
-    y, low, high = np.maximum(found, _MIN_ERROR).T
-    bars = [(y - low).tolist(), (high - y).tolist()]  # lists, as Matplotlib 3.10 looks for numbers in rows of arrays
-    axes.errorbar(x, y, bars, color=PALETTE[number], marker=_MARKERS[number % len(_MARKERS)],
-                  markersize=5, linewidth=1.5, elinewidth=1, label=str(variant))  # fmt: skip
-
-
-def _readable_ticks(axes: Axes) -> None:
-    """Label logarithmic axes with plain numbers."""
-    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
-
-    for axis, shown in ((axes.xaxis, "{:g}"), (axes.yaxis, "{:g}%")):
-        scale = 100 if axis is axes.yaxis else 1
-        axis.set_major_locator(LogLocator(subs=(1, 2, 5), numticks=12))
-        axis.set_major_formatter(FuncFormatter(lambda value, _, text=shown, by=scale: text.format(by * value)))
-        axis.set_minor_formatter(NullFormatter())

@@ -105,7 +105,14 @@ def serve(handle: int, parent: int) -> None:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
         if not child:
             os.close(read_end)
-            _answer(connection, *request)
+            function, arguments = request
+            try:
+                answer = function(*arguments)
+            except Exception as error:
+                error.add_note(traceback.format_exc())
+                answer = error
+            connection.send(answer)
+            os._exit(0)
         os.close(write_end)
         while not wait([read_end], _WATCH_SECONDS):
             if os.getppid() != parent:
@@ -116,17 +123,6 @@ def serve(handle: int, parent: int) -> None:
         if status:
             code = os.waitstatus_to_exitcode(status)
             connection.send(ProcessDiedError(f"its process died (exit code {code}): memory may have run out"))
-
-
-def _answer(connection: Connection, function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
-    """Run the function, send the result or the error, and end this process."""
-    try:
-        answer = function(*arguments)
-    except Exception as error:
-        error.add_note(traceback.format_exc())
-        answer = error
-    connection.send(answer)
-    os._exit(0)
 
 
 def _end(child: int, *_: object) -> None:

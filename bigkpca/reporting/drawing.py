@@ -127,13 +127,13 @@ def legend_above(axes: Axes) -> None:
     axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=columns, borderaxespad=0.2)
 
 
-def plain_ticks(axes: Axes) -> None:
-    """Label a logarithmic y axis with plain numbers, without exponents."""
+def plain_ticks(axis: Any, unit: str = "", scale: float = 1.0, **where: Any) -> None:
+    """Label a logarithmic axis with plain numbers, `scale` times the values, without exponents."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
-    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    axes.yaxis.set_minor_formatter(NullFormatter())
+    axis.set_major_locator(LogLocator(subs=(1, 2, 5), **where))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{scale * value:g}{unit}"))
+    axis.set_minor_formatter(NullFormatter())
 
 
 def whole_ticks(axes: Axes) -> None:
@@ -148,7 +148,7 @@ _GAP = 1
 
 
 @dataclass(frozen=True)
-class Frame:
+class PictureFrame:
     """How rows become pictures: the shape (H, W) or (H, W, 3), and the values shown as black and white."""
 
     shape: tuple[int, ...]
@@ -156,7 +156,7 @@ class Frame:
     white: float
 
     @classmethod
-    def of(cls, shape: tuple[int, ...], rows: Array) -> Frame:
+    def of(cls, shape: tuple[int, ...], rows: Array) -> PictureFrame:
         """The frame in which the rows (m, d) use the whole range of grey, but for 0.1 % at either end."""
         black, white = np.percentile(rows, [0.1, 99.9]).tolist()
         if white == black:  # nearly all values are the same

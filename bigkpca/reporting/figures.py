@@ -24,7 +24,7 @@ from bigkpca.reporting.drawing import (
     plain_ticks,
     whole_ticks,
 )
-from bigkpca.reporting.report_data import DriftOfRun, Labels
+from bigkpca.reporting.report_data import DriftOfRun, RowLabels
 from bigkpca.storage.describe import whole_gram
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def spectrum(model: Model) -> Drawing:
         label = "this model" if high is not None else "this model, proven at least" if low is not None else "estimate"
         axes.plot(x, shares, "o", color=INK, markersize=3.5, label=label)
         axes.set(xlabel="component", ylabel="share of variance, %", ylim=(0.7 * shares[shares > 0].min(), None))
-        plain_ticks(axes)
+        plain_ticks(axes.yaxis)
         whole_ticks(axes)
         legend_above(axes)
         return drawing(figure, "spectrum", alt)
@@ -163,7 +163,7 @@ def learning_curve(model: Model) -> Drawing | None:
         return drawing(figure, "learning-curve", f"Variance out of reach of the landmarks: {pairs}.")
 
 
-def scores(Y: Array, pair: tuple[int, int], labels: Labels | None) -> Drawing:
+def scores(Y: Array, pair: tuple[int, int], labels: RowLabels | None) -> Drawing:
     """Scatter plot of the scores Y (m, r) of two components, coloured by label; a density plot for many rows."""
     from matplotlib.lines import Line2D
 

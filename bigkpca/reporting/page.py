@@ -15,7 +15,7 @@ from bigkpca.fitting.preimage import of_leading
 from bigkpca.numerics.display import at_least, at_most, number
 from bigkpca.numerics.model import Model
 from bigkpca.reporting import figures, text
-from bigkpca.reporting.drawing import Drawing, Frame
+from bigkpca.reporting.drawing import Drawing, PictureFrame
 from bigkpca.reporting.report_data import ReportData, relations
 
 
@@ -130,16 +130,10 @@ def quality(model: Model) -> Section:
         cards.append(Card("Trust", lines, drawing))
     if drawing := figures.learning_curve(model):
         cards.append(Card("Learning curve", "Variance out of reach, by number of landmarks.", drawing))
-    return Section("Is it good?", "", tuple(cards), _spectrum_table(model))
-
-
-def _spectrum_table(model: Model) -> ReportTable:
-    """Eigenvalues, shares of variance, bounds and trust of every component."""
-    certificate, solution = model.certificate, model.solution
     columns: dict[str, list[str]] = {
         "component": [str(number + 1) for number in range(model.components)],
-        "eigenvalue": [number(value) for value in solution.eigenvalues],
-        "share": [f"{value:.2%}" for value in solution.explained_variance_ratio],
+        "eigenvalue": [number(value) for value in model.solution.eigenvalues],
+        "share": [f"{value:.2%}" for value in model.solution.explained_variance_ratio],
     }
     if certificate.eigenvalue_lower is not None:
         columns["proven at least"] = [number(at_least(value)) for value in certificate.eigenvalue_lower]
@@ -151,7 +145,8 @@ def _spectrum_table(model: Model) -> ReportTable:
         ]
     if certificate.trust:
         columns["trust"] = list(certificate.trust)
-    return ReportTable(tuple(columns), tuple(zip(*columns.values(), strict=True)))
+    table = ReportTable(tuple(columns), tuple(zip(*columns.values(), strict=True)))
+    return Section("Is it good?", "", tuple(cards), table)
 
 
 def score_plots(model: Model, data: ReportData) -> Section | None:
@@ -216,7 +211,7 @@ def components(model: Model, data: ReportData) -> Section | None:
     return Section("What do the components mean?", " ".join(filter(None, readings)), cards)
 
 
-def _component(model: Model, data: ReportData, frame: Frame | None, j: int, walk: Pictures | None) -> Card:
+def _component(model: Model, data: ReportData, frame: PictureFrame | None, j: int, walk: Pictures | None) -> Card:
     trust, share = model.certificate.trust, model.solution.explained_variance_ratio[j]
     title = f"Component {j + 1}: {share:.1%} of the variance" + (f", {trust[j]}" if trust else "")
     pictures = [walk] if walk else []
@@ -227,7 +222,7 @@ def _component(model: Model, data: ReportData, frame: Frame | None, j: int, walk
         extremes = {"Lowest": order[:_EXTREMES], "Highest": order[::-1][:_EXTREMES]}
         if data.labels is not None and len(data.labels.names) > 1:
             explained = text.explained_by_labels(y[:, None], data.labels)[0]
-            note = f"Labels explain {explained:.0%} of it, {text.extreme_labels(y, data.labels)}."
+            note = f"RowLabels explain {explained:.0%} of it, {text.extreme_labels(y, data.labels)}."
         if frame and data.rows is not None:
             pictures += [_row_pictures(data, frame, f"{word} scores", at) for word, at in extremes.items()]
         elif data.sample:
@@ -242,7 +237,7 @@ def _component(model: Model, data: ReportData, frame: Frame | None, j: int, walk
     return Card(title, note, pictures=tuple(pictures), tables=tables)
 
 
-def _row_pictures(data: ReportData, frame: Frame, title: str, at: Array) -> Pictures:
+def _row_pictures(data: ReportData, frame: PictureFrame, title: str, at: Array) -> Pictures:
     assert data.rows is not None
     named = "rows " + ", ".join(_row_names(data, at))
     return Pictures(frame.strip(_rows(data, at)), f"Pictures of {named}", f"{title}: {named}")
@@ -263,15 +258,15 @@ def _rows(data: ReportData, at: Array) -> Array:
     return take(data.rows, numbers)[back]
 
 
-def _frame(data: ReportData, model: Model) -> Frame | None:
+def _frame(data: ReportData, model: Model) -> PictureFrame | None:
     """The frame for pictures of rows, from the data, or else from pre-images along the first component."""
     if data.shape is None:
         return None
     if data.rows is not None:
-        return Frame.of(data.shape, _rows(data, np.linspace(0, len(data.numbers) - 1, 256).astype(np.intp)))
+        return PictureFrame.of(data.shape, _rows(data, np.linspace(0, len(data.numbers) - 1, 256).astype(np.intp)))
     if model.decoder is None:
         return None
-    return Frame.of(data.shape, _walk(model, 0)[0])
+    return PictureFrame.of(data.shape, _walk(model, 0)[0])
 
 
 def _walk(model: Model, j: int) -> tuple[Array, Array]:
@@ -283,7 +278,7 @@ def _walk(model: Model, j: int) -> tuple[Array, Array]:
     return found.rows, found.far
 
 
-def _walks(model: Model, frame: Frame) -> dict[int, Pictures]:
+def _walks(model: Model, frame: PictureFrame) -> dict[int, Pictures]:
     """Pictures of pre-images along each leading component; empty if the model has no pre-images."""
     if model.decoder is None:
         return {}

@@ -54,7 +54,11 @@ class ShownColumn:
             texts = ["".join(letters[int(code)] for code in row) for row in values]
             return [text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…" for text in texts]
         if self.kind == "date":
-            return [_date(value) for value in values[:, 0]]
+            moments = [(day, np.datetime64(round(day * 86_400), "s")) for day in values[:, 0]]
+            return [
+                str(moment.astype("datetime64[D]")) if day == np.floor(day) else str(moment)[:16].replace("T", " ")
+                for day, moment in moments  # with the time of day where there is one
+            ]
         numbers = [f"{value + 0.0:.4g}".replace("-", "−") for value in values[:, 0]]  # 0.0 makes no sign of -0.0
         if self.kind == "boolean":
             return [{"0": "no", "1": "yes"}.get(each, each) for each in numbers]
@@ -92,32 +96,23 @@ def shown_columns(names: Sequence[str] | None, about: Mapping[str, Any] | None, 
 
 def relations(rows: Array, y: Array, columns: Sequence[ShownColumn]) -> list[Relation]:
     """How scores y (m,) go with each column of their rows (m, d), largest share first."""
-    centred = y - y.mean()
+    centred, found = y - y.mean(), []
     total = float(centred @ centred)
-    ordered = [column for column in columns if column.kind != "characters"]  # whose numbers have no order
-    found = [_relation(rows[:, column.place].astype(np.float64), centred, total, column) for column in ordered]
+    for column in columns:
+        values = rows[:, column.place].astype(np.float64)
+        if column.kind == "text":
+            counts = values.sum(axis=0)
+            means = np.divide(values.T @ centred, counts, out=np.zeros(len(counts)), where=counts > 0)
+            there = np.flatnonzero(counts > 0)
+            share = min(1.0, float(counts @ means**2) / total) if total else 0.0
+            ends = (there[means[there].argmin()], there[means[there].argmax()]) if len(there) else (0, 0)
+            found.append(Relation(column, share, None, (column.categories[ends[0]], column.categories[ends[1]])))
+        elif column.kind != "characters":  # whose numbers have no order
+            x = values[:, 0] - values[:, 0].mean()
+            size = float(np.sqrt(x @ x) * np.sqrt(total))
+            correlation = float(np.clip(x @ centred / size, -1, 1)) if size else 0.0
+            found.append(Relation(column, correlation**2, correlation, None))
     return sorted(found, key=lambda each: -each.share)
-
-
-def _relation(values: Array, centred: Array, total: float, column: ShownColumn) -> Relation:
-    """How centred scores (m,) with this sum of squares go with the values (m, width) of a column."""
-    if column.kind == "text":
-        counts = values.sum(axis=0)
-        means = np.divide(values.T @ centred, counts, out=np.zeros(len(counts)), where=counts > 0)
-        there = np.flatnonzero(counts > 0)
-        share = min(1.0, float(counts @ means**2) / total) if total else 0.0
-        ends = (int(there[means[there].argmin()]), int(there[means[there].argmax()])) if len(there) else (0, 0)
-        return Relation(column, share, None, (column.categories[ends[0]], column.categories[ends[1]]))
-    x = values[:, 0] - values[:, 0].mean()
-    size = float(np.sqrt(x @ x) * np.sqrt(total))
-    correlation = float(np.clip(x @ centred / size, -1, 1)) if size else 0.0
-    return Relation(column, correlation**2, correlation, None)
-
-
-def _date(days: float) -> str:
-    """Days since 1970-01-01 as a date, with the time of day where there is one."""
-    moment = np.datetime64(round(days * 86_400), "s")
-    return str(moment.astype("datetime64[D]")) if days == np.floor(days) else str(moment)[:16].replace("T", " ")
 
 
 _MAX_SCORES = 65_536  # rows shown, if their scores are given
@@ -129,7 +124,7 @@ _STRETCHES = 64  # of consecutive rows
 
 
 @dataclass(frozen=True)
-class Labels:
+class RowLabels:
     """The label of each row as text, and the distinct labels in the order of the legend."""
 
     values: Array  # (m,), text
@@ -161,7 +156,7 @@ class ReportData:
     numbers: Array
     scores: Array | None
     rows: Rows | None
-    labels: Labels | None
+    labels: RowLabels | None
     residual: Array | None
     shape: tuple[int, ...] | None
     notes: tuple[str, ...]
@@ -287,8 +282,7 @@ def _input(source: Mapping[str, Any], model: Model, array: str | None) -> tuple[
 
 def _projected(model: Model, rows: Rows, numbers: Array, progress: Progress) -> Array:
     """Scores (m, r) of the rows with these numbers."""
-    step = tile_rows(model.columns, model.features.size, 8)
-    found: list[Array] = []
+    step, found = tile_rows(model.columns, model.features.size, 8), []
     progress.start("projecting", len(numbers))
     try:
         with single_threaded_blas:
@@ -307,7 +301,7 @@ def _values(array: Any, numbers: Array) -> Array:
     return np.concatenate([np.asarray(array[int(part[0]) : int(part[-1]) + 1]) for part in stretches])
 
 
-def _labels(given: AnyPath | None, source: str | None, total: int, numbers: Array) -> Labels | None:
+def _labels(given: AnyPath | None, source: str | None, total: int, numbers: Array) -> RowLabels | None:
     """The labels that were given, or else the array `y` of the dataset."""
     if given is None:
         if source is None or dataset_at(source) is None or not store_of(source).is_folder(f"{source}/y"):
@@ -336,7 +330,7 @@ def _labels_stamp(given: AnyPath | None, source: str | None) -> list[Any]:
     return sorted((name, file.stamp) for name, file in store.files(place).items())
 
 
-def _as_labels(values: Array, where: str) -> Labels:
+def _as_labels(values: Array, where: str) -> RowLabels:
     """Values as labels: names of categories, numbers, or bins of numbers that hardly repeat; at most ten of them."""
     categories = (dataset_at(where) or {}).get("categories")
     if categories:
@@ -347,10 +341,10 @@ def _as_labels(values: Array, where: str) -> Labels:
         edges = np.quantile(values, np.linspace(0, 1, 6))
         names = [f"{low:.3g} to {high:.3g}" for low, high in pairwise(edges)]
         band = np.clip(np.searchsorted(edges, values, side="right") - 1, 0, 4)
-        return Labels(np.array(names)[band], tuple(dict.fromkeys(names)))
+        return RowLabels(np.array(names)[band], tuple(dict.fromkeys(names)))
     words = values.astype(str)
     if len(distinct) > 10:
         common = np.sort(distinct[np.argsort(-counts, kind="stable")[:9]])
         words = np.where(np.isin(values, common), words, "other")
-        return Labels(words, (*common.astype(str).tolist(), "other"))
-    return Labels(words, tuple(distinct.astype(str).tolist()))
+        return RowLabels(words, (*common.astype(str).tolist(), "other"))
+    return RowLabels(words, tuple(distinct.astype(str).tolist()))

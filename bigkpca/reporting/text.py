@@ -13,7 +13,7 @@ from bigkpca.numerics.certificates import trustworthy
 from bigkpca.numerics.display import at_most, share_at_least, share_at_most
 from bigkpca.numerics.methods import Exact, Nystroem
 from bigkpca.numerics.model import Model
-from bigkpca.reporting.report_data import Labels, ReportData
+from bigkpca.reporting.report_data import ReportData, RowLabels
 from bigkpca.spec import FitSpec
 from bigkpca.storage.describe import whole_gram
 
@@ -137,7 +137,7 @@ def best_component(data: ReportData) -> int | None:
     return int(explained_by_labels(data.scores, data.labels).argmax())
 
 
-def explained_by_labels(scores: Array, labels: Labels) -> Array:
+def explained_by_labels(scores: Array, labels: RowLabels) -> Array:
     """Share (r,) of the variance of scores (m, r) that lies between labels: variance of their means over the total."""
     between = np.zeros(scores.shape[1])
     centred = scores - scores.mean(axis=0)
@@ -148,7 +148,7 @@ def explained_by_labels(scores: Array, labels: Labels) -> Array:
     return np.divide(between, total, out=np.zeros_like(between), where=total > 0)
 
 
-def extreme_labels(values: Array, labels: Labels) -> str:
+def extreme_labels(values: Array, labels: RowLabels) -> str:
     """The labels with the smallest and the largest mean of values (m,). Single rows at the ends may have others."""
     means = [values[labels.values == name].mean() for name in labels.names]
     low, high = labels.names[int(np.argmin(means))], labels.names[int(np.argmax(means))]

@@ -7,7 +7,6 @@ All in float64, but for what goes in and comes out. Source of the operators: htt
 
 from __future__ import annotations
 
-from functools import singledispatch
 from typing import Any
 
 import numpy as np
@@ -84,38 +83,27 @@ def onnx_model(features: FeatureMap, solution: Solution) -> Any:
     return model
 
 
-@singledispatch
 def _features(features: FeatureMap, graph: _Graph, X: str) -> str:
     """v(x) of shifted rows."""
+    match features:
+        case KernelRows():
+            return _kernel(features.kernel, graph, X, features.landmarks.astype(np.float64))
+        case GivenKernels():
+            return X
+        case FourierRows():
+            at_zero = float(features.kernel.diagonal(np.zeros((1, features.columns)))[0])
+            amplitude = graph.constant(np.sqrt(at_zero / len(features.frequencies)))
+            return _waves(graph, X, features.frequencies, features.phases, amplitude)
+        case PrincipalFourierRows():
+            P = graph.do("MatMul", X, features.axes.astype(np.float64))
+            amplitude = np.sqrt(1 / len(features.frequencies))
+            if features.factor is not None:
+                factor = graph.constant(amplitude * features.factor)
+                return _waves(graph, P, features.frequencies, features.phases, factor)
+            left = graph.do("Max", graph.do("Sub", graph.squared_norms(X), graph.squared_norms(P)), 0.0)
+            factors = graph.do("Mul", graph.do("Exp", graph.do("Mul", left, -features.kernel.gamma)), amplitude)
+            return _waves(graph, P, features.frequencies, features.phases, factors)
     raise SpecError(f"{features.name} features have no operators in ONNX: use landmarks or random Fourier features")
-
-
-@_features.register
-def _(features: KernelRows, graph: _Graph, X: str) -> str:
-    return _kernel(features.kernel, graph, X, features.landmarks.astype(np.float64))
-
-
-@_features.register
-def _(features: GivenKernels, graph: _Graph, X: str) -> str:
-    return X
-
-
-@_features.register
-def _(features: FourierRows, graph: _Graph, X: str) -> str:
-    at_zero = float(features.kernel.diagonal(np.zeros((1, features.columns)))[0])
-    amplitude = np.sqrt(at_zero / len(features.frequencies))
-    return _waves(graph, X, features.frequencies, features.phases, graph.constant(amplitude))
-
-
-@_features.register
-def _(features: PrincipalFourierRows, graph: _Graph, X: str) -> str:
-    P = graph.do("MatMul", X, features.axes.astype(np.float64))
-    amplitude = np.sqrt(1 / len(features.frequencies))
-    if features.factor is not None:
-        return _waves(graph, P, features.frequencies, features.phases, graph.constant(amplitude * features.factor))
-    left = graph.do("Max", graph.do("Sub", graph.squared_norms(X), graph.squared_norms(P)), 0.0)
-    factors = graph.do("Mul", graph.do("Exp", graph.do("Mul", left, -features.kernel.gamma)), amplitude)
-    return _waves(graph, P, features.frequencies, features.phases, factors)
 
 
 def _waves(graph: _Graph, X: str, frequencies: Array, phases: Array | None, amplitude: str) -> str:
@@ -128,9 +116,48 @@ def _waves(graph: _Graph, X: str, frequencies: Array, phases: Array | None, ampl
     return graph.do("Mul", found, amplitude)
 
 
-@singledispatch
 def _kernel(kernel: kernels.Kernel, graph: _Graph, X: str, Y: Array) -> str:
     """k(x_i, y_j), (n, l), of rows X and landmarks Y (l, d)."""
+    do = graph.do
+    match kernel:
+        case kernels.Gaussian():
+            return do("Exp", do("Mul", _squared_distances(graph, X, Y, kernel.sigma), -0.5))
+        case kernels.RationalQuadratic():
+            squares = _squared_distances(graph, X, Y, kernel.sigma)
+            base = do("Add", do("Div", squares, 2 * kernel.alpha), 1.0)
+            return do("Exp", do("Mul", do("Log", base), -kernel.alpha))
+        case kernels.Matern():
+            coefficients = {0.5: (1.0,), 1.5: (1.0, 1.0), 2.5: (1.0, 1.0, 1 / 3)}.get(kernel.nu)
+            if coefficients is None:
+                raise SpecError(
+                    f"ONNX has no Bessel functions: the matern kernel needs nu = 0.5, 1.5 or 2.5, not {kernel.nu}"
+                )
+            squares = do("Mul", _squared_distances(graph, X, Y, kernel.sigma), 2 * kernel.nu)
+            s = do("Min", do("Sqrt", squares), 1e4)  # where exp(-s) is zero, and powers of s are finite
+            polynomial = graph.constant(coefficients[-1])
+            for coefficient in coefficients[-2::-1]:
+                polynomial = do("Add", do("Mul", polynomial, s), coefficient)
+            return do("Mul", polynomial, do("Exp", do("Neg", s)))
+        case kernels.Laplacian():
+            rows = do("Unsqueeze", X, np.array([1], np.int64))  # (n, 1, d): n l d numbers are held at once
+            distances = do("ReduceSum", do("Abs", do("Sub", rows, Y)), np.array([2], np.int64), keepdims=0)
+            return do("Exp", do("Div", distances, -kernel.sigma))
+        case kernels.Linear():
+            return do("MatMul", X, Y.T)
+        case kernels.Polynomial() | kernels.Sigmoid():
+            affine = do("Add", do("Mul", do("MatMul", X, Y.T), float(kernel.gamma)), float(kernel.coef0))
+            if isinstance(kernel, kernels.Sigmoid):
+                return do("Tanh", affine)
+            return do("Pow", affine, float(kernel.degree))
+        case kernels.Cosine():
+            lengths = do("Max", do("Sqrt", graph.squared_norms(X)), np.finfo(np.float64).tiny)
+            norms = np.sqrt(kernels.squared_norms(Y))
+            return do("MatMul", do("Div", X, lengths), (Y / np.where(norms > 0, norms, 1)[:, None]).T)
+        case kernels.Sum() | kernels.Product():
+            both = _kernel(kernel.left, graph, X, Y), _kernel(kernel.right, graph, X, Y)
+            return do("Add" if isinstance(kernel, kernels.Sum) else "Mul", *both)
+        case kernels.Scaled():
+            return do("Mul", _kernel(kernel.kernel, graph, X, Y), float(kernel.factor))
     raise SpecError(f"the {kernel.name} kernel has no operators in ONNX")
 
 
@@ -153,78 +180,3 @@ def _squared_distances(graph: _Graph, X: str, Y: Array, sigma: float) -> str:
     places = np.arange(len(Y))
     places[far] = len(Y) + np.arange(far.sum())
     return graph.do("Gather", both, places.astype(np.int64), axis=1)
-
-
-@_kernel.register
-def _(kernel: kernels.Gaussian, graph: _Graph, X: str, Y: Array) -> str:
-    return graph.do("Exp", graph.do("Mul", _squared_distances(graph, X, Y, kernel.sigma), -0.5))
-
-
-@_kernel.register
-def _(kernel: kernels.RationalQuadratic, graph: _Graph, X: str, Y: Array) -> str:
-    base = graph.do("Add", graph.do("Div", _squared_distances(graph, X, Y, kernel.sigma), 2 * kernel.alpha), 1.0)
-    return graph.do("Exp", graph.do("Mul", graph.do("Log", base), -kernel.alpha))
-
-
-@_kernel.register
-def _(kernel: kernels.Matern, graph: _Graph, X: str, Y: Array) -> str:
-    coefficients = {0.5: (1.0,), 1.5: (1.0, 1.0), 2.5: (1.0, 1.0, 1 / 3)}.get(kernel.nu)
-    if coefficients is None:
-        raise SpecError(f"ONNX has no Bessel functions: the matern kernel needs nu = 0.5, 1.5 or 2.5, not {kernel.nu}")
-    squares = graph.do("Mul", _squared_distances(graph, X, Y, kernel.sigma), 2 * kernel.nu)
-    s = graph.do("Min", graph.do("Sqrt", squares), 1e4)  # where exp(-s) is zero, and powers of s are finite
-    polynomial = graph.constant(coefficients[-1])
-    for coefficient in coefficients[-2::-1]:
-        polynomial = graph.do("Add", graph.do("Mul", polynomial, s), coefficient)
-    return graph.do("Mul", polynomial, graph.do("Exp", graph.do("Neg", s)))
-
-
-@_kernel.register
-def _(kernel: kernels.Laplacian, graph: _Graph, X: str, Y: Array) -> str:
-    rows = graph.do("Unsqueeze", X, np.array([1], np.int64))  # (n, 1, d): n l d numbers are held at once
-    distances = graph.do("ReduceSum", graph.do("Abs", graph.do("Sub", rows, Y)), np.array([2], np.int64), keepdims=0)
-    return graph.do("Exp", graph.do("Div", distances, -kernel.sigma))
-
-
-@_kernel.register
-def _(kernel: kernels.Linear, graph: _Graph, X: str, Y: Array) -> str:
-    return graph.do("MatMul", X, Y.T)
-
-
-def _affine(graph: _Graph, X: str, Y: Array, gamma: float, coef0: float) -> str:
-    """gamma <x, y> + coef0."""
-    return graph.do("Add", graph.do("Mul", graph.do("MatMul", X, Y.T), float(gamma)), float(coef0))
-
-
-@_kernel.register
-def _(kernel: kernels.Polynomial, graph: _Graph, X: str, Y: Array) -> str:
-    base = _affine(graph, X, Y, kernel.gamma, kernel.coef0)
-    return graph.do("Pow", base, float(kernel.degree))
-
-
-@_kernel.register
-def _(kernel: kernels.Sigmoid, graph: _Graph, X: str, Y: Array) -> str:
-    return graph.do("Tanh", _affine(graph, X, Y, kernel.gamma, kernel.coef0))
-
-
-@_kernel.register
-def _(kernel: kernels.Cosine, graph: _Graph, X: str, Y: Array) -> str:
-    lengths = graph.do("Max", graph.do("Sqrt", graph.squared_norms(X)), np.finfo(np.float64).tiny)
-    norms = np.sqrt(kernels.squared_norms(Y))
-    units = Y / np.where(norms > 0, norms, 1)[:, None]
-    return graph.do("MatMul", graph.do("Div", X, lengths), units.T)
-
-
-@_kernel.register
-def _(kernel: kernels.Sum, graph: _Graph, X: str, Y: Array) -> str:
-    return graph.do("Add", _kernel(kernel.left, graph, X, Y), _kernel(kernel.right, graph, X, Y))
-
-
-@_kernel.register
-def _(kernel: kernels.Product, graph: _Graph, X: str, Y: Array) -> str:
-    return graph.do("Mul", _kernel(kernel.left, graph, X, Y), _kernel(kernel.right, graph, X, Y))
-
-
-@_kernel.register
-def _(kernel: kernels.Scaled, graph: _Graph, X: str, Y: Array) -> str:
-    return graph.do("Mul", _kernel(kernel.kernel, graph, X, Y), float(kernel.factor))

@@ -94,20 +94,28 @@ def resolve(spec: FitSpec, rows: Rows) -> ResolvedFit:
 
 def resolve_shape(spec: FitSpec, n: int, d: int, stored: np.dtype[Any]) -> ResolvedFit:
     """What the spec means for n rows of d columns, stored in that dtype. Raises SpecError as `resolve`."""
-    method = spec.method_value
+    method, large = spec.method_value, spec.exact and n > EXACT_MOST_ROWS
+    if large and not isinstance(spec.components, int):
+        raise SpecError(
+            f"method='exact' above {EXACT_MOST_ROWS} rows needs a number of components, not {spec.components}"
+        )
     size, size_reason = _size(spec, n, d)
     rule, rule_reason = _rule(spec) if method.landmarks and not spec.exact else (None, "")
+    unseen = 0
+    if method.landmarks and not spec.exact and spec.kernel_value(d, 1.0).positive:
+        unseen = min(n, max(2, min(spectral.HELD_OUT_ROWS, _UNSEEN_BYTES // (4 * d))))
+    widest = np.dtype(np.float64)  # long doubles gain nothing in a matrix product
     return ResolvedFit(
         spec=spec,
         n=n,
         d=d,
         stored=stored,
-        dtype=_block_dtype(spec, stored),
+        dtype=np.dtype(spec.dtype) if spec.dtype else min(np.result_type(stored, np.float32), widest),
         size=size,
         size_reason=size_reason,
         sample=sample_rows(n, d, size if method.landmarks else 0),
-        unseen=_unseen(spec, n, d),
-        matrix_free=_matrix_free(spec, n),
+        unseen=unseen,
+        matrix_free=large or spec.refine > 0,
         rule=rule,
         rule_reason=rule_reason,
     )
@@ -151,22 +159,6 @@ def _rule(spec: FitSpec) -> tuple[LandmarkRule, str]:
     return landmarks.RPCholesky(), "the kernel has no length, so rows stand for rows: those not yet explained"
 
 
-def _unseen(spec: FitSpec, n: int, d: int) -> int:
-    if not spec.method_value.landmarks or spec.exact or not spec.kernel_value(d, 1.0).positive:
-        return 0
-    return min(n, max(2, min(spectral.HELD_OUT_ROWS, _UNSEEN_BYTES // (4 * d))))
-
-
-def _matrix_free(spec: FitSpec, n: int) -> bool:
-    """Whether eigenpairs of n rows come from products with the Gram matrix, never holding n x n."""
-    large = spec.exact and n > EXACT_MOST_ROWS
-    if large and not isinstance(spec.components, int):
-        raise SpecError(
-            f"method='exact' above {EXACT_MOST_ROWS} rows needs a number of components, not {spec.components}"
-        )
-    return large or spec.refine > 0
-
-
 def randomized(spec: FitSpec, D: int) -> bool:
     """Whether eigenpairs of D random features come from a sketch. Raises SpecError where that needs a number."""
     chosen = spec.solver == "randomized" or (
@@ -178,11 +170,6 @@ def randomized(spec: FitSpec, D: int) -> bool:
             f"number of components, not {spec.components}: give one, or solver='dense'"
         )
     return chosen
-
-
-def _block_dtype(spec: FitSpec, stored: np.dtype[Any]) -> np.dtype[Any]:
-    widest = np.dtype(np.float64)  # long doubles gain nothing in a matrix product
-    return np.dtype(spec.dtype) if spec.dtype else min(np.result_type(stored, np.float32), widest)
 
 
 __all__ = [

@@ -123,7 +123,7 @@ class Clash(NamedTuple):
 
 def clashes(spec: Any) -> list[Clash]:
     """All fields of a FitSpec that do not go together; each field is right by itself."""
-    found = [*_lengths(spec), *_method_fits(spec), *_own_landmarks_fit(spec)]
+    found = [*_lengths(spec), *_method_fits(spec)]
     if spec.noise and preimages.own_noise(spec.own_preimage):
         message = f"noise={spec.noise} and {spec.preimage} both give the noise: leave one of them out"
         found.append(Clash(("noise", "preimage"), message))
@@ -198,7 +198,7 @@ def _lengths(spec: Any) -> Iterator[Clash]:
 
 
 def _method_fits(spec: Any) -> Iterator[Clash]:
-    method = spec.method_value
+    method, own = spec.method_value, spec.own_landmarks
     if spec.precomputed and not spec.exact:
         yield Clash(
             ("kernel", "method"),
@@ -222,10 +222,6 @@ def _method_fits(spec: Any) -> Iterator[Clash]:
         yield Clash(
             ("refine", "components"), f"refine={spec.refine} needs a number of components, not {spec.components}"
         )
-
-
-def _own_landmarks_fit(spec: Any) -> Iterator[Clash]:
-    method, own = spec.method_value, spec.own_landmarks
     if not method.landmarks and spec.landmarks != "auto":
         yield Clash(
             ("method", "landmarks"),

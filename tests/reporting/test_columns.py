@@ -10,7 +10,7 @@ import pytest
 import bigkpca
 from bigkpca.errors import CorruptionError
 from bigkpca.reporting import figures
-from bigkpca.reporting.report_data import Labels, ShownColumn, relations, shown_columns
+from bigkpca.reporting.report_data import RowLabels, ShownColumn, relations, shown_columns
 
 RNG = np.random.default_rng(2)
 N = 600
@@ -83,7 +83,7 @@ def test_datasets_that_describe_other_columns_are_damaged(place):
 
 def test_names_on_a_map_do_not_cover_each_other():
     names = tuple(f"a rather long name {i}" for i in range(10))  # of labels whose middles lie together
-    svg = figures.scores(RNG.normal(size=(500, 2)), (0, 1), Labels(np.resize(names, 500), names)).svg
+    svg = figures.scores(RNG.normal(size=(500, 2)), (0, 1), RowLabels(np.resize(names, 500), names)).svg
     heights = sorted(float(y) for y in re.findall(r'font-weight: 700[^>]* y="([\d.]+)"[^>]*>a rather long name', svg))
     assert 2 <= len(heights) < 10
     assert np.diff(heights).min() > 11  # the height of a line

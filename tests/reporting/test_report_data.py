@@ -1,4 +1,4 @@
-"""Labels and pictures of rows, wherever they come from."""
+"""RowLabels and pictures of rows, wherever they come from."""
 
 import base64
 import io
@@ -14,7 +14,7 @@ from bigkpca.errors import SpecError
 from bigkpca.execution.progress import Silent
 from bigkpca.ingesting import ingest
 from bigkpca.reporting import drawing, report_data, text
-from bigkpca.reporting.report_data import Labels
+from bigkpca.reporting.report_data import RowLabels
 from tests.reporting.conftest import drawn
 
 
@@ -74,7 +74,7 @@ def test_other_labels_and_rows_make_another_report(tmp_path):
 def test_pictures_show_rows():
     from matplotlib.image import imread
 
-    frame = drawing.Frame((2, 3), 0, 10)
+    frame = drawing.PictureFrame((2, 3), 0, 10)
     rows = np.array([[0, 5, 10, 0, 0, 0], [10, 10, 10, 20, -5, 0]])
     uri = frame.strip(rows, rows[::-1])
     image = imread(io.BytesIO(base64.b64decode(uri.removeprefix("data:image/png;base64,"))))
@@ -83,16 +83,16 @@ def test_pictures_show_rows():
     np.testing.assert_allclose(image[17::8, :24:8, 0], np.array([[1, 1, 1], [1, 0, 0]]), atol=1 / 255)
     assert image[16, 0, 3] == 0  # a gap
     assert image[0, 0, 3] == 1
-    large = drawing.Frame((200, 100, 3), 0, 1)
+    large = drawing.PictureFrame((200, 100, 3), 0, 1)
     assert large.pictures(np.zeros((1, 60_000))).shape == (1, 67, 34, 3)
-    flat = drawing.Frame.of((1, 2), np.full((4, 2), 3.0))
+    flat = drawing.PictureFrame.of((1, 2), np.full((4, 2), 3.0))
     assert (flat.black, flat.white) == (3, 4)
-    sparse = drawing.Frame.of((1, 2), np.eye(1, 100_000).reshape(-1, 2))
+    sparse = drawing.PictureFrame.of((1, 2), np.eye(1, 100_000).reshape(-1, 2))
     assert (sparse.black, sparse.white) == (0, 1)
 
 
 def test_labels_explain_what_they_explain():
-    labels = Labels(np.array(["a", "a", "b", "b"]), ("a", "b"))
+    labels = RowLabels(np.array(["a", "a", "b", "b"]), ("a", "b"))
     scores = np.array([[1.0, 1, 0], [1, -1, 0], [-1, 1, 0], [-1, -1, 0]])
     np.testing.assert_allclose(text.explained_by_labels(scores, labels), [1, 0, 0])
     assert text.extreme_labels(scores[:, 0], labels) == "with the lowest mean score for b and the highest for a"

@@ -408,23 +408,6 @@ def read_job(path: AnyPath, environment: Mapping[str, str]) -> Job:
     check_paths(check, file)
     written = {key: check.values.get(key) for key in (_OUTPUT, _METRICS, _LOG)}
     fields = check_model(check)
-    _check_run(check)
-    if check.problems:
-        error = error_of(file.path, file.lines, check.problems)
-        error.output, error.metrics, error.log = (written[key] for key in (_OUTPUT, _METRICS, _LOG))
-        raise error
-    return Job(
-        input=JobInput(**check.table("input")),
-        model=JobModel(path=check.values["model", "path"], spec=FitSpec(**fields), given=frozenset(fields)),
-        output=JobOutput(**check.table("output")),
-        run=JobRun(**check.table("run")),
-        file=file.file,
-        **({"seed": fields["seed"]} if "seed" in fields else {}),
-    )
-
-
-def _check_run(check: Check) -> None:
-    """Check the texts of the tables [run] and [output], and that the former names one place to work."""
     for key, (read, wanted) in _TEXTS.items():
         if key in check.values:
             try:
@@ -437,11 +420,18 @@ def _check_run(check: Check) -> None:
                 check.values[key] = found
     if _SCHEDULER in check.given and _WORKERS in check.given:
         check.wrong("give the address of a scheduler or a number of local processes, not both", _SCHEDULER, _WORKERS)
-
-
-def _is_web_address(text: str) -> bool:
-    parts = urlsplit(text)
-    return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    if check.problems:
+        error = error_of(file.path, file.lines, check.problems)
+        error.output, error.metrics, error.log = (written[key] for key in (_OUTPUT, _METRICS, _LOG))
+        raise error
+    return Job(
+        input=JobInput(**check.table("input")),
+        model=JobModel(path=check.values["model", "path"], spec=FitSpec(**fields), given=frozenset(fields)),
+        output=JobOutput(**check.table("output")),
+        run=JobRun(**check.table("run")),
+        file=file.file,
+        **({"seed": fields["seed"]} if "seed" in fields else {}),
+    )
 
 
 def parse_keep(keep: str | int) -> int | timedelta:
@@ -467,7 +457,7 @@ _TEXTS: Mapping[Key, tuple[Callable[[Any], Any], str]] = {
     ),
     ("run", "timeout"): (parse_seconds, 'give a time such as "90 s" or "10 min", or a number of seconds'),
     ("run", "push_metrics"): (
-        _is_web_address,
+        lambda text: (url := urlsplit(text)).scheme in ("http", "https") and bool(url.hostname) and url.port != 0,
         "give the address of a Pushgateway, such as http://pushgateway:9091",
     ),
     ("output", "keep"): (parse_keep, 'give a number of versions such as 5, or a time such as "90 days"'),

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from functools import cache, reduce
-from operator import or_
-from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, Union, get_args, get_origin
+from functools import cache
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema, create_model
-from pydantic.fields import FieldInfo
 
 from bigkpca.numerics import kernels, landmarks, methods, preimages
 from bigkpca.numerics.registry import Registry
@@ -119,10 +116,6 @@ def _named(registry: Registry[Any], *others: str, without: str = "", pattern: st
     return Annotated[str, WithJsonSchema(schema)]
 
 
-def _kinds(field: FieldInfo) -> Sequence[Any]:
-    return get_args(field.annotation) if get_origin(field.annotation) in (Union, UnionType) else (field.annotation,)
-
-
 _WITH_OPTIONS = "^({names}):"
 _KERNELS = [name for name in kernels.KERNELS if name != kernels.Precomputed.name]
 
@@ -144,9 +137,7 @@ _ELSEWHERE = {"seed", "block_rows"}  # in other tables of the file
 
 _FIELDS: dict[str, Any] = {
     name: (
-        _IN_FILES.get(name)
-        # TOML lacks None: a key is left out where that is the default.
-        or reduce(or_, [Annotated[part, Field(), *field.metadata] for part in _kinds(field) if part is not NoneType]),
+        _IN_FILES.get(name) or Annotated[field.annotation, Field(), *field.metadata],
         Field(field.default, description=_DESCRIBED.get(name, field.description), examples=_EXAMPLES.get(name)),
     )
     for name, field in FitSpec.model_fields.items()

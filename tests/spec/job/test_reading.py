@@ -26,7 +26,7 @@ def test_fields_of_the_fit_are_those_that_the_file_gives(tmp_path):
     assert job.model.given == {"components", "kernel", "size", "sigma"}
     assert job.model.spec == FitSpec(components=None, kernel="gaussian", size=100, sigma=3.0)
     job = job_of(tmp_path, LEAST.replace("[model]", '[model]\nkernel = "matern:nu=2.5"'))
-    assert job.model.spec == FitSpec.checked(**options.given({"kernel": "matern:nu=2.5"}))  # as on the command line
+    assert job.model.spec == FitSpec.checked(**options.given({"kernel": "matern:nu=2.5"})[0])  # as on the command line
     job = job_of(tmp_path, "seed = 7\n" + LEAST)
     assert (job.seed, job.model.spec, job.model.given) == (7, FitSpec(seed=7), {"seed"})
 
