@@ -21,7 +21,7 @@ from bigkpca.comparing.trials import (
     Opener,
     ProcessDiedError,
     ProcessRunner,
-    Reference,
+    ReferenceSolution,
     TrialResult,
     all_variants,
     candidates,
@@ -90,11 +90,11 @@ class Comparison(ShowsSummary):
         return Summary("Comparison", facts)
 
 
-class _Options(ProblemOptions, ClusterOptions, total=False):
+class CompareOptions(ProblemOptions, ClusterOptions, total=False):
     overwrite: bool
 
 
-@takes(_Options)
+@takes(CompareOptions)
 def compare(
     data: Any,
     out: AnyPath,
@@ -104,7 +104,7 @@ def compare(
     seeds: int = SEEDS,
     components: int = 50,
     time_budget: str | float | None = TIME_BUDGET,
-    **options: Unpack[_Options],
+    **options: Unpack[CompareOptions],
 ) -> Comparison:
     """Fit data by every method, at every size, for every seed, and record time, memory and errors of each fit.
 
@@ -162,7 +162,8 @@ def compare(
     same call continues a comparison with the fits that are missing.
     """
     shared, others = of_fit(options)
-    run, spec = RunOptions.of(_Options, others, time_budget=time_budget), _spec({"components": components, **shared})
+    run = RunOptions.of(CompareOptions, others, time_budget=time_budget)
+    spec = _spec({"components": components, **shared})
     methods = methods.split(",") if isinstance(methods, str) else methods
     rows = open_rows(data, run.array)
     chosen = all_variants() if methods is None else parse_variants(methods)
@@ -228,13 +229,13 @@ class _ComparisonRun:
     progress: Progress
     opened: Opener
 
-    def reference(self, largest: int, limit: int | None) -> Reference:
+    def reference(self, largest: int, limit: int | None) -> ReferenceSolution:
         """The reference stored in the folder, or a new one, which is stored."""
         if there := self.folder.reference():
             return there
         threads = Engine().threads
         reason = why_not_exact(self.rows, self.spec, limit, threads)
-        found: Reference
+        found: ReferenceSolution
         if reason is None:
             self.progress.note("fitting the exact reference")
             found = self.processes.run(exact_reference, self.rows, self.spec, self.opened)
@@ -246,7 +247,7 @@ class _ComparisonRun:
         return found
 
     def trials(
-        self, reference: Reference, grid: Sequence[tuple[Candidate, FitSpec]], deadline: float | None
+        self, reference: ReferenceSolution, grid: Sequence[tuple[Candidate, FitSpec]], deadline: float | None
     ) -> tuple[list[TrialResult], int]:
         """Run the missing fits until the deadline: all trials so far, and the number of fits still missing."""
         trials = self.folder.trials()

@@ -15,7 +15,7 @@ from zipfile import BadZipFile
 
 import numpy as np
 
-from bigkpca.comparing.trials import MethodVariant, Reference, TrialResult, all_variants
+from bigkpca.comparing.trials import MethodVariant, ReferenceSolution, TrialResult, all_variants
 from bigkpca.data.json_files import read_json, write_json
 from bigkpca.data.stores import Store, store_of
 from bigkpca.errors import CorruptionError, SpecError
@@ -98,12 +98,14 @@ class Folder:
         writer.writerows(["" if value is None else value for value in asdict(trial).values()] for trial in trials)
         self._store.write(self._at(_TRIALS), text.getvalue().encode())
 
-    def reference(self) -> Reference | None:
+    def reference(self) -> ReferenceSolution | None:
         """The reference stored in the folder, if there is one. Raises CorruptionError if it cannot be read."""
         try:
             with self._store.open(self._at(_REFERENCE)) as file, np.load(file, allow_pickle=False) as held:
                 numbers = [None if np.isnan(value) else float(value) for value in held["numbers"]]
-                return Reference(held["eigenvalues"], held["scores"], held["rows"], str(held["about"]), *numbers)
+                return ReferenceSolution(
+                    held["eigenvalues"], held["scores"], held["rows"], str(held["about"]), *numbers
+                )
         except FileNotFoundError:
             return None
         except (OSError, KeyError, ValueError, BadZipFile) as error:
@@ -111,7 +113,7 @@ class Folder:
                 f"{self._at(_REFERENCE)} cannot be read: remove it, and run the same command again"
             ) from error
 
-    def write_reference(self, reference: Reference) -> None:
+    def write_reference(self, reference: ReferenceSolution) -> None:
         numbers = reference.sigma, reference.seconds, reference.peak_mb
         content = io.BytesIO()
         np.savez(

@@ -162,7 +162,7 @@ _MAX_LANDMARKS = 4000
 
 
 @dataclass(frozen=True)
-class Reference:
+class ReferenceSolution:
     """Eigenvalues (r,) and sampled rows (m, d) with their scores (m, r), which errors are measured against.
 
     `description` says how they were computed and how accurate they are. `sigma` is the median length, None if the spec
@@ -196,7 +196,7 @@ def compared_row_numbers(rows: Rows) -> Array:
     return np.sort(random_stream(0, PROBES).choice(n, m, replace=False))
 
 
-def exact_reference(rows: Rows, spec: FitSpec, opened: Opener = open_engine) -> Reference:
+def exact_reference(rows: Rows, spec: FitSpec, opened: Opener = open_engine) -> ReferenceSolution:
     """Fit exact kernel PCA where `opened` runs it, and measure its time and memory."""
     sigma = _median_sigma(rows, spec)
     with opened() as engine:
@@ -208,7 +208,7 @@ def exact_reference(rows: Rows, spec: FitSpec, opened: Opener = open_engine) -> 
     # Scores of fitted rows are sqrt(lambda) u, components u / sqrt(lambda): no kernels need be computed.
     scores, X = model.solution.components[numbers] * eigenvalues, read_rows(rows, numbers, Engine(), Silent())
     description = f"exact kernel PCA of {rows.shape[0]:,} rows ({how})"
-    return Reference(eigenvalues, scores, X, description, sigma, seconds, peak)
+    return ReferenceSolution(eigenvalues, scores, X, description, sigma, seconds, peak)
 
 
 def sampled_size(rows: Rows, spec: FitSpec, largest: int, limit: int | None, threads: int) -> int:
@@ -219,7 +219,7 @@ def sampled_size(rows: Rows, spec: FitSpec, largest: int, limit: int | None, thr
     return largest_size_that_fits(rows, resolve(spec, rows), threads, limit) or largest
 
 
-def sampled_reference(rows: Rows, spec: FitSpec, size: int, opened: Opener = open_engine) -> Reference:
+def sampled_reference(rows: Rows, spec: FitSpec, size: int, opened: Opener = open_engine) -> ReferenceSolution:
     """Fit a Nyström model of this size; its eigenvalues are corrected for their bias."""
     n, sigma = rows.shape[0], _median_sigma(rows, spec)
     with opened() as engine:
@@ -231,7 +231,7 @@ def sampled_reference(rows: Rows, spec: FitSpec, size: int, opened: Opener = ope
         f"{found.sampled} exact rows; its own components have residuals of {np.median(found.residuals):.2g} (median) "
         f"to {found.residuals.max():.2g}, and errors below those tell nothing"
     )
-    return Reference(found.eigenvalues, scores_in_memory(model, X), X, description, sigma, None, None)
+    return ReferenceSolution(found.eigenvalues, scores_in_memory(model, X), X, description, sigma, None, None)
 
 
 def with_sigma(spec: FitSpec, sigma: float | None) -> FitSpec:
@@ -403,7 +403,7 @@ class TrialResult:
 
 
 def run_trial(
-    rows: Rows, spec: FitSpec, candidate: Candidate, reference: Reference, opened: Opener = open_engine
+    rows: Rows, spec: FitSpec, candidate: Candidate, reference: ReferenceSolution, opened: Opener = open_engine
 ) -> TrialResult:
     """Fit a candidate where `opened` runs it, and compare it with the reference. Passes: those of the fit."""
     with warnings.catch_warnings(), opened() as engine:

@@ -84,7 +84,7 @@ def shared(value: Any) -> Shared:
 
 
 @dataclass(frozen=True)
-class Given:
+class Argument:
     """The place of a shared value, or of a node of a graph, among the values that reach a group by Dask."""
 
     number: int
@@ -154,7 +154,7 @@ class Group:
         return self.tasks[0].name + more
 
     def taking_values(self) -> tuple[Group, list[Shared | Delayed]]:
-        """The same with `Given` for those arguments that are values of nodes of a graph, and these."""
+        """The same with `Argument` for those arguments that are values of nodes of a graph, and these."""
         values: list[Shared | Delayed] = []
 
         def taken(argument: Any) -> Any:
@@ -162,13 +162,13 @@ class Group:
                 return argument
             number = next((i for i, value in enumerate(values) if value is argument), len(values))
             values[number:] = [argument] if number == len(values) else values[number:]
-            return Given(number)
+            return Argument(number)
 
         return self._changed(taken), values
 
     def with_values(self, values: Sequence[Any]) -> Group:
         """The same with these values in their places."""
-        return self._changed(lambda argument: values[argument.number] if isinstance(argument, Given) else argument)
+        return self._changed(lambda argument: values[argument.number] if isinstance(argument, Argument) else argument)
 
     def _changed(self, change: Callable[[Any], Any]) -> Group:
         tasks = tuple(replace(task, arguments=tuple(map(change, task.arguments))) for task in self.tasks)

@@ -49,7 +49,7 @@ def choose_landmarks(prepared: PreparedSample, fit: ResolvedFit, engine: Engine,
     DataError if none can be chosen."""
     rows, sample, columns, spec = prepared.rows, prepared.sampled.sample, prepared.columns, fit.spec
     if spec.own_landmarks is not None:
-        own = spec.landmarks.values if isinstance(spec.landmarks, landmarks.Rows) else prepared.sampled.own
+        own = spec.landmarks.values if isinstance(spec.landmarks, landmarks.OwnRows) else prepared.sampled.own
         if own.shape[1] != rows.shape[1]:
             raise SpecError(f"landmarks have {own.shape[1]} columns, {rows.where} has {rows.shape[1]}")
         return landmarks.distinct(columns.shifted(own))

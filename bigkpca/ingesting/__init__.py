@@ -26,7 +26,7 @@ from bigkpca.data.stores import MOST_JSON_BYTES, AnyPath, expanded, last_name, s
 from bigkpca.data.zarr import ATTRIBUTE, stored_array
 from bigkpca.errors import Array, IncompleteError, SpecError
 from bigkpca.execution.progress import Progress, shown
-from bigkpca.ingesting.columns import Choice, Encoding, Missing
+from bigkpca.ingesting.columns import ColumnOptions, Encoding, Missing
 from bigkpca.ingesting.formats.base import USUAL, Allowed
 from bigkpca.ingesting.source import Files, Source, kind_of
 from bigkpca.spec.units import parse_bytes
@@ -202,8 +202,8 @@ def ingest(
     come late in a column of text files. Memory does not depend on the number of rows.
     """
     progress = shown(progress)
-    choice = Choice(None if columns is None else tuple(columns), tuple(drop), missing, categories, text)
-    if like is not None and (append or choice != Choice()):
+    choice = ColumnOptions(None if columns is None else tuple(columns), tuple(drop), missing, categories, text)
+    if like is not None and (append or choice != ColumnOptions()):
         raise SpecError("like takes all about columns from a dataset: leave out append and other options about columns")
     given = None if like is None else expanded(like)
     sources = [sources] if isinstance(sources, str | os.PathLike) else sources

@@ -476,7 +476,7 @@ def encode(values: Any, column: TableColumn) -> tuple[Array, Array, Array]:
 
 
 @dataclass(frozen=True)
-class Choice:
+class ColumnOptions:
     """Options about columns: only these, all but these, what becomes of missing values and of text, or the column of
     text whose characters are the rows."""
 
@@ -513,7 +513,7 @@ class Choice:
         return {key: value for key, value in own.items() if value is not None}
 
 
-def chosen(frames: Sequence[TableFrame], choice: Choice, names: tuple[str, ...] | None) -> Encoding:
+def chosen(frames: Sequence[TableFrame], choice: ColumnOptions, names: tuple[str, ...] | None) -> Encoding:
     """The encoding of files by the options; its categories and fills have to be learnt where there are some.
 
     names: of the columns, where these are known already; else those of the first file that has names. Raises SpecError
@@ -521,7 +521,7 @@ def chosen(frames: Sequence[TableFrame], choice: Choice, names: tuple[str, ...] 
     """
     first = next((frame for frame in frames if frame.names is not None), frames[0])
     known = names if names is not None else first.column_names
-    if first.text is not None and choice == Choice(missing=choice.missing):
+    if first.text is not None and choice == ColumnOptions(missing=choice.missing):
         choice = replace(choice, text=first.text)
     if known is None:
         if choice.columns is not None or choice.drop or choice.text is not None:
@@ -557,6 +557,6 @@ def _kinds(frames: Sequence[TableFrame], names: Sequence[str], *, by_name: bool)
     return [(name, "text" if "text" in found[name] else next(iter(found[name]), "number")) for name in names]
 
 
-def _column(name: str, kind: Kind, choice: Choice) -> TableColumn:
+def _column(name: str, kind: Kind, choice: ColumnOptions) -> TableColumn:
     """A column of a kind. Text that is not to become categories is read as numbers, which some files keep as text."""
     return TableColumn(name, "number" if kind == "text" and choice.categories is None else kind)

@@ -14,7 +14,7 @@ from bigkpca.data.retrying import changed
 from bigkpca.data.stores import is_url, store_of
 from bigkpca.errors import Array, SpecError, check_finite
 from bigkpca.execution.progress import Progress
-from bigkpca.ingesting.columns import Choice, Encoding, chosen
+from bigkpca.ingesting.columns import ColumnOptions, Encoding, chosen
 from bigkpca.ingesting.formats import Column, Table, TableFrame, open_column, open_rows_of
 from bigkpca.ingesting.formats.base import USUAL, Allowed, cast
 from bigkpca.ingesting.tables import MissingCounts, learnt, no_rows, rows_of
@@ -32,7 +32,7 @@ class Files:
 
     files: tuple[Table | TableFrame, ...]
     column: Column | None
-    choice: Choice
+    choice: ColumnOptions
     dtype: np.dtype[Any] | None
     identity: Mapping[str, Any]
 
@@ -43,7 +43,7 @@ class Files:
         member: str | None,
         labels: str | None,
         dtype: str | None,
-        choice: Choice,
+        choice: ColumnOptions,
         allowed: Allowed = USUAL,
     ) -> Files:
         """Read the headers of all files. Raises SpecError, and MemoryLimitError for too many columns."""
@@ -61,7 +61,7 @@ class Files:
         labels = labels if labels is None else os.path.expanduser(labels)
         apart = Path(labels) if labels is not None and os.path.isfile(labels) else None
         files = tuple(open_rows_of(path, member, None if apart else labels, allowed) for path in paths)
-        if choice != Choice() and (array := next((each for each in files if isinstance(each, Table)), None)):
+        if choice != ColumnOptions() and (array := next((each for each in files if isinstance(each, Table)), None)):
             raise SpecError(f"{array.where} is an array of numbers: options about columns are for CSV and Parquet")
         if choice.missing == "drop" and apart:
             raise SpecError(

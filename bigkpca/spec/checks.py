@@ -76,7 +76,7 @@ def landmark_rule(value: Any) -> Any:
     """A landmark rule, the name of one, or landmarks of the caller's own."""
     if isinstance(value, str):
         return value if value == "auto" else landmarks.named(value).name
-    if type(value) in (*landmarks.RULES.values(), landmarks.Rows, landmarks.RowNumbers):
+    if type(value) in (*landmarks.RULES.values(), landmarks.OwnRows, landmarks.RowNumbers):
         return value
     if not isinstance(value, np.ndarray | list | tuple):
         raise SpecError(
@@ -86,7 +86,7 @@ def landmark_rule(value: Any) -> Any:
         given = np.asarray(value)
     except ValueError:
         raise SpecError("landmarks: rows of different lengths; give a table (l, d)") from None
-    return landmarks.RowNumbers(given) if given.ndim == 1 else landmarks.Rows(given)
+    return landmarks.RowNumbers(given) if given.ndim == 1 else landmarks.OwnRows(given)
 
 
 def landmarks_of_file(path: str) -> Array:

@@ -274,7 +274,7 @@ class FitSpec(BaseModel):
     def own_landmarks(self) -> int | None:
         """Number of landmarks that the caller gave, repeated ones included; None where a rule chooses."""
         own: Any = self.landmarks
-        return own.count if isinstance(own, landmarks.Rows | landmarks.RowNumbers) else None
+        return own.count if isinstance(own, landmarks.OwnRows | landmarks.RowNumbers) else None
 
     def at(self, size: int) -> FitSpec:
         """The same fit with that size."""

@@ -24,11 +24,11 @@ from bigkpca.workflows.checkpoints import remove_saved, saved_run
 from bigkpca.workflows.transform import check_scores_place, write_scores
 
 
-class _Options(FitOptions, WritingOptions, total=False):
+class FitCallOptions(FitOptions, WritingOptions, total=False):
     pass
 
 
-@takes(_Options)
+@takes(FitCallOptions)
 def fit(
     data: Any,
     out: AnyPath,
@@ -36,7 +36,7 @@ def fit(
     time_budget: str | float | None = None,
     transform: AnyPath | None = None,
     like: AnyModel | None = None,
-    **options: Unpack[_Options],
+    **options: Unpack[FitCallOptions],
 ) -> Model:
     """Fit a model and save it. The same call on a finished `out` does nothing.
 
@@ -106,7 +106,7 @@ def fit(
     Of the 295 directions that the landmarks span, 117 are left out here, as they may be mostly rounding in float32.
     """
     given, others = of_fit(options)
-    run, spec = RunOptions.of(_Options, others, time_budget=time_budget), FitSpec.checked(**given)
+    run, spec = RunOptions.of(FitCallOptions, others, time_budget=time_budget), FitSpec.checked(**given)
     before = None if like is None else models.model_of(like)
     if before is not None:
         spec = merging.spec_like(before, given)

@@ -23,7 +23,7 @@ from bigkpca.errors import Array
 from bigkpca.numerics.landmarks.base import LandmarkRule
 from bigkpca.numerics.landmarks.basic_patterns import BasicPatterns
 from bigkpca.numerics.landmarks.kmeans import KMeans
-from bigkpca.numerics.landmarks.own import Own, RowNumbers, Rows, distinct
+from bigkpca.numerics.landmarks.own import Own, OwnRows, RowNumbers, distinct
 from bigkpca.numerics.landmarks.sampling import Leverage, RPCholesky, Uniform
 from bigkpca.numerics.registry import Registry, name_in
 
@@ -33,9 +33,9 @@ __all__ = [
     "KMeans",
     "LandmarkRule",
     "Leverage",
+    "OwnRows",
     "RPCholesky",
     "RowNumbers",
-    "Rows",
     "Uniform",
     "distinct",
     "from_dict",
@@ -95,7 +95,7 @@ def from_dict(values: Mapping[str, Any], own: Array | None) -> LandmarkRule | Ow
         Where the name is unknown.
     """
     name = name_in(values, "landmark rule")
-    for kind in (Rows, RowNumbers):
+    for kind in (OwnRows, RowNumbers):
         if name == kind.name:
             return kind.from_dict(values, np.empty((0, 0)) if own is None else own)
     return RULES.from_dict(values)

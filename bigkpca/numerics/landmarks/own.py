@@ -34,7 +34,7 @@ class Own:
 
 
 @dataclass(frozen=True, eq=False)
-class Rows(Own):
+class OwnRows(Own):
     """Landmarks given as rows. Of equal rows, the first becomes a landmark.
 
     Parameters
@@ -55,7 +55,7 @@ class Rows(Own):
 
     Examples
     --------
-    >>> Rows(np.array([[0.0, 1.0], [2.0, 3.0]])).count
+    >>> OwnRows(np.array([[0.0, 1.0], [2.0, 3.0]])).count
     2
     """
 
@@ -149,7 +149,7 @@ def distinct(rows: Array) -> Array:
     Parameters
     ----------
     rows : (l, d) array
-        Rows.
+        OwnRows.
 
     Returns
     -------

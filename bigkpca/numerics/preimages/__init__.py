@@ -44,7 +44,7 @@ from bigkpca.numerics.preimages.base import (
 )
 from bigkpca.numerics.preimages.distances import Distances, DistancesDecoder
 from bigkpca.numerics.preimages.fixed_point import FixedPoint, FixedPointDecoder
-from bigkpca.numerics.preimages.linear import Expansion, Linear, LinearDecoder, expansion, residuals
+from bigkpca.numerics.preimages.linear import Expansion, LinearDecoder, LinearMap, expansion, residuals
 from bigkpca.numerics.preimages.ridge import Denoising, KernelDecoder, Noise, Ridge, row_noise
 from bigkpca.numerics.registry import Registry
 
@@ -57,7 +57,7 @@ __all__ = [
     "Expansion",
     "Fitted",
     "FixedPoint",
-    "Linear",
+    "LinearMap",
     "Noise",
     "Preimage",
     "Preimages",
@@ -82,7 +82,7 @@ __all__ = [
     "written",
 ]
 
-PREIMAGES: Registry[Any] = Registry("preimage", (FixedPoint, Distances, Ridge, Linear, Denoising))
+PREIMAGES: Registry[Any] = Registry("preimage", (FixedPoint, Distances, Ridge, LinearMap, Denoising))
 from_dict = PREIMAGES.from_dict
 _DECODERS: dict[str, type[Decoder]] = {
     decoder.name: decoder for decoder in (FixedPointDecoder, DistancesDecoder, KernelDecoder, LinearDecoder)
@@ -110,7 +110,7 @@ def named(name: str) -> Preimage:
     Examples
     --------
     >>> named("linear")
-    Linear()
+    LinearMap()
     """
     return PREIMAGES.typed(name)
 

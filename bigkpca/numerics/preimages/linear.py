@@ -44,7 +44,7 @@ class LinearDecoder(Decoder):
 
 
 @dataclass(frozen=True)
-class Linear:
+class LinearMap:
     """Linear least squares, with intercept, from scores to rows.
 
     Fitted to the landmarks and their scores; to sampled rows where there are no landmarks.
@@ -59,7 +59,7 @@ class Linear:
 
     Examples
     --------
-    >>> Linear().trained
+    >>> LinearMap().trained
     False
     """
 

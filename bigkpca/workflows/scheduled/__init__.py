@@ -26,7 +26,7 @@ from bigkpca.storage.models import load_model
 from bigkpca.workflows.scheduled import history, input_rows, places, records
 from bigkpca.workflows.scheduled.history import finish_cut_off
 from bigkpca.workflows.scheduled.input_rows import Asked, Interval
-from bigkpca.workflows.scheduled.places import Given, Published, pinned_interval, run_options, warn
+from bigkpca.workflows.scheduled.places import Published, ScheduledRun, pinned_interval, run_options, warn
 from bigkpca.workflows.scheduled.publishing import (
     append,
     block_rows_of,
@@ -40,7 +40,7 @@ _FEW = 8  # blocks that are compared by this process
 _MOST_GAPS = 1000  # in a record
 
 
-def extract_new(given: Given) -> bool:
+def extract_new(given: ScheduledRun) -> bool:
     """Extract what is asked for, publish it and fill the record. Returns whether an earlier run had pinned it."""
     job, record = given.job, given.record
     current, found = given.current, input_rows.open_input(job.input.path, job.input.array)
@@ -78,7 +78,7 @@ def extract_new(given: Given) -> bool:
     return interval.resumed
 
 
-def _check_input(given: Given, current: Published, found: ZarrRows, interval: Interval) -> None:
+def _check_input(given: ScheduledRun, current: Published, found: ZarrRows, interval: Interval) -> None:
     """Raise CorruptionError where rows that are not extracted again are no longer what they were."""
     rows, progress = found.pin(current.rows), given.options.progress
     suspect = [block for block in input_rows.suspect_blocks(rows, current.manifest) if not interval.meets(block)]
@@ -103,7 +103,7 @@ def plan_run(
     out = destination.group_path(job.output.path, job.input.path, job.model.path)
     places.check_there(job, out)
     versions = read_versions(out) or jobs.empty_versions()
-    given = Given(job, out, asked, options, versions, jobs.read_records(out)[0], {})
+    given = ScheduledRun(job, out, asked, options, versions, jobs.read_records(out)[0], {})
     found, current = input_rows.open_input(job.input.path, job.input.array), given.current
     cut_off, done = False, 0
     if current is not None and not full:
@@ -256,7 +256,7 @@ def _one_run(job: Job, out: str, asked: Asked, options: RunOptions) -> tuple[dic
             return ended, False
         earlier, _ = jobs.read_records(out)
         record["run"] = records.next_number(earlier)
-        given = Given(job, out, asked, options, versions, earlier, record)
+        given = ScheduledRun(job, out, asked, options, versions, earlier, record)
         if warning := records.clock_warning(earlier):
             given.warn(warning)
         _write_metrics(job, out)  # those of earlier runs: a folder that is not there is noticed before hours of work

@@ -148,7 +148,7 @@ class Published:
 
 
 @dataclass(frozen=True)
-class Given:
+class ScheduledRun:
     """What a run begins with."""
 
     job: Job
@@ -181,7 +181,7 @@ def warn(record: dict[str, Any], progress: Progress, message: str) -> None:
     record["message"] = "; ".join(filter(None, [record["message"], message]))
 
 
-def pinned_interval(given: Given, done: int, rows: int) -> Interval:
+def pinned_interval(given: ScheduledRun, done: int, rows: int) -> Interval:
     """The interval of a run where `rows` rows are stored and `done` of them extracted: that which an earlier run of the
     same kind pinned and did not finish, or else all that are asked for."""
     first, stop = given.asked.start(given.earlier, done), given.asked.stop(rows)

@@ -41,7 +41,7 @@ from bigkpca.workflows.block_writer import Holding, begun, check_count, check_un
 from bigkpca.workflows.fit import fit_and_save, save
 from bigkpca.workflows.scheduled import records
 from bigkpca.workflows.scheduled.input_rows import Interval, rows_drawn
-from bigkpca.workflows.scheduled.places import Given, Published
+from bigkpca.workflows.scheduled.places import Published, ScheduledRun
 
 _MOST_COMPARED = 16_384  # new rows by which drift is measured: what chance leaves is 0.01, whatever their number
 
@@ -146,7 +146,7 @@ class _UpgradeDue(Exception):
     """Other packages or processors made the features that are there, and the job says that all are made again then."""
 
 
-def append(given: Given, current: Published, model: Model, rows: ZarrRows, interval: Interval) -> None:
+def append(given: ScheduledRun, current: Published, model: Model, rows: ZarrRows, interval: Interval) -> None:
     """Add the features of new rows to the current version; or make a new one, where these drifted and the job says so.
     The last block is computed again where it was not full: the bits of a score depend on the rows beside it."""
     about = dict(groups.describe(current.path) or {})
@@ -174,7 +174,7 @@ def append(given: Given, current: Published, model: Model, rows: ZarrRows, inter
     place.clear()
 
 
-def make_version(given: Given, current: Published | None, rows: ZarrRows, interval: Interval) -> None:
+def make_version(given: ScheduledRun, current: Published | None, rows: ZarrRows, interval: Interval) -> None:
     """Make a version of the features of all rows: the first; or one by the same model, with some rows again."""
     if current is None:
         with _timed(given, "fit"):
@@ -189,7 +189,12 @@ def make_version(given: Given, current: Published | None, rows: ZarrRows, interv
 
 
 def _make(
-    given: Given, entry: Mapping[str, Any], model: Model, rows: ZarrRows, interval: Interval, before: Published | None
+    given: ScheduledRun,
+    entry: Mapping[str, Any],
+    model: Model,
+    rows: ZarrRows,
+    interval: Interval,
+    before: Published | None,
 ) -> None:
     """Write a version, or what the job says is due instead of it."""
     try:
@@ -200,7 +205,7 @@ def _make(
         _make(given, {**entry, "reason": str(due)}, model, rows, interval, None)
 
 
-def _refit(given: Given, rows: ZarrRows, interval: Interval) -> None:
+def _refit(given: ScheduledRun, rows: ZarrRows, interval: Interval) -> None:
     """Fit a new model on all rows, and make a version with it; the interval is that of the rows which drifted."""
     pinned = jobs.read_pinned(given.out)
     # That which a run began which was cut off, or the next whose path is free: other models there may belong to other
@@ -218,7 +223,7 @@ def _refit(given: Given, rows: ZarrRows, interval: Interval) -> None:
     _write_version(given, entry, model, rows, interval, None, refitted=True)
 
 
-def _entry(given: Given, model: Model, number: int, reason: str) -> dict[str, Any]:
+def _entry(given: ScheduledRun, model: Model, number: int, reason: str) -> dict[str, Any]:
     """What the manifest of the versions says about a new one."""
     path = model_path(given.job, number)
     described = {"number": number, "path": path, "digest": model_digest(model)}
@@ -226,7 +231,7 @@ def _entry(given: Given, model: Model, number: int, reason: str) -> dict[str, An
 
 
 def _write_version(
-    given: Given,
+    given: ScheduledRun,
     entry: Mapping[str, Any],
     model: Model,
     rows: ZarrRows,
@@ -271,7 +276,7 @@ def _write_version(
     jobs.write_versions(given.out, versions)
 
 
-def _whole_before(given: Given, before: Published, rows: ZarrRows, interval: Interval) -> dict[Block, _Known]:
+def _whole_before(given: ScheduledRun, before: Published, rows: ZarrRows, interval: Interval) -> dict[Block, _Known]:
     """The blocks outside the interval that the version before has undamaged, with what its manifest says of them."""
     blocks, known = split(before.rows, before.manifest["block_rows"]), _known_before(before, rows)
     outside = [block for block in blocks if not interval.meets(block)]
@@ -283,7 +288,7 @@ def _whole_before(given: Given, before: Published, rows: ZarrRows, interval: Int
     return kept
 
 
-def block_rows_of(given: Given, model: Model, rows: ZarrRows) -> int:
+def block_rows_of(given: ScheduledRun, model: Model, rows: ZarrRows) -> int:
     """Rows of a block: as given, or those that `transform` takes for large output; whole chunks of the input."""
     row_bytes = model.components * model.features.dtype.itemsize
     grain = rows.array.chunks[0]  # also where there are fewer rows as yet
@@ -303,7 +308,9 @@ def _stamps(rows: ZarrRows, blocks: Sequence[Block]) -> list[str]:
     return rows.stamps(blocks) or [""] * len(blocks)
 
 
-def _extracted(given: Given, job: Extraction, beside: Published | None, *, compared: bool = True) -> list[_Known]:
+def _extracted(
+    given: ScheduledRun, job: Extraction, beside: Published | None, *, compared: bool = True
+) -> list[_Known]:
     """Write the scores of all wanted blocks that an earlier run did not write, beside those of a version, and, where
     asked to, measure drift. One pass over these rows. Raises IncompleteError where they changed meanwhile."""
     model, progress = job.model, given.options.progress
@@ -355,7 +362,7 @@ def _extracted(given: Given, job: Extraction, beside: Published | None, *, compa
     return [(each.digests, [each.input_sha256, stamp]) for each, stamp in pairs]
 
 
-def _check_makers(given: Given, place: destination.Destination, beside: Published | None) -> None:
+def _check_makers(given: ScheduledRun, place: destination.Destination, beside: Published | None) -> None:
     """See to it that features made with other packages, or on processors of another type, are not mixed with those that
     are made now: those of a run that was cut off are removed, and of a published version the job says what is done."""
     now, pinned = records.makers(given.record), jobs.read_pinned(given.out)
@@ -380,7 +387,7 @@ def _check_makers(given: Given, place: destination.Destination, beside: Publishe
 
 
 @contextmanager
-def _timed(given: Given, what: str) -> Iterator[None]:
+def _timed(given: ScheduledRun, what: str) -> Iterator[None]:
     """Add the seconds of what is within to those of this work in the record."""
     started = time.monotonic()
     yield
@@ -388,7 +395,7 @@ def _timed(given: Given, what: str) -> Iterator[None]:
 
 
 def finish_record(
-    given: Given,
+    given: ScheduledRun,
     status: str,
     entry: Mapping[str, Any],
     rows: list[int],
@@ -414,7 +421,7 @@ def finish_record(
 
 
 def _write_manifest(
-    given: Given, path: str, about: Mapping[str, Any], blocks: Sequence[Block], known: Sequence[_Known]
+    given: ScheduledRun, path: str, about: Mapping[str, Any], blocks: Sequence[Block], known: Sequence[_Known]
 ) -> None:
     """Write the manifest of all blocks of a version, which says by which run it was made."""
     more = {"input_blocks": [of_input for _, of_input in known], "run": given.record}

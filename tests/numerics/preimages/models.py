@@ -20,8 +20,7 @@ from bigkpca.numerics.kernels import (
 )
 from bigkpca.numerics.methods import ColumnSampling, Exact, Nystroem, PrincipalFeatures, RandomFeatures
 from bigkpca.numerics.moments import block_moments
-from bigkpca.numerics.preimages import Denoising, Distances, Fitted, FixedPoint, Ridge, reconstructing
-from bigkpca.numerics.preimages import Linear as LinearMap
+from bigkpca.numerics.preimages import Denoising, Distances, Fitted, FixedPoint, LinearMap, Ridge, reconstructing
 
 GAUSSIAN = Gaussian(1.5)
 NYSTROEM = Nystroem()

@@ -7,8 +7,7 @@ from numpy.testing import assert_allclose
 from bigkpca.errors import SpecError
 from bigkpca.numerics.kernels import Gaussian, Linear, Matern, RationalQuadratic
 from bigkpca.numerics.methods import ColumnSampling, Exact, Nystroem
-from bigkpca.numerics.preimages import Distances, FixedPoint, Ridge
-from bigkpca.numerics.preimages import Linear as LinearMap
+from bigkpca.numerics.preimages import Distances, FixedPoint, LinearMap, Ridge
 from tests.numerics.preimages.models import RANDOM, WAYS, back, fitted, pca, random_fitted, rows
 
 

@@ -8,8 +8,7 @@ from bigkpca.errors import SpecError
 from bigkpca.numerics.features import KernelRows
 from bigkpca.numerics.kernels import Gaussian, Matern, Polynomial
 from bigkpca.numerics.methods import Exact, Nystroem
-from bigkpca.numerics.preimages import FixedPoint, expansion
-from bigkpca.numerics.preimages import Linear as LinearMap
+from bigkpca.numerics.preimages import FixedPoint, LinearMap, expansion
 from bigkpca.numerics.preimages.fixed_point import begin, candidates_of, climb, objective
 from tests.helpers import oracles
 from tests.numerics.preimages.models import (

@@ -11,8 +11,7 @@ from bigkpca.errors import SpecError
 from bigkpca.numerics import preimages
 from bigkpca.numerics.kernels import Polynomial
 from bigkpca.numerics.methods import ColumnSampling, Exact, Nystroem, RandomFeatures
-from bigkpca.numerics.preimages import Denoising, Distances, FixedPoint, Ridge, check_width, reconstructing
-from bigkpca.numerics.preimages import Linear as LinearMap
+from bigkpca.numerics.preimages import Denoising, Distances, FixedPoint, LinearMap, Ridge, check_width, reconstructing
 from tests.numerics.preimages.models import GAUSSIAN, WAYS, back, decoder, fitted, random_fitted, rows
 
 
