@@ -6,7 +6,7 @@ import dask
 import numpy as np
 import pytest
 
-from bigkpca import arrays, landmarks, methods
+from bigkpca import arrays, kernels, landmarks, methods
 from bigkpca.data.opening import open_rows
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.planning import plan_fit
@@ -80,13 +80,13 @@ def test_rpcholesky_over_all_rows_makes_the_refreshing_passes_that_it_notes(data
 
 def test_landmarks_by_number_are_read_with_the_sample(dataset, reads, monkeypatch):
     monkeypatch.setattr("bigkpca.spec.sample_rows", lambda n, d, size: 3)  # so few that some chunks hold none
-    monkeypatch.setattr("bigkpca.spec._unseen", lambda spec, n, d: 0)  # nor is any read for a bound
-    fit(dataset, components=5, kernel="linear", landmarks="uniform", size=3, seed=3)
+    options = {"components": 5, "kernel": kernels.Function(np.inner), "seed": 3}  # no row is read for a bound
+    fit(dataset, landmarks="uniform", size=3, **options)
     without = reads - 1
     assert set(without) == {0, 1}
     reads[:] = 0
     numbers = np.flatnonzero(without == 0)[:2] * CHUNK + 7
-    fit(dataset, components=5, kernel="linear", landmarks=numbers, seed=3)
+    fit(dataset, landmarks=numbers, **options)
     without[numbers // CHUNK] = 1
     np.testing.assert_array_equal(reads, 1 + without)
 

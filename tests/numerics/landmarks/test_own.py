@@ -7,7 +7,7 @@ from sklearn.decomposition import KernelPCA as Peer
 
 from bigkpca import KernelPCA
 from bigkpca.errors import DataError, SpecError
-from bigkpca.numerics.landmarks import RowNumbers, Rows
+from bigkpca.numerics.landmarks import OwnRows, RowNumbers
 from bigkpca.spec import FitSpec
 from tests.helpers import oracles
 
@@ -15,10 +15,10 @@ from tests.helpers import oracles
 @pytest.mark.parametrize(
     ("kind", "values", "error", "message"),
     [
-        (Rows, [["a", "b"]], DataError, "the array of landmarks holds .* values: rows must be real numbers"),
-        (Rows, [1.0, 1.0], SpecError, r"landmarks of shape \(2,\): give rows like those of the data, \(l, d\)"),
-        (Rows, np.ones((3, 0)), SpecError, r"landmarks of shape \(3, 0\): give rows"),
-        (Rows, [[1.0, np.inf]], DataError, "the array of landmarks: row 0, column 1 is infinity"),
+        (OwnRows, [["a", "b"]], DataError, "the array of landmarks holds .* values: rows must be real numbers"),
+        (OwnRows, [1.0, 1.0], SpecError, r"landmarks of shape \(2,\): give rows like those of the data, \(l, d\)"),
+        (OwnRows, np.ones((3, 0)), SpecError, r"landmarks of shape \(3, 0\): give rows"),
+        (OwnRows, [[1.0, np.inf]], DataError, "the array of landmarks: row 0, column 1 is infinity"),
         (RowNumbers, [True, False], SpecError, "row numbers for landmarks must be integers, not bool; rows are"),
         (RowNumbers, [[0, 1]], SpecError, r"shape \(1, 2\): give at least one row \(l, d\), or row number \(l,\)"),
         (RowNumbers, np.array([], int), SpecError, r"landmarks of shape \(0,\): give at least one row"),

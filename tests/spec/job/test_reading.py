@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bigkpca.cli import options
-from bigkpca.numerics.landmarks import Rows
+from bigkpca.numerics.landmarks import OwnRows
 from bigkpca.spec import FitSpec
 from bigkpca.spec.job import read_job
 from bigkpca.spec.units import parse_seconds
@@ -125,7 +125,7 @@ def test_landmarks_in_a_file_lie_beside_the_job_file(tmp_path):
     rows = np.arange(6.0).reshape(3, 2)
     np.save(tmp_path / "landmarks.npy", rows)
     job = job_of(tmp_path, LEAST.replace("[model]", '[model]\nlandmarks = "${NAME}.npy"'), NAME="landmarks")
-    assert job.model.spec.landmarks == Rows(rows)
+    assert job.model.spec.landmarks == OwnRows(rows)
     assert job.model.given == {"landmarks"}
 
 
