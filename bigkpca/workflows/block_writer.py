@@ -134,7 +134,7 @@ def written(
         _check_count(ceil(work.rows.shape[0] / plan.block_rows))
         progress = Holding(run.progress, out)
         job = _Job(work, record, place, split(work.rows.shape[0], plan.block_rows), engine, progress)
-        if not place.done or not _mended(job, overwrite=run.overwrite):
+        if not place.done or not _repaired(job, overwrite=run.overwrite):
             _make(job)
     return block_arrays.open_main(out, work.kind)
 
@@ -152,7 +152,7 @@ def _make(job: _Job) -> None:
     job.place.put_in_place()
 
 
-def _mended(job: _Job, *, overwrite: bool) -> bool:
+def _repaired(job: _Job, *, overwrite: bool) -> bool:
     """Check finished output, and make again what is damaged. False where that cannot be told and all of it may be
     replaced; CorruptionError where it may not."""
     path, note = job.place.path, job.progress.note
