@@ -50,7 +50,7 @@ class BigKPCAError(Exception):
 
 
 class SpecError(BigKPCAError, ValueError):
-    """An option, path, name or shape does not exist, does not fit the others, or is in the way (exit code 2)."""
+    """An option, path, name or shape does not exist, does not fit the others, or is taken already (exit code 2)."""
 
     exit_code = 2
 

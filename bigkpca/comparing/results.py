@@ -65,8 +65,8 @@ class Folder:
         if there is not None and there != wanted:
             if not overwrite:
                 raise SpecError(
-                    f"{self.path} is in the way: {difference(there, wanted)}; choose another folder, or replace it "
-                    "with --overwrite (overwrite=True in Python)"
+                    f"{self.path} already holds something else: {difference(there, wanted)}; choose another folder, "
+                    "or replace it with --overwrite (overwrite=True in Python)"
                 )
             for name in (_TRIALS, _REFERENCE, FIGURE):  # the record is replaced last, since it identifies the folder
                 self._store.remove_file(self._at(name))

@@ -99,7 +99,7 @@ def is_precomputed(kernel: Any) -> bool:
     """Whether the data are a matrix of kernels."""
     try:
         return isinstance(kernel, Precomputed) or (isinstance(kernel, str) and kernel_class(kernel) is Precomputed)
-    except SpecError:  # unknown kernels: `fit` says so
+    except SpecError:  # unknown kernels, which `fit` refuses
         return False
 
 

@@ -166,7 +166,7 @@ def on_cluster(
     raise IncompleteError(
         f"{len(run.killers)} of the tasks killed every worker that took them, also alone: {named}. Workers ran out of "
         "memory (allow them more, or take smaller blocks with --block-rows), or crashed: see the workers' logs. "
-        "All other tasks are done; run the same command again when that is mended"
+        "All other tasks are done; run the same command again when that is fixed"
     )
 
 

@@ -161,6 +161,7 @@ def draws_by_residual(
     return by_block("refreshing residuals", _draws, rows, given, blocks, engine, progress)
 
 
+@refuse_overflow(lambda found: np.array([found.total, found.trace]))
 def _draws(
     rows: Rows, block: Block, columns: Columns, factor: Factor, count: int, seeds: list[np.random.SeedSequence]
 ) -> ResidualDraws:

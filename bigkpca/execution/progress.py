@@ -160,7 +160,7 @@ def stalled_error(watch: Watch, what: str) -> IncompleteError:
     seconds = watch.seconds
     shown = f"{seconds / 60:g} minutes" if seconds >= 120 else f"{seconds:g} seconds"
     return IncompleteError(
-        f"nothing has finished for {shown}: {what}; run the same command again when that is mended, or "
+        f"nothing has finished for {shown}: {what}; run the same command again when that is fixed, or "
         "allow more time with --timeout (timeout= in Python)"
     )
 

@@ -52,7 +52,9 @@ def choose_landmarks(prepared: PreparedSample, fit: ResolvedFit, engine: Engine,
         own = spec.landmarks.values if isinstance(spec.landmarks, landmarks.OwnRows) else prepared.sampled.own
         if own.shape[1] != rows.shape[1]:
             raise SpecError(f"landmarks have {own.shape[1]} columns, {rows.where} has {rows.shape[1]}")
-        return landmarks.distinct(columns.shifted(own))
+        own = columns.shifted(own)
+        check_overflow(own, rows.where)
+        return landmarks.distinct(own)
     rule, rng = fit.rule, random_stream(spec.seed, LANDMARKS)
     assert rule is not None  # a method of landmarks has one
     size = min(fit.size, len(sample))
@@ -69,6 +71,7 @@ def choose_landmarks(prepared: PreparedSample, fit: ResolvedFit, engine: Engine,
         raise DataError(
             f"{rows.where}: k(x, x) is zero for all sampled rows, so there is nothing to choose landmarks by"
         )
+    check_overflow(chosen, rows.where)  # bounded kernels may be finite at landmarks that are not
     if len(chosen) < size:
         progress.note(f"{rule.name}: {len(chosen)} landmarks: more of them would add nothing")
     return chosen

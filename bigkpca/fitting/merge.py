@@ -102,8 +102,8 @@ def fit_like(
     check_columns(rows, like)
     fit = resolve_like(like, rows, spec)
     check_fits(rows, fit, engine, limit)
-    chosen = _chosen(rows, like, fit, engine, progress)
-    with single_threaded_blas, np.errstate(over="ignore", invalid="ignore"):
+    with single_threaded_blas, np.errstate(over="ignore", invalid="ignore"):  # the pass names rows that overflow
+        chosen = _chosen(rows, like, fit, engine, progress)
         found = solve_rows(rows, chosen, fit, engine, progress)
     warn_of(found, like.features, "fit the first model with dtype='float64', or ")
     warn_if_beyond_tolerance(found, spec)

@@ -134,7 +134,7 @@ def ingest(
     Axes after the first are flattened. Columns that have names (Parquet, CSV with a header) are found by name in all
     files after the first, and the names are kept; the index of a pandas frame is left out. Truth values become 0 and 1,
     dates days since 1970-01-01 (in UTC, where they have a time zone), times of day and durations hours. Doing the same
-    again changes nothing, and goes on where an earlier run was stopped.
+    again changes nothing, and resumes a run that was stopped.
 
     Parameters
     ----------

@@ -122,7 +122,7 @@ def report(
             return out
         if store.exists(out) and not overwrite:
             raise SpecError(
-                f"{out} is in the way: it is another report; choose another output path, or replace it with "
+                f"{out} already exists: it is another report; choose another output path, or replace it with "
                 "--overwrite (overwrite=True in Python)"
             )
         data = collect_report_data(fitted, scores, labels, image_shape, array, progress)

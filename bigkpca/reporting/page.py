@@ -303,7 +303,7 @@ def preimages(model: Model, data: ReportData) -> Section | None:
         return None
     try:
         used = of_leading(model, data.scores.shape[1])
-    except SpecError:  # `left_out` says so
+    except SpecError:  # `left_out` gives the reason
         return None
     at = np.linspace(0, len(data.numbers) - 1, _PAIRS).astype(np.intp)
     rows = _rows(data, at)

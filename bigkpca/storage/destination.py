@@ -167,8 +167,8 @@ def check_place(path: str, record: Mapping[str, Any], *, overwrite: bool) -> Non
     about = describe(path) or {}
     if not overwrite:
         raise SpecError(
-            f"{path} is in the way: {difference(about, record)}; choose another output path, or replace it "
-            "with --overwrite (overwrite=True in Python)"
+            f"{path} already holds something else: {difference(about, record)}; choose another output path, or "
+            "replace it with --overwrite (overwrite=True in Python)"
         )
     if about.get("format") != record["format"]:
         raise SpecError(

@@ -110,7 +110,7 @@ def _wrong(found: Any) -> str | None:
     if not isinstance(found, dict) or not found.keys() <= _KEYS:
         return "its metadata have other entries"
     if found.get("node_type") != "array" or found.get("zarr_format") != 3:
-        return "it is no array of Zarr's format 3"
+        return "it is not an array of Zarr format 3"
     shape: Any = found.get("shape")
     kind = found.get("data_type")
     if not (_is_shape(shape, 0) and len(shape) in (1, 2)):

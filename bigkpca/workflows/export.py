@@ -75,7 +75,7 @@ def export(
     Raises
     ------
     SpecError
-        A name that ends otherwise, a file that is in the way, a path in a folder of arrays, labels that do not fit,
+        A name that ends otherwise, a file that exists already, a path in a folder of arrays, labels that do not fit,
         labels in a .npy file, types that the format does not have.
     CorruptionError
         Rows that cannot be read.

@@ -64,7 +64,7 @@ def transform(
     """Write the scores of rows to a feature store, and return them as a Zarr array.
 
     Scores are (v(x) - mean) @ components. Each block of rows is one shard, written by one task; the manifest is
-    published last. The same call goes on where an earlier one was stopped, and does nothing where that was finished.
+    published last. The same call resumes one that was stopped, and does nothing where that was finished.
 
     Parameters
     ----------

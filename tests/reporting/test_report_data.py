@@ -65,7 +65,7 @@ def test_other_labels_and_rows_make_another_report(tmp_path):
     for changed, values in (("y.npy", labels[::-1]), ("x.npy", rows + 1)):
         np.save(tmp_path / changed, values)
         os.utime(tmp_path / changed, ns=(1, 1))
-        with pytest.raises(SpecError, match="is in the way: it is another report"):
+        with pytest.raises(SpecError, match="already exists: it is another report"):
             bigkpca.report(tmp_path / "m.zarr", out, **given)
         bigkpca.report(tmp_path / "m.zarr", out, overwrite=True, **given)
         assert out.read_bytes() != first

@@ -73,12 +73,12 @@ def test_the_same_report_is_left_alone_and_others_are_not_replaced(small, tmp_pa
     other = bigkpca.load(model).leading(1)
     bigkpca.report(model, out)
     first = out.read_bytes()
-    with monkeypatch.context() as nothing_is_drawn:  # to find out that something is in the way
+    with monkeypatch.context() as nothing_is_drawn:  # to find out that a file exists already
         nothing_is_drawn.setattr(reporting, "collect_report_data", None)
         bigkpca.report(model, out)
         scores = np.zeros((60, 2))
         for asked in ({"model": other}, {"model": model, "image_shape": (8, 8)}, {"model": model, "scores": scores}):
-            with pytest.raises(SpecError, match="is in the way: it is another report"):
+            with pytest.raises(SpecError, match="already exists: it is another report"):
                 bigkpca.report(**asked, out=out)
     assert out.read_bytes() == first
     bigkpca.report(other, out, overwrite=True)

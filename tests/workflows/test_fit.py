@@ -91,7 +91,9 @@ def test_the_same_fit_again_does_nothing_and_another_in_the_way_is_named_and_kep
     bigkpca.fit(dataset, model, progress=notes, **OPTIONS)
     assert "nothing to do" in notes.notes[0]
     assert {path: path.stat().st_mtime_ns for path in Path(model).rglob("*")} == changed
-    with pytest.raises(SpecError, match=r"in the way: .*spec.size is 100 there and 50 here.*--overwrite"):
+    with pytest.raises(
+        SpecError, match=r"already holds something else: .*spec.size is 100 there and 50 here.*--overwrite"
+    ):
         bigkpca.fit(dataset, model, components=10, size=50, seed=3)
     assert tree_bytes(model) == before
     bigkpca.fit(dataset, model, components=10, size=50, seed=3, overwrite=True)

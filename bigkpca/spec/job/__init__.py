@@ -291,7 +291,7 @@ def check_paths(check: Check, file: JobText) -> None:
 
 
 def absolute(path: str, folder: str) -> str:
-    """The full path of what a job file in a folder names. Raises SpecError for what is no path."""
+    """The full path of what a job file in a folder names. Raises SpecError for anything but a path."""
     if "\0" in path:
         raise SpecError("a path holds no zero character: leave it out")
     path = expanded(path)

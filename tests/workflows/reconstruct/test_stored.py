@@ -1,4 +1,4 @@
-"""Rows that are written back to disk, never in the way of others; and ways back as part of a model on disk."""
+"""Rows that are written back to disk, never in place of others; and ways back as part of a model on disk."""
 
 import itertools
 import shutil
@@ -61,7 +61,7 @@ def test_what_is_in_the_way_is_named_and_kept(model, other, scores, dataset, X, 
         (lambda: bigkpca.denoise(model, dataset, out, block_rows=CHUNK), r"input\.path is '.*scores.zarr' there and"),
         (lambda: bigkpca.transform(model, dataset, out, block_rows=CHUNK), "it is a bigkpca store of reconstructed"),
     ):
-        with pytest.raises(SpecError, match=f"in the way: .*{differs}.*--overwrite"):
+        with pytest.raises(SpecError, match=f"already holds something else: .*{differs}.*--overwrite"):
             work()
     assert tree_bytes(out) == tree_bytes(back)
     stored = bigkpca.denoise(model, X[:50], out, overwrite=True)

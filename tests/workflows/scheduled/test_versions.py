@@ -99,7 +99,7 @@ def test_an_earlier_version_can_be_made_the_current_one_again(night):
     assert bigkpca.rollback(night.out, to=2)["version"] == 2
 
 
-def test_damaged_blocks_are_mended_by_what_verify_advises(night):
+def test_damaged_blocks_are_repaired_by_what_verify_advises(night):
     first, second = (Path(night.out, "1", "scores", "c", str(number), "0") for number in range(2))
     wanted = night.scores()
     second.write_bytes(b"damage")
