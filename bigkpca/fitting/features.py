@@ -23,15 +23,17 @@ from bigkpca.numerics import growth, landmarks
 from bigkpca.numerics.drift import REFERENCE_ROWS
 from bigkpca.numerics.features import (
     Columns,
+    Coupling,
     FeatureMap,
     FourierRows,
     KernelRows,
+    PrincipalAxes,
     PrincipalFourierRows,
+    axes_of_covariance,
+    draw_frequencies,
     has_landmarks,
     tensor_sketch,
 )
-from bigkpca.numerics.features.landmarks import PrincipalAxes, axes_of_covariance
-from bigkpca.numerics.features.random import Coupling, draw_frequencies
 from bigkpca.numerics.growth import PAIRED_ROWS, EstimatedError, SampleStratum, SizeTrial
 from bigkpca.numerics.kernels import Gaussian, Kernel, Polynomial
 from bigkpca.numerics.landmarks import RPCholesky

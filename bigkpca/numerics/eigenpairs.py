@@ -130,7 +130,7 @@ def orthogonal_to_ones(U: Array, center: bool) -> Array:
 def of_eigenvectors(
     values: Array, U: Array, row_means: Array, trace: float, *, center: bool, tolerance: float
 ) -> Solution:
-    """Exact kernel PCA from leading eigenpairs of Kc, U (n, r), with K 1 / n (n,) and tr(K); see `gram_solver.gram`.
+    """Exact kernel PCA from leading eigenpairs of Kc, U (n, r), with K 1 / n (n,) and tr(K); see `solvers.gram`.
 
     Raises DataError where no direction varies.
     """

@@ -17,10 +17,9 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Protocol
 
 from bigkpca.errors import Array, SpecError, unknown_name
-from bigkpca.numerics import gram, solvers
+from bigkpca.numerics import solvers
 from bigkpca.numerics.eigenpairs import Solution
-from bigkpca.numerics.features import FeatureMap, KernelRows, PrincipalFourierRows, check_sketchable
-from bigkpca.numerics.features.random import Coupling
+from bigkpca.numerics.features import Coupling, FeatureMap, KernelRows, PrincipalFourierRows, check_sketchable
 from bigkpca.numerics.kernels import Gaussian, Kernel, Polynomial
 from bigkpca.numerics.kernels.base import no_spectrum
 from bigkpca.numerics.linalg import Map
@@ -246,7 +245,7 @@ class Exact(OfLandmarks):
         in_order: Map = map,
     ) -> Solution:
         K, positive = features.gram(in_order), features.kernel.positive
-        return gram.gram(K, components, center=center, tolerance=tolerance, positive=positive, in_order=in_order)
+        return solvers.gram(K, components, center=center, tolerance=tolerance, positive=positive, in_order=in_order)
 
     def factor(self, moments: Moments | None, features: KernelRows, tolerance: float) -> Array:
         return solvers.nystroem_map(features.gram(), tolerance)

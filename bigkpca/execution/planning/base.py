@@ -12,7 +12,7 @@ from bigkpca.data.rows import Rows
 from bigkpca.errors import MemoryLimitError
 from bigkpca.execution.freed_memory import returns_freed_memory
 from bigkpca.numerics.kernels import Kernel, Polynomial
-from bigkpca.numerics.kernels.algebra import Leaf
+from bigkpca.numerics.kernels.base import Leaf
 from bigkpca.spec import FitSpec
 
 # Resident bytes of a process, measured on Linux with Python 3.11 and 3.13: of a command that has opened its rows, what

@@ -26,9 +26,19 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
-from bigkpca.numerics.kernels.algebra import Kernel, Product, Scaled, Sum
-from bigkpca.numerics.kernels.base import Distance, Evaluate, EvaluateWithWeights, FrequencyDraws, squared_norms
-from bigkpca.numerics.kernels.custom import Function, Precomputed
+from bigkpca.numerics.kernels.base import (
+    Distance,
+    Evaluate,
+    EvaluateWithWeights,
+    FrequencyDraws,
+    Function,
+    Kernel,
+    Precomputed,
+    Product,
+    Scaled,
+    Sum,
+    squared_norms,
+)
 from bigkpca.numerics.kernels.inner_product import Cosine, Linear, Polynomial, Sigmoid
 from bigkpca.numerics.kernels.spectrum import Spectrum
 from bigkpca.numerics.kernels.stationary import Gaussian, Laplacian, Matern, RationalQuadratic

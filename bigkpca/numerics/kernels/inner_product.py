@@ -8,8 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from bigkpca.errors import Array, SpecError
-from bigkpca.numerics.kernels.algebra import Leaf
-from bigkpca.numerics.kernels.base import Evaluate, EvaluateWithWeights, Towards, require_positive, squared_norms
+from bigkpca.numerics.kernels.base import Evaluate, EvaluateWithWeights, Leaf, Towards, require_positive, squared_norms
 
 _LARGEST_DEGREE = 10_000  # a product for each
 

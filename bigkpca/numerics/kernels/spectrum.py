@@ -9,8 +9,7 @@ import numpy as np
 import scipy
 
 from bigkpca.errors import Array, SpecError
-from bigkpca.numerics.kernels.algebra import Leaf
-from bigkpca.numerics.kernels.base import Evaluate
+from bigkpca.numerics.kernels.base import Evaluate, Leaf
 
 _ROUNDED = 0.01  # how far from a whole number the number of a character may be
 _DENSE_WORDS = 4096  # of the fixed strings: with fewer, a dense table of counts is faster

@@ -10,12 +10,12 @@ import numpy as np
 import scipy
 
 from bigkpca.errors import Array, SpecError
-from bigkpca.numerics.kernels.algebra import Leaf
 from bigkpca.numerics.kernels.base import (
     Distance,
     Evaluate,
     EvaluateWithWeights,
     FrequencyDraws,
+    Leaf,
     Towards,
     cached_pieces,
     no_gradient,

@@ -32,19 +32,23 @@ from bigkpca.errors import Array, unknown_name
 from bigkpca.numerics.preimages.base import (
     Decode,
     Decoder,
+    Expansion,
     Fitted,
+    Linear,
+    LinearDecoder,
     Preimage,
     Preimages,
     Regression,
     Training,
     check_width,
+    expansion,
     iteration_bytes,
     joined,
     reconstructing,
+    residuals,
 )
 from bigkpca.numerics.preimages.distances import Distances, DistancesDecoder
 from bigkpca.numerics.preimages.fixed_point import FixedPoint, FixedPointDecoder
-from bigkpca.numerics.preimages.linear import Expansion, Linear, LinearDecoder, expansion, residuals
 from bigkpca.numerics.preimages.ridge import Denoising, KernelDecoder, Noise, Ridge, row_noise
 from bigkpca.numerics.registry import Registry
 

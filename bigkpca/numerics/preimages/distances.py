@@ -13,8 +13,7 @@ from bigkpca.numerics.display import brief
 from bigkpca.numerics.eigenpairs import Solution
 from bigkpca.numerics.features import FeatureMap, Shape
 from bigkpca.numerics.kernels import Kernel, squared_norms
-from bigkpca.numerics.preimages.base import Decode, Decoder, Fitted, Preimages, sampled
-from bigkpca.numerics.preimages.linear import Expansion, expansion
+from bigkpca.numerics.preimages.base import Decode, Decoder, Expansion, Fitted, Preimages, expansion, sampled
 
 _LEAST_RATIO = 1e-12  # of k(x, y) to k(x, x), from which distances are computed
 _LEAST_SPREAD = 1e-4  # of the largest squared width of the neighbours; smaller widths are noise

@@ -20,8 +20,16 @@ from bigkpca.numerics.features import FeatureMap, Shape, has_landmarks
 from bigkpca.numerics.kernels import Kernel, Polynomial, squared_norms
 from bigkpca.numerics.kernels.base import no_gradient
 from bigkpca.numerics.methods import Method
-from bigkpca.numerics.preimages.base import Decode, Decoder, Fitted, Preimages
-from bigkpca.numerics.preimages.linear import Expansion, LinearDecoder, expansion, linear_decoder
+from bigkpca.numerics.preimages.base import (
+    Decode,
+    Decoder,
+    Expansion,
+    Fitted,
+    LinearDecoder,
+    Preimages,
+    expansion,
+    linear_decoder,
+)
 
 _LEAST_WEIGHT = 1e-6
 
