@@ -16,8 +16,8 @@ import scipy
 
 from bigkpca.errors import Array, SpecError
 from bigkpca.numerics.display import brief
-from bigkpca.numerics.kernels import FrequencyDraws, Gaussian, Kernel, Polynomial, Precomputed, squared_norms
-from bigkpca.numerics.linalg import Map, eigh_descending, signs
+from bigkpca.numerics.kernels import Gaussian, Kernel, Polynomial, Precomputed, squared_norms
+from bigkpca.numerics.linalg import Map, arrays_of, eigh_descending, signs
 
 Fill = Callable[[Array, Array], None]  # (X (b, d), V (b, D)) -> None; writes v(x_i) into row i of V
 Evaluation = Callable[[Array], tuple[Array, Array]]  # X (b, d) -> V (b, D), k(x_i, x_i) (b,)
@@ -98,9 +98,8 @@ class FeatureMap(ABC):
 
     def in_precision(self, dtype: np.dtype[Any]) -> Self:
         """The same map with block work in that dtype, to which landmarks or frequencies are converted."""
-        values = {part.name: getattr(self, part.name) for part in fields(self) if part.name not in ("offset", "scale")}
-        arrays = {name: value for name, value in values.items() if isinstance(value, np.ndarray)}
-        real: dict[str, Any] = {name: value.astype(dtype) for name, value in arrays.items() if value.dtype.kind == "f"}
+        own = {name: value for name, value in self.arrays().items() if name not in ("offset", "scale")}
+        real: dict[str, Any] = {name: value.astype(dtype) for name, value in own.items() if value.dtype.kind == "f"}
         return replace(self, **real)
 
     def tiles(
@@ -128,10 +127,7 @@ class FeatureMap(ABC):
 
         return evaluate
 
-    def arrays(self) -> dict[str, Array]:
-        """The fields that are arrays, by name."""
-        values = {part.name: getattr(self, part.name) for part in fields(self)}
-        return {name: value for name, value in values.items() if isinstance(value, np.ndarray)}
+    arrays = arrays_of
 
     def parameters(self) -> dict[str, Any]:
         """The other fields but the kernel, JSON-ready, with the name of the map."""
@@ -323,28 +319,20 @@ class _Independent:
 
 
 @dataclass(frozen=True)
-class _Orthogonal:
+class _Orthogonal(_Independent):
     """Blocks of d orthogonal vectors, each uniform on the sphere, with chi(d) lengths (Yu et al. 2016).
 
     These lengths make every vector standard normal, so that features are unbiased; lengths √d would bias them.
     """
 
-    count: int
-    d: int
-    rng: np.random.Generator
-
     def normals(self) -> Array:
-        blocks = [self._directions(min(self.d, self.count - start)) for start in range(0, self.count, self.d)]
+        blocks = []
+        for start in range(0, self.count, self.d):
+            normals = self.rng.standard_normal((self.d, min(self.d, self.count - start)))
+            Q, R = scipy.linalg.qr(normals, mode="economic", check_finite=False)
+            blocks.append((Q * np.sign(np.diag(R))).T)  # the signs remove LAPACK's choice, which is not uniform
         lengths = np.sqrt(self.rng.chisquare(self.d, self.count))
         return np.concatenate(blocks) * lengths[:, None]
-
-    def _directions(self, k: int) -> Array:
-        """k <= d orthonormal rows, Haar distributed."""
-        Q, R = scipy.linalg.qr(self.rng.standard_normal((self.d, k)), mode="economic", check_finite=False)
-        return (Q * np.sign(np.diag(R))).T  # the signs remove LAPACK's choice, which is not uniform
-
-    def uniforms(self) -> Array:
-        return self.rng.random(self.count)
 
 
 @dataclass(frozen=True)
@@ -382,14 +370,9 @@ def draw_frequencies(
     Only "qmc" uses `axes` (d, d), the principal axes of the rows. Raises SpecError for a kernel without a spectral
     density.
     """
-    draws: FrequencyDraws
-    if coupling == "iid":
-        draws = _Independent(count, d, rng)
-    elif coupling == "orthogonal":
-        draws = _Orthogonal(count, d, rng)
-    else:
-        draws = _QuasiRandom(count, rng, np.eye(d) if axes is None else axes)
-    return kernel.frequencies(draws)
+    if coupling == "qmc":
+        return kernel.frequencies(_QuasiRandom(count, rng, np.eye(d) if axes is None else axes))
+    return kernel.frequencies((_Independent if coupling == "iid" else _Orthogonal)(count, d, rng))
 
 
 def _trigonometric(angles: Array, phases: Array | None, amplitude: Any, V: Array) -> None:
@@ -504,15 +487,13 @@ class PrincipalFourierRows(_Waves):
             P = projections[: len(X)]
             np.matmul(X, self.axes, out=P)
             np.matmul(P, right, out=angles[: len(X)])
-            a = self._pointwise(X, P)[:, None] if self.factor is None else self.factor
+            a: Any = self.factor
+            if a is None:
+                left_out = squared_norms(X) - squared_norms(P) if kept < self.columns else np.zeros(len(X))
+                a = np.exp(-self.kernel.gamma * np.maximum(left_out, 0).astype(np.float64))[:, None]
             _trigonometric(angles[: len(X)], self.phases, np.asarray(amplitude * a, self.dtype), V)
 
         return fill
-
-    def _pointwise(self, X: Array, P: Array) -> Array:
-        """a(x) of rows X (b, d) with projections P (b, d*), (b,)."""
-        residual = np.maximum(squared_norms(X) - squared_norms(P), 0) if P.shape[1] < self.columns else np.zeros(len(X))
-        return np.exp(-self.kernel.gamma * residual.astype(np.float64))
 
     def unexplained(self, squares: float, count: int) -> float:
         """mean(1 - a²): the amount that K ≈ ZZ' + diag(1 - a_i²) adds to every eigenvalue.

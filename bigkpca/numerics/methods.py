@@ -13,13 +13,14 @@ RandomFeatures(form='qmc')
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, Protocol
+from typing import Any, ClassVar, Literal, get_args
 
 from bigkpca.errors import Array, SpecError, unknown_name
 from bigkpca.numerics import solvers
 from bigkpca.numerics.eigenpairs import Solution
-from bigkpca.numerics.features import Coupling, FeatureMap, KernelRows, PrincipalFourierRows, check_sketchable
+from bigkpca.numerics.features import Coupling, FeatureMap, KernelRows, check_sketchable
 from bigkpca.numerics.kernels import Gaussian, Kernel, Polynomial
 from bigkpca.numerics.kernels.base import no_spectrum
 from bigkpca.numerics.linalg import Map
@@ -28,7 +29,7 @@ from bigkpca.numerics.registry import Registry
 from bigkpca.numerics.span import Span, span_of
 
 
-class Method(Protocol):
+class Method(ABC):
     """A feature map's solver: from the moments of features to components and eigenvalues.
 
     Attributes
@@ -41,30 +42,38 @@ class Method(Protocol):
         Whether every row is a landmark.
     principal : bool
         Whether features are those of principal axes, which take one more pass.
+    uniform : bool
+        Whether the formulas hold for uniformly drawn landmarks alone.
+    pairs : bool
+        Whether features are pairs of a sine and a cosine.
     """
 
     name: ClassVar[str]
     landmarks: ClassVar[bool]
-    exact: ClassVar[bool]
-    principal: ClassVar[bool]
+    exact: ClassVar[bool] = False
+    principal: ClassVar[bool] = False
 
     @property
     def uniform(self) -> bool:
-        """Whether the formulas hold for uniformly drawn landmarks alone."""
+        return False
 
     @property
     def pairs(self) -> bool:
-        """Whether features are pairs of a sine and a cosine."""
+        return False
 
+    @abstractmethod
     def map_bytes(self, columns: int, size: int, itemsize: int) -> int:
         """Bytes of the landmarks or frequencies of `size` features."""
 
     def working_bytes(self, rows: int, columns: int, size: int) -> int:
         """Bytes that drawing frequencies needs beside a sample of `rows` rows; 0 for methods with landmarks."""
+        return 0
 
     def check(self, kernel: Kernel, size: int | None) -> None:
         """Raise SpecError unless the method works with this kernel, and with `size` features (None: not known)."""
+        return
 
+    @abstractmethod
     def solve(
         self,
         moments: Moments,
@@ -107,21 +116,16 @@ class Method(Protocol):
 
     def factor(self, moments: Moments | None, features: Any, tolerance: float) -> Array | None:
         """P (D, m) with K ≈ (V P)(V P)' for feature rows V (n, D); None where V itself is that factor."""
+        return None
 
 
-class OfLandmarks:
+class OfLandmarks(Method):
     """Base of methods whose features are kernels with landmarks."""
 
     landmarks: ClassVar[bool] = True
-    exact: ClassVar[bool] = False
-    principal: ClassVar[bool] = False
-    pairs: ClassVar[bool] = False
 
     def map_bytes(self, columns: int, size: int, itemsize: int) -> int:
         return size * columns * itemsize
-
-    def working_bytes(self, rows: int, columns: int, size: int) -> int:
-        return 0
 
 
 def check_choice(method: object, key: str, value: str, known: tuple[str, ...]) -> None:
@@ -133,14 +137,14 @@ def check_choice(method: object, key: str, value: str, known: tuple[str, ...]) -
 Form = Literal["orthogonal", "iid", "qmc", "phase"]
 
 
-class Trigonometric:
+class Trigonometric(Method):
     """Base of methods with random sines and cosines; their form decides frequencies and pairs."""
 
     landmarks: ClassVar[bool] = False
-    exact: ClassVar[bool] = False
-    principal: ClassVar[bool] = False
-    uniform: ClassVar[bool] = False
     form: Form
+
+    def __post_init__(self) -> None:
+        check_choice(self, "form", self.form, get_args(Form))
 
     @property
     def pairs(self) -> bool:
@@ -157,11 +161,27 @@ class Trigonometric:
         """How frequencies are drawn."""
         return "iid" if self.form == "phase" else self.form
 
+    def check_pairs(self, size: int | None) -> None:
+        """Raise SpecError where features come in pairs and their number is odd."""
+        if self.pairs and size is not None and size % 2:
+            raise SpecError(
+                f"size={size}: sines and cosines come in pairs, so the number of random features must be even"
+            )
 
-def check_pairs(method: Method, size: int | None) -> None:
-    """Raise SpecError where features come in pairs and their number is odd."""
-    if method.pairs and size is not None and size % 2:
-        raise SpecError(f"size={size}: sines and cosines come in pairs, so the number of random features must be even")
+    def solve(
+        self,
+        moments: Moments,
+        features: FeatureMap,
+        components: int | float | None,
+        center: bool,
+        tolerance: float,
+        span: Span | None = None,
+        in_order: Map = map,
+    ) -> Solution:
+        unexplained = features.unexplained(moments.squares, moments.count)
+        return solvers.plain(
+            moments, components, unexplained=unexplained, center=center, tolerance=tolerance, in_order=in_order
+        )
 
 
 @dataclass(frozen=True)
@@ -186,9 +206,6 @@ class ColumnSampling(OfLandmarks):
 
     name: ClassVar[str] = "columns"
     uniform: ClassVar[bool] = True
-
-    def check(self, kernel: Kernel, size: int | None) -> None:
-        """Accept every kernel and size."""
 
     def solve(
         self,
@@ -229,10 +246,6 @@ class Exact(OfLandmarks):
 
     name: ClassVar[str] = "exact"
     exact: ClassVar[bool] = True
-    uniform: ClassVar[bool] = False
-
-    def check(self, kernel: Kernel, size: int | None) -> None:
-        """Accept every kernel and size."""
 
     def solve(
         self,
@@ -297,9 +310,6 @@ class Nystroem(OfLandmarks):
     def uniform(self) -> bool:
         return self.form == "thesis"
 
-    def check(self, kernel: Kernel, size: int | None) -> None:
-        """Accept every kernel and size."""
-
     def solve(
         self,
         moments: Moments,
@@ -360,8 +370,8 @@ class PrincipalFeatures(Trigonometric):
     form: Form = "orthogonal"
 
     def __post_init__(self) -> None:
-        check_choice(self, "correction", self.correction, ("pointwise", "alpha", "sampled-alpha", "none"))
-        check_choice(self, "form", self.form, ("orthogonal", "iid", "qmc", "phase"))
+        check_choice(self, "correction", self.correction, get_args(Correction))
+        super().__post_init__()
 
     def check(self, kernel: Kernel, size: int | None) -> None:
         if not isinstance(kernel, Gaussian):
@@ -369,25 +379,7 @@ class PrincipalFeatures(Trigonometric):
                 f"method='rff-pca' needs the gaussian kernel, not {kernel.name!r}: no other is the product of what its "
                 "leading axes and the rest say; use method='rff' or 'nystroem'"
             )
-        check_pairs(self, size)
-
-    def solve(
-        self,
-        moments: Moments,
-        features: PrincipalFourierRows,
-        components: int | float | None,
-        center: bool,
-        tolerance: float,
-        span: Span | None = None,
-        in_order: Map = map,
-    ) -> Solution:
-        unexplained = features.unexplained(moments.squares, moments.count)
-        return solvers.plain(
-            moments, components, unexplained=unexplained, center=center, tolerance=tolerance, in_order=in_order
-        )
-
-    def factor(self, moments: Moments | None, features: PrincipalFourierRows, tolerance: float) -> None:
-        return None
+        self.check_pairs(size)
 
 
 @dataclass(frozen=True)
@@ -426,9 +418,6 @@ class RandomFeatures(Trigonometric):
     name: ClassVar[str] = "rff"
     form: Form = "orthogonal"
 
-    def __post_init__(self) -> None:
-        check_choice(self, "form", self.form, ("orthogonal", "iid", "qmc", "phase"))
-
     def working_bytes(self, rows: int, columns: int, size: int) -> int:
         axes = 8 * (4 * rows * columns + 2 * columns * columns) if self.form == "qmc" else 0
         return super().working_bytes(rows, columns, size) + axes
@@ -441,22 +430,7 @@ class RandomFeatures(Trigonometric):
         elif not kernel.spectral:
             raise no_spectrum(kernel)
         else:
-            check_pairs(self, size)
-
-    def solve(
-        self,
-        moments: Moments,
-        features: FeatureMap,
-        components: int | float | None,
-        center: bool,
-        tolerance: float,
-        span: Span | None = None,
-        in_order: Map = map,
-    ) -> Solution:
-        return solvers.plain(moments, components, center=center, tolerance=tolerance, in_order=in_order)
-
-    def factor(self, moments: Moments | None, features: FeatureMap, tolerance: float) -> None:
-        return None
+            self.check_pairs(size)
 
 
 __all__ = [
@@ -477,7 +451,6 @@ __all__ = [
 METHODS: Registry[Method] = Registry(
     "method",
     (Nystroem, ColumnSampling, RandomFeatures, PrincipalFeatures, Exact),
-    needs=["map_bytes", "working_bytes", "check", "solve", "factor"],
     aliases={"nystrom": "nystroem", "nyström": "nystroem"},
 )
 named, to_dict, from_dict = METHODS.named, METHODS.to_dict, METHODS.from_dict

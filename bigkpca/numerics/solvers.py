@@ -232,10 +232,14 @@ def leading(A: Array, count: int, entry: float, in_order: Map = map) -> tuple[Ar
         values, S = eigh_descending((T + T.T) / 2)
         vectors = V @ S[:, :count]
         if _are_exact(values[:count], vectors, AV @ S[:, :count], entry):
-            pairs = _recomputed(A, vectors, entry, in_order)
-            if pairs is not None:
-                if _are_all(A, *pairs, entry, in_order):
-                    return pairs
+            # Again, from fresh products: images in the basis were combined many times, and rounding errors grew.
+            moved = _product(A, vectors, in_order)
+            found = np.einsum("ij,ij->j", vectors, moved)
+            order = np.argsort(-found, kind="stable")  # multiple eigenvalues may come in any order
+            found, vectors = found[order], np.ascontiguousarray(vectors[:, order])
+            if _are_exact(found, vectors, moved[:, order], entry):
+                if _are_all(A, found, vectors, entry, in_order):
+                    return found, vectors
                 if (tried := tried + 1) == _PROOFS:
                     return None
                 # The basis lacks an eigenvector, e.g. another one of a multiple eigenvalue: add random directions.
@@ -281,18 +285,6 @@ class _Krylov:
         kept = slice(self.count)
         self.basis[:, kept], self.images[:, kept] = V @ S, AV @ S
         self.T[kept, kept] = np.diag(values)
-
-
-def _recomputed(A: Array, vectors: Array, entry: float, in_order: Map) -> tuple[Array, Array] | None:
-    """The pairs in descending order, from fresh products with A; None where their residuals are too large after all.
-
-    Images in the basis were combined many times, so that their rounding errors may have grown.
-    """
-    moved = _product(A, vectors, in_order)
-    values = np.einsum("ij,ij->j", vectors, moved)
-    order = np.argsort(-values, kind="stable")  # multiple eigenvalues may come in any order
-    values, vectors, moved = values[order], np.ascontiguousarray(vectors[:, order]), moved[:, order]
-    return (values, vectors) if _are_exact(values, vectors, moved, entry) else None
 
 
 def _product(A: Array, B: Array, in_order: Map) -> Array:
@@ -364,7 +356,12 @@ def nystroem(
     """
     M, _ = about_the_mean(span.coordinates, center)
     if span.basis.indefinite:
-        values, V = _indefinite_pairs(M, span.basis.signs, tolerance)
+        squares, U = eigh_descending(M.copy())
+        kept = numerical_rank(squares, tolerance)
+        roots, U = np.sqrt(squares[:kept]), U[:, :kept]
+        UJU = U.T @ (span.basis.signs[:, None] * U)
+        values, B = eigh_descending(roots[:, None] * UJU * roots)
+        V = (U / roots) @ (B * np.sqrt(np.maximum(values, 0)))
     else:
         values, V = _leading_pairs(M, components, in_order)
     variance = at_least_its_parts(span.variance(center), values)
@@ -391,19 +388,6 @@ def _leading_pairs(M: Array, components: int | float | None, in_order: Map) -> t
         if found is not None:
             return found
     return eigh_descending(M.copy(), count)
-
-
-def _indefinite_pairs(M: Array, J: Array, tolerance: float) -> tuple[Array, Array]:
-    """Eigenvalues Λ of R J R, descending, R = M^(1/2) (m, m), and R^(-1) B Λ^(1/2) of its eigenvectors B, (m, q).
-
-    The vectors are zero where Λ is negative.
-    """
-    squares, U = eigh_descending(M.copy())
-    kept = numerical_rank(squares, tolerance)
-    roots, U = np.sqrt(squares[:kept]), U[:, :kept]
-    UJU = U.T @ (J[:, None] * U)
-    values, B = eigh_descending(roots[:, None] * UJU * roots)
-    return values, (U / roots) @ (B * np.sqrt(np.maximum(values, 0)))
 
 
 def nystroem_map(W: Array, tolerance: float, rank: int | None = None) -> Array:

@@ -38,7 +38,7 @@ from bigkpca.numerics.certificates.spectral import (
 from bigkpca.numerics.display import ShowsSummary, Summary, at_least, at_most, counted, number, share_at_most
 from bigkpca.numerics.eigenpairs import Solution
 from bigkpca.numerics.features import FeatureMap, KernelRows
-from bigkpca.numerics.linalg import ALGEBRA, Map, rounding_of_eigenvalues
+from bigkpca.numerics.linalg import ALGEBRA, Map, arrays_of, rounding_of_eigenvalues
 from bigkpca.numerics.methods import Method, Nystroem
 from bigkpca.numerics.moments import Moments
 from bigkpca.numerics.rounding import Rounding, Significant
@@ -190,10 +190,7 @@ class Certificate(ShowsSummary):
         known = any(values is not None for values in columns.values())
         return Summary("Certificate" if facts or known else "Certificate that says nothing", facts, columns)
 
-    def arrays(self) -> dict[str, Array]:
-        """The fields that are arrays, by name."""
-        values = {part.name: getattr(self, part.name) for part in fields(self)}
-        return {name: value for name, value in values.items() if isinstance(value, np.ndarray)}
+    arrays = arrays_of
 
     def numbers(self) -> dict[str, Any]:
         """The fields that are numbers, by name."""

@@ -72,6 +72,14 @@ class ResidualMatrix:
         B = self.C @ self.P
         return np.maximum(self.kernels - np.einsum("ij,ij->i", B, B), 0)
 
+    def is_cluster(self, eigenvalue: float, vector: Array) -> bool:
+        """Whether an eigenvector belongs to several rows that are similar to each other and to no landmark."""
+        several = 1 / float(np.sum(vector**4))  # rows that share it (participation ratio)
+        alike = eigenvalue > _ALIKE * several * float(vector**2 @ self.kernels)
+        if several < _LEAST_ROWS or not alike:
+            return False
+        return float(vector**2 @ (self.diagonal() > _UNSEEN * self.kernels)) > _UNSEEN
+
 
 def residual_matrix(features: KernelRows, span: Span, X: Array, in_order: Map = map) -> ResidualMatrix:
     """E of rows X (m, d) in the units of the data, in the dtype of block work."""
@@ -147,6 +155,20 @@ class Stratum:
     cluster: float = 0.0
     triangular: float = 0.0
 
+    def upper_mean(self, largest: float, allowed: float) -> float:
+        """R p of `spectral_error` for R = `largest`, with the probability `allowed` of an error."""
+        from scipy.optimize import brentq
+
+        q, limit = self.norm / (self.sampled * largest), -np.log(allowed) / self.sampled
+
+        def excess(p: float) -> float:
+            return float(scipy.special.rel_entr(q, p) + scipy.special.rel_entr(1 - q, 1 - p)) - limit
+
+        least, most = max(q, 1e-300), 1 - 1e-15
+        if not least < most or excess(most) <= 0:
+            return largest
+        return largest * float(brentq(excess, least, most, xtol=1e-12, rtol=1e-9)) * (1 + 1e-6)
+
 
 def spectral_error(
     strata: Sequence[Stratum], largest: float, directions: int = 0, dropped: Array | tuple[()] = ()
@@ -165,23 +187,8 @@ def spectral_error(
     allowed = (1 - CONFIDENCE - _MISSED * len(strata)) / max(parts, 1)
     if allowed <= 0:  # with so many strata no bound holds at this confidence
         return largest * sum(s.count for s in strata)
-    found = sum(s.norm if s.sampled == s.count else s.count * _upper_mean(s, largest, allowed) for s in strata)
+    found = sum(s.norm if s.sampled == s.count else s.count * s.upper_mean(largest, allowed) for s in strata)
     return found + float(np.sum(dropped[: max(0, max(s.directions for s in strata) - directions)]))
-
-
-def _upper_mean(stratum: Stratum, largest: float, allowed: float) -> float:
-    """R p of one stratum, with the probability `allowed` of an error."""
-    from scipy.optimize import brentq
-
-    q, limit = stratum.norm / (stratum.sampled * largest), -np.log(allowed) / stratum.sampled
-
-    def excess(p: float) -> float:
-        return float(scipy.special.rel_entr(q, p) + scipy.special.rel_entr(1 - q, 1 - p)) - limit
-
-    least, most = max(q, 1e-300), 1 - 1e-15
-    if not least < most or excess(most) <= 0:
-        return largest
-    return largest * float(brentq(excess, least, most, xtol=1e-12, rtol=1e-9)) * (1 + 1e-6)
 
 
 def stratum(
@@ -217,7 +224,7 @@ def stratum(
         return replace(unknown, norm=np.inf)  # kernels of two far rows may overflow
     norm, leading = found
     eigenvalue, vector = float(leading.values[0]), leading.vectors[:, 0]
-    cluster = eigenvalue * count / len(X) if _is_cluster(E, eigenvalue, vector) else 0.0
+    cluster = eigenvalue * count / len(X) if E.is_cluster(eigenvalue, vector) else 0.0
     return replace(unknown, norm=norm + rounding, cluster=cluster)
 
 
@@ -228,8 +235,16 @@ def _off(
 
     The second value is the norm of E of the first part.
     """
-    parts = [_some(features, X) for X in samples]
-    Q = scipy.linalg.block_diag(*(_directions(len(part), rng) for part in parts))
+    parts, directions = [], []
+    for X in samples:  # of each the farthest rows, whose kernels have the largest errors, and the first ones
+        far = farthest(features.shifted(X), _CALIBRATING_ROWS // 2)
+        others = np.setdiff1d(np.arange(min(len(X), _CALIBRATING_ROWS)), far)[: _CALIBRATING_ROWS // 2]
+        parts.append(X[np.concatenate([far, others])])
+    for part in parts:
+        columns = rng.standard_normal((len(part), len(part)))
+        columns[:, 0] = 1  # where all kernels add up and errors are largest
+        directions.append(np.linalg.qr(columns)[0])
+    Q = scipy.linalg.block_diag(*directions)
     maps, rows = (features.in_precision(np.dtype(np.float64)), features), np.concatenate(parts)
     exact, found = in_order(lambda i: residual_matrix(maps[i], span, rows).times(Q), range(2))
     off, start = np.full(len(parts), np.inf), 0
@@ -241,29 +256,6 @@ def _off(
         start += len(part)
     of_first = exact[: len(parts[0]), : len(parts[0])]
     return off, float(np.linalg.norm(of_first, 2)) if np.isfinite(of_first).all() else 0.0
-
-
-def _some(features: KernelRows, X: Array) -> Array:
-    """The farthest rows, whose kernels have the largest errors, and the first ones."""
-    far = farthest(features.shifted(X), _CALIBRATING_ROWS // 2)
-    others = np.setdiff1d(np.arange(min(len(X), _CALIBRATING_ROWS)), far)[: _CALIBRATING_ROWS // 2]
-    return X[np.concatenate([far, others])]
-
-
-def _directions(m: int, rng: np.random.Generator) -> Array:
-    """Orthonormal columns (m, m), the first of equal entries, where all kernels add up and errors are largest."""
-    columns = rng.standard_normal((m, m))
-    columns[:, 0] = 1
-    return np.asarray(np.linalg.qr(columns)[0])
-
-
-def _is_cluster(E: ResidualMatrix, eigenvalue: float, vector: Array) -> bool:
-    """Whether an eigenvector belongs to several rows that are similar to each other and to no landmark."""
-    several = 1 / float(np.sum(vector**4))  # rows that share it (participation ratio)
-    alike = eigenvalue > _ALIKE * several * float(vector**2 @ E.kernels)
-    if several < _LEAST_ROWS or not alike:
-        return False
-    return float(vector**2 @ (E.diagonal() > _UNSEEN * E.kernels)) > _UNSEEN
 
 
 def estimate(features: FeatureMap, span: Span | None, X: Array, count: int, center: bool) -> float:

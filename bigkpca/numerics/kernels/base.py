@@ -35,8 +35,8 @@ class FrequencyDraws(Protocol):
 
 
 @dataclass(frozen=True)
-class KernelFunction(ABC):
-    """A symmetric function k(x, y) of two rows.
+class Kernel(ABC):
+    """A symmetric function k(x, y) of two rows; `+`, `*` and a positive factor combine kernels.
 
     Subclasses are frozen dataclasses, whose fields are the parameters of the kernel.
 
@@ -46,10 +46,25 @@ class KernelFunction(ABC):
         What options and files call the kernel.
     distance : {"sqeuclidean", "cityblock"} or None
         The distance whose scale is the length sigma; None where the kernel has no length.
+
+    Examples
+    --------
+    >>> from bigkpca import kernels
+    >>> kernels.Gaussian(1.0) + 2 * kernels.Linear()
+    Sum(left=Gaussian(sigma=1.0), right=Scaled(kernel=Linear(), factor=2.0))
     """
 
     name: ClassVar[str]
     distance: ClassVar[Distance | None] = None
+
+    def __add__(self, other: object) -> Kernel:
+        return Sum(self, other) if isinstance(other, Kernel) else NotImplemented
+
+    def __mul__(self, other: Kernel | float) -> Kernel:
+        return Product(self, other) if isinstance(other, Kernel) else Scaled(self, float(other))
+
+    def __rmul__(self, factor: float) -> Kernel:
+        return Scaled(self, float(factor))
 
     @property
     def positive(self) -> bool:
@@ -189,7 +204,7 @@ class KernelFunction(ABC):
         return K
 
 
-def no_spectrum(kernel: KernelFunction) -> SpecError:
+def no_spectrum(kernel: Kernel) -> SpecError:
     """The error for a kernel without a spectral density; it names the methods that work."""
     return SpecError(
         f"the {kernel.name} kernel has no spectral density to draw random features from: gaussian, laplacian, matern, "
@@ -198,7 +213,7 @@ def no_spectrum(kernel: KernelFunction) -> SpecError:
     )
 
 
-def no_gradient(kernel: KernelFunction) -> SpecError:
+def no_gradient(kernel: Kernel) -> SpecError:
     """The error for a kernel without a gradient weight; it names the pre-image methods that work."""
     distances = "'mds', " if kernel.radial else ""
     return SpecError(
@@ -208,7 +223,7 @@ def no_gradient(kernel: KernelFunction) -> SpecError:
     )
 
 
-def require_positive(kernel: KernelFunction, **values: float) -> None:
+def require_positive(kernel: Kernel, **values: float) -> None:
     """Raise SpecError unless every value is a positive finite number."""
     for key, value in values.items():
         if not (np.isfinite(value) and value > 0):
@@ -231,27 +246,6 @@ def squared_norms(X: Array) -> Array:
     return np.einsum("ij,ij->i", X, X)
 
 
-@dataclass(frozen=True)
-class Kernel(KernelFunction):
-    """A kernel on rows; `+`, `*` and a positive factor combine kernels.
-
-    Examples
-    --------
-    >>> from bigkpca import kernels
-    >>> kernels.Gaussian(1.0) + 2 * kernels.Linear()
-    Sum(left=Gaussian(sigma=1.0), right=Scaled(kernel=Linear(), factor=2.0))
-    """
-
-    def __add__(self, other: object) -> Kernel:
-        return Sum(self, other) if isinstance(other, Kernel) else NotImplemented
-
-    def __mul__(self, other: Kernel | float) -> Kernel:
-        return Product(self, other) if isinstance(other, Kernel) else Scaled(self, float(other))
-
-    def __rmul__(self, factor: float) -> Kernel:
-        return Scaled(self, float(factor))
-
-
 class Leaf(Kernel):
     """A kernel whose parameters are plain numbers."""
 
@@ -264,9 +258,9 @@ class _Combined(Kernel):
     """A kernel of other kernels, with the properties that all of them have."""
 
     @property
-    @abstractmethod
-    def parts(self) -> tuple[Kernel, ...]:
+    def parts(self) -> list[Kernel]:
         """The kernels that it is made of."""
+        return [value for value in vars(self).values() if isinstance(value, Kernel)]
 
     @property
     def positive(self) -> bool:
@@ -293,26 +287,20 @@ class _Combined(Kernel):
     def savable(self) -> bool:
         return all(part.savable for part in self.parts)
 
+    def to_dict(self) -> dict[str, Any]:
+        values = {key: value.to_dict() if isinstance(value, Kernel) else value for key, value in vars(self).items()}
+        return {"name": self.name, **values}
+
 
 @dataclass(frozen=True)
 class _Pair(_Combined):
-    """Two kernels, combined entry by entry.
+    """Two kernels, combined entry by entry."""
 
-    Parameters
-    ----------
-    left, right : Kernel
-        Both kernels.
-    """
-
+    combine: ClassVar[np.ufunc]
     left: Kernel
     right: Kernel
 
-    @property
-    def parts(self) -> tuple[Kernel, ...]:
-        return self.left, self.right
-
-    def _combined(self, Y: Array, most_rows: int, combine: np.ufunc) -> Evaluate:
-        """Prepare k from the values of both kernels."""
+    def against(self, Y: Array, most_rows: int) -> Evaluate:
         left, right = self.left.against(Y, most_rows), self.right.against(Y, most_rows)
         work = np.empty((most_rows, len(Y)), Y.dtype)
 
@@ -320,14 +308,19 @@ class _Pair(_Combined):
             other = work[: len(X)]
             left(X, out)
             right(X, other)
-            combine(out, other, out=out)
+            self.combine(out, other, out=out)
 
         return evaluate
 
-    def _combined_weights(
-        self, Y: Array, most_rows: int, combine: Callable[[Array, Array, Array, Array], None]
-    ) -> EvaluateWithWeights:
-        """Prepare k and its gradient weight; `combine` merges (K, weights) of both kernels into the first two."""
+    def diagonal(self, X: Array) -> Array:
+        return np.asarray(self.combine(self.left.diagonal(X), self.right.diagonal(X)))
+
+    @staticmethod
+    @abstractmethod
+    def merge(K: Array, weights: Array, values: Array, others: Array) -> None:
+        """Merge k and gradient weights of the right kernel, the last two, into those of the left one."""
+
+    def gradient_weights(self, Y: Array, most_rows: int) -> EvaluateWithWeights:
         if self.towards is None:
             raise no_gradient(self)
         left, right = self.left.gradient_weights(Y, most_rows), self.right.gradient_weights(Y, most_rows)
@@ -336,12 +329,9 @@ class _Pair(_Combined):
         def evaluate(X: Array, K: Array, weights: Array) -> None:
             left(X, K, weights)
             right(X, values[: len(X)], others[: len(X)])
-            combine(K, weights, values[: len(X)], others[: len(X)])
+            self.merge(K, weights, values[: len(X)], others[: len(X)])
 
         return evaluate
-
-    def to_dict(self) -> dict[str, Any]:
-        return {"name": self.name, "left": self.left.to_dict(), "right": self.right.to_dict()}
 
 
 class Sum(_Pair):
@@ -354,22 +344,15 @@ class Sum(_Pair):
     """
 
     name = "sum"
-
-    def against(self, Y: Array, most_rows: int) -> Evaluate:
-        return self._combined(Y, most_rows, np.add)
+    combine = np.add
 
     def allows_shift(self, center: bool) -> bool:
         return self.left.allows_shift(center) and self.right.allows_shift(center)
 
-    def diagonal(self, X: Array) -> Array:
-        return self.left.diagonal(X) + self.right.diagonal(X)
-
-    def gradient_weights(self, Y: Array, most_rows: int) -> EvaluateWithWeights:
-        def added(K: Array, weights: Array, values: Array, others: Array) -> None:
-            K += values
-            weights += others
-
-        return self._combined_weights(Y, most_rows, added)
+    @staticmethod
+    def merge(K: Array, weights: Array, values: Array, others: Array) -> None:
+        K += values
+        weights += others
 
     def own_gradient_weight(self, X: Array) -> Array:
         return self.left.own_gradient_weight(X) + self.right.own_gradient_weight(X)
@@ -385,21 +368,14 @@ class Product(_Pair):
     """
 
     name = "product"
+    combine = np.multiply
 
-    def against(self, Y: Array, most_rows: int) -> Evaluate:
-        return self._combined(Y, most_rows, np.multiply)
-
-    def diagonal(self, X: Array) -> Array:
-        return self.left.diagonal(X) * self.right.diagonal(X)
-
-    def gradient_weights(self, Y: Array, most_rows: int) -> EvaluateWithWeights:
-        def multiplied(K: Array, weights: Array, values: Array, others: Array) -> None:
-            weights *= values
-            others *= K
-            weights += others
-            K *= values
-
-        return self._combined_weights(Y, most_rows, multiplied)
+    @staticmethod
+    def merge(K: Array, weights: Array, values: Array, others: Array) -> None:
+        weights *= values
+        others *= K
+        weights += others
+        K *= values
 
     def own_gradient_weight(self, X: Array) -> Array:
         left, right = self.left, self.right
@@ -407,7 +383,7 @@ class Product(_Pair):
 
     @property
     def spectral(self) -> bool:
-        return self.left.spectral and self.right.spectral
+        return all(part.spectral for part in self.parts)
 
     def frequencies(self, draws: FrequencyDraws) -> Array:
         """The sum of independent frequencies of both: the density of a product is the convolution of both densities."""
@@ -447,10 +423,6 @@ class Scaled(_Combined):
     def spectral(self) -> bool:
         return self.kernel.spectral
 
-    @property
-    def parts(self) -> tuple[Kernel, ...]:
-        return (self.kernel,)
-
     def against(self, Y: Array, most_rows: int) -> Evaluate:
         inner = self.kernel.against(Y, most_rows)
 
@@ -479,9 +451,6 @@ class Scaled(_Combined):
     def frequencies(self, draws: FrequencyDraws) -> Array:
         """Frequencies of the kernel itself: the factor scales features, not frequencies."""
         return self.kernel.frequencies(draws)
-
-    def to_dict(self) -> dict[str, Any]:
-        return {"name": self.name, "kernel": self.kernel.to_dict(), "factor": self.factor}
 
 
 @dataclass(frozen=True)

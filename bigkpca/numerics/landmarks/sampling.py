@@ -67,19 +67,22 @@ def leverage_rows(X: Array, kernel: Kernel, size: int, rng: np.random.Generator,
     weights = np.ones(len(chosen))
     scores = np.ones(len(X))
     for count in reversed(levels):
-        scores = _scores(X[order[:count]], X[chosen], weights, kernel, size, in_order)
+        scores = leverage_scores(X[order[:count]], X[chosen], weights, kernel, size, in_order)
         kept = np.flatnonzero(rng.random(count) < scores)
         if count < len(X) and len(kept):
             chosen, weights = order[kept], 1 / np.sqrt(scores[kept])
     return order[rng.choice(len(X), size, replace=False, p=scores / scores.sum())]
 
 
-def _scores(X: Array, S: Array, weights: Array, kernel: Kernel, size: int, in_order: Map) -> Array:
+def leverage_scores(X: Array, S: Array, weights: Array, kernel: Kernel, size: int, in_order: Map) -> Array:
     """Approximate ridge leverage scores of rows X (m, d) from weighted rows S, in (0, 1]."""
     with np.errstate(over="ignore", invalid="ignore"):
         W = kernel.gram(S)
     check_overflow(W, "the sampled rows")
-    lam = _ridge(W, weights, size)
+    # lam: the sum of the eigenvalues of the weighted Gram matrix beyond the k largest, over k
+    k = max(1, int(size / (4 * np.log(max(size, 3)))))
+    values = scipy.linalg.eigvalsh(weights[:, None] * W * weights)
+    lam = float(max(values[:-k].sum() / k, 1e-12 * values[-1])) or 1.0  # any value will do where all kernels are zero
     try:
         factor = scipy.linalg.cho_factor(W + np.diag(lam / weights**2), lower=True)
     except np.linalg.LinAlgError:
@@ -98,13 +101,6 @@ def _scores(X: Array, S: Array, weights: Array, kernel: Kernel, size: int, in_or
     residual = np.concatenate(list(in_order(of_tile, range(0, len(X), _LEVERAGE_TILE_ROWS))))
     # The floor keeps enough rows with a positive chance where the kernel has far fewer directions than landmarks.
     return np.clip(np.log(max(size, 3)) / lam * residual, 1e-9, 1)
-
-
-def _ridge(W: Array, weights: Array, size: int) -> float:
-    """lam: the sum of the eigenvalues of the weighted Gram matrix beyond the k largest, over k."""
-    k = max(1, int(size / (4 * np.log(max(size, 3)))))
-    values = scipy.linalg.eigvalsh(weights[:, None] * W * weights)
-    return float(max(values[:-k].sum() / k, 1e-12 * values[-1])) or 1.0  # any value will do where all kernels are zero
 
 
 @dataclass(frozen=True)

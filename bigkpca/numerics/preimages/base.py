@@ -16,7 +16,7 @@ from bigkpca.numerics.display import brief
 from bigkpca.numerics.eigenpairs import Projection, Solution
 from bigkpca.numerics.features import FeatureMap, Shape, has_landmarks
 from bigkpca.numerics.kernels import Kernel
-from bigkpca.numerics.linalg import Map, rank_tolerance
+from bigkpca.numerics.linalg import Map, arrays_of, rank_tolerance
 from bigkpca.numerics.methods import Method, Nystroem
 from bigkpca.numerics.moments import Moments
 from bigkpca.numerics.span import Basis, basis_of
@@ -206,10 +206,7 @@ class Decoder(ABC):
         """
         return iteration_bytes(features.size, features.columns, rows)
 
-    def arrays(self) -> dict[str, Array]:
-        """The fields that are arrays, by name."""
-        values = {part.name: getattr(self, part.name) for part in fields(self)}
-        return {name: value for name, value in values.items() if isinstance(value, np.ndarray)}
+    arrays = arrays_of
 
     def parameters(self) -> dict[str, Any]:
         """The other fields, JSON-ready, with the name of the decoder."""
@@ -256,6 +253,11 @@ def check_width(shape: tuple[int, ...], components: int, where: str) -> None:
 class Preimage(Protocol):
     """A method that maps scores back to rows.
 
+    One that is not trained has `decoder(fitted, rows)`, which returns the Decoder of a model; `rows` (m, d) are sampled
+    rows in the units of the data, or None. One that is trained has `training(fitted, rows, count, seed)`, which returns
+    the Training of a pass over `count` rows, and `training_bytes(rows, columns)`: bytes of the sums that the pass adds
+    up, and of a tile of `rows` rows.
+
     Attributes
     ----------
     name : str
@@ -267,8 +269,8 @@ class Preimage(Protocol):
     """
 
     name: ClassVar[str]
-    trained: ClassVar[bool]  # whether its decoder comes from one more pass over the data
-    needs_rows: ClassVar[bool]  # whether it must be given sampled rows even where there are landmarks
+    trained: ClassVar[bool]
+    needs_rows: ClassVar[bool]
 
     def check(self, kernel: Kernel, method: Method) -> None:
         """Raise SpecError, naming methods that work, unless this one works with the kernel and the method."""
@@ -285,26 +287,6 @@ class Training(Protocol):
 
     def decoder(self, sums: Regression) -> Decoder:
         """The decoder that the sums of all blocks make."""
-
-
-class Trained(Preimage, Protocol):
-    """A pre-image method whose decoder needs one more pass over the data."""
-
-    def training_bytes(self, rows: int, columns: int) -> tuple[int, int]:
-        """Bytes of the sums that the pass adds up, and of a tile of `rows` rows."""
-
-    def training(self, fitted: Fitted, rows: Array, count: int, seed: np.random.SeedSequence) -> Training:
-        """Prepare the pass over `count` rows, from sampled rows (m, d) in the units of the data."""
-
-
-class Untrained(Preimage, Protocol):
-    """A pre-image method that needs no pass."""
-
-    def decoder(self, fitted: Fitted, rows: Array | None = None) -> Decoder:
-        """The decoder of a model. `rows` (m, d) are sampled rows in the units of the data.
-
-        Raises SpecError where rows are needed and missing.
-        """
 
 
 def sampled(rows: Array | None, what: str) -> Array:

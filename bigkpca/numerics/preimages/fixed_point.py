@@ -369,7 +369,14 @@ class FixedPointDecoder(Decoder):
             known = start is not None and not blind
             Z = start.astype(np.float64) if start is not None and known else start_of(Y)
             if not self.mean_term:
-                return self._as_in_the_thesis(goal, Z, gamma)
+                with np.errstate(all="ignore"):  # steps without guards
+                    for _ in range(self.iterations):
+                        at, before = goal.at(Z, gamma), Z
+                        Z = at.image / at.weight[:, None]
+                    converged = squared_norms(Z - before) <= (self.tol * goal.length) ** 2  # never where it is NaN
+                far = np.logical_not(np.isfinite(Z).all(axis=1))
+                Z[far] = self.mean_row
+                return Preimages(Z, converged, np.full(len(Z), self.iterations), far)
             norms = np.sqrt(np.maximum(given.squares(Y), 0))
             Z, far = begin(goal, Z, gamma, norms, candidates, known=known)
             hold = self.anchor * goal.own
@@ -388,14 +395,3 @@ class FixedPointDecoder(Decoder):
         """The expansion that is used, in the thesis's form without the mean."""
         G = solution.components if self.map is None else self.map
         return Expansion(self.origin, G, self.constant, self.linear, self.quadratic)
-
-    def _as_in_the_thesis(self, goal: Objective, Z: Array, gamma: Array) -> Preimages:
-        """Steps to image / weight without guards; a row that becomes NaN or infinite is the mean, and far."""
-        with np.errstate(all="ignore"):
-            for _ in range(self.iterations):
-                at, before = goal.at(Z, gamma), Z
-                Z = at.image / at.weight[:, None]
-            converged = squared_norms(Z - before) <= (self.tol * goal.length) ** 2  # never where it is NaN
-        far = np.logical_not(np.isfinite(Z).all(axis=1))
-        Z[far] = self.mean_row
-        return Preimages(Z, converged, np.full(len(Z), self.iterations), far)

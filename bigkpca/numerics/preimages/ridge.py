@@ -196,24 +196,26 @@ class KernelTraining:
     ridge: float
 
     def block(self, X_tiles: Iterable[Array], first_row: int, most_rows: int) -> Regression:
-        return block_regression(self._pairs(X_tiles, first_row, most_rows), self.shift, self.row_shift)
-
-    def _pairs(self, X_tiles: Iterable[Array], first_row: int, most_rows: int) -> Iterator[tuple[Array, Array]]:
-        """(kernels of scores with T, shifted rows) of each tile, float64; once, or once for each noisy copy."""
         fill, dtype = self.features.filling(most_rows), self.features.dtype
         values = np.empty((most_rows, self.features.size), dtype)
         project = self.solution.projection(dtype)
         evaluate = Gaussian(self.sigma).against(self.landmarks, most_rows)
         # float64, since features of a smooth kernel are nearly dependent
         kernels = np.empty((most_rows, len(self.landmarks)))
-        for tile in X_tiles:
-            V, K = values[: len(tile)], kernels[: len(tile)]
-            for copy in range(1 if self.noise is None else self.noise.copies):
-                given = tile if self.noise is None else self.noise.added(tile, first_row, copy)
-                fill(self.features.shifted(given), V)
-                evaluate(project(V, overwrite=True).astype(np.float64), K)
-                yield K, self.features.shifted(tile).astype(np.float64)
-            first_row += len(tile)
+
+        def pairs() -> Iterator[tuple[Array, Array]]:
+            """(kernels of scores with T, shifted rows) of each tile; once, or once for each noisy copy."""
+            first = first_row
+            for tile in X_tiles:
+                V, K = values[: len(tile)], kernels[: len(tile)]
+                for copy in range(1 if self.noise is None else self.noise.copies):
+                    given = tile if self.noise is None else self.noise.added(tile, first, copy)
+                    fill(self.features.shifted(given), V)
+                    evaluate(project(V, overwrite=True).astype(np.float64), K)
+                    yield K, self.features.shifted(tile).astype(np.float64)
+                first += len(tile)
+
+        return block_regression(pairs(), self.shift, self.row_shift)
 
     def decoder(self, sums: Regression) -> KernelDecoder:
         penalty = self.ridge * Gaussian(self.sigma).gram(self.landmarks)
