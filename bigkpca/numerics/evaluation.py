@@ -208,6 +208,8 @@ class Estimate:
 class Evaluation(ShowsSummary):
     """Estimated errors of a model on n rows, from m of them.
 
+    Source: `docs/numerics.md`, section 15.
+
     Attributes
     ----------
     rows, sampled : int
@@ -226,10 +228,6 @@ class Evaluation(ShowsSummary):
         |K - K^|_F.
     total_variance : Estimate
         tr(Kc), or tr(K) when not centred.
-
-    Notes
-    -----
-    Source: `docs/numerics.md`, section 15.
     """
 
     rows: int

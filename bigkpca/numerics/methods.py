@@ -86,6 +86,8 @@ class Method(ABC):
     ) -> Solution:
         """Compute mean, components and eigenvalues.
 
+        Raises DataError where no direction varies.
+
         Parameters
         ----------
         moments : Moments
@@ -107,11 +109,6 @@ class Method(ABC):
         -------
         Solution
             All float64.
-
-        Raises
-        ------
-        DataError
-            Where no direction varies.
         """
 
     def factor(self, moments: Moments | None, features: Any, tolerance: float) -> Array | None:
@@ -190,13 +187,8 @@ class ColumnSampling(OfLandmarks):
 
     Eigenvalues √(n / l) · singular values of C = k(X, S) are nearly unbiased, where those of Nyström are lower bounds.
 
-    Notes
-    -----
-    One pass over the data; n l (d + l) + l³ operations.
-
-    References
-    ----------
-    Talwalkar, Kumar, Mohri and Rowley (2013), *J. Mach. Learn. Res.* 14; `docs/numerics.md`, section 8.
+    One pass over the data; n l (d + l) + l³ operations. Source: Talwalkar, Kumar, Mohri and Rowley (2013), *J. Mach.
+    Learn. Res.* 14; `docs/numerics.md`, section 8.
 
     Examples
     --------
@@ -229,14 +221,9 @@ class ColumnSampling(OfLandmarks):
 class Exact(OfLandmarks):
     """Exact kernel PCA: every row is a landmark, so that W is the Gram matrix K.
 
-    Notes
-    -----
     The matrix is held up to 8192 rows. For more rows, components come from products with K, formed tile by tile, n² d
-    operations each, until residuals are below the tolerance of the fit.
-
-    References
-    ----------
-    Schölkopf, Smola and Müller (1998), *Neural Comput.* 10; `docs/numerics.md`, sections 6 and 16.
+    operations each, until residuals are below the tolerance of the fit. Source: Schölkopf, Smola and Müller (1998),
+    *Neural Comput.* 10; `docs/numerics.md`, sections 6 and 16.
 
     Examples
     --------
@@ -271,25 +258,15 @@ class Nystroem(OfLandmarks):
     K ≈ C W⁺ C' with C = k(X, S), W = k(S, S). The eigenvalues of form="orthogonal" are lower bounds of those of Kc, for
     positive semidefinite kernels.
 
+    One pass over the data; with l landmarks, n l (d + l) + l³ operations. Raises SpecError where an option is unknown
+    or out of range. Source: Williams and Seeger (2001), *NIPS*; `docs/numerics.md`, sections 1 and 8.
+
     Parameters
     ----------
     form : {"orthogonal", "thesis"}
         "thesis": components of W extended to all rows, not orthogonalised; for replication.
     rank : int, optional
         With form="thesis": cut W to this rank first.
-
-    Raises
-    ------
-    SpecError
-        Where an option is unknown or out of range.
-
-    Notes
-    -----
-    One pass over the data; with l landmarks, n l (d + l) + l³ operations.
-
-    References
-    ----------
-    Williams and Seeger (2001), *NIPS*; `docs/numerics.md`, sections 1 and 8.
 
     Examples
     --------
@@ -336,6 +313,9 @@ Correction = Literal["pointwise", "alpha", "sampled-alpha", "none"]
 class PrincipalFeatures(Trigonometric):
     """RFF-PCA: random Fourier features of the leading principal axes of the rows; Gaussian kernel only.
 
+    The passes of `RandomFeatures`, and one for the principal axes. Raises SpecError where an option is unknown; from
+    `check`, where the kernel or the size does not fit. Source: `docs/numerics.md`, section 10.
+
     Parameters
     ----------
     correction : {"pointwise", "alpha", "sampled-alpha", "none"}
@@ -344,19 +324,6 @@ class PrincipalFeatures(Trigonometric):
         that factor from 101 rows. "none": k(x, y) stays too large.
     form : {"orthogonal", "iid", "qmc", "phase"}
         As for `RandomFeatures`.
-
-    Raises
-    ------
-    SpecError
-        Where an option is unknown; from `check`, where the kernel or the size does not fit.
-
-    Notes
-    -----
-    The passes of `RandomFeatures`, and one for the principal axes.
-
-    References
-    ----------
-    `docs/numerics.md`, section 10.
 
     Examples
     --------
@@ -388,26 +355,16 @@ class RandomFeatures(Trigonometric):
 
     K ≈ Z Z' with D random features z(x), unbiased. Needs a kernel with a spectral density.
 
+    One pass over the data up to D = 8192, four beyond ("qmc" needs the principal axes as well). Raises SpecError where
+    the form is unknown; from `check`, where the kernel or the size does not fit. Source: Rahimi and Recht (2007),
+    *NIPS*; Yu et al. (2016), *NIPS*; Pham and Pagh (2013), *KDD*; `docs/numerics.md`, sections 9 and 11.
+
     Parameters
     ----------
     form : {"orthogonal", "iid", "qmc", "phase"}
         "orthogonal": orthogonal frequencies, in pairs of a sine and a cosine. "iid": independent frequencies, in pairs.
         "qmc": scrambled Sobol points on the principal axes, in pairs. "phase": single cosines √2 cos(w'x + b) with
         independent w. A tensor sketch has no form.
-
-    Raises
-    ------
-    SpecError
-        Where the form is unknown; from `check`, where the kernel or the size does not fit.
-
-    Notes
-    -----
-    One pass over the data up to D = 8192, four beyond ("qmc" needs the principal axes as well).
-
-    References
-    ----------
-    Rahimi and Recht (2007), *NIPS*; Yu et al. (2016), *NIPS*; Pham and Pagh (2013), *KDD*; `docs/numerics.md`, sections
-    9 and 11.
 
     Examples
     --------

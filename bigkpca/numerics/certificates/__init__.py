@@ -58,6 +58,8 @@ class Certificate(ShowsSummary):
 
     The attributes down to `strata` are known for landmarks of a positive semidefinite kernel.
 
+    None stands for what is not known. Source: `docs/numerics.md`, section 14.
+
     Attributes
     ----------
     trace_error : float
@@ -99,10 +101,6 @@ class Certificate(ShowsSummary):
     residuals : (r,) array
         |Kc u_j - lambda_j u_j| / lambda_j from products with the exact Gram matrix: an eigenvalue of Kc lies within
         this share of lambda_j, but need not be the j-th.
-
-    Notes
-    -----
-    None stands for what is not known. Source: `docs/numerics.md`, section 14.
     """
 
     # What arrays from a file must have; all others one number for each component.

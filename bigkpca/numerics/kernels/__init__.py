@@ -89,6 +89,8 @@ def kernel_class(text: str) -> type[Kernel]:
 def named(text: str) -> str:
     """The name of a kernel as files hold it, with the options that are given with it.
 
+    Raises SpecError where the name or an option is unknown, with the nearest known one, or a value does not fit.
+
     Parameters
     ----------
     text : str
@@ -98,11 +100,6 @@ def named(text: str) -> str:
     -------
     str
         What is not among its options is left to the options of a fit.
-
-    Raises
-    ------
-    SpecError
-        Where the name or an option is unknown, with the nearest known one, or a value does not fit.
 
     Examples
     --------
@@ -130,6 +127,8 @@ def own_options(text: str) -> dict[str, Any]:
 def from_dict(values: Mapping[str, Any]) -> Kernel:
     """The kernel that `to_dict` described.
 
+    Raises SpecError where a name is unknown, or a parameter unknown, missing, or out of range.
+
     Parameters
     ----------
     values : mapping
@@ -139,11 +138,6 @@ def from_dict(values: Mapping[str, Any]) -> Kernel:
     -------
     Kernel
         Equal to the one described.
-
-    Raises
-    ------
-    SpecError
-        Where a name is unknown, or a parameter unknown, missing, or out of range.
     """
     name = name_in(values, "kernel")
     combined: type[Any] | None = next((kind for kind in (Scaled, Sum, Product) if kind.name == name), None)

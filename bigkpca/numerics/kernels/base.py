@@ -148,6 +148,9 @@ class Kernel(ABC):
     def frequencies(self, draws: FrequencyDraws) -> Array:
         """Draw frequencies w from the spectral density: k(x, y) / k(0, 0) = E cos(w'(x - y)).
 
+        Raises SpecError for a kernel without a spectral density. Source: Rahimi and Recht (2007), *NIPS*;
+        `docs/numerics.md`, section 9.
+
         Parameters
         ----------
         draws : FrequencyDraws
@@ -157,15 +160,6 @@ class Kernel(ABC):
         -------
         (m, d) array
             One frequency in each row.
-
-        Raises
-        ------
-        SpecError
-            For a kernel without a spectral density.
-
-        References
-        ----------
-        Rahimi and Recht (2007), *NIPS*; `docs/numerics.md`, section 9.
         """
         raise no_spectrum(self)
 
@@ -396,17 +390,14 @@ class Product(_Pair):
 class Scaled(_Combined):
     """k(x, y) = factor · kernel(x, y).
 
+    Raises SpecError where the factor is not positive.
+
     Parameters
     ----------
     kernel : Kernel
         The kernel to scale.
     factor : float
         Positive.
-
-    Raises
-    ------
-    SpecError
-        Where the factor is not positive.
     """
 
     name: ClassVar[str] = "scaled"
@@ -457,6 +448,8 @@ class Scaled(_Combined):
 class Function(Kernel):
     """A kernel given as a function of two sets of rows.
 
+    The solver warns where eigenvalues turn out negative. A model with such a kernel cannot be saved.
+
     Parameters
     ----------
     function : callable
@@ -465,10 +458,6 @@ class Function(Kernel):
         Whether averages of rows are meaningful rows, as k-means centres need: not for codes of letters or categories.
     psd : bool
         Whether the kernel is positive semidefinite. Without it nothing is proven about errors.
-
-    Notes
-    -----
-    The solver warns where eigenvalues turn out negative. A model with such a kernel cannot be saved.
 
     Examples
     --------
@@ -518,8 +507,6 @@ class Function(Kernel):
 class Precomputed(Leaf):
     """k(x_i, x_j) = K_ij of a given matrix: the rows of the data are rows of K.
 
-    Notes
-    -----
     The kernel has no formula. It is not assumed to be positive semidefinite; the solver warns where it is not.
     """
 

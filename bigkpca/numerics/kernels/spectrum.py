@@ -22,26 +22,17 @@ class Spectrum(Leaf):
     Rows are strings: whole numbers that stand for characters, and zeros behind the last of a shorter string, as
     `bigkpca ingest` writes them. Words that hold a zero do not count.
 
+    Costs one look-up for each character and one product of sparse counts, and not the length of both strings. Sums of
+    kernels of several k compare words of several lengths. Raises SpecError where k is not positive; in use, where rows
+    hold other than whole numbers from 0 on. Source: Leslie, Eskin and Noble (2002), *Pacific Symposium on
+    Biocomputing*.
+
     Parameters
     ----------
     k : int
         Length of the words, at least 1.
     normalize : bool
         Divide by √(k(x, x) k(y, y)), so that long strings are not more alike; a string without words has kernel 0.
-
-    Raises
-    ------
-    SpecError
-        Where k is not positive; in use, where rows hold other than whole numbers from 0 on.
-
-    Notes
-    -----
-    Costs one look-up for each character and one product of sparse counts, and not the length of both strings. Sums of
-    kernels of several k compare words of several lengths.
-
-    References
-    ----------
-    Leslie, Eskin and Noble (2002), *Pacific Symposium on Biocomputing*.
 
     Examples
     --------

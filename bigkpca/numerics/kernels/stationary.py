@@ -104,19 +104,13 @@ def with_gradient_weights(evaluate: Evaluate, weight_of: Callable[[Array, Array]
 class Gaussian(Stationary):
     """k(x, y) = exp(-|x - y|² / (2 sigma²)), the RBF kernel.
 
+    Frequencies of random features are w ~ N(0, I / sigma²); the gradient weight is k / sigma². Raises SpecError where
+    sigma is not positive.
+
     Parameters
     ----------
     sigma : float
         Length, in the units of the columns.
-
-    Raises
-    ------
-    SpecError
-        Where sigma is not positive.
-
-    Notes
-    -----
-    Frequencies of random features are w ~ N(0, I / sigma²); the gradient weight is k / sigma².
 
     Examples
     --------
@@ -155,20 +149,13 @@ class Gaussian(Stationary):
 class Laplacian(Stationary):
     """k(x, y) = exp(-|x - y|_1 / sigma).
 
+    Frequencies of random features have independent Cauchy entries of scale 1 / sigma. The kernel has no gradient at x =
+    y, so that pre-images have no fixed point. Raises SpecError where sigma is not positive.
+
     Parameters
     ----------
     sigma : float
         Length, in the units of the columns.
-
-    Raises
-    ------
-    SpecError
-        Where sigma is not positive.
-
-    Notes
-    -----
-    Frequencies of random features have independent Cauchy entries of scale 1 / sigma. The kernel has no gradient at
-    x = y, so that pre-images have no fixed point.
 
     Examples
     --------
@@ -212,26 +199,16 @@ _ZERO = 1e4  # where exp(-s) is zero and powers of s are still finite
 class Matern(Stationary):
     """k(x, y) = 2^(1 - nu) / Γ(nu) · s^nu K_nu(s), s = √(2 nu) |x - y| / sigma, K_nu the modified Bessel function.
 
+    nu = 0.5, 1.5 and 2.5 are the fastest. Frequencies of random features are multivariate t with 2 nu degrees of
+    freedom and scale 1 / sigma. Pre-images have a fixed point for nu > 1. Raises SpecError where a parameter is out of
+    range. Source: Rasmussen and Williams (2006), *Gaussian Processes for Machine Learning*, section 4.2.
+
     Parameters
     ----------
     sigma : float
         Length, in the units of the columns.
     nu : float
         Smoothness, up to 100. nu = 0.5 is exp(-|x - y| / sigma); nu → ∞ is the Gaussian of the same sigma.
-
-    Raises
-    ------
-    SpecError
-        Where a parameter is out of range.
-
-    Notes
-    -----
-    nu = 0.5, 1.5 and 2.5 are the fastest. Frequencies of random features are multivariate t with 2 nu degrees of
-    freedom and scale 1 / sigma. Pre-images have a fixed point for nu > 1.
-
-    References
-    ----------
-    Rasmussen and Williams (2006), *Gaussian Processes for Machine Learning*, section 4.2.
 
     Examples
     --------
@@ -321,25 +298,16 @@ class Matern(Stationary):
 class RationalQuadratic(Stationary):
     """k(x, y) = (1 + |x - y|² / (2 alpha sigma²))^(-alpha), a mixture of Gaussians of many lengths.
 
+    Frequencies of random features are w = √tau z / sigma with z ~ N(0, I), tau ~ Gamma(shape alpha, rate alpha). Raises
+    SpecError where a parameter is not positive. Source: Rasmussen and Williams (2006), *Gaussian Processes for Machine
+    Learning*, section 4.2.
+
     Parameters
     ----------
     sigma : float
         Length, in the units of the columns.
     alpha : float
         Positive; alpha → ∞ is the Gaussian of the same sigma.
-
-    Raises
-    ------
-    SpecError
-        Where a parameter is not positive.
-
-    Notes
-    -----
-    Frequencies of random features are w = √tau z / sigma with z ~ N(0, I), tau ~ Gamma(shape alpha, rate alpha).
-
-    References
-    ----------
-    Rasmussen and Williams (2006), *Gaussian Processes for Machine Learning*, section 4.2.
 
     Examples
     --------

@@ -95,6 +95,8 @@ class Own:
 class Rows(Own):
     """Landmarks given as rows. Of equal rows, the first becomes a landmark.
 
+    Raises SpecError unless the values are a table; DataError where they hold text, NaN or infinity.
+
     Parameters
     ----------
     values : (l, d) array
@@ -103,13 +105,6 @@ class Rows(Own):
         Digest of the values as first given, before a model rounded them and dropped equal ones.
     given : int, optional
         Number of rows as first given.
-
-    Raises
-    ------
-    SpecError
-        Unless the values are a table.
-    DataError
-        Where they hold text, NaN or infinity.
 
     Examples
     --------
@@ -153,15 +148,12 @@ class Rows(Own):
 class RowNumbers(Own):
     """Landmarks given as row numbers of the data, counted from 0. Of equal rows, the first becomes a landmark.
 
+    Raises SpecError unless they are integers that are not negative.
+
     Parameters
     ----------
     numbers : (l,) array of int
         The row numbers.
-
-    Raises
-    ------
-    SpecError
-        Unless they are integers that are not negative.
 
     Examples
     --------
@@ -274,6 +266,8 @@ def to_dict(rule: LandmarkRule | Own) -> dict[str, Any]:
 def from_dict(values: Mapping[str, Any], own: Array | None) -> LandmarkRule | Own:
     """The rule, or the given landmarks, that `to_dict` described.
 
+    Raises SpecError where the name is unknown.
+
     Parameters
     ----------
     values : mapping
@@ -285,11 +279,6 @@ def from_dict(values: Mapping[str, Any], own: Array | None) -> LandmarkRule | Ow
     -------
     LandmarkRule or Own
         Equal to the one described.
-
-    Raises
-    ------
-    SpecError
-        Where the name is unknown.
     """
     name = name_in(values, "landmark rule")
     for kind in (Rows, RowNumbers):

@@ -26,18 +26,6 @@ class KMeans:
     Lloyd's iterations start from l distinct rows of the sample, which has 20,000 at most, or l. Where rows have many
     columns, the nearest centre is that on 64 principal axes; centres are means of whole rows.
 
-    Parameters
-    ----------
-    iterations : int
-        Of Lloyd's algorithm; 0 gives uniform rows.
-
-    Raises
-    ------
-    SpecError
-        Where there are fewer iterations than 0; from `choose`, where averages of rows are not meaningful rows.
-
-    Notes
-    -----
     No pass over the data. On MNIST, the mean error of the 20 leading eigenvalues, and seconds on two threads:
 
         | rows and iterations                | l = 250        | l = 500        | l = 1000       | l = 2000       |
@@ -50,10 +38,13 @@ class KMeans:
 
     The results are the same bits for any number of threads. That is why the iterations are implemented here:
     scikit-learn's Lloyd adds up centres in the order in which its threads finish, and takes 1.6 times as long on one.
+    Raises SpecError where there are fewer iterations than 0; from `choose`, where averages of rows are not meaningful
+    rows. Source: Zhang, Tsang and Kwok (2008), *ICML*; `docs/numerics.md`, section 4.
 
-    References
+    Parameters
     ----------
-    Zhang, Tsang and Kwok (2008), *ICML*; `docs/numerics.md`, section 4.
+    iterations : int
+        Of Lloyd's algorithm; 0 gives uniform rows.
 
     Examples
     --------

@@ -23,8 +23,6 @@ from bigkpca.numerics.linalg import Map, rank_tolerance
 class Uniform:
     """Rows of the sample, drawn uniformly without replacement.
 
-    Notes
-    -----
     No pass over the data. Column sampling and the thesis's form of Nyström hold for these landmarks alone.
 
     Examples
@@ -107,14 +105,9 @@ def leverage_scores(X: Array, S: Array, weights: Array, kernel: Kernel, size: in
 class Leverage:
     """Rows drawn by recursive ridge leverage scores, which bound the error in the spectral norm.
 
-    Notes
-    -----
     No pass over the data: 20 l rows of the sample, at least 20,000, and about 2 m l kernel evaluations. The kernel must
-    be positive semidefinite; `choose` raises SpecError where it is not.
-
-    References
-    ----------
-    Musco and Musco (2017), *NIPS*; `docs/numerics.md`, section 4.
+    be positive semidefinite; `choose` raises SpecError where it is not. Source: Musco and Musco (2017), *NIPS*;
+    `docs/numerics.md`, section 4.
 
     Examples
     --------
@@ -297,6 +290,11 @@ class RPCholesky:
 
     The choice for small clusters, fast spectra and data that are not vectors.
 
+    No pass with over="sample". With over="all", about ln(1/eta) / ln(1/least_accepted) passes, often none, and one more
+    to verify `tol`. The law is the exact one of RPCholesky in both cases. Raises SpecError where an option is out of
+    range; from `choose`, where k(x, x) < 0. Source: Chen, Epperly, Tropp and Webber (2025), *Comm. Pure Appl. Math.*;
+    Epperly, Tropp and Webber (2024), arXiv; `docs/numerics.md`, section 4.
+
     Parameters
     ----------
     tol : float
@@ -305,21 +303,6 @@ class RPCholesky:
         Rows to draw from: the bounded sample, or all rows.
     least_accepted : float
         With over="all": bounds are renewed by a pass where a smaller share of proposals is accepted; in (0, 1).
-
-    Raises
-    ------
-    SpecError
-        Where an option is out of range; from `choose`, where k(x, x) < 0.
-
-    Notes
-    -----
-    No pass with over="sample". With over="all", about ln(1/eta) / ln(1/least_accepted) passes, often none, and one more
-    to verify `tol`. The law is the exact one of RPCholesky in both cases.
-
-    References
-    ----------
-    Chen, Epperly, Tropp and Webber (2025), *Comm. Pure Appl. Math.*; Epperly, Tropp and Webber (2024), arXiv;
-    `docs/numerics.md`, section 4.
 
     Examples
     --------

@@ -96,6 +96,8 @@ _DECODERS: dict[str, type[Decoder]] = {
 def named(name: str) -> Preimage:
     """The pre-image method of a name, with options where they are given.
 
+    Raises SpecError where the name or an option is unknown, with the nearest known one, or a value does not fit.
+
     Parameters
     ----------
     name : str
@@ -105,11 +107,6 @@ def named(name: str) -> Preimage:
     -------
     Preimage
         The method.
-
-    Raises
-    ------
-    SpecError
-        Where the name or an option is unknown, with the nearest known one, or a value does not fit.
 
     Examples
     --------

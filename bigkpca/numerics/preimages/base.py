@@ -326,13 +326,7 @@ class Linear:
 
     Fitted to the landmarks and their scores; to sampled rows where there are no landmarks.
 
-    Notes
-    -----
-    No pass, no iteration.
-
-    References
-    ----------
-    `docs/numerics.md`, section 18.
+    No pass, no iteration. Source: `docs/numerics.md`, section 18.
 
     Examples
     --------

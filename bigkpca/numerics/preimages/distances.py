@@ -27,25 +27,15 @@ class Distances:
 
     For kernels that are decreasing functions of |x - y|, so that kernel values determine distances.
 
+    No pass, no iteration. Raises SpecError where an option is out of range; from `check`, where the kernel or the
+    method does not fit. Source: Kwok and Tsang (2004), *IEEE Trans. Neural Netw.* 15; `docs/numerics.md`, section 18.
+
     Parameters
     ----------
     neighbours : int
         Reference rows used for each pre-image, at least 2.
     rows : int
         The largest number of reference rows, sampled from the data; the model keeps them.
-
-    Raises
-    ------
-    SpecError
-        Where an option is out of range; from `check`, where the kernel or the method does not fit.
-
-    Notes
-    -----
-    No pass, no iteration.
-
-    References
-    ----------
-    Kwok and Tsang (2004), *IEEE Trans. Neural Netw.* 15; `docs/numerics.md`, section 18.
 
     Examples
     --------

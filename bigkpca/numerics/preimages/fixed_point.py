@@ -238,6 +238,11 @@ class FixedPoint:
     For kernels with a gradient weight p. The iteration starts at the row itself where that is known (denoising),
     otherwise at the pre-image of the linear map. Steps are shortened so that |φ(z) - φ^| never grows.
 
+    No pass. A step takes two products with the landmarks, 2 b l d multiplications for b rows; 4 to 8 steps on USPS.
+    Raises SpecError where an option is out of range; from `check`, where the kernel or the method does not fit. Source:
+    Mika et al. (1999), *NIPS*; Kwok and Tsang (2004); Abrahamsen and Hansen (2011) for the anchor; `docs/numerics.md`,
+    section 18.
+
     Parameters
     ----------
     mean_term : bool
@@ -249,20 +254,6 @@ class FixedPoint:
         The largest number of steps.
     tol : float
         Length of the step at which to stop, in lengths of the kernel.
-
-    Raises
-    ------
-    SpecError
-        Where an option is out of range; from `check`, where the kernel or the method does not fit.
-
-    Notes
-    -----
-    No pass. A step takes two products with the landmarks, 2 b l d multiplications for b rows; 4 to 8 steps on USPS.
-
-    References
-    ----------
-    Mika et al. (1999), *NIPS*; Kwok and Tsang (2004); Abrahamsen and Hansen (2011) for the anchor; `docs/numerics.md`,
-    section 18.
 
     Examples
     --------

@@ -110,6 +110,9 @@ class Ridge:
 
     The kernel on scores is Gaussian; its length gives the median pair k = exp(-1).
 
+    One pass, which adds up size x (size + d) numbers. Raises SpecError where an option is out of range. Source: Bakir,
+    Weston and Schölkopf (2004), *NIPS*; `docs/numerics.md`, section 18.
+
     Parameters
     ----------
     ridge : float
@@ -117,19 +120,6 @@ class Ridge:
         of the rows. Noisy rows need 1 or more, clean rows less.
     size : int
         Number of sampled rows whose scores are the landmarks of the kernel on scores, at least 2.
-
-    Raises
-    ------
-    SpecError
-        Where an option is out of range.
-
-    Notes
-    -----
-    One pass, which adds up size x (size + d) numbers.
-
-    References
-    ----------
-    Bakir, Weston and Schölkopf (2004), *NIPS*; `docs/numerics.md`, section 18.
 
     Examples
     --------
@@ -234,6 +224,11 @@ _MOST_COPIES = 8
 class Denoising:
     """Kernel ridge regression from the scores of noisy rows to the clean rows: removes noise of a given size.
 
+    One pass; noise is generated on the fly. Where rows are few, each gets up to 8 copies with different noise, so that
+    there are 10 noisy rows for each kernel. A map that is linear in the scores needs several times the components for
+    the same error. Raises SpecError where an option is out of range; from `check`, where the noise is not given.
+    Source: `docs/numerics.md`, section 18.
+
     Parameters
     ----------
     noise : float
@@ -242,21 +237,6 @@ class Denoising:
         Penalty, as in `Ridge`; scores of noisy rows vary more and need less.
     size : int
         Number of kernels on scores, at least 2.
-
-    Raises
-    ------
-    SpecError
-        Where an option is out of range; from `check`, where the noise is not given.
-
-    Notes
-    -----
-    One pass; noise is generated on the fly. Where rows are few, each gets up to 8 copies with different noise, so that
-    there are 10 noisy rows for each kernel. A map that is linear in the scores needs several times the components for
-    the same error.
-
-    References
-    ----------
-    `docs/numerics.md`, section 18.
 
     Examples
     --------
