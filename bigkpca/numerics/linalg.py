@@ -78,6 +78,16 @@ def at_once(in_order: Map, *functions: Callable[[], Any]) -> list[Any]:
     return list(in_order(lambda i: functions[i](), range(len(functions))))
 
 
+def product(A: Array, B: Array, rows: int, in_order: Map) -> Array:
+    """A B by tiles of `rows` rows of A, without warnings of overflow."""
+
+    def tile(start: int) -> Array:
+        with np.errstate(over="ignore", invalid="ignore"):  # settings are per thread
+            return np.asarray(A[start : start + rows] @ B)
+
+    return np.concatenate(list(in_order(tile, range(0, len(A), rows))))
+
+
 ALGEBRA = 2.0**-42  # of the largest eigenvalue or the trace: the rounding of eigenproblems in float64
 
 

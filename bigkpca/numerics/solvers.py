@@ -7,7 +7,7 @@ One action is one pass over the data: A Q = Σ (v_i - m)(v_i - m)'Q is a sum ove
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from itertools import chain
 
 import numpy as np
@@ -24,7 +24,15 @@ from bigkpca.numerics.eigenpairs import (
     spectrum,
 )
 from bigkpca.numerics.kernels import Kernel
-from bigkpca.numerics.linalg import Map, eigh_descending, is_positive, numerical_rank, rounding_of_eigenvalues, signs
+from bigkpca.numerics.linalg import (
+    Map,
+    eigh_descending,
+    is_positive,
+    numerical_rank,
+    product,
+    rounding_of_eigenvalues,
+    signs,
+)
 from bigkpca.numerics.moments import Moments
 from bigkpca.numerics.span import Span, basis_of, eigenvector_basis
 
@@ -48,13 +56,7 @@ class Action:
 
     def __add__(self, other: Action) -> Action:
         """Sums of both sets of rows together."""
-        return Action(
-            self.count + other.count,
-            self.total + other.total,
-            self.products + other.products,
-            self.trace + other.trace,
-            self.squares + other.squares,
-        )
+        return Action(*(getattr(self, part.name) + getattr(other, part.name) for part in fields(self)))
 
     def mean(self, v0: Array) -> Array:
         """Mean of v, (D,)."""
@@ -223,7 +225,7 @@ def leading(A: Array, count: int, entry: float, in_order: Map = map) -> tuple[Ar
     rng = np.random.default_rng(0)
     block, due, tried = starting_block(n, _WIDTH, rng), kept, 0
     for _ in range(int(_MOST * n) // _WIDTH):
-        space.add(block, _product(A, block, in_order))
+        space.add(block, product(A, block, _LANCZOS_TILE_ROWS, in_order))
         V, AV, T = space.held()
         block = _next(V, AV[:, -_WIDTH:], rng)
         full = len(T) + _WIDTH > most
@@ -233,7 +235,7 @@ def leading(A: Array, count: int, entry: float, in_order: Map = map) -> tuple[Ar
         vectors = V @ S[:, :count]
         if _are_exact(values[:count], vectors, AV @ S[:, :count], entry):
             # Again, from fresh products: images in the basis were combined many times, and rounding errors grew.
-            moved = _product(A, vectors, in_order)
+            moved = product(A, vectors, _LANCZOS_TILE_ROWS, in_order)
             found = np.einsum("ij,ij->j", vectors, moved)
             order = np.argsort(-found, kind="stable")  # multiple eigenvalues may come in any order
             found, vectors = found[order], np.ascontiguousarray(vectors[:, order])
@@ -285,16 +287,6 @@ class _Krylov:
         kept = slice(self.count)
         self.basis[:, kept], self.images[:, kept] = V @ S, AV @ S
         self.T[kept, kept] = np.diag(values)
-
-
-def _product(A: Array, B: Array, in_order: Map) -> Array:
-    """A B, by tiles of rows."""
-
-    def tile(start: int) -> Array:
-        found: Array = A[start : start + _LANCZOS_TILE_ROWS] @ B
-        return found
-
-    return np.concatenate(list(in_order(tile, range(0, len(A), _LANCZOS_TILE_ROWS))))
 
 
 def _next(basis: Array, image: Array, rng: np.random.Generator) -> Array:

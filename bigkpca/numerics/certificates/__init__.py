@@ -353,7 +353,13 @@ def of_landmarks(
         apart, agreement = residuals_of(span, solution, center), agreement_of(moments, nystroem, solution, center)
         halved = None if halved is None else halved._replace(cosines=np.minimum(halved.cosines, agreement))
     if not features.kernel.positive or span.basis.indefinite:
-        return _estimated(halved, solution, moments, _with_excess(evidence, span, nystroem), center, apart)
+        if evidence.missed is not None:
+            # No bound of K^ is known: small eigenvalues of W can make it arbitrarily large, even by one row that no
+            # sample contains. But no eigenvalue of K exceeds |K|_F, of which the landmarks see l / n. So the excess of
+            # Lam_1 over 2 |K|_F counts as missed.
+            frobenius = np.sqrt(moments.count / len(span.basis.W) * moments.squares)
+            evidence = replace(evidence, missed=max(evidence.missed, float(nystroem.eigenvalues[0]) - 2 * frobenius))
+        return _estimated(halved, solution, moments, evidence, center, apart)
     rounding, checked = evidence.rounding_of(moments, nystroem, center), evidence.rounding is not None
     bounds = proven(span, nystroem, r, rounding, evidence.trace_rounding(), checked=checked)
     dropped = evidence.kept.dropped if evidence.kept else np.empty(0)
@@ -405,19 +411,6 @@ def _estimated(
         sample=evidence.sample,
         rounding=evidence.rounding_of(moments, solution, center) / values if evidence.rounding else None,
     )
-
-
-def _with_excess(evidence: Evidence, span: Span, nystroem: Solution) -> Evidence:
-    """Evidence for an indefinite kernel: adds the excess of K^ to what is missed.
-
-    No bound of K^ is known: small eigenvalues of W can make it arbitrarily large, even by one row that no sample
-    contains. But no eigenvalue of K exceeds |K|_F, of which the landmarks see l / n. The excess of Lam_1 over 2 |K|_F
-    counts as missed.
-    """
-    if evidence.missed is None:
-        return evidence
-    frobenius = np.sqrt(span.moments.count / len(span.basis.W) * span.moments.squares)
-    return replace(evidence, missed=max(evidence.missed, float(nystroem.eigenvalues[0]) - 2 * frobenius))
 
 
 def of_products(

@@ -17,7 +17,7 @@ from bigkpca.errors import Array, DataError
 from bigkpca.numerics import solvers
 from bigkpca.numerics.eigenpairs import Solution
 from bigkpca.numerics.features import FeatureMap, KernelRows
-from bigkpca.numerics.linalg import Map
+from bigkpca.numerics.linalg import Map, product
 from bigkpca.numerics.methods import Method
 from bigkpca.numerics.moments import Moments
 from bigkpca.numerics.rounding import farthest
@@ -44,7 +44,7 @@ class ResidualMatrix:
         """E Q (m, b), float64: products of tiles in the dtype of block work, added up in float64."""
         m, C, right = len(Q), self.C, Q.astype(self.C.dtype)
 
-        def product(i: int) -> Array:
+        def with_tile(i: int) -> Array:
             out, own = np.zeros((m + C.shape[1], Q.shape[1])), slice(i * _TILE_ROWS, len(self.tiles[i]))
             with _quiet():
                 for first in range(0, own.start, _TILE_ROWS):  # a piece is in the cache for its transpose
@@ -55,16 +55,11 @@ class ResidualMatrix:
                 out[m:] = C[own].T @ right[own]
             return out
 
-        def explained(i: int) -> Array:
-            own = slice(i * _TILE_ROWS, len(self.tiles[i]))
-            with _quiet():
-                out: Array = C[own] @ inner
-            return out
-
         longest_first = range(len(self.tiles) - 1, -1, -1)
-        found = np.asarray(sum(in_order(product, longest_first)))
-        inner = _by_tiles(self.P, _by_tiles(self.P.T, found[m:].astype(C.dtype), in_order), in_order)
-        found[:m] -= np.concatenate(list(in_order(explained, range(len(self.tiles)))))
+        found = np.asarray(sum(in_order(with_tile, longest_first)))
+        inner = product(self.P.T, found[m:].astype(C.dtype), _TILE_ROWS, in_order)
+        inner = product(self.P, inner, _TILE_ROWS, in_order)
+        found[:m] -= product(C, inner, _TILE_ROWS, in_order)
         return np.asarray(found[:m])
 
     def diagonal(self) -> Array:
@@ -109,16 +104,6 @@ def residual_matrix(features: KernelRows, span: Span, X: Array, in_order: Map = 
     with _quiet():
         P = span.basis.P.astype(C.dtype, copy=False)
     return ResidualMatrix(list(in_order(tile, longest_first))[::-1], C, P, diagonal.astype(np.float64))
-
-
-def _by_tiles(A: Array, B: Array, in_order: Map) -> Array:
-    """A B (k, b), by tiles of rows of A (k, l)."""
-
-    def tile(start: int) -> Array:
-        with _quiet():
-            return np.asarray(A[start : start + _TILE_ROWS] @ B)
-
-    return np.concatenate(list(in_order(tile, range(0, len(A), _TILE_ROWS))))
 
 
 def _quiet() -> np.errstate:

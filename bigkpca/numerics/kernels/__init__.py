@@ -87,19 +87,10 @@ def kernel_class(text: str) -> type[Kernel]:
 
 
 def named(text: str) -> str:
-    """The name of a kernel as files hold it, with the options that are given with it.
+    """The name of a kernel as files hold it, with the options that are given with it, as in "matern:nu=2.5".
 
-    Raises SpecError where the name or an option is unknown, with the nearest known one, or a value does not fit.
-
-    Parameters
-    ----------
-    text : str
-        E.g. "rbf", or "matern:nu=2.5".
-
-    Returns
-    -------
-    str
-        What is not among its options is left to the options of a fit.
+    What is not among its options is left to the options of a fit. Raises SpecError where the name or an option is
+    unknown, with the nearest known one, or a value does not fit.
 
     Examples
     --------
@@ -125,19 +116,9 @@ def own_options(text: str) -> dict[str, Any]:
 
 
 def from_dict(values: Mapping[str, Any]) -> Kernel:
-    """The kernel that `to_dict` described.
+    """The kernel that `to_dict` described by "name" and parameters; of combined kernels, their parts as such mappings.
 
     Raises SpecError where a name is unknown, or a parameter unknown, missing, or out of range.
-
-    Parameters
-    ----------
-    values : mapping
-        "name", and the parameters of the kernel; of combined kernels, their parts as such mappings.
-
-    Returns
-    -------
-    Kernel
-        Equal to the one described.
     """
     name = name_in(values, "kernel")
     combined: type[Any] | None = next((kind for kind in (Scaled, Sum, Product) if kind.name == name), None)

@@ -194,17 +194,7 @@ class RowNumbers(Own):
 
 
 def distinct(rows: Array) -> Array:
-    """Remove rows that equal an earlier one; the others keep their order.
-
-    Parameters
-    ----------
-    rows : (l, d) array
-        Rows.
-
-    Returns
-    -------
-    (q, d) array
-        q <= l; the array itself where all are distinct.
+    """Rows (q, d) without those that equal an earlier one, in their order; `rows` (l, d) itself where all are distinct.
 
     Examples
     --------
@@ -243,17 +233,9 @@ named = RULES.named
 
 
 def to_dict(rule: LandmarkRule | Own) -> dict[str, Any]:
-    """Describe a rule, or given landmarks, as JSON-ready values.
+    """A rule, or landmarks that the caller gave, as JSON-ready values: "name", and the options.
 
-    Parameters
-    ----------
-    rule : LandmarkRule or Own
-        A rule, or landmarks that the caller gave.
-
-    Returns
-    -------
-    dict
-        "name", and the options; of given rows the digest, since the model holds the rows.
+    Of given rows they have the digest, since the model holds the rows.
 
     Examples
     --------
@@ -266,19 +248,8 @@ def to_dict(rule: LandmarkRule | Own) -> dict[str, Any]:
 def from_dict(values: Mapping[str, Any], own: Array | None) -> LandmarkRule | Own:
     """The rule, or the given landmarks, that `to_dict` described.
 
-    Raises SpecError where the name is unknown.
-
-    Parameters
-    ----------
-    values : mapping
-        "name", and the options.
-    own : (l, d) array or None
-        The landmarks of the fitted model, in the units of the data, which replace rows that the caller gave.
-
-    Returns
-    -------
-    LandmarkRule or Own
-        Equal to the one described.
+    `own` (l, d) are the landmarks of the fitted model, in the units of the data, which replace rows that the caller
+    gave. Raises SpecError where the name is unknown.
     """
     name = name_in(values, "landmark rule")
     for kind in (Rows, RowNumbers):

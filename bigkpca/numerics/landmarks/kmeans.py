@@ -10,7 +10,7 @@ import scipy
 
 from bigkpca.errors import Array, SpecError
 from bigkpca.numerics.kernels import Kernel, squared_norms
-from bigkpca.numerics.linalg import Map
+from bigkpca.numerics.linalg import Map, product
 from bigkpca.numerics.solvers import OVERSAMPLING, leading_eigenpairs, starting_block
 
 _TILE_ROWS = 1024
@@ -108,12 +108,7 @@ def _on_principal_axes(rows: Array, rng: np.random.Generator, in_order: Map) -> 
         return (some.T @ (some @ Q.astype(some.dtype))).astype(np.float64)
 
     axes = leading_eigenpairs(scatter, start, _AXES, most=2).vectors.astype(rows.dtype)
-
-    def of_tile(first: int) -> Array:
-        with np.errstate(over="ignore", invalid="ignore"):
-            return np.asarray(rows[first : first + _TILE_ROWS] @ axes)
-
-    return np.concatenate(list(in_order(of_tile, range(0, len(rows), _TILE_ROWS))))
+    return product(rows, axes, _TILE_ROWS, in_order)
 
 
 def _nearest(rows: Array, centres: Array, in_order: Map) -> Array:

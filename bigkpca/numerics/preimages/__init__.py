@@ -94,19 +94,9 @@ _DECODERS: dict[str, type[Decoder]] = {
 
 
 def named(name: str) -> Preimage:
-    """The pre-image method of a name, with options where they are given.
+    """The pre-image method of a name, with options where they are given, as in "ridge:ridge=0.01,size=500".
 
     Raises SpecError where the name or an option is unknown, with the nearest known one, or a value does not fit.
-
-    Parameters
-    ----------
-    name : str
-        E.g. "ridge", or "ridge:ridge=0.01,size=500".
-
-    Returns
-    -------
-    Preimage
-        The method.
 
     Examples
     --------
