@@ -151,8 +151,7 @@ class Reference:
         at most the Kolmogorov-Smirnov distance to the reference rows.
         """
         F = np.cumsum(counts.bins[:, :-1], axis=1) / counts.rows
-        found: Array = np.maximum(np.maximum(F - self.upper, self.lower - F).max(axis=1), 0.0)
-        return found
+        return np.maximum(np.maximum(F - self.upper, self.lower - F).max(axis=1), 0.0)
 
     def drift(self, counts: Counts) -> Drift:
         """The drift of the rows that were counted."""

@@ -578,12 +578,7 @@ def check_sketchable(kernel: Polynomial) -> None:
 
 
 def tensor_sketch(
-    kernel: Polynomial,
-    size: int,
-    offset: Array,
-    scale: Array | None,
-    rng: np.random.Generator,
-    dtype: np.dtype[Any],
+    kernel: Polynomial, size: int, offset: Array, scale: Array | None, rng: np.random.Generator, dtype: np.dtype[Any]
 ) -> TensorSketch:
     """A random tensor sketch of `size` features. Raises SpecError for degree 1."""
     check_sketchable(kernel)

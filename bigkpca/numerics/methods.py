@@ -19,7 +19,7 @@ from typing import Any, ClassVar, Literal, get_args
 
 from bigkpca.errors import Array, SpecError, unknown_name
 from bigkpca.numerics import solvers
-from bigkpca.numerics.eigenpairs import Solution
+from bigkpca.numerics.eigenpairs import Components, Solution
 from bigkpca.numerics.features import Coupling, FeatureMap, KernelRows, check_sketchable
 from bigkpca.numerics.kernels import Gaussian, Kernel, Polynomial
 from bigkpca.numerics.kernels.base import no_spectrum
@@ -78,7 +78,7 @@ class Method(ABC):
         self,
         moments: Moments,
         features: Any,
-        components: int | float | None,
+        components: Components,
         center: bool,
         tolerance: float,
         span: Span | None = None,
@@ -123,6 +123,23 @@ class OfLandmarks(Method):
 
     def map_bytes(self, columns: int, size: int, itemsize: int) -> int:
         return size * columns * itemsize
+
+    def solve(
+        self,
+        moments: Moments,
+        features: KernelRows,
+        components: Components,
+        center: bool,
+        tolerance: float,
+        span: Span | None = None,
+        in_order: Map = map,
+    ) -> Solution:
+        span = span or span_of(features.gram(in_order), moments, tolerance, in_order)
+        return self.of_span(span, components, center, tolerance, in_order)
+
+    def of_span(self, span: Span, components: Components, center: bool, tolerance: float, in_order: Map) -> Solution:
+        """The solution from the span of the landmarks."""
+        raise NotImplementedError
 
 
 def check_choice(method: object, key: str, value: str, known: tuple[str, ...]) -> None:
@@ -169,7 +186,7 @@ class Trigonometric(Method):
         self,
         moments: Moments,
         features: FeatureMap,
-        components: int | float | None,
+        components: Components,
         center: bool,
         tolerance: float,
         span: Span | None = None,
@@ -199,17 +216,7 @@ class ColumnSampling(OfLandmarks):
     name: ClassVar[str] = "columns"
     uniform: ClassVar[bool] = True
 
-    def solve(
-        self,
-        moments: Moments,
-        features: KernelRows,
-        components: int | float | None,
-        center: bool,
-        tolerance: float,
-        span: Span | None = None,
-        in_order: Map = map,
-    ) -> Solution:
-        span = span or span_of(features.gram(in_order), moments, tolerance, in_order)
+    def of_span(self, span: Span, components: Components, center: bool, tolerance: float, in_order: Map) -> Solution:
         return solvers.column_sampling(span, components, center=center, tolerance=tolerance)
 
     def factor(self, moments: Moments | None, features: KernelRows, tolerance: float) -> Array:
@@ -238,7 +245,7 @@ class Exact(OfLandmarks):
         self,
         moments: Moments | None,
         features: KernelRows,
-        components: int | float | None,
+        components: Components,
         center: bool,
         tolerance: float,
         span: Span | None = None,
@@ -287,17 +294,7 @@ class Nystroem(OfLandmarks):
     def uniform(self) -> bool:
         return self.form == "thesis"
 
-    def solve(
-        self,
-        moments: Moments,
-        features: KernelRows,
-        components: int | float | None,
-        center: bool,
-        tolerance: float,
-        span: Span | None = None,
-        in_order: Map = map,
-    ) -> Solution:
-        span = span or span_of(features.gram(in_order), moments, tolerance, in_order)
+    def of_span(self, span: Span, components: Components, center: bool, tolerance: float, in_order: Map) -> Solution:
         if self.form == "orthogonal":
             return solvers.nystroem(span, components, center=center, tolerance=tolerance, in_order=in_order)
         return solvers.nystroem_thesis(span, components, rank=self.rank, center=center, tolerance=tolerance)

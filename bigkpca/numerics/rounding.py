@@ -152,8 +152,7 @@ class Rounding:
         sizes = np.einsum("ij,ij->j", A, (moments.scatter if center else moments.about_zero) @ A)
         terms = _TERM * _weighted_squares(A, _squares(moments))
         least = self.precision * np.maximum(terms, _ALIKE * np.abs(sizes))
-        found: Array = _SAFETY * (np.maximum(moved, least) + of_far + self._of_W(A) * np.abs(sizes))
-        return found
+        return _SAFETY * (np.maximum(moved, least) + of_far + self._of_W(A) * np.abs(sizes))
 
     def significant(self, span: Span, most: int | None = None, in_order: Map = map) -> Significant:
         """The leading directions of the basis for which the bound of tr(E), rounding included, is smallest.
@@ -202,8 +201,7 @@ def _weighted_squares(A: Array, weights: Array) -> Array:
 
 def _squares(moments: Moments) -> Array:
     """Σ v_i² over all rows, (D,)."""
-    found: Array = np.diag(moments.scatter) + moments.count * moments.mean**2
-    return found
+    return np.diag(moments.scatter) + moments.count * moments.mean**2
 
 
 def _excess(moments: Moments, squares: Array) -> Array:

@@ -15,6 +15,7 @@ import scipy
 
 from bigkpca.errors import Array, check_overflow
 from bigkpca.numerics.eigenpairs import (
+    Components,
     Solution,
     at_least_its_parts,
     check_some_positive,
@@ -325,9 +326,7 @@ def _are_all(A: Array, values: Array, vectors: Array, entry: float, in_order: Ma
 _TILE_ROWS = 512
 
 
-def nystroem(
-    span: Span, components: int | float | None, *, center: bool, tolerance: float, in_order: Map = map
-) -> Solution:
+def nystroem(span: Span, components: Components, *, center: bool, tolerance: float, in_order: Map = map) -> Solution:
     """Orthogonalised Nyström: exact PCA in the span of the landmarks in feature space.
 
         P'W P = I,  P' scatter P = V Λ V',  components = P V,  eigenvalues = Λ.
@@ -372,7 +371,7 @@ def signs_at_landmarks(span: Span, mean: Array, A: Array) -> Array:
     return signs(np.concatenate([(W[tile] - mean) @ A for tile in tiles]))
 
 
-def _leading_pairs(M: Array, components: int | float | None, in_order: Map) -> tuple[Array, Array]:
+def _leading_pairs(M: Array, components: Components, in_order: Map) -> tuple[Array, Array]:
     """The eigenpairs of a positive semidefinite M (m, m): as many as there are components, or all."""
     count = components if isinstance(components, int) else None
     if count is not None and are_few(count, len(M)):
@@ -406,7 +405,7 @@ def _centred_landmarks(A: Array, center: bool) -> Array:
     return (A + A.T) / 2
 
 
-def column_sampling(span: Span, components: int | float | None, *, center: bool, tolerance: float) -> Solution:
+def column_sampling(span: Span, components: Components, *, center: bool, tolerance: float) -> Solution:
     """Column sampling: singular values of the sampled columns C, scaled by √(n / l); uniform landmarks only.
 
         H_l (C'C - n m m') H_l = V D² V',  eigenvalues = √(n / l) D,  components = H_l V √eigenvalues / D,
@@ -443,12 +442,7 @@ def column_sampling_map(moments: Moments, tolerance: float) -> Array:
 
 
 def nystroem_thesis(
-    span: Span,
-    components: int | float | None,
-    *,
-    rank: int | None,
-    center: bool,
-    tolerance: float,
+    span: Span, components: Components, *, rank: int | None, center: bool, tolerance: float
 ) -> Solution:
     """Nyström as Williams and Seeger extend it: columns not orthogonalised, W cut to its `rank` first; for replication.
 
@@ -472,7 +466,7 @@ def nystroem_thesis(
 
 def plain(
     moments: Moments,
-    components: int | float | None,
+    components: Components,
     *,
     unexplained: float = 0.0,
     center: bool,
@@ -526,7 +520,7 @@ def add_tile(out: Array, B: Array, rows: slice, columns: slice, K: Array, *, mir
 
 def gram(
     K: Array,
-    components: int | float | None,
+    components: Components,
     *,
     center: bool,
     tolerance: float,

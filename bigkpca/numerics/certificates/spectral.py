@@ -326,8 +326,7 @@ def gaps(values: Array, halved: Halved | None) -> Array:
     """
     every = values if halved is None else np.append(values, halved.behind)
     apart = np.abs(every - values[:, None])
-    found: Array = np.where(apart > _SAME * values[:, None], apart, np.inf).min(axis=1) / values
-    return found
+    return np.where(apart > _SAME * values[:, None], apart, np.inf).min(axis=1) / values
 
 
 def residuals_of(span: Span, solution: Solution, center: bool) -> Array:
@@ -368,8 +367,7 @@ def _cosines(moments: Moments, A: Array, B: Array, center: bool) -> Array:
     second, _ = solvers.about_the_mean(moments, center)
     squares = np.outer(np.einsum("ij,ij->j", A, second @ A), np.einsum("ij,ij->j", B, second @ B))
     products = np.abs(A.T @ second @ B)
-    found: Array = np.divide(products, np.sqrt(np.maximum(squares, 0)), out=np.zeros_like(products), where=squares > 0)
-    return found
+    return np.divide(products, np.sqrt(np.maximum(squares, 0)), out=np.zeros_like(products), where=squares > 0)
 
 
 def learning_curve(span: Span, center: bool, tolerance: float, own: float) -> Array:

@@ -114,14 +114,18 @@ class _Words:
     def of(cls, X: Array, k: int) -> _Words:
         """The words of k characters in strings X (b, L)."""
         levels = [np.unique(X[X > 0])]
-        for _ in range(k - 1):
-            longer = _longer(levels, X)
+        numbers = _position(levels[0], X)
+        for length in range(1, k):
+            longer = _longer(levels[0], X, numbers, length)
             levels.append(np.unique(longer[longer >= 0]))
+            numbers = _position(levels[length], longer)
         return cls(tuple(levels))
 
     def counts(self, X: Array) -> scipy.sparse.csr_array:
         """How often each word is in each of the strings X (b, L), (b, words), sparse; of unknown words nothing."""
-        numbers = _numbers(self.levels, X)
+        numbers = _position(self.levels[0], X)
+        for length in range(1, len(self.levels)):
+            numbers = _position(self.levels[length], _longer(self.levels[0], X, numbers, length))
         known = numbers >= 0
         rows = np.concatenate([[0], np.cumsum(known.sum(axis=1))])
         parts = np.ones(int(rows[-1])), numbers[known], rows
@@ -130,22 +134,11 @@ class _Words:
         return found
 
 
-def _numbers(levels: tuple[Array, ...] | list[Array], X: Array) -> Array:
-    """The number of the word at each place of strings X (b, L), (b, L - k + 1); -1 where it is not among the words."""
-    found = _position(levels[0], X)
-    for j in range(1, len(levels)):
-        found = _position(levels[j], _longer(levels[:j], X, found))
-    return found
-
-
-def _longer(levels: tuple[Array, ...] | list[Array], X: Array, shorter: Array | None = None) -> Array:
-    """Words that are one character longer than those of the last level, as `_Words` numbers them; -1 for unknown."""
-    if shorter is None:
-        shorter = _numbers(levels, X)
-    k = len(levels)
-    last = _position(levels[0], X[:, k:])
-    first = shorter[:, : last.shape[1]]
-    return np.where((first >= 0) & (last >= 0), first * len(levels[0]) + last, -1)
+def _longer(characters: Array, X: Array, numbers: Array, length: int) -> Array:
+    """Words that are one character longer than those with these numbers, as `_Words` numbers them; -1 for unknown."""
+    last = _position(characters, X[:, length:])
+    first = numbers[:, : last.shape[1]]
+    return np.where((first >= 0) & (last >= 0), first * len(characters) + last, -1)
 
 
 def _position(level: Array, values: Array) -> Array:
