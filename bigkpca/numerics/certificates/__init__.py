@@ -233,18 +233,6 @@ class Proven:
     high: Array
     shares: Array
 
-    @property
-    def relative_error(self) -> float | None:
-        """error / (explained + error); None where no variance is left to compare with."""
-        return self.error / (self.explained + self.error) if self.explained + self.error > 0 else None
-
-    def shares_given(self, likely: float) -> Array:
-        """Upper bounds of lambda_j / T (r,), given that no eigenvalue of E exceeds `likely`.
-
-        lambda_j = Lam_j + e and T >= explained + e for some e of at most `likely`.
-        """
-        return (self.most + likely) / (self.explained + likely)
-
 
 def proven(span: Span, nystroem: Solution, r: int, rounding: Array, trace_rounding: float, *, checked: bool) -> Proven:
     """The bounds of r eigenvalues from Nyström's solution, its rounding and that of tr(E).
@@ -371,10 +359,12 @@ def of_landmarks(
     if evidence.strata:
         likely = spectral_error(evidence.strata, moments.largest, len(span.basis.signs), dropped)
         likely = min(likely, bounds.error)
-        nearer = np.minimum(bounds.shares_given(likely), bounds.shares)
+        # lambda_j = Lam_j + e and T >= explained + e for some e of at most `likely`
+        nearer = np.minimum((bounds.most + likely) / (bounds.explained + likely), bounds.shares)
+    whole = bounds.explained + bounds.error
     return Certificate(
         trace_error=bounds.trace,
-        relative_trace_error=bounds.relative_error,
+        relative_trace_error=bounds.error / whole if whole > 0 else None,
         eigenvalue_lower=bounds.low,
         eigenvalue_upper=bounds.high,
         explained_variance_ratio_lower=bounds.low / (bounds.total + bounds.coarse),
