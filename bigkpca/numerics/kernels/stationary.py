@@ -238,7 +238,13 @@ class Matern(Stationary):
                 np.exp(np.negative(s, out=s), out=s)
                 s *= factor
             else:
-                self._bessel(s)
+                # In logarithms, since s^nu underflows where K_nu overflows; where even the logarithm overflows, k is 1.
+                # SciPy has no K_nu for s above about 1e9, where the kernel is zero in any precision.
+                exact, nu = np.minimum(s.astype(np.float64), 1e6), self.nu
+                with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+                    constant = (1 - nu) * np.log(2) - scipy.special.gammaln(nu)
+                    logarithm = constant + nu * np.log(exact) + np.log(scipy.special.kve(nu, exact)) - exact
+                s[:] = np.where(np.isfinite(logarithm), np.exp(np.minimum(logarithm, 0)), 1)
 
         return radial(Y, self.sigma, most_rows, profile)
 
@@ -271,21 +277,6 @@ class Matern(Stationary):
     @property
     def _largest_weight(self) -> float:
         return self.nu / (self.nu - 1) / self.sigma**2
-
-    def _bessel(self, s: Array) -> None:
-        """Turn s into kernel values, in place, for any nu."""
-        # In logarithms, since s^nu underflows where K_nu overflows; where even the logarithm overflows, k is 1.
-        # SciPy has no K_nu for s above about 1e9, where the kernel is zero in any precision.
-        exact, nu = np.minimum(s.astype(np.float64), 1e6), self.nu
-        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            logarithm = (
-                (1 - nu) * np.log(2)
-                - scipy.special.gammaln(nu)
-                + nu * np.log(exact)
-                + np.log(scipy.special.kve(nu, exact))
-                - exact
-            )
-        s[:] = np.where(np.isfinite(logarithm), np.exp(np.minimum(logarithm, 0)), 1)
 
     def frequencies(self, draws: FrequencyDraws) -> Array:
         """w = z / sigma · √(2 nu / chi²(2 nu)), z ~ N(0, I): a multivariate t with 2 nu degrees of freedom."""
