@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from bigkpca.data.rows import Rows, anonymous
-from bigkpca.errors import Array, RoundingError
+from bigkpca.errors import RoundingError
 from bigkpca.execution.blas import single_threaded_blas
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.progress import Progress
 from bigkpca.fitting import refine
-from bigkpca.fitting.features import Choice, SizeLimits, choices_info, choose_features
+from bigkpca.fitting.features import Choice, ChosenFeatures, SizeLimits, choices_info, choose_features
 from bigkpca.fitting.memory_limits import check_fits, find_size_limits
 from bigkpca.fitting.preimage import with_decoder
 from bigkpca.fitting.reference import with_reference
-from bigkpca.fitting.solve import fit_outcome
+from bigkpca.fitting.solve import Solved, solve_rows
 from bigkpca.fitting.warnings import (
     moved_by_rounding,
     note_lowered,
@@ -26,8 +26,7 @@ from bigkpca.fitting.warnings import (
     warn_if_narrow,
     warn_of,
 )
-from bigkpca.numerics.model import Model
-from bigkpca.numerics.span import Basis
+from bigkpca.numerics.model import Model, Provenance
 from bigkpca.spec import FitSpec, ResolvedFit, resolve
 
 Identity = dict[str, Any]  # of rows, by which a saved model is recognised
@@ -76,88 +75,62 @@ def fit_rows(
     NarrowKernelWarning if the Gram matrix is close to the identity; ToleranceWarning if memory or time ended the
     growth.
     """
-    found = _fit_without_decoder(rows, resolve(spec, rows), engine, progress, identity, size_limits)
-    model = with_decoder(found.model, rows, found.sample, spec, engine, progress, found.basis)
-    return with_reference(model, found.reference, rows.shape[0], spec.seed, engine, spec)
-
-
-class _Found(NamedTuple):
-    """A model without its pre-image and reference, and what these are made from, where it is not kept."""
-
-    model: Model
-    sample: Array | None = None  # (m, d), if the pre-image needs it
-    reference: Array | None = None  # (q, d)
-    basis: Basis | None = None  # of the span of the landmarks
-
-
-def _fit_without_decoder(
-    rows: Rows,
-    fit: ResolvedFit,
-    engine: Engine,
-    progress: Progress,
-    identity: Identity | None,
-    limits: SizeLimits | None,
-) -> _Found:
-    """The model without its pre-image and reference."""
-    spec = fit.spec
+    fit = resolve(spec, rows)
+    provenance: Provenance = {"spec": spec.to_dict(), "identity": identity or anonymous(rows)}
+    if rows.names is not None:
+        provenance["column_names"] = list(rows.names)
+    note_lowered(fit, progress)
     if spec.precomputed:
-        note_lowered(fit, progress)
         model = refine.fit_precomputed(rows, fit, engine, progress)
         warn_if_indefinite(model.solution)
-        return _Found(replace(model, provenance={**_origin(rows, spec, identity), **model.provenance}))
+        return replace(model, provenance={**provenance, **model.provenance})
+    first = fit.start() if fit.matrix_free else fit
+    chosen, found = _solved(rows, first, size_limits or SizeLimits(first.size), engine, progress)
+    provenance |= {"content": found.digest, "choices": choices_info((*chosen.choices, *found.choices))}
+    model = found.model(chosen.features, provenance)
     if fit.matrix_free:
-        start = _fit_without_decoder(rows, fit.start(), engine, progress, identity, limits).model
-        return _Found(refine.refine_by_products(rows, start, spec, engine, progress))
-    note_lowered(fit, progress)
-    limits = limits or SizeLimits(fit.size)
-    with single_threaded_blas, np.errstate(over="ignore", invalid="ignore"):  # the pass names rows that overflow
-        chosen = choose_features(rows, fit, limits, engine, progress)
-        single = spec.dtype is None and chosen.features.dtype != np.float64
-        try:
-            found = fit_outcome(rows, chosen, fit, engine, progress)
-        except RoundingError:
-            if not single:
-                raise
-            del chosen
-            return _in_double_precision(rows, fit, engine, progress, identity, limits)
-    if single and moved_by_rounding(found, _COARSE):
-        del chosen, found  # sums of the first fit, which the second need not hold
-        return _in_double_precision(rows, fit, engine, progress, identity, limits)
-    grown, reached = chosen.grown, found.certificate.relative_trace_error
-    if grown and not grown.stopped and reached is not None and reached > (spec.tol or 1):
+        del chosen, found  # which products do not need
+        model = refine.refine_by_products(rows, model, spec, engine, progress)
+        model = with_decoder(model, rows, None, spec, engine, progress)
+        return with_reference(model, None, rows.shape[0], spec.seed, engine, spec)
+    model = with_decoder(model, rows, chosen.sample, spec, engine, progress, found.basis)
+    return with_reference(model, None if spec.exact else chosen.reference, rows.shape[0], spec.seed, engine, spec)
+
+
+def _solved(
+    rows: Rows, fit: ResolvedFit, limits: SizeLimits, engine: Engine, progress: Progress
+) -> tuple[ChosenFeatures, Solved]:
+    """Features, and the solution of their pass; again in float64 where rounding in float32 would count, and again with
+    a larger size where the certificate exceeds the tolerance that sampled rows seemed to meet."""
+    spec = fit.spec
+    more_precise: tuple[Choice, ...] = ()
+    while True:
+        chosen = found = None  # of the round before, which this one need not hold
+        with single_threaded_blas, np.errstate(over="ignore", invalid="ignore"):  # the pass names rows that overflow
+            chosen = choose_features(rows, fit, limits, engine, progress)
+            single = fit.spec.dtype is None and chosen.features.dtype != np.float64
+            try:
+                found = solve_rows(rows, chosen, fit, engine, progress)
+            except RoundingError:
+                if not single:
+                    raise
+        if found is None or (single and moved_by_rounding(found, _COARSE)):
+            progress.note("rounding in float32 would count here: fitting again in float64")
+            reason = f"rounding in float32 may move the bounds or leading eigenvalues by more than {_COARSE}"
+            fit, more_precise = fit.in_double_precision(), (Choice("dtype", "float64", reason),)
+            if spec.tol is None:
+                check_fits(rows, fit, engine, limits.memory)
+            else:
+                most = find_size_limits(rows, fit, engine, limits.memory)
+                limits = replace(limits, largest=most.largest, limited_by=most.limited_by)
+            continue
+        grown, reached = chosen.grown, found.certificate.relative_trace_error
+        if not grown or grown.stopped or reached is None or reached <= (spec.tol or 1):
+            break
         progress.note(f"size {grown.size} has error {reached:.4g}, above tol={spec.tol}: growing on")
-        more = replace(limits, bias=limits.bias * reached / grown.error.value)
-        return _fit_without_decoder(rows, fit, engine, progress, identity, more)
+        limits = replace(limits, bias=limits.bias * reached / grown.error.value)
     warn_if_narrow(chosen.features, chosen.few, found.solution.unexplained)
     warn_of(found, chosen.features)
     if grown and grown.stopped:
         warn_above_tolerance(grown.size, reached or grown.error.value, grown.stopped, spec)
-    choices = (*chosen.choices, *found.choices)
-    provenance = _origin(rows, spec, identity) | {"content": found.digest, "choices": choices_info(choices)}
-    model = Model(chosen.features, found.solution, found.sums, found.certificate, provenance)
-    return _Found(model, chosen.sample, None if spec.exact else chosen.reference, found.basis)
-
-
-def _in_double_precision(
-    rows: Rows, fit: ResolvedFit, engine: Engine, progress: Progress, identity: Identity | None, limits: SizeLimits
-) -> _Found:
-    """Fit again with block work in float64, and record why."""
-    progress.note("rounding in float32 would count here: fitting again in float64")
-    double = fit.in_double_precision()
-    if fit.spec.tol is None:
-        check_fits(rows, double, engine, limits.memory)
-    else:
-        found_limits = find_size_limits(rows, double, engine, limits.memory)
-        limits = replace(limits, largest=found_limits.largest, limited_by=found_limits.limited_by)
-    found = _fit_without_decoder(rows, double, engine, progress, identity, limits)
-    before = found.model.provenance
-    reason = f"rounding in float32 may move the bounds or leading eigenvalues by more than {_COARSE}"
-    choices = [*before["choices"], *choices_info((Choice("dtype", "float64", reason),))]
-    provenance = {**before, "spec": fit.spec.to_dict(), "choices": choices}
-    return found._replace(model=replace(found.model, provenance=provenance))
-
-
-def _origin(rows: Rows, spec: FitSpec, identity: Identity | None) -> dict[str, Any]:
-    """Provenance of a model: spec, identity of the rows, column names."""
-    names = {} if rows.names is None else {"column_names": list(rows.names)}
-    return {"spec": spec.to_dict(), "identity": identity or anonymous(rows), **names}
+    return chosen, replace(found, choices=(*found.choices, *more_precise))

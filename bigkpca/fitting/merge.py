@@ -21,7 +21,7 @@ from bigkpca.fitting.memory_limits import check_fits
 from bigkpca.fitting.preimage import check_extensible, extend_decoder, with_decoder
 from bigkpca.fitting.reference import with_reference
 from bigkpca.fitting.sample import unseen_row_numbers
-from bigkpca.fitting.solve import Checks, FitOutcome, fit_outcome, rounding_of, solve, some_of
+from bigkpca.fitting.solve import Checks, rounding_of, solve, solve_rows, some_of
 from bigkpca.fitting.warnings import warn_if_beyond_tolerance, warn_if_not_uniform, warn_of
 from bigkpca.numerics import eigenpairs, growth, rounding
 from bigkpca.numerics.certificates import spectral
@@ -29,7 +29,7 @@ from bigkpca.numerics.certificates.spectral import Stratum
 from bigkpca.numerics.drift import REFERENCE_ROWS
 from bigkpca.numerics.growth import PAIRED_ROWS
 from bigkpca.numerics.kernels import Kernel
-from bigkpca.numerics.model import Model
+from bigkpca.numerics.model import Model, Provenance
 from bigkpca.numerics.moments import ShiftedSums
 from bigkpca.numerics.random_streams import FEW, PROBES, SAMPLE, random_stream
 from bigkpca.spec import FitSpec, ResolvedFit, randomized, resolve, resolve_shape
@@ -103,7 +103,7 @@ def fit_like(
     check_fits(rows, fit, engine, limit)
     chosen = _chosen(rows, like, fit, engine, progress)
     with single_threaded_blas, np.errstate(over="ignore", invalid="ignore"):
-        found = fit_outcome(rows, chosen, fit, engine, progress)
+        found = solve_rows(rows, chosen, fit, engine, progress)
     warn_of(found, like.features, "fit the first model with dtype='float64', or ")
     warn_if_beyond_tolerance(found, spec)
     warn_if_not_uniform(spec)
@@ -111,14 +111,15 @@ def fit_like(
         {**choice, "reason": f"as in the first model: {choice['reason'].removeprefix('as in the first model: ')}"}
         for choice in kept_choices(like)
     ]
-    provenance = {
-        **{key: like.provenance[key] for key in ("spec", "column_names") if key in like.provenance},
+    provenance: Provenance = {
+        "spec": like.provenance["spec"] | {key: getattr(spec, key) for key in MAY_CHANGE},
         "identity": identity or anonymous(rows),
         "content": found.digest,
         "choices": kept + choices_info(found.choices),
     }
-    provenance["spec"] = provenance["spec"] | {key: getattr(spec, key) for key in MAY_CHANGE}
-    model = Model(like.features, found.solution, found.sums, found.certificate, provenance)
+    if "column_names" in like.provenance:
+        provenance["column_names"] = like.provenance["column_names"]
+    model = found.model(like.features, provenance)
     model = with_decoder(model, rows, chosen.sample, spec, engine, progress, found.basis)
     return with_reference(model, chosen.reference, rows.shape[0], spec.seed, engine, spec)
 
@@ -220,16 +221,16 @@ def _with_sums(
     features = model.features
     with single_threaded_blas, np.errstate(over="ignore", invalid="ignore"):
         with engine.small_work() as in_order:
-            found, certified, choices, _ = solve(sums.moments, features, fit, checks, in_order)
-        solution = eigenpairs.aligned(found, model.solution, features.gram())
-    outcome = FitOutcome(solution, certified, sums, "", choices)
-    warn_of(outcome, features)
-    warn_if_beyond_tolerance(outcome, fit.spec)
+            found = solve(sums.moments, features, fit, checks, in_order)
+        solution = eigenpairs.aligned(found.solution, model.solution, features.gram())
+    found = replace(found, solution=solution, sums=sums, basis=None)
+    warn_of(found, features)
+    warn_if_beyond_tolerance(found, fit.spec)
     warn_if_not_uniform(fit.spec)
-    changed: dict[str, Any] = {"added": added, "choices": kept_choices(model) + choices_info(choices)}
+    changed: Provenance = {"added": added, "choices": kept_choices(model) + choices_info(found.choices)}
     if recorded is not None:
         changed["spec"] = recorded
-    larger = Model(features, solution, sums, certified, {**model.provenance, **changed})
+    larger = found.model(features, {**model.provenance, **changed})
     return extend_decoder(larger, model, fit.spec)
 
 

@@ -196,7 +196,7 @@ def start_products(rows: Rows, fit: ResolvedFit, engine: Engine, progress: Progr
             raise
         block = np.empty((n, 0))  # part of an indefinite matrix may have no positive eigenvalue
     else:
-        block = score_rows(C, Model(features, solution, None), local, progress).astype(np.float64)
+        block = score_rows(C, Model(features, solution), local, progress).astype(np.float64)
     noise = rounding_noise(float(found.entry_scales[S].sum()), len(W), entry_dtype(fit))
     negative = share_above_noise(*least_and_largest(W, fit.spec.center), noise)
     return ProductStart(block, moments.trace, float(found.entry_scales.sum()), found.digest, negative)

@@ -90,7 +90,7 @@ def _held_out(
         solution = method.solve(moments, features, model.components, spec.center, tolerance, in_order=in_order)
     except DataError:
         return None
-    other = Model(features, solution, sums, provenance=model.provenance)
+    other = Model(features, solution, sums=sums, provenance=model.provenance)
     again = _of_rows(other, X, other.expansion(), in_order)
     missing = model.components - again.scores.shape[1]  # of components that the other rows do not have
     return np.pad(again.scores, ((0, 0), (0, missing))), again.residuals

@@ -26,7 +26,7 @@ from bigkpca.numerics.eigenpairs import Solution
 from bigkpca.numerics.features import Columns, GivenKernels, KernelRows
 from bigkpca.numerics.kernels import Precomputed
 from bigkpca.numerics.linalg import rank_tolerance
-from bigkpca.numerics.model import Model
+from bigkpca.numerics.model import Model, Provenance
 from bigkpca.numerics.random_streams import PROBES, SKETCH, random_stream
 from bigkpca.numerics.rounding import farthest, smaller_in_double
 from bigkpca.numerics.solvers import OVERSAMPLING, Ritz, leading_eigenpairs
@@ -52,10 +52,10 @@ def refine_by_products(rows: Rows, start: Model, spec: FitSpec, engine: Engine, 
     diagonal = float(columns.kernel.diagonal(X).sum())
     solution, found = _eigenpairs(product, scores, diagonal, columns.dtype, spec, progress)
     features = KernelRows(columns.kernel, columns.offset, X, scale=columns.scale)
-    provenance = {**start.provenance, "spec": spec.to_dict(), "products": found.products}
+    provenance: Provenance = {**start.provenance, "spec": spec.to_dict(), "products": found.products}
     error = _error_of_kernels(rows, columns, farthest(X, _FAR_ROWS), spec, engine, progress)
     certified = _certified(solution, found, error, start.certificate, columns.kernel.positive)
-    return Model(features, solution, None, certified, provenance)
+    return Model(features, solution, certificate=certified, provenance=provenance)
 
 
 def _error_of_kernels(
@@ -100,18 +100,18 @@ def fit_precomputed(rows: Rows, fit: ResolvedFit, engine: Engine, progress: Prog
             return solution, certificates.of_gram(solution, largest, error, eps, positive=solution.negative == 0)
 
         with engine.small_work() as in_order:
-            solution, certified, choices, _ = chosen_components(spec, with_components)
-        return Model(features, solution, None, certified, {"content": digest, "choices": choices_info(choices)})
+            found = chosen_components(spec, with_components)
+        return found.model(features, {"content": digest, "choices": choices_info(found.choices)})
     with single_threaded_blas:
         start = precomputed.start_products(rows, fit, engine, progress)
     product = partial(precomputed.product, rows, fit, engine, progress)
     noise = precomputed.rounding_noise(start.total, n, precomputed.entry_dtype(fit))
-    solution, found = _eigenpairs(product, start.block, start.trace, dtype, spec, progress, noise)
-    lowest = min(start.negative, precomputed.share_above_noise(found.lowest, found.values[0], noise))
-    provenance = {"content": start.digest, "choices": choices_info(()), "products": found.products}
+    solution, pairs = _eigenpairs(product, start.block, start.trace, dtype, spec, progress, noise)
+    lowest = min(start.negative, precomputed.share_above_noise(pairs.lowest, pairs.values[0], noise))
+    provenance: Provenance = {"content": start.digest, "choices": [], "products": pairs.products}
     error = float(np.finfo(dtype).eps) * start.total
-    certified = _certified(solution, found, error, Certificate(), positive=False)
-    return Model(features, replace(solution, negative=lowest), None, certified, provenance)
+    certified = _certified(solution, pairs, error, Certificate(), positive=False)
+    return Model(features, replace(solution, negative=lowest), certificate=certified, provenance=provenance)
 
 
 def _certified(solution: Solution, found: Ritz, error: float, start: Certificate, positive: bool) -> Certificate:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -23,7 +23,7 @@ from bigkpca.numerics.features import FeatureMap, KernelRows, has_landmarks
 from bigkpca.numerics.landmarks import Uniform
 from bigkpca.numerics.linalg import Map, at_once, rank_tolerance
 from bigkpca.numerics.methods import Exact
-from bigkpca.numerics.model import Model
+from bigkpca.numerics.model import Model, Provenance
 from bigkpca.numerics.moments import Moments, ShiftedSums
 from bigkpca.numerics.random_streams import JOINED, KRYLOV, PROBES, SKETCH, random_stream
 from bigkpca.numerics.rounding import FarRows, Rounding, Significant
@@ -37,13 +37,20 @@ _NEGATIVE = -1e-6  # share: below what rounding of kernel functions in float32 m
 _MAX_AUTOMATIC = 50  # components among which the largest gap is searched
 
 
-class Solved(NamedTuple):
-    """A solution, its certificate, what was chosen for it, and the basis of the span of the landmarks, if any."""
+@dataclass(frozen=True)
+class Solved:
+    """A solution and its certificate, with what they are from: the sums of a pass, and the SHA-256 of its rows."""
 
     solution: Solution
     certificate: Certificate
     choices: tuple[Choice, ...]
-    basis: Basis | None = None
+    basis: Basis | None = None  # of the span of the landmarks
+    sums: ShiftedSums | None = None
+    digest: str = ""
+
+    def model(self, features: FeatureMap, provenance: Provenance) -> Model:
+        """The model, without what rows are compared with or rebuilt by."""
+        return Model(features, self.solution, sums=self.sums, certificate=self.certificate, provenance=provenance)
 
 
 @dataclass(frozen=True)
@@ -135,7 +142,7 @@ def solve(
         choices = (*choices, Choice("directions", few, reason))
     negative = min(chosen.solution.negative, _negative_on_few(features, checks.few, spec.center))
     solution = replace(chosen.solution, negative=negative)
-    return chosen._replace(solution=solution, choices=choices, basis=None if span is None else span.basis)
+    return replace(chosen, solution=solution, choices=choices, basis=None if span is None else span.basis)
 
 
 def _negative_on_few(features: FeatureMap, few: Array, center: bool) -> float:
@@ -260,26 +267,12 @@ def chosen_components(spec: FitSpec, with_components: Callable[[Any], tuple[Solu
     return Solved(*with_components(r), (Choice("components", r, reason),))
 
 
-@dataclass(frozen=True)
-class FitOutcome:
-    """Solution, certificate and sums of a fit, with the digest of its rows."""
-
-    solution: Solution
-    certificate: Certificate
-    sums: ShiftedSums | None
-    digest: str  # SHA-256 of the rows
-    choices: tuple[Choice, ...]
-    basis: Basis | None = None  # of the span of the landmarks
-
-
-def fit_outcome(rows: Rows, chosen: ChosenFeatures, fit: ResolvedFit, engine: Engine, progress: Progress) -> FitOutcome:
+def solve_rows(rows: Rows, chosen: ChosenFeatures, fit: ResolvedFit, engine: Engine, progress: Progress) -> Solved:
     """Run the passes of a fit and solve its eigenproblem."""
-    features, spec, basis = chosen.features, fit.spec, None
-    sums, far = None, None
-    choices: tuple[Choice, ...] = ()
+    features, spec, sums, far = chosen.features, fit.spec, None, None
     if not spec.exact and fit.randomized(features.size):
         solution, digest = _solve_by_sketch(rows, features, chosen.near_mean, spec, engine, progress)
-        certified = Certificate()
+        solved = Solved(solution, Certificate(), ())
     else:
         if spec.exact:
             assert has_landmarks(features)
@@ -292,10 +285,11 @@ def fit_outcome(rows: Rows, chosen: ChosenFeatures, fit: ResolvedFit, engine: En
         checks = Checks(few, chosen.near_mean, unseen, count, few, far=far, triangular=chosen.triangular)
         moments = None if sums is None else sums.moments
         with engine.small_work() as in_order:
-            solution, certified, choices, basis = solve(moments, features, fit, checks, in_order)
+            solved = solve(moments, features, fit, checks, in_order)
+    certified = solved.certificate
     if chosen.kernel_error:
         certified = replace(certified, kernel_error=chosen.kernel_error.value)
-    return FitOutcome(solution, certified, sums, digest, choices, basis)
+    return replace(solved, certificate=certified, sums=sums, digest=digest)
 
 
 def _solve_by_sketch(

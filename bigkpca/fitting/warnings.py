@@ -16,7 +16,7 @@ from bigkpca.errors import (
     UnseenClusterWarning,
 )
 from bigkpca.execution.progress import Progress
-from bigkpca.fitting.solve import FitOutcome
+from bigkpca.fitting.solve import Solved
 from bigkpca.numerics import solvers
 from bigkpca.numerics.certificates import MISSED, spectral
 from bigkpca.numerics.eigenpairs import Solution
@@ -39,7 +39,7 @@ def note_lowered(fit: ResolvedFit, progress: Progress) -> None:
         progress.note(f"components lowered from {spec.components} to at most {size}: there are no more {what}")
 
 
-def warn_of(found: FitOutcome, features: FeatureMap, double: str = "leave dtype out or take float64, or ") -> None:
+def warn_of(found: Solved, features: FeatureMap, double: str = "leave dtype out or take float64, or ") -> None:
     """Warn of negative eigenvalues, noticeable rounding, and a cluster without a landmark; `double` says how to have
     block work in float64."""
     warn_if_indefinite(found.solution)
@@ -78,7 +78,7 @@ def warn_if_indefinite(solution: Solution) -> None:
         )
 
 
-def moved_by_rounding(found: FitOutcome, share: float) -> bool:
+def moved_by_rounding(found: Solved, share: float) -> bool:
     """Whether rounding may move the trace error, or an eigenvalue, by more than `share`.
 
     The trace error counts relative to the variance, an eigenvalue relative to itself; components count until 99.9 % of
@@ -118,7 +118,7 @@ def warn_above_tolerance(size: int, error: float, stopped: str, spec: FitSpec) -
     )
 
 
-def warn_if_beyond_tolerance(found: FitOutcome, spec: FitSpec) -> None:
+def warn_if_beyond_tolerance(found: Solved, spec: FitSpec) -> None:
     """Warn that a size that was chosen for other rows leaves a larger error than the tolerance on these."""
     error = found.certificate.relative_trace_error
     if spec.tol is not None and error is not None and error > spec.tol:

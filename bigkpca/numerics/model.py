@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import KW_ONLY, dataclass, field, replace
+from typing import Any, TypedDict
 
 import numpy as np
 
@@ -30,6 +30,25 @@ from bigkpca.numerics.preimages import (
 )
 
 
+class Provenance(TypedDict, total=False):
+    """Where a model comes from, JSON-ready; an entry that is not known is missing.
+
+    `spec` are the fields of the `FitSpec`; `identity` is the fingerprint of the rows (path, shape, dtype, stamp), and
+    `content` the digest of what was read; `added` are fingerprints of rows that were added, with their digests;
+    `choices` are the values of options that were left open, with reasons; `products` counts products with the Gram
+    matrix; `like` is the digest of the model whose features this one has.
+    """
+
+    spec: dict[str, Any]
+    identity: dict[str, Any]
+    content: str
+    column_names: list[str]
+    choices: list[dict[str, Any]]
+    products: int
+    added: list[dict[str, Any]]
+    like: str
+
+
 @dataclass(frozen=True, repr=False)
 class Model(ShowsSummary):
     """A fitted model: scores(x) = (v(x) - mean) @ components, with v the feature map.
@@ -44,8 +63,8 @@ class Model(ShowsSummary):
         Kept so that rows and models can be added; None for exact models and those of the randomized solver.
     certificate : Certificate
         Bounds and estimates of the error.
-    provenance : mapping
-        FitSpec, input and package version, JSON-ready.
+    provenance : Provenance
+        Spec, rows and choices of the fit.
     decoder : Decoder or None
         Maps scores back to rows; None where the kernel does not allow the default method.
     reference : Reference or None
@@ -57,9 +76,10 @@ class Model(ShowsSummary):
 
     features: FeatureMap
     solution: Solution
-    sums: ShiftedSums | None
+    _: KW_ONLY
+    sums: ShiftedSums | None = None
     certificate: Certificate = field(default_factory=Certificate)
-    provenance: Mapping[str, Any] = field(default_factory=dict)
+    provenance: Provenance = field(default_factory=Provenance)
     decoder: Decoder | None = None
     reference: Reference | None = None
     earlier: Reference | None = None

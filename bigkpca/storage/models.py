@@ -208,21 +208,27 @@ def assembled(about: Mapping[str, Any], arrays: Mapping[str, Array]) -> Model:
     elif about.get("sums") is not None:
         shapes: dict[str, Shape] = {"about": ("D",), "total": ("D",), "products": (moments.entries(sizes["D"]),)}
         sums = _made(ShiftedSums, "sums", about["sums"], arrays, shapes, sizes)
-    vectors: dict[str, Shape] = {field.name: ("r",) for field in fields(Certificate) if "Array" in str(field.type)}
-    vectors |= Certificate.shapes
     certified = _dict_of(about.get("certificate"), "certificate")
-    certified |= _shaped("certificate_", arrays, vectors, dict(sizes), finite=False)
+    certified |= _shaped("certificate_", arrays, Certificate.shapes(), dict(sizes), finite=False)
     check_plain(Certificate, certified, "the certificate")
     certificate = Certificate(**certified)
     decoder = _decoder(about.get("decoder"), arrays, sizes)  # models of before pre-images have none
-    references = [_reference(kind, about.get(kind), arrays, sizes) for kind in ("reference", "earlier")]
-    provenance = {key: about[key] for key in about if key not in _OWN}
+    references = {kind: _reference(kind, about.get(kind), arrays, sizes) for kind in ("reference", "earlier")}
+    provenance: Any = {key: about[key] for key in about if key not in _OWN}
     if found := records.wrong(provenance, records.PROVENANCE, partial=True):
         raise SpecError(found)
     names = provenance.get("column_names")
     if names is not None and len(names) != features.columns:
         raise SpecError(f"{len(names)} column names for {features.columns} columns")
-    model = Model(features, solution, sums, certificate, provenance, decoder, *references)
+    model = Model(
+        features,
+        solution,
+        sums=sums,
+        certificate=certificate,
+        provenance=provenance,
+        decoder=decoder,
+        **references,
+    )
     if "spec" in provenance:
         _ = model.method  # raises SpecError for one that is unknown
     return model

@@ -29,7 +29,7 @@ def rows(n, d=50, dtype=np.float32):
 def model(size=100):
     """Of rows with 50 columns, and with ten components."""
     features = KernelRows(Gaussian(1.0), np.zeros(50), np.zeros((size, 50), np.float32))
-    return Model(features, eigenpairs.Solution(np.zeros(size), np.zeros((size, 10)), np.ones(10), 1.0), None)
+    return Model(features, eigenpairs.Solution(np.zeros(size), np.zeros((size, 10)), np.ones(10), 1.0))
 
 
 def fit_bytes(n=10**6, d=50, dtype=np.float32, threads=2, **options):

@@ -5,7 +5,7 @@ import pytest
 
 from bigkpca import landmarks
 from bigkpca.errors import DataError, IndefiniteKernelWarning, NarrowKernelWarning
-from bigkpca.fitting.solve import FitOutcome
+from bigkpca.fitting.solve import Solved
 from bigkpca.fitting.warnings import moved_by_rounding
 from bigkpca.numerics.certificates import Certificate
 from bigkpca.numerics.eigenpairs import Solution
@@ -85,4 +85,4 @@ def test_rounding_of_what_landmarks_miss_does_not_count():
         (0.04, np.full(3, 0.5), True),
     ):
         certified = Certificate(rounding=np.array([0, 0, rounding]), missed=missed, trace_error=1.0)
-        assert moved_by_rounding(FitOutcome(solution, certified, None, "", ()), 0.01) == moved
+        assert moved_by_rounding(Solved(solution, certified, ()), 0.01) == moved

@@ -21,7 +21,7 @@ def fitted(dtype=np.float64, **provenance):
     ((V, diagonal),) = features.tiles([X], len(X))
     sums = shifted_sums([(V, diagonal)], np.full(9, 0.4))
     solution = solvers.nystroem(span_of(features.gram(), sums.moments, 1e-12), 4, center=True, tolerance=1e-12)
-    return Model(features, solution, sums, provenance=provenance)
+    return Model(features, solution, sums=sums, provenance=provenance)
 
 
 @pytest.mark.parametrize(("dtype", "atol"), [(np.float64, 1e-12), (np.float32, 1e-4)])

@@ -14,9 +14,8 @@ stability, the leave-one-out residual. Source: `docs/numerics.md`, section 14.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields, replace
-from typing import Any, ClassVar
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields, replace
 
 import numpy as np
 
@@ -52,13 +51,16 @@ MISSED = 1 / 3  # of an eigenvalue: landmarks may have missed at most this where
 NEAR = 1 / 4  # of what may be missed, a bound that is mostly several times what is: components nearer than this may mix
 
 
+# Shapes of fields that are arrays; letters stand for sizes.
+_VECTOR, _CURVE, _STRATA, _SAMPLE = ({"shape": shape} for shape in (("r",), ("k", 2), ("s", 6), ("q", "d")))
+
+
 @dataclass(frozen=True, repr=False)
 class Certificate(ShowsSummary):
     """Bounds and estimates of the error of a fit. E = K - K^; T is tr(Kc), or tr(K) when not centred; r components.
 
-    The attributes down to `strata` are known for landmarks of a positive semidefinite kernel.
-
-    None stands for what is not known. Source: `docs/numerics.md`, section 14.
+    The attributes down to `strata` are known for landmarks of a positive semidefinite kernel. None stands for what
+    is not known. Source: `docs/numerics.md`, section 14.
 
     Attributes
     ----------
@@ -103,33 +105,26 @@ class Certificate(ShowsSummary):
         this share of lambda_j, but need not be the j-th.
     """
 
-    # What arrays from a file must have; all others one number for each component.
-    shapes: ClassVar[Mapping[str, tuple[str | int, ...]]] = {
-        "learning_curve": ("k", 2),
-        "strata": ("s", 6),
-        "sample": ("q", "d"),
-    }
-
     trace_error: float | None = None
     relative_trace_error: float | None = None
-    eigenvalue_lower: Array | None = None
-    eigenvalue_upper: Array | None = None
-    explained_variance_ratio_lower: Array | None = None
-    explained_variance_ratio_upper: Array | None = None
-    learning_curve: Array | None = None
-    stability: Array | None = None
-    gap: Array | None = None
+    eigenvalue_lower: Array | None = field(default=None, metadata=_VECTOR)
+    eigenvalue_upper: Array | None = field(default=None, metadata=_VECTOR)
+    explained_variance_ratio_lower: Array | None = field(default=None, metadata=_VECTOR)
+    explained_variance_ratio_upper: Array | None = field(default=None, metadata=_VECTOR)
+    learning_curve: Array | None = field(default=None, metadata=_CURVE)
+    stability: Array | None = field(default=None, metadata=_VECTOR)
+    gap: Array | None = field(default=None, metadata=_VECTOR)
     leave_one_out_residual: float | None = None
     kernel_error: float | None = None
-    residuals: Array | None = None
+    residuals: Array | None = field(default=None, metadata=_VECTOR)
     spectral_error_likely: float | None = None
-    eigenvalue_likely_upper: Array | None = None
-    explained_variance_ratio_likely_upper: Array | None = None
+    eigenvalue_likely_upper: Array | None = field(default=None, metadata=_VECTOR)
+    explained_variance_ratio_likely_upper: Array | None = field(default=None, metadata=_VECTOR)
     confidence: float | None = None
-    missed: Array | None = None
-    rounding: Array | None = None
-    strata: Array | None = None
-    sample: Array | None = None
+    missed: Array | None = field(default=None, metadata=_VECTOR)
+    rounding: Array | None = field(default=None, metadata=_VECTOR)
+    strata: Array | None = field(default=None, metadata=_STRATA)
+    sample: Array | None = field(default=None, metadata=_SAMPLE)
 
     @property
     def trust(self) -> tuple[str, ...] | None:
@@ -188,11 +183,16 @@ class Certificate(ShowsSummary):
         known = any(values is not None for values in columns.values())
         return Summary("Certificate" if facts or known else "Certificate that says nothing", facts, columns)
 
+    @classmethod
+    def shapes(cls) -> dict[str, tuple[str | int, ...]]:
+        """The shapes of the fields that are arrays, by name."""
+        return {part.name: part.metadata["shape"] for part in fields(cls) if part.metadata}
+
     arrays = arrays_of
 
-    def numbers(self) -> dict[str, Any]:
+    def numbers(self) -> dict[str, float | None]:
         """The fields that are numbers, by name."""
-        return {part.name: getattr(self, part.name) for part in fields(self) if part.type == "float | None"}
+        return {part.name: getattr(self, part.name) for part in fields(self) if not part.metadata}
 
 
 def _each(rounded: Callable[[float], float], bounds: Array | None) -> Array | None:
