@@ -2,9 +2,8 @@
 
 A method is a frozen dataclass; a name stands for the method with default options.
 
-base                interfaces of methods, training passes and decoders; least squares from one streamed pass
-linear              "linear", from the landmarks' own scores, no pass; φ^ of given scores as a combination of landmarks,
-                    the mean included; residuals (novelty)
+base                interfaces of methods, training passes and decoders; least squares from one streamed pass; "linear",
+                    from the landmarks' own scores; φ^ of scores as a combination of landmarks; residuals (novelty)
 fixed_point         "fixed-point", no pass: F(z), how near φ(z) is to φ^, its gradient, and the iteration
 ridge               "ridge" and "denoising", kernel ridge regression from scores, of noisy rows where asked, one pass
 distances           "mds", from distances to reference rows, no pass

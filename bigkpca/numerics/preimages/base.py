@@ -69,11 +69,6 @@ class Regression:
         return np.asarray(solved / lengths[:, None])
 
 
-def training_bytes(size: int, rows: int, columns: int) -> tuple[int, int]:
-    """Bytes of the sums of `size` features with `columns` columns, and of a tile of `rows` pairs."""
-    return 8 * size * (size + columns), 8 * rows * (size + columns)
-
-
 def block_regression(pairs: Iterable[tuple[Array, Array]], shift: Array, row_shift: Array) -> Regression:
     """The sums of one block, one tile (features (b, q), rows (b, d)) at a time. Tiles are overwritten.
 
@@ -342,24 +337,19 @@ class Linear:
         """Accept every kernel and method."""
 
     def decoder(self, fitted: Fitted, rows: Array | None = None) -> LinearDecoder:
-        return linear_decoder(fitted, rows)
-
-
-def linear_decoder(fitted: Fitted, rows: Array | None) -> LinearDecoder:
-    """Least squares from scores to rows, of the landmarks or else of `rows` (m, d) in the units of the data."""
-    features, solution = fitted.features, fitted.solution
-    if not has_landmarks(features):
-        rows = sampled(rows, "pre-images of random features")
-        X, Y = features.shifted(rows), fitted.scores(rows)
-    elif fitted.moments is None:
-        X, Y = features.landmarks, solution.components * solution.eigenvalues  # = (K - mean) A
-    else:
-        X, Y = features.landmarks, solution.projection()(fitted.basis.W if fitted.basis else features.gram())
-    tiles = (slice(start, start + _TILE_ROWS) for start in range(0, len(X), _TILE_ROWS))
-    pairs = ((Y[tile].copy(), X[tile].astype(np.float64)) for tile in tiles)
-    sums = block_regression(pairs, Y.mean(axis=0), X.mean(axis=0, dtype=np.float64))
-    no_penalty = np.zeros((len(sums.mean), len(sums.mean)))
-    return LinearDecoder(sums.mean, sums.mean_rows, sums.weights(no_penalty, _TOLERANCE))
+        features, solution = fitted.features, fitted.solution
+        if not has_landmarks(features):
+            rows = sampled(rows, "pre-images of random features")
+            X, Y = features.shifted(rows), fitted.scores(rows)
+        elif fitted.moments is None:
+            X, Y = features.landmarks, solution.components * solution.eigenvalues  # = (K - mean) A
+        else:
+            X, Y = features.landmarks, solution.projection()(fitted.basis.W if fitted.basis else features.gram())
+        tiles = (slice(start, start + _TILE_ROWS) for start in range(0, len(X), _TILE_ROWS))
+        pairs = ((Y[tile].copy(), X[tile].astype(np.float64)) for tile in tiles)
+        sums = block_regression(pairs, Y.mean(axis=0), X.mean(axis=0, dtype=np.float64))
+        no_penalty = np.zeros((len(sums.mean), len(sums.mean)))
+        return LinearDecoder(sums.mean, sums.mean_rows, sums.weights(no_penalty, _TOLERANCE))
 
 
 @dataclass(frozen=True)

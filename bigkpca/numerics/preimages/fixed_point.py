@@ -25,10 +25,10 @@ from bigkpca.numerics.preimages.base import (
     Decoder,
     Expansion,
     Fitted,
+    Linear,
     LinearDecoder,
     Preimages,
     expansion,
-    linear_decoder,
 )
 
 _LEAST_WEIGHT = 1e-6
@@ -295,7 +295,7 @@ class FixedPoint:
         self.check(fitted.features.kernel, fitted.method)
         given = expansion(fitted)
         used = given if self.mean_term else given.without_mean()
-        start = linear_decoder(fitted, rows)
+        start = Linear().decoder(fitted, rows)
         return FixedPointDecoder(
             origin=used.origin,
             map=None if used.map is fitted.solution.components else used.map,

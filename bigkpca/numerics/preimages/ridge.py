@@ -22,7 +22,6 @@ from bigkpca.numerics.preimages.base import (
     Preimages,
     Regression,
     block_regression,
-    training_bytes,
 )
 
 
@@ -104,8 +103,45 @@ class KernelDecoder(Decoder):
         return 8 * rows * (p + r + 2 + 2 * features.columns) + 3 * 8 * p * (r + 2)
 
 
+class _OnScores:
+    """Base of methods that learn rows from scores by kernel ridge regression."""
+
+    trained: ClassVar[bool] = True
+    needs_rows: ClassVar[bool] = True
+    ridge: float
+    size: int
+
+    def __post_init__(self) -> None:
+        if not (np.isfinite(self.ridge) and self.ridge >= 0) or self.size < 2:
+            raise SpecError(f"{self}: ridge is a number that is not negative, size at least 2")
+
+    def check(self, kernel: Kernel, method: Method) -> None:
+        """Accept every kernel and method."""
+
+    def training_bytes(self, rows: int, columns: int) -> tuple[int, int]:
+        return 8 * self.size * (self.size + columns), 8 * rows * (self.size + columns)
+
+    def training(self, fitted: Fitted, rows: Array, count: int, seed: np.random.SeedSequence) -> KernelTraining:
+        return self.prepared(None, fitted, rows, seed)
+
+    def prepared(
+        self, noise: Noise | None, fitted: Fitted, rows: Array, seed: np.random.SeedSequence
+    ) -> KernelTraining:
+        """Prepare the pass; its landmarks are the scores of at most `size` sampled rows (m, d), with noise or not."""
+        features, rng = fitted.features, np.random.default_rng(seed)
+        some = rows[np.sort(rng.choice(len(rows), min(self.size, len(rows)), replace=False))]
+        # With the noise of a copy that no pass makes.
+        T = fitted.scores(some if noise is None else noise.added(some, 0, noise.copies))
+        if len(np.unique(T, axis=0)) <= len(T) // 2:
+            raise _too_alike(noise)
+        sigma = bandwidth.median_sigma(bandwidth.pair_distances(T, "sqeuclidean", rng), "sqeuclidean")
+        shift = Gaussian(sigma)(T, T).mean(axis=0)
+        row_shift = features.shifted(some).mean(axis=0, dtype=np.float64)
+        return KernelTraining(features, fitted.solution, noise, T, sigma, shift, row_shift, self.ridge)
+
+
 @dataclass(frozen=True)
-class Ridge:
+class Ridge(_OnScores):
     """Kernel ridge regression of rows on scores, with an intercept.
 
     The kernel on scores is Gaussian; its length gives the median pair k = exp(-1).
@@ -128,39 +164,8 @@ class Ridge:
     """
 
     name: ClassVar[str] = "ridge"
-    trained: ClassVar[bool] = True
-    needs_rows: ClassVar[bool] = True
     ridge: float = 0.3
     size: int = 1000
-
-    def __post_init__(self) -> None:
-        if not (np.isfinite(self.ridge) and self.ridge >= 0) or self.size < 2:
-            raise SpecError(f"{self}: ridge is a number that is not negative, size at least 2")
-
-    def check(self, kernel: Kernel, method: Method) -> None:
-        """Accept every kernel and method."""
-
-    def training_bytes(self, rows: int, columns: int) -> tuple[int, int]:
-        return training_bytes(self.size, rows, columns)
-
-    def training(self, fitted: Fitted, rows: Array, count: int, seed: np.random.SeedSequence) -> KernelTraining:
-        return kernel_training(fitted, None, rows, self.size, self.ridge, seed)
-
-
-def kernel_training(
-    fitted: Fitted, noise: Noise | None, rows: Array, size: int, ridge: float, seed: np.random.SeedSequence
-) -> KernelTraining:
-    """Prepare the pass; its landmarks are the scores of at most `size` sampled rows (m, d), with noise or not."""
-    features, rng = fitted.features, np.random.default_rng(seed)
-    some = rows[np.sort(rng.choice(len(rows), min(size, len(rows)), replace=False))]
-    # With the noise of a copy that no pass makes.
-    T = fitted.scores(some if noise is None else noise.added(some, 0, noise.copies))
-    if len(np.unique(T, axis=0)) <= len(T) // 2:
-        raise _too_alike(noise)
-    sigma = bandwidth.median_sigma(bandwidth.pair_distances(T, "sqeuclidean", rng), "sqeuclidean")
-    shift = Gaussian(sigma)(T, T).mean(axis=0)
-    row_shift = features.shifted(some).mean(axis=0, dtype=np.float64)
-    return KernelTraining(features, fitted.solution, noise, T, sigma, shift, row_shift, ridge)
 
 
 def _too_alike(noise: Noise | None) -> DataError:
@@ -221,7 +226,7 @@ _MOST_COPIES = 8
 
 
 @dataclass(frozen=True)
-class Denoising:
+class Denoising(_OnScores):
     """Kernel ridge regression from the scores of noisy rows to the clean rows: removes noise of a given size.
 
     One pass; noise is generated on the fly. Where rows are few, each gets up to 8 copies with different noise, so that
@@ -245,8 +250,6 @@ class Denoising:
     """
 
     name: ClassVar[str] = "denoising"
-    trained: ClassVar[bool] = True
-    needs_rows: ClassVar[bool] = True
     noise: float | None = None
     ridge: float = 0.1
     size: int = 1000
@@ -254,8 +257,7 @@ class Denoising:
     def __post_init__(self) -> None:
         if self.noise is not None and not (np.isfinite(self.noise) and self.noise > 0):
             raise SpecError(f"{self}: noise is a positive standard deviation in the units of the data")
-        if not (np.isfinite(self.ridge) and self.ridge >= 0) or self.size < 2:
-            raise SpecError(f"{self}: ridge is a number that is not negative, size at least 2")
+        super().__post_init__()
 
     def check(self, kernel: Kernel, method: Method) -> None:
         """Accept every kernel and method. Raise SpecError where the noise is not given."""
@@ -263,7 +265,7 @@ class Denoising:
             raise SpecError("pre-images by 'denoising' need the standard deviation of the noise: give noise=...")
 
     def training_bytes(self, rows: int, columns: int) -> tuple[int, int]:
-        sums, tile = training_bytes(self.size, rows, columns)
+        sums, tile = super().training_bytes(rows, columns)
         return sums, tile + 8 * rows * columns  # of rows with noise
 
     def training(self, fitted: Fitted, rows: Array, count: int, seed: np.random.SeedSequence) -> KernelTraining:
@@ -271,4 +273,4 @@ class Denoising:
         assert self.noise is not None  # as checked
         wanted = _ROWS_PER_KERNEL * min(self.size, len(rows))
         noise = Noise(self.noise, seed.generate_state(2, np.uint64), min(-(-wanted // count), _MOST_COPIES))
-        return kernel_training(fitted, noise, rows, self.size, self.ridge, seed)
+        return self.prepared(noise, fitted, rows, seed)
