@@ -31,8 +31,7 @@ from bigkpca.execution.projection import (
 from bigkpca.execution.tasks import constant, run_function
 from bigkpca.fitting.preimage import of_leading
 from bigkpca.numerics import measures
-from bigkpca.numerics.features import FeatureMap, FourierRows, KernelRows
-from bigkpca.numerics.features.random import draw_frequencies
+from bigkpca.numerics.features import FeatureMap, FourierRows, KernelRows, draw_frequencies
 from bigkpca.numerics.kernels import Kernel
 from bigkpca.numerics.linalg import rank_tolerance
 from bigkpca.numerics.methods import Form, RandomFeatures

@@ -27,14 +27,13 @@ from bigkpca.execution.progress import Progress
 from bigkpca.execution.tasks import Task, named_rows, shared
 from bigkpca.numerics.evaluation import Probes, Sums, block_sums
 from bigkpca.numerics.features import Columns, FeatureMap
-from bigkpca.numerics.gram import add_strip
 from bigkpca.numerics.landmarks.sampling import Factor
 from bigkpca.numerics.linalg import aligned
 from bigkpca.numerics.model import Model
 from bigkpca.numerics.moments import ColumnMoments, column_moments, shifted_sums
 from bigkpca.numerics.preimages import Regression, Training
 from bigkpca.numerics.rounding import FarRows, Farthest
-from bigkpca.numerics.solvers import Action, block_action
+from bigkpca.numerics.solvers import Action, add_strip, block_action
 
 
 def read_rows(rows: Rows, numbers: Array, engine: Engine, progress: Progress) -> Array:

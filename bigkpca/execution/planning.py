@@ -22,7 +22,7 @@ from bigkpca.numerics.drift import REFERENCE_ROWS
 from bigkpca.numerics.features import has_landmarks
 from bigkpca.numerics.growth import JUDGING_ROWS, PAIRED_ROWS
 from bigkpca.numerics.kernels import Kernel, Polynomial
-from bigkpca.numerics.kernels.algebra import Leaf
+from bigkpca.numerics.kernels.base import Leaf
 from bigkpca.numerics.model import Model
 from bigkpca.numerics.rounding import FAR_ROWS, MEASURED_ROWS
 from bigkpca.numerics.solvers import OVERSAMPLING, PASSES

@@ -21,18 +21,21 @@ from bigkpca.execution.progress import Progress
 from bigkpca.fitting.sample import PreparedSample, prepare_sample, rounded
 from bigkpca.numerics import growth, landmarks
 from bigkpca.numerics.drift import REFERENCE_ROWS
+from bigkpca.numerics.evaluation import Estimate
 from bigkpca.numerics.features import (
     Columns,
+    Coupling,
     FeatureMap,
     FourierRows,
     KernelRows,
+    PrincipalAxes,
     PrincipalFourierRows,
+    axes_of_covariance,
+    draw_frequencies,
     has_landmarks,
     tensor_sketch,
 )
-from bigkpca.numerics.features.landmarks import PrincipalAxes, axes_of_covariance
-from bigkpca.numerics.features.random import Coupling, draw_frequencies
-from bigkpca.numerics.growth import PAIRED_ROWS, EstimatedError, SampleStratum, SizeTrial
+from bigkpca.numerics.growth import PAIRED_ROWS, SampleStratum, SizeTrial
 from bigkpca.numerics.kernels import Gaussian, Kernel, Polynomial
 from bigkpca.numerics.landmarks import RPCholesky
 from bigkpca.numerics.landmarks.sampling import Factor, Proposals, check_diagonal, grown
@@ -285,7 +288,7 @@ class GrownSize:
 
     size: int
     features: FeatureMap
-    error: EstimatedError
+    error: Estimate
     stopped: str | None = None
 
 
@@ -346,7 +349,7 @@ def _fit_at_size(fit: ResolvedFit, size: int) -> ResolvedFit:
     return sized
 
 
-def _error_estimator(prepared: PreparedSample, spec: FitSpec) -> tuple[Callable[[FeatureMap], EstimatedError], int]:
+def _error_estimator(prepared: PreparedSample, spec: FitSpec) -> tuple[Callable[[FeatureMap], Estimate], int]:
     """A function that estimates the error of a feature map on sampled rows, and the number of these rows."""
     (n, _), sampled, columns = prepared.rows.shape, prepared.sampled, prepared.columns
     m = len(sampled.sample)
@@ -357,7 +360,7 @@ def _error_estimator(prepared: PreparedSample, spec: FitSpec) -> tuple[Callable[
     seen = sampled.few[: max(1, growth.JUDGING_ROWS * m // n)]
     strata = [SampleStratum(columns.shifted(seen), m), SampleStratum(columns.shifted(sampled.held_out), n - m)]
 
-    def judge(features: FeatureMap) -> EstimatedError:
+    def judge(features: FeatureMap) -> Estimate:
         assert has_landmarks(features)
         return growth.trace_error(features, strata, spec.center)
 
@@ -379,7 +382,7 @@ class ChosenFeatures:
 
     features: FeatureMap
     near_mean: Array  # (D,), a fixed vector near the mean of v over all rows
-    kernel_error: EstimatedError | None  # of random features only
+    kernel_error: Estimate | None  # of random features only
     grown: GrownSize | None  # if the size was grown to a tolerance
     choices: tuple[Choice, ...]
     sample: Array | None  # (m, d), if the pre-image needs it

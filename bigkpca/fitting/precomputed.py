@@ -18,14 +18,14 @@ from bigkpca.execution.passes import sums_of
 from bigkpca.execution.progress import Progress
 from bigkpca.execution.projection import score_rows
 from bigkpca.execution.tasks import Task, shared
-from bigkpca.numerics import gram, solvers
+from bigkpca.numerics import solvers
 from bigkpca.numerics.eigenpairs import Solution, least_and_largest
 from bigkpca.numerics.features import Columns
-from bigkpca.numerics.gram import add_tile
 from bigkpca.numerics.kernels import Precomputed
 from bigkpca.numerics.linalg import Map, rank_tolerance
 from bigkpca.numerics.model import Model
 from bigkpca.numerics.random_streams import SKETCH, random_stream
+from bigkpca.numerics.solvers import add_tile
 from bigkpca.numerics.span import span_of
 from bigkpca.spec import ResolvedFit
 
@@ -320,7 +320,7 @@ def solve_matrix(fit: ResolvedFit, K: Array, components: int | float | None, in_
     """Exact solution of the matrix K (n, n), which is overwritten."""
     noise = rounding_noise(float(entry_scales_of(K).sum()), len(K), entry_dtype(fit))
     tolerance = rank_tolerance(fit.dtype)
-    found = gram.gram(
+    found = solvers.gram(
         K, components, center=fit.spec.center, tolerance=tolerance, positive=False, noise=noise, in_order=in_order
     )
     largest = found.eigenvalues[0]

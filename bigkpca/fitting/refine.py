@@ -20,8 +20,8 @@ from bigkpca.execution.projection import score_rows
 from bigkpca.fitting import precomputed
 from bigkpca.fitting.features import choices_info
 from bigkpca.fitting.solve import chosen_components
-from bigkpca.numerics import eigenpairs
-from bigkpca.numerics.certificates import Certificate, certify
+from bigkpca.numerics import certificates, eigenpairs
+from bigkpca.numerics.certificates import Certificate
 from bigkpca.numerics.eigenpairs import Solution
 from bigkpca.numerics.features import Columns, GivenKernels, KernelRows
 from bigkpca.numerics.kernels import Precomputed
@@ -97,7 +97,7 @@ def fit_precomputed(rows: Rows, fit: ResolvedFit, engine: Engine, progress: Prog
         def with_components(components: Any) -> tuple[Solution, Certificate]:
             held = K.copy() if spec.components == "auto" else K  # solving overwrites K, and runs twice here
             solution = precomputed.solve_matrix(fit, held, components, in_order)
-            return solution, certify.of_gram(solution, largest, error, eps, positive=solution.negative == 0)
+            return solution, certificates.of_gram(solution, largest, error, eps, positive=solution.negative == 0)
 
         with engine.small_work() as in_order:
             found = chosen_components(spec, with_components)
@@ -117,7 +117,7 @@ def fit_precomputed(rows: Rows, fit: ResolvedFit, engine: Engine, progress: Prog
 def _certified(solution: Solution, found: Ritz, error: float, start: Certificate, positive: bool) -> Certificate:
     """The certificate of eigenpairs found by products, from their residuals."""
     residuals = found.residuals[: len(solution.eigenvalues)]
-    return certify.of_products(solution, residuals, start, error, positive=positive)
+    return certificates.of_products(solution, residuals, start, error, positive=positive)
 
 
 def _eigenpairs(

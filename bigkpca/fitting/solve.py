@@ -16,8 +16,7 @@ from bigkpca.execution.passes import action_of, sums_of
 from bigkpca.execution.progress import Progress
 from bigkpca.fitting.features import Choice, ChosenFeatures
 from bigkpca.numerics import certificates, eigenpairs, rounding
-from bigkpca.numerics.certificates import Certificate, certify, spectral
-from bigkpca.numerics.certificates.certify import Evidence
+from bigkpca.numerics.certificates import Certificate, Evidence, spectral
 from bigkpca.numerics.certificates.spectral import Stratum
 from bigkpca.numerics.eigenpairs import Solution
 from bigkpca.numerics.features import FeatureMap, KernelRows, has_landmarks
@@ -128,10 +127,10 @@ def solve(
     def with_components(components: Any) -> tuple[Solution, Certificate]:
         solution = first if components is asked else solved(components)
         if has_landmarks(features) and span is not None:
-            return solution, certify.of_landmarks(
+            return solution, certificates.of_landmarks(
                 method, features, solution, span, evidence, center=spec.center, tolerance=tolerance, in_order=in_order
             )
-        return solution, certify.of_random_features(
+        return solution, certificates.of_random_features(
             method, moments, features, solution, evidence, center=spec.center, tolerance=tolerance
         )
 
@@ -232,7 +231,7 @@ def _solve_exactly(features: KernelRows, spec: FitSpec, checks: Checks, toleranc
 
     def with_components(components: Any) -> tuple[Solution, Certificate]:
         solution = Exact().solve(None, features, components, spec.center, tolerance, in_order=in_order)
-        return solution, certify.of_gram(solution, largest, value, precision, positive=kernel.positive)
+        return solution, certificates.of_gram(solution, largest, value, precision, positive=kernel.positive)
 
     return chosen_components(spec, with_components)
 

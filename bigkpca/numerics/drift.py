@@ -79,6 +79,10 @@ class Reference:
     A row that was fitted is nearer to the model than a new one of the same kind. So each reference row stands for an
     interval, from its value in the model to that in a model fitted without it, and has two shares at every edge.
 
+    Bins are counted exactly: sketches of quantiles that need no edges (Karnin, Lang and Liberty 2016; t-digests) give
+    other results for other orders of rows or blocks. Raises SpecError where these are not distributions. Source:
+    `docs/numerics.md`, section 20.
+
     Attributes
     ----------
     rows : int
@@ -87,20 +91,6 @@ class Reference:
         Values of the scores of each component and, last, of the residual: ascending, from the smallest to the largest.
     lower, upper : (r + 1, m) array
         The share of reference rows whose interval ends, and begins, at or below each edge.
-
-    Raises
-    ------
-    SpecError
-        Where these are not distributions.
-
-    Notes
-    -----
-    Bins are counted exactly: sketches of quantiles that need no edges (Karnin, Lang and Liberty 2016; t-digests) give
-    other results for other orders of rows or blocks.
-
-    References
-    ----------
-    `docs/numerics.md`, section 20.
 
     Examples
     --------
@@ -161,8 +151,7 @@ class Reference:
         at most the Kolmogorov-Smirnov distance to the reference rows.
         """
         F = np.cumsum(counts.bins[:, :-1], axis=1) / counts.rows
-        found: Array = np.maximum(np.maximum(F - self.upper, self.lower - F).max(axis=1), 0.0)
-        return found
+        return np.maximum(np.maximum(F - self.upper, self.lower - F).max(axis=1), 0.0)
 
     def drift(self, counts: Counts) -> Drift:
         """The drift of the rows that were counted."""
@@ -185,6 +174,8 @@ def reference_of(
     held_out: tuple[Array, Array] | None = None,
 ) -> Reference | None:
     """The reference of rows that were fitted; None where numbers overflow.
+
+    Source: Allen (1974), *Technometrics* 16; `docs/numerics.md`, section 20.
 
     Parameters
     ----------
@@ -212,10 +203,6 @@ def reference_of(
         and, for rows with h > 1/2, to the second term of the minimum, and to 0. This holds where eigenvalues are far
         from each other. Where they are not, components turn when a row is left out, and only a model of other rows
         tells how far.
-
-    References
-    ----------
-    Allen (1974), *Technometrics* 16; `docs/numerics.md`, section 20.
     """
     Y, e = scores.T.astype(np.float64), residuals.astype(np.float64)
     q = len(e)

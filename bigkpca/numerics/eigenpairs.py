@@ -11,6 +11,7 @@ from bigkpca.errors import Array, DataError
 from bigkpca.numerics.display import brief
 from bigkpca.numerics.linalg import numerical_rank, signs
 
+Components = int | float | None  # their number, the share of the variance that they explain, or as many as there are
 _ROUNDING = 1e-14  # of Σ k(x_i, x_i): centring equal rows leaves eigenvalues of this size
 
 
@@ -85,7 +86,7 @@ def spectrum(
     mean: Array,
     count: int,
     trace: float,
-    components: int | float | None,
+    components: Components,
     unexplained: float,
     tolerance: float,
 ) -> Solution:
@@ -130,7 +131,7 @@ def orthogonal_to_ones(U: Array, center: bool) -> Array:
 def of_eigenvectors(
     values: Array, U: Array, row_means: Array, trace: float, *, center: bool, tolerance: float
 ) -> Solution:
-    """Exact kernel PCA from leading eigenpairs of Kc, U (n, r), with K 1 / n (n,) and tr(K); see `gram_solver.gram`.
+    """Exact kernel PCA from leading eigenpairs of Kc, U (n, r), with K 1 / n (n,) and tr(K); see `solvers.gram`.
 
     Raises DataError where no direction varies.
     """
@@ -163,9 +164,7 @@ def at_least_its_parts(variance: float, values: Array) -> float:
     return max(variance, float(np.sum(values[values > 0])))
 
 
-def kept_components(
-    values: Array, components: int | float | None, variance: float, trace: float, tolerance: float
-) -> int:
+def kept_components(values: Array, components: Components, variance: float, trace: float, tolerance: float) -> int:
     """Number of components to keep: the given number, those of the given share of the variance, or the numerical rank.
 
     Raises DataError where no direction varies.

@@ -102,8 +102,7 @@ class Sample:
         squares = left * (parts - middle) ** 2 + outside * weights * (values - parts.sum(axis=0)) ** 2
         total = squares.sum(axis=0) * m / (m - 1)
         freedom = (m - 1) / np.maximum((m * np.sum(_shares(squares) ** 2, axis=0) - 1) / 2, 1)
-        widened: Array = scipy.special.stdtrit(freedom, 0.975) / _NORMAL * np.sqrt(total)
-        return widened
+        return scipy.special.stdtrit(freedom, 0.975) / _NORMAL * np.sqrt(total)
 
 
 def draw(q: Array, count: int, rows: int, rng: np.random.Generator) -> tuple[Array, Sample]:
@@ -203,10 +202,17 @@ class Estimate:
     value: float
     standard_error: float
 
+    @property
+    def at_most(self) -> float:
+        """The estimate plus two standard errors, which is compared with a tolerance."""
+        return self.value + 2.0 * self.standard_error
+
 
 @dataclass(frozen=True, repr=False)
 class Evaluation(ShowsSummary):
     """Estimated errors of a model on n rows, from m of them.
+
+    Source: `docs/numerics.md`, section 15.
 
     Attributes
     ----------
@@ -226,10 +232,6 @@ class Evaluation(ShowsSummary):
         |K - K^|_F.
     total_variance : Estimate
         tr(Kc), or tr(K) when not centred.
-
-    Notes
-    -----
-    Source: `docs/numerics.md`, section 15.
     """
 
     rows: int

@@ -10,29 +10,16 @@ import numpy as np
 import scipy
 
 from bigkpca.errors import Array
+from bigkpca.numerics.evaluation import Estimate
 from bigkpca.numerics.features import FeatureMap, KernelRows
 from bigkpca.numerics.linalg import rank_tolerance
 from bigkpca.numerics.solvers import nystroem_map
 
 JUDGING_ROWS = 2048  # the largest number of rows for an estimate: they give the error to about 1 % of itself
 PAIRED_ROWS = 1024  # rows whose pairs estimate the kernel error of random features
-SURE = 2.0  # standard errors that are added to an estimate before it is compared with the tolerance
 _NEAR = 1.1  # the search ends where the smallest size that meets the tolerance is known to this factor
 _LEAST_STEP, _LARGEST_STEP = 1.25, 4.0  # factors by which a size that fails grows
 _STEEP, _FLAT = -4.0, -0.1  # bounds of the slope d log(error) / d log(size)
-
-
-@dataclass(frozen=True)
-class EstimatedError:
-    """A relative error predicted from a sample."""
-
-    value: float
-    standard_error: float
-
-    @property
-    def at_most(self) -> float:
-        """The estimate plus two standard errors."""
-        return self.value + SURE * self.standard_error
 
 
 @dataclass(frozen=True)
@@ -51,7 +38,7 @@ class SampleStratum:
     count: int
 
 
-def trace_error(features: KernelRows, strata: Sequence[SampleStratum], center: bool) -> EstimatedError:
+def trace_error(features: KernelRows, strata: Sequence[SampleStratum], center: bool) -> Estimate:
     """tr(E) / T of Nyström over the rows that the strata are samples of; E = K - K^, T an upper bound of tr(Kc):
 
         residual_i = k(x_i, x_i) - |z_i|²,   total_i = residual_i + |z_i - mean z|²,   ratio of their weighted sums,
@@ -79,17 +66,17 @@ def trace_error(features: KernelRows, strata: Sequence[SampleStratum], center: b
     return _ratio(residuals, totals, weights, missed)
 
 
-def _ratio(numerators: Array, denominators: Array, weights: Array, missed: Array) -> EstimatedError:
+def _ratio(numerators: Array, denominators: Array, weights: Array, missed: Array) -> Estimate:
     """Σ w a / Σ w b over sampled rows with its standard error; `missed` are the unsampled shares of their strata."""
     total = float(weights @ denominators)
     if not total > 0:  # the kernel is so narrow that no variance remains: the error is all of it, or zero
-        return EstimatedError(float((numerators > 0).any()), 0.0)
+        return Estimate(float((numerators > 0).any()), 0.0)
     value = float(weights @ numerators) / total
     spread = weights * (numerators - value * denominators)
-    return EstimatedError(value, float(np.sqrt(np.sum(missed * spread**2))) / total)
+    return Estimate(value, float(np.sqrt(np.sum(missed * spread**2))) / total)
 
 
-def kernel_error(features: FeatureMap, X: Array, center: bool) -> EstimatedError:
+def kernel_error(features: FeatureMap, X: Array, center: bool) -> Estimate:
     """|H(K - K^)H|_F / |Kc|_F of features whose error has either sign, over pairs of rows X (e, d) in user units.
 
     The diagonal is left out: of all n² entries it is a small part. The standard error is the jackknife's over rows.
@@ -106,7 +93,7 @@ def kernel_error(features: FeatureMap, X: Array, center: bool) -> EstimatedError
     squares, wrong = (np.einsum("ij,ij->i", A, A) for A in (K, E))
     ratio = _ratio(wrong, squares, np.ones(len(X)), np.full(len(X), 4.0))  # 4 = 2², as each pair belongs to two rows
     value = float(np.sqrt(ratio.value))
-    return EstimatedError(value, ratio.standard_error / (2 * value) if value else 0.0)
+    return Estimate(value, ratio.standard_error / (2 * value) if value else 0.0)
 
 
 def next_size(tried: Sequence[SizeTrial], tol: float, *, start: int, most: int, step: int) -> int | None:

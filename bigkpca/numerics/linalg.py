@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import is_dataclass
+from dataclasses import fields, is_dataclass
 from typing import Any
 
 import numpy as np
@@ -40,7 +40,10 @@ def all_aligned(value: Any) -> Any:
     if isinstance(value, np.ndarray):
         return aligned(value)
     if isinstance(value, list | tuple):
-        return _rebuilt(value)
+        found = [all_aligned(item) for item in value]
+        if all(new is old for new, old in zip(found, value, strict=True)):
+            return value
+        return type(value)(*found) if hasattr(value, "_fields") else type(value)(found)
     if isinstance(value, dict) and (changed := _changed(value)):
         return value | changed
     if (
@@ -54,18 +57,16 @@ def all_aligned(value: Any) -> Any:
     return value
 
 
-def _rebuilt(items: list[Any] | tuple[Any, ...]) -> Any:
-    """The list or tuple with aligned items; itself where they are."""
-    found = [all_aligned(item) for item in items]
-    if all(new is old for new, old in zip(found, items, strict=True)):
-        return items
-    return type(items)(*found) if hasattr(items, "_fields") else type(items)(found)
-
-
 def _changed(values: Mapping[Any, Any]) -> dict[Any, Any]:
     """The entries that had to be copied, aligned."""
     items = list(values.items())  # at once, as another thread may add a cached property to the same value meanwhile
     return {key: new for key, old in items if (new := all_aligned(old)) is not old}
+
+
+def arrays_of(value: Any) -> dict[str, Array]:
+    """The fields of a dataclass that are arrays, by name."""
+    values = {part.name: getattr(value, part.name) for part in fields(value)}
+    return {name: each for name, each in values.items() if isinstance(each, np.ndarray)}
 
 
 # Like `map`: applies a function to start rows, results in order. The caller may pass a parallel one.
@@ -75,6 +76,16 @@ Map = Callable[[Callable[[int], Array], Iterable[int]], Iterable[Array]]
 def at_once(in_order: Map, *functions: Callable[[], Any]) -> list[Any]:
     """Results of independent functions, which `in_order` may run at the same time."""
     return list(in_order(lambda i: functions[i](), range(len(functions))))
+
+
+def product(A: Array, B: Array, rows: int, in_order: Map) -> Array:
+    """A B by tiles of `rows` rows of A, without warnings of overflow."""
+
+    def tile(start: int) -> Array:
+        with np.errstate(over="ignore", invalid="ignore"):  # settings are per thread
+            return np.asarray(A[start : start + rows] @ B)
+
+    return np.concatenate(list(in_order(tile, range(0, len(A), rows))))
 
 
 ALGEBRA = 2.0**-42  # of the largest eigenvalue or the trace: the rounding of eigenproblems in float64

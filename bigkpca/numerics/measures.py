@@ -26,21 +26,9 @@ from bigkpca.numerics.linalg import eigh_descending, numerical_rank
 
 
 def vector_agreement(U: Array, approximation: Array) -> Array:
-    """|u_j'u^_j| of columns at unit norm: 1 for equal directions, 0 for orthogonal ones.
+    """|u_j'u^_j|, (r,), of columns at unit norm: 1 for equal directions, 0 for orthogonal ones.
 
-    Parameters
-    ----------
-    U, approximation : (n, r) array
-        Eigenvectors, or scores, in columns of any length.
-
-    Returns
-    -------
-    (r,) array
-        Cosines.
-
-    References
-    ----------
-    The thesis, section 4.1; `docs/numerics.md`, section 12.
+    U and `approximation`, both (n, r), are eigenvectors, or scores, in columns of any length.
 
     Examples
     --------
@@ -52,21 +40,7 @@ def vector_agreement(U: Array, approximation: Array) -> Array:
 
 
 def eigenvalue_difference(eigenvalues: Array, approximation: Array) -> Array:
-    """|lambda_j - lambda^_j|, one for each eigenvalue.
-
-    Parameters
-    ----------
-    eigenvalues, approximation : (r,) array
-        lambda and lambda^.
-
-    Returns
-    -------
-    (r,) array
-        In the units of the eigenvalues.
-
-    References
-    ----------
-    The thesis, section 4.1; `docs/numerics.md`, section 12.
+    """|lambda_j - lambda^_j|, (r,), of `eigenvalues` (r,) and their `approximation` (r,), in their units.
 
     Examples
     --------
@@ -77,22 +51,9 @@ def eigenvalue_difference(eigenvalues: Array, approximation: Array) -> Array:
 
 
 def eigenvalue_error(eigenvalues: Array, approximation: Array) -> float:
-    """Mean over j of |lambda_j - lambda^_j| / lambda_j; an eigenvalue that was not found counts as zero.
+    """Mean over j of |lambda_j - lambda^_j| / lambda_j of positive `eigenvalues` (r,): a relative error.
 
-    Parameters
-    ----------
-    eigenvalues : (r,) array
-        lambda, positive.
-    approximation : (q,) array
-        lambda^; those beyond r are ignored.
-
-    Returns
-    -------
-    float
-        A relative error.
-
-    References
-    ----------
+    An eigenvalue that the `approximation` (q,) lacks counts as zero; those beyond r are ignored. Source:
     `docs/numerics.md`, section 19.
 
     Examples
@@ -106,28 +67,11 @@ def eigenvalue_error(eigenvalues: Array, approximation: Array) -> float:
 
 
 def score_error(Y: Array, approximation: Array) -> float:
-    """min_B |Y - Y^ B|_F / |Y|_F: the part of the scores Y that no linear map of the scores Y^ reproduces.
+    """min_B |Y - Y^ B|_F / |Y|_F: the part of the scores Y that no linear map of the scores Y^ reproduces, in [0, 1].
 
-    Parameters
-    ----------
-    Y : (m, r) array
-        Scores of the reference.
-    approximation : (m, q) array
-        Y^, scores of the same rows.
-
-    Returns
-    -------
-    float
-        Between 0 and 1.
-
-    Notes
-    -----
-    Components count by their variance, and an exchange of two close components changes nothing. So the measure is
-    smooth where the angle between the spans depends on the gap behind the last component.
-
-    References
-    ----------
-    `docs/numerics.md`, section 19.
+    Y (m, r) are scores of the reference, `approximation` (m, q) are Y^, scores of the same rows. Components count by
+    their variance, and an exchange of two close components changes nothing. So the measure is smooth where the angle
+    between the spans depends on the gap behind the last component. Source: `docs/numerics.md`, section 19.
 
     Examples
     --------
@@ -140,21 +84,10 @@ def score_error(Y: Array, approximation: Array) -> float:
 
 
 def subspace_cosine(U: Array, V: Array) -> float:
-    """The cosine of the largest principal angle between the spans of the columns of U and V.
+    """The cosine of the largest principal angle between the spans of the columns of U and V, both (n, r), of full rank.
 
-    Parameters
-    ----------
-    U, V : (n, r) array
-        Bases of both spans, of full rank.
-
-    Returns
-    -------
-    float
-        1 for equal spans, 0 where a direction of one is orthogonal to the other.
-
-    References
-    ----------
-    Björck and Golub (1973), *Math. Comp.* 27; `docs/numerics.md`, section 19.
+    1 for equal spans, 0 where a direction of one is orthogonal to the other. Source: Björck and Golub (1973), *Math.
+    Comp.* 27; `docs/numerics.md`, section 19.
 
     Examples
     --------
@@ -165,23 +98,10 @@ def subspace_cosine(U: Array, V: Array) -> float:
 
 
 def leverage(scores: Array, eigenvalues: Array) -> Array:
-    """Leverage scores |row i of U|² = Σ_j y_ij² / lambda_j, with U = Y / √lambda the unit eigenvectors.
+    """Leverage scores |row i of U|² = Σ_j y_ij² / lambda_j, (b,), with U = Y / √lambda the unit eigenvectors.
 
-    Parameters
-    ----------
-    scores : (b, r) array
-        Y, the scores of any rows.
-    eigenvalues : (r,) array
-        lambda, positive.
-
-    Returns
-    -------
-    (b,) array
-        Over all n fitted rows they add up to r.
-
-    References
-    ----------
-    `docs/numerics.md`, section 12; Mohri and Talwalkar (2011), *AISTATS*.
+    `scores` (b, r) are Y, of any rows, and `eigenvalues` (r,) are lambda, positive. Over all n fitted rows they add up
+    to r. Source: Mohri and Talwalkar (2011), *AISTATS*.
 
     Examples
     --------
@@ -192,25 +112,9 @@ def leverage(scores: Array, eigenvalues: Array) -> Array:
 
 
 def coherence(leverages: Array, r: int) -> float:
-    """gamma = (n / r) max_i leverage_i, between 1 and n / r.
+    """gamma = (n / r) max_i leverage_i of r components and the `leverages` (n,) of all rows, between 1 and n / r.
 
-    Uniform landmarks serve well where it is below about 10.
-
-    Parameters
-    ----------
-    leverages : (n,) array
-        Those of all rows, see `leverage`.
-    r : int
-        Number of components.
-
-    Returns
-    -------
-    float
-        gamma.
-
-    References
-    ----------
-    Mohri and Talwalkar (2011), *AISTATS*; `docs/numerics.md`, section 12.
+    Uniform landmarks serve well where it is below about 10. Source: Mohri and Talwalkar (2011), *AISTATS*.
 
     Examples
     --------
@@ -221,21 +125,9 @@ def coherence(leverages: Array, r: int) -> float:
 
 
 def largest_coherence(U: Array) -> float:
-    """mu = √n max_ij |U_ij| of orthonormal columns, between 1 and √n.
+    """mu = √n max_ij |U_ij| of orthonormal columns U (n, r), e.g. unit eigenvectors, between 1 and √n.
 
-    Parameters
-    ----------
-    U : (n, r) array
-        Orthonormal columns, e.g. unit eigenvectors.
-
-    Returns
-    -------
-    float
-        mu.
-
-    References
-    ----------
-    Talwalkar and Rostamizadeh (2010), *UAI*; `docs/numerics.md`, section 12.
+    Source: Talwalkar and Rostamizadeh (2010), *UAI*.
 
     Examples
     --------
@@ -251,23 +143,8 @@ _CUTOFF = 1e-12  # rank tolerance of the projections
 def matrix_error(K: Array, approximation: Array, rank: int) -> float:
     """|K - K^|_F - |K - K_k|_F: how much worse K^ is than K_k, the best approximation of rank k.
 
-    Never negative for K^ of rank k. Needs all eigenvalues of K, n³ operations.
-
-    Parameters
-    ----------
-    K, approximation : (n, n) array
-        The Gram matrix, symmetric, and K^.
-    rank : int
-        k.
-
-    Returns
-    -------
-    float
-        In the units of K.
-
-    References
-    ----------
-    The thesis, section 4.1; `docs/numerics.md`, section 12.
+    K and `approximation`, K^, are (n, n), K symmetric; `rank` is k. Never negative for K^ of rank k. Needs all
+    eigenvalues of K, n³ operations.
 
     Examples
     --------
@@ -278,23 +155,7 @@ def matrix_error(K: Array, approximation: Array, rank: int) -> float:
 
 
 def relative_accuracy(K: Array, approximation: Array, rank: int) -> float:
-    """|K - K_k|_F / |K - K^|_F: at most 1 for K^ of rank k, and 1 for the best one, K_k.
-
-    Parameters
-    ----------
-    K, approximation : (n, n) array
-        The Gram matrix, symmetric, and K^.
-    rank : int
-        k.
-
-    Returns
-    -------
-    float
-        A ratio.
-
-    References
-    ----------
-    The thesis, section 4.1; `docs/numerics.md`, section 12.
+    """|K - K_k|_F / |K - K^|_F: at most 1 for K^ of rank k, and 1 for the best one, K_k; arguments of `matrix_error`.
 
     Examples
     --------
@@ -305,23 +166,9 @@ def relative_accuracy(K: Array, approximation: Array, rank: int) -> float:
 
 
 def best_error(K: Array, rank: int) -> float:
-    """|K - K_k|_F = √Σ_{j > k} lambda_j², eigenvalues of the symmetric K (n, n) by falling absolute value.
+    """|K - K_k|_F = √Σ_{j > k} lambda_j², eigenvalues of the symmetric K (n, n) by falling absolute value, k = `rank`.
 
-    Parameters
-    ----------
-    K : (n, n) array
-        The Gram matrix, symmetric.
-    rank : int
-        k.
-
-    Returns
-    -------
-    float
-        In the units of K.
-
-    References
-    ----------
-    Eckart and Young (1936), *Psychometrika* 1.
+    Source: Eckart and Young (1936), *Psychometrika* 1.
 
     Examples
     --------
@@ -333,25 +180,10 @@ def best_error(K: Array, rank: int) -> float:
 
 
 def column_projection(K: Array, numbers: Array, rank: int | None = None) -> Array:
-    """C ((C'C)_k)⁺ C'K with C = K[:, numbers]: the projection form of column sampling, which needs K itself.
+    """C ((C'C)_k)⁺ C'K, (n, n), with C = K[:, numbers]: the projection form of column sampling, which needs K itself.
 
-    Parameters
-    ----------
-    K : (n, n) array
-        The Gram matrix.
-    numbers : (l,) array of int
-        The sampled columns.
-    rank : int, optional
-        k; by default the numerical rank of C'C.
-
-    Returns
-    -------
-    (n, n) array
-        K^.
-
-    References
-    ----------
-    Talwalkar, Kumar, Mohri and Rowley (2013), *J. Mach. Learn. Res.* 14.
+    `rank` is k, by default the numerical rank of C'C. Source: Talwalkar, Kumar, Mohri and Rowley (2013), *J. Mach.
+    Learn. Res.* 14.
 
     Examples
     --------
@@ -367,27 +199,11 @@ def column_projection(K: Array, numbers: Array, rank: int | None = None) -> Arra
 
 
 def nystroem_projection(K: Array, numbers: Array, rank: int | None = None) -> Array:
-    """(l / n) C ((W²)_k)⁺ C'K with C = K[:, numbers], W = K[numbers, numbers]: the projection form of Nyström.
+    """(l / n) C ((W²)_k)⁺ C'K, (n, n), with C = K[:, numbers], W = K[numbers, numbers]: the projection form of Nyström.
 
-    It needs K itself. Eigenvectors C V / values are not orthogonalised.
-
-    Parameters
-    ----------
-    K : (n, n) array
-        The Gram matrix, positive semidefinite.
-    numbers : (l,) array of int
-        The landmarks.
-    rank : int, optional
-        k; by default the numerical rank of W.
-
-    Returns
-    -------
-    (n, n) array
-        K^.
-
-    References
-    ----------
-    Talwalkar, Kumar, Mohri and Rowley (2013), *J. Mach. Learn. Res.* 14; `docs/numerics.md`, section 8.
+    It needs K itself, positive semidefinite. `rank` is k, by default the numerical rank of W. Eigenvectors
+    C V / values are not orthogonalised. Source: Talwalkar, Kumar, Mohri and Rowley (2013), *J. Mach. Learn. Res.* 14;
+    `docs/numerics.md`, section 8.
 
     Examples
     --------
@@ -403,25 +219,9 @@ def nystroem_projection(K: Array, numbers: Array, rank: int | None = None) -> Ar
 
 
 def sampled_norm(A: Array, n: int) -> float:
-    """An estimate of |.|_F of a symmetric (n, n) matrix from its block A at m rows sampled uniformly.
+    """An estimate of |.|_F of a symmetric (n, n) matrix from its block A (m, m) at m rows sampled uniformly.
 
     |.|_F² ≈ (n / m) Σ a_ii² + n (n - 1) / (m (m - 1)) Σ_{i≠j} a_ij², which is unbiased.
-
-    Parameters
-    ----------
-    A : (m, m) array
-        Rows and columns of the sampled numbers.
-    n : int
-        Rows of the whole matrix.
-
-    Returns
-    -------
-    float
-        In the units of A.
-
-    References
-    ----------
-    `docs/numerics.md`, section 12.
 
     Examples
     --------
@@ -437,23 +237,8 @@ def sampled_norm(A: Array, n: int) -> float:
 def sampled_matrix_error(K: Array, approximation: Array, eigenvalues: Array, n: int) -> float:
     """`matrix_error` from blocks at m rows sampled uniformly, with |K - K_k|² = |K|² - Σ lambda_j², not below zero.
 
-    Parameters
-    ----------
-    K, approximation : (m, m) array
-        The blocks of K and K^.
-    eigenvalues : (k,) array
-        The leading ones of the whole K.
-    n : int
-        Rows of the whole matrix.
-
-    Returns
-    -------
-    float
-        In the units of K; an estimate, which may be negative.
-
-    References
-    ----------
-    The thesis, section 4.1; `docs/numerics.md`, section 12.
+    K and `approximation` are the blocks (m, m) of K and K^, `eigenvalues` (k,) the leading ones of the whole K (n, n).
+    The estimate may be negative.
 
     Examples
     --------
@@ -465,25 +250,7 @@ def sampled_matrix_error(K: Array, approximation: Array, eigenvalues: Array, n: 
 
 
 def sampled_relative_accuracy(K: Array, approximation: Array, eigenvalues: Array, n: int) -> float:
-    """`relative_accuracy` from blocks at m rows sampled uniformly, with |K - K_k|² = |K|² - Σ lambda_j².
-
-    Parameters
-    ----------
-    K, approximation : (m, m) array
-        The blocks of K and K^.
-    eigenvalues : (k,) array
-        The leading ones of the whole K.
-    n : int
-        Rows of the whole matrix.
-
-    Returns
-    -------
-    float
-        A ratio; an estimate, which may exceed 1.
-
-    References
-    ----------
-    The thesis, section 4.1; `docs/numerics.md`, section 12.
+    """`relative_accuracy` from blocks at m rows sampled uniformly, as `sampled_matrix_error`; it may exceed 1.
 
     Examples
     --------

@@ -13,14 +13,14 @@ RandomFeatures(form='qmc')
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, Protocol
+from typing import Any, ClassVar, Literal, get_args
 
 from bigkpca.errors import Array, SpecError, unknown_name
-from bigkpca.numerics import gram, solvers
-from bigkpca.numerics.eigenpairs import Solution
-from bigkpca.numerics.features import FeatureMap, KernelRows, PrincipalFourierRows, check_sketchable
-from bigkpca.numerics.features.random import Coupling
+from bigkpca.numerics import solvers
+from bigkpca.numerics.eigenpairs import Components, Solution
+from bigkpca.numerics.features import Coupling, FeatureMap, KernelRows, check_sketchable
 from bigkpca.numerics.kernels import Gaussian, Kernel, Polynomial
 from bigkpca.numerics.kernels.base import no_spectrum
 from bigkpca.numerics.linalg import Map
@@ -29,7 +29,7 @@ from bigkpca.numerics.registry import Registry
 from bigkpca.numerics.span import Span, span_of
 
 
-class Method(Protocol):
+class Method(ABC):
     """A feature map's solver: from the moments of features to components and eigenvalues.
 
     Attributes
@@ -42,41 +42,51 @@ class Method(Protocol):
         Whether every row is a landmark.
     principal : bool
         Whether features are those of principal axes, which take one more pass.
+    uniform : bool
+        Whether the formulas hold for uniformly drawn landmarks alone.
+    pairs : bool
+        Whether features are pairs of a sine and a cosine.
     """
 
     name: ClassVar[str]
     landmarks: ClassVar[bool]
-    exact: ClassVar[bool]
-    principal: ClassVar[bool]
+    exact: ClassVar[bool] = False
+    principal: ClassVar[bool] = False
 
     @property
     def uniform(self) -> bool:
-        """Whether the formulas hold for uniformly drawn landmarks alone."""
+        return False
 
     @property
     def pairs(self) -> bool:
-        """Whether features are pairs of a sine and a cosine."""
+        return False
 
+    @abstractmethod
     def map_bytes(self, columns: int, size: int, itemsize: int) -> int:
         """Bytes of the landmarks or frequencies of `size` features."""
 
     def working_bytes(self, rows: int, columns: int, size: int) -> int:
         """Bytes that drawing frequencies needs beside a sample of `rows` rows; 0 for methods with landmarks."""
+        return 0
 
     def check(self, kernel: Kernel, size: int | None) -> None:
         """Raise SpecError unless the method works with this kernel, and with `size` features (None: not known)."""
+        return
 
+    @abstractmethod
     def solve(
         self,
         moments: Moments,
         features: Any,
-        components: int | float | None,
+        components: Components,
         center: bool,
         tolerance: float,
         span: Span | None = None,
         in_order: Map = map,
     ) -> Solution:
         """Compute mean, components and eigenvalues.
+
+        Raises DataError where no direction varies.
 
         Parameters
         ----------
@@ -99,30 +109,37 @@ class Method(Protocol):
         -------
         Solution
             All float64.
-
-        Raises
-        ------
-        DataError
-            Where no direction varies.
         """
 
     def factor(self, moments: Moments | None, features: Any, tolerance: float) -> Array | None:
         """P (D, m) with K ≈ (V P)(V P)' for feature rows V (n, D); None where V itself is that factor."""
+        return None
 
 
-class OfLandmarks:
+class OfLandmarks(Method):
     """Base of methods whose features are kernels with landmarks."""
 
     landmarks: ClassVar[bool] = True
-    exact: ClassVar[bool] = False
-    principal: ClassVar[bool] = False
-    pairs: ClassVar[bool] = False
 
     def map_bytes(self, columns: int, size: int, itemsize: int) -> int:
         return size * columns * itemsize
 
-    def working_bytes(self, rows: int, columns: int, size: int) -> int:
-        return 0
+    def solve(
+        self,
+        moments: Moments,
+        features: KernelRows,
+        components: Components,
+        center: bool,
+        tolerance: float,
+        span: Span | None = None,
+        in_order: Map = map,
+    ) -> Solution:
+        span = span or span_of(features.gram(in_order), moments, tolerance, in_order)
+        return self.of_span(span, components, center, tolerance, in_order)
+
+    def of_span(self, span: Span, components: Components, center: bool, tolerance: float, in_order: Map) -> Solution:
+        """The solution from the span of the landmarks."""
+        raise NotImplementedError
 
 
 def check_choice(method: object, key: str, value: str, known: tuple[str, ...]) -> None:
@@ -134,14 +151,14 @@ def check_choice(method: object, key: str, value: str, known: tuple[str, ...]) -
 Form = Literal["orthogonal", "iid", "qmc", "phase"]
 
 
-class Trigonometric:
+class Trigonometric(Method):
     """Base of methods with random sines and cosines; their form decides frequencies and pairs."""
 
     landmarks: ClassVar[bool] = False
-    exact: ClassVar[bool] = False
-    principal: ClassVar[bool] = False
-    uniform: ClassVar[bool] = False
     form: Form
+
+    def __post_init__(self) -> None:
+        check_choice(self, "form", self.form, get_args(Form))
 
     @property
     def pairs(self) -> bool:
@@ -158,11 +175,27 @@ class Trigonometric:
         """How frequencies are drawn."""
         return "iid" if self.form == "phase" else self.form
 
+    def check_pairs(self, size: int | None) -> None:
+        """Raise SpecError where features come in pairs and their number is odd."""
+        if self.pairs and size is not None and size % 2:
+            raise SpecError(
+                f"size={size}: sines and cosines come in pairs, so the number of random features must be even"
+            )
 
-def check_pairs(method: Method, size: int | None) -> None:
-    """Raise SpecError where features come in pairs and their number is odd."""
-    if method.pairs and size is not None and size % 2:
-        raise SpecError(f"size={size}: sines and cosines come in pairs, so the number of random features must be even")
+    def solve(
+        self,
+        moments: Moments,
+        features: FeatureMap,
+        components: Components,
+        center: bool,
+        tolerance: float,
+        span: Span | None = None,
+        in_order: Map = map,
+    ) -> Solution:
+        unexplained = features.unexplained(moments.squares, moments.count)
+        return solvers.plain(
+            moments, components, unexplained=unexplained, center=center, tolerance=tolerance, in_order=in_order
+        )
 
 
 @dataclass(frozen=True)
@@ -171,13 +204,8 @@ class ColumnSampling(OfLandmarks):
 
     Eigenvalues √(n / l) · singular values of C = k(X, S) are nearly unbiased, where those of Nyström are lower bounds.
 
-    Notes
-    -----
-    One pass over the data; n l (d + l) + l³ operations.
-
-    References
-    ----------
-    Talwalkar, Kumar, Mohri and Rowley (2013), *J. Mach. Learn. Res.* 14; `docs/numerics.md`, section 8.
+    One pass over the data; n l (d + l) + l³ operations. Source: Talwalkar, Kumar, Mohri and Rowley (2013), *J. Mach.
+    Learn. Res.* 14; `docs/numerics.md`, section 8.
 
     Examples
     --------
@@ -188,20 +216,7 @@ class ColumnSampling(OfLandmarks):
     name: ClassVar[str] = "columns"
     uniform: ClassVar[bool] = True
 
-    def check(self, kernel: Kernel, size: int | None) -> None:
-        """Accept every kernel and size."""
-
-    def solve(
-        self,
-        moments: Moments,
-        features: KernelRows,
-        components: int | float | None,
-        center: bool,
-        tolerance: float,
-        span: Span | None = None,
-        in_order: Map = map,
-    ) -> Solution:
-        span = span or span_of(features.gram(in_order), moments, tolerance, in_order)
+    def of_span(self, span: Span, components: Components, center: bool, tolerance: float, in_order: Map) -> Solution:
         return solvers.column_sampling(span, components, center=center, tolerance=tolerance)
 
     def factor(self, moments: Moments | None, features: KernelRows, tolerance: float) -> Array:
@@ -213,14 +228,9 @@ class ColumnSampling(OfLandmarks):
 class Exact(OfLandmarks):
     """Exact kernel PCA: every row is a landmark, so that W is the Gram matrix K.
 
-    Notes
-    -----
     The matrix is held up to 8192 rows. For more rows, components come from products with K, formed tile by tile, n² d
-    operations each, until residuals are below the tolerance of the fit.
-
-    References
-    ----------
-    Schölkopf, Smola and Müller (1998), *Neural Comput.* 10; `docs/numerics.md`, sections 6 and 16.
+    operations each, until residuals are below the tolerance of the fit. Source: Schölkopf, Smola and Müller (1998),
+    *Neural Comput.* 10; `docs/numerics.md`, sections 6 and 16.
 
     Examples
     --------
@@ -230,23 +240,19 @@ class Exact(OfLandmarks):
 
     name: ClassVar[str] = "exact"
     exact: ClassVar[bool] = True
-    uniform: ClassVar[bool] = False
-
-    def check(self, kernel: Kernel, size: int | None) -> None:
-        """Accept every kernel and size."""
 
     def solve(
         self,
         moments: Moments | None,
         features: KernelRows,
-        components: int | float | None,
+        components: Components,
         center: bool,
         tolerance: float,
         span: Span | None = None,
         in_order: Map = map,
     ) -> Solution:
         K, positive = features.gram(in_order), features.kernel.positive
-        return gram.gram(K, components, center=center, tolerance=tolerance, positive=positive, in_order=in_order)
+        return solvers.gram(K, components, center=center, tolerance=tolerance, positive=positive, in_order=in_order)
 
     def factor(self, moments: Moments | None, features: KernelRows, tolerance: float) -> Array:
         return solvers.nystroem_map(features.gram(), tolerance)
@@ -259,25 +265,15 @@ class Nystroem(OfLandmarks):
     K ≈ C W⁺ C' with C = k(X, S), W = k(S, S). The eigenvalues of form="orthogonal" are lower bounds of those of Kc, for
     positive semidefinite kernels.
 
+    One pass over the data; with l landmarks, n l (d + l) + l³ operations. Raises SpecError where an option is unknown
+    or out of range. Source: Williams and Seeger (2001), *NIPS*; `docs/numerics.md`, sections 1 and 8.
+
     Parameters
     ----------
     form : {"orthogonal", "thesis"}
         "thesis": components of W extended to all rows, not orthogonalised; for replication.
     rank : int, optional
         With form="thesis": cut W to this rank first.
-
-    Raises
-    ------
-    SpecError
-        Where an option is unknown or out of range.
-
-    Notes
-    -----
-    One pass over the data; with l landmarks, n l (d + l) + l³ operations.
-
-    References
-    ----------
-    Williams and Seeger (2001), *NIPS*; `docs/numerics.md`, sections 1 and 8.
 
     Examples
     --------
@@ -298,20 +294,7 @@ class Nystroem(OfLandmarks):
     def uniform(self) -> bool:
         return self.form == "thesis"
 
-    def check(self, kernel: Kernel, size: int | None) -> None:
-        """Accept every kernel and size."""
-
-    def solve(
-        self,
-        moments: Moments,
-        features: KernelRows,
-        components: int | float | None,
-        center: bool,
-        tolerance: float,
-        span: Span | None = None,
-        in_order: Map = map,
-    ) -> Solution:
-        span = span or span_of(features.gram(in_order), moments, tolerance, in_order)
+    def of_span(self, span: Span, components: Components, center: bool, tolerance: float, in_order: Map) -> Solution:
         if self.form == "orthogonal":
             return solvers.nystroem(span, components, center=center, tolerance=tolerance, in_order=in_order)
         return solvers.nystroem_thesis(span, components, rank=self.rank, center=center, tolerance=tolerance)
@@ -327,6 +310,9 @@ Correction = Literal["pointwise", "alpha", "sampled-alpha", "none"]
 class PrincipalFeatures(Trigonometric):
     """RFF-PCA: random Fourier features of the leading principal axes of the rows; Gaussian kernel only.
 
+    The passes of `RandomFeatures`, and one for the principal axes. Raises SpecError where an option is unknown; from
+    `check`, where the kernel or the size does not fit. Source: `docs/numerics.md`, section 10.
+
     Parameters
     ----------
     correction : {"pointwise", "alpha", "sampled-alpha", "none"}
@@ -335,19 +321,6 @@ class PrincipalFeatures(Trigonometric):
         that factor from 101 rows. "none": k(x, y) stays too large.
     form : {"orthogonal", "iid", "qmc", "phase"}
         As for `RandomFeatures`.
-
-    Raises
-    ------
-    SpecError
-        Where an option is unknown; from `check`, where the kernel or the size does not fit.
-
-    Notes
-    -----
-    The passes of `RandomFeatures`, and one for the principal axes.
-
-    References
-    ----------
-    `docs/numerics.md`, section 10.
 
     Examples
     --------
@@ -361,8 +334,8 @@ class PrincipalFeatures(Trigonometric):
     form: Form = "orthogonal"
 
     def __post_init__(self) -> None:
-        check_choice(self, "correction", self.correction, ("pointwise", "alpha", "sampled-alpha", "none"))
-        check_choice(self, "form", self.form, ("orthogonal", "iid", "qmc", "phase"))
+        check_choice(self, "correction", self.correction, get_args(Correction))
+        super().__post_init__()
 
     def check(self, kernel: Kernel, size: int | None) -> None:
         if not isinstance(kernel, Gaussian):
@@ -370,25 +343,7 @@ class PrincipalFeatures(Trigonometric):
                 f"method='rff-pca' needs the gaussian kernel, not {kernel.name!r}: no other is the product of what its "
                 "leading axes and the rest say; use method='rff' or 'nystroem'"
             )
-        check_pairs(self, size)
-
-    def solve(
-        self,
-        moments: Moments,
-        features: PrincipalFourierRows,
-        components: int | float | None,
-        center: bool,
-        tolerance: float,
-        span: Span | None = None,
-        in_order: Map = map,
-    ) -> Solution:
-        unexplained = features.unexplained(moments.squares, moments.count)
-        return solvers.plain(
-            moments, components, unexplained=unexplained, center=center, tolerance=tolerance, in_order=in_order
-        )
-
-    def factor(self, moments: Moments | None, features: PrincipalFourierRows, tolerance: float) -> None:
-        return None
+        self.check_pairs(size)
 
 
 @dataclass(frozen=True)
@@ -397,26 +352,16 @@ class RandomFeatures(Trigonometric):
 
     K ≈ Z Z' with D random features z(x), unbiased. Needs a kernel with a spectral density.
 
+    One pass over the data up to D = 8192, four beyond ("qmc" needs the principal axes as well). Raises SpecError where
+    the form is unknown; from `check`, where the kernel or the size does not fit. Source: Rahimi and Recht (2007),
+    *NIPS*; Yu et al. (2016), *NIPS*; Pham and Pagh (2013), *KDD*; `docs/numerics.md`, sections 9 and 11.
+
     Parameters
     ----------
     form : {"orthogonal", "iid", "qmc", "phase"}
         "orthogonal": orthogonal frequencies, in pairs of a sine and a cosine. "iid": independent frequencies, in pairs.
         "qmc": scrambled Sobol points on the principal axes, in pairs. "phase": single cosines √2 cos(w'x + b) with
         independent w. A tensor sketch has no form.
-
-    Raises
-    ------
-    SpecError
-        Where the form is unknown; from `check`, where the kernel or the size does not fit.
-
-    Notes
-    -----
-    One pass over the data up to D = 8192, four beyond ("qmc" needs the principal axes as well).
-
-    References
-    ----------
-    Rahimi and Recht (2007), *NIPS*; Yu et al. (2016), *NIPS*; Pham and Pagh (2013), *KDD*; `docs/numerics.md`, sections
-    9 and 11.
 
     Examples
     --------
@@ -426,9 +371,6 @@ class RandomFeatures(Trigonometric):
 
     name: ClassVar[str] = "rff"
     form: Form = "orthogonal"
-
-    def __post_init__(self) -> None:
-        check_choice(self, "form", self.form, ("orthogonal", "iid", "qmc", "phase"))
 
     def working_bytes(self, rows: int, columns: int, size: int) -> int:
         axes = 8 * (4 * rows * columns + 2 * columns * columns) if self.form == "qmc" else 0
@@ -442,22 +384,7 @@ class RandomFeatures(Trigonometric):
         elif not kernel.spectral:
             raise no_spectrum(kernel)
         else:
-            check_pairs(self, size)
-
-    def solve(
-        self,
-        moments: Moments,
-        features: FeatureMap,
-        components: int | float | None,
-        center: bool,
-        tolerance: float,
-        span: Span | None = None,
-        in_order: Map = map,
-    ) -> Solution:
-        return solvers.plain(moments, components, center=center, tolerance=tolerance, in_order=in_order)
-
-    def factor(self, moments: Moments | None, features: FeatureMap, tolerance: float) -> None:
-        return None
+            self.check_pairs(size)
 
 
 __all__ = [
@@ -478,7 +405,6 @@ __all__ = [
 METHODS: Registry[Method] = Registry(
     "method",
     (Nystroem, ColumnSampling, RandomFeatures, PrincipalFeatures, Exact),
-    needs=["map_bytes", "working_bytes", "check", "solve", "factor"],
     aliases={"nystrom": "nystroem", "nyström": "nystroem"},
 )
 named, to_dict, from_dict = METHODS.named, METHODS.to_dict, METHODS.from_dict

@@ -152,8 +152,7 @@ class Rounding:
         sizes = np.einsum("ij,ij->j", A, (moments.scatter if center else moments.about_zero) @ A)
         terms = _TERM * _weighted_squares(A, _squares(moments))
         least = self.precision * np.maximum(terms, _ALIKE * np.abs(sizes))
-        found: Array = _SAFETY * (np.maximum(moved, least) + of_far + self._of_W(A) * np.abs(sizes))
-        return found
+        return _SAFETY * (np.maximum(moved, least) + of_far + self._of_W(A) * np.abs(sizes))
 
     def significant(self, span: Span, most: int | None = None, in_order: Map = map) -> Significant:
         """The leading directions of the basis for which the bound of tr(E), rounding included, is smallest.
@@ -164,7 +163,9 @@ class Rounding:
         P, squares, count = span.basis.P, np.abs(span.squares), span.moments.count
         of_W, moved = self._of_W(P) * squares, count * span.basis.quadratic_forms(self.second, in_order)
         of_far = np.zeros(P.shape[1]) if self.far is None else self.far.of_columns(P)
-        others = self.precision * (_TERM * _weighted_squares(P, self._beyond(span.moments)) + _ALIKE * squares)
+        # Σ v_i² over rows unlike those measured; over all rows in float64
+        beyond = _squares(span.moments) if self.precision == _DOUBLE else _excess(span.moments, self.squares)
+        others = self.precision * (_TERM * _weighted_squares(P, beyond) + _ALIKE * squares)
         every = np.argsort(np.einsum("ij,ij->j", P, P), kind="stable")
         order = every[:most]
         # Errors of directions add up; in case they cancel by chance in the measurement, as independent ones do.
@@ -181,10 +182,6 @@ class Rounding:
         least = 2 * _DOUBLE * _weighted_squares(P, _squares(span.moments))  # of the arithmetic after the pass
         noise = np.maximum(np.abs(moved) * np.sqrt(self.rows / max(count, self.rows)), least) + of_W + of_far
         return Significant(span.keep(np.sort(order[:k])), float(errors[k - 1]), (squares + _SAFETY * noise)[every[k:]])
-
-    def _beyond(self, moments: Moments) -> Array:
-        """Σ v_i² (D,) over rows unlike those measured: the excess over twice the measured squares; all in float64."""
-        return _squares(moments) if self.precision == _DOUBLE else _excess(moments, self.squares)
 
     def _of_W(self, A: Array) -> Array:
         """The largest error of a'W a = 1 of columns a, where each entry of W has an error of `value`."""
@@ -204,8 +201,7 @@ def _weighted_squares(A: Array, weights: Array) -> Array:
 
 def _squares(moments: Moments) -> Array:
     """Σ v_i² over all rows, (D,)."""
-    found: Array = np.diag(moments.scatter) + moments.count * moments.mean**2
-    return found
+    return np.diag(moments.scatter) + moments.count * moments.mean**2
 
 
 def _excess(moments: Moments, squares: Array) -> Array:
@@ -222,8 +218,10 @@ def measured(
     far rows of the pass. float32 is compared with float64; the errors of float64 itself are smaller by
     `smaller_in_double`.
     """
-    if far is not None:
-        X = _without_far(features, X, far)
+    if far is not None:  # which stand for themselves
+        with np.errstate(over="ignore"):
+            near = X[squared_norms(features.shifted(X)) < far.squares.min(initial=np.inf)]
+        X = near if len(near) else X
     found, smaller = _of_random_rows(features, shift, X, in_order)
     if far is None or not len(far.X):
         return found
@@ -240,18 +238,15 @@ def measured(
     return replace(found, means=found.means + means, trace=trace, far=errors)
 
 
-def _without_far(features: FeatureMap, X: Array, far: FarRows) -> Array:
-    """The rows of X (q, d) nearer than the far rows, which stand for themselves; all of them where none is."""
-    with np.errstate(over="ignore"):
-        near = X[squared_norms(features.shifted(X)) < far.squares.min(initial=np.inf)]
-    return near if len(near) else X
-
-
 def _of_random_rows(features: FeatureMap, shift: Array, X: Array, in_order: Map) -> tuple[Rounding, float]:
     """The rounding of rows like X (q, d) and like points near landmarks; the share of errors in float32 that it has."""
     if has_landmarks(features):
+        near = replace(features, landmarks=_some(features)).landmarks_in_user_units()
         with np.errstate(over="ignore"):
-            near = _near_landmarks(features).astype(np.result_type(X.dtype, np.float32))
+            if (sigma := getattr(features.kernel, "sigma", None)) is not None:  # points about one length away, too
+                away = np.random.default_rng(0).standard_normal(near.shape) * (sigma / np.sqrt(near.shape[1]))
+                near = np.concatenate([near, near + (away if features.scale is None else away * features.scale)])
+            near = near.astype(np.result_type(X.dtype, np.float32))
         X = np.concatenate([X, near[np.isfinite(near).all(axis=1)]])
     rounded, exact = _in_both(features, X, in_order)
     ratio = _smaller(features, rounded, exact)
@@ -352,16 +347,6 @@ def _smaller(features: FeatureMap, rounded: Array, exact: Array) -> float:
     if not has_landmarks(features):
         return _DOUBLE / _SINGLE
     return smaller_in_double(features.kernel, _some(features), _off(rounded, exact))
-
-
-def _near_landmarks(features: KernelRows) -> Array:
-    """Some of the landmarks, and points about one length of the kernel away from them, in the units of the data."""
-    few = replace(features, landmarks=_some(features))
-    S, sigma = few.landmarks_in_user_units(), getattr(features.kernel, "sigma", None)
-    if sigma is None:
-        return S
-    away = np.random.default_rng(0).standard_normal(S.shape) * (sigma / np.sqrt(S.shape[1]))
-    return np.concatenate([S, S + (away if features.scale is None else away * features.scale)])
 
 
 def _some(features: KernelRows) -> Array:

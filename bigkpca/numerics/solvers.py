@@ -7,14 +7,33 @@ One action is one pass over the data: A Q = Σ (v_i - m)(v_i - m)'Q is a sum ove
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
+from itertools import chain
 
 import numpy as np
 import scipy
 
-from bigkpca.errors import Array
-from bigkpca.numerics.eigenpairs import Solution, at_least_its_parts, kept_components, negative_share, spectrum
-from bigkpca.numerics.linalg import Map, eigh_descending, is_positive, numerical_rank, rounding_of_eigenvalues, signs
+from bigkpca.errors import Array, check_overflow
+from bigkpca.numerics.eigenpairs import (
+    Components,
+    Solution,
+    at_least_its_parts,
+    check_some_positive,
+    kept_components,
+    negative_share,
+    orthogonal_to_ones,
+    spectrum,
+)
+from bigkpca.numerics.kernels import Kernel
+from bigkpca.numerics.linalg import (
+    Map,
+    eigh_descending,
+    is_positive,
+    numerical_rank,
+    product,
+    rounding_of_eigenvalues,
+    signs,
+)
 from bigkpca.numerics.moments import Moments
 from bigkpca.numerics.span import Span, basis_of, eigenvector_basis
 
@@ -38,13 +57,7 @@ class Action:
 
     def __add__(self, other: Action) -> Action:
         """Sums of both sets of rows together."""
-        return Action(
-            self.count + other.count,
-            self.total + other.total,
-            self.products + other.products,
-            self.trace + other.trace,
-            self.squares + other.squares,
-        )
+        return Action(*(getattr(self, part.name) + getattr(other, part.name) for part in fields(self)))
 
     def mean(self, v0: Array) -> Array:
         """Mean of v, (D,)."""
@@ -213,7 +226,7 @@ def leading(A: Array, count: int, entry: float, in_order: Map = map) -> tuple[Ar
     rng = np.random.default_rng(0)
     block, due, tried = starting_block(n, _WIDTH, rng), kept, 0
     for _ in range(int(_MOST * n) // _WIDTH):
-        space.add(block, _product(A, block, in_order))
+        space.add(block, product(A, block, _LANCZOS_TILE_ROWS, in_order))
         V, AV, T = space.held()
         block = _next(V, AV[:, -_WIDTH:], rng)
         full = len(T) + _WIDTH > most
@@ -222,10 +235,14 @@ def leading(A: Array, count: int, entry: float, in_order: Map = map) -> tuple[Ar
         values, S = eigh_descending((T + T.T) / 2)
         vectors = V @ S[:, :count]
         if _are_exact(values[:count], vectors, AV @ S[:, :count], entry):
-            pairs = _recomputed(A, vectors, entry, in_order)
-            if pairs is not None:
-                if _are_all(A, *pairs, entry, in_order):
-                    return pairs
+            # Again, from fresh products: images in the basis were combined many times, and rounding errors grew.
+            moved = product(A, vectors, _LANCZOS_TILE_ROWS, in_order)
+            found = np.einsum("ij,ij->j", vectors, moved)
+            order = np.argsort(-found, kind="stable")  # multiple eigenvalues may come in any order
+            found, vectors = found[order], np.ascontiguousarray(vectors[:, order])
+            if _are_exact(found, vectors, moved[:, order], entry):
+                if _are_all(A, found, vectors, entry, in_order):
+                    return found, vectors
                 if (tried := tried + 1) == _PROOFS:
                     return None
                 # The basis lacks an eigenvector, e.g. another one of a multiple eigenvalue: add random directions.
@@ -273,28 +290,6 @@ class _Krylov:
         self.T[kept, kept] = np.diag(values)
 
 
-def _recomputed(A: Array, vectors: Array, entry: float, in_order: Map) -> tuple[Array, Array] | None:
-    """The pairs in descending order, from fresh products with A; None where their residuals are too large after all.
-
-    Images in the basis were combined many times, so that their rounding errors may have grown.
-    """
-    moved = _product(A, vectors, in_order)
-    values = np.einsum("ij,ij->j", vectors, moved)
-    order = np.argsort(-values, kind="stable")  # multiple eigenvalues may come in any order
-    values, vectors, moved = values[order], np.ascontiguousarray(vectors[:, order]), moved[:, order]
-    return (values, vectors) if _are_exact(values, vectors, moved, entry) else None
-
-
-def _product(A: Array, B: Array, in_order: Map) -> Array:
-    """A B, by tiles of rows."""
-
-    def tile(start: int) -> Array:
-        found: Array = A[start : start + _LANCZOS_TILE_ROWS] @ B
-        return found
-
-    return np.concatenate(list(in_order(tile, range(0, len(A), _LANCZOS_TILE_ROWS))))
-
-
 def _next(basis: Array, image: Array, rng: np.random.Generator) -> Array:
     """Orthonormal columns that span what the image adds to the basis, completed by random ones."""
     Q = next_block(basis, image)
@@ -331,9 +326,7 @@ def _are_all(A: Array, values: Array, vectors: Array, entry: float, in_order: Ma
 _TILE_ROWS = 512
 
 
-def nystroem(
-    span: Span, components: int | float | None, *, center: bool, tolerance: float, in_order: Map = map
-) -> Solution:
+def nystroem(span: Span, components: Components, *, center: bool, tolerance: float, in_order: Map = map) -> Solution:
     """Orthogonalised Nyström: exact PCA in the span of the landmarks in feature space.
 
         P'W P = I,  P' scatter P = V Λ V',  components = P V,  eigenvalues = Λ.
@@ -354,7 +347,12 @@ def nystroem(
     """
     M, _ = about_the_mean(span.coordinates, center)
     if span.basis.indefinite:
-        values, V = _indefinite_pairs(M, span.basis.signs, tolerance)
+        squares, U = eigh_descending(M.copy())
+        kept = numerical_rank(squares, tolerance)
+        roots, U = np.sqrt(squares[:kept]), U[:, :kept]
+        UJU = U.T @ (span.basis.signs[:, None] * U)
+        values, B = eigh_descending(roots[:, None] * UJU * roots)
+        V = (U / roots) @ (B * np.sqrt(np.maximum(values, 0)))
     else:
         values, V = _leading_pairs(M, components, in_order)
     variance = at_least_its_parts(span.variance(center), values)
@@ -373,7 +371,7 @@ def signs_at_landmarks(span: Span, mean: Array, A: Array) -> Array:
     return signs(np.concatenate([(W[tile] - mean) @ A for tile in tiles]))
 
 
-def _leading_pairs(M: Array, components: int | float | None, in_order: Map) -> tuple[Array, Array]:
+def _leading_pairs(M: Array, components: Components, in_order: Map) -> tuple[Array, Array]:
     """The eigenpairs of a positive semidefinite M (m, m): as many as there are components, or all."""
     count = components if isinstance(components, int) else None
     if count is not None and are_few(count, len(M)):
@@ -381,19 +379,6 @@ def _leading_pairs(M: Array, components: int | float | None, in_order: Map) -> t
         if found is not None:
             return found
     return eigh_descending(M.copy(), count)
-
-
-def _indefinite_pairs(M: Array, J: Array, tolerance: float) -> tuple[Array, Array]:
-    """Eigenvalues Λ of R J R, descending, R = M^(1/2) (m, m), and R^(-1) B Λ^(1/2) of its eigenvectors B, (m, q).
-
-    The vectors are zero where Λ is negative.
-    """
-    squares, U = eigh_descending(M.copy())
-    kept = numerical_rank(squares, tolerance)
-    roots, U = np.sqrt(squares[:kept]), U[:, :kept]
-    UJU = U.T @ (J[:, None] * U)
-    values, B = eigh_descending(roots[:, None] * UJU * roots)
-    return values, (U / roots) @ (B * np.sqrt(np.maximum(values, 0)))
 
 
 def nystroem_map(W: Array, tolerance: float, rank: int | None = None) -> Array:
@@ -420,7 +405,7 @@ def _centred_landmarks(A: Array, center: bool) -> Array:
     return (A + A.T) / 2
 
 
-def column_sampling(span: Span, components: int | float | None, *, center: bool, tolerance: float) -> Solution:
+def column_sampling(span: Span, components: Components, *, center: bool, tolerance: float) -> Solution:
     """Column sampling: singular values of the sampled columns C, scaled by √(n / l); uniform landmarks only.
 
         H_l (C'C - n m m') H_l = V D² V',  eigenvalues = √(n / l) D,  components = H_l V √eigenvalues / D,
@@ -457,12 +442,7 @@ def column_sampling_map(moments: Moments, tolerance: float) -> Array:
 
 
 def nystroem_thesis(
-    span: Span,
-    components: int | float | None,
-    *,
-    rank: int | None,
-    center: bool,
-    tolerance: float,
+    span: Span, components: Components, *, rank: int | None, center: bool, tolerance: float
 ) -> Solution:
     """Nyström as Williams and Seeger extend it: columns not orthogonalised, W cut to its `rank` first; for replication.
 
@@ -486,7 +466,7 @@ def nystroem_thesis(
 
 def plain(
     moments: Moments,
-    components: int | float | None,
+    components: Components,
     *,
     unexplained: float = 0.0,
     center: bool,
@@ -502,3 +482,79 @@ def plain(
     second, mean = about_the_mean(moments, center)
     values, V = _leading_pairs(second, components, in_order)
     return spectrum(values, V, mean, moments.count, moments.trace, components, unexplained, tolerance)
+
+
+def add_strip(
+    out: Array, kernel: Kernel, B: Array, rows: slice, X: Array, later: Iterable[tuple[slice, Array]], tile_rows: int
+) -> None:
+    """Add to out (n, c) the contributions to K B of the tiles K_II and K_IJ of rows I and all later rows J.
+
+    K_II B_I and Σ K_IJ B_J go to rows I, K_IJ'B_I to rows J. X (b, d) are the rows I, numbered `rows`; `later` yields
+    (numbers, rows) of the others in order. B (n, c) has the dtype of X; tiles have at most `tile_rows` rows, and are
+    added up in float64.
+    """
+    evaluate = kernel.against(X, tile_rows)
+    work = np.empty((tile_rows, len(X)), X.dtype)
+    for numbers, Y in chain([(rows, X)], later):
+        for start in range(0, len(Y), tile_rows):
+            piece = Y[start : start + tile_rows]
+            K = work[: len(piece)]
+            evaluate(piece, K)
+            where = slice(numbers.start + start, numbers.start + start + len(piece))
+            out[rows] += K.T @ B[where]
+            if numbers != rows:
+                out[where] += K @ B[rows]
+
+
+def add_tile(out: Array, B: Array, rows: slice, columns: slice, K: Array, *, mirrored: bool) -> None:
+    """Add to out (n, c) the contribution to K B of the tile K at rows I and columns J of a symmetric matrix.
+
+    K B_J goes to rows I. With `mirrored`, the part to the right of the square on the diagonal, i.e. columns from
+    rows.stop on, stands for its mirror image too, and K'B_I goes to rows J. B (n, c) has the dtype of K.
+    """
+    out[rows] += K @ B[columns]
+    if mirrored and columns.stop > rows.stop:
+        first = max(columns.start, rows.stop)
+        out[first : columns.stop] += K[:, first - columns.start :].T @ B[rows]
+
+
+def gram(
+    K: Array,
+    components: Components,
+    *,
+    center: bool,
+    tolerance: float,
+    positive: bool,
+    noise: float | None = None,
+    in_order: Map = map,
+) -> Solution:
+    """Exact kernel PCA from the full Gram matrix K (n, n), float64, exactly symmetric, which is overwritten.
+
+        Kc = H K H = U Λ U',  components = U Λ^(-1/2),  eigenvalues = Λ,  mean = K 1 / n.
+
+    A new row has the scores (k(x, X) - mean) @ components. For a number of `components` and positive semidefinite Kc,
+    only the leading part of the spectrum is computed: by Lanczos where components are few, else by LAPACK. `positive`
+    says that the kernel is positive semidefinite; otherwise Cholesky checks it, up to `noise`, where that is given or n
+    is large. `in_order` may be a parallel map. Raises DataError where kernels overflow, or no eigenvalue is positive.
+    """
+    entry = float(max(K.max(), -K.min()))
+    check_overflow(np.array(entry), "the Gram matrix")
+    trace, mean = float(np.trace(K)), np.zeros(len(K))
+    for _ in range(2 * center):  # twice: the means of nearly equal rows have nearly equal rounding errors
+        part = K.mean(axis=0)
+        K -= part
+        K -= (part - part.mean())[:, None]
+        mean += part
+    variance = float(np.trace(K))
+    most = components if isinstance(components, int) else None
+    few = most is not None and are_few(most, len(K))
+    shift = rounding_of_eigenvalues(len(K), 0.0, entry, 0.0) if noise is None else noise
+    if most is not None and not positive and (few or noise is not None):
+        positive = is_positive(K, shift, in_order)
+    found = leading(K, most, entry, in_order) if most is not None and few and positive else None
+    values, U = found or eigh_descending(K, most if positive else None)
+    check_some_positive(values[0], values[-1], shift)
+    variance = at_least_its_parts(variance, values)
+    r = kept_components(values, components, variance, trace, tolerance)
+    A = orthogonal_to_ones(U[:, :r], center) / np.sqrt(values[:r]) * signs(U[:, :r])
+    return Solution(mean, A, values[:r].copy(), variance, negative_share(values))

@@ -46,8 +46,7 @@ class Basis:
 
     def solve(self, b: Array) -> Array:
         """W⁺ b, for b (l,) or (l, c)."""
-        found: Array = self.P @ (self.signs * (self.P.T @ b).T).T
-        return found
+        return self.P @ (self.signs * (self.P.T @ b).T).T
 
     def congruence(self, S: Array, in_order: Map = map) -> Array:
         """P'S P (m, m) of a symmetric S (l, l)."""
@@ -139,8 +138,7 @@ class Span:
     @property
     def squares(self) -> Array:
         """Σ over all rows of the square of each coordinate, (m,)."""
-        found: Array = np.diag(self.coordinates.scatter) + self.moments.count * self.coordinates.mean**2
-        return found
+        return np.diag(self.coordinates.scatter) + self.moments.count * self.coordinates.mean**2
 
     def variance(self, center: bool) -> float:
         """Σ k(x_i, x_i), less n m'W⁺m when centred: at least tr(Kc) for a positive semidefinite kernel."""
@@ -182,9 +180,9 @@ class Span:
         return replace(part, basis=basis, moments=self.moments)
 
 
-def span_of(W: Array, moments: Moments, tolerance: float, in_order: Map = map, least: float | None = None) -> Span:
+def span_of(W: Array, moments: Moments, tolerance: float, in_order: Map = map) -> Span:
     """The span of landmarks with Gram matrix W (l, l), see `basis_of`."""
-    return of_basis(basis_of(W, tolerance, in_order, least), moments, in_order)
+    return of_basis(basis_of(W, tolerance, in_order), moments, in_order)
 
 
 def of_basis(basis: Basis, moments: Moments, in_order: Map = map) -> Span:

@@ -14,9 +14,7 @@ import numpy as np
 from bigkpca.errors import Array, SpecError, require
 from bigkpca.numerics import kernels
 from bigkpca.numerics.eigenpairs import Solution
-from bigkpca.numerics.features import FeatureMap
-from bigkpca.numerics.features.landmarks import GivenKernels, KernelRows
-from bigkpca.numerics.features.random import FourierRows, PrincipalFourierRows
+from bigkpca.numerics.features import FeatureMap, FourierRows, GivenKernels, KernelRows, PrincipalFourierRows
 
 _FAR = 32.0  # lengths from the middle of the landmarks, from which on distances come from differences
 _OPSET, _IR = 17, 8  # of ONNX 1.12 (2022), which every runtime in use reads

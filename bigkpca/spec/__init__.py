@@ -13,7 +13,7 @@ from bigkpca.errors import SpecError
 from bigkpca.numerics import landmarks
 from bigkpca.numerics.certificates import spectral
 from bigkpca.numerics.kernels import Kernel
-from bigkpca.numerics.kernels.algebra import Leaf
+from bigkpca.numerics.kernels.base import Leaf
 from bigkpca.numerics.landmarks import LandmarkRule
 from bigkpca.numerics.solvers import OVERSAMPLING
 from bigkpca.spec.fields import VARIED, FitOptions, FitSpec, MethodOptions, ProblemOptions

@@ -16,7 +16,7 @@ from bigkpca.data.opening import open_rows
 from bigkpca.data.rows import ArrayRows
 from bigkpca.data.zarr import ZarrRows
 from bigkpca.errors import DataError
-from bigkpca.numerics.gram import add_tile
+from bigkpca.numerics.solvers import add_tile
 from tests.helpers.stores import as_npy, as_zarr
 
 N = 83

@@ -54,7 +54,7 @@ def test_rows_beyond_the_sample_are_judged_by_rows_held_out_until_the_certificat
 
     def hopeful(features, strata, center):
         seen.append([(len(stratum.X), stratum.count) for stratum in strata])
-        return growth.EstimatedError(0.8 * judge(features, strata, center).value, 0.0)
+        return growth.Estimate(0.8 * judge(features, strata, center).value, 0.0)
 
     monkeypatch.setattr(growth, "trace_error", hopeful)
     model = fitted(digits, notes, tol=0.25)

@@ -77,7 +77,7 @@ def _at(moment, start=None, stop=None):
 def dask_setup(worker):
     """Called by the worker as it starts."""
     from bigkpca.data.zarr import ZarrRows
-    from bigkpca.numerics.features.base import FeatureMap
+    from bigkpca.numerics.features import FeatureMap
 
     block, evaluation, replace = ZarrRows.block, FeatureMap.evaluation, os.replace
 

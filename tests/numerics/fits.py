@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import strategies as st
 
-from bigkpca.numerics import gram, solvers
+from bigkpca.numerics import solvers
 from bigkpca.numerics.features import KernelRows
 from bigkpca.numerics.linalg import rank_tolerance
 from bigkpca.numerics.moments import block_moments
@@ -37,7 +37,7 @@ def nystroem_fit(kernel, X, landmarks, components, center=True):
 def gram_fit(kernel, X, components, center=True):
     """(solution, scores of X)."""
     K = kernel(X, X)
-    solution = gram.gram(K.copy(), components, center=center, tolerance=1e-12, positive=kernel.positive)
+    solution = solvers.gram(K.copy(), components, center=center, tolerance=1e-12, positive=kernel.positive)
     return solution, (K - solution.mean) @ solution.components
 
 

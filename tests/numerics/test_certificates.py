@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from bigkpca.numerics import gram, rounding, solvers
-from bigkpca.numerics.certificates import Certificate, certify
-from bigkpca.numerics.certificates.certify import Evidence
+from bigkpca.numerics import certificates, rounding, solvers
+from bigkpca.numerics.certificates import Certificate, Evidence
 from bigkpca.numerics.certificates.spectral import Stratum, largest_eigenvalue, residual_matrix, spectral_error
 from bigkpca.numerics.features import FourierRows, KernelRows
 from bigkpca.numerics.kernels import Cosine, Gaussian, Laplacian, Linear, Matern, Polynomial
@@ -41,7 +40,9 @@ def certified(kernel, X, S, center=True, method=ORTHOGONAL, r=5, uniform=False):
     span = span_of(features.gram(), moments, 1e-12)
     kept = replace(measured.significant(span), span=span)
     evidence = Evidence(measured, kept, uniform=uniform)
-    return solution, certify.of_landmarks(method, features, solution, span, evidence, center=center, tolerance=1e-12)
+    return solution, certificates.of_landmarks(
+        method, features, solution, span, evidence, center=center, tolerance=1e-12
+    )
 
 
 def truth(kernel, X, S, center):
@@ -82,8 +83,8 @@ def test_with_every_row_a_landmark_all_bounds_collapse():
 
 
 def test_the_exact_method_leaves_nothing_to_bound():
-    solution = gram.gram(Gaussian(1.0).gram(rows(0, 30)), 4, center=True, tolerance=1e-12, positive=True)
-    found = certify.of_gram(solution, 1.0, 0.0, 1e-16, positive=True)
+    solution = solvers.gram(Gaussian(1.0).gram(rows(0, 30)), 4, center=True, tolerance=1e-12, positive=True)
+    found = certificates.of_gram(solution, 1.0, 0.0, 1e-16, positive=True)
     assert found.trace_error == 0
     for bound in (found.eigenvalue_lower, found.eigenvalue_upper):
         assert_allclose(bound, solution.eigenvalues, rtol=1e-10)
@@ -167,7 +168,7 @@ def test_stability_of_random_features_keeps_sines_with_their_cosines():
 
     U, moments, solution = unit_scores(features, 3)
     given = RandomFeatures(), moments, features, solution, Evidence()
-    found = certify.of_random_features(*given, center=True, tolerance=1e-12)
+    found = certificates.of_random_features(*given, center=True, tolerance=1e-12)
     half, *_ = unit_scores(replace(features, frequencies=features.frequencies[::2]), 13)
     cosines = np.abs(half.T @ U).max(axis=0)
     assert_allclose(found.stability, np.maximum(2 * cosines**2 - 1, 0), atol=1e-6)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from bigkpca.numerics import gram, solvers
+from bigkpca.numerics import solvers
 from bigkpca.numerics.features import FourierRows, KernelRows, PrincipalFourierRows
 from bigkpca.numerics.kernels import Gaussian
 from bigkpca.numerics.methods import ColumnSampling, Exact, Nystroem, PrincipalFeatures, RandomFeatures
@@ -43,7 +43,7 @@ def test_each_method_has_its_solver(center):
         (Nystroem("thesis", 1), of_landmarks, LANDMARKS, solvers.nystroem_thesis(span, 2, rank=1, **keys)),
         (ColumnSampling(), of_landmarks, LANDMARKS, solvers.column_sampling(span, 2, **keys)),
         (RandomFeatures(), of_waves, WAVES, solvers.plain(of_waves, 2, **keys)),
-        (Exact(), None, everything, gram.gram(everything.gram(), 2, positive=True, **keys)),
+        (Exact(), None, everything, solvers.gram(everything.gram(), 2, positive=True, **keys)),
     ):
         found = method.solve(moments, features, 2, center, 1e-12)
         for part in ("mean", "components", "eigenvalues", "total_variance"):

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
 from bigkpca.errors import DataError
-from bigkpca.numerics import gram, solvers
+from bigkpca.numerics import solvers
 from bigkpca.numerics.kernels import Cosine, Gaussian, Linear, Polynomial, Sigmoid
 from bigkpca.numerics.moments import Moments, block_moments
 from bigkpca.numerics.span import span_of
@@ -179,11 +179,11 @@ def test_columns_of_an_indefinite_kernel_leave_negative_eigenvalues_out():
 
 def test_an_indefinite_kernel_is_not_called_constant_and_its_ratios_sum_to_one_at_most():
     X = np.random.default_rng(0).normal(size=(50, 4))
-    found = gram.gram(Sigmoid(0.1, 1.0)(X, X), None, center=True, tolerance=1e-12, positive=False)
+    found = solvers.gram(Sigmoid(0.1, 1.0)(X, X), None, center=True, tolerance=1e-12, positive=False)
     assert found.explained_variance_ratio.sum() <= 1 + 1e-12
     K = -0.6 * Gaussian(1.0)(X, X) + X @ X.T * 0.1
     assert np.trace(K) < 0
-    found = gram.gram(K, 2, center=True, tolerance=1e-12, positive=False)
+    found = solvers.gram(K, 2, center=True, tolerance=1e-12, positive=False)
     assert (found.eigenvalues > 0).all()
     assert found.negative < 0
 

@@ -1,14 +1,47 @@
-"""The certificate of a fit: proven bounds, estimates, and how far each component can be trusted."""
+"""The certificate of a fit: bounds on its eigenvalues, what the landmarks miss, and trust in each component.
+
+For a positive semidefinite kernel E = K - K^ is positive semidefinite, so that
+
+    Lam_j <= lambda_j <= min over i <= j of Lam_i + tr(E) / (j - i + 1),   tr(HK^H) <= T <= tr(HK^H) + tr(E),
+    lambda_j <= Lam_j + the largest eigenvalue of E:
+
+lambda_j <= Lam_i + eigenvalue j - i + 1 of HEH (Weyl), and p times the p-th eigenvalue of HEH is at most its trace.
+
+Proven up to rounding, which is measured: the trace error, and bounds of eigenvalues for a positive semidefinite kernel.
+With 95 % confidence: what the landmarks missed, from rows that they were not made from. Estimated: the learning curve,
+stability, the leave-one-out residual. Source: `docs/numerics.md`, section 14.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 
 import numpy as np
 
-from bigkpca.errors import Array
+from bigkpca.errors import Array, RoundingError
+from bigkpca.numerics import solvers
+from bigkpca.numerics.certificates.spectral import (
+    CONFIDENCE,
+    Halved,
+    Stratum,
+    agreement_of,
+    as_array,
+    gaps,
+    learning_curve,
+    residuals_of,
+    spectral_error,
+    stability_of_features,
+    stability_of_landmarks,
+)
 from bigkpca.numerics.display import ShowsSummary, Summary, at_least, at_most, counted, number, share_at_most
+from bigkpca.numerics.eigenpairs import Solution
+from bigkpca.numerics.features import FeatureMap, KernelRows
+from bigkpca.numerics.linalg import ALGEBRA, Map, arrays_of, rounding_of_eigenvalues
+from bigkpca.numerics.methods import Method, Nystroem
+from bigkpca.numerics.moments import Moments
+from bigkpca.numerics.rounding import Rounding, Significant
+from bigkpca.numerics.span import Span
 
 # Least stability, and largest residual, of "solid" and "fair" components. With a least stability of 0.99 a close
 # neighbour can still have a share that halving does not show, and intervals of an evaluation miss the eigenvalue.
@@ -26,7 +59,8 @@ _VECTOR, _CURVE, _STRATA, _SAMPLE = ({"shape": shape} for shape in (("r",), ("k"
 class Certificate(ShowsSummary):
     """Bounds and estimates of the error of a fit. E = K - K^; T is tr(Kc), or tr(K) when not centred; r components.
 
-    The attributes down to `strata` are known for landmarks of a positive semidefinite kernel.
+    The attributes down to `strata` are known for landmarks of a positive semidefinite kernel. None stands for what
+    is not known. Source: `docs/numerics.md`, section 14.
 
     Attributes
     ----------
@@ -69,10 +103,6 @@ class Certificate(ShowsSummary):
     residuals : (r,) array
         |Kc u_j - lambda_j u_j| / lambda_j from products with the exact Gram matrix: an eigenvalue of Kc lies within
         this share of lambda_j, but need not be the j-th.
-
-    Notes
-    -----
-    None stands for what is not known. Source: `docs/numerics.md`, section 14.
     """
 
     trace_error: float | None = None
@@ -158,9 +188,7 @@ class Certificate(ShowsSummary):
         """The shapes of the fields that are arrays, by name."""
         return {part.name: part.metadata["shape"] for part in fields(cls) if part.metadata}
 
-    def arrays(self) -> dict[str, Array]:
-        """The fields that are arrays and known, by name."""
-        return {name: getattr(self, name) for name in self.shapes() if getattr(self, name) is not None}
+    arrays = arrays_of
 
     def numbers(self) -> dict[str, float | None]:
         """The fields that are numbers, by name."""
@@ -183,3 +211,267 @@ def before_largest_gap(eigenvalues: Array) -> tuple[int, float]:
         return 1, 1.0
     ratios = eigenvalues[:-1] / eigenvalues[1:]
     return int(ratios.argmax()) + 1, float(ratios.max())
+
+
+@dataclass(frozen=True)
+class Proven:
+    """Proven bounds of the eigenvalues lambda_j of Kc, widened by rounding.
+
+    trace: tr(E). coarse: its rounding. error: the sum of both. total: T, of which `explained` is proven. most (r,):
+    Nyström eigenvalues plus their rounding. slack (r,): how far Lam_j may exceed lambda_j by rounding. low, high (r,):
+    bounds of lambda_j. shares (r,): upper bounds of lambda_j / T.
+    """
+
+    trace: float
+    coarse: float
+    error: float
+    total: float
+    explained: float
+    slack: Array
+    most: Array
+    low: Array
+    high: Array
+    shares: Array
+
+
+def proven(span: Span, nystroem: Solution, r: int, rounding: Array, trace_rounding: float, *, checked: bool) -> Proven:
+    """The bounds of r eigenvalues from Nyström's solution, its rounding and that of tr(E).
+
+    Raises RoundingError where tr(E) is negative beyond rounding, if it is to be `checked`.
+    """
+    moments, left, total = span.moments, span.trace_error, nystroem.total_variance
+    slack = np.full(
+        len(nystroem.eigenvalues), ALGEBRA * (float(nystroem.eigenvalues[0]) + moments.trace / moments.count)
+    )
+    slack += rounding
+    coarse = ALGEBRA * moments.trace + trace_rounding
+    if checked and left < -coarse:
+        raise RoundingError(
+            f"the landmarks explain {1 - left / moments.trace:.9g} of Σ k(x, x), more than all of it: rounding, or a "
+            "kernel that is not positive semidefinite. Fit with dtype float64, remove or standardise columns of very "
+            "different size, or leave psd=True out of a kernel function"
+        )
+    trace, error = max(left, 0.0), max(left, 0.0) + coarse
+    # Other methods may report more components than Nyström has: of those, zero is the lower bound.
+    missing = r - len(nystroem.eigenvalues)
+    values, slack = np.pad(nystroem.eigenvalues, (0, missing)), np.pad(slack, (0, missing), mode="edge")
+    # Sorted again: an eigenvalue with a large rounding error may have moved past others with small ones.
+    most = np.sort(values + slack)[::-1]
+    lower = np.maximum(values - slack, 0)
+    low, high = np.sort(lower)[::-1], _upper(most, error)
+    # Behind an eigenvalue that is mostly rounding, all others stand one place too far.
+    slack = np.where(low < lower, values - low, slack)
+    explained = max(total - error, float(low.sum()))
+    shares = _upper_shares(most, error, explained)
+    return Proven(trace, coarse, error, total, explained, slack, most, low, high, shares)
+
+
+def _upper(nystroem: Array, error: float) -> Array:
+    """Upper bounds of lambda_1, ..., lambda_r from the Nyström eigenvalues (r,) and tr(E) = `error`."""
+    i, j = np.indices((len(nystroem), len(nystroem)))
+    bounds = np.where(i <= j, nystroem[:, None] + error / np.maximum(j - i + 1, 1), np.inf)
+    return np.asarray(bounds.min(axis=0))
+
+
+def _upper_shares(nystroem: Array, error: float, explained: float) -> Array:
+    """Upper bounds of lambda_j / T, where T = explained + h with h = tr(HEH) anywhere in [0, error]:
+
+        min over i <= j of  max over h of  (Lam_i + h / (j - i + 1)) / (explained + h),
+
+    each of which is monotone in h, so that its maximum is at an end.
+    """
+    if not explained > 0:
+        return np.ones(len(nystroem))
+    i, j = np.indices((len(nystroem), len(nystroem)))
+    values = np.broadcast_to(nystroem[:, None], i.shape)
+    ends = np.maximum(values / explained, (values + error / np.maximum(j - i + 1, 1)) / (explained + error))
+    return np.minimum(np.where(i <= j, ends, np.inf).min(axis=0), 1)
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """The data of a certificate beside the sums of the pass.
+
+    rounding: of its arithmetic. kept: the directions of W that exceed rounding. strata: sampled rows that landmarks
+    were not made from. missed: an estimate where strata give no bound; sample: the rows it is from. uniform: whether
+    landmarks are a uniform sample. before: rounding of tr(E) and of eigenvalues before rows were added, and the share
+    of the added rows.
+    """
+
+    rounding: Rounding | None = None
+    kept: Significant | None = None
+    strata: tuple[Stratum, ...] = ()
+    missed: float | None = None
+    sample: Array | None = None
+    uniform: bool = False
+    before: tuple[float, float, float] = (0.0, 0.0, 1.0)
+
+    def trace_rounding(self) -> float:
+        """The largest rounding error of tr(E)."""
+        earlier, _, share = self.before
+        now = self.kept.trace_rounding if self.kept else 0.0
+        return max(now, earlier + share * now)
+
+    def rounding_of(self, moments: Moments, solution: Solution, center: bool) -> Array:
+        """The largest rounding errors of the eigenvalues, (r,)."""
+        _, earlier, share = self.before
+        now = self.rounding.of_eigenvalues(moments, solution, center) if self.rounding else np.zeros(1)
+        return np.maximum(now, earlier + share * now)
+
+
+def of_landmarks(
+    method: Method,
+    features: KernelRows,
+    solution: Solution,
+    span: Span,
+    evidence: Evidence,
+    *,
+    center: bool,
+    tolerance: float,
+    in_order: Map = map,
+) -> Certificate:
+    """The certificate of a method with landmarks, from moments, W and evidence; see `proven`."""
+    moments, values = span.moments, solution.eigenvalues
+    halved = stability_of_landmarks(span, solution, center, tolerance, in_order)
+    nystroem, apart = solution, np.zeros(len(values))
+    r = solution.components.shape[1]
+    if method != Nystroem():
+        # Eigenvalues of the other methods are no bounds, and their models of half the landmarks share their errors.
+        nystroem = solvers.nystroem(span, r, center=center, tolerance=tolerance, in_order=in_order)
+        apart, agreement = residuals_of(span, solution, center), agreement_of(moments, nystroem, solution, center)
+        halved = None if halved is None else halved._replace(cosines=np.minimum(halved.cosines, agreement))
+    if not features.kernel.positive or span.basis.indefinite:
+        if evidence.missed is not None:
+            # No bound of K^ is known: small eigenvalues of W can make it arbitrarily large, even by one row that no
+            # sample contains. But no eigenvalue of K exceeds |K|_F, of which the landmarks see l / n. So the excess of
+            # Lam_1 over 2 |K|_F counts as missed.
+            frobenius = np.sqrt(moments.count / len(span.basis.W) * moments.squares)
+            evidence = replace(evidence, missed=max(evidence.missed, float(nystroem.eigenvalues[0]) - 2 * frobenius))
+        return _estimated(halved, solution, moments, evidence, center, apart)
+    rounding, checked = evidence.rounding_of(moments, nystroem, center), evidence.rounding is not None
+    bounds = proven(span, nystroem, r, rounding, evidence.trace_rounding(), checked=checked)
+    dropped = evidence.kept.dropped if evidence.kept else np.empty(0)
+    if len(dropped) and not span.basis.triangular:  # models of a part of the landmarks drop what the whole one did
+        L = 1 / np.einsum("ij,ij->j", span.basis.P, span.basis.P)
+        tolerance = max(tolerance, float(L.min() / L.max()))
+    curve = learning_curve(span, center, tolerance, bounds.trace / bounds.total)
+    likely = nearer = None
+    if evidence.strata:
+        likely = spectral_error(evidence.strata, moments.largest, len(span.basis.signs), dropped)
+        likely = min(likely, bounds.error)
+        # lambda_j = Lam_j + e and T >= explained + e for some e of at most `likely`
+        nearer = np.minimum((bounds.most + likely) / (bounds.explained + likely), bounds.shares)
+    whole = bounds.explained + bounds.error
+    return Certificate(
+        trace_error=bounds.trace,
+        relative_trace_error=bounds.error / whole if whole > 0 else None,
+        eigenvalue_lower=bounds.low,
+        eigenvalue_upper=bounds.high,
+        explained_variance_ratio_lower=bounds.low / (bounds.total + bounds.coarse),
+        explained_variance_ratio_upper=bounds.shares,
+        learning_curve=curve,
+        stability=None if halved is None else halved.cosines,
+        gap=gaps(values, halved),
+        # The residual of each landmark given all others is 1 / (W⁻¹)_ii (Schur complements).
+        leave_one_out_residual=float(np.mean(1 / span.basis.inverse)) if evidence.uniform else None,
+        spectral_error_likely=likely,
+        eigenvalue_likely_upper=None if likely is None else np.minimum(bounds.most + likely, bounds.high),
+        explained_variance_ratio_likely_upper=nearer,
+        confidence=None if likely is None else CONFIDENCE,
+        missed=(bounds.error if likely is None else likely) / values + apart,
+        rounding=bounds.slack / values,
+        strata=as_array(evidence.strata) if evidence.strata else None,
+    )
+
+
+def _estimated(
+    halved: Halved | None,
+    solution: Solution,
+    moments: Moments,
+    evidence: Evidence,
+    center: bool,
+    apart: Array | float = 0.0,
+) -> Certificate:
+    """The certificate where E has either sign: nothing is proven, and `missed` is an estimate."""
+    missed, values = evidence.missed, solution.eigenvalues
+    return Certificate(
+        stability=None if halved is None else halved.cosines,
+        gap=gaps(values, halved),
+        missed=None if missed is None else missed / values + apart,
+        sample=evidence.sample,
+        rounding=evidence.rounding_of(moments, solution, center) / values if evidence.rounding else None,
+    )
+
+
+def of_products(
+    solution: Solution, residuals: Array, start: Certificate, rounding: float, *, positive: bool
+) -> Certificate:
+    """The certificate of eigenpairs from products with Kc: lower bounds with known residuals.
+
+    `rounding` is the norm of the error of K. What the products missed is bounded by what their `start` missed. Shares
+    of the variance need a positive semidefinite kernel.
+    """
+    values, total = solution.eigenvalues, solution.total_variance
+    low = np.maximum(values - rounding, 0)
+    high, missed = start.eigenvalue_likely_upper, start.spectral_error_likely
+    if high is not None:  # eigenvalues beyond those of the start are below its last one
+        high = np.maximum(
+            np.pad(high, (0, max(len(values) - len(high), 0)), mode="edge")[: len(values)], values + rounding
+        )
+    return Certificate(
+        eigenvalue_lower=low,
+        explained_variance_ratio_lower=low / (total + 2 * rounding) if positive else None,
+        residuals=residuals + rounding / values,
+        spectral_error_likely=missed,
+        eigenvalue_likely_upper=high,
+        confidence=start.confidence,
+        missed=None if missed is None else missed / values,
+        rounding=rounding / values,
+    )
+
+
+def of_gram(solution: Solution, largest: float, error: float, precision: float, *, positive: bool) -> Certificate:
+    """The certificate of the whole Gram matrix (n, n): its only error is rounding.
+
+    `largest` is its largest absolute entry, `error` the largest error of an entry; kernels of new rows have the
+    relative `precision`. Shares of the variance need a positive semidefinite kernel.
+    """
+    values, n, total = solution.eigenvalues, solution.components.shape[0], solution.total_variance
+    # Rounding is that of the eigenvalue of largest absolute value, which may be a negative one.
+    slack = rounding_of_eigenvalues(n, error, largest, values[0] * max(1.0, -solution.negative))
+    low, high = np.maximum(values - slack, 0), values + slack
+    least = max(total - 2 * slack, float(low.sum()))
+    return Certificate(
+        trace_error=0.0,
+        relative_trace_error=0.0,
+        eigenvalue_lower=low,
+        eigenvalue_upper=high,
+        explained_variance_ratio_lower=low / (total + 2 * slack) if positive else None,
+        explained_variance_ratio_upper=np.minimum(high / least, 1) if positive and least > 0 else None,
+        stability=np.ones(len(values)),
+        missed=slack / values,
+        # Scores of kernels with independent errors: √n precision largest |a_j|, |a_j|² = 1 / lambda_j, over √lambda_j.
+        rounding=(slack + np.sqrt(n) * precision * largest) / values,
+    )
+
+
+def of_random_features(
+    method: Method,
+    moments: Moments,
+    features: FeatureMap,
+    solution: Solution,
+    evidence: Evidence,
+    *,
+    center: bool,
+    tolerance: float,
+) -> Certificate:
+    """The certificate of random features: estimates of stability and of what is missed.
+
+    Their error has either sign, so that it is no sum of squares over the rows, as a Chernoff bound would need. Z Z' is
+    the mean of those of both halves of the features. So, to first order, each component lies halfway between theirs, at
+    the same angle θ to both, and cos 2θ = 2 cos² θ - 1 is the cosine between two models that share no features.
+    """
+    halved = stability_of_features(method, moments, features, solution, center, tolerance)
+    if halved is not None:
+        halved = halved._replace(cosines=np.maximum(2 * halved.cosines**2 - 1, 0))
+    return _estimated(halved, solution, moments, evidence, center)

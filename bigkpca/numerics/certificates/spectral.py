@@ -17,7 +17,7 @@ from bigkpca.errors import Array, DataError
 from bigkpca.numerics import solvers
 from bigkpca.numerics.eigenpairs import Solution
 from bigkpca.numerics.features import FeatureMap, KernelRows
-from bigkpca.numerics.linalg import Map
+from bigkpca.numerics.linalg import Map, product
 from bigkpca.numerics.methods import Method
 from bigkpca.numerics.moments import Moments
 from bigkpca.numerics.rounding import farthest
@@ -44,7 +44,7 @@ class ResidualMatrix:
         """E Q (m, b), float64: products of tiles in the dtype of block work, added up in float64."""
         m, C, right = len(Q), self.C, Q.astype(self.C.dtype)
 
-        def product(i: int) -> Array:
+        def with_tile(i: int) -> Array:
             out, own = np.zeros((m + C.shape[1], Q.shape[1])), slice(i * _TILE_ROWS, len(self.tiles[i]))
             with _quiet():
                 for first in range(0, own.start, _TILE_ROWS):  # a piece is in the cache for its transpose
@@ -55,22 +55,25 @@ class ResidualMatrix:
                 out[m:] = C[own].T @ right[own]
             return out
 
-        def explained(i: int) -> Array:
-            own = slice(i * _TILE_ROWS, len(self.tiles[i]))
-            with _quiet():
-                out: Array = C[own] @ inner
-            return out
-
         longest_first = range(len(self.tiles) - 1, -1, -1)
-        found = np.asarray(sum(in_order(product, longest_first)))
-        inner = _by_tiles(self.P, _by_tiles(self.P.T, found[m:].astype(C.dtype), in_order), in_order)
-        found[:m] -= np.concatenate(list(in_order(explained, range(len(self.tiles)))))
+        found = np.asarray(sum(in_order(with_tile, longest_first)))
+        inner = product(self.P.T, found[m:].astype(C.dtype), _TILE_ROWS, in_order)
+        inner = product(self.P, inner, _TILE_ROWS, in_order)
+        found[:m] -= product(C, inner, _TILE_ROWS, in_order)
         return np.asarray(found[:m])
 
     def diagonal(self) -> Array:
         """The diagonal of E (m,), float64, not below zero."""
         B = self.C @ self.P
         return np.maximum(self.kernels - np.einsum("ij,ij->i", B, B), 0)
+
+    def is_cluster(self, eigenvalue: float, vector: Array) -> bool:
+        """Whether an eigenvector belongs to several rows that are similar to each other and to no landmark."""
+        several = 1 / float(np.sum(vector**4))  # rows that share it (participation ratio)
+        alike = eigenvalue > _ALIKE * several * float(vector**2 @ self.kernels)
+        if several < _LEAST_ROWS or not alike:
+            return False
+        return float(vector**2 @ (self.diagonal() > _UNSEEN * self.kernels)) > _UNSEEN
 
 
 def residual_matrix(features: KernelRows, span: Span, X: Array, in_order: Map = map) -> ResidualMatrix:
@@ -101,16 +104,6 @@ def residual_matrix(features: KernelRows, span: Span, X: Array, in_order: Map = 
     with _quiet():
         P = span.basis.P.astype(C.dtype, copy=False)
     return ResidualMatrix(list(in_order(tile, longest_first))[::-1], C, P, diagonal.astype(np.float64))
-
-
-def _by_tiles(A: Array, B: Array, in_order: Map) -> Array:
-    """A B (k, b), by tiles of rows of A (k, l)."""
-
-    def tile(start: int) -> Array:
-        with _quiet():
-            return np.asarray(A[start : start + _TILE_ROWS] @ B)
-
-    return np.concatenate(list(in_order(tile, range(0, len(A), _TILE_ROWS))))
 
 
 def _quiet() -> np.errstate:
@@ -147,6 +140,20 @@ class Stratum:
     cluster: float = 0.0
     triangular: float = 0.0
 
+    def upper_mean(self, largest: float, allowed: float) -> float:
+        """R p of `spectral_error` for R = `largest`, with the probability `allowed` of an error."""
+        from scipy.optimize import brentq
+
+        q, limit = self.norm / (self.sampled * largest), -np.log(allowed) / self.sampled
+
+        def excess(p: float) -> float:
+            return float(scipy.special.rel_entr(q, p) + scipy.special.rel_entr(1 - q, 1 - p)) - limit
+
+        least, most = max(q, 1e-300), 1 - 1e-15
+        if not least < most or excess(most) <= 0:
+            return largest
+        return largest * float(brentq(excess, least, most, xtol=1e-12, rtol=1e-9)) * (1 + 1e-6)
+
 
 def spectral_error(
     strata: Sequence[Stratum], largest: float, directions: int = 0, dropped: Array | tuple[()] = ()
@@ -165,23 +172,8 @@ def spectral_error(
     allowed = (1 - CONFIDENCE - _MISSED * len(strata)) / max(parts, 1)
     if allowed <= 0:  # with so many strata no bound holds at this confidence
         return largest * sum(s.count for s in strata)
-    found = sum(s.norm if s.sampled == s.count else s.count * _upper_mean(s, largest, allowed) for s in strata)
+    found = sum(s.norm if s.sampled == s.count else s.count * s.upper_mean(largest, allowed) for s in strata)
     return found + float(np.sum(dropped[: max(0, max(s.directions for s in strata) - directions)]))
-
-
-def _upper_mean(stratum: Stratum, largest: float, allowed: float) -> float:
-    """R p of one stratum, with the probability `allowed` of an error."""
-    from scipy.optimize import brentq
-
-    q, limit = stratum.norm / (stratum.sampled * largest), -np.log(allowed) / stratum.sampled
-
-    def excess(p: float) -> float:
-        return float(scipy.special.rel_entr(q, p) + scipy.special.rel_entr(1 - q, 1 - p)) - limit
-
-    least, most = max(q, 1e-300), 1 - 1e-15
-    if not least < most or excess(most) <= 0:
-        return largest
-    return largest * float(brentq(excess, least, most, xtol=1e-12, rtol=1e-9)) * (1 + 1e-6)
 
 
 def stratum(
@@ -217,7 +209,7 @@ def stratum(
         return replace(unknown, norm=np.inf)  # kernels of two far rows may overflow
     norm, leading = found
     eigenvalue, vector = float(leading.values[0]), leading.vectors[:, 0]
-    cluster = eigenvalue * count / len(X) if _is_cluster(E, eigenvalue, vector) else 0.0
+    cluster = eigenvalue * count / len(X) if E.is_cluster(eigenvalue, vector) else 0.0
     return replace(unknown, norm=norm + rounding, cluster=cluster)
 
 
@@ -228,8 +220,16 @@ def _off(
 
     The second value is the norm of E of the first part.
     """
-    parts = [_some(features, X) for X in samples]
-    Q = scipy.linalg.block_diag(*(_directions(len(part), rng) for part in parts))
+    parts, directions = [], []
+    for X in samples:  # of each the farthest rows, whose kernels have the largest errors, and the first ones
+        far = farthest(features.shifted(X), _CALIBRATING_ROWS // 2)
+        others = np.setdiff1d(np.arange(min(len(X), _CALIBRATING_ROWS)), far)[: _CALIBRATING_ROWS // 2]
+        parts.append(X[np.concatenate([far, others])])
+    for part in parts:
+        columns = rng.standard_normal((len(part), len(part)))
+        columns[:, 0] = 1  # where all kernels add up and errors are largest
+        directions.append(np.linalg.qr(columns)[0])
+    Q = scipy.linalg.block_diag(*directions)
     maps, rows = (features.in_precision(np.dtype(np.float64)), features), np.concatenate(parts)
     exact, found = in_order(lambda i: residual_matrix(maps[i], span, rows).times(Q), range(2))
     off, start = np.full(len(parts), np.inf), 0
@@ -241,29 +241,6 @@ def _off(
         start += len(part)
     of_first = exact[: len(parts[0]), : len(parts[0])]
     return off, float(np.linalg.norm(of_first, 2)) if np.isfinite(of_first).all() else 0.0
-
-
-def _some(features: KernelRows, X: Array) -> Array:
-    """The farthest rows, whose kernels have the largest errors, and the first ones."""
-    far = farthest(features.shifted(X), _CALIBRATING_ROWS // 2)
-    others = np.setdiff1d(np.arange(min(len(X), _CALIBRATING_ROWS)), far)[: _CALIBRATING_ROWS // 2]
-    return X[np.concatenate([far, others])]
-
-
-def _directions(m: int, rng: np.random.Generator) -> Array:
-    """Orthonormal columns (m, m), the first of equal entries, where all kernels add up and errors are largest."""
-    columns = rng.standard_normal((m, m))
-    columns[:, 0] = 1
-    return np.asarray(np.linalg.qr(columns)[0])
-
-
-def _is_cluster(E: ResidualMatrix, eigenvalue: float, vector: Array) -> bool:
-    """Whether an eigenvector belongs to several rows that are similar to each other and to no landmark."""
-    several = 1 / float(np.sum(vector**4))  # rows that share it (participation ratio)
-    alike = eigenvalue > _ALIKE * several * float(vector**2 @ E.kernels)
-    if several < _LEAST_ROWS or not alike:
-        return False
-    return float(vector**2 @ (E.diagonal() > _UNSEEN * E.kernels)) > _UNSEEN
 
 
 def estimate(features: FeatureMap, span: Span | None, X: Array, count: int, center: bool) -> float:
@@ -349,8 +326,7 @@ def gaps(values: Array, halved: Halved | None) -> Array:
     """
     every = values if halved is None else np.append(values, halved.behind)
     apart = np.abs(every - values[:, None])
-    found: Array = np.where(apart > _SAME * values[:, None], apart, np.inf).min(axis=1) / values
-    return found
+    return np.where(apart > _SAME * values[:, None], apart, np.inf).min(axis=1) / values
 
 
 def residuals_of(span: Span, solution: Solution, center: bool) -> Array:
@@ -391,8 +367,7 @@ def _cosines(moments: Moments, A: Array, B: Array, center: bool) -> Array:
     second, _ = solvers.about_the_mean(moments, center)
     squares = np.outer(np.einsum("ij,ij->j", A, second @ A), np.einsum("ij,ij->j", B, second @ B))
     products = np.abs(A.T @ second @ B)
-    found: Array = np.divide(products, np.sqrt(np.maximum(squares, 0)), out=np.zeros_like(products), where=squares > 0)
-    return found
+    return np.divide(products, np.sqrt(np.maximum(squares, 0)), out=np.zeros_like(products), where=squares > 0)
 
 
 def learning_curve(span: Span, center: bool, tolerance: float, own: float) -> Array:

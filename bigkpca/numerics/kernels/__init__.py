@@ -26,9 +26,19 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
-from bigkpca.numerics.kernels.algebra import Kernel, Product, Scaled, Sum
-from bigkpca.numerics.kernels.base import Distance, Evaluate, EvaluateWithWeights, FrequencyDraws, squared_norms
-from bigkpca.numerics.kernels.custom import Function, Precomputed
+from bigkpca.numerics.kernels.base import (
+    Distance,
+    Evaluate,
+    EvaluateWithWeights,
+    FrequencyDraws,
+    Function,
+    Kernel,
+    Precomputed,
+    Product,
+    Scaled,
+    Sum,
+    squared_norms,
+)
 from bigkpca.numerics.kernels.inner_product import Cosine, Linear, Polynomial, Sigmoid
 from bigkpca.numerics.kernels.spectrum import Spectrum
 from bigkpca.numerics.kernels.stationary import Gaussian, Laplacian, Matern, RationalQuadratic
@@ -77,22 +87,10 @@ def kernel_class(text: str) -> type[Kernel]:
 
 
 def named(text: str) -> str:
-    """The name of a kernel as files hold it, with the options that are given with it.
+    """The name of a kernel as files hold it, with the options that are given with it, as in "matern:nu=2.5".
 
-    Parameters
-    ----------
-    text : str
-        E.g. "rbf", or "matern:nu=2.5".
-
-    Returns
-    -------
-    str
-        What is not among its options is left to the options of a fit.
-
-    Raises
-    ------
-    SpecError
-        Where the name or an option is unknown, with the nearest known one, or a value does not fit.
+    What is not among its options is left to the options of a fit. Raises SpecError where the name or an option is
+    unknown, with the nearest known one, or a value does not fit.
 
     Examples
     --------
@@ -118,22 +116,9 @@ def own_options(text: str) -> dict[str, Any]:
 
 
 def from_dict(values: Mapping[str, Any]) -> Kernel:
-    """The kernel that `to_dict` described.
+    """The kernel that `to_dict` described by "name" and parameters; of combined kernels, their parts as such mappings.
 
-    Parameters
-    ----------
-    values : mapping
-        "name", and the parameters of the kernel; of combined kernels, their parts as such mappings.
-
-    Returns
-    -------
-    Kernel
-        Equal to the one described.
-
-    Raises
-    ------
-    SpecError
-        Where a name is unknown, or a parameter unknown, missing, or out of range.
+    Raises SpecError where a name is unknown, or a parameter unknown, missing, or out of range.
     """
     name = name_in(values, "kernel")
     combined: type[Any] | None = next((kind for kind in (Scaled, Sum, Product) if kind.name == name), None)

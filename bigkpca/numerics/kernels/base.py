@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, Literal, Protocol
 
 import numpy as np
@@ -35,8 +35,8 @@ class FrequencyDraws(Protocol):
 
 
 @dataclass(frozen=True)
-class KernelFunction(ABC):
-    """A symmetric function k(x, y) of two rows.
+class Kernel(ABC):
+    """A symmetric function k(x, y) of two rows; `+`, `*` and a positive factor combine kernels.
 
     Subclasses are frozen dataclasses, whose fields are the parameters of the kernel.
 
@@ -46,10 +46,25 @@ class KernelFunction(ABC):
         What options and files call the kernel.
     distance : {"sqeuclidean", "cityblock"} or None
         The distance whose scale is the length sigma; None where the kernel has no length.
+
+    Examples
+    --------
+    >>> from bigkpca import kernels
+    >>> kernels.Gaussian(1.0) + 2 * kernels.Linear()
+    Sum(left=Gaussian(sigma=1.0), right=Scaled(kernel=Linear(), factor=2.0))
     """
 
     name: ClassVar[str]
     distance: ClassVar[Distance | None] = None
+
+    def __add__(self, other: object) -> Kernel:
+        return Sum(self, other) if isinstance(other, Kernel) else NotImplemented
+
+    def __mul__(self, other: Kernel | float) -> Kernel:
+        return Product(self, other) if isinstance(other, Kernel) else Scaled(self, float(other))
+
+    def __rmul__(self, factor: float) -> Kernel:
+        return Scaled(self, float(factor))
 
     @property
     def positive(self) -> bool:
@@ -133,6 +148,9 @@ class KernelFunction(ABC):
     def frequencies(self, draws: FrequencyDraws) -> Array:
         """Draw frequencies w from the spectral density: k(x, y) / k(0, 0) = E cos(w'(x - y)).
 
+        Raises SpecError for a kernel without a spectral density. Source: Rahimi and Recht (2007), *NIPS*;
+        `docs/numerics.md`, section 9.
+
         Parameters
         ----------
         draws : FrequencyDraws
@@ -142,15 +160,6 @@ class KernelFunction(ABC):
         -------
         (m, d) array
             One frequency in each row.
-
-        Raises
-        ------
-        SpecError
-            For a kernel without a spectral density.
-
-        References
-        ----------
-        Rahimi and Recht (2007), *NIPS*; `docs/numerics.md`, section 9.
         """
         raise no_spectrum(self)
 
@@ -189,7 +198,7 @@ class KernelFunction(ABC):
         return K
 
 
-def no_spectrum(kernel: KernelFunction) -> SpecError:
+def no_spectrum(kernel: Kernel) -> SpecError:
     """The error for a kernel without a spectral density; it names the methods that work."""
     return SpecError(
         f"the {kernel.name} kernel has no spectral density to draw random features from: gaussian, laplacian, matern, "
@@ -198,7 +207,7 @@ def no_spectrum(kernel: KernelFunction) -> SpecError:
     )
 
 
-def no_gradient(kernel: KernelFunction) -> SpecError:
+def no_gradient(kernel: Kernel) -> SpecError:
     """The error for a kernel without a gradient weight; it names the pre-image methods that work."""
     distances = "'mds', " if kernel.radial else ""
     return SpecError(
@@ -208,7 +217,7 @@ def no_gradient(kernel: KernelFunction) -> SpecError:
     )
 
 
-def require_positive(kernel: KernelFunction, **values: float) -> None:
+def require_positive(kernel: Kernel, **values: float) -> None:
     """Raise SpecError unless every value is a positive finite number."""
     for key, value in values.items():
         if not (np.isfinite(value) and value > 0):
@@ -229,3 +238,294 @@ def squared_norms(X: Array) -> Array:
     array([25.])
     """
     return np.einsum("ij,ij->i", X, X)
+
+
+class Leaf(Kernel):
+    """A kernel whose parameters are plain numbers."""
+
+    def to_dict(self) -> dict[str, Any]:
+        parameters = asdict(self)  # NumPy's numbers become Python's, which JSON knows
+        return {"name": self.name, **{key: np.asarray(value).item() for key, value in parameters.items()}}
+
+
+class _Combined(Kernel):
+    """A kernel of other kernels, with the properties that all of them have."""
+
+    @property
+    def parts(self) -> list[Kernel]:
+        """The kernels that it is made of."""
+        return [value for value in vars(self).values() if isinstance(value, Kernel)]
+
+    @property
+    def positive(self) -> bool:
+        return all(part.positive for part in self.parts)  # of products by Schur's theorem
+
+    @property
+    def stationary(self) -> bool:
+        return all(part.stationary for part in self.parts)
+
+    @property
+    def radial(self) -> bool:
+        return all(part.radial for part in self.parts)
+
+    @property
+    def towards(self) -> Towards | None:
+        first, *others = [part.towards for part in self.parts]
+        return first if all(other == first for other in others) else None
+
+    @property
+    def on_vectors(self) -> bool:
+        return all(part.on_vectors for part in self.parts)
+
+    @property
+    def savable(self) -> bool:
+        return all(part.savable for part in self.parts)
+
+    def to_dict(self) -> dict[str, Any]:
+        values = {key: value.to_dict() if isinstance(value, Kernel) else value for key, value in vars(self).items()}
+        return {"name": self.name, **values}
+
+
+@dataclass(frozen=True)
+class _Pair(_Combined):
+    """Two kernels, combined entry by entry."""
+
+    combine: ClassVar[np.ufunc]
+    left: Kernel
+    right: Kernel
+
+    def against(self, Y: Array, most_rows: int) -> Evaluate:
+        left, right = self.left.against(Y, most_rows), self.right.against(Y, most_rows)
+        work = np.empty((most_rows, len(Y)), Y.dtype)
+
+        def evaluate(X: Array, out: Array) -> None:
+            other = work[: len(X)]
+            left(X, out)
+            right(X, other)
+            self.combine(out, other, out=out)
+
+        return evaluate
+
+    def diagonal(self, X: Array) -> Array:
+        return np.asarray(self.combine(self.left.diagonal(X), self.right.diagonal(X)))
+
+    @staticmethod
+    @abstractmethod
+    def merge(K: Array, weights: Array, values: Array, others: Array) -> None:
+        """Merge k and gradient weights of the right kernel, the last two, into those of the left one."""
+
+    def gradient_weights(self, Y: Array, most_rows: int) -> EvaluateWithWeights:
+        if self.towards is None:
+            raise no_gradient(self)
+        left, right = self.left.gradient_weights(Y, most_rows), self.right.gradient_weights(Y, most_rows)
+        values, others = np.empty((2, most_rows, len(Y)), Y.dtype)
+
+        def evaluate(X: Array, K: Array, weights: Array) -> None:
+            left(X, K, weights)
+            right(X, values[: len(X)], others[: len(X)])
+            self.merge(K, weights, values[: len(X)], others[: len(X)])
+
+        return evaluate
+
+
+class Sum(_Pair):
+    """k(x, y) = left(x, y) + right(x, y).
+
+    Parameters
+    ----------
+    left, right : Kernel
+        Both kernels; positive semidefinite where both are.
+    """
+
+    name = "sum"
+    combine = np.add
+
+    def allows_shift(self, center: bool) -> bool:
+        return self.left.allows_shift(center) and self.right.allows_shift(center)
+
+    @staticmethod
+    def merge(K: Array, weights: Array, values: Array, others: Array) -> None:
+        K += values
+        weights += others
+
+    def own_gradient_weight(self, X: Array) -> Array:
+        return self.left.own_gradient_weight(X) + self.right.own_gradient_weight(X)
+
+
+class Product(_Pair):
+    """k(x, y) = left(x, y) · right(x, y).
+
+    Parameters
+    ----------
+    left, right : Kernel
+        Both kernels; positive semidefinite where both are (Schur).
+    """
+
+    name = "product"
+    combine = np.multiply
+
+    @staticmethod
+    def merge(K: Array, weights: Array, values: Array, others: Array) -> None:
+        weights *= values
+        others *= K
+        weights += others
+        K *= values
+
+    def own_gradient_weight(self, X: Array) -> Array:
+        left, right = self.left, self.right
+        return left.own_gradient_weight(X) * right.diagonal(X) + left.diagonal(X) * right.own_gradient_weight(X)
+
+    @property
+    def spectral(self) -> bool:
+        return all(part.spectral for part in self.parts)
+
+    def frequencies(self, draws: FrequencyDraws) -> Array:
+        """The sum of independent frequencies of both: the density of a product is the convolution of both densities."""
+        if not self.spectral:
+            return super().frequencies(draws)
+        return self.left.frequencies(draws) + self.right.frequencies(draws)
+
+
+@dataclass(frozen=True)
+class Scaled(_Combined):
+    """k(x, y) = factor · kernel(x, y).
+
+    Raises SpecError where the factor is not positive.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        The kernel to scale.
+    factor : float
+        Positive.
+    """
+
+    name: ClassVar[str] = "scaled"
+    kernel: Kernel
+    factor: float
+
+    def __post_init__(self) -> None:
+        require_positive(self, factor=self.factor)
+
+    def allows_shift(self, center: bool) -> bool:
+        return self.kernel.allows_shift(center)
+
+    @property
+    def spectral(self) -> bool:
+        return self.kernel.spectral
+
+    def against(self, Y: Array, most_rows: int) -> Evaluate:
+        inner = self.kernel.against(Y, most_rows)
+
+        def evaluate(X: Array, out: Array) -> None:
+            inner(X, out)
+            out *= self.factor
+
+        return evaluate
+
+    def diagonal(self, X: Array) -> Array:
+        return self.factor * self.kernel.diagonal(X)
+
+    def gradient_weights(self, Y: Array, most_rows: int) -> EvaluateWithWeights:
+        inner = self.kernel.gradient_weights(Y, most_rows)
+
+        def evaluate(X: Array, K: Array, weights: Array) -> None:
+            inner(X, K, weights)
+            K *= self.factor
+            weights *= self.factor
+
+        return evaluate
+
+    def own_gradient_weight(self, X: Array) -> Array:
+        return self.factor * self.kernel.own_gradient_weight(X)
+
+    def frequencies(self, draws: FrequencyDraws) -> Array:
+        """Frequencies of the kernel itself: the factor scales features, not frequencies."""
+        return self.kernel.frequencies(draws)
+
+
+@dataclass(frozen=True)
+class Function(Kernel):
+    """A kernel given as a function of two sets of rows.
+
+    The solver warns where eigenvalues turn out negative. A model with such a kernel cannot be saved.
+
+    Parameters
+    ----------
+    function : callable
+        (X (b, d), Y (l, d)) -> (b, l) array of k(x_i, y_j). On a cluster it must be importable where tasks run.
+    vectors : bool
+        Whether averages of rows are meaningful rows, as k-means centres need: not for codes of letters or categories.
+    psd : bool
+        Whether the kernel is positive semidefinite. Without it nothing is proven about errors.
+
+    Examples
+    --------
+    >>> from bigkpca import kernels
+    >>> kernel = kernels.Function(lambda X, Y: X @ Y.T, vectors=True, psd=True)
+    >>> kernel(np.array([[1.0, 2.0]]), np.array([[3.0, 4.0]]))
+    array([[11.]])
+    """
+
+    name: ClassVar[str] = "function"
+    function: Callable[[Array, Array], Array]
+    vectors: bool = False
+    psd: bool = False
+
+    @property
+    def positive(self) -> bool:
+        return self.psd
+
+    def against(self, Y: Array, most_rows: int) -> Evaluate:
+        def evaluate(X: Array, out: Array) -> None:
+            values = np.asarray(self.function(X, Y))
+            if values.shape != out.shape:
+                raise SpecError(
+                    f"the kernel function returned shape {values.shape} for {len(X)} rows against {len(Y)}; "
+                    f"it must return {out.shape}: one row for each row of its first argument"
+                )
+            out[:] = values
+
+        return evaluate
+
+    def diagonal(self, X: Array) -> Array:
+        return np.array([np.asarray(self.function(x, x)).item() for x in X[:, None, :]], np.float64)
+
+    @property
+    def on_vectors(self) -> bool:
+        return self.vectors
+
+    @property
+    def savable(self) -> bool:
+        return False
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"name": self.name}
+
+
+@dataclass(frozen=True)
+class Precomputed(Leaf):
+    """k(x_i, x_j) = K_ij of a given matrix: the rows of the data are rows of K.
+
+    The kernel has no formula. It is not assumed to be positive semidefinite; the solver warns where it is not.
+    """
+
+    name: ClassVar[str] = "precomputed"
+
+    @property
+    def positive(self) -> bool:
+        return False
+
+    @property
+    def on_vectors(self) -> bool:
+        return False
+
+    def against(self, Y: Array, most_rows: int) -> Evaluate:
+        raise SpecError(
+            "a precomputed kernel has no formula to evaluate, or to combine with others: its matrix is the data, which "
+            "method='exact' reads; add and scale matrices themselves"
+        )
+
+    def diagonal(self, X: Array) -> Array:
+        """NaN: a row of K does not say which of its entries is k(x, x)."""
+        return np.full(len(X), np.nan)

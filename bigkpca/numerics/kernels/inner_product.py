@@ -8,8 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from bigkpca.errors import Array, SpecError
-from bigkpca.numerics.kernels.algebra import Leaf
-from bigkpca.numerics.kernels.base import Evaluate, EvaluateWithWeights, Towards, require_positive, squared_norms
+from bigkpca.numerics.kernels.base import Evaluate, EvaluateWithWeights, Leaf, Towards, require_positive, squared_norms
 
 _LARGEST_DEGREE = 10_000  # a product for each
 
@@ -18,8 +17,6 @@ _LARGEST_DEGREE = 10_000  # a product for each
 class Linear(Leaf):
     """k(x, y) = <x, y>: kernel PCA is then PCA.
 
-    Notes
-    -----
     The centred Gram matrix does not change when all rows are shifted.
 
     Examples
@@ -63,6 +60,8 @@ class Linear(Leaf):
 class Polynomial(Leaf):
     """k(x, y) = (gamma <x, y> + coef0)^degree.
 
+    Raises SpecError where a parameter is out of range.
+
     Parameters
     ----------
     gamma : float
@@ -71,11 +70,6 @@ class Polynomial(Leaf):
         At least 1, at most 10,000.
     coef0 : float
         Not negative, so that the kernel is positive semidefinite.
-
-    Raises
-    ------
-    SpecError
-        Where a parameter is out of range.
 
     Examples
     --------
@@ -144,21 +138,15 @@ class Polynomial(Leaf):
 class Sigmoid(Leaf):
     """k(x, y) = tanh(gamma <x, y> + coef0), which is not positive semidefinite.
 
+    Components of negative eigenvalues are dropped, with a warning (`docs/numerics.md`, section 7). Raises SpecError
+    where a parameter is out of range.
+
     Parameters
     ----------
     gamma : float
         Positive, in one over the squared units of the columns.
     coef0 : float
         Any finite number.
-
-    Raises
-    ------
-    SpecError
-        Where a parameter is out of range.
-
-    Notes
-    -----
-    Components of negative eigenvalues are dropped, with a warning (`docs/numerics.md`, section 7).
     """
 
     name: ClassVar[str] = "sigmoid"

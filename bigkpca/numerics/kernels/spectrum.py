@@ -9,8 +9,7 @@ import numpy as np
 import scipy
 
 from bigkpca.errors import Array, SpecError
-from bigkpca.numerics.kernels.algebra import Leaf
-from bigkpca.numerics.kernels.base import Evaluate
+from bigkpca.numerics.kernels.base import Evaluate, Leaf
 
 _ROUNDED = 0.01  # how far from a whole number the number of a character may be
 _DENSE_WORDS = 4096  # of the fixed strings: with fewer, a dense table of counts is faster
@@ -23,26 +22,17 @@ class Spectrum(Leaf):
     Rows are strings: whole numbers that stand for characters, and zeros behind the last of a shorter string, as
     `bigkpca ingest` writes them. Words that hold a zero do not count.
 
+    Costs one look-up for each character and one product of sparse counts, and not the length of both strings. Sums of
+    kernels of several k compare words of several lengths. Raises SpecError where k is not positive; in use, where rows
+    hold other than whole numbers from 0 on. Source: Leslie, Eskin and Noble (2002), *Pacific Symposium on
+    Biocomputing*.
+
     Parameters
     ----------
     k : int
         Length of the words, at least 1.
     normalize : bool
         Divide by √(k(x, x) k(y, y)), so that long strings are not more alike; a string without words has kernel 0.
-
-    Raises
-    ------
-    SpecError
-        Where k is not positive; in use, where rows hold other than whole numbers from 0 on.
-
-    Notes
-    -----
-    Costs one look-up for each character and one product of sparse counts, and not the length of both strings. Sums of
-    kernels of several k compare words of several lengths.
-
-    References
-    ----------
-    Leslie, Eskin and Noble (2002), *Pacific Symposium on Biocomputing*.
 
     Examples
     --------
@@ -124,14 +114,18 @@ class _Words:
     def of(cls, X: Array, k: int) -> _Words:
         """The words of k characters in strings X (b, L)."""
         levels = [np.unique(X[X > 0])]
-        for _ in range(k - 1):
-            longer = _longer(levels, X)
+        numbers = _position(levels[0], X)
+        for length in range(1, k):
+            longer = _longer(levels[0], X, numbers, length)
             levels.append(np.unique(longer[longer >= 0]))
+            numbers = _position(levels[length], longer)
         return cls(tuple(levels))
 
     def counts(self, X: Array) -> scipy.sparse.csr_array:
         """How often each word is in each of the strings X (b, L), (b, words), sparse; of unknown words nothing."""
-        numbers = _numbers(self.levels, X)
+        numbers = _position(self.levels[0], X)
+        for length in range(1, len(self.levels)):
+            numbers = _position(self.levels[length], _longer(self.levels[0], X, numbers, length))
         known = numbers >= 0
         rows = np.concatenate([[0], np.cumsum(known.sum(axis=1))])
         parts = np.ones(int(rows[-1])), numbers[known], rows
@@ -140,22 +134,11 @@ class _Words:
         return found
 
 
-def _numbers(levels: tuple[Array, ...] | list[Array], X: Array) -> Array:
-    """The number of the word at each place of strings X (b, L), (b, L - k + 1); -1 where it is not among the words."""
-    found = _position(levels[0], X)
-    for j in range(1, len(levels)):
-        found = _position(levels[j], _longer(levels[:j], X, found))
-    return found
-
-
-def _longer(levels: tuple[Array, ...] | list[Array], X: Array, shorter: Array | None = None) -> Array:
-    """Words that are one character longer than those of the last level, as `_Words` numbers them; -1 for unknown."""
-    if shorter is None:
-        shorter = _numbers(levels, X)
-    k = len(levels)
-    last = _position(levels[0], X[:, k:])
-    first = shorter[:, : last.shape[1]]
-    return np.where((first >= 0) & (last >= 0), first * len(levels[0]) + last, -1)
+def _longer(characters: Array, X: Array, numbers: Array, length: int) -> Array:
+    """Words that are one character longer than those with these numbers, as `_Words` numbers them; -1 for unknown."""
+    last = _position(characters, X[:, length:])
+    first = numbers[:, : last.shape[1]]
+    return np.where((first >= 0) & (last >= 0), first * len(characters) + last, -1)
 
 
 def _position(level: Array, values: Array) -> Array:

@@ -10,12 +10,12 @@ import numpy as np
 import scipy
 
 from bigkpca.errors import Array, SpecError
-from bigkpca.numerics.kernels.algebra import Leaf
 from bigkpca.numerics.kernels.base import (
     Distance,
     Evaluate,
     EvaluateWithWeights,
     FrequencyDraws,
+    Leaf,
     Towards,
     cached_pieces,
     no_gradient,
@@ -104,19 +104,13 @@ def with_gradient_weights(evaluate: Evaluate, weight_of: Callable[[Array, Array]
 class Gaussian(Stationary):
     """k(x, y) = exp(-|x - y|² / (2 sigma²)), the RBF kernel.
 
+    Frequencies of random features are w ~ N(0, I / sigma²); the gradient weight is k / sigma². Raises SpecError where
+    sigma is not positive.
+
     Parameters
     ----------
     sigma : float
         Length, in the units of the columns.
-
-    Raises
-    ------
-    SpecError
-        Where sigma is not positive.
-
-    Notes
-    -----
-    Frequencies of random features are w ~ N(0, I / sigma²); the gradient weight is k / sigma².
 
     Examples
     --------
@@ -155,20 +149,13 @@ class Gaussian(Stationary):
 class Laplacian(Stationary):
     """k(x, y) = exp(-|x - y|_1 / sigma).
 
+    Frequencies of random features have independent Cauchy entries of scale 1 / sigma. The kernel has no gradient at x =
+    y, so that pre-images have no fixed point. Raises SpecError where sigma is not positive.
+
     Parameters
     ----------
     sigma : float
         Length, in the units of the columns.
-
-    Raises
-    ------
-    SpecError
-        Where sigma is not positive.
-
-    Notes
-    -----
-    Frequencies of random features have independent Cauchy entries of scale 1 / sigma. The kernel has no gradient at
-    x = y, so that pre-images have no fixed point.
 
     Examples
     --------
@@ -212,26 +199,16 @@ _ZERO = 1e4  # where exp(-s) is zero and powers of s are still finite
 class Matern(Stationary):
     """k(x, y) = 2^(1 - nu) / Γ(nu) · s^nu K_nu(s), s = √(2 nu) |x - y| / sigma, K_nu the modified Bessel function.
 
+    nu = 0.5, 1.5 and 2.5 are the fastest. Frequencies of random features are multivariate t with 2 nu degrees of
+    freedom and scale 1 / sigma. Pre-images have a fixed point for nu > 1. Raises SpecError where a parameter is out of
+    range. Source: Rasmussen and Williams (2006), *Gaussian Processes for Machine Learning*, section 4.2.
+
     Parameters
     ----------
     sigma : float
         Length, in the units of the columns.
     nu : float
         Smoothness, up to 100. nu = 0.5 is exp(-|x - y| / sigma); nu → ∞ is the Gaussian of the same sigma.
-
-    Raises
-    ------
-    SpecError
-        Where a parameter is out of range.
-
-    Notes
-    -----
-    nu = 0.5, 1.5 and 2.5 are the fastest. Frequencies of random features are multivariate t with 2 nu degrees of
-    freedom and scale 1 / sigma. Pre-images have a fixed point for nu > 1.
-
-    References
-    ----------
-    Rasmussen and Williams (2006), *Gaussian Processes for Machine Learning*, section 4.2.
 
     Examples
     --------
@@ -261,7 +238,13 @@ class Matern(Stationary):
                 np.exp(np.negative(s, out=s), out=s)
                 s *= factor
             else:
-                self._bessel(s)
+                # In logarithms, since s^nu underflows where K_nu overflows; where even the logarithm overflows, k is 1.
+                # SciPy has no K_nu for s above about 1e9, where the kernel is zero in any precision.
+                exact, nu = np.minimum(s.astype(np.float64), 1e6), self.nu
+                with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+                    constant = (1 - nu) * np.log(2) - scipy.special.gammaln(nu)
+                    logarithm = constant + nu * np.log(exact) + np.log(scipy.special.kve(nu, exact)) - exact
+                s[:] = np.where(np.isfinite(logarithm), np.exp(np.minimum(logarithm, 0)), 1)
 
         return radial(Y, self.sigma, most_rows, profile)
 
@@ -295,21 +278,6 @@ class Matern(Stationary):
     def _largest_weight(self) -> float:
         return self.nu / (self.nu - 1) / self.sigma**2
 
-    def _bessel(self, s: Array) -> None:
-        """Turn s into kernel values, in place, for any nu."""
-        # In logarithms, since s^nu underflows where K_nu overflows; where even the logarithm overflows, k is 1.
-        # SciPy has no K_nu for s above about 1e9, where the kernel is zero in any precision.
-        exact, nu = np.minimum(s.astype(np.float64), 1e6), self.nu
-        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            logarithm = (
-                (1 - nu) * np.log(2)
-                - scipy.special.gammaln(nu)
-                + nu * np.log(exact)
-                + np.log(scipy.special.kve(nu, exact))
-                - exact
-            )
-        s[:] = np.where(np.isfinite(logarithm), np.exp(np.minimum(logarithm, 0)), 1)
-
     def frequencies(self, draws: FrequencyDraws) -> Array:
         """w = z / sigma · √(2 nu / chi²(2 nu)), z ~ N(0, I): a multivariate t with 2 nu degrees of freedom."""
         chi_squared = 2 * scipy.special.gammaincinv(self.nu, draws.uniforms())
@@ -321,25 +289,16 @@ class Matern(Stationary):
 class RationalQuadratic(Stationary):
     """k(x, y) = (1 + |x - y|² / (2 alpha sigma²))^(-alpha), a mixture of Gaussians of many lengths.
 
+    Frequencies of random features are w = √tau z / sigma with z ~ N(0, I), tau ~ Gamma(shape alpha, rate alpha). Raises
+    SpecError where a parameter is not positive. Source: Rasmussen and Williams (2006), *Gaussian Processes for Machine
+    Learning*, section 4.2.
+
     Parameters
     ----------
     sigma : float
         Length, in the units of the columns.
     alpha : float
         Positive; alpha → ∞ is the Gaussian of the same sigma.
-
-    Raises
-    ------
-    SpecError
-        Where a parameter is not positive.
-
-    Notes
-    -----
-    Frequencies of random features are w = √tau z / sigma with z ~ N(0, I), tau ~ Gamma(shape alpha, rate alpha).
-
-    References
-    ----------
-    Rasmussen and Williams (2006), *Gaussian Processes for Machine Learning*, section 4.2.
 
     Examples
     --------

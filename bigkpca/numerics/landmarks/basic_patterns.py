@@ -66,6 +66,9 @@ _REFERENCE_ROWS = 2000  # length of the kernel vectors
 class BasicPatterns:
     """EKPCA's landmarks: rows whose kernel vectors, over 2000 rows of the sample, have cosines below a threshold.
 
+    No pass over the data; 10 l rows of the sample are scanned, in random order. Raises SpecError where the threshold is
+    out of range. Source: Fan, Wang, Xu and Tang (2014), efficient kernel PCA (EKPCA); `docs/numerics.md`, section 4.
+
     Parameters
     ----------
     threshold : float, optional
@@ -73,19 +76,6 @@ class BasicPatterns:
         that keeps as many.
     centred : bool
         Whether kernel vectors are centred first, which separates rows where the kernel is wide.
-
-    Raises
-    ------
-    SpecError
-        Where the threshold is out of range.
-
-    Notes
-    -----
-    No pass over the data; 10 l rows of the sample are scanned, in random order.
-
-    References
-    ----------
-    Fan, Wang, Xu and Tang (2014), efficient kernel PCA (EKPCA); `docs/numerics.md`, section 4.
 
     Examples
     --------

@@ -10,7 +10,7 @@ import scipy
 
 from bigkpca.errors import Array, SpecError
 from bigkpca.numerics.kernels import Kernel, squared_norms
-from bigkpca.numerics.linalg import Map
+from bigkpca.numerics.linalg import Map, product
 from bigkpca.numerics.solvers import OVERSAMPLING, leading_eigenpairs, starting_block
 
 _TILE_ROWS = 1024
@@ -26,18 +26,6 @@ class KMeans:
     Lloyd's iterations start from l distinct rows of the sample, which has 20,000 at most, or l. Where rows have many
     columns, the nearest centre is that on 64 principal axes; centres are means of whole rows.
 
-    Parameters
-    ----------
-    iterations : int
-        Of Lloyd's algorithm; 0 gives uniform rows.
-
-    Raises
-    ------
-    SpecError
-        Where there are fewer iterations than 0; from `choose`, where averages of rows are not meaningful rows.
-
-    Notes
-    -----
     No pass over the data. On MNIST, the mean error of the 20 leading eigenvalues, and seconds on two threads:
 
         | rows and iterations                | l = 250        | l = 500        | l = 1000       | l = 2000       |
@@ -50,10 +38,13 @@ class KMeans:
 
     The results are the same bits for any number of threads. That is why the iterations are implemented here:
     scikit-learn's Lloyd adds up centres in the order in which its threads finish, and takes 1.6 times as long on one.
+    Raises SpecError where there are fewer iterations than 0; from `choose`, where averages of rows are not meaningful
+    rows. Source: Zhang, Tsang and Kwok (2008), *ICML*; `docs/numerics.md`, section 4.
 
-    References
+    Parameters
     ----------
-    Zhang, Tsang and Kwok (2008), *ICML*; `docs/numerics.md`, section 4.
+    iterations : int
+        Of Lloyd's algorithm; 0 gives uniform rows.
 
     Examples
     --------
@@ -117,12 +108,7 @@ def _on_principal_axes(rows: Array, rng: np.random.Generator, in_order: Map) -> 
         return (some.T @ (some @ Q.astype(some.dtype))).astype(np.float64)
 
     axes = leading_eigenpairs(scatter, start, _AXES, most=2).vectors.astype(rows.dtype)
-
-    def of_tile(first: int) -> Array:
-        with np.errstate(over="ignore", invalid="ignore"):
-            return np.asarray(rows[first : first + _TILE_ROWS] @ axes)
-
-    return np.concatenate(list(in_order(of_tile, range(0, len(rows), _TILE_ROWS))))
+    return product(rows, axes, _TILE_ROWS, in_order)
 
 
 def _nearest(rows: Array, centres: Array, in_order: Map) -> Array:

@@ -23,8 +23,6 @@ from bigkpca.numerics.linalg import Map, rank_tolerance
 class Uniform:
     """Rows of the sample, drawn uniformly without replacement.
 
-    Notes
-    -----
     No pass over the data. Column sampling and the thesis's form of Nyström hold for these landmarks alone.
 
     Examples
@@ -67,19 +65,22 @@ def leverage_rows(X: Array, kernel: Kernel, size: int, rng: np.random.Generator,
     weights = np.ones(len(chosen))
     scores = np.ones(len(X))
     for count in reversed(levels):
-        scores = _scores(X[order[:count]], X[chosen], weights, kernel, size, in_order)
+        scores = leverage_scores(X[order[:count]], X[chosen], weights, kernel, size, in_order)
         kept = np.flatnonzero(rng.random(count) < scores)
         if count < len(X) and len(kept):
             chosen, weights = order[kept], 1 / np.sqrt(scores[kept])
     return order[rng.choice(len(X), size, replace=False, p=scores / scores.sum())]
 
 
-def _scores(X: Array, S: Array, weights: Array, kernel: Kernel, size: int, in_order: Map) -> Array:
+def leverage_scores(X: Array, S: Array, weights: Array, kernel: Kernel, size: int, in_order: Map) -> Array:
     """Approximate ridge leverage scores of rows X (m, d) from weighted rows S, in (0, 1]."""
     with np.errstate(over="ignore", invalid="ignore"):
         W = kernel.gram(S)
     check_overflow(W, "the sampled rows")
-    lam = _ridge(W, weights, size)
+    # lam: the sum of the eigenvalues of the weighted Gram matrix beyond the k largest, over k
+    k = max(1, int(size / (4 * np.log(max(size, 3)))))
+    values = scipy.linalg.eigvalsh(weights[:, None] * W * weights)
+    lam = float(max(values[:-k].sum() / k, 1e-12 * values[-1])) or 1.0  # any value will do where all kernels are zero
     try:
         factor = scipy.linalg.cho_factor(W + np.diag(lam / weights**2), lower=True)
     except np.linalg.LinAlgError:
@@ -100,25 +101,13 @@ def _scores(X: Array, S: Array, weights: Array, kernel: Kernel, size: int, in_or
     return np.clip(np.log(max(size, 3)) / lam * residual, 1e-9, 1)
 
 
-def _ridge(W: Array, weights: Array, size: int) -> float:
-    """lam: the sum of the eigenvalues of the weighted Gram matrix beyond the k largest, over k."""
-    k = max(1, int(size / (4 * np.log(max(size, 3)))))
-    values = scipy.linalg.eigvalsh(weights[:, None] * W * weights)
-    return float(max(values[:-k].sum() / k, 1e-12 * values[-1])) or 1.0  # any value will do where all kernels are zero
-
-
 @dataclass(frozen=True)
 class Leverage:
     """Rows drawn by recursive ridge leverage scores, which bound the error in the spectral norm.
 
-    Notes
-    -----
     No pass over the data: 20 l rows of the sample, at least 20,000, and about 2 m l kernel evaluations. The kernel must
-    be positive semidefinite; `choose` raises SpecError where it is not.
-
-    References
-    ----------
-    Musco and Musco (2017), *NIPS*; `docs/numerics.md`, section 4.
+    be positive semidefinite; `choose` raises SpecError where it is not. Source: Musco and Musco (2017), *NIPS*;
+    `docs/numerics.md`, section 4.
 
     Examples
     --------
@@ -301,6 +290,11 @@ class RPCholesky:
 
     The choice for small clusters, fast spectra and data that are not vectors.
 
+    No pass with over="sample". With over="all", about ln(1/eta) / ln(1/least_accepted) passes, often none, and one more
+    to verify `tol`. The law is the exact one of RPCholesky in both cases. Raises SpecError where an option is out of
+    range; from `choose`, where k(x, x) < 0. Source: Chen, Epperly, Tropp and Webber (2025), *Comm. Pure Appl. Math.*;
+    Epperly, Tropp and Webber (2024), arXiv; `docs/numerics.md`, section 4.
+
     Parameters
     ----------
     tol : float
@@ -309,21 +303,6 @@ class RPCholesky:
         Rows to draw from: the bounded sample, or all rows.
     least_accepted : float
         With over="all": bounds are renewed by a pass where a smaller share of proposals is accepted; in (0, 1).
-
-    Raises
-    ------
-    SpecError
-        Where an option is out of range; from `choose`, where k(x, x) < 0.
-
-    Notes
-    -----
-    No pass with over="sample". With over="all", about ln(1/eta) / ln(1/least_accepted) passes, often none, and one more
-    to verify `tol`. The law is the exact one of RPCholesky in both cases.
-
-    References
-    ----------
-    Chen, Epperly, Tropp and Webber (2025), *Comm. Pure Appl. Math.*; Epperly, Tropp and Webber (2024), arXiv;
-    `docs/numerics.md`, section 4.
 
     Examples
     --------

@@ -2,9 +2,8 @@
 
 A method is a frozen dataclass; a name stands for the method with default options.
 
-base                interfaces of methods, training passes and decoders; least squares from one streamed pass
-linear              "linear", from the landmarks' own scores, no pass; φ^ of given scores as a combination of landmarks,
-                    the mean included; residuals (novelty)
+base                interfaces of methods, training passes and decoders; least squares from one streamed pass; "linear",
+                    from the landmarks' own scores; φ^ of scores as a combination of landmarks; residuals (novelty)
 fixed_point         "fixed-point", no pass: F(z), how near φ(z) is to φ^, its gradient, and the iteration
 ridge               "ridge" and "denoising", kernel ridge regression from scores, of noisy rows where asked, one pass
 distances           "mds", from distances to reference rows, no pass
@@ -32,19 +31,23 @@ from bigkpca.errors import Array, unknown_name
 from bigkpca.numerics.preimages.base import (
     Decode,
     Decoder,
+    Expansion,
     Fitted,
+    LinearDecoder,
+    LinearMap,
     Preimage,
     Preimages,
     Regression,
     Training,
     check_width,
+    expansion,
     iteration_bytes,
     joined,
     reconstructing,
+    residuals,
 )
 from bigkpca.numerics.preimages.distances import Distances, DistancesDecoder
 from bigkpca.numerics.preimages.fixed_point import FixedPoint, FixedPointDecoder
-from bigkpca.numerics.preimages.linear import Expansion, LinearDecoder, LinearMap, expansion, residuals
 from bigkpca.numerics.preimages.ridge import Denoising, KernelDecoder, Noise, Ridge, row_noise
 from bigkpca.numerics.registry import Registry
 
@@ -90,22 +93,9 @@ _DECODERS: dict[str, type[Decoder]] = {
 
 
 def named(name: str) -> Preimage:
-    """The pre-image method of a name, with options where they are given.
+    """The pre-image method of a name, with options where they are given, as in "ridge:ridge=0.01,size=500".
 
-    Parameters
-    ----------
-    name : str
-        E.g. "ridge", or "ridge:ridge=0.01,size=500".
-
-    Returns
-    -------
-    Preimage
-        The method.
-
-    Raises
-    ------
-    SpecError
-        Where the name or an option is unknown, with the nearest known one, or a value does not fit.
+    Raises SpecError where the name or an option is unknown, with the nearest known one, or a value does not fit.
 
     Examples
     --------

@@ -13,8 +13,7 @@ from bigkpca.numerics.display import brief
 from bigkpca.numerics.eigenpairs import Solution
 from bigkpca.numerics.features import FeatureMap, Shape
 from bigkpca.numerics.kernels import Kernel, squared_norms
-from bigkpca.numerics.preimages.base import Decode, Decoder, Fitted, Preimages, sampled
-from bigkpca.numerics.preimages.linear import Expansion, expansion
+from bigkpca.numerics.preimages.base import Decode, Decoder, Expansion, Fitted, Preimages, expansion, sampled
 
 _LEAST_RATIO = 1e-12  # of k(x, y) to k(x, x), from which distances are computed
 _LEAST_SPREAD = 1e-4  # of the largest squared width of the neighbours; smaller widths are noise
@@ -28,25 +27,15 @@ class Distances:
 
     For kernels that are decreasing functions of |x - y|, so that kernel values determine distances.
 
+    No pass, no iteration. Raises SpecError where an option is out of range; from `check`, where the kernel or the
+    method does not fit. Source: Kwok and Tsang (2004), *IEEE Trans. Neural Netw.* 15; `docs/numerics.md`, section 18.
+
     Parameters
     ----------
     neighbours : int
         Reference rows used for each pre-image, at least 2.
     rows : int
         The largest number of reference rows, sampled from the data; the model keeps them.
-
-    Raises
-    ------
-    SpecError
-        Where an option is out of range; from `check`, where the kernel or the method does not fit.
-
-    Notes
-    -----
-    No pass, no iteration.
-
-    References
-    ----------
-    Kwok and Tsang (2004), *IEEE Trans. Neural Netw.* 15; `docs/numerics.md`, section 18.
 
     Examples
     --------

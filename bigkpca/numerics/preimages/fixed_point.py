@@ -20,8 +20,16 @@ from bigkpca.numerics.features import FeatureMap, Shape, has_landmarks
 from bigkpca.numerics.kernels import Kernel, Polynomial, squared_norms
 from bigkpca.numerics.kernels.base import no_gradient
 from bigkpca.numerics.methods import Method
-from bigkpca.numerics.preimages.base import Decode, Decoder, Fitted, Preimages
-from bigkpca.numerics.preimages.linear import Expansion, LinearDecoder, expansion, linear_decoder
+from bigkpca.numerics.preimages.base import (
+    Decode,
+    Decoder,
+    Expansion,
+    Fitted,
+    LinearDecoder,
+    LinearMap,
+    Preimages,
+    expansion,
+)
 
 _LEAST_WEIGHT = 1e-6
 
@@ -230,6 +238,11 @@ class FixedPoint:
     For kernels with a gradient weight p. The iteration starts at the row itself where that is known (denoising),
     otherwise at the pre-image of the linear map. Steps are shortened so that |φ(z) - φ^| never grows.
 
+    No pass. A step takes two products with the landmarks, 2 b l d multiplications for b rows; 4 to 8 steps on USPS.
+    Raises SpecError where an option is out of range; from `check`, where the kernel or the method does not fit. Source:
+    Mika et al. (1999), *NIPS*; Kwok and Tsang (2004); Abrahamsen and Hansen (2011) for the anchor; `docs/numerics.md`,
+    section 18.
+
     Parameters
     ----------
     mean_term : bool
@@ -241,20 +254,6 @@ class FixedPoint:
         The largest number of steps.
     tol : float
         Length of the step at which to stop, in lengths of the kernel.
-
-    Raises
-    ------
-    SpecError
-        Where an option is out of range; from `check`, where the kernel or the method does not fit.
-
-    Notes
-    -----
-    No pass. A step takes two products with the landmarks, 2 b l d multiplications for b rows; 4 to 8 steps on USPS.
-
-    References
-    ----------
-    Mika et al. (1999), *NIPS*; Kwok and Tsang (2004); Abrahamsen and Hansen (2011) for the anchor; `docs/numerics.md`,
-    section 18.
 
     Examples
     --------
@@ -296,7 +295,7 @@ class FixedPoint:
         self.check(fitted.features.kernel, fitted.method)
         given = expansion(fitted)
         used = given if self.mean_term else given.without_mean()
-        start = linear_decoder(fitted, rows)
+        start = LinearMap().decoder(fitted, rows)
         return FixedPointDecoder(
             origin=used.origin,
             map=None if used.map is fitted.solution.components else used.map,
@@ -361,7 +360,14 @@ class FixedPointDecoder(Decoder):
             known = start is not None and not blind
             Z = start.astype(np.float64) if start is not None and known else start_of(Y)
             if not self.mean_term:
-                return self._as_in_the_thesis(goal, Z, gamma)
+                with np.errstate(all="ignore"):  # steps without guards
+                    for _ in range(self.iterations):
+                        at, before = goal.at(Z, gamma), Z
+                        Z = at.image / at.weight[:, None]
+                    converged = squared_norms(Z - before) <= (self.tol * goal.length) ** 2  # never where it is NaN
+                far = np.logical_not(np.isfinite(Z).all(axis=1))
+                Z[far] = self.mean_row
+                return Preimages(Z, converged, np.full(len(Z), self.iterations), far)
             norms = np.sqrt(np.maximum(given.squares(Y), 0))
             Z, far = begin(goal, Z, gamma, norms, candidates, known=known)
             hold = self.anchor * goal.own
@@ -380,14 +386,3 @@ class FixedPointDecoder(Decoder):
         """The expansion that is used, in the thesis's form without the mean."""
         G = solution.components if self.map is None else self.map
         return Expansion(self.origin, G, self.constant, self.linear, self.quadratic)
-
-    def _as_in_the_thesis(self, goal: Objective, Z: Array, gamma: Array) -> Preimages:
-        """Steps to image / weight without guards; a row that becomes NaN or infinite is the mean, and far."""
-        with np.errstate(all="ignore"):
-            for _ in range(self.iterations):
-                at, before = goal.at(Z, gamma), Z
-                Z = at.image / at.weight[:, None]
-            converged = squared_norms(Z - before) <= (self.tol * goal.length) ** 2  # never where it is NaN
-        far = np.logical_not(np.isfinite(Z).all(axis=1))
-        Z[far] = self.mean_row
-        return Preimages(Z, converged, np.full(len(Z), self.iterations), far)

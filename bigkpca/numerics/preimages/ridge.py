@@ -22,7 +22,6 @@ from bigkpca.numerics.preimages.base import (
     Preimages,
     Regression,
     block_regression,
-    training_bytes,
 )
 
 
@@ -104,44 +103,13 @@ class KernelDecoder(Decoder):
         return 8 * rows * (p + r + 2 + 2 * features.columns) + 3 * 8 * p * (r + 2)
 
 
-@dataclass(frozen=True)
-class Ridge:
-    """Kernel ridge regression of rows on scores, with an intercept.
+class _OnScores:
+    """Base of methods that learn rows from scores by kernel ridge regression."""
 
-    The kernel on scores is Gaussian; its length gives the median pair k = exp(-1).
-
-    Parameters
-    ----------
-    ridge : float
-        Penalty on the squared norm of the map, like alpha of scikit-learn: the variance of the noise relative to that
-        of the rows. Noisy rows need 1 or more, clean rows less.
-    size : int
-        Number of sampled rows whose scores are the landmarks of the kernel on scores, at least 2.
-
-    Raises
-    ------
-    SpecError
-        Where an option is out of range.
-
-    Notes
-    -----
-    One pass, which adds up size x (size + d) numbers.
-
-    References
-    ----------
-    Bakir, Weston and Schölkopf (2004), *NIPS*; `docs/numerics.md`, section 18.
-
-    Examples
-    --------
-    >>> Ridge(ridge=1.0)
-    Ridge(ridge=1.0, size=1000)
-    """
-
-    name: ClassVar[str] = "ridge"
     trained: ClassVar[bool] = True
     needs_rows: ClassVar[bool] = True
-    ridge: float = 0.3
-    size: int = 1000
+    ridge: float
+    size: int
 
     def __post_init__(self) -> None:
         if not (np.isfinite(self.ridge) and self.ridge >= 0) or self.size < 2:
@@ -151,26 +119,53 @@ class Ridge:
         """Accept every kernel and method."""
 
     def training_bytes(self, rows: int, columns: int) -> tuple[int, int]:
-        return training_bytes(self.size, rows, columns)
+        return 8 * self.size * (self.size + columns), 8 * rows * (self.size + columns)
 
     def training(self, fitted: Fitted, rows: Array, count: int, seed: np.random.SeedSequence) -> KernelTraining:
-        return kernel_training(fitted, None, rows, self.size, self.ridge, seed)
+        return self.prepared(None, fitted, rows, seed)
+
+    def prepared(
+        self, noise: Noise | None, fitted: Fitted, rows: Array, seed: np.random.SeedSequence
+    ) -> KernelTraining:
+        """Prepare the pass; its landmarks are the scores of at most `size` sampled rows (m, d), with noise or not."""
+        features, rng = fitted.features, np.random.default_rng(seed)
+        some = rows[np.sort(rng.choice(len(rows), min(self.size, len(rows)), replace=False))]
+        # With the noise of a copy that no pass makes.
+        T = fitted.scores(some if noise is None else noise.added(some, 0, noise.copies))
+        if len(np.unique(T, axis=0)) <= len(T) // 2:
+            raise _too_alike(noise)
+        sigma = bandwidth.median_sigma(bandwidth.pair_distances(T, "sqeuclidean", rng), "sqeuclidean")
+        shift = Gaussian(sigma)(T, T).mean(axis=0)
+        row_shift = features.shifted(some).mean(axis=0, dtype=np.float64)
+        return KernelTraining(features, fitted.solution, noise, T, sigma, shift, row_shift, self.ridge)
 
 
-def kernel_training(
-    fitted: Fitted, noise: Noise | None, rows: Array, size: int, ridge: float, seed: np.random.SeedSequence
-) -> KernelTraining:
-    """Prepare the pass; its landmarks are the scores of at most `size` sampled rows (m, d), with noise or not."""
-    features, rng = fitted.features, np.random.default_rng(seed)
-    some = rows[np.sort(rng.choice(len(rows), min(size, len(rows)), replace=False))]
-    # With the noise of a copy that no pass makes.
-    T = fitted.scores(some if noise is None else noise.added(some, 0, noise.copies))
-    if len(np.unique(T, axis=0)) <= len(T) // 2:
-        raise _too_alike(noise)
-    sigma = bandwidth.median_sigma(bandwidth.pair_distances(T, "sqeuclidean", rng), "sqeuclidean")
-    shift = Gaussian(sigma)(T, T).mean(axis=0)
-    row_shift = features.shifted(some).mean(axis=0, dtype=np.float64)
-    return KernelTraining(features, fitted.solution, noise, T, sigma, shift, row_shift, ridge)
+@dataclass(frozen=True)
+class Ridge(_OnScores):
+    """Kernel ridge regression of rows on scores, with an intercept.
+
+    The kernel on scores is Gaussian; its length gives the median pair k = exp(-1).
+
+    One pass, which adds up size x (size + d) numbers. Raises SpecError where an option is out of range. Source: Bakir,
+    Weston and Schölkopf (2004), *NIPS*; `docs/numerics.md`, section 18.
+
+    Parameters
+    ----------
+    ridge : float
+        Penalty on the squared norm of the map, like alpha of scikit-learn: the variance of the noise relative to that
+        of the rows. Noisy rows need 1 or more, clean rows less.
+    size : int
+        Number of sampled rows whose scores are the landmarks of the kernel on scores, at least 2.
+
+    Examples
+    --------
+    >>> Ridge(ridge=1.0)
+    Ridge(ridge=1.0, size=1000)
+    """
+
+    name: ClassVar[str] = "ridge"
+    ridge: float = 0.3
+    size: int = 1000
 
 
 def _too_alike(noise: Noise | None) -> DataError:
@@ -196,24 +191,26 @@ class KernelTraining:
     ridge: float
 
     def block(self, X_tiles: Iterable[Array], first_row: int, most_rows: int) -> Regression:
-        return block_regression(self._pairs(X_tiles, first_row, most_rows), self.shift, self.row_shift)
-
-    def _pairs(self, X_tiles: Iterable[Array], first_row: int, most_rows: int) -> Iterator[tuple[Array, Array]]:
-        """(kernels of scores with T, shifted rows) of each tile, float64; once, or once for each noisy copy."""
         fill, dtype = self.features.filling(most_rows), self.features.dtype
         values = np.empty((most_rows, self.features.size), dtype)
         project = self.solution.projection(dtype)
         evaluate = Gaussian(self.sigma).against(self.landmarks, most_rows)
         # float64, since features of a smooth kernel are nearly dependent
         kernels = np.empty((most_rows, len(self.landmarks)))
-        for tile in X_tiles:
-            V, K = values[: len(tile)], kernels[: len(tile)]
-            for copy in range(1 if self.noise is None else self.noise.copies):
-                given = tile if self.noise is None else self.noise.added(tile, first_row, copy)
-                fill(self.features.shifted(given), V)
-                evaluate(project(V, overwrite=True).astype(np.float64), K)
-                yield K, self.features.shifted(tile).astype(np.float64)
-            first_row += len(tile)
+
+        def pairs() -> Iterator[tuple[Array, Array]]:
+            """(kernels of scores with T, shifted rows) of each tile; once, or once for each noisy copy."""
+            first = first_row
+            for tile in X_tiles:
+                V, K = values[: len(tile)], kernels[: len(tile)]
+                for copy in range(1 if self.noise is None else self.noise.copies):
+                    given = tile if self.noise is None else self.noise.added(tile, first, copy)
+                    fill(self.features.shifted(given), V)
+                    evaluate(project(V, overwrite=True).astype(np.float64), K)
+                    yield K, self.features.shifted(tile).astype(np.float64)
+                first += len(tile)
+
+        return block_regression(pairs(), self.shift, self.row_shift)
 
     def decoder(self, sums: Regression) -> KernelDecoder:
         penalty = self.ridge * Gaussian(self.sigma).gram(self.landmarks)
@@ -229,8 +226,13 @@ _MOST_COPIES = 8
 
 
 @dataclass(frozen=True)
-class Denoising:
+class Denoising(_OnScores):
     """Kernel ridge regression from the scores of noisy rows to the clean rows: removes noise of a given size.
+
+    One pass; noise is generated on the fly. Where rows are few, each gets up to 8 copies with different noise, so that
+    there are 10 noisy rows for each kernel. A map that is linear in the scores needs several times the components for
+    the same error. Raises SpecError where an option is out of range; from `check`, where the noise is not given.
+    Source: `docs/numerics.md`, section 18.
 
     Parameters
     ----------
@@ -241,21 +243,6 @@ class Denoising:
     size : int
         Number of kernels on scores, at least 2.
 
-    Raises
-    ------
-    SpecError
-        Where an option is out of range; from `check`, where the noise is not given.
-
-    Notes
-    -----
-    One pass; noise is generated on the fly. Where rows are few, each gets up to 8 copies with different noise, so that
-    there are 10 noisy rows for each kernel. A map that is linear in the scores needs several times the components for
-    the same error.
-
-    References
-    ----------
-    `docs/numerics.md`, section 18.
-
     Examples
     --------
     >>> Denoising(noise=0.5)
@@ -263,8 +250,6 @@ class Denoising:
     """
 
     name: ClassVar[str] = "denoising"
-    trained: ClassVar[bool] = True
-    needs_rows: ClassVar[bool] = True
     noise: float | None = None
     ridge: float = 0.1
     size: int = 1000
@@ -272,8 +257,7 @@ class Denoising:
     def __post_init__(self) -> None:
         if self.noise is not None and not (np.isfinite(self.noise) and self.noise > 0):
             raise SpecError(f"{self}: noise is a positive standard deviation in the units of the data")
-        if not (np.isfinite(self.ridge) and self.ridge >= 0) or self.size < 2:
-            raise SpecError(f"{self}: ridge is a number that is not negative, size at least 2")
+        super().__post_init__()
 
     def check(self, kernel: Kernel, method: Method) -> None:
         """Accept every kernel and method. Raise SpecError where the noise is not given."""
@@ -281,7 +265,7 @@ class Denoising:
             raise SpecError("pre-images by 'denoising' need the standard deviation of the noise: give noise=...")
 
     def training_bytes(self, rows: int, columns: int) -> tuple[int, int]:
-        sums, tile = training_bytes(self.size, rows, columns)
+        sums, tile = super().training_bytes(rows, columns)
         return sums, tile + 8 * rows * columns  # of rows with noise
 
     def training(self, fitted: Fitted, rows: Array, count: int, seed: np.random.SeedSequence) -> KernelTraining:
@@ -289,4 +273,4 @@ class Denoising:
         assert self.noise is not None  # as checked
         wanted = _ROWS_PER_KERNEL * min(self.size, len(rows))
         noise = Noise(self.noise, seed.generate_state(2, np.uint64), min(-(-wanted // count), _MOST_COPIES))
-        return kernel_training(fitted, noise, rows, self.size, self.ridge, seed)
+        return self.prepared(noise, fitted, rows, seed)

@@ -5,8 +5,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import stats
 
-from bigkpca.numerics.features import FourierRows
-from bigkpca.numerics.features.random import draw_frequencies
+from bigkpca.numerics.features import FourierRows, draw_frequencies
 from bigkpca.numerics.kernels import Gaussian, Laplacian, Matern
 from bigkpca.numerics.kernels import RationalQuadratic as Rational
 

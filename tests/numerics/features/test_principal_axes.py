@@ -5,7 +5,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.decomposition import PCA
 
-from bigkpca.numerics.features.landmarks import BIAS, PrincipalAxes, axes_of_covariance
+from bigkpca.numerics.features import BIAS, PrincipalAxes, axes_of_covariance
 
 MANY = 10**6  # frequencies, more than axes
 

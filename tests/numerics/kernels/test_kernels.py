@@ -10,7 +10,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from bigkpca.errors import SpecError
 from bigkpca.numerics import kernels
-from bigkpca.numerics.features.random import draw_frequencies
+from bigkpca.numerics.features import draw_frequencies
 from bigkpca.numerics.kernels import (
     Cosine,
     Function,

@@ -131,7 +131,7 @@ def test_residuals_of_every_kind_of_rows_are_those_that_transform_writes(model, 
 @pytest.mark.full
 def test_residuals_of_all_blocks_take_one_decomposition(method, preimage, most, X, dataset, tmp_path):
     kpca = KernelPCA(4, size=60, method=method, preimage=preimage, block_rows=CHUNK, random_state=0).fit(X)
-    module = import_module("bigkpca.numerics.preimages.linear")  # a function has the same name
+    module = import_module("bigkpca.numerics.preimages.base")  # a function has the same name
     transform = partial(bigkpca.transform, kpca.model_, dataset, tmp_path / "s.zarr", residual=True, block_rows=CHUNK)
     for work, count in (
         (lambda: transform()[:], most),
