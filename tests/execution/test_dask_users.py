@@ -2,7 +2,6 @@
 
 import logging
 import time
-from dataclasses import replace
 from pathlib import Path
 from unittest import mock
 
@@ -24,7 +23,9 @@ from bigkpca import KernelPCA, arrays
 from bigkpca.errors import DataError
 from bigkpca.execution import on_cluster
 from bigkpca.execution.engine import Engine, PartialSums
+from bigkpca.execution.progress import Watch
 from bigkpca.execution.tasks import Pass, Task
+from tests.helpers.dask_processes import wait_until
 from tests.helpers.progress import Once, Recorder
 from tests.helpers.stores import as_zarr
 
@@ -145,17 +146,35 @@ def test_callbacks_of_users_see_the_graph_of_a_pass_and_not_those_within_its_tas
     assert any(key_split(each.key) == "bigkpca-fitting" for each in seen.results)
 
 
-def slow(number):
-    time.sleep(0.15)
+def waiting(folder, number):
+    """The task of a number, which waits in the middle of its group until workers were asked what they ended."""
+    Path(folder, f"begun-{number}").touch()
+    if (asked := {10: 1, 20: 2}.get(number % 32)) is not None:
+        wait_until(Path(folder, f"asked-{asked}").exists)
     return number
 
 
-def test_long_groups_of_a_cluster_are_no_stall(two_processes):
-    engine = replace(two_processes, timeout=2.0)
-    tasks = [Task(slow, (number,), 1) for number in range(512)]
-    given = Pass("adding up", tasks[:64], True, 5, 1.0)  # two groups, of 5 seconds each
-    with mock.patch.object(Engine, "_pass", return_value=given):
-        assert engine.total("adding up", tasks[:64], Recorder()) == sum(range(64))
+def test_long_groups_of_a_cluster_are_no_stall(two_processes, tmp_path):
+    """Twice nothing was heard for too long before a group ended, but tasks ended since workers were asked last."""
+    tasks, asked = [Task(waiting, (str(tmp_path), number), 1) for number in range(64)], 0
+
+    def too_long(_):
+        nonlocal asked
+        (tmp_path / f"asked-{asked}").touch()
+        at = 10 * (asked + 1)
+        if asked == 2 or not any((tmp_path / f"begun-{number}").exists() for number in (at, at + 32)):
+            return False
+        asked += 1
+        return True
+
+    given = Pass("adding up", tasks, True, 5, 1.0)  # two groups
+    with (
+        mock.patch.object(Pass, "of", return_value=given),
+        mock.patch.object(Watch, "look", too_long),
+        mock.patch.multiple(on_cluster, POLL_SECONDS=0.1, _ANSWER_SECONDS=60.0),
+    ):
+        assert two_processes.total("adding up", tasks, Recorder()) == sum(range(64))
+    assert asked == 2
 
 
 def test_what_is_left_of_a_pass_that_is_stopped_is_cancelled(two_processes, tmp_path):
