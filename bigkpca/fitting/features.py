@@ -187,10 +187,13 @@ def principal_features(
     if kept == "auto":
         components = spec.components if isinstance(spec.components, int) else 1
         kept = principal.directions(kernel.sigma, components, count // 2 if method.pairs else count)
-    # The mean of all rows, not of the sample: residuals and principal axes are about it.
-    moved = principal.mean if columns.scale is None else principal.mean * columns.scale
+    axes = principal.axes[:, :kept]
+    # Residuals are about the mean of all rows, not of the sample. Projections may be about any point: they stay about
+    # that near most rows, from which a few far ones may draw the mean so far that rounding makes all others equal.
+    mean = principal.mean - axes @ (axes.T @ principal.mean) if kept < columns.columns else np.zeros(columns.columns)
+    moved = mean if columns.scale is None else mean * columns.scale
     columns = replace(columns, offset=rounded(columns.offset + moved, prepared.rows))
-    axes = principal.axes[:, :kept].astype(columns.dtype)
+    axes = axes.astype(columns.dtype)
     frequencies, phases = _frequencies(
         kernel, method.coupling, method.form, count, kept, columns.dtype, spec.seed, lambda: np.eye(kept)
     )

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from bigkpca.data.rows import Rows
-from bigkpca.errors import Array, SpecError
+from bigkpca.errors import Array, SpecError, check_overflow
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.passes import action_of, sums_of
 from bigkpca.execution.progress import Progress
@@ -103,8 +103,22 @@ def solve(
     tolerance, spec = rank_tolerance(features.dtype), fit.spec
     if spec.exact:
         assert has_landmarks(features)
-        return _solve_exactly(features, spec, checks, tolerance, in_order)
-    assert moments is not None
+        found = _solve_exactly(features, spec, checks, tolerance, in_order)
+    else:
+        assert moments is not None
+        found = _solve_from_sums(moments, features, fit, checks, tolerance, in_order)
+    with np.errstate(over="ignore"):
+        projection = found.solution.projection(features.dtype)
+    check_overflow(projection.mean, f"the mean of the features in {features.dtype}")
+    check_overflow(projection.components, f"the components in {features.dtype}")
+    return found
+
+
+def _solve_from_sums(
+    moments: Moments, features: FeatureMap, fit: ResolvedFit, checks: Checks, tolerance: float, in_order: Map
+) -> Solved:
+    """Solution and certificate of all methods but the exact one."""
+    spec = fit.spec
     method = spec.method_value
     measured, basis = at_once(
         in_order,

@@ -454,7 +454,8 @@ class PrincipalFourierRows(_Waves):
 
     for the Gaussian kernel, which factors exactly as k(x, y) = a(x) a(y) k(p_x, p_y) exp(<r_x, r_y> / sigma²) with
     r the residuals; the last factor has mean about 1. `factor` replaces a(x) by one number for all rows: alpha^(-1/2)
-    for the thesis's correction, 1 for none. offset is the mean of the rows. Source: `docs/numerics.md`, section 10.
+    for the thesis's correction, 1 for none. offset is the mean of the rows off the axes.
+    Source: `docs/numerics.md`, section 10.
     """
 
     name: ClassVar[str] = "principal-fourier"

@@ -121,8 +121,9 @@ class Rounding:
 
     second (D, D): of the second moments about zero. means (D, 2), columns m of the exact features and e of the rounded
     ones: those of the scatter are second + m m' - e e'. value: the largest error of a kernel value in float64, of which
-    W consists. precision: of block work. rows: number of measured rows. squares (D,): mean squares of their features.
-    trace: the largest relative error of k(x, x). far: None where no rows stand out.
+    W consists; 0 without landmarks. precision: of block work. rows: number of measured rows. squares (D,): mean squares
+    of their features; spread (D,): of their features less the shift. trace: the largest relative error of k(x, x). far:
+    None where no rows stand out.
     """
 
     second: Array
@@ -131,6 +132,7 @@ class Rounding:
     precision: float
     rows: int
     squares: Array
+    spread: Array
     trace: float
     far: FarErrors | None = None
 
@@ -148,7 +150,7 @@ class Rounding:
         if center:
             B = A.T @ self.means
             off += (B * [1, -1]) @ B.T
-        moved = moments.count * np.linalg.norm(off, axis=1)
+        moved = moments.count * np.hypot.reduce(off, axis=1)  # whose squares do not overflow
         sizes = np.einsum("ij,ij->j", A, (moments.scatter if center else moments.about_zero) @ A)
         terms = _TERM * _weighted_squares(A, _squares(moments))
         least = self.precision * np.maximum(terms, _ALIKE * np.abs(sizes))
@@ -228,14 +230,24 @@ def measured(
     rounded, exact = _in_both(features, far.X, in_order)
     if not np.isfinite(rounded).all():
         rounded = exact * (1 + _LOST)
-    squares, beyond = float(np.sum(exact**2)), float(_excess(moments, found.squares).sum())
-    many = max(1.0, beyond / squares) if squares else 1.0  # rows like each of the far ones
+    many = _rows_like_each(exact, _excess(moments, found.squares))
     means = np.column_stack([exact.sum(axis=0), rounded.sum(axis=0)]) * (np.sqrt(smaller) * many / moments.count)
-    chain = many * np.maximum(exact**2 - _CHAINED * found.squares, 0).sum(axis=0)
+    # Tiles add up features less the shift, from which features near zero, of a row far from all others, are far.
+    apart = exact - shift
+    around = np.diag(moments.scatter) + moments.count * (moments.mean - shift) ** 2
+    many_apart = _rows_like_each(apart, np.maximum(around - 2 * moments.count * found.spread, 0))
+    chain = many_apart * np.maximum(apart**2 - _CHAINED * found.spread, 0).sum(axis=0)
     weight = np.sqrt(smaller * many)
     errors = FarErrors(weight * rounded, weight * exact, chain, found.precision)
     trace = max(found.trace, smaller * _of_diagonal(features, far.X))
     return replace(found, means=found.means + means, trace=trace, far=errors)
+
+
+def _rows_like_each(far: Array, beyond: Array) -> float:
+    """How many rows there may be like each of the far ones, with features (q, D): the squares of all rows `beyond` what
+    random ones make, (D,), in the squares of these."""
+    squares = float(np.sum(far**2))
+    return max(1.0, float(beyond.sum()) / squares) if squares else 1.0
 
 
 def _of_random_rows(features: FeatureMap, shift: Array, X: Array, in_order: Map) -> tuple[Rounding, float]:
@@ -250,18 +262,18 @@ def _of_random_rows(features: FeatureMap, shift: Array, X: Array, in_order: Map)
         X = np.concatenate([X, near[np.isfinite(near).all(axis=1)]])
     rounded, exact = _in_both(features, X, in_order)
     ratio = _smaller(features, rounded, exact)
-    value = _value(rounded, exact, ratio)
+    value = _value(rounded, exact, ratio) if has_landmarks(features) else 0.0
     smaller, precision = (1.0, _SINGLE) if features.dtype == np.float32 else (ratio, _DOUBLE)
     with np.errstate(over="ignore", invalid="ignore", under="ignore"):
         sums, second = at_once(
             in_order, lambda: block_moments([(rounded, np.zeros(1))], shift), lambda: exact.T @ exact
         )
-        squares = np.diag(second) / len(X)
+        squares, spread = np.diag(second) / len(X), np.mean((exact - shift) ** 2, axis=0)
         errors, means = _errors_of_sums(sums, second, exact.mean(axis=0), smaller / len(X), in_order)
     if not np.isfinite(errors).all():  # float32 overflows: each sum is assumed to be wrong in its 20th bit
         errors, means = smaller * _LOST * np.outer(np.sqrt(squares), np.sqrt(squares)), np.zeros_like(means)
     trace = smaller * _of_diagonal(features, X)
-    return Rounding(errors, means, value, precision, len(X), squares, trace), smaller
+    return Rounding(errors, means, value, precision, len(X), squares, spread, trace), smaller
 
 
 def _errors_of_sums(sums: Moments, second: Array, mean: Array, scale: float, in_order: Map) -> tuple[Array, Array]:
