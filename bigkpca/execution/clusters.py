@@ -208,7 +208,10 @@ def _made_cluster(workers: int) -> LocalCluster:
         async def instantiate(self) -> Any:
             # Ctrl-C in a terminal reaches all its processes. Workers inherit that it is blocked: this process ends
             # them in order, without tracebacks. This is the thread of Dask's event loop, which handles no signals.
-            resource_tracker.ensure_running()  # which would unblock it
+            # Starting it here would unblock it. It removes what processes that end at once leave, and need not say so.
+            sys.warnoptions.append("ignore:resource_tracker:UserWarning")
+            resource_tracker.ensure_running()
+            sys.warnoptions.remove("ignore:resource_tracker:UserWarning")
             signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
             with _without_main:
                 return await super().instantiate()

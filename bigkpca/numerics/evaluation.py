@@ -250,7 +250,7 @@ class Evaluation(ShowsSummary):
             "total variance": f"{number(self.total_variance.value)} ± {number(self.total_variance.standard_error)}",
         }
         columns = {
-            "eigenvalue": self.eigenvalues,
+            "u'Kc u": self.eigenvalues,
             "standard error": self.standard_errors,
             "residual": self.residuals,
             "at least, 95%": self.intervals[:, 0],

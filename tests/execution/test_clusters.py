@@ -29,6 +29,15 @@ print(__file__)
 
 
 @pytest.mark.full
+def test_a_process_that_ends_at_once_warns_of_nothing_that_its_workers_hold():
+    code = (
+        "import os; from bigkpca.execution.clusters import open_engine; open_engine(workers=2).__enter__(); os._exit(6)"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=280)
+    assert (found.returncode, found.stderr) == (6, "")
+
+
+@pytest.mark.full
 def test_workers_do_not_run_the_script_that_starts_them(tmp_path):
     """Nothing has to stand behind `if __name__ == "__main__"`, and what the script defines reaches them."""
     script = tmp_path / "script.py"

@@ -7,6 +7,7 @@ import pytest
 from numpy.testing import assert_allclose
 from scipy.spatial.distance import cdist
 
+import bigkpca
 from bigkpca import KernelPCA, kernels, methods
 from bigkpca.errors import (
     DataError,
@@ -86,7 +87,12 @@ def test_rows_that_share_a_sentinel_keep_their_distances(sentinel, dtype, rtol):
 
 @pytest.mark.parametrize(
     ("factor", "degree", "options"),
-    [(1e5, 1, {"landmarks": "uniform", "size": 20}), (3e6, 1, {}), (3e3, 2, {"landmarks": "uniform", "size": 20})],
+    [
+        (1e5, 1, {"landmarks": "uniform", "size": 20}),
+        (1e5, 1, {"landmarks": "uniform", "size": 20, "dtype": "float32"}),
+        (3e6, 1, {}),
+        (3e3, 2, {"landmarks": "uniform", "size": 20}),
+    ],
 )
 def test_bounds_hold_where_a_few_rows_are_giants(factor, degree, options):
     """No random row of the sample is one: the farthest rows of the pass are measured."""
@@ -94,7 +100,7 @@ def test_bounds_hold_where_a_few_rows_are_giants(factor, degree, options):
     X = rng.normal(size=(4000, 5)).astype("f4")
     X[rng.choice(4000, 3, replace=False)] *= np.float32(factor)
     kernel = kernels.Linear() if degree == 1 else kernels.Polynomial(0.2, 2, 1.0)
-    kpca = KernelPCA(5, kernel=kernel, random_state=3, **options).fit(X)
+    kpca = KernelPCA(5, kernel=kernel, random_state=3, **options).fit(X.astype("f8") if "dtype" in options else X)
     F = X.astype(np.float64)  # features, whose products are kernels
     if degree == 2:
         F = np.column_stack([0.2 * np.einsum("ni,nj->nij", F, F).reshape(4000, 25), np.sqrt(0.4) * F])
@@ -194,12 +200,27 @@ def test_a_kernel_that_is_indefinite_on_rows_and_not_on_landmarks_is_found_out(r
 # What no landmark saw
 
 
-def test_components_that_what_is_missed_may_mix_are_not_solid():
-    """Landmarks see eigenvalues of 1020 and 980 apart, where 1265 and 998 are true ones of other directions."""
+def mixed():
+    """Rows, and a fit whose landmarks see eigenvalues of 1020 and 980 apart, where 1265 and 998 are true ones of other
+    directions."""
     rng, A = np.random.default_rng(0), np.arange(2000) < 1020
     X = np.column_stack([A, ~A, 0.4 * (rng.random(2000) < 0.9)]).astype(float)
     S = np.array([[1, 0, 0], [1, 1, 0], [0, 1, 0], [1, 2, 0.0]])
-    kpca = KernelPCA(2, kernel="linear", center=False, landmarks=S, random_state=0).fit(X)
+    return X, KernelPCA(2, kernel="linear", center=False, landmarks=S, random_state=0).fit(X)
+
+
+def test_intervals_of_an_evaluation_hold_what_scores_explain_and_not_eigenvalues():
+    X, kpca = mixed()
+    Y = kpca.transform(X).astype(np.float64)
+    explained = np.linalg.norm(X.T @ (Y / np.linalg.norm(Y, axis=0)), axis=0) ** 2  # u'Kc u
+    intervals = np.array([bigkpca.evaluate(kpca, X, sample=400, seed=seed).intervals for seed in range(20)])
+    for truth, least, most in ((explained, 0.85, 1), (eigenvalues(X @ X.T, center=False)[:2], 0, 0.1)):
+        shares = ((intervals[:, :, 0] <= truth) & (truth <= intervals[:, :, 1])).mean(axis=0)
+        assert ((least <= shares) & (shares <= most)).all(), shares
+
+
+def test_components_that_what_is_missed_may_mix_are_not_solid():
+    X, kpca = mixed()
     U, _, _ = np.linalg.svd(X, full_matrices=False)
     Y = kpca.transform(X).astype(np.float64)
     assert (np.abs(np.einsum("ij,ij->j", U[:, :2], Y)) < 0.9 * np.linalg.norm(Y, axis=0)).all()
