@@ -194,8 +194,16 @@ def _local_cluster(workers: int) -> Iterator[Client]:
         finally:
             _closed(client.close)
     finally:
-        before = _hush()
-        _closed(cluster.close)
+        _closed(partial(_end, cluster))
+
+
+def _end(cluster: LocalCluster) -> None:
+    """Close a cluster. Dask says nothing of that until it has ended, which may be after this process waits no more."""
+    cluster.shutdown_on_close = False  # Dask would do it again as the process ends
+    before = _hush()
+    try:
+        cluster.close()
+    finally:
         for name, level in before.items():
             logging.getLogger(name).setLevel(level)
 
@@ -241,7 +249,7 @@ def _hush() -> dict[str, int]:
     loggers = [logging.getLogger(f"distributed.{name}") for name in ("nanny", "scheduler", "worker.state_machine")]
     before = {logger.name: logger.level for logger in loggers}
     for logger in loggers:
-        logger.setLevel(logging.ERROR)
+        logger.setLevel(logging.CRITICAL)
     return before
 
 
