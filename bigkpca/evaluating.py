@@ -18,7 +18,7 @@ from bigkpca.execution.passes import read_rows, sums_with
 from bigkpca.execution.planning import check_peak, plan_evaluate, plan_fit, process_bytes, sample_bytes
 from bigkpca.execution.progress import Progress, Silent
 from bigkpca.execution.projection import check_columns
-from bigkpca.execution.tasks import Task, shared
+from bigkpca.execution.tasks import Carried, Task
 from bigkpca.fitting.fit import fit_rows
 from bigkpca.fitting.preimage import train_preimage, with_decoder
 from bigkpca.fitting.sample import draw_sample, sample_lengths
@@ -280,7 +280,7 @@ def cross_validate(
 
 def _tasks(X: Array, parts: Sequence[Block], sigmas: Sequence[float], counts: list[int], spec: FitSpec) -> list[Task]:
     """One task for each sigma and held-out part; together they report len(X) rows of progress."""
-    rows, units = shared(X), shared(column_moments(X).scale if spec.standardize else None)
+    rows, units = Carried(X), Carried(column_moments(X).scale if spec.standardize else None)
     fits = list(product(sigmas, parts))
     done = np.linspace(0, len(X), len(fits) + 1).astype(int).tolist()
     specs = {

@@ -24,7 +24,7 @@ from bigkpca.execution.engine import (
     tile_height,
 )
 from bigkpca.execution.progress import Progress
-from bigkpca.execution.tasks import Task, named_rows, shared
+from bigkpca.execution.tasks import Carried, Task, named_rows
 from bigkpca.numerics.evaluation import Probes, Sums, block_sums
 from bigkpca.numerics.features import Columns, FeatureMap
 from bigkpca.numerics.landmarks.sampling import Factor
@@ -238,7 +238,7 @@ def gram_product(rows: Rows, columns: Columns, B: Array, engine: Engine, progres
     strip of tiles from the upper half of K and one from its end, so that all are alike; it reads the rows of the strip
     and of all later ones, a block at a time."""
     strips = split(rows.shape[0], _STRIP_ROWS)  # whatever the chunks of the source: in memory there are none
-    given = shared(columns), shared(B.astype(columns.dtype))
+    given = Carried(columns), Carried(B.astype(columns.dtype))
     tasks = []
     for first in range((len(strips) + 1) // 2):
         own = sorted({first, len(strips) - 1 - first})

@@ -160,18 +160,7 @@ def check_columns(rows: Rows, model: Model) -> None:
 _MOST_ROWS = 1024  # more rows are worth tasks on several threads
 
 
-class _Slot:
-    """The projection of one model, for one thread, until the model is gone."""
-
-    def __init__(self, model: Model, most_rows: int) -> None:
-        self.project: Callable[[Array], Array] | None = all_aligned(model).projecting(most_rows)
-        self.model = ref(model, self._forget)
-
-    def _forget(self, _: ref[Model]) -> None:
-        self.project = None
-
-
-_prepared = threading.local()  # the slot of the model that a thread used last: work space is of one thread
+_prepared = threading.local()  # the model that a thread used last, and its projection: work space is of one thread
 
 
 def are_few(rows: Rows, model: Model) -> TypeGuard[ArrayRows]:
@@ -185,11 +174,10 @@ def few_scores(rows: ArrayRows, model: Model) -> Array:
     where kernels overflow."""
     count, features = rows.shape[0], model.features
     height = min(tile_height(features), _MOST_ROWS)
-    slot: _Slot | None = getattr(_prepared, "slot", None)
-    if slot is None or slot.model() is not model:
-        slot = _prepared.slot = _Slot(model, height)
-    project = slot.project
-    assert project is not None  # the model is alive
+    if getattr(_prepared, "model", lambda: None)() is not model:
+        held = _prepared.held = [all_aligned(model).projecting(height)]
+        _prepared.model = ref(model, lambda _: held.clear())
+    (project,) = _prepared.held
     with single_threaded_blas, np.errstate(over="ignore", invalid="ignore"):
         found = [project(X) for X in tiles(rows, rows.first, rows.first + count, height)]
     scores = found[0] if len(found) == 1 else np.concatenate(found)

@@ -17,7 +17,7 @@ from bigkpca.execution.engine import Engine
 from bigkpca.execution.passes import sums_of
 from bigkpca.execution.progress import Progress
 from bigkpca.execution.projection import score_rows
-from bigkpca.execution.tasks import Task, shared
+from bigkpca.execution.tasks import Carried, Task
 from bigkpca.numerics import solvers
 from bigkpca.numerics.eigenpairs import Solution, least_and_largest
 from bigkpca.numerics.features import Columns
@@ -230,7 +230,7 @@ def _survey_matrix(
     """The survey of all of K, from those of its parts: one pass."""
     n, dtype = fit.n, fit.dtype
     cut = parts(rows, fit.spec.block_rows, upper=False)
-    tasks = tasks_by_part(_survey_part, rows, cut, shared(S), shared(P.astype(dtype)))
+    tasks = tasks_by_part(_survey_part, rows, cut, Carried(S), Carried(P.astype(dtype)))
     images, columns = np.zeros(P.shape), np.empty((n, len(S)), dtype)
     total = MatrixSurvey(np.zeros(n), np.full(n, np.inf), np.full(n, -np.inf), images, images.copy(), columns, "")
     digests = []
@@ -275,7 +275,7 @@ def _survey_part(rows: Rows, part: Part, S: Array, P: Array) -> MatrixSurvey:
 def product(rows: Rows, fit: ResolvedFit, engine: Engine, progress: Progress, B: Array) -> Array:
     """K B (n, c), float64: one pass over K, or over its upper half where its chunks allow that."""
     upper = halves(rows)
-    cut, given = parts(rows, fit.spec.block_rows, upper=upper), shared(B.astype(fit.dtype))
+    cut, given = parts(rows, fit.spec.block_rows, upper=upper), Carried(B.astype(fit.dtype))
     tasks = tasks_by_part(_multiply_part, rows, cut, given, upper)
     return engine.total("products with the matrix", tasks, progress, B)
 

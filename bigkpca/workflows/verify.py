@@ -17,7 +17,7 @@ from bigkpca.errors import CorruptionError, IncompleteError, SpecError
 from bigkpca.execution.engine import Engine, by_block, fit_blocks
 from bigkpca.execution.options import ReadingOptions, RunOptions, takes
 from bigkpca.execution.planning import check_peak, resident
-from bigkpca.execution.tasks import Task, shared
+from bigkpca.execution.tasks import Carried, Task
 from bigkpca.storage import block_arrays, damage, describe, groups, models
 from bigkpca.storage.block_arrays import Stored
 from bigkpca.storage.damage import Damage, told
@@ -190,7 +190,7 @@ def _check_arrays(
     _check_memory([stored.array for stored in arrays.values()], engine, run, whole=False)
     found, tasks, files = [], [], 0
     for name, stored in arrays.items():
-        array, rows, given = stored.array, stored.count, shared(stored)
+        array, rows, given = stored.array, stored.count, Carried(stored)
         indices, step = damage.stored_files(array, rows), damage.files_of_a_task(array)
         if name in whole:
             indices, gone = damage.split_by_presence(array, path, name, rows, indices)

@@ -12,7 +12,7 @@ import pytest
 
 from bigkpca.errors import DataError, MemoryLimitError
 from bigkpca.execution.engine import Engine
-from bigkpca.execution.tasks import Task, shared
+from bigkpca.execution.tasks import Carried, Task
 from tests.helpers.dask_processes import wait_until
 from tests.helpers.progress import Recorder
 
@@ -60,7 +60,7 @@ def test_an_error_of_a_task_reaches_the_caller_as_itself(engine):
 
 
 def test_shared_values_arrive_in_every_task(engine):
-    value = shared({"landmarks": [1, 2, 3]})
+    value = Carried({"landmarks": [1, 2, 3]})
     tasks = [Task(lambda given: given["landmarks"][-1], (value,), 1) for _ in range(3)]
     assert engine.each("sharing", tasks, Recorder()) == [3, 3, 3]
 

@@ -17,7 +17,7 @@ from bigkpca.execution import on_cluster
 from bigkpca.execution.clusters import open_engine
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.progress import Silent
-from bigkpca.execution.tasks import Task, shared
+from bigkpca.execution.tasks import Carried, Task
 from bigkpca.execution.workers import Crew, known_workers, on_workers
 from tests.helpers.commands import run_apart
 from tests.helpers.dask_processes import BLOCKING, OTHER, DaskProcesses, wait_until
@@ -121,7 +121,7 @@ def test_a_worker_that_hangs_at_what_all_tasks_need_is_named(cluster, tmp_path):
     cluster.start_worker()
     with open_engine(cluster.address, timeout=60) as engine:
         impatient = Engine(client=engine.client, timeout=4)
-        tasks = named(first_of, 8, shared(StopsWhereLoaded(str(tmp_path / "once"))))
+        tasks = named(first_of, 8, Carried(StopsWhereLoaded(str(tmp_path / "once"))))
         message = (
             r"for 4 seconds: tcp://\S+ has not been heard of for \d+ seconds and works on a value that all blocks need"
         )

@@ -19,7 +19,7 @@ from bigkpca.execution.blas import blas_core_types
 from bigkpca.execution.clusters import open_engine
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.progress import WARNING, Silent
-from bigkpca.execution.tasks import Task, shared
+from bigkpca.execution.tasks import Carried, Task
 from bigkpca.execution.workers import (
     CALL,
     Crew,
@@ -174,7 +174,7 @@ def test_late_workers_that_see_no_data_or_have_another_version_or_little_memory(
     late = join(cluster, engine, *hiding(tmp_path / "data"))  # it would read zeros
     only_fit_ones_work(engine, late, notes, rf"does not see {data}: workers read")
     late = join(cluster, engine, **starting_with(OTHER, tmp_path))
-    only_fit_ones_work(engine, late, notes, OLD, tasks_at(notes, shared(np.ones(3))))
+    only_fit_ones_work(engine, late, notes, OLD, tasks_at(notes, Carried(np.ones(3))))
     engine.check_memory(lambda threads: threads * 10**9)
     late = join(cluster, engine, memory="900MB")
     only_fit_ones_work(engine, late, notes, "may use 900 MB, the plan needs 1000 MB; give workers more memory")
@@ -194,7 +194,7 @@ def test_a_late_worker_without_the_package(shares, cluster, engine, notes, tmp_p
 
     monkeypatch.setattr(Crew, "look", at_the_second_time)
     engine.crew.looked.discard(late)
-    more = [shared(np.ones(3))] * shares
+    more = [Carried(np.ones(3))] * shares
     only_fit_ones_work(engine, late, notes, "lacks bigkpca: install", tasks_at(notes, *more))
     assert engine.client.run(os.getpid, workers=[late])[late] == cluster.workers[-1].pid
 
@@ -211,7 +211,7 @@ def test_a_late_worker_of_a_graph(cluster, engine, notes, tmp_path):
     engine.crew.looked.discard(late)
     tasks = [Task(where, (i, str(notes.marker), block), 1, f"rows {i}") for i, block in enumerate(blocks)]
     only_fit_ones_work(engine, late, notes, "lacks bigkpca", tasks)
-    sums = [Task(summed, (block, shared(np.ones(2))), 1) for block in blocks]
+    sums = [Task(summed, (block, Carried(np.ones(2))), 1) for block in blocks]
     assert engine.total("x", sums, Silent()) == 32
 
 

@@ -64,7 +64,7 @@ def inside(inner: str, outer: str) -> bool:
 
 AnyPath = str | PathLike[str]  # as users give them
 MOST_JSON_BYTES = 64_000_000  # of metadata or a manifest: half a million blocks
-_METADATA = ("zarr.json", ".zarray", ".zgroup", ".zattrs", ".zmetadata")  # of Zarr
+NODE_FILES = ("zarr.json", ".zarray", ".zgroup")  # which say what a folder of Zarr holds
 OURS = ".bigkpca-"  # how the endings of all names beside an output begin
 
 
@@ -195,7 +195,7 @@ def check_name(path: str, given: str) -> None:
 
 def is_metadata(path: str) -> bool:
     """Whether a file is one of Zarr's metadata."""
-    return last_name(path) in _METADATA
+    return last_name(path) in (*NODE_FILES, ".zattrs", ".zmetadata")
 
 
 def check_metadata(path: str, size: int) -> None:

@@ -161,7 +161,7 @@ class LocalDisk:
         return os.listdir(path)
 
     def file(self, path: str) -> StoredFile:
-        return _stored(os.stat(path))
+        return stored_file(os.stat(path))
 
     def files(self, path: str) -> dict[str, StoredFile]:
         # A file that its folder lists and that is not found may be removed at this moment, or invisible: the next list
@@ -173,7 +173,7 @@ class LocalDisk:
 
     def read(self, path: str, start: int = 0, stop: int | None = None) -> tuple[bytes, StoredFile]:
         with Path(path).open("rb", buffering=0) as file:
-            found = _stored(os.fstat(file.fileno()))
+            found = stored_file(os.fstat(file.fileno()))
             first = start if start >= 0 else max(0, found.bytes + start)
             file.seek(first)
             left = (found.bytes if stop is None else min(stop, found.bytes)) - first
@@ -308,7 +308,7 @@ def _moved_to(path: str, partial: str) -> Iterator[IO[bytes]]:
         raise
 
 
-def _stored(status: os.stat_result) -> StoredFile:
+def stored_file(status: os.stat_result) -> StoredFile:
     return StoredFile(status.st_size, f"{status.st_size} {status.st_mtime_ns}")
 
 
@@ -328,7 +328,7 @@ def _below(folder: str, prefix: str) -> Iterator[tuple[str, StoredFile]]:
                 if entry.is_dir():
                     yield from _below(entry.path, f"{prefix}{entry.name}/")
                 else:
-                    yield prefix + entry.name, _stored(entry.stat())
+                    yield prefix + entry.name, stored_file(entry.stat())
             except OSError as error:
                 if not (entry.is_symlink() and error.errno in (errno.ENOENT, errno.ELOOP)):
                     raise
