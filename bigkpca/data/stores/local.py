@@ -17,7 +17,7 @@ from typing import IO, Any
 from uuid import uuid4
 
 from bigkpca.data.retrying import error_of, retried
-from bigkpca.data.stores.base import StoredFile, check_metadata, check_name, is_metadata, is_url, parent
+from bigkpca.data.stores.base import Store, StoredFile, check_metadata, check_name, is_metadata, is_url, parent
 from bigkpca.errors import LockedError, SpecError
 
 
@@ -115,8 +115,9 @@ def _kind() -> type[Any]:
 
 
 @dataclass(frozen=True)
-class LocalDisk:
-    """Files and folders of the system this process runs on. See `Store` for each operation."""
+class LocalDisk(Store):
+    """Files and folders of the system this process runs on. A rename is never cut off, and the kernel keeps a lock
+    until its process ends, also while that is suspended."""
 
     def absolute(self, path: str) -> str:
         # What ".." stands behind may be a link, so that only the file system knows what it means.
@@ -202,9 +203,6 @@ class LocalDisk:
             os.fsync(file.fileno())
         _sync_entry(_folder_of(path))
 
-    def replace(self, path: str, content: bytes) -> None:
-        self.write(path, content)
-
     def put(self, path: str, content: bytes) -> None:
         _make_folders_of_key(_folder_of(path))
         with _moved_to(path, f"{path}.{uuid4().hex}.partial") as file:
@@ -227,12 +225,6 @@ class LocalDisk:
     def move(self, source: str, target: str) -> None:
         os.rename(source, target)
         _sync_entry(_folder_of(target))
-
-    def recover(self, path: str) -> None:
-        """Nothing: a rename is never cut off."""
-
-    def is_moving(self, path: str) -> bool:
-        return False
 
     def exchange(self, a: str, b: str) -> bool:
         mac = sys.platform == "darwin"
@@ -281,12 +273,6 @@ class LocalDisk:
             if (known := error_of(error, path)) is not None:
                 raise known from error
             raise
-
-    def holder(self, path: str) -> str:
-        return ""  # the kernel keeps a lock until its process ends, also while that is suspended
-
-    def check_writer(self, path: str, *, ask: bool = True) -> None:
-        """Nothing: as of `holder`."""
 
 
 @contextmanager
