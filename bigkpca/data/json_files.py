@@ -53,7 +53,8 @@ def read_record(path: str, advice: str) -> Any:
     where it does not parse."""
     try:
         content = read_if_there(path)
-        return None if content is None else parsed(content) or {}  # null is no missing file
+        found = None if content is None else parsed(content)
+        return {} if content and found is None else found  # null is not a file that is missing
     except ValueError as error:
         raise CorruptionError(f"{path} does not parse ({error}); {advice}") from error
 
