@@ -19,13 +19,11 @@ from bigkpca.execution.engine import (
     Engine,
     KeptFeatures,
     block_tiles,
-    by_block,
     fit_blocks,
     refuse_overflow,
     tile_height,
 )
-from bigkpca.execution.progress import Progress
-from bigkpca.execution.tasks import Carried, constant, named_rows
+from bigkpca.execution.tasks import BlockTasks, Carried, constant, named_rows
 from bigkpca.numerics.linalg import all_aligned
 from bigkpca.numerics.model import Model
 from bigkpca.numerics.preimages import Expansion, Preimages, joined
@@ -115,23 +113,23 @@ def block_denoised(rows: Rows, block: Block, model: Model) -> Preimages:
         return joined(decoded())
 
 
-def residual_rows(rows: Rows, model: Model, engine: Engine, progress: Progress) -> Array:
+def residual_rows(rows: Rows, model: Model, engine: Engine) -> Array:
     """`block_residuals` of all rows, (n,), in memory."""
     given, blocks = (model, expansion_of(model)), fit_blocks(rows, model.block_rows)
-    return np.concatenate(by_block("comparing", block_residuals, rows, given, blocks, engine, progress))
+    return np.concatenate(engine.each("comparing", BlockTasks(block_residuals, rows, blocks, given)))
 
 
-def reconstruct_rows(given: Rows, model: Model, function: Any, engine: Engine, progress: Progress) -> Preimages:
+def reconstruct_rows(given: Rows, model: Model, function: Any, engine: Engine) -> Preimages:
     """`function` (`block_preimages` or `block_denoised`) of all rows, or scores, in memory."""
     blocks = fit_blocks(given, model.block_rows)
-    return joined(iter(by_block("reconstructing", function, given, [model], blocks, engine, progress)))
+    return joined(iter(engine.each("reconstructing", BlockTasks(function, given, blocks, [model]))))
 
 
-def score_rows(rows: Rows, model: Model, engine: Engine, progress: Progress) -> Array:
+def score_rows(rows: Rows, model: Model, engine: Engine) -> Array:
     """Scores (n, r) of all rows, in memory."""
     check_columns(rows, model)
     blocks = fit_blocks(rows, model.block_rows)
-    return np.concatenate(by_block("projecting", block_scores, rows, [model, engine.kept], blocks, engine, progress))
+    return np.concatenate(engine.each("projecting", BlockTasks(block_scores, rows, blocks, [model, engine.kept])))
 
 
 def check_columns(rows: Rows, model: Model) -> None:

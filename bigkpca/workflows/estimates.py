@@ -125,7 +125,7 @@ def sigma(
         fit = resolve(spec, rows)
         check_peak(sample_bytes(rows, fit, engine.threads), run.memory_limit, "allow more")
         engine.check_memory(lambda threads: sample_bytes(rows, fit, threads))
-        return sample_lengths(rows, spec, engine, run.progress)
+        return sample_lengths(rows, spec, engine)
 
 
 @takes(ReadingOptions)
@@ -190,7 +190,6 @@ def cross_validate(
             open_rows(data, run.array),
             spec,
             engine,
-            run.progress,
             sigmas=sigmas,
             components=components,
             folds=folds,
@@ -248,4 +247,4 @@ def evaluate(
     rows = open_rows(data, run.array)
     with run.engine() as engine:
         sample = min(SAMPLED_ROWS, rows.shape[0]) if sample is None else sample
-        return evaluating.evaluate_rows(fitted, rows, sample, seed, engine, run.progress, run.memory_limit)
+        return evaluating.evaluate_rows(fitted, rows, sample, seed, engine, run.memory_limit)

@@ -12,7 +12,6 @@ from bigkpca import arrays
 from bigkpca.data.opening import open_rows
 from bigkpca.data.rows import ArrayRows, take, tiles
 from bigkpca.execution.engine import Engine
-from bigkpca.execution.progress import Silent
 from bigkpca.execution.tasks import Carried, Task
 from bigkpca.numerics.linalg import all_aligned
 from bigkpca.storage.models import model_digest
@@ -56,11 +55,11 @@ def test_arguments_shared_values_results_and_summands_are_in_order(engine):
     X = np.arange(15.0).reshape(5, 3)
     bad = [lay(X) for lay in ASKEW.values()]
     tasks = [Task(looks, (each, {"X": each}, Carried((each, each))), 1) for each in bad]
-    for how, (seen, result) in zip(ASKEW, engine.each("looking", tasks, Silent()), strict=True):
+    for how, (seen, result) in zip(ASKEW, engine.each("looking", tasks), strict=True):
         assert seen, how
         assert in_order(result), how
         np.testing.assert_array_equal(result, X)
-    total = engine.total("adding", [Task(askew_sum, (np.full((3, 3), float(k)),), 1) for k in range(5)], Silent())
+    total = engine.total("adding", [Task(askew_sum, (np.full((3, 3), float(k)),), 1) for k in range(5)])
     assert total.fine
     assert in_order(total.X)
     assert (total.X == 10).all()

@@ -154,14 +154,14 @@ def test_long_groups_of_a_cluster_are_no_stall(two_processes):
     engine = replace(two_processes, timeout=2.0)
     tasks = [Task(slow, (number,), 1) for number in range(512)]
     given = Pass("adding up", tasks[:64], True, 5, 1.0)  # two groups, of 5 seconds each
-    with mock.patch.object(Engine, "_pass", return_value=given):
-        assert engine.total("adding up", tasks[:64], Recorder()) == sum(range(64))
+    with mock.patch.object(Pass, "of", return_value=given):
+        assert engine.total("adding up", tasks[:64]) == sum(range(64))
 
 
 def test_what_is_left_of_a_pass_that_is_stopped_is_cancelled(two_processes, tmp_path):
     tasks = [Task(marked, (str(tmp_path / str(number)),), 1) for number in range(60)]
     with pytest.raises(KeyboardInterrupt):
-        two_processes.total("adding up", tasks, Once(after=5))
+        replace(two_processes, progress=Once(after=5)).total("adding up", tasks)
     time.sleep(1)
     begun = len(list(tmp_path.iterdir()))
     time.sleep(2)
