@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import wraps
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import dask.config
 import numpy as np
@@ -85,19 +85,6 @@ class KeptFeatures:
         if not all(span in self._tiles for span in spans):
             return None
         return [self._tiles.pop(span) for span in spans]
-
-
-class Checkpoint(Protocol):
-    """Nodes of one pass that outlive the process."""
-
-    def saved(self) -> Mapping[Node, Any]:
-        """The nodes that were saved."""
-
-    def save(self, nodes: Mapping[Node, Any]) -> None:
-        """Save these nodes, in place of those that were saved."""
-
-    def due(self, *, ended: bool) -> bool:
-        """Whether enough time has passed to save again, in the course of the pass or as it has ended."""
 
 
 class PartialSums:
@@ -175,7 +162,7 @@ class Engine:
     threads: int = field(default_factory=threads_here)
     client: Client | None = None
     timeout: float = TIMEOUT
-    checkpoint: Callable[..., Checkpoint] | None = None
+    checkpoint: Callable[..., Any] | None = None
     kept: KeptFeatures | None = None
     crew: Crew = field(default_factory=Crew)
     progress: Progress = Silent()
