@@ -14,7 +14,7 @@ from bigkpca.data.rows import ArrayRows, Rows, tiles
 from bigkpca.errors import Array, DataError, NarrowKernelWarning, SpecError
 from bigkpca.execution.blas import single_threaded_blas
 from bigkpca.execution.engine import Engine, sum_by_block
-from bigkpca.execution.passes import read_rows, sums_with
+from bigkpca.execution.passes import block_evaluation, read_rows
 from bigkpca.execution.planning import check_peak, plan_evaluate, plan_fit, process_bytes, sample_bytes
 from bigkpca.execution.projection import check_columns
 from bigkpca.execution.tasks import Carried, Task
@@ -75,7 +75,7 @@ def evaluate_rows(
         sizes = evaluation.sizes(pool, center=center)
         numbers, drawn = evaluation.draw(sizes, sample, n, rng)
         given = evaluation.probes(features, model.solution, X[numbers], P, drawn)
-    sums = sums_with(rows, model, given, engine)
+    sums = sum_by_block("evaluating", block_evaluation, rows, (model, given), model.block_rows, engine)
     return evaluation.evaluation(sums, given, P, center=center)
 
 

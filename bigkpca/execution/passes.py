@@ -45,12 +45,8 @@ def read_rows(rows: Rows, numbers: Array, engine: Engine) -> Array:
     return np.concatenate(engine.each("sampling rows", tasks))
 
 
-def columns_of(rows: Rows, block_rows: int | None, engine: Engine) -> ColumnMoments:
-    """Means and deviations of the columns: one pass."""
-    return sum_by_block("standardising", _column_moments, rows, (), block_rows, engine)
-
-
-def _column_moments(rows: Rows, block: Block) -> ColumnMoments:
+def block_columns(rows: Rows, block: Block) -> ColumnMoments:
+    """Means and deviations of the columns of a block."""
     height = tile_rows(rows.shape[1], rows.shape[1], 8)
     return reduce(add, map(column_moments, tiles(rows, block.start, block.stop, height)))
 
@@ -176,24 +172,15 @@ def _draws(
     return ResidualDraws(drawn, residuals, total, trace)
 
 
-def sums_with(rows: Rows, model: Model, given: Probes, engine: Engine) -> Sums:
-    """The sums over all rows that an evaluation by these probes needs: one pass."""
-    return sum_by_block("evaluating", _sums, rows, (model, given), model.block_rows, engine)
-
-
 @refuse_overflow(lambda sums: sums.KY)
-def _sums(rows: Rows, block: Block, model: Model, given: Probes) -> Sums:
+def block_evaluation(rows: Rows, block: Block, model: Model, given: Probes) -> Sums:
+    """The sums over a block that an evaluation by these probes needs."""
     X_tiles, most_rows = block_tiles(rows, block, model.features)
     return block_sums(X_tiles, model.features, model.solution, given, most_rows)
 
 
-def sums_for(rows: Rows, training: Training, model: Model, block_rows: int | None, engine: Engine) -> Regression:
-    """The sums over all rows that train a pre-image: one pass."""
-    given = model.features, training
-    return sum_by_block("training pre-images", _regression, rows, given, block_rows, engine)
-
-
-def _regression(rows: Rows, block: Block, features: FeatureMap, training: Training) -> Regression:
+def block_regression(rows: Rows, block: Block, features: FeatureMap, training: Training) -> Regression:
+    """The sums over a block that train a pre-image."""
     X_tiles, most_rows = block_tiles(rows, block, features)
     return training.block(X_tiles, block.start, most_rows)
 

@@ -11,8 +11,8 @@ from bigkpca.data.blocks import sample_rows
 from bigkpca.data.rows import Rows
 from bigkpca.errors import Array, SpecError
 from bigkpca.execution.blas import single_threaded_blas
-from bigkpca.execution.engine import Engine
-from bigkpca.execution.passes import sums_for
+from bigkpca.execution.engine import Engine, sum_by_block
+from bigkpca.execution.passes import block_regression
 from bigkpca.numerics.eigenpairs import Solution
 from bigkpca.numerics.features import has_landmarks
 from bigkpca.numerics.model import Model
@@ -61,7 +61,8 @@ def train_preimage(
     preimage: Any = spec.preimage_value
     seed = np.random.SeedSequence(spec.seed, spawn_key=(TRAINING,))
     training = preimage.training(model.fitted, sample, rows.shape[0], seed)
-    return training, sums_for(rows, training, model, spec.block_rows, engine)
+    given = model.features, training
+    return training, sum_by_block("training pre-images", block_regression, rows, given, spec.block_rows, engine)
 
 
 def extend_decoder(model: Model, before: Model, spec: FitSpec) -> Model:

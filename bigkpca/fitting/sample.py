@@ -8,8 +8,8 @@ import numpy as np
 
 from bigkpca.data.rows import Rows
 from bigkpca.errors import Array, DataError, SpecError
-from bigkpca.execution.engine import Engine
-from bigkpca.execution.passes import columns_of, read_rows
+from bigkpca.execution.engine import Engine, sum_by_block
+from bigkpca.execution.passes import block_columns, read_rows
 from bigkpca.numerics import bandwidth, landmarks
 from bigkpca.numerics.bandwidth import Length
 from bigkpca.numerics.features import Columns
@@ -129,7 +129,7 @@ def _shift(rows: Rows, few: Array, fit: ResolvedFit, engine: Engine) -> Columns:
     """Offset and scale of a fit, with a kernel of any length."""
     offset, scale, kernel, spec = np.zeros(fit.d), None, fit.kernel(1.0), fit.spec
     if spec.standardize:
-        found = columns_of(rows, spec.block_rows, engine)
+        found = sum_by_block("standardising", block_columns, rows, (), spec.block_rows, engine)
         offset, scale = rounded(found.mean, rows), found.scale
     elif kernel.allows_shift(spec.center):
         offset = rounded(np.median(few, axis=0), rows)  # which outliers and sentinels do not move

@@ -8,8 +8,8 @@ import numpy as np
 import bigkpca
 from bigkpca.data.opening import open_rows
 from bigkpca.data.rows import ArrayRows
-from bigkpca.execution.engine import Engine
-from bigkpca.execution.passes import sums_with
+from bigkpca.execution.engine import Engine, sum_by_block
+from bigkpca.execution.passes import block_evaluation
 from bigkpca.execution.projection import score_rows
 from bigkpca.numerics import evaluation
 from bigkpca.numerics.evaluation import Pool, Probes, Sample, Sums
@@ -80,7 +80,9 @@ class Whole:
     def of(cls, model, X):
         P, n = model.factor(rank_tolerance(model.features.dtype)), len(X)
         given = evaluation.probes(model.features, model.solution, X, P, uniform(n, n))
-        sums = sums_with(open_rows(X), model, given, Engine(threads=1))
+        sums = sum_by_block(
+            "evaluating", block_evaluation, open_rows(X), (model, given), model.block_rows, Engine(threads=1)
+        )
         pool = evaluation.pool(model.features, model.solution, [X], P, n)
         return cls(sums, given, pool, P, model.provenance["spec"]["center"])
 
