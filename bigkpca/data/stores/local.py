@@ -36,48 +36,27 @@ _LOCK = ".bigkpca-lock"  # behind the name of an output
 _NO_PLACE = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG, errno.EINVAL)
 
 
-@contextmanager
-def lock(path: str) -> Iterator[None]:
-    """Hold the output at `path` against other runs; LockedError if one has it. Released even by SIGKILL."""
-    name = Path(path + _LOCK)
+def _opened_lock(name: Path, path: str) -> IO[bytes]:
+    """The file of the lock of the output at `path`, made if it is not there. Raises SpecError for anything else at its
+    place, and where it cannot be made."""
+    strange = SpecError(f"{name} is not a file, and bigkpca keeps a lock in a file of that name: remove it")
     try:
         name.parent.mkdir(parents=True, exist_ok=True)
-        opened = _opened_lock(name)
+        # Without waiting for a reader, as of a pipe.
+        handle = os.open(name, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
     except OSError as error:
+        if error.errno in (errno.ELOOP, errno.EMLINK, errno.EISDIR, errno.ENXIO):
+            raise strange from error
         if error.errno not in _NO_PLACE:
             raise
         raise SpecError(
             f"{path} cannot be written, since it cannot be made in {Path(error.filename).parent} ({error.strerror}): "
             "choose another path, or get the right to write there"
         ) from error
-    locked = LockedError(f"another run is writing {path}: wait until it ends (its lock is {path}{_LOCK})")
-    with opened as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            raise locked from error
-        if not name.exists() or os.fstat(file.fileno()).st_ino != name.stat().st_ino:
-            raise locked  # its holder ended, and removed it, between our open and our lock
-        try:
-            yield
-        finally:
-            name.unlink(missing_ok=True)
-
-
-def _opened_lock(name: Path) -> IO[bytes]:
-    """The file of a lock, made if it is not there. Raises SpecError for anything else at its place."""
-    error = SpecError(f"{name} is not a file, and bigkpca keeps a lock in a file of that name: remove it")
-    try:
-        # Without waiting for a reader, as of a pipe.
-        handle = os.open(name, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
-    except OSError as cause:
-        if cause.errno in (errno.ELOOP, errno.EMLINK, errno.EISDIR, errno.ENXIO):
-            raise error from cause
-        raise
     file = os.fdopen(handle, "wb", buffering=0)
     if not stat.S_ISREG(os.fstat(handle).st_mode):
         file.close()
-        raise error
+        raise strange
     return file
 
 
@@ -266,9 +245,20 @@ class LocalDisk(Store):
 
     @contextmanager
     def writer(self, path: str) -> Iterator[None]:
+        name = Path(path + _LOCK)
+        locked = LockedError(f"another run is writing {path}: wait until it ends (its lock is {name})")
         try:
-            with lock(path):
-                yield
+            with _opened_lock(name, path) as file:
+                try:
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # released even by SIGKILL
+                except OSError as error:
+                    raise locked from error
+                if not name.exists() or os.fstat(file.fileno()).st_ino != name.stat().st_ino:
+                    raise locked  # its holder ended, and removed it, between our open and our lock
+                try:
+                    yield
+                finally:
+                    name.unlink(missing_ok=True)
         except OSError as error:
             if (known := error_of(error, path)) is not None:
                 raise known from error
