@@ -9,7 +9,7 @@ import pytest
 
 import bigkpca
 from bigkpca.data.rows import ArrayRows
-from bigkpca.data.stores.local import lock
+from bigkpca.data.stores import store_of
 from bigkpca.errors import CorruptionError, LockedError, MemoryLimitError, SpecError
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.planning import process_bytes
@@ -102,7 +102,7 @@ def test_the_same_fit_again_does_nothing_and_another_in_the_way_is_named_and_kep
 
 def test_two_runs_at_once_are_refused(dataset, model, tmp_path):
     out = str(tmp_path / "scores.zarr")
-    with lock(out), pytest.raises(LockedError, match=r"another run is writing .*scores\.zarr"):
+    with store_of(out).writer(out), pytest.raises(LockedError, match=r"another run is writing .*scores\.zarr"):
         bigkpca.transform(model, dataset, out)
     bigkpca.transform(model, dataset, out)
     assert not Path(out + ".bigkpca-lock").exists()
