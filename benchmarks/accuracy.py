@@ -13,7 +13,6 @@ from benchmarks.results import Results, table
 from bigkpca.data.opening import open_rows
 from bigkpca.errors import Array, RoundingWarning
 from bigkpca.execution.engine import Engine
-from bigkpca.execution.progress import Silent
 from bigkpca.fitting.fit import fit_rows
 from bigkpca.spec import FitSpec
 
@@ -24,7 +23,7 @@ def fitted(X: Array, **options: Any) -> Array:
     spec = FitSpec.checked(components=COMPONENTS, **options)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RoundingWarning)  # which is what the second table measures
-        return fit_rows(open_rows(X), spec, Engine(), Silent()).solution.eigenvalues
+        return fit_rows(open_rows(X), spec, Engine()).solution.eigenvalues
 
 
 def main(argv: Sequence[str] | None = None) -> Results:

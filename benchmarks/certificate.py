@@ -12,7 +12,6 @@ from benchmarks.results import Results, table
 from bigkpca.data.opening import open_rows
 from bigkpca.execution.blas import single_threaded_blas
 from bigkpca.execution.engine import Engine
-from bigkpca.execution.progress import Silent
 from bigkpca.fitting.features import SizeLimits, choose_features
 from bigkpca.fitting.fit import fit_rows
 from bigkpca.fitting.solve import Checks, solve
@@ -33,9 +32,9 @@ def main(argv: Sequence[str] | None = None) -> Results:
             components=COMPONENTS, method=method, landmarks=landmarks, size=given.size, sigma=MEDIAN_DISTANCE
         )
         engine = Engine(threads=2)
-        model = fit_rows(rows, spec, engine, Silent())
+        model = fit_rows(rows, spec, engine)
         fit = resolve(spec, rows)
-        chosen = choose_features(rows, fit, SizeLimits(given.size), engine, Silent())
+        chosen = choose_features(rows, fit, SizeLimits(given.size), engine)
         measured = chosen.few[:MEASURED_ROWS]  # as a fit measures rounding
         checks = Checks(measured, chosen.near_mean, chosen.unseen, rows.shape[0], measured)
         few = replace(checks, unseen=chosen.unseen[:0])
@@ -54,7 +53,7 @@ def main(argv: Sequence[str] | None = None) -> Results:
 
         seconds = interleaved(
             given.repeats,
-            fit=partial(seconds_of, partial(fit_rows, rows, spec, engine, Silent())),
+            fit=partial(seconds_of, partial(fit_rows, rows, spec, engine)),
             solved=partial(seconds_of, solved),
             proven=partial(seconds_of, partial(solved, few)),
             alone=partial(seconds_of, solved_alone),

@@ -20,7 +20,6 @@ from bigkpca.data.opening import open_rows
 from bigkpca.data.rows import Rows
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.passes import sums_of
-from bigkpca.execution.progress import Silent
 from bigkpca.fitting.features import SizeLimits, choose_features
 from bigkpca.ingesting import ingest
 from bigkpca.numerics.kernels import Gaussian
@@ -142,10 +141,10 @@ def fit_pass(path: str, size: int, sigma: float, **options: Any) -> tuple[Rows, 
     seconds."""
     rows = open_rows(path)
     fit, engine = resolve(FitSpec.checked(size=size, sigma=sigma, **options), rows), Engine(threads=2)
-    chosen = choose_features(rows, fit, SizeLimits(size), engine, Silent())
+    chosen = choose_features(rows, fit, SizeLimits(size), engine)
 
     def one_pass(engine: Engine, rows: Rows = rows) -> float:
-        return seconds_of(lambda: sums_of(rows, chosen.features, chosen.near_mean, None, engine, Silent()))
+        return seconds_of(lambda: sums_of(rows, chosen.features, chosen.near_mean, None, engine))
 
     return rows, one_pass
 

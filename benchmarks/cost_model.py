@@ -22,10 +22,9 @@ from benchmarks.results import Results, Table, Target, table
 from bigkpca.data.opening import open_rows
 from bigkpca.data.rows import Rows
 from bigkpca.errors import Array, NarrowKernelWarning, UnseenClusterWarning
-from bigkpca.execution.duration import COEFFICIENTS, Threads, measured_speed, terms
+from bigkpca.execution.duration import COEFFICIENTS, measured_speed, terms
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.planning import plan_resolved
-from bigkpca.execution.progress import Silent
 from bigkpca.fitting.fit import fit_within
 from bigkpca.ingesting import ingest
 from bigkpca.numerics.model import Model
@@ -138,7 +137,7 @@ def measured(setting: Setting, given: argparse.Namespace) -> Timed:
     fit, models = resolve(spec, rows), list[Model]()
 
     def fitted() -> None:
-        models.append(fit_within(rows, spec, Engine(threads=setting.threads), None, Silent()))
+        models.append(fit_within(rows, spec, Engine(threads=setting.threads), None))
         save(models[-1], out, overwrite=True)
 
     speed = measured_speed()
@@ -147,8 +146,8 @@ def measured(setting: Setting, given: argparse.Namespace) -> Timed:
             warnings.simplefilter("ignore", kind)
         seconds = statistics.median(seconds_of(fitted) for _ in range(given.repeats))
     shutil.rmtree(out)
-    threads = Threads(setting.threads, setting.threads)
-    found = terms(fit, plan_resolved(rows, fit, setting.threads), speed, threads)
+    threads = setting.threads
+    found = terms(fit, plan_resolved(rows, fit, threads), speed, threads, threads)
     return Timed(setting, seconds, found, _took_a_detour(models[-1], fit))
 
 

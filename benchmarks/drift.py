@@ -16,7 +16,6 @@ from benchmarks.results import Results, table
 from bigkpca.data.opening import open_rows
 from bigkpca.errors import Array, UnseenClusterWarning
 from bigkpca.execution.engine import Engine
-from bigkpca.execution.progress import Silent
 from bigkpca.fitting.fit import fit_rows
 from bigkpca.numerics.model import Model
 from bigkpca.spec import FitSpec
@@ -103,7 +102,7 @@ def one_seed(data: Data, n: int, options: dict[str, Any], seed: int) -> dict[str
     spec = FitSpec.checked(seed=seed, standardize=data.standardize, **options)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UnseenClusterWarning)  # models of few rows may miss one
-        model = fit_rows(open_rows(data.rows[np.sort(order[:n])]), spec, Engine(threads=2), Silent())
+        model = fit_rows(open_rows(data.rows[np.sort(order[:n])]), spec, Engine(threads=2))
     own = scored(model, data.rows[order[n:][:FRESH]])
 
     def nights(rows: int) -> list[float]:

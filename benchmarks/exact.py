@@ -20,7 +20,6 @@ from benchmarks.common import (
 from benchmarks.results import Results, Target, table
 from bigkpca.data.opening import open_rows
 from bigkpca.execution.engine import Engine
-from bigkpca.execution.progress import Silent
 from bigkpca.fitting.fit import fit_rows
 from bigkpca.spec import FitSpec
 
@@ -86,7 +85,7 @@ def main(argv: Sequence[str] | None = None) -> Results:
     spec = FitSpec.checked(components=COMPONENTS, sigma=MEDIAN_DISTANCE, size=given.size)
     lines = []
     for products in (0, 1, 2):
-        fitted = fit_rows(open_rows(X), spec.model_copy(update={"refine": products}), Engine(), Silent())
+        fitted = fit_rows(open_rows(X), spec.model_copy(update={"refine": products}), Engine())
         errors = np.abs(fitted.solution.eigenvalues / lanczos - 1)
         lines.append([products, float(errors.max()), float(errors[-1])])
     against = table(

@@ -18,7 +18,6 @@ from benchmarks.common import MEDIAN_DISTANCE, arguments, mnist, some_rows
 from benchmarks.results import Results, table
 from bigkpca.data.rows import ArrayRows
 from bigkpca.execution.engine import Engine
-from bigkpca.execution.progress import Silent
 from bigkpca.execution.projection import score_rows
 from bigkpca.fitting.fit import fit_rows
 from bigkpca.spec import FitSpec
@@ -43,9 +42,9 @@ def made(file: str, rows: int, size: int) -> None:
     for name, options in FITS.items():
         own = {} if options.get("method") == "exact" else {"size": size}
         spec = FitSpec.checked(**{"components": COMPONENTS, "sigma": MEDIAN_DISTANCE, **own, **options})
-        model = fit_rows(ArrayRows(X), spec, Engine(), Silent())
+        model = fit_rows(ArrayRows(X), spec, Engine())
         found[f"{name}/values"] = model.solution.eigenvalues
-        found[f"{name}/scores"] = score_rows(ArrayRows(X), model, Engine(), Silent())
+        found[f"{name}/scores"] = score_rows(ArrayRows(X), model, Engine())
     architecture = sorted({str(library["architecture"]) for library in threadpool_info() if "architecture" in library})
     np.savez(file, core=np.array("+".join(architecture)), **found)
 

@@ -21,7 +21,6 @@ from bigkpca.data.blocks import READ_BYTES
 from bigkpca.data.rows import Rows
 from bigkpca.execution.clusters import open_engine
 from bigkpca.execution.engine import Engine
-from bigkpca.execution.progress import Silent
 from bigkpca.execution.tasks import Carried, group_size
 from bigkpca.fitting.fit import fit_rows
 from bigkpca.numerics import moments
@@ -97,7 +96,7 @@ def measured(given: argparse.Namespace) -> Parts:
         return statistics.median(seconds_of(work) for _ in range(given.repeats))
 
     row, read = median(lambda: one_pass(Engine(threads=1))) / n, median(lambda: _read(rows)) / n
-    whole, passing = median(lambda: fit_rows(rows, spec, threads, Silent())), median(lambda: one_pass(threads))
+    whole, passing = median(lambda: fit_rows(rows, spec, threads)), median(lambda: one_pass(threads))
     with open_engine(workers=2) as cluster:
         summed(cluster, 10)  # workers import on their first task
         block = median(lambda: summed(cluster, _NOTHING_BLOCKS)) / _NOTHING_BLOCKS

@@ -13,7 +13,6 @@ from benchmarks.common import seconds_of
 from benchmarks.results import Results, table
 from bigkpca.execution.clusters import open_engine
 from bigkpca.execution.engine import Engine
-from bigkpca.execution.progress import Silent
 from bigkpca.execution.tasks import Task
 
 
@@ -25,7 +24,7 @@ def nothing(number: int) -> int:
 def summed(engine: Engine, blocks: int) -> None:
     """One pass."""
     tasks = [Task(nothing, (number,), 65_536) for number in range(blocks)]
-    assert engine.total("adding up nothing", tasks, Silent()) == blocks * (blocks - 1) // 2
+    assert engine.total("adding up nothing", tasks) == blocks * (blocks - 1) // 2
 
 
 def main(argv: Sequence[str] | None = None) -> Results:

@@ -17,7 +17,6 @@ from benchmarks.machine import PEERS
 from bigkpca.data.opening import open_rows
 from bigkpca.errors import Array
 from bigkpca.execution.engine import Engine
-from bigkpca.execution.progress import Silent
 from bigkpca.fitting.fit import fit_rows
 from bigkpca.spec import FitSpec
 
@@ -134,5 +133,5 @@ def leading_eigenvalues(X: Array, path: str, sigma: float, folder: Path) -> Arra
         return exact_eigenvalues(X, sigma, LEADING, kept)
     if not kept.exists():
         spec: Any = FitSpec.checked(components=LEADING, sigma=sigma, method="exact", residual_tol=_RESIDUAL)
-        np.save(kept, fit_rows(open_rows(path), spec, Engine(), Silent()).solution.eigenvalues)
+        np.save(kept, fit_rows(open_rows(path), spec, Engine()).solution.eigenvalues)
     return np.load(kept)

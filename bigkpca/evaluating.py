@@ -14,11 +14,10 @@ from bigkpca.data.rows import ArrayRows, Rows, tiles
 from bigkpca.errors import Array, DataError, NarrowKernelWarning, SpecError
 from bigkpca.execution.blas import single_threaded_blas
 from bigkpca.execution.engine import Engine, sum_by_block
-from bigkpca.execution.passes import read_rows, sums_with
+from bigkpca.execution.passes import block_evaluation, read_rows
 from bigkpca.execution.planning import check_peak, plan_evaluate, plan_fit, process_bytes, sample_bytes
-from bigkpca.execution.progress import Progress, Silent
 from bigkpca.execution.projection import check_columns
-from bigkpca.execution.tasks import Task, shared
+from bigkpca.execution.tasks import Carried, Task
 from bigkpca.fitting.fit import fit_rows
 from bigkpca.fitting.preimage import train_preimage, with_decoder
 from bigkpca.fitting.sample import draw_sample, sample_lengths
@@ -37,7 +36,7 @@ _POOL_FACTOR = 8  # rows read for each row that is compared with all
 
 
 def evaluate_rows(
-    model: Model, rows: Rows, sample: int, seed: int, engine: Engine, progress: Progress, limit: int | None = None
+    model: Model, rows: Rows, sample: int, seed: int, engine: Engine, limit: int | None = None
 ) -> Evaluation:
     """Estimate the error of a model from `sample` exact rows.
 
@@ -67,7 +66,7 @@ def evaluate_rows(
     pooled = min(_POOL_FACTOR * sample, sample_rows(n, rows.shape[1], sample))
     plan_evaluate(rows, model, sample, pooled, engine.threads).check(limit, _REMEDY)
     engine.check_memory(lambda threads: plan_evaluate(rows, model, sample, pooled, threads).peak_bytes)
-    X = read_rows(rows, np.sort(rng.choice(n, pooled, replace=False)), engine, progress)
+    X = read_rows(rows, np.sort(rng.choice(n, pooled, replace=False)), engine)
     with single_threaded_blas, np.errstate(over="ignore", invalid="ignore"):
         P = model.factor(rank_tolerance(features.dtype))
         height = tile_rows(model.columns, features.size, 8)
@@ -76,7 +75,7 @@ def evaluate_rows(
         sizes = evaluation.sizes(pool, center=center)
         numbers, drawn = evaluation.draw(sizes, sample, n, rng)
         given = evaluation.probes(features, model.solution, X[numbers], P, drawn)
-    sums = sums_with(rows, model, given, engine, progress)
+    sums = sum_by_block("evaluating", block_evaluation, rows, (model, given), model.block_rows, engine)
     return evaluation.evaluation(sums, given, P, center=center)
 
 
@@ -96,7 +95,6 @@ def preimage_error(
     rows: Rows,
     noise: float | None,
     engine: Engine,
-    progress: Progress,
     units: Array | None = None,
 ) -> float:
     """Mean over all entries of (x - x^)², x^ the pre-image of the scores of x: one pass.
@@ -109,7 +107,7 @@ def preimage_error(
     key = np.random.SeedSequence(0, spawn_key=(SCORING,)).generate_state(2, np.uint64)
     added = None if noise is None else Noise(noise, key, 1)
     given = model, added, 1.0 if units is None else units
-    found = sum_by_block("scoring", _squared_error, rows, given, model.block_rows, engine, progress)
+    found = sum_by_block("scoring", _squared_error, rows, given, model.block_rows, engine)
     return found.total / found.count
 
 
@@ -221,7 +219,6 @@ def cross_validate(
     rows: Rows,
     spec: FitSpec,
     engine: Engine,
-    progress: Progress = Silent(),
     *,
     sigmas: Sequence[float] | None = None,
     components: Sequence[int] | None = None,
@@ -246,9 +243,9 @@ def cross_validate(
     check_peak(_peak_bytes(rows, asked, folds, engine.threads), limit, "ask for a smaller --size")
     engine.check_memory(lambda threads: _peak_bytes(rows, asked, folds, threads))
     if sigmas is None:
-        median = sample_lengths(rows, spec, engine, progress)["median"].sigma
+        median = sample_lengths(rows, spec, engine)["median"].sigma
         sigmas = [float(f"{factor * median:.6g}") for factor in LENGTHS]
-    X = draw_sample(rows, resolve(spec, rows), engine, progress).sample
+    X = draw_sample(rows, resolve(spec, rows), engine).sample
     X = X[random_stream(spec.seed, FOLDS).permutation(len(X))[:MAX_ROWS]]
     if len(X) < 2 * folds:
         raise SpecError(f"{rows.where} has {len(X)} rows: too few for {folds} folds")
@@ -267,7 +264,7 @@ def cross_validate(
     tasks = _tasks(X, parts, sigmas, counts, asked)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", NarrowKernelWarning)  # a sigma that is too short has a large error anyway
-        errors = iter(engine.each(f"cross-validating, {len(tasks)} fits", tasks, progress))
+        errors = iter(engine.each(f"cross-validating, {len(tasks)} fits", tasks))
     settings: list[Setting] = []
     for sigma in sigmas:
         of_folds = [next(errors) for _ in parts]
@@ -280,7 +277,7 @@ def cross_validate(
 
 def _tasks(X: Array, parts: Sequence[Block], sigmas: Sequence[float], counts: list[int], spec: FitSpec) -> list[Task]:
     """One task for each sigma and held-out part; together they report len(X) rows of progress."""
-    rows, units = shared(X), shared(column_moments(X).scale if spec.standardize else None)
+    rows, units = Carried(X), Carried(column_moments(X).scale if spec.standardize else None)
     fits = list(product(sigmas, parts))
     done = np.linspace(0, len(X), len(fits) + 1).astype(int).tolist()
     specs = {
@@ -314,20 +311,20 @@ def _fold_errors(
     train = ArrayRows(np.concatenate([X[: part.start], X[part.stop :]]))
     held_out = ArrayRows(X[part.start : part.stop][:MAX_SCORED_ROWS])
     plain = spec.model_copy(update={"preimage": "linear"})
-    model = fit_rows(train, plain, here, Silent())
+    model = fit_rows(train, plain, here)
     errors: dict[tuple[int, float | None], float] = {}
     ridges = RIDGES if spec.preimage_value.trained else (None,)
 
     def score(r: int, ridge: float | None, decoding: Model) -> None:
-        errors[r, ridge] = preimage_error(decoding, held_out, spec.noise, here, Silent(), units)
+        errors[r, ridge] = preimage_error(decoding, held_out, spec.noise, here, units)
 
     for r in components:
         try:
             leading = model.leading(r)
             if not spec.preimage_value.trained:
-                score(r, None, with_decoder(leading, train, train.values, spec, here, Silent()))
+                score(r, None, with_decoder(leading, train, train.values, spec, here))
                 continue
-            training, sums = train_preimage(leading, train, train.values, spec, here, Silent())
+            training, sums = train_preimage(leading, train, train.values, spec, here)
             for ridge in RIDGES:
                 with single_threaded_blas:
                     decoder = replace(training, ridge=ridge).decoder(sums)

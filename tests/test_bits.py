@@ -14,7 +14,6 @@ from bigkpca.data.opening import open_rows
 from bigkpca.data.rows import ArrayRows
 from bigkpca.evaluating import preimage_error
 from bigkpca.execution.engine import Engine
-from bigkpca.execution.progress import Silent
 from bigkpca.execution.projection import block_denoised, block_preimages, reconstruct_rows, residual_rows
 from bigkpca.fitting.merge import extend
 from bigkpca.spec import FitSpec
@@ -85,12 +84,12 @@ def everything(fit, X, stored, engine):
     found = {"model": model_digest(model), "scores": digest(scores)}
     if fit == "precomputed":
         return found
-    found["residuals"] = digest(residual_rows(rows, model, engine, Silent()))
+    found["residuals"] = digest(residual_rows(rows, model, engine))
     if "preimage" in FITS[fit]:
         given = ArrayRows(scores)
-        found["rows back"] = digest(reconstruct_rows(given, model, block_preimages, engine, Silent()).rows)
-        found["denoised"] = digest(reconstruct_rows(rows, model, block_denoised, engine, Silent()).rows)
-        found["error"] = digest(preimage_error(model, rows, None, engine, Silent()))
+        found["rows back"] = digest(reconstruct_rows(given, model, block_preimages, engine).rows)
+        found["denoised"] = digest(reconstruct_rows(rows, model, block_denoised, engine).rows)
+        found["error"] = digest(preimage_error(model, rows, None, engine))
     return found
 
 
@@ -121,5 +120,5 @@ def test_matrices_that_are_not_held_give_the_same_bytes(given, X, stored, place,
 def test_rows_that_are_added_give_the_same_bytes(X, stored, place):
     spec, one = FitSpec.checked(**OPTIONS, sigma=4.0), Engine(threads=1)
     model, more = fitted(stored, one, **OPTIONS, sigma=4.0), ArrayRows(X[::-1].copy())
-    found, expected = (model_digest(extend(model, more, spec, engine, Silent())) for engine in (place, one))
+    found, expected = (model_digest(extend(model, more, spec, engine)) for engine in (place, one))
     assert found == expected

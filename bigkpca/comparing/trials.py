@@ -32,7 +32,7 @@ from bigkpca.execution.clusters import open_engine
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.passes import read_rows
 from bigkpca.execution.planning import largest_size_that_fits, plan_fit
-from bigkpca.execution.progress import Progress, Silent
+from bigkpca.execution.progress import Progress
 from bigkpca.fitting.fit import fit_rows
 from bigkpca.fitting.memory_limits import check_fits
 from bigkpca.fitting.sample import sample_lengths
@@ -147,7 +147,7 @@ def timed_fit(rows: Rows, spec: FitSpec, engine: Engine) -> tuple[Model, float, 
         engine.check_paths(rows.fingerprint()["path"])
         check_fits(rows, resolve(spec, rows), engine, None)
     started = perf_counter()
-    model = fit_rows(rows, spec, engine, Silent())
+    model = fit_rows(rows, spec, engine)
     return model, perf_counter() - started, peak_mb()
 
 
@@ -206,7 +206,7 @@ def exact_reference(rows: Rows, spec: FitSpec, opened: Opener = open_engine) -> 
     how = "the whole Gram matrix" if residuals is None else f"by products, residuals at most {residuals.max():.1g}"
     numbers, eigenvalues = compared_row_numbers(rows), model.solution.eigenvalues
     # Scores of fitted rows are sqrt(lambda) u, components u / sqrt(lambda): no kernels need be computed.
-    scores, X = model.solution.components[numbers] * eigenvalues, read_rows(rows, numbers, Engine(), Silent())
+    scores, X = model.solution.components[numbers] * eigenvalues, read_rows(rows, numbers, Engine())
     description = f"exact kernel PCA of {rows.shape[0]:,} rows ({how})"
     return ReferenceSolution(eigenvalues, scores, X, description, sigma, seconds, peak)
 
@@ -224,8 +224,8 @@ def sampled_reference(rows: Rows, spec: FitSpec, size: int, opened: Opener = ope
     n, sigma = rows.shape[0], _median_sigma(rows, spec)
     with opened() as engine:
         model = timed_fit(rows, with_sigma(spec, sigma).at(size), engine)[0]
-        found = evaluate_rows(model, rows, min(_EVALUATED_ROWS, n), 0, engine, Silent())
-    X = read_rows(rows, compared_row_numbers(rows), Engine(), Silent())
+        found = evaluate_rows(model, rows, min(_EVALUATED_ROWS, n), 0, engine)
+    X = read_rows(rows, compared_row_numbers(rows), Engine())
     description = (
         f"a sampled reference, since no exact one fits: Nyström with {size:,} landmarks, its eigenvalues corrected by "
         f"{found.sampled} exact rows; its own components have residuals of {np.median(found.residuals):.2g} (median) "
@@ -241,7 +241,7 @@ def with_sigma(spec: FitSpec, sigma: float | None) -> FitSpec:
 
 def _median_sigma(rows: Rows, spec: FitSpec) -> float | None:
     """The median length, if the spec asks for it; otherwise None."""
-    return sample_lengths(rows, spec, Engine(), Silent())["median"].sigma if spec.needs_median else None
+    return sample_lengths(rows, spec, Engine())["median"].sigma if spec.needs_median else None
 
 
 def scores_in_memory(model: Model, X: Array) -> Array:

@@ -19,8 +19,11 @@ FRAME = "the dask dataframe"
 
 def is_data_array(data: Any) -> bool:
     """Whether `data` is a DataArray of xarray; xarray itself is not imported for that."""
-    xarray = sys.modules.get("xarray")
-    return xarray is not None and isinstance(data, xarray.DataArray)
+    return _is_of(data, "xarray", "DataArray")
+
+
+def _is_of(data: Any, module: str, name: str) -> bool:
+    return isinstance(data, getattr(sys.modules.get(module), name, ()))
 
 
 def check_data_array(data: Any) -> None:
@@ -47,8 +50,7 @@ def check_data_array(data: Any) -> None:
 def is_dask_array(data: Any) -> bool:
     """Whether `data` is an array of Dask; `dask.array`, of which half a second of imports depends, is not imported for
     that: whoever has one has imported it."""
-    arrays = sys.modules.get("dask.array")
-    return arrays is not None and isinstance(data, arrays.Array)
+    return _is_of(data, "dask.array", "Array")
 
 
 def is_dask_frame(data: Any) -> bool:
@@ -101,8 +103,7 @@ def check_frame(data: Any) -> None:
             "a LazyFrame holds no rows yet: give what its collect() returns, or, where that does not fit in memory, "
             "write it with sink_parquet(FILE.parquet) and make a dataset of that with bigkpca ingest"
         )
-    xarray = sys.modules.get("xarray")
-    if xarray is not None and isinstance(data, xarray.Dataset):
+    if _is_of(data, "xarray", "Dataset"):
         first = next(iter(data.data_vars), "name")
         rows = "" if len(data.dims) < 2 else f".stack(row={list(data.dims)!r})"
         dim = "row" if rows else next(iter(data.dims), "row")

@@ -48,6 +48,17 @@ def read_if_there(path: str) -> bytes | None:
     return retried(read, path, CorruptionError)
 
 
+def read_record(path: str, advice: str) -> Any:
+    """The values of a JSON file that a run wrote; None where there is none. Raises CorruptionError, with the advice,
+    where it does not parse."""
+    try:
+        content = read_if_there(path)
+        found = None if content is None else parsed(content)
+        return {} if content and found is None else found  # null is not a file that is missing
+    except ValueError as error:
+        raise CorruptionError(f"{path} does not parse ({error}); {advice}") from error
+
+
 def read_small(path: str) -> bytes:
     """The content of a file of metadata. Raises OSError where there is none, ValueError where it is larger than any."""
     text = bytearray()

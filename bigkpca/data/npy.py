@@ -14,6 +14,7 @@ from bigkpca.data.blocks import power_of_two
 from bigkpca.data.retrying import changed, retried
 from bigkpca.data.rows import EVERY, anonymous, check_shape
 from bigkpca.data.stores import is_url, store_of
+from bigkpca.data.stores.local import stored_file
 from bigkpca.errors import Array, CorruptionError, DataError, SpecError, check_numeric
 
 _RUN_BYTES = 2**14  # one after the other in a file, for which a seek is worth it
@@ -59,7 +60,7 @@ class NpyRows:
             needed = start + math.prod(shape) * dtype.itemsize
             if file.seek(0, SEEK_END) < needed:
                 raise CorruptionError(f"{path} is truncated: {needed} bytes are needed, fewer are there")
-            stamp = open_stamp(file)
+            stamp = stored_file(os.fstat(file.fileno())).stamp
         check_numeric(dtype, path)
         rows = check_shape((shape[0], math.prod(shape[1:])) if len(shape) > 1 else shape, path)
         return cls(path, rows, dtype, tuple(shape[1:]), fortran, start, stamp)
@@ -72,7 +73,7 @@ class NpyRows:
 
         def read() -> Array:
             with store_of(self.where).open(self.where) as file:
-                if open_stamp(file) != self.stamp:
+                if stored_file(os.fstat(file.fileno())).stamp != self.stamp:
                     raise changed(self.where)
                 if not self.fortran:
                     found = np.empty((stop - start, right - left), self.dtype)
@@ -104,12 +105,6 @@ class NpyRows:
 
     def fingerprint(self) -> dict[str, Any]:
         return anonymous(self) | {"path": store_of(self.where).absolute(self.where), "stamp": self.stamp}
-
-
-def open_stamp(file: IO[bytes]) -> str:
-    """The stamp of an open file on a local disk, as `StoredFile` has it."""
-    status = os.fstat(file.fileno())
-    return f"{status.st_size} {status.st_mtime_ns}"
 
 
 def check_on_disk(path: str) -> None:

@@ -26,7 +26,7 @@ from bigkpca.data.retrying import retried
 from bigkpca.data.rows import ArrayRows, Rows, check_shape
 from bigkpca.data.sparse import SparseRows, hdf5_rows, is_stored_matrix, npz_rows, sparse_rows, zarr_matrix
 from bigkpca.data.stored import array_path
-from bigkpca.data.stores import expanded, is_path, parent, store_of
+from bigkpca.data.stores import NODE_FILES, expanded, is_path, parent, store_of
 from bigkpca.data.zarr import ATTRIBUTE, ZarrRows, group_rows
 from bigkpca.errors import BigKPCAError, CorruptionError, DataError, IncompleteError, SpecError, check_numeric
 
@@ -149,7 +149,7 @@ def _path_rows(path: str, array: str | None) -> Rows:
         try:
             return zarr.open(store.zarr(path), mode="r")
         except FileNotFoundError as error:
-            if {"zarr.json", ".zarray", ".zgroup"} & set(store.names(path)):
+            if set(NODE_FILES) & set(store.names(path)):
                 raise  # it is there, and cannot be read for the moment
             raise ValueError("no metadata") from error
 

@@ -13,7 +13,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import zarr
@@ -25,15 +25,6 @@ from bigkpca.data.rows import EVERY, anonymous, check_shape, little_endian
 from bigkpca.data.stored import StoredArray, files_below, versions_of
 from bigkpca.data.stores import store_of
 from bigkpca.errors import Array, BigKPCAError, CorruptionError, DataError, SpecError, require
-
-
-class _Vector(Protocol):
-    """Numbers that are read by ranges."""
-
-    @property
-    def dtype(self) -> Any: ...
-
-    def __getitem__(self, at: slice) -> Any: ...
 
 
 @dataclass(frozen=True)
@@ -60,12 +51,13 @@ class Hdf5Vector:
 class SparseRows:
     """Rows first, first + 1, ... of a matrix in CSR. path: where it is stored; None in memory.
 
-    indptr (n + 1,) is in memory, 8 bytes for each row. grain: rows that are read at once.
+    indptr (n + 1,) is in memory, 8 bytes for each row; indices and values are arrays, or vectors that are read by
+    ranges. grain: rows that are read at once.
     """
 
     indptr: Array
-    indices: _Vector
-    values: _Vector
+    indices: Any
+    values: Any
     columns: int
     where: str = "the sparse matrix"
     path: str | None = None
@@ -99,8 +91,6 @@ class SparseRows:
 
     def part(self, start: int, stop: int, columns: slice = EVERY) -> SparseRows:
         indptr, held = self._held(start, stop)
-        values: _Vector
-        indices: _Vector
         if self.in_memory:
             indptr, values, indices = indptr - held.start, self.values[held], self.indices[held]
         elif isinstance(self.values, StoredArray) and isinstance(self.indices, StoredArray) and held.start < held.stop:
@@ -251,7 +241,7 @@ def _chosen(path: str, group: Any, name: str | None) -> tuple[Any | None, tuple[
 
 
 def _stored(
-    path: str, node: Any, vector: Callable[[Any], _Vector], name: str | None, names: tuple[str, ...] | None, stamp: str
+    path: str, node: Any, vector: Callable[[Any], Any], name: str | None, names: tuple[str, ...] | None, stamp: str
 ) -> SparseRows:
     """Rows of a stored matrix, whose parts are read as vectors. Raises CorruptionError where parts are missing or do
     not fit each other, DataError where it is empty."""

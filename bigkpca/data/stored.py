@@ -28,11 +28,10 @@ from zarr.storage import LocalStore, StorePath
 
 from bigkpca.data.retrying import changed, retried
 from bigkpca.data.rows import EVERY, little_endian
-from bigkpca.data.stores import StoredFile, root_url, store_of
+from bigkpca.data.stores import NODE_FILES, StoredFile, root_url, store_of
 from bigkpca.errors import Array, CorruptionError
 from bigkpca.numerics.linalg import aligned
 
-_METADATA = {"zarr.json", ".zarray", ".zgroup"}
 ANY_VERSION = ""  # of a chunk file that must be there
 UNKNOWN = "?"  # whether a chunk file must be there, of a store that cannot be listed
 
@@ -324,7 +323,7 @@ def files_below(folder: str) -> Mapping[str, StoredFile]:
 
     def listed() -> Mapping[str, StoredFile]:
         found = store_of(folder).files(folder)
-        if not _METADATA & found.keys():  # which were read when it was opened
+        if not found.keys() & NODE_FILES:  # which were read when it was opened
             raise FileNotFoundError(errno.ENOENT, "No such file or directory", folder)
         return found
 
@@ -339,7 +338,7 @@ def versions_of(array: zarr.Array[Any], files: Mapping[str, StoredFile] | None =
         return Versions({key: file.stamp for key, file in found.items()}, None)
     if array.store.supports_listing:
         names = sync(_names(array.store, array.path))
-        if _METADATA & names:  # else this store cannot list in truth, as over HTTP
+        if names.intersection(NODE_FILES):  # else this store cannot list in truth, as over HTTP
             return Versions(dict.fromkeys(names, ANY_VERSION), None)
     return Versions({}, UNKNOWN)
 

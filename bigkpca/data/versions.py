@@ -10,7 +10,6 @@ OUT/runs.jsonl        a line for each run
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
@@ -19,8 +18,8 @@ import zarr
 from zarr.core.sync import sync
 from zarr.storage import FsspecStore, ObjectStore, ZipStore
 
-from bigkpca.data.json_files import parsed, read_if_there
-from bigkpca.data.stores import last_name, parent
+from bigkpca.data.json_files import read_record
+from bigkpca.data.stores import last_name, parent, store_of
 from bigkpca.errors import CorruptionError, IncompleteError
 
 # What file systems call the mark of a version of a file, the most telling one first.
@@ -32,8 +31,7 @@ def version_marks(array: zarr.Array[Any]) -> list[str] | None:
     None where the store does not have these of every file, as one in memory. Lists names, and reads no values."""
     store = array.store
     if isinstance(store, ZipStore):
-        status = os.stat(store.path)
-        return [f"{status.st_size} {status.st_mtime_ns}"]
+        return [store_of(str(store.path)).file(str(store.path)).stamp]
     files: Mapping[str, Mapping[str, Any]] = {}
     if isinstance(store, FsspecStore):
         files = sync(store.fs._find(f"{store.path}/{array.path}".rstrip("/"), detail=True))
@@ -63,13 +61,9 @@ def read_versions(out: str) -> dict[str, Any] | None:
     `last` number that a version was given, where later ones were pruned, and what is being removed (`pruning`). None
     before the first version is published. Raises CorruptionError for a damaged one."""
     name = f"{out}/{VERSIONS}"
-    try:
-        content = read_if_there(name)
-        if content is None:
-            return None
-        found: Any = parsed(content)
-    except ValueError as error:
-        raise CorruptionError(f"{name} does not parse ({error}); restore it") from error
+    found = read_record(name, "restore it")
+    if found is None:
+        return None
     whole = False
     with suppress(KeyError, TypeError):
         numbers = [each["number"] for each in found["versions"]]

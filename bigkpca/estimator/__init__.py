@@ -37,7 +37,7 @@ from bigkpca.estimator.parameters import (
 )
 from bigkpca.execution.engine import KeptFeatures
 from bigkpca.execution.options import RunOptions, takes
-from bigkpca.execution.progress import Silent, shown
+from bigkpca.execution.progress import shown
 from bigkpca.execution.projection import are_maps, of_rows_there, stacked_rows
 from bigkpca.fitting.memory_limits import check_fits, place_for_features
 from bigkpca.fitting.merge import extend, resolve_like, spec_like
@@ -207,7 +207,7 @@ class ModelMethods(FittedAttributes, RowsInput, ClassNamePrefixFeaturesOutMixin,
         check_is_fitted(self)
         rows = self._matching_rows(X, self.model_, counted=True)
         with RunOptions().engine() as engine:
-            return -evaluating.preimage_error(self.model_, rows, self.noise, engine, Silent())
+            return -evaluating.preimage_error(self.model_, rows, self.noise, engine)
 
     def residual(self, X: Any) -> Any:
         """|φ(x) - φ^(x)|² of rows X (n, d), (n,): what their scores leave out of k(x, x), large for novel rows.
@@ -448,7 +448,7 @@ class KernelPCA(ModelMethods, BaseEstimator):  # type: ignore[misc]
         run = RunOptions(memory=self.memory_limit, progress=shown(self.verbose))
         with run.engine() as engine:
             check_fits(rows, resolve(spec, rows), engine, run.memory_limit)
-            self.model_ = extend(self.model_, rows, spec, engine, run.progress)
+            self.model_ = extend(self.model_, rows, spec, engine)
         return self
 
     def __add__(self, other: KernelPCA) -> Self:

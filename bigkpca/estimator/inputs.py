@@ -30,7 +30,6 @@ from bigkpca.errors import Array, SpecError
 from bigkpca.execution import projection
 from bigkpca.execution.engine import Engine, KeptFeatures
 from bigkpca.execution.options import RunOptions
-from bigkpca.execution.progress import Progress, Silent
 from bigkpca.numerics.model import Model
 
 _Class = TypeVar("_Class", bound=type)
@@ -44,7 +43,7 @@ class RowOutput:
     """Values that a model gives for rows: lazily, or at once for rows in memory."""
 
     lazy: projection.View
-    now: Callable[[Rows, Model, Engine, Progress], Array]
+    now: Callable[[Rows, Model, Engine], Array]
     few: Callable[[ArrayRows, Model], Array] | None = None  # without an engine
 
     def of(self, rows: Rows, model: Model, kept: KeptFeatures | None = None) -> Any:
@@ -54,7 +53,7 @@ class RowOutput:
         if self.few is not None and projection.are_few(rows, model):
             return self.few(rows, model)
         with RunOptions().engine() as engine:
-            return self.now(rows, model, replace(engine, kept=kept), Silent())
+            return self.now(rows, model, replace(engine, kept=kept))
 
     def of_frame(self, frame: Any, model: Model, columns: Sequence[Any]) -> Any:
         """A lazy Dask frame of these columns, for a Dask frame of rows."""
@@ -64,11 +63,11 @@ class RowOutput:
 SCORES = RowOutput(arrays.scores, projection.score_rows, projection.few_scores)
 PREIMAGES = RowOutput(
     arrays.preimages,
-    lambda Y, model, *run: projection.reconstruct_rows(Y, model, projection.block_preimages, *run).rows,
+    lambda Y, model, engine: projection.reconstruct_rows(Y, model, projection.block_preimages, engine).rows,
 )
 DENOISED = RowOutput(
     arrays.denoised,
-    lambda X, model, *run: projection.reconstruct_rows(X, model, projection.block_denoised, *run).rows,
+    lambda X, model, engine: projection.reconstruct_rows(X, model, projection.block_denoised, engine).rows,
 )
 RESIDUALS = RowOutput(arrays.residuals, projection.residual_rows)
 

@@ -107,7 +107,7 @@ def open_engine(
             yield _on_client(client, timeout, progress)
     elif workers:
         with dask.config.set(_settings()), _local_cluster(workers) as client:
-            yield Engine(client=client, timeout=timeout, crew=Crew(progress.note))
+            yield Engine(client=client, timeout=timeout, crew=Crew(progress.note), progress=progress)
     else:
         current = None  # also in a task, which would wait for workers that wait for it
         if "distributed" in sys.modules and worker_here() is None:  # else nobody made one
@@ -115,7 +115,7 @@ def open_engine(
 
             with suppress(ValueError):
                 current = Client.current()
-        yield Engine(timeout=timeout) if current is None else _on_client(current, timeout, progress)
+        yield Engine(timeout=timeout, progress=progress) if current is None else _on_client(current, timeout, progress)
 
 
 def opener(scheduler: str | None, timeout: float) -> Callable[[], AbstractContextManager[Engine]]:
@@ -329,4 +329,4 @@ def _on_client(client: Client, timeout: float, progress: Progress) -> Engine:
     if not crew.requirements.core_types:
         crew.compare_processors(client, timeout)
     _crews[client] = crew
-    return Engine(client=client, timeout=timeout, crew=crew)
+    return Engine(client=client, timeout=timeout, crew=crew, progress=progress)

@@ -109,17 +109,10 @@ COEFFICIENTS = {
 }
 
 
-@dataclass(frozen=True)
-class Threads:
-    """Threads that work on blocks, here or on workers, and threads of the driver."""
-
-    blocks: int
-    driver: int
-
-
-def timed(plan: Plan, fit: ResolvedFit, speed: Speed, threads: Threads) -> Plan:
-    """The plan of a fit with its expected time, from opened rows to the saved model; not where it is `not_timed`."""
-    found = terms(fit, plan, speed, threads)
+def timed(plan: Plan, fit: ResolvedFit, speed: Speed, threads: int, driver: int) -> Plan:
+    """The plan of a fit with its expected time, from opened rows to the saved model, on so many threads that work on
+    blocks, here or on workers, and so many of the driver; not where it is `not_timed`."""
+    found = terms(fit, plan, speed, threads, driver)
     return replace(plan, expected_seconds=sum(COEFFICIENTS[name] * seconds for name, seconds in found.items()))
 
 
@@ -151,12 +144,12 @@ def not_timed(rows: Rows, fit: ResolvedFit) -> str | None:
     return None
 
 
-def terms(fit: ResolvedFit, plan: Plan, speed: Speed, threads: Threads) -> dict[str, float]:
+def terms(fit: ResolvedFit, plan: Plan, speed: Speed, threads: int, driver: int) -> dict[str, float]:
     """Seconds of each term, were its operations as fast as those of the probe."""
     n, d, D, m, u, method, rule = fit.n, fit.d, fit.size, fit.sample, fit.unseen, fit.spec.method_value, fit.rule
     product = speed.double if fit.dtype == np.float64 else speed.single
     # Of the passes.
-    busiest = max(plan.block_rows, n / threads.blocks)
+    busiest = max(plan.block_rows, n / threads)
     sampled = plan.bytes_read - plan.passes * n * d * fit.stored.itemsize
     frequencies = D // 2 if method.pairs else D
     # Pre-images of random features come from the features of the sample.
@@ -166,11 +159,11 @@ def terms(fit: ResolvedFit, plan: Plan, speed: Speed, threads: Threads) -> dict[
     compared = rule.iterations * min(m, rule.most_rows(D)) * D if isinstance(rule, KMeans) else 0
     # Of the solution.
     assert isinstance(fit.spec.components, int)
-    r, cube, h = min(fit.spec.components, D), float(D) ** 3, threads.driver
+    r, cube, h = min(fit.spec.components, D), float(D) ** 3, driver
     # (size, whether few eigenpairs are found by Lanczos) of the model and of that of half the features
     solved = [(size, method.landmarks and solvers.are_few(r, size)) for size in (D, D // 2)]
     return {
-        "reading": (plan.passes * busiest * d * fit.stored.itemsize + sampled / threads.blocks) / speed.entries,
+        "reading": (plan.passes * busiest * d * fit.stored.itemsize + sampled / threads) / speed.entries,
         "features": entries * fit.dtype.itemsize / 4 / speed.entries,
         "products": (busiest * D * D / 2 + (busiest + decoded) * d * frequencies) / product,
         "sample": m * d / speed.entries,

@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import wraps
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import dask.config
 import numpy as np
@@ -29,7 +29,7 @@ from bigkpca.errors import Array, IncompleteError, check_overflow
 from bigkpca.execution.blas import blas_core_types, single_threaded_blas
 from bigkpca.execution.on_cluster import on_cluster
 from bigkpca.execution.on_threads import on_threads
-from bigkpca.execution.progress import Progress, Watch, within
+from bigkpca.execution.progress import Progress, Silent, Watch, within
 from bigkpca.execution.tasks import (
     BlockTasks,
     Carried,
@@ -85,19 +85,6 @@ class KeptFeatures:
         if not all(span in self._tiles for span in spans):
             return None
         return [self._tiles.pop(span) for span in spans]
-
-
-class Checkpoint(Protocol):
-    """Nodes of one pass that outlive the process."""
-
-    def saved(self) -> Mapping[Node, Any]:
-        """The nodes that were saved."""
-
-    def save(self, nodes: Mapping[Node, Any]) -> None:
-        """Save these nodes, in place of those that were saved."""
-
-    def due(self, *, ended: bool) -> bool:
-        """Whether enough time has passed to save again, in the course of the pass or as it has ended."""
 
 
 class PartialSums:
@@ -169,30 +156,31 @@ class Engine:
     A pass ends with IncompleteError if no task ends for `timeout` seconds. `checkpoint` gets the title of a pass and
     the values that it depends on: its sums are saved there now and then, and go on in another process. With `kept`, the
     pass of a fit on threads leaves features there, and scores of the same rows take them from there. `crew` is what is
-    known of the workers of a cluster.
+    known of the workers of a cluster. `progress` gets the title of each pass, the rows of finished blocks, and notes.
     """
 
     threads: int = field(default_factory=threads_here)
     client: Client | None = None
     timeout: float = TIMEOUT
-    checkpoint: Callable[..., Checkpoint] | None = None
+    checkpoint: Callable[..., Any] | None = None
     kept: KeptFeatures | None = None
     crew: Crew = field(default_factory=Crew)
+    progress: Progress = Silent()
 
-    def each(self, title: str, tasks: Sequence[Task], progress: Progress) -> list[Any]:
+    def each(self, title: str, tasks: Sequence[Task]) -> list[Any]:
         """Results of all tasks, in their order."""
         given, found = Pass.of(title, tasks, False, self.all_threads, self.timeout / 2), dict[Node, Carried]()
-        with self._showing(title, tasks, progress) as done, single_threaded_blas:
+        with self._showing(title, tasks) as done, single_threaded_blas:
             for some in self._computed(given, lambda: found, lambda: False, done):
                 found.update(some)
         first = {given.span(node).start: carried.value for node, carried in found.items()}
         return [result for number in sorted(first) for result in first[number]]
 
-    def total(self, title: str, tasks: Sequence[Task], progress: Progress, *given: Any) -> Any:
+    def total(self, title: str, tasks: Sequence[Task], *given: Any) -> Any:
         """Sum of the results of all tasks, over a fixed binary tree: ((0+1)+(2+3))+((4+5)+...). `given` are the values
         that it depends on besides the rows, by which its checkpoint is found again."""
         of_sums = Pass.of(title, tasks, True, self.all_threads, self.timeout / 2)
-        with self._showing(title, tasks, progress) as done, single_threaded_blas:
+        with self._showing(title, tasks) as done, single_threaded_blas:
             checkpoint = None
             if self.checkpoint is not None and not depends_on_graph(tasks):
                 checkpoint = self.checkpoint(title, len(tasks), *given)
@@ -234,21 +222,21 @@ class Engine:
         return on_cluster(self.client, given, known, due, self.crew, watch, done)
 
     @contextmanager
-    def _showing(self, title: str, tasks: Sequence[Task], progress: Progress) -> Iterator[Callable[[int], None]]:
+    def _showing(self, title: str, tasks: Sequence[Task]) -> Iterator[Callable[[int], None]]:
         """A function that counts each task once, by its number."""
         sizes = tasks.sizes if isinstance(tasks, BlockTasks) else [task.rows for task in tasks]
-        progress.start(title, sum(sizes))
+        self.progress.start(title, sum(sizes))
         counted: set[int] = set()
 
         def done(number: int) -> None:
             if number not in counted:
                 counted.add(number)
-                progress.advance(sizes[number])
+                self.progress.advance(sizes[number])
 
         try:
             yield done
         finally:
-            progress.finish()
+            self.progress.finish()
 
     @property
     def all_threads(self) -> int:
@@ -355,19 +343,6 @@ def block_tiles(rows: Rows, block: Block, features: FeatureMap, digest: Any = No
     return tiles(rows, block.start, block.stop, height, digest), min(height, len(block))
 
 
-def by_block(
-    title: str,
-    function: Callable[..., Any],
-    rows: Rows,
-    given: Sequence[Any],
-    blocks: Sequence[Block],
-    engine: Engine,
-    progress: Progress,
-) -> list[Any]:
-    """function(rows, block, *given) of each block, in their order; `title` is what progress calls the pass."""
-    return engine.each(title, BlockTasks(function, rows, blocks, given), progress)
-
-
 def sum_by_block(
     title: str,
     function: Callable[..., Any],
@@ -375,14 +350,13 @@ def sum_by_block(
     given: Sequence[Any],
     block_rows: int | None,
     engine: Engine,
-    progress: Progress,
     *tools: Any,
 ) -> Any:
     """The sum of function(rows, block, *given, *tools) over all blocks: the same bits wherever they are computed. It
     does not depend on `tools`."""
     blocks = fit_blocks(rows, block_rows)
     tasks = BlockTasks(function, rows, blocks, (*given, *tools))
-    return engine.total(title, tasks, progress, function.__qualname__, blocks[0], given)
+    return engine.total(title, tasks, function.__qualname__, blocks[0], given)
 
 
 def refuse_overflow(of: Callable[[Any], Array]) -> Callable[[Callable[..., T]], Callable[..., T]]:

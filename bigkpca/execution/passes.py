@@ -17,14 +17,12 @@ from bigkpca.execution.engine import (
     Engine,
     KeptFeatures,
     block_tiles,
-    by_block,
     fit_blocks,
     refuse_overflow,
     sum_by_block,
     tile_height,
 )
-from bigkpca.execution.progress import Progress
-from bigkpca.execution.tasks import Task, named_rows, shared
+from bigkpca.execution.tasks import BlockTasks, Carried, Task, named_rows
 from bigkpca.numerics.evaluation import Probes, Sums, block_sums
 from bigkpca.numerics.features import Columns, FeatureMap
 from bigkpca.numerics.landmarks.sampling import Factor
@@ -36,7 +34,7 @@ from bigkpca.numerics.rounding import FarRows, Farthest
 from bigkpca.numerics.solvers import Action, add_strip, block_action
 
 
-def read_rows(rows: Rows, numbers: Array, engine: Engine, progress: Progress) -> Array:
+def read_rows(rows: Rows, numbers: Array, engine: Engine) -> Array:
     """Rows of the given ascending numbers, (m, d), in the dtype of the data; each storage chunk that holds one is read
     once."""
     tasks = []
@@ -44,15 +42,11 @@ def read_rows(rows: Rows, numbers: Array, engine: Engine, progress: Progress) ->
         inside = numbers[np.searchsorted(numbers, block.start) : np.searchsorted(numbers, block.stop)]
         if len(inside):
             tasks.append(Task(take, (rows.part(block.start, block.stop), inside), len(inside), named_rows(rows, block)))
-    return np.concatenate(engine.each("sampling rows", tasks, progress))
+    return np.concatenate(engine.each("sampling rows", tasks))
 
 
-def columns_of(rows: Rows, block_rows: int | None, engine: Engine, progress: Progress) -> ColumnMoments:
-    """Means and deviations of the columns: one pass."""
-    return sum_by_block("standardising", _column_moments, rows, (), block_rows, engine, progress)
-
-
-def _column_moments(rows: Rows, block: Block) -> ColumnMoments:
+def block_columns(rows: Rows, block: Block) -> ColumnMoments:
+    """Means and deviations of the columns of a block."""
     height = tile_rows(rows.shape[1], rows.shape[1], 8)
     return reduce(add, map(column_moments, tiles(rows, block.start, block.stop, height)))
 
@@ -81,7 +75,6 @@ def sums_of(
     shift: Array,
     block_rows: int | None,
     engine: Engine,
-    progress: Progress,
     title: str = "fitting",
     kept: KeptFeatures | None = None,
 ) -> BlockSums:
@@ -89,7 +82,7 @@ def sums_of(
     their mean. Features are also put into `kept`, as far as there is room."""
     if kept is not None:
         kept.begin()
-    return sum_by_block(title, _block_sums, rows, (features, shift), block_rows, engine, progress, kept)
+    return sum_by_block(title, _block_sums, rows, (features, shift), block_rows, engine, kept)
 
 
 def action_of(
@@ -99,11 +92,10 @@ def action_of(
     Q: Array,
     block_rows: int | None,
     engine: Engine,
-    progress: Progress,
     title: str = "fitting",
 ) -> tuple[Action, str]:
     """The action of the features' scatter on a block Q (D, b), and a digest of the rows: one pass."""
-    summary: BlockSums = sum_by_block(title, _action, rows, (features, shift, Q), block_rows, engine, progress)
+    summary: BlockSums = sum_by_block(title, _action, rows, (features, shift, Q), block_rows, engine)
     return summary.sums, summary.content
 
 
@@ -152,12 +144,11 @@ def draws_by_residual(
     seed: np.random.SeedSequence,
     block_rows: int | None,
     engine: Engine,
-    progress: Progress,
 ) -> list[ResidualDraws]:
     """For each block, `count` rows drawn in proportion to their residuals with the landmarks of `factor`: one pass."""
     blocks = fit_blocks(rows, block_rows)
     given = columns, factor, count, seed.spawn(len(blocks))
-    return by_block("refreshing residuals", _draws, rows, given, blocks, engine, progress)
+    return engine.each("refreshing residuals", BlockTasks(_draws, rows, blocks, given))
 
 
 @refuse_overflow(lambda found: np.array([found.total, found.trace]))
@@ -181,26 +172,15 @@ def _draws(
     return ResidualDraws(drawn, residuals, total, trace)
 
 
-def sums_with(rows: Rows, model: Model, given: Probes, engine: Engine, progress: Progress) -> Sums:
-    """The sums over all rows that an evaluation by these probes needs: one pass."""
-    return sum_by_block("evaluating", _sums, rows, (model, given), model.block_rows, engine, progress)
-
-
 @refuse_overflow(lambda sums: sums.KY)
-def _sums(rows: Rows, block: Block, model: Model, given: Probes) -> Sums:
+def block_evaluation(rows: Rows, block: Block, model: Model, given: Probes) -> Sums:
+    """The sums over a block that an evaluation by these probes needs."""
     X_tiles, most_rows = block_tiles(rows, block, model.features)
     return block_sums(X_tiles, model.features, model.solution, given, most_rows)
 
 
-def sums_for(
-    rows: Rows, training: Training, model: Model, block_rows: int | None, engine: Engine, progress: Progress
-) -> Regression:
-    """The sums over all rows that train a pre-image: one pass."""
-    given = model.features, training
-    return sum_by_block("training pre-images", _regression, rows, given, block_rows, engine, progress)
-
-
-def _regression(rows: Rows, block: Block, features: FeatureMap, training: Training) -> Regression:
+def block_regression(rows: Rows, block: Block, features: FeatureMap, training: Training) -> Regression:
+    """The sums over a block that train a pre-image."""
     X_tiles, most_rows = block_tiles(rows, block, features)
     return training.block(X_tiles, block.start, most_rows)
 
@@ -214,12 +194,12 @@ def strip_bytes(d: int, itemsize: int) -> int:
     return itemsize * (tile * (_STRIP_ROWS + d + 2) + 4 * _STRIP_ROWS * (d + 2))
 
 
-def gather(rows: Rows, columns: Columns, engine: Engine, progress: Progress) -> Array:
+def gather(rows: Rows, columns: Columns, engine: Engine) -> Array:
     """All rows, shifted and scaled, in memory (n, d): one pass."""
     X = aligned(np.empty(rows.shape, columns.dtype))  # so that tasks get it itself, and no copy
     # Threads fill it; blocks put together at the end would stay resident beside it, kept by the allocator.
     given = columns, X if engine.client is None else None
-    pieces = by_block("gathering rows", _shifted, rows, given, fit_blocks(rows, None), engine, progress)
+    pieces = engine.each("gathering rows", BlockTasks(_shifted, rows, fit_blocks(rows, None), given))
     return X if engine.client is None else np.concatenate(pieces, out=X)
 
 
@@ -233,12 +213,12 @@ def _shifted(rows: Rows, block: Block, columns: Columns, into: Array | None) -> 
     return out if into is None else None
 
 
-def gram_product(rows: Rows, columns: Columns, B: Array, engine: Engine, progress: Progress, title: str) -> Array:
+def gram_product(rows: Rows, columns: Columns, B: Array, engine: Engine, title: str) -> Array:
     """K B (n, c), float64, for the kernel and the rows of `columns`, tile by tile: n² / 2 kernels. A task takes one
     strip of tiles from the upper half of K and one from its end, so that all are alike; it reads the rows of the strip
     and of all later ones, a block at a time."""
     strips = split(rows.shape[0], _STRIP_ROWS)  # whatever the chunks of the source: in memory there are none
-    given = shared(columns), shared(B.astype(columns.dtype))
+    given = Carried(columns), Carried(B.astype(columns.dtype))
     tasks = []
     for first in range((len(strips) + 1) // 2):
         own = sorted({first, len(strips) - 1 - first})
@@ -247,7 +227,7 @@ def gram_product(rows: Rows, columns: Columns, B: Array, engine: Engine, progres
         first_rows = f"{strips[first].start} to {strips[first].stop - 1}"
         name = f"products with the kernels of rows {first_rows} and of as many others"
         tasks.append(Task(_strips, (strips[first:], [i - first for i in own], *given, *parts), work, name))
-    return engine.total(title, tasks, progress, columns.kernel, B)
+    return engine.total(title, tasks, columns.kernel, B)
 
 
 def _strips(strips: tuple[Block, ...], own: list[int], columns: Columns, B: Array, *parts: Rows) -> Array:

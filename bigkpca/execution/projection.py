@@ -19,13 +19,11 @@ from bigkpca.execution.engine import (
     Engine,
     KeptFeatures,
     block_tiles,
-    by_block,
     fit_blocks,
     refuse_overflow,
     tile_height,
 )
-from bigkpca.execution.progress import Progress
-from bigkpca.execution.tasks import Carried, constant, named_rows
+from bigkpca.execution.tasks import BlockTasks, Carried, constant, named_rows
 from bigkpca.numerics.linalg import all_aligned
 from bigkpca.numerics.model import Model
 from bigkpca.numerics.preimages import Expansion, Preimages, joined
@@ -115,23 +113,23 @@ def block_denoised(rows: Rows, block: Block, model: Model) -> Preimages:
         return joined(decoded())
 
 
-def residual_rows(rows: Rows, model: Model, engine: Engine, progress: Progress) -> Array:
+def residual_rows(rows: Rows, model: Model, engine: Engine) -> Array:
     """`block_residuals` of all rows, (n,), in memory."""
     given, blocks = (model, expansion_of(model)), fit_blocks(rows, model.block_rows)
-    return np.concatenate(by_block("comparing", block_residuals, rows, given, blocks, engine, progress))
+    return np.concatenate(engine.each("comparing", BlockTasks(block_residuals, rows, blocks, given)))
 
 
-def reconstruct_rows(given: Rows, model: Model, function: Any, engine: Engine, progress: Progress) -> Preimages:
+def reconstruct_rows(given: Rows, model: Model, function: Any, engine: Engine) -> Preimages:
     """`function` (`block_preimages` or `block_denoised`) of all rows, or scores, in memory."""
     blocks = fit_blocks(given, model.block_rows)
-    return joined(iter(by_block("reconstructing", function, given, [model], blocks, engine, progress)))
+    return joined(iter(engine.each("reconstructing", BlockTasks(function, given, blocks, [model]))))
 
 
-def score_rows(rows: Rows, model: Model, engine: Engine, progress: Progress) -> Array:
+def score_rows(rows: Rows, model: Model, engine: Engine) -> Array:
     """Scores (n, r) of all rows, in memory."""
     check_columns(rows, model)
     blocks = fit_blocks(rows, model.block_rows)
-    return np.concatenate(by_block("projecting", block_scores, rows, [model, engine.kept], blocks, engine, progress))
+    return np.concatenate(engine.each("projecting", BlockTasks(block_scores, rows, blocks, [model, engine.kept])))
 
 
 def check_columns(rows: Rows, model: Model) -> None:
@@ -160,18 +158,7 @@ def check_columns(rows: Rows, model: Model) -> None:
 _MOST_ROWS = 1024  # more rows are worth tasks on several threads
 
 
-class _Slot:
-    """The projection of one model, for one thread, until the model is gone."""
-
-    def __init__(self, model: Model, most_rows: int) -> None:
-        self.project: Callable[[Array], Array] | None = all_aligned(model).projecting(most_rows)
-        self.model = ref(model, self._forget)
-
-    def _forget(self, _: ref[Model]) -> None:
-        self.project = None
-
-
-_prepared = threading.local()  # the slot of the model that a thread used last: work space is of one thread
+_prepared = threading.local()  # the model that a thread used last, and its projection: work space is of one thread
 
 
 def are_few(rows: Rows, model: Model) -> TypeGuard[ArrayRows]:
@@ -185,11 +172,10 @@ def few_scores(rows: ArrayRows, model: Model) -> Array:
     where kernels overflow."""
     count, features = rows.shape[0], model.features
     height = min(tile_height(features), _MOST_ROWS)
-    slot: _Slot | None = getattr(_prepared, "slot", None)
-    if slot is None or slot.model() is not model:
-        slot = _prepared.slot = _Slot(model, height)
-    project = slot.project
-    assert project is not None  # the model is alive
+    if getattr(_prepared, "model", lambda: None)() is not model:
+        held = _prepared.held = [all_aligned(model).projecting(height)]
+        _prepared.model = ref(model, lambda _: held.clear())
+    (project,) = _prepared.held
     with single_threaded_blas, np.errstate(over="ignore", invalid="ignore"):
         found = [project(X) for X in tiles(rows, rows.first, rows.first + count, height)]
     scores = found[0] if len(found) == 1 else np.concatenate(found)

@@ -62,25 +62,13 @@ def _unpacked(packed: bytes, buffers: list[Any]) -> Carried:
 
 @dataclass(frozen=True)
 class Task:
-    """function(*arguments), some of which may be Dask's or `Shared`, standing for `rows` rows; `name` is for
-    messages."""
+    """function(*arguments), standing for `rows` rows; some arguments may be Dask's, or `Carried`: values that
+    many tasks take, and that reach each worker once. `name` is for messages."""
 
     function: Callable[..., Any]
     arguments: tuple[Any, ...]
     rows: int
     name: str = "a task"
-
-
-@dataclass(frozen=True)
-class Shared:
-    """A value that many tasks take: it reaches each worker once."""
-
-    carried: Carried
-
-
-def shared(value: Any) -> Shared:
-    """A value that many tasks take."""
-    return Shared(Carried(value))
 
 
 @dataclass(frozen=True)
@@ -97,7 +85,7 @@ class BlockTasks(Sequence[Task]):
     def __init__(
         self, function: Callable[..., Any], rows: Rows, blocks: Sequence[Block], values: Sequence[Any]
     ) -> None:
-        self._function, self._rows, self._blocks, self._values = function, rows, blocks, list(map(shared, values))
+        self._function, self._rows, self._blocks, self._values = function, rows, blocks, list(map(Carried, values))
 
     def __len__(self) -> int:
         return len(self._blocks)
@@ -153,12 +141,12 @@ class Group:
         more = f" and the {len(self.tasks) - 1} tasks after it" if len(self.tasks) > 1 else ""
         return self.tasks[0].name + more
 
-    def taking_values(self) -> tuple[Group, list[Shared | Delayed]]:
+    def taking_values(self) -> tuple[Group, list[Carried | Delayed]]:
         """The same with `Argument` for those arguments that are values of nodes of a graph, and these."""
-        values: list[Shared | Delayed] = []
+        values: list[Carried | Delayed] = []
 
         def taken(argument: Any) -> Any:
-            if not isinstance(argument, Shared | Delayed):
+            if not isinstance(argument, Carried | Delayed):
                 return argument
             number = next((i for i, value in enumerate(values) if value is argument), len(values))
             values[number:] = [argument] if number == len(values) else values[number:]
@@ -347,13 +335,13 @@ class _Builder:
         name = "-".join(re.findall("[a-z]+", f"bigkpca {self.given.title.lower()} {kind}"))
         return (f"{name}-{self.token}", *number)
 
-    def key_of(self, value: Shared | Delayed, copy: int) -> Key:
+    def key_of(self, value: Carried | Delayed, copy: int) -> Key:
         """The key of what a group shares with others, or takes of a user's graph."""
         if isinstance(value, Delayed):
             return value.key
         if (id(value), copy) not in self.shared:
             self.shared[id(value), copy] = key = self.key("shared", len(self.shared))
-            self.graph.dsk[key] = self.call(itself, [], value.carried)
+            self.graph.dsk[key] = self.call(itself, [], value)
         return self.shared[id(value), copy]
 
     def leaf(self, node: Node) -> Key:

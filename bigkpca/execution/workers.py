@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bigkpca.data.stores import store_of
+from bigkpca.data.stores import NODE_FILES, store_of
 from bigkpca.errors import BigKPCAError, IncompleteError, MemoryLimitError, SpecError, UnlikeWorkersWarning
 from bigkpca.execution.blas import blas_core_types
 from bigkpca.execution.progress import WARNING, within
@@ -33,7 +33,6 @@ _ANSWER_SECONDS = 60.0
 _LOOK_AGAIN_SECONDS = 1.0  # a network file system may take a moment to show what was just written
 # Tasks are pickled here and unpickled there, and results depend on these.
 _SAME = ("bigkpca", "dask", "distributed", "numpy", "scipy", "zarr")
-_METADATA = ("zarr.json", ".zarray", ".zgroup")  # which tell what a folder holds
 _READ_BYTES = 2**16  # of a file that is compared
 _MOST_THREADS = 64  # of a worker for which memory is planned exactly
 CoreTypes = tuple[str, ...]
@@ -182,7 +181,7 @@ def sight_of(path: str) -> Sight:
     """What this process sees at a path. Raises as the store, but not where nothing is."""
     store, digest = store_of(path), hashlib.sha256()
     try:
-        files = [f"{path}/{name}" for name in _METADATA] if store.is_folder(path) else [path]
+        files = [f"{path}/{name}" for name in NODE_FILES] if store.is_folder(path) else [path]
         found = store.is_folder(path)
         for file in files:
             with suppress(FileNotFoundError), store.open(file) as opened:

@@ -17,7 +17,6 @@ from bigkpca.data.rows import Rows
 from bigkpca.errors import Array, DataError, SpecError, check_overflow
 from bigkpca.execution.engine import Engine, fit_blocks
 from bigkpca.execution.passes import ResidualDraws, action_of, draws_by_residual, mean_features, sums_of
-from bigkpca.execution.progress import Progress
 from bigkpca.fitting.sample import PreparedSample, prepare_sample, rounded
 from bigkpca.numerics import growth, landmarks
 from bigkpca.numerics.drift import REFERENCE_ROWS
@@ -47,7 +46,7 @@ from bigkpca.numerics.solvers import OVERSAMPLING, leading_eigenpairs, starting_
 from bigkpca.spec import DENSE_MOST_FEATURES, FitSpec, ResolvedFit
 
 
-def choose_landmarks(prepared: PreparedSample, fit: ResolvedFit, engine: Engine, progress: Progress) -> Array:
+def choose_landmarks(prepared: PreparedSample, fit: ResolvedFit, engine: Engine) -> Array:
     """Landmarks (l, d), shifted and scaled as rows are. Raises SpecError if the caller's landmarks do not fit the rows,
     DataError if none can be chosen."""
     rows, sample, columns, spec = prepared.rows, prepared.sampled.sample, prepared.columns, fit.spec
@@ -65,7 +64,7 @@ def choose_landmarks(prepared: PreparedSample, fit: ResolvedFit, engine: Engine,
         sample = sample[np.sort(rng.choice(len(sample), most, replace=False))]
     few = columns.shifted(sample)
     if isinstance(rule, landmarks.RPCholesky) and rule.over == "all":
-        chosen = _landmarks_of_all_rows(rows, few, columns, rule, size, spec, engine, progress)
+        chosen = _landmarks_of_all_rows(rows, few, columns, rule, size, spec, engine)
     else:
         with np.errstate(over="ignore", invalid="ignore"):
             check_overflow(columns.kernel.diagonal(few), rows.where)
@@ -76,7 +75,7 @@ def choose_landmarks(prepared: PreparedSample, fit: ResolvedFit, engine: Engine,
         )
     check_overflow(chosen, rows.where)  # bounded kernels may be finite at landmarks that are not
     if len(chosen) < size:
-        progress.note(f"{rule.name}: {len(chosen)} landmarks: more of them would add nothing")
+        engine.progress.note(f"{rule.name}: {len(chosen)} landmarks: more of them would add nothing")
     return chosen
 
 
@@ -88,7 +87,6 @@ def _landmarks_of_all_rows(
     size: int,
     spec: FitSpec,
     engine: Engine,
-    progress: Progress,
 ) -> Array:
     """RPCholesky over all rows: rejection sampling from upper bounds of the residuals, refreshed by a pass when stale.
 
@@ -111,12 +109,14 @@ def _landmarks_of_all_rows(
         # As many draws in all as the sample has rows, so that nothing of length n is held.
         count = -(-sample_rows(*rows.shape, 0) // len(fit_blocks(rows, spec.block_rows)))
         seed = np.random.SeedSequence(spec.seed, spawn_key=(PROPOSALS, refreshes))
-        draws = draws_by_residual(rows, columns, factor, count, seed, spec.block_rows, engine, progress)
+        draws = draws_by_residual(rows, columns, factor, count, seed, spec.block_rows, engine)
         trace = sum(block.trace for block in draws)
         proposals = _joined_draws(draws, count, rng)
         if proposals.total <= max(rule.tol, rank_tolerance(columns.dtype)) * trace:
             break
-    progress.note(f"rpcholesky: {len(factor.landmarks)} landmarks from all rows after {refreshes} refreshing passes")
+    engine.progress.note(
+        f"rpcholesky: {len(factor.landmarks)} landmarks from all rows after {refreshes} refreshing passes"
+    )
     return factor.landmarks
 
 
@@ -213,7 +213,7 @@ def principal_features(
     return PrincipalFourierRows(kernel, columns.offset, frequencies, axes, phases, factor, scale=columns.scale)
 
 
-def principal_axes(prepared: PreparedSample, spec: FitSpec, engine: Engine, progress: Progress) -> PrincipalAxes:
+def principal_axes(prepared: PreparedSample, spec: FitSpec, engine: Engine) -> PrincipalAxes:
     """Principal axes of all rows: one pass, or those of a sketch above 8192 columns. Raises SpecError for more axes
     than columns."""
     rows, columns = prepared.rows, prepared.columns
@@ -221,13 +221,13 @@ def principal_axes(prepared: PreparedSample, spec: FitSpec, engine: Engine, prog
     if spec.n_directions != "auto" and spec.n_directions > d:
         raise SpecError(f"n_directions={spec.n_directions}, but {rows.where} has only {d} columns")
     if d <= DENSE_MOST_FEATURES:
-        moments = sums_of(rows, columns, shift, spec.block_rows, engine, progress, title).sums.moments
+        moments = sums_of(rows, columns, shift, spec.block_rows, engine, title).sums.moments
         return axes_of_covariance(moments.mean, moments.scatter, moments.count)
     count = min(d, _MAX_SKETCHED_AXES) if spec.n_directions == "auto" else spec.n_directions
     seen: list[Any] = []
 
     def apply(Q: Array) -> Array:
-        action, _ = action_of(rows, columns, shift, Q, spec.block_rows, engine, progress, title)
+        action, _ = action_of(rows, columns, shift, Q, spec.block_rows, engine, title)
         seen[:] = [action]
         return action.applied(Q, shift, center=True)
 
@@ -243,15 +243,13 @@ def principal_axes(prepared: PreparedSample, spec: FitSpec, engine: Engine, prog
 FeatureMapFactory = Callable[[ResolvedFit], FeatureMap]  # the same fit at different sizes
 
 
-def feature_map_factory(
-    prepared: PreparedSample, fit: ResolvedFit, engine: Engine, progress: Progress
-) -> FeatureMapFactory:
+def feature_map_factory(prepared: PreparedSample, fit: ResolvedFit, engine: Engine) -> FeatureMapFactory:
     """A function that builds the feature map of a fit of any size, with passes for RPCholesky over all rows alone; one
     pass here for the principal axes of rff-pca."""
     method: Any = fit.spec.method_value
     columns = prepared.columns
     if method.principal:
-        principal = principal_axes(prepared, fit.spec, engine, progress)
+        principal = principal_axes(prepared, fit.spec, engine)
         return lambda sized: principal_features(prepared, principal, method, sized)
     if not method.landmarks:
         return lambda sized: random_features(prepared, method, sized)
@@ -260,7 +258,7 @@ def feature_map_factory(
         if sized.spec.exact:
             chosen = columns.shifted(prepared.sampled.sample)
         else:
-            chosen = choose_landmarks(prepared, sized, engine, progress)
+            chosen = choose_landmarks(prepared, sized, engine)
         return KernelRows(columns.kernel, columns.offset, chosen, scale=columns.scale)
 
     return kernel_rows
@@ -301,7 +299,6 @@ def grow_size(
     fit: ResolvedFit,
     size_limits: SizeLimits,
     engine: Engine,
-    progress: Progress,
 ) -> GrownSize:
     """The smallest size, within a tenth, whose error on sampled rows (the relative trace error, or that of the kernel
     for random features) plus two standard errors is at most `spec.tol`. Raises SpecError if no size within the limits
@@ -320,7 +317,9 @@ def grow_size(
         check_overflow(np.array(found.value), prepared.rows.where)
         pass_seconds = (monotonic() - started) * prepared.rows.shape[0] / judged / engine.threads
         grown = GrownSize(size, features, replace(found, value=found.value * size_limits.bias))
-        progress.note(f"size {size}: error {found.value:.3g} ± {found.standard_error:.1g}, from {judged} sampled rows")
+        engine.progress.note(
+            f"size {size}: error {found.value:.3g} ± {found.standard_error:.1g}, from {judged} sampled rows"
+        )
         tried.append(SizeTrial(size, grown.error.at_most))
         late = size_limits.deadline is not None and monotonic() + pass_seconds > size_limits.deadline
         if best is None or not (late or best.error.at_most <= spec.tol) or grown.error.at_most <= spec.tol:
@@ -395,9 +394,7 @@ class ChosenFeatures:
     triangular: bool | None = None  # the basis of the span of the landmarks, where strata of another model ask for it
 
 
-def choose_features(
-    rows: Rows, fit: ResolvedFit, size_limits: SizeLimits, engine: Engine, progress: Progress
-) -> ChosenFeatures:
+def choose_features(rows: Rows, fit: ResolvedFit, size_limits: SizeLimits, engine: Engine) -> ChosenFeatures:
     """Choose the feature map of a fit from a bounded sample.
 
     Passes: the sample, which is freed before the main pass unless the pre-image needs it; one pass each for
@@ -405,9 +402,9 @@ def choose_features(
 
     Raises DataError for constant data, SpecError for options that do not fit these rows.
     """
-    prepared, spec = prepare_sample(rows, fit, engine, progress), fit.spec
-    make_features = feature_map_factory(prepared, fit, engine, progress)
-    grown = None if spec.tol is None else grow_size(prepared, make_features, fit, size_limits, engine, progress)
+    prepared, spec = prepare_sample(rows, fit, engine), fit.spec
+    make_features = feature_map_factory(prepared, fit, engine)
+    grown = None if spec.tol is None else grow_size(prepared, make_features, fit, size_limits, engine)
     features = make_features(fit) if grown is None else grown.features
     few, unseen = prepared.sampled.few[:PAIRED_ROWS], prepared.sampled.unseen
     near_mean = np.zeros(features.size) if spec.exact else mean_features(features, few)

@@ -11,7 +11,6 @@ from bigkpca.data.rows import Rows, anonymous
 from bigkpca.errors import RoundingError
 from bigkpca.execution.blas import single_threaded_blas
 from bigkpca.execution.engine import Engine
-from bigkpca.execution.progress import Progress
 from bigkpca.fitting import refine
 from bigkpca.fitting.features import Choice, ChosenFeatures, SizeLimits, choices_info, choose_features
 from bigkpca.fitting.memory_limits import check_fits, find_size_limits
@@ -39,7 +38,6 @@ def fit_within(
     spec: FitSpec,
     engine: Engine,
     limit: int | None,
-    progress: Progress,
     identity: Identity | None = None,
     deadline: float | None = None,
 ) -> Model:
@@ -52,14 +50,13 @@ def fit_within(
     else:
         check_fits(rows, fit, engine, limit)
         size_limits = SizeLimits(fit.size)
-    return fit_rows(rows, spec, engine, progress, identity, replace(size_limits, deadline=deadline, memory=limit))
+    return fit_rows(rows, spec, engine, identity, replace(size_limits, deadline=deadline, memory=limit))
 
 
 def fit_rows(
     rows: Rows,
     spec: FitSpec,
     engine: Engine,
-    progress: Progress,
     identity: Identity | None = None,
     size_limits: SizeLimits | None = None,
 ) -> Model:
@@ -79,27 +76,25 @@ def fit_rows(
     provenance: Provenance = {"spec": spec.to_dict(), "identity": identity or anonymous(rows)}
     if rows.names is not None:
         provenance["column_names"] = list(rows.names)
-    note_lowered(fit, progress)
+    note_lowered(fit, engine.progress)
     if spec.precomputed:
-        model = refine.fit_precomputed(rows, fit, engine, progress)
+        model = refine.fit_precomputed(rows, fit, engine)
         warn_if_indefinite(model.solution)
         return replace(model, provenance={**provenance, **model.provenance})
     first = fit.start() if fit.matrix_free else fit
-    chosen, found = _solved(rows, first, size_limits or SizeLimits(first.size), engine, progress)
+    chosen, found = _solved(rows, first, size_limits or SizeLimits(first.size), engine)
     provenance |= {"content": found.digest, "choices": choices_info((*chosen.choices, *found.choices))}
     model = found.model(chosen.features, provenance)
     if fit.matrix_free:
         del chosen, found  # which products do not need
-        model = refine.refine_by_products(rows, model, spec, engine, progress)
-        model = with_decoder(model, rows, None, spec, engine, progress)
+        model = refine.refine_by_products(rows, model, spec, engine)
+        model = with_decoder(model, rows, None, spec, engine)
         return with_reference(model, None, rows.shape[0], spec.seed, engine, spec)
-    model = with_decoder(model, rows, chosen.sample, spec, engine, progress, found.basis)
+    model = with_decoder(model, rows, chosen.sample, spec, engine, found.basis)
     return with_reference(model, None if spec.exact else chosen.reference, rows.shape[0], spec.seed, engine, spec)
 
 
-def _solved(
-    rows: Rows, fit: ResolvedFit, limits: SizeLimits, engine: Engine, progress: Progress
-) -> tuple[ChosenFeatures, Solved]:
+def _solved(rows: Rows, fit: ResolvedFit, limits: SizeLimits, engine: Engine) -> tuple[ChosenFeatures, Solved]:
     """Features, and the solution of their pass; again in float64 where rounding in float32 would count, and again with
     a larger size where the certificate exceeds the tolerance that sampled rows seemed to meet."""
     spec = fit.spec
@@ -107,15 +102,15 @@ def _solved(
     while True:
         chosen = found = None  # of the round before, which this one need not hold
         with single_threaded_blas, np.errstate(over="ignore", invalid="ignore"):  # the pass names rows that overflow
-            chosen = choose_features(rows, fit, limits, engine, progress)
+            chosen = choose_features(rows, fit, limits, engine)
             single = fit.spec.dtype is None and chosen.features.dtype != np.float64
             try:
-                found = solve_rows(rows, chosen, fit, engine, progress)
+                found = solve_rows(rows, chosen, fit, engine)
             except RoundingError:
                 if not single:
                     raise
         if found is None or (single and moved_by_rounding(found, _COARSE)):
-            progress.note("rounding in float32 would count here: fitting again in float64")
+            engine.progress.note("rounding in float32 would count here: fitting again in float64")
             reason = f"rounding in float32 may move the bounds or leading eigenvalues by more than {_COARSE}"
             fit, more_precise = fit.in_double_precision(), (Choice("dtype", "float64", reason),)
             if spec.tol is None:
@@ -127,7 +122,7 @@ def _solved(
         grown, reached = chosen.grown, found.certificate.relative_trace_error
         if not grown or grown.stopped or reached is None or reached <= (spec.tol or 1):
             break
-        progress.note(f"size {grown.size} has error {reached:.4g}, above tol={spec.tol}: growing on")
+        engine.progress.note(f"size {grown.size} has error {reached:.4g}, above tol={spec.tol}: growing on")
         limits = replace(limits, bias=limits.bias * reached / grown.error.value)
     warn_if_narrow(chosen.features, chosen.few, found.solution.unexplained)
     warn_of(found, chosen.features)

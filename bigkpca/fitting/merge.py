@@ -14,7 +14,6 @@ from bigkpca.errors import Array, SpecError
 from bigkpca.execution.blas import single_threaded_blas
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.passes import read_rows, sums_of
-from bigkpca.execution.progress import Progress
 from bigkpca.execution.projection import check_columns
 from bigkpca.fitting.features import ChosenFeatures, choices_info, kept_choices
 from bigkpca.fitting.memory_limits import check_fits
@@ -87,7 +86,6 @@ def fit_like(
     spec: FitSpec,
     engine: Engine,
     limit: int | None,
-    progress: Progress,
     identity: dict[str, Any] | None = None,
 ) -> Model:
     """Fit rows with the kernel, landmarks or frequencies, offset and scale of `like`; `spec` is that of `spec_like`.
@@ -103,8 +101,8 @@ def fit_like(
     fit = resolve_like(like, rows, spec)
     check_fits(rows, fit, engine, limit)
     with single_threaded_blas, np.errstate(over="ignore", invalid="ignore"):  # the pass names rows that overflow
-        chosen = _chosen(rows, like, fit, engine, progress)
-        found = solve_rows(rows, chosen, fit, engine, progress)
+        chosen = _chosen(rows, like, fit, engine)
+        found = solve_rows(rows, chosen, fit, engine)
     warn_of(found, like.features, "fit the first model with dtype='float64', or ")
     warn_if_beyond_tolerance(found, spec)
     warn_if_not_uniform(spec)
@@ -121,11 +119,11 @@ def fit_like(
     if "column_names" in like.provenance:
         provenance["column_names"] = like.provenance["column_names"]
     model = found.model(like.features, provenance)
-    model = with_decoder(model, rows, chosen.sample, spec, engine, progress, found.basis)
+    model = with_decoder(model, rows, chosen.sample, spec, engine, found.basis)
     return with_reference(model, chosen.reference, rows.shape[0], spec.seed, engine, spec)
 
 
-def _chosen(rows: Rows, like: Model, fit: ResolvedFit, engine: Engine, progress: Progress) -> ChosenFeatures:
+def _chosen(rows: Rows, like: Model, fit: ResolvedFit, engine: Engine) -> ChosenFeatures:
     """The features of a model, with the rows that their error on these rows is measured on."""
     assert like.sums is not None
     features, spec, n = like.features, fit.spec, fit.n
@@ -135,7 +133,7 @@ def _chosen(rows: Rows, like: Model, fit: ResolvedFit, engine: Engine, progress:
     if spec.keeps_sample:
         sample = np.sort(random_stream(spec.seed, SAMPLE).choice(n, fit.sample, replace=False))
     wanted = np.unique(np.concatenate([few, unseen, sample]))
-    read = read_rows(rows, wanted, engine, progress)
+    read = read_rows(rows, wanted, engine)
     found_few, found_unseen, found_sample = (read[np.searchsorted(wanted, some)] for some in (few, unseen, sample))
     strata = like.certificate.strata
     return ChosenFeatures(
@@ -295,7 +293,7 @@ def check_supports_partial_fit(spec: FitSpec) -> None:
     check_extensible(spec)
 
 
-def extend(model: Model, rows: Rows, spec: FitSpec, engine: Engine, progress: Progress) -> Model:
+def extend(model: Model, rows: Rows, spec: FitSpec, engine: Engine) -> Model:
     """Add rows to a model: a bounded sample of the new rows, one pass over them, moments added, solved again.
 
     Kernel, landmarks, frequencies, offset and scale stay; the signs of components follow the old model. `components`
@@ -310,15 +308,15 @@ def extend(model: Model, rows: Rows, spec: FitSpec, engine: Engine, progress: Pr
     check_columns(rows, model)
     check_extensible(spec)
     check_same_problem(spec, FitSpec.of(model), _MAY_CHANGE)
-    more = sums_of(rows, model.features, model.sums.about, model.block_rows, engine, progress)
+    more = sums_of(rows, model.features, model.sums.about, model.block_rows, engine)
     fit = resolve(spec, rows)
-    checks = replace(_checks_of_new_rows(model, rows, fit, engine, progress), far=more.far)
+    checks = replace(_checks_of_new_rows(model, rows, fit, engine), far=more.far)
     added = [*model.provenance.get("added", []), anonymous(rows) | {"sha256": more.content}]
     recorded = model.provenance["spec"] | {key: getattr(spec, key) for key in _MAY_CHANGE}
     return _with_sums(model, model.sums + more.sums, fit, checks, engine, added, recorded)
 
 
-def _checks_of_new_rows(model: Model, rows: Rows, fit: ResolvedFit, engine: Engine, progress: Progress) -> Checks:
+def _checks_of_new_rows(model: Model, rows: Rows, fit: ResolvedFit, engine: Engine) -> Checks:
     """Rows that measure the error of the extended model: of the new rows, with landmarks standing for the old ones."""
     features, sums = model.features, model.sums
     assert sums is not None
@@ -329,7 +327,7 @@ def _checks_of_new_rows(model: Model, rows: Rows, fit: ResolvedFit, engine: Engi
     n = fit.n
     few = random_stream(fit.spec.seed, PROBES).choice(n, min(n, rounding.MEASURED_ROWS), replace=False)
     wanted = np.unique(np.concatenate([few, unseen]))
-    found = read_rows(rows, wanted, engine, progress)
+    found = read_rows(rows, wanted, engine)
     some = found[np.searchsorted(wanted, few)]
     landmarks = features.landmarks_in_user_units()
     if landmarks is not None:

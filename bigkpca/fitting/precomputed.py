@@ -15,9 +15,8 @@ from bigkpca.data.zarr import ZarrRows
 from bigkpca.errors import Array, BigKPCAError, CorruptionError, DataError, check_overflow
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.passes import sums_of
-from bigkpca.execution.progress import Progress
 from bigkpca.execution.projection import score_rows
-from bigkpca.execution.tasks import Task, shared
+from bigkpca.execution.tasks import Carried, Task
 from bigkpca.numerics import solvers
 from bigkpca.numerics.eigenpairs import Solution, least_and_largest
 from bigkpca.numerics.features import Columns
@@ -164,13 +163,13 @@ class ProductStart:
     negative: float
 
 
-def start_products(rows: Rows, fit: ResolvedFit, engine: Engine, progress: Progress) -> ProductStart:
+def start_products(rows: Rows, fit: ResolvedFit, engine: Engine) -> ProductStart:
     """Check all of the matrix in one pass, and make the starting block, scores of a Nyström model of randomly drawn
     columns. Raises as `read_matrix`."""
     n, rng = fit.n, random_stream(fit.spec.seed, SKETCH)
     dtype, few = fit.dtype, fit.start()
     S = np.sort(rng.choice(n, few.size, replace=False))
-    found = _survey_matrix(rows, fit, S, rng.standard_normal((n, _PROBES)), engine, progress)
+    found = _survey_matrix(rows, fit, S, rng.standard_normal((n, _PROBES)), engine)
     check_matrix_diagonal(rows, found.diagonal, found.images, float(found.least.min()), float(found.largest.max()))
     # K P = K'P up to rounding; the row that differs most is read again to name the entry.
     asymmetry = ASYMMETRY[entry_dtype(fit).itemsize]
@@ -180,10 +179,10 @@ def start_products(rows: Rows, fit: ResolvedFit, engine: Engine, progress: Progr
         row, column = rows.block(i, i + 1).astype(np.float64), rows.block(0, n, slice(i, i + 1)).T.astype(np.float64)
         check_symmetry(rows, np.array([i]), row, column, found.entry_scales, asymmetry)
     # The columns are in memory, so this pass runs on local threads.
-    local, C = Engine(engine.threads), ArrayRows(found.columns)
+    local, C = Engine(engine.threads, progress=engine.progress), ArrayRows(found.columns)
     features = Columns(Precomputed(), np.zeros(len(S)), dtype)
     near_mean = found.columns[:BAND].mean(axis=0).astype(np.float64)
-    sums = sums_of(C, features, near_mean, None, local, progress, "adding up sampled columns").sums
+    sums = sums_of(C, features, near_mean, None, local, "adding up sampled columns").sums
     moments, W = replace(sums.moments, trace=float(found.diagonal.sum())), found.columns[S].astype(np.float64)
     W = (W + W.T) / 2
     assert isinstance(few.spec.components, int)  # the spec checks
@@ -196,7 +195,7 @@ def start_products(rows: Rows, fit: ResolvedFit, engine: Engine, progress: Progr
             raise
         block = np.empty((n, 0))  # part of an indefinite matrix may have no positive eigenvalue
     else:
-        block = score_rows(C, Model(features, solution), local, progress).astype(np.float64)
+        block = score_rows(C, Model(features, solution), local).astype(np.float64)
     noise = rounding_noise(float(found.entry_scales[S].sum()), len(W), entry_dtype(fit))
     negative = share_above_noise(*least_and_largest(W, fit.spec.center), noise)
     return ProductStart(block, moments.trace, float(found.entry_scales.sum()), found.digest, negative)
@@ -224,17 +223,15 @@ class MatrixSurvey:
         return entry_scales(self.diagonal, np.maximum(self.largest, -self.least))
 
 
-def _survey_matrix(
-    rows: Rows, fit: ResolvedFit, S: Array, P: Array, engine: Engine, progress: Progress
-) -> MatrixSurvey:
+def _survey_matrix(rows: Rows, fit: ResolvedFit, S: Array, P: Array, engine: Engine) -> MatrixSurvey:
     """The survey of all of K, from those of its parts: one pass."""
     n, dtype = fit.n, fit.dtype
     cut = parts(rows, fit.spec.block_rows, upper=False)
-    tasks = tasks_by_part(_survey_part, rows, cut, shared(S), shared(P.astype(dtype)))
+    tasks = tasks_by_part(_survey_part, rows, cut, Carried(S), Carried(P.astype(dtype)))
     images, columns = np.zeros(P.shape), np.empty((n, len(S)), dtype)
     total = MatrixSurvey(np.zeros(n), np.full(n, np.inf), np.full(n, -np.inf), images, images.copy(), columns, "")
     digests = []
-    for part, found in zip(cut, engine.each("looking at the matrix", tasks, progress), strict=True):
+    for part, found in zip(cut, engine.each("looking at the matrix", tasks), strict=True):
         total.diagonal[part.rows] += found.diagonal
         total.least[part.rows] = np.minimum(total.least[part.rows], found.least)
         total.largest[part.rows] = np.maximum(total.largest[part.rows], found.largest)
@@ -272,12 +269,12 @@ def _survey_part(rows: Rows, part: Part, S: Array, P: Array) -> MatrixSurvey:
     return MatrixSurvey(diagonal, least, largest, images, mirrored, columns, digest.hexdigest())
 
 
-def product(rows: Rows, fit: ResolvedFit, engine: Engine, progress: Progress, B: Array) -> Array:
+def product(rows: Rows, fit: ResolvedFit, engine: Engine, B: Array) -> Array:
     """K B (n, c), float64: one pass over K, or over its upper half where its chunks allow that."""
     upper = halves(rows)
-    cut, given = parts(rows, fit.spec.block_rows, upper=upper), shared(B.astype(fit.dtype))
+    cut, given = parts(rows, fit.spec.block_rows, upper=upper), Carried(B.astype(fit.dtype))
     tasks = tasks_by_part(_multiply_part, rows, cut, given, upper)
-    return engine.total("products with the matrix", tasks, progress, B)
+    return engine.total("products with the matrix", tasks, B)
 
 
 def _multiply_part(rows: Rows, part: Part, B: Array, upper: bool) -> Array:
@@ -288,14 +285,14 @@ def _multiply_part(rows: Rows, part: Part, B: Array, upper: bool) -> Array:
     return out
 
 
-def read_matrix(rows: Rows, fit: ResolvedFit, engine: Engine, progress: Progress) -> tuple[Array, str]:
+def read_matrix(rows: Rows, fit: ResolvedFit, engine: Engine) -> tuple[Array, str]:
     """Read the matrix (n, n), float64, with a digest of it: one pass.
 
     Raises DataError for NaN and infinity, for a matrix that is not symmetric, and for distances in place of kernels;
     CorruptionError if such entries lie in a chunk that is not stored.
     """
     dtype, cut = fit.dtype, parts(rows, fit.spec.block_rows, upper=False)
-    found = engine.each("reading the matrix", tasks_by_part(read_part, rows, cut, dtype), progress)
+    found = engine.each("reading the matrix", tasks_by_part(read_part, rows, cut, dtype))
     K = np.empty(rows.shape)
     for part, (values, _) in zip(cut, found, strict=True):
         K[part.rows, part.columns] = values

@@ -11,9 +11,8 @@ from bigkpca.data.blocks import sample_rows
 from bigkpca.data.rows import Rows
 from bigkpca.errors import Array, SpecError
 from bigkpca.execution.blas import single_threaded_blas
-from bigkpca.execution.engine import Engine
-from bigkpca.execution.passes import sums_for
-from bigkpca.execution.progress import Progress
+from bigkpca.execution.engine import Engine, sum_by_block
+from bigkpca.execution.passes import block_regression
 from bigkpca.numerics.eigenpairs import Solution
 from bigkpca.numerics.features import has_landmarks
 from bigkpca.numerics.model import Model
@@ -29,7 +28,6 @@ def with_decoder(
     sample: Array | None,
     spec: FitSpec,
     engine: Engine,
-    progress: Progress,
     basis: Basis | None = None,
 ) -> Model:
     """The model with its decoder: one pass for ridge and denoising, none for the other pre-images.
@@ -52,18 +50,19 @@ def with_decoder(
             with engine.small_work() as in_order:
                 fitted = replace(model.fitted, basis=basis, in_order=in_order)
                 return replace(model, decoder=preimage.decoder(fitted, sample))
-        training, sums = train_preimage(model, rows, sample, spec, engine, progress)
+        training, sums = train_preimage(model, rows, sample, spec, engine)
         return replace(model, decoder=training.decoder(sums))
 
 
 def train_preimage(
-    model: Model, rows: Rows, sample: Array | None, spec: FitSpec, engine: Engine, progress: Progress
+    model: Model, rows: Rows, sample: Array | None, spec: FitSpec, engine: Engine
 ) -> tuple[Any, Regression]:
     """Run the training pass of a pre-image: the training, and the sums of the regression."""
     preimage: Any = spec.preimage_value
     seed = np.random.SeedSequence(spec.seed, spawn_key=(TRAINING,))
     training = preimage.training(model.fitted, sample, rows.shape[0], seed)
-    return training, sums_for(rows, training, model, spec.block_rows, engine, progress)
+    given = model.features, training
+    return training, sum_by_block("training pre-images", block_regression, rows, given, spec.block_rows, engine)
 
 
 def extend_decoder(model: Model, before: Model, spec: FitSpec) -> Model:

@@ -37,36 +37,34 @@ _MEASURED_ROWS, _FAR_ROWS, _SAFETY = 256, 32, 4
 _OF_SUMS = 32  # eps, the relative error of long sums
 
 
-def refine_by_products(rows: Rows, start: Model, spec: FitSpec, engine: Engine, progress: Progress) -> Model:
+def refine_by_products(rows: Rows, start: Model, spec: FitSpec, engine: Engine) -> Model:
     """Refine an approximate model to exact eigenpairs by products with the Gram matrix, of n² / 2 kernels each."""
     columns = start.features.as_columns()
-    X = gather(rows, columns, engine, progress)
+    X = gather(rows, columns, engine)
     # Threads share the rows in memory; workers read theirs from the source, block by block.
     here = (ArrayRows(X), replace(columns, offset=np.zeros(columns.columns), scale=None))
     source, seen = (rows, columns) if engine.client else here
 
     def product(B: Array) -> Array:
-        return gram_product(source, seen, B, engine, progress, "products with the Gram matrix")
+        return gram_product(source, seen, B, engine, "products with the Gram matrix")
 
-    scores = score_rows(rows, start, engine, progress).astype(np.float64)
+    scores = score_rows(rows, start, engine).astype(np.float64)
     diagonal = float(columns.kernel.diagonal(X).sum())
-    solution, found = _eigenpairs(product, scores, diagonal, columns.dtype, spec, progress)
+    solution, found = _eigenpairs(product, scores, diagonal, columns.dtype, spec, engine.progress)
     features = KernelRows(columns.kernel, columns.offset, X, scale=columns.scale)
     provenance: Provenance = {**start.provenance, "spec": spec.to_dict(), "products": found.products}
-    error = _error_of_kernels(rows, columns, farthest(X, _FAR_ROWS), spec, engine, progress)
+    error = _error_of_kernels(rows, columns, farthest(X, _FAR_ROWS), spec, engine)
     certified = _certified(solution, found, error, start.certificate, columns.kernel.positive)
     return Model(features, solution, certificate=certified, provenance=provenance)
 
 
-def _error_of_kernels(
-    rows: Rows, columns: Columns, far: Array, spec: FitSpec, engine: Engine, progress: Progress
-) -> float:
+def _error_of_kernels(rows: Rows, columns: Columns, far: Array, spec: FitSpec, engine: Engine) -> float:
     """Norm of the error of K as computed in the dtype of block work: measured against float64 on a square of few rows,
     those numbered `far` and random ones, and scaled to n rows; at least 32 eps of the norm of K, for sums over equal
     rows."""
     n = rows.shape[0]
     few = np.union1d(far, random_stream(spec.seed, PROBES).choice(n, min(n, _MEASURED_ROWS), replace=False))
-    X = read_rows(rows, few, engine, progress)
+    X = read_rows(rows, few, engine)
     single = replace(columns, block_dtype=np.dtype(np.float32))
     double = replace(columns, block_dtype=np.dtype(np.float64))
     with np.errstate(over="ignore", invalid="ignore"):
@@ -84,13 +82,13 @@ def _error_of_kernels(
     return max(off, _OF_SUMS * eps * size) * n / len(X)
 
 
-def fit_precomputed(rows: Rows, fit: ResolvedFit, engine: Engine, progress: Progress) -> Model:
+def fit_precomputed(rows: Rows, fit: ResolvedFit, engine: Engine) -> Model:
     """Exact model of a precomputed kernel matrix: in memory up to 8192 rows, above read again for each product."""
     check_square(rows)
     n, dtype, spec = fit.n, fit.dtype, fit.spec
     features = GivenKernels(Precomputed(), np.zeros(n), dtype.name)
     if not fit.matrix_free:
-        K, digest = precomputed.read_matrix(rows, fit, engine, progress)
+        K, digest = precomputed.read_matrix(rows, fit, engine)
         largest, eps = float(max(K.max(), -K.min())), float(np.finfo(dtype).eps)
         error = eps * largest if dtype.itemsize < fit.stored.itemsize else 0.0
 
@@ -103,10 +101,10 @@ def fit_precomputed(rows: Rows, fit: ResolvedFit, engine: Engine, progress: Prog
             found = chosen_components(spec, with_components)
         return found.model(features, {"content": digest, "choices": choices_info(found.choices)})
     with single_threaded_blas:
-        start = precomputed.start_products(rows, fit, engine, progress)
-    product = partial(precomputed.product, rows, fit, engine, progress)
+        start = precomputed.start_products(rows, fit, engine)
+    product = partial(precomputed.product, rows, fit, engine)
     noise = precomputed.rounding_noise(start.total, n, precomputed.entry_dtype(fit))
-    solution, pairs = _eigenpairs(product, start.block, start.trace, dtype, spec, progress, noise)
+    solution, pairs = _eigenpairs(product, start.block, start.trace, dtype, spec, engine.progress, noise)
     lowest = min(start.negative, precomputed.share_above_noise(pairs.lowest, pairs.values[0], noise))
     provenance: Provenance = {"content": start.digest, "choices": [], "products": pairs.products}
     error = float(np.finfo(dtype).eps) * start.total

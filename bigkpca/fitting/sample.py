@@ -8,9 +8,8 @@ import numpy as np
 
 from bigkpca.data.rows import Rows
 from bigkpca.errors import Array, DataError, SpecError
-from bigkpca.execution.engine import Engine
-from bigkpca.execution.passes import columns_of, read_rows
-from bigkpca.execution.progress import Progress
+from bigkpca.execution.engine import Engine, sum_by_block
+from bigkpca.execution.passes import block_columns, read_rows
 from bigkpca.numerics import bandwidth, landmarks
 from bigkpca.numerics.bandwidth import Length
 from bigkpca.numerics.features import Columns
@@ -43,11 +42,11 @@ class PreparedSample:
     columns: Columns
 
 
-def prepare_sample(rows: Rows, fit: ResolvedFit, engine: Engine, progress: Progress) -> PreparedSample:
+def prepare_sample(rows: Rows, fit: ResolvedFit, engine: Engine) -> PreparedSample:
     """Draw the sample, and derive offset, scale and kernel from it; one more pass for `standardize`. Raises as
     `draw_sample`."""
-    sampled, spec = draw_sample(rows, fit, engine, progress), fit.spec
-    columns = _shift(rows, sampled.few, fit, engine, progress)
+    sampled, spec = draw_sample(rows, fit, engine), fit.spec
+    columns = _shift(rows, sampled.few, fit, engine)
     if spec.needs_median:
         median = bandwidth.median_sigma(_distances(sampled.sample, columns, spec, engine), spec.distance)
         columns = replace(columns, kernel=fit.kernel(median))
@@ -73,7 +72,7 @@ def _check_saturation(kernel: Sigmoid, X: Array, where: str) -> None:
         )
 
 
-def draw_sample(rows: Rows, fit: ResolvedFit, engine: Engine, progress: Progress) -> SampledRows:
+def draw_sample(rows: Rows, fit: ResolvedFit, engine: Engine) -> SampledRows:
     """Draw the bounded sample, and read all single rows of the fit at once. Raises DataError if all sampled rows are
     equal."""
     n, m, spec = fit.n, fit.sample, fit.spec
@@ -89,7 +88,7 @@ def draw_sample(rows: Rows, fit: ResolvedFit, engine: Engine, progress: Progress
         held_out = ranks + np.searchsorted(numbers - np.arange(m), ranks, side="right")
     unseen = unseen_row_numbers(fit)
     wanted = np.unique(np.concatenate([numbers, own, held_out, unseen]))
-    found = read_rows(rows, wanted, engine, progress)
+    found = read_rows(rows, wanted, engine)
     sample = found if len(wanted) == m else found[np.searchsorted(wanted, numbers)]
     others = [found[np.searchsorted(wanted, some)] for some in (own, held_out, unseen)]
     # The first comparison settles most cases cheaply.
@@ -107,11 +106,11 @@ def unseen_row_numbers(fit: ResolvedFit) -> Array:
     return random_stream(fit.spec.seed, UNSEEN).choice(fit.n, fit.unseen, replace=False)
 
 
-def sample_lengths(rows: Rows, spec: FitSpec, engine: Engine, progress: Progress) -> dict[str, Length]:
+def sample_lengths(rows: Rows, spec: FitSpec, engine: Engine) -> dict[str, Length]:
     """Candidate lengths sigma of the kernel, from the same sample and pairs as a fit with this spec would draw."""
     fit = resolve(spec, rows)
-    sampled = draw_sample(rows, fit, engine, progress)
-    shift = _shift(rows, sampled.few, fit, engine, progress)
+    sampled = draw_sample(rows, fit, engine)
+    shift = _shift(rows, sampled.few, fit, engine)
     return bandwidth.candidate_lengths(_distances(sampled.sample, shift, spec, engine), spec.distance)
 
 
@@ -126,11 +125,11 @@ def _scaled(sample: Array, columns: Columns) -> Array:
     return sample if columns.scale is None else columns.shifted(sample)
 
 
-def _shift(rows: Rows, few: Array, fit: ResolvedFit, engine: Engine, progress: Progress) -> Columns:
+def _shift(rows: Rows, few: Array, fit: ResolvedFit, engine: Engine) -> Columns:
     """Offset and scale of a fit, with a kernel of any length."""
     offset, scale, kernel, spec = np.zeros(fit.d), None, fit.kernel(1.0), fit.spec
     if spec.standardize:
-        found = columns_of(rows, spec.block_rows, engine, progress)
+        found = sum_by_block("standardising", block_columns, rows, (), spec.block_rows, engine)
         offset, scale = rounded(found.mean, rows), found.scale
     elif kernel.allows_shift(spec.center):
         offset = rounded(np.median(few, axis=0), rows)  # which outliers and sentinels do not move

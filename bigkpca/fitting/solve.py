@@ -13,7 +13,6 @@ from bigkpca.data.rows import Rows
 from bigkpca.errors import Array, SpecError, check_overflow
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.passes import action_of, sums_of
-from bigkpca.execution.progress import Progress
 from bigkpca.fitting.features import Choice, ChosenFeatures
 from bigkpca.numerics import certificates, eigenpairs, rounding
 from bigkpca.numerics.certificates import Certificate, Evidence, spectral
@@ -281,18 +280,18 @@ def chosen_components(spec: FitSpec, with_components: Callable[[Any], tuple[Solu
     return Solved(*with_components(r), (Choice("components", r, reason),))
 
 
-def solve_rows(rows: Rows, chosen: ChosenFeatures, fit: ResolvedFit, engine: Engine, progress: Progress) -> Solved:
+def solve_rows(rows: Rows, chosen: ChosenFeatures, fit: ResolvedFit, engine: Engine) -> Solved:
     """Run the passes of a fit and solve its eigenproblem."""
     features, spec, sums, far = chosen.features, fit.spec, None, None
     if not spec.exact and fit.randomized(features.size):
-        solution, digest = _solve_by_sketch(rows, features, chosen.near_mean, spec, engine, progress)
+        solution, digest = _solve_by_sketch(rows, features, chosen.near_mean, spec, engine)
         solved = Solved(solution, Certificate(), ())
     else:
         if spec.exact:
             assert has_landmarks(features)
             digest = hashlib.sha256(features.landmarks.tobytes()).hexdigest()  # the landmarks are the rows
         else:
-            found = sums_of(rows, features, chosen.near_mean, spec.block_rows, engine, progress, kept=engine.kept)
+            found = sums_of(rows, features, chosen.near_mean, spec.block_rows, engine, kept=engine.kept)
             sums, digest, far = found.sums, found.content, found.far
         few = chosen.few[: rounding.MEASURED_ROWS]
         unseen, count = chosen.unseen, rows.shape[0]
@@ -307,14 +306,14 @@ def solve_rows(rows: Rows, chosen: ChosenFeatures, fit: ResolvedFit, engine: Eng
 
 
 def _solve_by_sketch(
-    rows: Rows, features: FeatureMap, near_mean: Array, spec: FitSpec, engine: Engine, progress: Progress
+    rows: Rows, features: FeatureMap, near_mean: Array, spec: FitSpec, engine: Engine
 ) -> tuple[Solution, str]:
     """Leading eigenpairs of the scatter of the features from `sketch.PASSES` passes, without the D × D matrix."""
     assert isinstance(spec.components, int)  # the spec checks
     actions: list[tuple[Action, str]] = []
 
     def apply(Q: Array) -> Array:
-        actions[:] = [action_of(rows, features, near_mean, Q, spec.block_rows, engine, progress)]
+        actions[:] = [action_of(rows, features, near_mean, Q, spec.block_rows, engine)]
         return actions[0][0].applied(Q, near_mean, spec.center)
 
     D, count = features.size, min(spec.components, features.size)

@@ -25,7 +25,7 @@ from zarr.buffer.cpu import Buffer
 from zarr.storage import MemoryStore
 
 from bigkpca.data.blocks import Block, split
-from bigkpca.data.json_files import parsed, read_if_there, replace_json, write_json
+from bigkpca.data.json_files import read_if_there, read_record, replace_json, write_json
 from bigkpca.data.retrying import retried
 from bigkpca.data.stored import ALL_THERE, StoredArray, files_below, sha256, writing_empty_chunks
 from bigkpca.data.stores import StoredFile, last_name, parent, store_of
@@ -185,15 +185,10 @@ def write_manifest(
 
 def read_manifest(path: str) -> dict[str, Any] | None:
     """The manifest of a published store, None before it is published. Raises CorruptionError for a damaged one."""
-    name = groups.manifest_path(path)
-    try:
-        content = read_if_there(name)
-        if content is None:
-            return None
-        manifest: Any = parsed(content)
-    except ValueError as error:
-        raise CorruptionError(f"{name} does not parse ({error}); {again(path)}") from error
-    records.check(manifest, records.MANIFEST, name, again(path))
+    name, advice = groups.manifest_path(path), again(path)
+    manifest: dict[str, Any] | None = read_record(name, advice)
+    if manifest is not None:
+        records.check(manifest, records.MANIFEST, name, advice)
     return manifest
 
 

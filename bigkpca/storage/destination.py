@@ -9,12 +9,11 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from bigkpca.data.json_files import run_folder, run_folders, scratch_folder, scratch_folders
-from bigkpca.data.stores import AnyPath, expanded, is_url, last_name, parent, store_of
+from bigkpca.data.stores import NODE_FILES, AnyPath, expanded, is_url, last_name, parent, store_of
 from bigkpca.errors import IncompleteError, SpecError
 from bigkpca.storage.groups import describe, is_finished, named
 
 _OTHER_FORMATS = (".npy", ".npz", ".csv.gz", ".csv", ".tsv", ".txt", ".parquet", ".h5", ".hdf5", ".html", ".json")
-_ZARR_METADATA = ("zarr.json", ".zgroup", ".zarray")
 
 
 def output_path(path: AnyPath, *inputs: str | None) -> str:
@@ -50,7 +49,7 @@ def check_file(out: str, ours: Callable[[bytes], bool], example: str) -> bool:
         raise SpecError(f"{out} is a folder: give the name of a file, e.g. {example}")
     inner = store.absolute(out)
     while (folder := parent(inner)) != inner:
-        if any(store.exists(f"{folder}/{name}") for name in _ZARR_METADATA):
+        if any(store.exists(f"{folder}/{name}") for name in NODE_FILES):
             raise SpecError(f"{out} cannot be written: it would lie in {folder}, a folder of Zarr arrays")
         inner = folder
     return not store.exists(out) or ours(head(out))

@@ -107,41 +107,30 @@ def _checked_metadata(where: str, stored: int) -> Any:
 
 def _wrong(found: Any) -> str | None:
     """What is wrong with the metadata of an array, which may be any JSON; None where nothing is."""
-    if not isinstance(found, dict) or not found.keys() <= _KEYS:
-        return "its metadata have other entries"
-    if found.get("node_type") != "array" or found.get("zarr_format") != 3:
-        return "it is not an array of Zarr format 3"
-    shape: Any = found.get("shape")
-    kind = found.get("data_type")
+    match found:
+        case {"node_type": "array", "zarr_format": 3, "shape": shape, "data_type": str(kind)} if found.keys() <= _KEYS:
+            pass
+        case _:
+            return "its metadata have other entries"
     if not (_is_shape(shape, 0) and len(shape) in (1, 2)):
         return f"its shape is {shape!r:.80}"
-    if not isinstance(kind, str) or kind not in _TYPES:
-        return f"its type is {kind!r:.80}"
-    if found.get("fill_value") != ("NaN" if np.dtype(kind).kind == "f" else 0):
-        return f"its fill value is {found.get('fill_value')!r:.80}"
+    if kind not in _TYPES or found.get("fill_value") != ("NaN" if np.dtype(kind).kind == "f" else 0):
+        return f"its type is {kind!r:.80}, filled with {found.get('fill_value')!r:.80}"
     if found.get("chunk_key_encoding") != _PLACES or found.get("storage_transformers"):
         return "its chunks have other names"
     # Shards of whole rows, with a checksum for each chunk, and no codec that could make much of little.
-    how: dict[Any, Any] = {}
-    match found.get("codecs"):
-        case [{"name": "sharding_indexed", "configuration": {**options}}]:
-            how = options
-        case [_]:
-            pass
+    match found.get("codecs"), found.get("chunk_grid"):
+        case [{"name": name, "configuration": {**how}}], {"name": "regular", "configuration": {"chunk_shape": shard}}:
+            inner: Any = how.get("chunk_shape")
         case _:
-            return "it is stored with other codecs"
-    inner: Any = how.get("chunk_shape")
-    shard: Any = None
-    match found.get("chunk_grid"):
-        case {"name": "regular", "configuration": {"chunk_shape": length}}:
-            shard = length
+            return "it is stored with other codecs or chunks"
     if not _fits(inner, shape):
         return f"its chunks have the shape {inner!r:.80}"
     # The last chunk of a shard may reach beyond the array, no further one may.
     if not _fits(shard, [shape[0] + inner[0] - 1, *shape[1:]]) or shard[0] % inner[0]:
         return f"its shards have the shape {shard!r:.80}"
     known = how.keys() <= {"chunk_shape", "codecs", "index_codecs", "index_location"}
-    if not (known and how.get("index_location", "end") == "end"):
+    if name != "sharding_indexed" or not known or how.get("index_location", "end") != "end":
         return "it is stored with other codecs"
     for codecs in (how.get("codecs"), how.get("index_codecs")):
         match codecs:
@@ -313,17 +302,9 @@ def _shaped(
         if shape and not fits:
             wanted = ", ".join(map(str, shape))
             raise SpecError(f"the array {prefix}{name} has the shape {values.shape}, and not ({wanted})")
-        if finite and not (values.size and _is_finite(values)):
+        if finite and not (values.size and np.isfinite(values).all()):
             raise SpecError(f"the array {prefix}{name} is empty, or holds NaN or infinity")
     return found
-
-
-def _is_finite(values: Array) -> bool:
-    if values.dtype.kind != "f":
-        return True
-    flat = values.ravel()
-    with np.errstate(over="ignore", invalid="ignore"):  # the product is quick, and not finite where a value is not
-        return bool(np.isfinite(flat @ flat)) or bool(np.isfinite(values).all())
 
 
 _SHARD_BYTES = 2**24

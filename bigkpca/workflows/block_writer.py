@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil
 from typing import Any
 
@@ -15,11 +15,11 @@ from bigkpca.data.rows import Rows
 from bigkpca.data.stores import MOST_JSON_BYTES, AnyPath, store_of
 from bigkpca.data.zarr import ZarrRows
 from bigkpca.errors import Array, CorruptionError, SpecError
-from bigkpca.execution.engine import Engine, by_block
+from bigkpca.execution.engine import Engine
 from bigkpca.execution.options import RunOptions
 from bigkpca.execution.planning import Plan
 from bigkpca.execution.progress import Progress
-from bigkpca.execution.tasks import Task
+from bigkpca.execution.tasks import BlockTasks, Task
 from bigkpca.numerics.model import Model
 from bigkpca.storage import block_arrays, damage, destination
 from bigkpca.storage.block_arrays import Stored
@@ -27,9 +27,7 @@ from bigkpca.storage.damage import Damage, told
 from bigkpca.storage.destination import Destination, open_destination
 
 
-def checked(
-    path: str, manifest: Mapping[str, Any], engine: Engine, progress: Progress
-) -> tuple[list[Damage], list[Damage]]:
+def checked(path: str, manifest: Mapping[str, Any], engine: Engine) -> tuple[list[Damage], list[Damage]]:
     """Shards that are missing or damaged, in the order of their blocks, and files that do not belong to the output. One
     pass over the output. Raises CorruptionError where the manifest is not about what is there."""
     path = store_of(path).absolute(path)
@@ -41,7 +39,7 @@ def checked(
         for block, digests in promised
     ]
     tasks = [Task(damage.block_damage, (path, block, digests), len(block)) for block, digests in there]
-    found = [each for some in engine.each("checking finished blocks", tasks, progress) for each in some]
+    found = [each for some in engine.each("checking finished blocks", tasks) for each in some]
     return sorted([*gone, *found], key=lambda each: each.block.number), strange
 
 
@@ -103,7 +101,6 @@ class _Job:
     place: Destination
     blocks: tuple[Block, ...]
     engine: Engine
-    progress: Progress
 
 
 def written(work: BlockOutput, out: AnyPath, options: Mapping[str, Any], run: RunOptions) -> Stored:
@@ -127,8 +124,8 @@ def written(work: BlockOutput, out: AnyPath, options: Mapping[str, Any], run: Ru
         if place.note:
             run.progress.note(place.note)
         check_count(ceil(work.rows.shape[0] / plan.block_rows), 500, "take larger ones with --block-rows")
-        progress = Holding(run.progress, out)
-        job = _Job(work, record, place, split(work.rows.shape[0], plan.block_rows), engine, progress)
+        holding = replace(engine, progress=Holding(engine.progress, out))
+        job = _Job(work, record, place, split(work.rows.shape[0], plan.block_rows), holding)
         if not place.done or not _repaired(job, overwrite=run.overwrite):
             digests = _write_missing(job, job.blocks)
             block_arrays.publish(place.work, record, job.blocks, digests)
@@ -140,11 +137,11 @@ def _repaired(job: _Job, *, overwrite: bool) -> bool:
     """Check finished output, and make again what is damaged: its shards one by one, and the manifest where the new ones
     have other digests. False where that cannot be told and all of it may be replaced; CorruptionError where it may not.
     """
-    path, note = job.place.path, job.progress.note
+    path, note = job.place.path, job.engine.progress.note
     try:
         manifest = block_arrays.read_manifest(path)
         assert manifest is not None  # the output is finished
-        damaged, strange = checked(path, manifest, job.engine, job.progress)
+        damaged, strange = checked(path, manifest, job.engine)
     except CorruptionError as error:
         if not overwrite:
             raise
@@ -177,21 +174,21 @@ def _repaired(job: _Job, *, overwrite: bool) -> bool:
 def _write_missing(job: _Job, blocks: Sequence[Block]) -> list[dict[str, str]]:
     """Write those of the blocks that are missing or damaged beside the output. Returns the digests of all of them, in
     order."""
-    work, place, engine, progress = job.work, job.place, job.engine, job.progress
+    work, place, engine = job.work, job.place, job.engine
     path = begun(place, job.record, work.rows, work.arrays)
     engine.check_paths(path)
     names = tuple(work.arrays)
     stored = block_arrays.stored_blocks(path, blocks, names)
     checks = [Task(block_arrays.block_digests, (path, block, names), len(block)) for block in stored]
-    found = engine.each("checking finished blocks", checks, progress) if stored else []
+    found = engine.each("checking finished blocks", checks) if stored else []
     digests = {block.number: digest for block, digest in zip(stored, found, strict=True) if digest is not None}
     missing = [block for block in blocks if block.number not in digests]
     if digests:
-        progress.note(f"continuing: {len(blocks) - len(missing)} of {len(blocks)} blocks are written already")
+        engine.progress.note(f"continuing: {len(blocks) - len(missing)} of {len(blocks)} blocks are written already")
     given = [work.function, path, work.model]
     if work.prepared and missing:
         given.append(work.prepared(work.model))
-    new = by_block(work.title, _write, work.rows, given, missing, engine, progress)
+    new = engine.each(work.title, BlockTasks(_write, work.rows, missing, given))
     digests |= {block.number: digest for block, digest in zip(missing, new, strict=True)}
     block_arrays.check_stored(path, blocks, names)
     check_unchanged(work.rows, job.record["input"])

@@ -71,7 +71,7 @@ def remove_saved(out: str) -> None:
 
 @dataclass
 class SavedPass:
-    """The saved sums of one pass: see `execution.engine.Checkpoint`."""
+    """The saved sums of one pass: nodes that outlive the process, as `checkpoint` of an engine."""
 
     folder: str
     progress: Progress
@@ -81,6 +81,7 @@ class SavedPass:
     _written: set[Node] = field(default_factory=set)
 
     def saved(self) -> dict[Node, Any]:
+        """The nodes that were saved."""
         store, found = store_of(self.folder), dict[Node, Any]()
         for name in store.names(self.folder) if store.is_folder(self.folder) else ():
             level, _, number = name.removesuffix(".npz").partition("-")
@@ -103,10 +104,12 @@ class SavedPass:
         return found
 
     def due(self, *, ended: bool) -> bool:
+        """Whether enough time has passed to save again, in the course of the pass or as it has ended."""
         least = max(_SHORT_SECONDS if ended else _EVERY_SECONDS, _MOST_SHARE * self._seconds)
         return monotonic() - self._saved_at >= least and not self._failed
 
     def save(self, nodes: Mapping[Node, Any]) -> None:
+        """Save these nodes, in place of those that were saved."""
         started = monotonic()
         try:
             store = store_of(self.folder)

@@ -10,7 +10,7 @@ from bigkpca import evaluating
 from bigkpca.data.opening import open_rows
 from bigkpca.errors import MemoryLimitError
 from bigkpca.evaluating import CrossValidation
-from bigkpca.execution.duration import Threads, measured_speed, not_timed, timed
+from bigkpca.execution.duration import measured_speed, not_timed, timed
 from bigkpca.execution.options import ReadingOptions, RunOptions, of_fit, takes
 from bigkpca.execution.planning import Plan, check_peak, plan_resolved, sample_bytes
 from bigkpca.fitting.memory_limits import check_fits
@@ -70,7 +70,7 @@ def plan(data: Any, **options: Unpack[_PlanOptions]) -> Plan:
         found, unknown = plan_resolved(rows, fit, engine.threads), not_timed(rows, fit)
         found = replace(found, not_timed=unknown, threads=engine.all_threads, on_workers=engine.client is not None)
         if unknown is None:
-            found = timed(found, fit, measured_speed(), Threads(engine.all_threads, engine.threads))
+            found = timed(found, fit, measured_speed(), engine.all_threads, engine.threads)
         try:
             check_fits(rows, fit, engine, run.memory_limit)
         except MemoryLimitError as error:
@@ -125,7 +125,7 @@ def sigma(
         fit = resolve(spec, rows)
         check_peak(sample_bytes(rows, fit, engine.threads), run.memory_limit, "allow more")
         engine.check_memory(lambda threads: sample_bytes(rows, fit, threads))
-        return sample_lengths(rows, spec, engine, run.progress)
+        return sample_lengths(rows, spec, engine)
 
 
 @takes(ReadingOptions)
@@ -190,7 +190,6 @@ def cross_validate(
             open_rows(data, run.array),
             spec,
             engine,
-            run.progress,
             sigmas=sigmas,
             components=components,
             folds=folds,
@@ -248,4 +247,4 @@ def evaluate(
     rows = open_rows(data, run.array)
     with run.engine() as engine:
         sample = min(SAMPLED_ROWS, rows.shape[0]) if sample is None else sample
-        return evaluating.evaluate_rows(fitted, rows, sample, seed, engine, run.progress, run.memory_limit)
+        return evaluating.evaluate_rows(fitted, rows, sample, seed, engine, run.memory_limit)

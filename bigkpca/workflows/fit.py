@@ -175,10 +175,10 @@ def fit_model(
 ) -> Model:
     """Fit `spec` to the rows within the limits of a run, with the features of `like` where there is one, for which
     `spec` is that of `spec_like`."""
-    limit, progress = run.memory_limit, run.progress
+    limit = run.memory_limit
     if like is None:
-        return fit_within(rows, spec, engine, limit, progress, identity, run.deadline)
-    model = merging.fit_like(rows, like, spec, engine, limit, progress, identity)
+        return fit_within(rows, spec, engine, limit, identity, run.deadline)
+    model = merging.fit_like(rows, like, spec, engine, limit, identity)
     return replace(model, provenance={**model.provenance, "like": models.model_digest(like)})
 
 

@@ -14,10 +14,10 @@ from bigkpca.data.stores import AnyPath, expanded
 from bigkpca.data.versions import JOB, read_versions, version_path
 from bigkpca.data.zarr import ATTRIBUTE, ZarrRows, stored_array
 from bigkpca.errors import CorruptionError, IncompleteError, SpecError
-from bigkpca.execution.engine import Engine, by_block, fit_blocks
+from bigkpca.execution.engine import Engine, fit_blocks
 from bigkpca.execution.options import ReadingOptions, RunOptions, takes
 from bigkpca.execution.planning import check_peak, resident
-from bigkpca.execution.tasks import Task, shared
+from bigkpca.execution.tasks import BlockTasks, Carried, Task
 from bigkpca.storage import block_arrays, damage, describe, groups, models
 from bigkpca.storage.block_arrays import Stored
 from bigkpca.storage.damage import Damage, told
@@ -126,7 +126,7 @@ def _blocks(path: str, kind: block_arrays.Kind, engine: Engine, run: RunOptions)
     assert manifest is not None  # it is finished
     arrays = [array for _, array in sorted(block_arrays.open_arrays(path).items())]
     _check_memory(arrays, engine, run, whole=True)
-    damaged, strange = checked(path, manifest, engine, run.progress)
+    damaged, strange = checked(path, manifest, engine)
     if (damaged or strange) and block_arrays.read_manifest(path) != manifest:
         raise IncompleteError(f"{path} was replaced while it was checked: run the same command again")
     if damaged and block_arrays.is_publishing(manifest):
@@ -169,7 +169,7 @@ def _other_rows(path: str, name: str | None, engine: Engine, run: RunOptions) ->
     """Check that all chunks of an array that bigkpca did not make decode."""
     rows = open_rows(path, name)
     if not isinstance(rows, ZarrRows):
-        by_block("checking", _read, rows, (), fit_blocks(rows, None), engine, run.progress)
+        engine.each("checking", BlockTasks(_read, rows, fit_blocks(rows, None), ()))
         return Verified(path, "npy", rows.shape, 1)
     stored = StoredArray(rows.array, path, rows.shape[0], versions_of(rows.array))
     files = _check_arrays(path, {rows.name or "": stored}, engine, run, whole=())
@@ -190,7 +190,7 @@ def _check_arrays(
     _check_memory([stored.array for stored in arrays.values()], engine, run, whole=False)
     found, tasks, files = [], [], 0
     for name, stored in arrays.items():
-        array, rows, given = stored.array, stored.count, shared(stored)
+        array, rows, given = stored.array, stored.count, Carried(stored)
         indices, step = damage.stored_files(array, rows), damage.files_of_a_task(array)
         if name in whole:
             indices, gone = damage.split_by_presence(array, path, name, rows, indices)
@@ -199,7 +199,7 @@ def _check_arrays(
         for first in range(0, len(indices), step):
             some = indices[first : first + step]
             tasks.append(Task(damage.file_damage, (given, name, some), damage.rows_of(array, rows, some)))
-    found += [each for some in engine.each("checking", tasks, run.progress) for each in some]
+    found += [each for some in engine.each("checking", tasks) for each in some]
     _report(path, found, "restore these files, or make the data again")
     return files
 

@@ -8,9 +8,8 @@ import numpy as np
 import bigkpca
 from bigkpca.data.opening import open_rows
 from bigkpca.data.rows import ArrayRows
-from bigkpca.execution.engine import Engine
-from bigkpca.execution.passes import sums_with
-from bigkpca.execution.progress import Silent
+from bigkpca.execution.engine import Engine, sum_by_block
+from bigkpca.execution.passes import block_evaluation
 from bigkpca.execution.projection import score_rows
 from bigkpca.numerics import evaluation
 from bigkpca.numerics.evaluation import Pool, Probes, Sample, Sums
@@ -53,7 +52,7 @@ def truth(model, X):
         E = K - oracles.nystroem_gram(V, features.gram(), cutoff)
     else:
         E = K - V @ V.T
-    Y = score_rows(ArrayRows(X), model, Engine(threads=1), Silent()).astype(np.float64)
+    Y = score_rows(ArrayRows(X), model, Engine(threads=1)).astype(np.float64)
     Y = Y - Y.mean(axis=0) if center else Y
     U = Y / np.linalg.norm(Y, axis=0)
     Kc = oracles.centred(K) if center else K
@@ -81,7 +80,9 @@ class Whole:
     def of(cls, model, X):
         P, n = model.factor(rank_tolerance(model.features.dtype)), len(X)
         given = evaluation.probes(model.features, model.solution, X, P, uniform(n, n))
-        sums = sums_with(open_rows(X), model, given, Engine(threads=1), Silent())
+        sums = sum_by_block(
+            "evaluating", block_evaluation, open_rows(X), (model, given), model.block_rows, Engine(threads=1)
+        )
         pool = evaluation.pool(model.features, model.solution, [X], P, n)
         return cls(sums, given, pool, P, model.provenance["spec"]["center"])
 

@@ -1,5 +1,6 @@
 """Errors of pre-images: scores of models, and settings chosen by cross-validation, against naive loops."""
 
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -10,7 +11,6 @@ from bigkpca.data.rows import ArrayRows
 from bigkpca.errors import DataError, SpecError
 from bigkpca.evaluating import LENGTHS, RIDGES, CrossValidation, Setting, cross_validate, preimage_error
 from bigkpca.execution.engine import Engine
-from bigkpca.execution.progress import Silent
 from bigkpca.fitting.sample import sample_lengths
 from bigkpca.numerics.preimages import Noise
 from bigkpca.numerics.random_streams import FOLDS, SCORING, random_stream
@@ -28,10 +28,10 @@ def X(digits):
     return digits[:240].astype(np.float64)
 
 
-def errors_of(X, spec, engine=ONE, progress=None, **given):
+def errors_of(X, spec, engine=ONE, **given):
     """The result of a cross-validation of these rows with the options of a spec."""
     spec = FitSpec.checked(**{"preimage": "linear", "landmarks": "uniform"} | spec)
-    return cross_validate(ArrayRows(X), spec, engine, *([progress] if progress else []), **given)
+    return cross_validate(ArrayRows(X), spec, engine, **given)
 
 
 # Scores of one model
@@ -69,7 +69,7 @@ def test_with_noise_the_score_is_that_of_denoising(X, monkeypatch):
 def test_scores_are_the_same_everywhere(engine, X):
     model = KernelPCA(6, size=50, random_state=0, block_rows=50).fit(X).model_
     for noise in (None, 2.0):
-        here, there = (preimage_error(model, ArrayRows(X), noise, runs, Silent()) for runs in (ONE, engine))
+        here, there = (preimage_error(model, ArrayRows(X), noise, runs) for runs in (ONE, engine))
         assert here == there
 
 
@@ -144,7 +144,7 @@ def test_settings_are_the_same_everywhere(engine, X):
 
 
 def test_lengths_and_components_are_tried_by_default(X):
-    median = sample_lengths(ArrayRows(X), FitSpec.checked(size=30), ONE, Silent())["median"].sigma
+    median = sample_lengths(ArrayRows(X), FitSpec.checked(size=30), ONE)["median"].sigma
     few = errors_of(X, {"size": 30}, folds=2, sigmas=[2 * median])
     assert [one.components for one in few.settings] == [10, 25]
     assert (few.folds, few.best.components) == (2, 25)
@@ -155,7 +155,7 @@ def test_lengths_and_components_are_tried_by_default(X):
 
 def test_a_sample_is_looked_at_and_its_rows_are_counted_once(X, monkeypatch):
     told = Recorder()
-    errors_of(X, {"size": 20}, progress=told, sigmas=SIGMAS, components=[4])
+    errors_of(X, {"size": 20}, replace(ONE, progress=told), sigmas=SIGMAS, components=[4])
     assert told.started[-1] == ("cross-validating, 6 fits", 240)
     monkeypatch.setattr("bigkpca.evaluating.MAX_ROWS", 100)
     assert errors_of(X, {"size": 20}, sigmas=SIGMAS[:1], components=[4]).rows == 100

@@ -12,7 +12,6 @@ from threadpoolctl import ThreadpoolController, threadpool_info, threadpool_limi
 from bigkpca import KernelPCA
 from bigkpca.execution.blas import single_threaded_blas
 from bigkpca.execution.tasks import Task
-from tests.helpers.progress import Recorder
 
 
 def blas_threads():
@@ -115,7 +114,7 @@ def test_fits_have_the_same_bits_under_the_limits_of_a_caller(digits):
 
 
 def test_tasks_run_with_one_blas_thread(engine):
-    assert engine.each("looking", [Task(blas_threads, (), 1)], Recorder()) == [1]
+    assert engine.each("looking", [Task(blas_threads, (), 1)]) == [1]
 
 
 FRESH = """

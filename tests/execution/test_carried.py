@@ -12,8 +12,7 @@ from bigkpca import arrays
 from bigkpca.data.opening import open_rows
 from bigkpca.data.rows import ArrayRows, take, tiles
 from bigkpca.execution.engine import Engine
-from bigkpca.execution.progress import Silent
-from bigkpca.execution.tasks import Carried, Task, shared
+from bigkpca.execution.tasks import Carried, Task
 from bigkpca.numerics.linalg import all_aligned
 from bigkpca.storage.models import model_digest
 from tests.helpers.askew import ASKEW, Array, in_order, misaligned
@@ -55,12 +54,12 @@ def looks(argument, inner, common):
 def test_arguments_shared_values_results_and_summands_are_in_order(engine):
     X = np.arange(15.0).reshape(5, 3)
     bad = [lay(X) for lay in ASKEW.values()]
-    tasks = [Task(looks, (each, {"X": each}, shared((each, each))), 1) for each in bad]
-    for how, (seen, result) in zip(ASKEW, engine.each("looking", tasks, Silent()), strict=True):
+    tasks = [Task(looks, (each, {"X": each}, Carried((each, each))), 1) for each in bad]
+    for how, (seen, result) in zip(ASKEW, engine.each("looking", tasks), strict=True):
         assert seen, how
         assert in_order(result), how
         np.testing.assert_array_equal(result, X)
-    total = engine.total("adding", [Task(askew_sum, (np.full((3, 3), float(k)),), 1) for k in range(5)], Silent())
+    total = engine.total("adding", [Task(askew_sum, (np.full((3, 3), float(k)),), 1) for k in range(5)])
     assert total.fine
     assert in_order(total.X)
     assert (total.X == 10).all()

@@ -10,7 +10,6 @@ from bigkpca import arrays, kernels, landmarks, methods
 from bigkpca.data.opening import open_rows
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.planning import plan_fit
-from bigkpca.execution.progress import Silent
 from bigkpca.fitting.merge import extend
 from bigkpca.spec import FitSpec
 from tests.helpers.fits import fit, scores
@@ -95,7 +94,7 @@ def test_landmarks_by_number_are_read_with_the_sample(dataset, reads, monkeypatc
 def test_adding_rows_and_projecting_read_each_chunk_once(options, dataset, reads):
     model, rows = fit(dataset, **OPTIONS | options), open_rows(dataset)
     reads[:] = 0
-    extend(model, rows, FitSpec.checked(**OPTIONS | options), Engine(threads=1), Silent())
+    extend(model, rows, FitSpec.checked(**OPTIONS | options), Engine(threads=1))
     assert set(reads) == {2}  # a sample, and the pass
     reads[:] = 0
     scores(model, dataset)

@@ -11,7 +11,6 @@ import pytest
 
 from bigkpca.errors import IncompleteError
 from bigkpca.execution.clusters import open_engine
-from bigkpca.execution.progress import Silent
 from bigkpca.execution.tasks import Task
 from tests.helpers.dask_processes import wait_until
 from tests.helpers.progress import Recorder
@@ -24,9 +23,9 @@ print("the script runs", flush=True)
 def double(number):
     return 2 * number
 with open_engine(workers=1) as engine:
-    print(engine.each("doubling", [Task(double, (21,), 1)], Silent()))
+    print(engine.each("doubling", [Task(double, (21,), 1)]))
     engine.client.restart(timeout="250 s")  # as after a worker that died
-    print(engine.each("doubling", [Task(double, (21,), 1)], Silent()))
+    print(engine.each("doubling", [Task(double, (21,), 1)]))
 print(__file__)
 """
 
@@ -56,7 +55,7 @@ def test_processes_start_without_the_library_for_tls(monkeypatch):
     monkeypatch.setattr("bigkpca.execution.clusters.find_spec", lambda name: None)
     with open_engine(workers=1) as engine:
         assert engine.client.scheduler.address.startswith("tcp://")
-        assert engine.each("halving", [Task(divmod, (42, 2), 1)], Silent()) == [(21, 0)]
+        assert engine.each("halving", [Task(divmod, (42, 2), 1)]) == [(21, 0)]
 
 
 @pytest.mark.full
@@ -95,7 +94,7 @@ def test_a_scheduler_that_refuses_connections_is_tried_again_but_not_for_ever(tw
 
     monkeypatch.setattr(distributed, "Client", refused)
     with open_engine("tcp://127.0.0.1:1", progress=recorder) as engine:
-        assert engine.each("halving", [Task(divmod, (42, 2), 1)], Silent()) == [(21, 0)]
+        assert engine.each("halving", [Task(divmod, (42, 2), 1)]) == [(21, 0)]
     assert tried == ["tcp://127.0.0.1:1"] * 2
     (note,) = [note for note in recorder.notes if "tried again" in note]
     assert note == "the scheduler at tcp://127.0.0.1:1 does not answer: tried again for 60 seconds"

@@ -173,14 +173,14 @@ def test_long_groups_of_a_cluster_are_no_stall(two_processes, tmp_path):
         mock.patch.object(Watch, "look", too_long),
         mock.patch.multiple(on_cluster, POLL_SECONDS=0.1, _ANSWER_SECONDS=60.0),
     ):
-        assert two_processes.total("adding up", tasks, Recorder()) == sum(range(64))
+        assert two_processes.total("adding up", tasks) == sum(range(64))
     assert asked == 2
 
 
 def test_what_is_left_of_a_pass_that_is_stopped_is_cancelled(two_processes, tmp_path):
     tasks = [Task(marked, (str(tmp_path / str(number)),), 1) for number in range(60)]
     with pytest.raises(KeyboardInterrupt):
-        two_processes.total("adding up", tasks, Once(after=5))
+        replace(two_processes, progress=Once(after=5)).total("adding up", tasks)
     time.sleep(1)
     begun = len(list(tmp_path.iterdir()))
     time.sleep(2)

@@ -9,7 +9,7 @@ import pytest
 from threadpoolctl import threadpool_info
 
 from bigkpca.data.opening import open_rows
-from bigkpca.execution.duration import COEFFICIENTS, Speed, Threads, measured_speed, not_timed, timed
+from bigkpca.execution.duration import COEFFICIENTS, Speed, measured_speed, not_timed, timed
 from bigkpca.execution.planning import plan_resolved
 from bigkpca.numerics import kernels, methods, preimages
 from bigkpca.spec import FitSpec, resolve
@@ -29,7 +29,7 @@ WAYS = {
 def seconds(options, n, d, threads, driver):
     given = rows(n, d)
     fit = resolve(FitSpec.checked(**options), given)
-    return timed(plan_resolved(given, fit, threads), fit, SPEED, Threads(threads, driver)).expected_seconds
+    return timed(plan_resolved(given, fit, threads), fit, SPEED, threads, driver).expected_seconds
 
 
 def naive(way, n, d, D, threads, driver):

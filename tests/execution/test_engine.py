@@ -4,7 +4,7 @@ import gc
 import threading
 import time
 import weakref
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from threading import Event
 
 import numpy as np
@@ -12,7 +12,7 @@ import pytest
 
 from bigkpca.errors import DataError, MemoryLimitError
 from bigkpca.execution.engine import Engine
-from bigkpca.execution.tasks import Task, shared
+from bigkpca.execution.tasks import Carried, Task
 from tests.helpers.dask_processes import wait_until
 from tests.helpers.progress import Recorder
 
@@ -35,15 +35,16 @@ def late_when_even(number):
 def test_sums_follow_a_tree_that_block_numbers_fix(engine):
     for count, tree in {1: "0", 7: "(((0+1)+(2+3))+((4+5)+6))"}.items():
         tasks = [Task(late_when_even, (number,), 1) for number in range(count)]
-        assert engine.total("adding", tasks, Recorder()).text == tree
+        assert engine.total("adding", tasks).text == tree
 
 
 def test_results_keep_the_order_of_tasks_and_progress_hears_of_every_row_once(engine):
     recorder, tasks = Recorder(), [Task(late_when_even, (number,), 10) for number in range(6)]
-    assert [result.text for result in engine.each("listing", tasks, recorder)] == list("012345")
+    engine = replace(engine, progress=recorder)
+    assert [result.text for result in engine.each("listing", tasks)] == list("012345")
     wait_until(lambda: recorder.rows >= 60)  # events of a cluster may arrive a moment after its results
     assert (recorder.started, recorder.rows, recorder.finished) == ([("listing", 60)], 60, 1)
-    assert engine.each("nothing", [], Recorder()) == []
+    assert engine.each("nothing", []) == []
 
 
 def fail_on_third(number):
@@ -55,14 +56,14 @@ def fail_on_third(number):
 def test_an_error_of_a_task_reaches_the_caller_as_itself(engine):
     recorder = Recorder()
     with pytest.raises(DataError, match="task 2 failed"):
-        engine.each("failing", [Task(fail_on_third, (number,), 1) for number in range(4)], recorder)
+        replace(engine, progress=recorder).each("failing", [Task(fail_on_third, (number,), 1) for number in range(4)])
     assert recorder.finished == 1
 
 
 def test_shared_values_arrive_in_every_task(engine):
-    value = shared({"landmarks": [1, 2, 3]})
+    value = Carried({"landmarks": [1, 2, 3]})
     tasks = [Task(lambda given: given["landmarks"][-1], (value,), 1) for _ in range(3)]
-    assert engine.each("sharing", tasks, Recorder()) == [3, 3, 3]
+    assert engine.each("sharing", tasks) == [3, 3, 3]
 
 
 @pytest.mark.parametrize("of_results", [Engine.each, lambda *given: [Engine.total(*given)]], ids=["each", "total"])
@@ -70,7 +71,7 @@ def test_a_pass_keeps_no_result_in_memory(of_results):
     tasks = [Task(np.full, (1000, float(number)), 1) for number in range(20)]
     gc.disable()  # what is part of a circle of references waits for it
     try:
-        results = of_results(Engine(threads=2), "making", tasks, Recorder())
+        results = of_results(Engine(threads=2), "making", tasks)
         alive = [weakref.ref(result) for result in results]
         del results
         assert not [each for each in alive if each() is not None]
@@ -105,7 +106,7 @@ def test_a_pass_that_fails_leaves_no_thread_behind():
 
     for _ in range(30):
         with pytest.raises(ValueError, match=r"^[0-7]$"):
-            Engine(threads=2).total("adding up", [Task(fails, (number,), 1) for number in range(8)], Recorder())
+            Engine(threads=2).total("adding up", [Task(fails, (number,), 1) for number in range(8)])
         assert not [thread for thread in threading.enumerate() if thread.name.startswith("bigkpca")]
 
 

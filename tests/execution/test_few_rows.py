@@ -15,7 +15,6 @@ from bigkpca.errors import DataError
 from bigkpca.execution import options as run_options
 from bigkpca.execution import projection
 from bigkpca.execution.engine import Engine
-from bigkpca.execution.progress import Silent
 from bigkpca.execution.projection import score_rows
 
 
@@ -29,7 +28,7 @@ def kpca(digits):
 
 
 def by_pass(kpca, X):
-    return score_rows(ArrayRows(X), kpca.model_, Engine(threads=2), Silent())
+    return score_rows(ArrayRows(X), kpca.model_, Engine(threads=2))
 
 
 @pytest.mark.bits

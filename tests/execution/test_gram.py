@@ -12,7 +12,6 @@ from bigkpca.data.rows import ArrayRows
 from bigkpca.execution import passes
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.planning import plan_fit
-from bigkpca.execution.progress import Silent
 from bigkpca.numerics.features import Columns
 from bigkpca.spec import FitSpec
 from tests.helpers.commands import peak_bytes, planned_bytes
@@ -38,7 +37,7 @@ def columns_of(kernel=GAUSSIAN, dtype=np.float64, offset=0, scale=None):
 
 
 def product(rows, B, columns, engine=None):
-    return passes.gram_product(rows, columns, B, engine or Engine(threads=1), Silent(), "products")
+    return passes.gram_product(rows, columns, B, engine or Engine(threads=1), "products")
 
 
 def rows_and_block(n):
@@ -72,7 +71,7 @@ def test_products_shift_and_scale_their_columns():
     columns = columns_of(kernel, offset=X.mean(axis=0), scale=np.arange(1.0, 6.0))
     expected = kernel.gram(columns.shifted(X)) @ np.ones((120, 1))
     assert_allclose(product(ArrayRows(X), np.ones((120, 1)), columns), expected, rtol=1e-11)
-    assert_array_equal(passes.gather(ArrayRows(X), columns, Engine(threads=1), Silent()), columns.shifted(X))
+    assert_array_equal(passes.gather(ArrayRows(X), columns, Engine(threads=1)), columns.shifted(X))
 
 
 @pytest.mark.bits

@@ -16,8 +16,7 @@ from bigkpca.errors import IncompleteError, SpecError
 from bigkpca.execution import on_cluster
 from bigkpca.execution.clusters import open_engine
 from bigkpca.execution.engine import Engine
-from bigkpca.execution.progress import Silent
-from bigkpca.execution.tasks import Task, shared
+from bigkpca.execution.tasks import Carried, Task
 from bigkpca.execution.workers import Crew, known_workers, on_workers
 from tests.helpers.commands import run_apart
 from tests.helpers.dask_processes import BLOCKING, OTHER, DaskProcesses, wait_until
@@ -85,7 +84,7 @@ def engine_of_two(cluster):
 def test_a_thread_that_hangs_is_named():
     go_on = Event()
     with pytest.raises(IncompleteError, match=r"nothing has finished for 1 seconds: a thread hangs at rows 0 to 9;"):
-        Engine(threads=2, timeout=1).each("x", named(lambda _: go_on.wait(300), 1), Silent())
+        Engine(threads=2, timeout=1).each("x", named(lambda _: go_on.wait(300), 1))
     go_on.set()
 
 
@@ -106,13 +105,13 @@ def test_where_all_workers_hang_or_are_paused_the_run_ends_and_names_them(cluste
         engine.client.run(pauses)
         message = "all workers are paused, as their memory is full, for example tcp://"
         with pytest.raises(IncompleteError, match=message):
-            impatient.each("x", named(double, 8), Silent())
+            impatient.each("x", named(double, 8))
     cluster.kill_worker(0)
     cluster.start_worker()
     with open_engine(cluster.address, timeout=60) as engine:
         impatient = Engine(client=engine.client, timeout=2)
         with pytest.raises(IncompleteError, match=r"nothing has finished for 2 seconds: tcp://127.*rows"):
-            impatient.total("x", named(stops, 3, str(tmp_path / "once")), Silent())
+            impatient.total("x", named(stops, 3, str(tmp_path / "once")))
 
 
 @pytest.mark.full
@@ -121,12 +120,12 @@ def test_a_worker_that_hangs_at_what_all_tasks_need_is_named(cluster, tmp_path):
     cluster.start_worker()
     with open_engine(cluster.address, timeout=60) as engine:
         impatient = Engine(client=engine.client, timeout=4)
-        tasks = named(first_of, 8, shared(StopsWhereLoaded(str(tmp_path / "once"))))
+        tasks = named(first_of, 8, Carried(StopsWhereLoaded(str(tmp_path / "once"))))
         message = (
             r"for 4 seconds: tcp://\S+ has not been heard of for \d+ seconds and works on a value that all blocks need"
         )
         with pytest.raises(IncompleteError, match=message):
-            impatient.each("x", tasks, Silent())
+            impatient.each("x", tasks)
 
 
 @pytest.mark.full
@@ -145,7 +144,7 @@ def test_a_cluster_that_is_restarted_is_not_called_gone(cluster, engine_of_two, 
     thread = Thread(target=restart)
     thread.start()
     with pytest.raises(IncompleteError, match=message):
-        engine_of_two.each("x", named(begins, 200, str(tmp_path / "begun")), Silent())
+        engine_of_two.each("x", named(begins, 200, str(tmp_path / "begun")))
     thread.join(60)
 
 
@@ -157,7 +156,7 @@ def test_a_scheduler_that_is_killed_is_named(cluster, engine_of_two):
         sleep(0.3)
 
     with pytest.raises(IncompleteError, match=rf"the scheduler at {cluster.address} is gone"):
-        engine_of_two.each("x", named(kill_scheduler, 30, cluster.scheduler.pid), Silent())
+        engine_of_two.each("x", named(kill_scheduler, 30, cluster.scheduler.pid))
 
 
 @pytest.mark.full
@@ -177,7 +176,7 @@ def test_workers_that_die_before_they_answer_are_left_out_and_results_that_are_l
         return real(run, future)
 
     monkeypatch.setattr(on_cluster, "_result", after_a_death)
-    assert engine_of_two.each("doubling", named(double, 8), Silent()) == [2 * number for number in range(8)]
+    assert engine_of_two.each("doubling", named(double, 8)) == [2 * number for number in range(8)]
     assert killed
     cluster.start_worker()
     client.wait_for_workers(2, 60)
@@ -198,7 +197,7 @@ def test_a_client_that_was_closed_is_named():
         client = Client(cluster, set_as_default=False)
         client.close()
         with pytest.raises(IncompleteError, match=message):
-            Engine(client=client).total("x", named(double, 5), Silent())
+            Engine(client=client).total("x", named(double, 5))
         with pytest.raises(IncompleteError, match=message):
             known_workers(client, 5)
 
@@ -210,7 +209,7 @@ def test_a_worker_that_hangs_is_given_up_and_its_tasks_go_elsewhere(tmp_path):
         DaskProcesses(tmp_path / "cluster", 2, env=env) as cluster,
         open_engine(cluster.address, timeout=120) as engine,
     ):
-        assert engine.total("x", named(stops, 40, str(tmp_path / "once")), Silent()) == sum(range(0, 80, 2))
+        assert engine.total("x", named(stops, 40, str(tmp_path / "once"))) == sum(range(0, 80, 2))
 
 
 @pytest.mark.long
@@ -220,7 +219,7 @@ def test_a_scheduler_that_hangs_is_named(cluster, tmp_path):
         pytest.raises(IncompleteError, match=rf"the scheduler at {cluster.address} does not answer"),
         open_engine(cluster.address, timeout=4) as engine,
     ):
-        engine.total("x", named(stops, 3, str(tmp_path / "once"), cluster.scheduler.pid), Silent())
+        engine.total("x", named(stops, 3, str(tmp_path / "once"), cluster.scheduler.pid))
 
 
 @pytest.mark.full
@@ -255,4 +254,4 @@ def test_a_cluster_that_starts_workers_only_for_tasks_is_waited_for():
     with LocalCluster(n_workers=0, threads_per_worker=1, dashboard_address="127.0.0.1:0") as adapting:
         adapting.adapt(minimum=0, maximum=1)
         with open_engine(adapting.scheduler_address, timeout=60) as engine:
-            assert engine.total("x", named(double, 5), Silent()) == 20
+            assert engine.total("x", named(double, 5)) == 20

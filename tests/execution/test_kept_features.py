@@ -12,7 +12,6 @@ from bigkpca import KernelPCA
 from bigkpca.data.rows import ArrayRows
 from bigkpca.execution.engine import Engine, KeptFeatures
 from bigkpca.execution.planning import process_bytes
-from bigkpca.execution.progress import Silent
 from bigkpca.execution.projection import score_rows
 from bigkpca.fitting.fit import fit_rows
 from bigkpca.fitting.memory_limits import place_for_features
@@ -67,10 +66,10 @@ def test_scores_from_kept_features_are_the_same_bytes(fits, taken):
 def test_what_has_no_place_is_computed_again(taken):
     given, spec = ArrayRows(rows(5000)), FitSpec.checked(**OPTIONS)
     engine = Engine(threads=2, kept=KeptFeatures(3000 * 60 * 4))
-    model = fit_rows(given, spec, engine, Silent())
-    scores = score_rows(given, model, engine, Silent())
+    model = fit_rows(given, spec, engine)
+    scores = score_rows(given, model, engine)
     assert set(taken) == {True, False}
-    assert scores.tobytes() == score_rows(given, model, Engine(threads=2), Silent()).tobytes()
+    assert scores.tobytes() == score_rows(given, model, Engine(threads=2)).tobytes()
 
 
 def test_a_limit_leaves_what_the_plan_does_not_need_and_without_one_a_third_at_least_is_kept_or_none():

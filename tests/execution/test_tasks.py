@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from bigkpca.execution.engine import PartialSums
 from bigkpca.execution.on_threads import plain
-from bigkpca.execution.tasks import Carried, Pass, Task, added, graph_of, is_part, run_group, shared
+from bigkpca.execution.tasks import Carried, Pass, Task, added, graph_of, is_part, run_group
 from tests.execution.test_engine import Bracket
 
 
@@ -69,7 +69,7 @@ def test_what_is_known_is_not_computed_again(tasks, level, data):
 
 
 def test_values_that_tasks_share_are_in_a_graph_once_and_its_keys_begin_with_the_name_of_the_pass():
-    whole = pass_of(9, 1, shared(np.arange(5)))
+    whole = pass_of(9, 1, Carried(np.arange(5)))
     graph = graph_of(whole, {}, whole.missing({}), plain, run)
     names = [key_split(key) for key in graph.dsk]
     assert {name: names.count(name) for name in names} == {

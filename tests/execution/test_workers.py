@@ -18,8 +18,8 @@ from bigkpca.execution import workers
 from bigkpca.execution.blas import blas_core_types
 from bigkpca.execution.clusters import open_engine
 from bigkpca.execution.engine import Engine
-from bigkpca.execution.progress import WARNING, Silent
-from bigkpca.execution.tasks import Task, shared
+from bigkpca.execution.progress import WARNING
+from bigkpca.execution.tasks import Carried, Task
 from bigkpca.execution.workers import (
     CALL,
     Crew,
@@ -155,7 +155,7 @@ def join(cluster, engine, *within, memory="0", **env):
 
 
 def only_fit_ones_work(engine, late, notes, message, tasks=None):
-    found = engine.each("x", tasks or tasks_at(notes), Silent())
+    found = engine.each("x", tasks or tasks_at(notes))
     assert len(found) == 16
     assert late not in found
     (warning,) = notes.notes
@@ -174,7 +174,7 @@ def test_late_workers_that_see_no_data_or_have_another_version_or_little_memory(
     late = join(cluster, engine, *hiding(tmp_path / "data"))  # it would read zeros
     only_fit_ones_work(engine, late, notes, rf"does not see {data}: workers read")
     late = join(cluster, engine, **starting_with(OTHER, tmp_path))
-    only_fit_ones_work(engine, late, notes, OLD, tasks_at(notes, shared(np.ones(3))))
+    only_fit_ones_work(engine, late, notes, OLD, tasks_at(notes, Carried(np.ones(3))))
     engine.check_memory(lambda threads: threads * 10**9)
     late = join(cluster, engine, memory="900MB")
     only_fit_ones_work(engine, late, notes, "may use 900 MB, the plan needs 1000 MB; give workers more memory")
@@ -194,7 +194,7 @@ def test_a_late_worker_without_the_package(shares, cluster, engine, notes, tmp_p
 
     monkeypatch.setattr(Crew, "look", at_the_second_time)
     engine.crew.looked.discard(late)
-    more = [shared(np.ones(3))] * shares
+    more = [Carried(np.ones(3))] * shares
     only_fit_ones_work(engine, late, notes, "lacks bigkpca: install", tasks_at(notes, *more))
     assert engine.client.run(os.getpid, workers=[late])[late] == cluster.workers[-1].pid
 
@@ -211,8 +211,8 @@ def test_a_late_worker_of_a_graph(cluster, engine, notes, tmp_path):
     engine.crew.looked.discard(late)
     tasks = [Task(where, (i, str(notes.marker), block), 1, f"rows {i}") for i, block in enumerate(blocks)]
     only_fit_ones_work(engine, late, notes, "lacks bigkpca", tasks)
-    sums = [Task(summed, (block, shared(np.ones(2))), 1) for block in blocks]
-    assert engine.total("x", sums, Silent()) == 32
+    sums = [Task(summed, (block, Carried(np.ones(2))), 1) for block in blocks]
+    assert engine.total("x", sums) == 32
 
 
 def waits_for(number, late, marker, *_):
@@ -234,13 +234,13 @@ def test_a_worker_with_another_processor_type_takes_part_and_a_warning_names_it(
         notes.marker.unlink(missing_ok=True)
         tasks = [Task(waits_for, (i, late, str(notes.marker), *more), 1, f"rows {i}") for i in range(16)]
         with pytest.warns(UnlikeWorkersWarning, match=f"different processors: .*{other} of {late}, which joined later"):
-            found = engine.each("x", tasks, Silent())
+            found = engine.each("x", tasks)
         assert late in found
-        assert len(engine.each("x", tasks, Silent())) == 16  # without another warning
+        assert len(engine.each("x", tasks)) == 16  # without another warning
     assert not notes.notes
     message = r"different processors: .* \(1, e\.g\. tcp://.*same OPENBLAS_CORETYPE"
     with pytest.warns(UnlikeWorkersWarning, match=message) as told, open_engine(cluster.address, timeout=60) as engine:
-        assert len(engine.each("x", tasks, Silent())) == 16
+        assert len(engine.each("x", tasks)) == 16
     assert len(told) == 1
 
 
@@ -250,13 +250,13 @@ def test_paths_that_no_worker_sees_or_that_change_are_nobody_s_fault(cluster, en
     notes.marker.touch()
     with pytest.raises(SpecError, match=r"worker tcp://.* does not see /nowhere: workers read and write by themselves"):
         engine.check_paths("/nowhere")
-    assert len(engine.each("x", tasks_at(notes), Silent())) == 16  # which require it no more
+    assert len(engine.each("x", tasks_at(notes))) == 16  # which require it no more
     engine.check_paths(dataset, str(tmp_path / "scratch"))
     (tmp_path / "scratch").rmdir()
     with (Path(dataset) / "zarr.json").open("a") as file:
         file.write(" ")
     join(cluster, engine)
-    assert len(engine.each("x", tasks_at(notes), Silent())) == 16
+    assert len(engine.each("x", tasks_at(notes))) == 16
     assert not notes.notes
     assert [sight.path for sight in engine.crew.requirements.sights] == [dataset]
 
@@ -301,7 +301,7 @@ def test_after_the_last_fit_worker_the_run_waits_for_another(notes, tmp_path):
         cluster.kill_worker(0)
         impatient = Engine(client=engine.client, timeout=3, crew=engine.crew)
         with pytest.raises(IncompleteError, match="for 3 seconds: no worker that may take part is left, as worker"):
-            impatient.each("x", tasks_at(notes), Silent())
+            impatient.each("x", tasks_at(notes))
         newest = join(cluster, engine)
         notes.marker.touch()
-        assert set(engine.each("x", tasks_at(notes), Silent())) == {newest}
+        assert set(engine.each("x", tasks_at(notes))) == {newest}

@@ -9,7 +9,6 @@ from bigkpca import KernelPCA, kernels
 from bigkpca.data.rows import ArrayRows
 from bigkpca.errors import MemoryLimitError, SpecError, UniformLandmarksWarning, UnseenClusterWarning
 from bigkpca.execution.engine import Engine
-from bigkpca.execution.progress import Silent
 from bigkpca.fitting.merge import extend, fit_like, merge, resolve_like, spec_like
 from bigkpca.spec import FitSpec
 from bigkpca.storage.models import model_digest
@@ -22,7 +21,7 @@ ENGINE = Engine(threads=1)
 
 def like(model, X):
     """The model of rows X with the features of `model`."""
-    return fit_like(ArrayRows(X), model, spec_like(model, {}), ENGINE, None, Silent())
+    return fit_like(ArrayRows(X), model, spec_like(model, {}), ENGINE, None)
 
 
 def in_parts(X, *cuts, **options):
@@ -44,7 +43,7 @@ def agree(found, expected):
 )
 def test_adding_rows_is_fitting_all_with_the_same_features_and_signs(case, X):
     half = fitted(X[:220], **CASES[case])
-    grown = extend(half, ArrayRows(X[220:]), FitSpec.of(half), ENGINE, Silent())
+    grown = extend(half, ArrayRows(X[220:]), FitSpec.of(half), ENGINE)
     whole = like(half, X)
     np.testing.assert_allclose(grown.solution.eigenvalues, whole.solution.eigenvalues, rtol=1e-9)
     np.testing.assert_allclose(grown.solution.total_variance, whole.solution.total_variance, rtol=1e-9)
@@ -65,7 +64,7 @@ def test_models_without_sums_take_no_more_rows(X):
             kpca.partial_fit(X[100:])
         assert message in str(caught.value.__cause__)
         with pytest.raises(SpecError, match=message):
-            extend(kpca.model_, ArrayRows(X[100:]), FitSpec.of(kpca.model_), ENGINE, Silent())
+            extend(kpca.model_, ArrayRows(X[100:]), FitSpec.of(kpca.model_), ENGINE)
         assert model_digest(kpca.model_) == before
 
 
@@ -113,7 +112,7 @@ def test_a_small_part_is_planned_with_the_features_that_it_gets():
     fit = resolve_like(model, small, spec_like(model, {}))
     assert (fit.size, fit.dtype) == (300, np.float64)
     with pytest.raises(MemoryLimitError, match=r"this needs .* MB in a process, 10 MB are allowed"):
-        fit_like(small, model, spec_like(model, {}), ENGINE, 10_000_000, Silent())
+        fit_like(small, model, spec_like(model, {}), ENGINE, 10_000_000)
 
 
 def assert_bounds_hold(model, X):
@@ -166,7 +165,7 @@ def test_methods_that_need_uniform_landmarks_warn(X):
     with pytest.warns(UniformLandmarksWarning, match="these are from some of them"):
         merge([model, other], ENGINE)
     with pytest.warns(UniformLandmarksWarning, match="these are from some of them"):
-        extend(model, ArrayRows(X[150:]), FitSpec.of(model), ENGINE, Silent())
+        extend(model, ArrayRows(X[150:]), FitSpec.of(model), ENGINE)
 
 
 def test_what_does_not_add_up_is_refused(X):

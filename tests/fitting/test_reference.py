@@ -10,7 +10,6 @@ import pytest
 from bigkpca.data.rows import ArrayRows
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.planning import plan_fit
-from bigkpca.execution.progress import Silent
 from bigkpca.fitting.merge import extend
 from bigkpca.fitting.reference import with_reference
 from bigkpca.numerics.drift import REFERENCE_ROWS
@@ -170,7 +169,7 @@ def test_precomputed_and_extended_models_have_no_reference_nor_those_that_overfl
     model = fitted(X[:150])
     assert model.reference is not None
     assert model.leading(2).reference is None
-    assert extend(model, ArrayRows(X[150:]), FitSpec.checked(**OPTIONS), ONE, Silent()).reference is None
+    assert extend(model, ArrayRows(X[150:]), FitSpec.checked(**OPTIONS), ONE).reference is None
     rows = np.random.default_rng(0).normal(size=(200, 3)).astype(np.float32)
     cubic = fit(rows, components=2, kernel="polynomial", degree=3, size=50)
     assert cubic.reference is not None

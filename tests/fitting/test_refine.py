@@ -12,7 +12,6 @@ from bigkpca.data.rows import ArrayRows
 from bigkpca.errors import SpecError
 from bigkpca.execution import passes
 from bigkpca.execution.engine import Engine
-from bigkpca.execution.progress import Silent
 from bigkpca.fitting.refine import _error_of_kernels
 from bigkpca.numerics.features import Columns
 from bigkpca.spec import FitSpec
@@ -44,8 +43,8 @@ def some_rows(n, seed=0):
     return np.random.default_rng(seed).normal(size=(n, 5))
 
 
-def fitted(X, engine=None, progress=None, **options):
-    return fit(X, engine, progress, **OPTIONS | options)
+def fitted(X, engine=None, **options):
+    return fit(X, engine, **OPTIONS | options)
 
 
 def eigenvectors(model, X):
@@ -131,7 +130,7 @@ def test_errors_of_kernels_are_those_of_all_rows():
     """A hundred thousand rows of which half are equal: their kernels are off by the same, and that adds up."""
     X = np.repeat([[0.1, 0.7], [0.3, 0.2]], 50_000, axis=0)
     features = Columns(kernels.Polynomial(gamma=0.7, degree=3, coef0=0.1), np.zeros(2), block_dtype=np.dtype("f4"))
-    found = _error_of_kernels(ArrayRows(X), features, np.arange(4), FitSpec.checked(), Engine(threads=1), Silent())
+    found = _error_of_kernels(ArrayRows(X), features, np.arange(4), FitSpec.checked(), Engine(threads=1))
     two = X[[0, -1]]
     single = features.kernel(*2 * [two.astype("f4")]).astype(float)
     assert found >= 50_000 * np.linalg.norm(single - features.kernel(two, two), 2) > 1e-3

@@ -12,8 +12,10 @@ OPTIONS = {"components": 10, "size": 100, "seed": 3}  # of the fixture `model`
 
 def fit(data, engine=None, progress=None, **options):
     """A model of rows of any kind."""
-    return fit_rows(open_rows(data), FitSpec.checked(**options), engine or Engine(threads=1), progress or Silent())
+    return fit_rows(
+        open_rows(data), FitSpec.checked(**options), engine or Engine(threads=1, progress=progress or Silent())
+    )
 
 
 def scores(model, data, engine=None):
-    return score_rows(open_rows(data), model, engine or Engine(threads=1), Silent())
+    return score_rows(open_rows(data), model, engine or Engine(threads=1))

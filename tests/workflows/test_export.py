@@ -12,7 +12,7 @@ import zarr
 from dask import delayed
 
 import bigkpca
-from bigkpca.data.stores import clients, local, store_of
+from bigkpca.data.stores import LocalDisk, clients, store_of
 from bigkpca.data.stores.base import address
 from bigkpca.errors import BigKPCAError, IncompleteError, LockedError, SpecError
 from bigkpca.workflows import export
@@ -138,13 +138,13 @@ def test_what_is_in_the_way_stays(scores, tmp_path):
 
 
 def test_what_another_run_wrote_just_before_stays(scores, tmp_path, monkeypatch):
-    out, lock = tmp_path / "own.csv", local.lock
+    out, writer = tmp_path / "own.csv", LocalDisk.writer
 
-    def later(path):
+    def later(store, path):
         out.write_text("mine")
-        return lock(path)
+        return writer(store, path)
 
-    monkeypatch.setattr(local, "lock", later)
+    monkeypatch.setattr(LocalDisk, "writer", later)
     with pytest.raises(SpecError, match=r"own\.csv exists: take another name"):
         bigkpca.export(scores, out)
     assert out.read_text() == "mine"

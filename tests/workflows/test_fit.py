@@ -9,11 +9,10 @@ import pytest
 
 import bigkpca
 from bigkpca.data.rows import ArrayRows
-from bigkpca.data.stores.local import lock
+from bigkpca.data.stores import store_of
 from bigkpca.errors import CorruptionError, LockedError, MemoryLimitError, SpecError
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.planning import process_bytes
-from bigkpca.execution.progress import Silent
 from bigkpca.execution.projection import score_rows
 from bigkpca.storage import block_arrays
 from bigkpca.storage.models import load_model
@@ -59,7 +58,7 @@ def test_workers_in_another_folder_find_what_was_named_from_here(digits, tmp_pat
         bigkpca.fit("few.npy", "model.zarr", components=3, size=20)
         bigkpca.transform("model.zarr", "few.npy", "scores.zarr")
     assert two_processes.client.submit(os.getcwd).result() != str(tmp_path)
-    scores = score_rows(ArrayRows(digits[:300]), bigkpca.load("model.zarr"), Engine(), Silent())
+    scores = score_rows(ArrayRows(digits[:300]), bigkpca.load("model.zarr"), Engine())
     np.testing.assert_array_equal(block_arrays.open_main("scores.zarr", "features")[:], scores)
 
 
@@ -67,7 +66,7 @@ def test_a_model_needs_no_training_data_and_scores_the_same_rows_in_memory(datas
     stored = bigkpca.transform(model, dataset, tmp_path / "scores.zarr", block_rows=4096)
     shutil.rmtree(dataset)
     fitted = bigkpca.load(model)
-    scores = score_rows(ArrayRows(digits), fitted, Engine(), Silent())
+    scores = score_rows(ArrayRows(digits), fitted, Engine())
     np.testing.assert_array_equal(stored[:], scores)
     np.testing.assert_allclose((scores.astype(float) ** 2).sum(axis=0), fitted.solution.eigenvalues, rtol=1e-4)
 
@@ -103,7 +102,7 @@ def test_the_same_fit_again_does_nothing_and_another_in_the_way_is_named_and_kep
 
 def test_two_runs_at_once_are_refused(dataset, model, tmp_path):
     out = str(tmp_path / "scores.zarr")
-    with lock(out), pytest.raises(LockedError, match=r"another run is writing .*scores\.zarr"):
+    with store_of(out).writer(out), pytest.raises(LockedError, match=r"another run is writing .*scores\.zarr"):
         bigkpca.transform(model, dataset, out)
     bigkpca.transform(model, dataset, out)
     assert not Path(out + ".bigkpca-lock").exists()

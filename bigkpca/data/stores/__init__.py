@@ -8,6 +8,7 @@ from typing import Any, TypeGuard
 
 from bigkpca.data.stores.base import (
     MOST_JSON_BYTES,
+    NODE_FILES,
     SCHEMES,
     AnyPath,
     Store,
@@ -23,6 +24,7 @@ from bigkpca.errors import SpecError
 
 __all__ = [
     "MOST_JSON_BYTES",
+    "NODE_FILES",
     "AnyPath",
     "LocalDisk",
     "ObjectStore",

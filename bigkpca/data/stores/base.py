@@ -64,7 +64,7 @@ def inside(inner: str, outer: str) -> bool:
 
 AnyPath = str | PathLike[str]  # as users give them
 MOST_JSON_BYTES = 64_000_000  # of metadata or a manifest: half a million blocks
-_METADATA = ("zarr.json", ".zarray", ".zgroup", ".zattrs", ".zmetadata")  # of Zarr
+NODE_FILES = ("zarr.json", ".zarray", ".zgroup")  # which say what a folder of Zarr holds
 OURS = ".bigkpca-"  # how the endings of all names beside an output begin
 
 
@@ -79,7 +79,8 @@ class Store(Protocol):
     """A place that holds files below paths; `/` separates the names in a path.
 
     All of bigkpca reads and writes stored data through these operations, except files of other formats that `ingest`
-    and labels read, and zip archives. A new place is a file with these operations, and a line in `store_of`.
+    and labels read, and zip archives. A new place is a subclass, and a line in `store_of`. The operations
+    with a body here do as much as a store without folders and links needs, or one whose moves and locks are atomic.
     """
 
     def absolute(self, path: str) -> str:
@@ -87,6 +88,7 @@ class Store(Protocol):
 
     def resolved(self, path: str) -> str:
         """The full path, with links followed."""
+        return self.absolute(path)
 
     def output_path(self, path: str, inputs: tuple[str, ...]) -> str:
         """The path of an output, normalised. Raises SpecError where no output may be: at, in or around one of the
@@ -119,9 +121,11 @@ class Store(Protocol):
 
     def make_folder(self, path: str) -> None:
         """Make a folder and those above it, unless they are there."""
+        return
 
     def make_new_folder(self, path: str) -> None:
         """Make a folder in another one, where nothing is, also no link. Raises FileExistsError."""
+        return
 
     def write(self, path: str, content: bytes) -> None:
         """Write a file into an existing folder, so that readers see all of it or none, also after a power failure."""
@@ -133,6 +137,7 @@ class Store(Protocol):
         """Write or replace a file below an output that this process is the writer of. As `write`, and where the lock
         of a writer may expire, whatever a later writer wrote there stays, even if this process is suspended meanwhile.
         Raises LockedError then."""
+        self.write(path, content)
 
     def put(self, path: str, content: bytes) -> None:
         """Write a chunk of an array, with the folders of its key, so that readers see all of it or none. Several
@@ -142,6 +147,7 @@ class Store(Protocol):
     def sync(self, path: str) -> None:
         """Force a file, or all below a folder, to stay after a power failure. Partial files that killed writes left in
         a folder are removed."""
+        return
 
     def move(self, source: str, target: str) -> None:
         """Move a folder to a path where nothing is, or an empty folder: by one rename, or so that `recover` finishes
@@ -149,12 +155,15 @@ class Store(Protocol):
 
     def recover(self, path: str) -> None:
         """Finish a move between places of the output at `path` that was cut off, if there is one. For its writer."""
+        return
 
     def is_moving(self, path: str) -> bool:
         """Whether a move between places of the output at `path` has begun and not ended."""
+        return False
 
     def exchange(self, a: str, b: str) -> bool:
         """Exchange two folders at once, so that neither path is ever empty; False if the store cannot."""
+        return False
 
     def remove_file(self, path: str) -> None:
         """Remove a file, if it exists."""
@@ -165,6 +174,7 @@ class Store(Protocol):
     def remove_links(self, path: str, *, below: bool) -> None:
         """Remove a link at a path beside an output where only runs write, and those `below` it; what they lead to
         stays. For its writer."""
+        return
 
     def discard(self, path: str, trash: str) -> None:
         """Remove a folder, if it exists, so that what a killed removal leaves is never taken for a whole: nothing at
@@ -177,11 +187,13 @@ class Store(Protocol):
     def holder(self, path: str) -> str:
         """What tells this process, as the writer of the output at `path`, from those before and after it that may still
         write: hexadecimal digits, or nothing where the lock of a process holds while that is suspended."""
+        return ""
 
     def check_writer(self, path: str, *, ask: bool = True) -> None:
         """Raise LockedError where this process entered `writer` of the output that a place belongs to, and another run
         may have done so since. To be called before output is published; without `ask` it costs nothing as long as the
         lock is fresh, and can be called often."""
+        return
 
 
 def check_name(path: str, given: str) -> None:
@@ -195,7 +207,7 @@ def check_name(path: str, given: str) -> None:
 
 def is_metadata(path: str) -> bool:
     """Whether a file is one of Zarr's metadata."""
-    return last_name(path) in _METADATA
+    return last_name(path) in (*NODE_FILES, ".zattrs", ".zmetadata")
 
 
 def check_metadata(path: str, size: int) -> None:

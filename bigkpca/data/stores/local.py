@@ -17,7 +17,7 @@ from typing import IO, Any
 from uuid import uuid4
 
 from bigkpca.data.retrying import error_of, retried
-from bigkpca.data.stores.base import StoredFile, check_metadata, check_name, is_metadata, is_url, parent
+from bigkpca.data.stores.base import Store, StoredFile, check_metadata, check_name, is_metadata, is_url, parent
 from bigkpca.errors import LockedError, SpecError
 
 
@@ -36,48 +36,27 @@ _LOCK = ".bigkpca-lock"  # behind the name of an output
 _NO_PLACE = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG, errno.EINVAL)
 
 
-@contextmanager
-def lock(path: str) -> Iterator[None]:
-    """Hold the output at `path` against other runs; LockedError if one has it. Released even by SIGKILL."""
-    name = Path(path + _LOCK)
+def _opened_lock(name: Path, path: str) -> IO[bytes]:
+    """The file of the lock of the output at `path`, made if it is not there. Raises SpecError for anything else at its
+    place, and where it cannot be made."""
+    strange = SpecError(f"{name} is not a file, and bigkpca keeps a lock in a file of that name: remove it")
     try:
         name.parent.mkdir(parents=True, exist_ok=True)
-        opened = _opened_lock(name)
+        # Without waiting for a reader, as of a pipe.
+        handle = os.open(name, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
     except OSError as error:
+        if error.errno in (errno.ELOOP, errno.EMLINK, errno.EISDIR, errno.ENXIO):
+            raise strange from error
         if error.errno not in _NO_PLACE:
             raise
         raise SpecError(
             f"{path} cannot be written, since it cannot be made in {Path(error.filename).parent} ({error.strerror}): "
             "choose another path, or get the right to write there"
         ) from error
-    locked = LockedError(f"another run is writing {path}: wait until it ends (its lock is {path}{_LOCK})")
-    with opened as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            raise locked from error
-        if not name.exists() or os.fstat(file.fileno()).st_ino != name.stat().st_ino:
-            raise locked  # its holder ended, and removed it, between our open and our lock
-        try:
-            yield
-        finally:
-            name.unlink(missing_ok=True)
-
-
-def _opened_lock(name: Path) -> IO[bytes]:
-    """The file of a lock, made if it is not there. Raises SpecError for anything else at its place."""
-    error = SpecError(f"{name} is not a file, and bigkpca keeps a lock in a file of that name: remove it")
-    try:
-        # Without waiting for a reader, as of a pipe.
-        handle = os.open(name, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
-    except OSError as cause:
-        if cause.errno in (errno.ELOOP, errno.EMLINK, errno.EISDIR, errno.ENXIO):
-            raise error from cause
-        raise
     file = os.fdopen(handle, "wb", buffering=0)
     if not stat.S_ISREG(os.fstat(handle).st_mode):
         file.close()
-        raise error
+        raise strange
     return file
 
 
@@ -115,8 +94,9 @@ def _kind() -> type[Any]:
 
 
 @dataclass(frozen=True)
-class LocalDisk:
-    """Files and folders of the system this process runs on. See `Store` for each operation."""
+class LocalDisk(Store):
+    """Files and folders of the system this process runs on. A rename is never cut off, and the kernel keeps a lock
+    until its process ends, also while that is suspended."""
 
     def absolute(self, path: str) -> str:
         # What ".." stands behind may be a link, so that only the file system knows what it means.
@@ -161,7 +141,7 @@ class LocalDisk:
         return os.listdir(path)
 
     def file(self, path: str) -> StoredFile:
-        return _stored(os.stat(path))
+        return stored_file(os.stat(path))
 
     def files(self, path: str) -> dict[str, StoredFile]:
         # A file that its folder lists and that is not found may be removed at this moment, or invisible: the next list
@@ -173,7 +153,7 @@ class LocalDisk:
 
     def read(self, path: str, start: int = 0, stop: int | None = None) -> tuple[bytes, StoredFile]:
         with Path(path).open("rb", buffering=0) as file:
-            found = _stored(os.fstat(file.fileno()))
+            found = stored_file(os.fstat(file.fileno()))
             first = start if start >= 0 else max(0, found.bytes + start)
             file.seek(first)
             left = (found.bytes if stop is None else min(stop, found.bytes)) - first
@@ -202,9 +182,6 @@ class LocalDisk:
             os.fsync(file.fileno())
         _sync_entry(_folder_of(path))
 
-    def replace(self, path: str, content: bytes) -> None:
-        self.write(path, content)
-
     def put(self, path: str, content: bytes) -> None:
         _make_folders_of_key(_folder_of(path))
         with _moved_to(path, f"{path}.{uuid4().hex}.partial") as file:
@@ -227,12 +204,6 @@ class LocalDisk:
     def move(self, source: str, target: str) -> None:
         os.rename(source, target)
         _sync_entry(_folder_of(target))
-
-    def recover(self, path: str) -> None:
-        """Nothing: a rename is never cut off."""
-
-    def is_moving(self, path: str) -> bool:
-        return False
 
     def exchange(self, a: str, b: str) -> bool:
         mac = sys.platform == "darwin"
@@ -274,19 +245,24 @@ class LocalDisk:
 
     @contextmanager
     def writer(self, path: str) -> Iterator[None]:
+        name = Path(path + _LOCK)
+        locked = LockedError(f"another run is writing {path}: wait until it ends (its lock is {name})")
         try:
-            with lock(path):
-                yield
+            with _opened_lock(name, path) as file:
+                try:
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # released even by SIGKILL
+                except OSError as error:
+                    raise locked from error
+                if not name.exists() or os.fstat(file.fileno()).st_ino != name.stat().st_ino:
+                    raise locked  # its holder ended, and removed it, between our open and our lock
+                try:
+                    yield
+                finally:
+                    name.unlink(missing_ok=True)
         except OSError as error:
             if (known := error_of(error, path)) is not None:
                 raise known from error
             raise
-
-    def holder(self, path: str) -> str:
-        return ""  # the kernel keeps a lock until its process ends, also while that is suspended
-
-    def check_writer(self, path: str, *, ask: bool = True) -> None:
-        """Nothing: as of `holder`."""
 
 
 @contextmanager
@@ -308,7 +284,7 @@ def _moved_to(path: str, partial: str) -> Iterator[IO[bytes]]:
         raise
 
 
-def _stored(status: os.stat_result) -> StoredFile:
+def stored_file(status: os.stat_result) -> StoredFile:
     return StoredFile(status.st_size, f"{status.st_size} {status.st_mtime_ns}")
 
 
@@ -328,7 +304,7 @@ def _below(folder: str, prefix: str) -> Iterator[tuple[str, StoredFile]]:
                 if entry.is_dir():
                     yield from _below(entry.path, f"{prefix}{entry.name}/")
                 else:
-                    yield prefix + entry.name, _stored(entry.stat())
+                    yield prefix + entry.name, stored_file(entry.stat())
             except OSError as error:
                 if not (entry.is_symlink() and error.errno in (errno.ENOENT, errno.ELOOP)):
                     raise

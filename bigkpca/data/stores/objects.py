@@ -28,6 +28,7 @@ from bigkpca.data.stores import clients, leases
 from bigkpca.data.stores.base import (
     OURS,
     Address,
+    Store,
     StoredFile,
     address,
     check_metadata,
@@ -169,8 +170,9 @@ _MOST_PARTS = 10_000  # that S3 takes
 
 
 @dataclass(frozen=True)
-class ObjectStore:
-    """The objects of one bucket. See `Store` for each operation; every one raises as `clients.plain_errors`."""
+class ObjectStore(Store):
+    """The objects of one bucket. A folder is there as soon as something is in it, and what the server has confirmed
+    stays. Every operation raises as `clients.plain_errors`."""
 
     scheme: str
     bucket: str
@@ -180,9 +182,6 @@ class ObjectStore:
         return client(self.scheme, self.bucket)
 
     def absolute(self, path: str) -> str:
-        return address(path).url
-
-    def resolved(self, path: str) -> str:
         return address(path).url
 
     def output_path(self, path: str, inputs: tuple[str, ...]) -> str:
@@ -256,12 +255,6 @@ class ObjectStore:
             found = self._client.get(address(path).key, options=wanted)
             return bytes(found.bytes()), _stored(found.meta)
 
-    def make_folder(self, path: str) -> None:
-        """Nothing: a folder is there as soon as something is in it."""
-
-    def make_new_folder(self, path: str) -> None:
-        """Nothing: as of `make_folder`."""
-
     def write(self, path: str, content: bytes) -> None:
         leases.look(address(path).url)
         with plain_errors(path):
@@ -305,9 +298,6 @@ class ObjectStore:
 
     def put(self, path: str, content: bytes) -> None:
         self.write(path, content)
-
-    def sync(self, path: str) -> None:
-        """Nothing: what the server has confirmed stays."""
 
     def move(self, source: str, target: str) -> None:
         self._move(source, target, len(self.files(source)))
@@ -360,9 +350,6 @@ class ObjectStore:
             return False
         return True
 
-    def exchange(self, a: str, b: str) -> bool:
-        return False
-
     def remove_file(self, path: str) -> None:
         self.remove_files([path])
 
@@ -382,9 +369,6 @@ class ObjectStore:
     def remove_folder(self, path: str) -> None:
         for batch in in_reading_order(self.files(path)):
             self.remove_files([f"{path}/{name}" for name in batch])
-
-    def remove_links(self, path: str, *, below: bool) -> None:
-        """Nothing: an object store has no links."""
 
     def discard(self, path: str, trash: str) -> None:
         self.remove_folder(path)  # what readers look at first goes first

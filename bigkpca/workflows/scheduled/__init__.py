@@ -80,15 +80,15 @@ def extract_new(given: ScheduledRun) -> bool:
 
 def _check_input(given: ScheduledRun, current: Published, found: ZarrRows, interval: Interval) -> None:
     """Raise CorruptionError where rows that are not extracted again are no longer what they were."""
-    rows, progress = found.pin(current.rows), given.options.progress
+    rows = found.pin(current.rows)
     suspect = [block for block in input_rows.suspect_blocks(rows, current.manifest) if not interval.meets(block)]
     if not suspect:
         return
     if len(suspect) <= _FEW:  # as every night the last block, for which no cluster is started
-        input_rows.check_unchanged_blocks(rows, current.manifest, suspect, Engine(), progress)
+        input_rows.check_unchanged_blocks(rows, current.manifest, suspect, Engine(progress=given.options.progress))
     else:
         with given.options.engine() as engine:
-            input_rows.check_unchanged_blocks(rows, current.manifest, suspect, engine, progress)
+            input_rows.check_unchanged_blocks(rows, current.manifest, suspect, engine)
     if not len(interval):  # else the run writes them
         stamps = rows.stamps(split(current.rows, current.manifest["block_rows"]))
         if stamps is not None:

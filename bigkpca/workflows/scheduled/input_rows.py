@@ -15,8 +15,8 @@ from bigkpca.data.rows import digest_of_rows
 from bigkpca.data.versions import JOB
 from bigkpca.data.zarr import ZarrRows
 from bigkpca.errors import Array, CorruptionError, DataError, SpecError
-from bigkpca.execution.engine import Engine, by_block
-from bigkpca.execution.progress import Progress
+from bigkpca.execution.engine import Engine
+from bigkpca.execution.tasks import BlockTasks
 from bigkpca.numerics.random_streams import COMPARED, random_stream
 from bigkpca.storage import groups
 from bigkpca.storage.block_arrays import input_digests
@@ -182,10 +182,10 @@ def suspect_blocks(rows: ZarrRows, manifest: Mapping[str, Any]) -> list[Block]:
 
 
 def check_unchanged_blocks(
-    rows: ZarrRows, manifest: Mapping[str, Any], blocks: Sequence[Block], engine: Engine, progress: Progress
+    rows: ZarrRows, manifest: Mapping[str, Any], blocks: Sequence[Block], engine: Engine
 ) -> None:
     """Raise CorruptionError where rows of these blocks changed since features were extracted. One pass."""
-    found = by_block("comparing rows", digest_of_rows, rows, [], blocks, engine, progress)
+    found = engine.each("comparing rows", BlockTasks(digest_of_rows, rows, blocks, []))
     known = input_digests(manifest)
     other = [block for block, sha256 in zip(blocks, found, strict=True) if sha256 != known[block.number][0]]
     if other:

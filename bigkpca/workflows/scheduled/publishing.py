@@ -23,11 +23,11 @@ from bigkpca.data.stores import last_name, parent, store_of
 from bigkpca.data.versions import version_path
 from bigkpca.data.zarr import ZarrRows
 from bigkpca.errors import Array, CorruptionError, DriftError, SpecError, check_overflow
-from bigkpca.execution.engine import block_tiles, by_block
+from bigkpca.execution.engine import block_tiles
 from bigkpca.execution.options import RunOptions
 from bigkpca.execution.planning import Plan, plan_transform
 from bigkpca.execution.projection import check_columns, expansion_of, tile_scores
-from bigkpca.execution.tasks import named_rows
+from bigkpca.execution.tasks import BlockTasks, named_rows
 from bigkpca.fitting.reference import with_reference
 from bigkpca.numerics.drift import REFERENCE_ROWS
 from bigkpca.numerics.model import Model
@@ -333,8 +333,8 @@ def _extracted(
         expansion = expansion_of(model) if model.reference else None
         numbers = rows_drawn(job.interval.first, job.interval.stop, _MOST_COMPARED, given.job.seed)
         passed = [path, model, numbers, expansion]
-        holding = Holding(progress, given.out)
-        found = by_block("extracting features", extract_block, job.rows, passed, job.wanted, engine, holding)
+        holding = replace(engine, progress=Holding(progress, given.out))
+        found = holding.each("extracting features", BlockTasks(extract_block, job.rows, job.wanted, passed))
         block_arrays.check_stored(path, job.wanted, arrays)
         check_unchanged(job.rows, job.record["input"])
     count = sum(len(block) for block in job.wanted)

@@ -23,9 +23,9 @@ K, K_NEW = WHOLE[:N, :N], WHOLE[N:, :N]
 OPTIONS = {"kernel": "precomputed", "method": "exact"}
 
 
-def fitted(data, engine=None, progress=None, **options):
+def fitted(data, engine=None, **options):
     given = {"components": R, "size": 60, "seed": 3, "residual_tol": 1e-7} | OPTIONS | options
-    return fit(data, engine, progress, **given)
+    return fit(data, engine, **given)
 
 
 def estimator(**options):

@@ -13,7 +13,6 @@ from bigkpca.data.rows import ArrayRows
 from bigkpca.errors import MemoryLimitError
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.planning import plan_fit, plan_reconstruct, process_bytes
-from bigkpca.execution.progress import Silent
 from bigkpca.execution.projection import residual_rows
 from bigkpca.fitting.fit import fit_rows
 from bigkpca.spec import FitSpec
@@ -38,7 +37,7 @@ linux = pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs
 def test_ways_back_that_are_learned_cost_one_planned_pass_and_others_none(way, method, dataset, reads):
     spec = FitSpec.checked(**OPTIONS | {"method": method} | WAYS[way])
     passes = {"nystroem": 1, "rff": 1, "rff-pca": 2, "exact": 0}[method] + spec.preimage_value.trained
-    fit_rows(open_rows(dataset), spec, Engine(threads=1), Silent())
+    fit_rows(open_rows(dataset), spec, Engine(threads=1))
     np.testing.assert_array_equal(reads, 1 + passes)
     plan = plan_fit(open_rows(dataset), spec, 1)
     assert plan.passes == passes
@@ -51,7 +50,7 @@ def test_refined_models_learn_the_way_back_in_one_pass_more(dataset, reads):
     for way in ("fixed-point", preimages.Ridge(size=50)):
         reads[:] = 0
         spec = FitSpec.checked(**OPTIONS | {"refine": 1, "preimage": way})
-        model = fit_rows(open_rows(dataset), spec, Engine(threads=1), Silent())
+        model = fit_rows(open_rows(dataset), spec, Engine(threads=1))
         counts.append((reads.copy(), plan_fit(open_rows(dataset), spec, 1).passes))
         assert error_of(model, zarr.open_array(dataset)[:]) < 0.6
     (without, planned), (with_ridge, planned_too) = counts
@@ -67,7 +66,7 @@ def test_the_way_back_reads_each_chunk_once(dataset, model, tmp_path, reads):
             lambda out: bigkpca.transform(model, dataset, out, residual=True, block_rows=CHUNK),
             lambda out: arrays.denoised(fitted_model, dataset).compute(scheduler="synchronous"),
             lambda out: arrays.residuals(fitted_model, dataset).compute(scheduler="synchronous"),
-            lambda out: residual_rows(open_rows(dataset), fitted_model, Engine(threads=1), Silent()),
+            lambda out: residual_rows(open_rows(dataset), fitted_model, Engine(threads=1)),
             lambda out: KernelPCA.load(model).score(dataset),
         )
     ):

@@ -18,7 +18,6 @@ from bigkpca import KernelPCA, methods, preimages
 from bigkpca.data.rows import ArrayRows
 from bigkpca.errors import SpecError
 from bigkpca.execution.engine import Engine
-from bigkpca.execution.progress import Silent
 from bigkpca.execution.projection import block_preimages, reconstruct_rows
 from bigkpca.storage import block_arrays
 from bigkpca.storage.models import load_model
@@ -43,7 +42,7 @@ def test_reconstruct_is_inverse_transform_of_every_kind_of_scores(kpca, scores, 
     stored = kpca.inverse_transform(Y, out=tmp_path / "rows.zarr")
     assert isinstance(stored, zarr.Array)
     assert (stored.shape, stored.dtype) == ((N, 64), np.float32)
-    found = reconstruct_rows(ArrayRows(Y), kpca.model_, block_preimages, Engine(threads=1), Silent())
+    found = reconstruct_rows(ArrayRows(Y), kpca.model_, block_preimages, Engine(threads=1))
     np.testing.assert_array_equal(found.rows, expected)
     for name in ARRAYS[1:]:
         np.testing.assert_array_equal(block_arrays.values(str(back), name), getattr(found, name))

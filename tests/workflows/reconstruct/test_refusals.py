@@ -14,7 +14,6 @@ from bigkpca import KernelPCA, arrays, kernels, preimages
 from bigkpca.data.rows import ArrayRows
 from bigkpca.errors import DataError, SpecError
 from bigkpca.execution.engine import Engine
-from bigkpca.execution.progress import Silent
 from bigkpca.execution.projection import block_denoised, reconstruct_rows, residual_rows
 from bigkpca.spec import FitSpec
 from bigkpca.storage import block_arrays
@@ -166,8 +165,8 @@ def test_rows_whose_kernel_values_overflow_are_refused(X):
     cubic, bad = fitted(X, kernel="poly"), X.copy()
     bad[7] = 1e30
     for work in (
-        lambda: reconstruct_rows(ArrayRows(bad), cubic, block_denoised, Engine(threads=1), Silent()),
-        lambda: residual_rows(ArrayRows(bad), cubic, Engine(threads=1), Silent()),
+        lambda: reconstruct_rows(ArrayRows(bad), cubic, block_denoised, Engine(threads=1)),
+        lambda: residual_rows(ArrayRows(bad), cubic, Engine(threads=1)),
     ):
         with pytest.raises(DataError, match="rows 0 to 99: kernel values overflow"):
             work()

@@ -13,7 +13,6 @@ from bigkpca.data.opening import open_rows
 from bigkpca.data.rows import ArrayRows
 from bigkpca.errors import SpecError
 from bigkpca.execution.engine import Engine
-from bigkpca.execution.progress import Silent
 from bigkpca.fitting.fit import fit_rows
 from bigkpca.fitting.merge import extend
 from bigkpca.spec import FitSpec
@@ -95,12 +94,12 @@ def test_a_model_that_grew_leads_back_as_one_fitted_on_all(way, method, X):
     rows = X.astype(np.float64)
     given = {"landmarks": rows[:300:5], "size": "auto", "sigma": 30.0} if method == "nystroem" else {"sigma": 30.0}
     spec = FitSpec.checked(**OPTIONS | given | {"method": method, "preimage": way})
-    first = fit_rows(ArrayRows(rows[:300]), spec, Engine(threads=1), Silent())
-    grown = extend(first, ArrayRows(rows[300:]), spec, Engine(threads=1), Silent())
+    first = fit_rows(ArrayRows(rows[:300]), spec, Engine(threads=1))
+    grown = extend(first, ArrayRows(rows[300:]), spec, Engine(threads=1))
     assert not np.allclose(rows_of(grown, rows[:50]), rows_of(first, rows[:50]), atol=1e-3)
     own = first.features.landmarks_in_user_units()
     if method == "nystroem":
-        whole = fit_rows(ArrayRows(rows), FitSpec.checked(**OPTIONS | given | {"preimage": way}), Engine(), Silent())
+        whole = fit_rows(ArrayRows(rows), FitSpec.checked(**OPTIONS | given | {"preimage": way}), Engine())
         assert whole.decoder is not None
         np.testing.assert_allclose(own, whole.features.landmarks_in_user_units())
         np.testing.assert_allclose(rows_of(grown, rows), rows_of(whole, rows), atol=1e-3)
@@ -111,10 +110,10 @@ def test_a_model_that_grew_leads_back_as_one_fitted_on_all(way, method, X):
 @pytest.mark.full
 def test_random_features_that_grew_lead_back_for_old_rows_and_new(way, method, X):
     spec = FitSpec.checked(**OPTIONS | {"size": 400, "method": method, "preimage": way})
-    grown = fit_rows(ArrayRows(X[:300]), spec, Engine(threads=1), Silent())
+    grown = fit_rows(ArrayRows(X[:300]), spec, Engine(threads=1))
     for piece in (X[300:490], X[490:497], X[497:]):  # however few are added
-        grown = extend(grown, ArrayRows(piece), spec, Engine(threads=1), Silent())
-    whole = fit_rows(ArrayRows(X), spec, Engine(threads=1), Silent())
+        grown = extend(grown, ArrayRows(piece), spec, Engine(threads=1))
+    whole = fit_rows(ArrayRows(X), spec, Engine(threads=1))
     assert error_of(grown, X) < 1.2 * error_of(whole, X)
 
 
