@@ -245,10 +245,11 @@ def cross_validate(
     asked = spec.model_copy(update={"components": max(components or COMPONENTS)})
     check_peak(_peak_bytes(rows, asked, folds, engine.threads), limit, "ask for a smaller --size")
     engine.check_memory(lambda threads: _peak_bytes(rows, asked, folds, threads))
+    fit = resolve(spec, rows)
     if sigmas is None:
-        median = sample_lengths(rows, spec, engine, progress)["median"].sigma
+        median = sample_lengths(rows, fit, engine, progress)["median"].sigma
         sigmas = [float(f"{factor * median:.6g}") for factor in LENGTHS]
-    X = draw_sample(rows, resolve(spec, rows), engine, progress).sample
+    X = draw_sample(rows, fit, engine, progress).sample
     X = X[random_stream(spec.seed, FOLDS).permutation(len(X))[:MAX_ROWS]]
     if len(X) < 2 * folds:
         raise SpecError(f"{rows.where} has {len(X)} rows: too few for {folds} folds")

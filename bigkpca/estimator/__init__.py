@@ -39,15 +39,14 @@ from bigkpca.execution.engine import KeptFeatures
 from bigkpca.execution.options import RunOptions, takes
 from bigkpca.execution.progress import Silent, shown
 from bigkpca.execution.projection import are_maps, of_rows_there, stacked_rows
-from bigkpca.fitting.memory_limits import check_fits, place_for_features
-from bigkpca.fitting.merge import extend, resolve_like, spec_like
+from bigkpca.fitting.merge import extend, spec_like
 from bigkpca.fitting.preimage import of_leading
 from bigkpca.numerics.certificates import Certificate
 from bigkpca.numerics.features import has_landmarks
 from bigkpca.numerics.kernels import Kernel
 from bigkpca.numerics.model import Model
 from bigkpca.serving import FittedKernelPCA
-from bigkpca.spec import FitSpec, resolve
+from bigkpca.spec import FitSpec
 from bigkpca.storage import models
 from bigkpca.storage.models import AnyModel
 from bigkpca.workflows.export import export_model
@@ -386,24 +385,22 @@ class KernelPCA(ModelMethods, BaseEstimator):  # type: ignore[misc]
         # What lies at a path is recorded as the command line does, so that both make the same model.
         rows = self._rows(X, reset=True)
         identity = rows.fingerprint() if is_path(X) else None
-        return self._fitted(rows, None, identity, None if like is None else models.model_of(like))
+        return self._fitted(rows, like, identity)
 
     def _fitted(
         self,
         rows: Rows,
-        kept: KeptFeatures | None,
+        like: AnyModel | None,
         identity: dict[str, Any] | None = None,
-        like: Model | None = None,
+        kept: KeptFeatures | None = None,
     ) -> Self:
         run = RunOptions(memory=self.memory_limit, progress=shown(self.verbose))
+        before = None if like is None else models.model_of(like)
+        spec = spec_of(self) if before is None else spec_like(before, dict(self._spec_after(before)))
         with run.engine() as engine:
-            self.model_ = fit_model(rows, self._spec(like), replace(engine, kept=kept), run, like, identity)
+            self.model_ = fit_model(rows, spec, replace(engine, kept=kept), run, before, identity)
         self._like = like is not None
         return self
-
-    def _spec(self, like: Model | None) -> FitSpec:
-        """The spec of the parameters; for a fit with the features of another model, see `spec_like`."""
-        return spec_of(self) if like is None else spec_like(like, dict(self._spec_after(like)))
 
     def _spec_after(self, model: Model) -> FitSpec:
         """The spec of the parameters, with the seed of an earlier model where none is given as a number."""
@@ -419,10 +416,8 @@ class KernelPCA(ModelMethods, BaseEstimator):  # type: ignore[misc]
         """
         if is_lazy(X):
             return self.fit(X, like=like).transform(X)
-        rows, limit = self._rows(X, reset=True), RunOptions(memory=self.memory_limit).memory_limit
-        before = None if like is None else models.model_of(like)
-        kept = place_for_features(rows, resolve_like(before, rows, self._spec(before)), limit)
-        self._fitted(rows, kept, like=before)
+        rows, kept = self._rows(X, reset=True), KeptFeatures()
+        self._fitted(rows, like, kept=kept)
         return in_kind(X, SCORES.of(rows, self.model_, kept), "scores")
 
     @available_if(takes_more_rows)  # type: ignore[untyped-decorator]
@@ -447,8 +442,7 @@ class KernelPCA(ModelMethods, BaseEstimator):  # type: ignore[misc]
             spec = spec_like(self.model_, dict(spec))
         run = RunOptions(memory=self.memory_limit, progress=shown(self.verbose))
         with run.engine() as engine:
-            check_fits(rows, resolve(spec, rows), engine, run.memory_limit)
-            self.model_ = extend(self.model_, rows, spec, engine, run.progress)
+            self.model_ = extend(self.model_, rows, spec, engine, run.progress, run.memory_limit)
         return self
 
     def __add__(self, other: KernelPCA) -> Self:

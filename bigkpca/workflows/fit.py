@@ -13,8 +13,7 @@ from bigkpca.errors import CorruptionError, DataError, SpecError
 from bigkpca.execution.engine import Engine, KeptFeatures
 from bigkpca.execution.options import RunOptions, WritingOptions, of_fit, takes
 from bigkpca.fitting import merge as merging
-from bigkpca.fitting.fit import fit_within
-from bigkpca.fitting.memory_limits import place_for_features
+from bigkpca.fitting.fit import fit_rows
 from bigkpca.numerics.model import Model
 from bigkpca.spec import FitOptions, FitSpec
 from bigkpca.storage import destination, groups, models
@@ -115,10 +114,9 @@ def fit(
     if not isinstance(spec.kernel, str):
         models.check_savable(spec.kernel)
     rows = open_rows(data, run.array)
-    kept = None
     if transform is not None:
         check_scores_place(rows, path_of(out), transform, overwrite=run.overwrite)  # before the fit
-        kept = place_for_features(rows, merging.resolve_like(before, rows, spec), run.memory_limit)
+    kept = None if transform is None else KeptFeatures()
     model = fit_and_save(rows, spec, out, run, kept, before)
     if transform is not None:
         write_scores(model, rows, path_of(out), transform, run, block_rows=spec.block_rows, kept=kept)
@@ -177,7 +175,7 @@ def fit_model(
     `spec` is that of `spec_like`."""
     limit, progress = run.memory_limit, run.progress
     if like is None:
-        return fit_within(rows, spec, engine, limit, progress, identity, run.deadline)
+        return fit_rows(rows, spec, engine, progress, identity, limit, run.deadline)
     model = merging.fit_like(rows, like, spec, engine, limit, progress, identity)
     return replace(model, provenance={**model.provenance, "like": models.model_digest(like)})
 
