@@ -80,17 +80,6 @@ def evaluate_rows(
     return evaluation.evaluation(sums, given, P, center=center)
 
 
-@dataclass(frozen=True)
-class SquaredError:
-    """Sum of squared errors over entries, and the number of entries; those of blocks add up."""
-
-    total: float
-    count: int
-
-    def __add__(self, other: SquaredError) -> SquaredError:
-        return SquaredError(self.total + other.total, self.count + other.count)
-
-
 def preimage_error(
     model: Model,
     rows: Rows,
@@ -109,12 +98,12 @@ def preimage_error(
     key = np.random.SeedSequence(0, spawn_key=(SCORING,)).generate_state(2, np.uint64)
     added = None if noise is None else Noise(noise, key, 1)
     given = model, added, 1.0 if units is None else units
-    found = sum_by_block("scoring", _squared_error, rows, given, model.block_rows, engine, progress)
-    return found.total / found.count
+    total, count = sum_by_block("scoring", _squared_error, rows, given, model.block_rows, engine, progress)
+    return float(total / count)
 
 
-def _squared_error(rows: Rows, block: Block, model: Model, noise: Noise | None, units: Array | float) -> SquaredError:
-    """The squared error of one block of rows."""
+def _squared_error(rows: Rows, block: Block, model: Model, noise: Noise | None, units: Array | float) -> Array:
+    """Sum of the squared errors of the entries of one block, and their number, (2,)."""
     height = tile_rows(model.columns, model.features.size, 8)
     most_rows = min(height, len(block))
     decode = model.reconstructing(most_rows)
@@ -125,7 +114,7 @@ def _squared_error(rows: Rows, block: Block, model: Model, noise: Noise | None, 
         found = decode(Y, None if noise is None else given)
         total += float(np.sum(((X.astype(np.float64) - found.rows) / units) ** 2))
         first += len(X)
-    return SquaredError(total, len(block) * model.columns)
+    return np.array([total, len(block) * model.columns])
 
 
 MAX_ROWS = 6000

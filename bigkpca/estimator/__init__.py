@@ -56,10 +56,13 @@ from bigkpca.workflows.inputs import open_scores
 from bigkpca.workflows.transform import denoise, reconstruct, transform
 
 
-class FittedAttributes:
-    """Attributes of an estimator that keeps its model as `model_`. Raise AttributeError before the fit."""
+@framing_what_is_in_memory
+class ModelMethods(RowsInput, ClassNamePrefixFeaturesOutMixin, TransformerMixin):  # type: ignore[misc]
+    """Attributes and methods of KernelPCA that use its `model_`; before the fit there is none, and attributes raise
+    AttributeError. `set_output` reaches methods of classes with scikit-learn's mixin."""
 
     model_: Model
+    noise: float | None
 
     @property
     def eigenvalues_(self) -> Array:
@@ -126,13 +129,6 @@ class FittedAttributes:
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "model_")
-
-
-@framing_what_is_in_memory
-class ModelMethods(FittedAttributes, RowsInput, ClassNamePrefixFeaturesOutMixin, TransformerMixin):  # type: ignore[misc]
-    """Methods of KernelPCA that use its model. `set_output` reaches those of classes with scikit-learn's mixin."""
-
-    noise: float | None
 
     def transform(self, X: Any, out: AnyPath | None = None, *, dtype: Any = None, components: int | None = None) -> Any:
         """Scores (n, r): NumPy for what is in memory, a lazy Dask array for Dask, Zarr and paths.

@@ -13,7 +13,7 @@ from bigkpca.execution.blas import single_threaded_blas
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.progress import Progress
 from bigkpca.fitting import refine
-from bigkpca.fitting.features import Choice, ChosenFeatures, SizeLimits, choices_info, choose_features
+from bigkpca.fitting.features import Choice, ChosenFeatures, SizeLimits, choice, choose_features
 from bigkpca.fitting.memory_limits import check_fits, make_room
 from bigkpca.fitting.preimage import with_decoder
 from bigkpca.fitting.reference import with_reference
@@ -68,7 +68,7 @@ def fit_rows(
         return replace(model, provenance={**provenance, **model.provenance})
     first = fit.start() if fit.matrix_free else fit
     chosen, found = _solved(rows, first, limits, engine, progress)
-    provenance |= {"content": found.digest, "choices": choices_info((*chosen.choices, *found.choices))}
+    provenance |= {"content": found.digest, "choices": [*chosen.choices, *found.choices]}
     model = found.model(chosen.features, provenance)
     if fit.matrix_free:
         del chosen, found  # which products do not need
@@ -99,7 +99,7 @@ def _solved(
         if found is None or (single and moved_by_rounding(found, _COARSE)):
             progress.note("rounding in float32 would count here: fitting again in float64")
             reason = f"rounding in float32 may move the bounds or leading eigenvalues by more than {_COARSE}"
-            fit, more_precise = fit.in_double_precision(), (Choice("dtype", "float64", reason),)
+            fit, more_precise = fit.changed(dtype="float64"), (choice("dtype", "float64", reason),)
             most = check_fits(rows, fit, engine, limits.memory)
             limits = replace(limits, largest=most.largest, limited_by=most.limited_by)
             continue

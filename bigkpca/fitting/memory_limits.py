@@ -63,5 +63,5 @@ def make_room(kept: KeptFeatures | None, rows: Rows, fit: ResolvedFit, limit: in
         if room >= _LEAST_SHARE * fit.n * fit.size * fit.dtype.itemsize:
             kept.most_bytes = room
     else:
-        most = fit if fit.spec.dtype else fit.in_double_precision()  # which a second fit may need
+        most = fit if fit.spec.dtype else fit.changed(dtype="float64")  # which a second fit may need
         kept.most_bytes = max(0, limit - plan_resolved(rows, most, Engine().threads).peak_bytes)

@@ -16,7 +16,7 @@ from bigkpca.execution.engine import Engine
 from bigkpca.execution.passes import read_rows, sums_of
 from bigkpca.execution.progress import Progress
 from bigkpca.execution.projection import check_columns
-from bigkpca.fitting.features import ChosenFeatures, choices_info, kept_choices
+from bigkpca.fitting.features import ChosenFeatures, kept_choices
 from bigkpca.fitting.memory_limits import check_fits, make_room
 from bigkpca.fitting.preimage import check_extensible, extend_decoder, with_decoder
 from bigkpca.fitting.reference import with_reference
@@ -111,7 +111,7 @@ def fit_like(
         "spec": like.provenance["spec"] | {key: getattr(spec, key) for key in MAY_CHANGE},
         "identity": identity or anonymous(rows),
         "content": found.digest,
-        "choices": kept + choices_info(found.choices),
+        "choices": [*kept, *found.choices],
     }
     if "column_names" in like.provenance:
         provenance["column_names"] = like.provenance["column_names"]
@@ -223,7 +223,7 @@ def _with_sums(
     warn_of(found, features)
     warn_if_beyond_tolerance(found, fit.spec)
     warn_if_not_uniform(fit.spec)
-    changed: Provenance = {"added": added, "choices": kept_choices(model) + choices_info(found.choices)}
+    changed: Provenance = {"added": added, "choices": [*kept_choices(model), *found.choices]}
     if recorded is not None:
         changed["spec"] = recorded
     larger = found.model(features, {**model.provenance, **changed})

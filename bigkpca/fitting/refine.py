@@ -18,7 +18,6 @@ from bigkpca.execution.passes import gather, gram_product, read_rows
 from bigkpca.execution.progress import Progress
 from bigkpca.execution.projection import score_rows
 from bigkpca.fitting import precomputed
-from bigkpca.fitting.features import choices_info
 from bigkpca.fitting.solve import chosen_components
 from bigkpca.numerics import certificates, eigenpairs
 from bigkpca.numerics.certificates import Certificate
@@ -101,7 +100,7 @@ def fit_precomputed(rows: Rows, fit: ResolvedFit, engine: Engine, progress: Prog
 
         with engine.small_work() as in_order:
             found = chosen_components(spec, with_components)
-        return found.model(features, {"content": digest, "choices": choices_info(found.choices)})
+        return found.model(features, {"content": digest, "choices": list(found.choices)})
     with single_threaded_blas:
         start = precomputed.start_products(rows, fit, engine, progress)
     product = partial(precomputed.product, rows, fit, engine, progress)

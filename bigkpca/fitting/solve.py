@@ -14,7 +14,7 @@ from bigkpca.errors import Array, SpecError
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.passes import action_of, sums_of
 from bigkpca.execution.progress import Progress
-from bigkpca.fitting.features import Choice, ChosenFeatures
+from bigkpca.fitting.features import Choice, ChosenFeatures, choice
 from bigkpca.numerics import certificates, eigenpairs, rounding
 from bigkpca.numerics.certificates import Certificate, Evidence, spectral
 from bigkpca.numerics.certificates.spectral import Stratum
@@ -139,7 +139,7 @@ def solve(
     if kept is not None and len(kept.dropped):
         few = len(kept.span.basis.signs)
         reason = f"of {few + len(kept.dropped)} that the landmarks span; the others may be mostly rounding"
-        choices = (*choices, Choice("directions", few, reason))
+        choices = (*choices, choice("directions", few, reason))
     negative = min(chosen.solution.negative, _negative_on_few(features, checks.few, spec.center))
     solution = replace(chosen.solution, negative=negative)
     return replace(chosen, solution=solution, choices=choices, basis=None if span is None else span.basis)
@@ -251,7 +251,7 @@ def chosen_components(spec: FitSpec, with_components: Callable[[Any], tuple[Solu
         enough = "all there are"
         if share >= spec.components:
             enough = f"the fewest with {spec.components:.4g} of the variance"
-        return Solved(solution, certified, (Choice("components", r, f"{enough}: at least {share:.4g} of it"),))
+        return Solved(solution, certified, (choice("components", r, f"{enough}: at least {share:.4g} of it"),))
     if spec.components != "auto":
         return Solved(solution, certified, ())
     if certified.trust is None:
@@ -264,7 +264,7 @@ def chosen_components(spec: FitSpec, with_components: Callable[[Any], tuple[Solu
     if not sure:
         reason = "not even the first is trustworthy: give a larger size"
     # Solved again, so that asking for this number gives the same bits.
-    return Solved(*with_components(r), (Choice("components", r, reason),))
+    return Solved(*with_components(r), (choice("components", r, reason),))
 
 
 def solve_rows(rows: Rows, chosen: ChosenFeatures, fit: ResolvedFit, engine: Engine, progress: Progress) -> Solved:

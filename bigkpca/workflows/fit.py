@@ -119,7 +119,10 @@ def fit(
     kept = None if transform is None else KeptFeatures()
     model = fit_and_save(rows, spec, out, run, kept, before)
     if transform is not None:
-        write_scores(model, rows, path_of(out), transform, run, block_rows=spec.block_rows, kept=kept)
+        components, dtype = model.components, model.features.dtype.name
+        write_scores(
+            model, rows, path_of(out), transform, run, spec.block_rows, components=components, dtype=dtype, kept=kept
+        )
     return model
 
 
@@ -145,8 +148,19 @@ def fit_and_save(
         place = destination.open_destination(out, record, overwrite=run.overwrite, whole=True)
         if place.done:
             remove_saved(out)
-            if (before := _fitted_before(out, rows, run)) is not None:
-                return before
+            try:
+                model = models.load_model(out)
+            except CorruptionError as error:
+                if not run.overwrite:
+                    raise
+                run.progress.note(f"{out} is fitted again: {error}")
+            else:
+                run.progress.note(f"{out} exists already, fitted from the same rows and options: nothing to do")
+                if rows.names is not None and model.names is None:
+                    run.progress.note(
+                        f"{out} has no column names: remove it and fit again, so that later rows can be checked"
+                    )
+                return model
         if place.note:
             run.progress.note(place.note)
         with run.engine() as engine:
@@ -178,21 +192,6 @@ def fit_model(
         return fit_rows(rows, spec, engine, progress, identity, limit, run.deadline)
     model = merging.fit_like(rows, like, spec, engine, limit, progress, identity)
     return replace(model, provenance={**model.provenance, "like": models.model_digest(like)})
-
-
-def _fitted_before(out: str, rows: Rows, run: RunOptions) -> Model | None:
-    """The model that an earlier run saved; None where it is damaged and may be replaced."""
-    try:
-        model = models.load_model(out)
-    except CorruptionError as error:
-        if not run.overwrite:
-            raise
-        run.progress.note(f"{out} is fitted again: {error}")
-        return None
-    run.progress.note(f"{out} exists already, fitted from the same rows and options: nothing to do")
-    if rows.names is not None and model.names is None:
-        run.progress.note(f"{out} has no column names: remove it and fit again, so that later rows can be checked")
-    return model
 
 
 def save(model: Model, path: AnyPath, *, overwrite: bool = False) -> None:

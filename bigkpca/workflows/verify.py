@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Unpack
@@ -177,9 +178,7 @@ def _other_rows(path: str, name: str | None, engine: Engine, run: RunOptions) ->
 
 
 def _read(rows: Rows, block: Block) -> None:
-    """Read a block."""
-    for _ in tiles(rows, block.start, block.stop, len(block)):
-        pass
+    deque(tiles(rows, block.start, block.stop, len(block)), maxlen=0)
 
 
 def _check_arrays(
