@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Unpack
+from typing import Unpack
 
 from bigkpca.data.blocks import Block
 from bigkpca.data.opening import open_rows
@@ -13,7 +13,7 @@ from bigkpca.data.rows import Rows, tiles
 from bigkpca.data.stored import StoredArray, versions_of
 from bigkpca.data.stores import AnyPath, expanded
 from bigkpca.data.versions import JOB, read_versions, version_path
-from bigkpca.data.zarr import ATTRIBUTE, ZarrRows, stored_array
+from bigkpca.data.zarr import ZarrRows, stored_array
 from bigkpca.errors import CorruptionError, IncompleteError, SpecError
 from bigkpca.execution.engine import Engine, by_block, fit_blocks
 from bigkpca.execution.options import ReadingOptions, RunOptions, takes
@@ -146,10 +146,7 @@ def _blocks(path: str, kind: block_arrays.Kind, engine: Engine, run: RunOptions)
 
 def _dataset(path: str, engine: Engine, run: RunOptions) -> Verified:
     """Check that all chunks of a dataset are there and decode."""
-    group = groups.open_group(path, "dataset")
-    about: Any = group.attrs[ATTRIBUTE]
-    if "rows" not in about:
-        raise IncompleteError(f"{path}: its ingest did not finish; run the same bigkpca ingest command again")
+    group, about = groups.finished_dataset(path)
     arrays = block_arrays.open_arrays(path)
     wanted = {"x"} | ({"y"} if about["labels"] is not None else set())
     if gone := wanted - arrays.keys():
