@@ -38,7 +38,7 @@ from bigkpca.estimator.parameters import (
 from bigkpca.execution.engine import KeptFeatures
 from bigkpca.execution.options import RunOptions, takes
 from bigkpca.execution.progress import Silent, shown
-from bigkpca.execution.projection import are_maps, of_rows_there, stacked_rows
+from bigkpca.execution.projection import are_maps, in_frame, of_rows_there, stacked_rows
 from bigkpca.fitting.merge import extend, spec_like
 from bigkpca.fitting.preimage import of_leading
 from bigkpca.numerics.certificates import Certificate
@@ -152,7 +152,7 @@ class ModelMethods(RowsInput, ClassNamePrefixFeaturesOutMixin, TransformerMixin)
                 "dtype and components are of scores that are stored: give out, or take scores[:, :k].astype(dtype)"
             )
         if is_dask_frame(X):
-            return SCORES.of_frame(self._checked_frame(X), self.model_, self.get_feature_names_out())
+            return in_frame(self._checked_frame(X), SCORES.lazy, self.model_, self.get_feature_names_out())
         return in_kind(X, SCORES.of(self._matching_rows(X, self.model_), self.model_), "scores")
 
     def inverse_transform(self, Y: Any, out: AnyPath | None = None) -> Any:
@@ -171,7 +171,7 @@ class ModelMethods(RowsInput, ClassNamePrefixFeaturesOutMixin, TransformerMixin)
             return of_rows_there(Y, self.inverse_transform)
         names = getattr(self, "feature_names_in_", None)
         if is_dask_frame(Y):
-            return PREIMAGES.of_frame(Y, self.model_, range(self.model_.columns) if names is None else names)
+            return in_frame(Y, PREIMAGES.lazy, self.model_, range(self.model_.columns) if names is None else names)
         like, scores = getattr(self, "_columns_like", names), open_scores(self.model_, Y, counted=False)
         found = PREIMAGES.of(scores, of_leading(self.model_, scores.shape[1]))
         return in_kind(Y, found, "rows", "feature", like)
@@ -188,7 +188,7 @@ class ModelMethods(RowsInput, ClassNamePrefixFeaturesOutMixin, TransformerMixin)
         if out is not None:
             return denoise(self.model_, X, out)
         if is_dask_frame(X):
-            return DENOISED.of_frame(self._checked_frame(X), self.model_, X.columns)
+            return in_frame(self._checked_frame(X), DENOISED.lazy, self.model_, X.columns)
         found = DENOISED.of(self._matching_rows(X, self.model_), self.model_)
         return X.copy(data=found) if is_data_array(X) else found
 
@@ -212,7 +212,7 @@ class ModelMethods(RowsInput, ClassNamePrefixFeaturesOutMixin, TransformerMixin)
         """
         check_is_fitted(self)
         if is_dask_frame(X):
-            return RESIDUALS.of_frame(self._checked_frame(X), self.model_, ["residual"])["residual"]
+            return in_frame(self._checked_frame(X), RESIDUALS.lazy, self.model_, ["residual"])["residual"]
         return in_kind(X, RESIDUALS.of(self._matching_rows(X, self.model_), self.model_), "residual")
 
     def to_sklearn(self) -> FittedKernelPCA:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import wraps
 from inspect import signature
@@ -55,10 +55,6 @@ class RowOutput:
             return self.few(rows, model)
         with RunOptions().engine() as engine:
             return self.now(rows, model, replace(engine, kept=kept), Silent())
-
-    def of_frame(self, frame: Any, model: Model, columns: Sequence[Any]) -> Any:
-        """A lazy Dask frame of these columns, for a Dask frame of rows."""
-        return projection.in_frame(frame, self.lazy, model, columns)
 
 
 SCORES = RowOutput(arrays.scores, projection.score_rows, projection.few_scores)

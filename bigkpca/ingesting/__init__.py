@@ -254,8 +254,7 @@ def _create(
     if target.note:
         progress.note(target.note)
     source = _like(files, record["like"], progress) if record["like"] else files.source(None, None, None, progress)
-    for note in source.notes:
-        progress.note(note)
+    source.note(progress)
     rows = shard_rows(source.columns * source.dtype.itemsize, record["block_rows"])
     source.check_memory(allowed, rows)
     with target.made() as scratch:
@@ -302,8 +301,7 @@ def _append(files: Files, path: str, record: Mapping[str, Any], allowed: Allowed
     if files.choice.identity not in ({}, about.get("table")):
         raise SpecError(f"{path} keeps the columns that it began with: leave out options about columns when you append")
     source = _like(files, path, progress)
-    for note in source.notes:
-        progress.note(note)
+    source.note(progress)
     x, y = _array(group, "x"), group.get("y")
     labels = "text" if "categories" in about else kind_of(y.dtype if isinstance(y, zarr.Array) else None)
     pairs = {

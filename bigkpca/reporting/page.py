@@ -361,11 +361,6 @@ def left_out(model: Model, data: ReportData) -> Iterator[str]:
 MARK = '<meta name="generator" content="bigkpca report">'  # distinguishes reports from other files
 
 
-def request_mark(digest: str) -> str:
-    """The meta element that identifies what a page was drawn from, so that a repeated request is recognised."""
-    return f'<meta name="bigkpca-request" content="{digest}">'
-
-
 def render(**values: Any) -> str:
     """The HTML page with these values; texts are escaped, drawings inserted as they are."""
     from jinja2 import Environment, StrictUndefined
