@@ -117,7 +117,15 @@ def verify(path: AnyPath, **options: Unpack[ReadingOptions]) -> Verified:
             numbers = [each["number"] for each in versions["versions"]]
             found = {number: _blocks(version_path(path, number), "features", engine, run) for number in numbers}
             return Verified(path, JOB, found[versions["current"]].shape, sum(each.files for each in found.values()))
-        return _other_rows(path, run.array, engine, run) if kind is None else _blocks(path, kind, engine, run)
+        if kind is not None:
+            return _blocks(path, kind, engine, run)
+        rows = open_rows(path, run.array)
+        if not isinstance(rows, ZarrRows):
+            by_block("checking", _read, rows, (), fit_blocks(rows, None), engine, run.progress)
+            return Verified(path, "npy", rows.shape, 1)
+        stored = StoredArray(rows.array, path, rows.shape[0], versions_of(rows.array))
+        files = _check_arrays(path, {rows.name or "": stored}, engine, run, whole=())
+        return Verified(path, "zarr array", rows.shape, files)
 
 
 def _blocks(path: str, kind: block_arrays.Kind, engine: Engine, run: RunOptions) -> Verified:
@@ -161,17 +169,6 @@ def _dataset(path: str, engine: Engine, run: RunOptions) -> Verified:
     stored = {name: stored_array(path, group, name) for name in arrays}
     files = _check_arrays(path, stored, engine, run, whole=wanted)
     return Verified(path, "dataset", (rows, columns), files)
-
-
-def _other_rows(path: str, name: str | None, engine: Engine, run: RunOptions) -> Verified:
-    """Check that all chunks of an array that bigkpca did not make decode."""
-    rows = open_rows(path, name)
-    if not isinstance(rows, ZarrRows):
-        by_block("checking", _read, rows, (), fit_blocks(rows, None), engine, run.progress)
-        return Verified(path, "npy", rows.shape, 1)
-    stored = StoredArray(rows.array, path, rows.shape[0], versions_of(rows.array))
-    files = _check_arrays(path, {rows.name or "": stored}, engine, run, whole=())
-    return Verified(path, "zarr array", rows.shape, files)
 
 
 def _read(rows: Rows, block: Block) -> None:
