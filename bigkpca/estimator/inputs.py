@@ -102,8 +102,7 @@ class RowsInput:
         return sparse_rows(values) if issparse(values) else ArrayRows(values, names=column_names(X))
 
     def _check_dims(self, X: Any, *, reset: bool) -> None:
-        """Raise an error for a DataArray that is no table, or whose columns are not those of the fit; `reset` forgets
-        those of an earlier fit."""
+        """Raise an error for a DataArray unlike that of the fit, whose columns `reset` forgets."""
         check_data_array(X)
         like = None if reset else getattr(self, "_columns_like", None)
         if reset and hasattr(self, "_columns_like"):

@@ -82,8 +82,7 @@ def fit_rows(
 def _solved(
     rows: Rows, fit: ResolvedFit, limits: SizeLimits, engine: Engine, progress: Progress
 ) -> tuple[ChosenFeatures, Solved]:
-    """Features, and the solution of their pass; again in float64 where rounding in float32 would count, and again with
-    a larger size where the certificate exceeds the tolerance that sampled rows seemed to meet."""
+    """Features, and the solution of their pass; again in float64, or with a larger size, where that is needed."""
     spec = fit.spec
     more_precise: tuple[Choice, ...] = ()
     while True:

@@ -212,8 +212,7 @@ def _with_sums(
     added: list[dict[str, Any]],
     recorded: dict[str, Any] | None = None,
 ) -> Model:
-    """A model with other sums of the same features, solved again with the same signs; `added` are the rows added, and
-    `recorded` the spec that it gets in place of its own."""
+    """A model with other sums of the same features and signs, `added` rows and, if given, another `recorded` spec."""
     features = model.features
     with single_threaded_blas, np.errstate(over="ignore", invalid="ignore"):
         with engine.small_work() as in_order:

@@ -128,8 +128,7 @@ def _eigenpairs(
     progress: Progress,
     noise: float = 0.0,
 ) -> tuple[Solution, Ritz]:
-    """Exact eigenpairs by products B -> K B with the Gram matrix, from the span of a block (n, b); `trace` is tr(K),
-    `noise` the largest eigenvalue that rounding can make."""
+    """Exact eigenpairs by products B -> K B from the span of a block (n, b); `trace` is tr(K), `noise` rounding."""
     assert isinstance(spec.components, int)
     n, row_sums, tolerance = len(block), np.zeros(len(block)), rank_tolerance(dtype)
 

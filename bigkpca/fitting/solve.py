@@ -159,8 +159,7 @@ def _negative_on_few(features: FeatureMap, few: Array, center: bool) -> float:
 
 
 def _first_basis(features: FeatureMap, checks: Checks, tolerance: float, in_order: Map) -> Basis | None:
-    """The basis of the span of the landmarks to begin with, from Cholesky's factor or, where that fails, the
-    eigenvectors of W; None for random features."""
+    """The first basis of the span of the landmarks: of Cholesky's factor, else of the eigenvectors of W."""
     W, wanted = features.gram(in_order), checks.triangular
     if W is None:
         return None
@@ -237,8 +236,7 @@ def _solve_exactly(features: KernelRows, spec: FitSpec, checks: Checks, toleranc
 
 
 def _asked_first(spec: FitSpec) -> Any:
-    """The components that a fit solves for at first: as the spec says or, if it leaves that open, one more than can be
-    chosen."""
+    """The components to solve for at first: those of the spec or, where it is open, one more than can be chosen."""
     return _MAX_AUTOMATIC + 1 if spec.components == "auto" else spec.components
 
 

@@ -257,8 +257,7 @@ class _Misfit(Exception):
 
 
 def _look_at_all(frames: Sequence[TableFrame], encoding: Encoding, whose: str, progress: Progress) -> list[_Learner]:
-    """What learnt from the values of each column, of the rows that are kept, in one pass over all files. Raises
-    _Misfit."""
+    """What is learnt of each column, from the rows that are kept: one pass over all files. Raises _Misfit."""
     import pyarrow as pa
 
     most = int(min(_SAMPLE, max(5000, _SAMPLE_BYTES // 16 // len(encoding.columns))))
@@ -295,8 +294,7 @@ def _look_at_all(frames: Sequence[TableFrame], encoding: Encoding, whose: str, p
 
 
 def _words(frames: Sequence[TableFrame], encoding: Encoding, whose: str) -> dict[str, str]:
-    """Columns whose kind is that of the first rows, and whose later rows hold words: the first of these, as messages
-    say it. One pass over the files."""
+    """Columns whose later rows hold words, unlike the first, with the first word as messages say it: one pass."""
     found: dict[str, str] = {}
     for frame in (each for each in frames if each.from_first_rows):
         places = encoding.places(frame, whose)

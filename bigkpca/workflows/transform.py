@@ -285,8 +285,7 @@ def _write_preimages(
     block_rows: int | None,
     run: RunOptions,
 ) -> Stored:
-    """Write the pre-images of scores, or of rows, with what is known of each; `model` is that which was `fitted`, or
-    its leading components."""
+    """Write pre-images of scores or rows; `model` is that which was `fitted`, or its leading components."""
     model.reconstructing(1)  # raises SpecError for a model without pre-images
     arrays: dict[str, Any] = {
         "x": ((model.columns,), model.features.dtype),

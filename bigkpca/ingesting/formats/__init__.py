@@ -55,8 +55,7 @@ def open_column(path: Path, allowed: Allowed = USUAL) -> Column:
 
 
 def _readable(path: Path, allowed: Allowed) -> Format:
-    """The format, by content where that has a signature, else by suffix; where what reads it is installed, and the
-    first lines of text can be read."""
+    """The format, by signature, else by suffix, where it can be read here and its first lines are not too long."""
     with path.open("rb") as file:
         head = file.read(8)
     signed = next((kind for kind in FORMATS if kind.signature and head.startswith(kind.signature)), None)

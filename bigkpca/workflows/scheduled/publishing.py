@@ -308,9 +308,7 @@ def _extracted(
     *,
     compared: bool = True,
 ) -> list[_Known]:
-    """Write the scores of the blocks that are wanted, which hold the rows of an interval and perhaps others, and that
-    an earlier run did not write, beside those of a version; and, where asked to, measure drift. One pass over these
-    rows. Raises IncompleteError where they changed meanwhile."""
+    """Write the wanted blocks, and measure drift where asked to: one pass. IncompleteError for rows that changed."""
     progress = given.options.progress
     with _timed(given, "extract"), given.options.engine() as engine:
 
@@ -359,8 +357,7 @@ def _extracted(
 
 
 def _check_makers(given: ScheduledRun, place: destination.Destination, beside: Published | None) -> None:
-    """See to it that features made with other packages, or on processors of another type, are not mixed with those that
-    are made now: those of a run that was cut off are removed, and of a published version the job says what is done."""
+    """See to it that features made by other packages or types of processors are not mixed with those made now."""
     now, pinned = records.makers(given.record), jobs.read_pinned(given.out)
     if pinned.get("made_by") != now:
         place.clear()
