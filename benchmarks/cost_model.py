@@ -25,7 +25,7 @@ from bigkpca.errors import Array, NarrowKernelWarning, UnseenClusterWarning
 from bigkpca.execution.duration import COEFFICIENTS, measured_speed, terms
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.planning import plan_resolved
-from bigkpca.fitting.fit import fit_within
+from bigkpca.fitting.fit import fit_rows
 from bigkpca.ingesting import ingest
 from bigkpca.numerics.model import Model
 from bigkpca.spec import FitSpec, ResolvedFit, resolve
@@ -137,7 +137,7 @@ def measured(setting: Setting, given: argparse.Namespace) -> Timed:
     fit, models = resolve(spec, rows), list[Model]()
 
     def fitted() -> None:
-        models.append(fit_within(rows, spec, Engine(threads=setting.threads), None))
+        models.append(fit_rows(rows, spec, Engine(threads=setting.threads)))
         save(models[-1], out, overwrite=True)
 
     speed = measured_speed()

@@ -130,21 +130,7 @@ def require(library: str, extra: str, what: str) -> None:
 
 
 def unknown_name(what: str, name: str, known: Collection[str]) -> SpecError:
-    """A SpecError for an unknown name, which suggests the nearest known one.
-
-    Parameters
-    ----------
-    what : str
-        The kind of thing that has names, e.g. "kernel".
-    name : str
-        The unknown name.
-    known : collection of str
-        All known names.
-
-    Returns
-    -------
-    SpecError
-        To be raised by the caller.
+    """A SpecError for an unknown name of a kind of thing (`what`), which suggests the nearest known one.
 
     Examples
     --------
@@ -169,19 +155,8 @@ def nearest(name: str, known: Collection[str]) -> str | None:
 
 
 def names_apart(names: Sequence[str], expected: Sequence[str], whose: str) -> str | None:
-    """Describe how column names differ from the expected ones, which belong to `whose`.
-
-    Parameters
-    ----------
-    names, expected : sequence of str
-        The names found, and those expected.
-    whose : str
-        What the expected names belong to, for the message.
-
-    Returns
-    -------
-    str or None
-        A phrase that starts with a verb; None where both are the same, in the same order.
+    """How column names differ from the expected ones, which belong to `whose`, as a phrase that starts with a verb;
+    None where both are the same, in the same order.
 
     Examples
     --------
@@ -241,26 +216,9 @@ def check_overflow(values: Array, where: str) -> None:
 def check_finite(
     X: Array, first_row: int, where: str, first_column: int = 0, names: Sequence[str] | None = None
 ) -> None:
-    """Raise DataError naming the first NaN or infinity of X.
+    """Raise DataError naming the first NaN or infinity of X (b, d), a part of the data `where`, which begins with these
+    rows and columns; `names` are those of all columns.
 
-    Parameters
-    ----------
-    X : (b, d) array
-        A part of the data.
-    first_row, first_column : int
-        Number of its first row and of its first column in all data, counted from 0.
-    where : str
-        What messages call the data.
-    names : sequence of str, optional
-        Names of all columns.
-
-    Raises
-    ------
-    DataError
-        Where X holds NaN or infinity.
-
-    Notes
-    -----
     The sum of a block is finite unless one of its values is not, or the sum overflows. So the slow search runs only
     where the sum is not finite.
     """

@@ -79,17 +79,6 @@ def evaluate_rows(
     return evaluation.evaluation(sums, given, P, center=center)
 
 
-@dataclass(frozen=True)
-class SquaredError:
-    """Sum of squared errors over entries, and the number of entries; those of blocks add up."""
-
-    total: float
-    count: int
-
-    def __add__(self, other: SquaredError) -> SquaredError:
-        return SquaredError(self.total + other.total, self.count + other.count)
-
-
 def preimage_error(
     model: Model,
     rows: Rows,
@@ -107,12 +96,12 @@ def preimage_error(
     key = np.random.SeedSequence(0, spawn_key=(SCORING,)).generate_state(2, np.uint64)
     added = None if noise is None else Noise(noise, key, 1)
     given = model, added, 1.0 if units is None else units
-    found = sum_by_block("scoring", _squared_error, rows, given, model.block_rows, engine)
-    return found.total / found.count
+    total, count = sum_by_block("scoring", _squared_error, rows, given, model.block_rows, engine)
+    return float(total / count)
 
 
-def _squared_error(rows: Rows, block: Block, model: Model, noise: Noise | None, units: Array | float) -> SquaredError:
-    """The squared error of one block of rows."""
+def _squared_error(rows: Rows, block: Block, model: Model, noise: Noise | None, units: Array | float) -> Array:
+    """Sum of the squared errors of the entries of one block, and their number, (2,)."""
     height = tile_rows(model.columns, model.features.size, 8)
     most_rows = min(height, len(block))
     decode = model.reconstructing(most_rows)
@@ -123,7 +112,7 @@ def _squared_error(rows: Rows, block: Block, model: Model, noise: Noise | None, 
         found = decode(Y, None if noise is None else given)
         total += float(np.sum(((X.astype(np.float64) - found.rows) / units) ** 2))
         first += len(X)
-    return SquaredError(total, len(block) * model.columns)
+    return np.array([total, len(block) * model.columns])
 
 
 MAX_ROWS = 6000
@@ -242,10 +231,11 @@ def cross_validate(
     asked = spec.model_copy(update={"components": max(components or COMPONENTS)})
     check_peak(_peak_bytes(rows, asked, folds, engine.threads), limit, "ask for a smaller --size")
     engine.check_memory(lambda threads: _peak_bytes(rows, asked, folds, threads))
+    fit = resolve(spec, rows)
     if sigmas is None:
-        median = sample_lengths(rows, spec, engine)["median"].sigma
+        median = sample_lengths(rows, fit, engine)["median"].sigma
         sigmas = [float(f"{factor * median:.6g}") for factor in LENGTHS]
-    X = draw_sample(rows, resolve(spec, rows), engine).sample
+    X = draw_sample(rows, fit, engine).sample
     X = X[random_stream(spec.seed, FOLDS).permutation(len(X))[:MAX_ROWS]]
     if len(X) < 2 * folds:
         raise SpecError(f"{rows.where} has {len(X)} rows: too few for {folds} folds")

@@ -186,6 +186,11 @@ def test_random_state_none_draws_and_records_a_seed_that_partial_fit_keeps(X):
         assert drawn.partial_fit(X).model_.provenance["spec"]["seed"] == seed
 
 
+def test_fit_transform_draws_one_seed_as_fit_does(X):
+    one, other = (KernelPCA(3, size=30, random_state=np.random.RandomState(0)) for _ in range(2))
+    np.testing.assert_array_equal(one.fit_transform(X), other.fit(X).transform(X))
+
+
 def test_functions_that_take_a_model_take_a_fitted_estimator(X, small, tmp_path):
     small.fit(X)
     same = bigkpca.evaluate(small.model_, X, sample=50)

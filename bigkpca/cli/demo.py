@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import io
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, TypeVar
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
 
 import click
 import numpy as np
@@ -18,66 +18,15 @@ from bigkpca.cli.options import PATH, common
 from bigkpca.cli.output import show_spectrum
 from bigkpca.data.stores import store_of
 from bigkpca.errors import Array
-from bigkpca.execution.progress import Progress, ShownProgress
+from bigkpca.execution.progress import ShownProgress
 from bigkpca.ingesting import ingest
-from bigkpca.numerics.model import Model
-from bigkpca.reporting import installed, report
+from bigkpca.reporting import INSTALL, installed, report
+from bigkpca.storage.describe import model_info
 from bigkpca.workflows import fit, transform
 
-T = TypeVar("T")
 
-
-@dataclass(frozen=True)
-class Demonstration:
-    """The files that the demo wrote, and how good its scores are."""
-
-    model: Model
-    seconds: dict[str, float]  # of each step
-    paths: dict[str, str]
-    accuracy_scores: float  # nearest centroid, even rows train, odd rows test
-    accuracy_pixels: float
-
-
-def demonstrate(folder: str, progress: Progress) -> Demonstration:
-    """Write scikit-learn's 1797 digits into `folder`, ingest them, fit 20 components, transform, and draw a report
-    where its extra is installed."""
-    store, folder = store_of(folder), folder.rstrip("/") or folder or "."
-    raw, dataset, model_path, scores_path = (
-        f"{folder}/{name}" for name in ("digits.npz", "digits.zarr", "model.zarr", "scores.zarr")
-    )
-    digits = load_digits()
-    pixels = digits.data.astype(np.uint8)
-    if not store.exists(raw):  # written once, so that running the demo again finds everything done
-        content = io.BytesIO()
-        np.savez_compressed(content, pixels=pixels, digit=digits.target)
-        with store.writer(raw):  # which makes the folder
-            store.write(raw, content.getvalue())
-    seconds: dict[str, float] = {}
-
-    def timed(step: str, work: Callable[[], T]) -> T:
-        started = time.perf_counter()
-        result = work()
-        seconds[step] = time.perf_counter() - started
-        return result
-
-    timed("ingest", lambda: ingest([raw], dataset, member="pixels", labels="digit", progress=progress))
-    model = timed("fit", lambda: fit.fit(dataset, model_path, components=20, seed=0, progress=progress))
-    scores = timed("transform", lambda: transform.transform(model_path, dataset, scores_path, progress=progress))
-    paths = {"dataset": dataset, "model": model_path, "scores": scores_path}
-    if installed():
-        page = f"{folder}/report.html"
-        shown: dict[str, Any] = {"scores": scores_path, "image_shape": (8, 8), "overwrite": True, "progress": progress}
-        paths["report"] = timed("report", lambda: report(model_path, page, **shown))
-    return Demonstration(
-        model=model,
-        seconds=seconds,
-        paths=paths,
-        accuracy_scores=_nearest_centroid_accuracy(np.asarray(scores[:]), digits.target),
-        accuracy_pixels=_nearest_centroid_accuracy(pixels, digits.target),
-    )
-
-
-def _nearest_centroid_accuracy(X: Array, labels: Array) -> float:
+def _accuracy(X: Array, labels: Array) -> float:
+    """The share of odd rows that are nearest to the centroid of their own label in the even rows."""
     X = X.astype(np.float64)
     centroids = np.stack([X[::2][labels[::2] == label].mean(axis=0) for label in range(10)])
     nearest = cdist(X[1::2], centroids).argmin(axis=1)
@@ -92,19 +41,44 @@ def _nearest_centroid_accuracy(X: Array, labels: Array) -> float:
 @common
 def demo(folder: str, quiet: bool) -> None:
     """Run ingest, fit, transform and report on 1797 real digits, and write all files to DIR."""
-    from bigkpca.reporting import INSTALL
-    from bigkpca.storage.describe import model_info
+    store, folder, progress = store_of(folder), folder.rstrip("/") or folder or ".", ShownProgress(quiet)
+    raw = f"{folder}/digits.npz"
+    paths = {"dataset": f"{folder}/digits.zarr", "model": f"{folder}/model.zarr", "scores": f"{folder}/scores.zarr"}
+    digits = load_digits()
+    pixels = digits.data.astype(np.uint8)
+    if not store.exists(raw):  # written once, so that running the demo again finds everything done
+        content = io.BytesIO()
+        np.savez_compressed(content, pixels=pixels, digit=digits.target)
+        with store.writer(raw):  # which makes the folder
+            store.write(raw, content.getvalue())
+    seconds: dict[str, float] = {}
 
-    shown = demonstrate(folder, ShownProgress(quiet))
-    facts = model_info(shown.model, shown.paths["model"])
+    @contextmanager
+    def timed(step: str) -> Iterator[None]:
+        started = time.perf_counter()
+        yield
+        seconds[step] = time.perf_counter() - started
+
+    with timed("ingest"):
+        ingest([raw], paths["dataset"], member="pixels", labels="digit", progress=progress)
+    with timed("fit"):
+        model = fit.fit(paths["dataset"], paths["model"], components=20, seed=0, progress=progress)
+    with timed("transform"):
+        scores = transform.transform(paths["model"], paths["dataset"], paths["scores"], progress=progress)
+    if installed():
+        paths["report"] = f"{folder}/report.html"
+        shown: dict[str, Any] = {"scores": paths["scores"], "image_shape": (8, 8), "overwrite": True}
+        with timed("report"):
+            report(paths["model"], paths["report"], **shown, progress=progress)
+    facts = model_info(model, paths["model"])
     click.echo(f"sigma = {facts['kernel']['sigma']:.4g} (the median pair of digits has k = exp(-1))")
     show_spectrum(facts)
     click.echo(
-        f"nearest-centroid accuracy: {shown.accuracy_scores:.1%} from {facts['components']} scores, "
-        f"{shown.accuracy_pixels:.1%} from {facts['columns']} pixels"
+        f"nearest-centroid accuracy: {_accuracy(np.asarray(scores[:]), digits.target):.1%} from {facts['components']} "
+        f"scores, {_accuracy(pixels, digits.target):.1%} from {facts['columns']} pixels"
     )
-    click.echo("seconds: " + ", ".join(f"{step} {seconds:.2f}" for step, seconds in shown.seconds.items()))
-    for name, path in shown.paths.items():
+    click.echo("seconds: " + ", ".join(f"{step} {spent:.2f}" for step, spent in seconds.items()))
+    for name, path in paths.items():
         click.echo(f"{name:<8} {path}")
-    if "report" not in shown.paths:
+    if "report" not in paths:
         click.echo(f"for a page of figures: {INSTALL}")

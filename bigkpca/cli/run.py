@@ -99,7 +99,24 @@ def history(out: str, as_json: bool, quiet: bool) -> None:
         return
     click.echo(_LINE.format(*_HEADER) if found else "no run has ended yet")
     for record in found:
-        click.echo(_LINE.format(*_row(record)).rstrip())
+        rows, drift = record.get("rows") or [0, 0], record.get("drift") or {}
+        message = (record.get("message") or "").partition("\n")[0]
+        if len(message) > _MOST_CHARACTERS:
+            message = message[: _MOST_CHARACTERS - 3].rstrip() + "..."
+        cells = (
+            record["run"],
+            str(record.get("finished"))[:19].replace("T", " "),
+            str(record.get("status")),
+            str(record.get("exit_code")),
+            f"{rows[1] - rows[0]:,}",
+            _number(record.get("total_rows")),
+            _number(record.get("version")),
+            f"{record.get('seconds', {}).get('total', 0):.1f}",
+            f"{drift['figure']:.3f}" if drift else "",
+            _number(drift.get("outside")),
+            message,
+        )
+        click.echo(_LINE.format(*cells).rstrip())
 
 
 _HEADER = (
@@ -107,26 +124,6 @@ _HEADER = (
 )  # fmt: skip
 _MOST_CHARACTERS = 100  # of a message in the table
 _LINE = "{:>4}  {:<19}  {:<11}  {:>4}  {:>10}  {:>11}  {:>7}  {:>8}  {:>6}  {:>7}  {}"
-
-
-def _row(record: dict[str, Any]) -> tuple[str, ...]:
-    rows, drift = record.get("rows") or [0, 0], record.get("drift") or {}
-    message = (record.get("message") or "").partition("\n")[0]
-    if len(message) > _MOST_CHARACTERS:
-        message = message[: _MOST_CHARACTERS - 3].rstrip() + "..."
-    return (
-        str(record["run"]),
-        str(record.get("finished"))[:19].replace("T", " "),
-        str(record.get("status")),
-        str(record.get("exit_code")),
-        f"{rows[1] - rows[0]:,}",
-        _number(record.get("total_rows")),
-        _number(record.get("version")),
-        f"{record.get('seconds', {}).get('total', 0):.1f}",
-        f"{drift['figure']:.3f}" if drift else "",
-        _number(drift.get("outside")),
-        message,
-    )
 
 
 def _number(value: int | None) -> str:

@@ -139,8 +139,7 @@ def _needed(scheduler: str | None) -> str:
 
 
 def _takes_scheduler(ctx: click.Context, words: tuple[str, ...]) -> bool:
-    """Whether a command can run on a cluster. Raises click.UsageError for a command that there is not, and options that
-    it does not have."""
+    """Whether a command can run on a cluster. Raises click.UsageError for unknown commands and options."""
     from bigkpca.cli import main
 
     named = None if words[0] in ("submit", "jobs") else main.get_command(ctx, words[0])

@@ -42,7 +42,6 @@ from bigkpca.errors import MemoryLimitError, SpecError
 from bigkpca.execution.clusters import opener
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.options import ClusterOptions, RunOptions, of_fit, takes
-from bigkpca.execution.progress import Progress
 from bigkpca.numerics.display import ShowsSummary, Summary
 from bigkpca.numerics.methods import Exact
 from bigkpca.reporting import INSTALL
@@ -163,17 +162,31 @@ def compare(
     """
     shared, others = of_fit(options)
     run = RunOptions.of(CompareOptions, others, time_budget=time_budget)
-    spec = _spec({"components": components, **shared})
+    if varied := [key for key in VARIED if key in shared]:
+        raise SpecError(f"{varied[0]} is what a comparison varies: leave it out, or use methods, sizes and seeds")
+    spec = FitSpec.checked(components=components, **shared)
+    if spec.needs_variance:
+        raise SpecError(
+            "gamma='scale' is measured on the sample of each fit, and all must have the same kernel: give the number, "
+            "which KernelPCA(gamma='scale').fit(X).gamma_ tells"
+        )
+    if not isinstance(spec.components, int):
+        raise SpecError(f"components={spec.components}: a comparison needs a number of components")
     methods = methods.split(",") if isinstance(methods, str) else methods
     rows = open_rows(data, run.array)
     chosen = all_variants() if methods is None else parse_variants(methods)
-    sizes = _checked_sizes(sizes, seeds) or default_sizes(spec, rows)
+    if seeds < 1:
+        raise SpecError(f"seeds={seeds}: at least one is needed")
+    asked: Any = default_sizes(spec, rows) if sizes is None else sizes
+    given = list(asked) if isinstance(asked, Iterable) else [asked]
+    if not given or not all(isinstance(size, int | np.integer) and size > 1 for size in given):
+        raise SpecError(f"sizes={sizes!r}: give numbers of landmarks or random features in a list, at least 2 each")
     # Times on a cluster and on this machine do not mix. The address of a cluster may change.
     record: dict[str, Any] = {"input": rows.fingerprint(), "spec": spec.to_dict(), "on_cluster": bool(run.scheduler)}
     folder = Folder(destination.output_path(out, record["input"]["path"]))
     destination.check_local(folder.path)
     opened = opener(run.scheduler, run.seconds)
-    every = candidates(chosen, sizes, seeds, rows.shape[0])
+    every = candidates(chosen, given, seeds, rows.shape[0])
     grid = feasible_fits(every, rows, spec, run.memory_limit, methods, run.progress)
     if run.scheduler:  # report problems with the cluster before anything is written
         with run.engine() as engine:
@@ -182,102 +195,67 @@ def compare(
         folder.claim(record, overwrite=run.overwrite)
         if not results.can_draw():
             run.progress.note(f"{FIGURE} is not drawn: {INSTALL}, and run this again")
-        work = _ComparisonRun(rows, spec, folder, processes, run.progress, opened)
-        reference = work.reference(max(sizes), run.memory_limit)
-        trials, missing = work.trials(reference, grid, run.deadline)
+        reference = folder.reference()
+        if reference is None:
+            reference = _reference(rows, spec, max(given), processes, run, opened)
+            folder.write_reference(reference)
+        trials, missing = _trials(rows, folder, reference, grid, processes, run, opened)
         groups = group_trials(trials)
         if results.can_draw():
             folder.write_figure(results.comparison_svg(groups, last_name(rows.where), reference.description))
     return Comparison(folder.path, tuple(trials), groups, advice(groups), reference.description, missing, run.scheduler)
 
 
-def _spec(options: dict[str, Any]) -> FitSpec:
-    """The spec that all fits share. Raises SpecError for fields in which the fits differ."""
-    if varied := [key for key in VARIED if key in options]:
-        raise SpecError(f"{varied[0]} is what a comparison varies: leave it out, or use methods, sizes and seeds")
-    spec = FitSpec.checked(**options)
-    if spec.needs_variance:
-        raise SpecError(
-            "gamma='scale' is measured on the sample of each fit, and all must have the same kernel: give the number, "
-            "which KernelPCA(gamma='scale').fit(X).gamma_ tells"
-        )
-    if not isinstance(spec.components, int):
-        raise SpecError(f"components={spec.components}: a comparison needs a number of components")
-    return spec
-
-
-def _checked_sizes(sizes: Any, seeds: int) -> Sequence[int] | None:
-    """The sizes as a list, None if none were given; SpecError for sizes below 2 and for less than one seed."""
-    if seeds < 1:
-        raise SpecError(f"seeds={seeds}: at least one is needed")
-    if sizes is None:
-        return None
-    found = list(sizes) if isinstance(sizes, Iterable) else [sizes]
-    if not found or not all(isinstance(size, int | np.integer) and size > 1 for size in found):
-        raise SpecError(f"sizes={sizes!r}: give numbers of landmarks or random features in a list, at least 2 each")
+def _reference(
+    rows: Rows, spec: FitSpec, largest: int, processes: ProcessRunner, run: RunOptions, opened: Opener
+) -> ReferenceSolution:
+    """A new reference, for fits of at most the `largest` size."""
+    limit, threads = run.memory_limit, Engine().threads
+    found: ReferenceSolution
+    if (reason := why_not_exact(rows, spec, limit, threads)) is None:
+        run.progress.note("fitting the exact reference")
+        found = processes.run(exact_reference, rows, spec, opened)
+    else:
+        run.progress.note(f"{reason}: using a sampled reference")
+        found = processes.run(sampled_reference, rows, spec, sampled_size(rows, spec, largest, limit, threads), opened)
     return found
 
 
-@dataclass(frozen=True)
-class _ComparisonRun:
-    """Rows, spec, output folder and processes that all fits of a comparison share."""
-
-    rows: Rows
-    spec: FitSpec
-    folder: Folder
-    processes: ProcessRunner
-    progress: Progress
-    opened: Opener
-
-    def reference(self, largest: int, limit: int | None) -> ReferenceSolution:
-        """The reference stored in the folder, or a new one, which is stored."""
-        if there := self.folder.reference():
-            return there
-        threads = Engine().threads
-        reason = why_not_exact(self.rows, self.spec, limit, threads)
-        found: ReferenceSolution
-        if reason is None:
-            self.progress.note("fitting the exact reference")
-            found = self.processes.run(exact_reference, self.rows, self.spec, self.opened)
-        else:
-            self.progress.note(f"{reason}: using a sampled reference")
-            size = sampled_size(self.rows, self.spec, largest, limit, threads)
-            found = self.processes.run(sampled_reference, self.rows, self.spec, size, self.opened)
-        self.folder.write_reference(found)
-        return found
-
-    def trials(
-        self, reference: ReferenceSolution, grid: Sequence[tuple[Candidate, FitSpec]], deadline: float | None
-    ) -> tuple[list[TrialResult], int]:
-        """Run the missing fits until the deadline: all trials so far, and the number of fits still missing."""
-        trials = self.folder.trials()
-        if not trials and reference.seconds is not None and reference.peak_mb is not None:  # an exact reference
-            n = self.rows.shape[0]
-            trials = [TrialResult(Exact.name, "", n, 0, reference.seconds, reference.peak_mb)]
-        done = {Candidate(MethodVariant(trial.method, trial.landmarks), trial.size, trial.seed) for trial in trials}
-        missing = [(candidate, spec) for candidate, spec in grid if candidate not in done]
-        if len(missing) < len(grid):
-            self.progress.note(f"continuing: {len(grid) - len(missing)} of {len(grid)} fits are done already")
-        self.folder.write_trials(trials)
-        left = 0
-        for number, (candidate, spec) in enumerate(missing):
-            if deadline is not None and monotonic() > deadline:
-                left += len(missing) - number
-                self.progress.note(
-                    f"time budget used up, {left} of {len(grid)} fits left: run the same command to continue"
-                )
-                break
-            try:
-                own = with_sigma(spec, reference.sigma)  # so that all seeds have the same kernel
-                trial = self.processes.run(run_trial, self.rows, own, candidate, reference, self.opened)
-            except (ProcessDiedError, MemoryLimitError) as error:
-                self.progress.note(f"{candidate.variant} with size {candidate.size:,} is left out: {error}")
-                left += 1
-                continue
-            trials.append(trial)
-            self.folder.write_trials(trials)
-            self.progress.note(
-                f"{len(grid) - len(missing) + number + 1} of {len(grid)}: {candidate.variant}, size {trial.size:,}, "
-                f"seed {trial.seed}: {trial.seconds:.2f} s"
-            )
-        return trials, left
+def _trials(
+    rows: Rows,
+    folder: Folder,
+    reference: ReferenceSolution,
+    grid: Sequence[tuple[Candidate, FitSpec]],
+    processes: ProcessRunner,
+    run: RunOptions,
+    opened: Opener,
+) -> tuple[list[TrialResult], int]:
+    """Run the missing fits until the deadline: all trials so far, and the number of fits still missing."""
+    trials = folder.trials()
+    if not trials and reference.seconds is not None and reference.peak_mb is not None:  # an exact reference
+        trials = [TrialResult(Exact.name, "", rows.shape[0], 0, reference.seconds, reference.peak_mb)]
+    done = {Candidate(MethodVariant(trial.method, trial.landmarks), trial.size, trial.seed) for trial in trials}
+    missing = [(candidate, spec) for candidate, spec in grid if candidate not in done]
+    if len(missing) < len(grid):
+        run.progress.note(f"continuing: {len(grid) - len(missing)} of {len(grid)} fits are done already")
+    folder.write_trials(trials)
+    left = 0
+    for number, (candidate, spec) in enumerate(missing):
+        if run.deadline is not None and monotonic() > run.deadline:
+            left += len(missing) - number
+            run.progress.note(f"time budget used up, {left} of {len(grid)} fits left: run the same command to continue")
+            break
+        try:
+            own = with_sigma(spec, reference.sigma)  # so that all seeds have the same kernel
+            trial = processes.run(run_trial, rows, own, candidate, reference, opened)
+        except (ProcessDiedError, MemoryLimitError) as error:
+            run.progress.note(f"{candidate.variant} with size {candidate.size:,} is left out: {error}")
+            left += 1
+            continue
+        trials.append(trial)
+        folder.write_trials(trials)
+        run.progress.note(
+            f"{len(grid) - len(missing) + number + 1} of {len(grid)}: {candidate.variant}, size {trial.size:,}, "
+            f"seed {trial.seed}: {trial.seconds:.2f} s"
+        )
+    return trials, left

@@ -34,7 +34,6 @@ from bigkpca.execution.passes import read_rows
 from bigkpca.execution.planning import largest_size_that_fits, plan_fit
 from bigkpca.execution.progress import Progress
 from bigkpca.fitting.fit import fit_rows
-from bigkpca.fitting.memory_limits import check_fits
 from bigkpca.fitting.sample import sample_lengths
 from bigkpca.numerics import landmarks, measures, methods
 from bigkpca.numerics.model import Model
@@ -145,7 +144,6 @@ def timed_fit(rows: Rows, spec: FitSpec, engine: Engine) -> tuple[Model, float, 
     the memory."""
     if engine.client is not None:
         engine.check_paths(rows.fingerprint()["path"])
-        check_fits(rows, resolve(spec, rows), engine, None)
     started = perf_counter()
     model = fit_rows(rows, spec, engine)
     return model, perf_counter() - started, peak_mb()
@@ -241,7 +239,7 @@ def with_sigma(spec: FitSpec, sigma: float | None) -> FitSpec:
 
 def _median_sigma(rows: Rows, spec: FitSpec) -> float | None:
     """The median length, if the spec asks for it; otherwise None."""
-    return sample_lengths(rows, spec, Engine())["median"].sigma if spec.needs_median else None
+    return sample_lengths(rows, resolve(spec, rows), Engine())["median"].sigma if spec.needs_median else None
 
 
 def scores_in_memory(model: Model, X: Array) -> Array:

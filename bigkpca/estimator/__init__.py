@@ -38,16 +38,15 @@ from bigkpca.estimator.parameters import (
 from bigkpca.execution.engine import KeptFeatures
 from bigkpca.execution.options import RunOptions, takes
 from bigkpca.execution.progress import shown
-from bigkpca.execution.projection import are_maps, of_rows_there, stacked_rows
-from bigkpca.fitting.memory_limits import check_fits, place_for_features
-from bigkpca.fitting.merge import extend, resolve_like, spec_like
+from bigkpca.execution.projection import are_maps, in_frame, of_rows_there, stacked_rows
+from bigkpca.fitting.merge import extend, spec_like
 from bigkpca.fitting.preimage import of_leading
 from bigkpca.numerics.certificates import Certificate
 from bigkpca.numerics.features import has_landmarks
 from bigkpca.numerics.kernels import Kernel
 from bigkpca.numerics.model import Model
 from bigkpca.serving import FittedKernelPCA
-from bigkpca.spec import FitSpec, resolve
+from bigkpca.spec import FitSpec
 from bigkpca.storage import models
 from bigkpca.storage.models import AnyModel
 from bigkpca.workflows.export import export_model
@@ -57,10 +56,13 @@ from bigkpca.workflows.inputs import open_scores
 from bigkpca.workflows.transform import denoise, reconstruct, transform
 
 
-class FittedAttributes:
-    """Attributes of an estimator that keeps its model as `model_`. Raise AttributeError before the fit."""
+@framing_what_is_in_memory
+class ModelMethods(RowsInput, ClassNamePrefixFeaturesOutMixin, TransformerMixin):  # type: ignore[misc]
+    """Attributes and methods of KernelPCA that use its `model_`; before the fit there is none, and attributes raise
+    AttributeError. `set_output` reaches methods of classes with scikit-learn's mixin."""
 
     model_: Model
+    noise: float | None
 
     @property
     def eigenvalues_(self) -> Array:
@@ -128,13 +130,6 @@ class FittedAttributes:
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "model_")
 
-
-@framing_what_is_in_memory
-class ModelMethods(FittedAttributes, RowsInput, ClassNamePrefixFeaturesOutMixin, TransformerMixin):  # type: ignore[misc]
-    """Methods of KernelPCA that use its model. `set_output` reaches those of classes with scikit-learn's mixin."""
-
-    noise: float | None
-
     def transform(self, X: Any, out: AnyPath | None = None, *, dtype: Any = None, components: int | None = None) -> Any:
         """Scores (n, r): NumPy for what is in memory, a lazy Dask array for Dask, Zarr and paths.
 
@@ -157,7 +152,7 @@ class ModelMethods(FittedAttributes, RowsInput, ClassNamePrefixFeaturesOutMixin,
                 "dtype and components are of scores that are stored: give out, or take scores[:, :k].astype(dtype)"
             )
         if is_dask_frame(X):
-            return SCORES.of_frame(self._checked_frame(X), self.model_, self.get_feature_names_out())
+            return in_frame(self._checked_frame(X), SCORES.lazy, self.model_, self.get_feature_names_out())
         return in_kind(X, SCORES.of(self._matching_rows(X, self.model_), self.model_), "scores")
 
     def inverse_transform(self, Y: Any, out: AnyPath | None = None) -> Any:
@@ -176,7 +171,7 @@ class ModelMethods(FittedAttributes, RowsInput, ClassNamePrefixFeaturesOutMixin,
             return of_rows_there(Y, self.inverse_transform)
         names = getattr(self, "feature_names_in_", None)
         if is_dask_frame(Y):
-            return PREIMAGES.of_frame(Y, self.model_, range(self.model_.columns) if names is None else names)
+            return in_frame(Y, PREIMAGES.lazy, self.model_, range(self.model_.columns) if names is None else names)
         like, scores = getattr(self, "_columns_like", names), open_scores(self.model_, Y, counted=False)
         found = PREIMAGES.of(scores, of_leading(self.model_, scores.shape[1]))
         return in_kind(Y, found, "rows", "feature", like)
@@ -193,7 +188,7 @@ class ModelMethods(FittedAttributes, RowsInput, ClassNamePrefixFeaturesOutMixin,
         if out is not None:
             return denoise(self.model_, X, out)
         if is_dask_frame(X):
-            return DENOISED.of_frame(self._checked_frame(X), self.model_, X.columns)
+            return in_frame(self._checked_frame(X), DENOISED.lazy, self.model_, X.columns)
         found = DENOISED.of(self._matching_rows(X, self.model_), self.model_)
         return X.copy(data=found) if is_data_array(X) else found
 
@@ -217,7 +212,7 @@ class ModelMethods(FittedAttributes, RowsInput, ClassNamePrefixFeaturesOutMixin,
         """
         check_is_fitted(self)
         if is_dask_frame(X):
-            return RESIDUALS.of_frame(self._checked_frame(X), self.model_, ["residual"])["residual"]
+            return in_frame(self._checked_frame(X), RESIDUALS.lazy, self.model_, ["residual"])["residual"]
         return in_kind(X, RESIDUALS.of(self._matching_rows(X, self.model_), self.model_), "residual")
 
     def to_sklearn(self) -> FittedKernelPCA:
@@ -386,24 +381,22 @@ class KernelPCA(ModelMethods, BaseEstimator):  # type: ignore[misc]
         # What lies at a path is recorded as the command line does, so that both make the same model.
         rows = self._rows(X, reset=True)
         identity = rows.fingerprint() if is_path(X) else None
-        return self._fitted(rows, None, identity, None if like is None else models.model_of(like))
+        return self._fitted(rows, like, identity)
 
     def _fitted(
         self,
         rows: Rows,
-        kept: KeptFeatures | None,
+        like: AnyModel | None,
         identity: dict[str, Any] | None = None,
-        like: Model | None = None,
+        kept: KeptFeatures | None = None,
     ) -> Self:
         run = RunOptions(memory=self.memory_limit, progress=shown(self.verbose))
+        before = None if like is None else models.model_of(like)
+        spec = spec_of(self) if before is None else spec_like(before, dict(self._spec_after(before)))
         with run.engine() as engine:
-            self.model_ = fit_model(rows, self._spec(like), replace(engine, kept=kept), run, like, identity)
+            self.model_ = fit_model(rows, spec, replace(engine, kept=kept), run, before, identity)
         self._like = like is not None
         return self
-
-    def _spec(self, like: Model | None) -> FitSpec:
-        """The spec of the parameters; for a fit with the features of another model, see `spec_like`."""
-        return spec_of(self) if like is None else spec_like(like, dict(self._spec_after(like)))
 
     def _spec_after(self, model: Model) -> FitSpec:
         """The spec of the parameters, with the seed of an earlier model where none is given as a number."""
@@ -419,10 +412,8 @@ class KernelPCA(ModelMethods, BaseEstimator):  # type: ignore[misc]
         """
         if is_lazy(X):
             return self.fit(X, like=like).transform(X)
-        rows, limit = self._rows(X, reset=True), RunOptions(memory=self.memory_limit).memory_limit
-        before = None if like is None else models.model_of(like)
-        kept = place_for_features(rows, resolve_like(before, rows, self._spec(before)), limit)
-        self._fitted(rows, kept, like=before)
+        rows, kept = self._rows(X, reset=True), KeptFeatures()
+        self._fitted(rows, like, kept=kept)
         return in_kind(X, SCORES.of(rows, self.model_, kept), "scores")
 
     @available_if(takes_more_rows)  # type: ignore[untyped-decorator]
@@ -447,8 +438,7 @@ class KernelPCA(ModelMethods, BaseEstimator):  # type: ignore[misc]
             spec = spec_like(self.model_, dict(spec))
         run = RunOptions(memory=self.memory_limit, progress=shown(self.verbose))
         with run.engine() as engine:
-            check_fits(rows, resolve(spec, rows), engine, run.memory_limit)
-            self.model_ = extend(self.model_, rows, spec, engine)
+            self.model_ = extend(self.model_, rows, spec, engine, run.memory_limit)
         return self
 
     def __add__(self, other: KernelPCA) -> Self:

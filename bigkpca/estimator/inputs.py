@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import wraps
 from inspect import signature
@@ -55,10 +55,6 @@ class RowOutput:
         with RunOptions().engine() as engine:
             return self.now(rows, model, replace(engine, kept=kept))
 
-    def of_frame(self, frame: Any, model: Model, columns: Sequence[Any]) -> Any:
-        """A lazy Dask frame of these columns, for a Dask frame of rows."""
-        return projection.in_frame(frame, self.lazy, model, columns)
-
 
 SCORES = RowOutput(arrays.scores, projection.score_rows, projection.few_scores)
 PREIMAGES = RowOutput(
@@ -105,8 +101,7 @@ class RowsInput:
         return sparse_rows(values) if issparse(values) else ArrayRows(values, names=column_names(X))
 
     def _check_dims(self, X: Any, *, reset: bool) -> None:
-        """Raise an error for a DataArray that is no table, or whose columns are not those of the fit; `reset` forgets
-        those of an earlier fit."""
+        """Raise an error for a DataArray unlike that of the fit, whose columns `reset` forgets."""
         check_data_array(X)
         like = None if reset else getattr(self, "_columns_like", None)
         if reset and hasattr(self, "_columns_like"):

@@ -52,8 +52,9 @@ class KeptFeatures:
     """Features V (b, D) of tiles of rows, as many as fit into `most_bytes`, of the last pass that began. Scores made
     from them have the same bits as from features that are computed again, since tiles are the same."""
 
-    def __init__(self, most_bytes: int) -> None:
-        self._most_bytes = self._left = most_bytes
+    def __init__(self, most_bytes: int | None = None) -> None:
+        self.most_bytes = most_bytes  # None until a fit makes room
+        self._left = most_bytes or 0
         self._tiles: dict[tuple[int, int], Array] = {}  # by first row and the row after the last
         self._lock = Lock()
 
@@ -64,7 +65,7 @@ class KeptFeatures:
     def begin(self) -> None:
         """Forget what another pass left, whose features may be others."""
         with self._lock:
-            self._tiles, self._left = {}, self._most_bytes
+            self._tiles, self._left = {}, self.most_bytes or 0
 
     def keeping(self, start: int, tiles: Iterable[tuple[Array, Array]]) -> Iterator[tuple[Array, Array]]:
         """The tiles (V, diagonal) of consecutive rows from `start` on, of which V are kept as far as there is room."""

@@ -6,7 +6,7 @@ Every automatic choice is recorded with its reason.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from time import monotonic
 from typing import Any
 
@@ -297,7 +297,7 @@ def grow_size(
     prepared: PreparedSample,
     make_features: FeatureMapFactory,
     fit: ResolvedFit,
-    size_limits: SizeLimits,
+    limits: SizeLimits,
     engine: Engine,
 ) -> GrownSize:
     """The smallest size, within a tenth, whose error on sampled rows (the relative trace error, or that of the kernel
@@ -310,25 +310,24 @@ def grow_size(
     tried: list[SizeTrial] = []
     best: GrownSize | None = None
     late = False
-    while (size := growth.next_size(tried, spec.tol, start=_START, most=size_limits.largest, step=step)) is not None:
+    while (size := growth.next_size(tried, spec.tol, start=_START, most=limits.largest, step=step)) is not None:
         features = make_features(_fit_at_size(fit, size))
         started = monotonic()
         found = judge(features)
         check_overflow(np.array(found.value), prepared.rows.where)
         pass_seconds = (monotonic() - started) * prepared.rows.shape[0] / judged / engine.threads
-        grown = GrownSize(size, features, replace(found, value=found.value * size_limits.bias))
-        engine.progress.note(
-            f"size {size}: error {found.value:.3g} ± {found.standard_error:.1g}, from {judged} sampled rows"
-        )
+        grown = GrownSize(size, features, replace(found, value=found.value * limits.bias))
+        error = f"error {found.value:.3g} ± {found.standard_error:.1g}"
+        engine.progress.note(f"size {size}: {error}, from {judged} sampled rows")
         tried.append(SizeTrial(size, grown.error.at_most))
-        late = size_limits.deadline is not None and monotonic() + pass_seconds > size_limits.deadline
+        late = limits.deadline is not None and monotonic() + pass_seconds > limits.deadline
         if best is None or not (late or best.error.at_most <= spec.tol) or grown.error.at_most <= spec.tol:
             best = grown
         if late:
             break
     assert best is not None  # at least one size is tried
     if best.error.at_most > spec.tol:
-        bound = "the time budget" if late else size_limits.limited_by
+        bound = "the time budget" if late else limits.limited_by
         if bound is None:
             what = "landmarks" if spec.method_value.landmarks else "random features"
             enough = growth.extrapolated(tried, spec.tol or 1.0)
@@ -347,7 +346,7 @@ def _fit_at_size(fit: ResolvedFit, size: int) -> ResolvedFit:
     """The fit of that size, with RPCholesky on the sample alone; the final choice of landmarks makes the passes."""
     sized = fit.at(size)
     if isinstance(fit.rule, RPCholesky) and fit.rule.over == "all":
-        return sized.with_rule(replace(fit.rule, over="sample"))
+        return sized.changed(landmarks=replace(fit.rule, over="sample"))
     return sized
 
 
@@ -369,13 +368,11 @@ def _error_estimator(prepared: PreparedSample, spec: FitSpec) -> tuple[Callable[
     return judge, len(seen) + len(sampled.held_out)
 
 
-@dataclass(frozen=True)
-class Choice:
-    """The value chosen for an option that was left open, with the reason; JSON-ready."""
+Choice = dict[str, Any]  # of an option that was left open; JSON-ready
 
-    option: str
-    value: Any
-    reason: str
+
+def choice(option: str, value: Any, reason: str) -> Choice:
+    return {"option": option, "value": value, "reason": reason}
 
 
 @dataclass(frozen=True)
@@ -394,7 +391,7 @@ class ChosenFeatures:
     triangular: bool | None = None  # the basis of the span of the landmarks, where strata of another model ask for it
 
 
-def choose_features(rows: Rows, fit: ResolvedFit, size_limits: SizeLimits, engine: Engine) -> ChosenFeatures:
+def choose_features(rows: Rows, fit: ResolvedFit, limits: SizeLimits, engine: Engine) -> ChosenFeatures:
     """Choose the feature map of a fit from a bounded sample.
 
     Passes: the sample, which is freed before the main pass unless the pre-image needs it; one pass each for
@@ -404,7 +401,7 @@ def choose_features(rows: Rows, fit: ResolvedFit, size_limits: SizeLimits, engin
     """
     prepared, spec = prepare_sample(rows, fit, engine), fit.spec
     make_features = feature_map_factory(prepared, fit, engine)
-    grown = None if spec.tol is None else grow_size(prepared, make_features, fit, size_limits, engine)
+    grown = None if spec.tol is None else grow_size(prepared, make_features, fit, limits, engine)
     features = make_features(fit) if grown is None else grown.features
     few, unseen = prepared.sampled.few[:PAIRED_ROWS], prepared.sampled.unseen
     near_mean = np.zeros(features.size) if spec.exact else mean_features(features, few)
@@ -429,36 +426,31 @@ def _choices(
     spec = fit.spec
     if spec.needs_median:
         sigma = getattr(prepared.columns.kernel, "sigma", None)
-        yield Choice("sigma", sigma, "the median pair of sampled rows has k = exp(-1)")
+        yield choice("sigma", sigma, "the median pair of sampled rows has k = exp(-1)")
     if spec.needs_variance:
         kernel = prepared.columns.kernel
         name = "sigma" if hasattr(kernel, "sigma") else "gamma"
-        yield Choice(name, getattr(kernel, name), "gamma = 1 / (columns × variance of the sampled rows)")
+        yield choice(name, getattr(kernel, name), "gamma = 1 / (columns × variance of the sampled rows)")
     if fit.rule is not None and spec.landmarks == "auto":
-        yield Choice("landmarks", fit.rule.name, fit.rule_reason)
+        yield choice("landmarks", fit.rule.name, fit.rule_reason)
     if spec.own_landmarks is not None and features.size < spec.own_landmarks:
         repeated = spec.own_landmarks - features.size
         reason = f"of {spec.own_landmarks} rows that are given; {repeated} of them repeat others"
-        yield Choice("landmarks", features.size, reason)
+        yield choice("landmarks", features.size, reason)
     if grown is not None:
         error = f"an error of {grown.error.value:.3g} ± {grown.error.standard_error:.1g} on sampled rows"
         reason = f"the smallest, to a tenth, with tol={spec.tol}: {error}"
         if grown.stopped:
             reason = f"{error}, above tol={spec.tol}: stopped by {grown.stopped}"
-        yield Choice("size", grown.size, reason)
+        yield choice("size", grown.size, reason)
     elif spec.size == "auto" and not spec.exact and spec.own_landmarks is None:
-        yield Choice("size", features.size, fit.size_reason)
+        yield choice("size", features.size, fit.size_reason)
     if features.directions is not None and spec.n_directions == "auto":
         reason = "a relative bias of the kernel of at most 0.02, and an axis for each component"
-        yield Choice("n_directions", features.directions, reason)
+        yield choice("n_directions", features.directions, reason)
 
 
-def kept_choices(model: Model) -> list[dict[str, Any]]:
+def kept_choices(model: Model) -> list[Choice]:
     """The choices of a model that hold for every model with its features."""
     solved_for = ("components", "directions")
-    return [choice for choice in model.provenance["choices"] if choice["option"] not in solved_for]
-
-
-def choices_info(choices: tuple[Choice, ...]) -> list[dict[str, Any]]:
-    """The choices as JSON-ready dictionaries."""
-    return [asdict(choice) for choice in choices]
+    return [each for each in model.provenance["choices"] if each["option"] not in solved_for]

@@ -12,8 +12,8 @@ from bigkpca.errors import RoundingError
 from bigkpca.execution.blas import single_threaded_blas
 from bigkpca.execution.engine import Engine
 from bigkpca.fitting import refine
-from bigkpca.fitting.features import Choice, ChosenFeatures, SizeLimits, choices_info, choose_features
-from bigkpca.fitting.memory_limits import check_fits, find_size_limits
+from bigkpca.fitting.features import Choice, ChosenFeatures, SizeLimits, choice, choose_features
+from bigkpca.fitting.memory_limits import check_fits, make_room
 from bigkpca.fitting.preimage import with_decoder
 from bigkpca.fitting.reference import with_reference
 from bigkpca.fitting.solve import Solved, solve_rows
@@ -28,51 +28,34 @@ from bigkpca.fitting.warnings import (
 from bigkpca.numerics.model import Model, Provenance
 from bigkpca.spec import FitSpec, ResolvedFit, resolve
 
-Identity = dict[str, Any]  # of rows, by which a saved model is recognised
-
 _COARSE = 0.01  # share: if rounding may move more than this, the fit is repeated in float64
-
-
-def fit_within(
-    rows: Rows,
-    spec: FitSpec,
-    engine: Engine,
-    limit: int | None,
-    identity: Identity | None = None,
-    deadline: float | None = None,
-) -> Model:
-    """Fit rows within memory limits and a deadline, with `tol` growing the size only as far as these allow. Otherwise
-    like `fit_rows`. Raises MemoryLimitError, before anything is read, if the plan needs more than `limit` bytes in a
-    process or than workers may use, and before a second fit in float64 if that does."""
-    fit = resolve(spec, rows)
-    if spec.tol is not None:
-        size_limits = find_size_limits(rows, fit, engine, limit)
-    else:
-        check_fits(rows, fit, engine, limit)
-        size_limits = SizeLimits(fit.size)
-    return fit_rows(rows, spec, engine, identity, replace(size_limits, deadline=deadline, memory=limit))
 
 
 def fit_rows(
     rows: Rows,
     spec: FitSpec,
     engine: Engine,
-    identity: Identity | None = None,
-    size_limits: SizeLimits | None = None,
+    identity: dict[str, Any] | None = None,
+    limit: int | None = None,
+    deadline: float | None = None,
 ) -> Model:
     """Fit kernel PCA to rows: one bounded sample, one pass, one small eigenproblem, and the pre-image.
 
     One more pass each for `standardize`, rff-pca and pre-images that are trained; the randomized solver makes
     `sketch.PASSES` passes in all, RPCholesky over all rows those that it reports. `identity` is the fingerprint of the
-    rows, which a saved model is recognised by. `size_limits` bounds the growth of the size to a tolerance; if the
-    certificate exceeds the tolerance after all, the size grows again, with one more pass.
+    rows, which a saved model is recognised by. To a tolerance the size grows as far as `limit` (bytes of a process),
+    workers and `deadline` (of the monotonic clock) allow; if the certificate exceeds the tolerance after all, it grows
+    again, with one more pass.
 
-    Raises DataError for NaN and infinity (naming row and column) and for constant data, SpecError for a tolerance that
-    no size reaches. Warns IndefiniteKernelWarning if the kernel has negative eigenvalues, which are dropped;
-    NarrowKernelWarning if the Gram matrix is close to the identity; ToleranceWarning if memory or time ended the
-    growth.
+    Raises MemoryLimitError, before anything is read, if the plan needs more than `limit`, or than workers may use, and
+    before a second fit in float64 if that does; DataError for NaN and infinity (naming row and column) and for constant
+    data, SpecError for a tolerance that no size reaches. Warns IndefiniteKernelWarning if the kernel has negative
+    eigenvalues, which are dropped; NarrowKernelWarning if the Gram matrix is close to the identity; ToleranceWarning if
+    memory or time ended the growth.
     """
     fit = resolve(spec, rows)
+    limits = replace(check_fits(rows, fit, engine, limit), deadline=deadline)
+    make_room(engine.kept, rows, fit, limit)
     provenance: Provenance = {"spec": spec.to_dict(), "identity": identity or anonymous(rows)}
     if rows.names is not None:
         provenance["column_names"] = list(rows.names)
@@ -82,8 +65,8 @@ def fit_rows(
         warn_if_indefinite(model.solution)
         return replace(model, provenance={**provenance, **model.provenance})
     first = fit.start() if fit.matrix_free else fit
-    chosen, found = _solved(rows, first, size_limits or SizeLimits(first.size), engine)
-    provenance |= {"content": found.digest, "choices": choices_info((*chosen.choices, *found.choices))}
+    chosen, found = _solved(rows, first, limits, engine)
+    provenance |= {"content": found.digest, "choices": [*chosen.choices, *found.choices]}
     model = found.model(chosen.features, provenance)
     if fit.matrix_free:
         del chosen, found  # which products do not need
@@ -95,8 +78,7 @@ def fit_rows(
 
 
 def _solved(rows: Rows, fit: ResolvedFit, limits: SizeLimits, engine: Engine) -> tuple[ChosenFeatures, Solved]:
-    """Features, and the solution of their pass; again in float64 where rounding in float32 would count, and again with
-    a larger size where the certificate exceeds the tolerance that sampled rows seemed to meet."""
+    """Features, and the solution of their pass; again in float64, or with a larger size, where that is needed."""
     spec = fit.spec
     more_precise: tuple[Choice, ...] = ()
     while True:
@@ -112,12 +94,9 @@ def _solved(rows: Rows, fit: ResolvedFit, limits: SizeLimits, engine: Engine) ->
         if found is None or (single and moved_by_rounding(found, _COARSE)):
             engine.progress.note("rounding in float32 would count here: fitting again in float64")
             reason = f"rounding in float32 may move the bounds or leading eigenvalues by more than {_COARSE}"
-            fit, more_precise = fit.in_double_precision(), (Choice("dtype", "float64", reason),)
-            if spec.tol is None:
-                check_fits(rows, fit, engine, limits.memory)
-            else:
-                most = find_size_limits(rows, fit, engine, limits.memory)
-                limits = replace(limits, largest=most.largest, limited_by=most.limited_by)
+            fit, more_precise = fit.changed(dtype="float64"), (choice("dtype", "float64", reason),)
+            most = check_fits(rows, fit, engine, limits.memory)
+            limits = replace(limits, largest=most.largest, limited_by=most.limited_by)
             continue
         grown, reached = chosen.grown, found.certificate.relative_trace_error
         if not grown or grown.stopped or reached is None or reached <= (spec.tol or 1):

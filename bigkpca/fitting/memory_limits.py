@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from bigkpca.data.rows import ArrayRows, Rows
 from bigkpca.errors import MemoryLimitError
 from bigkpca.execution.engine import Engine, KeptFeatures
@@ -14,12 +16,20 @@ _TIMES_ROWS = 2  # what rows in memory take: whoever holds them has memory of th
 _LEAST_SHARE = 1 / 3  # of all features: fewer are not worth the memory
 
 
-def check_fits(rows: Rows, fit: ResolvedFit, engine: Engine, limit: int | None) -> None:
-    """Raise MemoryLimitError if a fit needs more than `limit` bytes in a process, or than workers may use; with a
-    tolerance, if even a size of 10 does."""
+def check_fits(rows: Rows, fit: ResolvedFit, engine: Engine, limit: int | None) -> SizeLimits:
+    """The largest size within the memory limits of this process and of the workers. Raises MemoryLimitError if a fit
+    needs more than `limit` bytes in a process, or than workers may use; with a tolerance, if even a size of 10 does."""
+    found = SizeLimits(fit.size, memory=limit)
     if fit.spec.tol is not None:
-        find_size_limits(rows, fit, engine, limit)
-        return
+        limits = [] if limit is None else [(f"the memory limit of {limit / 1e6:.0f} MB", engine.threads, limit)]
+        limits += [(f"the memory of worker {at}", threads, most) for at, threads, most in engine.worker_limits()]
+        for name, threads, allowed in limits:
+            if plan_resolved(rows, fit.changed(size=found.largest), threads).peak_bytes > allowed:
+                size = largest_size_that_fits(rows, fit, threads, allowed)
+                if size is None:
+                    raise MemoryLimitError(f"{smallest(rows, fit, threads)}, above {name}: allow more")
+                found = replace(found, largest=size - size % 2, limited_by=name)
+        return found
     plan = plan_resolved(rows, fit, engine.threads)
     if fit.spec.precomputed:
         plan.check(limit, "store the matrix in smaller chunks, ask for fewer components, or allow more")
@@ -34,35 +44,24 @@ def check_fits(rows: Rows, fit: ResolvedFit, engine: Engine, limit: int | None) 
             advice = f"{method} with a size of {size} would fit"
         plan.check(limit, advice)
     engine.check_memory(lambda threads: worker_bytes(rows, fit, threads))
+    return found
 
 
-def place_for_features(rows: Rows, fit: ResolvedFit, limit: int | None) -> KeptFeatures | None:
-    """A place for features that the pass of a fit keeps for scores: what `limit` leaves beside the plan.
+def make_room(kept: KeptFeatures | None, rows: Rows, fit: ResolvedFit, limit: int | None) -> None:
+    """Make room for features that the pass of a fit keeps for scores: what `limit` leaves beside the plan.
 
     Without a limit 96 MB or, for rows in memory, twice what these take, if that holds a third of all features; else
-    nothing is kept. None for methods without such a pass.
+    nothing is kept, as by methods without such a pass.
     """
+    if kept is None or kept.most_bytes is not None:
+        return
+    kept.most_bytes = 0
     if fit.spec.precomputed or fit.spec.exact or fit.matrix_free:
-        return None
+        return
     if limit is None:
         room = max(_FEATURE_BYTES, _TIMES_ROWS * rows.values.nbytes if isinstance(rows, ArrayRows) else 0)
-        least = _LEAST_SHARE * fit.n * fit.size * fit.dtype.itemsize
-        return KeptFeatures(room) if room >= least else None
-    most = fit if fit.spec.dtype else fit.in_double_precision()  # which a second fit may need
-    return KeptFeatures(max(0, limit - plan_resolved(rows, most, Engine().threads).peak_bytes))
-
-
-def find_size_limits(rows: Rows, fit: ResolvedFit, engine: Engine, limit: int | None) -> SizeLimits:
-    """The largest size within the memory limits of this process and of the workers."""
-    size_limits = SizeLimits(fit.size)
-    memory_limits = [] if limit is None else [(f"the memory limit of {limit / 1e6:.0f} MB", engine.threads, limit)]
-    memory_limits += [
-        (f"the memory of worker {address}", threads, bytes_) for address, threads, bytes_ in engine.worker_limits()
-    ]
-    for name, threads, allowed in memory_limits:
-        if plan_resolved(rows, fit.changed(size=size_limits.largest), threads).peak_bytes > allowed:
-            size = largest_size_that_fits(rows, fit, threads, allowed)
-            if size is None:
-                raise MemoryLimitError(f"{smallest(rows, fit, threads)}, above {name}: allow more")
-            size_limits = SizeLimits(size - size % 2, name)
-    return size_limits
+        if room >= _LEAST_SHARE * fit.n * fit.size * fit.dtype.itemsize:
+            kept.most_bytes = room
+    else:
+        most = fit if fit.spec.dtype else fit.changed(dtype="float64")  # which a second fit may need
+        kept.most_bytes = max(0, limit - plan_resolved(rows, most, Engine().threads).peak_bytes)

@@ -15,8 +15,8 @@ from bigkpca.execution.blas import single_threaded_blas
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.passes import read_rows, sums_of
 from bigkpca.execution.projection import check_columns
-from bigkpca.fitting.features import ChosenFeatures, choices_info, kept_choices
-from bigkpca.fitting.memory_limits import check_fits
+from bigkpca.fitting.features import ChosenFeatures, kept_choices
+from bigkpca.fitting.memory_limits import check_fits, make_room
 from bigkpca.fitting.preimage import check_extensible, extend_decoder, with_decoder
 from bigkpca.fitting.reference import with_reference
 from bigkpca.fitting.sample import unseen_row_numbers
@@ -58,12 +58,6 @@ def spec_like(model: Model, options: Mapping[str, Any]) -> FitSpec:
     return spec
 
 
-def resolve_like(model: Model | None, rows: Rows, spec: FitSpec) -> ResolvedFit:
-    """What a spec means for these rows; for a fit with the features of a model, that of `spec_like`."""
-    fit = resolve(spec, rows)
-    return fit if model is None else fit.with_features(model.features.size, model.features.dtype)
-
-
 def check_same_problem(spec: FitSpec, before: FitSpec, may_change: Collection[str] = MAY_CHANGE) -> None:
     """Raise SpecError, naming the field, if the spec changes a field that must stay the same where features stay."""
     now, then = spec.to_dict(), before.to_dict()
@@ -98,8 +92,9 @@ def fit_like(
     """
     assert like.sums is not None
     check_columns(rows, like)
-    fit = resolve_like(like, rows, spec)
+    fit = resolve(spec, rows).with_features(like.features.size, like.features.dtype)
     check_fits(rows, fit, engine, limit)
+    make_room(engine.kept, rows, fit, limit)
     with single_threaded_blas, np.errstate(over="ignore", invalid="ignore"):  # the pass names rows that overflow
         chosen = _chosen(rows, like, fit, engine)
         found = solve_rows(rows, chosen, fit, engine)
@@ -114,7 +109,7 @@ def fit_like(
         "spec": like.provenance["spec"] | {key: getattr(spec, key) for key in MAY_CHANGE},
         "identity": identity or anonymous(rows),
         "content": found.digest,
-        "choices": kept + choices_info(found.choices),
+        "choices": [*kept, *found.choices],
     }
     if "column_names" in like.provenance:
         provenance["column_names"] = like.provenance["column_names"]
@@ -215,8 +210,7 @@ def _with_sums(
     added: list[dict[str, Any]],
     recorded: dict[str, Any] | None = None,
 ) -> Model:
-    """A model with other sums of the same features, solved again with the same signs; `added` are the rows added, and
-    `recorded` the spec that it gets in place of its own."""
+    """A model with other sums of the same features and signs, `added` rows and, if given, another `recorded` spec."""
     features = model.features
     with single_threaded_blas, np.errstate(over="ignore", invalid="ignore"):
         with engine.small_work() as in_order:
@@ -226,7 +220,7 @@ def _with_sums(
     warn_of(found, features)
     warn_if_beyond_tolerance(found, fit.spec)
     warn_if_not_uniform(fit.spec)
-    changed: Provenance = {"added": added, "choices": kept_choices(model) + choices_info(found.choices)}
+    changed: Provenance = {"added": added, "choices": [*kept_choices(model), *found.choices]}
     if recorded is not None:
         changed["spec"] = recorded
     larger = found.model(features, {**model.provenance, **changed})
@@ -293,23 +287,25 @@ def check_supports_partial_fit(spec: FitSpec) -> None:
     check_extensible(spec)
 
 
-def extend(model: Model, rows: Rows, spec: FitSpec, engine: Engine) -> Model:
+def extend(model: Model, rows: Rows, spec: FitSpec, engine: Engine, limit: int | None = None) -> Model:
     """Add rows to a model: a bounded sample of the new rows, one pass over them, moments added, solved again.
 
     Kernel, landmarks, frequencies, offset and scale stay; the signs of components follow the old model. `components`
     and `noise` of `spec` may differ from those of the fit, and are recorded in the new model.
 
     Raises SpecError if other fields differ, for models without moments (exact ones and those of the randomized solver),
-    and for pre-images that are trained; RoundingError if the sums are impossible for real rows. Warns
-    IndefiniteKernelWarning, RoundingWarning and UnseenClusterWarning as a fit does, and UniformLandmarksWarning.
+    and for pre-images that are trained; MemoryLimitError as a fit with `limit`; RoundingError if the sums are
+    impossible for real rows. Warns IndefiniteKernelWarning, RoundingWarning and UnseenClusterWarning as a fit does, and
+    UniformLandmarksWarning.
     """
     if model.sums is None:
         raise SpecError(NO_SUMS)
     check_columns(rows, model)
     check_extensible(spec)
     check_same_problem(spec, FitSpec.of(model), _MAY_CHANGE)
-    more = sums_of(rows, model.features, model.sums.about, model.block_rows, engine)
     fit = resolve(spec, rows)
+    check_fits(rows, fit, engine, limit)
+    more = sums_of(rows, model.features, model.sums.about, model.block_rows, engine)
     checks = replace(_checks_of_new_rows(model, rows, fit, engine), far=more.far)
     added = [*model.provenance.get("added", []), anonymous(rows) | {"sha256": more.content}]
     recorded = model.provenance["spec"] | {key: getattr(spec, key) for key in _MAY_CHANGE}

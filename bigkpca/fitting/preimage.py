@@ -87,8 +87,7 @@ def extend_decoder(model: Model, before: Model, spec: FitSpec) -> Model:
 
 
 def _carried_over(old_decoder: Any, old: Solution, new: Expansion) -> dict[str, Array]:
-    """The linear map from scores to rows of an old decoder, as a map of the new scores, which stand for features
-    (`new`)."""
+    """The linear map from scores to rows of an old decoder, as a map of the new scores."""
     to_old = new.map.T @ old.components
     weights = to_old @ old_decoder.weights
     mean_score = np.linalg.lstsq(to_old.T, old_decoder.mean_score - (new.origin - old.mean) @ old.components)[0]

@@ -118,8 +118,7 @@ def _of_rows(model: Model, X: Array, given: Expansion, in_order: Map) -> _Scored
 
 
 def _of_kept_rows(model: Model, some: Array) -> _Scored:
-    """Rows of these numbers of those that the model keeps, from its eigenvectors: Kc U = U Λ, so that no kernel is
-    computed."""
+    """Rows that the model keeps, by their numbers, from its eigenvectors: Kc U = U Λ, without kernels."""
     features, solution = model.features, model.solution
     assert has_landmarks(features)
     diagonal = features.kernel.diagonal(features.landmarks).astype(np.float64)

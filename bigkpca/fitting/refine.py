@@ -18,7 +18,6 @@ from bigkpca.execution.passes import gather, gram_product, read_rows
 from bigkpca.execution.progress import Progress
 from bigkpca.execution.projection import score_rows
 from bigkpca.fitting import precomputed
-from bigkpca.fitting.features import choices_info
 from bigkpca.fitting.solve import chosen_components
 from bigkpca.numerics import certificates, eigenpairs
 from bigkpca.numerics.certificates import Certificate
@@ -99,7 +98,7 @@ def fit_precomputed(rows: Rows, fit: ResolvedFit, engine: Engine) -> Model:
 
         with engine.small_work() as in_order:
             found = chosen_components(spec, with_components)
-        return found.model(features, {"content": digest, "choices": choices_info(found.choices)})
+        return found.model(features, {"content": digest, "choices": list(found.choices)})
     with single_threaded_blas:
         start = precomputed.start_products(rows, fit, engine)
     product = partial(precomputed.product, rows, fit, engine)
@@ -127,8 +126,7 @@ def _eigenpairs(
     progress: Progress,
     noise: float = 0.0,
 ) -> tuple[Solution, Ritz]:
-    """Exact eigenpairs by products B -> K B with the Gram matrix, from the span of a block (n, b); `trace` is tr(K),
-    `noise` the largest eigenvalue that rounding can make."""
+    """Exact eigenpairs by products B -> K B from the span of a block (n, b); `trace` is tr(K), `noise` rounding."""
     assert isinstance(spec.components, int)
     n, row_sums, tolerance = len(block), np.zeros(len(block)), rank_tolerance(dtype)
 

@@ -16,7 +16,7 @@ from bigkpca.numerics.features import Columns
 from bigkpca.numerics.growth import JUDGING_ROWS
 from bigkpca.numerics.kernels import Sigmoid
 from bigkpca.numerics.random_streams import FEW, HELD_OUT, PAIRS, SAMPLE, UNSEEN, random_stream
-from bigkpca.spec import FitSpec, ResolvedFit, resolve
+from bigkpca.spec import FitSpec, ResolvedFit
 
 _HELD_OUT_ROWS = 1024
 _FLAT = 6.0  # argument beyond which tanh is within 1e-5 of 1 or -1
@@ -106,10 +106,9 @@ def unseen_row_numbers(fit: ResolvedFit) -> Array:
     return random_stream(fit.spec.seed, UNSEEN).choice(fit.n, fit.unseen, replace=False)
 
 
-def sample_lengths(rows: Rows, spec: FitSpec, engine: Engine) -> dict[str, Length]:
-    """Candidate lengths sigma of the kernel, from the same sample and pairs as a fit with this spec would draw."""
-    fit = resolve(spec, rows)
-    sampled = draw_sample(rows, fit, engine)
+def sample_lengths(rows: Rows, fit: ResolvedFit, engine: Engine) -> dict[str, Length]:
+    """Candidate lengths sigma of the kernel, from the same sample and pairs as this fit would draw."""
+    sampled, spec = draw_sample(rows, fit, engine), fit.spec
     shift = _shift(rows, sampled.few, fit, engine)
     return bandwidth.candidate_lengths(_distances(sampled.sample, shift, spec, engine), spec.distance)
 

@@ -13,7 +13,7 @@ from bigkpca.data.rows import Rows
 from bigkpca.errors import Array, SpecError, check_overflow
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.passes import action_of, sums_of
-from bigkpca.fitting.features import Choice, ChosenFeatures
+from bigkpca.fitting.features import Choice, ChosenFeatures, choice
 from bigkpca.numerics import certificates, eigenpairs, rounding
 from bigkpca.numerics.certificates import Certificate, Evidence, spectral
 from bigkpca.numerics.certificates.spectral import Stratum
@@ -152,7 +152,7 @@ def _solve_from_sums(
     if kept is not None and len(kept.dropped):
         few = len(kept.span.basis.signs)
         reason = f"of {few + len(kept.dropped)} that the landmarks span; the others may be mostly rounding"
-        choices = (*choices, Choice("directions", few, reason))
+        choices = (*choices, choice("directions", few, reason))
     negative = min(chosen.solution.negative, _negative_on_few(features, checks.few, spec.center))
     solution = replace(chosen.solution, negative=negative)
     return replace(chosen, solution=solution, choices=choices, basis=None if span is None else span.basis)
@@ -172,8 +172,7 @@ def _negative_on_few(features: FeatureMap, few: Array, center: bool) -> float:
 
 
 def _first_basis(features: FeatureMap, checks: Checks, tolerance: float, in_order: Map) -> Basis | None:
-    """The basis of the span of the landmarks to begin with, from Cholesky's factor or, where that fails, the
-    eigenvectors of W; None for random features."""
+    """The first basis of the span of the landmarks: of Cholesky's factor, else of the eigenvectors of W."""
     W, wanted = features.gram(in_order), checks.triangular
     if W is None:
         return None
@@ -250,8 +249,7 @@ def _solve_exactly(features: KernelRows, spec: FitSpec, checks: Checks, toleranc
 
 
 def _asked_first(spec: FitSpec) -> Any:
-    """The components that a fit solves for at first: as the spec says or, if it leaves that open, one more than can be
-    chosen."""
+    """The components to solve for at first: those of the spec or, where it is open, one more than can be chosen."""
     return _MAX_AUTOMATIC + 1 if spec.components == "auto" else spec.components
 
 
@@ -264,7 +262,7 @@ def chosen_components(spec: FitSpec, with_components: Callable[[Any], tuple[Solu
         enough = "all there are"
         if share >= spec.components:
             enough = f"the fewest with {spec.components:.4g} of the variance"
-        return Solved(solution, certified, (Choice("components", r, f"{enough}: at least {share:.4g} of it"),))
+        return Solved(solution, certified, (choice("components", r, f"{enough}: at least {share:.4g} of it"),))
     if spec.components != "auto":
         return Solved(solution, certified, ())
     if certified.trust is None:
@@ -277,7 +275,7 @@ def chosen_components(spec: FitSpec, with_components: Callable[[Any], tuple[Solu
     if not sure:
         reason = "not even the first is trustworthy: give a larger size"
     # Solved again, so that asking for this number gives the same bits.
-    return Solved(*with_components(r), (Choice("components", r, reason),))
+    return Solved(*with_components(r), (choice("components", r, reason),))
 
 
 def solve_rows(rows: Rows, chosen: ChosenFeatures, fit: ResolvedFit, engine: Engine) -> Solved:

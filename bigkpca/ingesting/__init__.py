@@ -24,7 +24,7 @@ from bigkpca.data.rows import little_endian
 from bigkpca.data.stored import ALL_THERE, StoredArray, crc32c, writing_empty_chunks
 from bigkpca.data.stores import MOST_JSON_BYTES, AnyPath, expanded, last_name, store_of
 from bigkpca.data.zarr import ATTRIBUTE, stored_array
-from bigkpca.errors import Array, IncompleteError, SpecError
+from bigkpca.errors import Array, SpecError
 from bigkpca.execution.progress import Progress, shown
 from bigkpca.ingesting.columns import ColumnOptions, Encoding, Missing
 from bigkpca.ingesting.formats.base import USUAL, Allowed
@@ -226,8 +226,7 @@ def ingest(
             done = _append(files, path, record, allowed, progress)
         else:
             done = _create(files, path, record, allowed, overwrite, progress)
-    group = groups.open_group(path, "dataset")
-    about: Any = group.attrs[ATTRIBUTE]
+    group, about = groups.finished_dataset(path)
     return Ingested(
         path=path,
         rows=about["rows"],
@@ -255,8 +254,7 @@ def _create(
     if target.note:
         progress.note(target.note)
     source = _like(files, record["like"], progress) if record["like"] else files.source(None, None, None, progress)
-    for note in source.notes:
-        progress.note(note)
+    source.note(progress)
     rows = shard_rows(source.columns * source.dtype.itemsize, record["block_rows"])
     source.check_memory(allowed, rows)
     with target.made() as scratch:
@@ -279,9 +277,7 @@ def _create(
 
 def _like(files: Files, path: str, progress: Progress) -> Source:
     """The rows of the files with the columns of the finished dataset at `path`."""
-    about: Any = groups.open_group(path, "dataset").attrs[ATTRIBUTE]
-    if "rows" not in about:
-        raise IncompleteError(f"{path}: its ingest did not finish; run that command again first")
+    _, about = groups.finished_dataset(path)
     records.check(about, records.DATASET, path)
     encoding = None
     if "encoding" in about:
@@ -298,18 +294,14 @@ def _like(files: Files, path: str, progress: Progress) -> Source:
 
 def _append(files: Files, path: str, record: Mapping[str, Any], allowed: Allowed, progress: Progress) -> bool:
     """Add rows to a finished dataset; return whether they were the last ones added already."""
-    group = groups.open_group(path, "dataset", "r+")
-    about: Any = group.attrs[ATTRIBUTE]
-    if "rows" not in about:
-        raise IncompleteError(f"{path}: its ingest did not finish; run that command again before you append")
+    group, about = groups.finished_dataset(path, "r+")
     *earlier, last = about["provenance"]
     if earlier and about["sources"][-len(last["sources"]) :] == files.identity["sources"]:
         return True
     if files.choice.identity not in ({}, about.get("table")):
         raise SpecError(f"{path} keeps the columns that it began with: leave out options about columns when you append")
     source = _like(files, path, progress)
-    for note in source.notes:
-        progress.note(note)
+    source.note(progress)
     x, y = _array(group, "x"), group.get("y")
     labels = "text" if "categories" in about else kind_of(y.dtype if isinstance(y, zarr.Array) else None)
     pairs = {

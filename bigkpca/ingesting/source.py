@@ -151,15 +151,15 @@ class Source:
         """Names of the columns of numbers."""
         return None if self.encoding is None else self.encoding.names
 
-    @property
-    def notes(self) -> list[str]:
-        """Remarks for users on how the files are read, each once for all files."""
+    def note(self, progress: Progress) -> None:
+        """Give remarks on how the files are read, each once for all files."""
         files: dict[str, list[str]] = {}
         for table in self.tables:
             by_order = self.names is not None and table.names is None
             for note in (*table.notes, *([_BY_ORDER] if by_order else [])):
                 files.setdefault(note, []).append(table.where)
-        return [first + (f" and {len(more)} more: " if more else ": ") + note for note, (first, *more) in files.items()]
+        for note, (first, *more) in files.items():
+            progress.note(first + (f" and {len(more)} more: " if more else ": ") + note)
 
     @property
     def columns(self) -> int:

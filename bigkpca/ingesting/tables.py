@@ -224,20 +224,17 @@ def learnt(
     if not (filled or unsure or any(column.of_text for column in encoding.columns)):
         return encoding
     found: dict[str, str] = {}
-    try:
-        learners = _look_at_all(frames, encoding, whose, progress)
-    except _Misfit as misfit:
-        found = _words(frames, encoding, whose) if words else {}
-        if not found:
-            raise misfit.problems(encoding) from misfit.__cause__
+    while True:
+        try:
+            learners = _look_at_all(frames, encoding, whose, progress)
+            break
+        except _Misfit as misfit:
+            if found or not words or not (found := _words(frames, encoding, whose)):
+                raise DataError(problems(misfit.frame, misfit.places, encoding, of_dataset=False)) from misfit.__cause__
         for where in found.values():
             progress.note(f"{where}: the column is read as text")
         columns = [replace(each, kind="text") if each.name in found else each for each in encoding.columns]
         encoding = replace(encoding, columns=tuple(columns))
-        try:
-            learners = _look_at_all(frames, encoding, whose, progress)
-        except _Misfit as second:
-            raise second.problems(encoding) from second.__cause__
     pairs = list(zip(learners, encoding.columns, strict=True))
     faults = [
         fault + (f" ({found[column.name]})" if column.name in found else "")
@@ -258,12 +255,11 @@ class _Misfit(Exception):
         super().__init__(frame.where)
         self.frame, self.places = frame, places
 
-    def problems(self, encoding: Encoding) -> DataError:
-        return DataError(problems(self.frame, self.places, encoding, of_dataset=False))
-
 
 def _look_at_all(frames: Sequence[TableFrame], encoding: Encoding, whose: str, progress: Progress) -> list[_Learner]:
-    """What learnt from the values of each column, in one pass over all files. Raises _Misfit."""
+    """What is learnt of each column, from the rows that are kept: one pass over all files. Raises _Misfit."""
+    import pyarrow as pa
+
     most = int(min(_SAMPLE, max(5000, _SAMPLE_BYTES // 16 // len(encoding.columns))))
     learners: list[_Learner] = []
     for k, column in enumerate(encoding.columns):
@@ -271,42 +267,34 @@ def _look_at_all(frames: Sequence[TableFrame], encoding: Encoding, whose: str, p
             learners.append(_Texts() if column.kind == "text" else _Characters())
         else:
             learners.append(_Numbers(most, random_stream(k, MEDIANS)))
-    rows = [frame.rows or 0 for frame in frames]
-    progress.start("look at the columns", sum(rows) if all(rows) else 0)
+    counts = [frame.rows or 0 for frame in frames]
+    progress.start("look at the columns", sum(counts) if all(counts) else 0)
     try:
         for frame in frames:
-            _look(frame, encoding, whose, learners, progress)
+            places = encoding.places(frame, whose)
+            rows = left = 0
+            try:
+                for batch in frame.read(columns_to_read(frame, places)):
+                    taken = [
+                        texts_of(batch.column(k)) if column.of_text else numbers(batch.column(k), column.kind)
+                        for k, column in enumerate(encoding.columns)
+                    ]
+                    kept = kept_rows(batch, [missing for _, missing in taken], encoding, frame)
+                    for learner, (values, missing) in zip(learners, taken, strict=True):
+                        learner.add(values, kept & ~missing)
+                    rows, left = rows + len(batch), left + int(kept.sum())
+                    progress.advance(len(batch))
+            except (Unreadable, pa.ArrowInvalid) as error:
+                raise _Misfit(frame, places) from error
+            if not left:
+                raise no_rows(frame.where, dropped=rows > 0)
     finally:
         progress.finish()
     return learners
 
 
-def _look(frame: TableFrame, encoding: Encoding, whose: str, learners: Sequence[_Learner], progress: Progress) -> None:
-    """Give all learners the values of their columns in a file, of the rows that are kept."""
-    import pyarrow as pa
-
-    places = encoding.places(frame, whose)
-    rows = left = 0
-    try:
-        for batch in frame.read(columns_to_read(frame, places)):
-            taken = [
-                texts_of(batch.column(k)) if column.of_text else numbers(batch.column(k), column.kind)
-                for k, column in enumerate(encoding.columns)
-            ]
-            kept = kept_rows(batch, [missing for _, missing in taken], encoding, frame)
-            for learner, (values, missing) in zip(learners, taken, strict=True):
-                learner.add(values, kept & ~missing)
-            rows, left = rows + len(batch), left + int(kept.sum())
-            progress.advance(len(batch))
-    except (Unreadable, pa.ArrowInvalid) as error:
-        raise _Misfit(frame, places) from error
-    if not left:
-        raise no_rows(frame.where, dropped=rows > 0)
-
-
 def _words(frames: Sequence[TableFrame], encoding: Encoding, whose: str) -> dict[str, str]:
-    """Columns whose kind is that of the first rows, and whose later rows hold words: the first of these, as messages
-    say it. One pass over the files."""
+    """Columns whose later rows hold words, unlike the first, with the first word as messages say it: one pass."""
     found: dict[str, str] = {}
     for frame in (each for each in frames if each.from_first_rows):
         places = encoding.places(frame, whose)

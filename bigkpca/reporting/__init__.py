@@ -23,7 +23,7 @@ from bigkpca.execution.planning import plan_fit
 from bigkpca.execution.progress import Progress, shown
 from bigkpca.numerics.model import Model
 from bigkpca.reporting import page, text
-from bigkpca.reporting.page import MARK, render, request_mark
+from bigkpca.reporting.page import MARK, render
 from bigkpca.reporting.report_data import ReportData, collect_report_data, request_digest
 from bigkpca.spec import FitSpec
 from bigkpca.storage import destination, groups
@@ -103,7 +103,8 @@ def report(
     'report.html'
     """
     progress = shown(progress)
-    check_installed()
+    if not installed():
+        raise SpecError(f"a report needs matplotlib and jinja2: {INSTALL}")
     fitted, path = model_of(model), path_of(model) or ""
     out = destination.output_path(out, path, fitted.provenance["identity"]["path"], path_of(scores))
     destination.check_local(out)
@@ -114,7 +115,8 @@ def report(
         )
     if not out.lower().endswith((".html", ".htm")):
         raise SpecError(f"{out}: a report is a page of HTML: take a name that ends in .html")
-    mark = request_mark(request_digest(fitted, scores, labels, image_shape, array))
+    digest = request_digest(fitted, scores, labels, image_shape, array)
+    mark = f'<meta name="bigkpca-request" content="{digest}">'
     store = store_of(out)
     with store.writer(out):
         if store.exists(out) and mark.encode() in destination.head(out):
@@ -133,12 +135,6 @@ def report(
 def installed() -> bool:
     """Whether the libraries that a report needs are installed."""
     return all(find_spec(name) for name in ("matplotlib", "jinja2"))
-
-
-def check_installed() -> None:
-    """Raise SpecError, with the command that installs them, unless matplotlib and jinja2 are installed."""
-    if not installed():
-        raise SpecError(f"a report needs matplotlib and jinja2: {INSTALL}")
 
 
 def _page(model: Model, path: str, data: ReportData, mark: str, progress: Progress) -> str:

@@ -243,5 +243,5 @@ def histogram(values: Array, name: str, xlabel: str) -> Drawing:
             axes.axvline(value, color=INK, linewidth=0.8, linestyle="--")
             axes.annotate(word, (value, 1), (3, -10), xycoords=("data", "axes fraction"), textcoords="offset points")
         axes.set(xlabel=xlabel, ylabel="rows")
-        spread_row_numbers = f"median {median:.3g}, one in a hundred above {rare:.3g}, largest {values.max():.3g}"
-        return drawing(figure, name, f"Histogram of {xlabel} over {len(values):,} rows: {spread_row_numbers}.")
+        spread = f"median {median:.3g}, one in a hundred above {rare:.3g}, largest {values.max():.3g}"
+        return drawing(figure, name, f"Histogram of {xlabel} over {len(values):,} rows: {spread}.")

@@ -222,7 +222,7 @@ def _component(model: Model, data: ReportData, frame: PictureFrame | None, j: in
         extremes = {"Lowest": order[:_EXTREMES], "Highest": order[::-1][:_EXTREMES]}
         if data.labels is not None and len(data.labels.names) > 1:
             explained = text.explained_by_labels(y[:, None], data.labels)[0]
-            note = f"RowLabels explain {explained:.0%} of it, {text.extreme_labels(y, data.labels)}."
+            note = f"Labels explain {explained:.0%} of it, {text.extreme_labels(y, data.labels)}."
         if frame and data.rows is not None:
             pictures += [_row_pictures(data, frame, f"{word} scores", at) for word, at in extremes.items()]
         elif data.sample:
@@ -359,11 +359,6 @@ def left_out(model: Model, data: ReportData) -> Iterator[str]:
 
 
 MARK = '<meta name="generator" content="bigkpca report">'  # distinguishes reports from other files
-
-
-def request_mark(digest: str) -> str:
-    """The meta element that identifies what a page was drawn from, so that a repeated request is recognised."""
-    return f'<meta name="bigkpca-request" content="{digest}">'
 
 
 def render(**values: Any) -> str:

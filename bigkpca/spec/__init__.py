@@ -55,10 +55,6 @@ class ResolvedFit:
         """The same fit with that size, and no tolerance."""
         return self.changed(size=size, tol=None)
 
-    def in_double_precision(self) -> ResolvedFit:
-        """The same fit with block work in float64."""
-        return self.changed(dtype="float64")
-
     def start(self) -> ResolvedFit:
         """The approximate fit from which products with the Gram matrix start: a few more components."""
         assert isinstance(self.spec.components, int)  # `matrix_free` makes sure
@@ -69,10 +65,6 @@ class ResolvedFit:
         """The same fit with features that are there already, whose number no rows limit: no row is chosen."""
         spec = self.spec.model_copy(update={"tol": None})
         return replace(self, spec=spec, size=size, dtype=dtype, rule=None, rule_reason="")
-
-    def with_rule(self, rule: LandmarkRule) -> ResolvedFit:
-        """The same fit with landmarks by another rule."""
-        return self.changed(landmarks=rule)
 
     def changed(self, **fields: Any) -> ResolvedFit:
         """The fit of the same rows with other fields of the spec."""

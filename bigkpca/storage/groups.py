@@ -72,6 +72,15 @@ def create_group(path: str, about: Mapping[str, Any]) -> zarr.Group:
     return zarr.create_group(store_of(path).zarr(path), zarr_format=3, attributes={ATTRIBUTE: stamped})
 
 
+def finished_dataset(path: str, mode: Literal["r", "r+"] = "r") -> tuple[zarr.Group, Any]:
+    """A dataset, and its description. Raises SpecError for anything else, IncompleteError where it is not finished."""
+    group = open_group(path, "dataset", mode)
+    about: Any = group.attrs[ATTRIBUTE]
+    if "rows" not in about:
+        raise IncompleteError(f"{path}: its ingest did not finish; run the same bigkpca ingest command again")
+    return group, about
+
+
 def open_group(path: str, kind: str, mode: Literal["r", "r+"] = "r") -> zarr.Group:
     """Open a group of the given kind. Raises SpecError for anything else, IncompleteError for one on its way."""
     about = describe(path)

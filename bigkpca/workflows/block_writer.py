@@ -172,8 +172,7 @@ def _repaired(job: _Job, *, overwrite: bool) -> bool:
 
 
 def _write_missing(job: _Job, blocks: Sequence[Block]) -> list[dict[str, str]]:
-    """Write those of the blocks that are missing or damaged beside the output. Returns the digests of all of them, in
-    order."""
+    """Write the missing blocks beside the output; the digests of all of these blocks, in order."""
     work, place, engine = job.work, job.place, job.engine
     path = begun(place, job.record, work.rows, work.arrays)
     engine.check_paths(path)

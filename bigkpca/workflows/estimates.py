@@ -125,7 +125,7 @@ def sigma(
         fit = resolve(spec, rows)
         check_peak(sample_bytes(rows, fit, engine.threads), run.memory_limit, "allow more")
         engine.check_memory(lambda threads: sample_bytes(rows, fit, threads))
-        return sample_lengths(rows, spec, engine)
+        return sample_lengths(rows, fit, engine)
 
 
 @takes(ReadingOptions)

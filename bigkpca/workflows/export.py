@@ -220,8 +220,7 @@ def _type(dtype: np.dtype[Any], what: str) -> Any:
 
 @contextmanager
 def _writer(suffix: str, file: IO[bytes], table: _Table) -> Iterator[Callable[[list[Array]], Any]]:
-    """What writes columns (k,) of some rows: to .npy as an array (n, d) in C order, to Parquet as a group of rows, and
-    to text with as many digits as tell numbers apart."""
+    """What writes columns (k,) of some rows; text has as many digits as tell numbers apart."""
     if suffix == ".npy":
         rows = table.rows
         header = {"descr": rows.dtype.newbyteorder("=").str, "fortran_order": False, "shape": rows.shape}

@@ -13,8 +13,7 @@ from bigkpca.errors import CorruptionError, DataError, SpecError
 from bigkpca.execution.engine import Engine, KeptFeatures
 from bigkpca.execution.options import RunOptions, WritingOptions, of_fit, takes
 from bigkpca.fitting import merge as merging
-from bigkpca.fitting.fit import fit_within
-from bigkpca.fitting.memory_limits import place_for_features
+from bigkpca.fitting.fit import fit_rows
 from bigkpca.numerics.model import Model
 from bigkpca.spec import FitOptions, FitSpec
 from bigkpca.storage import destination, groups, models
@@ -115,13 +114,15 @@ def fit(
     if not isinstance(spec.kernel, str):
         models.check_savable(spec.kernel)
     rows = open_rows(data, run.array)
-    kept = None
     if transform is not None:
         check_scores_place(rows, path_of(out), transform, overwrite=run.overwrite)  # before the fit
-        kept = place_for_features(rows, merging.resolve_like(before, rows, spec), run.memory_limit)
+    kept = None if transform is None else KeptFeatures()
     model = fit_and_save(rows, spec, out, run, kept, before)
     if transform is not None:
-        write_scores(model, rows, path_of(out), transform, run, block_rows=spec.block_rows, kept=kept)
+        components, dtype = model.components, model.features.dtype.name
+        write_scores(
+            model, rows, path_of(out), transform, run, spec.block_rows, components=components, dtype=dtype, kept=kept
+        )
     return model
 
 
@@ -147,8 +148,19 @@ def fit_and_save(
         place = destination.open_destination(out, record, overwrite=run.overwrite, whole=True)
         if place.done:
             remove_saved(out)
-            if (before := _fitted_before(out, rows, run)) is not None:
-                return before
+            try:
+                model = models.load_model(out)
+            except CorruptionError as error:
+                if not run.overwrite:
+                    raise
+                run.progress.note(f"{out} is fitted again: {error}")
+            else:
+                run.progress.note(f"{out} exists already, fitted from the same rows and options: nothing to do")
+                if rows.names is not None and model.names is None:
+                    run.progress.note(
+                        f"{out} has no column names: remove it and fit again, so that later rows can be checked"
+                    )
+                return model
         if place.note:
             run.progress.note(place.note)
         with run.engine() as engine:
@@ -177,24 +189,9 @@ def fit_model(
     `spec` is that of `spec_like`."""
     limit = run.memory_limit
     if like is None:
-        return fit_within(rows, spec, engine, limit, identity, run.deadline)
+        return fit_rows(rows, spec, engine, identity, limit, run.deadline)
     model = merging.fit_like(rows, like, spec, engine, limit, identity)
     return replace(model, provenance={**model.provenance, "like": models.model_digest(like)})
-
-
-def _fitted_before(out: str, rows: Rows, run: RunOptions) -> Model | None:
-    """The model that an earlier run saved; None where it is damaged and may be replaced."""
-    try:
-        model = models.load_model(out)
-    except CorruptionError as error:
-        if not run.overwrite:
-            raise
-        run.progress.note(f"{out} is fitted again: {error}")
-        return None
-    run.progress.note(f"{out} exists already, fitted from the same rows and options: nothing to do")
-    if rows.names is not None and model.names is None:
-        run.progress.note(f"{out} has no column names: remove it and fit again, so that later rows can be checked")
-    return model
 
 
 def save(model: Model, path: AnyPath, *, overwrite: bool = False) -> None:

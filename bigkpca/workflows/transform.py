@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any, Literal, Unpack
 
@@ -38,15 +37,6 @@ from bigkpca.workflows.block_writer import BlockOutput, written
 from bigkpca.workflows.inputs import open_scores
 
 _KIND: Literal["features"] = "features"  # of output that holds scores
-
-
-@dataclass(frozen=True)
-class StoredScores:
-    """What is stored of scores: of how many leading components, as which dtype, and whether residuals beside them."""
-
-    components: int
-    dtype: str
-    residual: bool
 
 
 @takes(WritingOptions)
@@ -129,8 +119,8 @@ def transform(
         name = (fitted.features.dtype if dtype is None else np.dtype(dtype)).name
     if name not in ("float32", "float64"):
         raise SpecError(f"dtype={dtype!r}: scores are stored as float32 or float64")
-    chosen = StoredScores(int(count), name, residual)
-    return write_scores(fitted, rows, path_of(model), out, run, chosen, block_rows=block_rows)
+    path = path_of(model)
+    return write_scores(fitted, rows, path, out, run, block_rows, components=int(count), dtype=name, residual=residual)
 
 
 def check_scores_place(rows: Rows, model_path: str | None, out: AnyPath, *, overwrite: bool) -> None:
@@ -150,24 +140,22 @@ def write_scores(
     model_path: str | None,
     out: AnyPath,
     run: RunOptions,
-    chosen: StoredScores | None = None,
+    block_rows: int | None,
     *,
-    block_rows: int | None = None,
+    components: int,
+    dtype: str,
+    residual: bool = False,
     kept: KeptFeatures | None = None,
 ) -> Stored:
-    """Write the scores of rows, see `transform`; by default all, from features that their fit has `kept`, where it
-    did."""
+    """Write the scores of rows, see `transform`, from features that their fit has `kept`, where it did."""
     check_columns(rows, fitted)
-    chosen = chosen or StoredScores(fitted.components, fitted.features.dtype.name, residual=False)
-    if chosen.residual:
+    if residual:
         fitted.check_residuals()
-    model = fitted if chosen.components == fitted.components else fitted.leading(chosen.components)
-    arrays: dict[str, Any] = {"scores": ((model.components,), chosen.dtype)}
-    if chosen.residual:
-        arrays["residual"] = ((), chosen.dtype)
+    model = fitted if components == fitted.components else fitted.leading(components)
+    arrays: dict[str, Any] = {"scores": ((components,), dtype)} | ({"residual": ((), dtype)} if residual else {})
 
     def plan(threads: int) -> Plan:
-        return plan_transform(rows, model, block_rows, threads, residual=chosen.residual, dtype=chosen.dtype)
+        return plan_transform(rows, model, block_rows, threads, residual=residual, dtype=dtype)
 
     work = BlockOutput(
         _KIND,
@@ -176,12 +164,12 @@ def write_scores(
         model,
         arrays,
         plan,
-        partial(_scores, dtype=chosen.dtype, kept=kept),
+        partial(_scores, dtype=dtype, kept=kept),
         "transforming",
         model_path,
-        expansion_of if chosen.residual else None,
+        expansion_of if residual else None,
     )
-    return written(work, out, asdict(chosen), run)
+    return written(work, out, {"components": components, "dtype": dtype, "residual": residual}, run)
 
 
 @takes(WritingOptions)
@@ -297,8 +285,7 @@ def _write_preimages(
     block_rows: int | None,
     run: RunOptions,
 ) -> Stored:
-    """Write the pre-images of scores, or of rows, with what is known of each; `model` is that which was `fitted`, or
-    its leading components."""
+    """Write pre-images of scores or rows; `model` is that which was `fitted`, or its leading components."""
     model.reconstructing(1)  # raises SpecError for a model without pre-images
     arrays: dict[str, Any] = {
         "x": ((model.columns,), model.features.dtype),

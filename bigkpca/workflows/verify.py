@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Unpack
+from typing import Unpack
 
 from bigkpca.data.blocks import Block
 from bigkpca.data.opening import open_rows
@@ -12,7 +13,7 @@ from bigkpca.data.rows import Rows, tiles
 from bigkpca.data.stored import StoredArray, versions_of
 from bigkpca.data.stores import AnyPath, expanded
 from bigkpca.data.versions import JOB, read_versions, version_path
-from bigkpca.data.zarr import ATTRIBUTE, ZarrRows, stored_array
+from bigkpca.data.zarr import ZarrRows, stored_array
 from bigkpca.errors import CorruptionError, IncompleteError, SpecError
 from bigkpca.execution.engine import Engine, fit_blocks
 from bigkpca.execution.options import ReadingOptions, RunOptions, takes
@@ -116,7 +117,15 @@ def verify(path: AnyPath, **options: Unpack[ReadingOptions]) -> Verified:
             numbers = [each["number"] for each in versions["versions"]]
             found = {number: _blocks(version_path(path, number), "features", engine, run) for number in numbers}
             return Verified(path, JOB, found[versions["current"]].shape, sum(each.files for each in found.values()))
-        return _other_rows(path, run.array, engine, run) if kind is None else _blocks(path, kind, engine, run)
+        if kind is not None:
+            return _blocks(path, kind, engine, run)
+        rows = open_rows(path, run.array)
+        if not isinstance(rows, ZarrRows):
+            engine.each("checking", BlockTasks(_read, rows, fit_blocks(rows, None), ()))
+            return Verified(path, "npy", rows.shape, 1)
+        stored = StoredArray(rows.array, path, rows.shape[0], versions_of(rows.array))
+        files = _check_arrays(path, {rows.name or "": stored}, engine, run, whole=())
+        return Verified(path, "zarr array", rows.shape, files)
 
 
 def _blocks(path: str, kind: block_arrays.Kind, engine: Engine, run: RunOptions) -> Verified:
@@ -145,10 +154,7 @@ def _blocks(path: str, kind: block_arrays.Kind, engine: Engine, run: RunOptions)
 
 def _dataset(path: str, engine: Engine, run: RunOptions) -> Verified:
     """Check that all chunks of a dataset are there and decode."""
-    group = groups.open_group(path, "dataset")
-    about: Any = group.attrs[ATTRIBUTE]
-    if "rows" not in about:
-        raise IncompleteError(f"{path}: its ingest did not finish; run the same bigkpca ingest command again")
+    group, about = groups.finished_dataset(path)
     arrays = block_arrays.open_arrays(path)
     wanted = {"x"} | ({"y"} if about["labels"] is not None else set())
     if gone := wanted - arrays.keys():
@@ -165,21 +171,8 @@ def _dataset(path: str, engine: Engine, run: RunOptions) -> Verified:
     return Verified(path, "dataset", (rows, columns), files)
 
 
-def _other_rows(path: str, name: str | None, engine: Engine, run: RunOptions) -> Verified:
-    """Check that all chunks of an array that bigkpca did not make decode."""
-    rows = open_rows(path, name)
-    if not isinstance(rows, ZarrRows):
-        engine.each("checking", BlockTasks(_read, rows, fit_blocks(rows, None), ()))
-        return Verified(path, "npy", rows.shape, 1)
-    stored = StoredArray(rows.array, path, rows.shape[0], versions_of(rows.array))
-    files = _check_arrays(path, {rows.name or "": stored}, engine, run, whole=())
-    return Verified(path, "zarr array", rows.shape, files)
-
-
 def _read(rows: Rows, block: Block) -> None:
-    """Read a block."""
-    for _ in tiles(rows, block.start, block.stop, len(block)):
-        pass
+    deque(tiles(rows, block.start, block.stop, len(block)), maxlen=0)
 
 
 def _check_arrays(

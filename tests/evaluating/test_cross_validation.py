@@ -14,7 +14,7 @@ from bigkpca.execution.engine import Engine
 from bigkpca.fitting.sample import sample_lengths
 from bigkpca.numerics.preimages import Noise
 from bigkpca.numerics.random_streams import FOLDS, SCORING, random_stream
-from bigkpca.spec import FitSpec
+from bigkpca.spec import FitSpec, resolve
 from tests.fitting.cases import other_engines
 from tests.helpers import oracles
 from tests.helpers.progress import Recorder
@@ -144,7 +144,7 @@ def test_settings_are_the_same_everywhere(engine, X):
 
 
 def test_lengths_and_components_are_tried_by_default(X):
-    median = sample_lengths(ArrayRows(X), FitSpec.checked(size=30), ONE)["median"].sigma
+    median = sample_lengths(ArrayRows(X), resolve(FitSpec.checked(size=30), ArrayRows(X)), ONE)["median"].sigma
     few = errors_of(X, {"size": 30}, folds=2, sigmas=[2 * median])
     assert [one.components for one in few.settings] == [10, 25]
     assert (few.folds, few.best.components) == (2, 25)

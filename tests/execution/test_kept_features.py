@@ -14,7 +14,7 @@ from bigkpca.execution.engine import Engine, KeptFeatures
 from bigkpca.execution.planning import process_bytes
 from bigkpca.execution.projection import score_rows
 from bigkpca.fitting.fit import fit_rows
-from bigkpca.fitting.memory_limits import place_for_features
+from bigkpca.fitting.memory_limits import make_room
 from bigkpca.spec import FitSpec, resolve
 from tests.helpers.disks import tree_bytes
 
@@ -75,16 +75,20 @@ def test_what_has_no_place_is_computed_again(taken):
 def test_a_limit_leaves_what_the_plan_does_not_need_and_without_one_a_third_at_least_is_kept_or_none():
     given, spec = ArrayRows(rows()), FitSpec.checked(components=3, size=60)
     for limit, kept in ((10**9, True), (process_bytes(), False)):
-        place = place_for_features(given, resolve(spec, given), limit)
+        place = KeptFeatures()
+        make_room(place, given, resolve(spec, given), limit)
+        place.begin()
         list(place.keeping(0, [(np.zeros((4, 60), np.float32), np.zeros(4))]))
         assert (place.take(0, 4, 4) is not None) == kept
     for spec in (FitSpec.checked(method="exact"), FitSpec.checked(refine=1)):
-        assert place_for_features(given, resolve(spec, given), None) is None
+        make_room(place := KeptFeatures(), given, resolve(spec, given), None)
+        assert place.most_bytes == 0
     # Kept are 96 MB or twice the rows: for 6 and 784 columns, as in float32, a third of 288 and of 1882 MB of features.
     for columns, size, kept in [(6, 700, True), (6, 730, False), (784, 4500, True), (784, 5100, False)]:
         given = ArrayRows(np.broadcast_to(np.float32(1), (100_000, columns)))
         spec = FitSpec.checked(size=size, dtype="float32", sigma=1.0)
-        assert (place_for_features(given, resolve(spec, given), None) is not None) == kept, (columns, size)
+        make_room(place := KeptFeatures(), given, resolve(spec, given), None)
+        assert (place.most_bytes > 0) == kept, (columns, size)
 
 
 def test_a_pass_forgets_what_another_kept():

@@ -11,9 +11,9 @@ from bigkpca.data.rows import ArrayRows
 from bigkpca.errors import DataError, IndefiniteKernelWarning, MemoryLimitError, SpecError
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.planning import plan_fit
-from bigkpca.fitting.fit import fit_within
+from bigkpca.fitting.fit import fit_rows
 from bigkpca.fitting.sample import sample_lengths
-from bigkpca.spec import FitSpec
+from bigkpca.spec import FitSpec, resolve
 from bigkpca.storage.models import load_model
 from tests.fitting.cases import every_method
 from tests.fitting.cases import fitted as fit_small
@@ -57,7 +57,8 @@ def test_neither_the_unit_of_data_nor_their_origin_matters(digits):
 
 
 def test_candidate_lengths_are_those_of_a_fit(digits):
-    lengths = sample_lengths(ArrayRows(digits[:300]), FitSpec.checked(components=5, size=100), Engine())
+    rows = ArrayRows(digits[:300])
+    lengths = sample_lengths(rows, resolve(FitSpec.checked(components=5, size=100), rows), Engine())
     assert fit(digits[:300], components=5, size=100).features.kernel == kernels.Gaussian(lengths["median"].sigma)
 
 
@@ -80,12 +81,12 @@ def test_a_second_fit_in_float64_is_planned_before_it_begins(digits):
     rows, seen = ArrayRows(digits[:900].astype(np.float32)), Recorder()
     here = Engine(threads=1, progress=seen)
     spec = FitSpec.checked(size=400, sigma=2000.0, components=5)
-    assert fit_within(rows, spec, here, None).features.dtype == np.float64
+    assert fit_rows(rows, spec, here).features.dtype == np.float64
     limit = plan_fit(rows, spec, 1).peak_bytes + 1_000_000
     with pytest.raises(
         MemoryLimitError, match=r"this needs \d+ MB in a process, \d+ MB are allowed: .*(allow more|would fit)"
     ):
-        fit_within(rows, spec, here, limit)
+        fit_rows(rows, spec, here, limit=limit)
     assert seen.notes == ["rounding in float32 would count here: fitting again in float64"] * 2
 
 

@@ -9,8 +9,8 @@ from bigkpca import KernelPCA, kernels
 from bigkpca.data.rows import ArrayRows
 from bigkpca.errors import MemoryLimitError, SpecError, UniformLandmarksWarning, UnseenClusterWarning
 from bigkpca.execution.engine import Engine
-from bigkpca.fitting.merge import extend, fit_like, merge, resolve_like, spec_like
-from bigkpca.spec import FitSpec
+from bigkpca.fitting.merge import extend, fit_like, merge, spec_like
+from bigkpca.spec import FitSpec, resolve
 from bigkpca.storage.models import model_digest
 from tests.fitting.cases import CASES, fitted, not_uniform
 from tests.helpers import oracles
@@ -109,7 +109,7 @@ def test_a_small_part_is_planned_with_the_features_that_it_gets():
     X = np.random.default_rng(0).normal(size=(500, 5))
     model = fitted(X[:400], size=300)
     small = ArrayRows(X[400:])
-    fit = resolve_like(model, small, spec_like(model, {}))
+    fit = resolve(spec_like(model, {}), small).with_features(model.features.size, model.features.dtype)
     assert (fit.size, fit.dtype) == (300, np.float64)
     with pytest.raises(MemoryLimitError, match=r"this needs .* MB in a process, 10 MB are allowed"):
         fit_like(small, model, spec_like(model, {}), ENGINE, 10_000_000)

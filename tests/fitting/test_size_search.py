@@ -9,7 +9,7 @@ from bigkpca.errors import MemoryLimitError, SpecError, ToleranceWarning
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.planning import plan_fit
 from bigkpca.fitting import features
-from bigkpca.fitting.fit import fit_rows, fit_within
+from bigkpca.fitting.fit import fit_rows
 from bigkpca.numerics import growth
 from bigkpca.spec import FitSpec
 from bigkpca.storage.models import load_model
@@ -78,7 +78,7 @@ def test_memory_limits_stop_it(digits):
     small = plan_fit(rows, FitSpec.checked(**OPTIONS, size=120), 1).peak_bytes + 50_000
     spec = FitSpec.checked(**OPTIONS, tol=0.05)
     with pytest.warns(ToleranceWarning, match=r"tol=0\.05 was not met: the memory limit of \d+ MB ended the growth at"):
-        model = fit_within(rows, spec, engine, small)
+        model = fit_rows(rows, spec, engine, limit=small)
     size = chosen(model)["size"]
     assert 50 <= size <= 120
     assert_same_bits(model, fitted(digits, size=size))
@@ -86,14 +86,14 @@ def test_memory_limits_stop_it(digits):
     with pytest.raises(
         MemoryLimitError, match=r"even a size of 10 needs \d+ MB, above the memory limit of 100 MB: allow more"
     ):
-        fit_within(rows, FitSpec.checked(tol=0.1), engine, 100_000_000)
+        fit_rows(rows, FitSpec.checked(tol=0.1), engine, limit=100_000_000)
 
     class Small(Engine):
         def worker_limits(self):
             return [("tcp://a", 1, 10**10), ("tcp://b", 1, small)]
 
     with pytest.warns(ToleranceWarning, match="the memory of worker tcp://b ended the growth"):
-        fit_within(rows, spec, Small(threads=1), None)
+        fit_rows(rows, spec, Small(threads=1))
 
 
 def test_a_time_budget_stops_it_and_the_size_is_recorded(digits, tmp_path):
@@ -109,9 +109,8 @@ def test_a_size_whose_pass_would_end_too_late_is_left_for_the_one_before(digits,
     clock = iter([0.0, 1.0, 1.0, 1.0, 9.0, 9.0])  # the second trial takes eight seconds
     monkeypatch.setattr(features, "monotonic", lambda: next(clock))
     rows, spec = open_rows(digits), FitSpec.checked(**OPTIONS, tol=0.05)
-    room = features.SizeLimits(1000, deadline=10.0)
     with pytest.warns(ToleranceWarning, match="the time budget ended the growth at size 100,"):
-        fit_rows(rows, spec, Engine(threads=1), size_limits=room)
+        fit_rows(rows, spec, Engine(threads=1), deadline=10.0)
 
 
 def test_options_that_make_no_sense_are_refused(digits, tmp_path):

@@ -53,6 +53,8 @@ def test_extreme_rows_and_labels_are_the_right_ones(place, page):
     scores = np.asarray(zarr.open(place / "s.zarr")["scores"][:])
     labels = np.load(place / "labels.npy")
     lowest = np.argsort(scores[:, 0], kind="stable")[:6]
+    assert "Labels explain" in page
+    assert "RowLabels" not in page
     assert "Lowest scores: rows " + ", ".join(f"{row:,} ({labels[row]})" for row in lowest) in page
     residual = np.asarray(zarr.open(place / "s.zarr")["residual"][:])
     assert f"Largest first: rows {residual.argmax():,} ({labels[residual.argmax()]})" in page

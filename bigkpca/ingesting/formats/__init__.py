@@ -55,29 +55,24 @@ def open_column(path: Path, allowed: Allowed = USUAL) -> Column:
 
 
 def _readable(path: Path, allowed: Allowed) -> Format:
-    """The format, where what reads it is installed, and the first lines of text can be read."""
-    kind = _format(path)
-    if kind in (_TEXT, _PARQUET):
-        require("pyarrow", "tables", str(path))
-    if kind is _TEXT:
-        check_first_lines(path, allowed)
-    return kind
-
-
-def _format(path: Path) -> Format:
-    """The format, by content where that has a signature, else by suffix."""
+    """The format, by signature, else by suffix, where it can be read here and its first lines are not too long."""
     with path.open("rb") as file:
         head = file.read(8)
     signed = next((kind for kind in FORMATS if kind.signature and head.startswith(kind.signature)), None)
     suffixed = next((kind for kind in FORMATS if path.name.lower().endswith(kind.suffixes)), None)
     if signed is _PARQUET and suffixed and not binary.ends_as_parquet(path):  # text may begin with PAR1, too
-        return suffixed
-    if found := signed or suffixed:
-        return found
-    if head.startswith(binary.GZIP):
-        with decoding(path), gzip.open(path) as file:
-            head = file.read(4)
-    if binary.is_idx(head):
-        return _IDX
-    known = [*(suffix for kind in FORMATS for suffix in kind.suffixes), "IDX and IDX.gz (as MNIST comes)"]
-    raise SpecError(f"{path} is in no known format: these can be ingested: {', '.join(known)}")
+        signed = None
+    kind = signed or suffixed
+    if kind is None:
+        if head.startswith(binary.GZIP):
+            with decoding(path), gzip.open(path) as file:
+                head = file.read(4)
+        if not binary.is_idx(head):
+            known = [*(suffix for kind in FORMATS for suffix in kind.suffixes), "IDX and IDX.gz (as MNIST comes)"]
+            raise SpecError(f"{path} is in no known format: these can be ingested: {', '.join(known)}")
+        kind = _IDX
+    if kind in (_TEXT, _PARQUET):
+        require("pyarrow", "tables", str(path))
+    if kind is _TEXT:
+        check_first_lines(path, allowed)
+    return kind

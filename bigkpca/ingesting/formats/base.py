@@ -206,14 +206,10 @@ def row_shape(shape: tuple[int, ...], where: str) -> tuple[int, ...]:
     return shape[1:]
 
 
-def refuse_member(path: Path, member: str | None) -> None:
-    """Raise SpecError where an array is named in a file that holds only one."""
+def refuse_names(path: Path, member: str | None, labels: str | None = None) -> None:
+    """Raise SpecError where an array is named in a file that holds only one, or labels in a file without names."""
     if member is not None:
         raise SpecError(f"{path} has no members, so --member {member} names nothing in it")
-
-
-def refuse_labels(path: Path, labels: str | None) -> None:
-    """Raise SpecError where labels are given by name in a file without names."""
     if labels is not None:
         raise SpecError(f"--labels {labels}: no such file, and {path} has no names inside")
 

@@ -35,8 +35,7 @@ from bigkpca.ingesting.formats.base import (
     member_table,
     native,
     ranges,
-    refuse_labels,
-    refuse_member,
+    refuse_names,
     row_shape,
 )
 
@@ -76,8 +75,7 @@ def _npy_header(file: IO[bytes], where: str) -> StoredHeader:
 
 def npy(path: Path, member: str | None, labels: str | None) -> Table:
     """Rows of a .npy file."""
-    refuse_member(path, member)
-    refuse_labels(path, labels)
+    refuse_names(path, member, labels)
     rows = NpyRows.open(str(path))
     pieces = ranges(rows.shape[0], rows.shape[1] * rows.dtype.itemsize)
     batches = ((native(rows.block(a, b)), None) for a, b in pieces)
@@ -156,8 +154,7 @@ def _idx_header(path: Path) -> tuple[StoredHeader, int]:
 
 def idx(path: Path, member: str | None, labels: str | None) -> Table:
     """Rows of an IDX file; axes after the first are flattened."""
-    refuse_member(path, member)
-    refuse_labels(path, labels)
+    refuse_names(path, member, labels)
     stored, start = _idx_header(path)
 
     def batches() -> Batches:
@@ -227,7 +224,7 @@ def parquet(path: Path, member: str | None, labels: str | None) -> TableFrame:
     import pyarrow as pa
     from pyarrow.parquet import ParquetFile
 
-    refuse_member(path, member)
+    refuse_names(path, member)
     with decoding(path, pa.ArrowException), ParquetFile(path) as file:
         schema, rows = file.schema_arrow, file.metadata.num_rows
     if labels is not None and labels not in schema.names:

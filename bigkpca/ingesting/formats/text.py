@@ -35,8 +35,7 @@ from bigkpca.ingesting.formats.base import (
     check_finite_labels,
     check_single,
     decoding,
-    refuse_labels,
-    refuse_member,
+    refuse_names,
 )
 
 _TEXT_BYTES = READ_BYTES // 4  # a number takes two bytes of text or more, and eight in memory
@@ -253,7 +252,7 @@ _ROW_NAMES = (
 
 def csv_frame(path: Path, member: str | None, labels: str | None) -> TableFrame:
     """Columns of a .csv file, without its column of labels."""
-    refuse_member(path, member)
+    refuse_names(path, member)
     layout = TextRows.open(path)
     label = None if labels is None else layout.column(labels)
     row_names = None if label == 0 else layout.row_names
@@ -339,8 +338,7 @@ _NOTE = "letters of sequences are read as capital ones, since small ones mark wh
 
 def fasta(path: Path, member: str | None, labels: str | None) -> TableFrame:
     """The sequences of a FASTA file, as one column of text."""
-    refuse_member(path, member)
-    refuse_labels(path, labels)
+    refuse_names(path, member, labels)
 
     def read(kinds: Mapping[int, Kind]) -> Iterator[Any]:
         import pyarrow as pa

@@ -47,18 +47,6 @@ _MOST_COMPARED = 16_384  # new rows by which drift is measured: what chance leav
 
 
 @dataclass(frozen=True)
-class Extraction:
-    """Features to extract: those of the blocks `wanted`, which hold the rows of an interval, and perhaps others."""
-
-    rows: ZarrRows  # pinned
-    model: Model
-    record: dict[str, Any]
-    place: Destination
-    wanted: Sequence[Block]
-    interval: Interval
-
-
-@dataclass(frozen=True)
 class ExtractedBlock:
     """What is known of a block whose scores are stored."""
 
@@ -157,7 +145,7 @@ def append(given: ScheduledRun, current: Published, model: Model, rows: ZarrRows
     blocks = split(interval.stop, about["block_rows"])
     check_count(len(blocks), 700, _FEWER_BLOCKS)
     try:
-        new = _extracted(given, Extraction(rows, model, pinned, place, wanted, interval), current)
+        new = _extracted(given, rows, model, pinned, place, wanted, interval, current)
     except _RefitDue:
         _refit(given, rows, interval)
         place.clear()
@@ -259,7 +247,7 @@ def _write_version(
         check_count(len(blocks), 700, _FEWER_BLOCKS)
         kept = _whole_before(given, before, rows, interval) if before else {}
         wanted = [block for block in blocks if block not in kept]
-        new = _extracted(given, Extraction(rows, model, about, place, wanted, interval), before, compared=not refitted)
+        new = _extracted(given, rows, model, about, place, wanted, interval, before, compared=not refitted)
         found = dict(zip(wanted, new, strict=True))
         if before:
             for block in kept:
@@ -309,37 +297,43 @@ def _stamps(rows: ZarrRows, blocks: Sequence[Block]) -> list[str]:
 
 
 def _extracted(
-    given: ScheduledRun, job: Extraction, beside: Published | None, *, compared: bool = True
+    given: ScheduledRun,
+    rows: ZarrRows,
+    model: Model,
+    record: dict[str, Any],
+    place: Destination,
+    wanted: Sequence[Block],
+    interval: Interval,
+    beside: Published | None,
+    *,
+    compared: bool = True,
 ) -> list[_Known]:
-    """Write the scores of all wanted blocks that an earlier run did not write, beside those of a version, and, where
-    asked to, measure drift. One pass over these rows. Raises IncompleteError where they changed meanwhile."""
-    model, progress = job.model, given.options.progress
+    """Write the wanted blocks, and measure drift where asked to: one pass. IncompleteError for rows that changed."""
+    progress = given.options.progress
     with _timed(given, "extract"), given.options.engine() as engine:
 
         def plan(threads: int) -> Plan:
-            return plan_transform(
-                job.rows, model, job.record["block_rows"], threads, residual=model.reference is not None
-            )
+            return plan_transform(rows, model, record["block_rows"], threads, residual=model.reference is not None)
 
         plan(engine.threads).check(given.options.memory_limit, _MEMORY)
         engine.check_memory(lambda threads: plan(threads).peak_bytes)
         given.record["processors"] = engine.core_types()
-        _check_makers(given, job.place, beside)
+        _check_makers(given, place, beside)
         arrays = {"scores": ((model.components,), model.features.dtype)}
-        path = begun(job.place, job.record, job.rows, arrays)
-        engine.check_paths(job.record["input"]["path"], path)
-        if stored := block_arrays.stored_blocks(path, job.wanted):
-            progress.note(f"continuing: {len(stored)} of {len(job.wanted)} blocks are written already")
+        path = begun(place, record, rows, arrays)
+        engine.check_paths(record["input"]["path"], path)
+        if stored := block_arrays.stored_blocks(path, wanted):
+            progress.note(f"continuing: {len(stored)} of {len(wanted)} blocks are written already")
         expansion = expansion_of(model) if model.reference else None
-        numbers = rows_drawn(job.interval.first, job.interval.stop, _MOST_COMPARED, given.job.seed)
+        numbers = rows_drawn(interval.first, interval.stop, _MOST_COMPARED, given.job.seed)
         passed = [path, model, numbers, expansion]
         holding = replace(engine, progress=Holding(progress, given.out))
-        found = holding.each("extracting features", BlockTasks(extract_block, job.rows, job.wanted, passed))
-        block_arrays.check_stored(path, job.wanted, arrays)
-        check_unchanged(job.rows, job.record["input"])
-    count = sum(len(block) for block in job.wanted)
+        found = holding.each("extracting features", BlockTasks(extract_block, rows, wanted, passed))
+        block_arrays.check_stored(path, wanted, arrays)
+        check_unchanged(rows, record["input"])
+    count = sum(len(block) for block in wanted)
     given.record["bytes"] = {
-        "read": count * job.rows.dtype.itemsize * job.rows.shape[1],
+        "read": count * rows.dtype.itemsize * rows.shape[1],
         "written": count * model.components * model.features.dtype.itemsize,
     }
     if compared:
@@ -358,13 +352,12 @@ def _extracted(
             given.warn(message)
             if given.job.run.on_drift == "refit":
                 raise _RefitDue
-    pairs = zip(found, _stamps(job.rows, job.wanted), strict=True)
+    pairs = zip(found, _stamps(rows, wanted), strict=True)
     return [(each.digests, [each.input_sha256, stamp]) for each, stamp in pairs]
 
 
 def _check_makers(given: ScheduledRun, place: destination.Destination, beside: Published | None) -> None:
-    """See to it that features made with other packages, or on processors of another type, are not mixed with those that
-    are made now: those of a run that was cut off are removed, and of a published version the job says what is done."""
+    """See to it that features made by other packages or types of processors are not mixed with those made now."""
     now, pinned = records.makers(given.record), jobs.read_pinned(given.out)
     if pinned.get("made_by") != now:
         place.clear()
