@@ -7,8 +7,12 @@ commands apart, both from top to bottom: all ```python blocks, and all lines `$ 
 import doctest
 import gzip
 import inspect
+import json
+import os
 import re
 import shlex
+import subprocess
+import sys
 from importlib import import_module
 
 import numpy as np
@@ -169,6 +173,21 @@ def test_examples_of_clusters_listen_on_this_machine_alone():
     ]
     bound = [line for line in told if "--host 127.0.0.1 " in line and "--dashboard-address 127.0.0.1:" in line]
     assert bound == told != []
+
+
+@pytest.mark.full
+def test_the_notebook_runs_without_warnings_and_is_stored_without_outputs(tmp_path):
+    cells = json.loads((ROOT / "docs" / "gallery" / "first_steps.ipynb").read_text(encoding="utf-8"))["cells"]
+    code = [cell for cell in cells if cell["cell_type"] == "code"]
+    assert all(cell["outputs"] == [] and cell["execution_count"] is None for cell in code)
+    runnable = ["".join(cell["source"]) for cell in code if "install" not in cell["metadata"].get("tags", [])]
+    (tmp_path / "notebook.py").write_text("\n\n".join(runnable), encoding="utf-8")
+    environment = os.environ | {"MPLBACKEND": "agg", "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-W", "error", "-W", "ignore:FigureCanvasAgg is non-interactive", "notebook.py"]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("eigenvalue 1: ")
+    assert (tmp_path / "scores.zarr").is_dir()
 
 
 def test_readme_lists_every_page_and_the_gallery_every_script():

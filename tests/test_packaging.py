@@ -14,9 +14,10 @@ import bigkpca
 from tests.helpers.commands import run
 from tests.helpers.files import ROOT
 
-VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+VERSION = PROJECT["version"]
 FOLDERS = ("bigkpca", "tests", "benchmarks", "docs", "deploy")
-BESIDE = {"CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "README.md", "pyproject.toml", ".gitignore"}
+BESIDE = {"CHANGELOG.md", "CITATION.cff", "CONTRIBUTING.md", "LICENSE", "README.md", "pyproject.toml", ".gitignore"}
 NOT_PYTHON = {"bigkpca/py.typed", "bigkpca/reporting/page.html"}
 # One file of each kind that tests read.
 READ_BY_TESTS = {"docs/getting-started.md", "docs/preimages.png", "tests/hard_data/once_wrong.json"}
@@ -67,6 +68,22 @@ def test_package_command_changelog_and_deployments_have_the_version_of_the_proje
     assert bigkpca.__version__ == VERSION
     assert run("--version").stdout.endswith(f", version {VERSION}\n")
     assert re.findall(r"^## \[(.+?)\]", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)[0] == VERSION
+    assert re.findall(r"^version: (.+)", (ROOT / "CITATION.cff").read_text(), re.MULTILINE) == [VERSION]
     for name in ("docker/Dockerfile", "docker/README.md", "docker/compose.yaml", "kubernetes/kustomization.yaml"):
         text = (ROOT / "deploy" / name).read_text()
         assert set(re.findall(r"(?:bigkpca:|newTag: )(\d[\w.]*)", text)) == {VERSION}, name
+
+
+def test_the_conda_recipe_has_the_version_and_the_requirements_of_the_project():
+    recipe = (ROOT / "deploy" / "conda" / "recipe.yaml").read_text()
+    run_time = recipe.partition("  run:\n")[2].partition("\n\n")[0]
+    names = {"dask[array]": "dask-core", "prometheus-client": "prometheus_client"}
+    of_project = {
+        re.sub(r"^[\w\[\]-]+", lambda name: names.get(name[0], name[0]), need) for need in PROJECT["dependencies"]
+    }
+    assert set(re.findall(r"^    - (.+)", run_time, re.MULTILINE)) == {
+        "python >=${{ python_min }}",
+        *(need.replace(">=", " >=") for need in of_project),
+    }
+    assert f"  version: {VERSION}\n" in recipe
+    assert f'  python_min: "{PROJECT["requires-python"].removeprefix(">=")}"\n' in recipe

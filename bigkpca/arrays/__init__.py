@@ -7,7 +7,7 @@ array, or for each block of other rows. Only the rows of Dask frames are counted
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 from uuid import uuid4
 
 import numpy as np
@@ -42,6 +42,8 @@ from bigkpca.workflows.inputs import open_scores
 
 if TYPE_CHECKING:
     import dask.array as da
+
+LazyArray: TypeAlias = "da.Array"
 
 __all__ = [
     "denoised",

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Self, Unpack
+from typing import TYPE_CHECKING, Any, Self, Unpack, overload
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from bigkpca import evaluating
@@ -31,6 +30,7 @@ from bigkpca.estimator.parameters import (
     ParameterOptions,
     check_parameters,
     is_precomputed,
+    only_if,
     restores_rows,
     spec_of,
     takes_more_rows,
@@ -54,6 +54,10 @@ from bigkpca.workflows.fit import fit_model, merge
 from bigkpca.workflows.fit import save as save_model
 from bigkpca.workflows.inputs import open_scores
 from bigkpca.workflows.transform import denoise, reconstruct, transform
+
+if TYPE_CHECKING:
+    from bigkpca.arrays import LazyArray
+    from bigkpca.storage.block_arrays import Stored
 
 
 @framing_what_is_in_memory
@@ -130,6 +134,14 @@ class ModelMethods(RowsInput, ClassNamePrefixFeaturesOutMixin, TransformerMixin)
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "model_")
 
+    @overload
+    def transform(self, X: Array) -> Array: ...
+    @overload
+    def transform(self, X: LazyArray | Stored | AnyPath) -> LazyArray: ...
+    @overload
+    def transform(self, X: Any, out: AnyPath, *, dtype: Any = None, components: int | None = None) -> Stored: ...
+    @overload
+    def transform(self, X: Any, out: None = None, *, dtype: None = None, components: None = None) -> Any: ...
     def transform(self, X: Any, out: AnyPath | None = None, *, dtype: Any = None, components: int | None = None) -> Any:
         """Scores (n, r): NumPy for what is in memory, a lazy Dask array for Dask, Zarr and paths.
 
@@ -192,7 +204,7 @@ class ModelMethods(RowsInput, ClassNamePrefixFeaturesOutMixin, TransformerMixin)
         found = DENOISED.of(self._matching_rows(X, self.model_), self.model_)
         return X.copy(data=found) if is_data_array(X) else found
 
-    @available_if(restores_rows)  # type: ignore[untyped-decorator]
+    @only_if(restores_rows)
     def score(self, X: Any, y: None = None) -> float:
         """Minus the mean squared error of pre-images, over all entries of X (n, d): one pass. Larger is better.
 
@@ -403,6 +415,14 @@ class KernelPCA(ModelMethods, BaseEstimator):  # type: ignore[misc]
         fixed = isinstance(self.random_state, int | np.integer)
         return spec_of(self) if fixed else spec_of(self, FitSpec.of(model).seed)
 
+    @overload
+    def fit_transform(self, X: Array, y: None = None, *, like: AnyModel | None = None) -> Array: ...
+    @overload
+    def fit_transform(
+        self, X: LazyArray | Stored | AnyPath, y: None = None, *, like: AnyModel | None = None
+    ) -> LazyArray: ...
+    @overload
+    def fit_transform(self, X: Any, y: None = None, *, like: AnyModel | None = None) -> Any: ...
     def fit_transform(self, X: Any, y: None = None, *, like: AnyModel | None = None) -> Any:
         """The same bits as fit(X, like=like).transform(X).
 
@@ -416,7 +436,7 @@ class KernelPCA(ModelMethods, BaseEstimator):  # type: ignore[misc]
         self._fitted(rows, like, kept=kept)
         return in_kind(X, SCORES.of(rows, self.model_, kept), "scores")
 
-    @available_if(takes_more_rows)  # type: ignore[untyped-decorator]
+    @only_if(takes_more_rows)
     def partial_fit(self, X: Any, y: None = None) -> Self:
         """Add rows to a fitted model: kernel and landmarks stay, moments are added. The first call is `fit`.
 

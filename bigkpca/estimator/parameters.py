@@ -5,16 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from sklearn.utils import check_random_state
+from sklearn.utils.metaestimators import available_if
 
 from bigkpca.errors import SpecError
 from bigkpca.execution.progress import Progress
 from bigkpca.fitting.merge import check_supports_partial_fit
 from bigkpca.numerics.kernels import Kernel, Precomputed, kernel_class
 from bigkpca.spec import FitSpec, MethodOptions, ProblemOptions
+
+_Method = TypeVar("_Method", bound=Callable[..., Any])
 
 FIELDS = {name: name for name in FitSpec.model_fields if name not in ("components", "seed")} | {
     "n_components": "components",
@@ -101,6 +104,12 @@ def is_precomputed(kernel: Any) -> bool:
         return isinstance(kernel, Precomputed) or (isinstance(kernel, str) and kernel_class(kernel) is Precomputed)
     except SpecError:  # unknown kernels, which `fit` refuses
         return False
+
+
+def only_if(check: Callable[[Any], bool]) -> Callable[[_Method], _Method]:
+    """scikit-learn's `available_if`, which has no types."""
+    decorate: Callable[[_Method], _Method] = available_if(check)
+    return decorate
 
 
 def restores_rows(estimator: Any) -> bool:

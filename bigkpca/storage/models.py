@@ -259,7 +259,7 @@ def _part(
     if about.get(name) is None:
         return None
     given: dict[str, Any] = _shaped(f"{name}_", arrays, shapes, sizes) | _dict_of(about[name], name)
-    if kind is not Reference and given.get("largest") is None:  # infinite; models of before it was kept have none
+    if given.get("largest") is None and kind is not Reference:  # infinite; models of before it was kept have none
         given["largest"] = np.inf
     check_plain(kind, given, f"the part {name!r}")
     if not records.is_count(given[count]):
