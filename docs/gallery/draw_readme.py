@@ -131,7 +131,7 @@ def draw(
             tile, extent=(column, column + 1, row, row + 1), interpolation="bilinear"
         )
     places.set(xlim=(0, CELLS[0]), ylim=(0, CELLS[1]), aspect="auto")
-    figure.text(0.01, 0.94, "60,000 images, two components")
+    figure.text(0.01, 0.94, "new images, mapped")
     places.axis("off")
     first = [int(np.flatnonzero(digits == digit)[4]) for digit in (2, 4, 5, 6, 8)]
     left, size = 0.655, 0.067
@@ -145,7 +145,7 @@ def draw(
             ax.axis("off")
         error = f"\nRMS error {rms(rows, shown):.0f}" if name != "original" else ""
         figure.text(left - 0.012, bottom + 0.1, name + error, ha="right", va="center")
-    figure.text(0.99, 0.94, "noise removed from new images", ha="right")
+    figure.text(0.99, 0.94, "and with noise removed", ha="right")
     save(figure, f"overview-{theme}.png")
 
 
