@@ -1,4 +1,4 @@
-"""Pages are right: their Python runs, their commands run and print what the page shows, and README lists them.
+"""Pages are right: their Python runs, their commands run and print what the page shows, and the reference is complete.
 
 Each page is run in an empty folder that holds small stand-ins for the files that it names (`STAND_INS`), Python and
 commands apart, both from top to bottom: all ```python blocks, and all lines `$ bigkpca ...` of other blocks.
@@ -15,11 +15,13 @@ import subprocess
 import sys
 from importlib import import_module
 
+import click
 import numpy as np
 import pytest
 
 import bigkpca
 from bigkpca import KernelPCA, errors
+from bigkpca.cli import main
 from bigkpca.ingesting import ingest
 from bigkpca.numerics.kernels import Gaussian
 from tests.helpers.commands import run
@@ -190,11 +192,10 @@ def test_the_notebook_runs_without_warnings_and_is_stored_without_outputs(tmp_pa
     assert (tmp_path / "scores.zarr").is_dir()
 
 
-def test_readme_lists_every_page_and_the_gallery_every_script():
-    listed = PAGES[0].read_text(encoding="utf-8")
-    assert [page.name for page in PAGES[1:] if f"docs/{page.name}" not in listed] == []
-    shown = re.findall(r"^\.\. plot:: (\S+)", (ROOT / "docs" / "gallery.md").read_text(encoding="utf-8"), re.M)
-    assert sorted(shown) == sorted(f"gallery/{path.name}" for path in (ROOT / "docs" / "gallery").glob("*.py"))
+def test_the_reference_of_the_command_line_has_every_command():
+    page = (ROOT / "docs" / "command-line.md").read_text(encoding="utf-8")
+    listed = re.findall(r"^   :commands: (\S+)$", page, re.M)
+    assert listed == [",".join(main.list_commands(click.Context(main)))]
 
 
 def documented():

@@ -1,3 +1,12 @@
+"""
+Denoising
+=========
+
+Images that the fit did not see, with normal noise. PCA has 15 components, its best
+number here. Errors are root mean squares over all 297 images, in grey values from 0 to
+16.
+"""
+
 import matplotlib.pyplot as plt
 import numpy as np
 from sklearn.datasets import load_digits

@@ -1,3 +1,12 @@
+"""
+Novelty
+=======
+
+The residual of a row is what its scores leave out. The fit saw digits from 0 to 7.
+Digits that it never saw have larger residuals, and images turned by a quarter have the
+largest.
+"""
+
 import matplotlib.pyplot as plt
 import numpy as np
 from sklearn.datasets import load_digits
