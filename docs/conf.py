@@ -192,8 +192,8 @@ def with_defaults(value: Any, lines: list[str]) -> None:
     for i, line in enumerate(lines):
         name, _, kind = line.partition(" : ")
         default = known[name].default if kind and name in known else inspect.Parameter.empty
-        if default is not inspect.Parameter.empty and not kind.endswith("optional"):
-            shown = f'"{default}"' if isinstance(default, str) else repr(default)
+        shown = f'"{default}"' if isinstance(default, str) else repr(default)
+        if not shown.startswith("<") and not kind.endswith("optional"):  # such as <factory> and <class '..._empty'>
             lines[i] = f"{name} : {kind}, default: {shown}"
 
 
