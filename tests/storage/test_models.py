@@ -1,7 +1,7 @@
 """Models on disk: they come back as they were, and what is damaged or unknown is refused."""
 
 import shutil
-from dataclasses import replace
+from dataclasses import fields, make_dataclass, replace
 
 import numpy as np
 import pytest
@@ -10,6 +10,7 @@ import zarr
 import bigkpca
 from bigkpca import kernels
 from bigkpca.errors import CorruptionError, SpecError
+from bigkpca.numerics.certificates import Certificate
 from bigkpca.storage.describe import info
 from bigkpca.storage.models import load_model, model_digest, save_model
 from tests.data.cases import case
@@ -46,6 +47,14 @@ def test_a_model_without_a_reference_loads_and_keeps_its_digest(home):
     assert loaded.reference is None
     assert model_digest(loaded) == digest
     assert info("older.zarr")["reference_rows"] is None
+
+
+def test_a_number_that_certificates_have_since_then_leaves_digests_as_they_were(home):
+    model = load_model("m.zarr")
+    later = make_dataclass("Later", [("later", float | None, None)], bases=(Certificate,), frozen=True)
+    known = {part.name: getattr(model.certificate, part.name) for part in fields(Certificate)}
+    assert model_digest(replace(model, certificate=later(**known))) == model_digest(model)
+    assert model_digest(replace(model, certificate=later(**known, later=1.0))) != model_digest(model)
 
 
 def test_a_reference_that_is_none_is_refused(home):

@@ -53,6 +53,18 @@ NEAR = 1 / 4  # of what may be missed, a bound that is mostly several times what
 
 # Shapes of fields that are arrays; letters stand for sizes.
 _VECTOR, _CURVE, _STRATA, _SAMPLE = ({"shape": shape} for shape in (("r",), ("k", 2), ("s", 6), ("q", "d")))
+# Numbers that models store as null where they are unknown. Later ones are left out there, so that the digests of models
+# that were stored before them stay.
+_WRITTEN_AS_NULL = frozenset(
+    {
+        "trace_error",
+        "relative_trace_error",
+        "leave_one_out_residual",
+        "kernel_error",
+        "spectral_error_likely",
+        "confidence",
+    }
+)
 
 
 @dataclass(frozen=True, repr=False)
@@ -192,7 +204,8 @@ class Certificate(ShowsSummary):
 
     def numbers(self) -> dict[str, float | None]:
         """The fields that are numbers, by name."""
-        return {part.name: getattr(self, part.name) for part in fields(self) if not part.metadata}
+        numbers = {part.name: getattr(self, part.name) for part in fields(self) if not part.metadata}
+        return {name: value for name, value in numbers.items() if value is not None or name in _WRITTEN_AS_NULL}
 
 
 def _each(rounded: Callable[[float], float], bounds: Array | None) -> Array | None:
