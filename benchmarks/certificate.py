@@ -1,4 +1,4 @@
-"""What the certificate adds to the time of a fit, and what of it the bound with 95 % confidence is."""
+"""The share of the certificate in the time of a fit, and the share of its bound with 95 % confidence."""
 
 from __future__ import annotations
 

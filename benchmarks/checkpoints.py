@@ -1,4 +1,4 @@
-"""What saving the sums of a fit costs: the pass of a fit with and without it, over compressed Zarr."""
+"""The cost of saving the sums of a fit: the pass of a fit with and without saving, over compressed Zarr."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Peak resident memory of a fit of the same rows in several containers, beside that of a Dask array."""
+"""Peak resident memory of a fit of the same rows in several containers, compared with that of a Dask array."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def main(argv: Sequence[str] | None = None) -> Results:
         [[name, f"{peaks[name]:.0f}", f"{runs[0][1]:.0f}", ratios.get(name, 1.0)] for name, runs in found.items()],
     )
     measured = [
-        Target(f"peak memory of a fit, {name} over that of its Dask array", "less", 1.2, "times").measured(ratio)
+        Target(f"peak memory of a fit, {name} / that of its Dask array", "less", 1.2, "times").measured(ratio)
         for name, ratio in ratios.items()
     ]
     return Results((shown,), tuple(measured))

@@ -1,6 +1,6 @@
-"""The expected time of a plan: coefficients from measured fits, and errors for fits that they do not come from.
+"""The expected time of a plan: coefficients from measured fits, and errors for other fits.
 
-On an otherwise idle machine; takes about ten minutes on two cores. --rows and --size bound the settings.
+Run it on an otherwise idle machine; it takes about ten minutes on two cores. --rows and --size bound the settings.
 """
 
 from __future__ import annotations
@@ -198,7 +198,7 @@ def main(argv: Sequence[str] | None = None) -> Results:
     fitted, held_out = ([run for run in runs if run.setting.held_out == held] for held in (False, True))
     coefficients = fitted_coefficients([run for run in fitted if not run.detour])
     tables = (
-        _errors("Settings that coefficients are fitted to", fitted, coefficients),
+        _errors("Settings used to fit the coefficients", fitted, coefficients),
         _errors("Settings held out", held_out, coefficients),
         _summary(held_out, coefficients),
         table(

@@ -1,4 +1,4 @@
-"""Exact kernel PCA of MNIST without the Gram matrix: time and memory next to scikit-learn's, eigenvalues checked."""
+"""Exact kernel PCA of MNIST without the Gram matrix: time and memory beside scikit-learn, eigenvalues checked."""
 
 from __future__ import annotations
 

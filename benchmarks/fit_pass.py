@@ -1,4 +1,4 @@
-"""The pass of a fit over compressed Zarr against the bare matrix products of the same shapes; and on processes."""
+"""The pass of a fit over compressed Zarr, compared with bare matrix products of the same shapes; also on processes."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from bigkpca.execution.tasks import BlockTasks
 from bigkpca.numerics.linalg import aligned
 
 CHECKS = Target("the fit pass by one that does not check what it reads, d = 784", "less", 1.02, "times its time")
-PROCESSES = Target("the fit pass on two processes by two threads, d = 784", "less", 1.05, "times its time")
+PROCESSES = Target("the fit pass on two processes / two threads, d = 784", "less", 1.05, "times its time")
 
 
 @dataclass(frozen=True)
@@ -134,7 +134,7 @@ def main(argv: Sequence[str] | None = None) -> Results:
         for each, d in ((wide, 784), (narrow, 54)):
             of_data, seconds = measured(each, given.size, given.repeats, cluster)
             shown.append(of_data)
-            target = Target(f"the fit pass by the bare products, d = {d}", "less", each.bound, "times their time")
+            target = Target(f"the fit pass / the bare products, d = {d}", "less", each.bound, "times their time")
             kept.append(target.measured(median_ratio(seconds["threads"], seconds["bare"])))
             if each is wide:
                 kept.append(CHECKS.measured(median_ratio(seconds["threads"], seconds["unchecked"])))

@@ -1,4 +1,4 @@
-"""Landmark rules on three data sets: error of the leading eigenvalues against exact ones, and seconds of the fit.
+"""Landmark rules on three data sets: error of the leading eigenvalues against exact ones, and seconds of each fit.
 
 Every fit reads a Zarr dataset block by block.
 """

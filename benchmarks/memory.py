@@ -1,4 +1,4 @@
-"""Peak resident memory of commands beside what was planned, at few and at many rows, and on several threads."""
+"""Peak resident memory of commands compared with the plan, for few and many rows, and on several threads."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ main(sys.argv[2:], standalone_mode=False)
 """
 _NEEDS = re.compile(r"this needs (\d+) MB in a process, 1 MB are allowed|even a size of 10 needs (\d+) MB")
 SMALL_MB = 200  # peaks below are mostly of the interpreter
-_AT_LEAST = Target("planned memory over what was used, least of the commands", "more", 1.0, "times")
-_AT_MOST = Target(f"planned memory over what was used, most of the commands above {SMALL_MB} MB", "less", 1.4, "times")
+_AT_LEAST = Target("planned / used memory, smallest of the commands", "more", 1.0, "times")
+_AT_MOST = Target(f"planned / used memory, largest of the commands above {SMALL_MB} MB", "less", 1.4, "times")
 _ROWS, _COLUMNS = 66_000, (54, 784, 3000)  # of the grid; fewer where they are wider
 
 
@@ -142,7 +142,7 @@ def main(argv: Sequence[str] | None = None) -> Results:
     )
     found = grid(given.folder, min(given.rows, _ROWS), given.size)
     planned = table(
-        "Peak resident memory of commands in MB, and what was planned",
+        "Peak resident memory of commands in MB, used and planned",
         ["threads", "command", "used", "planned", "planned / used"],
         [[threads, name, f"{used:.0f}", f"{plan:.0f}", plan / used] for threads, name, used, plan in found],
     )

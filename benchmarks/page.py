@@ -13,14 +13,14 @@ from benchmarks.suite import Outcome
 
 _INTRODUCTION = """# Benchmarks
 
-`python -m benchmarks` measures all of this, writes it to `build/benchmarks/benchmarks.md`, and takes about two hours.
-`python -m benchmarks peers exact` runs only those again, and keeps the figures of the others; `--quick` runs all at toy
-size, to see that they work.
+`python -m benchmarks` runs all benchmarks on this page and writes it to `build/benchmarks/benchmarks.md`, in about two
+hours. `python -m benchmarks peers exact` reruns only those, and keeps the figures of the others; `--quick` runs all at
+toy size, to check that they work.
 
-Seconds are medians. What is compared runs in turn, A B C A B C ..., and ratios are medians of the ratios of
-neighbouring runs, since the speed of a machine drifts; "least to most" is their spread. Peak memory is the resident
-memory of a process of its own. Data are MNIST, USPS, covertype and the digits of scikit-learn. `benchmarks.json`,
-beside the page, has the same figures."""
+Seconds are medians. Compared programs run in turn, A B C A B C ..., and ratios are medians of the ratios of
+neighbouring runs, since the speed of a machine drifts; "least to most" is their range. Peak memory is the resident
+memory of a separate process. Data are MNIST, USPS, covertype and the digits of scikit-learn. `benchmarks.json`,
+beside the page, contains the same figures."""
 _CHANGES = ("commit", "date", "memory")  # of the machine's description, from one run to the next
 _TOY = """**At toy size (`--quick`): these figures say nothing about speed.**"""
 

@@ -1,11 +1,11 @@
-"""Fit + transform of MNIST beside scikit-learn, dask-ml, nystrompca and a NumPy loop: time, memory and error.
+"""Fit + transform of MNIST compared with scikit-learn, dask-ml, nystrompca and a NumPy loop: time, memory and error.
 
-Lines "disk to disk" read a Zarr dataset and write model and scores; all others start from rows in memory, as float32,
-and keep their scores there. Each run is a process of its own, in turn A B C A B C ..., with one seed for each turn;
-imports and loading are not timed, nor a first call of bigkpca and of scikit-learn's Nystroem + PCA on few rows. dask-ml
-and nystrompca are measured where they are installed, also in a folder of their own, from which no other process imports
-what they need: pip install --target build/peers dask-ml nystrompca. nystrompca computes kernels one by one in Python,
-ten minutes for 60,000 rows, and runs once.
+Lines marked "disk to disk" read a Zarr dataset and write model and scores; all others start from rows in memory, as
+float32, and keep their scores there. Each run is a separate process, in turn A B C A B C ..., with one seed per turn;
+imports and loading are not timed, nor is a first call of bigkpca and of scikit-learn's Nystroem + PCA on a few rows.
+dask-ml and nystrompca are measured if they are installed. They can be in a separate folder, from which no other process
+imports their dependencies: pip install --target build/peers dask-ml nystrompca. nystrompca computes kernel values one
+by one in Python, which takes ten minutes for 60,000 rows, and runs once.
 """
 
 from __future__ import annotations
@@ -221,7 +221,10 @@ def at_equal_error(
         peer = theirs[times * unit]
         size = smallest_as_accurate(errors[peer], {size: errors[side] for size, side in ours.items()})
         target = Target(
-            f"{where}, as accurate as scikit-learn with l = {peer.size}: its seconds by ours", "more", bound, "times"
+            f"{where}, as accurate as scikit-learn with l = {peer.size}: its seconds / bigkpca's",
+            "more",
+            bound,
+            "times",
         )
         if size is None:
             lines.append([peer.size, f"{errors[peer]:.3%}", "none measured", "", "", ""])
@@ -247,8 +250,8 @@ def at_equal_size(
         own, peer = runs[ours[size]], runs[theirs[size]]
         found, share = neighbouring(peer, own), median_peak(own) / median_peak(peer)
         lines.append([size, statistics.median(found), spread(found), share])
-        fast = Target(f"{where}, l = {size}, scikit-learn's seconds by ours", "more", bound, "times")
-        small = Target(f"{where}, l = {size}, peak memory by scikit-learn's", "less", _MEMORY, "times")
+        fast = Target(f"{where}, l = {size}, scikit-learn's seconds / bigkpca's", "more", bound, "times")
+        small = Target(f"{where}, l = {size}, peak memory / scikit-learn's", "less", _MEMORY, "times")
         measured += [fast.measured(statistics.median(found)), small.measured(share)]
     header = ["l", "times as fast", "least to most", "share of its memory"]
     return table(f"At equal l, {where}: bigkpca with k-means beside scikit-learn", header, lines), measured

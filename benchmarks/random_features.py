@@ -1,4 +1,4 @@
-"""Random features: error of the Gram matrix by form and number; time beside scikit-learn's; very many features."""
+"""Random features: error of the Gram matrix by form and number; time beside scikit-learn; very many features."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def beside_scikit_learn(given: argparse.Namespace, data: str) -> tuple[Table, li
 def _at_equal_error(runs: Runs, errors: dict[Side, float], ours: dict[int, Side], peer: Side, method: str) -> Measured:
     """How much faster a method is with the fewest features, of those measured, that are as accurate as the peer's."""
     target = Target(
-        f"{method}, as accurate as RBFSampler + PCA with D = {peer.size}: its seconds by ours", "more", 3.0, "times"
+        f"{method}, as accurate as RBFSampler + PCA with D = {peer.size}: its seconds / bigkpca's", "more", 3.0, "times"
     )
     chosen = smallest_as_accurate(errors[peer], {size: errors[side] for size, side in ours.items()})
     return target.measured(None if chosen is None else statistics.median(neighbouring(runs[peer], runs[ours[chosen]])))

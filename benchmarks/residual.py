@@ -1,4 +1,4 @@
-"""What `transform --residual` takes beside `transform`, from a dataset to scores on disk."""
+"""The time of `transform --residual` compared with `transform`, from a dataset to scores on disk."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def main(argv: Sequence[str] | None = None) -> Results:
             ["transform --residual", statistics.median(seconds["residual"]), statistics.median(found), spread(found)],
         ],
     )
-    target = Target(f"transform --residual by transform, l = {given.size}", "less", 2.5, "times its time")
+    target = Target(f"transform --residual / transform, l = {given.size}", "less", 2.5, "times its time")
     return Results((shown,), (target.measured(statistics.median(found)),))
 
 

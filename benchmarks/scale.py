@@ -1,7 +1,7 @@
-"""Ingest, fit and transform of up to ten million rows, each as a whole command: seconds and peak memory.
+"""Ingest, fit and transform of up to ten million rows, each as a complete command: seconds and peak memory.
 
 MNIST repeated and shifted, in .npy files of 600,000 rows. At the full size this takes about half an hour on two cores
-and 14 GB of disk in --folder, which are freed at the end. --rows is the largest number of rows.
+and 14 GB of disk space in --folder, which is freed at the end. --rows is the largest number of rows.
 """
 
 from __future__ import annotations
@@ -109,9 +109,12 @@ def targets(found: dict[int, dict[str, Cost]]) -> Iterator[Measured]:
     for name in found[largest]:
         grown = found[largest][name].seconds / found[before][name].seconds
         yield Target(
-            f"{name}: seconds of {largest:,} rows by those of {before:,}, over the ratio of rows", "less", 1.05, "times"
+            f"{name}: seconds of {largest:,} rows / those of {before:,}, divided by the ratio of rows",
+            "less",
+            1.05,
+            "times",
         ).measured(grown * before / largest)
-        yield Target(f"{name}: memory of {largest:,} rows by that of {smallest:,}", "less", 1.1, "times").measured(
+        yield Target(f"{name}: memory of {largest:,} rows / that of {smallest:,}", "less", 1.1, "times").measured(
             found[largest][name].peak / found[smallest][name].peak
         )
 
@@ -125,7 +128,7 @@ def main(argv: Sequence[str] | None = None) -> Results:
     finally:
         shutil.rmtree(folder)
     shown = table(
-        f"Whole commands, {given.size} landmarks, 784 columns; linear where a million more rows take the same time",
+        f"Complete commands, {given.size} landmarks, 784 columns; linear if every further million takes the same time",
         ["command", "rows", "seconds", "a million rows", "a million more", "peak MB", "of the smallest"],
         list(lines(found)),
     )

@@ -1,6 +1,6 @@
-"""Strong scaling on paper: the time of a fit on 1 to 100 workers, from what its parts take here.
+"""Strong scaling on paper: the time of a fit on 1 to 100 workers, from the measured time of its parts.
 
-Each worker has one thread. docs/scaling.md explains the formula. --rows are those that the parts are measured on.
+Each worker has one thread. docs/scaling.md explains the formula. --rows sets how many rows the parts are measured on.
 """
 
 from __future__ import annotations

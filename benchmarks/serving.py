@@ -1,4 +1,4 @@
-"""Scores of few rows in memory, as a server computes them: KernelPCA, the light estimator of `to_sklearn`, and
+"""Scores of a few rows in memory, as a server computes them: KernelPCA, the light estimator of `to_sklearn`, and
 scikit-learn's Nystroem + PCA."""
 
 from __future__ import annotations

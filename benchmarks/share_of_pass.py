@@ -1,4 +1,4 @@
-"""What a fit does beside its pass over the rows, as shares of its time, from a dataset to a model on disk."""
+"""The parts of a fit other than its pass over the rows, as shares of its time, from a dataset to a model on disk."""
 
 from __future__ import annotations
 

@@ -75,7 +75,7 @@ Runs = dict[Side, list[Run]]
 
 
 def runs_of(sides: Sequence[Side], repeats: int) -> Runs:
-    """The runs of each side, in turn A B C A B C ... with one seed for each turn; none of what is not installed."""
+    """The runs of each side, in turn A B C A B C ... with one seed per turn; none of what is not installed."""
     found: Runs = {side: [] for side in sides}
     for seed in range(repeats):
         for side in sides:

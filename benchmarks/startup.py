@@ -1,4 +1,4 @@
-"""How long commands take that have little to do: help, completion in a shell, imports, and a fit of few rows."""
+"""The time of commands that do little: help, shell completion, imports, and a fit of a few rows."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def main(argv: Sequence[str] | None = None) -> Results:
         "fit": f"bigkpca fit of {given.rows} digits, the whole command",
     }
     shown = table(
-        f"Start of commands, each in a process of its own; {len(json.loads(others))} modules of other libraries are "
+        f"Start of commands, each in a separate process; {len(json.loads(others))} modules of other libraries are "
         f"imported at once; medians of {given.repeats}",
         ["what", "seconds", "least to most"],
         [[names[key], statistics.median(values), spread(values)] for key, values in seconds.items()],

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 DELTA, RANKS = 0.05, (2, 10, 60)
 BLOCK = 500
-# what is bounded: found, ours, the thesis's bound, as printed, what is known without any bound
+# what is bounded: found, the certificate, the thesis's bound, as printed, what is known without any bound
 Line = tuple[float, float | None, float, float | None, float]
 
 
@@ -206,7 +206,7 @@ class Example:
 
 
 def draw(found: Mapping[tuple[int, str], Sequence[float | None]], sizes: Sequence[int]) -> Figure:
-    """A panel for each error: found, ours, the thesis's bound, and what is known anyway."""
+    """A panel for each error: found, the certificate, the thesis's bound, and what is known anyway."""
     from matplotlib.figure import Figure
 
     panels = ("Nyström, |E|", "Nyström, |E|_F", "columns, |K - PK|", "RFF, all pairs, (55)")
@@ -214,7 +214,7 @@ def draw(found: Mapping[tuple[int, str], Sequence[float | None]], sizes: Sequenc
     for axis, panel in zip(figure.subplots(1, len(panels)), panels, strict=True):
         for at, name, style in (
             (0, "found", "ko-"),
-            (1, "ours", "C0s-"),
+            (1, "certificate", "C0s-"),
             (2, "the thesis's", "C3^-"),
             (4, "known", "k:"),
         ):
@@ -247,7 +247,17 @@ def main(argv: Sequence[str] | None = None) -> None:
         key: [None if each[0] is None else float(np.median(each)) for each in zip(*all_seeds, strict=True)]
         for key, all_seeds in lines.items()
     }
-    header = ["l", "what", "found", "ours", "bound", "as printed", "known anyway", "bound / found", "ours / found"]
+    header = [
+        "l",
+        "what",
+        "found",
+        "certificate",
+        "bound",
+        "as printed",
+        "known anyway",
+        "bound / found",
+        "certificate / found",
+    ]
     cells = []
     for (l, what), values in found.items():  # noqa: E741
         measured, ours, bound = values[0], values[1], values[2]

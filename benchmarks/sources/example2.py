@@ -206,7 +206,7 @@ def claims_of_one(one: dict[str, Array]) -> list[Claim]:
     alike = max(columns, rff, rff_pca) < 4 / 3 * min(columns, rff, rff_pca)
     return [
         ("Nyström is worst of the four", nystroem > max(columns, rff, rff_pca), numbers),
-        ("columns, RFF and RFF-PCA are alike (within a third)", alike, numbers),
+        ("columns, RFF and RFF-PCA are similar (within a third)", alike, numbers),
         ("RFF-PCA is better than RFF at l = 2 %", rff_pca < rff, numbers),
     ]
 

@@ -1,4 +1,4 @@
-"""The thesis's restarts, and K as it is: what could have made the pictures of its Figures 7 and 8.
+"""The thesis's restarts, and uncentred K: possible explanations of the pictures in its Figures 7 and 8.
 
 The rows and sigmas of `usps_preimages`, and the thesis's update: 30 steps from a random start with white corners, and
 from another one where they do not converge. The thesis does not say how often it begins again. The first ways centre K,
@@ -38,7 +38,7 @@ MANY_AT = 51  # components at which 100 starts are tried
 WAYS = {
     "centred, 1 start": (True, 1),
     f"centred, {TRIES} starts": (True, TRIES),
-    f"K as it is, {TRIES}": (False, TRIES),
+    f"K not centred, {TRIES}": (False, TRIES),
 }
 MORE = {f"centred, {MANY} starts": (True, MANY)}
 
