@@ -63,7 +63,7 @@ def test_the_command_it_prints_makes_the_best_model(size, ridge, tmp_path, X, mo
     typed = ("--kernel", "matern", "--standardize", "--seed", 3, "--size", size, "--preimage", "denoising:size=60")
     shown = run("sigma", rows, "--cv", *typed, "--noise", 0.5, "--components", "5,9", "-q")
     assert shown.exit_code == 0, shown.output
-    assert re.match("mean squared .*, columns in their standard deviations, 3 folds of 90 rows\n", shown.stdout)
+    assert re.match("mean squared .*, in standard deviations of the columns, 3 folds of 90 rows\n", shown.stdout)
     (best,) = (line.split() for line in shown.stdout.splitlines() if line.endswith("best"))
     words = shlex.split(shown.stdout.splitlines()[-1])
     assert words[:4] == ["bigkpca", "fit", str(rows), "MODEL"]

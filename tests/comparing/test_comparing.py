@@ -216,7 +216,7 @@ def test_fits_on_a_cluster_have_the_errors_of_those_here_and_their_times_do_not_
     assert ran > 0
     first, second, *_ = found.stdout.splitlines()
     assert first.startswith("errors against exact kernel PCA of 400 rows")
-    assert second == f"fits on {cluster.address}; memory is that of the process that drives them, without workers"
+    assert second == f"fits ran on {cluster.address}; memory is that of the driving process, without workers"
     here, there = (list(csv.reader((Path(place) / "compare.csv").read_text().splitlines())) for place in (few, out))
     assert [line[:4] + line[6:] for line in here] == [line[:4] + line[6:] for line in there]  # but seconds and memory
     with pytest.raises(SpecError, match=r"already holds something else: .*on_cluster is True there and False here"):

@@ -254,7 +254,7 @@ def test_ctrl_c_that_reaches_all_processes_of_a_fit_prints_one_line(tmp_path):
         os.killpg(fit.pid, signal.SIGINT)  # as a terminal does
         told = [line for line in fit.communicate(timeout=200)[1].splitlines() if "rows/s" not in line]
     assert fit.returncode == 6
-    assert told == ["bigkpca: stopped; nothing half-done was published: run the same command again"]
+    assert told == ["bigkpca: stopped; no partial output was published: rerun the same command to resume"]
 
 
 @pytest.mark.parametrize("number", [FULL, LONG])
@@ -268,6 +268,6 @@ def test_a_fit_that_is_told_to_end_saves_its_sums(number, tmp_path):
         fit.send_signal(number)
         told = fit.communicate(timeout=200)[1]
     assert fit.returncode == 6
-    assert "stopped; nothing half-done was published: run the same command again" in told
+    assert "stopped; no partial output was published: rerun the same command to resume" in told
     assert saved(out)
     assert not out.exists()

@@ -19,7 +19,7 @@ def test_options_that_make_no_sense_are_refused():
     for options, message in (
         ({"method": "nystroem"}, "kernel='precomputed' needs method='exact', not 'nystroem'"),
         ({"method": methods.RandomFeatures("iid"), "kernel": kernels.Precomputed()}, "needs method='exact', not 'rff'"),
-        ({"standardize": True}, "standardize=True is for rows that are vectors"),
+        ({"standardize": True}, "standardize=True does not work with kernel='precomputed'"),
         ({"sigma": 2.0}, "the precomputed kernel has no length sigma"),
         ({"gamma": 2.0}, "the precomputed kernel has no gamma"),
     ):

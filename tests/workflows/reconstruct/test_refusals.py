@@ -124,7 +124,10 @@ def test_a_matrix_of_kernels_leads_to_no_rows_and_has_no_residuals(X, tmp_path):
 
 def test_ways_back_that_cannot_be_are_refused_before_anything_is_read():
     for options, message in (
-        ({"preimage": "ridge", "kernel": "precomputed", "method": "exact"}, "gives rows, and kernel='precomputed' has"),
+        (
+            {"preimage": "ridge", "kernel": "precomputed", "method": "exact"},
+            "computes rows, but kernel='precomputed' has",
+        ),
         ({"preimage": 3}, "preimage"),
         ({"preimage": preimages.Denoising(noise=1.0), "noise": 2.0}, "both give the noise"),
         ({"noise": -1.0}, "noise=-1.0"),
