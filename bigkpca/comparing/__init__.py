@@ -127,7 +127,7 @@ def compare(
     time_budget : str or float, default="10 min"
         No fit starts after this time, e.g. "10 min", or in seconds. None: no limit.
     **options
-        Of the run.
+        Options of the run.
 
     Returns
     -------

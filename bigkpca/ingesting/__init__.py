@@ -173,7 +173,7 @@ def ingest(
         What this process may use ("4 GB", or bytes); by default 2 GB. Files whose rows, columns or lines need more are
         refused by their headers, before they are read.
     progress : bool or Progress
-        True shows bars, or lines where there is no terminal; a Progress receives the number of rows read, and notes; by
+        True shows bars or, without a terminal, lines; a Progress object receives the number of rows read, and notes; by
         default nothing is shown.
 
     Returns

@@ -106,7 +106,7 @@ class FitSpec(BaseModel):
     landmarks: str | Any = Field("auto", description=f"one of {', '.join(landmarks.RULES)}, or a .npy file of rows")
     n_directions: int | Literal["auto"] = Field("auto", description="number of principal axes that rff-pca keeps")
     center: bool = Field(True, description="centre in feature space")
-    standardize: bool = Field(False, description="scale columns to mean 0, deviation 1 first, in one more pass")
+    standardize: bool = Field(False, description="scale columns to mean 0 and deviation 1, in one more pass")
     dtype: Literal["float32", "float64"] | None = Field(
         None,
         description="precision of block work, float32 or float64; defaults to that of the data, or to float64 where "

@@ -98,7 +98,7 @@ FOR_CV = ("--components 10", "--noise 1", "--save settings.csv", "--size 100", "
 
 def test_what_goes_wrong_is_said_in_a_line(rows, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    for typed, message in [*MISTAKES, *((typed, f"{typed.split()[0]} is for --cv") for typed in FOR_CV)]:
+    for typed, message in [*MISTAKES, *((typed, f"{typed.split()[0]} works only with --cv") for typed in FOR_CV)]:
         result = run("sigma", rows, *typed.split(), "-q")
         assert (result.exit_code, result.stdout) == (2, ""), typed
         assert message in result.stderr

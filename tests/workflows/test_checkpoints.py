@@ -115,7 +115,7 @@ def test_sums_of_other_options_versions_or_processors_are_not_taken_up(change, s
     if change == "processor":
         monkeypatch.setattr(Engine, "core_types", lambda self: ["Other"])
     bigkpca.fit(dataset, stopped, progress=shown, **given)
-    assert any("holds sums of other rows, options, versions or processors: removed" in note for note in shown.notes)
+    assert any("held sums of other rows, options, versions or processors: removed" in note for note in shown.notes)
     if given != GIVEN:
         bigkpca.fit(dataset, tmp_path / "clean.zarr", **given)
         assert tree_bytes(stopped) == tree_bytes(tmp_path / "clean.zarr")
@@ -165,7 +165,7 @@ def test_a_fit_goes_on_where_its_sums_cannot_be_saved(dataset, clean, tmp_path, 
     monkeypatch.setattr(checkpoints.np, "savez", full)
     bigkpca.fit(dataset, tmp_path / "m.zarr", progress=shown, **GIVEN)
     told = next(note for note in shown.notes if "cannot be saved" in note)
-    assert told.endswith("No space left on device): going on without")
+    assert told.endswith("No space left on device): continuing without saving")
     assert tree_bytes(tmp_path / "m.zarr") == clean
 
 

@@ -121,7 +121,7 @@ def test_a_damaged_block_is_named_and_made_again(harm, out, shard, again, home):
     stamps = {path: path.stat().st_mtime_ns for path in Path(out).rglob("c/0/0")}
     again(progress=notes)
     assert tree_bytes(out) == before
-    assert f"{out} is damaged; the blocks of these files are made again:\n  " in notes.notes[0]
+    assert f"{out} is damaged; rewriting the blocks of these files:\n  " in notes.notes[0]
     assert sum(rows for title, rows in notes.started if title != "checking finished blocks") <= 64
     if harm is not exchange:
         assert {path: path.stat().st_mtime_ns for path in Path(out).rglob("c/0/0")} == stamps
@@ -173,7 +173,7 @@ def test_other_bits_of_a_block_that_is_made_again_go_into_the_manifest(home):
     with pytest.raises(CorruptionError, match=r"scores/c/1/0 .* holds other values than its manifest says"):
         bigkpca.verify("s.zarr")
     scored(progress=notes)
-    assert "the new blocks have other bits, as on another type of processor" in notes.notes[-1]
+    assert "the new blocks differ in some bits, as on another type of processor" in notes.notes[-1]
     assert tree_bytes("s.zarr") == before
 
 
@@ -185,7 +185,7 @@ def test_a_run_that_is_stopped_while_it_mends_is_gone_on_with(home, monkeypatch)
         scored()
     monkeypatch.setattr(block_arrays, "write_block", lambda *_: pytest.fail("a block was computed again"))
     scored(progress=notes)
-    assert "continuing: 2 of 2 blocks are written already" in notes.notes
+    assert "continuing: 2 of 2 blocks are already written" in notes.notes
     assert tree_bytes("s.zarr") == before
     assert not list(home.glob("s.zarr.*"))
 
@@ -211,7 +211,7 @@ def test_output_that_is_replaced_during_the_check_is_not_called_damaged(home, mo
         return listed(*arguments)
 
     monkeypatch.setattr(block_writer.damage, "listed_damage", meddle)
-    with pytest.raises(IncompleteError, match=r"s2\.zarr was replaced while it was checked: run the same command"):
+    with pytest.raises(IncompleteError, match=r"s2\.zarr was replaced during the check: run the same command"):
         bigkpca.verify("s2.zarr")
 
 
@@ -280,5 +280,5 @@ def test_damaged_models_and_what_cannot_be_checked_are_refused(home):
         bigkpca.verify("m.zarr")
     with pytest.raises(SpecError, match="checked as a whole: leave --array out"):
         bigkpca.verify("s.zarr", array="scores")
-    with pytest.raises(MemoryLimitError, match="1 MB are allowed: allow more memory"):
+    with pytest.raises(MemoryLimitError, match="1 MB are allowed: allow more with --memory"):
         bigkpca.verify("d.zarr", memory=10**6)

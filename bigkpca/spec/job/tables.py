@@ -46,7 +46,7 @@ class JobOutput(JobTable):
     block_rows: _Count | None = Field(None, description="rows per block, which one task writes")
     must_exist: bool | None = Field(
         None,
-        description="whether output of earlier runs must exist; by default, if the record of the job shows that "
+        description="whether output of earlier runs must exist; by default, true if the record of the job shows that "
         "there was some",
     )
     keep: _Count | _Text | None = Field(

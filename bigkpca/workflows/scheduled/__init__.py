@@ -162,7 +162,7 @@ def run(
     full : bool
         Extract all rows again, into a new version.
     progress : bool or Progress
-        True shows bars, or lines where there is no terminal; a Progress receives titles and rows of each pass, and
+        True shows bars or, without a terminal, lines; a Progress object receives titles and rows of each pass, and
         notes; by default nothing is shown.
 
     Returns
@@ -179,7 +179,7 @@ def run(
     CorruptionError
         The input changed or shrank, or stored files are damaged.
     LockedError, IncompleteError, MemoryLimitError
-        As `fit`.
+        As in `fit`.
 
     Notes
     -----
