@@ -69,7 +69,7 @@ def test_gamma_by_scale_is_that_of_scikit_learn_and_an_option_of_commands_and_fi
         bigkpca.fit(X, tmp_path / "other.zarr", kernel="cosine", gamma="scale")
     with pytest.raises(SpecError, match="gamma='scales': give a number or 'scale'"):
         bigkpca.fit(X, tmp_path / "other.zarr", gamma="scales")
-    with pytest.raises(SpecError, match="gamma='scale' is measured on the sample of each fit"):
+    with pytest.raises(SpecError, match="gamma='scale' depends on the sample of each fit"):
         bigkpca.compare(X, tmp_path / "compared", gamma="scale", components=2)
 
 
