@@ -110,7 +110,7 @@ def written(work: BlockOutput, out: AnyPath, options: Mapping[str, Any], run: Ru
     out = destination.group_path(out, fingerprint["path"], work.model_path)
     with store_of(out).writer(out), run.engine() as engine:
         plan = work.plan(engine.threads)
-        plan.check(run.memory_limit, "use smaller blocks with --block-rows, or fit a model with fewer landmarks")
+        plan.check(run.memory_limit, "ask for smaller blocks with --block-rows, or fit a model with fewer landmarks")
         engine.check_memory(lambda threads: work.plan(threads).peak_bytes)
         engine.check_paths(fingerprint["path"])
         record = {

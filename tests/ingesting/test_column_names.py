@@ -29,8 +29,8 @@ def test_the_index_of_a_parquet_frame_is_left_out_and_told(tmp_path):
         np.testing.assert_array_equal(found["x"], frame.to_numpy(), err_msg=kind)
         assert found["names"] == ["a", "b", "c"]
         index = [name for name in pq.read_schema(source).names if name not in "abc"]
-        assert [note.partition(" is left out")[0] for note in found["notes"]] == [
-            f"{source}: column {name!r}" for name in index
+        assert [note.partition(", which is the index")[0] for note in found["notes"]] == [
+            f"{source}: leaving out column {name!r}" for name in index
         ]
         assert len(index) == frame.index.nlevels
     found = made(tmp_path, FRAME[::2])
@@ -44,7 +44,9 @@ def test_the_index_of_parquet_may_hold_labels_and_is_known_without_the_metadata_
     dropped = INDEXED["dropped rows"]
     found = made(tmp_path, dropped, pq.read_table(write(tmp_path, dropped)).replace_schema_metadata(None))
     np.testing.assert_array_equal(found["x"], np.tile(dropped, (2, 1)))
-    assert [note.partition("column")[0] for note in found["notes"]] == [f"{tmp_path / 'a.parquet'} and 1 more: "]
+    assert [note.partition("column")[0] for note in found["notes"]] == [
+        f"{tmp_path / 'a.parquet'} and 1 more: leaving out "
+    ]
 
 
 def test_the_nameless_first_column_of_a_csv_is_left_out_and_told_unless_it_holds_labels(tmp_path):
@@ -53,7 +55,7 @@ def test_the_nameless_first_column_of_a_csv_is_left_out_and_told_unless_it_holds
         np.testing.assert_allclose(found["x"], INDEXED[kind].to_numpy(), rtol=1e-15)
         assert found["names"] == ["a", "b", "c"]
         (note,) = found["notes"]
-        assert note.startswith(f"{tmp_path / 'a.csv'}: the first column, which has no name, is left out")
+        assert note.startswith(f"{tmp_path / 'a.csv'}: leaving out the first column, which has no name")
         assert "name it in the header" in note
     found = made(tmp_path, INDEXED["text"].to_csv(), labels="")
     assert (found["categories"], found["x"].shape) == (list(INDEXED["text"].index), (60, 3))

@@ -119,7 +119,7 @@ def test_a_dataset_of_which_only_the_beginning_is_there_is_refused(tmp_path):
     group.attrs["bigkpca"] = {key: value for key, value in group.attrs["bigkpca"].items() if key != "rows"}
     with pytest.raises(IncompleteError, match="its ingest did not finish"):
         open_rows(out)
-    with pytest.raises(IncompleteError, match="did not finish; run that command again"):
+    with pytest.raises(IncompleteError, match="did not finish; run the same bigkpca ingest command again"):
         ingest([a], out, append=True)
     ingest([a], out)
     np.testing.assert_array_equal(stored(out)["x"], X)

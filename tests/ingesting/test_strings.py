@@ -37,7 +37,7 @@ def test_sequences_of_fasta(tmp_path):
         (tmp_path / name).write_bytes(gzip.compress(FASTA.encode()) if name.endswith("gz") else FASTA.encode())
         found = made(tmp_path, tmp_path / name)
         assert texts_of(found, tmp_path) == ["ACGT", "TT", "GATTACA", "CAT"], name
-        assert "read as capital ones" in found["notes"][0]
+        assert "as upper-case" in found["notes"][0]
     source = tmp_path / "b.fasta"
     source.write_text(">x\nTAG\n")
     assert texts_of(made(tmp_path, source, append=True), tmp_path)[-1] == "TAG"
@@ -51,7 +51,7 @@ def test_files_that_are_no_fasta(tmp_path):
     source = tmp_path / "a.fasta"
     for body, message in (
         (b"ACGT\n", "is not a FASTA file: it begins with 'ACGT'"),
-        (b"", r"a\.fasta is empty: it holds no rows"),
+        (b"", r"a\.fasta is empty: it has no rows"),
         (b">x\n\n>y\n", "column 'sequence' has no value$"),
         (b">x\n\xff\n", "is not text"),
     ):

@@ -245,7 +245,7 @@ def test_columns_that_cannot_be_chosen(tmp_path):
         (table, {"columns": ["dely"]}, r"unknown column of .*a\.csv 'dely': did you mean 'delay'"),
         (table, {"drop": ["dely"]}, r"did you mean 'delay'"),
         (table, {"drop": list(FLIGHTS.columns)}, "no column of .* is left"),
-        (table, {"columns": ["delay"], "drop": ["late"]}, "choose one"),
+        (table, {"columns": ["delay"], "drop": ["late"]}, "use only one of them"),
         (table, {"missing": "maen"}, "unknown missing 'maen': did you mean 'mean'"),
         (table, {"categories": "codes"}, "unknown categories 'codes'"),
         (table, {"like": "x.zarr", "missing": "mean"}, "like takes all column settings from a dataset"),

@@ -159,7 +159,7 @@ def test_a_damaged_manifest_is_named_and_the_output_made_again_with_overwrite(ho
         with pytest.raises(CorruptionError, match=r"manifest\.json does not parse .* again, with --overwrite"):
             work()
     scored(overwrite=True, progress=notes)
-    assert "all of s.zarr is made again" in notes.notes[0]
+    assert "rewriting all of s.zarr" in notes.notes[0]
     assert tree_bytes("s.zarr") == before
     assert not list(home.glob("s.zarr.*"))
 
@@ -262,7 +262,7 @@ def test_datasets_that_are_not_what_their_attribute_says_are_refused(home):
     metadata = home / "d.zarr" / "x" / "zarr.json"
     whole = metadata.read_text()
     metadata.write_text(whole.replace("90,", "64,", 1))
-    with pytest.raises(CorruptionError, match="not the 90 rows of 4 columns that its attribute says"):
+    with pytest.raises(CorruptionError, match="not the 90 rows of 4 columns that its attribute states"):
         bigkpca.verify("d.zarr")
     metadata.write_text(whole)
     (home / "d.zarr" / "y" / "zarr.json").unlink()

@@ -15,7 +15,7 @@ def test_parquet_with_nulls_or_text_is_refused(tmp_path, monkeypatch):
     table = numbers | {"name": ["x"] * 22, "on": [b"1"] * 22}
     both = r"(?s)2 columns cannot .*row 0, column 2 \('name'\) is 'x', .*row 20, column 1 \('b'\) is missing"
     refuse(tmp_path, DataError, both, table, labels="on")
-    refuse(tmp_path, DataError, r"a\.parquet: column 3 \('on'\) is of type binary: neither numbers", table)
+    refuse(tmp_path, DataError, r"a\.parquet: column 3 \('on'\) is of type binary: not numbers", table)
     refuse(tmp_path, SpecError, "unknown column of .* 'nam': did you mean 'name'", table, labels="nam")
     refuse(tmp_path, DataError, r"row 20, column 1 \('b'\) is missing", numbers)
     words = {"a": pa.array(["x"] * 22).dictionary_encode()}
