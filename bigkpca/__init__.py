@@ -5,9 +5,9 @@
     rows (n, d) --> (v(X_b) - mean) @ components = scores (b, r) --storage--> zarr (n, r)
     scores --preimages--> zarr (n, d)
 
-`KernelPCA` is an estimator with the interface of scikit-learn. `fit`, `transform`, `load` and others are what the
-command line runs, with its guarantees: a plan before anything runs, resume after a stop, results published whole or
-not at all.
+`KernelPCA` is an estimator with the scikit-learn interface. The command line runs `fit`, `transform`, `load` and the
+other functions, with the same guarantees: a plan before anything runs, resume after a stop, and results that are
+published completely or not at all.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from bigkpca.workflows.transform import denoise, reconstruct, transform
     from bigkpca.workflows.verify import verify
 
-# Public names and where they live; loaded on first use, so that `import bigkpca` and `--help` are quick.
+# Public names and their modules, loaded on first use, so that `import bigkpca` and `--help` are quick.
 _PUBLIC = {
     "arrays": ("bigkpca.arrays", None),
     "KernelPCA": ("bigkpca.estimator", "KernelPCA"),

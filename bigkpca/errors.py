@@ -1,15 +1,16 @@
-"""Exceptions and warnings of the package, and checks that several modules share.
+"""Exceptions and warnings of the package, and checks shared by several modules.
 
-A message says what is wrong, where, and what to do. The class of an error fixes the exit code of the command line:
+A message states what is wrong, where, and what to do. The class of an error determines the exit code of the command
+line:
 
     BigKPCAError
-    ├── SpecError            2   a path, option, name or shape that does not fit
+    ├── SpecError            2   an invalid or conflicting path, option, name or shape
     ├── DataError            3   values that kernel PCA cannot use; RoundingError: sums that no data can have;
-    │                            DriftError: rows unlike those of the fit
+    │                            DriftError: rows unlike the fitted rows
     ├── MemoryLimitError     4   the work does not fit the memory limit
-    ├── LockedError          5   another run works on the same output
-    ├── IncompleteError      6   interrupted; run the same command again to continue
-    └── CorruptionError      7   stored bytes that are missing, damaged or others
+    ├── LockedError          5   another run is writing the same output
+    ├── IncompleteError      6   interrupted; rerun the same command to resume
+    └── CorruptionError      7   stored bytes are missing, damaged or replaced
 
 Examples
 --------
@@ -38,7 +39,7 @@ else:
 
 
 class BigKPCAError(Exception):
-    """Base class of every error that the package raises on purpose.
+    """Base class of all errors that the package raises deliberately.
 
     Attributes
     ----------
@@ -50,23 +51,23 @@ class BigKPCAError(Exception):
 
 
 class SpecError(BigKPCAError, ValueError):
-    """An option, path, name or shape does not exist, does not fit the others, or is taken already (exit code 2)."""
+    """An option, path, name or shape does not exist, conflicts with others, or is already in use (exit code 2)."""
 
     exit_code = 2
 
 
 class DataError(BigKPCAError, ValueError):
-    """The data hold values that kernel PCA cannot use: NaN, infinity, text, no rows, or equal rows (exit code 3)."""
+    """The data are unusable for kernel PCA: NaN, infinity, text, no rows, or only equal rows (exit code 3)."""
 
     exit_code = 3
 
 
 class RoundingError(DataError):
-    """Sums that no data can have: rounding, or a kernel that is not positive semidefinite (exit code 3)."""
+    """Sums that no data can have, due to rounding or a kernel that is not positive semidefinite (exit code 3)."""
 
 
 class DriftError(DataError):
-    """New rows are unlike those that the model was fitted on, and the job says that this is a failure (exit code 3)."""
+    """New rows are unlike those that the model was fitted on, and the job treats this as a failure (exit code 3)."""
 
 
 class MemoryLimitError(BigKPCAError):
@@ -76,29 +77,29 @@ class MemoryLimitError(BigKPCAError):
 
 
 class LockedError(BigKPCAError):
-    """Another run holds the lock of this output (exit code 5)."""
+    """Another run holds the lock on this output (exit code 5)."""
 
     exit_code = 5
 
 
 class IncompleteError(BigKPCAError):
-    """Work was interrupted; running the same command again completes it (exit code 6)."""
+    """Work was interrupted; rerunning the same command completes it (exit code 6)."""
 
     exit_code = 6
 
 
 class CorruptionError(BigKPCAError):
-    """Stored bytes are missing, do not decode, or are not those that were written (exit code 7)."""
+    """Stored bytes are missing, do not decode, or differ from what was written (exit code 7)."""
 
     exit_code = 7
 
 
 class IndefiniteKernelWarning(UserWarning):
-    """The kernel is not positive semidefinite on these rows; components of negative eigenvalues were dropped."""
+    """The kernel is not positive semidefinite on these rows; components with negative eigenvalues were dropped."""
 
 
 class NarrowKernelWarning(UserWarning):
-    """The length of the kernel is so small that the Gram matrix is close to the identity."""
+    """The kernel length is so small that the Gram matrix is close to the identity."""
 
 
 class RoundingWarning(UserWarning):
@@ -106,15 +107,15 @@ class RoundingWarning(UserWarning):
 
 
 class UnseenClusterWarning(UserWarning):
-    """A cluster of rows that is similar to no landmark would make a component of its own."""
+    """A cluster of rows that is not similar to any landmark would form a separate component."""
 
 
 class UniformLandmarksWarning(UserWarning):
-    """Formulas that hold for uniformly drawn landmarks were used with others."""
+    """Formulas for uniformly drawn landmarks were used with other landmarks."""
 
 
 class UnlikeWorkersWarning(UserWarning):
-    """Workers of a cluster have processors that round differently: repeated runs may differ in the last digits."""
+    """Workers of a cluster have processors that round differently: repeated runs can differ in the last digits."""
 
 
 class ToleranceWarning(UserWarning):
@@ -122,7 +123,7 @@ class ToleranceWarning(UserWarning):
 
 
 def require(library: str, extra: str, what: str) -> None:
-    """Raise SpecError, with the command that installs the extra, where the library that `what` needs is missing."""
+    """Raise SpecError, with the command that installs the extra, if the library that `what` needs is missing."""
     try:
         import_module(library)
     except ImportError as error:
@@ -130,7 +131,7 @@ def require(library: str, extra: str, what: str) -> None:
 
 
 def unknown_name(what: str, name: str, known: Collection[str]) -> SpecError:
-    """A SpecError for an unknown name of a kind of thing (`what`), which suggests the nearest known one.
+    """A SpecError for an unknown name of some kind (`what`), which suggests the nearest known name.
 
     Examples
     --------
@@ -143,7 +144,7 @@ def unknown_name(what: str, name: str, known: Collection[str]) -> SpecError:
 
 
 def nearest(name: str, known: Collection[str]) -> str | None:
-    """The known name that is most like an unknown one; None where none is.
+    """The known name most similar to an unknown one; None if no name is similar.
 
     Examples
     --------
@@ -156,7 +157,7 @@ def nearest(name: str, known: Collection[str]) -> str | None:
 
 def names_apart(names: Sequence[str], expected: Sequence[str], whose: str) -> str | None:
     """How column names differ from the expected ones, which belong to `whose`, as a phrase that starts with a verb;
-    None where both are the same, in the same order.
+    None if both are the same, in the same order.
 
     Examples
     --------
@@ -183,7 +184,7 @@ def _listed(names: Sequence[str], most: int = 5) -> str:
 
 
 def column_called(number: int, names: Sequence[str] | None) -> str:
-    """The number of a column, counted from 0, with its name where there is one: as messages call it.
+    """The number of a column, counted from 0, with its name if it has one, for messages.
 
     Examples
     --------
@@ -203,21 +204,21 @@ def check_numeric(dtype: np.dtype[Any], where: str) -> None:
 
 
 def check_overflow(values: Array, where: str) -> None:
-    """Raise DataError where kernel values (of finite rows) exceed the range of their dtype."""
+    """Raise DataError if kernel values (of finite rows) exceed the range of their dtype."""
     import numpy as np
 
     if not np.isfinite(values).all():
         raise DataError(
-            f"{where}: kernel values overflow: some row is far larger than the rest; remove it, scale the columns, or "
-            "fit with dtype float64"
+            f"{where}: kernel values overflow: some row is far larger than the rest; remove it, scale the columns, "
+            "or fit with dtype float64"
         )
 
 
 def check_finite(
     X: Array, first_row: int, where: str, first_column: int = 0, names: Sequence[str] | None = None
 ) -> None:
-    """Raise DataError naming the first NaN or infinity of X (b, d), a part of the data `where`, which begins with these
-    rows and columns; `names` are those of all columns.
+    """Raise DataError naming the first NaN or infinity in X (b, d), a part of the data `where` that starts at this row
+    and column; `names` are the names of all columns.
 
     The sum of a block is finite unless one of its values is not, or the sum overflows. So the slow search runs only
     where the sum is not finite.
@@ -227,7 +228,7 @@ def check_finite(
     if X.dtype.kind != "f" or X.size == 0:
         return
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # an overflow only starts the search below
+        warnings.simplefilter("ignore", RuntimeWarning)  # an overflow only triggers the search below
         if np.isfinite(X.sum()):
             return
     bad = np.argwhere(~np.isfinite(X))

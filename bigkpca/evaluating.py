@@ -1,4 +1,4 @@
-"""The error of a model: from exact kernels of sampled rows, from pre-images, and by cross-validation."""
+"""The error of a model: from exact kernels of sampled rows, from pre-images, and from cross-validation."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from bigkpca.numerics.random_streams import FOLDS, PROBES, SCORING, random_strea
 from bigkpca.spec import EXACT_MOST_ROWS, FitSpec, resolve
 
 _REMEDY = "ask for a smaller --sample, or fit a model with fewer landmarks"
-_POOL_FACTOR = 8  # rows read for each row that is compared with all
+_POOL_FACTOR = 8  # rows read for each row that is compared with all rows
 
 
 def evaluate_rows(
@@ -40,27 +40,27 @@ def evaluate_rows(
 ) -> Evaluation:
     """Estimate the error of a model from `sample` exact rows.
 
-    Reads eight times as many rows, from which these are drawn, and makes one pass over all rows.
+    Reads eight times as many rows, draws the sample from them, and makes one pass over all rows.
 
     Raises SpecError for rows of the wrong width, a sample larger than the data, models of precomputed kernels, and
-    models that keep more than 8192 rows (the last two have residuals in their certificates); MemoryLimitError, before
-    anything is read, if the plan needs more than `limit` bytes in a process or than workers may use.
+    models that keep more than 8192 rows (the last two have residuals in their certificates). Raises MemoryLimitError,
+    before anything is read, if the plan needs more than `limit` bytes in a process or than workers may use.
     """
     check_columns(rows, model)
     spec = FitSpec.of(model)
     if spec.precomputed:
         raise SpecError(
-            f"evaluate needs rows, and {rows.where} is a kernel matrix: the certificate of the model has the residual "
-            "of every component"
+            f"evaluate needs rows, but {rows.where} is a kernel matrix: see the residual of every component in the "
+            "certificate of the model"
         )
     n = rows.shape[0]
     if not 1 < sample <= n:
-        raise SpecError(f"a sample of {sample} rows: {rows.where} has {n}, of which at least 2 are needed")
+        raise SpecError(f"sample={sample}: {rows.where} has {n} rows; sample between 2 and all of them")
     features = model.features
     if model.method.landmarks and features.size > EXACT_MOST_ROWS:
         raise SpecError(
-            f"evaluate holds the Gram matrix of the landmarks, at most {EXACT_MOST_ROWS}, and this model keeps "
-            f"{features.size} rows; its certificate has the residual of every component"
+            f"evaluate holds the Gram matrix of at most {EXACT_MOST_ROWS} landmarks, but this model keeps "
+            f"{features.size} rows: see the residual of every component in its certificate"
         )
     rng, center = random_stream(seed, PROBES), spec.center
     pooled = min(_POOL_FACTOR * sample, sample_rows(n, rows.shape[1], sample))
@@ -86,11 +86,11 @@ def preimage_error(
     engine: Engine,
     units: Array | None = None,
 ) -> float:
-    """Mean over all entries of (x - x^)², x^ the pre-image of the scores of x: one pass.
+    """Mean over all entries of (x - x^)², where x^ is the pre-image of the scores of x, in one pass.
 
     In the units of the data, or of `units` (d,) for each column. With `noise`, a standard deviation in the units of the
-    data, x^ is the pre-image of x plus noise, which is a function of the row number, and iterations start at the noisy
-    row. Raises SpecError for models without pre-images.
+    data, x^ is the pre-image of x plus noise, where the noise is a function of the row number, and iterations start at
+    the noisy row. Raises SpecError for models without pre-images.
     """
     model.reconstructing(1)  # raises SpecError if the model has no pre-images
     key = np.random.SeedSequence(0, spawn_key=(SCORING,)).generate_state(2, np.uint64)
@@ -101,7 +101,7 @@ def preimage_error(
 
 
 def _squared_error(rows: Rows, block: Block, model: Model, noise: Noise | None, units: Array | float) -> Array:
-    """Sum of the squared errors of the entries of one block, and their number, (2,)."""
+    """Sum of the squared errors of the entries of one block, and the number of entries, (2,)."""
     height = tile_rows(model.columns, model.features.size, 8)
     most_rows = min(height, len(block))
     decode = model.reconstructing(most_rows)
@@ -116,7 +116,7 @@ def _squared_error(rows: Rows, block: Block, model: Model, noise: Noise | None, 
 
 
 MAX_ROWS = 6000
-MAX_SCORED_ROWS = 500  # of a fold: enough for a standard error of a percent; iterative pre-images are slow
+MAX_SCORED_ROWS = 500  # per fold: enough for a standard error of one percent; iterative pre-images are slow
 LENGTHS = (0.5, 0.71, 1.0, 1.41, 2.0)  # sigmas to try, in units of the median length
 COMPONENTS = (10, 25, 50, 100, 200, 400)
 RIDGES = (0.01, 0.1, 1.0, 10.0)
@@ -133,7 +133,7 @@ class Setting:
     components : int
         Number of components.
     ridge : float or None
-        None for pre-images without one.
+        None for pre-images without a ridge.
     error, standard_error : float
         Mean over folds, and its standard error, in the squared units of the columns.
     """
@@ -152,13 +152,13 @@ class CrossValidation(ShowsSummary):
     Attributes
     ----------
     settings : tuple of Setting
-        Every one that was tried, in order of sigma, components and ridge.
+        All settings that were tried, in order of sigma, components and ridge.
     rows, folds : int
-        The sampled rows, and the number of parts that they were split into.
+        Number of sampled rows, and number of parts that they were split into.
     size : int
-        Landmarks of each fit, which had fewer where there were fewer rows.
+        Number of landmarks of each fit, or fewer if there were fewer rows.
     standardized : bool
-        Whether errors are in standard deviations of each column, and not in the units of the data.
+        Whether errors are in standard deviations of each column, rather than in the units of the data.
     """
 
     settings: tuple[Setting, ...]
@@ -168,7 +168,7 @@ class CrossValidation(ShowsSummary):
     standardized: bool
 
     def summary(self) -> Summary:
-        """The number of settings, and the best of them."""
+        """The number of settings, and the best setting."""
         return Summary(
             f"CrossValidation of {len(self.settings):,} settings, {self.folds} folds of {self.rows:,} rows",
             {"best": repr(self.best)},
@@ -181,7 +181,7 @@ class CrossValidation(ShowsSummary):
 
     @property
     def edge_notes(self) -> tuple[str, ...]:
-        """A note for each parameter whose best value is the smallest or largest of several that were tried."""
+        """A note for each parameter whose best value is the smallest or largest of several tried values."""
         found, best = [], self.best
         for name, less, more, value in (
             ("sigma", "shorter ones", "longer ones", best.sigma),
@@ -191,7 +191,7 @@ class CrossValidation(ShowsSummary):
             tried = sorted({getattr(one, name.rpartition(" ")[2]) for one in self.settings})
             if value is not None and len(tried) > 1 and value in (tried[0], tried[-1]):
                 end, beyond = ("smallest", less) if value == tried[0] else ("largest", more)
-                found.append(f"the best {name} is the {end} that was tried: {beyond} may do better still")
+                found.append(f"the best {name} is the {end} that was tried: {beyond} could be better still")
         return tuple(found)
 
     def curve(self) -> tuple[Setting, ...]:
@@ -216,17 +216,17 @@ def cross_validate(
 ) -> CrossValidation:
     """Cross-validate sigma, components and ridge by the error of pre-images, on at most 6000 sampled rows.
 
-    Each setting is fitted on all folds but one and scored on up to 500 rows of that one. `sigmas` are by default
-    multiples of the median length, rounded to six digits, `components` those of a fixed list up to the size. With
-    `spec.noise`, pre-images of rows plus such noise are compared with the rows themselves; with `spec.standardize`,
-    errors are in standard deviations of the columns. Passes: the sample.
+    Each setting is fitted on all folds but one, and scored on up to 500 rows of that one. By default, `sigmas` are
+    multiples of the median length, rounded to six digits, and `components` are values of a fixed list up to the size.
+    With `spec.noise`, pre-images of noisy rows are compared with the rows themselves; with `spec.standardize`, errors
+    are in standard deviations of the columns. Passes: the sample.
 
-    Raises SpecError for kernels without a length or pre-images, for fewer than two folds or two rows a fold, and for
-    more components than a fit can have; MemoryLimitError if the plan needs more than `limit` bytes in a process, or
-    than workers allow.
+    Raises SpecError for kernels without a length or pre-images, for fewer than two folds or two rows per fold, and for
+    more components than a fit can have. Raises MemoryLimitError if the plan needs more than `limit` bytes in a process,
+    or than workers allow.
     """
     if folds < 2:
-        raise SpecError(f"folds={folds}: give 2 or more, as each part of the rows is scored by a fit of the others")
+        raise SpecError(f"folds={folds}: give 2 or more, since each part of the rows is scored by a fit of the others")
     _ = spec.distance  # raises SpecError for a kernel without a length
     asked = spec.model_copy(update={"components": max(components or COMPONENTS)})
     check_peak(_peak_bytes(rows, asked, folds, engine.threads), limit, "ask for a smaller --size")
@@ -249,7 +249,7 @@ def cross_validate(
         if max(counts) > most:
             raise SpecError(
                 f"components={max(counts)}: fits of {len(train)} rows with {most} landmarks have at most {most} "
-                "components; ask for fewer, or for a larger size"
+                "components; use fewer components, or a larger size"
             )
     tasks = _tasks(X, parts, sigmas, counts, asked)
     with warnings.catch_warnings():
@@ -280,7 +280,7 @@ def _tasks(X: Array, parts: Sequence[Block], sigmas: Sequence[float], counts: li
 
 
 def _peak_bytes(rows: Rows, spec: FitSpec, folds: int, threads: int) -> int:
-    """Peak memory of a process: the sample, and in each thread a fit with the pre-images of a tile."""
+    """Peak memory of a process: the sample and, in each thread, a fit with the pre-images of a tile."""
     d = rows.shape[1]
     m = min(MAX_ROWS, sample_rows(*rows.shape, 0))
     train = ArrayRows(np.broadcast_to(np.zeros(1, rows.dtype), (m - m // folds, d)))
@@ -296,7 +296,7 @@ def _fold_errors(
     X: Array, part: Block, units: Array | None, spec: FitSpec, components: list[int]
 ) -> dict[tuple[int, float | None], float]:
     """The error for each number of components (above the rank of a fit, that at the rank) and ridge, fitted outside one
-    part of X and scored inside it; infinite if the scores are too much alike to train a pre-image on."""
+    part of X and scored inside it; infinite if the scores are too similar to train a pre-image on."""
     here = Engine(threads=1)
     train = ArrayRows(np.concatenate([X[: part.start], X[part.stop :]]))
     held_out = ArrayRows(X[part.start : part.stop][:MAX_SCORED_ROWS])

@@ -27,7 +27,7 @@ def X(digits):
 def test_parameters_that_we_lack_are_told_with_what_to_do():
     ours = set(KernelPCA().get_params())
     for name in set(inspect.signature(Peer).parameters) - ours:
-        with pytest.raises(TypeError, match=f"KernelPCA has no {name}, as scikit-learn's has: "):
+        with pytest.raises(TypeError, match=f"KernelPCA has no {name}, unlike scikit-learn's: "):
             KernelPCA(**{name: 1})
     with pytest.raises(TypeError, match="unexpected keyword argument 'n_component'"):
         KernelPCA(n_component=3)
@@ -69,7 +69,7 @@ def test_gamma_by_scale_is_that_of_scikit_learn_and_an_option_of_commands_and_fi
         bigkpca.fit(X, tmp_path / "other.zarr", kernel="cosine", gamma="scale")
     with pytest.raises(SpecError, match="gamma='scales': give a number or 'scale'"):
         bigkpca.fit(X, tmp_path / "other.zarr", gamma="scales")
-    with pytest.raises(SpecError, match="gamma='scale' is measured on the sample of each fit"):
+    with pytest.raises(SpecError, match="gamma='scale' depends on the sample of each fit"):
         bigkpca.compare(X, tmp_path / "compared", gamma="scale", components=2)
 
 
@@ -99,7 +99,7 @@ def test_eigenvectors_of_refined_models_and_precomputed_matrices_are_of_all_rows
     for method in ("nystroem", "rff"):
         kpca = KernelPCA(3, method=method, size=40, random_state=0).fit(X)
         assert not hasattr(kpca, "eigenvectors_")
-        with pytest.raises(AttributeError, match="held by models of method='exact' and with refine"):
+        with pytest.raises(AttributeError, match="only models fitted with method='exact' or refine"):
             _ = kpca.eigenvectors_
 
 
@@ -116,7 +116,7 @@ def test_a_callable_kernel_takes_its_parameters(X):
     nystroem = KernelPCA(3, kernel=squared, kernel_params={"weight": 0.5}, size=50, random_state=0)
     assert nystroem.partial_fit(rows[:100]).partial_fit(rows[100:]).model_.moments.count == 150
     for kernel in ("matern", kernels.Linear(), 3):
-        with pytest.raises(SpecError, match=r"kernel_params=.* is for callables"):
+        with pytest.raises(SpecError, match=r"kernel_params=.* works only with a callable"):
             KernelPCA(3, kernel=kernel, kernel_params={"nu": 2.5}).fit(rows)
 
 

@@ -6,29 +6,29 @@ import click
 
 from bigkpca.cli.command import Commands
 
-# In the order in which they are used: the module of each command, which is imported when it runs, and its line of help.
+# In the order of use: the module of each command, imported when the command runs, and its one-line help.
 _COMMANDS = {
     "ingest": ("bigkpca.cli.datasets", "Make a dataset from files."),
-    "info": ("bigkpca.cli.datasets", "Describe what is at a path."),
-    "sigma": ("bigkpca.cli.fit", "Find a length sigma for the kernel."),
+    "info": ("bigkpca.cli.datasets", "Describe the data, model or output at a path."),
+    "sigma": ("bigkpca.cli.fit", "Find a kernel length sigma."),
     "plan": ("bigkpca.cli.fit", "Estimate the cost of a fit."),
     "fit": ("bigkpca.cli.fit", "Fit kernel PCA and save the model."),
-    "merge": ("bigkpca.cli.models", "Add up models of different rows."),
-    "evaluate": ("bigkpca.cli.models", "Estimate how wrong a model is."),
+    "merge": ("bigkpca.cli.models", "Merge models fitted to different rows."),
+    "evaluate": ("bigkpca.cli.models", "Estimate the error of a model."),
     "transform": ("bigkpca.cli.models", "Write the scores of rows."),
     "reconstruct": ("bigkpca.cli.models", "Write pre-images of scores."),
     "denoise": ("bigkpca.cli.models", "Remove noise from rows."),
     "export": ("bigkpca.cli.models", "Write scores as CSV, Parquet or .npy."),
-    "verify": ("bigkpca.cli.models", "Check what is stored."),
+    "verify": ("bigkpca.cli.models", "Check stored data for damage."),
     "run": ("bigkpca.cli.run", "Run a scheduled job once."),
     "history": ("bigkpca.cli.run", "List the runs of a job."),
-    "rollback": ("bigkpca.cli.run", "Go back to an earlier version of features."),
-    "prune": ("bigkpca.cli.run", "Remove old versions of features."),
+    "rollback": ("bigkpca.cli.run", "Go back to an earlier version of the features."),
+    "prune": ("bigkpca.cli.run", "Remove old versions of the features."),
     "compare": ("bigkpca.cli.compare", "Compare all methods on your data."),
     "report": ("bigkpca.cli.models", "Draw the report of a model."),
-    "submit": ("bigkpca.cli.submit", "Run a command on a cluster, and return at once."),
-    "jobs": ("bigkpca.cli.submit", "List the commands that were submitted to a cluster."),
-    "demo": ("bigkpca.cli.demo", "Run everything on small real data."),
+    "submit": ("bigkpca.cli.submit", "Run a command on a cluster and return at once."),
+    "jobs": ("bigkpca.cli.submit", "List the commands submitted to a cluster."),
+    "demo": ("bigkpca.cli.demo", "Try everything on a small real dataset."),
 }
 
 

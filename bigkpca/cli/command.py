@@ -1,4 +1,4 @@
-"""What every command has: a help page with examples, and one exit code for each kind of error."""
+"""What all commands share: a help page with examples, and one exit code for each kind of error."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ class WithExamples(click.Command):
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Examples"):
-            for line in self.examples:  # unlike text, they are not wrapped: who copies one copies all of it
+            for line in self.examples:  # never wrapped, so that an example can be copied whole
                 formatter.write(f"{'':>{formatter.current_indent}}{line}\n")
 
 
 def command(*examples: str, **settings: Any) -> Callable[[Callable[..., Any]], click.Command]:
-    """A command with these examples, and settings of click."""
+    """A command with these examples and click settings."""
     return click.command(cls=WithExamples, examples=examples, context_settings=settings)
 
 
 class _Option(click.Option):
-    """An option whose help ends with its default, or with what holds where it is not given (`unset`)."""
+    """An option whose help ends with its default, or with what applies when it is not given (`unset`)."""
 
     def __init__(self, *args: Any, unset: str | None = None, **options: Any) -> None:
         if unset is not None:
@@ -57,9 +57,9 @@ _VERBOSE = "bigkpca.verbose"
 
 
 class Commands(WithExamples, click.Group):
-    """A group of commands that are imported when they run, and whose errors become lines on stderr and exit codes.
+    """A group of commands, imported when they run, whose errors become lines on stderr and exit codes.
 
-    `modules` holds the module and the line of help of each command, in the order in which they are used.
+    `modules` holds the module and the one-line help of each command, in the order of use.
     """
 
     def __init__(self, *args: Any, modules: Mapping[str, tuple[str, str]], **options: Any) -> None:
@@ -80,7 +80,7 @@ class Commands(WithExamples, click.Group):
             formatter.write_dl([(name, line) for name, (_, line) in self._modules.items()])
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """Names of commands with their lines of help, and options; no command is imported for it."""
+        """Command names with their one-line help, and options; no command is imported."""
         named = [CompletionItem(name, help=line) for name, (_, line) in self._modules.items()]
         return [item for item in named if item.value.startswith(incomplete)] + click.Command.shell_complete(
             self, ctx, incomplete
@@ -96,7 +96,7 @@ class Commands(WithExamples, click.Group):
             with noted():
                 return super().invoke(ctx)
         except KeyboardInterrupt:
-            _leave(ctx, IncompleteError("stopped; nothing half-done was published: run the same command again"))
+            _leave(ctx, IncompleteError("stopped; no partial output was published: rerun the same command to resume"))
         except (click.ClickException, click.Abort, click.exceptions.Exit):
             raise
         except BigKPCAError as error:
@@ -122,7 +122,7 @@ verbose_option = click.option(
     callback=lambda ctx, _, asked: ctx.meta.update(
         {_VERBOSE: asked}
     ),  # contexts of commands share it with their group's
-    help="Show where an error comes from.",
+    help="Show a traceback for errors.",
 )
 
 
@@ -140,7 +140,7 @@ def _leave(ctx: click.Context, error: Exception) -> None:
             traceback.print_exc()
         stderr().print(f"bigkpca: {error}", markup=False)
     if any(thread.name.startswith("bigkpca") and not thread.daemon for thread in threading.enumerate()):
-        # One that hangs, or has work left, would hold this process back.
+        # A thread that hangs or still has work would keep this process alive.
         sys.stdout.flush()
         os._exit(exit_code)
     sys.exit(exit_code)

@@ -1,4 +1,4 @@
-"""Compare all methods on the user's own data."""
+"""Compare all methods on the user's data."""
 
 from __future__ import annotations
 
@@ -48,22 +48,27 @@ _COLUMNS = {
 @click.argument("data", type=PATH)
 @click.argument("outdir", type=PATH)
 @option("--methods", metavar="M,M,...", unset="all", help="Methods to fit, e.g. nystroem/kmeans,columns,rff.")
-@option("--sizes", metavar="L,L,...", unset="by rule: up to that of a fit", help="Landmarks or random features.")
-@option("--seeds", type=click.IntRange(1), default=SEEDS, metavar="N", help="Fits of each.")
+@option(
+    "--sizes",
+    metavar="L,L,...",
+    unset="automatic (up to that of a fit)",
+    help="Numbers of landmarks or random features.",
+)
+@option("--seeds", type=click.IntRange(1), default=SEEDS, metavar="N", help="Number of fits per method and size.")
 @option("--time-budget", metavar="TIME", default=TIME_BUDGET, help="Start no fit after this time.")
 @spec_options([name for name in FitSpec.model_fields if name not in VARIED])
-@array_option("Array inside the Zarr group DATA.")
+@array_option("Array to read if DATA is a Zarr group.")
 @scheduler_option
 @certificates
 @timeout_option
-@memory_option("Leave out fits whose process needs more, e.g. '2 GB'.")
+@memory_option("Skip fits whose process would need more, e.g. '2 GB'.")
 @overwrite_option
 @json_option
 @common
 def compare(
     data: str, outdir: str, methods: str | None, sizes: str | None, as_json: bool, quiet: bool, **options: Any
 ) -> None:
-    """Fit DATA by every method, and write error against time to OUTDIR: compare.csv and compare.svg."""
+    """Fit DATA with every method, and write error against time to OUTDIR: compare.csv and compare.svg."""
     from bigkpca.comparing import compare as run
 
     numbers = whole_numbers("--sizes", sizes or None, "whole numbers, e.g. 100,400,1600")
@@ -74,7 +79,7 @@ def compare(
         return
     click.echo(f"errors against {found.reference}; medians over seeds")
     if found.scheduler:
-        click.echo(f"fits on {found.scheduler}; memory is that of the process that drives them, without workers")
+        click.echo(f"fits ran on {found.scheduler}; memory is that of the driving process, without workers")
     lines = [["method", "landmarks", "size", *(title for title, _ in _COLUMNS.values())]]
     for group in found.groups:
         spreads = [(group.spreads[key], shown) for key, (_, shown) in _COLUMNS.items()]

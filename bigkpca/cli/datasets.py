@@ -1,4 +1,4 @@
-"""Make a dataset, and describe what is on disk."""
+"""Make a dataset, and describe stored data."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from bigkpca.execution.progress import ShownProgress
 
 
 def _names(_: click.Context, __: click.Parameter, text: str | None) -> tuple[str, ...] | None:
-    """Names between commas, quoted where they hold commas themselves."""
+    """Comma-separated names; names that contain commas are quoted."""
     return None if text is None else tuple(name.strip() for name in next(csv.reader([text], skipinitialspace=True)))
 
 
@@ -26,30 +26,32 @@ def _names(_: click.Context, __: click.Parameter, text: str | None) -> tuple[str
 )
 @click.argument("sources", nargs=-1, required=True, metavar="SRC...", type=PATH)
 @click.argument("destination", metavar="DST", type=PATH)
-@option("--member", metavar="NAME", unset="the only one", help="Member of .npz and HDF5 files to read.")
-@option("--labels", type=PATH, metavar="NAME|FILE", unset="none", help="Labels: a member, a column, or a second file.")
-@option("--dtype", metavar="T", unset="by rule: that of the files, float64 for CSV", help="Store as this dtype.")
+@option("--member", metavar="NAME", unset="the only one", help="Member to read from .npz and HDF5 files.")
+@option("--labels", type=PATH, metavar="NAME|FILE", unset="none", help="Labels: a member, a column or a second file.")
+@option(
+    "--dtype", metavar="T", unset="automatic (that of the files, float64 for CSV)", help="Dtype of the stored rows."
+)
 @option("--columns", callback=_names, metavar="A,B,...", unset="all", help="Use only these columns.")
 @option(
     "--drop",
     callback=lambda *given: _names(*given) or (),
     metavar="A,B,...",
     unset="none",
-    help="Leave these columns out.",
+    help="Leave out these columns.",
 )
 @option(
     "--missing",
     type=click.Choice(["refuse", "drop", "mean", "median"]),
     default="refuse",
-    help="Rows with missing values: an error, left out, or filled with the mean or median of the column.",
+    help="Treat missing values as an error, drop their rows, or fill in the mean or median of the column.",
 )
 @option(
     "--categories",
     type=click.Choice(["one-hot"]),
-    unset="none, columns of text are refused",
-    help="Make a column of 0 and 1 for each text of a column.",
+    unset="none (text columns are an error)",
+    help="Turn each distinct text of a column into a column of 0 and 1.",
 )
-@option("--text", metavar="NAME", unset="none", help="Make rows of the characters of this column, for string kernels.")
+@option("--text", metavar="NAME", unset="none", help="Use the characters of this column as rows, for string kernels.")
 @option(
     "--like",
     type=PATH,
@@ -61,21 +63,21 @@ def _names(_: click.Context, __: click.Parameter, text: str | None) -> tuple[str
     "--block-rows",
     type=click.IntRange(1),
     metavar="N",
-    unset="by rule: from the width of the rows",
-    help="Rows of one stored shard.",
+    unset="automatic (from the width of the rows)",
+    help="Rows per stored shard.",
 )
-@memory_option("Refuse files whose rows, columns or lines need more, e.g. '4 GB'.", unset="2 GB")
+@memory_option("Refuse files whose rows, columns or lines would need more, e.g. '4 GB'.", unset="2 GB")
 @option("--append", is_flag=True, help="Add rows to the dataset DST.")
 @overwrite_option
 @common
 def ingest(sources: tuple[str, ...], destination: str, quiet: bool, **options: Any) -> None:
-    """Make a dataset DST (chunked Zarr) from files: .npy .npz .csv .csv.gz .tsv IDX Parquet HDF5 FASTA."""
+    """Make a dataset DST (chunked Zarr) from files: .npy, .npz, .csv, .csv.gz, .tsv, IDX, Parquet, HDF5, FASTA."""
     from bigkpca.ingesting import ingest as run
     from bigkpca.storage.describe import info as look
 
     progress = ShownProgress(quiet)
     if run(sources, destination, progress=progress, **options).already_done:
-        progress.note(f"{destination} holds these files already: nothing to do")
+        progress.note(f"{destination} already holds these files: nothing to do")
     facts = look(destination)
     show({key: facts[key] for key in ("path", "shape", "dtype", "bytes")}, False)
 
@@ -85,11 +87,11 @@ def ingest(sources: tuple[str, ...], destination: str, quiet: bool, **options: A
     "bigkpca info rows.zarr --json",
 )
 @click.argument("path", type=PATH)
-@array_option("Array inside the Zarr group PATH.")
+@array_option("Array to describe if PATH is a Zarr group.")
 @json_option
 @verbose_option
 def info(path: str, array: str | None, as_json: bool) -> None:
-    """Describe what is at PATH: a dataset, a model, a feature store, or any Zarr array."""
+    """Describe the dataset, model, feature store or Zarr array at PATH."""
     from bigkpca.storage.describe import info as look
 
     facts = look(path, array)

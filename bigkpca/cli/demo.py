@@ -1,4 +1,4 @@
-"""Run everything once on real digits, and say how good the result is."""
+"""Run everything once on real digits, and print how good the result is."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from bigkpca.workflows import fit, transform
 
 
 def _accuracy(X: Array, labels: Array) -> float:
-    """The share of odd rows that are nearest to the centroid of their own label in the even rows."""
+    """The share of odd rows whose nearest centroid, taken over the even rows, is that of their own label."""
     X = X.astype(np.float64)
     centroids = np.stack([X[::2][labels[::2] == label].mean(axis=0) for label in range(10)])
     nearest = cdist(X[1::2], centroids).argmin(axis=1)
@@ -40,13 +40,13 @@ def _accuracy(X: Array, labels: Array) -> float:
 @click.argument("folder", default="bigkpca-demo", metavar="[DIR]", type=PATH)
 @common
 def demo(folder: str, quiet: bool) -> None:
-    """Run ingest, fit, transform and report on 1797 real digits, and write all files to DIR."""
+    """Run ingest, fit, transform and report on 1797 images of digits, and write all files to DIR."""
     store, folder, progress = store_of(folder), folder.rstrip("/") or folder or ".", ShownProgress(quiet)
     raw = f"{folder}/digits.npz"
     paths = {"dataset": f"{folder}/digits.zarr", "model": f"{folder}/model.zarr", "scores": f"{folder}/scores.zarr"}
     digits = load_digits()
     pixels = digits.data.astype(np.uint8)
-    if not store.exists(raw):  # written once, so that running the demo again finds everything done
+    if not store.exists(raw):  # written once, so that a rerun of the demo finds everything done
         content = io.BytesIO()
         np.savez_compressed(content, pixels=pixels, digit=digits.target)
         with store.writer(raw):  # which makes the folder
@@ -81,4 +81,4 @@ def demo(folder: str, quiet: bool) -> None:
     for name, path in paths.items():
         click.echo(f"{name:<8} {path}")
     if "report" not in paths:
-        click.echo(f"for a page of figures: {INSTALL}")
+        click.echo(f"for a report with figures: {INSTALL}")

@@ -1,4 +1,4 @@
-"""Fit a model, estimate its cost beforehand, and find the length sigma of its kernel."""
+"""Fit a model, estimate the cost of a fit, and find the kernel length sigma."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 _SHOWN_OTHERWISE = ("not_timed", "threads", "on_workers", "refused")
-_UNITS = ((7200.0, 3600.0, "h"), (120.0, 60.0, "min"), (0.0, 1.0, "s"))  # from so many seconds on, and their length
+_UNITS = ((7200.0, 3600.0, "h"), (120.0, 60.0, "min"), (0.0, 1.0, "s"))  # from this many seconds; seconds per unit
 
 
 @command(
@@ -49,7 +49,7 @@ _UNITS = ((7200.0, 3600.0, "h"), (120.0, 60.0, "min"), (0.0, 1.0, "s"))  # from 
 @json_option
 @running
 def plan(data: str, as_json: bool, quiet: bool, **options: Any) -> None:
-    """Estimate the cost of fitting DATA without running it, and check it against --memory and the workers."""
+    """Estimate the cost of fitting DATA without fitting, and check it against --memory and the workers."""
     from bigkpca.workflows import estimates
 
     fields, run = given(options)
@@ -64,12 +64,12 @@ def plan(data: str, as_json: bool, quiet: bool, **options: Any) -> None:
 
 
 def _time(seconds: float, plan: Plan) -> str:
-    """An expected time in two digits, and what it holds for."""
+    """An expected time to two digits, and the machine it applies to."""
     _, length, unit = next(each for each in _UNITS if seconds >= each[0])
     threads = "1 thread" if plan.threads == 1 else f"{plan.threads} threads"
     where = f"on this machine, {threads}"
     if plan.on_workers:
-        where = f"on {threads} of workers, if each is as fast as one of this machine"
+        where = f"on {threads} of workers, if each is as fast as one on this machine"
     return f"about {float(f'{seconds / length:.2g}'):,g} {unit} {where}"
 
 
@@ -87,7 +87,7 @@ def _time(seconds: float, plan: Plan) -> str:
     "--time-budget",
     metavar="TIME",
     unset="no limit",
-    help="With --tol: stop growing the size after this time, e.g. '10 min'.",
+    help="With --tol: stop increasing the size after this time, e.g. '10 min'.",
 )
 @overwrite_option
 @option(
@@ -102,7 +102,7 @@ def _time(seconds: float, plan: Plan) -> str:
     type=PATH,
     metavar="MODEL",
     unset="none",
-    help="Take kernel, landmarks and scaling from this model, so that both add up: see bigkpca merge.",
+    help="Use the kernel, landmarks and scaling of this model, so that both can be merged: see bigkpca merge.",
 )
 @running
 def fit(data: str, model: str, quiet: bool, transform: str | None, like: str | None, **options: Any) -> None:
@@ -130,17 +130,17 @@ _COLUMNS = ("sigma", "components", "ridge", "error", "standard_error")
     "bigkpca sigma rows.zarr --cv --components 10,50,200 --save settings.csv",
 )
 @click.argument("data", type=PATH)
-@word_option("--kernel", "kernel", default=_FIELDS["kernel"].default, help="Kernel to find the length of.")
+@word_option("--kernel", "kernel", default=_FIELDS["kernel"].default, help="Kernel whose length to choose.")
 @option("--seed", metavar="N", default=str(_FIELDS["seed"].default), help="Seed of the sample.")
 @option("--standardize", is_flag=True, help="Standardize the columns first.")
-@option("--cv", is_flag=True, help="Choose by the error of pre-images of held-out rows.")
-@word_option("--preimage", "preimage", unset=SCORED_PREIMAGE, help="With --cv: how scores become rows again.")
+@option("--cv", is_flag=True, help="Cross-validate by the error of pre-images of held-out rows.")
+@word_option("--preimage", "preimage", unset=SCORED_PREIMAGE, help="With --cv: how to turn scores back into rows.")
 @option("--noise", type=float, metavar="SD", unset="none", help="With --cv: add noise of this standard deviation.")
-@option("--size", metavar="L", unset=default_of("size"), help="With --cv: landmarks of each fit.")
+@option("--size", metavar="L", unset=default_of("size"), help="With --cv: number of landmarks of each fit.")
 @option(
     "--components",
     metavar="R,R,...",
-    unset="by rule: a few up to the size",
+    unset="automatic (a few, up to the size)",
     help="With --cv: numbers of components to try.",
 )
 @option(
@@ -153,7 +153,7 @@ _COLUMNS = ("sigma", "components", "ridge", "error", "standard_error")
 @json_option
 @running
 def sigma(data: str, as_json: bool, quiet: bool, **options: Any) -> None:
-    """Print candidate lengths sigma from distances of sampled pairs, each with its sampling error."""
+    """Print candidate lengths sigma, from distances between sampled pairs, each with its sampling error."""
     from bigkpca.workflows import estimates
 
     fields = {key: options[key] for key in ("kernel", "seed", "standardize")}
@@ -177,7 +177,7 @@ def sigma(data: str, as_json: bool, quiet: bool, **options: Any) -> None:
         return
     for name in ("preimage", "noise", "size", "components", "save"):
         if options[name] is not None:
-            raise SpecError(f"--{name} is for --cv: add it, or leave --{name} out")
+            raise SpecError(f"--{name} works only with --cv: add it, or leave --{name} out")
     lengths = estimates.sigma(data, progress=ShownProgress(quiet), **fields, **run)
     if as_json:
         click.echo(json.dumps({name: asdict(length) for name, length in lengths.items()}))
@@ -187,12 +187,12 @@ def sigma(data: str, as_json: bool, quiet: bool, **options: Any) -> None:
 
 
 def _show(found: CrossValidation, data: str, array: str | None, spec: FitSpec, as_json: bool) -> None:
-    """Print the error of each setting, and the command that fits the best, with all other options as they were."""
+    """Print the error of each setting, and the command that fits with the best one and the same other options."""
     best = found.best
     if as_json:
         click.echo(json.dumps({**asdict(found), "best": asdict(best), "edges": found.edge_notes}))
         return
-    units = ", columns in their standard deviations" if found.standardized else ""
+    units = ", in standard deviations of the columns" if found.standardized else ""
     click.echo(f"mean squared error of pre-images{units}, {found.folds} folds of {found.rows:,} rows")
     click.echo("       sigma   components   ridge        error")
     for one in found.curve():
@@ -223,6 +223,6 @@ def _check_place(path: str, data: str) -> str:
     if not check_file(path, lambda head: head.startswith(mark), "settings.csv"):
         raise SpecError(
             f"{path} exists and was not made by bigkpca sigma, so it is never replaced: choose another path, or move "
-            "it away yourself"
+            "the file away"
         )
     return output_path(path, data)

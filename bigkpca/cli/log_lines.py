@@ -1,4 +1,4 @@
-"""What loggers, warnings and other libraries write to stderr: notes as the commands' own or, if asked, JSON alone."""
+"""Output of loggers, warnings and other libraries on stderr: as notes of the command or, if requested, only as JSON."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ JSON_LINES = "bigkpca.json_lines"  # in the context, where each line on stderr i
 
 
 class Notes(logging.Handler):
-    """Shows what the package logs, each message once, as a note."""
+    """Shows each message that the package logs once, as a note."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
@@ -39,11 +39,11 @@ class Notes(logging.Handler):
 
 @contextmanager
 def noted() -> Iterator[None]:
-    """While entered, warnings that the package logs are notes on stderr."""
+    """Within this context, warnings that the package logs appear as notes on stderr."""
     logger, handler = logging.getLogger("bigkpca"), Notes()
     before = logger.propagate
     logger.addHandler(handler)
-    logger.propagate = False  # else another handler would show them again
+    logger.propagate = False  # otherwise another handler would show them again
     try:
         yield
     finally:
@@ -52,7 +52,7 @@ def noted() -> Iterator[None]:
 
 
 class JsonFormatter(logging.Formatter):
-    """A record of a logger as a JSON object; a traceback is a part of it."""
+    """A log record as a JSON object, which includes the traceback."""
 
     def format(self, record: logging.LogRecord) -> str:
         from bigkpca.execution.progress import json_line
@@ -73,7 +73,7 @@ _OF_DASK = {
 
 
 class JsonLines:
-    """A stream that makes each text which is written to it a JSON object on a line, unless it is one."""
+    """A stream that turns each text written to it into a JSON object on one line, unless it already is one."""
 
     def __init__(self, stream: Any) -> None:
         self._stream, self._held, self._lock = stream, threading.local(), threading.Lock()
@@ -113,7 +113,7 @@ def _is_json(line: str) -> bool:
 
 
 def write_json_lines() -> None:
-    """From now on, each line on stderr of this process, and what its workers log, is a JSON object."""
+    """From now on, each line on stderr from this process or logged by its workers is a JSON object."""
     click.get_current_context().meta[JSON_LINES] = True
     if isinstance(sys.stderr, JsonLines):
         return

@@ -1,4 +1,4 @@
-"""Use models and outputs that exist: scores and pre-images of rows, merge, evaluate, export, report and verify."""
+"""Use existing models and outputs: scores and pre-images of rows, merge, evaluate, export, report and verify."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ from bigkpca.spec.units import SAMPLED_ROWS
 @click.argument("out", type=PATH)
 @overwrite_option
 def merge(models: tuple[str, ...], out: str, overwrite: bool) -> None:
-    """Add up MODELS, fitted with the same features to different rows, and save the model of all rows as OUT.
+    """Merge MODELS, fitted with the same features to different rows, and save the model of all rows as OUT.
 
-    Fit the first part, then each other one with fit --like FIRST_MODEL: on other machines, without a cluster.
+    Fit the first part, then every other part with fit --like FIRST_MODEL, on any machine, without a cluster.
     """
     from bigkpca.storage.describe import model_info
     from bigkpca.workflows.fit import merge
@@ -57,13 +57,13 @@ def merge(models: tuple[str, ...], out: str, overwrite: bool) -> None:
     type=click.IntRange(2),
     metavar="N",
     unset=f"{SAMPLED_ROWS}, or all",
-    help="Rows with exact kernels.",
+    help="Number of rows whose kernels are computed exactly.",
 )
 @option("--seed", type=click.IntRange(0), default=0, metavar="N", help="Seed of the sample.")
 @json_option
 @running
 def evaluate(model: str, data: str, as_json: bool, quiet: bool, **options: Any) -> None:
-    """Estimate how wrong MODEL is on DATA, fitted or new, from exact kernels with sampled rows: one pass."""
+    """Estimate the error of MODEL on DATA, fitted or new, from exact kernels with sampled rows, in one pass."""
     from bigkpca.workflows import estimates
 
     found = estimates.evaluate(model, data, progress=ShownProgress(quiet), **options)
@@ -76,7 +76,9 @@ def evaluate(model: str, data: str, as_json: bool, quiet: bool, **options: Any) 
         value, (low, high), residual = line
         interval = f"{low:#.6g} to {high:#.6g}"
         click.echo(f"{number:>9}   {value:>#10.6g}   {interval:>19}   {residual:>17.2g}")
-    click.echo("Some eigenvalue of the exact matrix Kc is within the relative residual of u'Kc u, u the unit scores.")
+    click.echo(
+        "An eigenvalue of the exact matrix Kc lies within the relative residual of u'Kc u, where u are the unit scores."
+    )
     frobenius, total = found.frobenius, found.total_variance
     click.echo(f"total variance   {total.value:.6g} ± {total.standard_error:.2g}")
     click.echo(f"|K - K^|_F       {frobenius.value:.6g} ± {frobenius.standard_error:.2g}")
@@ -94,14 +96,14 @@ def evaluate(model: str, data: str, as_json: bool, quiet: bool, **options: Any) 
     type=PATH,
     metavar="PATH|NAME",
     unset="none",
-    help="Add labels: a file, or an array beside the rows (y).",
+    help="Add labels: a file, or the name of an array beside the rows (y).",
 )
 @option("--row-numbers", is_flag=True, help="Add the number of each row, counted from 0.")
 @array_option("Array of the rows inside their Zarr group.")
 @overwrite_option
 @common
 def export(scores: str, out: str, quiet: bool, **options: Any) -> None:
-    """Write SCORES, or any rows, to the file OUT: columns kernelpca0, kernelpca1 and so on. Or a model as .onnx."""
+    """Write SCORES, or any rows, to the file OUT, with columns kernelpca0, kernelpca1, ...; or a model as .onnx."""
     from bigkpca.workflows import export
 
     show(asdict(export.export(scores, out, progress=ShownProgress(quiet), **options)), False)
@@ -118,21 +120,21 @@ def export(scores: str, out: str, quiet: bool, **options: Any) -> None:
     type=PATH,
     metavar="PATH",
     unset="those of sampled rows",
-    help="Feature store, or array of scores, to show.",
+    help="Feature store or array of scores to show.",
 )
 @option(
     "--labels",
     type=PATH,
     metavar="PATH|NAME",
-    unset="y, where it is there",
-    help="Labels: a file, or an array beside the rows.",
+    unset="y, if it exists",
+    help="Labels: a file, or the name of an array beside the rows.",
 )
-@option("--image-shape", metavar="H,W", unset="their shape before ingest", help="Show rows as pictures.")
+@option("--image-shape", metavar="H,W", unset="their shape before ingest", help="Show rows as images.")
 @array_option("Array of the rows inside their Zarr group.")
 @overwrite_option
 @common
 def report(model: str, out: str, image_shape: str | None, quiet: bool, **options: Any) -> None:
-    """Draw one page, OUT.html, that shows how good MODEL is and what it found."""
+    """Draw one page, OUT.html, that shows how accurate MODEL is and what it found."""
     from bigkpca.data.stores import store_of
     from bigkpca.reporting import report as draw
 
@@ -146,20 +148,20 @@ def report(model: str, out: str, image_shape: str | None, quiet: bool, **options
 @json_option
 @running
 def verify(path: str, as_json: bool, quiet: bool, **options: Any) -> None:
-    """Read all that is stored at PATH, and check it: scores and rows by the digests of their blocks, a model by its
-    digest, datasets and other arrays by the checksums of their chunks."""
+    """Read everything stored at PATH and check it: scores and rows against the digests of their blocks, a model against
+    its digest, and datasets and other arrays against the checksums of their chunks."""
     from bigkpca.workflows import verify
 
     found = verify.verify(path, progress=ShownProgress(quiet), **options)
     show(asdict(found) | {"shape": list(found.shape)}, as_json)
     if not as_json:
-        click.echo(f"checked {found.files:,} {'file' if found.files == 1 else 'files'}: nothing is wrong")
+        click.echo(f"checked {found.files:,} {'file' if found.files == 1 else 'files'}: all intact")
 
 
 def _writes_rows(
     given: str, examples: Sequence[str], *own: Callable[[Command], Command]
 ) -> Callable[[Command], click.Command]:
-    """A command MODEL GIVEN OUT that writes block by block; `own` are its own options."""
+    """A command MODEL GIVEN OUT that writes block by block; `own` holds the options that only this command has."""
 
     def decorate(function: Command) -> click.Command:
         options: tuple[Callable[[Command], Command], ...] = (
@@ -171,7 +173,7 @@ def _writes_rows(
                 type=click.IntRange(1),
                 metavar="N",
                 unset=default_of("block_rows"),
-                help="Rows of one task and one shard.",
+                help="Rows per task and shard.",
             ),
             click.argument("out", type=PATH),
             click.argument(given, type=PATH),
@@ -190,19 +192,19 @@ def _writes_rows(
         "bigkpca transform model.zarr rows.zarr scores.zarr",
         "bigkpca transform model.zarr rows.zarr leading.zarr --components 5 --dtype float64 --residual",
     ),
-    option("--residual", is_flag=True, help="Also write the residual of each row, large for novel rows."),
+    option("--residual", is_flag=True, help="Also write the residual of each row, which is large for novel rows."),
     option(
         "--dtype",
         type=click.Choice(["float32", "float64"]),
-        unset="by rule: that of the model",
-        help="Store scores as this type; features are as precise as the model computes them.",
+        unset="automatic (that of the model)",
+        help="Dtype of the stored scores; features keep the precision of the model.",
     ),
     option(
         "--components",
         type=click.IntRange(1),
         metavar="K",
         unset="all of the model",
-        help="Write the scores of the K leading components alone.",
+        help="Write only the scores of the K leading components.",
     ),
 )
 def transform(model: str, data: str, out: str, quiet: bool, **options: Any) -> None:
@@ -215,7 +217,7 @@ def transform(model: str, data: str, out: str, quiet: bool, **options: Any) -> N
 
 @_writes_rows("scores", ("bigkpca reconstruct model.zarr scores.zarr restored.zarr",))
 def reconstruct(model: str, scores: str, out: str, quiet: bool, **options: Any) -> None:
-    """Write the pre-images of SCORES of MODEL to OUT: rows with about these scores."""
+    """Write the pre-images of SCORES of MODEL to OUT: rows with approximately these scores."""
     from bigkpca.workflows import transform
 
     _show_rows(out, transform.reconstruct(model, scores, out, progress=ShownProgress(quiet), **options))
@@ -230,7 +232,7 @@ def denoise(model: str, data: str, out: str, quiet: bool, **options: Any) -> Non
 
 
 def _show_rows(out: str, x: Any) -> None:
-    """Print path and shape of pre-images, and how many are far or not converged."""
+    """Print the path and shape of pre-images, and how many are far or did not converge."""
     from bigkpca.storage import block_arrays
 
     far = int(block_arrays.values(out, "far").sum())

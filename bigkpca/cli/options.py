@@ -21,8 +21,8 @@ from bigkpca.spec.units import TIMEOUT_WRITTEN, lacks_unit, parse_bytes
 Command = Callable[..., Any]
 
 
-class _Path(click.ParamType):  # type: ignore[type-arg]  # which older ones do not take
-    """A path, with `~` written out: what a shell does not expand within quotes, or after `--option=`."""
+class _Path(click.ParamType):  # type: ignore[type-arg]  # not generic in older versions
+    """A path with `~` expanded, which a shell does not do within quotes or after `--option=`."""
 
     name = "path"
 
@@ -30,14 +30,14 @@ class _Path(click.ParamType):  # type: ignore[type-arg]  # which older ones do n
         return expanded(value)
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        return [CompletionItem(incomplete, type="file")]  # which the shell completes by itself
+        return [CompletionItem(incomplete, type="file")]  # completed by the shell itself
 
 
 PATH = _Path()
 
 
 def common(command: Command) -> Command:
-    """Options of every command that may take long."""
+    """Options of every command that can take long."""
     quiet = click.option("-q", "--quiet", is_flag=True, help="No progress, no notes.")
     return quiet(verbose_option(command))
 
@@ -55,18 +55,18 @@ def memory_option(text: str, unset: str = "no limit") -> Callable[[Command], Com
 
 def array_option(text: str) -> Callable[[Command], Command]:
     """--array, with this help."""
-    return option("--array", metavar="NAME", unset="by rule: x, or the only one", help=text)
+    return option("--array", metavar="NAME", unset="automatic (x, or the only one)", help=text)
 
 
 _CERTIFICATES = (
     ("--tls-ca", "ca-file", "Certificate of the authority, for a scheduler at tls://..."),
-    ("--tls-cert", "client.cert", "Own certificate, for the same."),
-    ("--tls-key", "client.key", "Key of the own certificate."),
+    ("--tls-cert", "client.cert", "Client certificate, for a scheduler at tls://..."),
+    ("--tls-key", "client.key", "Key of the client certificate."),
 )
 
 
 def certificates(command: Command) -> Command:
-    """Options for the certificates of a cluster at tls://..., which stand for settings of Dask's own configuration."""
+    """Options for the certificates of a cluster at tls://..., which override settings of Dask's configuration."""
     settings = {flag: setting for flag, setting, _ in _CERTIFICATES}
 
     def configure(_: click.Context, parameter: click.Parameter, path: str | None) -> None:
@@ -82,7 +82,7 @@ def certificates(command: Command) -> Command:
 
     about: dict[str, Any] = {"type": PATH, "metavar": "FILE", "expose_value": False, "callback": configure}
     for flag, _, text in reversed(_CERTIFICATES):
-        command = option(flag, **about, unset="that of Dask's configuration", help=text)(command)
+        command = option(flag, **about, unset="from Dask's configuration", help=text)(command)
     return command
 
 
@@ -90,7 +90,7 @@ timeout_option = option(
     "--timeout",
     metavar="TIME",
     default=TIMEOUT_WRITTEN,
-    help="Stop if no block of rows is finished for this time, e.g. '30 min'.",
+    help="Stop if no block of rows finishes within this time, e.g. '30 min'.",
 )
 scheduler_option = option(
     "--scheduler", metavar="ADDRESS", unset="none", help="Run on the Dask cluster at this address."
@@ -100,7 +100,7 @@ scheduler_option = option(
 def running(command: Command) -> Command:
     """Options for where a run works and how much memory a process may use.
 
-    They change no result, except that memory may end the growth of a size (`tol`).
+    They do not change results, except that memory can end the growth of a size (`tol`).
     """
     for each in (
         array_option("Array to read if the input is a Zarr group."),
@@ -110,7 +110,7 @@ def running(command: Command) -> Command:
             "--workers",
             type=click.IntRange(1),
             metavar="N",
-            unset="none, threads of this process",
+            unset="none (threads of this process)",
             help="Run on N local processes.",
         ),
         certificates,
@@ -120,12 +120,12 @@ def running(command: Command) -> Command:
     return common(command)
 
 
-overwrite_option = click.option("--overwrite", is_flag=True, help="Replace earlier output of bigkpca at this path.")
+overwrite_option = click.option("--overwrite", is_flag=True, help="Replace existing bigkpca output at this path.")
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
 def spec_options(names: Iterable[str]) -> Callable[[Command], Command]:
-    """One option for each of these fields of FitSpec, generated from them."""
+    """One option for each of these fields of FitSpec."""
 
     def decorate(command: Command) -> Command:
         for name in reversed(list(names)):
@@ -150,7 +150,7 @@ _REGISTRIES: Mapping[str, Registry[Any]] = {
 
 
 def words_of(name: str) -> list[str]:
-    """The words that a field of FitSpec may be.
+    """The words that a field of FitSpec accepts.
 
     Examples
     --------
@@ -167,7 +167,7 @@ def words_of(name: str) -> list[str]:
 
 
 def _completing(name: str) -> Callable[[click.Context, click.Parameter, str], list[CompletionItem]]:
-    """Completes the words of a field; a file where landmarks are none of them."""
+    """Completes the words of a field, or a file name for landmarks that match none of them."""
 
     def complete(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
         words = [CompletionItem(word) for word in words_of(name) if word.startswith(incomplete)]
@@ -177,39 +177,38 @@ def _completing(name: str) -> Callable[[click.Context, click.Parameter, str], li
 
 
 def word_option(flag: str, field: str, **options: Any) -> Callable[[Command], Command]:
-    """An option whose words are those of a field of FitSpec."""
+    """An option that accepts the words of a field of FitSpec."""
     return option(flag, metavar="NAME", shell_complete=_completing(field), **options)
 
 
 fit_options = spec_options(FitSpec.model_fields)
 
 
-# What the default of a field means, where that is a rule.
+# The meaning of defaults that are rules.
 _RULES = {
     "sigma": "the median pair of sampled rows has k = exp(-1)",
     "gamma": "from sigma, or 1/columns",
     "size": f"{SIZE_RULE}; {RANDOM_FEATURES} random features",
     "landmarks": "kmeans for kernels of x - y, rpcholesky or uniform for others",
     "n_directions": "as few as keep the kernel nearly unbiased",
-    "dtype": "that of the data, or float64 where rounding would count",
+    "dtype": "that of the data, or float64 where rounding would matter",
     "solver": f"randomized above {DENSE_MOST_FEATURES} random features",
-    "block_rows": "from chunks and columns of the data",
+    "block_rows": "from the chunks and columns of the data",
 }
 
 
 def default_of(name: str) -> str:
-    """The default of a field of FitSpec, and the rule that it stands for."""
+    """The default of a field of FitSpec, with the rule that it stands for."""
     value = FitSpec.model_fields[name].default
     if isinstance(value, bool):
         return "yes" if value else "no"
-    rule = f"by rule: {_RULES[name]}" if name in _RULES else "none"
     if value is None:
-        return rule
-    return f"{value}, {rule}" if name in _RULES else str(value)
+        return f"automatic ({_RULES[name]})" if name in _RULES else "none"
+    return f"{value} ({_RULES[name]})" if name in _RULES else str(value)
 
 
 def given(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The fields of FitSpec that the user gave, and all other options; "none" means None, a .npy file its array.
+    """The fields of FitSpec that the user set, and all other options; "none" means None, a .npy file its array.
 
     Raises SpecError for an option that the fit, or every fit of a comparison, would ignore.
     """
@@ -225,7 +224,7 @@ def given(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def whole_numbers(flag: str, text: str | None, wanted: str, least: int = 0) -> list[int] | None:
-    """The numbers between commas that an option was given, None if it was not. Raises SpecError for anything else."""
+    """The comma-separated numbers of an option; None if it was not given. Raises SpecError for anything else."""
     if text is None:
         return None
     for part in text.split(","):

@@ -57,11 +57,11 @@ def _readable(key: str, value: Any) -> str:
     return f"{value:,}" if isinstance(value, int) else str(value)
 
 
-SPECTRUM = ("eigenvalues", "explained_variance_ratio", "certificate", "choices")  # printed by themselves
+SPECTRUM = ("eigenvalues", "explained_variance_ratio", "certificate", "choices")  # printed separately
 
 
 def show_model(facts: Mapping[str, Any], about: Mapping[str, Any]) -> None:
-    """Print what is said about a model, what was chosen automatically and why, and its spectrum."""
+    """Print facts about a model, what was chosen automatically and why, and its spectrum."""
     show(about, False)
     for choice in facts["choices"]:
         value = _readable("", choice["value"])
@@ -70,8 +70,8 @@ def show_model(facts: Mapping[str, Any], about: Mapping[str, Any]) -> None:
 
 
 def show_spectrum(facts: Mapping[str, Any], rows: int = 10) -> None:
-    """Print eigenvalues with their upper bounds and trust, a line for each of the first `rows` components and one for
-    all others; then how wrong the whole fit is."""
+    """Print eigenvalues with their upper bounds and trust, one line for each of the first `rows` components and one for
+    all others, then the errors of the whole fit."""
     certified = facts["certificate"]
     proven, likely, trust = certified["proven"], certified["likely"], certified["estimated"]["trust"]
     bounds = {"proven at most": proven["eigenvalue_upper"]}
@@ -96,7 +96,7 @@ def show_spectrum(facts: Mapping[str, Any], rows: int = 10) -> None:
 
 
 def aligned(rows: Iterable[Sequence[str]], left: int) -> list[str]:
-    """Lines of a table; its first columns are on the left, the others on the right."""
+    """Lines of a table; its first `left` columns are left-aligned, the others right-aligned."""
     rows = list(rows)
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return [
@@ -108,10 +108,10 @@ def aligned(rows: Iterable[Sequence[str]], left: int) -> list[str]:
 def _show_errors(
     method: str, proven: Mapping[str, Any], likely: Mapping[str, Any], estimated: Mapping[str, Any]
 ) -> None:
-    """Print how wrong the whole fit is: proven bounds, bounds that hold with confidence, estimates."""
+    """Print the errors of the whole fit: proven bounds, bounds with a confidence level, and estimates."""
     if proven["residuals"] is not None:
         largest = at_most(max(proven["residuals"]), 2)
-        click.echo(f"largest relative residual: {largest:.2g} (proven: an eigenvalue lies that near)")
+        click.echo(f"largest relative residual: {largest:.2g} (proven: an eigenvalue lies within it)")
     if method == "exact" and proven["residuals"] is None:
         click.echo("exact: the whole Gram matrix was solved, there is no error of approximation")
     elif proven["relative_trace_error"] is not None:

@@ -1,4 +1,4 @@
-"""Scheduled runs of a job, their history, the way back to an earlier version, and the end of old ones."""
+"""Scheduled runs of a job, their history, rollback to an earlier version, and removal of old versions."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from bigkpca.execution.progress import ShownProgress
     "bigkpca run nightly.toml --rows 0:100000",
 )
 @click.argument("job", type=PATH, required=False)
-@option("--plan", is_flag=True, help="Show what a run would do, and do nothing.")
+@option("--plan", is_flag=True, help="Show what a run would do, without doing it.")
 @option(
     "--rows",
     metavar="A:B",
-    unset="those that arrived since the last run",
-    help="Extract the rows A to B, without B, again, into a new version.",
+    unset="rows that arrived since the last run",
+    help="Extract rows A to B - 1 again, into a new version.",
 )
-@option("--since", metavar="DATE", unset="none", help="Extract again what runs extracted on this day (UTC) or later.")
+@option("--since", metavar="DATE", unset="none", help="Extract again all rows extracted on this day (UTC) or later.")
 @option("--full", is_flag=True, help="Extract all rows again, into a new version.")
 @option("--schema", is_flag=True, help="Print the JSON Schema of job files.")
 @json_option
@@ -38,7 +38,7 @@ from bigkpca.execution.progress import ShownProgress
 def run(job: str | None, plan: bool, schema: bool, as_json: bool, quiet: bool, **asked: Any) -> None:
     """Run the JOB file once: extract features of the rows that arrived since the last run.
 
-    The first run fits the model. The same command goes on where a run was stopped.
+    The first run fits the model. Rerun the same command to resume a run that was stopped.
     """
     from bigkpca.spec.job import JobError, job_schema, read_job
     from bigkpca.workflows import scheduled
@@ -48,7 +48,9 @@ def run(job: str | None, plan: bool, schema: bool, as_json: bool, quiet: bool, *
         click.echo(json.dumps(job_schema(), indent=1))
         return
     if job is None:
-        raise SpecError("name a job file: bigkpca run JOB.toml; bigkpca run --schema prints what it may hold")
+        raise SpecError(
+            "name a job file: bigkpca run JOB.toml; bigkpca run --schema prints the keys that it can contain"
+        )
     if plan:
         planned = scheduled.plan_run(read_job(job, os.environ), **asked)
         show(planned if as_json else {**planned, "rows": _range(*planned["rows"])}, as_json)
@@ -135,7 +137,7 @@ def _number(value: int | None) -> str:
     "bigkpca rollback features.zarr --to 2",
 )
 @click.argument("out", type=PATH)
-@option("--to", type=click.IntRange(1), metavar="N", unset="the one before", help="The version.")
+@option("--to", type=click.IntRange(1), metavar="N", unset="the previous version", help="Version to return to.")
 @json_option
 @verbose_option
 def rollback(out: str, to: int | None, as_json: bool) -> None:
@@ -155,15 +157,15 @@ def rollback(out: str, to: int | None, as_json: bool) -> None:
     "--keep",
     metavar="N|TIME",
     unset="all",
-    help="Versions that are kept: the current one and the newest, N in all; or those that were current within a TIME.",
+    help="Versions to keep: N in all, the current one and the newest others; or those current within the last TIME.",
 )
-@option("--dry-run", is_flag=True, help="Show what would be removed, and remove nothing.")
+@option("--dry-run", is_flag=True, help="Show what would be removed, without removing it.")
 @json_option
 @common
 def prune(out: str, keep: str | None, dry_run: bool, as_json: bool, quiet: bool) -> None:
-    """Remove old versions of the features in OUT, and what killed runs left there that none goes on with.
+    """Remove old versions of the features in OUT, and leftovers of killed runs that no run will resume.
 
-    Never removed: the current version, and the model of a version that is kept. Records of runs stay.
+    The current version, the models of kept versions, and the records of runs are never removed.
     """
     from bigkpca.workflows.scheduled.history import prune
 

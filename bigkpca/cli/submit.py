@@ -1,4 +1,4 @@
-"""Commands that run on a cluster itself: submit one, and look after them."""
+"""Submit commands that run on the cluster itself, and manage them."""
 
 from __future__ import annotations
 
@@ -23,26 +23,26 @@ from bigkpca.spec.units import TIMEOUT
 if TYPE_CHECKING:
     from distributed import Future
 
-_END_SECONDS = 30.0  # that a command whose worker died gets to end in order
+_END_SECONDS = 30.0  # for a command whose worker died to end in order
 
 
 @command(
     "bigkpca submit --scheduler tcp://10.0.0.1:8786 fit /shared/rows.zarr /shared/model.zarr",
     "bigkpca submit --scheduler tcp://10.0.0.1:8786 --name nightly --wait run /shared/nightly.toml",
-    allow_interspersed_args=False,  # what follows the command is its own
+    allow_interspersed_args=False,  # what follows the command belongs to it
 )
-@option("--name", metavar="NAME", unset="of the command, and a number", help="Name by which `bigkpca jobs` lists it.")
-@click.option("--wait", is_flag=True, help="Show its output, and end with its exit code.")
+@option("--name", metavar="NAME", unset="the command and a number", help="Name shown by `bigkpca jobs`.")
+@click.option("--wait", is_flag=True, help="Show the output of the command, and exit with its exit code.")
 @certificates
 @scheduler_option
 @verbose_option
 @click.argument("words", metavar="COMMAND...", nargs=-1, required=True, type=click.UNPROCESSED)
 @click.pass_context
 def submit(ctx: click.Context, words: tuple[str, ...], scheduler: str | None, name: str | None, wait: bool) -> None:
-    """Run any other COMMAND on a Dask cluster, and return at once.
+    """Run any other COMMAND on a Dask cluster and return at once.
 
-    A worker drives it, and all of them do its work; if that worker dies, it goes on at another one. Workers must see
-    the paths.
+    One worker drives the command, and all workers share its work. If the driving worker dies, another one takes over.
+    All workers must see the paths.
     """
     from bigkpca.execution import clusters, submitted
 
@@ -52,7 +52,7 @@ def submit(ctx: click.Context, words: tuple[str, ...], scheduler: str | None, na
         if wait:
             sys.exit(submitted.wait(client, name, lambda line: click.echo(line, err=True)))
     click.echo(name)
-    click.echo(f"bigkpca jobs --scheduler {scheduler} shows how it goes", err=True)
+    click.echo(f"to follow its progress: bigkpca jobs --scheduler {scheduler}", err=True)
 
 
 @command(
@@ -60,14 +60,14 @@ def submit(ctx: click.Context, words: tuple[str, ...], scheduler: str | None, na
     "bigkpca jobs --scheduler tcp://10.0.0.1:8786 --wait nightly",
     "bigkpca jobs --scheduler tcp://10.0.0.1:8786 --cancel nightly",
 )
-@option("--wait", metavar="NAME", unset="none", help="Show the output of a command, and end with its exit code.")
-@option("--cancel", metavar="NAME", unset="none", help="Stop a command; the same command goes on from there later.")
+@option("--wait", metavar="NAME", unset="none", help="Show the output of a command, and exit with its exit code.")
+@option("--cancel", metavar="NAME", unset="none", help="Stop a command; submitting it again resumes it.")
 @json_option
 @certificates
 @scheduler_option
 @verbose_option
 def jobs(scheduler: str | None, wait: str | None, cancel: str | None, as_json: bool) -> None:
-    """List the commands that were submitted to a Dask cluster."""
+    """List the commands submitted to a Dask cluster."""
     from bigkpca.execution import clusters, submitted
 
     with clusters.connected(_needed(scheduler), TIMEOUT) as client:
@@ -80,23 +80,23 @@ def jobs(scheduler: str | None, wait: str | None, cancel: str | None, as_json: b
         for each in found:
             click.echo(json.dumps(asdict(each)))
     elif not found:
-        click.echo("no command was submitted to this cluster")
+        click.echo("no commands have been submitted to this cluster")
     else:
         rows = [("name", "state", "exit", "command")]
         codes = ["" if each.exit_code is None else str(each.exit_code) for each in found]
         rows += [(each.name, each.state, code, each.command) for each, code in zip(found, codes, strict=True)]
         for line, one in zip(aligned(rows, len(rows[0])), (None, *found), strict=True):
             click.echo(line)
-            for said in (one.progress, one.message) if one else ():  # what it said last
+            for said in (one.progress, one.message) if one else ():  # its latest output
                 if said:
                     click.echo(f"    {said}")
 
 
 def submit_command(words: Sequence[str], *, scheduler: str, name: str | None = None) -> Future[int]:
-    """Run a command on a Dask cluster, and return at once.
+    """Run a command on a Dask cluster and return at once.
 
-    A worker drives it, and all of them do its work. If that worker dies, it goes on at another one. It needs this
-    process no more.
+    One worker drives the command, and all workers share its work. If the driving worker dies, another one takes over.
+    The command no longer depends on this process.
 
     Parameters
     ----------
@@ -105,19 +105,19 @@ def submit_command(words: Sequence[str], *, scheduler: str, name: str | None = N
     scheduler : str
         Address of the cluster.
     name : str, optional
-        Name by which `bigkpca jobs` lists it.
+        Name shown by `bigkpca jobs`.
 
     Returns
     -------
     distributed.Future
-        Of the exit code: 0 where all went well.
+        Future of the exit code: 0 on success.
 
     Raises
     ------
     SpecError
-        No such command, or the name of another one.
+        There is no such command, or the name is already taken.
     IncompleteError
-        No scheduler at this address.
+        There is no scheduler at this address.
     """
     from bigkpca.cli import main
     from bigkpca.execution import clusters, submitted
@@ -148,18 +148,18 @@ def _takes_scheduler(ctx: click.Context, words: tuple[str, ...]) -> bool:
     named.make_parser(click.Context(named, info_name=words[0])).parse_args(list(words[1:]))
     options = {name for each in named.params for name in each.opts}
     if any(word.partition("=")[0] in ("--scheduler", "--workers") for word in words):
-        raise click.UsageError("Give --scheduler once, before the command; it runs on that cluster.", ctx)
+        raise click.UsageError("Give --scheduler once, before the command, which then runs on that cluster.", ctx)
     return "--scheduler" in options
 
 
 def _end_with_parent() -> None:
-    sys.stdin.read()  # until the worker is gone, whose end of it this is
+    sys.stdin.read()  # blocks until the worker, which has the other end, is gone
     os.kill(os.getpid(), signal.SIGTERM)
     sleep(_END_SECONDS)
     os._exit(1)
 
 
-if __name__ == "__main__":  # on a worker, which starts this for a command that was submitted
+if __name__ == "__main__":  # started by a worker for a submitted command
     from bigkpca.cli import main
 
     Thread(target=_end_with_parent, daemon=True).start()

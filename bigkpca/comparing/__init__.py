@@ -1,7 +1,7 @@
-"""Compare methods on the user's data: error against time, each fit in a process of its own.
+"""Compare methods on the user's data: error against time, with each fit in a separate process.
 
 trials      the grid, the reference that errors are measured against, and each fit with its cost and its errors
-results     files of the output folder, from which a comparison is continued; medians over seeds, advice, the figure
+results     files of the output folder, from which a comparison resumes; medians over seeds, advice, the figure
 """
 
 from __future__ import annotations
@@ -65,11 +65,11 @@ class Comparison(ShowsSummary):
     advice : str
         A recommendation in one sentence.
     reference : str
-        What errors are measured against.
+        The reference that errors are measured against.
     missing : int
-        Number of fits that were not run within the time budget.
+        Number of fits left out because the time budget ran out.
     scheduler : str or None
-        Address of the cluster where the fits ran; their memory is then that of the process that drives them.
+        Address of the cluster where the fits ran; memory is then that of the process that drives a fit.
     """
 
     path: str
@@ -82,10 +82,10 @@ class Comparison(ShowsSummary):
 
     def summary(self) -> Summary:
         """The output path, the number of fits, and the advice."""
-        fits = f"{len(self.trials):,}" + (f", {self.missing:,} were left for the next time" if self.missing else "")
+        fits = f"{len(self.trials):,}" + (f", {self.missing:,} more left to run" if self.missing else "")
         facts = {"path": self.path, "fits": fits, "errors against": self.reference, "advice": self.advice}
         if self.scheduler:
-            facts["fits on"] = f"{self.scheduler}; memory is that of the process that drives them, without workers"
+            facts["fits on"] = f"{self.scheduler}; memory is that of the driving process, without workers"
         return Summary("Comparison", facts)
 
 
@@ -105,39 +105,39 @@ def compare(
     time_budget: str | float | None = TIME_BUDGET,
     **options: Unpack[CompareOptions],
 ) -> Comparison:
-    """Fit data by every method, at every size, for every seed, and record time, memory and errors of each fit.
+    """Fit data with every method, size and seed, and record the time, memory and errors of each fit.
 
     Parameters
     ----------
     data : str, path or array_like of shape (n, d)
-        The rows: anything that `bigkpca.fit` takes.
+        The rows: anything that `bigkpca.fit` accepts.
     out : str or path
         The output folder.
     methods : str or sequence of str, optional
         Methods to fit, as a list or separated by commas: "columns", "rff", "rff-pca", "nystroem" (with every landmark
-        rule), or "nystroem/kmeans" (with one). By default all of them.
+        rule), or "nystroem/kmeans" (with one rule). By default, all methods.
     sizes : sequence of int, optional
-        Numbers of landmarks or random features, at least 2 each. By default an eighth, a quarter, half and all of the
-        size that a fit takes by default.
+        Numbers of landmarks or random features, each at least 2. By default, an eighth, a quarter, half and all of the
+        default size of a fit.
     seeds : int, default=3
-        Number of fits of each method and size, with seeds 0, 1, ...
+        Number of fits per method and size, with seeds 0, 1, ...
     components, kernel, ..., noise, block_rows
-        Options of `bigkpca.fit` that all fits share; components is a number here. Those that a comparison varies, such
-        as method, landmarks, size and seed, are refused.
+        Options of `bigkpca.fit` that all fits share; components must be a number. Options that a comparison varies,
+        such as method, landmarks, size and seed, raise an error.
     time_budget : str or float, default="10 min"
-        No fit starts after this time, e.g. "10 min", or in seconds. None: no limit.
+        No fit starts after this time, e.g. "10 min", or seconds. None means no limit.
     **options
-        Of the run.
+        Options of the run.
 
     Returns
     -------
     Comparison
-        Trials, medians over seeds, advice, and what the errors are measured against.
+        Trials, medians over seeds, advice, and the reference that errors are measured against.
 
     Raises
     ------
     SpecError
-        If options do not fit together, if no fit suits kernel and memory, or if `out` holds anything else.
+        If options conflict, if no fit suits the kernel and memory, or if `out` holds anything else.
     CorruptionError
         If files in `out` were changed by hand.
     DataError
@@ -147,28 +147,26 @@ def compare(
     LockedError
         If another process is writing to `out`.
 
-    Notes
-    -----
-    Errors are measured at up to 4096 rows against exact kernel PCA: from the whole Gram matrix up to 8192 rows, above
-    by products with it while n² d <= 4e12 and `memory` allows. Otherwise the reference is a Nyström model of twice the
-    largest size, its eigenvalues corrected by exact rows, and `reference` of the result says so. A median sigma is
-    computed once, for all seeds.
+    Notes ----- Errors are measured at up to 4096 rows against exact kernel PCA: from the whole Gram matrix up to 8192
+    rows, and above from products with it while n² d <= 4e12 and `memory` allows. Otherwise the reference is a Nyström
+    model of twice the largest size, with eigenvalues corrected by exact rows, as noted in `reference` of the result. A
+    median sigma is computed once, for all seeds.
 
-    Each fit runs in a process of its own, with all threads of this machine or on the cluster of `scheduler` (never on
-    a current Dask client), and makes its usual passes over the data. Fits that need more than `memory` are left out. On
-    a cluster, seconds are those there, and memory is that of the process that drives a fit.
-    Written to `out` are compare.csv, compare.json, reference.npz and, if matplotlib is installed, compare.svg. The
-    same call continues a comparison with the fits that are missing.
+    Each fit runs in a separate process, with all threads of this machine or on the cluster of `scheduler` (never on a
+    current Dask client), and makes its usual passes over the data. Fits that need more than `memory` are left out. On a
+    cluster, seconds are measured there, and memory is that of the process that drives a fit. Written to `out` are
+    compare.csv, compare.json, reference.npz and, if matplotlib is installed, compare.svg. Repeating the call resumes a
+    comparison with the missing fits.
     """
     shared, others = of_fit(options)
     run = RunOptions.of(CompareOptions, others, time_budget=time_budget)
     if varied := [key for key in VARIED if key in shared]:
-        raise SpecError(f"{varied[0]} is what a comparison varies: leave it out, or use methods, sizes and seeds")
+        raise SpecError(f"a comparison varies {varied[0]}: leave it out, or use methods, sizes and seeds")
     spec = FitSpec.checked(components=components, **shared)
     if spec.needs_variance:
         raise SpecError(
-            "gamma='scale' is measured on the sample of each fit, and all must have the same kernel: give the number, "
-            "which KernelPCA(gamma='scale').fit(X).gamma_ tells"
+            "gamma='scale' depends on the sample of each fit, but all fits must have the same kernel: give a number, "
+            "e.g. KernelPCA(gamma='scale').fit(X).gamma_"
         )
     if not isinstance(spec.components, int):
         raise SpecError(f"components={spec.components}: a comparison needs a number of components")
@@ -180,8 +178,8 @@ def compare(
     asked: Any = default_sizes(spec, rows) if sizes is None else sizes
     given = list(asked) if isinstance(asked, Iterable) else [asked]
     if not given or not all(isinstance(size, int | np.integer) and size > 1 for size in given):
-        raise SpecError(f"sizes={sizes!r}: give numbers of landmarks or random features in a list, at least 2 each")
-    # Times on a cluster and on this machine do not mix. The address of a cluster may change.
+        raise SpecError(f"sizes={sizes!r}: give a list of numbers of landmarks or random features, each at least 2")
+    # Times on a cluster and on this machine do not mix. The address of a cluster can change.
     record: dict[str, Any] = {"input": rows.fingerprint(), "spec": spec.to_dict(), "on_cluster": bool(run.scheduler)}
     folder = Folder(destination.output_path(out, record["input"]["path"]))
     destination.check_local(folder.path)
@@ -230,20 +228,20 @@ def _trials(
     run: RunOptions,
     opened: Opener,
 ) -> tuple[list[TrialResult], int]:
-    """Run the missing fits until the deadline: all trials so far, and the number of fits still missing."""
+    """Run the missing fits until the deadline; return all trials so far, and the number of fits still missing."""
     trials = folder.trials()
     if not trials and reference.seconds is not None and reference.peak_mb is not None:  # an exact reference
         trials = [TrialResult(Exact.name, "", rows.shape[0], 0, reference.seconds, reference.peak_mb)]
     done = {Candidate(MethodVariant(trial.method, trial.landmarks), trial.size, trial.seed) for trial in trials}
     missing = [(candidate, spec) for candidate, spec in grid if candidate not in done]
     if len(missing) < len(grid):
-        run.progress.note(f"continuing: {len(grid) - len(missing)} of {len(grid)} fits are done already")
+        run.progress.note(f"continuing: {len(grid) - len(missing)} of {len(grid)} fits are already done")
     folder.write_trials(trials)
     left = 0
     for number, (candidate, spec) in enumerate(missing):
         if run.deadline is not None and monotonic() > run.deadline:
             left += len(missing) - number
-            run.progress.note(f"time budget used up, {left} of {len(grid)} fits left: run the same command to continue")
+            run.progress.note(f"time budget used up, {left} of {len(grid)} fits left: rerun the same command to resume")
             break
         try:
             own = with_sigma(spec, reference.sigma)  # so that all seeds have the same kernel

@@ -44,8 +44,8 @@ class Folder:
     def claim(self, record: Mapping[str, Any], *, overwrite: bool) -> None:
         """Create the folder, or reopen it if it holds the same comparison, whose trials are kept.
 
-        Raises SpecError if it holds anything else. With `overwrite`, another comparison is replaced; other files never
-        are.
+        Raises SpecError if it holds anything else. With `overwrite`, another comparison is replaced, but other files
+        are not.
         """
         wanted = {**_FORMAT, **record}
         try:
@@ -55,12 +55,12 @@ class Folder:
         if not isinstance(there, dict) or there.get("format") != _FORMAT["format"]:
             there = None
         if there is None and self._store.exists(self.path):
-            # A folder may hold a record that is not finished.
+            # A folder can hold an unfinished record.
             empty = self._store.is_folder(self.path) and set(self._store.names(self.path)) <= {_RECORD + ".partial"}
             if not empty:
                 raise SpecError(
-                    f"{self.path} is not an empty folder and was not made by bigkpca compare: choose another one, or "
-                    "move it away yourself"
+                    f"{self.path} is not an empty folder and was not made by bigkpca compare: choose another folder, "
+                    "or move this one away"
                 )
         if there is not None and there != wanted:
             if not overwrite:
@@ -74,7 +74,7 @@ class Folder:
         write_json(self._at(_RECORD), wanted)
 
     def trials(self) -> list[TrialResult]:
-        """The trials stored in the folder, in order. Raises CorruptionError for a file that was changed by hand."""
+        """The trials stored in the folder, in order. Raises CorruptionError for a file that was edited."""
         path = self._at(_TRIALS)
         if not self._store.exists(path):
             return []
@@ -88,7 +88,7 @@ class Folder:
                 return found
         except (KeyError, TypeError, ValueError) as error:
             raise CorruptionError(
-                f"{path} is not a list of trials: move it away, and run the same command again"
+                f"{path} is not a list of trials: move it away, and rerun the same command"
             ) from error
 
     def write_trials(self, trials: Sequence[TrialResult]) -> None:
@@ -110,7 +110,7 @@ class Folder:
             return None
         except (OSError, KeyError, ValueError, BadZipFile) as error:
             raise CorruptionError(
-                f"{self._at(_REFERENCE)} cannot be read: remove it, and run the same command again"
+                f"{self._at(_REFERENCE)} cannot be read: remove it, and rerun the same command"
             ) from error
 
     def write_reference(self, reference: ReferenceSolution) -> None:
@@ -140,7 +140,7 @@ _MEASURES = [field.name for field in fields(TrialResult) if field.name not in ("
 
 @dataclass(frozen=True)
 class Spread:
-    """Median, least and largest value over seeds."""
+    """Median, smallest and largest value over seeds."""
 
     median: float
     least: float
@@ -156,9 +156,9 @@ class TrialGroup:
     variant : MethodVariant
         Method and landmark rule.
     size, seeds : int
-        Number of landmarks or features, and of fits.
+        Number of landmarks or features, and number of fits.
     spreads : dict of Spread
-        The spread of each measure of TrialResult over seeds, by name; None if not known.
+        The spread of each measure of TrialResult over seeds, by name; None if unknown.
     """
 
     variant: MethodVariant
@@ -167,7 +167,7 @@ class TrialGroup:
     spreads: dict[str, Spread | None]
 
     def median(self, measure: str) -> float:
-        """The median of a measure, NaN if not known."""
+        """The median of a measure; NaN if unknown."""
         spread = self.spreads[measure]
         return math.nan if spread is None else spread.median
 
@@ -198,23 +198,23 @@ def group_trials(trials: Iterable[TrialResult]) -> tuple[TrialGroup, ...]:
 def advice(groups: Sequence[TrialGroup]) -> str:
     """The recommended variant and size, in one sentence.
 
-    Of the fits within `GOOD`, the most accurate that takes little longer than the fastest; if none is, the most
-    accurate of all; the exact method if it takes no longer than that.
+    Among fits within `GOOD`, the most accurate that takes little longer than the fastest; without such fits, the most
+    accurate of all; or the exact method if it takes no longer.
     """
     approximate = [group for group in groups if not group.exact]
     if not approximate:
         return "Nothing was compared yet."
     good = [group for group in approximate if group.median("score_error") <= GOOD]
-    chosen, why = approximate, f"the most accurate; nothing came within {GOOD:.0%}, larger sizes may"
+    chosen, why = approximate, f"the most accurate, but none is within {GOOD:.0%}; try larger sizes"
     if good:
         time = _LITTLE_LONGER * min(group.median("seconds") for group in good)
         chosen = [group for group in good if group.median("seconds") <= time]
-        why = f"of the fastest that are within {GOOD:.0%}, the most accurate"
+        why = f"the most accurate of the fastest fits within {GOOD:.0%}"
     best = min(chosen, key=lambda group: group.median("score_error"))
     exact = next((group for group in groups if group.exact), None)
     if exact is not None and exact.median("seconds") <= best.median("seconds"):
         return (
-            f"Take the exact method: it took {_cost(exact)}, no longer than {best} ({_cost(best)}), "
+            f"Use the exact method: it took {_cost(exact)}, no longer than {best} ({_cost(best)}), "
             f"whose scores are off by {best.median('score_error'):.2%}."
         )
     against = f"; exact took {exact.median('seconds'):.3g} s" if exact is not None else ""
@@ -223,7 +223,7 @@ def advice(groups: Sequence[TrialGroup]) -> str:
         other = min(others, key=lambda group: group.median("score_error"))
         against += f"; {other} leaves {other.median('score_error'):.2%} in {other.median('seconds'):.3g} s"
     return (
-        f"Take {best}: scores off by {best.median('score_error'):.2%}, eigenvalues by "
+        f"Use {best}: scores are off by {best.median('score_error'):.2%}, eigenvalues by "
         f"{best.median('eigenvalue_error'):.2%}, in {_cost(best)} ({why}){against}."
     )
 
@@ -234,7 +234,7 @@ def _cost(group: TrialGroup) -> str:
 
 _PANELS = {"score_error": "error of the scores", "eigenvalue_error": "mean error of the eigenvalues"}
 _MARKERS = "osD^vPX*"
-_MIN_ERROR = 1e-6  # smaller errors are rounding, and are plotted as this
+_MIN_ERROR = 1e-6  # smaller errors are rounding, and are plotted at this value
 
 
 def can_draw() -> bool:
@@ -242,9 +242,9 @@ def can_draw() -> bool:
 
 
 def comparison_svg(groups: Sequence[TrialGroup], data: str, reference: str) -> str:
-    """An SVG file of errors of scores and of eigenvalues against seconds of the fit, on logarithmic axes.
+    """An SVG file of errors of scores and eigenvalues against seconds of the fit, on logarithmic axes.
 
-    Each point is the median over seeds at one size; bars reach from the least to the largest value.
+    Each point is the median over seeds at one size; bars extend from the smallest to the largest value.
     """
     by_variant: dict[MethodVariant, list[TrialGroup]] = {}
     for group in groups:

@@ -1,7 +1,7 @@
-"""The fits of a comparison: the grid, the reference, and each fit in a process of its own, its cost and its errors.
+"""The fits of a comparison: the grid, the reference, and each fit in a separate process, with its cost and errors.
 
-Processes are forked from a server process that has imported the package and done nothing else; that takes milliseconds,
-a new interpreter a second. Unlike those of `multiprocessing`, they do not import the user's script.
+Processes are forked from a server process that has only imported the package; this takes milliseconds, compared with a
+second for a new interpreter. Unlike those of `multiprocessing`, they do not import the user's script.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ _WATCH_SECONDS = 0.5
 
 
 class ProcessDiedError(IncompleteError):
-    """A process ended before it returned a result, most often because memory ran out."""
+    """A process ended before it returned a result, usually because memory ran out."""
 
 
 class ProcessRunner:
-    """Context manager that runs functions of the package, each in a fresh process, and waits for the result."""
+    """Context manager that runs functions of the package, each in a new process, and waits for the result."""
 
     def __init__(self) -> None:
         self._server: subprocess.Popen[bytes] | None = None
@@ -65,7 +65,7 @@ class ProcessRunner:
             self._server.wait()
 
     def run(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """function(*arguments) in a fresh process. Raises what the function raises, and ProcessDiedError."""
+        """function(*arguments) in a new process. Raises what the function raises, and ProcessDiedError."""
         if self._connection is None:
             self._connection, there = Pipe()
             command = [sys.executable, "-c", _SERVE, str(there.fileno()), str(os.getpid())]
@@ -82,9 +82,9 @@ class ProcessRunner:
 
 
 def serve(handle: int, parent: int) -> None:
-    """Run (function, arguments) received on the connection with this file handle, until it is closed.
+    """Run (function, arguments) pairs received on the connection with this file handle, until it is closed.
 
-    No child outlives this process or `parent`, unless this process is ended by SIGKILL.
+    No child outlives this process or `parent`, unless this process is killed by SIGKILL.
     """
     connection = Connection(handle)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to the waiting process, which ends this one
@@ -125,7 +125,7 @@ def serve(handle: int, parent: int) -> None:
 
 
 def _end(child: int, *_: object) -> None:
-    with suppress(ProcessLookupError):  # it may have ended already
+    with suppress(ProcessLookupError):  # the child can have ended already
         os.kill(child, signal.SIGKILL)
     os._exit(1)
 
@@ -140,8 +140,8 @@ Opener = Callable[[], AbstractContextManager[Engine]]
 
 
 def timed_fit(rows: Rows, spec: FitSpec, engine: Engine) -> tuple[Model, float, float]:
-    """(model, seconds, peak memory of this process in MB) of a fit. Raises where workers do not see the rows, or lack
-    the memory."""
+    """(model, seconds, peak memory of this process in MB) of a fit. Raises an error if workers do not see the rows, or
+    lack the memory."""
     if engine.client is not None:
         engine.check_paths(rows.fingerprint()["path"])
     started = perf_counter()
@@ -163,8 +163,8 @@ _MAX_LANDMARKS = 4000
 class ReferenceSolution:
     """Eigenvalues (r,) and sampled rows (m, d) with their scores (m, r), which errors are measured against.
 
-    `description` says how they were computed and how accurate they are. `sigma` is the median length, None if the spec
-    gives one. `seconds` and `peak_mb` are the cost of the exact fit, None if the reference is sampled.
+    `description` states how they were computed and how accurate they are. `sigma` is the median length, None if the
+    spec sets one. `seconds` and `peak_mb` are the cost of the exact fit, None if the reference is sampled.
     """
 
     eigenvalues: Array
@@ -177,7 +177,7 @@ class ReferenceSolution:
 
 
 def why_not_exact(rows: Rows, spec: FitSpec, limit: int | None, threads: int) -> str | None:
-    """The reason why an exact fit is not feasible; None if it is."""
+    """The reason why an exact fit is not feasible; None if it is feasible."""
     (n, d), exact = rows.shape, spec.model_copy(update={"method": "exact"})
     if n > EXACT_MOST_ROWS and n * n * d > _MAX_WORK:
         return f"products with the Gram matrix of {n:,} rows would take hours"
@@ -203,7 +203,7 @@ def exact_reference(rows: Rows, spec: FitSpec, opened: Opener = open_engine) -> 
     residuals = model.certificate.residuals
     how = "the whole Gram matrix" if residuals is None else f"by products, residuals at most {residuals.max():.1g}"
     numbers, eigenvalues = compared_row_numbers(rows), model.solution.eigenvalues
-    # Scores of fitted rows are sqrt(lambda) u, components u / sqrt(lambda): no kernels need be computed.
+    # Scores of fitted rows are sqrt(lambda) u, components u / sqrt(lambda): no kernels need to be computed.
     scores, X = model.solution.components[numbers] * eigenvalues, read_rows(rows, numbers, Engine())
     description = f"exact kernel PCA of {rows.shape[0]:,} rows ({how})"
     return ReferenceSolution(eigenvalues, scores, X, description, sigma, seconds, peak)
@@ -218,22 +218,22 @@ def sampled_size(rows: Rows, spec: FitSpec, largest: int, limit: int | None, thr
 
 
 def sampled_reference(rows: Rows, spec: FitSpec, size: int, opened: Opener = open_engine) -> ReferenceSolution:
-    """Fit a Nyström model of this size; its eigenvalues are corrected for their bias."""
+    """Fit a Nyström model of this size, with eigenvalues corrected for their bias."""
     n, sigma = rows.shape[0], _median_sigma(rows, spec)
     with opened() as engine:
         model = timed_fit(rows, with_sigma(spec, sigma).at(size), engine)[0]
         found = evaluate_rows(model, rows, min(_EVALUATED_ROWS, n), 0, engine)
     X = read_rows(rows, compared_row_numbers(rows), Engine())
     description = (
-        f"a sampled reference, since no exact one fits: Nyström with {size:,} landmarks, its eigenvalues corrected by "
-        f"{found.sampled} exact rows; its own components have residuals of {np.median(found.residuals):.2g} (median) "
-        f"to {found.residuals.max():.2g}, and errors below those tell nothing"
+        f"a sampled reference, since an exact one is too large: Nyström with {size:,} landmarks, eigenvalues corrected "
+        f"by {found.sampled} exact rows; its components have residuals of {np.median(found.residuals):.2g} (median) "
+        f"to {found.residuals.max():.2g}, so smaller errors are not meaningful"
     )
     return ReferenceSolution(found.eigenvalues, scores_in_memory(model, X), X, description, sigma, None, None)
 
 
 def with_sigma(spec: FitSpec, sigma: float | None) -> FitSpec:
-    """The spec with this sigma, or as it is if None."""
+    """The spec with this sigma, or unchanged if None."""
     return spec if sigma is None else spec.model_copy(update={"sigma": sigma})
 
 
@@ -263,7 +263,7 @@ class MethodVariant:
         return f"{self.method} {self.landmarks}".rstrip()
 
     def spec(self, base: FitSpec, size: int, seed: int) -> FitSpec:
-        """The spec of a fit of this variant. Raises SpecError if kernel and method do not go together."""
+        """The spec of a fit of this variant. Raises SpecError if kernel and method conflict."""
         rule = {"landmarks": self.landmarks} if self.landmarks else {}
         values: dict[str, Any] = {key: getattr(base, key) for key in FitSpec.model_fields if key not in VARIED}
         return FitSpec.checked(**values, method=self.method, size=self.even(size), seed=seed, **rule)
@@ -314,7 +314,7 @@ def default_sizes(spec: FitSpec, rows: Rows) -> tuple[int, ...]:
 
 
 def candidates(chosen: Sequence[MethodVariant], sizes: Sequence[int], seeds: int, n: int) -> Iterator[Candidate]:
-    """All fits of the grid, small sizes first, so that a comparison that is stopped early has results."""
+    """All fits of the grid, small sizes first, so that a comparison stopped early has results."""
     grid: dict[Candidate, None] = {}
     for size in sorted(sizes):
         for seed in range(seeds):
@@ -332,9 +332,9 @@ def feasible_fits(
     asked: Sequence[str] | None,
     progress: Progress,
 ) -> list[tuple[Candidate, FitSpec]]:
-    """The candidates that suit kernel and memory limit, with their specs; notes those left out, each once.
+    """The candidates that suit the kernel and memory limit, with their specs; notes the others, each once.
 
-    Raises SpecError if a method that was asked for does not suit the kernel, or if no candidate is left.
+    Raises SpecError if a requested method does not suit the kernel, or if no candidate is left.
     """
     found: list[tuple[Candidate, FitSpec]] = []
     noted: set[tuple[MethodVariant, int]] = set()
@@ -354,7 +354,7 @@ def feasible_fits(
             progress.note(message)
         noted.add(key)
     if not found:
-        raise SpecError("nothing is left to compare: allow more memory, or ask for smaller sizes")
+        raise SpecError("nothing is left to compare: allow more memory, or use smaller sizes")
     return found
 
 
@@ -363,16 +363,16 @@ _RECONSTRUCTED_ROWS = 256
 
 @dataclass(frozen=True)
 class TrialResult:
-    """Cost and errors of one fit, a row of compare.csv; None where an error is not known, and for the exact reference.
+    """Cost and errors of one fit, a row of compare.csv; None if an error is unknown, and for the exact reference.
 
     Attributes
     ----------
     method, landmarks : str
-        The method and its landmark rule; "" where it has none.
+        The method and its landmark rule; "" if it has none.
     size, seed : int
         Number of landmarks or features, and the seed of the fit.
     seconds, peak_mb : float
-        Of the fit, in a process of its own that had imported the package; on a cluster, too, the memory is that of this
+        Cost of the fit, in a separate process with the package imported; on a cluster, too, memory is that of this
         process, which drives the fit.
     relative_trace_error : float or None
         Proven, from the certificate of the fit.
@@ -381,7 +381,7 @@ class TrialResult:
     subspace_cosine : float or None
         Cosine of the largest angle between the column spaces of both score matrices, at sampled rows.
     score_error : float or None
-        |Y - Y^ B|_F / |Y|_F with the best B, i.e. what no linear map of the scores restores.
+        |Y - Y^ B|_F / |Y|_F with the best B, i.e. the part that no linear map of the scores restores.
     preimage_error : float or None
         Mean squared distance of pre-images from their rows, over the variance of the rows; in standard deviations of
         the columns if the fit standardised them.
@@ -427,7 +427,8 @@ def run_trial(
 
 
 def _preimage_error(model: Model, X: Array, Y: Array) -> float | None:
-    """The error of pre-images of 256 rows X, from their scores Y, by the variance of rows; None without either."""
+    """The error of pre-images of 256 rows X from their scores Y, relative to the variance of rows; None without
+    either."""
     if model.decoder is None:
         return None
     units = 1.0 if model.features.scale is None else model.features.scale

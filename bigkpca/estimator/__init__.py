@@ -1,4 +1,4 @@
-"""KernelPCA, an estimator with the interface of scikit-learn."""
+"""KernelPCA, an estimator with the scikit-learn interface."""
 
 from __future__ import annotations
 
@@ -62,8 +62,8 @@ if TYPE_CHECKING:
 
 @framing_what_is_in_memory
 class ModelMethods(RowsInput, ClassNamePrefixFeaturesOutMixin, TransformerMixin):  # type: ignore[misc]
-    """Attributes and methods of KernelPCA that use its `model_`; before the fit there is none, and attributes raise
-    AttributeError. `set_output` reaches methods of classes with scikit-learn's mixin."""
+    """Attributes and methods of KernelPCA that use its `model_`. Before the fit, attributes raise AttributeError.
+    `set_output` wraps methods of classes that have scikit-learn's mixin."""
 
     model_: Model
     noise: float | None
@@ -75,7 +75,7 @@ class ModelMethods(RowsInput, ClassNamePrefixFeaturesOutMixin, TransformerMixin)
 
     @property
     def explained_variance_ratio_(self) -> Array:
-        """eigenvalues_ / an upper bound on the trace, (r,).
+        """eigenvalues_ divided by an upper bound on the trace, (r,).
 
         Never too large for Nyström with a positive semidefinite kernel; an estimate for columns, random features and
         other kernels.
@@ -84,7 +84,7 @@ class ModelMethods(RowsInput, ClassNamePrefixFeaturesOutMixin, TransformerMixin)
 
     @property
     def certificate_(self) -> Certificate:
-        """How wrong the fit can be: bounds, estimates, and one word of trust for each component."""
+        """Error bounds and estimates of the fit, and a trust rating for each component."""
         return self.model_.certificate
 
     @property
@@ -104,26 +104,27 @@ class ModelMethods(RowsInput, ClassNamePrefixFeaturesOutMixin, TransformerMixin)
 
     @property
     def sigma_(self) -> float | None:
-        """Length of the kernel, None if it has none."""
+        """Length of the kernel; None if it has none."""
         return getattr(self.kernel_, "sigma", None)
 
     @property
     def gamma_(self) -> float | None:
-        """Inverse width of the kernel as in scikit-learn, None if it has none: 1 / (2 sigma²) of the Gaussian."""
+        """Inverse width of the kernel as in scikit-learn, 1 / (2 sigma²) for the Gaussian; None if it has none."""
         return getattr(self.kernel_, "gamma", None)
 
     @property
     def eigenvectors_(self) -> Array:
-        """Unit eigenvectors of the (centred) Gram matrix of the fitted rows, (n, r), where the model keeps all of them:
-        scores of the fitted rows are eigenvectors_ √eigenvalues_, as far as iterations have converged. No pass.
+        """Unit eigenvectors of the (centred) Gram matrix of the fitted rows, (n, r), if the model keeps all rows.
+
+        Scores of the fitted rows are eigenvectors_ √eigenvalues_, as far as iterations have converged. No pass.
 
         Raises AttributeError for other models.
         """
         model = self.model_
         if model.sums is not None or not (has_landmarks(model.features) or model.features.precomputed):
             raise AttributeError(
-                "eigenvectors_ are held by models of method='exact' and with refine; of others, scores of the fitted "
-                "rows over sqrt(eigenvalues_) approximate them"
+                "only models fitted with method='exact' or refine have eigenvectors_; for other models, scores of the "
+                "fitted rows divided by sqrt(eigenvalues_) approximate them"
             )
         return model.solution.components * np.sqrt(model.solution.eigenvalues)
 
@@ -143,37 +144,36 @@ class ModelMethods(RowsInput, ClassNamePrefixFeaturesOutMixin, TransformerMixin)
     @overload
     def transform(self, X: Any, out: None = None, *, dtype: None = None, components: None = None) -> Any: ...
     def transform(self, X: Any, out: AnyPath | None = None, *, dtype: Any = None, components: int | None = None) -> Any:
-        """Scores (n, r): NumPy for what is in memory, a lazy Dask array for Dask, Zarr and paths.
+        """Scores (n, r): a NumPy array for in-memory input, a lazy Dask array for Dask, Zarr and paths.
 
-        A Dask frame gets a lazy Dask frame, with its index and divisions, taken partition by partition without a count;
-        a DataArray gets one with the dim of its rows, their coordinates, and a dim "component", lazy where it is over
-        Dask; rows that were stacked of several dims have these again. With `out` they are streamed to a feature store
-        at that path, and its Zarr array is returned;
-        `dtype` and `components` say what is stored there, as in `bigkpca.transform`.
+        A Dask frame gives a lazy Dask frame with the same index and divisions, partition by partition, without counting
+        rows. A DataArray gives a DataArray with the dim and coordinates of its rows and a dim "component", lazy if the
+        input is backed by Dask; rows stacked from several dims are unstacked again. A Dask array with unknown chunk
+        sizes is processed chunk by chunk, without counting rows, and its scores have the same chunks. If `set_output`
+        requests a frame, in-memory input gives one; other results stay lazy.
 
-        A Dask array of unknown chunk sizes is taken chunk by chunk without a count, and its scores have as many. Where
-        `set_output` asks for a frame, what is in memory gets one; all else stays as it is, lazy.
+        With `out`, scores are streamed to a feature store at that path, and its Zarr array is returned; `dtype` and
+        `components` determine what is stored, as in `bigkpca.transform`.
 
-        Raises SpecError for rows of another width or other columns, DataError for NaN and infinity. One pass.
+        Raises SpecError for rows of another width or other columns, and DataError for NaN and infinity. One pass.
         """
         check_is_fitted(self)
         if out is not None:
             return transform(self.model_, X, out, dtype=dtype, components=components)
         if dtype is not None or components is not None:
-            raise SpecError(
-                "dtype and components are of scores that are stored: give out, or take scores[:, :k].astype(dtype)"
-            )
+            raise SpecError("dtype and components work only with out: pass out, or use scores[:, :k].astype(dtype)")
         if is_dask_frame(X):
             return in_frame(self._checked_frame(X), SCORES.lazy, self.model_, self.get_feature_names_out())
         return in_kind(X, SCORES.of(self._matching_rows(X, self.model_), self.model_), "scores")
 
     def inverse_transform(self, Y: Any, out: AnyPath | None = None) -> Any:
-        """Pre-images (n, d) of scores Y (n, r): NumPy for what is in memory, a lazy Dask array for Dask, Zarr and
-        paths; in kind for Dask frames and DataArrays, as `transform`, with the names or the dim and coordinates of the
-        columns that were fitted.
-        With `out` they are streamed to that path, and its Zarr array is returned.
+        """Pre-images (n, d) of scores Y (n, r).
 
-        Raises SpecError for scores of another width or model and for kernels without pre-images, DataError for NaN.
+        The result is a NumPy array for in-memory input, and a lazy Dask array for Dask, Zarr and paths. Dask frames and
+        DataArrays give the same kind, as in `transform`, with the names, or the dim and coordinates, of the fitted
+        columns. With `out`, pre-images are streamed to that path, and its Zarr array is returned.
+
+        Raises SpecError for scores of another width or model and for kernels without pre-images, and DataError for NaN.
         One pass.
         """
         check_is_fitted(self)
@@ -189,12 +189,12 @@ class ModelMethods(RowsInput, ClassNamePrefixFeaturesOutMixin, TransformerMixin)
         return in_kind(Y, found, "rows", "feature", like)
 
     def denoise(self, X: Any, out: AnyPath | None = None) -> Any:
-        """Rows (n, d) as the model sees them: transform and inverse_transform in one, iterations starting at X.
+        """Denoised rows (n, d): transform and inverse_transform in one step, with iterations that start at X.
 
-        NumPy for what is in memory, a lazy Dask array for Dask, Zarr and paths; Dask frames and DataArrays as they are,
-        with other values, lazy where they are. With `out` a Zarr array at that path.
+        The result is a NumPy array for in-memory input, and a lazy Dask array for Dask, Zarr and paths. Dask frames and
+        DataArrays keep their form, and stay lazy if they are lazy. With `out`, the result is a Zarr array at that path.
 
-        Raises as `transform`, and SpecError for kernels without pre-images. One pass.
+        Raises the errors of `transform`, and SpecError for kernels without pre-images. One pass.
         """
         check_is_fitted(self)
         if out is not None:
@@ -206,10 +206,10 @@ class ModelMethods(RowsInput, ClassNamePrefixFeaturesOutMixin, TransformerMixin)
 
     @only_if(restores_rows)
     def score(self, X: Any, y: None = None) -> float:
-        """Minus the mean squared error of pre-images, over all entries of X (n, d): one pass. Larger is better.
+        """Negative mean squared error of pre-images over all entries of X (n, d), in one pass. Larger is better.
 
-        Pre-images are of the scores alone; with `noise`, of X with that noise added, against X itself. Raises as
-        `transform`.
+        Pre-images are computed from the scores alone; with `noise`, they are those of X with that noise added, compared
+        with X itself. Raises the errors of `transform`.
         """
         check_is_fitted(self)
         rows = self._matching_rows(X, self.model_, counted=True)
@@ -217,10 +217,11 @@ class ModelMethods(RowsInput, ClassNamePrefixFeaturesOutMixin, TransformerMixin)
             return -evaluating.preimage_error(self.model_, rows, self.noise, engine)
 
     def residual(self, X: Any) -> Any:
-        """|φ(x) - φ^(x)|² of rows X (n, d), (n,): what their scores leave out of k(x, x), large for novel rows.
+        """Residuals |φ(x) - φ^(x)|² of rows X (n, d), (n,): the part of k(x, x) not captured by the scores.
 
-        NumPy for what is in memory, a lazy Dask array for Dask, Zarr and paths, a lazy Series for Dask frames, a
-        DataArray for DataArrays. Raises as `transform`. One pass.
+        Residuals are large for novel rows. The result is a NumPy array for in-memory input, a lazy Dask array for Dask,
+        Zarr and paths, a lazy Series for Dask frames, and a DataArray for DataArrays. Raises the errors of `transform`.
+        One pass.
         """
         check_is_fitted(self)
         if is_dask_frame(X):
@@ -228,17 +229,18 @@ class ModelMethods(RowsInput, ClassNamePrefixFeaturesOutMixin, TransformerMixin)
         return in_kind(X, RESIDUALS.of(self._matching_rows(X, self.model_), self.model_), "residual")
 
     def to_sklearn(self) -> FittedKernelPCA:
-        """A fitted estimator with the same scores, and pre-images where there are some, that can be pickled and needs
-        NumPy, SciPy and scikit-learn alone: for serving. No pass."""
+        """A fitted estimator for serving, with the same scores and, if available, pre-images. No pass.
+
+        It can be pickled, and needs only NumPy, SciPy and scikit-learn."""
         check_is_fitted(self)
         model = self.model_
         return FittedKernelPCA(model.features, model.solution, model.decoder, model.names)
 
     def to_onnx(self, path: AnyPath, *, overwrite: bool = False) -> None:
-        """Write the scores as a graph of ONNX to a file, from "rows" (n, d) to "scores" (n, r). No pass.
+        """Write a file with an ONNX graph that maps "rows" (n, d) to "scores" (n, r). No pass.
 
-        Raises SpecError for a kernel or features without operators in ONNX, where the library onnx is missing, and for
-        a file that is there already, unless it may be replaced.
+        Raises SpecError for a kernel or features without operators in ONNX, if the library onnx is missing, and if the
+        file already exists, unless `overwrite` is set.
         """
         check_is_fitted(self)
         export_model(self.model_, path, overwrite=overwrite)
@@ -246,70 +248,70 @@ class ModelMethods(RowsInput, ClassNamePrefixFeaturesOutMixin, TransformerMixin)
 
 @framing_what_is_in_memory
 class KernelPCA(ModelMethods, BaseEstimator):  # type: ignore[misc]
-    """Kernel PCA of data that need not fit in memory.
+    """Kernel PCA for data that do not fit in memory.
 
     Scores are (v(x) - mean) @ components, where v(x) are the kernels of a row with the landmarks, or its random
-    features, for new rows as for old ones. Eigenvalues are those of the centred Gram matrix (sums over n), as in
+    features, for both fitted and new rows. Eigenvalues are those of the centred Gram matrix (sums over n), as in
     scikit-learn's KernelPCA.
 
     Parameters
     ----------
     n_components : int, float in (0, 1), "auto" or None
-        Number of components, the share of variance they must explain, "auto" for those before the largest gap after a
-        trustworthy one, or None for the numerical rank. `n_components_` is smaller where the rank is.
+        Number of components, the share of variance that they must explain, "auto" for those before the largest gap
+        after a trustworthy one, or None for the numerical rank. `n_components_` is smaller if the rank is smaller.
     kernel : str, value of bigkpca.kernels, or callable k(X (b, d), Y (l, d)) -> (b, l)
         "gaussian", "laplacian", "matern", "rational-quadratic", "polynomial", "linear", "sigmoid" or "cosine"; or
-        "precomputed", with method="exact": `fit` takes the square matrix of kernels, (n, n), and `transform` kernels
-        with the fitted rows, (m, n). Above 8192 rows the matrix is read in tiles and never held.
+        "precomputed", with method="exact": `fit` takes the square kernel matrix (n, n), and `transform` takes kernels
+        with the fitted rows, (m, n). Above 8192 rows, the matrix is read in tiles and never held in memory.
     sigma : float or "median"
-        Length of the kernel in the units of the columns; "median" makes the median pair have k = exp(-1).
+        Length of the kernel in the units of the columns; "median" gives the median pair k = exp(-1).
     gamma : float, "scale" or None
-        Inverse width instead of sigma: 1 / (2 sigma^2) for the Gaussian, 1 / sigma for the Laplacian; "scale" takes
-        1 / (d var) with the variance of the sampled rows. By default 1 / d for the polynomial and sigmoid kernels.
+        Inverse width instead of sigma: 1 / (2 sigma^2) for the Gaussian, 1 / sigma for the Laplacian; "scale" means
+        1 / (d var), with the variance of the sampled rows. Defaults to 1 / d for the polynomial and sigmoid kernels.
     degree : int
         Degree of the polynomial kernel.
     coef0 : float
         Constant of the polynomial and sigmoid kernels.
     method : "nystroem", "columns", "rff", "rff-pca", "exact", or value of bigkpca.methods
-        "exact" holds the whole Gram matrix up to 8192 rows, and multiplies by it above. "rff" with a polynomial kernel
-        is a tensor sketch.
+        "exact" holds the whole Gram matrix up to 8192 rows; above, it multiplies by the matrix without holding it.
+        "rff" with a polynomial kernel is a tensor sketch.
     size : int or "auto"
-        Number of landmarks, or of real random features (sines and cosines both counted).
+        Number of landmarks, or of real random features (counting both sines and cosines).
     tol : float or None
-        With size="auto": grow until the certified relative trace error is below it; for random features, the estimated
-        error of the kernel. `memory_limit` may end the growth (ToleranceWarning).
+        With size="auto": grow until the certified relative trace error is below this value; for random features, until
+        the estimated error of the kernel is. `memory_limit` can end the growth (ToleranceWarning).
     landmarks : str, value of bigkpca.landmarks, rows (l, d) in the units of the data, or row numbers (l,)
         "auto", "kmeans", "uniform", "rpcholesky", "leverage" or "basic-patterns".
     n_directions : int or "auto"
-        Principal axes that rff-pca keeps; "auto" leaves a relative bias of k(x, y) of at most 0.02.
+        Number of principal axes that rff-pca keeps; "auto" leaves a relative bias of k(x, y) of at most 0.02.
     center : bool
         Whether to centre in feature space.
     standardize : bool
-        Whether to bring columns to mean 0 and deviation 1 first; sigma then refers to such columns.
+        Whether to scale columns to mean 0 and standard deviation 1 first; sigma then refers to the scaled columns.
     dtype : "float32", "float64" or None
-        Precision of block work. None takes that of the data, at least float32, or float64 where rounding in float32
-        would move the bounds or leading eigenvalues by more than 0.01 (the model's choices say so).
+        Precision of block work. None uses that of the data, but at least float32, or float64 where rounding in float32
+        would change the bounds or leading eigenvalues by more than 0.01 (recorded in the choices of the model).
     solver : "auto", "dense" or "randomized"
-        Eigensolver of random features; "auto" is randomized above 8192 of them, with no D x D matrix and 4 passes.
+        Eigensolver for random features; "auto" is randomized above 8192 of them, with no D x D matrix and 4 passes.
     refine : int
-        Products with the exact Gram matrix after the fit, at most; the model then keeps its rows.
+        Maximum number of products with the exact Gram matrix after the fit; the model then keeps its rows.
     residual_tol : float
         Largest |Kc u_j - lambda_j u_j| / lambda_j at which exact (above 8192 rows) and refine stop.
     preimage : "fixed-point", "mds", "linear", "ridge", "denoising", or value of bigkpca.preimages
-        How scores become rows again. "ridge" and "denoising" are learned by `fit`, in one more pass.
+        How to turn scores back into rows. `fit` learns "ridge" and "denoising" in one more pass.
     noise : float or None
-        Standard deviation of the noise, in the units of the data, that pre-images remove: "denoising" is trained on it,
+        Standard deviation, in the units of the data, of the noise that pre-images remove: "denoising" is trained on it,
         and `score` adds it.
     random_state : int, RandomState or None
-        None draws a seed, which the model records.
+        Seed of all random numbers. None draws a seed, which the model records.
     block_rows : int or None
-        Rows of one task.
+        Rows per task.
     memory_limit : str such as "2 GB", int (bytes) or None
-        Refuse a fit whose process would need more; with `tol`, end the growth of the size. Nothing else depends on it.
+        Refuse a fit whose process would need more; with `tol`, stop the growth of the size. Nothing else depends on it.
     verbose : bool or Progress
-        True shows the progress of a fit: bars, or lines where there is no terminal. A Progress receives it.
+        True shows the progress of a fit, as bars or, without a terminal, as lines. A Progress object receives it.
     kernel_params : dict, optional
-        Keyword arguments of a kernel that is a callable. Kernels with names have options: "matern:nu=2.5,sigma=3".
+        Keyword arguments of a callable kernel. Named kernels take options: "matern:nu=2.5,sigma=3".
 
     Attributes
     ----------
@@ -322,31 +324,31 @@ class KernelPCA(ModelMethods, BaseEstimator):  # type: ignore[misc]
     landmarks_ : (l, d) or None
         Landmarks in the units of the data; None for random features.
     eigenvectors_ : (n, r) float64
-        Unit eigenvectors of the (centred) Gram matrix, of models that keep all rows: method="exact", or `refine`. Else
-        scores of the fitted rows over √eigenvalues_ approximate them.
+        Unit eigenvectors of the (centred) Gram matrix, for models that keep all rows: method="exact", or `refine`. For
+        others, scores of the fitted rows divided by √eigenvalues_ approximate them.
     kernel_ : Kernel
         The kernel with its parameters.
     sigma_, gamma_ : float or None
-        Length of the kernel, and its inverse width as scikit-learn has it.
+        Length of the kernel, and its inverse width as in scikit-learn.
     certificate_ : Certificate
-        How wrong the fit can be: bounds, estimates, and one word of trust for each component.
+        Error bounds and estimates of the fit, and a trust rating for each component.
     model_ : Model
         The model, which `bigkpca.transform` and other functions take.
     n_features_in_ : int
         Number of columns, d.
     feature_names_in_ : (d,) of str
-        Names of the columns, of frames and of datasets that have names.
+        Names of the columns, for frames and for datasets with names.
 
     Notes
     -----
-    Passes over the data: a bounded sample and one more. standardize, rff-pca and learned pre-images add one each, the
-    randomized solver three, landmarks.RPCholesky(over="all") as many as it needs. Where rounding in float32 would
-    count, the fit is made again in float64. The same bits need the same input chunks and block_rows: the blocks in
-    which rows are added up are whole chunks. Source: `docs/numerics.md`.
+    Passes over the data: a bounded sample and one full pass. standardize, rff-pca and learned pre-images add one each,
+    the randomized solver adds three, and landmarks.RPCholesky(over="all") as many as it needs. If rounding in float32
+    would matter, the fit is repeated in float64. Identical bits require the same input chunks and block_rows, since
+    sums run over blocks of whole chunks. Source: `docs/numerics.md`.
 
     Examples
     --------
-    Rows that share a sentinel are far from all others, and still told apart from each other:
+    Rows that share a sentinel are far from all others, and still distinguished from each other:
 
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal(size=(3000, 5)).astype("f4")
@@ -369,12 +371,12 @@ class KernelPCA(ModelMethods, BaseEstimator):  # type: ignore[misc]
         Parameters
         ----------
         X : NumPy, Dask or Zarr array, frame, DataArray, or path to a Zarr array, dataset or .npy file
-            What Dask, Zarr and paths hold is streamed. The rows of a Dask frame, and of a Dask array of unknown chunk
-            sizes, are counted first, which is one more pass.
+            Dask, Zarr and path inputs are streamed. The rows of a Dask frame, or of a Dask array with unknown chunk
+            sizes, are counted first, which takes one more pass.
         like : path, Model or fitted KernelPCA, optional
-            Fit with the features of this model: its kernel, landmarks or frequencies, offset and scale. Parameters that
-            are left at their defaults are those of its fit; noise alone may differ. Such estimators of different rows
-            add up: a + b.
+            Fit with the features of this model: its kernel, landmarks or frequencies, offset and scale. Parameters left
+            at their defaults are taken from its fit; only noise can differ. Estimators fitted this way to different
+            rows can be added: a + b.
 
         Returns
         -------
@@ -386,11 +388,11 @@ class KernelPCA(ModelMethods, BaseEstimator):  # type: ignore[misc]
         DataError (a ValueError)
             NaN, infinity, or constant data.
         SpecError (a ValueError)
-            Parameters that do not fit each other or the data.
+            Parameters that conflict with each other or with the data.
         MemoryLimitError
             The fit needs more than `memory_limit`.
         """
-        # What lies at a path is recorded as the command line does, so that both make the same model.
+        # Paths are recorded as the command line records them, so that both make the same model.
         rows = self._rows(X, reset=True)
         identity = rows.fingerprint() if is_path(X) else None
         return self._fitted(rows, like, identity)
@@ -411,7 +413,7 @@ class KernelPCA(ModelMethods, BaseEstimator):  # type: ignore[misc]
         return self
 
     def _spec_after(self, model: Model) -> FitSpec:
-        """The spec of the parameters, with the seed of an earlier model where none is given as a number."""
+        """The spec of the parameters, with the seed of an earlier model unless random_state is a number."""
         fixed = isinstance(self.random_state, int | np.integer)
         return spec_of(self) if fixed else spec_of(self, FitSpec.of(model).seed)
 
@@ -424,11 +426,11 @@ class KernelPCA(ModelMethods, BaseEstimator):  # type: ignore[misc]
     @overload
     def fit_transform(self, X: Any, y: None = None, *, like: AnyModel | None = None) -> Any: ...
     def fit_transform(self, X: Any, y: None = None, *, like: AnyModel | None = None) -> Any:
-        """The same bits as fit(X, like=like).transform(X).
+        """Same bits as fit(X, like=like).transform(X).
 
-        For rows in memory, features that the pass of the fit computed are kept, not computed again: as many as
-        `memory_limit` leaves room for beside the plan or, without it, twice the size of the rows, at least 96 MB, where
-        that holds a third of all features.
+        For in-memory rows, features computed in the pass of the fit are kept and reused: as many as `memory_limit`
+        leaves room for beside the plan or, without it, up to twice the size of the rows, at least 96 MB, if that holds
+        a third of all features.
         """
         if is_lazy(X):
             return self.fit(X, like=like).transform(X)
@@ -438,23 +440,23 @@ class KernelPCA(ModelMethods, BaseEstimator):  # type: ignore[misc]
 
     @only_if(takes_more_rows)
     def partial_fit(self, X: Any, y: None = None) -> Self:
-        """Add rows to a fitted model: kernel and landmarks stay, moments are added. The first call is `fit`.
+        """Add rows to a fitted model: kernel and landmarks stay, and moments are added. The first call is `fit`.
 
-        A sample of the rows and one pass. Signs follow the model before. Between calls n_components, noise,
-        memory_limit and a random_state that is no number may change; the model keeps the seed of its fit.
+        Reads a sample of the rows and makes one pass. Signs follow the previous model. Between calls, n_components,
+        noise, memory_limit and a random_state that is not a number can change; the model keeps the seed of its fit.
 
         Raises
         ------
         SpecError
-            Other parameters changed. The method does not exist for the exact method, the randomized solver, refined
-            models, and pre-images that are learned.
+            Other parameters changed. partial_fit does not exist for the exact method, the randomized solver, refined
+            models, and learned pre-images.
         DataError, MemoryLimitError
-            As `fit`.
+            As in `fit`.
         """
         if not hasattr(self, "model_"):
             return self.fit(X)
         rows, spec = self._rows(X, reset=False), self._spec_after(self.model_)
-        if getattr(self, "_like", False):  # defaults stand for those of the model
+        if getattr(self, "_like", False):  # defaults stand for the values of the model
             spec = spec_like(self.model_, dict(spec))
         run = RunOptions(memory=self.memory_limit, progress=shown(self.verbose))
         with run.engine() as engine:
@@ -462,7 +464,7 @@ class KernelPCA(ModelMethods, BaseEstimator):  # type: ignore[misc]
         return self
 
     def __add__(self, other: KernelPCA) -> Self:
-        """The estimator of the rows of both, which were fitted with the same features: see `bigkpca.merge`. No pass."""
+        """The estimator of the rows of both, if fitted with the same features: see `bigkpca.merge`. No pass."""
         if not isinstance(other, KernelPCA):
             return NotImplemented
         check_is_fitted(self)
@@ -470,9 +472,9 @@ class KernelPCA(ModelMethods, BaseEstimator):  # type: ignore[misc]
         return self._of(merge([self, other]))
 
     def save(self, path: AnyPath, *, overwrite: bool = False) -> None:
-        """Save the fitted model; nothing happens where it is saved already.
+        """Save the fitted model; does nothing if it is already saved at `path`.
 
-        Raises SpecError if something else is there, which `overwrite` replaces where it is a model, or if the kernel is
+        Raises SpecError if something else is at `path` (`overwrite` replaces it if it is a model), or if the kernel is
         a function.
         """
         check_is_fitted(self)
@@ -482,7 +484,7 @@ class KernelPCA(ModelMethods, BaseEstimator):  # type: ignore[misc]
     def load(cls, path: AnyPath) -> Self:
         """The estimator of a saved model, with the parameters it was fitted with.
 
-        Raises SpecError where no model is, CorruptionError where its content does not match its digest.
+        Raises SpecError if there is no model, and CorruptionError if its content does not match its digest.
         """
         return cls._of(models.load_model(path))
 

@@ -1,4 +1,4 @@
-"""Rows that are given to KernelPCA, checked as scikit-learn checks them, and results in the kind of the input."""
+"""Rows passed to KernelPCA, checked as by scikit-learn, and results of the same kind as the input."""
 
 from __future__ import annotations
 
@@ -34,20 +34,20 @@ from bigkpca.numerics.model import Model
 
 _Class = TypeVar("_Class", bound=type)
 
-# Kept as they are, since float32 holds their values exactly; all other integers become float64.
+# Kept, since float32 represents their values exactly; all other integers become float64.
 _SMALL_INTEGERS = (np.uint8, np.int8, np.uint16, np.int16)
 
 
 @dataclass(frozen=True)
 class RowOutput:
-    """Values that a model gives for rows: lazily, or at once for rows in memory."""
+    """Values that a model computes for rows: lazily, or at once for rows in memory."""
 
     lazy: projection.View
     now: Callable[[Rows, Model, Engine], Array]
     few: Callable[[ArrayRows, Model], Array] | None = None  # without an engine
 
     def of(self, rows: Rows, model: Model, kept: KeptFeatures | None = None) -> Any:
-        """A NumPy array for rows in memory, from features that their fit has `kept` if it did, else a lazy array."""
+        """A NumPy array for rows in memory, from the features that their fit `kept`, if any; otherwise a lazy array."""
         if not in_memory(rows):
             return self.lazy(model, rows)
         if self.few is not None and projection.are_few(rows, model):
@@ -69,14 +69,14 @@ RESIDUALS = RowOutput(arrays.residuals, projection.residual_rows)
 
 
 class RowsInput:
-    """Opens what users pass as rows, and remembers number and names of the columns as scikit-learn does."""
+    """Opens rows passed by users, and remembers the number and names of columns as scikit-learn does."""
 
     n_features_in_: int
     feature_names_in_: Array
-    _columns_like: Any  # the columns of a DataArray that was fitted, without rows
+    _columns_like: Any  # the columns of the fitted DataArray, without rows
 
     def _rows(self, X: Any, *, reset: bool, counted: bool = True) -> Rows:
-        """Rows to fit (`reset`), or to compare with those that were fitted; `counted` where their number is needed."""
+        """Rows to fit (`reset`), or to compare with the fitted rows; `counted` if their number is needed."""
         self._check_dims(X, reset=reset)
         if is_dask_frame(X):
             return open_rows(self._checked_frame(X, reset=reset))
@@ -90,10 +90,10 @@ class RowsInput:
         checks: dict[str, Any] = {
             "dtype": [np.float64, np.float32, *_SMALL_INTEGERS],
             "accept_sparse": "csr",
-            "ensure_all_finite": False,  # the pass checks, and names row and column
+            "ensure_all_finite": False,  # checked in the pass, which names the row and column
             "ensure_min_samples": 2 if reset else 1,
         }
-        if is_frame(X) and not hasattr(X, "iloc"):  # scikit-learn makes float64 of any frame that is not of pandas
+        if is_frame(X) and not hasattr(X, "iloc"):  # scikit-learn converts other frames than pandas to float64
             validate_data(self, X, reset=reset, skip_check_array=True)
             values = check_array(frame_values(X), estimator=self, **checks)
         else:
@@ -101,7 +101,7 @@ class RowsInput:
         return sparse_rows(values) if issparse(values) else ArrayRows(values, names=column_names(X))
 
     def _check_dims(self, X: Any, *, reset: bool) -> None:
-        """Raise an error for a DataArray unlike that of the fit, whose columns `reset` forgets."""
+        """Raise an error for a DataArray that differs from the fitted one, whose columns `reset` forgets."""
         check_data_array(X)
         like = None if reset else getattr(self, "_columns_like", None)
         if reset and hasattr(self, "_columns_like"):
@@ -109,35 +109,35 @@ class RowsInput:
         if not is_data_array(X):
             return
         if reset:
-            self._columns_like = projection.header_of(X)  # which pre-images get again
+            self._columns_like = projection.header_of(X)  # restored on pre-images
         if like is None:
             return
         if X.dims[1] != like.dims[1]:
             raise SpecError(
                 f"the DataArray has the dims {X.dims}: the model was fitted on columns along {like.dims[1]!r}, which "
-                "must be the last one; transpose or rename"
+                "must be the last dim; transpose or rename"
             )
         own, fitted = (each.indexes.get(X.dims[1]) for each in (X, like))
         if own is not None and fitted is not None and not own.equals(fitted):
             raise SpecError(
-                f"the coordinates of the dim {X.dims[1]!r} are not those that were fitted, in their order: sort or "
-                "reindex"
+                f"the coordinates of the dim {X.dims[1]!r} differ from the fitted ones, or in their order: sort or "
+                "reindex them"
             )
 
     def _matching_rows(self, X: Any, model: Model, *, counted: bool = False) -> Rows:
-        """Rows with as many columns as those that were fitted, and the same names."""
+        """Rows with the same number and names of columns as the fitted rows."""
         rows = self._rows(X, reset=False, counted=counted)
         projection.check_columns(rows, model)
         return rows
 
     def _checked_frame(self, X: Any, *, reset: bool = False) -> Any:
-        """A Dask frame whose columns scikit-learn has checked as it does those of a frame in memory."""
+        """A Dask frame whose columns scikit-learn has checked like those of a frame in memory."""
         check_names(X)
         validate_data(self, projection.header(X), reset=reset, skip_check_array=True)
         return X
 
     def _remember(self, columns: int, names: tuple[str, ...] | None) -> None:
-        """Keep what scikit-learn compares later rows with."""
+        """Store what scikit-learn compares later rows with."""
         self.n_features_in_ = columns
         if names is not None:
             self.feature_names_in_ = np.array(names, dtype=object)
@@ -146,9 +146,9 @@ class RowsInput:
 
 
 def framing_what_is_in_memory(estimator: _Class) -> _Class:
-    """A class whose own `transform` and `fit_transform` heed `set_output` for what is in memory alone.
+    """Make `transform` and `fit_transform` of a class honour `set_output` only for in-memory input.
 
-    scikit-learn makes a frame of any result: it would compute what is lazy, and fail for what lies in Zarr.
+    scikit-learn turns any result into a frame: it would compute lazy results, and fail for Zarr arrays.
     """
 
     def heeding(framing: Any) -> Callable[..., Any]:
@@ -170,5 +170,5 @@ def framing_what_is_in_memory(estimator: _Class) -> _Class:
 
 
 def in_kind(X: Any, values: Any, name: str, *labels: Any) -> Any:
-    """A DataArray for a DataArray, anything else as it is; see `containers.in_data_array`."""
+    """A DataArray for a DataArray, otherwise the unchanged values; see `containers.in_data_array`."""
     return projection.in_data_array(X, values, name, *labels) if is_data_array(X) else values

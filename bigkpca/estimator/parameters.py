@@ -1,4 +1,4 @@
-"""Parameters of KernelPCA, the fields of FitSpec that they set, and the methods that they allow."""
+"""Parameters of KernelPCA, the fields of FitSpec that they set, and the methods that they make available."""
 
 from __future__ import annotations
 
@@ -40,22 +40,22 @@ DEFAULTS: dict[str, Any] = {
 } | {"random_state": None, "memory_limit": None, "verbose": False, "kernel_params": None}
 
 _OF_SCIKIT_LEARN = {
-    "alpha": "pre-images by ridge regression are preimage='ridge:ridge=0.01'",
-    "copy_X": "it never changes the rows; leave it out",
-    "eigen_solver": "it takes the fastest that gives the same eigenpairs; leave it out",
-    "fit_inverse_transform": "it has pre-images without it; leave it out",
+    "alpha": "for pre-images by ridge regression, use preimage='ridge:ridge=0.01'",
+    "copy_X": "rows are never changed; leave it out",
+    "eigen_solver": "the fastest solver that gives the same eigenpairs is used; leave it out",
+    "fit_inverse_transform": "pre-images need no such option; leave it out",
     "iterated_power": "method='exact' iterates until residual_tol is reached; leave it out",
     "max_iter": "method='exact' iterates until residual_tol is reached; leave it out",
-    "n_jobs": "it uses all processors that this process may use, and gives the same bits on any number; limit them by "
+    "n_jobs": "all processors available to this process are used, and any number gives the same bits; limit them with "
     "dask.config.set(num_workers=2), the variable OMP_NUM_THREADS, taskset or a container, or run on a "
     "dask.distributed.Client",
-    "remove_zero_eig": "components below rounding are always left out; leave it out",
+    "remove_zero_eig": "components below rounding error are always removed; leave it out",
 }
 
 
 @dataclass(frozen=True)
 class _Bound:
-    """A kernel that is a callable, with keyword arguments; unlike a `partial` it equals one that is made again."""
+    """A callable kernel with keyword arguments; unlike a `partial`, it equals another one with the same content."""
 
     function: Callable[..., Any]
     parameters: tuple[tuple[str, Any], ...]
@@ -65,14 +65,14 @@ class _Bound:
 
 
 def spec_of(estimator: Any, seed: int | None = None) -> FitSpec:
-    """The spec of an estimator's parameters. Raises SpecError where they do not fit together."""
+    """The spec of an estimator's parameters. Raises SpecError if they conflict."""
     values = {field: getattr(estimator, name) for name, field in FIELDS.items()}
     if parameters := estimator.kernel_params:
         kernel = estimator.kernel
         if isinstance(kernel, str | Kernel) or not callable(kernel):
             raise SpecError(
-                f"kernel_params={dict(parameters)} is for callables, and kernel={kernel!r} is none: give options with "
-                "the name, e.g. kernel='matern:nu=2.5,sigma=3', or a value of bigkpca.kernels"
+                f"kernel_params={dict(parameters)} works only with a callable kernel, not with kernel={kernel!r}: put "
+                "options in the name, e.g. kernel='matern:nu=2.5,sigma=3', or pass a value from bigkpca.kernels"
             )
         values["kernel"] = _Bound(kernel, tuple(sorted(parameters.items())))
     if seed is not None:
@@ -84,38 +84,38 @@ def spec_of(estimator: Any, seed: int | None = None) -> FitSpec:
     else:
         values["seed"] = int(estimator.random_state)
     if estimator.dtype is not None:
-        with suppress(TypeError):  # the spec refuses what is not a dtype
+        with suppress(TypeError):  # the spec raises an error for anything but a dtype
             values["dtype"] = np.dtype(estimator.dtype).name
     return FitSpec.checked(**values)
 
 
 def check_parameters(parameters: Mapping[str, Any]) -> None:
-    """Raise TypeError for unknown parameters; it says what to do about those that only scikit-learn's KernelPCA has."""
+    """Raise TypeError for unknown parameters, with advice for those that only scikit-learn's KernelPCA has."""
     for name in parameters:
         if name in _OF_SCIKIT_LEARN:
-            raise TypeError(f"KernelPCA has no {name}, as scikit-learn's has: {_OF_SCIKIT_LEARN[name]}")
+            raise TypeError(f"KernelPCA has no {name}, unlike scikit-learn's: {_OF_SCIKIT_LEARN[name]}")
         if name not in DEFAULTS:
             raise TypeError(f"KernelPCA.__init__() got an unexpected keyword argument {name!r}")
 
 
 def is_precomputed(kernel: Any) -> bool:
-    """Whether the data are a matrix of kernels."""
+    """Whether the data are a kernel matrix."""
     try:
         return isinstance(kernel, Precomputed) or (isinstance(kernel, str) and kernel_class(kernel) is Precomputed)
-    except SpecError:  # unknown kernels, which `fit` refuses
+    except SpecError:  # unknown kernels, which `fit` reports
         return False
 
 
 def only_if(check: Callable[[Any], bool]) -> Callable[[_Method], _Method]:
-    """scikit-learn's `available_if`, which has no types."""
+    """A typed version of scikit-learn's `available_if`."""
     decorate: Callable[[_Method], _Method] = available_if(check)
     return decorate
 
 
 def restores_rows(estimator: Any) -> bool:
-    """Whether the estimator has pre-images, as scikit-learn asks for it.
+    """Whether the estimator has pre-images, as a check for scikit-learn.
 
-    False for a matrix of kernels, which has no rows. Raises SpecError where the kernel has none of the kind asked for.
+    False for a kernel matrix, which has no rows. Raises SpecError if the kernel has no pre-images of the chosen kind.
     """
     if hasattr(estimator, "model_"):
         estimator.model_.reconstructing(1)
@@ -127,7 +127,7 @@ def restores_rows(estimator: Any) -> bool:
 
 
 def takes_more_rows(estimator: Any) -> bool:
-    """Whether rows can be added after the fit. Raises SpecError where they cannot."""
+    """Whether rows can be added after the fit. Raises SpecError if they cannot."""
     spec = _known(estimator)
     if spec is not None:
         check_supports_partial_fit(spec)
@@ -135,7 +135,7 @@ def takes_more_rows(estimator: Any) -> bool:
 
 
 def _known(estimator: Any) -> FitSpec | None:
-    """The spec of the parameters; None where they do not fit together, which `fit` reports."""
+    """The spec of the parameters; None if they conflict, which `fit` reports."""
     try:
         return spec_of(estimator, seed=0)
     except SpecError:

@@ -3,8 +3,8 @@
 files -> checked pieces of at most 4 MB -> whole shards -> sync -> one attribute update that publishes
 
 Memory does not depend on the number of rows. A dataset appears at its path when it is complete, and readers use as many
-rows as its attribute states. So after a crash the previous state is still there, and the same command finishes the
-work.
+rows as its attribute states. So after a crash the previous state is still intact, and rerunning the command finishes
+the work.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _SHARD_BYTES, _SHARD_ROWS = 2**23, 65536
 
 
 def shard_rows(row_bytes: int, given: int | None = None) -> int:
-    """Rows of a shard: the given number, else the largest power of two within 8 MiB and 65536 rows."""
+    """Rows per shard: the given number, or else the largest power of two within 8 MiB and 65536 rows."""
     return given or min(_SHARD_ROWS, power_of_two(_SHARD_BYTES // row_bytes))
 
 
@@ -50,7 +50,7 @@ def rows_of_shard(array: zarr.Array[Any]) -> int:
 class Shards:
     """Rows collected in memory until they fill a shard, which is then written once, by one assignment.
 
-    digests: CRC-32C of each chunk of rows that is written; None where those of earlier rows are not known.
+    digests: CRC-32C of each written chunk of rows; None if those of earlier rows are not known.
     """
 
     array: zarr.Array[Any]
@@ -61,7 +61,7 @@ class Shards:
 
     @classmethod
     def after(cls, stored: StoredArray) -> Shards:
-        """Continue after the rows of an array; those of an incomplete shard are read back, to be written again."""
+        """Continue after the rows of an array; rows of an incomplete shard are read back, to be written again."""
         array = writing_empty_chunks(stored.array)
         rows, known = stored.count, stored.digests
         held = np.empty((rows_of_shard(array), *array.shape[1:]), array.dtype)
@@ -73,7 +73,7 @@ class Shards:
         return cls(array, start, held, filled, None if rows and known is None else digests)
 
     def add(self, values: Array) -> None:
-        """Add rows; write shards that are full."""
+        """Add rows, and write full shards."""
         while len(values):
             taken = values[: len(self.held) - self.filled]
             self.held[self.filled : self.filled + len(taken)] = taken
@@ -85,7 +85,7 @@ class Shards:
     def flush(self) -> int:
         """Write the rows held; return the number of rows of the array."""
         stop = self.start + self.filled
-        if self.filled:  # an interrupted append may have left rows, so that resizing may also shrink the array
+        if self.filled:  # an interrupted append can have left rows, so resizing can also shrink the array
             self.array.resize((stop, *self.array.shape[1:]))
             self.array[self.start : stop] = self.held[: self.filled]
             if self.digests is not None:
@@ -131,80 +131,78 @@ def ingest(
 ) -> Ingested:
     """Stream files into the dataset `destination`: x (n, d), the rows of all sources in order, and y (n,), labels.
 
-    Axes after the first are flattened. Columns that have names (Parquet, CSV with a header) are found by name in all
-    files after the first, and the names are kept; the index of a pandas frame is left out. Truth values become 0 and 1,
-    dates days since 1970-01-01 (in UTC, where they have a time zone), times of day and durations hours. Doing the same
-    again changes nothing, and resumes a run that was stopped.
+    Axes after the first are flattened. Columns with names (Parquet, CSV with a header) are matched by name in all files
+    after the first, and the names are kept; the index of a pandas frame is left out. Booleans become 0 and 1, dates
+    become days since 1970-01-01 (in UTC if they have a time zone), and times of day and durations become hours.
+    Repeating the call changes nothing, or resumes a run that was stopped.
 
     Parameters
     ----------
     sources : path or list of paths
-        Files of the formats of `docs/getting-started.md`, all with the same columns.
+        Files in the formats listed in `docs/getting-started.md`, all with the same columns.
     destination : path
         Folder of the dataset.
     member : str, optional
         Name of the array inside .npz and .h5 files.
     labels : str, optional
-        A file with one label for each row of all sources, or else the name of an array or column beside the rows. Text
+        A file with one label for each row of all sources, or the name of an array or column beside the rows. Text
         becomes codes, numbered by first appearance.
     dtype : str, optional
-        Type to cast to; without it all sources must have one type.
+        Dtype to cast to; by default, all sources must have the same dtype.
     columns, drop : sequence of str, optional
-        Names of the columns to use, in this order, or of those to leave out.
+        Names of the columns to use, in this order, or of the columns to leave out.
     missing : {"refuse", "drop", "mean", "median"}
-        What becomes of missing values (empty fields, NA, NaN, null, which are words in quotes): an error that lists
-        them; their rows are left out; or the mean or median of their column stands for them. A category counts as a
-        column of 0 and 1. The median is that of a uniform sample where a column has more than 100,000 values (5000 or
-        more for wide tables).
+        Treatment of missing values (empty fields, NA, NaN, null; in quotes, these are words): an error that lists
+        them; dropping their rows; or filling in the mean or median of their column. A category counts as a column of 0
+        and 1. The median is that of a uniform sample if a column has more than 100,000 values (5000 or more for wide
+        tables).
     categories : {"one-hot"}, optional
-        Make a column of 0 and 1 for each different text of a column of text, at most 1000, in alphabetical order.
+        Turn each distinct text of a text column, at most 1000, into a column of 0 and 1, in alphabetical order.
     text : str, optional
-        Name of a column of text: rows are the numbers of its characters, with zeros behind the last, for string
-        kernels (`kernels.Spectrum`). Of FASTA files always the sequence.
+        Name of a text column: rows are the numbers of its characters, padded with zeros, for string kernels
+        (`kernels.Spectrum`). For FASTA files, this is always the sequence.
     like : path, optional
-        A dataset: use its columns, categories, means and medians. `append` always does so.
+        Use the columns, categories, means and medians of this dataset. `append` always does so.
     block_rows : int, optional
-        Rows of a shard.
+        Rows per shard.
     append : bool
-        Add the rows to a finished dataset of the same columns, type and kind of labels.
+        Add the rows to a finished dataset with the same columns, dtype and kind of labels.
     overwrite : bool
-        Replace a dataset once its successor is finished.
+        Replace an existing dataset once the new one is finished.
     memory : str or int, optional
-        What this process may use ("4 GB", or bytes); by default 2 GB. Files whose rows, columns or lines need more are
-        refused by their headers, before they are read.
+        Memory limit of this process ("4 GB", or bytes); by default 2 GB. Files whose rows, columns or lines need more
+        are refused based on their headers, before they are read.
     progress : bool or Progress
-        True shows bars, or lines where there is no terminal; a Progress receives the number of rows read, and notes; by
+        True shows bars or, without a terminal, lines; a Progress object receives the number of rows read, and notes; by
         default nothing is shown.
 
     Returns
     -------
     Ingested
-        Path, shape and type of the dataset, and whether it was there already.
+        Path, shape and dtype of the dataset, and whether it already existed.
 
     Raises
     ------
     SpecError
-        What does not exist or fit together.
+        Files or names that do not exist, or options that conflict.
     DataError
-        Values that are no finite numbers, listed by column; rows are counted from 0 in their own file.
+        Values that are not finite numbers, listed by column; rows are counted from 0 in each file.
     CorruptionError
         Files that do not decode.
     MemoryLimitError
         Rows, columns or lines need more memory than is allowed.
     LockedError
-        Another run writes `destination`.
+        Another run is writing `destination`.
     IncompleteError
         The disk is full, or an earlier ingest did not finish.
 
-    Notes
-    -----
-    One pass over the files, and another before it where categories, means or medians are learnt; two more where words
-    come late in a column of text files. Memory does not depend on the number of rows.
+    Notes ----- One pass over the files, preceded by another one if categories, means or medians are learnt, and by two
+    more if words first appear late in a column of a text file. Memory does not depend on the number of rows.
     """
     progress = shown(progress)
     choice = ColumnOptions(None if columns is None else tuple(columns), tuple(drop), missing, categories, text)
     if like is not None and (append or choice != ColumnOptions()):
-        raise SpecError("like takes all about columns from a dataset: leave out append and other options about columns")
+        raise SpecError("like takes all column settings from a dataset: leave out append and other column options")
     given = None if like is None else expanded(like)
     sources = [sources] if isinstance(sources, str | os.PathLike) else sources
     allowed = USUAL if memory is None else Allowed(parse_bytes(memory))
@@ -212,7 +210,7 @@ def ingest(
     out = group_path(destination, *(each["path"] for each in files.identity["sources"]))
     path = store_of(out).absolute(out)
     if block_rows is not None and block_rows < 1:
-        raise SpecError(f"block_rows is {block_rows}, and must be at least 1")
+        raise SpecError(f"block_rows={block_rows}: must be at least 1")
     record = {
         "format": "dataset",
         **files.identity,
@@ -220,7 +218,7 @@ def ingest(
         "block_rows": block_rows,
     }
     if append and overwrite:
-        raise SpecError("append adds to a dataset and overwrite replaces it: choose one")
+        raise SpecError("append adds to a dataset, but overwrite replaces it: choose one")
     with store_of(path).writer(path):
         if append:
             done = _append(files, path, record, allowed, progress)
@@ -241,13 +239,13 @@ def ingest(
 def _create(
     files: Files, path: str, record: Mapping[str, Any], allowed: Allowed, overwrite: bool, progress: Progress
 ) -> bool:
-    """Make a new dataset; return whether it existed already. Text and gzip cannot be read from the middle: so an
-    interrupted run starts again from the first row."""
+    """Make a new dataset; return whether it already existed. Text and gzip cannot be read from the middle, so an
+    interrupted run restarts from the first row."""
     target = open_destination(path, record, overwrite=overwrite, whole=True)
     if target.done:
         if files.names is not None and "column_names" not in (groups.describe(path) or {}):
             progress.note(
-                f"{path} was made before column names were kept, so that it may hold the index of a frame, or "
+                f"{path} was made before column names were kept, so it could contain the index of a frame, or "
                 "columns of files in different orders: remove it and run this again to be sure"
             )
         return True
@@ -285,21 +283,21 @@ def _like(files: Files, path: str, progress: Progress) -> Source:
         encoding = Encoding.from_json(about["encoding"])
     names = tuple(about["column_names"]) if "column_names" in about else None
     if names is None and files.names is not None:
-        progress.note(f"{path} has no column names: the new rows are taken to have its columns in the same order")
+        progress.note(f"{path} has no column names: assuming that the new rows have its columns in the same order")
     source = files.source(encoding, names, path, progress)
     if encoding is None and source.encoding is not None and not source.encoding.plain:
-        raise SpecError(f"{path} holds plain numbers, and the new rows have dates, times or text: make a new dataset")
+        raise SpecError(f"{path} holds plain numbers, but the new rows have dates, times or text: make a new dataset")
     return source
 
 
 def _append(files: Files, path: str, record: Mapping[str, Any], allowed: Allowed, progress: Progress) -> bool:
-    """Add rows to a finished dataset; return whether they were the last ones added already."""
+    """Add rows to a finished dataset; return whether the same rows were already added last."""
     group, about = groups.finished_dataset(path, "r+")
     *earlier, last = about["provenance"]
     if earlier and about["sources"][-len(last["sources"]) :] == files.identity["sources"]:
         return True
     if files.choice.identity not in ({}, about.get("table")):
-        raise SpecError(f"{path} keeps the columns that it began with: leave out options about columns when you append")
+        raise SpecError(f"{path} keeps its original columns: leave out column options when you append")
     source = _like(files, path, progress)
     source.note(progress)
     x, y = _array(group, "x"), group.get("y")
@@ -312,7 +310,7 @@ def _append(files: Files, path: str, record: Mapping[str, Any], allowed: Allowed
     }
     for what, (here, there) in pairs.items():
         if here != there:
-            raise SpecError(f"{path}: cannot append, {what} is {there} there and {here} in the new rows")
+            raise SpecError(f"{path}: cannot append, since {what} is {there} there and {here} in the new rows")
     source.check_memory(allowed, rows_of_shard(x))
     categories = {text: code for code, text in enumerate(about.get("categories", []))}
     added = _fill(path, group, source, about["rows"], categories, progress)
@@ -357,8 +355,8 @@ def _fill(
     if counts.values or counts.rows_dropped:
         columns = ", ".join(f"{count:,} in {name!r}" for name, count in counts.values.most_common())
         rule = "" if source.encoding is None else source.encoding.missing
-        dropped = f"{counts.rows_dropped:,} rows are left out"
-        done = dropped if rule == "drop" else f"the {rule} of the column stands for them"
+        dropped = f"dropped {counts.rows_dropped:,} rows"
+        done = dropped if rule == "drop" else f"filled in the {rule} of the column"
         progress.note(f"missing values: {columns or 'labels'}; {done}")
         entry["missing"] = {"values": dict(counts.values), "rows_dropped": counts.rows_dropped}
     filled: dict[str, Any] = {"rows": stop, "provenance": [entry]}
@@ -368,14 +366,14 @@ def _fill(
 
 
 def _continued(path: str, group: zarr.Group, name: str, rows: int) -> StoredArray:
-    """The array of which the first `rows` rows are written, and are to be continued."""
+    """The array whose first `rows` rows are written, to be continued."""
     return stored_array(path, group, name) if rows else StoredArray(_array(group, name), path, 0, ALL_THERE)
 
 
 def _manifest(path: str, rows: int, filled: Mapping[str, Shards]) -> dict[str, Any]:
-    """Write the digests of the first `rows` rows beside them; the attribute that names this file. Each number of rows
-    has a file of its own, so that readers of earlier rows find theirs until then. Nothing is written where the digests
-    of earlier rows are not known."""
+    """Write the digests of the first `rows` rows beside them; return the attribute that names this file. Each number of
+    rows has a separate file, so readers of earlier rows still find theirs. Nothing is written if the digests of earlier
+    rows are not known."""
     arrays = {
         name: {"rows": each.array.chunks[0], "crc32c": "".join(each.digests)}
         for name, each in filled.items()
@@ -390,7 +388,7 @@ def _manifest(path: str, rows: int, filled: Mapping[str, Shards]) -> dict[str, A
 
 
 def _codes(labels: Array, categories: dict[str, int]) -> Array:
-    """Numbers as they are; text as its code in `categories`, which grows by first appearance."""
+    """Numbers unchanged; text as its code in `categories`, which grows by first appearance."""
     if labels.dtype.kind != "U":
         return labels
     return np.array([categories.setdefault(text, len(categories)) for text in labels.tolist()], np.int32)
@@ -404,7 +402,7 @@ def _publish(path: str, values: Mapping[str, Any]) -> None:
     about: Any = group.attrs[ATTRIBUTE]
     group.attrs[ATTRIBUTE] = {**about, **values}
     store_of(path).sync(f"{path}/zarr.json")
-    # Those who opened the dataset a moment ago still read the manifest before.
+    # Readers that have just opened the dataset still use the previous manifest.
     kept = [each["file"] for each in (about.get("manifest"), values["manifest"]) if each]
     for name in store_of(path).names(f"{path}/x"):
         if name.startswith("manifest-") and name not in kept:

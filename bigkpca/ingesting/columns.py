@@ -1,14 +1,14 @@
-"""Columns of a table as numbers: what a type means, which values are missing or cannot be read, and the encoding of
-all columns, which options and first rows choose, and which is stored with a dataset.
+"""Columns of a table as numbers: the meaning of types, values that are missing or unreadable, and the encoding of all
+columns, which is determined by options and first rows and stored with a dataset.
 
 | kind | becomes |
 |---|---|
 | number | itself |
 | boolean | 0 and 1 |
-| date, also with a time of day | days since 1970-01-01, UTC where it has a time zone |
+| date, also with a time of day | days since 1970-01-01, in UTC if it has a time zone |
 | time of day, duration | hours |
 | text, categories | one column of 0 and 1 for each category |
-| characters of a text | one column for each place: the number of its character, 0 behind the last |
+| characters of a text | one column for each position: the number of the character, 0 after the last |
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ Kind = Literal["number", "boolean", "date", "time", "text", "characters"]
 Missing = Literal["refuse", "drop", "mean", "median"]
 UNITS = {"date": "days since 1970-01-01", "time": "hours"}
 MISSING = ("", "NA", "N/A", "n/a", "#N/A", "#NA", "NULL", "null", "None", "NaN", "nan", "-NaN", "-nan")
-"""Texts that stand for a missing value, as pandas and Arrow have them: in text files unless they are quoted, and
-wherever numbers, dates and the like are kept as text."""
+"""Texts that mean a missing value, as in pandas and Arrow: in text files unless quoted, and wherever numbers, dates and
+the like are stored as text."""
 
 _DAY, _HOUR = 86_400e6, 3_600e6  # in microseconds
-_FITS: dict[Kind, tuple[Kind, ...]] = {  # kinds of stored values that a kind takes, beside texts
+_FITS: dict[Kind, tuple[Kind, ...]] = {  # kinds of stored values that a kind accepts, besides texts
     "number": ("number", "boolean"),
     "boolean": ("boolean", "number"),
     "date": ("date",),
@@ -43,8 +43,8 @@ _WORDS = {"number": "a number", "boolean": "true or false", "date": "a date", "t
 class TableColumn:
     """How one column of a table becomes columns of numbers.
 
-    categories: the texts that have a column of 0 and 1 each, or the characters, whose numbers begin with 1. length: of
-    the longest text, of characters only. fills: what stands for a missing value in each column of numbers, or nothing.
+    categories: the texts that each have a column of 0 and 1, or the characters, numbered from 1. length: of the longest
+    text, for characters only. fills: the replacements for missing values in each column of numbers, or empty.
     """
 
     name: str
@@ -80,22 +80,22 @@ class TableColumn:
 
 Reason = Literal["missing", "unread", "infinite", "unknown"]
 ADVICE: dict[Reason, str] = {
-    "missing": "Leave such rows out with --missing drop, or fill them with --missing mean or median.",
-    "unread": "Turn text into columns of 0 and 1 with --categories one-hot, name labels with --labels, or leave such "
+    "missing": "Drop these rows with --missing drop, or fill in values with --missing mean or median.",
+    "unread": "Turn text into columns of 0 and 1 with --categories one-hot, name labels with --labels, or leave these "
     "columns out with --drop.",
-    "infinite": "Remove or mend such rows first.",
+    "infinite": "Remove or repair these rows first.",
 }
 ADVICE_OF_DATASET: dict[Reason, str] = {
-    "missing": "The dataset was made without missing values: remove or mend such rows, or make a new dataset.",
-    "unread": "A dataset keeps the kinds of its columns: remove or mend such rows, or make a new dataset.",
+    "missing": "The dataset was made without missing values: remove or repair these rows, or make a new dataset.",
+    "unread": "A dataset keeps the kinds of its columns: remove or repair these rows, or make a new dataset.",
     "infinite": ADVICE["infinite"],
-    "unknown": "A dataset keeps the categories and characters it began with: leave such rows out, or make a new one.",
+    "unknown": "A dataset keeps its original categories and characters: remove these rows, or make a new dataset.",
 }
 
 
 @dataclass(frozen=True)
 class Fault:
-    """Why some values of a column cannot be read: what the first of them is, its row, and how many there are."""
+    """Why some values of a column cannot be read: the first such value, its row, and the number of such values."""
 
     reason: Reason
     what: str
@@ -103,14 +103,14 @@ class Fault:
     count: int
 
     def joined(self, later: Fault) -> Fault:
-        """Both in one. Values of another kind count alone: while there are some, others are no matter."""
+        """Both faults combined. If there are values of another kind, only these count."""
         if self.reason != later.reason and "unread" in (self.reason, later.reason):
             return self if self.reason == "unread" else later
         return replace(self, count=self.count + later.count)
 
 
 def kind_of(kind: Any) -> Kind | None:
-    """What a type of Arrow holds; None for what cannot be numbers."""
+    """The kind of values of an Arrow type; None if they cannot become numbers."""
     from pyarrow import types
 
     if types.is_dictionary(kind):
@@ -127,8 +127,9 @@ def kind_of(kind: Any) -> Kind | None:
 
 
 def numbers(values: Any, kind: Kind) -> tuple[Array, Array]:
-    """(numbers (k,), missing (k,)) of an array of Arrow of this kind, which is not text, or of texts; 0 where missing.
-    Raises pyarrow.ArrowInvalid for a text that is not of this kind, and for values of another, such as dates for
+    """(numbers (k,), missing (k,)) of an Arrow array of this kind, which is not text, or of texts; 0 where missing.
+
+    Raises pyarrow.ArrowInvalid for a text that is not of this kind, and for values of another kind, such as dates for
     numbers."""
     import pyarrow as pa
 
@@ -138,7 +139,7 @@ def numbers(values: Any, kind: Kind) -> tuple[Array, Array]:
     if own == "text":
         values = _parsed(values.cast(pa.large_string()), kind)
     elif not pa.types.is_null(values.type) and own not in _FITS[kind]:
-        raise pa.ArrowInvalid(f"{values.type} is not {_WORDS[kind]}")  # what Arrow would convert has another meaning
+        raise pa.ArrowInvalid(f"{values.type} is not {_WORDS[kind]}")  # Arrow would convert them with another meaning
     missing = values.is_null().to_numpy(zero_copy_only=False)
     found: Array
     if kind == "date":
@@ -160,32 +161,32 @@ def numbers(values: Any, kind: Kind) -> tuple[Array, Array]:
 
 
 def _parsed(texts: Any, kind: Kind) -> Any:
-    """Texts as values of a kind, null where they stand for a missing value."""
+    """Texts as values of a kind, null where they mean a missing value."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
     if kind == "number":
         try:
             return texts.cast(pa.float64())
-        except pa.ArrowInvalid:  # of blanks, of words, and of what stands for missing values
+        except pa.ArrowInvalid:  # for blanks, words, and texts that mean missing values
             pass
     texts = pc.utf8_trim_whitespace(texts)
     texts = pc.if_else(pc.is_in(texts, pa.array(MISSING, texts.type)), pa.scalar(None, texts.type), texts)
-    if kind in ("date", "time"):  # which Arrow reads up to microseconds
+    if kind in ("date", "time"):  # Arrow reads these to microseconds
         texts = pc.replace_substring_regex(texts, r"(\.\d{6})\d+", r"\1")
-    if kind == "date":  # each by itself, since some may have a time zone
+    if kind == "date":  # one by one, since some can have a time zone
         zoned = pc.match_substring_regex(texts, r":.*(Z|[+-]\d\d(:?\d\d)?)$")
         none = pa.scalar(None, texts.type)
         in_utc = pc.if_else(zoned, texts, none).cast(pa.timestamp("us", "UTC")).cast(pa.timestamp("us"))
         return pc.coalesce(pc.if_else(zoned, none, texts).cast(pa.timestamp("us")), in_utc)
-    if kind == "time":  # of the first day, as Arrow casts no text to times of day
+    if kind == "time":  # on the first day, since Arrow does not cast text to times of day
         day, space = (pa.scalar(text, texts.type) for text in ("1970-01-01", " "))
         return pc.binary_join_element_wise(day, texts, space).cast(pa.timestamp("us"))
     return texts.cast(pa.float64() if kind == "number" else pa.bool_())
 
 
 def _microseconds(values: Any, to: Any) -> Array:
-    """Times as microseconds; 0 where one is missing."""
+    """Times in microseconds; 0 where missing."""
     import pyarrow as pa
 
     found: Array = values.cast(to, safe=False).cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
@@ -193,7 +194,7 @@ def _microseconds(values: Any, to: Any) -> Array:
 
 
 def texts_of(values: Any) -> tuple[Any, Array]:
-    """(texts, which of them are missing (k,), as they are null or empty) of an array of Arrow."""
+    """(texts, which of them are missing (k,), i.e. null or empty) of an Arrow array."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -202,7 +203,7 @@ def texts_of(values: Any) -> tuple[Any, Array]:
 
 
 def codes(values: Any, categories: tuple[str, ...]) -> tuple[Array, Array, Array]:
-    """(number of the category (k,), missing (k,), no category (k,)) of texts; the number of the last two is -1."""
+    """(category number (k,), missing (k,), unknown category (k,)) of texts; the number is -1 for the last two."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -228,14 +229,14 @@ def characters(values: Any, column: TableColumn) -> tuple[Array, Array, Array]:
 
 @dataclass(frozen=True)
 class Marks:
-    """Which values (k,) of a column are missing, not of its kind, and infinite or of no category."""
+    """Which values (k,) of a column are missing, of another kind, and infinite or of an unknown category."""
 
     missing: Array
     unread: Array
     strange: Array
 
     def fault(self, values: Any, column: TableColumn, first: int, kept: Array, *, missing_too: bool) -> Fault | None:
-        """The first value that is not of the kind of the column, or else the first other fault of a kept row."""
+        """The first value that is not of the kind of the column, or else the first other fault in a kept row."""
         bad = self.unread if self.unread.any() else (self.strange | (self.missing & missing_too)) & kept
         if not bad.any():
             return None
@@ -247,7 +248,7 @@ class Marks:
 
 
 def marks_of(values: Any, column: TableColumn) -> Marks:
-    """What cannot be read in an array of Arrow. A slow search, for messages only."""
+    """The unreadable values of an Arrow array. A slow search, for messages only."""
     import pyarrow as pa
 
     nothing = np.zeros(len(values), bool)
@@ -262,7 +263,7 @@ def marks_of(values: Any, column: TableColumn) -> Marks:
 
 
 def unread_values(values: Any, kind: Kind) -> Array:
-    """Which values of an array of Arrow are not of a kind."""
+    """Which values of an Arrow array are not of a kind."""
     import pyarrow as pa
 
     def fails(part: Any) -> bool:
@@ -290,12 +291,10 @@ def _said(value: Any, column: TableColumn, reason: Reason) -> str:
         return "infinity"
     if reason == "unknown" and column.kind == "characters":
         longer = len(value) > column.length
-        what = (
-            f"longer than the {column.length} characters" if longer else f"of others than the {len(column.categories)}"
-        )
+        what = f"longer than the {column.length} characters" if longer else f"not made of the {len(column.categories)}"
         return f"{value!r:.40}, {what} of the dataset"
     if reason == "unknown":
-        return f"{value!r}, none of the {len(column.categories)} categories of the dataset"
+        return f"{value!r}, not one of the {len(column.categories)} categories of the dataset"
     if value is None:
         return "missing"
     if isinstance(value, str) and not value.strip():
@@ -305,8 +304,8 @@ def _said(value: Any, column: TableColumn, reason: Reason) -> str:
 
 @dataclass(frozen=True)
 class TableLabels:
-    """The column of labels of a frame: its number, their dtype, and what makes labels (k,) of a part of the column, of
-    rows with these numbers (k,)."""
+    """The label column of a frame: its number, the dtype of the labels, and a function that makes labels (k,) from a
+    part of the column and its row numbers (k,)."""
 
     column: int
     dtype: np.dtype[Any]
@@ -318,9 +317,9 @@ class TableFrame:
     """The columns of a file.
 
     columns: their numbers in the file, without labels and row names. names: of all columns of the file. kinds, types:
-    what the columns hold, and in the words of the file; the kind is None for what cannot be numbers. read: batches
-    (pyarrow.RecordBatch) of the columns of these numbers, in this order; those of a text file are texts.
-    from_first_rows: whether kinds are those of the first rows, so that later ones may hold words.
+    of the columns, the latter as named by the file; the kind is None if values cannot become numbers. read: batches
+    (pyarrow.RecordBatch) of the columns with these numbers, in this order; columns of a text file are texts.
+    from_first_rows: whether kinds are inferred from the first rows, so later rows can contain words.
     """
 
     where: str
@@ -333,24 +332,24 @@ class TableFrame:
     labels: TableLabels | None
     read: Callable[[Mapping[int, Kind]], Iterator[Any]]
     notes: tuple[str, ...] = ()
-    text: str | None = None  # the column whose characters are the rows, unless options say otherwise
+    text: str | None = None  # the column whose characters are the rows, unless options differ
     from_first_rows: bool = False
 
     @property
     def column_names(self) -> tuple[str, ...] | None:
-        """Names of the columns that may be features."""
+        """Names of the columns that can be features."""
         return None if self.names is None else tuple(self.names[j] for j in self.columns)
 
 
 class Unreadable(Exception):
-    """A batch holds a value that the encoding cannot read; which one is searched for afterwards."""
+    """A batch has a value that the encoding cannot read; the value is searched for afterwards."""
 
 
 @dataclass(frozen=True)
 class Encoding:
-    """The columns of a table that are used, in the order of their numbers, and what becomes of missing values.
+    """The used columns of a table, in the order of their numbers, and the treatment of missing values.
 
-    left_out: names of the other columns of the files; None where these may have any. named: whether the columns have
+    left_out: names of the other columns of the files; None if any names are allowed. named: whether the columns have
     names.
     """
 
@@ -370,23 +369,23 @@ class Encoding:
 
     @property
     def says_nothing(self) -> bool:
-        """Whether all columns are numbers, used as they are, so that their names say everything."""
+        """Whether all columns are numbers, used unchanged, so their names describe them completely."""
         return self.plain and all(column.kind == "number" for column in self.columns)
 
     @property
     def plain(self) -> bool:
-        """Whether all columns are numbers or truth values, used as they are."""
+        """Whether all columns are numbers or booleans, used unchanged."""
         as_they_are = all(column.kind in ("number", "boolean") and not column.fills for column in self.columns)
         return as_they_are and self.missing == "refuse" and self.left_out == ()
 
     def places(self, frame: TableFrame, whose: str) -> dict[int, TableColumn]:
-        """The columns by their numbers in a file. Raises SpecError where the file has other columns than `whose`,
-        DataError where one has a type that cannot be numbers or text."""
+        """The columns by their numbers in a file. Raises SpecError if the file has other columns than `whose`, and
+        DataError if a column has a type that cannot be numbers or text."""
         if frame.names is None or not self.named:
             if self.left_out != ():
                 raise SpecError(f"{frame.where} has no column names, by which columns could be chosen")
             if len(frame.columns) != len(self.columns):
-                raise SpecError(f"{frame.where} has {len(frame.columns)} columns, {whose} has {len(self.columns)}")
+                raise SpecError(f"{frame.where} has {len(frame.columns)} columns, but {whose} has {len(self.columns)}")
             places = dict(zip(frame.columns, self.columns, strict=True))
         else:
             places = self._by_name(frame, frame.names, whose)
@@ -406,13 +405,13 @@ class Encoding:
         if twice := next((name for name in wanted if name and here.count(name) > 1), None):
             at = [str(j) for j in frame.columns if names[j] == twice]
             raise SpecError(
-                f"{frame.where}: columns {' and '.join(at)} (counted from 0) are called {twice!r}: give each a name "
-                "of its own, since columns are found by name, or leave all of this name out with --drop"
+                f"{frame.where}: columns {' and '.join(at)} (counted from 0) are called {twice!r}: give each a "
+                "unique name, since columns are matched by name, or leave out all with this name using --drop"
             )
         found = here if self.left_out is not None else [name for name in here if name in wanted]
         if sorted(found) != sorted(expected):
             raise SpecError(
-                f"{frame.where} {names_apart(found, expected, whose)}: columns are found by name, so all files must "
+                f"{frame.where} {names_apart(found, expected, whose)}: columns are matched by name, so all files must "
                 "have the same names; rename, add or remove columns first"
             )
         if all(here.count(name) == 1 for name in wanted):
@@ -420,8 +419,8 @@ class Encoding:
             return {number[column.name]: column for column in self.columns}
         if self.left_out or here != expected:
             raise SpecError(
-                f"{frame.where} {names_apart(here, expected, whose)}, and several have no name: give each column its "
-                "own name, since columns are found by name"
+                f"{frame.where} {names_apart(here, expected, whose)}, and several have no name: give each column a "
+                "name, since columns are matched by name"
             )
         return dict(zip(frame.columns, self.columns, strict=True))
 
@@ -458,9 +457,9 @@ class Encoding:
 
 
 def encode(values: Any, column: TableColumn) -> tuple[Array, Array, Array]:
-    """(numbers (k, columns of numbers), missing (k,), strange (k,)) of an array of Arrow. Missing ones are filled if
-    the column can. Strange are infinite numbers, and texts with a category or characters that the column does not have.
-    Raises pyarrow.ArrowInvalid where a value is not of the kind of the column."""
+    """(numbers (k, columns of numbers), missing (k,), strange (k,)) of an Arrow array. Missing values are filled in if
+    the column has fills. Strange values are infinite numbers, and texts whose category or characters the column lacks.
+    Raises pyarrow.ArrowInvalid if a value is not of the kind of the column."""
     if column.kind == "text":
         found, missing, strange = codes(values, column.categories)
         X = (found[:, None] == np.arange(len(column.categories))).astype(np.uint8)
@@ -477,8 +476,8 @@ def encode(values: Any, column: TableColumn) -> tuple[Array, Array, Array]:
 
 @dataclass(frozen=True)
 class ColumnOptions:
-    """Options about columns: only these, all but these, what becomes of missing values and of text, or the column of
-    text whose characters are the rows."""
+    """Column options: only these, all but these, the treatment of missing values and text, or the text column whose
+    characters are the rows."""
 
     columns: tuple[str, ...] | None = None
     drop: tuple[str, ...] = ()
@@ -488,11 +487,11 @@ class ColumnOptions:
 
     def __post_init__(self) -> None:
         if self.columns is not None and self.drop:
-            raise SpecError("columns names the columns to keep and drop those to leave out: choose one")
+            raise SpecError("columns lists the columns to keep, and drop those to leave out: use only one of them")
         if self.text is not None and (self.columns is not None or self.drop or self.categories):
-            raise SpecError("text makes rows of the characters of one column: leave columns, drop and categories out")
+            raise SpecError("text makes rows from the characters of one column: leave out columns, drop and categories")
         if self.text is not None and self.missing in ("mean", "median"):
-            raise SpecError(f"missing texts have no {self.missing}: leave their rows out with missing='drop'")
+            raise SpecError(f"missing texts have no {self.missing}: drop their rows with missing='drop'")
         for what, value, known in (
             ("missing", self.missing, get_args(Missing)),
             ("categories", self.categories, ("one-hot", None)),
@@ -502,7 +501,7 @@ class ColumnOptions:
 
     @property
     def identity(self) -> dict[str, Any]:
-        """The options that are not the default, JSON-ready: they are part of what identifies a dataset."""
+        """The options that differ from the defaults, JSON-ready, which are part of the identity of a dataset."""
         own = {
             "columns": None if self.columns is None else list(self.columns),
             "drop": list(self.drop) or None,
@@ -514,10 +513,10 @@ class ColumnOptions:
 
 
 def chosen(frames: Sequence[TableFrame], choice: ColumnOptions, names: tuple[str, ...] | None) -> Encoding:
-    """The encoding of files by the options; its categories and fills have to be learnt where there are some.
+    """The encoding of files according to the options; categories and fills, if any, have yet to be learnt.
 
-    names: of the columns, where these are known already; else those of the first file that has names. Raises SpecError
-    for a name that no column has, DataError where a column has a type that cannot be numbers.
+    names: of the columns, if already known; otherwise those of the first file that has names. Raises SpecError for a
+    name that no column has, and DataError if a column has a type that cannot be numbers.
     """
     first = next((frame for frame in frames if frame.names is not None), frames[0])
     known = names if names is not None else first.column_names
@@ -535,14 +534,14 @@ def chosen(frames: Sequence[TableFrame], choice: ColumnOptions, names: tuple[str
         return Encoding((TableColumn(choice.text, "characters"),), choice.missing, None)
     kept = choice.columns or tuple(name for name in known if name not in choice.drop)
     if not kept:
-        raise SpecError(f"no column of {first.where} is left")
+        raise SpecError(f"no column of {first.where} is left: drop fewer columns")
     left_out = None if choice.columns is not None else tuple(name for name in known if name in choice.drop)
     columns = tuple(_column(name, kind, choice) for name, kind in _kinds(frames, kept, by_name=True))
     return Encoding(columns, choice.missing, left_out)
 
 
 def _kinds(frames: Sequence[TableFrame], names: Sequence[str], *, by_name: bool) -> list[tuple[str, Kind]]:
-    """What each of the columns holds: text where one file has text, else what the first file has. Raises DataError."""
+    """The kind of each column: text if any file has text, otherwise that of the first file. Raises DataError."""
     found: dict[str, list[Kind]] = {name: [] for name in names}
     unfit = []
     for frame in frames:
@@ -553,10 +552,10 @@ def _kinds(frames: Sequence[TableFrame], names: Sequence[str], *, by_name: bool)
             elif name in found and kind is not None and type_ != "null":
                 found[name].append(kind)
     if unfit:
-        raise DataError("; ".join(unfit) + ": neither numbers, truth values, times nor text; leave it out with --drop")
+        raise DataError("; ".join(unfit) + ": not numbers, booleans, times or text; leave it out with --drop")
     return [(name, "text" if "text" in found[name] else next(iter(found[name]), "number")) for name in names]
 
 
 def _column(name: str, kind: Kind, choice: ColumnOptions) -> TableColumn:
-    """A column of a kind. Text that is not to become categories is read as numbers, which some files keep as text."""
+    """A column of a kind. Text that does not become categories is read as numbers, which some files store as text."""
     return TableColumn(name, "number" if kind == "text" and choice.categories is None else kind)

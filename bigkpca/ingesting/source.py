@@ -1,4 +1,4 @@
-"""Several files as one source of rows: in order, with the same columns and one type, every value checked."""
+"""Several files as one source of rows: in order, with the same columns and dtype, and every value checked."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from bigkpca.ingesting.formats import Column, Table, TableFrame, open_column, op
 from bigkpca.ingesting.formats.base import USUAL, Allowed, cast
 from bigkpca.ingesting.tables import MissingCounts, learnt, no_rows, rows_of
 
-_BY_ORDER = "has no column names; its columns are taken to be in the order of the files that have names"
+_BY_ORDER = "has no column names; assuming that its columns have the order of the files with names"
 
 
 @dataclass(frozen=True)
 class Files:
-    """Everything to ingest, of which the headers were read.
+    """Everything to ingest, with headers already read.
 
-    column: the labels, where they have a file of their own. dtype: to store rows in, None for that of the rows.
-    identity: what identifies all this, JSON-ready.
+    column: the labels, if in a separate file. dtype: of the stored rows, None for that of the source rows.
+    identity: identifies all of this, JSON-ready.
     """
 
     files: tuple[Table | TableFrame, ...]
@@ -50,10 +50,10 @@ class Files:
         paths = [Path(source).expanduser() for source in sources]
         for source, path in zip(sources, paths, strict=True):
             if is_url(given := os.fspath(source)):
-                store_of(given)  # which refuses URLs that hold secrets
-                raise SpecError(f"{given}: files are ingested from local disks only: copy it to one")
+                store_of(given)  # raises an error for URLs that contain secrets
+                raise SpecError(f"{given}: only files on a local disk can be ingested: copy it to one")
             if path.is_dir():
-                raise SpecError(f"{path} is a folder: give files, and use a Zarr array or group as it is")
+                raise SpecError(f"{path} is a folder: give files; a Zarr array or group needs no ingest")
             if not path.is_file():
                 raise SpecError(f"{path} does not exist")
         if not paths:
@@ -62,10 +62,10 @@ class Files:
         apart = Path(labels) if labels is not None and os.path.isfile(labels) else None
         files = tuple(open_rows_of(path, member, None if apart else labels, allowed) for path in paths)
         if choice != ColumnOptions() and (array := next((each for each in files if isinstance(each, Table)), None)):
-            raise SpecError(f"{array.where} is an array of numbers: options about columns are for CSV and Parquet")
+            raise SpecError(f"{array.where} is an array of numbers: column options work only with CSV and Parquet")
         if choice.missing == "drop" and apart:
             raise SpecError(
-                f"{apart} has a label for each row, so no rows can be dropped: use another value of missing"
+                f"{apart} has a label for each row, so rows cannot be dropped: use another value of missing"
             )
         stored = None if dtype is None else _storable(dtype)
         identity = {
@@ -78,7 +78,7 @@ class Files:
         return cls(files, column, choice, stored, identity)
 
     def check_unchanged(self) -> None:
-        """Raise IncompleteError where a file is no longer the one whose header was read."""
+        """Raise IncompleteError if a file is no longer the one whose header was read."""
         apart = self.identity["labels"]
         for each in [*self.identity["sources"], *([apart] if isinstance(apart, dict) else [])]:
             path = Path(each["path"])
@@ -94,10 +94,10 @@ class Files:
     def source(
         self, encoding: Encoding | None, names: tuple[str, ...] | None, whose: str | None, progress: Progress
     ) -> Source:
-        """The rows of all files, with the encoding of a dataset or, without one, an encoding of their own.
+        """The rows of all files, with the encoding of a dataset or, without one, a new encoding.
 
-        names: of the columns of a dataset. whose: what these belong to. One pass over the files where something has to
-        be learnt of them.
+        names: of the columns of a dataset. whose: the dataset, in messages. One pass over the files if something has to
+        be learnt from them.
         """
         frames = [each for each in self.files if isinstance(each, TableFrame)]
         of_dataset = whose is not None
@@ -115,14 +115,14 @@ class Files:
         first = tables[0]
         for table in tables[1:]:
             if table.columns != first.columns:
-                raise SpecError(f"{table.where} has {table.columns} columns, {first.where} has {first.columns}")
+                raise SpecError(f"{table.where} has {table.columns} columns, but {first.where} has {first.columns}")
             if self.dtype is None and _storable(table.dtype) != _storable(first.dtype):
                 raise SpecError(
-                    f"{table.where} holds {table.dtype}, {first.where} {first.dtype}: choose one type with --dtype"
+                    f"{table.where} holds {table.dtype}, but {first.where} {first.dtype}: choose one type with --dtype"
                 )
             if (here := kind_of(table.label_dtype)) != (there := kind_of(first.label_dtype)):
                 raise SpecError(
-                    f"the labels of {table.where} are {here}, those of {first.where} {there}: they must be of one kind"
+                    f"the labels of {table.where} are {here}, but those of {first.where} {there}: use one kind"
                 )
         dtype = self.dtype or _storable(first.dtype)
         paths = tuple(each["path"] for each in self.identity["sources"])
@@ -135,8 +135,8 @@ class Files:
 class Source:
     """The rows of all files as numbers.
 
-    column: the labels, where they have a file of their own. encoding: of the columns of tables, None for arrays.
-    counts: of missing values, while the rows are read.
+    column: the labels, if in a separate file. encoding: of the columns of tables, None for arrays. counts: of missing
+    values, filled in while the rows are read.
     """
 
     tables: tuple[Table, ...]
@@ -152,7 +152,7 @@ class Source:
         return None if self.encoding is None else self.encoding.names
 
     def note(self, progress: Progress) -> None:
-        """Give remarks on how the files are read, each once for all files."""
+        """Emit notes on how the files are read, each once for all files."""
         files: dict[str, list[str]] = {}
         for table in self.tables:
             by_order = self.names is not None and table.names is None
@@ -167,7 +167,7 @@ class Source:
 
     @property
     def label_dtype(self) -> np.dtype[Any] | None:
-        """The dtype of the labels; None where there are none."""
+        """The dtype of the labels; None if there are none."""
         return self.column.dtype if self.column else self.tables[0].label_dtype
 
     @property
@@ -177,13 +177,13 @@ class Source:
         return sum(known) if len(known) == len(self.tables) else None
 
     def check_memory(self, allowed: Allowed, shard_rows: int) -> None:
-        """Raise MemoryLimitError where rows are too large for what is allowed."""
+        """Raise MemoryLimitError if rows need more memory than allowed."""
         table = max(self.tables, key=lambda each: each.held)
         itemsize = max(self.dtype.itemsize, *(each.dtype.itemsize for each in self.tables))
         allowed.check_rows(table.where, self.columns * itemsize, shard_rows, table.held)
 
     def check_labels(self, count: int | None, rows: int | None) -> None:
-        """Raise SpecError where a file of labels holds more or fewer of them than there are rows, as far as known."""
+        """Raise SpecError if a file of labels is known to have more or fewer labels than there are rows."""
         if self.column is not None and None not in (count, rows) and count != rows:
             raise SpecError(
                 f"{self.column.where} holds {count} labels for {rows} rows (the first line of a .csv is its "
@@ -191,7 +191,7 @@ class Source:
             )
 
     def pieces(self) -> Iterator[tuple[Array, Array | None]]:
-        """The rows of all files, checked and in one type, with the labels that come with them."""
+        """The rows of all files, checked and in one dtype, with their labels."""
         for table in self.tables:
             row, dropped = 0, self.counts.rows_dropped
             for X, labels in table.batches:
@@ -204,7 +204,7 @@ class Source:
                 raise no_rows(table.where, dropped=self.counts.rows_dropped > dropped)
 
     def column_pieces(self) -> Iterator[Array]:
-        """The labels that have a file of their own, checked."""
+        """The labels from a separate file, checked."""
         if self.column is None:
             return
         row = 0
@@ -215,7 +215,7 @@ class Source:
 
 
 def _identity(path: Path, member: str | None) -> dict[str, Any]:
-    """What identifies a file: path, size, time of modification, and the array in it."""
+    """The identity of a file: path, size, modification time, and the array in it."""
     status = path.stat()
     return {"path": os.path.abspath(path), "size": status.st_size, "mtime_ns": status.st_mtime_ns, "member": member}
 
@@ -225,14 +225,14 @@ def _storable(dtype: str | np.dtype[Any]) -> np.dtype[Any]:
     try:
         found = np.dtype(dtype).newbyteorder("=")
     except TypeError as error:
-        raise SpecError(f"{dtype!r} is not a type of numbers such as 'float32' or 'uint8'") from error
+        raise SpecError(f"{dtype!r} is not a number type such as 'float32' or 'uint8'") from error
     if found.kind not in "buif" or found.itemsize > 8:
         raise SpecError(f"rows cannot be stored as {found}: choose a real type of at most 8 bytes with --dtype")
     return found
 
 
 def kind_of(labels: np.dtype[Any] | None) -> str:
-    """The kind of labels, to compare: text is one kind, whatever its length."""
+    """The kind of labels, for comparison: text is one kind, whatever its length."""
     if labels is None:
         return "none"
     return "text" if labels.kind == "U" else labels.newbyteorder("=").name

@@ -1,5 +1,5 @@
-"""The rows of a table as rows of numbers: what is learnt of its columns first, and what is wrong with one that cannot
-be read."""
+"""The rows of a table as rows of numbers: what has to be learnt from its columns first, and errors of columns that
+cannot be read."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ from bigkpca.ingesting.formats.base import Batches, Table, cast, name_of_column
 from bigkpca.numerics.random_streams import MEDIANS, random_stream
 
 MOST_CATEGORIES = 1000  # of one column
-_SAMPLE = 100_000  # values of a column, of which its median is taken,
+_SAMPLE = 100_000  # values of a column used for its median,
 _SAMPLE_BYTES = 64_000_000  # or as many as fit in this for all columns, with 16 bytes each
 _MOST_FAULTS = 20  # columns that one message lists
 
 
 @dataclass
 class MissingCounts:
-    """How many values were missing in each column, and how many rows were left out for that; counted while reading."""
+    """Numbers of missing values in each column and of rows dropped for them, counted while reading."""
 
     values: Counter[str] = field(default_factory=Counter)
     rows_dropped: int = 0
@@ -56,10 +56,10 @@ def rows_of(
     *,
     of_dataset: bool,
 ) -> Table:
-    """The rows of a frame as numbers, with its labels. Reading them raises DataError that lists every unfit column.
+    """The rows of a frame as numbers, with its labels. Reading them raises a DataError that lists every invalid column.
 
-    whose: what the encoding belongs to, in messages. dtype: of the rows; None for the common one of the columns, which
-    must hold every whole number. of_dataset: whether the encoding is that of a dataset which is there already.
+    whose: the owner of the encoding, in messages. dtype: of the rows; None for the common dtype of the columns, which
+    must hold every whole number. of_dataset: whether the encoding is that of an existing dataset.
     """
     places = encoding.places(frame, whose)
     common = encoding.dtype(frame, places)
@@ -109,13 +109,13 @@ def rows_of(
 
 
 def columns_to_read(frame: TableFrame, places: Mapping[int, TableColumn]) -> dict[int, Kind]:
-    """The columns of an encoding, and behind them that of the labels, by their numbers in the file."""
+    """The columns of an encoding, followed by the column of labels, by their numbers in the file."""
     kinds: dict[int, Kind] = {j: column.kind for j, column in places.items()}
     return kinds if frame.labels is None else {**kinds, frame.labels.column: "text"}
 
 
 def _pieces(batches: Iterable[Any], width: int) -> Iterator[Any]:
-    """The batches in pieces whose rows of numbers, of this width, take 4 MB at most."""
+    """The batches in pieces whose rows of numbers, of this width, take at most 4 MB."""
     step = max(1, READ_BYTES // (8 * max(1, width)))
     for batch in batches:
         for start in range(0, len(batch), step):
@@ -130,9 +130,8 @@ def _encoded(
     kept: Array,
     counts: MissingCounts,
 ) -> tuple[Array, Array, tuple[int, int, int] | None]:
-    """(the rows of numbers that are kept (m, width), which they are (k,), (row, column, value) of the first whole
-    number that the dtype rounds) of a batch whose first columns are these. Raises Unreadable for what cannot be
-    read."""
+    """(kept rows of numbers (m, width), which rows are kept (k,), (row, column, value) of the first whole number that
+    the dtype rounds) of a batch that begins with these columns. Raises Unreadable for values that cannot be read."""
     X = np.empty((len(batch), encoding.width), dtype)
     strange = np.zeros(len(batch), bool)
     whole: list[tuple[int, Array]] = []
@@ -142,7 +141,7 @@ def _encoded(
         strange |= unknown
         if dtype.kind == "f" and found.dtype.kind in "iu" and found.dtype.itemsize == 8:
             whole.append((k, found[:, 0]))
-        with np.errstate(over="ignore"):  # of infinity, in a row that is refused or left out
+        with np.errstate(over="ignore"):  # of infinity, in a row that is rejected or dropped
             X[:, at : at + found.shape[1]] = found
         at += found.shape[1]
         if missing.any():
@@ -154,7 +153,7 @@ def _encoded(
     if (strange & kept).any():
         raise Unreadable
     for k, values in whole:
-        exact = 2 ** (np.finfo(dtype).nmant + 1)  # up to which the dtype holds all whole numbers
+        exact = 2 ** (np.finfo(dtype).nmant + 1)  # the dtype holds all whole numbers up to this
         for i in map(int, np.flatnonzero(((values > exact) | (values < -exact)) & kept)):
             if int(dtype.type(values[i])) != int(values[i]):
                 return X[kept], kept, (i, k, int(batch.column(k)[i].as_py()))
@@ -162,7 +161,7 @@ def _encoded(
 
 
 def kept_rows(batch: Any, missing: Sequence[Array], encoding: Encoding, frame: TableFrame) -> Array:
-    """Which rows (k,) of a batch are used, where these values (k,) of each of its columns are missing."""
+    """Which rows (k,) of a batch are used, given which values (k,) of each column are missing."""
     if encoding.missing != "drop":
         return np.ones(len(batch), bool)
     kept: Array = ~np.logical_or.reduce(missing)
@@ -179,14 +178,14 @@ def _unlabelled(labels: Any) -> Array:
 
 
 def no_rows(where: str, *, dropped: bool) -> DataError:
-    """The error of a file without rows, or of which every row is left out."""
+    """The error for a file without rows, or for which every row would be dropped."""
     if dropped:
-        return DataError(f"{where}: no row has a value in every column, so that all would be dropped")
-    return DataError(f"{where} is empty: it holds no rows")
+        return DataError(f"{where}: no row has a value in every column, so all rows would be dropped")
+    return DataError(f"{where} is empty: it has no rows")
 
 
 def problems(frame: TableFrame, places: Mapping[int, TableColumn], encoding: Encoding, *, of_dataset: bool) -> str:
-    """What cannot be read in each column of a file, and what to do, in words. One pass over the file."""
+    """A message that lists the unreadable values in each column of a file, and what to do. One pass over the file."""
     found: dict[int, Fault] = {}
     refuse, first = encoding.missing == "refuse", 0
     for batch in _pieces(frame.read(columns_to_read(frame, places)), encoding.width):
@@ -213,11 +212,11 @@ def problems(frame: TableFrame, places: Mapping[int, TableColumn], encoding: Enc
 def learnt(
     frames: Sequence[TableFrame], encoding: Encoding, whose: str, progress: Progress, *, words: bool
 ) -> Encoding:
-    """The encoding with the categories of its columns of text, and with what stands for missing values.
+    """The encoding with the categories of its text columns, and with the replacements for missing values.
 
-    Rows that are left out count for nothing. One pass over the files, where there is something to learn. words: whether
-    a column whose first rows are of another kind becomes text where later ones hold words, which takes two more passes.
-    Raises DataError that lists what cannot be read, and columns of no value or of more than 1000 categories.
+    Dropped rows do not count. One pass over the files, if there is something to learn. words: whether a column whose
+    first rows are of another kind becomes text if later rows have words, which takes two more passes. Raises a
+    DataError that lists unreadable values, and columns without values or with more than 1000 categories.
     """
     filled = encoding.missing in ("mean", "median")
     unsure = words and any(frame.from_first_rows for frame in frames)
@@ -232,7 +231,7 @@ def learnt(
             if found or not words or not (found := _words(frames, encoding, whose)):
                 raise DataError(problems(misfit.frame, misfit.places, encoding, of_dataset=False)) from misfit.__cause__
         for where in found.values():
-            progress.note(f"{where}: the column is read as text")
+            progress.note(f"{where}: reading the column as text")
         columns = [replace(each, kind="text") if each.name in found else each for each in encoding.columns]
         encoding = replace(encoding, columns=tuple(columns))
     pairs = list(zip(learners, encoding.columns, strict=True))
@@ -243,13 +242,13 @@ def learnt(
     ]
     if faults:
         alone = encoding.columns[0].kind == "characters"
-        raise DataError(f"{whose}: {'; '.join(faults)}" + ("" if alone else ": leave such columns out with --drop"))
+        raise DataError(f"{whose}: {'; '.join(faults)}" + ("" if alone else ": leave these columns out with --drop"))
     columns_learnt = (learner.learnt(column, encoding.missing) for learner, column in pairs)
     return replace(encoding, columns=tuple(columns_learnt))
 
 
 class _Misfit(Exception):
-    """A file holds a value that the encoding cannot read; which one is searched for afterwards."""
+    """A file has a value that the encoding cannot read; the value is searched for afterwards."""
 
     def __init__(self, frame: TableFrame, places: dict[int, TableColumn]) -> None:
         super().__init__(frame.where)
@@ -257,7 +256,7 @@ class _Misfit(Exception):
 
 
 def _look_at_all(frames: Sequence[TableFrame], encoding: Encoding, whose: str, progress: Progress) -> list[_Learner]:
-    """What is learnt of each column, from the rows that are kept: one pass over all files. Raises _Misfit."""
+    """What is learnt about each column from the kept rows, in one pass over all files. Raises _Misfit."""
     import pyarrow as pa
 
     most = int(min(_SAMPLE, max(5000, _SAMPLE_BYTES // 16 // len(encoding.columns))))
@@ -268,7 +267,7 @@ def _look_at_all(frames: Sequence[TableFrame], encoding: Encoding, whose: str, p
         else:
             learners.append(_Numbers(most, random_stream(k, MEDIANS)))
     counts = [frame.rows or 0 for frame in frames]
-    progress.start("look at the columns", sum(counts) if all(counts) else 0)
+    progress.start("inspecting columns", sum(counts) if all(counts) else 0)
     try:
         for frame in frames:
             places = encoding.places(frame, whose)
@@ -294,7 +293,7 @@ def _look_at_all(frames: Sequence[TableFrame], encoding: Encoding, whose: str, p
 
 
 def _words(frames: Sequence[TableFrame], encoding: Encoding, whose: str) -> dict[str, str]:
-    """Columns whose later rows hold words, unlike the first, with the first word as messages say it: one pass."""
+    """Columns whose later rows have words, unlike the first rows, with the first word, for messages. One pass."""
     found: dict[str, str] = {}
     for frame in (each for each in frames if each.from_first_rows):
         places = encoding.places(frame, whose)
@@ -315,7 +314,7 @@ def _words(frames: Sequence[TableFrame], encoding: Encoding, whose: str) -> dict
 
 @dataclass
 class _Texts:
-    """The texts of a column, and in how many rows each is; none where they are too many."""
+    """The texts of a column, and the number of rows with each; none if there are too many."""
 
     counts: Counter[str] = field(default_factory=Counter)
     too_many: bool = False
@@ -333,7 +332,7 @@ class _Texts:
 
     def fault(self, column: TableColumn, *, filled: bool) -> str | None:
         if self.too_many:
-            return f"column {column.name!r} has more than {MOST_CATEGORIES} different texts"
+            return f"column {column.name!r} has more than {MOST_CATEGORIES} distinct texts"
         return None if self.counts else f"column {column.name!r} has no value"
 
     def learnt(self, column: TableColumn, missing: str) -> TableColumn:
@@ -346,7 +345,7 @@ class _Texts:
 
 @dataclass
 class _Characters:
-    """The characters of the texts of a column, and the length of the longest."""
+    """The characters of the texts of a column, and the length of the longest text."""
 
     found: set[str] = field(default_factory=set)
     longest: int = 0
@@ -361,11 +360,11 @@ class _Characters:
 
     def fault(self, column: TableColumn, *, filled: bool) -> str | None:
         if "\0" in self.found:
-            return f"column {column.name!r} has texts with the character of number 0, which marks their end"
+            return f"column {column.name!r} has texts with the null character (number 0), which marks the end of a text"
         return None if self.longest else f"column {column.name!r} has no value"
 
     def learnt(self, column: TableColumn, missing: str) -> TableColumn:
-        """The column with its characters, in the order of their numbers in Unicode."""
+        """The column with its characters, in Unicode order."""
         return replace(column, categories=tuple(sorted(self.found)), length=self.longest)
 
 
@@ -378,10 +377,10 @@ class _Numbers:
     count: int = 0
     total: float = 0.0
     drawn: Array = field(default_factory=lambda: np.empty((2, 0)))  # keys and values
-    further: list[Array] = field(default_factory=list)  # the same, of the last batches
+    further: list[Array] = field(default_factory=list)  # the same for the last batches
 
     def add(self, values: Array, kept: Array) -> None:
-        """Take the numbers in that are kept. Raises Unreadable where one is infinite."""
+        """Add the kept numbers. Raises Unreadable if one is infinite."""
         found = values[kept].astype(np.float64)
         if not np.isfinite(found).all():
             raise Unreadable
@@ -402,7 +401,7 @@ class _Numbers:
         return f"column {column.name!r} has no value" if filled and not self.count else None
 
     def learnt(self, column: TableColumn, missing: str) -> TableColumn:
-        """The column with what stands for a missing value."""
+        """The column with its replacement for missing values."""
         if missing not in ("mean", "median"):
             return column
         self._draw()

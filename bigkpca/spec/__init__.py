@@ -1,4 +1,4 @@
-"""What to fit: the options that a user sets, and what they mean for given rows, resolved once."""
+"""What to fit: the options that a user sets, and their meaning for given rows, resolved once."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from bigkpca.numerics.solvers import OVERSAMPLING
 from bigkpca.spec.fields import VARIED, FitOptions, FitSpec, MethodOptions, ProblemOptions
 
 EXACT_MOST_ROWS = 8192  # 0.5 GB of float64 Gram matrix
-DENSE_MOST_FEATURES = 8192  # as many for the D x D moments of random features
+DENSE_MOST_FEATURES = 8192  # the same, for the D x D moments of random features
 RANDOM_FEATURES = 2048
 _PER_COMPONENT, _LEAST_LANDMARKS, _MOST_LANDMARKS = 20, 500, 2000
-SIZE_RULE = f"{_PER_COMPONENT} for each component, at least {_LEAST_LANDMARKS} and at most {_MOST_LANDMARKS}"
+SIZE_RULE = f"{_PER_COMPONENT} per component, at least {_LEAST_LANDMARKS} and at most {_MOST_LANDMARKS}"
 _UNSEEN_BYTES = 16_000_000
-_MOST_GROWN = 8192  # landmarks or random features to which a size grows: squares of 0.5 GB
+_MOST_GROWN = 8192  # landmarks or random features that a size grows to: their square matrices take 0.5 GB
 
 
 @dataclass(frozen=True)
 class ResolvedFit:
-    """A fit of n rows of d columns; only what depends on the values of the rows is still open.
+    """A fit of n rows of d columns, in which only what depends on the values of the rows is still open.
 
     `spec` holds what does not depend on rows. size is D: all rows, the size that was given, or the most that a
     tolerance may need; by default 2048 random features, or min(max(20 r, 500), 2000) landmarks, but at least r and at
@@ -62,7 +62,7 @@ class ResolvedFit:
         return self.changed(**changed | ({"method": "nystroem"} if self.spec.exact else {}))
 
     def with_features(self, size: int, dtype: np.dtype[Any]) -> ResolvedFit:
-        """The same fit with features that are there already, whose number no rows limit: no row is chosen."""
+        """The same fit with existing features, whose number is not limited by the rows: no row is chosen."""
         spec = self.spec.model_copy(update={"tol": None})
         return replace(self, spec=spec, size=size, dtype=dtype, rule=None, rule_reason="")
 
@@ -71,21 +71,21 @@ class ResolvedFit:
         return resolve_shape(self.spec.model_copy(update=fields), self.n, self.d, self.stored)
 
     def kernel(self, measured: float | None) -> Kernel:
-        """The kernel, `measured` being what the sample gave where the spec asks for it: see `FitSpec.kernel_value`."""
+        """The kernel; `measured` is the value from the sample, if the spec asks for one: see `FitSpec.kernel_value`."""
         return self.spec.kernel_value(self.d, measured)
 
     def randomized(self, D: int) -> bool:
-        """Whether eigenpairs of D random features come from a sketch, never holding D x D."""
+        """Whether eigenpairs of D random features come from a sketch, which never holds a D x D matrix."""
         return randomized(self.spec, D)
 
 
 def resolve(spec: FitSpec, rows: Rows) -> ResolvedFit:
-    """What the spec means for these rows. Raises SpecError where it needs a number of components and has none."""
+    """The meaning of the spec for these rows. Raises SpecError if it needs a number of components and has none."""
     return resolve_shape(spec, *rows.shape, rows.dtype)
 
 
 def resolve_shape(spec: FitSpec, n: int, d: int, stored: np.dtype[Any]) -> ResolvedFit:
-    """What the spec means for n rows of d columns, stored in that dtype. Raises SpecError as `resolve`."""
+    """The meaning of the spec for n rows of d columns, stored in that dtype. Raises SpecError as `resolve` does."""
     method, large = spec.method_value, spec.exact and n > EXACT_MOST_ROWS
     if large and not isinstance(spec.components, int):
         raise SpecError(
@@ -124,35 +124,35 @@ def _size(spec: FitSpec, n: int, d: int) -> tuple[int, str]:
         return (min(spec.size, n) if of_landmarks else spec.size), "the size that was given"
     if spec.tol is not None:
         most = min(_MOST_GROWN, sample_rows(n, d, 0), n) if of_landmarks else _MOST_GROWN
-        return most, "the most to which a size grows"
+        return most, "the largest size that a fit grows to"
     if not of_landmarks:
         return RANDOM_FEATURES, "the default number of random features"
     kept = spec.components if isinstance(spec.components, int) else 50
     wanted = min(max(_PER_COMPONENT * kept, _LEAST_LANDMARKS), max(_MOST_LANDMARKS, kept))
     if n <= wanted:
-        return n, "every row, of which there are no more"
+        return n, "all rows, since there are no more"
     return wanted, "one for each component" if kept > _MOST_LANDMARKS else SIZE_RULE
 
 
 def _rule(spec: FitSpec) -> tuple[LandmarkRule, str]:
-    """The landmark rule, with its options, and why it suits method and kernel."""
+    """The landmark rule with its options, and why it suits the method and kernel."""
     if not isinstance(spec.landmarks, str):
         rule: LandmarkRule = spec.landmarks
         return rule, "the rule that was given"
     if spec.landmarks != "auto":
         return landmarks.named(spec.landmarks), "the rule that was given"
     if spec.method_value.uniform:
-        return landmarks.Uniform(), "the method's formulas hold for rows drawn uniformly"
+        return landmarks.Uniform(), "the formulas of the method assume rows drawn uniformly"
     if spec.stationary:
-        return landmarks.KMeans(), "the kernel depends on x - y, so that means of rows stand for rows"
+        return landmarks.KMeans(), "the kernel depends on x - y, so means of rows can stand for rows"
     kernel = spec.kernel_value(1, 1.0)
     if isinstance(kernel, Leaf) and not kernel.positive:
-        return landmarks.Uniform(), "the kernel is not positive semidefinite, which other rules need"
-    return landmarks.RPCholesky(), "the kernel has no length, so rows stand for rows: those not yet explained"
+        return landmarks.Uniform(), "the kernel is not positive semidefinite, as other rules require"
+    return landmarks.RPCholesky(), "the kernel has no length, so landmarks are rows that others do not explain yet"
 
 
 def randomized(spec: FitSpec, D: int) -> bool:
-    """Whether eigenpairs of D random features come from a sketch. Raises SpecError where that needs a number."""
+    """Whether eigenpairs of D random features come from a sketch. Raises SpecError if it needs a number."""
     chosen = spec.solver == "randomized" or (
         spec.solver == "auto" and D > DENSE_MOST_FEATURES and not spec.method_value.landmarks
     )

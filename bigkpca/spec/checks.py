@@ -1,4 +1,4 @@
-"""Check the fields of a FitSpec one by one, and find those that do not go together, or do nothing."""
+"""Check the fields of a FitSpec one by one, and find fields that conflict or have no effect."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from bigkpca.numerics.preimages import FixedPoint, Preimage
 
 
 def wanted(error: Mapping[str, Any]) -> str:
-    """What a field that pydantic refused may be."""
+    """The values that a field accepts, where pydantic refused its value."""
     kind, context = error["type"], error.get("ctx", {})
     limits = {"greater_than": "above", "greater_than_equal": "of at least", "less_than": "below"}
     if kind in limits:
@@ -35,7 +35,7 @@ def components(value: int | float | str | None) -> int | float | str | None:
         return value
     if isinstance(value, float) and not 0 < value < 1:
         if not value.is_integer():
-            raise SpecError(f"components={value}: a share of the variance lies between 0 and 1")
+            raise SpecError(f"components={value}: a share of the variance must lie between 0 and 1")
         value = int(value)
     if value <= 0:
         raise SpecError(f"components={value}: at least one component must be kept")
@@ -43,11 +43,11 @@ def components(value: int | float | str | None) -> int | float | str | None:
 
 
 def kernel(value: Any) -> str | Kernel:
-    """A kernel, or the name of one, with the options that are given with it."""
+    """A kernel, or the name of one with its options."""
     if isinstance(value, Kernel):
         return value
     if isinstance(value, type):
-        raise SpecError(f"kernel={value.__name__} is a class: give one of its values, or its name")
+        raise SpecError(f"kernel={value.__name__} is a class: pass an instance of it, or its name")
     if callable(value):
         return kernels.Function(value)
     return kernels.named(str(value))
@@ -58,39 +58,39 @@ def method(value: str | Method) -> str | Method:
     if isinstance(value, str):
         return methods.named(value).name
     if type(value) not in methods.METHODS.values():
-        raise SpecError(f"method={value!r}: give a name or a value of bigkpca.methods")
+        raise SpecError(f"method={value!r}: pass a name, or a value from bigkpca.methods")
     return value
 
 
 def preimage(value: str | Preimage) -> str | Preimage:
-    """A pre-image, or the name of one; a value where the name came with options."""
+    """A pre-image, or the name of one; a name with options becomes a value."""
     if isinstance(value, str):
         found = preimages.named(value)
         return found if ":" in value else found.name
     if type(value) not in preimages.PREIMAGES.values():
-        raise SpecError(f"preimage={value!r}: give a name or a value of bigkpca.preimages")
+        raise SpecError(f"preimage={value!r}: pass a name, or a value from bigkpca.preimages")
     return value
 
 
 def landmark_rule(value: Any) -> Any:
-    """A landmark rule, the name of one, or landmarks of the caller's own."""
+    """A landmark rule, the name of one, or custom landmarks."""
     if isinstance(value, str):
         return value if value == "auto" else landmarks.named(value).name
     if type(value) in (*landmarks.RULES.values(), landmarks.OwnRows, landmarks.RowNumbers):
         return value
     if not isinstance(value, np.ndarray | list | tuple):
         raise SpecError(
-            f"landmarks={value!r}: give a name or a value of bigkpca.landmarks, rows (l, d), or row numbers (l,)"
+            f"landmarks={value!r}: pass a name, a value from bigkpca.landmarks, rows (l, d), or row numbers (l,)"
         )
     try:
         given = np.asarray(value)
     except ValueError:
-        raise SpecError("landmarks: rows of different lengths; give a table (l, d)") from None
+        raise SpecError("landmarks have rows of different lengths: pass an array (l, d)") from None
     return landmarks.RowNumbers(given) if given.ndim == 1 else landmarks.OwnRows(given)
 
 
 def landmarks_of_file(path: str) -> Array:
-    """The landmarks in a .npy file. Raises SpecError where there are none."""
+    """The landmarks in a .npy file. Raises SpecError if it has none."""
     try:
         with store_of(path).open(path) as file:
             found: Array = np.load(file, allow_pickle=False)
@@ -110,59 +110,60 @@ def size(value: int | str, info: ValidationInfo) -> int | str:
 def positive(value: float | str | None, info: ValidationInfo) -> float | str | None:
     """A positive finite number."""
     if isinstance(value, float) and not (np.isfinite(value) and value > 0):
-        raise SpecError(f"{info.field_name}={value}: it must be a positive number")
+        raise SpecError(f"{info.field_name}={value}: must be a positive number")
     return value
 
 
 class Clash(NamedTuple):
-    """Fields of a FitSpec that do not go together, and why."""
+    """Fields of a FitSpec that conflict, and why."""
 
     fields: tuple[str, ...]
     message: str
 
 
 def clashes(spec: Any) -> list[Clash]:
-    """All fields of a FitSpec that do not go together; each field is right by itself."""
+    """All conflicts between fields of a FitSpec that are each valid on their own."""
     found = [*_lengths(spec), *_method_fits(spec)]
     if spec.noise and preimages.own_noise(spec.own_preimage):
-        message = f"noise={spec.noise} and {spec.preimage} both give the noise: leave one of them out"
+        message = f"noise={spec.noise} and {spec.preimage} both set the noise: leave one of them out"
         found.append(Clash(("noise", "preimage"), message))
     if any({"kernel", "method", "coef0", "noise"} & {*clash.fields} for clash in found):
-        return found  # what is asked next needs a kernel, a method and a pre-image
+        return found  # the next checks need a kernel, a method and a pre-image
     return [*found, *_kinds_fit(spec)]
 
 
 def unused(given: Mapping[str, Any], kernel: str, method: str, *, varied: bool = False) -> Iterator[Clash]:
-    """Options that a fit (or every fit by `varied` methods) would ignore: the first field of each clash.
+    """Options that a fit (or every fit with `varied` methods) would ignore: the first field of each clash.
 
     Parameters
     ----------
     given : mapping
-        The fields of FitSpec that a user gave, as they were typed.
+        The fields of FitSpec that a user set, as typed.
     kernel, method : str
         The kernel and the method of the fit.
     varied : bool, optional
-        Whether the method is not the user's to choose.
+        Whether the method is varied, rather than chosen by the user.
 
     Examples
     --------
-    >>> list(unused({"degree": 5}, "rbf", "nystroem"))
-    [Clash(fields=('degree', 'kernel'), message='is for the polynomial kernel, not for gaussian: leave it out')]
+    >>> [clash] = unused({"degree": 5}, "rbf", "nystroem")
+    >>> clash.message
+    'works only with the polynomial kernel, not with gaussian: leave it out'
     """
     own, kind = kernels.own_options(kernel), kernels.kernel_class(kernel).name
     for name in ("degree", "coef0"):
         fitting = [each for each in kernels.KERNELS if name in kernels.parameter_names(each)]
         if name in given and name in own:
-            yield Clash((name, "kernel"), f"is given by kernel {kernel!r} already: leave one of them out")
+            yield Clash((name, "kernel"), f"is already set by kernel {kernel!r}: leave one of them out")
         elif name in given and kind not in fitting:
-            message = f"is for the {' and '.join(fitting)} kernel, not for {kind}: leave it out"
+            message = f"works only with the {' and '.join(fitting)} kernel, not with {kind}: leave it out"
             yield Clash((name, "kernel"), message)
     exact = methods.named(method).exact
     if exact and "size" in given:
-        yield Clash(("size", "method"), "is not for method exact, which uses every row: leave it out")
+        yield Clash(("size", "method"), "does not work with method exact, which uses every row: leave it out")
     stops = varied or exact or str(given.get("refine", 0)) != "0"
     if "residual_tol" in given and not stops:
-        message = "belongs to method exact and to refine: add one of them, or leave it out"
+        message = "works only with method exact or with refine: add one of them, or leave it out"
         yield Clash(("residual_tol", "method", "refine"), message)
 
 
@@ -171,20 +172,20 @@ def _lengths(spec: Any) -> Iterator[Clash]:
     if numeric and spec.gamma is not None:
         yield Clash(
             ("sigma", "gamma"),
-            "both sigma and gamma are given: give one, gamma = 1 / (2 sigma^2) for the Gaussian",
+            "both sigma and gamma are set: keep only one (gamma = 1 / (2 sigma^2) for the Gaussian)",
         )
     if isinstance(spec.kernel, Kernel):
         if numeric or spec.gamma is not None:
             yield Clash(
                 ("kernel", "sigma", "gamma"),
-                "sigma and gamma belong to kernel names; a kernel value has its own parameters",
+                "sigma and gamma work only with the name of a kernel: a kernel value has its own parameters",
             )
         return
     kind = kernels.kernel_class(spec.kernel)
     if {"sigma", "gamma"} & kernels.own_options(spec.kernel).keys():
         if numeric or spec.gamma is not None:
             name = "sigma" if numeric else "gamma"
-            message = f"{name}={getattr(spec, name)} and kernel={spec.kernel!r} both give the length: leave one out"
+            message = f"{name}={getattr(spec, name)} and kernel={spec.kernel!r} both set the length: leave one out"
             yield Clash(("kernel", name), message)
         return
     if numeric and kind.distance is None:
@@ -202,22 +203,25 @@ def _method_fits(spec: Any) -> Iterator[Clash]:
     if spec.precomputed and not spec.exact:
         yield Clash(
             ("kernel", "method"),
-            f"kernel='precomputed' needs method='exact', not {method.name!r}: no other reads a matrix of kernels",
+            f"kernel='precomputed' needs method='exact', not {method.name!r}: no other method reads a kernel matrix",
         )
     if spec.precomputed and spec.standardize:
         yield Clash(
             ("kernel", "standardize"),
-            "standardize=True is for rows that are vectors: with kernel='precomputed' they are kernels",
+            "standardize=True does not work with kernel='precomputed', whose rows are kernel values: leave it out",
         )
     if spec.n_directions != "auto" and not method.principal:
         yield Clash(
             ("n_directions", "method"),
-            f"n_directions={spec.n_directions} belongs to method='rff-pca', not to {method.name!r}",
+            f"n_directions={spec.n_directions} works only with method='rff-pca', not with {method.name!r}",
         )
     if method.landmarks and spec.solver == "randomized":
-        yield Clash(("solver", "method"), f"solver='randomized' is for random features, not for method={method.name!r}")
+        yield Clash(
+            ("solver", "method"),
+            f"solver='randomized' works only with random features, not with method={method.name!r}",
+        )
     if spec.exact and spec.refine:
-        yield Clash(("method", "refine"), "method='exact' stops at residual_tol: leave refine out")
+        yield Clash(("method", "refine"), "method='exact' iterates until residual_tol is met: leave refine out")
     if spec.refine and not isinstance(spec.components, int):
         yield Clash(
             ("refine", "components"), f"refine={spec.refine} needs a number of components, not {spec.components}"
@@ -230,24 +234,24 @@ def _method_fits(spec: Any) -> Iterator[Clash]:
     if method.uniform and spec.rule_name not in ("auto", "uniform"):
         yield Clash(
             ("method", "landmarks"),
-            f"{method} takes uniform landmarks only, not {spec.rule_name!r}: its scaling from l to n and its "
-            "centring hold for rows drawn uniformly; use method='nystroem' with other landmarks",
+            f"{method} takes only uniform landmarks, not {spec.rule_name!r}: its scaling from l to n and its "
+            "centring assume rows drawn uniformly; use method='nystroem' with other landmarks",
         )
     if spec.exact and spec.landmarks != "auto":
         yield Clash(
             ("method", "landmarks"),
-            "method='exact' takes every row for a landmark: leave landmarks out, or use method='nystroem'",
+            "method='exact' uses every row as a landmark: leave landmarks out, or use method='nystroem'",
         )
     if own is not None and spec.size not in ("auto", own):
-        yield Clash(("size", "landmarks"), f"size={spec.size}, but {own} landmarks are given: leave size out")
+        yield Clash(("size", "landmarks"), f"size={spec.size}, but {own} landmarks were passed: leave size out")
     if spec.tol is not None and (spec.exact or own is not None or spec.size != "auto"):
         what = "the exact method" if spec.exact else f"{own} landmarks" if own is not None else f"size={spec.size}"
         by = "method" if spec.exact else "landmarks" if own is not None else "size"
-        yield Clash(("tol", by), f"tol={spec.tol} grows the size, but {what} fixes it: leave tol out")
+        yield Clash(("tol", by), f"tol={spec.tol} lets the size grow, but {what} fixes it: leave tol out")
 
 
 def _kinds_fit(spec: Any) -> Iterator[Clash]:
-    """What the kernel, the method and the pre-image say themselves."""
+    """Conflicts that the kernel, the method and the pre-image report themselves."""
     try:
         kernel = spec.kernel_value(1, 1.0)
     except SpecError as error:
@@ -258,11 +262,11 @@ def _kinds_fit(spec: Any) -> Iterator[Clash]:
     except SpecError as error:
         yield Clash(("method", "kernel", "size", "degree", "coef0"), str(error))
     preimage = spec.preimage_value
-    if preimage == FixedPoint():  # the default, which a kernel may refuse when it is asked for rows
+    if preimage == FixedPoint():  # the default; a kernel that has none raises an error only when rows are requested
         return
     try:
         if spec.precomputed:
-            raise SpecError(f"preimage={preimage.name!r} gives rows, and kernel='precomputed' has none")
+            raise SpecError(f"preimage={preimage.name!r} computes rows, but kernel='precomputed' has none")
         preimage.check(kernel, spec.kept_method)
     except SpecError as error:
         yield Clash(("preimage", "noise", "kernel", "method", "refine"), str(error))

@@ -1,4 +1,4 @@
-"""FitSpec: all options that a result depends on, checked."""
+"""FitSpec: all options that affect a result, checked."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class ProblemOptions(TypedDict, total=False):
-    """Options that say what problem a fit solves."""
+    """Options that define the problem that a fit solves."""
 
     kernel: Any
     sigma: float | str
@@ -37,7 +37,7 @@ class ProblemOptions(TypedDict, total=False):
 
 
 class MethodOptions(TypedDict, total=False):
-    """Options by which approximations of one problem differ, besides the seed."""
+    """Options in which approximations of one problem differ, besides the seed."""
 
     method: Any
     size: int | str
@@ -56,7 +56,7 @@ class FitOptions(ProblemOptions, MethodOptions, total=False):
 
 
 VARIED = (*MethodOptions.__annotations__, "seed")
-"""Fields by which approximations of one problem differ; the others say what the problem is."""
+"""Fields in which approximations of one problem differ; the others define the problem."""
 
 
 def _either(names: Iterable[str]) -> str:
@@ -69,7 +69,7 @@ def _preimages(*, trained: bool) -> list[str]:
 
 
 class FitSpec(BaseModel):
-    """What to fit. Every field is an option of `bigkpca fit`; its description is that option's help."""
+    """What to fit. Every field is an option of `bigkpca fit`; its description is the help text of that option."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
 
@@ -81,13 +81,13 @@ class FitSpec(BaseModel):
     kernel: str | Kernel = Field(
         "gaussian",
         description=f"one of {_either(name for name in kernels.KERNELS if name != kernels.Precomputed.name)}; or "
-        "precomputed, with method exact: the data are the kernel matrix; with options, e.g. matern:nu=2.5",
+        "precomputed, with method exact, if the data are the kernel matrix; options follow a colon, e.g. matern:nu=2.5",
     )
     sigma: float | Literal["median"] = Field("median", description="length of the kernel, or 'median'")
     gamma: float | Literal["scale"] | None = Field(
         None,
-        description="inverse width, instead of sigma; 'scale' for 1 / (columns times variance of the sampled rows); by "
-        "default 1/columns for the polynomial and sigmoid kernels",
+        description="inverse width, instead of sigma; 'scale' for 1 / (columns times variance of the sampled rows); "
+        "defaults to 1/columns for the polynomial and sigmoid kernels",
     )
     degree: int = Field(3, ge=1, description="degree of the polynomial kernel")
     coef0: float = Field(1.0, allow_inf_nan=False, description="constant of the polynomial and sigmoid kernels")
@@ -106,23 +106,24 @@ class FitSpec(BaseModel):
     landmarks: str | Any = Field("auto", description=f"one of {', '.join(landmarks.RULES)}, or a .npy file of rows")
     n_directions: int | Literal["auto"] = Field("auto", description="number of principal axes that rff-pca keeps")
     center: bool = Field(True, description="centre in feature space")
-    standardize: bool = Field(False, description="bring columns to mean 0 and deviation 1 first, in one more pass")
+    standardize: bool = Field(False, description="scale columns to mean 0 and deviation 1, in one more pass")
     dtype: Literal["float32", "float64"] | None = Field(
         None,
-        description="precision of block work, float32 or float64; by default that of the data, or float64 where "
-        "rounding would count",
+        description="precision of block work, float32 or float64; defaults to that of the data, or to float64 where "
+        "rounding would matter",
     )
     solver: Literal["auto", "dense", "randomized"] = Field(
-        "auto", description="eigensolver of random features: auto is randomized above 8192 of them"
+        "auto", description="eigensolver for random features: auto is randomized above 8192 of them"
     )
-    refine: int = Field(0, ge=0, description="most products with the exact Gram matrix after the fit")
+    refine: int = Field(0, ge=0, description="maximum number of products with the exact Gram matrix after the fit")
     residual_tol: float = Field(
         1e-2, gt=0, description="largest relative residual of a component at which exact and refine stop"
     )
     preimage: str | Any = Field(
         "fixed-point",
-        description=f"how scores become rows again: {_either(_preimages(trained=False))}; or "
-        f"{_either(_preimages(trained=True))}, trained in one more pass; with options, e.g. ridge:ridge=0.01,size=500",
+        description=f"how to turn scores back into rows: {_either(_preimages(trained=False))}; or "
+        f"{_either(_preimages(trained=True))}, trained in one more pass; options follow a colon, e.g. "
+        "ridge:ridge=0.01,size=500",
     )
     noise: float | None = Field(
         None,
@@ -132,11 +133,11 @@ class FitSpec(BaseModel):
         "scoring adds it",
     )
     seed: int = Field(0, ge=0, description="seed of all random numbers")
-    block_rows: int | None = Field(None, ge=1, description="rows of one task")
+    block_rows: int | None = Field(None, ge=1, description="rows per task")
 
     @classmethod
     def checked(cls, **values: Any) -> FitSpec:
-        """The spec of these values; SpecError names the key and what it may be."""
+        """The spec of these values; a SpecError names the key and the values that it accepts."""
         unknown = [key for key in values if key not in cls.model_fields]
         if unknown:
             raise unknown_name("option", unknown[0], list(cls.model_fields))
@@ -175,13 +176,13 @@ class FitSpec(BaseModel):
 
     @property
     def own_preimage(self) -> Preimage:
-        """The pre-image as it was given: without the noise that the fit has as an option of its own."""
+        """The pre-image as the user passed it, without the noise that is a separate option of the fit."""
         found: Preimage = preimages.named(self.preimage) if isinstance(self.preimage, str) else self.preimage
         return found
 
     @property
     def kept_method(self) -> Method:
-        """The method whose form the model has: products with the Gram matrix make any of them exact."""
+        """The method whose form the model has: products with the Gram matrix make any method exact."""
         return methods.Exact() if self.refine else self.method_value
 
     @property
@@ -197,20 +198,20 @@ class FitSpec(BaseModel):
 
     @property
     def keeps_sample(self) -> bool:
-        """Whether pre-images need sampled rows, which models do not keep otherwise."""
+        """Whether pre-images need sampled rows, which models otherwise do not keep."""
         needed = self.preimage_value.needs_rows or not self.method_value.landmarks
         return needed and not self.refine and self.reconstructs
 
     @property
     def stationary(self) -> bool:
-        """Whether the kernel depends on x - y alone, so that rows may be shifted."""
+        """Whether the kernel depends only on x - y, so that rows can be shifted."""
         if isinstance(self.kernel, Kernel):
             return self.kernel.stationary
         return kernels.kernel_class(self.kernel).distance is not None
 
     @property
     def distance(self) -> Distance:
-        """What the length of the kernel measures; SpecError for a kernel without one."""
+        """The distance that the kernel length measures. Raises SpecError for a kernel without a length."""
         open_length = isinstance(self.kernel, str) and "sigma" in self.kernel_parameters
         found = kernels.kernel_class(str(self.kernel)).distance if open_length else None
         if found is None:
@@ -219,13 +220,13 @@ class FitSpec(BaseModel):
 
     @property
     def needs_median(self) -> bool:
-        """Whether the length of the kernel comes from the sample."""
+        """Whether the kernel length comes from the sample."""
         open_length = isinstance(self.kernel, str) and self.stationary and "sigma" in self.kernel_parameters
         return open_length and self.sigma == "median" and self.gamma is None
 
     @property
     def kernel_parameters(self) -> set[str]:
-        """Names of the parameters that options of the same names set, of a kernel that is given by name."""
+        """Names of the parameters, of a kernel passed by name, that options of the same names set."""
         return kernels.parameter_names(str(self.kernel))
 
     @property
@@ -234,15 +235,15 @@ class FitSpec(BaseModel):
         return self.gamma == "scale"
 
     def kernel_value(self, columns: int, measured: float | None) -> Kernel:
-        """The kernel for rows of `columns` columns, `measured` being the median length, or the inverse width by the
-        variance, that the sample gave."""
+        """The kernel for rows of `columns` columns; `measured` is the median length, or the inverse width from the
+        variance, of the sample."""
         if isinstance(self.kernel, Kernel):
             return self.kernel
         cls, wanted = kernels.kernel_class(self.kernel), self.kernel_parameters
         gamma: Any = measured if self.needs_variance else self.gamma
         given: dict[str, Any] = {"gamma": gamma or 1 / columns, "degree": self.degree, "coef0": self.coef0}
         if cls.distance is not None and "sigma" in wanted:
-            # needs_median says when the caller must measure the length.
+            # needs_median is true when the caller must measure the length.
             length: Any = measured if self.sigma == "median" else self.sigma
             if gamma is not None:
                 length = 1 / gamma if cls.distance == "cityblock" else np.sqrt(0.5 / gamma)
@@ -262,7 +263,7 @@ class FitSpec(BaseModel):
 
     @property
     def precomputed(self) -> bool:
-        """Whether the data are the matrix of kernels."""
+        """Whether the data are the kernel matrix."""
         return self.kernel in (kernels.Precomputed.name, kernels.Precomputed())
 
     @property
@@ -272,7 +273,7 @@ class FitSpec(BaseModel):
 
     @property
     def own_landmarks(self) -> int | None:
-        """Number of landmarks that the caller gave, repeated ones included; None where a rule chooses."""
+        """Number of landmarks passed by the caller, including repeated ones; None if a rule chooses them."""
         own: Any = self.landmarks
         return own.count if isinstance(own, landmarks.OwnRows | landmarks.RowNumbers) else None
 
@@ -282,9 +283,9 @@ class FitSpec(BaseModel):
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any], own: Array | None) -> FitSpec:
-        """The spec that `to_dict` described; `own` are the landmarks of the fitted model, for a caller's own rows."""
+        """The spec that `to_dict` described; `own` are the landmarks of the fitted model, if the caller passed them."""
         if not isinstance(values, Mapping):
-            raise SpecError(f"the options of a fit are a mapping, not {values!r:.80}")
+            raise SpecError(f"the options of a fit must be a mapping, not {values!r:.80}")
         given = dict(values)
         readers: dict[str, Callable[[Any], Any]] = {
             "kernel": kernels.from_dict,

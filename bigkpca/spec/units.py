@@ -1,4 +1,4 @@
-"""Amounts of memory and time, addresses of schedulers, and defaults that functions, commands and job files share."""
+"""Amounts of memory and time, scheduler addresses, and defaults shared by functions, commands and job files."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ import re
 
 from bigkpca.errors import SpecError
 
-TIMEOUT = 600.0  # seconds without a finished block, after which a run ends
+TIMEOUT = 600.0  # seconds without a finished block after which a run stops
 TIMEOUT_WRITTEN = f"{TIMEOUT / 60:g} min"
-SEEDS = 3  # of each method and size that are compared
+SEEDS = 3  # per method and size in a comparison
 TIME_BUDGET = "10 min"  # of a comparison
 SCORED_PREIMAGE = "ridge"  # of cross-validation
-SAMPLED_ROWS = 500  # with exact kernels, which evaluate a model: intervals of a few percent of large eigenvalues
+SAMPLED_ROWS = 500  # with exact kernels in an evaluation: intervals of a few percent for large eigenvalues
 
 
 def is_scheduler(address: str) -> bool:
-    """Whether this has the form of an address of a scheduler, such as tcp://10.0.0.1:8786."""
+    """Whether this looks like the address of a scheduler, such as tcp://10.0.0.1:8786."""
     scheme, _, host = address.rpartition("://")
     name, _, port = host.rpartition(":")
     known = scheme in ("", "tcp", "tls", "ws", "wss") and bool(name) and "/" not in name and port.isdecimal()
@@ -36,7 +36,7 @@ def parse_bytes(text: str | int) -> int:
 
 
 def lacks_unit(text: str) -> bool:
-    """Whether an amount of memory is a number alone, which nobody means to be bytes."""
+    """Whether an amount of memory is a bare number, probably missing its unit."""
     return text.strip().replace(".", "").isdecimal()
 
 
@@ -56,7 +56,7 @@ def parse_seconds(text: str | float) -> float:
 
 
 def _with_digit(text: str | float) -> str | float:
-    """What was given. Raises ValueError for a unit without a number, which Dask takes for one of it."""
+    """The same value. Raises ValueError for a unit without a number, which Dask would read as 1 of that unit."""
     if isinstance(text, str) and not re.search("[0-9]", text):
         raise ValueError(text)
     return text

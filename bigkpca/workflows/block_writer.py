@@ -1,4 +1,4 @@
-"""Write arrays block by block: find the missing blocks, write them, publish the output; repair what is damaged."""
+"""Write arrays block by block: find missing blocks, write them, publish the output, and repair damaged blocks."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from bigkpca.storage.destination import Destination, open_destination
 
 def checked(path: str, manifest: Mapping[str, Any], engine: Engine) -> tuple[list[Damage], list[Damage]]:
     """Shards that are missing or damaged, in the order of their blocks, and files that do not belong to the output. One
-    pass over the output. Raises CorruptionError where the manifest is not about what is there."""
+    pass over the output. Raises CorruptionError if the manifest does not describe this output."""
     path = store_of(path).absolute(path)
     promised = block_arrays.promised(path, manifest)
     gone, strange = damage.listed_damage(path, manifest["format"], [block for block, _ in promised])
@@ -49,14 +49,14 @@ def _number(found: Damage) -> int:
 
 
 def check_count(blocks: int, block_bytes: int, advice: str) -> None:
-    """Raise SpecError where a manifest with so many bytes for each block would be larger than what is read of one."""
+    """Raise SpecError if a manifest with this many bytes per block would be larger than the most that is read."""
     if blocks > (most := MOST_JSON_BYTES // block_bytes):
-        raise SpecError(f"{blocks:,} blocks are more than {most:,}: {advice}")
+        raise SpecError(f"the output would have {blocks:,} blocks, more than the limit of {most:,}: {advice}")
 
 
 @dataclass(frozen=True)
 class BlockOutput:
-    """An output that is computed from rows and written block by block."""
+    """An output computed from rows and written block by block."""
 
     kind: block_arrays.Kind
     rows: Rows
@@ -72,8 +72,8 @@ class BlockOutput:
 
 @dataclass(frozen=True)
 class Holding:
-    """Progress that looks, at every finished block, at whether this run still holds the lock of its output: workers
-    know of no lock, and would go on for hours."""
+    """Progress that checks, at every finished block, whether this run still holds the lock on its output: workers do
+    not see the lock, and would continue for hours."""
 
     shown: Progress
     path: str
@@ -94,7 +94,7 @@ class Holding:
 
 @dataclass(frozen=True)
 class _Job:
-    """A run that makes this output, or makes some of its blocks again."""
+    """A run that writes this output, or rewrites some of its blocks."""
 
     work: BlockOutput
     record: dict[str, Any]  # identifies the output
@@ -104,8 +104,8 @@ class _Job:
 
 
 def written(work: BlockOutput, out: AnyPath, options: Mapping[str, Any], run: RunOptions) -> Stored:
-    """Write the missing blocks, publish the output, and open the main array. Of finished output, check all blocks, and
-    make again what is damaged."""
+    """Write the missing blocks, publish the output, and open the main array. If the output is finished, check all
+    blocks, and rewrite the damaged ones."""
     fingerprint = work.rows.fingerprint()
     out = destination.group_path(out, fingerprint["path"], work.model_path)
     with store_of(out).writer(out), run.engine() as engine:
@@ -123,7 +123,7 @@ def written(work: BlockOutput, out: AnyPath, options: Mapping[str, Any], run: Ru
         place = open_destination(out, record, overwrite=run.overwrite)
         if place.note:
             run.progress.note(place.note)
-        check_count(ceil(work.rows.shape[0] / plan.block_rows), 500, "take larger ones with --block-rows")
+        check_count(ceil(work.rows.shape[0] / plan.block_rows), 500, "use larger blocks with --block-rows")
         holding = replace(engine, progress=Holding(engine.progress, out))
         job = _Job(work, record, place, split(work.rows.shape[0], plan.block_rows), holding)
         if not place.done or not _repaired(job, overwrite=run.overwrite):
@@ -134,8 +134,8 @@ def written(work: BlockOutput, out: AnyPath, options: Mapping[str, Any], run: Ru
 
 
 def _repaired(job: _Job, *, overwrite: bool) -> bool:
-    """Check finished output, and make again what is damaged: its shards one by one, and the manifest where the new ones
-    have other digests. False where that cannot be told and all of it may be replaced; CorruptionError where it may not.
+    """Check finished output, and rewrite what is damaged: its shards one by one, and the manifest if their digests
+    changed. False if damage cannot be determined and all output may be replaced; CorruptionError if it may not.
     """
     path, note = job.place.path, job.engine.progress.note
     try:
@@ -145,34 +145,34 @@ def _repaired(job: _Job, *, overwrite: bool) -> bool:
     except CorruptionError as error:
         if not overwrite:
             raise
-        note(f"all of {path} is made again: {error}")
+        note(f"rewriting all of {path}: {error}")
         return False
     if strange:
         note(f"{path} holds files that do not belong to it:\n{told(strange)}")
     if damaged:
-        note(f"{path} is damaged; the blocks of these files are made again:\n{told(damaged)}")
+        note(f"{path} is damaged; rewriting the blocks of these files:\n{told(damaged)}")
     else:
-        note(f"{path} exists already, from the same model and rows: nothing to do")
-    # Workers write beside the output here too, and this process, which holds the lock, replaces: so nothing that
-    # wakes up late can write into what is published.
+        note(f"{path} already exists, from the same model and rows: nothing to do")
+    # Here, too, workers write beside the output, and this process, which holds the lock, moves files into place: so no
+    # late worker can write into published output.
     broken = {(each.block.number, each.file.partition("/")[0]) for each in damaged if each.block}
     if wanted := sorted({number for number, _ in broken}):
         old = dict(enumerate(digests for _, digests in block_arrays.promised(path, manifest)))
         new = dict(zip(wanted, _write_missing(job, [job.blocks[number] for number in wanted]), strict=True))
         other = {(number, name) for number in wanted for name in old[number] if old[number][name] != new[number][name]}
         for number in wanted:
-            # No others: a run that is stopped here must find again whatever it was writing.
+            # Only these: a run that is stopped here must find what it was writing.
             names = {name for changed, name in broken | other if changed == number}
             block_arrays.replace_block(path, job.place.work, job.blocks[number], names)
         if other:
             block_arrays.write_manifest(path, job.record, job.blocks, list((old | new).values()))
-            note("the new blocks have other bits, as on another type of processor: the manifest names these")
+            note("the new blocks differ in some bits, as on another type of processor: the manifest has their digests")
     job.place.clear()
     return True
 
 
 def _write_missing(job: _Job, blocks: Sequence[Block]) -> list[dict[str, str]]:
-    """Write the missing blocks beside the output; the digests of all of these blocks, in order."""
+    """Write the missing blocks beside the output; return the digests of all these blocks, in order."""
     work, place, engine = job.work, job.place, job.engine
     path = begun(place, job.record, work.rows, work.arrays)
     engine.check_paths(path)
@@ -183,7 +183,7 @@ def _write_missing(job: _Job, blocks: Sequence[Block]) -> list[dict[str, str]]:
     digests = {block.number: digest for block, digest in zip(stored, found, strict=True) if digest is not None}
     missing = [block for block in blocks if block.number not in digests]
     if digests:
-        engine.progress.note(f"continuing: {len(blocks) - len(missing)} of {len(blocks)} blocks are written already")
+        engine.progress.note(f"continuing: {len(blocks) - len(missing)} of {len(blocks)} blocks are already written")
     given = [work.function, path, work.model]
     if work.prepared and missing:
         given.append(work.prepared(work.model))
@@ -195,7 +195,7 @@ def _write_missing(job: _Job, blocks: Sequence[Block]) -> list[dict[str, str]]:
 
 
 def begun(place: Destination, record: dict[str, Any], rows: Rows, arrays: Mapping[str, Any]) -> str:
-    """The folder in which an output is made block by block: that of a run that was stopped, or a new one."""
+    """The folder in which an output is written block by block: that of an interrupted run, or a new one."""
     if not block_arrays.holds(place.work, arrays):
         place.clear()
         with place.made() as scratch:
@@ -214,7 +214,7 @@ def check_unchanged(rows: Rows, before: dict[str, Any]) -> None:
     path = before["path"]
 
     def now() -> dict[str, Any]:
-        if path is None:  # of an array in memory, or of a store that Zarr reads by itself
+        if path is None:  # of an array in memory, or of a store that only Zarr reads
             return rows.fingerprint() if isinstance(rows, ZarrRows) else before
         if not store_of(path).exists(path):
             raise FileNotFoundError(errno.ENOENT, "No such file or directory", path)

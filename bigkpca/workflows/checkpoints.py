@@ -1,8 +1,8 @@
-"""Sums of the passes of a fit, saved beside its output, so that a fit that was killed goes on.
+"""Sums of the passes of a fit, saved beside its output, so that a killed fit can resume.
 
 A fit saves at most every 10 seconds, as `<output>.bigkpca-sums/<run>/<pass>/<level>-<number>.npz`. `run` is a digest of
-the rows and options of the fit, `pass` one of what the sums of a pass depend on; so that sums of anything else are
-never taken up. Files are NumPy arrays and JSON: they are loaded without executing anything.
+the rows and options of the fit, and `pass` is a digest of everything that the sums of a pass depend on, so other sums
+are never reused. Files are NumPy arrays and JSON, which are loaded without executing anything.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from bigkpca.numerics.preimages import Regression
 from bigkpca.numerics.rounding import FarRows
 from bigkpca.numerics.solvers import Action
 
-_FOLDER = ".bigkpca-sums"  # behind the name of an output
-_LAYOUT = 4  # of the sums; others, such as those of rows that were not checked, are not taken up
+_FOLDER = ".bigkpca-sums"  # appended to the name of an output
+_LAYOUT = 4  # of the sums; sums of other layouts, such as those of unchecked rows, are not reused
 _EVERY_SECONDS = 10.0  # between two saves of a pass
-_SHORT_SECONDS = 3.0  # a pass that takes no longer is not saved when it ends
-_MOST_SHARE = 30.0  # times the duration of a save pass before the next
+_SHORT_SECONDS = 3.0  # a pass that takes less is not saved when it ends
+_MOST_SHARE = 30.0  # the next save waits for this many times the duration of a save
 _KINDS: dict[str, type] = {
     kind.__name__: kind for kind in (BlockSums, FarRows, ShiftedSums, ColumnMoments, Action, Regression)
 }
@@ -51,15 +51,15 @@ class SavedRun:
 
 
 def saved_run(out: str, record: Mapping[str, Any], core_types: Sequence[str], progress: Progress) -> SavedRun:
-    """The saved sums of the run that this record identifies, with these versions of packages and types of processors.
-    Those of other runs at this output are removed."""
+    """The saved sums of the run that this record identifies, with these package versions and processor types. Sums of
+    other runs at this output are removed."""
     versions = {name: version(name) for name in ("bigkpca", "numpy", "scipy")}
     about = {"record": record, "versions": versions, "core_types": list(core_types), "layout": _LAYOUT}
     run = hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()[:12]
     folder, store = out + _FOLDER, store_of(out)
-    store.remove_links(folder, below=True)  # else sums would be written to where somebody else points
+    store.remove_links(folder, below=True)  # otherwise sums could be written to the target of a foreign link
     for other in sorted(set(store.names(folder)) - {run}) if store.is_folder(folder) else ():
-        progress.note(f"{folder}/{other} holds sums of other rows, options, versions or processors: removed")
+        progress.note(f"{folder}/{other} held sums of other rows, options, versions or processors: removed")
         store.remove_folder(f"{folder}/{other}")
     return SavedRun(f"{folder}/{run}", progress)
 
@@ -71,12 +71,12 @@ def remove_saved(out: str) -> None:
 
 @dataclass
 class SavedPass:
-    """The saved sums of one pass: nodes that outlive the process, as `checkpoint` of an engine."""
+    """The saved sums of one pass: nodes that outlive the process, as the `checkpoint` of an engine."""
 
     folder: str
     progress: Progress
     _saved_at: float = field(default_factory=monotonic)
-    _seconds: float = 0.0  # that the last save took
+    _seconds: float = 0.0  # duration of the last save
     _failed: bool = False
     _written: set[Node] = field(default_factory=set)
 
@@ -92,11 +92,9 @@ class SavedPass:
                     content = io.BytesIO(file.read())
                 with np.load(content, allow_pickle=False) as held:
                     value = _restored(json.loads(held["about"].tobytes()), held)
-            except (MemoryError, BigKPCAError):  # ours are of a server that does not answer
+            except (MemoryError, BigKPCAError):  # the latter come from a server that does not answer
                 raise
-            except (
-                Exception
-            ):  # NumPy, zipfile and JSON have many kinds for damaged bytes, as of a file that was cut off
+            except Exception:  # NumPy, zipfile and JSON raise many kinds for damaged bytes, e.g. of a truncated file
                 continue
             if value is not None:
                 found[int(level), int(number)] = value
@@ -104,12 +102,12 @@ class SavedPass:
         return found
 
     def due(self, *, ended: bool) -> bool:
-        """Whether enough time has passed to save again, in the course of the pass or as it has ended."""
+        """Whether enough time has passed to save again, during the pass or at its end."""
         least = max(_SHORT_SECONDS if ended else _EVERY_SECONDS, _MOST_SHARE * self._seconds)
         return monotonic() - self._saved_at >= least and not self._failed
 
     def save(self, nodes: Mapping[Node, Any]) -> None:
-        """Save these nodes, in place of those that were saved."""
+        """Save these nodes in place of the saved ones."""
         started = monotonic()
         try:
             store = store_of(self.folder)
@@ -123,13 +121,13 @@ class SavedPass:
                 np.savez(file, about=about, **named)
                 store.write(self._path(node), file.getvalue())
                 self._written.add(node)
-            # Only now: what they are part of is there.
+            # Only now, when the sums that include them are stored.
             for node in self._written - nodes.keys():
                 store.remove_file(self._path(node))
                 self._written.remove(node)
-        except OSError as error:  # as of a full disk: a fit that goes on needs no saved sums
+        except OSError as error:  # e.g. a full disk: a running fit does not need saved sums
             self._failed = True
-            self.progress.note(f"sums of the fit cannot be saved in {self.folder} ({error}): going on without")
+            self.progress.note(f"sums of the fit cannot be saved in {self.folder} ({error}): continuing without saving")
         self._saved_at = monotonic()
         self._seconds = self._saved_at - started
 
@@ -138,7 +136,7 @@ class SavedPass:
 
 
 def _described(value: Any, arrays: list[Array]) -> Any:
-    """A value as JSON, its arrays added to `arrays`."""
+    """A value as JSON; its arrays are appended to `arrays`."""
     if isinstance(value, np.ndarray):
         arrays.append(value)
         return {"array": len(arrays) - 1}

@@ -1,4 +1,4 @@
-"""Estimates, which write nothing: what a fit will cost, which length sigma to take, how wrong a model is."""
+"""Estimates, which write nothing: the cost of a fit, the length sigma, and the error of a model."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class _PlanOptions(FitOptions, ReadingOptions, total=False):
 
 @takes(_PlanOptions)
 def plan(data: Any, **options: Unpack[_PlanOptions]) -> Plan:
-    """What a fit of rows will cost: passes, bytes read, peak memory of a process, and time.
+    """Estimate the cost of a fit: passes, bytes read, peak memory of a process, and time.
 
     Parameters
     ----------
@@ -37,23 +37,23 @@ def plan(data: Any, **options: Unpack[_PlanOptions]) -> Plan:
     components, kernel, ..., seed, block_rows
         What to fit: see `fit`.
     **options
-        Of the run.
+        Options of the run.
 
     Returns
     -------
     Plan
-        `peak_bytes`, `expected_seconds` (None where it is not known; `not_timed` says why) and others. `refused` says
-        why the fit would be refused, where it needs more than `memory`, or than a worker has.
+        `peak_bytes`, `expected_seconds` (None if not known, with the reason in `not_timed`) and others. `refused` is
+        the reason why the fit would be refused, if it needs more than `memory` or than a worker has.
 
     Raises
     ------
     SpecError
-        Options that do not fit each other or the data.
+        Options that conflict with each other or with the data.
 
     Notes
     -----
-    Reads no rows. The time is that of an idle machine and data on its own disk; a probe of a twentieth of a second
-    measures its speed.
+    Reads no rows. The time assumes an idle machine with the data on its local disk; a probe of a twentieth of a second
+    measures the speed of the machine.
 
     Examples
     --------
@@ -82,7 +82,7 @@ def plan(data: Any, **options: Unpack[_PlanOptions]) -> Plan:
 def sigma(
     data: Any, *, kernel: str = "gaussian", seed: int = 0, standardize: bool = False, **options: Unpack[ReadingOptions]
 ) -> dict[str, Length]:
-    """Candidate lengths sigma of a kernel, from distances of sampled pairs of rows.
+    """Candidate lengths sigma of a kernel, from distances between sampled pairs of rows.
 
     Parameters
     ----------
@@ -92,26 +92,26 @@ def sigma(
     seed : int
         Seed of the sample.
     standardize : bool
-        Bring columns to mean 0 and deviation 1 first.
+        Scale columns to mean 0 and deviation 1 first.
     **options
-        Of the run.
+        Options of the run.
 
     Returns
     -------
     dict of Length
-        By name, "median", "sigest_low", "sigest_middle", "sigest_high" and "mean": `sigma`, in the units of the
-        columns, and its `standard_error` from sampling pairs.
+        Keys are "median", "sigest_low", "sigest_middle", "sigest_high" and "mean"; each value has `sigma`, in the units
+        of the columns, and its `standard_error` from sampling pairs.
 
     Raises
     ------
     SpecError
         A kernel without a length.
     DataError, MemoryLimitError, CorruptionError, IncompleteError
-        As `fit`.
+        As in `fit`.
 
     Notes
     -----
-    Reads a bounded sample, and makes one pass more with `standardize`. Source: `docs/numerics.md`, section 8.
+    Reads a bounded sample, and makes one more pass with `standardize`. Source: `docs/numerics.md`, section 8.
 
     Examples
     --------
@@ -123,7 +123,9 @@ def sigma(
     spec, rows = FitSpec.checked(kernel=kernel, seed=seed, standardize=standardize), open_rows(data, run.array)
     with run.engine() as engine:
         fit = resolve(spec, rows)
-        check_peak(sample_bytes(rows, fit, engine.threads), run.memory_limit, "allow more")
+        check_peak(
+            sample_bytes(rows, fit, engine.threads), run.memory_limit, "allow more with --memory (memory= in Python)"
+        )
         engine.check_memory(lambda threads: sample_bytes(rows, fit, threads))
         return sample_lengths(rows, fit, engine)
 
@@ -149,32 +151,32 @@ def cross_validate(
     ----------
     data : path, NumPy, Dask or Zarr array, frame, or DataArray, (n, d)
     kernel, seed, standardize, preimage, noise, size
-        As `fit`. With `noise`, pre-images of rows plus such noise are compared with the rows themselves; with
-        `standardize`, errors are in standard deviations of the columns.
+        As in `fit`. With `noise`, pre-images of noisy rows are compared with the rows themselves; with `standardize`,
+        errors are in standard deviations of the columns.
     sigmas : sequence of float, optional
         Lengths to try; by default 0.5, 0.71, 1, 1.41 and 2 times the median length.
     components : sequence of int, optional
-        Numbers of components to try; by default 10, 25, 50, 100, 200 and 400, as far as a fit has as many.
+        Numbers of components to try; by default those of 10, 25, 50, 100, 200 and 400 that a fit can have.
     folds : int
         Number of parts; each is held out once.
     **options
-        Of the run.
+        Options of the run.
 
     Returns
     -------
     CrossValidation
-        `settings`, every one that was tried with its error, and the `best`.
+        `settings`, all that were tried, with their errors, and the `best` setting.
 
     Raises
     ------
     SpecError
-        A kernel without a length or pre-images, fewer than two rows a fold, more components than a fit can have.
+        A kernel without a length or pre-images, fewer than two rows per fold, more components than a fit can have.
     DataError, MemoryLimitError, CorruptionError, IncompleteError
-        As `fit`.
+        As in `fit`.
 
     Notes
     -----
-    Reads a sample of at most 6000 rows; each fit is scored on up to 500 rows of the part that was held out.
+    Reads a sample of at most 6000 rows; each fit is scored on up to 500 rows of the held-out part.
 
     Examples
     --------
@@ -201,31 +203,31 @@ def cross_validate(
 def evaluate(
     model: AnyModel, data: Any, *, sample: int | None = None, seed: int = 0, **options: Unpack[ReadingOptions]
 ) -> Evaluation:
-    """Estimate how wrong a model is on rows, those it was fitted on or others, from exact kernels with sampled rows.
+    """Estimate the error of a model on fitted or other rows, from exact kernels with sampled rows.
 
     Parameters
     ----------
     model : Model, path of one, or fitted KernelPCA
     data : path, NumPy, Dask or Zarr array, frame, or DataArray, (n, d)
     sample : int, optional
-        Rows whose kernels with all rows are taken; by default 500, or all.
+        Number of rows whose kernels with all rows are computed; by default 500, or all.
     seed : int
         Seed of the sample.
     **options
-        Of the run.
+        Options of the run.
 
     Returns
     -------
     Evaluation
-        Estimates with standard errors, and intervals: eigenvalues, residuals, |K - K^|_F and total variance.
+        Estimates of eigenvalues, residuals, |K - K^|_F and total variance, with standard errors and intervals.
 
     Raises
     ------
     SpecError
-        Rows of another width or other columns, a sample larger than the data, a model of a precomputed kernel or one
-        that keeps more than 8192 rows: their certificates have the residual of every component.
+        Rows of another width or other columns, a sample larger than the data, or a model of a precomputed kernel or
+        with more than 8192 kept rows, whose certificate has the residual of every component.
     DataError, CorruptionError, IncompleteError
-        As `fit`.
+        As in `fit`.
     MemoryLimitError
         The pass needs more than `memory`, or than a worker has.
 

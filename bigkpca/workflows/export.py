@@ -26,7 +26,7 @@ _SUFFIXES = (".csv", ".parquet", ".npy")
 
 @dataclass(frozen=True)
 class Exported:
-    """A file that was written: its path, and how many rows and columns it has; a model has no rows."""
+    """A written file: its path and its numbers of rows and columns; a model has no rows."""
 
     path: str
     rows: int
@@ -43,10 +43,11 @@ def export(
     overwrite: bool = False,
     progress: Progress | bool = False,
 ) -> Exported:
-    """Write scores, or any rows, to a file: .csv, .parquet or .npy, by the end of its name; or a model to .onnx.
+    """Write scores, or any rows, to a .csv, .parquet or .npy file, or a model to a .onnx file.
 
-    Columns of scores are named kernelpca0, kernelpca1 and so on, as by scikit-learn; those of other rows have their own
-    names, or column0, column1 and so on. The file appears when it is complete.
+    The suffix of the file name determines the format. Columns of scores are named kernelpca0, kernelpca1, ..., as in
+    scikit-learn; other rows keep their column names, or get column0, column1, .... The file appears when it is
+    complete.
 
     Parameters
     ----------
@@ -55,17 +56,17 @@ def export(
     out : path
         The file, on a local disk or in an object store.
     labels : path or name, optional
-        Add a column `label`: a .npy file, a dataset, or the name of an array beside the rows that the scores are of,
-        such as "y". Text labels are written as text.
+        Add a column `label`: a .npy file, a dataset, or the name of an array beside the original rows, such as "y".
+        Text labels are written as text.
     row_numbers : bool
         Add a column `row`: the number of each row, counted from 0.
     array : str, optional
-        Name of the array where `data` is a Zarr group.
+        Name of the array if `data` is a Zarr group.
     overwrite : bool
-        Replace a file that is there already.
+        Replace an existing file.
     progress : bool or Progress
-        True shows bars, or lines where there is no terminal; a Progress receives the number of rows written; by default
-        nothing is shown.
+        True shows bars or, without a terminal, lines; a Progress object receives the number of rows written. By
+        default, nothing is shown.
 
     Returns
     -------
@@ -75,12 +76,12 @@ def export(
     Raises
     ------
     SpecError
-        A name that ends otherwise, a file that exists already, a path in a folder of arrays, labels that do not fit,
-        labels in a .npy file, types that the format does not have.
+        An unknown suffix, a file that already exists, a path inside a folder of arrays, labels that do not match the
+        rows, labels for a .npy file, or types that the format lacks.
     CorruptionError
         Rows that cannot be read.
     LockedError
-        Another run writes `out`.
+        Another run is writing `out`.
     IncompleteError
         The disk is full.
 
@@ -100,13 +101,11 @@ def export(
     path = expanded(out)
     if path.lower().endswith(".onnx"):
         if labels is not None or row_numbers:
-            raise SpecError(f"{path}: a model has no rows, so neither labels nor row numbers")
+            raise SpecError(f"{path}: a model has no rows: leave out labels and row numbers")
         return export_model(models.model_of(data), path, overwrite=overwrite)
     suffix = next((end for end in _SUFFIXES if path.lower().endswith(end)), None)
     if suffix is None:
-        raise SpecError(
-            f"{path}: rows are exported as {', '.join(_SUFFIXES)}, models as .onnx: take a name that ends so"
-        )
+        raise SpecError(f"{path}: rows are exported as {', '.join(_SUFFIXES)}, models as .onnx: choose such a name")
     if suffix == ".npy" and (labels is not None or row_numbers):
         raise SpecError(f"{path}: a .npy file holds numbers of one type: export labels and row numbers as .parquet")
     if suffix != ".npy":
@@ -119,7 +118,7 @@ def export(
         twice = [name for name, count in Counter(table.names).items() if count > 1]
         if twice and (labels is not None or row_numbers or suffix == ".parquet"):
             raise SpecError(
-                f"{path}: two columns would be called {twice[0]!r}, which readers do not take: rename one first"
+                f"{path}: two columns would have the name {twice[0]!r}, which readers reject: rename one first"
             )
         progress.start("exporting", rows.shape[0])
         try:
@@ -133,9 +132,9 @@ def export(
 
 
 def export_model(model: Model, out: AnyPath, *, overwrite: bool = False) -> Exported:
-    """Write the scores of a model to a file as a graph of ONNX, from "rows" (n, d) to "scores" (n, r). Raises SpecError
-    for a kernel or features without operators in ONNX, where the library onnx is missing, and for a file that is there
-    already, unless it may be replaced."""
+    """Write a file with an ONNX graph that maps "rows" (n, d) to "scores" (n, r). Raises SpecError for a kernel or
+    features without operators in ONNX, if the library onnx is missing, and if the file already exists, unless
+    `overwrite` is set."""
     with _locked(expanded(out), None, overwrite=overwrite) as path:
         store_of(path).write(path, onnx_model(model.features, model.solution).SerializeToString())
     return Exported(path, 0, model.components)
@@ -143,30 +142,30 @@ def export_model(model: Model, out: AnyPath, *, overwrite: bool = False) -> Expo
 
 @contextmanager
 def _locked(path: str, source: str | None, *, overwrite: bool) -> Iterator[str]:
-    """The path of a file to write, normalised, which no other run writes. Raises SpecError where it may not be."""
+    """The normalised path of a file to write, locked against other runs. Raises SpecError if it must not be written."""
     path = destination.output_path(path, source)
     destination.check_file(path, lambda _: True, "scores.csv")
     store = store_of(path)
     with store.writer(path):
-        if store.exists(path) and not overwrite:  # also what another run has just written
+        if store.exists(path) and not overwrite:  # also if another run has just written it
             raise SpecError(
-                f"{path} exists: take another name, or replace it with --overwrite (overwrite=True in Python)"
+                f"{path} already exists: choose another name, or replace it with --overwrite (overwrite=True in Python)"
             )
         yield path
 
 
 def _labels(given: AnyPath | None, data: Any, rows: Rows) -> Callable[[int, int], Array] | None:
-    """What reads the labels of a range of rows; None without labels. Raises SpecError unless each row has one."""
+    """A reader of the labels of a range of rows; None without labels. Raises SpecError unless each row has one."""
     if given is None:
         return None
     store = feature_store(data)
     manifest = None if store is None else block_arrays.read_manifest(store)
     source = rows.fingerprint()["path"] if manifest is None else manifest["input"]["path"]
     values, where = open_labels(labels_path(given), source)
-    place = where.removesuffix("/y")  # which may be given itself
-    grown = source is not None and store_of(place).absolute(place) == source  # to which rows may have been appended
+    place = where.removesuffix("/y")  # which can be passed itself
+    grown = source is not None and store_of(place).absolute(place) == source  # to which rows can have been appended
     if values.ndim != 1 or values.shape[0] < rows.shape[0] or (values.shape[0] > rows.shape[0] and not grown):
-        raise SpecError(f"{where} holds an array of shape {values.shape}: {rows.shape[0]:,} labels are needed")
+        raise SpecError(f"{where} has labels of shape {values.shape}, but the rows need {rows.shape[0]:,} labels")
     categories = (dataset_at(place) or {}).get("categories")
 
     def read(start: int, stop: int) -> Array:
@@ -178,7 +177,7 @@ def _labels(given: AnyPath | None, data: Any, rows: Rows) -> Callable[[int, int]
 
 @dataclass(frozen=True)
 class _Table:
-    """What is written: rows with the names of their columns, and what stands before them."""
+    """The content of the file: rows with the names of their columns, and columns before them."""
 
     rows: Rows
     own_names: tuple[str, ...]
@@ -191,8 +190,8 @@ class _Table:
         return [*(["row"] if self.row_numbers else []), *(["label"] if self.labels else []), *self.own_names]
 
     def parts(self) -> Iterator[list[Array]]:
-        """All columns (k,), some rows at a time."""
-        chunk = max(self.rows.grid[0], self.rows.grain)  # read as a whole, so that none is read twice
+        """All columns (k,), a range of rows at a time."""
+        chunk = max(self.rows.grid[0], self.rows.grain)  # read as a whole, so that no chunk is read twice
         step = max(1, READ_BYTES // (self.rows.shape[1] * self.rows.dtype.itemsize * chunk)) * chunk
         for start in range(0, self.rows.shape[0], step):
             stop = min(start + step, self.rows.shape[0])
@@ -207,20 +206,20 @@ def _native(values: Array) -> Array:
 
 
 def _type(dtype: np.dtype[Any], what: str) -> Any:
-    """The type of Arrow of an array of NumPy. Raises SpecError where there is none."""
+    """The Arrow type of a NumPy array. Raises SpecError if there is none."""
     import pyarrow as pa
 
     try:
         return pa.array(np.empty(0, dtype.newbyteorder("="))).type
     except pa.ArrowNotImplementedError as error:
         raise SpecError(
-            f"{what} are {dtype}, which neither CSV nor Parquet has: convert them first, such as to float64 or text"
+            f"{what} have the dtype {dtype}, which CSV and Parquet lack: convert them first, e.g. to float64 or text"
         ) from error
 
 
 @contextmanager
 def _writer(suffix: str, file: IO[bytes], table: _Table) -> Iterator[Callable[[list[Array]], Any]]:
-    """What writes columns (k,) of some rows; text has as many digits as tell numbers apart."""
+    """A writer of columns (k,) of a range of rows; text has enough digits to distinguish all numbers."""
     if suffix == ".npy":
         rows = table.rows
         header = {"descr": rows.dtype.newbyteorder("=").str, "fortran_order": False, "shape": rows.shape}

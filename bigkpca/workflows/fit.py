@@ -37,61 +37,61 @@ def fit(
     like: AnyModel | None = None,
     **options: Unpack[FitCallOptions],
 ) -> Model:
-    """Fit a model and save it. The same call on a finished `out` does nothing.
+    """Fit a model and save it. Repeating the call on a finished `out` does nothing.
 
     Parameters
     ----------
     data : path, NumPy, Dask or Zarr array, frame of pandas, polars or Dask, or DataArray, (n, d)
-        Rows to fit. Paths lead to a dataset of `bigkpca ingest`, a Zarr array or group, or a .npy file.
+        Rows to fit. A path can be a dataset made by `bigkpca ingest`, a Zarr array or group, or a .npy file.
     out : path
         Folder of the model.
     components, kernel, ..., seed, block_rows
-        What to fit: see `KernelPCA`, which calls components n_components and seed random_state. They are the fields of
+        What to fit: see `KernelPCA`, where components is n_components and seed is random_state. These are the fields of
         `bigkpca.spec.FitSpec` and the options of `bigkpca fit`.
     time_budget : str or float, optional
-        With `tol`: time after which the size grows no more, e.g. "10 min", or seconds. The model records the size that
-        was reached, and that size gives the same bits.
+        With `tol`: time after which the size stops growing, e.g. "10 min", or seconds. The model records the size
+        reached; a fit with that size gives the same bits.
     transform : path, optional
-        Also write the scores of the rows to a feature store there: the same bits as `bigkpca.transform` writes. Where
-        the fit runs on threads, features that its pass computed are kept for this, not computed again: as many as
-        `memory` leaves room for beside the plan or, without it, 96 MB (for rows in memory, twice their size) where that
-        holds a third of all features.
+        Also write the scores of the rows to a feature store at this path, with the same bits as `bigkpca.transform`. If
+        the fit runs on threads, features computed in its pass are kept and reused: as many as `memory` leaves room for
+        beside the plan or, without it, up to 96 MB (for in-memory rows, twice their size) if that holds a third of all
+        features.
     like : model, optional
-        Fit with the features of this model: its kernel, landmarks or frequencies, offset and scale. Options that are
-        left at their defaults are those of its fit; `noise` alone may differ. Block work has the precision of that
-        model. Such models of different rows add up: `bigkpca.merge`.
+        Fit with the features of this model: its kernel, landmarks or frequencies, offset and scale. Options left at
+        their defaults are taken from its fit; only `noise` can differ. Block work has the precision of that model.
+        Models fitted this way to different rows can be merged: see `bigkpca.merge`.
     **options
-        Of the run; an unknown one is refused, with the nearest that is known.
+        Options of the run. An unknown option raises an error that suggests the nearest known one.
 
     Returns
     -------
     Model
-        What is saved: `solution` with eigenvalues (r,) and components, `certificate`, `provenance`.
+        The saved model: `solution` with eigenvalues (r,) and components, `certificate`, `provenance`.
 
     Raises
     ------
     SpecError
-        Options that do not fit each other, the data, or what is at `out`.
+        Options that conflict with each other, with the data, or with what is at `out`.
     DataError
         NaN, infinity, or constant data.
     MemoryLimitError
         The fit needs more than `memory`, or than a worker has; nothing was read.
     LockedError
-        Another run writes `out`.
+        Another run is writing `out`.
     CorruptionError
         Stored rows cannot be read.
     IncompleteError
-        `data` is not finished, the disk is full, the scheduler is gone, or nothing finishes within `timeout`: the same
-        call goes on.
+        `data` is not finished, the disk is full, the scheduler is gone, or nothing finishes within `timeout`: repeat
+        the call to resume.
 
     Notes
     -----
-    Passes over the data: a bounded sample and one more; see `KernelPCA` for options that need more. Both are made again
-    in float64 where rounding in float32 would count. Source: `docs/numerics.md`.
+    Passes over the data: a bounded sample and one full pass; see `KernelPCA` for options that need more. Both are
+    repeated in float64 if rounding in float32 would matter. Source: `docs/numerics.md`.
 
     Examples
     --------
-    Rows that share a sentinel are far from all others, and still told apart from each other:
+    Rows that share a sentinel are far from all others, and still distinguished from each other:
 
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal(size=(3000, 5)).astype("f4")
@@ -102,7 +102,7 @@ def fit(
     >>> [choice["option"] for choice in model.provenance["choices"]]
     ['sigma', 'landmarks', 'directions']
 
-    Of the 295 directions that the landmarks span, 117 are left out here, as they may be mostly rounding in float32.
+    Of the 295 directions that the landmarks span, 117 are left out here, since they could be mostly float32 rounding.
     """
     given, others = of_fit(options)
     run, spec = RunOptions.of(FitCallOptions, others, time_budget=time_budget), FitSpec.checked(**given)
@@ -110,7 +110,7 @@ def fit(
     if before is not None:
         spec = merging.spec_like(before, given)
     if run.deadline is not None and (spec.tol is None or like is not None):
-        raise SpecError("a time budget ends the growth of the size: give a tolerance, tol, with it")
+        raise SpecError("time_budget limits the growth of the size: use it together with a tolerance, tol")
     if not isinstance(spec.kernel, str):
         models.check_savable(spec.kernel)
     rows = open_rows(data, run.array)
@@ -134,12 +134,12 @@ def fit_and_save(
     kept: KeptFeatures | None = None,
     like: Model | None = None,
 ) -> Model:
-    """Fit `spec` to the rows and save the model at `out`, unless it exists already; with the features of `like`. The
-    pass leaves features in `kept`, and its sums are saved beside `out`."""
+    """Fit `spec` to the rows, with the features of `like` if set, and save the model at `out`, unless it already
+    exists. The pass stores features in `kept`, and its sums are saved beside `out`."""
     fingerprint = rows.fingerprint()
     out = destination.group_path(out, fingerprint["path"])
     digest = None if like is None else models.model_digest(like)
-    # A model to which rows were added, by partial_fit or merge, is another one.
+    # A model to which partial_fit or merge added rows is a different one.
     record: dict[str, Any] = {"format": "model", "spec": spec.to_dict(), "identity": fingerprint}
     record |= {"like": digest, "added": None}
     with store_of(out).writer(out):
@@ -153,9 +153,9 @@ def fit_and_save(
             except CorruptionError as error:
                 if not run.overwrite:
                     raise
-                run.progress.note(f"{out} is fitted again: {error}")
+                run.progress.note(f"fitting {out} again: {error}")
             else:
-                run.progress.note(f"{out} exists already, fitted from the same rows and options: nothing to do")
+                run.progress.note(f"{out} already exists, fitted from the same rows and options: nothing to do")
                 if rows.names is not None and model.names is None:
                     run.progress.note(
                         f"{out} has no column names: remove it and fit again, so that later rows can be checked"
@@ -165,10 +165,10 @@ def fit_and_save(
             run.progress.note(place.note)
         with run.engine() as engine:
             engine.check_paths(fingerprint["path"])
-            saved = saved_run(out, record, engine.core_types(), run.progress)  # sums of this fit, if it was cut off
+            saved = saved_run(out, record, engine.core_types(), run.progress)  # sums of this fit, if it was interrupted
             try:
                 model = fit_model(rows, spec, replace(engine, checkpoint=saved.of, kept=kept), run, like, fingerprint)
-            except DataError:  # of these rows, which have to change
+            except DataError:  # the rows have to change before another fit
                 remove_saved(out)
                 raise
         check_unchanged(rows, fingerprint)
@@ -185,8 +185,8 @@ def fit_model(
     like: Model | None = None,
     identity: dict[str, Any] | None = None,
 ) -> Model:
-    """Fit `spec` to the rows within the limits of a run, with the features of `like` where there is one, for which
-    `spec` is that of `spec_like`."""
+    """Fit `spec` to the rows within the limits of a run, with the features of `like` if set, for which `spec` comes
+    from `spec_like`."""
     limit = run.memory_limit
     if like is None:
         return fit_rows(rows, spec, engine, identity, limit, run.deadline)
@@ -195,7 +195,7 @@ def fit_model(
 
 
 def save(model: Model, path: AnyPath, *, overwrite: bool = False) -> None:
-    """Save a model, unless it is saved there already. Raises SpecError if the kernel is a function, or if something
+    """Save a model, unless it is already saved there. Raises SpecError if the kernel is a function, or if something
     else is at `path`; `overwrite` replaces a model."""
     out = destination.group_path(path)
     with store_of(out).writer(out):
@@ -212,17 +212,17 @@ def _save(model: Model, place: destination.Destination) -> None:
 
 
 def merge(parts: Iterable[AnyModel], out: AnyPath | None = None, *, overwrite: bool = False) -> Model:
-    """The model of the rows of all `parts`, which have the same features: parallel fits without a cluster.
+    """Merge models of different rows, fitted with the same features: parallel fits without a cluster.
 
-    Fit one part of the rows, then the others with `like=` that model, anywhere and in any order, and merge. Sums over
-    rows add up, and a small eigenproblem is solved again:
+    Fit one part of the rows, then fit the others with `like=` that model, anywhere and in any order, and merge. Sums
+    over rows add up, and a small eigenproblem is solved again:
 
         Σ over all rows (v_i - c)(v_i - c)' = Σ over parts Σ over their rows (v_i - c)(v_i - c)'
 
     Parameters
     ----------
     parts : models
-        Two or more: paths, Models, or fitted KernelPCA, each of other rows.
+        Two or more paths, Models or fitted KernelPCA, each of different rows.
     out : path, optional
         Folder of the merged model; by default it is not saved.
     overwrite : bool
@@ -231,25 +231,25 @@ def merge(parts: Iterable[AnyModel], out: AnyPath | None = None, *, overwrite: b
     Returns
     -------
     Model
-        The features, options, names of columns, pre-image and signs are those of the first part.
+        The model of all rows, with the features, options, column names, pre-image and signs of the first part.
 
     Raises
     ------
     SpecError
-        Fewer than two models; models with different features, of the same rows, of the exact method, of the randomized
-        solver, or with pre-images that are trained; something else at `out`.
+        Fewer than two models; models with different features, of the same rows, of the exact method or the randomized
+        solver, or with trained pre-images; something else at `out`.
     CorruptionError
-        A model that is damaged.
+        A damaged model.
     LockedError
-        Another run writes `out`.
+        Another run is writing `out`.
 
     Notes
     -----
-    No pass over the data. Models are read one at a time; sums of at most log2 of them are held, at most 8 D² bytes each
-    for D landmarks or random features. The sums are those of a fit of all rows with the same features: to the bit where
-    every part but the last has the same number of blocks, a power of two, and blocks have the same number of rows, else
-    to rounding. Bounds of the certificate hold for all rows: those with 95 % confidence from rows that each fit had set
-    aside. As after `partial_fit`, there is no reference to measure the drift of later rows against. Source:
+    No pass over the data. Models are read one at a time. For k models, at most log2(k) sums are held, of at most 8 D²
+    bytes each for D landmarks or random features. The sums equal those of a fit of all rows with the same features: to
+    the bit if every part but the last has the same number of blocks, a power of two, and blocks have the same number of
+    rows; otherwise up to rounding. Bounds of the certificate hold for all rows; those with 95 % confidence come from
+    rows that each fit had set aside. As after `partial_fit`, there is no reference for the drift of later rows. Source:
     `docs/numerics.md`, section 2.
 
     Examples
@@ -261,7 +261,7 @@ def merge(parts: Iterable[AnyModel], out: AnyPath | None = None, *, overwrite: b
     3000
     """
     if is_path(parts):
-        raise SpecError(f"merge takes the models in a list, e.g. merge([{str(parts)!r}, ...]), and then the output")
+        raise SpecError(f"pass the models as a list, e.g. merge([{str(parts)!r}, ...]), followed by the output")
     with RunOptions().engine() as engine:
         merged = merging.merge(map(models.model_of, parts), engine)
     if out is not None:

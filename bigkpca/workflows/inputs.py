@@ -1,4 +1,4 @@
-"""Open labels and scores that a user passes."""
+"""Open labels and scores passed by the user."""
 
 from __future__ import annotations
 
@@ -25,17 +25,18 @@ def dataset_at(path: str | None) -> Mapping[str, Any] | None:
 
 
 def labels_path(labels: Any) -> str:
-    """The path or name of labels that a user gave. Raises SpecError for the labels themselves."""
+    """The path or name of labels passed by the user. Raises SpecError for the labels themselves."""
     if not is_path(labels):
         raise SpecError(
-            f"labels are a path or a name, not {type(labels).__name__}: write values with np.save('labels.npy', "
-            "labels) and give that path"
+            f"labels must be a path or a name, not {type(labels).__name__}: save the values with "
+            "np.save('labels.npy', labels) and pass that path"
         )
     return expanded(labels)
 
 
 def open_labels(given: str, source: str | None) -> tuple[Any, str]:
-    """An array of labels, unread, and its location: a .npy file, a Zarr array, a dataset, or an array of the input."""
+    """An array of labels, not yet read, and its location: a .npy file, a Zarr array, a dataset, or an array of the
+    input."""
     store = store_of(given)
     if given.endswith(".npy") and store.exists(given) and not store.is_folder(given):
         check_on_disk(given)
@@ -54,29 +55,27 @@ def open_labels(given: str, source: str | None) -> tuple[Any, str]:
 
 
 def names_of(labels: Array, categories: list[Any], where: str) -> Array:
-    """The names of labels (b,) that are numbers of categories. Raises SpecError for a number without a name."""
+    """The names of labels (b,) stored as category numbers. Raises SpecError for a number without a name."""
     try:
         return np.array(categories)[labels]
     except IndexError as error:
-        raise SpecError(
-            f"{where} has labels that are no numbers of its {len(categories)} categories: {error}"
-        ) from error
+        raise SpecError(f"{where} has labels that do not number its {len(categories)} categories: {error}") from error
 
 
 def open_scores(model: Model, scores: Any, array: str | None = None, *, counted: bool = True) -> Rows:
-    """Open scores of a model, `counted` where their number is needed. A feature store of the model may hold those of
-    the leading components alone. Raises SpecError for another width, and for a feature store of another model,
-    IncompleteError for one that is not finished."""
+    """Open scores of a model, `counted` if their number is needed. A feature store of the model can hold only the
+    leading components. Raises SpecError for another width or a feature store of another model, and IncompleteError for
+    a feature store that is not finished."""
     path = feature_store(scores)
     if path is not None:
         manifest, own = block_arrays.read_manifest(path), models.model_digest(model)
         if manifest is None:
-            raise IncompleteError(f"{path} is not finished: run the same bigkpca transform command again")
+            raise IncompleteError(f"{path} is not finished: rerun the same bigkpca transform command")
         if manifest["model"] != own:
             raise SpecError(
-                f"{path} holds scores of the model {manifest['model'][:12]}, this is the model {own[:12]} (digests): "
-                "scores belong to the model that made them; use that model, or transform again. Models of the output "
-                "of a job are listed by bigkpca info"
+                f"{path} holds scores of the model {manifest['model'][:12]}, but this is the model {own[:12]} "
+                "(digests): use the model that made the scores, or transform again. bigkpca info lists the models of "
+                "the output of a job"
             )
     rows = open_rows(scores, array) if counted else open_uncounted(scores, array)
     fewer = path is not None and 0 < rows.shape[1] < model.components
@@ -85,7 +84,7 @@ def open_scores(model: Model, scores: Any, array: str | None = None, *, counted:
 
 
 def feature_store(scores: Any) -> str | None:
-    """The path of the feature store that holds these scores; None for scores that lie elsewhere."""
+    """The path of the feature store that holds these scores; None for other scores."""
     place = path_of(scores)
     if place is None:
         return None

@@ -54,7 +54,7 @@ def transform(
     """Write the scores of rows to a feature store, and return them as a Zarr array.
 
     Scores are (v(x) - mean) @ components. Each block of rows is one shard, written by one task; the manifest is
-    published last. The same call resumes one that was stopped, and does nothing where that was finished.
+    published last. Repeating the call resumes an interrupted one, and does nothing if it was finished.
 
     Parameters
     ----------
@@ -63,18 +63,18 @@ def transform(
     out : path
         Folder of the feature store.
     components : int, optional
-        Write the scores of this many leading components alone; by default of all.
+        Write only the scores of this many leading components; by default, of all components.
     dtype : "float32" or "float64", optional
-        The type of what is stored, by default the dtype of block work of the model. A wider one, float64, is also the
-        precision in which features are multiplied by components; the features are those of the model, as precise as it
-        computes them. A narrower one is rounded to at the end.
+        Dtype of the stored scores; by default, the dtype of block work of the model. If wider (float64), it is also the
+        precision in which features are multiplied by components, while features keep the precision of the model. If
+        narrower, scores are rounded to it at the end.
     residual : bool
-        Also write |φ(x) - φ^(x)|² of each row, (n,), to the array "residual" beside the scores: what the scores that
-        are written leave out, large for novel rows.
+        Also write |φ(x) - φ^(x)|² of each row, (n,), to the array "residual" beside the scores: the part that the
+        written scores do not capture, which is large for novel rows.
     block_rows : int, optional
         Rows of one task and one shard.
     **options
-        Of the run.
+        Options of the run.
 
     Returns
     -------
@@ -84,14 +84,14 @@ def transform(
     Raises
     ------
     SpecError
-        Rows of another width or other columns, more components than the model has, a dtype of another kind, residuals
-        that the model cannot give, other output at `out`.
+        Rows of another width or other columns, more components than the model has, another dtype, residuals that the
+        model cannot compute, or other output at `out`.
     DataError
-        NaN or infinity in the rows, scores that exceed the range of `dtype`.
+        NaN or infinity in the rows, or scores that exceed the range of `dtype`.
     MemoryLimitError
         A block needs more than `memory`, or than a worker has.
     LockedError, CorruptionError, IncompleteError
-        As `fit`.
+        As in `fit`.
 
     Notes
     -----
@@ -111,8 +111,8 @@ def transform(
     count: Any = most if components is None else components
     if isinstance(count, bool) or not isinstance(count, int | np.integer) or not 1 <= count <= most:
         raise SpecError(
-            f"components={components!r}: the model has {most} components; give how many of the leading ones to store, "
-            f"from 1 to {most}"
+            f"components={components!r}: the model has {most} components; give the number of leading components to "
+            f"store, from 1 to {most}"
         )
     name = ""
     with suppress(TypeError):
@@ -124,11 +124,11 @@ def transform(
 
 
 def check_scores_place(rows: Rows, model_path: str | None, out: AnyPath, *, overwrite: bool) -> None:
-    """Raise SpecError where scores of these rows may not be put at `out`, whatever the model is."""
+    """Raise SpecError if scores of these rows must not be written to `out`, whatever the model."""
     fingerprint = rows.fingerprint()
     path = destination.group_path(out, fingerprint["path"], model_path)
     record = {"format": _KIND, "input": fingerprint, "residual": False}
-    # `write_scores`, which has the lock, finishes a move that was cut off, and reports what cannot be read.
+    # `write_scores`, which holds the lock, finishes an interrupted move, and reports what cannot be read.
     if not store_of(path).is_moving(path):
         with suppress(OSError):
             check_place(path, record, overwrite=overwrite)
@@ -147,7 +147,7 @@ def write_scores(
     residual: bool = False,
     kept: KeptFeatures | None = None,
 ) -> Stored:
-    """Write the scores of rows, see `transform`, from features that their fit has `kept`, where it did."""
+    """Write the scores of rows (see `transform`), from features that their fit `kept`, if any."""
     check_columns(rows, fitted)
     if residual:
         fitted.check_residuals()
@@ -176,22 +176,24 @@ def write_scores(
 def reconstruct(
     model: AnyModel, scores: Any, out: AnyPath, *, block_rows: int | None = None, **options: Unpack[WritingOptions]
 ) -> Stored:
-    """Write the pre-images of scores, the rows that they stand for, and return them as a Zarr array.
+    """Write the pre-images of scores, the rows that they represent, and return them as a Zarr array.
 
-    Blocks, resume and manifest are those of `transform`. Beside x lie, for each row, `converged` and `iterations` of
-    the search for its pre-image, and `far`: no row near the data has such scores, and the mean stands in its place.
+    Blocks, resuming and the manifest work as in `transform`. Beside x, the output has, for each row, `converged` and
+    `iterations` of the search for its pre-image, and `far`: no row near the data has such scores, so the row is the
+    mean.
 
     Parameters
     ----------
     model : Model, path of one, or fitted KernelPCA
     scores : path of a feature store, or NumPy, Dask or Zarr array, (n, r)
-        A feature store may hold scores of the leading components alone: pre-images are then those of a model of these.
+        A feature store can hold only the leading components: pre-images are then those of a model with these
+        components.
     out : path
         Folder of the rows.
     block_rows : int, optional
         Rows of one task and one shard.
     **options
-        Of the run.
+        Options of the run.
 
     Returns
     -------
@@ -201,10 +203,10 @@ def reconstruct(
     Raises
     ------
     SpecError
-        Scores of another width or model, a model without pre-images, scores of the leading components under a
-        pre-image that was trained on all, other output at `out`.
+        Scores of another width or model, a model without pre-images, scores of leading components for a pre-image
+        trained on all components, or other output at `out`.
     DataError, MemoryLimitError, LockedError, CorruptionError, IncompleteError
-        As `transform`.
+        As in `transform`.
 
     Notes
     -----
@@ -229,9 +231,9 @@ def reconstruct(
 def denoise(
     model: AnyModel, data: Any, out: AnyPath, *, block_rows: int | None = None, **options: Unpack[WritingOptions]
 ) -> Stored:
-    """Write the pre-images of the scores of rows, and return them as a Zarr array: rows as the model sees them.
+    """Write denoised rows, the pre-images of the scores of rows, and return them as a Zarr array.
 
-    It is `transform` and `reconstruct` in one pass, with iterations that start at the rows themselves. Output and
+    This is `transform` and `reconstruct` in one pass, with iterations that start at the rows themselves. Output and
     guarantees are those of `reconstruct`.
 
     Parameters
@@ -243,7 +245,7 @@ def denoise(
     block_rows : int, optional
         Rows of one task and one shard.
     **options
-        Of the run.
+        Options of the run.
 
     Returns
     -------
@@ -253,9 +255,9 @@ def denoise(
     Raises
     ------
     SpecError
-        Rows of another width or other columns, a model without pre-images, other output at `out`.
+        Rows of another width or other columns, a model without pre-images, or other output at `out`.
     DataError, MemoryLimitError, LockedError, CorruptionError, IncompleteError
-        As `transform`.
+        As in `transform`.
 
     Notes
     -----
@@ -285,7 +287,7 @@ def _write_preimages(
     block_rows: int | None,
     run: RunOptions,
 ) -> Stored:
-    """Write pre-images of scores or rows; `model` is that which was `fitted`, or its leading components."""
+    """Write pre-images of scores or rows; `model` is the `fitted` model, or its leading components."""
     model.reconstructing(1)  # raises SpecError for a model without pre-images
     arrays: dict[str, Any] = {
         "x": ((model.columns,), model.features.dtype),
@@ -303,7 +305,7 @@ def _write_preimages(
     x = written(work, out, {"given": given}, run)
     if lost := int(np.count_nonzero(block_arrays.values(destination.group_path(out), "far"))):
         run.progress.note(
-            f"{lost:,} of {x.shape[0]:,} rows are far from all data and became the mean: see the array far"
+            f"{lost:,} of {x.shape[0]:,} rows are far from all data and were set to the mean: see the array far"
         )
     return x
 
@@ -311,8 +313,8 @@ def _write_preimages(
 def _scores(
     rows: Rows, block: Block, model: Model, expansion: Expansion | None = None, *, dtype: str, kept: KeptFeatures | None
 ) -> dict[str, Array]:
-    """The scores of a block and, with an expansion, residuals, as they are stored."""
-    precision = np.promote_types(model.features.dtype, dtype)  # never less than that of block work
+    """The stored scores of a block and, with an expansion, residuals."""
+    precision = np.promote_types(model.features.dtype, dtype)  # never less than the precision of block work
     if expansion is None:
         values = {"scores": block_scores(rows, block, model, kept, precision)}
     else:

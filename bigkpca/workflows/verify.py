@@ -1,4 +1,4 @@
-"""Check everything that is stored at a path."""
+"""Check everything stored at a path."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ from bigkpca.workflows.block_writer import checked
 
 @dataclass(frozen=True)
 class Verified:
-    """What was checked, and found as it was written.
+    """A stored object that was checked and found intact.
 
     Attributes
     ----------
     path : str
-        Where it is.
+        Path of the object.
     kind : str
         dataset, model, features, reconstruction, job, zarr array or npy.
     shape : tuple of int
-        Of the rows; of a model, columns and components.
+        Shape of the rows; for a model, columns and components.
     files : int
-        That hold values, each of which was read.
+        Number of files with values, all of which were read.
     """
 
     path: str
@@ -49,38 +49,38 @@ class Verified:
 
 @takes(ReadingOptions)
 def verify(path: AnyPath, **options: Unpack[ReadingOptions]) -> Verified:
-    """Read everything that is stored at a path, and check it.
+    """Read everything stored at a path, and check it.
 
-    Scores and reconstructed rows are compared with the SHA-256 of each block in their manifest, a model with its
-    digest, and of the output of a job every version. Of a dataset every chunk must be there and decode, and of another
-    Zarr array every chunk that is there.
+    Scores and reconstructed rows are compared with the SHA-256 of each block in their manifest, and a model with its
+    digest. All versions in the output of a job are checked. Every chunk of a dataset must exist and decode, as must
+    every stored chunk of another Zarr array.
 
     Parameters
     ----------
     path : path
         A dataset, a model, scores, reconstructed rows, a Zarr array or group, or a .npy file.
     **options
-        Of the run.
+        Options of the run.
 
     Returns
     -------
     Verified
-        What is there; `files` counts those that were read.
+        The checked object; `files` counts the files that were read.
 
     Raises
     ------
     CorruptionError
-        Something is damaged or missing, or does not belong there: all of it, file by file.
+        Something is damaged, missing, or does not belong there: the message lists it file by file.
     IncompleteError
-        The run that makes it did not finish.
+        The run that writes it did not finish.
     SpecError
-        Nothing that can be checked is there.
+        There is nothing at the path that can be checked.
     MemoryLimitError
         Reading one shard needs more than `memory`, or than a worker has.
 
     Notes
     -----
-    One pass over what is stored.
+    One pass over the stored data.
 
     Examples
     --------
@@ -92,7 +92,7 @@ def verify(path: AnyPath, **options: Unpack[ReadingOptions]) -> Verified:
     """
     run = RunOptions.of(ReadingOptions, options)
     path = expanded(path)
-    if (facts := describe.unfinished(path)) is not None:  # there or, block by block, beside it
+    if (facts := describe.unfinished(path)) is not None:  # there or, if written block by block, beside it
         missing = facts["missing_blocks"]
         named = ", ".join(map(str, missing[:10])) + (", ..." if len(missing) > 10 else "")
         raise IncompleteError(
@@ -102,7 +102,7 @@ def verify(path: AnyPath, **options: Unpack[ReadingOptions]) -> Verified:
     about = groups.describe(path)
     kind = None if about is None else about["format"]
     if kind is not None and run.array is not None:
-        raise SpecError(f"{path} is a bigkpca {groups.named(kind)}, checked as a whole: leave --array out")
+        raise SpecError(f"{path} is a bigkpca {groups.named(kind)}, which is checked as a whole: leave --array out")
     if kind == "model":
         model, files = models.load_model(path), sum(1 for _ in groups.open_group(path, kind))
         return Verified(path, kind, (model.columns, model.components), files)
@@ -137,10 +137,10 @@ def _blocks(path: str, kind: block_arrays.Kind, engine: Engine, run: RunOptions)
     _check_memory(arrays, engine, run, whole=True)
     damaged, strange = checked(path, manifest, engine)
     if (damaged or strange) and block_arrays.read_manifest(path) != manifest:
-        raise IncompleteError(f"{path} was replaced while it was checked: run the same command again")
+        raise IncompleteError(f"{path} was replaced during the check: run the same command again")
     if damaged and block_arrays.is_publishing(manifest):
-        raise IncompleteError(f"{path}: a run was cut off while it published new rows: run its job again")
-    remedy = "run the command that made it again, which makes damaged blocks again"
+        raise IncompleteError(f"{path}: a run was interrupted while it published new rows: run its job again")
+    remedy = "rerun the command that made it, which rewrites damaged blocks"
     if manifest.get("grows"):
         blocks = [each.block for each in damaged if each.block]
         first, stop = (blocks[0].start, blocks[-1].stop) if blocks else (0, manifest["rows"])
@@ -153,7 +153,7 @@ def _blocks(path: str, kind: block_arrays.Kind, engine: Engine, run: RunOptions)
 
 
 def _dataset(path: str, engine: Engine, run: RunOptions) -> Verified:
-    """Check that all chunks of a dataset are there and decode."""
+    """Check that all chunks of a dataset exist and decode."""
     group, about = groups.finished_dataset(path)
     arrays = block_arrays.open_arrays(path)
     wanted = {"x"} | ({"y"} if about["labels"] is not None else set())
@@ -163,7 +163,7 @@ def _dataset(path: str, engine: Engine, run: RunOptions) -> Verified:
     if arrays["x"].shape[1:] != (columns,) or any(array.shape[0] < rows for array in arrays.values()):
         shapes = {name: array.shape for name, array in arrays.items()}
         raise CorruptionError(
-            f"{path} holds {shapes}, not the {rows} rows of {columns} columns that its attribute says; restore it or "
+            f"{path} holds {shapes}, not the {rows} rows of {columns} columns that its attribute states; restore it or "
             "ingest the data again"
         )
     stored = {name: stored_array(path, group, name) for name in arrays}
@@ -179,7 +179,7 @@ def _check_arrays(
     path: str, arrays: Mapping[str, StoredArray], engine: Engine, run: RunOptions, *, whole: Collection[str]
 ) -> int:
     """Read all arrays, and return the number of files that hold their rows. Raises CorruptionError. Every file of the
-    arrays named in `whole` must be there: of others, chunks of the fill value need not be stored."""
+    arrays in `whole` must exist; in other arrays, chunks of the fill value need not be stored."""
     _check_memory([stored.array for stored in arrays.values()], engine, run, whole=False)
     found, tasks, files = [], [], 0
     for name, stored in arrays.items():
@@ -198,19 +198,19 @@ def _check_arrays(
 
 
 def _check_memory(arrays: Sequence[Stored], engine: Engine, run: RunOptions, *, whole: bool) -> None:
-    """Raise MemoryLimitError where reading one shard of each array as a `whole`, or piece by piece, needs too much."""
+    """Raise MemoryLimitError if reading one shard of each array, as a `whole` or piece by piece, needs too much."""
     largest = max(damage.read_bytes(array, whole=whole) for array in arrays)
 
     def peak(threads: int) -> int:
         return resident(threads * 3 * largest)
 
-    check_peak(peak(engine.threads), run.memory_limit, "allow more memory")
+    check_peak(peak(engine.threads), run.memory_limit, "allow more with --memory (memory= in Python)")
     engine.check_memory(peak)
 
 
 def _report(path: str, found: Sequence[Damage], remedy: str) -> None:
-    """Raise CorruptionError where there is any damage."""
+    """Raise CorruptionError if there is any damage."""
     if found:
         raise CorruptionError(
-            f"{path}: {len(found):,} of its files are not as they were written\n{told(found)}\n{remedy}"
+            f"{path}: {len(found):,} of its files differ from what was written\n{told(found)}\n{remedy}"
         )

@@ -193,7 +193,11 @@ MISTAKES = [
     ("fit DATA m.zarr --scheduler x --workers 1", 2, "not both"),
     ("fit DATA m.zarr --scheduler tls://h:9 --tls-ca none.pem", 2, "--tls-ca none.pem does not exist"),
     ("fit DATA m.zarr --landmarks objects.npy", 2, "landmarks cannot be read from objects.npy"),
-    ("plan DATA --method Exact --size 9", 2, "--size is not for method exact, which uses every row: leave it out"),
+    (
+        "plan DATA --method Exact --size 9",
+        2,
+        "--size does not work with method exact, which uses every row: leave it out",
+    ),
     ("fit DATA m.zarr --array x", 2, "is one array, not a group that holds 'x': leave --array out"),
     ("info half.zarr --array x", 2, "half.zarr is a bigkpca dataset, described as a whole: leave --array out"),
     ("fit nan.npy m.zarr", 3, "row 4, column 1 is NaN"),
@@ -246,7 +250,7 @@ def test_what_a_worker_allows_is_asked_by_every_command(made):
         assert shown.exit_code == 4, shown.output
         assert re.search(r"worker .* may use 100 MB, the plan needs \d+ MB", shown.stderr)
     assert "peak bytes" in told[0].stdout
-    assert "on 1 thread of workers, if each is as fast as one of this machine" in told[0].stdout
+    assert "on 1 thread of workers, if each is as fast as one on this machine" in told[0].stdout
 
 
 def test_help_names_the_commands_in_the_order_of_their_use_and_in_whole_sentences():
@@ -297,7 +301,7 @@ def test_demo_tells_the_whole_story_and_can_be_repeated(draws, tmp_path, monkeyp
         assert float(accuracy[1]) > float(accuracy[2]) - 2
         assert str(tmp_path / "demo" / "scores.zarr") in shown.stdout
         assert (f"report   {page}" in shown.stdout) == draws
-        assert ("for a page of figures: pip install 'bigkpca[report]'" in shown.stdout) != draws
+        assert ("for a report with figures: pip install 'bigkpca[report]'" in shown.stdout) != draws
         assert not draws or "What do the components mean?" in page.read_text("utf-8")
 
 
@@ -310,6 +314,6 @@ def test_sigma_tells_what_it_found_and_evaluate_what_memory_it_needs(made):
     assert re.search(r"needs \d+ MB in a process, 20 MB are allowed: ask for a smaller --sample", refused.stderr)
     for path in (made.dataset, made.model):
         told = run("verify", path, "-q", "--timeout", "60 s").stdout
-        files = re.search(r"^files +([1-9]\d*)\nchecked (\d+) files?: nothing is wrong\n\Z", told, re.M)
+        files = re.search(r"^files +([1-9]\d*)\nchecked (\d+) files?: all intact\n\Z", told, re.M)
         assert files[1] == files[2]
         assert facts_of("verify", path)["files"] == int(files[1])

@@ -63,7 +63,7 @@ def test_the_command_it_prints_makes_the_best_model(size, ridge, tmp_path, X, mo
     typed = ("--kernel", "matern", "--standardize", "--seed", 3, "--size", size, "--preimage", "denoising:size=60")
     shown = run("sigma", rows, "--cv", *typed, "--noise", 0.5, "--components", "5,9", "-q")
     assert shown.exit_code == 0, shown.output
-    assert re.match("mean squared .*, columns in their standard deviations, 3 folds of 90 rows\n", shown.stdout)
+    assert re.match("mean squared .*, in standard deviations of the columns, 3 folds of 90 rows\n", shown.stdout)
     (best,) = (line.split() for line in shown.stdout.splitlines() if line.endswith("best"))
     words = shlex.split(shown.stdout.splitlines()[-1])
     assert words[:4] == ["bigkpca", "fit", str(rows), "MODEL"]
@@ -98,7 +98,7 @@ FOR_CV = ("--components 10", "--noise 1", "--save settings.csv", "--size 100", "
 
 def test_what_goes_wrong_is_said_in_a_line(rows, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    for typed, message in [*MISTAKES, *((typed, f"{typed.split()[0]} is for --cv") for typed in FOR_CV)]:
+    for typed, message in [*MISTAKES, *((typed, f"{typed.split()[0]} works only with --cv") for typed in FOR_CV)]:
         result = run("sigma", rows, *typed.split(), "-q")
         assert (result.exit_code, result.stdout) == (2, ""), typed
         assert message in result.stderr

@@ -129,7 +129,7 @@ def test_a_command_that_is_cancelled_stops_as_ctrl_c_stops_it(cluster, rows):
     about = jobs(cluster)["long"]
     assert (about["state"], about["message"]) == (
         "cancelled",
-        "bigkpca: stopped; nothing half-done was published: run the same command again",
+        "bigkpca: stopped; no partial output was published: rerun the same command to resume",
     )
     assert not (rows / "m.zarr").exists()
 

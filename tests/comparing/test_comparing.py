@@ -91,7 +91,7 @@ def test_the_same_call_does_nothing_and_more_of_it_adds(few, data, tmp_path, mon
     out, notes = shutil.copytree(few, tmp_path / "out"), Recorder()
     before = (out / "compare.csv").read_text()
     bigkpca.compare(data, out, progress=notes, **FEW)
-    assert notes.notes == ["continuing: 2 of 2 fits are done already"]
+    assert notes.notes == ["continuing: 2 of 2 fits are already done"]
     assert (out / "compare.csv").read_text() == before
     (out / "compare.svg").unlink()
     monkeypatch.setattr(results, "find_spec", lambda name: None)  # without matplotlib
@@ -123,7 +123,7 @@ def test_a_killed_comparison_goes_on(data, tmp_path):
     assert before.count("\n") == 5  # a head, the exact fit and three others
     notes = Recorder()
     bigkpca.compare(data, out, progress=notes, **FEW | {"sizes": [30, 60], "seeds": 2})
-    assert notes.notes[0] == "continuing: 3 of 8 fits are done already"
+    assert notes.notes[0] == "continuing: 3 of 8 fits are already done"
     after = (out / "compare.csv").read_text()
     assert after.startswith(before)
     assert after.count("\n") == 10
@@ -137,7 +137,7 @@ def test_a_sampled_reference_where_no_exact_one_fits(data, tmp_path, monkeypatch
     found = bigkpca.compare(data, tmp_path / "out", progress=notes, methods=["nystroem/uniform"], **options)
     assert "products with the Gram matrix of 400 rows would take hours: using a sampled reference" in notes.notes
     assert found.reference.startswith(
-        "a sampled reference, since no exact one fits: Nyström with 180 landmarks, its eigenvalues corrected by 400"
+        "a sampled reference, since an exact one is too large: Nyström with 180 landmarks, eigenvalues corrected by 400"
     )
     assert "exact" not in {trial.method for trial in found.trials}
     exact = {key_of(trial): trial for trial in compared.trials}
@@ -173,7 +173,7 @@ def test_methods_that_do_not_suit_the_kernel_are_left_out_or_refused_and_no_fit_
     notes, options = Recorder(), {"components": 4, "kernel": "laplacian", "sizes": [20], "seeds": 1}
     found = bigkpca.compare(data, tmp_path / "out", time_budget=0.001, progress=notes, **options)
     assert found.missing == 7
-    assert notes.notes[-1] == "time budget used up, 7 of 7 fits left: run the same command to continue"
+    assert notes.notes[-1] == "time budget used up, 7 of 7 fits left: rerun the same command to resume"
     assert found.advice == "Nothing was compared yet."
     (told,) = [note for note in notes.notes if "left out" in note]
     assert told.startswith("rff-pca is left out: method='rff-pca' needs the gaussian kernel")
@@ -183,14 +183,14 @@ def test_methods_that_do_not_suit_the_kernel_are_left_out_or_refused_and_no_fit_
 
 def test_options_that_make_no_sense(data, tmp_path):
     for options, message in (
-        ({"method": "rff"}, "method is what a comparison varies"),
-        ({"size": 100}, "size is what a comparison varies"),
+        ({"method": "rff"}, "a comparison varies method"),
+        ({"size": 100}, "a comparison varies size"),
         ({"components": 0.9}, "components=0.9: a comparison needs a number"),
         ({"methods": "nystroem/kmeans, rfff"}, "unknown method 'rfff': did you mean 'rff'"),
         ({"methods": ["nystroem/kmean"]}, "unknown method to compare 'nystroem/kmean': did you mean 'nystroem/kmeans'"),
         ({"methods": ["exact"]}, "unknown method to compare 'exact'"),
-        ({"sizes": []}, "give numbers of landmarks or random features"),
-        ({"sizes": [1]}, "at least 2 each"),
+        ({"sizes": []}, "give a list of numbers of landmarks or random features"),
+        ({"sizes": [1]}, "each at least 2"),
         ({"seeds": 0}, "seeds=0: at least one is needed"),
         ({"sigmaa": 3}, "did you mean 'sigma'"),
         ({"scheduler": "10.0.0.1 8786"}, "'10.0.0.1 8786' is not the address of a Dask scheduler"),
@@ -216,7 +216,7 @@ def test_fits_on_a_cluster_have_the_errors_of_those_here_and_their_times_do_not_
     assert ran > 0
     first, second, *_ = found.stdout.splitlines()
     assert first.startswith("errors against exact kernel PCA of 400 rows")
-    assert second == f"fits on {cluster.address}; memory is that of the process that drives them, without workers"
+    assert second == f"fits ran on {cluster.address}; memory is that of the driving process, without workers"
     here, there = (list(csv.reader((Path(place) / "compare.csv").read_text().splitlines())) for place in (few, out))
     assert [line[:4] + line[6:] for line in here] == [line[:4] + line[6:] for line in there]  # but seconds and memory
     with pytest.raises(SpecError, match=r"already holds something else: .*on_cluster is True there and False here"):
@@ -265,13 +265,13 @@ def line(way, size, seconds, error):
 def test_advice_names_what_to_take_and_why():
     cheap = line("rff", 9, 1, 0.04)
     for lines, said in (
-        ([line("rff", 10, 1, 0.2), line("rff", 20, 2, 0.1)], "Take rff with size 20: scores off by 10.00%"),
-        ([cheap, line("rff", 20, 2, 0.01)], "Take rff with size 9: scores off by 4.00%"),
-        ([cheap, line("rff", 20, 1.4, 0.01)], "Take rff with size 20: scores off by 1.00%"),
-        ([cheap, line("exact", 99, 0.5, None)], "Take the exact method: it took 0.5 s and 200 MB"),
+        ([line("rff", 10, 1, 0.2), line("rff", 20, 2, 0.1)], "Use rff with size 20: scores are off by 10.00%"),
+        ([cheap, line("rff", 20, 2, 0.01)], "Use rff with size 9: scores are off by 4.00%"),
+        ([cheap, line("rff", 20, 1.4, 0.01)], "Use rff with size 20: scores are off by 1.00%"),
+        ([cheap, line("exact", 99, 0.5, None)], "Use the exact method: it took 0.5 s and 200 MB"),
         ([cheap, line("exact", 99, 5, None)], "exact took 5 s"),
         ([cheap, line("columns", 9, 3, 0.02)], "columns with size 9 leaves 2.00% in 3 s"),
-        ([line("rff", 9, 1, 0.2)], "nothing came within 5%, larger sizes may"),
+        ([line("rff", 9, 1, 0.2)], "none is within 5%; try larger sizes"),
     ):
         assert said in advice(lines)
 
@@ -280,7 +280,7 @@ def test_advice_names_what_to_take_and_why():
     ("reference", "told"),
     [
         ("exact kernel PCA of 10,000 rows (by products)", "exact kernel PCA of 10,000 rows"),
-        ("a sampled reference, since no exact one fits: Nyström", "a sampled reference"),
+        ("a sampled reference, since an exact one is too large: Nyström", "a sampled reference"),
     ],
 )
 def test_the_title_of_the_figure_names_the_reference(reference, told):
@@ -314,7 +314,7 @@ def test_the_command_prints_a_table_and_json(compared, data):
     assert first == f"errors against {compared.reference}; medians over seeds"
     assert head.split()[:6] == ["method", "landmarks", "size", "seconds", "peak", "MB"]
     assert sorted(line.split()[0] for line in lines[:-2]) == sorted(trial.method for trial in compared.trials)
-    assert lines[-2].startswith("Take ")
+    assert lines[-2].startswith("Use ")
     as_json = json.loads(run(*command, "--json").stdout)
     assert as_json["trials"][1]["method"] == "nystroem"
     assert as_json["advice"] == lines[-2]

@@ -224,7 +224,7 @@ def test_a_job_that_was_cancelled_and_is_queued_again_gives_the_same_bytes(slurm
     done = block_files(tmp_path)
     slurm.run("scontrol", "requeue", str(job))
     assert finish_now(slurm, job, tmp_path)["Restarts"] == "1"
-    assert "stopped; nothing half-done was published" in (tmp_path / f"bigkpca-nightly-{job}.log").read_text()
+    assert "stopped; no partial output was published" in (tmp_path / f"bigkpca-nightly-{job}.log").read_text()
     assert done < block_files(tmp_path)  # it went on where it was
     assert same_as_undisturbed(tmp_path, rows)
     assert not list(tmp_path.glob(".cluster-*"))

@@ -180,11 +180,11 @@ def test_a_best_value_at_the_edge_is_remarked():
 
     assert notes(13) == ()
     assert notes(0) == (
-        "the best sigma is the smallest that was tried: shorter ones may do better still",
-        "the best number of components is the smallest that was tried: fewer may do better still",
-        "the best ridge is the smallest that was tried: smaller ones may do better still",
+        "the best sigma is the smallest that was tried: shorter ones could be better still",
+        "the best number of components is the smallest that was tried: fewer could be better still",
+        "the best ridge is the smallest that was tried: smaller ones could be better still",
     )
-    assert notes(26)[0] == "the best sigma is the largest that was tried: longer ones may do better still"
+    assert notes(26)[0] == "the best sigma is the largest that was tried: longer ones could be better still"
     assert CrossValidation((Setting(1.0, 5, None, 0.1, 0.1),), 100, 3, 40, False).edge_notes == ()
 
 

@@ -83,11 +83,11 @@ def test_what_cannot_be_evaluated_is_refused(monkeypatch):
     with pytest.raises(SpecError, match="has 4 columns, the model was fitted on 3"):
         bigkpca.evaluate(model, some_rows(150, d=4), sample=50)
     for sample in (151, 1):
-        with pytest.raises(SpecError, match=f"a sample of {sample} rows: .* has 150"):
+        with pytest.raises(SpecError, match=f"sample={sample}: .* has 150 rows"):
             bigkpca.evaluate(model, X, sample=sample)
     exact = fitted(X, method="exact")
     monkeypatch.setattr("bigkpca.evaluating.EXACT_MOST_ROWS", 100)
-    with pytest.raises(SpecError, match="at most 100, and this model keeps 150 rows; its certificate has the residual"):
+    with pytest.raises(SpecError, match="at most 100 landmarks, but this model keeps 150 rows: see the residual"):
         bigkpca.evaluate(exact, X, sample=50)
     rows = X.astype(np.float32)
     cubic = fitted(rows, kernel="polynomial")

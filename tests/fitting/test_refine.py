@@ -144,7 +144,7 @@ def test_options_that_make_no_sense_are_refused(no_gram):
         with pytest.raises(SpecError, match="refine=2 needs a number of components"):
             FitSpec.checked(refine=2, components=components)
     for options, message in (
-        ({"method": methods.Exact(), "refine": 1}, "stops at residual_tol: leave refine out"),
+        ({"method": methods.Exact(), "refine": 1}, "iterates until residual_tol is met: leave refine out"),
         ({"refine": -1}, "refine=-1"),
         ({"residual_tol": 0.0}, "residual_tol=0.0"),
     ):

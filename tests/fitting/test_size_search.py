@@ -115,11 +115,11 @@ def test_a_size_whose_pass_would_end_too_late_is_left_for_the_one_before(digits,
 
 def test_options_that_make_no_sense_are_refused(digits, tmp_path):
     for options, message in (
-        ({"tol": 0.1, "size": 50}, r"tol=0.1 grows the size, but size=50 fixes it"),
+        ({"tol": 0.1, "size": 50}, r"tol=0.1 lets the size grow, but size=50 fixes it"),
         ({"tol": 0.1, "method": "exact"}, "but the exact method fixes it"),
         ({"tol": 0.1, "landmarks": [1, 2]}, "but 2 landmarks fixes it"),
         ({"tol": 0.1, "time_budget": 0}, "a time must be positive"),
-        ({"time_budget": "1 min"}, "give a tolerance, tol, with it"),
+        ({"time_budget": "1 min"}, "use it together with a tolerance, tol"),
     ):
         with pytest.raises(SpecError, match=message):
             bigkpca.fit(digits[:100], str(tmp_path / "model.zarr"), **options)

@@ -29,8 +29,8 @@ def test_the_index_of_a_parquet_frame_is_left_out_and_told(tmp_path):
         np.testing.assert_array_equal(found["x"], frame.to_numpy(), err_msg=kind)
         assert found["names"] == ["a", "b", "c"]
         index = [name for name in pq.read_schema(source).names if name not in "abc"]
-        assert [note.partition(" is left out")[0] for note in found["notes"]] == [
-            f"{source}: column {name!r}" for name in index
+        assert [note.partition(", which is the index")[0] for note in found["notes"]] == [
+            f"{source}: leaving out column {name!r}" for name in index
         ]
         assert len(index) == frame.index.nlevels
     found = made(tmp_path, FRAME[::2])
@@ -44,7 +44,9 @@ def test_the_index_of_parquet_may_hold_labels_and_is_known_without_the_metadata_
     dropped = INDEXED["dropped rows"]
     found = made(tmp_path, dropped, pq.read_table(write(tmp_path, dropped)).replace_schema_metadata(None))
     np.testing.assert_array_equal(found["x"], np.tile(dropped, (2, 1)))
-    assert [note.partition("column")[0] for note in found["notes"]] == [f"{tmp_path / 'a.parquet'} and 1 more: "]
+    assert [note.partition("column")[0] for note in found["notes"]] == [
+        f"{tmp_path / 'a.parquet'} and 1 more: leaving out "
+    ]
 
 
 def test_the_nameless_first_column_of_a_csv_is_left_out_and_told_unless_it_holds_labels(tmp_path):
@@ -53,7 +55,7 @@ def test_the_nameless_first_column_of_a_csv_is_left_out_and_told_unless_it_holds
         np.testing.assert_allclose(found["x"], INDEXED[kind].to_numpy(), rtol=1e-15)
         assert found["names"] == ["a", "b", "c"]
         (note,) = found["notes"]
-        assert note.startswith(f"{tmp_path / 'a.csv'}: the first column, which has no name, is left out")
+        assert note.startswith(f"{tmp_path / 'a.csv'}: leaving out the first column, which has no name")
         assert "name it in the header" in note
     found = made(tmp_path, INDEXED["text"].to_csv(), labels="")
     assert (found["categories"], found["x"].shape) == (list(INDEXED["text"].index), (60, 3))
@@ -77,7 +79,7 @@ def test_columns_are_found_by_name_in_further_files(first, second, tmp_path):
 def test_files_with_other_columns_are_refused(kind, tmp_path):
     wide = pd.DataFrame(np.ones((2, 9)), columns=list("stuvwxyza"))
     for other, message in (
-        (FRAME[["a", "b"]], r"b\.\w+ lacks the column 'c' of .*a\.\w+: columns are found by name.*rename, add"),
+        (FRAME[["a", "b"]], r"b\.\w+ lacks the column 'c' of .*a\.\w+: columns are matched by name.*rename, add"),
         (FRAME.assign(d=1.0), r"b\.\w+ has the column 'd', unlike .*a\.\w+"),
         (FRAME.rename(columns={"b": "B"}), r"lacks the column 'b' of .* and has the column 'B', unlike"),
         (wide, r"lacks the columns 'b', 'c' of .* has the columns 's', 't', 'u', 'v', 'w' and 3 more, unlike"),
@@ -92,7 +94,7 @@ def test_files_without_names_are_taken_in_order_which_is_told(tmp_path):
     np.testing.assert_allclose(found["x"], X, rtol=1e-15)
     assert found["names"] == ["a", "b", "c"]
     (note,) = found["notes"]
-    begin = f"{tmp_path / 'b.csv'} and 1 more: has no column names; its columns are taken to be in the order"
+    begin = f"{tmp_path / 'b.csv'} and 1 more: has no column names; assuming that its columns have the order"
     assert note.startswith(begin)
     found = made(tmp_path, text_of(FRAME, header=False))  # no file has names, nor has the dataset
     assert (found["names"], found["notes"], open_rows(tmp_path / "o.zarr").names) == (None, [], None)
@@ -110,12 +112,12 @@ def test_names_come_from_the_first_file_that_has_some(tmp_path):
 
 def test_a_name_of_several_columns(tmp_path):
     a, twice = "y,x,z\n1,2,3\n", pa.Table.from_arrays([pa.array(X[:, j]) for j in range(3)], names=["x", "y", "x"])
-    both = r" \(counted from 0\) are called 'x': give each a name of its own, .* leave all of this name out with --dr"
+    both = r" \(counted from 0\) are called 'x': give each a unique name, .* leave out all with this name using --dr"
     more = "x,y,x,x\n1,2,3,4\n"
     for content, columns in (("x,x,y\n1,2,3\n", "0 and 1"), (twice, "0 and 2"), (more, "0 and 2 and 3")):
         refuse(tmp_path, SpecError, rf"columns {columns}{both}", content)
         refuse(tmp_path, SpecError, rf"b\.\w+: columns {columns}{both}", a, content)
-        message = r"a\.\w+ has \d columns 'x': give that of the labels a name of its own"
+        message = r"a\.\w+ has \d columns 'x': give the column of labels a unique name"
         refuse(tmp_path, SpecError, message, content, labels="x")
     assert made(tmp_path, twice, drop=["x"])["names"] == ["y"]
     assert made(tmp_path, twice, columns=["y"])["names"] == ["y"]
@@ -160,8 +162,8 @@ def test_append_finds_columns_by_name(tmp_path):
 def test_append_takes_columns_in_order_where_names_are_missing_and_tells(tmp_path):
     named, nameless = text_of(FRAME[:20]), text_of(FRAME[20:], header=False)
     for first, second, message in (
-        (named, nameless, f"{tmp_path / 'a.csv'}: has no column names; its columns are taken to be in the order"),
-        (nameless, named, f"{tmp_path / 'o.zarr'} has no column names: the new rows are taken to have its columns"),
+        (named, nameless, f"{tmp_path / 'a.csv'}: has no column names; assuming that its columns have the order"),
+        (nameless, named, f"{tmp_path / 'o.zarr'} has no column names: assuming that the new rows have its columns"),
     ):
         made(tmp_path, first)
         found = made(tmp_path, second, append=True)

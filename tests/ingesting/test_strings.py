@@ -37,11 +37,11 @@ def test_sequences_of_fasta(tmp_path):
         (tmp_path / name).write_bytes(gzip.compress(FASTA.encode()) if name.endswith("gz") else FASTA.encode())
         found = made(tmp_path, tmp_path / name)
         assert texts_of(found, tmp_path) == ["ACGT", "TT", "GATTACA", "CAT"], name
-        assert "read as capital ones" in found["notes"][0]
+        assert "as upper-case" in found["notes"][0]
     source = tmp_path / "b.fasta"
     source.write_text(">x\nTAG\n")
     assert texts_of(made(tmp_path, source, append=True), tmp_path)[-1] == "TAG"
-    for body, message in ((">x\nGATTACAT\n", "longer than the 7 characters"), (">x\nTAN\n", "of others than the 4")):
+    for body, message in ((">x\nGATTACAT\n", "longer than the 7 characters"), (">x\nTAN\n", "not made of the 4")):
         source.write_text(body)
         message = rf"row 0, column 0 \('sequence'\) is '\w+', {message} of the dataset"
         refuse(tmp_path, DataError, message, source, append=True)
@@ -50,8 +50,8 @@ def test_sequences_of_fasta(tmp_path):
 def test_files_that_are_no_fasta(tmp_path):
     source = tmp_path / "a.fasta"
     for body, message in (
-        (b"ACGT\n", "is no FASTA file: it begins with 'ACGT'"),
-        (b"", r"a\.fasta is empty: it holds no rows"),
+        (b"ACGT\n", "is not a FASTA file: it begins with 'ACGT'"),
+        (b"", r"a\.fasta is empty: it has no rows"),
         (b">x\n\n>y\n", "column 'sequence' has no value$"),
         (b">x\n\xff\n", "is not text"),
     ):
@@ -61,7 +61,7 @@ def test_files_that_are_no_fasta(tmp_path):
     refuse(tmp_path, CorruptionError, "does not decode", tmp_path / "a.fasta.gz")
     for options, message in (
         ({"text": "u"}, "unknown column"),
-        ({"text": "s", "drop": ["t"]}, "leave columns, drop and categories out"),
+        ({"text": "s", "drop": ["t"]}, "leave out columns, drop and categories"),
         ({"text": "s", "missing": "mean"}, "missing texts have no mean"),
     ):
         refuse(tmp_path, SpecError, message, "s,t\nab,cd\n", **options)

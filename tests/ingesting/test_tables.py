@@ -56,9 +56,9 @@ def numbers(frame):
 def test_a_mixed_table_is_that_of_pandas(kind, tmp_path):
     source, expected, lacking = WRITERS[kind](tmp_path / f"a.{kind}", FLIGHTS), numbers(FLIGHTS), FLIGHTS.isna().sum()
     for missing, filled, told in (
-        ("drop", expected.dropna(), f"{N - len(expected.dropna())} rows are left out"),
-        ("mean", expected.fillna(expected.mean()), "the mean of the column stands for them"),
-        ("median", expected.fillna(expected.median()), "the median of the column stands for them"),
+        ("drop", expected.dropna(), f"dropped {N - len(expected.dropna())} rows"),
+        ("mean", expected.fillna(expected.mean()), "filled in the mean of the column"),
+        ("median", expected.fillna(expected.median()), "filled in the median of the column"),
     ):
         found = made(tmp_path, source, missing=missing, categories="one-hot")
         assert found["names"] == list(expected.columns)
@@ -165,7 +165,7 @@ def test_append_and_like_use_what_was_learnt(tmp_path):
     a, b = WRITERS["csv"](tmp_path / "a.csv", first), WRITERS["parquet"](tmp_path / "b.parquet", further)
     options = {"missing": "mean", "categories": "one-hot", "drop": ["late"]}
     made(tmp_path, a, **options)
-    refuse(tmp_path, SpecError, "keeps the columns that it began with", b, append=True, missing="drop")
+    refuse(tmp_path, SpecError, "keeps its original columns", b, append=True, missing="drop")
     grown = made(tmp_path, b, append=True, **options)
     new = made(tmp_path, b, out="new.zarr", like=tmp_path / "o.zarr")
     learnt = numbers(first).drop(columns="late")
@@ -188,7 +188,7 @@ def test_rows_to_append_that_do_not_fit_change_nothing(kind, tmp_path):
     options = {"missing": "mean", "categories": "one-hot", "drop": ["late"]}
     made(tmp_path, write(tmp_path / f"a.{kind}", FLIGHTS), **options)
     strange = FLIGHTS.assign(carrier=["XX" if i > 7 else "UA" for i in range(N)])
-    unknown = r"row 8, column 1 \('carrier'\) is 'XX', none of the 4 categories .* and 391 more such rows"
+    unknown = r"row 8, column 1 \('carrier'\) is 'XX', not one of the 4 categories .* and 391 more such rows"
     for frame, error, message in (
         (strange, DataError, unknown),
         (FLIGHTS.drop(columns="delay"), SpecError, r"b\.\w+ lacks the column 'delay' of .*o\.zarr"),
@@ -245,17 +245,17 @@ def test_columns_that_cannot_be_chosen(tmp_path):
         (table, {"columns": ["dely"]}, r"unknown column of .*a\.csv 'dely': did you mean 'delay'"),
         (table, {"drop": ["dely"]}, r"did you mean 'delay'"),
         (table, {"drop": list(FLIGHTS.columns)}, "no column of .* is left"),
-        (table, {"columns": ["delay"], "drop": ["late"]}, "choose one"),
+        (table, {"columns": ["delay"], "drop": ["late"]}, "use only one of them"),
         (table, {"missing": "maen"}, "unknown missing 'maen': did you mean 'mean'"),
         (table, {"categories": "codes"}, "unknown categories 'codes'"),
-        (table, {"like": "x.zarr", "missing": "mean"}, "like takes all about columns from a dataset"),
+        (table, {"like": "x.zarr", "missing": "mean"}, "like takes all column settings from a dataset"),
         (table, {"like": tmp_path / "none.zarr"}, r"none\.zarr"),
         ("1\n2\n", {"columns": ["a"]}, r"a\.csv has no column names"),
         (np.ones((3, 2)), {"missing": "drop"}, r"a\.npy is an array of numbers"),
         (
             table,
             {"labels": str(npy(tmp_path / "y.npy", np.ones(N))), "missing": "drop"},
-            r"y\.npy has a label for each row, so no rows can be dropped",
+            r"y\.npy has a label for each row, so rows cannot be dropped",
         ),
     ):
         refuse(tmp_path, SpecError, message, content, **options)
@@ -263,9 +263,9 @@ def test_columns_that_cannot_be_chosen(tmp_path):
 
 def test_texts_of_too_many_kinds_and_columns_without_a_value(tmp_path):
     table = {"tail": [f"N{i}" for i in range(1001)], "a": [1.0] * 1001, "none": [np.nan] * 1001}
-    message = r"column 'tail' has more than 1000 different texts; column 'none' has no value"
+    message = r"column 'tail' has more than 1000 distinct texts; column 'none' has no value"
     refuse(tmp_path, DataError, message, table, categories="one-hot", missing="mean")
-    message = "no row has a value in every column, so that all would be dropped"
+    message = "no row has a value in every column, so all rows would be dropped"
     refuse(tmp_path, DataError, message, table, drop=["tail"], missing="drop")
 
 

@@ -32,9 +32,9 @@ def test_options_that_a_fit_would_ignore():
         assert list(unused(given, given.get("kernel", "gaussian"), "nystroem")) == []
     found = unused({"degree": 2, "coef0": 1.0, "residual_tol": 0.1, "refine": 0}, "rbf", "nystroem")
     assert {clash.fields[0]: clash.message for clash in found} == {
-        "degree": "is for the polynomial kernel, not for gaussian: leave it out",
-        "coef0": "is for the polynomial and sigmoid kernel, not for gaussian: leave it out",
-        "residual_tol": "belongs to method exact and to refine: add one of them, or leave it out",
+        "degree": "works only with the polynomial kernel, not with gaussian: leave it out",
+        "coef0": "works only with the polynomial and sigmoid kernel, not with gaussian: leave it out",
+        "residual_tol": "works only with method exact or with refine: add one of them, or leave it out",
     }
     assert [clash.fields for clash in unused({"size": 9, "residual_tol": 0.1}, "rbf", "EXACT")] == [("size", "method")]
     assert list(unused({"residual_tol": 0.1}, "rbf", "nystroem", varied=True)) == []

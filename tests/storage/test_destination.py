@@ -95,7 +95,7 @@ def test_what_late_workers_and_others_left_beside_an_output(home):
         folder.mkdir(parents=True)
     notes = Recorder()
     WRITES["transform"]("o.zarr", progress=notes)
-    assert notes.notes == ["o.zarr exists already, from the same model and rows: nothing to do"]
+    assert notes.notes == ["o.zarr already exists, from the same model and rows: nothing to do"]
     assert sorted(home.glob("o.zarr.*")) == sorted([other, *users])
     with pytest.raises(SpecError, match="already holds something else"):
         bigkpca.fit("d.zarr", "o.zarr", **FIT)

@@ -129,7 +129,7 @@ def test_scores_of_another_model_are_known_however_their_path_is_spelled(home):
     bigkpca.fit("d.zarr", "m2.zarr", **FIT | {"sigma": 9.0})
     (home / "link").symlink_to("s.zarr/scores")
     for spelled in ("s.zarr/scores/", "~/s.zarr", "link"):
-        with case(spelled), pytest.raises(SpecError, match="scores belong to the model that made them"):
+        with case(spelled), pytest.raises(SpecError, match="use the model that made the scores"):
             bigkpca.reconstruct("m2.zarr", spelled, "o.zarr")
 
 

@@ -115,7 +115,7 @@ def test_sums_of_other_options_versions_or_processors_are_not_taken_up(change, s
     if change == "processor":
         monkeypatch.setattr(Engine, "core_types", lambda self: ["Other"])
     bigkpca.fit(dataset, stopped, progress=shown, **given)
-    assert any("holds sums of other rows, options, versions or processors: removed" in note for note in shown.notes)
+    assert any("held sums of other rows, options, versions or processors: removed" in note for note in shown.notes)
     if given != GIVEN:
         bigkpca.fit(dataset, tmp_path / "clean.zarr", **given)
         assert tree_bytes(stopped) == tree_bytes(tmp_path / "clean.zarr")
@@ -165,7 +165,7 @@ def test_a_fit_goes_on_where_its_sums_cannot_be_saved(dataset, clean, tmp_path, 
     monkeypatch.setattr(checkpoints.np, "savez", full)
     bigkpca.fit(dataset, tmp_path / "m.zarr", progress=shown, **GIVEN)
     told = next(note for note in shown.notes if "cannot be saved" in note)
-    assert told.endswith("No space left on device): going on without")
+    assert told.endswith("No space left on device): continuing without saving")
     assert tree_bytes(tmp_path / "m.zarr") == clean
 
 
@@ -254,7 +254,7 @@ def test_ctrl_c_that_reaches_all_processes_of_a_fit_prints_one_line(tmp_path):
         os.killpg(fit.pid, signal.SIGINT)  # as a terminal does
         told = [line for line in fit.communicate(timeout=200)[1].splitlines() if "rows/s" not in line]
     assert fit.returncode == 6
-    assert told == ["bigkpca: stopped; nothing half-done was published: run the same command again"]
+    assert told == ["bigkpca: stopped; no partial output was published: rerun the same command to resume"]
 
 
 @pytest.mark.parametrize("number", [FULL, LONG])
@@ -268,6 +268,6 @@ def test_a_fit_that_is_told_to_end_saves_its_sums(number, tmp_path):
         fit.send_signal(number)
         told = fit.communicate(timeout=200)[1]
     assert fit.returncode == 6
-    assert "stopped; nothing half-done was published: run the same command again" in told
+    assert "stopped; no partial output was published: rerun the same command to resume" in told
     assert saved(out)
     assert not out.exists()

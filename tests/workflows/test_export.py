@@ -99,7 +99,7 @@ def test_two_columns_of_one_name_are_written_unless_one_is_added(tmp_path):
     twice = pd.DataFrame([[1, 2]], columns=["row", "row"])
     bigkpca.export(twice, tmp_path / "b.csv")
     assert (tmp_path / "b.csv").read_text().replace('"', "") == "row,row\n1,2\n"
-    with pytest.raises(SpecError, match="two columns would be called 'row'"):
+    with pytest.raises(SpecError, match="two columns would have the name 'row'"):
         bigkpca.export(twice, tmp_path / "c.csv", row_numbers=True)
 
 
@@ -109,7 +109,9 @@ def test_byte_orders_and_types_that_a_format_may_lack(tmp_path):
         bigkpca.export(rows, tmp_path / f"a{suffix}")
         np.testing.assert_array_equal(read(tmp_path / f"a{suffix}"), rows)
         if suffix != ".npy":
-            with pytest.raises(SpecError, match=r"the rows are (float128|longdouble), which neither CSV nor Parquet"):
+            with pytest.raises(
+                SpecError, match=r"the rows have the dtype (float128|longdouble), which CSV and Parquet lack"
+            ):
                 bigkpca.export(np.zeros((3, 2), np.longdouble), tmp_path / f"b{suffix}")
     assert not list(tmp_path.glob("b*"))
 
@@ -122,7 +124,7 @@ def test_what_is_in_the_way_stays(scores, tmp_path):
     (tmp_path / "folder.csv").mkdir()
     (tmp_path / "model.zarr" / "deep").mkdir()
     for out, message in (
-        ("own.csv", "own.csv exists: take another name, or replace it with --overwrite"),
+        ("own.csv", "own.csv already exists: choose another name, or replace it with --overwrite"),
         ("folder.csv", "folder.csv is a folder"),
         ("none/a.csv", "its folder does not exist"),
         ("a.txt", r"rows are exported as \.csv, \.parquet, \.npy"),
@@ -145,7 +147,7 @@ def test_what_another_run_wrote_just_before_stays(scores, tmp_path, monkeypatch)
         return writer(store, path)
 
     monkeypatch.setattr(LocalDisk, "writer", later)
-    with pytest.raises(SpecError, match=r"own\.csv exists: take another name"):
+    with pytest.raises(SpecError, match=r"own\.csv already exists: choose another name"):
         bigkpca.export(scores, out)
     assert out.read_text() == "mine"
 
@@ -154,10 +156,10 @@ def test_labels_that_do_not_fit(scores, tmp_path):
     for name, labels in (("short", np.zeros(59)), ("long", np.zeros(61)), ("complex", np.zeros(60, complex))):
         np.save(tmp_path / f"{name}.npy", labels)
     for out, labels, message in (
-        ("b.csv", tmp_path / "long.npy", r"long\.npy holds an array of shape \(61,\): 60 labels are needed"),
-        ("b.csv", tmp_path / "complex.npy", "the labels are complex128, which neither CSV nor Parquet has"),
-        ("b.parquet", np.zeros(60), r"labels are a path or a name, not ndarray: .*np\.save"),
-        ("b.csv", tmp_path / "short.npy", r"short\.npy holds an array of shape \(59,\): 60 labels are needed"),
+        ("b.csv", tmp_path / "long.npy", r"long\.npy has labels of shape \(61,\), but the rows need 60 labels"),
+        ("b.csv", tmp_path / "complex.npy", "the labels have the dtype complex128, which CSV and Parquet lack"),
+        ("b.parquet", np.zeros(60), r"labels must be a path or a name, not ndarray: .*np\.save"),
+        ("b.csv", tmp_path / "short.npy", r"short\.npy has labels of shape \(59,\), but the rows need 60 labels"),
         ("b.csv", "z", "z"),
         ("b.npy", "y", r"b\.npy: a \.npy file holds numbers of one type"),
     ):
@@ -171,7 +173,7 @@ def test_labels_without_a_name(scores, tmp_path):
     store = zarr.open_group(tmp_path / "x.zarr", mode="r+")
     about = dict(store.attrs["bigkpca"])
     store.attrs["bigkpca"] = about | {"categories": about["categories"][:1]}
-    with pytest.raises(SpecError, match=r"x\.zarr has labels that are no numbers of its 1 categories"):
+    with pytest.raises(SpecError, match=r"x\.zarr has labels that do not number its 1 categories"):
         bigkpca.export(scores, tmp_path / "b.csv", labels="y")
     assert not list(tmp_path.glob("b.*"))
 
@@ -265,7 +267,7 @@ def test_what_is_in_the_way_in_a_bucket_stays(scores, bucket, monkeypatch):
     store.write(f"{bucket}/x.zarr/zarr.json", b"mine")
     before = in_bucket(bucket)
     for out, message in (
-        ("own.csv", r"own\.csv exists: take another name, or replace it with --overwrite"),
+        ("own.csv", r"own\.csv already exists: choose another name, or replace it with --overwrite"),
         ("folder.csv", r"folder\.csv is a folder"),
         ("x.zarr/a.csv", r"it would lie in .*x\.zarr, a folder of Zarr arrays"),
     ):

@@ -91,7 +91,7 @@ def test_a_block_that_kills_its_workers_is_named_and_all_others_are_kept(runs, c
     assert not out.exists()
     (cluster.folder / "fault").unlink()
     runs["transform"](out, progress=shown)
-    assert "continuing: 17 of 18 blocks are written already" in shown.notes
+    assert "continuing: 17 of 18 blocks are already written" in shown.notes
     check(out, runs["transform"])
 
 
@@ -128,7 +128,7 @@ def test_a_disk_that_fills_up_under_workers_ends_the_run_which_then_goes_on(runs
         assert not list(disk.rglob("*.partial"))
         subprocess.run(["mount", "-o", "remount,size=4m", disk], check=True)
         runs["transform"](out, scheduler=cluster.address, progress=shown)
-        assert any("blocks are written already" in note for note in shown.notes)
+        assert any("blocks are already written" in note for note in shown.notes)
         check(out, runs["transform"])
 
 

@@ -67,7 +67,7 @@ def test_the_same_command_again_does_nothing_and_another_is_told(parts, tmp_path
 def test_what_cannot_be_merged_is_told(parts, tmp_path):
     done = run("merge", parts[0], str(tmp_path / "none.zarr"), str(tmp_path / "merged.zarr"))
     assert (done.exit_code, "none.zarr" in done.stderr) == (2, True)
-    with pytest.raises(SpecError, match="merge takes the models in a list"):
+    with pytest.raises(SpecError, match="pass the models as a list"):
         bigkpca.merge(parts[0])
     (Path(parts[1]) / "components" / "c" / "0" / "0").write_bytes(b"damaged")
     with pytest.raises(CorruptionError, match="components"):
@@ -87,7 +87,7 @@ def test_a_fit_like_a_model_knows_which(parts, tmp_path):
     assert bigkpca.info(tmp_path / "new-scores.zarr")["shape"] == [100, 3]
     # An estimator fits what the function fits, and finds its model there.
     KernelPCA().fit(rows, like=parts[0]).save(parts[1])  # which is there already
-    with pytest.raises(SpecError, match="a time budget ends the growth"):
+    with pytest.raises(SpecError, match="time_budget limits the growth"):
         bigkpca.fit(rows, tmp_path / "new.zarr", like=parts[0], time_budget="1 min")
 
 

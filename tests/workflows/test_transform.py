@@ -23,7 +23,7 @@ def test_output_without_a_manifest_resumes_with_missing_and_damaged_blocks_of_it
     damaged.write_bytes(damaged.read_bytes()[:-7])
     notes = Recorder()
     bigkpca.transform(model, dataset, out, block_rows=200, progress=notes)
-    assert notes.notes == ["continuing: 7 of 9 blocks are written already"]
+    assert notes.notes == ["continuing: 7 of 9 blocks are already written"]
     assert tree_bytes(out) == tree_bytes(clean)
     (out / "scores" / "manifest.json").unlink()
     zarr.open_array(dataset, mode="r+")[0] = digits[1]
@@ -35,7 +35,7 @@ def test_what_does_not_fit_is_refused_before_the_run(dataset, model, tmp_path, m
     monkeypatch.setattr("bigkpca.workflows.block_writer.MOST_JSON_BYTES", 17 * 500)  # of a manifest
     for error, how, message in (
         (MemoryLimitError, {"memory": 10**6}, "1 MB are allowed"),
-        (SpecError, {"block_rows": 100}, "18 blocks are more than 17: take larger ones with --block-rows"),
+        (SpecError, {"block_rows": 100}, "18 blocks, more than the limit of 17: use larger blocks with --block-rows"),
     ):
         with pytest.raises(error, match=message):
             bigkpca.transform(model, dataset, tmp_path / "s.zarr", **how)

@@ -92,7 +92,7 @@ def test_what_is_whole_is_described(home):
 def test_the_command_prints_facts_and_ends_with_the_code_of_what_it_found(home):
     facts = {"path": "s.zarr", "kind": "features", "shape": [90, 3], "files": 6}
     assert json.loads(run("verify", "s.zarr", "--json").stdout) == facts
-    told = "path s.zarr kind features shape 90 × 3 files 6 checked 6 files: nothing is wrong "
+    told = "path s.zarr kind features shape 90 × 3 files 6 checked 6 files: all intact "
     assert re.sub(r"\s+", " ", run("verify", "s.zarr").stdout) == told
     flip(home / "s.zarr" / "scores" / "c" / "1" / "0")
     broken = run("verify", "s.zarr", "--json")
@@ -121,7 +121,7 @@ def test_a_damaged_block_is_named_and_made_again(harm, out, shard, again, home):
     stamps = {path: path.stat().st_mtime_ns for path in Path(out).rglob("c/0/0")}
     again(progress=notes)
     assert tree_bytes(out) == before
-    assert f"{out} is damaged; the blocks of these files are made again:\n  " in notes.notes[0]
+    assert f"{out} is damaged; rewriting the blocks of these files:\n  " in notes.notes[0]
     assert sum(rows for title, rows in notes.started if title != "checking finished blocks") <= 64
     if harm is not exchange:
         assert {path: path.stat().st_mtime_ns for path in Path(out).rglob("c/0/0")} == stamps
@@ -159,7 +159,7 @@ def test_a_damaged_manifest_is_named_and_the_output_made_again_with_overwrite(ho
         with pytest.raises(CorruptionError, match=r"manifest\.json does not parse .* again, with --overwrite"):
             work()
     scored(overwrite=True, progress=notes)
-    assert "all of s.zarr is made again" in notes.notes[0]
+    assert "rewriting all of s.zarr" in notes.notes[0]
     assert tree_bytes("s.zarr") == before
     assert not list(home.glob("s.zarr.*"))
 
@@ -173,7 +173,7 @@ def test_other_bits_of_a_block_that_is_made_again_go_into_the_manifest(home):
     with pytest.raises(CorruptionError, match=r"scores/c/1/0 .* holds other values than its manifest says"):
         bigkpca.verify("s.zarr")
     scored(progress=notes)
-    assert "the new blocks have other bits, as on another type of processor" in notes.notes[-1]
+    assert "the new blocks differ in some bits, as on another type of processor" in notes.notes[-1]
     assert tree_bytes("s.zarr") == before
 
 
@@ -185,7 +185,7 @@ def test_a_run_that_is_stopped_while_it_mends_is_gone_on_with(home, monkeypatch)
         scored()
     monkeypatch.setattr(block_arrays, "write_block", lambda *_: pytest.fail("a block was computed again"))
     scored(progress=notes)
-    assert "continuing: 2 of 2 blocks are written already" in notes.notes
+    assert "continuing: 2 of 2 blocks are already written" in notes.notes
     assert tree_bytes("s.zarr") == before
     assert not list(home.glob("s.zarr.*"))
 
@@ -211,7 +211,7 @@ def test_output_that_is_replaced_during_the_check_is_not_called_damaged(home, mo
         return listed(*arguments)
 
     monkeypatch.setattr(block_writer.damage, "listed_damage", meddle)
-    with pytest.raises(IncompleteError, match=r"s2\.zarr was replaced while it was checked: run the same command"):
+    with pytest.raises(IncompleteError, match=r"s2\.zarr was replaced during the check: run the same command"):
         bigkpca.verify("s2.zarr")
 
 
@@ -262,7 +262,7 @@ def test_datasets_that_are_not_what_their_attribute_says_are_refused(home):
     metadata = home / "d.zarr" / "x" / "zarr.json"
     whole = metadata.read_text()
     metadata.write_text(whole.replace("90,", "64,", 1))
-    with pytest.raises(CorruptionError, match="not the 90 rows of 4 columns that its attribute says"):
+    with pytest.raises(CorruptionError, match="not the 90 rows of 4 columns that its attribute states"):
         bigkpca.verify("d.zarr")
     metadata.write_text(whole)
     (home / "d.zarr" / "y" / "zarr.json").unlink()
@@ -280,5 +280,5 @@ def test_damaged_models_and_what_cannot_be_checked_are_refused(home):
         bigkpca.verify("m.zarr")
     with pytest.raises(SpecError, match="checked as a whole: leave --array out"):
         bigkpca.verify("s.zarr", array="scores")
-    with pytest.raises(MemoryLimitError, match="1 MB are allowed: allow more memory"):
+    with pytest.raises(MemoryLimitError, match="1 MB are allowed: allow more with --memory"):
         bigkpca.verify("d.zarr", memory=10**6)

@@ -1,7 +1,7 @@
 """Readers of .npy, .npz, .csv, IDX, Parquet, FASTA and HDF5 files, as streams of bounded batches.
 
-A reader looks at the header of a file and returns its rows of numbers as a Table or, where columns have types of their
-own, as a TableFrame. Their batches open the file again when they are read.
+A reader inspects the header of a file and returns its rows as a Table or, if columns have different types, as a
+TableFrame. Their batches open the file again when they are read.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ FORMATS: tuple[Format, ...] = (
 
 
 def open_rows_of(path: Path, member: str | None, labels: str | None, allowed: Allowed = USUAL) -> Table | TableFrame:
-    """Rows of the file at `path`: those of its array `member`, without its column or array `labels`. Raises
+    """Rows of the file at `path`, from its array `member` and without its column or array `labels`. Raises
     MemoryLimitError, SpecError for an unknown format or name, DataError and CorruptionError; the batches raise the last
     two as well."""
     kind = _readable(path, allowed)
@@ -46,21 +46,21 @@ def open_rows_of(path: Path, member: str | None, labels: str | None, allowed: Al
 
 
 def open_column(path: Path, allowed: Allowed = USUAL) -> Column:
-    """Labels (n,) of the file at `path`. Raises like `open_rows_of`."""
+    """Labels (n,) of the file at `path`. Raises the errors of `open_rows_of`."""
     kind = _readable(path, allowed)
     column = kind.column
     if column is None:
-        raise SpecError(f"{path}: labels in a file of their own come as .npy, IDX or one-column .csv")
+        raise SpecError(f"{path}: a file of labels must be .npy, IDX or one-column .csv")
     return column(path)
 
 
 def _readable(path: Path, allowed: Allowed) -> Format:
-    """The format, by signature, else by suffix, where it can be read here and its first lines are not too long."""
+    """The format, by signature or else by suffix, if it can be read here and its first lines are not too long."""
     with path.open("rb") as file:
         head = file.read(8)
     signed = next((kind for kind in FORMATS if kind.signature and head.startswith(kind.signature)), None)
     suffixed = next((kind for kind in FORMATS if path.name.lower().endswith(kind.suffixes)), None)
-    if signed is _PARQUET and suffixed and not binary.ends_as_parquet(path):  # text may begin with PAR1, too
+    if signed is _PARQUET and suffixed and not binary.ends_as_parquet(path):  # text can begin with PAR1, too
         signed = None
     kind = signed or suffixed
     if kind is None:
@@ -68,8 +68,8 @@ def _readable(path: Path, allowed: Allowed) -> Format:
             with decoding(path), gzip.open(path) as file:
                 head = file.read(4)
         if not binary.is_idx(head):
-            known = [*(suffix for kind in FORMATS for suffix in kind.suffixes), "IDX and IDX.gz (as MNIST comes)"]
-            raise SpecError(f"{path} is in no known format: these can be ingested: {', '.join(known)}")
+            known = [*(suffix for kind in FORMATS for suffix in kind.suffixes), "IDX and IDX.gz (the format of MNIST)"]
+            raise SpecError(f"{path} has an unknown format; these can be ingested: {', '.join(known)}")
         kind = _IDX
     if kind in (_TEXT, _PARQUET):
         require("pyarrow", "tables", str(path))

@@ -1,4 +1,4 @@
-"""The interface of readers, what they share, and the memory that they take."""
+"""The interface of readers, their shared functions, and their memory use."""
 
 from __future__ import annotations
 
@@ -30,29 +30,29 @@ from bigkpca.errors import (
 from bigkpca.execution.planning import process_bytes
 from bigkpca.ingesting.columns import TableFrame
 
-_COLUMN_BYTES = 18_000  # that Arrow was seen to take for each column of CSV, to guess types (10,000 to 100,000 columns)
-_LINE_BYTES = 48  # for each byte of the longest line: Arrow reads text in blocks of 16 of them
+_COLUMN_BYTES = 18_000  # measured memory of Arrow per CSV column for type inference (10,000 to 100,000 columns)
+_LINE_BYTES = 48  # per byte of the longest line: Arrow reads text in blocks of 16 lines
 _ADVICE = "allow more with --memory (memory= in Python), or leave columns out of the file"
 
 
 @dataclass(frozen=True)
 class Allowed:
-    """Bytes that this process may take."""
+    """Bytes that this process may use."""
 
     bytes: int
 
     def check_table(self, where: str, columns: int) -> None:
-        """Raise MemoryLimitError where so many columns of a table of several types, or of text, take more."""
+        """Raise MemoryLimitError if this many columns of a table of mixed types, or of text, need more."""
         self._check(f"{where}: {columns:,} columns", columns * _COLUMN_BYTES, _ADVICE)
 
     def check_line(self, where: str, length: int, fields: int) -> None:
-        """Raise MemoryLimitError where a line of text of so many bytes and fields takes more."""
+        """Raise MemoryLimitError if a line of text with this many bytes and fields needs more."""
         what = f"{where}: a line of {length / 1e6:,.1f} MB or more, with {fields:,} columns"
         needed = max(length * _LINE_BYTES, fields * _COLUMN_BYTES)
         self._check(what, needed, f"{_ADVICE}; is a line break missing?")
 
     def check_rows(self, where: str, row_bytes: int, shard_rows: int, held: int) -> None:
-        """Raise MemoryLimitError where rows of this size take more: `held` bytes of the reader, a batch, a shard."""
+        """Raise MemoryLimitError if rows of this size need more: `held` bytes of the reader, a batch, and a shard."""
         needed = 2 * max(READ_BYTES, row_bytes) + 2 * shard_rows * row_bytes + held
         what = f"{where}: rows of {row_bytes / 1e6:,.1f} MB, {shard_rows:,} in a shard"
         if held:
@@ -67,7 +67,7 @@ class Allowed:
             )
 
 
-# Without a limit of the user: files may come from anybody, and a header may claim anything.
+# Used if the user sets no limit: files can come from anyone, and a header can claim anything.
 USUAL = Allowed(2_000_000_000)
 
 
@@ -82,16 +82,16 @@ class Table:
     where: str
     dtype: np.dtype[Any]
     row_shape: tuple[int, ...]
-    rows: int | None  # None where the file must be read to count them
+    rows: int | None  # None if the file must be read to count them
     label_dtype: np.dtype[Any] | None
     batches: Batches
     names: tuple[str, ...] | None = None  # of the columns
-    notes: tuple[str, ...] = ()  # remarks for users on how the file is read
-    numbers: tuple[int, ...] | None = None  # of the columns in the file, where they are not 0, 1, 2 ...
-    held: int = 0  # bytes that are read at once, where these are more than a batch
+    notes: tuple[str, ...] = ()  # notes for users on how the file is read
+    numbers: tuple[int, ...] | None = None  # of the columns in the file, if they are not 0, 1, 2 ...
+    held: int = 0  # bytes read at once, if more than a batch
 
     def called(self, column: int) -> str:
-        """What messages call a column: its number in the file, with its name where it has one."""
+        """The name of a column in messages: its number in the file, with its name if it has one."""
         return name_of_column(self.numbers, self.names, column)
 
     @property
@@ -101,7 +101,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Column:
-    """Labels in a file of their own, in batches (k,)."""
+    """Labels in a separate file, in batches (k,)."""
 
     where: str
     dtype: np.dtype[Any]
@@ -111,10 +111,10 @@ class Column:
 
 @dataclass(frozen=True)
 class Format:
-    """A format by how it is known and read: `rows` opens (path, member, labels), `column` a file of labels.
+    """How a format is recognized and read: `rows` opens (path, member, labels), `column` opens a file of labels.
 
-    A `signature`, the first bytes of a file, counts for more than its suffix. A format with neither is known by other
-    means."""
+    A `signature`, the first bytes of a file, takes precedence over its suffix. A format with neither is recognized by
+    other means."""
 
     rows: Callable[[Path, str | None, str | None], Table | TableFrame]
     suffixes: tuple[str, ...] = ()
@@ -137,8 +137,8 @@ class StoredHeader:
 
 @contextmanager
 def decoding(path: Path, *kinds: type[Exception]) -> Iterator[None]:
-    """Turn the errors that readers raise on damaged bytes into a CorruptionError, and those that may pass into an
-    IncompleteError: most formats cannot be read on from the middle."""
+    """Turn the errors that readers raise on damaged bytes into a CorruptionError, and temporary errors into an
+    IncompleteError: most formats cannot be read from the middle."""
     damage: tuple[type[Exception], ...] = (EOFError, OSError, zlib.error, zipfile.BadZipFile, struct.error, *kinds)
     try:
         yield
@@ -148,12 +148,12 @@ def decoding(path: Path, *kinds: type[Exception]) -> Iterator[None]:
                 f"{path} cannot be read for the moment ({error}): run the same command again when it can be reached"
             ) from error
         raise CorruptionError(
-            f"{path} does not decode ({type(error).__name__}: {error}): is it truncated? fetch it again"
+            f"{path} does not decode ({type(error).__name__}: {error}): is it truncated? Fetch it again"
         ) from error
 
 
 def ranges(rows: int, row_bytes: int) -> Iterator[tuple[int, int]]:
-    """Ranges a..b of rows of at most 4 MB, or of one row where that is larger."""
+    """Ranges a..b of rows of at most 4 MB, or of one row if that is larger."""
     step = max(1, READ_BYTES // row_bytes)
     return ((a, min(a + step, rows)) for a in range(0, rows, step))
 
@@ -163,15 +163,15 @@ def native(X: Array) -> Array:
 
 
 def name_of_column(numbers: Sequence[int] | None, names: Sequence[str] | None, column: int) -> str:
-    """What messages call a column of numbers: its number in the file, with its name where it has one."""
+    """The name of a column of numbers in messages: its number in the file, with its name if it has one."""
     number = column if numbers is None else numbers[column]
     return f"column {number}" + ("" if names is None else f" ({names[column]!r})")
 
 
 def cast(X: Array, dtype: np.dtype[Any], rows: Array, where: str, called: Callable[[int], str]) -> Array:
-    """X in another type. Raises DataError naming the first value that the type cannot hold (floats may be rounded).
+    """X in another dtype. Raises DataError naming the first value that the dtype cannot hold (floats can be rounded).
 
-    rows: numbers of the rows in the file (k,). called: what messages call a column.
+    rows: row numbers in the file (k,). called: the name of a column in messages.
     """
     if X.dtype == dtype:
         return X
@@ -179,7 +179,7 @@ def cast(X: Array, dtype: np.dtype[Any], rows: Array, where: str, called: Callab
         cast = X.astype(dtype)
         lost = ~np.isfinite(cast) if dtype.kind == "f" else cast.astype(X.dtype) != X
     if X.dtype.kind == "f" and dtype.kind in "ui":
-        # What is out of range may come back as itself: processors differ in what they make of it.
+        # Values out of range can come back unchanged: processors differ in how they convert them.
         wide, least, end = X.astype(np.result_type(X, float)), np.iinfo(dtype).min, float(np.iinfo(dtype).max) + 1
         lost |= ~((wide >= least) & (wide < end))
     if X.dtype.kind in "ui" and dtype.kind in "ui":
@@ -194,7 +194,7 @@ def cast(X: Array, dtype: np.dtype[Any], rows: Array, where: str, called: Callab
 
 
 def check_finite_labels(labels: Array, rows: Array, where: str) -> None:
-    """Raise DataError naming the first label that is NaN or infinite; `rows` are their numbers in the file (k,)."""
+    """Raise DataError naming the first label that is NaN or infinite; `rows` are row numbers in the file (k,)."""
     if labels.dtype.kind == "f" and not np.isfinite(labels).all():
         i = int(np.argmin(np.isfinite(labels)))
         check_finite(labels[i : i + 1, None], int(rows[i]), f"the labels of {where}")
@@ -207,17 +207,17 @@ def row_shape(shape: tuple[int, ...], where: str) -> tuple[int, ...]:
 
 
 def refuse_names(path: Path, member: str | None, labels: str | None = None) -> None:
-    """Raise SpecError where an array is named in a file that holds only one, or labels in a file without names."""
+    """Raise SpecError if an array is named in a file with only one array, or labels in a file without names."""
     if member is not None:
-        raise SpecError(f"{path} has no members, so --member {member} names nothing in it")
+        raise SpecError(f"{path} has no members: leave out --member {member}")
     if labels is not None:
-        raise SpecError(f"--labels {labels}: no such file, and {path} has no names inside")
+        raise SpecError(f"--labels {labels}: there is no such file, and {path} has no named columns")
 
 
 def check_single(names: Sequence[str], name: str, where: str) -> None:
-    """Raise SpecError where several columns have the name of the labels."""
+    """Raise SpecError if several columns have the name of the labels."""
     if names.count(name) > 1:
-        raise SpecError(f"{where} has {names.count(name)} columns {name!r}: give that of the labels a name of its own")
+        raise SpecError(f"{where} has {names.count(name)} columns {name!r}: give the column of labels a unique name")
 
 
 def check_labels(stored: StoredHeader, rows: int | None, where: str) -> None:
@@ -233,7 +233,7 @@ def check_labels(stored: StoredHeader, rows: int | None, where: str) -> None:
 
 
 def choose(arrays: Mapping[str, StoredHeader], member: str | None, labels: str | None, where: str) -> str:
-    """The name of the array of rows: the given one, else the only one that can be rows."""
+    """The name of the array of rows: the given one, or else the only one that can be rows."""
     for name in (member, labels):
         if name is not None and name not in arrays:
             raise unknown_name(f"array of {where}", name, arrays)
@@ -241,7 +241,7 @@ def choose(arrays: Mapping[str, StoredHeader], member: str | None, labels: str |
         return member
     able = [k for k, a in arrays.items() if k != labels and len(a.shape) > 1 and a.dtype.kind in "buif"]
     if not able:
-        raise DataError(f"{where} holds no array of numbers with rows and columns, but {sorted(arrays)}")
+        raise DataError(f"{where} holds {sorted(arrays)}, but no array of numbers with rows and columns")
     if len(able) > 1:
         raise SpecError(f"{where} holds the arrays {sorted(able)}: name one with --member (member= in Python)")
     return able[0]

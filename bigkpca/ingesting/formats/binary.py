@@ -44,16 +44,16 @@ _IDX_TYPES = {8: "u1", 9: "i1", 11: ">i2", 12: ">i4", 13: ">f4", 14: ">f8"}
 
 
 def _read(file: IO[bytes], shape: tuple[int, ...], dtype: np.dtype[Any], where: str) -> Array:
-    """The next array of a stream. Raises CorruptionError where the stream ends too early."""
+    """The next array of a stream. Raises CorruptionError if the stream ends too early."""
     needed = math.prod(shape) * dtype.itemsize
     values = file.read(needed)
     if len(values) < needed:
-        raise CorruptionError(f"{where} is truncated: {needed - len(values)} more bytes should follow")
+        raise CorruptionError(f"{where} is truncated: {needed - len(values)} bytes are missing")
     return native(np.frombuffer(values, dtype)).reshape(shape)
 
 
 def _stream(file: IO[bytes], stored: StoredHeader, pieces: Iterable[tuple[int, int]], where: str) -> Iterator[Array]:
-    """Consecutive ranges of rows of the array that comes next in a stream: (k, columns), or (k,) if it has one axis."""
+    """Consecutive ranges of rows of the next array in a stream: (k, columns), or (k,) if it has one axis."""
     width = (math.prod(stored.shape[1:]),) if len(stored.shape) > 1 else ()
     whole = None
     if stored.fortran:  # the values of a row are spread over the whole stream, which can only be read in order
@@ -64,7 +64,7 @@ def _stream(file: IO[bytes], stored: StoredHeader, pieces: Iterable[tuple[int, i
         else:
             yield whole[a:b].reshape(b - a, *width)
     if file.read(1):  # reading to the end also makes gzip and zip verify their checksums
-        raise CorruptionError(f"{where} holds more values than its header says")
+        raise CorruptionError(f"{where} holds more values than its header states")
 
 
 def _npy_header(file: IO[bytes], where: str) -> StoredHeader:
@@ -91,7 +91,7 @@ def npy_column(path: Path) -> Column:
 
 
 def _column(path: Path, stored: StoredHeader, opened: Callable[[], Any], start: int) -> Column:
-    """Labels whose values begin `start` bytes into the file that `opened` opens."""
+    """Labels whose values start at byte `start` of the file that `opened` opens."""
     check_labels(stored, None, str(path))
 
     def batches() -> Iterator[Array]:
@@ -103,7 +103,7 @@ def _column(path: Path, stored: StoredHeader, opened: Callable[[], Any], start: 
 
 
 def npz(path: Path, member: str | None, labels: str | None) -> Table:
-    """Rows of one array in a .npz file, with another one as labels."""
+    """Rows of one array in a .npz file, with another array as labels."""
     arrays = {}
     with decoding(path), zipfile.ZipFile(path) as archive:
         for name in archive.namelist():
@@ -138,7 +138,7 @@ def is_idx(head: bytes) -> bool:
 
 
 def open_unpacked(path: Path) -> IO[bytes]:
-    """Open a file, decompressed where it is in gzip."""
+    """Open a file, decompressed if it is in gzip."""
     with path.open("rb") as file:
         packed = file.read(2) == GZIP
     return gzip.open(path) if packed else path.open("rb")  # type: ignore[return-value]
@@ -173,7 +173,7 @@ def idx_column(path: Path) -> Column:
 
 
 def hdf5(path: Path, member: str | None, labels: str | None) -> Table:
-    """Rows of one data set of an HDF5 file, with those of another as labels."""
+    """Rows of one data set of an HDF5 file, with another data set as labels."""
     h5py = h5py_for(path)
     arrays: dict[str, StoredHeader] = {}
     chunks: dict[str, int] = {}
@@ -199,7 +199,7 @@ def hdf5(path: Path, member: str | None, labels: str | None) -> Table:
             try:
                 values = stored[a:b]
             except UnicodeDecodeError as error:
-                raise DataError(f"{path}:{name} is not text in UTF-8: {error}") from error
+                raise DataError(f"{path}:{name} is not UTF-8 text: {error}") from error
             values = values.astype(str) if values.dtype == object else native(values)
             yield values.reshape(b - a, math.prod(values.shape[1:])) if name == chosen else values
 
@@ -244,14 +244,14 @@ def parquet(path: Path, member: str | None, labels: str | None) -> TableFrame:
     def read(kinds: Mapping[int, Kind]) -> Iterator[Any]:
         size = max(1, READ_BYTES // (len(kinds) * 8))
         names = [schema.names[j] for j in kinds]
-        alone = all(schema.names.count(name) == 1 for name in names)  # else columns are found by number, among all
+        alone = all(schema.names.count(name) == 1 for name in names)  # otherwise columns are matched by number
         with decoding(path, pa.ArrowException), ParquetFile(path) as file:
             for batch in file.iter_batches(batch_size=size, columns=names if alone else None):
                 yield batch.select(names if alone else list(kinds))
 
     notes = [
-        f"column {name!r} is left out, as it is the index of a pandas frame and no feature (to keep it, write the "
-        "frame after reset_index())"
+        f"leaving out column {name!r}, which is the index of a pandas frame (to keep it, call reset_index() before "
+        "writing the frame)"
         for name in index
     ]
     return TableFrame(
@@ -269,7 +269,7 @@ def parquet(path: Path, member: str | None, labels: str | None) -> TableFrame:
 
 
 def _dtype(kind: Any) -> np.dtype[Any] | None:
-    """The dtype of the values of a column of integers, floats or truth values; None for any other."""
+    """The dtype of the values of a column of integers, floats or booleans; None for any other."""
     from pyarrow import types
 
     if types.is_dictionary(kind):
@@ -293,7 +293,7 @@ def _labels(schema: Any, name: str, path: Path) -> TableLabels:
                 column = column.cast(pa.string())
             except pa.ArrowException as error:
                 raise DataError(
-                    f"{path}:{name}, of type {column.type}, cannot be labels, which are numbers or text in UTF-8: "
+                    f"{path}:{name}, of type {column.type}, cannot be labels, which must be numbers or UTF-8 text: "
                     f"{error}"
                 ) from error
         found: Array = column.to_numpy(zero_copy_only=False).astype(dtype)

@@ -1,13 +1,11 @@
-"""Readers of text, also compressed by gzip: .csv files with commas, semicolons or tabs, and FASTA files.
+"""Readers of text, optionally compressed by gzip: .csv files with commas, semicolons or tabs, and FASTA files.
 
-Fields of .csv files are separated by commas, semicolons or tabs; blank lines are skipped; the file may be compressed by
-gzip. The first line is a header if one of its fields is text, if dates or truth values in it stand above numbers, or if
-its fields are the numbers 0, 1, 2 and so on, as pandas writes columns without names.
+Blank lines of .csv files are skipped. The first line is a header if one of its fields is text, if it has dates or
+booleans above numbers, or if its fields are the numbers 0, 1, 2 and so on, as pandas writes columns without names.
 
-Words are read without the blanks around them. What stands for a missing value, such as NA, is a word where it is in
-quotes.
+Blanks around words are removed. Texts that mean a missing value, such as NA, are words if they are quoted.
 
-A first column without a name, where all others have one, holds row names as pandas and R write them, and is left out.
+If only the first column has no name, it holds row names, as written by pandas and R, and is left out.
 """
 
 from __future__ import annotations
@@ -46,7 +44,8 @@ _DELIMITERS = (b",", b";", b"\t")
 
 @dataclass(frozen=True)
 class TextRows:
-    """The layout of a file: fields of the first line, blank lines before it, characters of the longest of the first."""
+    """The layout of a file: fields of the first line, blank lines before it, length of the longest of the first
+    lines."""
 
     path: Path
     delimiter: str
@@ -58,7 +57,7 @@ class TextRows:
 
     @classmethod
     def open(cls, path: Path) -> TextRows:
-        """Look at the first lines. Raises DataError where the file holds no rows or no text in UTF-8."""
+        """Inspect the first lines. Raises DataError if the file has no rows or is not UTF-8 text."""
         with _decoding(path), _open(path, "utf-8-sig", newline="") as file:
             lines = file.readlines(_SNIFF_BYTES)
             further = bool(file.readline(1))
@@ -72,7 +71,7 @@ class TextRows:
         alone = not further and not any(line.strip() for line in lines[blank + reader.line_num :])
         kinds: Sequence[Kind] = ["number"] * layout.width if alone else layout._kinds()
         if alone and layout._is_header(kinds):
-            raise DataError(f"{path} is empty: it holds a header and no rows")
+            raise DataError(f"{path} is empty: it has a header but no rows")
         if not layout._is_header(kinds):
             layout = replace(layout, has_header=False)
             kinds = layout._kinds()
@@ -84,26 +83,26 @@ class TextRows:
 
     @property
     def names(self) -> tuple[str, ...] | None:
-        """Names of all columns, where there is a header."""
+        """Names of all columns, if there is a header."""
         return self.first if self.has_header else None
 
     @property
     def row_names(self) -> int | None:
-        """The column of row names: the first, where it is the only one without a name."""
+        """The column of row names: the first, if it is the only one without a name."""
         nameless = self.has_header and [j for j, name in enumerate(self.first) if not name] == [0]
         return 0 if nameless else None
 
     def column(self, name: str) -> int:
         """The number of the column of this name. Raises SpecError unless there is exactly one."""
         if not self.has_header:
-            raise SpecError(f"{self.path} has no header, so no column {name!r}")
+            raise SpecError(f"{self.path} has no header, and so no column {name!r}")
         if name not in self.first:
             raise unknown_name(f"column of {self.path}", name, self.first)
         check_single(self.first, name, str(self.path))
         return self.first.index(name)
 
     def read(self, kinds: Mapping[int, Kind]) -> Iterator[Any]:
-        """Batches of the texts of columns of these numbers and kinds; null where they stand for a missing value."""
+        """Batches of the texts of columns with these numbers and kinds; null where they mean a missing value."""
         import pyarrow as pa
         import pyarrow.compute as pc
 
@@ -115,7 +114,7 @@ class TextRows:
                 for batch in batches:
                     self._check_widths(misfits)
                     columns = batch.columns
-                    for k in words:  # without the blanks around them, and without those that mean a missing value then
+                    for k in words:  # strip blanks, and then drop those that mean a missing value
                         stripped = pc.utf8_trim_whitespace(columns[k])
                         missing = pc.and_(pc.is_in(stripped, pa.array(MISSING)), pc.not_equal(stripped, columns[k]))
                         columns[k] = pc.if_else(missing, pa.scalar(None, pa.string()), stripped)
@@ -130,12 +129,12 @@ class TextRows:
         return (batch.column(0) for batch in self.read({column: "text"}))
 
     def _check_widths(self, misfits: Sequence[Any]) -> None:
-        """Raise DataError where a row has more or fewer fields than the first line."""
+        """Raise DataError if a row has more or fewer fields than the first line."""
         if misfits:
             number = misfits[0].number - 1 - self.has_header
             raise DataError(
-                f"{self.path}: row {number} has {misfits[0].actual_columns} fields, the first line {self.width} (rows "
-                "of data are counted from 0)"
+                f"{self.path}: row {number} has {misfits[0].actual_columns} fields, but the first line has "
+                f"{self.width} (rows of data are counted from 0)"
             )
 
     def _is_header(self, below: Sequence[Kind]) -> bool:
@@ -152,7 +151,7 @@ class TextRows:
         )
 
     def _kinds(self) -> tuple[Kind, ...]:
-        """Kinds of the columns by the first rows; what is no text in UTF-8 counts as text here."""
+        """Kinds of the columns by the first rows; anything that is not UTF-8 text counts as text here."""
         with _decoding(self.path), self._file() as file, self._batches(file, {}, []) as batches:
             return tuple(kind_of(kind) or "text" for kind in batches.schema.types)
 
@@ -163,7 +162,7 @@ class TextRows:
 
     @contextmanager
     def _batches(self, file: Any, types: Mapping[str, Any], misfits: list[Any]) -> Iterator[Any]:
-        """Batches of the columns of these types, or of all; rows of another width are left out, and collected."""
+        """Batches of the columns with these types, or of all; rows of another width are left out and collected."""
         import pyarrow as pa
         from pyarrow import csv as arrow
 
@@ -172,9 +171,9 @@ class TextRows:
             return "skip"
 
         reading = arrow.ReadOptions(
-            use_threads=False,  # else rows of another width have no number
+            use_threads=False,  # otherwise rows of another width have no number
             block_size=max(_TEXT_BYTES, 16 * self.longest),
-            column_names=[str(j) for j in range(self.width)],  # since several columns may have one name
+            column_names=[str(j) for j in range(self.width)],  # since several columns can have the same name
             skip_rows=self.blank,
             skip_rows_after_names=int(self.has_header),
         )
@@ -184,7 +183,7 @@ class TextRows:
             include_columns=list(types),
             null_values=MISSING,
             strings_can_be_null=True,
-            quoted_strings_can_be_null=not types,  # when kinds are guessed, quotes stand around numbers, too
+            quoted_strings_can_be_null=not types,  # during inference, quotes can surround numbers, too
         )
         try:
             with arrow.open_csv(file, reading, parsing, converting) as batches:
@@ -192,14 +191,14 @@ class TextRows:
         except pa.ArrowInvalid as error:
             if "straddling" in str(error):
                 raise DataError(
-                    f"{self.path}: a row takes more than {reading.block_size / 1e6:.1f} MB of text: is a quote "
+                    f"{self.path}: a row has more than {reading.block_size / 1e6:.1f} MB of text: is a quote "
                     "missing somewhere?"
                 ) from error
             raise
 
 
 def check_first_lines(path: Path, allowed: Allowed) -> None:
-    """Raise MemoryLimitError where a line among the first takes more memory than is allowed; none is read whole."""
+    """Raise MemoryLimitError if one of the first lines needs more memory than allowed; no line is read as a whole."""
     with decoding(path), gzip.open(path) if _is_packed(path) else path.open("rb") as file:
         seen = length = 0
         fields = dict.fromkeys(_DELIMITERS, 1)
@@ -210,7 +209,7 @@ def check_first_lines(path: Path, allowed: Allowed) -> None:
             allowed.check_line(str(path), length, max(fields.values()))
             if piece.endswith(b"\n"):
                 length, fields = 0, dict.fromkeys(_DELIMITERS, 1)
-                if seen >= 4 * _SNIFF_BYTES:  # a character of those that are looked at has up to four bytes
+                if seen >= 4 * _SNIFF_BYTES:  # an inspected character has up to four bytes
                     return
 
 
@@ -219,7 +218,7 @@ def _is_packed(path: Path) -> bool:
 
 
 def _open(path: Path, encoding: str, newline: str | None = None) -> IO[str]:
-    """Open a text file, decompressed where it is in gzip."""
+    """Open a text file, decompressed if it is in gzip."""
     if _is_packed(path):
         return gzip.open(path, "rt", encoding=encoding, newline=newline)
     return path.open(encoding=encoding, newline=newline)
@@ -239,14 +238,14 @@ def _not_utf8(path: Path, error: Exception) -> DataError:
     marked = isinstance(error, UnicodeDecodeError) and error.object.startswith((BOM_UTF16_LE, BOM_UTF16_BE))
     own = "UTF-16" if marked else "latin1"
     return DataError(
-        f"{path} is not text in UTF-8: {error}; write it anew in UTF-8, e.g. iconv -f {own} -t UTF-8 FILE > NEW.csv"
+        f"{path} is not UTF-8 text: {error}; convert it to UTF-8, e.g. iconv -f {own} -t UTF-8 FILE > NEW.csv"
     )
 
 
 _WHOLE = re.compile(r"\s*[+-]?\d[\d_]*\s*")
 _ROW_NAMES = (
-    "the first column, which has no name, is left out, as it is the names of rows that pandas and R write, and no "
-    "feature (to keep it, name it in the header)"
+    "leaving out the first column, which has no name and so holds row names, as written by pandas and R (to keep it, "
+    "name it in the header)"
 )
 
 
@@ -258,7 +257,7 @@ def csv_frame(path: Path, member: str | None, labels: str | None) -> TableFrame:
     row_names = None if label == 0 else layout.row_names
     columns = tuple(j for j in range(layout.width) if j not in (label, row_names))
     if not columns:
-        raise DataError(f"{path} has no column but its labels")
+        raise DataError(f"{path} has only its column of labels")
     kinds = tuple(layout.kinds[j] for j in columns)
     return TableFrame(
         where=str(path),
@@ -279,7 +278,7 @@ def csv_column(path: Path) -> Column:
     """Labels in a .csv file with one column, numbers or text."""
     layout = TextRows.open(path)
     if layout.width != 1:
-        raise SpecError(f"{path} has {layout.width} columns: a file of labels has one")
+        raise SpecError(f"{path} has {layout.width} columns: a file of labels must have one")
     labels = _labels(layout, 0)
 
     def batches() -> Iterator[Array]:
@@ -292,10 +291,10 @@ def csv_column(path: Path) -> Column:
 
 
 def _labels(layout: TextRows, column: int) -> TableLabels:
-    """The labels in a column: integers, floats, or else text, by the first rows."""
+    """The labels in a column: integers, floats or else text, according to the first rows."""
     first: list[str | None] = next((each.to_pylist() for each in layout.texts(column)), [])
     texts = [text for text in first if text]
-    whole = all(_WHOLE.fullmatch(text) for text in texts)  # as floats, long integers would become equal
+    whole = all(_WHOLE.fullmatch(text) for text in texts)  # as floats, distinct long integers would become equal
     kinds = ("int64", "uint64") if whole else ("float64",)
     dtype = next((dtype for dtype in map(np.dtype, kinds) if _all_are(texts, dtype)), TEXT)
 
@@ -304,8 +303,8 @@ def _labels(layout: TextRows, column: int) -> TableLabels:
         if not all(given):
             row = rows[next(i for i, text in enumerate(given) if not text)]
             raise DataError(
-                f"{layout.path}: row {row} (counted from 0) has no label; in quotes, NA, None and the like "
-                "would be words"
+                f"{layout.path}: row {row} (counted from 0) has no label; if NA, None and the like are meant as words, "
+                "put them in quotes"
             )
         if dtype == TEXT:
             return np.array(given, str)
@@ -333,7 +332,7 @@ def _all_are(texts: Sequence[str], dtype: np.dtype[Any]) -> bool:
 
 SEQUENCE = "sequence"
 SUFFIXES = tuple(f"{end}{packed}" for end in (".fasta", ".fa", ".fna", ".faa") for packed in ("", ".gz"))
-_NOTE = "letters of sequences are read as capital ones, since small ones mark what was masked"
+_NOTE = "reading lower-case letters of sequences, which mark masked regions, as upper-case"
 
 
 def fasta(path: Path, member: str | None, labels: str | None) -> TableFrame:
@@ -370,7 +369,7 @@ def fasta(path: Path, member: str | None, labels: str | None) -> TableFrame:
 
 
 def _sequences(path: Path) -> Iterator[str]:
-    """The sequences, one after the other. Raises DataError for text in front of the first name, or no text."""
+    """The sequences, one by one. Raises DataError for text before the first name, or if the file is not text."""
     parts: list[str] | None = None
     with decoding(path), _open(path, "ascii") as file:
         try:
@@ -380,7 +379,7 @@ def _sequences(path: Path) -> Iterator[str]:
                         yield "".join(parts).upper()
                     parts = []
                 elif line and parts is None:
-                    raise DataError(f"{path} is no FASTA file: it begins with {line[:20]!r}, not with a line '>name'")
+                    raise DataError(f"{path} is not a FASTA file: it begins with {line[:20]!r}, not '>name'")
                 elif parts is not None:
                     parts.append(line)
         except UnicodeDecodeError as error:

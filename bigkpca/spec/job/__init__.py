@@ -1,4 +1,4 @@
-"""A job file, which `bigkpca run` runs again and again: read into a value, or one error that names all its problems."""
+"""A job file for `bigkpca run`: read into a value, or reported in one error that lists all its problems."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ from bigkpca.spec.job.tables import (
 from bigkpca.spec.job.text import JobText, Key
 from bigkpca.spec.units import is_scheduler, lacks_unit, parse_bytes, parse_seconds
 
-_MOST_PROBLEMS = 100  # which a file that is no job file exceeds
+_MOST_PROBLEMS = 100  # exceeded only by files that are not job files
 _SHOWN_CHARACTERS = 80  # of a value in a message
-_LOOKED_AT = 2000  # characters of it in which secrets are looked for
-_MOST_CHARACTERS = 80  # of a word that is compared with known ones
+_LOOKED_AT = 2000  # characters of it that are searched for secrets
+_MOST_CHARACTERS = 80  # of a word that is compared with known words
 _VARIABLE = re.compile(VARIABLE)
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 _INPUT, _MODEL, _OUTPUT = ("input", "path"), ("model", "path"), ("output", "path")
@@ -53,7 +53,7 @@ _WRITTEN = (_MODEL, _OUTPUT, _METRICS)
 
 
 class JobError(SpecError):
-    """What is wrong in a job file (exit code 2). Where these keys are right, it says to whom a failed run matters."""
+    """All problems of a job file (exit code 2). If these keys are valid, it states whom a failed run concerns."""
 
     output: str | None = None
     metrics: str | None = None
@@ -61,13 +61,13 @@ class JobError(SpecError):
 
 
 def error_of(path: str, lines: Mapping[Key, int], problems: Iterable[tuple[str, tuple[Key, ...]]]) -> JobError:
-    """One error of all problems of a job file: a line for each, in the order of the file."""
+    """One error for all problems of a job file: one line each, in the order of the file."""
     placed = [(sorted({lines[key] for key in keys if key in lines}), text) for text, keys in problems]
     placed.sort(key=lambda each: each[0] or [0])
     messages = []
     for at, text in placed[:_MOST_PROBLEMS]:
         where = f", line{'s' if len(at) > 1 else ''} {' and '.join(map(str, at))}" if at else ""
-        # In one line, with what a terminal would obey escaped.
+        # On one line, with terminal control characters escaped.
         shown = "".join(each if each.isprintable() else f"\\u{ord(each):04x}" for each in text)
         messages.append(f"{path}{where}: {shown}")
     if len(placed) > _MOST_PROBLEMS:
@@ -76,7 +76,7 @@ def error_of(path: str, lines: Mapping[Key, int], problems: Iterable[tuple[str, 
 
 
 def name_of(key: Key) -> str:
-    """A key as messages call it: run.workers.
+    """The name of a key in messages: run.workers.
 
     Examples
     --------
@@ -87,7 +87,7 @@ def name_of(key: Key) -> str:
 
 
 def shown(key: Key, value: Any) -> str:
-    """A key and its value, as a job file gives them, without what may be a password in a URL.
+    """A key and its value as in a job file, without anything that could be a password in a URL.
 
     Examples
     --------
@@ -115,7 +115,7 @@ def _cut(text: str) -> str:
 
 @dataclass
 class Check:
-    """What is found while a job file is checked: values that are right, as given and as read, and problems."""
+    """Findings of the check of a job file: valid values, as written and as read, and problems."""
 
     environment: Mapping[str, str]
     given: dict[Key, Any] = field(default_factory=dict)
@@ -123,18 +123,18 @@ class Check:
     problems: list[tuple[str, tuple[Key, ...]]] = field(default_factory=list)
 
     def table(self, name: str) -> dict[str, Any]:
-        """The values of a table that are right."""
+        """The valid values of a table."""
         return {key[-1]: value for key, value in self.values.items() if key[:-1] == (name,)}
 
     def hidden(self, key: Key) -> bool:
-        """Whether a value came from the environment, so that no message may show it."""
+        """Whether a value came from the environment, so that messages must not show it."""
         raw = self.given.get(key)
         return isinstance(raw, str) and bool(_VARIABLE.search(raw))
 
     def wrong(self, reason: str, *keys: Key, instead: str = "") -> None:
-        """Note a problem of the values of keys that are in the file, which are right no more.
+        """Record a problem with the values of keys in the file, which then no longer count as valid.
 
-        `instead` is the reason without a value, for values from the environment.
+        `instead` is the reason without the value, for values from the environment.
         """
         reason = instead if instead and any(map(self.hidden, keys)) else reason
         self.problem(f"{' and '.join(shown(key, self.given[key]) for key in keys)}: {reason}", *keys)
@@ -142,7 +142,7 @@ class Check:
             self.values.pop(key, None)
 
     def wrong_kind(self, kind: type[JobTable], key: Key) -> None:
-        """Note a value that is none of those that the key of a table may have."""
+        """Record a value that the key of a table does not accept."""
         schema, raw, hint, quotes = properties(kind)[key[-1]], self.given[key], "", ""
         if isinstance(raw, int) and raw > MOST:
             hint = "too large: "
@@ -154,12 +154,12 @@ class Check:
         self.wrong(f"{hint}give {words(schema)}{quotes}", key)
 
     def problem(self, text: str, *keys: Key) -> None:
-        """Note a problem."""
+        """Record a problem."""
         self.problems.append((text, keys))
 
 
 def check_keys(raw: Mapping[str, Any], environment: Mapping[str, str]) -> Check:
-    """Check the tables and keys of a job file: that they are known, complete, and of the right kind."""
+    """Check that the tables and keys of a job file are known, complete and of the right kind."""
     check = Check(environment)
     for name, value in raw.items():
         if name not in TABLES:
@@ -168,7 +168,9 @@ def check_keys(raw: Mapping[str, Any], environment: Mapping[str, str]) -> Check:
             for key, each in value.items():
                 _check_key(check, TABLES[name], (name, key), each)
         else:
-            check.problem(f"{shown((name,), value)}: this is a table: write [{name}], and its keys below", (name,))
+            check.problem(
+                f"{shown((name,), value)}: this must be a table: write [{name}], and its keys below it", (name,)
+            )
     for name, kind in TABLES.items():
         table = raw.get(name)
         if table is not None and not isinstance(table, dict):
@@ -178,14 +180,14 @@ def check_keys(raw: Mapping[str, Any], environment: Mapping[str, str]) -> Check:
                 continue
             example = f'{key} = "{properties(kind)[key]["examples"][0]}"'
             if table is None:
-                check.problem(f"the table [{name}] is missing: add [{name}] and below it, e.g., {example}")
+                check.problem(f"the table [{name}] is missing: add [{name}], and below it, for example, {example}")
             else:
-                check.problem(f"[{name}] lacks {key}: add, e.g., {example}", (name,))
+                check.problem(f"[{name}] lacks {key}: add, for example, {example}", (name,))
     return check
 
 
 def _check_key(check: Check, kind: type[JobTable], key: Key, raw: Any) -> None:
-    """Fill in the variables of a value, and check it."""
+    """Fill in the variables of a value and check it."""
     check.given[key] = raw
     names = dict.fromkeys(name[2:-1] for name in _VARIABLE.findall(raw)) if isinstance(raw, str) else {}
     unset = [name for name in names if name not in check.environment]
@@ -197,7 +199,7 @@ def _check_key(check: Check, kind: type[JobTable], key: Key, raw: Any) -> None:
     if unset:
         return
     value = _VARIABLE.sub(lambda name: check.environment[name[0][2:-1]], raw) if names else raw
-    # A variable may hold a number or a truth value, and 50.0 is 50.
+    # A variable can hold a number or a boolean, and 50.0 is 50.
     candidates = [value, _literal(value)] if isinstance(raw, str) and _VARIABLE.fullmatch(raw) else [value]
     whole = [int(each) if isinstance(each, float) and each.is_integer() else each for each in candidates]
     try:
@@ -207,7 +209,7 @@ def _check_key(check: Check, kind: type[JobTable], key: Key, raw: Any) -> None:
 
 
 def _read(kind: type[JobTable], name: str, candidates: Iterable[Any]) -> Any:
-    """The first of these values that a key may have. Raises ValidationError where it may have none."""
+    """The first of these values that a key accepts. Raises ValidationError if it accepts none."""
     *first, last = candidates
     for candidate in first:
         with suppress(ValidationError):
@@ -217,14 +219,14 @@ def _read(kind: type[JobTable], name: str, candidates: Iterable[Any]) -> Any:
 
 @cache
 def _adapter(kind: type[JobTable], name: str) -> TypeAdapter[Any]:
-    """What checks one key, without the conversions of pydantic: in TOML, text is no number."""
+    """The checker of one key, without the conversions of pydantic: in TOML, text is not a number."""
     about = kind.model_fields[name]
     written: Any = Annotated[about.annotation, about]
     return TypeAdapter(written, config=ConfigDict(strict=True, allow_inf_nan=False))
 
 
 def _literal(text: str) -> Any:
-    """The number or truth value that a text is; the text where it is neither."""
+    """The number or boolean that a text represents, or else the text."""
     word = text.strip().lower()
     if word in ("true", "false"):
         return word == "true"
@@ -237,7 +239,7 @@ def _literal(text: str) -> Any:
 
 
 def _unknown(check: Check, kind: type[JobTable], key: Key, raw: Any) -> None:
-    """Note a key or table that a job file does not have."""
+    """Record an unknown key or table."""
     *above, name = key
     tables = [f"[{table}]" for table in TABLES]
     if not above and (isinstance(raw, dict) or (isinstance(raw, list) and raw and isinstance(raw[0], dict))):
@@ -263,10 +265,10 @@ _NO_OUTPUT = "nothing can be written there: name a new folder"
 
 
 def check_paths(check: Check, file: JobText) -> None:
-    """Make the paths of a job absolute, and check that none is written where another is."""
+    """Make the paths of a job absolute, and check that nothing is written where another path lies."""
     values = check.values
     if is_url(values.get(_METRICS, "")):
-        check.wrong("metrics are a file for the node exporter of this machine: give a local path", _METRICS)
+        check.wrong("metrics go to a file for the node exporter of this machine: give a local path", _METRICS)
     for key in (_INPUT, _MODEL, _OUTPUT, _METRICS, _LANDMARKS):
         if key in values and (key != _LANDMARKS or is_file(values[key])):
             try:
@@ -285,40 +287,42 @@ def check_paths(check: Check, file: JobText) -> None:
     met = [pair for pair in pairs if _meet(values[pair[0]], values[pair[1]])]
     over = [key for key in written if _meet(values[key], file.file)]
     for pair in met:
-        check.wrong("these are the same path, or one lies in the other: give each a path of its own", *pair)
+        check.wrong("these paths are the same, or one lies in the other: give each a separate path", *pair)
     for key in over:
-        check.wrong("this is, or holds, the job file: give another path", key)
+        check.wrong("this is the job file or a folder that contains it: give another path", key)
 
 
 def absolute(path: str, folder: str) -> str:
-    """The full path of what a job file in a folder names. Raises SpecError for anything but a path."""
+    """The full path of a path in a job file in `folder`. Raises SpecError for anything but a path."""
     if "\0" in path:
-        raise SpecError("a path holds no zero character: leave it out")
+        raise SpecError("a path cannot contain a zero character: remove it")
     path = expanded(path)
     return store_of(path).absolute(path if is_url(path) or path.startswith("/") else f"{folder}/{path}")
 
 
 def _meet(written: str, other: str) -> bool:
-    """Whether a path that is written is, holds or lies in another one."""
+    """Whether a written path is the same as another one, contains it, or lies in it."""
     try:
         store_of(written).output_path(written, (other,))
     except SpecError:
         return True
     except OSError:
-        return False  # which the run will tell
+        return False  # the run will report this
     return False
 
 
 def is_file(landmarks: str) -> bool:
-    """Whether landmarks are those in a file, rather than chosen by a rule."""
+    """Whether landmarks come from a file, rather than from a rule."""
     return landmarks.endswith(".npy")
 
 
-_NO_MORE = "this does not fit the other options of the model; the reason would show what the environment holds"
+_NO_MORE = (
+    "this conflicts with the other options of the model; the reason is hidden because it would show the environment"
+)
 
 
 class _Fields(FitSpec):
-    """A FitSpec whose fields are right one by one, and may not go together."""
+    """A FitSpec whose fields are each valid, but can conflict."""
 
     @model_validator(mode="after")
     def _combinations(self) -> _Fields:
@@ -326,7 +330,7 @@ class _Fields(FitSpec):
 
 
 def check_model(check: Check) -> dict[str, Any]:
-    """The fields of FitSpec that a job file sets, where they are right by themselves and together."""
+    """The fields of FitSpec that a job file sets, if they are valid and do not conflict."""
     fields = {name: value for name, value in check.table("model").items() if name != "path"}
     if fields.get("components") == "none":
         fields["components"] = None
@@ -349,14 +353,14 @@ def check_model(check: Check) -> dict[str, Any]:
             check.wrong(reason, key, instead=f"give {words(properties(ModelTable)[name])}")
         spec = _Fields(**fields)
     if spec.precomputed:
-        check.wrong("a job extracts features of rows, and a matrix of kernels has none: give another kernel", _KERNEL)
+        check.wrong("a job extracts features of rows, and a kernel matrix has none: give another kernel", _KERNEL)
     ignored = [
         Clash(clash.fields, f"{clash.fields[0]} {clash.message}")
         for clash in unused(fields, str(spec.kernel), spec.method_value.name)
     ]
     wrong = {key[-1] for key in check.given if key[:-1] == ("model",) and key not in check.values}
     for clash in [*clashes(spec), *ignored]:
-        if not wrong & {*clash.fields}:  # else it may be that field alone which is wrong
+        if not wrong & {*clash.fields}:  # otherwise that field alone could be the cause
             keys = [("model", name) for name in clash.fields if name in fields]
             check.wrong(clash.message, *keys, instead=_NO_MORE)
     if ("seed",) in check.values:
@@ -365,7 +369,7 @@ def check_model(check: Check) -> dict[str, Any]:
 
 
 class Job(JobTop):
-    """What a job file says: paths are full, and environment variables are filled in. `file` is its own path."""
+    """The content of a job file, with full paths and environment variables filled in. `file` is its path."""
 
     input: JobInput
     model: JobModel
@@ -375,14 +379,14 @@ class Job(JobTop):
 
 
 def read_job(path: AnyPath, environment: Mapping[str, str]) -> Job:
-    """Read a job file, and check all of it.
+    """Read a job file and check all of it.
 
     Parameters
     ----------
     path : str or path
-        The job file. Relative paths in it start at its folder.
+        The job file. Paths in it are relative to its folder.
     environment : mapping
-        Environment variables, which fill `${NAME}` in texts.
+        Environment variables, which replace `${NAME}` in texts.
 
     Returns
     -------
@@ -391,8 +395,8 @@ def read_job(path: AnyPath, environment: Mapping[str, str]) -> Job:
     Raises
     ------
     SpecError
-        Where the file cannot be read, or is wrong: one error names all that is wrong, each with line, key and value.
-        Values from the environment are not shown.
+        The file cannot be read, or is wrong: one error lists all problems with their lines, keys and values. Values
+        from the environment are not shown.
 
     Examples
     --------
@@ -412,7 +416,7 @@ def read_job(path: AnyPath, environment: Mapping[str, str]) -> Job:
         if key in check.values:
             try:
                 found = read(check.values[key])
-            except ValueError:  # as SpecError is
+            except ValueError:  # SpecError is one, too
                 found = False
             if found is False:
                 check.wrong(wanted, key)
@@ -435,8 +439,7 @@ def read_job(path: AnyPath, environment: Mapping[str, str]) -> Job:
 
 
 def parse_keep(keep: str | int) -> int | timedelta:
-    """How many versions of features are kept, or for how long: 5, "5", or "90 days". Raises SpecError for anything
-    else."""
+    """How many versions to keep, or for how long: 5, "5" or "90 days". Raises SpecError for anything else."""
     count = int(keep) if isinstance(keep, str) and keep.strip().isdecimal() and len(keep) < 20 else keep
     if type(count) is int and 1 <= count <= MOST:
         return count
@@ -448,7 +451,7 @@ def parse_keep(keep: str | int) -> int | timedelta:
     raise SpecError(f"keep {keep!r:.80}: give a number of versions such as 5, or a time such as '90 days'")
 
 
-# What reads a text, giving False or raising ValueError for a wrong one, and what such a text must be.
+# A reader of texts, which returns False or raises ValueError for an invalid one, and a description of valid texts.
 _TEXTS: Mapping[Key, tuple[Callable[[Any], Any], str]] = {
     _SCHEDULER: (is_scheduler, "give the address of a Dask scheduler, such as tcp://10.0.0.1:8786"),
     ("run", "memory"): (

@@ -1,4 +1,4 @@
-"""The tables of a job file: each key with its type, default and description, and the JSON Schema made of them."""
+"""The tables of a job file: each key with its type, default and description, and the JSON Schema made from them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from bigkpca.spec.fields import FitSpec
 from bigkpca.spec.units import TIMEOUT_WRITTEN
 
 _Text = Annotated[str, Field(min_length=1)]
-MOST = 2**31  # of a count: what is larger is a mistake, and no array can have it
+MOST = 2**31  # of a count: anything larger is a mistake, since no array is that large
 _Count = Annotated[int, Field(ge=1, le=MOST)]
 _Positive = Annotated[float, Field(gt=0)]
 
@@ -27,37 +27,37 @@ class JobTable(BaseModel):
 
 
 class JobTop(JobTable):
-    """Keys that stand before the first table."""
+    """Keys before the first table."""
 
     seed: int = Field(0, ge=0, description=FitSpec.model_fields["seed"].description)
 
 
 class JobInput(JobTable):
-    """The rows, to which others may append between runs and during them."""
+    """The rows, to which others can append between and during runs."""
 
     path: _Text = Field(description="path or URL of the rows", examples=["rows.zarr"])
     array: _Text | None = Field(None, description="array to read if the input is a Zarr group", examples=["x"])
 
 
 class JobOutput(JobTable):
-    """The features: one folder that holds all versions of them, and the records of the runs."""
+    """The features: one folder with all versions of them and the records of the runs."""
 
     path: _Text = Field(description="path or URL of the output folder", examples=["features.zarr"])
-    block_rows: _Count | None = Field(None, description="rows of one block, which one task writes")
+    block_rows: _Count | None = Field(None, description="rows per block, which one task writes")
     must_exist: bool | None = Field(
         None,
-        description="whether there must be output of earlier runs; by default where the record of the job says that "
+        description="whether output of earlier runs must exist; by default, true if the record of the job shows that "
         "there was some",
     )
     keep: _Count | _Text | None = Field(
         None,
-        description="versions that a run leaves: so many, or those that were current within a time; without it, all",
+        description="versions that a run keeps: a number, or a time within which they were current; by default all",
         examples=["90 days"],
     )
 
 
 class JobRun(JobTable):
-    """Where a run works and what it may use, what it does about drift, and how it is watched."""
+    """Where a run works and what it may use, how it reacts to drift, and how to monitor it."""
 
     model_config = ConfigDict(json_schema_extra={"not": {"required": ["scheduler", "workers"]}})
 
@@ -68,21 +68,21 @@ class JobRun(JobTable):
     )
     workers: _Count | None = Field(None, description="number of local processes, instead of a scheduler")
     memory: _Text | None = Field(
-        None, description="amount of memory: the run is refused if a process would need more", examples=["2 GB"]
+        None, description="memory limit: the run is refused if a process would need more", examples=["2 GB"]
     )
     timeout: _Text | _Positive = Field(
         TIMEOUT_WRITTEN,
-        description="the run ends if no block of rows is finished for this time; a number is in seconds",
+        description="the run stops if no block of rows finishes within this time; a number means seconds",
         examples=["10 min"],
     )
     on_drift: Literal["warn", "fail", "refit"] = Field(
         "warn",
-        description="what a run does about drift: warn, fail with exit code 3, or refit: a new model, and a new "
-        "version of the features",
+        description="reaction to drift: warn, fail (exit code 3), or refit (a new model, and a new "
+        "version of the features)",
     )
-    drift_threshold: float = Field(0.2, gt=0, le=1, description="figure of drift above which there is drift")
+    drift_threshold: float = Field(0.2, gt=0, le=1, description="drift figure above which rows count as drifted")
     metrics: _Text | None = Field(
-        None, description="local file that each run replaces by metrics for Prometheus", examples=["bigkpca.prom"]
+        None, description="local file that each run replaces with metrics for Prometheus", examples=["bigkpca.prom"]
     )
     push_metrics: _Text | None = Field(
         None,
@@ -91,8 +91,8 @@ class JobRun(JobTable):
     )
     on_upgrade: Literal["warn", "fail", "full"] = Field(
         "warn",
-        description="what a run does where other packages or processors made the features that are there: warn, fail "
-        "with exit code 2, or full: extract all rows again, into a new version",
+        description="reaction to existing features made by other packages or processors: warn, fail "
+        "(exit code 2), or full (extract all rows again, into a new version)",
     )
     log: Literal["plain", "json"] = Field(
         "plain", description="notes and progress on stderr as plain lines, or as one JSON object a line"
@@ -100,7 +100,7 @@ class JobRun(JobTable):
 
 
 class JobModel(JobTable):
-    """The model: where it is, what to fit where there is none, and the fields of that which the file sets itself."""
+    """The model: its path, what to fit if there is none, and the fields of that which the file sets itself."""
 
     path: str
     spec: FitSpec
@@ -108,7 +108,7 @@ class JobModel(JobTable):
 
 
 def _named(registry: Registry[Any], *others: str, without: str = "", pattern: str | None = None) -> Any:
-    """A name of a registry; the fit checks it, since it reads other spellings, too."""
+    """A name from a registry; the fit checks it, since it accepts other spellings, too."""
     names = [name for name in (*others, *registry.names) if name != without]
     schema: dict[str, Any] = {"type": "string", "enum": names}
     if pattern is not None:
@@ -119,7 +119,7 @@ def _named(registry: Registry[Any], *others: str, without: str = "", pattern: st
 _WITH_OPTIONS = "^({names}):"
 _KERNELS = [name for name in kernels.KERNELS if name != kernels.Precomputed.name]
 
-# What FitSpec takes in Python only, or checks by code.
+# What FitSpec takes only in Python, or checks with code.
 _IN_FILES: Mapping[str, Any] = {
     "components": _Count | Annotated[float, Field(gt=0, lt=1)] | Literal["auto", "none"],
     "kernel": _named(kernels.KERNELS, without=kernels.Precomputed.name, pattern=_WITH_OPTIONS),
@@ -131,7 +131,7 @@ _IN_FILES: Mapping[str, Any] = {
     "n_directions": _Count | Literal["auto"],
     "preimage": _named(preimages.PREIMAGES, pattern=_WITH_OPTIONS),
 }
-_DESCRIBED = {"kernel": f"one of {', '.join(_KERNELS)}; with options, e.g. spectrum:k=4"}
+_DESCRIBED = {"kernel": f"one of {', '.join(_KERNELS)}; options follow a colon, e.g. spectrum:k=4"}
 _EXAMPLES = {"kernel": ["spectrum:k=4"], "landmarks": ["landmarks.npy"], "preimage": ["ridge:size=500"]}
 _ELSEWHERE = {"seed", "block_rows"}  # in other tables of the file
 
@@ -148,7 +148,7 @@ _PATH = Field(description="path or URL of the model; a refit writes others besid
 ModelTable = create_model(
     "ModelTable",
     __base__=JobTable,
-    __doc__="The model: fitted where there is none, used as it is afterwards. All options of `bigkpca fit`.",
+    __doc__="The model: fitted if there is none, and then used unchanged. Takes all options of `bigkpca fit`.",
     path=(_Text, _PATH),
     **_FIELDS,
 )
@@ -161,7 +161,7 @@ TABLES: Mapping[str, type[JobTable]] = {
 }
 
 
-VARIABLE = r"\$\{[A-Za-z_][A-Za-z0-9_]*\}"  # what an environment variable fills
+VARIABLE = r"\$\{[A-Za-z_][A-Za-z0-9_]*\}"  # replaced by an environment variable
 
 _BOUNDS = {
     "exclusiveMinimum": "above {:g}",
@@ -180,7 +180,7 @@ def job_schema() -> dict[str, Any]:
     -------
     dict
         A schema of draft 2020-12: each table with its keys, their types, choices, bounds, defaults and descriptions.
-        It cannot say what goes together, or what the text of a path, an amount or a time must look like.
+        It cannot express conflicts between keys, or the form of a path, an amount or a time.
 
     Examples
     --------
@@ -208,20 +208,20 @@ def properties(kind: type[JobTable]) -> Mapping[str, Any]:
         kinds = [
             {name: value for name, value in each.items() if name not in ("title", "default", *about)}
             for each in schema.get("anyOf", [schema])
-            if each["type"] != "null"  # which TOML lacks: such a key is left out
+            if each["type"] != "null"  # which TOML lacks: leave out the key instead
         ]
         found[key] = about | (kinds[0] if len(kinds) == 1 else {"anyOf": kinds})
     return found
 
 
 def _schema(kind: type[JobTable]) -> dict[str, Any]:
-    """The schema of a table, whose values may hold variables: text anywhere, other kinds as a whole."""
+    """The schema of a table, whose values can contain variables: text in any place, other kinds as a whole."""
     found = {}
     for key, schema in properties(kind).items():
         kinds = schema.get("anyOf") or [{name: value for name, value in schema.items() if name not in _ABOUT}]
         texts = [each for each in kinds if each["type"] == "string"]
         found[key] = schema
-        if all({"enum", "const", "pattern"} & each.keys() for each in texts):  # no text may be any
+        if all({"enum", "const", "pattern"} & each.keys() for each in texts):  # no text accepts every value
             variables = {"type": "string", "pattern": VARIABLE if texts else f"^{VARIABLE}$"}
             found[key] = {name: schema[name] for name in _ABOUT if name in schema} | {"anyOf": [*kinds, variables]}
     whole = kind.model_json_schema()
@@ -230,7 +230,7 @@ def _schema(kind: type[JobTable]) -> dict[str, Any]:
 
 
 def words(schema: Mapping[str, Any]) -> str:
-    """What a key may be, as a message says it.
+    """The values that a key accepts, as worded in messages.
 
     Examples
     --------
@@ -257,6 +257,6 @@ def either(names: Sequence[str]) -> str:
 
 
 def choices(schema: Mapping[str, Any]) -> list[str]:
-    """The words among what a key may be."""
+    """The words that a key accepts."""
     kinds = schema.get("anyOf", [schema])
     return [word for kind in kinds for word in (*kind.get("enum", ()), *([kind["const"]] if "const" in kind else []))]

@@ -1,4 +1,4 @@
-"""Runs of a scheduled job: pin rows, extract their features, measure drift, publish, record; and the plan of a run."""
+"""Runs of a scheduled job: pin rows, extract features, measure drift, publish and record; and the plan of a run."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ from bigkpca.workflows.scheduled.publishing import (
     model_path,
 )
 
-_FEW = 8  # blocks that are compared by this process
+_FEW = 8  # blocks that this process compares itself
 _MOST_GAPS = 1000  # in a record
 
 
 def extract_new(given: ScheduledRun) -> bool:
-    """Extract what is asked for, publish it and fill the record. Returns whether an earlier run had pinned it."""
+    """Extract the requested rows, publish them and fill the record. Returns whether an earlier run had pinned them."""
     job, record = given.job, given.record
     current, found = given.current, input_rows.open_input(job.input.path, job.input.array)
     record["input"] = {"path": job.input.path, "dtype": found.dtype.str, "columns": found.shape[1]}
@@ -54,10 +54,10 @@ def extract_new(given: ScheduledRun) -> bool:
     interval = pinned_interval(given, done, count)
     record["input"]["tail"] = input_rows.tail_of(found, max(done, interval.stop), published)
     if count < found.shape[0]:
-        given.options.progress.note(f"rows {count} to {found.shape[0] - 1} are not stored yet: left to the next run")
+        given.options.progress.note(f"rows {count} to {found.shape[0] - 1} are not stored yet: left for the next run")
     for start, stop in gaps:
         if stop <= interval.stop:
-            given.warn(f"rows {start} to {stop - 1} were never stored: taken as {found.array.fill_value}")
+            given.warn(f"rows {start} to {stop - 1} were never stored: using the fill value {found.array.fill_value}")
     if current is not None:
         model = model_of_version(job, current.entry)
         check_columns(found, model)
@@ -79,17 +79,17 @@ def extract_new(given: ScheduledRun) -> bool:
 
 
 def _check_input(given: ScheduledRun, current: Published, found: ZarrRows, interval: Interval) -> None:
-    """Raise CorruptionError where rows that are not extracted again are no longer what they were."""
+    """Raise CorruptionError if rows that are not extracted again have changed."""
     rows = found.pin(current.rows)
     suspect = [block for block in input_rows.suspect_blocks(rows, current.manifest) if not interval.meets(block)]
     if not suspect:
         return
-    if len(suspect) <= _FEW:  # as every night the last block, for which no cluster is started
+    if len(suspect) <= _FEW:  # e.g. the last block every night, which needs no cluster
         input_rows.check_unchanged_blocks(rows, current.manifest, suspect, Engine(progress=given.options.progress))
     else:
         with given.options.engine() as engine:
             input_rows.check_unchanged_blocks(rows, current.manifest, suspect, engine)
-    if not len(interval):  # else the run writes them
+    if not len(interval):  # otherwise the run writes them
         stamps = rows.stamps(split(current.rows, current.manifest["block_rows"]))
         if stamps is not None:
             block_arrays.refresh_stamps(current.path, current.manifest, stamps)
@@ -98,7 +98,7 @@ def _check_input(given: ScheduledRun, current: Published, found: ZarrRows, inter
 def plan_run(
     job: Job, *, rows: str | tuple[int, int] | None = None, since: str | date | None = None, full: bool = False
 ) -> dict[str, Any]:
-    """What `run` with these arguments would do. Writes nothing, reads no rows, and raises as `run`."""
+    """What `run` with these arguments would do. Writes nothing, reads no rows, and raises the errors of `run`."""
     asked, options = Asked.parsed(rows, since, full), run_options(job, Silent())
     out = destination.group_path(job.output.path, job.input.path, job.model.path)
     places.check_there(job, out)
@@ -107,7 +107,7 @@ def plan_run(
     found, current = input_rows.open_input(job.input.path, job.input.array), given.current
     cut_off, done = False, 0
     if current is not None and not full:
-        manifest = block_arrays.read_finished(current.path)  # a run begins with that
+        manifest = block_arrays.read_finished(current.path)  # a run begins with this
         input_rows.check_not_shrunk(found, manifest)
         cut_off, done = block_arrays.is_publishing(current.manifest), manifest["rows"]
     count = input_rows.rows_to_extract(found, done, given.earlier, current.readable if current else None)
@@ -133,7 +133,7 @@ def plan_run(
             model = model_of_version(job, current.entry) if current else load_model(first)
             size = block_rows_of(given, model, pinned)
             plan = plan_transform(pinned, model, size, engine.threads, residual=model.reference is not None)
-    plan.check(options.memory_limit, "take a smaller model, or smaller blocks")
+    plan.check(options.memory_limit, "use a smaller model, or smaller blocks")
     return facts | {"peak_bytes": plan.peak_bytes, "block_rows": plan.block_rows}
 
 
@@ -147,43 +147,43 @@ def run(
 ) -> list[dict[str, Any]]:
     """Run a scheduled job once: extract features of the rows that arrived since the last run.
 
-    The first run fits the model, unless there is one. Rows are pinned before anything is computed, so that others may
-    append meanwhile. The same call goes on where a run was stopped; where that had pinned fewer rows than are there
-    now, it is finished first, as a run of its own.
+    The first run fits the model, unless there is one. Rows are pinned before anything is computed, so others can append
+    in the meantime. Repeating the call resumes a run that was stopped; if it had pinned fewer rows than there are now,
+    it is finished first, as a separate run.
 
     Parameters
     ----------
     job : path or Job
         A job file: see `docs/scheduled.md`.
     rows : str or (int, int), optional
-        Rows A to B, as "A:B". Rows that are extracted already are extracted again, into a new version of the features.
+        Rows A to B, as "A:B". Rows that were already extracted are extracted again, into a new version of the features.
     since : str or date, optional
-        Extract all rows again that runs extracted on this day or later (UTC), into a new version.
+        Extract again all rows extracted on this day (UTC) or later, into a new version.
     full : bool
         Extract all rows again, into a new version.
     progress : bool or Progress
-        True shows bars, or lines where there is no terminal; a Progress receives titles and rows of each pass, and
-        notes; by default nothing is shown.
+        True shows bars or, without a terminal, lines; a Progress object receives titles and rows of each pass, and
+        notes. By default, nothing is shown.
 
     Returns
     -------
     list of dict
-        The record of each run, as in `runs.jsonl` of the output: mostly one.
+        The record of each run, usually one, as in `runs.jsonl` of the output.
 
     Raises
     ------
     SpecError
-        The job file, or what is at its paths, does not fit.
+        The job file is invalid, or conflicts with what is at its paths.
     DataError
         NaN or infinity in new rows. DriftError: drift above the threshold, with `on_drift = "fail"`.
     CorruptionError
         The input changed or shrank, or stored files are damaged.
     LockedError, IncompleteError, MemoryLimitError
-        As `fit`.
+        As in `fit`.
 
     Notes
     -----
-    One pass over new rows and the rows of the last block that was not full; a fit takes those of `fit`.
+    One pass over new rows and the rows of the last incomplete block; a fit makes the passes of `fit`.
     """
     progress = shown(progress)
     asked = Asked.parsed(rows, since, full)
@@ -219,7 +219,7 @@ def read(path: AnyPath, asked: Asked) -> Job:
 
 @contextmanager
 def _refusal_recorded(job: Job, out: str, asked: Asked, *, locked: bool = False) -> Iterator[None]:
-    """Record a run that is refused before it begins, but not a command typed by hand that cannot be done."""
+    """Record a run that is refused before it begins, unless it is an invalid command typed by hand."""
     try:
         yield
     except LockedError:
@@ -231,7 +231,7 @@ def _refusal_recorded(job: Job, out: str, asked: Asked, *, locked: bool = False)
 
 
 def _record_refusal(out: str, metrics: str | None, error: BigKPCAError, *, locked: bool) -> None:
-    """Write the record of a run that did not begin, where there is output, and the metrics that show it."""
+    """Write the record of a run that did not begin, if there is output, and the metrics that show it."""
     with suppress(BigKPCAError, OSError), ExitStack() as stack:
         there = places.has_output(out)
         earlier = jobs.read_records(out)[0] if there else []
@@ -259,13 +259,13 @@ def _one_run(job: Job, out: str, asked: Asked, options: RunOptions) -> tuple[dic
         given = ScheduledRun(job, out, asked, options, versions, earlier, record)
         if warning := records.clock_warning(earlier):
             given.warn(warning)
-        _write_metrics(job, out)  # those of earlier runs: a folder that is not there is noticed before hours of work
+        _write_metrics(job, out)  # of earlier runs: a missing folder is noticed before hours of work
         resumed = extract_new(given)
     _write_record(job, out, record, started, options.progress)
     jobs.remove_pinned(out)
-    destination.remove_all_runs(version_path(out, given.next_version))  # of a run that was asked for something else
+    destination.remove_all_runs(version_path(out, given.next_version))  # of a run with another request
     if (keep := job.output.keep) is not None:
-        # The version that was current before stays for those who read it, until the next run.
+        # The previous version stays for its readers until the next run.
         spared = {versions["current"], record["version"]}
         history.prune_versions(out, parse_keep(keep), spared, f"keep = {keep!r}")
     _write_metrics(job, out)
@@ -273,27 +273,27 @@ def _one_run(job: Job, out: str, asked: Asked, options: RunOptions) -> tuple[dic
 
 
 def _finished_earlier(out: str, versions: Mapping[str, Any], asked: Asked, progress: Progress) -> dict[str, Any] | None:
-    """Finish the publication of a run that was cut off, record it, and remove what it left. Returns its record where it
-    extracted rows again, as is asked for now: the same command does not do so twice."""
+    """Finish the publication of an interrupted run, record it, and remove its leftovers. Returns its record if it
+    extracted rows again as requested now, since the same command does not do so twice."""
     path = version_path(out, versions["current"])
     try:
         if block_arrays.go_on(path):
-            progress.note("an earlier run was cut off while it published: finished now")
+            progress.note("an earlier run was interrupted while publishing: finished now")
         ended: dict[str, Any] = block_arrays.read_grown(path)["run"]
     except CorruptionError:
-        if asked.full:  # what makes all anew needs nothing of it
+        if asked.full:  # a run that makes everything anew needs none of it
             return None
         raise
-    # A run that was stopped while it published has another record, with another status.
+    # A run that was stopped while publishing has another record, with another status.
     own = (ended.get("run"), ended.get("status"))
     if not any((each["run"], each.get("status")) == own for each in jobs.read_records(out)[0]):
         jobs.append_record(out, ended)
     pinned = jobs.read_pinned(out)
     if pinned.get("run", ended.get("run")) != ended.get("run"):
-        return None  # that one was cut off before it published
+        return None  # that run was interrupted before it published
     for each in versions["versions"]:
         place = version_path(out, each["number"])
-        with suppress(CorruptionError):  # of a version that nothing uses
+        with suppress(CorruptionError):  # of an unused version
             if not block_arrays.is_publishing(block_arrays.read_grown(place)):
                 destination.remove_all_runs(place)
     jobs.remove_pinned(out)
@@ -304,7 +304,8 @@ def _finished_earlier(out: str, versions: Mapping[str, Any], asked: Asked, progr
 def _failure_recorded(
     job: Job, out: str, asked: Asked, record: dict[str, Any], started: float, progress: Progress
 ) -> Iterator[None]:
-    """Write the record and the metrics of a run that fails within; but not of a command by hand that cannot be done."""
+    """Write the record and metrics of a run that fails in this context, unless it is an invalid command typed by
+    hand."""
     try:
         yield
     except BaseException as error:
@@ -313,9 +314,9 @@ def _failure_recorded(
         known = error_of(error, "") if isinstance(error, OSError) else error
         kind = IncompleteError if isinstance(error, KeyboardInterrupt) else BigKPCAError
         code = (known if isinstance(known, BigKPCAError) else kind).exit_code
-        with suppress(BigKPCAError, OSError):  # what failed may be the place of the records
+        with suppress(BigKPCAError, OSError):  # the folder of the records can be what failed
             if isinstance(error, DataError) and not isinstance(error, DriftError):
-                jobs.remove_pinned(out)  # more rows may do; rows that drifted are tried again by themselves
+                jobs.remove_pinned(out)  # more rows can succeed; drifted rows are retried separately
             record["run"] = record["run"] or records.next_number(jobs.read_records(out)[0])
             record.update(
                 status=records.FAILED, exit_code=code, message=str(error) or "stopped", rows=None, extracted=None
@@ -333,7 +334,7 @@ def _write_record(job: Job, out: str, record: dict[str, Any], started: float, pr
 
 
 def _push_metrics(job: Job, out: str, record: dict[str, Any], progress: Progress) -> None:
-    """Send metrics up to those of this record, which keeps a warning where that is not possible."""
+    """Send metrics up to this record, and add a warning to the record if that fails."""
     if job.run.push_metrics is None:
         return
     earlier = [each for each in jobs.read_records(out)[0] if each["run"] != record["run"]]

@@ -1,8 +1,8 @@
-"""What earlier runs of a job did, the way back to an earlier version, and the end of old ones.
+"""The history of a job, rollback to an earlier version, and removal of old versions.
 
-The manifest comes first: it names no pruned version any more, but what is being removed and the record of that. Then
-the folders go, the record is added, and the manifest forgets it. Runs, rollbacks and prunes begin with what one of them
-left undone.
+Pruning first updates the manifest, which then lists what is being removed, with its record, instead of the pruned
+versions. Then the folders are removed, the record is added, and the entry in the manifest is deleted. Runs, rollbacks
+and prunes first finish what an earlier one left undone.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _PRUNING = "pruning"  # in the manifest of the versions
 
 @dataclass(frozen=True)
 class Pruned:
-    """What is removed, or would be."""
+    """What is removed, or would be removed."""
 
     versions: Sequence[int]
     models: Sequence[Mapping[str, Any]]  # path and digest of each
@@ -58,19 +58,19 @@ class Pruned:
 def to_prune(
     out: str, versions: Mapping[str, Any], keep: int | timedelta | None, spared: Collection[int] = ()
 ) -> Pruned:
-    """What goes: versions beyond those that are kept, never one of the `spared`; without `keep` all stay."""
+    """What to remove: versions beyond those to keep, but none that is `spared`; without `keep`, all stay."""
     current, numbers = versions["current"], {each["number"] for each in versions["versions"]}
     if keep is None:
         kept = numbers
-    elif isinstance(keep, int):  # the current one and the newest others, so many in all
+    elif isinstance(keep, int):  # this many in all: the current one and the newest others
         kept = {current, *sorted(numbers - {current}, reverse=True)[: keep - 1]}
-    else:  # those that were current within this time; one of which nobody knows when stays
+    else:  # those current within this time; a version with an unknown time stays
         since, runs = datetime.fromisoformat(records.now()) - keep, jobs.read_records(out)[0]
         kept = {number for number in numbers if number == current or _last_use(out, number, runs, since) >= since}
     kept |= {*spared}
     old = [each for each in versions["versions"] if each["number"] not in kept]
-    # The models of refits that made none of the versions that are kept. The first model, which the job names, stays; so
-    # does what is no longer that model.
+    # Models of refits that made none of the kept versions. The first model, which the job names, stays, and so does
+    # anything that is no longer that model.
     named, models = {each["model"]["path"] for each in versions["versions"] if each["number"] in kept}, {}
     for model in (each["model"] for each in old):
         path, number = model["path"], model["number"]
@@ -90,7 +90,7 @@ def to_prune(
 def prune_versions(
     out: str, keep: int | timedelta | None, spared: Collection[int] = (), why: str | None = None
 ) -> Pruned:
-    """Remove what `to_prune` names. For the writer of the output."""
+    """Remove what `to_prune` lists. For the writer of the output."""
     versions = read_versions(out)
     if versions is None:
         return Pruned([], [], [], 0)
@@ -114,7 +114,7 @@ def prune_versions(
 
 
 def finish_pruning(out: str) -> dict[str, Any] | None:
-    """Do what a prune began; its record, or None where none was cut off. For the writer of the output."""
+    """Finish an interrupted prune; return its record, or None if there was none. For the writer of the output."""
     versions = read_versions(out)
     if versions is None or _PRUNING not in versions:
         return None
@@ -124,7 +124,7 @@ def finish_pruning(out: str) -> dict[str, Any] | None:
         numbers = [*pruning["versions"], pruning["record"]["run"]]
         fits = all(isinstance(text, str) for text in texts) and all(type(number) is int for number in numbers)
     if not fits:
-        raise CorruptionError(f"{out}/manifest.json does not say what is being pruned; restore it")
+        raise CorruptionError(f"{out}/manifest.json does not list what is being pruned: restore it")
     kept = {each["number"] for each in versions["versions"]}
     for number in pruning["versions"]:
         if number not in kept:
@@ -155,9 +155,9 @@ def _last_use(out: str, number: int, runs: Sequence[Mapping[str, Any]], unknown:
 
 
 def _scratch(out: str, versions: Mapping[str, Any]) -> Iterator[str]:
-    """What killed runs left in the folder of the output, and no run goes on with."""
+    """Leftovers of killed runs in the folder of the output that no run will resume."""
     if jobs.read_pinned(out):
-        return  # the same command will
+        return  # the same command will resume it
     known = {str(each["number"]) for each in versions["versions"]}
     for name in sorted(store_of(out).names(out)):
         version, mark, _ = name.partition(OURS)
@@ -165,10 +165,10 @@ def _scratch(out: str, versions: Mapping[str, Any]) -> Iterator[str]:
             unneeded = name.endswith(".partial")
         elif mark:
             unneeded = version not in known
-            if not unneeded:  # unless a run was cut off while it published there, or may have been
+            if not unneeded:  # unless a run was, or could have been, interrupted while publishing there
                 with suppress(CorruptionError):
                     unneeded = not block_arrays.is_publishing(block_arrays.read_grown(version_path(out, int(version))))
-        else:  # put in place, and never published
+        else:  # put in place but never published
             about = groups.describe(f"{out}/{name}") or {}
             unneeded = int(version) > last_number(versions) and about.get("grows") is True
         if unneeded:
@@ -176,19 +176,19 @@ def _scratch(out: str, versions: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _remove(path: str) -> None:
-    """Remove an output, in one step for those who look for it, and what was left beside it."""
-    destination.remove_all_runs(path)  # also what a removal left that was cut off
+    """Remove an output, in one step as seen by readers, and leftovers beside it."""
+    destination.remove_all_runs(path)  # also leftovers of an interrupted removal
     store_of(path).discard(path, scratch_folder(path))
 
 
 def _remove_model(path: str, digest: str) -> None:
-    """Remove a model, if it still is that with this digest."""
+    """Remove a model, if it still has this digest."""
     store = store_of(path)
     if not (store.exists(path) or scratch_folders(path)):
         return
-    with suppress(LockedError), store.writer(path):  # one that is being replaced is not ours
+    with suppress(LockedError), store.writer(path):  # a model that is being replaced belongs to another run
         about = groups.describe(path)
-        cut_off = about is None and is_url(path)  # a removal takes away the metadata first
+        cut_off = about is None and is_url(path)  # a removal deletes the metadata first
         if cut_off or not store.exists(path) or (about or {}).get("digest") == digest:
             _remove(path)
 
@@ -201,12 +201,12 @@ def history(out: AnyPath, *, progress: Progress | bool = False) -> list[dict[str
     out : path
         The output of the job.
     progress : Progress
-        Receives a note on lines that do not parse, which are left out.
+        Receives a note about lines that do not parse, which are skipped.
 
     Returns
     -------
     list of dict
-        `docs/scheduled.md` lists what a record holds.
+        See `docs/scheduled.md` for the content of a record.
 
     Raises
     ------
@@ -223,14 +223,14 @@ def history(out: AnyPath, *, progress: Progress | bool = False) -> list[dict[str
     found, damaged = jobs.read_records(path)
     if damaged:
         lines = ", ".join(map(str, damaged[:10]))
-        progress.note(f"{path}/{jobs.RECORDS}: lines that do not parse are left out: {lines}")
+        progress.note(f"{path}/{jobs.RECORDS}: skipping lines that do not parse: {lines}")
     return found
 
 
 def rollback(out: AnyPath, to: int | None = None) -> dict[str, Any]:
     """Make an earlier version of the features the current one; nothing is removed.
 
-    The next run adds to that version, with its model, all rows that it does not have.
+    The next run adds all missing rows to that version, with its model.
 
     Parameters
     ----------
@@ -265,8 +265,8 @@ def rollback(out: AnyPath, to: int | None = None) -> dict[str, Any]:
         current, entries = versions["current"], {each["number"]: each for each in versions["versions"]}
         wanted = max((number for number in entries if number < current), default=0) if to is None else to
         if current:
-            with suppress(CorruptionError):  # which may be why another one is wanted
-                block_arrays.go_on(version_path(path, current))  # else what it lacks would be removed by the next run
+            with suppress(CorruptionError):  # which can be the reason for the rollback
+                block_arrays.go_on(version_path(path, current))  # otherwise the next run would remove what it lacks
         if to is None and not wanted:
             raise SpecError(f"{path} has no version before the current one{' that was not pruned' * (current > 1)}")
         jobs.check_version(path, versions, wanted)
@@ -289,27 +289,28 @@ def rollback(out: AnyPath, to: int | None = None) -> dict[str, Any]:
 def prune(
     out: AnyPath, keep: int | str | None = None, *, dry_run: bool = False, progress: Progress | bool = False
 ) -> dict[str, Any]:
-    """Remove old versions of the features, never the current one, and what killed runs left that none goes on with.
+    """Remove old versions of the features, and leftovers of killed runs that no run will resume.
 
-    With a version goes the model by which it was made, if that is of a refit and made no version that is kept. The
-    records of all runs stay. The same call finishes what was cut off.
+    The current version is never removed. The model of a removed version is also removed, if it comes from a refit and
+    made no kept version. The records of all runs stay. Repeating the call finishes an interrupted one.
 
     Parameters
     ----------
     out : path
         The output of the job.
     keep : int or str, optional
-        How many versions are kept: the current one and the newest others; or for how long, such as "90 days", after a
-        run or a rollback last left them current. By default all are kept.
+        Number of versions to keep, the current one and the newest others; or the time, such as "90 days", to keep
+        versions after a run or a rollback last left them current. By default, all are kept.
     dry_run : bool
         Remove nothing.
     progress : Progress
-        Receives a note where an earlier prune was cut off, which is finished first.
+        Receives a note if an earlier prune was interrupted, which is finished first.
 
     Returns
     -------
     dict
-        What was removed, or would be: `versions` (their numbers), `models` and `scratch` (their paths), and `bytes`.
+        What was removed, or would be removed: `versions` (their numbers), `models` and `scratch` (their paths), and
+        `bytes`.
 
     Raises
     ------
@@ -328,13 +329,13 @@ def prune(
         return to_prune(path, read_versions(path) or jobs.empty_versions(), kept).facts
     with store_of(path).writer(path):
         if finished := finish_pruning(path):
-            shown(progress).note(f"an earlier prune was cut off, and is finished now: it {finished.get('message')}")
+            shown(progress).note(f"finished an earlier prune that was interrupted: it {finished.get('message')}")
         finish_cut_off(path)
         return prune_versions(path, kept).facts
 
 
 def finish_cut_off(out: str) -> dict[str, Any] | None:
-    """Do what a prune or a rollback began; the record of a rollback, or None where none was cut off."""
+    """Finish an interrupted prune or rollback; return the record of the rollback, or None if there was none."""
     finish_pruning(out)
     record: dict[str, Any] | None = jobs.read_pinned(out).get("rollback")
     if record is not None:
@@ -345,6 +346,6 @@ def finish_cut_off(out: str) -> dict[str, Any] | None:
 
 
 def _add_record(out: str, record: dict[str, Any]) -> None:
-    """Add a record, unless a run that was cut off did."""
+    """Add a record, unless an interrupted run already did."""
     if not any(each["run"] == record["run"] for each in jobs.read_records(out)[0]):
         jobs.append_record(out, record)

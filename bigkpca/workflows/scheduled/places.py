@@ -1,8 +1,8 @@
-"""What a run of a job begins with, and the places of its output, model and metrics, kept beside the job file.
+"""The starting point of a run, and the paths of its output, model and metrics, recorded beside the job file.
 
-A volume that is not mounted looks like a place where nothing was yet. The record tells the two apart: it lies outside
-the output. Where the folder of the job file cannot be written to, it lies in the state folder that systemd gives
-($STATE_DIRECTORY); where there is none, `output.must_exist` says the same.
+A volume that is not mounted looks like a path where nothing was written yet. The record, which lies outside the output,
+distinguishes the two. If the folder of the job file is not writable, the record goes to the state folder of systemd
+($STATE_DIRECTORY); without one, `output.must_exist` serves the same purpose.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from bigkpca.storage import block_arrays, jobs
 from bigkpca.storage.records import is_text
 from bigkpca.workflows.scheduled.input_rows import Asked, Interval
 
-_RECORD = ".bigkpca-record"  # behind the name of a job file
+_RECORD = ".bigkpca-record"  # appended to the name of a job file
 
 
 def has_output(out: str) -> bool:
@@ -34,13 +34,13 @@ def has_output(out: str) -> bool:
 
 
 def check_there(job: Job, out: str) -> None:
-    """Raise SpecError where the output of a job is gone, or before there is one, its model."""
+    """Raise SpecError if the output of a job is gone or, before there is one, its model."""
     if job.output.must_exist is False or has_output(out):
         return
     if job.output.must_exist:
         raise SpecError(
-            f"{out} holds no features, and the job says output.must_exist = true: mount its volume or restore it; for "
-            "a first run, take must_exist out of the job"
+            f"{out} holds no features, but the job sets output.must_exist = true: mount its volume or restore it; for "
+            "a first run, remove must_exist from the job"
         )
     for record, known in _known(job.file):
         gone = [("output", out)] if known["output"] == out else []
@@ -49,13 +49,13 @@ def check_there(job: Job, out: str) -> None:
             gone.append(("model", model))
         for what, path in gone:
             raise SpecError(
-                f"{path} is gone, the {what} of earlier runs of this job: mount its volume or restore it; to start "
+                f"{path}, the {what} of earlier runs of this job, is gone: mount its volume or restore it; to start "
                 f"anew, remove {record}, or set output.must_exist = false in the job"
             )
 
 
 def remember(job: Job, out: str, progress: Progress) -> None:
-    """Keep in the record where the job has its output now."""
+    """Record the current output path of the job."""
     if job.file is None:
         return
     entry = {"output": out, "model": job.model.path, "metrics": job.run.metrics}
@@ -70,17 +70,17 @@ def remember(job: Job, out: str, progress: Progress) -> None:
         try:
             write_json(path, {"places": [*kept, entry]})
             return
-        except OSError:  # as of a read-only folder
+        except OSError:  # e.g. in a read-only folder
             continue
     if job.output.must_exist is None:
         progress.note(
-            f"{_records(job.file)[0]} cannot be written, which would tell a later run that there was output: set "
-            "output.must_exist = true in the job, so that a volume that is not mounted is not taken for a first run"
+            f"{_records(job.file)[0]} cannot be written, so a later run could take an unmounted volume for a first "
+            "run: set output.must_exist = true in the job"
         )
 
 
 def last_places(file: AnyPath) -> tuple[str, str | None] | None:
-    """The output and the metrics of the last run of a job file, where they are known."""
+    """The output and the metrics of the last run of a job file, if known."""
     try:
         found = [known for _, known in _known(store_of(expanded(file)).absolute(expanded(file)))]
     except SpecError:
@@ -89,13 +89,13 @@ def last_places(file: AnyPath) -> tuple[str, str | None] | None:
 
 
 def _records(file: str) -> list[str]:
-    """Where the record of a job file may be."""
+    """Possible paths of the record of a job file."""
     state = os.environ.get("STATE_DIRECTORY", "").partition(":")[0]
     return [folder.rstrip("/") + f"/{last_name(file)}{_RECORD}" for folder in (parent(file), state) if folder]
 
 
 def _known(file: str | None) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Each record of a job file, with what it holds: outputs, models and metrics."""
+    """Each record of a job file, with its outputs, models and metrics."""
     for path in _records(file) if file else ():
         try:
             yield from ((path, known) for known in _read(path))
@@ -104,7 +104,7 @@ def _known(file: str | None) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def _read(path: str) -> Sequence[dict[str, Any]]:
-    """What a record holds. Raises OSError where there is none, SpecError for a damaged one."""
+    """The content of a record. Raises OSError if there is none, SpecError if it is damaged."""
     places: Any = None
     with suppress(ValueError, TypeError, KeyError):
         places = read_json(path)["places"]
@@ -116,8 +116,8 @@ def _read(path: str) -> Sequence[dict[str, Any]]:
     )
     if not whole:
         raise SpecError(
-            f"{path} is not the record of the places of a job: remove it once output and model of the job are where "
-            "they were"
+            f"{path} is not a valid record of the paths of a job: remove it once the output and model of the job "
+            "are in place"
         )
     return list(places)
 
@@ -131,14 +131,14 @@ class Published:
 
     @property
     def readable(self) -> Mapping[str, Any] | None:
-        """The manifest; None where it is damaged."""
+        """The manifest; None if it is damaged."""
         with suppress(CorruptionError):
             return self.manifest
         return None
 
     @cached_property
     def manifest(self) -> Mapping[str, Any]:
-        """Read when it is needed, which it is not where all rows are extracted again. Raises CorruptionError."""
+        """The manifest, read on demand: a run that extracts all rows again does not need it. Raises CorruptionError."""
         return block_arrays.read_grown(self.path)
 
     @property
@@ -149,7 +149,7 @@ class Published:
 
 @dataclass(frozen=True)
 class ScheduledRun:
-    """What a run begins with."""
+    """The starting point of a run."""
 
     job: Job
     out: str
@@ -157,7 +157,7 @@ class ScheduledRun:
     options: RunOptions
     versions: Mapping[str, Any]  # the manifest of the versions
     earlier: Sequence[Mapping[str, Any]]  # records of runs
-    record: dict[str, Any]  # of this run, which fills it
+    record: dict[str, Any]  # of this run, filled in as it goes
 
     @property
     def current(self) -> Published | None:
@@ -176,14 +176,14 @@ class ScheduledRun:
 
 
 def warn(record: dict[str, Any], progress: Progress, message: str) -> None:
-    """Show a warning, and keep it in the record of a run."""
+    """Show a warning, and add it to the record of a run."""
     progress.note(f"{WARNING}{message}")
     record["message"] = "; ".join(filter(None, [record["message"], message]))
 
 
 def pinned_interval(given: ScheduledRun, done: int, rows: int) -> Interval:
-    """The interval of a run where `rows` rows are stored and `done` of them extracted: that which an earlier run of the
-    same kind pinned and did not finish, or else all that are asked for."""
+    """The interval of a run, given that `rows` rows are stored and `done` of them extracted: the interval that an
+    earlier run of the same kind pinned and did not finish, or else all requested rows."""
     first, stop = given.asked.start(given.earlier, done), given.asked.stop(rows)
     before = jobs.read_pinned(given.out)
     same = before.get("asked") == repr(given.asked) and before.get("first") == first
@@ -194,7 +194,7 @@ def pinned_interval(given: ScheduledRun, done: int, rows: int) -> Interval:
 
 
 def run_options(job: Job, progress: Progress) -> RunOptions:
-    """How the job says that it is run."""
+    """The run options set by the job."""
     given = job.run
     return RunOptions(
         scheduler=given.scheduler, workers=given.workers, memory=given.memory, progress=progress, timeout=given.timeout

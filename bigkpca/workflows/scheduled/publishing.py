@@ -1,6 +1,6 @@
 """Extract features of rows, measure their drift, and publish: rows added to the current version, or a new version.
 
-The first model of a job is at the path that it names, and those of refits are beside it.
+The first model of a job is at the path that the job names, and models of refits are beside it.
 """
 
 from __future__ import annotations
@@ -43,23 +43,23 @@ from bigkpca.workflows.scheduled import records
 from bigkpca.workflows.scheduled.input_rows import Interval, rows_drawn
 from bigkpca.workflows.scheduled.places import Published, ScheduledRun
 
-_MOST_COMPARED = 16_384  # new rows by which drift is measured: what chance leaves is 0.01, whatever their number
+_MOST_COMPARED = 16_384  # new rows used to measure drift: chance contributes 0.01, whatever their number
 
 
 @dataclass(frozen=True)
 class ExtractedBlock:
-    """What is known of a block whose scores are stored."""
+    """Facts about a block whose scores are stored."""
 
     digests: dict[str, str]  # SHA-256 of each array
-    input_sha256: str  # of the rows that it was computed from
-    scores: Array  # (m, r) of those rows by which drift is measured
+    input_sha256: str  # of the rows that the block was computed from
+    scores: Array  # (m, r) of the rows used to measure drift
     residuals: Array | None  # (m,)
 
 
 def extract_block(
     rows: Rows, block: Block, path: str, model: Model, compared: Array, expansion: Expansion | None
 ) -> ExtractedBlock:
-    """Write the scores of a block, unless they are stored, and read its rows once for all that is known of them."""
+    """Write the scores of a block, unless they are stored, and read its rows once for all facts about them."""
     mine, digest = _between(compared, block.start, block.stop), hashlib.sha256()
     kept: list[Array] = []
     X_tiles, most_rows = block_tiles(rows, block, model.features, digest)
@@ -71,7 +71,7 @@ def extract_block(
         check_overflow(scores, named_rows(rows, block))
         digests = block_arrays.write_block(path, block, {"scores": scores})
     else:
-        deque(X_tiles, maxlen=0)  # they are read for the digest, and for the rows that are compared
+        deque(X_tiles, maxlen=0)  # rows are read for the digest, and for comparison
         digests = {"scores": sha256(scores)}
     residuals = None
     if expansion is not None:
@@ -81,12 +81,12 @@ def extract_block(
 
 
 def _between(numbers: Array, start: int, stop: int) -> Array:
-    """Those of ascending numbers that are start <= number < stop."""
+    """Those of the ascending numbers with start <= number < stop."""
     return numbers[np.searchsorted(numbers, start) : np.searchsorted(numbers, stop)]
 
 
 def _keeping(X_tiles: Iterator[Array], start: int, numbers: Array, kept: list[Array]) -> Iterator[Array]:
-    """The tiles, the first of which begins with row `start`; their rows of these numbers are kept."""
+    """The tiles, which begin with row `start`; rows with these numbers are added to `kept`."""
     for X in X_tiles:
         inside = _between(numbers, start, start + len(X))
         if len(inside):
@@ -96,20 +96,20 @@ def _keeping(X_tiles: Iterator[Array], start: int, numbers: Array, kept: list[Ar
 
 
 def _stored_scores(path: str, block: Block) -> Array | None:
-    """The scores of a block that an earlier run wrote whole; None where it did not, or its shard does not decode."""
+    """The scores of a block that an earlier run wrote completely; None if it did not, or the shard does not decode."""
     array = retried(lambda: block_arrays.open_arrays(path, ["scores"]), path)["scores"]
     if not store_of(path).exists(f"{path}/scores/{block_arrays.shard(array, block)}"):
         return None
     try:
         found = block_arrays.stored_values(path, array, block)
-    except CorruptionError:  # as of one that a killed worker left: it is written again
+    except CorruptionError:  # e.g. of a shard left by a killed worker: it is rewritten
         return None
     return None if np.isnan(found).any() else found
 
 
 def drift_of(model: Model, blocks: Sequence[ExtractedBlock], threshold: float) -> dict[str, Any] | None:
-    """The drift of the rows that the blocks hold for it; None where the model has no reference to compare with. Of a
-    model that was fitted again, from the rows for which it was or from those before, whichever are nearer."""
+    """The drift of the rows that the blocks hold for it; None if the model has no reference to compare with. For a
+    refitted model, the drift from the rows that caused the refit or from those before, whichever are nearer."""
     kept = [block for block in blocks if block.residuals is not None]
     if model.reference is None or not sum(len(block.scores) for block in kept):
         return None
@@ -120,23 +120,23 @@ def drift_of(model: Model, blocks: Sequence[ExtractedBlock], threshold: float) -
     return {**asdict(min(found, key=lambda drift: drift.figure)), "threshold": threshold}
 
 
-_MEMORY = "ask for smaller blocks with output.block_rows, or fit a model with fewer landmarks"
-_FEWER_BLOCKS = "set a larger output.block_rows, and make a version with it by bigkpca run JOB.toml --full"
-_MANY_ROWS = 2**40  # so that blocks have the size that they would have in a large output
+_MEMORY = "set a smaller output.block_rows, or fit a model with fewer landmarks"
+_FEWER_BLOCKS = "set a larger output.block_rows, and make a version with it using bigkpca run JOB.toml --full"
+_MANY_ROWS = 2**40  # so that blocks have the size that they have in a large output
 _Known = tuple[dict[str, str], list[str]]  # of a block: digests of its scores; digest and stamp of its input
 
 
 class _RefitDue(Exception):
-    """New rows drifted, and the job says that a new model is fitted then."""
+    """New rows drifted, and the job requests a new model in this case."""
 
 
 class _UpgradeDue(Exception):
-    """Other packages or processors made the features that are there, and the job says that all are made again then."""
+    """Other packages or processors made the existing features, and the job requests that all are then made again."""
 
 
 def append(given: ScheduledRun, current: Published, model: Model, rows: ZarrRows, interval: Interval) -> None:
-    """Add the features of new rows to the current version; or make a new one, where these drifted and the job says so.
-    The last block is computed again where it was not full: the bits of a score depend on the rows beside it."""
+    """Add the features of new rows to the current version, or make a new version if they drifted and the job requests
+    it. The last block is computed again if it was not full: the bits of a score depend on the rows beside it."""
     about = dict(groups.describe(current.path) or {})
     about.pop("format_version", None)
     pinned = {**about, "input": rows.fingerprint()}
@@ -163,7 +163,8 @@ def append(given: ScheduledRun, current: Published, model: Model, rows: ZarrRows
 
 
 def make_version(given: ScheduledRun, current: Published | None, rows: ZarrRows, interval: Interval) -> None:
-    """Make a version of the features of all rows: the first; or one by the same model, with some rows again."""
+    """Make a version of the features of all rows: the first, or one by the same model with some rows extracted
+    again."""
     if current is None:
         with _timed(given, "fit"):
             model = first_model(given.job, rows, given.options)
@@ -184,7 +185,7 @@ def _make(
     interval: Interval,
     before: Published | None,
 ) -> None:
-    """Write a version, or what the job says is due instead of it."""
+    """Write a version, or what the job requests instead."""
     try:
         _write_version(given, entry, model, rows, interval, before)
     except _RefitDue:
@@ -194,16 +195,16 @@ def _make(
 
 
 def _refit(given: ScheduledRun, rows: ZarrRows, interval: Interval) -> None:
-    """Fit a new model on all rows, and make a version with it; the interval is that of the rows which drifted."""
+    """Fit a new model on all rows, and make a version with it; the interval holds the rows that drifted."""
     pinned = jobs.read_pinned(given.out)
-    # That which a run began which was cut off, or the next whose path is free: other models there may belong to other
-    # jobs, even with the same rows and options.
+    # The model of an interrupted run, or the next one with a free path: other models there can belong to other jobs,
+    # even with the same rows and options.
     number = 1 + max((each["model"]["number"] for each in given.versions["versions"]), default=1)
     path = model_path(given.job, number)
     while number != pinned.get("model") and store_of(path).exists(path):
         number += 1
         path = model_path(given.job, number)
-    jobs.write_pinned(given.out, {**pinned, "model": number})  # so that the run after a stop takes that model up
+    jobs.write_pinned(given.out, {**pinned, "model": number})  # so that the run after a stop continues with that model
     with _timed(given, "fit"):
         options = replace(given.options, overwrite=number == pinned.get("model"))
         model = fitted_again(given.job, number, rows, options, interval)
@@ -212,7 +213,7 @@ def _refit(given: ScheduledRun, rows: ZarrRows, interval: Interval) -> None:
 
 
 def _entry(given: ScheduledRun, model: Model, number: int, reason: str) -> dict[str, Any]:
-    """What the manifest of the versions says about a new one."""
+    """The entry of a new version in the manifest of the versions."""
     path = model_path(given.job, number)
     described = {"number": number, "path": path, "digest": model_digest(model)}
     return {"number": given.next_version, "model": described, "reason": reason}
@@ -228,9 +229,9 @@ def _write_version(
     *,
     refitted: bool = False,
 ) -> None:
-    """Write a version and make it current: of all rows, or of those of the interval where there is one before, which
-    has the others. Raises _RefitDue where rows drifted, unless the model is fitted for that reason, and _UpgradeDue
-    where other packages made these others."""
+    """Write a version and make it current: of all rows or, if an earlier version has the other rows, of the interval.
+    Raises _RefitDue if rows drifted, unless the model was fitted for that reason, and _UpgradeDue if other packages
+    made the other rows."""
     path = version_path(given.out, entry["number"])
     about = {
         "format": "features",
@@ -241,7 +242,7 @@ def _write_version(
         "grows": True,
         "extracted": {"rows": [interval.first, interval.stop], "others": before.entry["number"] if before else None},
     }
-    place = destination.open_destination(path, about, overwrite=True)  # what is there was never published
+    place = destination.open_destination(path, about, overwrite=True)  # existing output there was never published
     if not place.done:
         blocks = split(rows.shape[0], about["block_rows"])
         check_count(len(blocks), 700, _FEWER_BLOCKS)
@@ -258,14 +259,14 @@ def _write_version(
         _write_manifest(given, place.work, about, blocks, known)
         place.put_in_place()
     given.record.update(block_arrays.read_grown(path)["run"])
-    # So that a run that is cut off from here on is known to have published, also where it adopted an earlier one's.
+    # So that a run interrupted after this point counts as published, even if it adopted an earlier run's version.
     jobs.write_pinned(given.out, {**jobs.read_pinned(given.out), "run": given.record["run"]})
     versions = {**given.versions, "current": entry["number"], "versions": [*given.versions["versions"], dict(entry)]}
     jobs.write_versions(given.out, versions)
 
 
 def _whole_before(given: ScheduledRun, before: Published, rows: ZarrRows, interval: Interval) -> dict[Block, _Known]:
-    """The blocks outside the interval that the version before has undamaged, with what its manifest says of them."""
+    """The undamaged blocks of the earlier version outside the interval, with their entries in its manifest."""
     blocks, known = split(before.rows, before.manifest["block_rows"]), _known_before(before, rows)
     outside = [block for block in blocks if not interval.meets(block)]
     kept = {b: known[b.number] for b in outside if block_arrays.block_digests(before.path, b) == known[b.number][0]}
@@ -277,14 +278,14 @@ def _whole_before(given: ScheduledRun, before: Published, rows: ZarrRows, interv
 
 
 def block_rows_of(given: ScheduledRun, model: Model, rows: ZarrRows) -> int:
-    """Rows of a block: as given, or those that `transform` takes for large output; whole chunks of the input."""
+    """Rows of a block: as set, or as `transform` chooses for large output; always whole chunks of the input."""
     row_bytes = model.components * model.features.dtype.itemsize
-    grain = rows.array.chunks[0]  # also where there are fewer rows as yet
+    grain = rows.array.chunks[0]  # even if there are fewer rows so far
     return output_block_rows(_MANY_ROWS, grain, row_bytes, given.job.output.block_rows)
 
 
 def _known_before(current: Published, rows: ZarrRows) -> list[_Known]:
-    """What is known of each block of a version, whose input was found unchanged: with the stamps that this has now."""
+    """Facts about each block of a version whose input was found unchanged, with the current stamps of the input."""
     blocks = split(current.rows, current.manifest["block_rows"])
     each = zip(
         current.manifest["blocks"], block_arrays.input_digests(current.manifest), _stamps(rows, blocks), strict=True
@@ -308,7 +309,7 @@ def _extracted(
     *,
     compared: bool = True,
 ) -> list[_Known]:
-    """Write the wanted blocks, and measure drift where asked to: one pass. IncompleteError for rows that changed."""
+    """Write the wanted blocks, and measure drift if requested, in one pass. IncompleteError for rows that changed."""
     progress = given.options.progress
     with _timed(given, "extract"), given.options.engine() as engine:
 
@@ -323,7 +324,7 @@ def _extracted(
         path = begun(place, record, rows, arrays)
         engine.check_paths(record["input"]["path"], path)
         if stored := block_arrays.stored_blocks(path, wanted):
-            progress.note(f"continuing: {len(stored)} of {len(wanted)} blocks are written already")
+            progress.note(f"continuing: {len(stored)} of {len(wanted)} blocks are already written")
         expansion = expansion_of(model) if model.reference else None
         numbers = rows_drawn(interval.first, interval.stop, _MOST_COMPARED, given.job.seed)
         passed = [path, model, numbers, expansion]
@@ -339,14 +340,14 @@ def _extracted(
     if compared:
         drift = given.record["drift"] = drift_of(model, found, given.job.run.drift_threshold)
         if drift is None:
-            progress.note("drift is not measured: the model has no reference rows; a new fit has them")
+            progress.note("drift is not measured, since the model has no reference rows; a new fit would have them")
         elif drift["figure"] > drift["threshold"]:
             message = (
                 f"drift {drift['figure']:.3f} is above {drift['threshold']:g}: new rows are unlike those of the fit"
             )
             if given.job.run.on_drift == "fail":
                 raise DriftError(
-                    f"{message}; nothing was published. Look at these rows; then set on_drift to warn, or refit, and "
+                    f"{message}; nothing was published. Inspect these rows, then set on_drift to warn or refit, and "
                     "run again"
                 )
             given.warn(message)
@@ -357,7 +358,7 @@ def _extracted(
 
 
 def _check_makers(given: ScheduledRun, place: destination.Destination, beside: Published | None) -> None:
-    """See to it that features made by other packages or types of processors are not mixed with those made now."""
+    """Make sure that features made by other packages or processor types are not mixed with those made now."""
     now, pinned = records.makers(given.record), jobs.read_pinned(given.out)
     if pinned.get("made_by") != now:
         place.clear()
@@ -371,17 +372,17 @@ def _check_makers(given: ScheduledRun, place: destination.Destination, beside: P
     here, there = (", ".join(f"{name} {of[name]}" for name in other) for of in (now, before))
     if given.job.run.on_upgrade == "full":
         raise _UpgradeDue(f"all rows extracted again: {there} before, {here} now")
-    message = f"{beside.path} holds features made with {there}, and this run has {here}: their last digits may differ"
+    message = f"{beside.path} holds features made with {there}, but this run has {here}: last digits can differ"
     if given.job.run.on_upgrade == "fail":
         raise SpecError(
-            f"{message}. Run where both are the same, or make all features again with bigkpca run JOB.toml --full"
+            f"{message}. Run with the same versions, or make all features again with bigkpca run JOB.toml --full"
         )
-    given.warn(f"{message}; bigkpca run JOB.toml --full makes all features again")
+    given.warn(f"{message}; to make all features again: bigkpca run JOB.toml --full")
 
 
 @contextmanager
 def _timed(given: ScheduledRun, what: str) -> Iterator[None]:
-    """Add the seconds of what is within to those of this work in the record."""
+    """Add the seconds spent in this context to those of this kind of work in the record."""
     started = time.monotonic()
     yield
     given.record["seconds"][what] = round(given.record["seconds"][what] + time.monotonic() - started, 3)
@@ -396,7 +397,7 @@ def finish_record(
     known: Sequence[_Known] = (),
     extracted: list[int] | None = None,
 ) -> None:
-    """Complete the record of a run, all but its duration; rows are new, or asked for, and with others `extracted`."""
+    """Complete the record of a run, except its duration; rows are new or requested, and with others `extracted`."""
     digests = "".join(digests["scores"] for digests, _ in known)
     given.record.update(
         {
@@ -416,7 +417,7 @@ def finish_record(
 def _write_manifest(
     given: ScheduledRun, path: str, about: Mapping[str, Any], blocks: Sequence[Block], known: Sequence[_Known]
 ) -> None:
-    """Write the manifest of all blocks of a version, which says by which run it was made."""
+    """Write the manifest of all blocks of a version, which names the run that made it."""
     more = {"input_blocks": [of_input for _, of_input in known], "run": given.record}
     block_arrays.publish(path, {**about, **more}, blocks, [digests for digests, _ in known])
 
@@ -431,7 +432,7 @@ def model_path(job: Job, number: int) -> str:
 
 
 def first_model(job: Job, rows: ZarrRows, run: RunOptions) -> Model:
-    """The model at the path of the job, or else the fit of these rows."""
+    """The model at the path of the job, or else a fit of these rows."""
     path = model_path(job, 1)
     model = _stored_model(path)
     if model is None:
@@ -442,9 +443,9 @@ def first_model(job: Job, rows: ZarrRows, run: RunOptions) -> Model:
 
 
 def fitted_again(job: Job, number: int, rows: ZarrRows, run: RunOptions, recent: Interval) -> Model:
-    """Fit a model of all rows, where some of them drifted, and save it. Its reference is made of these `recent` rows:
-    if later ones are like them, that is what the model was fitted for. The rows before them have one of their own,
-    since the recent ones may have been one bad batch. Chance hides more where these are fewer; then they have none."""
+    """Fit a model to all rows after some drifted, and save it. Its reference consists of these `recent` rows: later
+    rows like them are what the model was fitted for. The rows before them have a separate reference, since the recent
+    rows can be one bad batch. With fewer recent rows, chance hides more; then they have no reference."""
     path = model_path(job, number)
     model = fit_and_save(rows, job.model.spec, path, run)
     with run.engine() as engine:
@@ -461,17 +462,17 @@ def fitted_again(job: Job, number: int, rows: ZarrRows, run: RunOptions, recent:
 
 
 def model_of_version(job: Job, version: Mapping[str, Any]) -> Model:
-    """The model that made a version. Raises SpecError where the path of the job leads to another one, or none."""
+    """The model that made a version. Raises SpecError if the path of the job has another model, or none."""
     path = model_path(job, version["model"]["number"])
     model = _stored_model(path)
     if model is None:
         raise SpecError(
-            f"{path} is gone, the model by which features in {job.output.path} were extracted: restore it, or name "
+            f"{path}, the model that extracted the features in {job.output.path}, is gone: restore it, or name "
             "another output"
         )
     if (own := model_digest(model)) != version["model"]["digest"]:
         raise SpecError(
-            f"{job.output.path} holds features of the model {version['model']['digest'][:12]}, and {path} is the model "
+            f"{job.output.path} holds features of the model {version['model']['digest'][:12]}, but {path} is the model "
             f"{own[:12]} (digests): restore that model, or name another output"
         )
     _check_options(job, model, path)
@@ -479,7 +480,7 @@ def model_of_version(job: Job, version: Mapping[str, Any]) -> Model:
 
 
 def _stored_model(path: str) -> Model | None:
-    """The model at a path, after the end of a publication that was cut off; None where there is none."""
+    """The model at a path, after finishing an interrupted publication; None if there is none."""
     store = store_of(path)
     if store.is_moving(path):
         with store.writer(path):
@@ -488,11 +489,11 @@ def _stored_model(path: str) -> Model | None:
 
 
 def _check_options(job: Job, model: Model, path: str) -> None:
-    """Raise SpecError where the job sets options of a fit that are not those of the model."""
+    """Raise SpecError if the job sets options of a fit that differ from those of the model."""
     own, asked = FitSpec.of(model).to_dict(), job.model.spec.to_dict()
     other = [name for name in sorted(job.model.given) if own.get(name) != asked.get(name)]
     if other:
         both = ", ".join(f"{name} = {own.get(name)!r} there and {asked.get(name)!r} in the job" for name in other)
         raise SpecError(
-            f"{path} was fitted with other options: {both}. Take these out of the job, or name another model and output"
+            f"{path} was fitted with other options: {both}. Remove these from the job, or name another model and output"
         )

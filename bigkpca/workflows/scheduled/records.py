@@ -1,4 +1,4 @@
-"""The record of a run, and the metrics for Prometheus that follow from all records."""
+"""The record of a run, and the metrics for Prometheus derived from all records."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
 _log = logging.getLogger("bigkpca")
-_DECIDING = ("bigkpca", "numpy", "scipy")  # packages on which the bytes of features depend, as on processors
+_DECIDING = ("bigkpca", "numpy", "scipy")  # packages that, like processors, affect the bytes of features
 _PACKAGES = (*_DECIDING, "zarr", "dask")
 _PUSH_SECONDS = 10.0
 DONE, NOTHING_NEW, FAILED, ROLLED_BACK, PRUNED = "done", "nothing new", "failed", "rolled back", "pruned"
@@ -26,7 +26,7 @@ _SUCCESSES = (DONE, NOTHING_NEW)
 
 
 def now() -> str:
-    """The time, UTC, as records have it."""
+    """The current time in UTC, as in records."""
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
@@ -56,13 +56,13 @@ def started_record(run: int, **values: Any) -> dict[str, Any]:
 
 
 def ended_record(earlier: Sequence[Mapping[str, Any]], **values: Any) -> dict[str, Any]:
-    """The record, after `earlier` ones, of what ended as soon as it began."""
+    """The record, after `earlier` ones, of something that ended as soon as it began."""
     return started_record(next_number(earlier), finished=now(), **values)
 
 
 def makers(record: Mapping[str, Any]) -> dict[str, str]:
-    """What the bytes of features depend on besides rows and model, as far as a record has it: the versions of packages,
-    and the types of processors for which BLAS computes."""
+    """What the bytes of features depend on besides rows and model, as far as the record has it: package versions, and
+    the processor types for which BLAS computes."""
     packages, processors = record.get("packages"), record.get("processors")
     found = {name: packages[name] for name in _DECIDING if name in packages} if isinstance(packages, dict) else {}
     if isinstance(processors, list):
@@ -75,22 +75,22 @@ def next_number(records: Sequence[Mapping[str, Any]]) -> int:
 
 
 def gaps_seen(records: Sequence[Mapping[str, Any]], age: timedelta) -> list[Any]:
-    """The gaps in the input that runs saw which began so long ago."""
+    """The gaps in the input seen by runs that began at least this long ago."""
     before = (datetime.now(UTC) - age).isoformat(timespec="seconds")
     old = [record for record in records if str(record.get("started")) <= before]
     return [gap for record in old for gap in (record.get("input") or {}).get("gaps", [])]
 
 
 def clock_warning(records: Sequence[Mapping[str, Any]]) -> str | None:
-    """A warning where the clock is behind the end of an earlier run."""
+    """A warning if the clock is behind the end of an earlier run."""
     last = max((record["finished"] for record in records if isinstance(record.get("finished"), str)), default="")
     if last > now():
-        return f"the clock of this machine says {now()}, and an earlier run ended at {last}: check the clock"
+        return f"the clock of this machine shows {now()}, but an earlier run ended at {last}: check the clock"
     return None
 
 
 def _registry(out: str, records: Sequence[Mapping[str, Any]]) -> CollectorRegistry:
-    """Metrics of the last run, and of all."""
+    """Metrics of the last run and of all runs."""
     from prometheus_client import CollectorRegistry
     from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
     from prometheus_client.registry import Collector
@@ -117,12 +117,12 @@ def metrics_text(out: str, records: Sequence[Mapping[str, Any]]) -> bytes:
 
 
 def push_metrics(gateway: str, out: str, records: Sequence[Mapping[str, Any]]) -> str | None:
-    """Send the metrics to a Pushgateway, where they replace those of earlier runs of the same output. Returns why that
-    was not possible; None where it was."""
+    """Send the metrics to a Pushgateway, where they replace those of earlier runs of the same output. Returns the
+    reason if that failed; otherwise None."""
     from prometheus_client import push_to_gateway
 
     try:
-        # One group for each output: what is pushed replaces all of a group.
+        # One group per output: a push replaces the whole group.
         push_to_gateway(gateway, "bigkpca", _registry(out, records), {"output": out}, _PUSH_SECONDS)
     except (OSError, HTTPException, ValueError) as error:  # HTTPError is an OSError
         return f"HTTP status {error.code}" if hasattr(error, "code") else str(getattr(error, "reason", error))
@@ -130,7 +130,7 @@ def push_metrics(gateway: str, out: str, records: Sequence[Mapping[str, Any]]) -
 
 
 def _metrics(records: Sequence[Mapping[str, Any]]) -> list[tuple[str, str, float | None]]:
-    records = [record for record in records if record.get("status") != PRUNED]  # which is no run
+    records = [record for record in records if record.get("status") != PRUNED]  # which is not a run
     last: Mapping[str, Any] = records[-1] if records else {}
     successes = [record for record in records if record.get("status") in _SUCCESSES]
     standing = [record for record in records if record.get("status") in (*_SUCCESSES, ROLLED_BACK)]
@@ -146,8 +146,8 @@ def _metrics(records: Sequence[Mapping[str, Any]]) -> list[tuple[str, str, float
         ("rows", "Rows whose features are published", published.get("total_rows")),
         ("features_version", "Current version of the features", published.get("version")),
         ("drift", "Drift of the last new rows, from 0 to 1", drift.get("figure")),
-        ("drift_threshold", "Drift above which a run warns, fails or fits again", drift.get("threshold")),
-        ("rows_outside", "Compared rows beyond all rows of the fit, last new rows", drift.get("outside")),
+        ("drift_threshold", "Drift above which a run warns, fails or refits", drift.get("threshold")),
+        ("rows_outside", "Compared new rows beyond all rows of the fit, last run", drift.get("outside")),
         ("failed_runs_total", "Runs that failed", sum(record.get("status") == FAILED for record in records)),
     ]
 
@@ -156,12 +156,12 @@ def _seconds(records: Sequence[Mapping[str, Any]]) -> float | None:
     return datetime.fromisoformat(records[-1]["finished"]).timestamp() if records else None
 
 
-_OURS = b"# HELP bigkpca_"  # how a file of metrics begins
+_OURS = b"# HELP bigkpca_"  # start of a metrics file
 
 
 def refresh_metrics(out: str, records: Sequence[Mapping[str, Any]]) -> None:
-    """Write the metrics anew that the last run wrote, if they are still there: records may come from others, so that
-    nothing but a file of metrics is replaced."""
+    """Rewrite the metrics of the last run, if they still exist. Records can come from others, so only a metrics file is
+    replaced."""
     path = next((each["metrics"] for each in reversed(records) if isinstance(each.get("metrics"), str)), None)
     try:
         if path is None or is_url(path) or "\0" in path or not store_of(path).exists(path):
@@ -171,16 +171,16 @@ def refresh_metrics(out: str, records: Sequence[Mapping[str, Any]]) -> None:
         if ours:
             write_metrics(path, out, records)
     except (OSError, SpecError) as error:
-        _log.warning("the metrics in %s are those of before the rollback: %s", path, error)
+        _log.warning("the metrics in %s are still those from before the rollback: %s", path, error)
 
 
 def write_metrics(path: str, out: str, records: Sequence[Mapping[str, Any]]) -> None:
-    """Write the textfile, at once. Raises SpecError where that is not possible."""
+    """Write the metrics file atomically. Raises SpecError if that is not possible."""
     try:
         store_of(path).write(path, metrics_text(out, records))
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise
         raise SpecError(
-            f"metrics cannot be written to {path} ({error.strerror}): make its folder, or change run.metrics in the job"
+            f"metrics cannot be written to {path} ({error.strerror}): create its folder, or change run.metrics"
         ) from error

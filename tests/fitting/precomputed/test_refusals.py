@@ -19,7 +19,7 @@ def test_options_that_make_no_sense_are_refused():
     for options, message in (
         ({"method": "nystroem"}, "kernel='precomputed' needs method='exact', not 'nystroem'"),
         ({"method": methods.RandomFeatures("iid"), "kernel": kernels.Precomputed()}, "needs method='exact', not 'rff'"),
-        ({"standardize": True}, "standardize=True is for rows that are vectors"),
+        ({"standardize": True}, "standardize=True does not work with kernel='precomputed'"),
         ({"sigma": 2.0}, "the precomputed kernel has no length sigma"),
         ({"gamma": 2.0}, "the precomputed kernel has no gamma"),
     ):
@@ -56,7 +56,7 @@ def test_new_rows_that_are_no_kernels_with_the_fitted_ones_are_refused(tmp_path)
 
 def test_what_needs_rows_or_their_matrix_says_so():
     model = estimator().fit(K)
-    with pytest.raises(SpecError, match="is a kernel matrix: the certificate of the model has the residual"):
+    with pytest.raises(SpecError, match="is a kernel matrix: see the residual of every component"):
         bigkpca.evaluate(model.model_, K)
     with pytest.raises(SpecError, match="keeps neither its rows nor their matrix"):
         arrays.feature_map(model.model_, K)

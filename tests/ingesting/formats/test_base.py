@@ -65,14 +65,14 @@ def test_labels_must_match_the_rows(tmp_path, monkeypatch):
     for name, error, message in (
         ("y.npy", SpecError, "holds 299 labels for 300 rows"),
         ("y.csv", SpecError, "holds 299 labels for 300 rows .*header"),
-        ("two.csv", SpecError, "2 columns: a file of labels has one"),
-        ("b.npz", SpecError, "labels in a file of their own come as"),
+        ("two.csv", SpecError, "2 columns: a file of labels must have one"),
+        ("b.npz", SpecError, "a file of labels must be"),
         ("x.npy", DataError, r"has shape \(300, 5\)"),
         ("w.npy", DataError, "labels of .* row 8"),
     ):
         refuse(tmp_path, error, message, X, labels=str(tmp_path / name))
     refuse(tmp_path, DataError, "labels of .* row 8", tmp_path / "b.npz", labels="y")
-    refuse(tmp_path, SpecError, "has no header, so no column 'y'", "1,2\n", labels="y")
+    refuse(tmp_path, SpecError, "has no header, and so no column 'y'", "1,2\n", labels="y")
     refuse(tmp_path, SpecError, "unknown column .* did you mean 'label'", "label,a\n1,2\n", labels="lable")
     monkeypatch.setattr(text_files, "_TEXT_BYTES", 2**14)
     far = "k,a\n" + "1,2\n" * 20000 + f"{2**63},2\n"

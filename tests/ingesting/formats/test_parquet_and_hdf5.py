@@ -15,7 +15,7 @@ def test_parquet_with_nulls_or_text_is_refused(tmp_path, monkeypatch):
     table = numbers | {"name": ["x"] * 22, "on": [b"1"] * 22}
     both = r"(?s)2 columns cannot .*row 0, column 2 \('name'\) is 'x', .*row 20, column 1 \('b'\) is missing"
     refuse(tmp_path, DataError, both, table, labels="on")
-    refuse(tmp_path, DataError, r"a\.parquet: column 3 \('on'\) is of type binary: neither numbers", table)
+    refuse(tmp_path, DataError, r"a\.parquet: column 3 \('on'\) is of type binary: not numbers", table)
     refuse(tmp_path, SpecError, "unknown column of .* 'nam': did you mean 'name'", table, labels="nam")
     refuse(tmp_path, DataError, r"row 20, column 1 \('b'\) is missing", numbers)
     words = {"a": pa.array(["x"] * 22).dictionary_encode()}
@@ -54,7 +54,7 @@ def test_hdf5_data_sets_that_cannot_be_rows_or_labels_are_refused_or_passed_over
     ):
         refuse(tmp_path, DataError, rf"a\.h5:{member} {message}", source, member=member)
     refuse(tmp_path, SpecError, "null holds 0 labels for 300 rows", source, member="x", labels="null")
-    refuse(tmp_path, DataError, "latin is not text in UTF-8: 'utf-8' codec", source, member="x", labels="latin")
+    refuse(tmp_path, DataError, "latin is not UTF-8 text: 'utf-8' codec", source, member="x", labels="latin")
     for labels in ("scalar", "compound", "reference", "time"):
         message = rf"a\.h5:{labels} has shape .* labels are \(n,\), text or numbers of at most 8 bytes"
         refuse(tmp_path, DataError, message, source, member="x", labels=labels)
@@ -76,5 +76,5 @@ def test_parquet_labels_of_every_type(tmp_path):
         assert found["y"].dtype == (np.int32 if of_text else expected.dtype), values.type
         np.testing.assert_array_equal(found["y"], [0, 1] if of_text else expected)
     for values, kind in ((pa.array([[1], [2]]), "list<"), (pa.array([b"\xff", b"q"]), "binary")):
-        message = f"a.parquet:y, of type {kind}.* cannot be labels, which are numbers or text in UTF-8"
+        message = f"a.parquet:y, of type {kind}.* cannot be labels, which must be numbers or UTF-8 text"
         refuse(tmp_path, DataError, message, {"a": X[:2, 0], "y": values}, labels="y")

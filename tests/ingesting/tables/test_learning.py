@@ -31,7 +31,7 @@ def test_a_column_is_text_where_any_row_holds_a_word(tmp_path):
         expected = [[float(word == each) for each in categories] for word in values if word]
         np.testing.assert_array_equal(found["x"][:, 1:], expected)
         note = (
-            f"{tmp_path / 'a.csv'}: row 200, column 1 ('w'), is 'x', unlike the first rows: the column is read as text"
+            f"{tmp_path / 'a.csv'}: row 200, column 1 ('w'), is 'x', unlike the first rows: reading the column as text"
         )
         assert note in found["notes"]
     found = made(tmp_path, csv(a=[1, 2], w=[1, 2]), csv(a=[3] * 201, w=LATE), categories="one-hot")
@@ -49,7 +49,7 @@ def test_without_categories_a_late_word_is_named_with_what_helps(tmp_path):
 
 def test_a_number_column_of_too_many_values_names_the_word_that_made_it_text(tmp_path):
     table = csv(a=range(1502), w=[*range(1500), "n.a.", 3])
-    message = r"column 'w' has more than 1000 different texts \(.*row 1500, column 1 \('w'\), is 'n\.a\.', unlike"
+    message = r"column 'w' has more than 1000 distinct texts \(.*row 1500, column 1 \('w'\), is 'n\.a\.', unlike"
     refuse(tmp_path, DataError, message, table, categories="one-hot")
 
 

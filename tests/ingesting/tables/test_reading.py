@@ -30,7 +30,7 @@ def test_rows_that_are_left_out_may_hold_anything_of_the_right_kind(tmp_path):
     made(tmp_path, "w,x,y\nu,1,p\nv,2,q\n", categories="one-hot", missing="drop")
     found = made(tmp_path, "w,x,y\nz,,p\nu,inf,\nv,3,q\n", append=True)
     np.testing.assert_array_equal(found["x"][2:], [[0, 1, 3, 0, 1]])
-    message = r"row 1, column 0 \('w'\) is 'z', none of the 2 categories of the dataset \("
+    message = r"row 1, column 0 \('w'\) is 'z', not one of the 2 categories of the dataset \("
     refuse(tmp_path, DataError, message, "w,x,y\nz,,p\nz,3,q\n", append=True)
 
 

@@ -62,7 +62,9 @@ def test_no_message_shows_what_the_environment_holds(folder, values, keys, forms
 
 
 def test_messages_of_the_model_show_variables(tmp_path):
-    hidden = "this does not fit the other options of the model; the reason would show what the environment holds"
+    hidden = (
+        "this conflicts with the other options of the model; the reason is hidden because it would show the environment"
+    )
     for option, value, reason in (
         ('kernel = "${V}"', "gausian", 'give "gaussian", "laplacian"'),
         ('size = "${V}"', "0", 'give a whole number of at least 1 or "auto"'),
@@ -79,7 +81,9 @@ def test_messages_of_the_model_show_variables(tmp_path):
 def test_messages_of_paths_show_variables(tmp_path):
     text = LEAST.replace("rows.zarr", "${ROWS}").replace("features.zarr", "${OUT}")
     (found,) = problems_of(tmp_path, text, ROWS="secret", OUT="./secret/x")
-    assert found.startswith('lines 2 and 6: output.path = "${OUT}" and input.path = "${ROWS}": these are the same path')
+    assert found.startswith(
+        'lines 2 and 6: output.path = "${OUT}" and input.path = "${ROWS}": these paths are the same'
+    )
     for path in ("ftp://secret/x", "s3://key:secret@bucket/x", "a\0secret"):
         (found,) = problems_of(tmp_path, text, ROWS=path, OUT="out")
         assert found == (

@@ -15,14 +15,14 @@ OF_ONE_OPTION = [
     ('kernel = "gausian"', 'did you mean "gaussian"? give "gaussian", "laplacian"'),
     ('kernel = "spektrum:k=4"', "unknown kernel 'spektrum': did you mean 'spe"),
     ('kernel = "spectrum:l=4"', "unknown option of kernel 'spectrum' 'l'"),
-    ('kernel = "precomputed"', "a job extracts features of rows, and a matrix of"),
+    ('kernel = "precomputed"', "a job extracts features of rows, and a kernel matrix"),
     ('method = "nystron"', 'did you mean "nystrom"? give "nystroem", "columns"'),
     ('landmarks = "kmaens"', 'did you mean "kmeans"? give "auto", "kmeans"'),
     ("landmarks = [...]", 'give "auto", "kmeans", "uniform"'),
     ('landmarks = "none.npy"', "landmarks cannot be read from /"),
     ('preimage = "ridge:siz=5"', "unknown option of preimage 'ridge' 'siz'"),
     ('preimage = "denoising"', "pre-images by 'denoising' need the standard"),
-    ("n_directions = 3", "n_directions=3 belongs to method='rff-pca', not to 'nyst"),
+    ("n_directions = 3", "n_directions=3 works only with method='rff-pca', not with 'nyst"),
 ]
 OF_SEVERAL_OPTIONS = [
     (
@@ -31,11 +31,11 @@ OF_SEVERAL_OPTIONS = [
     ),
     (
         'kernel = "poly:degree=2"\ndegree = 3',
-        'lines 5 and 6: model.degree = 3 and model.kernel = "poly:degree=2": degree is given by kernel',
+        'lines 5 and 6: model.degree = 3 and model.kernel = "poly:degree=2": degree is already set by kernel',
     ),
     (
         "sigma = 2\n\ngamma = 1",
-        "lines 5 and 7: model.sigma = 2 and model.gamma = 1: both sigma and gamma are given: give one, gamma",
+        "lines 5 and 7: model.sigma = 2 and model.gamma = 1: both sigma and gamma are set: keep only one (gamma",
     ),
     ('kernel = "precomputed:"\nmethod = "exact"', 'line 5: model.kernel = "precomputed:": a job extracts features'),
     ('kernel = "Precomputed"\nmethod = "exact"', 'line 5: model.kernel = "Precomputed": a job extracts features'),

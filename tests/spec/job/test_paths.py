@@ -6,7 +6,7 @@ from tests.helpers.jobs import LEAST, problems_of, problems_of_model
 
 RUN = LEAST + "[run]\n"
 LINES = {"input": 2, "model": 4, "output": 6}
-TOGETHER = "these are the same path, or one lies in the other: give each a path of its own"
+TOGETHER = "these paths are the same, or one lies in the other: give each a separate path"
 OVERLAPS = [
     (("a", "m", "a"), "output", "input"),
     (("a", "m", "./b/../a/"), "output", "input"),
@@ -18,12 +18,12 @@ OVERLAPS = [
     (("real", "m", "link"), "output", "input"),
 ]
 NO_PLACES = [
-    (("a", "m", "nightly.toml"), "output", "this is, or holds, the job file"),
-    (("s3://b/a", "s3://b/m", "../here"), "output", "this is, or holds, the job file"),
+    (("a", "m", "nightly.toml"), "output", "this is the job file or a folder that contains it"),
+    (("s3://b/a", "s3://b/m", "../here"), "output", "this is the job file or a folder that contains it"),
     (("a", "m", "/"), "output", "/ is the current folder, or holds it"),
     (("a", "m", "file/x"), "output", "HERE/file/x cannot be written: HERE/file is a file"),
     (("a", "m", "ftp://b/x"), "output", "ftp://b/x: only local paths and s3://"),
-    (("a\\u0000b", "m", "o"), "input", "a path holds no zero character"),
+    (("a\\u0000b", "m", "o"), "input", "a path cannot contain a zero character"),
     (("", "m", "o"), "input", 'give text such as "rows.zarr"'),
 ]
 
@@ -51,7 +51,7 @@ def test_metrics_and_landmarks_are_not_written_over(tmp_path):
         'lines 6 and 8: output.path = "features.zarr" and run.metrics = "features.zarr/m.prom": these'
     )
     (found,) = problems_of(tmp_path, RUN + 'metrics = "nightly.toml"')
-    assert found.startswith('line 8: run.metrics = "nightly.toml": this is, or holds, the job file')
+    assert found.startswith('line 8: run.metrics = "nightly.toml": this is the job file or a folder that contains it')
     np.save(tmp_path / "l.npy", np.eye(2))
     (found,) = problems_of_model(tmp_path, f'landmarks = "../{tmp_path.name}/l.npy"\n[run]\nmetrics = "l.npy"')
     assert found.startswith("lines 5 and 7: run.metrics = ")

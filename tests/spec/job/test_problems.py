@@ -34,10 +34,10 @@ timeout = "soon"
         read_job(path, {})
     assert raised.value.exit_code == 2
     assert str(raised.value).replace(str(path), "nightly.toml") == (
-        'nightly.toml: the table [model] is missing: add [model] and below it, e.g., path = "model.zarr"\n'
+        'nightly.toml: the table [model] is missing: add [model], and below it, for example, path = "model.zarr"\n'
         "nightly.toml, line 2: seed = -1: give a whole number of at least 0\n"
         "nightly.toml, line 3: workers = 4: unknown key: it belongs in [run]\n"
-        'nightly.toml, line 4: [input] lacks path: add, e.g., path = "rows.zarr"\n'
+        'nightly.toml, line 4: [input] lacks path: add, for example, path = "rows.zarr"\n'
         'nightly.toml, line 5: input.pth = "rows.zarr": unknown key of [input]: did you mean path? known are path, '
         "array\n"
         "nightly.toml, line 6: unknown table [modle]: did you mean [model]? known are [input], [model], "
@@ -58,9 +58,9 @@ PROBLEMS = [
     (LEAST + "seed = 1", "line 7: output.seed = 1: unknown key of [output]: it belongs before the first table"),
     (LEAST + "block_row = 1", "line 7: output.block_row = 1: unknown key of [output]: did you mean block_rows?"),
     (RUN + "[run.log]\nform = 1", 'line 8: [run.log]: give "plain" or "json"'),
-    ("run = 3\n" + LEAST, "line 1: run = 3: this is a table: write [run], and its keys below"),
-    (LEAST.replace("[input]\npath", "input"), 'line 1: input = "rows.zarr": this is a table: write [input], and'),
-    (LEAST + "[[run]]\nworkers = 1", "line 7: run = [...]: this is a table: write [run], and its keys below"),
+    ("run = 3\n" + LEAST, "line 1: run = 3: this must be a table: write [run], and its keys below"),
+    (LEAST.replace("[input]\npath", "input"), 'line 1: input = "rows.zarr": this must be a table: write [input], and'),
+    (LEAST + "[[run]]\nworkers = 1", "line 7: run = [...]: this must be a table: write [run], and its keys below"),
     (LEAST + "[[runs]]\nworkers = 1", "line 7: unknown table [runs]: did you mean [run]?"),
     (LEAST + "keep = 0", 'line 7: output.keep = 0: give a whole number of at least 1 or text such as "90 days"'),
     (LEAST + 'keep = "9 moons"', 'line 7: output.keep = "9 moons": give a number of versions such as 5, or a time'),
@@ -87,7 +87,7 @@ OF_A_RUN = [
     ("timeout = inf", 'give text such as "10 min" or a number above 0'),
     ('scheduler = ""', 'give text such as "tls://scheduler:8786"'),
     ('scheduler = "nowhere"', "give the address of a Dask scheduler"),
-    ('metrics = "s3://a/m.prom"', "metrics are a file for the node"),
+    ('metrics = "s3://a/m.prom"', "metrics go to a file for the node"),
     ('push_metrics = "gateway:1"', "give the address of a Pushgateway"),
     ('push_metrics = "http://"', "give the address of a Pushgateway"),
     ('on_upgrade = "refit"', 'give "warn", "fail" or "full"'),

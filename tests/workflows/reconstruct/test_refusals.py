@@ -32,7 +32,7 @@ def test_scores_of_another_model_are_refused_with_both_digests(other, model, sco
         lambda: KernelPCA.load(other).inverse_transform(Path(scores)),
         lambda: arrays.preimages(load_model(other), str(Path(scores, "scores"))),
     ):
-        message = rf"scores\.zarr.* holds scores of the model {theirs}, this is the model {own}"
+        message = rf"scores\.zarr.* holds scores of the model {theirs}, but this is the model {own}"
         with pytest.raises(SpecError, match=message):
             work()
     assert not (tmp_path / "out.zarr").exists()
@@ -124,9 +124,12 @@ def test_a_matrix_of_kernels_leads_to_no_rows_and_has_no_residuals(X, tmp_path):
 
 def test_ways_back_that_cannot_be_are_refused_before_anything_is_read():
     for options, message in (
-        ({"preimage": "ridge", "kernel": "precomputed", "method": "exact"}, "gives rows, and kernel='precomputed' has"),
+        (
+            {"preimage": "ridge", "kernel": "precomputed", "method": "exact"},
+            "computes rows, but kernel='precomputed' has",
+        ),
         ({"preimage": 3}, "preimage"),
-        ({"preimage": preimages.Denoising(noise=1.0), "noise": 2.0}, "both give the noise"),
+        ({"preimage": preimages.Denoising(noise=1.0), "noise": 2.0}, "both set the noise"),
         ({"noise": -1.0}, "noise=-1.0"),
         ({"preimage": "mds", "kernel": "linear"}, "need a kernel that is a decreasing function"),
     ):
@@ -139,7 +142,7 @@ def test_far_rows_become_the_mean_are_flagged_and_counted(model, X, tmp_path):
     given[[3, 250]] += 1e4
     stored = bigkpca.denoise(model, given, tmp_path / "rows.zarr", progress=notes)
     np.testing.assert_array_equal(np.flatnonzero(block_arrays.values(str(tmp_path / "rows.zarr"), "far")), [3, 250])
-    assert notes.notes == ["2 of 500 rows are far from all data and became the mean: see the array far"]
+    assert notes.notes == ["2 of 500 rows are far from all data and were set to the mean: see the array far"]
     mean = fitted_model.decoder.mean_row + fitted_model.features.offset
     np.testing.assert_allclose(stored[[3, 250]], np.tile(mean, (2, 1)), rtol=1e-6)
     np.testing.assert_allclose(mean, X.mean(axis=0), atol=1.5)

@@ -48,7 +48,7 @@ def test_chunks_that_are_written_out_of_order_wait_for_those_before(new):
     array[112:128] = X[48:]
     told = Recorder()
     assert new.run(told)[0]["status"] == "nothing new"
-    assert "rows 64 to 127 are not stored yet: left to the next run" in told.notes
+    assert "rows 64 to 127 are not stored yet: left for the next run" in told.notes
     array[64:80] = X[:16]
     assert new.run()[0]["rows"] == [64, 80]
     array[80:112] = X[16:48]
@@ -59,14 +59,14 @@ def test_chunks_that_are_written_out_of_order_wait_for_those_before(new):
 @pytest.mark.parametrize("fill", [pytest.param(0, marks=pytest.mark.full), np.nan])
 def test_room_for_rows_that_are_not_stored_waits_whatever_the_fill_value_is(new, fill):
     array = zarr.create_array(new.rows, shape=(40, 4), dtype="f4", chunks=(10, 2), fill_value=fill)
-    with pytest.raises(DataError, match="has room for 40 rows, and the first of them are not stored yet"):
+    with pytest.raises(DataError, match="has room for 40 rows, but the first of them are not stored yet"):
         new.run()
     array[:20] = some_rows(20)
     array[20:30, :2] = 1  # half of a row of chunks
     told = Recorder()
     new.run(told)
     assert new.scores().shape == (20, 3)
-    assert "rows 20 to 39 are not stored yet: left to the next run" in told.notes
+    assert "rows 20 to 39 are not stored yet: left for the next run" in told.notes
 
 
 def test_a_gap_that_a_run_saw_an_hour_before_holds_the_fill_value(new):
@@ -81,7 +81,7 @@ def test_a_gap_that_a_run_saw_an_hour_before_holds_the_fill_value(new):
     new.age(timedelta(minutes=31), timedelta(minutes=31))
     (record,) = new.run()
     assert record["rows"] == [64, 128]
-    assert record["message"].startswith("rows 64 to 111 were never stored: taken as 0.0")
+    assert record["message"].startswith("rows 64 to 111 were never stored: using the fill value 0.0")
     np.testing.assert_array_equal(new.scores(), new.wanted())
 
 
@@ -163,13 +163,13 @@ def test_input_that_shrank_or_is_another_is_refused_unless_all_is_extracted_agai
     array = array_of_others(new, 40, chunks=(10, 4))
     new.run()
     array.resize((30, 4))
-    with pytest.raises(CorruptionError, match="has 30 rows, and features of 40 were extracted: rows were removed"):
+    with pytest.raises(CorruptionError, match="has 30 rows, but features of 40 were extracted: rows were removed"):
         new.run()
     (record,) = new.run(full=True)
     assert (record["version"], record["rows"], record["total_rows"]) == (2, [0, 30], 30)
     np.testing.assert_array_equal(new.scores(), new.wanted())
     zarr.create_array(new.rows, shape=(60, 4), dtype="f8", chunks=(10, 4), overwrite=True)[:] = some_rows(60)
-    with pytest.raises(CorruptionError, match="holds <f8, and features were extracted from <f4"):
+    with pytest.raises(CorruptionError, match="holds <f8, but features were extracted from <f4"):
         new.run()
     zarr.create_array(new.rows, shape=(60, 5), dtype="f4", chunks=(10, 5), overwrite=True)[:] = 1
     with pytest.raises(SpecError, match="has 5 columns, the model was fitted on 4"):
@@ -206,7 +206,7 @@ def test_what_cannot_grow_and_the_output_of_another_job_are_no_input(night, new)
     np.save(f"{new.folder}/rows.npy", some_rows(50))
     of_a_job = "is the output of a job, whose last block is computed again"
     for path, message in (
-        ("rows.npy", "a job reads what others append rows to"),
+        ("rows.npy", "is not a Zarr array or dataset, as a job needs"),
         (night.out, of_a_job),
         (f"{night.out}/1", of_a_job),
     ):

@@ -57,7 +57,7 @@ def unmounted(night, name):
 
 
 GONE = (
-    r"disk/features\.zarr is gone, the output of earlier runs of this job: mount its volume or restore it; to start "
+    r"disk/features\.zarr, the output of earlier runs of this job, is gone: mount its volume or restore it; to start "
     r"anew, remove .*nightly\.toml\.bigkpca-record, or set output\.must_exist = false in the job"
 )
 
@@ -94,7 +94,7 @@ def test_who_removes_the_record_or_says_so_starts_anew(night, out):
 
 def test_another_output_is_a_first_run_and_its_model_must_be_there(night, out):
     night.set(ELSEWHERE.replace("disk/", "other/"))
-    message = r"models/model\.zarr is gone, the model of earlier runs of this job: mount its"
+    message = r"models/model\.zarr, the model of earlier runs of this job, is gone: mount its"
     with unmounted(night, "models"), pytest.raises(SpecError, match=message):
         night.run()
     assert night.run()[0]["run"] == 1
@@ -106,7 +106,7 @@ def test_a_job_may_say_that_there_must_be_output(night):
     assert night.run()[0]["status"] == "nothing new"
     Path(night.root, "disk").rename(Path(night.root, "gone"))
     record_of(night).unlink()
-    with pytest.raises(SpecError, match=r"features\.zarr holds no features, and the job says output\.must_exist = tr"):
+    with pytest.raises(SpecError, match=r"features\.zarr holds no features, but the job sets output\.must_exist = tr"):
         night.run()
     assert not Path(night.root, "disk").exists()
 
@@ -118,8 +118,8 @@ def test_a_record_that_cannot_be_written_beside_the_job_lies_in_the_state_folder
     monkeypatch.delenv("STATE_DIRECTORY", raising=False)
     night.run(told)
     assert [note for note in told.notes if "bigkpca-record" in note] == [
-        f"{night.job}.bigkpca-record cannot be written, which would tell a later run that there was output: set "
-        "output.must_exist = true in the job, so that a volume that is not mounted is not taken for a first run"
+        f"{night.job}.bigkpca-record cannot be written, so a later run could take an unmounted volume for a first "
+        "run: set output.must_exist = true in the job"
     ]
     night.set(MUST_EXIST)
     told.notes.clear()
@@ -137,7 +137,7 @@ def test_a_record_that_cannot_be_written_beside_the_job_lies_in_the_state_folder
 
 
 def test_a_damaged_record_stops_a_first_run_alone(night):
-    message = "bigkpca-record is not the record of the places of a job: remove it once"
+    message = "bigkpca-record is not a valid record of the paths of a job: remove it once"
     for content in ("{", "[]", '{"places": [1]}', '{"places": [{"output": 1}]}'):
         record_of(night).write_text(content)
         with unmounted(night, "disk"), pytest.raises(SpecError, match=message):
@@ -203,4 +203,4 @@ def test_a_rollback_writes_the_metrics_anew(night, out, caplog):
     file.mkdir()
     with caplog.at_level(logging.WARNING, "bigkpca"):
         bigkpca.rollback(out, to=2)
-    assert "are those of before the rollback" in caplog.text
+    assert "are still those from before the rollback" in caplog.text

@@ -202,7 +202,7 @@ def test_a_run_prunes_by_its_job_and_spares_the_version_that_was_current_when_it
 def prune_again(night):
     told = Recorder()
     bigkpca.prune(night.out, progress=told)
-    assert told.notes[0].startswith("an earlier prune was cut off, and is finished now: it removed versions 1, 2")
+    assert told.notes[0].startswith("finished an earlier prune that was interrupted: it removed versions 1, 2")
 
 
 @pytest.mark.parametrize(
@@ -230,7 +230,7 @@ def test_a_manifest_that_does_not_say_what_is_being_pruned_is_damaged(night):
     versions = read_versions(night.out)
     for pruned in ([], {"versions": ["x"]}, {"versions": [1], "models": [{"path": 1}]}, 1):
         jobs.write_versions(night.out, {**versions, "pruning": pruned})
-        with pytest.raises(CorruptionError, match=r"manifest\.json does not say what is being pruned; restore it"):
+        with pytest.raises(CorruptionError, match=r"manifest\.json does not list what is being pruned: restore it"):
             bigkpca.prune(night.out, 1)
     whole = {"versions": [4], "models": [], "record": {"run": 9}}
     jobs.write_versions(night.out, {**versions, "pruning": whole})

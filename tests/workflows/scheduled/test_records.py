@@ -156,7 +156,7 @@ def test_lines_of_the_records_that_do_not_parse_are_kept_and_told(night):
     assert file.read_bytes().startswith(whole + b'{"run": 2, "sta\n{"run": 2, ')
     told = Recorder()
     assert [record["run"] for record in bigkpca.history(night.out, progress=told)] == [1, 2]
-    assert told.notes == [f"{night.out}/runs.jsonl: lines that do not parse are left out: 2"]
+    assert told.notes == [f"{night.out}/runs.jsonl: skipping lines that do not parse: 2"]
     file.write_bytes(b"\xff\x00[1]\n\n7\n")
     assert night.run()[0]["run"] == 3  # the manifest knows of the run before
     file.unlink()
@@ -168,8 +168,8 @@ def test_a_clock_that_went_backwards_is_told(night):
     night.age(timedelta(days=-9))
     (record,) = night.run()
     assert record["status"] == "nothing new"
-    assert record["message"].startswith(f"the clock of this machine says {record['started'][:13]}")
-    assert "and an earlier run ended at " in record["message"]
+    assert record["message"].startswith(f"the clock of this machine shows {record['started'][:13]}")
+    assert "but an earlier run ended at " in record["message"]
     assert night.run()[0]["run"] == 3
 
 

@@ -81,10 +81,10 @@ def test_one_of_two_runs_at_once_is_refused_and_so_is_a_prune(night):
 def test_models_that_belong_to_others_are_refused(night):
     path = Path(night.model)
     path.rename(path.with_name("kept"))
-    with pytest.raises(SpecError, match=r"model\.zarr is gone, the model by which features"):
+    with pytest.raises(SpecError, match=r"model\.zarr, the model that extracted the features"):
         night.run()
     bigkpca.fit(some_rows(70, 1), night.model, components=2, size=20, seed=3)
-    with pytest.raises(SpecError, match=r"holds features of the model \w{12}, and .*model\.zarr is the model"):
+    with pytest.raises(SpecError, match=r"holds features of the model \w{12}, but .*model\.zarr is the model"):
         night.run()
     Path(night.out).rename(Path(night.out).with_name("other.zarr"))
     Path(night.job + ".bigkpca-record").unlink()

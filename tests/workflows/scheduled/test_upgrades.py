@@ -48,8 +48,8 @@ def test_a_run_says_once_that_other_packages_made_the_features_that_are_there(ni
     (record,) = night.run(told)
     before = records.makers(bigkpca.history(night.out)[0])["scipy"]
     assert record["message"] == (
-        f"{night.out}/1 holds features made with scipy {before}, and this run has scipy 9.9: their last digits may "
-        "differ; bigkpca run JOB.toml --full makes all features again"
+        f"{night.out}/1 holds features made with scipy {before}, but this run has scipy 9.9: last digits can differ; "
+        "to make all features again: bigkpca run JOB.toml --full"
     )
     assert told.notes == [f"warning: {record['message']}"]
     assert record["packages"]["scipy"] == "9.9"
@@ -58,13 +58,13 @@ def test_a_run_says_once_that_other_packages_made_the_features_that_are_there(ni
     assert numbers(night) == [1]
     monkeypatch.setattr(Engine, "core_types", lambda _: ["Zen", "Haswell"])
     night.append(some_rows(9))
-    assert "and this run has processors Zen, Haswell: " in night.run()[0]["message"]
+    assert "but this run has processors Zen, Haswell: " in night.run()[0]["message"]
 
 
 def test_a_job_may_refuse_to_mix(night, monkeypatch):
     night.set(on_upgrade="fail")
     upgrade(monkeypatch, bigkpca="9.9", numpy="9.9")
-    message = r"has bigkpca 9\.9, numpy 9\.9: .*Run where both are the same, or make all"
+    message = r"has bigkpca 9\.9, numpy 9\.9: .*Run with the same versions, or make all"
     for asked in ({}, {"rows": "0:32"}):
         with pytest.raises(SpecError, match=message):
             night.run(**asked)

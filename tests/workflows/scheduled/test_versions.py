@@ -65,9 +65,9 @@ def test_rows_of_runs_since_a_day_are_extracted_again(night):
 
 
 REFUSED = [
-    ({"rows": "95:99"}, "rows 90 to 94 are not extracted yet: start at row 90 or before"),
-    ({"rows": "0:91"}, "rows up to 91 are asked for, and the input has 90"),
-    ({"rows": "5"}, "rows '5': give the first row and the row after the last as A:B"),
+    ({"rows": "95:99"}, "rows 90 to 94 are not extracted yet: start at row 90 or earlier"),
+    ({"rows": "0:91"}, "rows up to 91 are requested, but the input has only 90"),
+    ({"rows": "5"}, "rows '5': give the first row and the row after the last one as A:B"),
     ({"rows": "9:9"}, "rows '9:9': give the first row and"),
     ({"rows": "a:b"}, "rows 'a:b': give the first row and"),
     ({"rows": "-1:9"}, "rows '-1:9': give the first row and"),
