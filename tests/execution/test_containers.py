@@ -93,7 +93,7 @@ def test_frames_of_other_columns_or_without_numbers_are_refused_before_anything_
     for other, message in [
         (frame.assign(word="x"), r"column 'word' holds .* values: rows must be real numbers"),
         (frame.assign(kind=frame["a"].astype("category")), "column 'kind' holds object values"),
-        (frame["a"], r"the dask dataframe is a Series, one column: .* give a frame, as df\[\['x'\]\]"),
+        (frame["a"], r"the dask dataframe is a Series, one column: .* pass a frame, as in df\[\['x'\]\]"),
         (frame[[]], r"the dask dataframe is empty: shape \(1, 0\)"),
     ]:
         with pytest.raises(DataError, match=message):
@@ -166,7 +166,7 @@ def test_results_of_uncounted_rows_are_lazy_chunk_by_chunk_and_bad_or_labelled_o
         plain.transform(uncounted * np.nan).compute(scheduler="synchronous")
     table = xr.DataArray(uncounted, dims=("t", "v"))
     for method in (plain.transform, plain.score, fresh().fit):
-        with pytest.raises(SpecError, match=r"call compute_chunk_sizes\(\) on its Dask array before you make it"):
+        with pytest.raises(SpecError, match=r"call compute_chunk_sizes\(\) on its Dask array before creating it"):
             method(table)
 
 

@@ -108,7 +108,7 @@ def test_rows_that_change_while_they_are_compared_are_not_taken_for_compared(nig
         night.append(some_rows(more, 2))
     night.forget_digests()
     changing = Once(what=lambda: array.set_basic_selection(slice(0, 16), 99), after=89, title="comparing rows")
-    refused = pytest.raises(IncompleteError, match="changed while it was read")
+    refused = pytest.raises(IncompleteError, match="changed while it was being read")
     with refused if more else nullcontext():
         night.run(changing)
     with pytest.raises(CorruptionError, match="in the rows 0:32"):
