@@ -95,7 +95,7 @@ def test_what_does_not_fit_rows_or_needs_a_fit_is_refused(X):
             arrays.kernel_blocks(X, S, GAUSSIAN)
     model = fitted(X)
     for view in (arrays.scores, arrays.feature_map, arrays.leverage):
-        with pytest.raises(SpecError, match="has 3 columns, the model was fitted on 64"):
+        with pytest.raises(SpecError, match="has 3 columns, but the model was fitted on 64"):
             view(model, da.ones((10, 3)))
     for k in (0, -1, 65):
         with pytest.raises(SpecError, match=rf"k={k}: Z of shape \(150, 64\) has at most 64 singular values"):

@@ -87,7 +87,7 @@ def test_what_cannot_be_rows_is_refused():
         (np.zeros((2, 2), complex), DataError, "holds complex128 values"),
         (pl.LazyFrame({"a": [1.0]}), SpecError, r"a LazyFrame has no rows yet: pass the result of its collect\(\)"),
         (da.zeros(4), DataError, "two-dimensional"),
-        (np.ma.masked_less(np.arange(6.0).reshape(3, 2), 1), SpecError, "some values of the array are masked: leave"),
+        (np.ma.masked_less(np.arange(6.0).reshape(3, 2), 1), SpecError, "some values of the array are masked: omit"),
         (
             SimpleNamespace(X=X, obs=0, var=0),
             SpecError,
@@ -170,7 +170,10 @@ def test_groups_and_lists_of_paths_are_no_rows(use, tmp_path):
             r"g\.zarr is a Zarr group of the arrays \['first', 'second'\], .* pass one of them, as in group\['first'\]",
         ),
         (empty, r"the data is a Zarr group of the arrays \[\], but rows must be one array: pass an array"),
-        (["a.npy", "b.npy"], r"one path, not a list, as of 'a\.npy': .* bigkpca ingest FILE FILE .* --append adds"),
+        (
+            ["a.npy", "b.npy"],
+            r"one path, not a list of paths \('a\.npy', \.\.\.\): .*  bigkpca ingest FILE FILE .* --append adds",
+        ),
         ((Path("a.npy"),), r"one path, not a list, as of 'a\.npy'"),
     ):
         with case(message), pytest.raises(SpecError, match=message):

@@ -61,7 +61,7 @@ def test_other_errors_are_raised_at_once(pauses):
 def test_errors_that_last_are_told_with_the_file(pauses):
     for seconds, error, kind, message in (
         (60, MISSING, CorruptionError, "x.zarr: a/chunk is missing, and did not reappear within 60 seconds; restore"),
-        (10, PASSING[2], IncompleteError, "x.zarr: a/chunk: Input/output error, and still so after 10 seconds; run"),
+        (10, PASSING[2], IncompleteError, "x.zarr: a/chunk: Input/output error, still after 10 seconds; run"),
         (10, PASSING[-1], UnreachableError, "does not answer"),
     ):
         del pauses[:]

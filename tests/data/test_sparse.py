@@ -118,7 +118,7 @@ def test_matrices_that_cannot_be_rows(tmp_path):
     for path, array, message in (
         (tmp_path / "dense.npz", None, r"dense\.npz does not contain a SciPy sparse matrix .*bigkpca ingest"),
         (tmp_path / "csc.zarr", None, r"csc\.zarr is stored by columns \(CSC\)"),
-        (tmp_path / "plain.h5", None, r"plain\.h5 holds no sparse matrix of AnnData"),
+        (tmp_path / "plain.h5", None, r"plain\.h5 does not contain an AnnData sparse matrix"),
         (in_zarr(tmp_path), "Y", "x.zarr contains no matrix 'Y'"),
         (in_zarr_alone(tmp_path), "Y", "alone.zarr is one matrix"),
     ):

@@ -151,7 +151,7 @@ def test_results_of_uncounted_rows_are_lazy_chunk_by_chunk_and_bad_or_labelled_o
     with dask.config.set(scheduler=refuse):
         scores = plain.transform(uncounted)
         found = [scores, plain.residual(uncounted), plain.denoise(uncounted), plain.inverse_transform(scores)]
-        with pytest.raises(SpecError, match="has 4 columns, the model was fitted on 6"):
+        with pytest.raises(SpecError, match="has 4 columns, but the model was fitted on 6"):
             plain.transform(uncounted[:, :4])
         with pytest.raises(SpecError, match="but the model has 3 components"):
             plain.inverse_transform(uncounted)
@@ -202,7 +202,7 @@ def test_dims_of_results_that_a_data_array_lacks(frame, by_name, plain):
 
 
 def test_data_arrays_of_other_columns_are_refused_and_stacked_columns_are_maps_again(plain):
-    with pytest.raises(SpecError, match="has 2 columns, the model was fitted on 6"):
+    with pytest.raises(SpecError, match="has 2 columns, but the model was fitted on 6"):
         plain.transform(xr.DataArray(da.ones((5, 2)), dims=("t", "y")))
     table = xr.DataArray(VALUES, dims=("t", "v"), coords={"v": NAMES})
     kpca = fresh().fit(table)

@@ -193,7 +193,7 @@ class ObjectStore(Store):
         for other in filter(is_url, inputs):
             taken = address(other).url
             if taken == out.url:
-                raise SpecError(f"{path} is an input, and would be replaced: choose another output path")
+                raise SpecError(f"{path} is an input and would be replaced: choose another output path")
             if inside(taken, out.url) or inside(out.url, taken):
                 raise SpecError(f"{path} and the input {other} lie inside each other: choose another output path")
         return out.url

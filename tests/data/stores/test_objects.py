@@ -180,8 +180,8 @@ def test_chunks_that_are_gone_are_missed_and_what_is_no_rows_is_refused(bucket):
 
 def test_urls_that_lead_nowhere_are_refused():
     for url, message in (
-        ("s3://me:hidden@bucket/x", "may hold secrets"),
-        ("s3://bucket/x?X-Amz-Signature=hidden", "may hold secrets"),
+        ("s3://me:hidden@bucket/x", "may contain secrets"),
+        ("s3://bucket/x?X-Amz-Signature=hidden", "may contain secrets"),
         ("https://bucket/x", "only local paths and s3://, gs:// and az://"),
         ("ftp://bucket/x", "ftp://bucket/x: only local paths"),
         ("file:///x", "leave file:// out"),
@@ -200,7 +200,7 @@ def test_the_parts_of_a_url():
     assert parent("s3://bucket/a/b/") == "s3://bucket/a"
     assert parent("s3://bucket/a") == parent("s3://bucket") == "s3://bucket"
     assert expanded("s3://bucket/~") == expanded("s3://bucket/~//") == "s3://bucket/~"
-    with pytest.raises(SpecError, match="give s3:// as text"):
+    with pytest.raises(SpecError, match="pass s3:// URLs as strings"):
         expanded(Path("s3://bucket/x"))
     for scheme in ("s3", "gs", "az"):
         url = f"{scheme}://bucket/x"

@@ -38,7 +38,7 @@ MISTAKES = {
     "zero diagonal": (with_entry(9, 9, 0), r"entry \(9, 9\) is 0, but others in its row are not"),
     "distances": (
         1 - K,
-        r"no entry is negative, as in a matrix of distances D: convert distances to kernels with exp\(-D² .*, or with -D² / 2",
+        r"no entry is negative, as in a matrix of distances D: convert distances .* exp\(-D² .*, or with -D² / 2",
     ),
     "distances, up to rounding": (1 + 1e-9 - K, "as in a matrix of distances D"),
     "zeros": (np.zeros((N, N)), "no direction varies|nothing to project on"),

@@ -39,7 +39,9 @@ def test_the_kernel_has_no_formula():
 
 def test_new_rows_that_are_no_kernels_with_the_fitted_ones_are_refused(tmp_path):
     model = estimator().fit(K)
-    message = rf"has 7 columns, the model was fitted on the kernels of {N} rows: each new row must hold its kernels"
+    message = (
+        rf"has 7 columns, but the model was fitted on the kernels of {N} rows: each new row must contain its kernels"
+    )
     with pytest.raises(SpecError, match=message):
         bigkpca.transform(model.model_, K_NEW[:, :7], tmp_path / "scores.zarr")
     with pytest.raises(ValueError, match="7 features"):  # scikit-learn's own words

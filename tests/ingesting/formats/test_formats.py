@@ -182,7 +182,7 @@ def test_what_is_no_table_of_numbers_is_refused(tmp_path):
 def test_members_are_chosen_by_name_or_by_being_the_only_one(tmp_path):
     np.savez(tmp_path / "a.npz", train=X, test=X[:5], y=Y, short=Y[:7], grid=X[:2])
     source = tmp_path / "a.npz"
-    refuse(tmp_path, SpecError, r"contains the arrays \['grid', 'test', 'train'\]: name one with --member", source)
+    refuse(tmp_path, SpecError, r"holds the arrays \['grid', 'test', 'train'\]: name one with --member", source)
     refuse(tmp_path, SpecError, "unknown array of .* 'trai': did you mean 'train'", source, member="trai")
     refuse(tmp_path, SpecError, "unknown array of .* 'z'", source, member="train", labels="z")
     refuse(tmp_path, SpecError, "short holds 7 labels for 300 rows", source, member="train", labels="short")

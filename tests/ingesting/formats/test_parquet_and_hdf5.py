@@ -41,7 +41,7 @@ def hdf5_of_all_kinds(path):
 
 def test_hdf5_data_sets_that_cannot_be_rows_or_labels_are_refused_or_passed_over(tmp_path):
     source = hdf5_of_all_kinds(tmp_path / "a.h5")
-    refuse(tmp_path, SpecError, r"contains the arrays \['empty', 'x'\]: name one", source)
+    refuse(tmp_path, SpecError, r"holds the arrays \['empty', 'x'\]: name one", source)
     np.testing.assert_array_equal(made(tmp_path, source, member="x", labels="y")["x"], X)
     for member, message in (
         ("null", r"has shape \(0,\): rows must be two-dimensional"),

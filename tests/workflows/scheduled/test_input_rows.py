@@ -172,7 +172,7 @@ def test_input_that_shrank_or_is_another_is_refused_unless_all_is_extracted_agai
     with pytest.raises(CorruptionError, match="holds <f8, and features were extracted from <f4"):
         new.run()
     zarr.create_array(new.rows, shape=(60, 5), dtype="f4", chunks=(10, 5), overwrite=True)[:] = 1
-    with pytest.raises(SpecError, match="has 5 columns, the model was fitted on 4"):
+    with pytest.raises(SpecError, match="has 5 columns, but the model was fitted on 4"):
         new.run()
     assert [record["exit_code"] for record in bigkpca.history(new.out)] == [0, 7, 0, 7, 2]
 

@@ -95,7 +95,7 @@ def test_history_tells_what_was_pruned_and_keeps_the_records_of_runs(night):
 def test_a_rollback_passes_over_pruned_versions_whose_numbers_are_not_given_again(night):
     bigkpca.rollback(night.out, to=2)
     bigkpca.prune(night.out, 2)  # 2 and 4 stay
-    for to, message in ((3, "version 3 was pruned \(see bigkpca history .*\)"), (9, "has no version 9")):
+    for to, message in ((3, r"version 3 was pruned \(see bigkpca history .*\)"), (9, "has no version 9")):
         with pytest.raises(SpecError, match=f"{message}; there are 2, 4"):
             bigkpca.rollback(night.out, to=to)
     bigkpca.rollback(night.out, to=4)
