@@ -312,7 +312,7 @@ def _tls_context() -> ssl.SSLContext | None:
                 raise SpecError(f"{_named(key)} contains no certificate: specify a file in PEM format") from error
         wrong = f"{_named('cert')} contains no key: specify it with --tls-key"
         if "key" in files:
-            wrong = f"{_named('key')} is not the key of the certificate in {_named('cert')} ({error}): give the matching one"
+            wrong = f"{_named('key')} is not the key of the certificate in {_named('cert')} ({error}): give its key"
         raise SpecError(wrong) from error
 
 

@@ -33,7 +33,7 @@ def test_the_kernel_has_no_formula():
     assert (kernel.on_vectors, kernel.stationary, kernel.positive, kernel.savable) == (False, False, False, True)
     assert np.isnan(kernel.diagonal(X)).all()
     for combined in (kernel, 2.0 * kernel, kernel + KERNEL, KERNEL * kernel):
-        with pytest.raises(SpecError, match="a precomputed kernel has no formula to evaluate, or to combine"):
+        with pytest.raises(SpecError, match="a precomputed kernel has no formula to evaluate or to combine"):
             combined(X, X)
 
 
@@ -60,7 +60,7 @@ def test_what_needs_rows_or_their_matrix_says_so():
     model = estimator().fit(K)
     with pytest.raises(SpecError, match="is a kernel matrix: the certificate of the model has the residual"):
         bigkpca.evaluate(model.model_, K)
-    with pytest.raises(SpecError, match="keeps neither its rows nor their matrix"):
+    with pytest.raises(SpecError, match="keeps neither the rows nor their matrix"):
         arrays.feature_map(model.model_, K)
     assert not hasattr(model, "partial_fit")
     assert_allclose(arrays.leverage(model.model_, K).sum().compute(), R, rtol=1e-6)
