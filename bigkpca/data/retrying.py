@@ -50,7 +50,7 @@ def retrying_for(seconds: float) -> Iterator[None]:
 
 
 def may_pass(error: BaseException) -> bool:
-    """Whether an error of a read or write may not occur at the next try."""
+    """Whether a read or write with this error may succeed at the next try."""
     if isinstance(error, OSError):
         return isinstance(error, FileNotFoundError | NotADirectoryError) or error.errno in _MAY_PASS
     return isinstance(error, UnreachableError)

@@ -103,7 +103,7 @@ class SparseRows:
         indptr, held = self._held(start, stop)
         try:
             values, indices = self.values[held], self.indices[held]
-            if len(indices) and not 0 <= indices.min() <= indices.max() < self.columns:  # would be out of bounds
+            if len(indices) and not 0 <= indices.min() <= indices.max() < self.columns:  # SciPy would write anywhere
                 raise ValueError(f"a column has the number {indices.max()}, but there are only {self.columns}")
             found = csr_array((values, indices, indptr - held.start), shape=(stop - start, self.columns)).toarray()
         except (MemoryError, BigKPCAError):
@@ -190,8 +190,7 @@ def hdf5_rows(path: str, name: str | None) -> SparseRows:
         if node is None:
             raise SpecError(
                 f"{path} does not contain an AnnData sparse matrix there; make a dataset from an array: bigkpca ingest "
-                f"{path} "
-                "DATASET.zarr --member NAME"
+                f"{path} DATASET.zarr --member NAME"
             )
         stamp = store_of(path).file(path).stamp
         return _stored(path, node, lambda part: Hdf5Vector(path, part.name, part.dtype, stamp), name, names, stamp)

@@ -33,7 +33,7 @@ from bigkpca.errors import Array, CorruptionError
 from bigkpca.numerics.linalg import aligned
 
 ANY_VERSION = ""  # version of a chunk file that must exist
-UNKNOWN = "?"  # version of a chunk file in a store that cannot be listed: whether it must exist
+UNKNOWN = "?"  # in a store that cannot be listed it is unknown whether a chunk file must exist
 
 
 class Versions(dict[str, str | None]):

@@ -62,7 +62,7 @@ def warn_of(found: Solved, features: FeatureMap, double: str = "omit dtype or us
     if cluster > found.solution.eigenvalues[-1]:
         warnings.warn(
             "rows that are similar to each other but to no landmark would form a component with an eigenvalue of about "
-            "{cluster:.3g}, which is missing: use a larger size, or landmarks='rpcholesky'",
+            ff"{cluster:.3g}, which is missing: use a larger size, or landmarks='rpcholesky'",
             UnseenClusterWarning,
             stacklevel=3,
         )

@@ -84,15 +84,14 @@ class Sample:
         return np.tensordot(self._weights, values, axes=1)
 
     def standard_errors(self, values: Array) -> Array:
-        """Standard errors of `mean`, widened so that 1.96 of them give 95 % intervals for heavy tails: (t_ν / 1.96) √Σ
-        d,
+        """Standard errors of `mean`, so wide that 1.96 of them give 95 % intervals for heavy tails: (t_ν / 1.96) √Σ d,
 
             d = m/(m - 1) [(1 - π) (w x - B)² + (1/M - 1/n) w (x - x̄)²],   w = 1 / (π M),   x̄ = Σ w x,
             B = Σ (1 - π) w x / Σ (1 - π),   ν = (m - 1) / max((κ - 1) / 2, 1),   κ = m Σ d² / (Σ d)².
 
         The first part of d comes from the second step (Hájek 1964), the second part from the first. For uniform samples
-        Σ d = (1 - m/n) s² / m and κ is the kurtosis: s² is as uncertain as with ν degrees of freedom, Var s² ≈ (κ - 1)
-        σ⁴ / m.
+        Σ d = (1 - m/n) s² / m and κ is the kurtosis: s² is as uncertain as with ν degrees of freedom,
+        Var s² ≈ (κ - 1) σ⁴ / m.
         """
         m = len(values)
         column = (m,) + (1,) * (values.ndim - 1)

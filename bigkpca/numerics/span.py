@@ -163,8 +163,9 @@ class Span:
         return replace(self, basis=self.basis.keep(columns), coordinates=self.coordinates.part(columns))
 
     def every(self, step: int, tolerance: float) -> Span:
-        """The span of every `step`-th landmark, one of PARTS, within this one if the basis is Cholesky's factor. Raises
-        DataError if these landmarks span nothing.
+        """The span of every `step`-th landmark, one of PARTS, within this one if the basis is Cholesky's factor.
+
+        Raises DataError if these landmarks span nothing.
         """
         l, places = len(self.basis.W), self.basis.places  # noqa: E741
         if places is not None:

@@ -93,7 +93,11 @@ def test_what_cannot_be_rows_is_refused():
             SpecError,
             r"an AnnData object contains several matrices: pass one, as in X\.X or",
         ),
-        (SERIES, SpecError, r"a Dataset holds several arrays: give one, as X\['u'\], .* X\.to_array\('variable'\)"),
+        (
+            SERIES,
+            SpecError,
+            r"a Dataset contains several arrays: pass one, as in X\['u'\], .* X\.to_array\('variable'\)",
+        ),
         (SERIES, SpecError, r"X\.to_array\('variable'\)\.transpose\('t', 'v"),
         (MAP, SpecError, r"X\.to_array\('variable'\)\.stack\(row=\['y', 'x'\]\)\.transpose\('row', 'variable'\)"),
         (xr.DataArray(np.zeros((5, 2, 3)), dims=("t", "y", "x")), DataError, r"X\.stack\(feature=\['y', 'x'\]\)"),
@@ -172,9 +176,9 @@ def test_groups_and_lists_of_paths_are_no_rows(use, tmp_path):
         (empty, r"the data is a Zarr group of the arrays \[\], but rows must be one array: pass an array"),
         (
             ["a.npy", "b.npy"],
-            r"one path, not a list of paths \('a\.npy', \.\.\.\): .*  bigkpca ingest FILE FILE .* --append adds",
+            r"one path, not a list of paths \('a\.npy', \.\.\.\): .* bigkpca ingest FILE FILE .* --append adds",
         ),
-        ((Path("a.npy"),), r"one path, not a list, as of 'a\.npy'"),
+        ((Path("a.npy"),), r"one path, not a list of paths \('a\.npy'"),
     ):
         with case(message), pytest.raises(SpecError, match=message):
             use(data)

@@ -87,9 +87,7 @@ def test_what_cannot_be_evaluated_is_refused(monkeypatch):
             bigkpca.evaluate(model, X, sample=sample)
     exact = fitted(X, method="exact")
     monkeypatch.setattr("bigkpca.evaluating.EXACT_MOST_ROWS", 100)
-    with pytest.raises(
-        SpecError, match="at most 100, and this model keeps 150 rows; its certificate has the residual"
-    ):
+    with pytest.raises(SpecError, match="at most 100, and this model keeps 150 rows; its certificate has the residual"):
         bigkpca.evaluate(exact, X, sample=50)
     rows = X.astype(np.float32)
     cubic = fitted(rows, kernel="polynomial")

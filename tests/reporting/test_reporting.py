@@ -194,7 +194,7 @@ def test_what_does_not_fit_is_refused(place, monkeypatch):
         ({"labels": "no/such.npy"}, "no labels at no/such.npy: give a .npy file"),
         ({"labels": "m.zarr"}, "m.zarr does not contain an array 'y'"),
         ({"labels": "x.npy.d"}, "is not a Zarr array or group"),
-        ({"labels": "s.zarr/scores"}, r"has shape \(1797, 8\): one value for each row"),
+        ({"labels": "s.zarr/scores"}, r"has shape \(1797, 8\): one value per row"),
         ({"labels": [0] * 1797}, "labels are a path or a name, not list"),
         ({"image_shape": (8, 7)}, "an image shape of 8 × 7 makes 56 values, and rows have 64"),
         ({"image_shape": (64,)}, "give height and width"),

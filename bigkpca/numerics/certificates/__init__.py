@@ -82,8 +82,8 @@ class Certificate(ShowsSummary):
         The sampled rows behind these bounds, see `spectral.Stratum`.
     missed : (r,) array
         The largest eigenvalue that may be missing, as a share of eigenvalue j: spectral_error_likely, or an estimate of
-        the norm of H E H for random features and indefinite kernels. For other methods with landmarks the residual |K^
-        u_j - lambda_j u_j| / lambda_j against Nyström's K^ is added, so that it bounds the residual of u_j.
+        the norm of H E H for random features and indefinite kernels. For other methods with landmarks the residual
+        |K^ u_j - lambda_j u_j| / lambda_j against Nyström's K^ is added, so that it bounds the residual of u_j.
     sample : (q, d) array
         The rows behind such an estimate, in the units of the data, kept for when rows are added.
     rounding : (r,) array

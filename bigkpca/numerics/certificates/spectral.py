@@ -332,8 +332,8 @@ def gaps(values: Array, halved: Halved | None) -> Array:
 def residuals_of(span: Span, solution: Solution, center: bool) -> Array:
     """|K^ u_j - lambda_j u_j| / lambda_j (r,) of unit score vectors u_j, with Nyström's K^ = C W⁺ C'.
 
-    The largest among components whose eigenvalues may be equal. For u = C a and c = W⁺ C'u = W⁺ M a, M the scatter, |C
-    c - lambda u|² = c'M c - 2 lambda c'M a + lambda² a'M a.
+    The largest among components whose eigenvalues may be equal. For u = C a and c = W⁺ C'u = W⁺ M a, M the scatter,
+    |C c - lambda u|² = c'M c - 2 lambda c'M a + lambda² a'M a.
     """
     second, _ = solvers.about_the_mean(span.moments, center)
     A, values = solution.components, solution.eigenvalues

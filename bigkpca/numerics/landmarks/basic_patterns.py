@@ -67,7 +67,7 @@ _REFERENCE_ROWS = 2000  # length of the kernel vectors
 class BasicPatterns:
     """EKPCA's landmarks: rows whose kernel vectors, over 2000 rows of the sample, have cosines below a threshold.
 
-    No pass over the data; 10 l rows of the sample are scanned, in random order. Raises SpecError if the threshold is
+    Makes no pass over the data; scans 10 l rows of the sample, in random order. Raises SpecError if the threshold is
     out of range. Source: Fan, Wang, Xu and Tang (2014), efficient kernel PCA (EKPCA); `docs/numerics.md`, section 4.
 
     Parameters

@@ -89,8 +89,9 @@ class KMeans:
 
 
 def _on_principal_axes(rows: Array, rng: np.random.Generator, in_order: Map) -> Array:
-    """Coordinates of rows (m, d) on their leading principal axes, (m, 64); the rows themselves if they have no more
-    columns. Distances to centres then cost d / 64 times less, and the other axes would add mostly noise.
+    """Coordinates of rows (m, d) on their leading principal axes, (m, 64); the rows themselves if d <= 64.
+
+    Distances to centres then cost d / 64 times less, and the other axes would add mostly noise.
     """
     d = rows.shape[1]
     if d <= _AXES:

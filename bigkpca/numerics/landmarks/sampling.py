@@ -21,8 +21,9 @@ from bigkpca.numerics.linalg import Map, rank_tolerance
 
 @dataclass(frozen=True)
 class Uniform:
-    """Rows of the sample, drawn uniformly without replacement. Makes no pass over the data. Column sampling and the
-    thesis's form of Nyström are valid only for these landmarks.
+    """Rows of the sample, drawn uniformly without replacement.
+
+    Makes no pass over the data. Column sampling and the thesis's form of Nyström are valid only for these landmarks.
 
     Examples
     --------

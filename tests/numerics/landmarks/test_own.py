@@ -43,7 +43,7 @@ def test_landmarks_that_recur_count_once_and_all_rows_are_exact_kernel_pca(given
         assert_allclose(oracles.with_signs_of(ours.transform(rows), expected), expected, atol=1e-7)
     _, first = np.unique(X, axis=0, return_index=True)
     assert_allclose(ours.landmarks_, X[np.sort(first)], atol=1e-12)
-    reason = f"of {len(own)} rows that are given; {len(own) - len(first)} of them repeat others"
+    reason = f"of {len(own)} given rows; {len(own) - len(first)} of them repeat others"
     assert ours.model_.provenance["choices"] == [{"option": "landmarks", "value": len(first), "reason": reason}]
     ours.save(tmp_path / "model.zarr")
     again = KernelPCA.load(tmp_path / "model.zarr")
@@ -60,5 +60,5 @@ def test_landmarks_that_are_the_same_once_they_are_rounded_count_once():
     ours = KernelPCA(3, landmarks=own, sigma=1.5, dtype="float32", random_state=0).fit(X)
     few = len(ours.landmarks_)
     assert 30 <= few < 50
-    reason = f"of 60 rows that are given; {60 - few} of them repeat others"
+    reason = f"of 60 given rows; {60 - few} of them repeat others"
     assert ours.model_.provenance["choices"][0]["reason"] == reason
