@@ -106,6 +106,5 @@ def check_not_pruned(path: str) -> None:
     if int(name) not in [each["number"] for each in manifest["versions"]]:
         raise IncompleteError(
             f"{path} was pruned while it was being read: run the same command again, which reads the current version "
-            "of "
-            f"{parent(path)}"
+            f"of {parent(path)}"
         )

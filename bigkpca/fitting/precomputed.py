@@ -106,8 +106,8 @@ def check_matrix_diagonal(rows: Rows, diagonal: Array, seen: Array, least: float
         )
     if zero and not flat and diagonal.min() >= 0:
         raise DataError(
-            f"{rows.where}: entry ({zero[0]}, {zero[0]}) is 0, but others in its row are not (counted from 0): if k(x, "
-            "x) = 0, then k(x, y) = 0 for all y"
+            f"{rows.where}: entry ({zero[0]}, {zero[0]}) is 0, but others in its row are not (counted from 0): if "
+            "k(x, x) = 0, then k(x, y) = 0 for all y"
         )
 
 

@@ -189,7 +189,7 @@ def _significant_directions(
 ) -> Significant:
     """The directions of a basis of the span of the landmarks that are more than rounding; those of the eigenvectors of
     W if rounding would leave out more than a third of tr(E) of Cholesky's, unless strata require one basis."""
-    fewest = min((each.directions for each in checks.before), default=None)  # the basis of strata fitted before
+    fewest = min((each.directions for each in checks.before), default=None)  # of strata fitted before
     found = measured.significant(of_basis(basis, moments, in_order), fewest, in_order)
     bound = max(found.span.trace_error, 0.0) + found.trace_rounding
     if checks.triangular is not None or not basis.triangular or found.dropped.sum() <= _LOST * bound:

@@ -62,7 +62,7 @@ def warn_of(found: Solved, features: FeatureMap, double: str = "omit dtype or us
     if cluster > found.solution.eigenvalues[-1]:
         warnings.warn(
             "rows that are similar to each other but to no landmark would form a component with an eigenvalue of about "
-            ff"{cluster:.3g}, which is missing: use a larger size, or landmarks='rpcholesky'",
+            f"{cluster:.3g}, which is missing: use a larger size, or landmarks='rpcholesky'",
             UnseenClusterWarning,
             stacklevel=3,
         )
@@ -104,7 +104,7 @@ def warn_if_not_uniform(spec: FitSpec) -> None:
     if spec.method_value.uniform:
         warnings.warn(
             f"{spec.method_value} assumes that landmarks are drawn uniformly from all rows, but these are from some of "
-            f"them: its eigenvalues may be far off; use method='nystroem', or fit again on all rows",
+            "them: its eigenvalues may be far off; use method='nystroem', or fit again on all rows",
             UniformLandmarksWarning,
             stacklevel=4,
         )

@@ -204,8 +204,8 @@ class ColumnSampling(OfLandmarks):
 
     Eigenvalues √(n / l) · singular values of C = k(X, S) are nearly unbiased, while those of Nyström are lower bounds.
 
-    Makes one pass over the data; n l (d + l) + l³ operations. Source: Talwalkar, Kumar, Mohri and Rowley (2013), *J. Mach.
-    Learn. Res.* 14; `docs/numerics.md`, section 8.
+    Makes one pass over the data: n l (d + l) + l³ operations. Source: Talwalkar, Kumar, Mohri and Rowley (2013), *J.
+    Mach. Learn. Res.* 14; `docs/numerics.md`, section 8.
 
     Examples
     --------
@@ -265,8 +265,8 @@ class Nystroem(OfLandmarks):
     K ≈ C W⁺ C' with C = k(X, S), W = k(S, S). With form="orthogonal", the eigenvalues are lower bounds of those of Kc,
     for positive semidefinite kernels.
 
-    Makes one pass over the data; with l landmarks, n l (d + l) + l³ operations. Raises SpecError if an option is unknown or
-    out of range. Source: Williams and Seeger (2001), *NIPS*; `docs/numerics.md`, sections 1 and 8.
+    Makes one pass over the data: with l landmarks, n l (d + l) + l³ operations. Raises SpecError if an option is
+    unknown or out of range. Source: Williams and Seeger (2001), *NIPS*; `docs/numerics.md`, sections 1 and 8.
 
     Parameters
     ----------

@@ -7,8 +7,8 @@ A run writes the last block, if that was not full, and all blocks after it to it
 blocks. Then it takes three steps; if it is interrupted, the next run continues with them:
 
     1. the manifest of the store names the run folder as `publishing`
-    2. the shards are copied, and the metadata of the arrays, which contain their number of rows 3. the manifest is
-    replaced with that of the run folder
+    2. the shards are copied, and the metadata of the arrays, which contain their number of rows
+    3. the manifest is replaced with that of the run folder
 
 Readers trust the rows of the manifest, so until step 3 they see the rows from before the run, and then all rows.
 """
@@ -301,8 +301,7 @@ def _published_from(path: str, manifest: Mapping[str, Any]) -> str:
         return folder
     raise CorruptionError(
         f"{path}: a run was interrupted while publishing, and its folder {folder} is missing: restore it, or make a "
-        "new "
-        "version of all features with bigkpca run JOB.toml --full"
+        "new version of all features with bigkpca run JOB.toml --full"
     )
 
 
