@@ -36,7 +36,7 @@ class Drift:
     component : int
         The component with the largest distance, counted from 1.
     outside : int
-        New rows whose residual is above that of every reference row. By chance, `rows` / (`reference_rows` + 1) of them.
+        New rows whose residual is above that of every reference row. By chance `rows` / (`reference_rows` + 1) of them.
     rows, reference_rows : int
         Number of new rows, and of reference rows.
     """

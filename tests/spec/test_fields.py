@@ -106,7 +106,7 @@ WRONG_PARTS = [
     ),
     (landmarks.RPCholesky, {"tol": -0.1}, r"tol must be in \[0, 1\)"),
     (landmarks.RPCholesky, {"least_accepted": 0.0}, r"least_accepted in \(0, 1\)"),
-    (landmarks.RPCholesky, {"over": "everything"}, "over is 'sample' or 'all'"),
+    (landmarks.RPCholesky, {"over": "everything"}, "over 'sample' or 'all'"),
     (landmarks.BasicPatterns, {"threshold": -1.0}, "the threshold is a cosine"),
 ]
 

@@ -17,7 +17,7 @@ from tests.helpers import oracles
     [
         (OwnRows, [["a", "b"]], DataError, "the array of landmarks holds .* values: rows must be real numbers"),
         (OwnRows, [1.0, 1.0], SpecError, r"landmarks of shape \(2,\): pass rows like those of the data, \(l, d\)"),
-        (OwnRows, np.ones((3, 0)), SpecError, r"landmarks of shape \(3, 0\): give rows"),
+        (OwnRows, np.ones((3, 0)), SpecError, r"landmarks of shape \(3, 0\): pass rows"),
         (OwnRows, [[1.0, np.inf]], DataError, "the array of landmarks: row 0, column 1 is infinity"),
         (RowNumbers, [True, False], SpecError, "row numbers of landmarks must be integers, not bool; rows are"),
         (RowNumbers, [[0, 1]], SpecError, r"shape \(1, 2\): pass at least one row \(l, d\), or row number \(l,\)"),
