@@ -162,7 +162,7 @@ def connect(address: str, timeout: float, progress: Progress = Silent()) -> Clie
             if ended:
                 raise IncompleteError(f"{late} ({error})") from error
             if not noted:
-                progress.note(f"the scheduler at {address} does not answer: retried for {seconds:g} seconds")
+                progress.note(f"the scheduler at {address} does not answer: retrying for {seconds:g} seconds")
             noted = True
             sleep(_RETRY_SECONDS)
 

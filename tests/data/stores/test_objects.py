@@ -184,7 +184,7 @@ def test_urls_that_lead_nowhere_are_refused():
         ("s3://bucket/x?X-Amz-Signature=hidden", "may contain secrets"),
         ("https://bucket/x", "only local paths and s3://, gs:// and az://"),
         ("ftp://bucket/x", "ftp://bucket/x: only local paths"),
-        ("file:///x", "leave file:// out"),
+        ("file:///x", "omit file://"),
         ("s3://", "names no bucket"),
         ("s3:///x", "names no bucket"),
         ("s3://bucket/a//x", "an empty name"),
