@@ -95,7 +95,7 @@ def test_what_does_not_fit_rows_or_needs_a_fit_is_refused(X):
             arrays.kernel_blocks(X, S, GAUSSIAN)
     model = fitted(X)
     for view in (arrays.scores, arrays.feature_map, arrays.leverage):
-        with pytest.raises(SpecError, match="has 3 columns, the model was fitted on 64"):
+        with pytest.raises(SpecError, match="has 3 columns, but the model was fitted on 64"):
             view(model, da.ones((10, 3)))
     for k in (0, -1, 65):
         with pytest.raises(SpecError, match=rf"k={k}: Z of shape \(150, 64\) has at most 64 singular values"):
@@ -262,13 +262,13 @@ def test_randomized_svd_of_any_real_dtype(dtype, tall):
 
 def test_randomized_svd_refuses_what_has_no_singular_values(tall):
     for Z, given, message in (
-        (da.ones(10), {}, "Z has the shape"),
+        (da.ones(10), {}, "Z has shape"),
         (da.ones((5, 5), dtype=complex), {}, "complex128: it must be a table of real numbers"),
         (da.ones((5, 5)), {"passes": 0}, "passes=0: at least one is needed"),
     ):
         with pytest.raises(SpecError, match=message):
             arrays.randomized_svd(Z, 1, **given)
-    with pytest.raises(DataError, match="Z holds NaN or infinity"):
+    with pytest.raises(DataError, match="Z contains NaN or infinity"):
         arrays.randomized_svd(da.from_array(np.where(tall == tall.max(), np.nan, tall), chunks=(50, 60)), 3)[
             1
         ].compute()

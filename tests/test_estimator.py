@@ -211,9 +211,9 @@ def test_functions_that_take_a_model_take_a_fitted_estimator(X, small, tmp_path)
 
 
 def test_functions_that_take_a_model_refuse_anything_else(X, small):
-    with pytest.raises(SpecError, match="this KernelPCA has no model: give a fitted KernelPCA"):
+    with pytest.raises(SpecError, match="this KernelPCA has no model: pass a fitted KernelPCA"):
         bigkpca.evaluate(small, X)
-    with pytest.raises(SpecError, match="a ndarray is not a model: give what fit returned, the path of a model"):
+    with pytest.raises(SpecError, match="a ndarray is not a model: pass what fit returned, the path of a model"):
         arrays.scores(X, X)
 
 
@@ -236,5 +236,5 @@ def test_partial_fit_is_missing_where_many_random_features_leave_no_moments():
 def test_two_columns_of_one_name_are_refused(kind):
     frame = pd.DataFrame(np.zeros((20, 3)), columns=["a", "b", "a"])
     X = frame if kind == "pandas" else dd.from_pandas(frame, npartitions=2)
-    with pytest.raises(SpecError, match="2 columns of the frame are called 'a', and KernelPCA tells columns by their"):
+    with pytest.raises(SpecError, match="2 columns of the frame are named 'a', but KernelPCA identifies columns by"):
         KernelPCA(2).fit(X)

@@ -1,7 +1,7 @@
-"""Lazy Dask arrays for people who build their own graphs: nothing is read or computed until they ask.
+"""Lazy Dask arrays for users who build their own graphs: nothing is read or computed until it is requested.
 
-Every function takes rows as KernelPCA.fit does. The array that it returns has a chunk for each chunk of rows of a Dask
-array, or for each block of other rows. Only the rows of Dask frames are counted at once.
+Every function accepts the same kinds of rows as KernelPCA.fit. The array that it returns has one chunk for each chunk
+of rows of a Dask array, or for each block of other rows. Only the rows of Dask frames are counted immediately.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ __all__ = [
 
 
 def kernel_blocks(X: Any, landmarks: Array, kernel: Kernel) -> tuple[da.Array, Array]:
-    """Kernels of rows with landmarks, lazy, and of the landmarks with each other.
+    """Kernels between rows and landmarks, lazy, and among the landmarks.
 
     Parameters
     ----------
@@ -78,7 +78,7 @@ def kernel_blocks(X: Any, landmarks: Array, kernel: Kernel) -> tuple[da.Array, A
     Raises
     ------
     SpecError
-        Landmarks of another width than X.
+        Landmarks that differ in width from X.
     """
     rows = open_uncounted(X)
     S = np.asarray(landmarks)
@@ -97,9 +97,9 @@ def random_features(X: Any, size: int, kernel: Kernel, *, seed: int = 0, form: F
     ----------
     X : NumPy, Dask or Zarr array, frame, DataArray, or path, (n, d)
     size : int
-        Number of real features, sines and cosines both counted.
+        Number of real features; sines and cosines both count.
     kernel : Kernel
-        With a spectral density: Gaussian, Laplacian, Matern and others that depend on x - y alone.
+        With a spectral density: Gaussian, Laplacian, Matern and others that depend only on x - y.
     seed : int
     form : "orthogonal", "iid" or "phase"
         How frequencies are drawn. "qmc" needs the principal axes of the rows, which only a fit takes.
@@ -107,7 +107,7 @@ def random_features(X: Any, size: int, kernel: Kernel, *, seed: int = 0, form: F
     Raises
     ------
     SpecError
-        A kernel without a spectral density, an odd size of pairs, form="qmc".
+        A kernel without a spectral density, an odd size for pairs, or form="qmc".
 
     Notes
     -----
@@ -129,8 +129,8 @@ def random_features(X: Any, size: int, kernel: Kernel, *, seed: int = 0, form: F
 def feature_map(model: AnyModel, X: Any) -> da.Array:
     """Features Z (n, m) of a model with K ≈ ZZ', not centred, lazy.
 
-    They are C P for landmarks (C W⁺ C' = ZZ' for Nyström), and the features themselves for random ones, where rff-pca
-    adds a diagonal. One pass over X when they are computed. Raises SpecError for rows of another width.
+    For landmarks these are C P (C W⁺ C' = ZZ' for Nyström); for random features, the features themselves, with a
+    diagonal added by rff-pca. One pass over X when they are computed. Raises SpecError for rows of another width.
 
     Parameters
     ----------
@@ -161,7 +161,7 @@ def scores(model: AnyModel, X: Any) -> da.Array:
 
 
 def preimages(model: AnyModel, Y: Any) -> da.Array:
-    """Pre-images (n, d) of scores, lazy: the rows that they stand for.
+    """Pre-images (n, d) of scores, lazy: the rows that the scores represent.
 
     One pass over Y when they are computed. Raises SpecError for scores of another width or model, and for a model
     without pre-images.
@@ -170,7 +170,7 @@ def preimages(model: AnyModel, Y: Any) -> da.Array:
     ----------
     model : Model, path of one, or fitted KernelPCA
     Y : NumPy, Dask or Zarr array, frame, DataArray, or path, (n, r)
-        A feature store may hold scores of the leading components alone.
+        A feature store can hold scores of the leading components only.
     """
     model = model_of(model)
     scores = open_scores(model, Y)
@@ -180,7 +180,7 @@ def preimages(model: AnyModel, Y: Any) -> da.Array:
 
 
 def denoised(model: AnyModel, X: Any) -> da.Array:
-    """Pre-images (n, d) of the scores of rows, lazy: rows as the model sees them.
+    """Pre-images (n, d) of the scores of rows, lazy: rows as the model represents them.
 
     One pass over X when they are computed. Raises SpecError for rows of another width or other columns, and for a model
     without pre-images.
@@ -197,7 +197,7 @@ def denoised(model: AnyModel, X: Any) -> da.Array:
 
 
 def residuals(model: AnyModel, X: Any) -> da.Array:
-    """|φ(x) - φ^(x)|² of each row, (n,), lazy: what its scores leave out of k(x, x).
+    """|φ(x) - φ^(x)|² of each row, (n,), lazy: the part of k(x, x) that its scores leave out.
 
     One pass over X when they are computed. Raises SpecError for rows of another width or other columns, and for models
     without residuals.
@@ -216,8 +216,9 @@ def residuals(model: AnyModel, X: Any) -> da.Array:
 def leverage(model: AnyModel, X: Any) -> da.Array:
     """Leverage of each row, (n,), lazy: |row of U|² with U = scores / sqrt(eigenvalues).
 
-    Its largest over its mean is the coherence (`measures.coherence`). Over the fitted rows it adds up to r for Nyström,
-    columns and rff, and to a little less for rff-pca. One pass over X when it is computed. Raises as `scores`.
+    The ratio of its largest value to its mean is the coherence (`measures.coherence`). Over the fitted rows the
+    leverage adds up to r for Nyström, columns and rff, and to a little less for rff-pca. One pass over X when it is
+    computed. Raises the same errors as `scores`.
 
     Parameters
     ----------
@@ -247,8 +248,9 @@ def _blockwise(
     given: tuple[Any, ...],
     block_rows: int | None,
 ) -> da.Array:
-    """function(rows, block, *given), (rows of the block, *width), of each chunk of a Dask array, or block of others."""
-    import dask.array as da  # here, since KernelPCA of rows in memory needs none of it
+    """function(rows, block, *given), (rows of the block, *width), for each chunk of a Dask array or each block of other
+    rows."""
+    import dask.array as da  # here, since KernelPCA does not need it for rows in memory
 
     values = [constant(value) for value in given]
     about: dict[str, Any] = {"dtype": dtype, "meta": np.empty((0,) * (1 + len(width)), dtype)}

@@ -1,8 +1,9 @@
 """Singular values of a tall Dask array by block Krylov iteration, lazily.
 
-A Dask graph computes each key once, and keeps its value for all that need it: several passes over one array would hold
-all of it. Here the graph of a chunk is a value, which each pass computes again in the task that uses the chunk. What
-many chunks need (a mean row, landmarks), and what is a value already (a chunk of a persisted array), is an input.
+A Dask graph computes each key once and keeps its value for all keys that need it: several passes over one array would
+keep all of it in memory. Here the graph of a chunk is itself a value, which each pass computes again in the task that
+uses the chunk. Keys that many chunks need (a mean row, landmarks) and keys that are already values (a chunk of a
+persisted array) are inputs.
 """
 
 from __future__ import annotations
@@ -33,20 +34,20 @@ if TYPE_CHECKING:
 
     Key = Any
 
-_MANY = 1 / 8  # of the chunks: what so many need of several others, as a mean row, is computed once
-_MOST = 1 / 2  # of the chunks: what so many need is computed once
+_MANY = 1 / 8  # of the chunks: a key made from several, like a mean row, is computed once if this share needs it
+_MOST = 1 / 2  # of the chunks: any key that this share needs is computed once
 
 
 @dataclass(frozen=True)
 class ChunkGraph:
-    """The graph of a chunk: `inputs` are keys of another graph, whose values it needs."""
+    """The graph of a chunk; `inputs` are the keys of another graph whose values it needs."""
 
     key: Key
     tasks: Mapping[Key, Any]
     inputs: tuple[Key, ...]
 
     def computed(self, values: list[Any]) -> Array:
-        """The chunk, from the values of its inputs; aligned, so that its products have the same bits however it lies
+        """The chunk, from the values of its inputs; aligned, so that its products have the same bits wherever it lies
         in memory."""
         given = {key: (lambda value=value: value,) for key, value in zip(self.inputs, values, strict=True)}
         return aligned(np.asarray(get_sync({**self.tasks, **given}, self.key)))
@@ -57,13 +58,13 @@ def chunk_graphs(Z: da.Array) -> list[ChunkGraph]:
     graph = ensure_dict(Z.__dask_graph__())
     needs = {key: set(get_dependencies(graph, key)) - {key} for key in graph}  # a future names itself
     order = toposort(needs, dependencies=needs)  # what a key needs comes before it
-    values: set[Key] = set()  # nodes that are no tasks, of which there are several kinds
+    values: set[Key] = set()  # nodes that are not tasks, of which there are several kinds
     for key in order:
         node = graph[key]
         is_task = callable(node) or (type(node) is tuple and bool(node) and callable(node[0]))
         if hasattr(node, "value") or not (is_task or isinstance(node, list | tuple | str)):
             values.add(key)
-    sources: dict[Key, tuple[Key, ...]] = {}  # one or two of the tasks without tasks below them from which a key comes
+    sources: dict[Key, tuple[Key, ...]] = {}  # for each key, one or two of the leaf tasks that it comes from
     for key in order:
         below = dict.fromkeys(source for needed in needs[key] for source in sources[needed])
         sources[key] = tuple(below)[:2] or (() if key in values else (key,))
@@ -72,7 +73,7 @@ def chunk_graphs(Z: da.Array) -> list[ChunkGraph]:
     tasks: list[dict[Key, Any]] = [{} for _ in ends]
     inputs: list[dict[Key, None]] = [{} for _ in ends]  # ordered
     for key in reversed(order):
-        # What a rechunk makes of one chunk for a few others is computed by each of them: kept, it would be all of Z.
+        # What a rechunk makes of one chunk for a few others, each of them computes: if kept, it would be all of Z.
         share = len(owners[key]) / len(ends)
         common = len(owners[key]) > 1 and (share > _MOST or (share >= _MANY and len(sources[key]) > 1))
         is_input = key in values or (common and key not in ends)
@@ -92,28 +93,28 @@ def randomized_svd(
 ) -> tuple[da.Array, da.Array, da.Array]:
     """The k leading singular triplets of Z (n, D), or of Z minus its mean row, lazy: U (n, k), s (k,), Vt (k, D).
 
-    Block Krylov on Z'Z, which is never formed. Every pass computes the chunks of Z again and lets go of them, so that
-    memory holds a few of them and D x k blocks, however tall Z is. Chunks that are in memory already, as those of a
-    persisted collection, are taken as they are. What many chunks have in common, such as a mean row that was
-    subtracted, is computed once and stays in memory; after a shuffle of rows that is all of Z.
+    Block Krylov on Z'Z, which is never formed. Every pass computes the chunks of Z again and releases them, so memory
+    holds a few chunks and D x k blocks, however tall Z is. Chunks that are already in memory, such as those of a
+    persisted collection, are used as they are. Values that many chunks share, such as a mean row that was subtracted,
+    are computed once and stay in memory; after a shuffle of rows, that is all of Z.
 
     Parameters
     ----------
     Z : dask.array.Array, (n, D)
     k : int
     center : bool
-        Subtract the mean row. It costs no pass of its own.
+        Subtract the mean row. This needs no extra pass.
     seed : int
-        Of the random block that it starts with.
+        Seed of the random starting block.
     passes : int
-        Passes over Z; U takes one more when it is computed.
+        Number of passes over Z; computing U takes one more.
 
     Raises
     ------
     SpecError
-        k out of range, no passes, or Z that is no table of real numbers.
+        If k is out of range, there are no passes, or Z is not a table of real numbers.
     DataError
-        NaN or infinity, when it is computed.
+        If Z contains NaN or infinity; raised on computation.
 
     Notes
     -----
@@ -122,7 +123,7 @@ def randomized_svd(
     import dask.array as da
 
     if Z.ndim != 2 or Z.dtype.kind not in "biuf":
-        raise SpecError(f"Z has the shape {Z.shape} and the dtype {Z.dtype}: it must be a table of real numbers")
+        raise SpecError(f"Z has shape {Z.shape} and dtype {Z.dtype}: it must be a table of real numbers")
     if passes < 1:
         raise SpecError(f"passes={passes}: at least one is needed")
     D = Z.shape[1]
@@ -150,7 +151,7 @@ def randomized_svd(
     shift = None  # a row near the mean, about which sums lose no digits
     if center:
         shift = node(inside, "shift", (), lambda Z, given: Z.computed(given).mean(axis=0, dtype=float), *chunks[first])
-    # What is no key stays out of the nodes: a number could be a key of the user's own graph.
+    # Values that are not keys stay out of the nodes: a number could be a key of the user's graph.
     width = min(D, k + solvers.OVERSAMPLING)
     Q = node(inside, "block", (0,), lambda: solvers.starting_block(D, width, random_stream(seed, VIEW_START)))
     added = partial(reduce, add)
@@ -194,14 +195,14 @@ def _called(function: Callable[..., Any], *arguments: Any) -> Any:
 
 def _action(graph: ChunkGraph, inputs: list[Any], shift: Array | None, Q: Array) -> Action:
     V = graph.computed(inputs)
-    V = np.array(V, dtype=np.result_type(V, np.float32))  # a copy, as it is overwritten
+    V = np.array(V, dtype=np.result_type(V, np.float32))  # a copy, since it is overwritten
     if not np.isfinite(V).all():
-        raise DataError("Z holds NaN or infinity: remove or impute such rows first")
+        raise DataError("Z contains NaN or infinity: remove or impute such rows first")
     return solvers.block_action([(V, np.zeros(len(V)))], np.zeros(V.shape[1]) if shift is None else shift, Q)
 
 
 def _ritz(k: int, *blocks: Array) -> tuple[Array, Array]:
-    """From the blocks of the basis, and then their images: k singular values, and the right vectors (D, k)."""
+    """k singular values and the right vectors (D, k), from the blocks of the basis followed by their images."""
     half = len(blocks) // 2
     found = solvers.rayleigh_ritz(np.hstack(blocks[:half]), np.hstack(blocks[half:]), k)
     return np.sqrt(np.maximum(found.values, 0)), found.vectors

@@ -16,7 +16,7 @@ from bigkpca.data.rows import EVERY, ArrayRows, anonymous, check_shape
 from bigkpca.errors import Array, DataError, SpecError, check_numeric
 from bigkpca.numerics.linalg import aligned
 
-if TYPE_CHECKING:  # it takes long to import, and whoever has such rows has imported it
+if TYPE_CHECKING:  # slow to import, and a caller with such rows has already imported it
     import dask.array as da
 
 
@@ -24,8 +24,8 @@ if TYPE_CHECKING:  # it takes long to import, and whoever has such rows has impo
 class DaskRows:
     """Rows of a Dask array; each task depends only on the chunks that hold its rows.
 
-    names are those of the columns of a frame, if any. Rows of unknown chunk sizes, (nan, d), have no blocks, only
-    chunks: nobody counted them.
+    names are those of the columns of a frame, if any. Rows with unknown chunk sizes, (nan, d), have no blocks, only
+    chunks: they were not counted.
     """
 
     values: da.Array
@@ -56,7 +56,7 @@ class DaskRows:
         return max(rows), max(columns)
 
     def part(self, start: int, stop: int, columns: slice = EVERY) -> Delayed:
-        # Not optimized one by one: a chunk that many blocks need would be computed for each of them.
+        # Not optimized one by one, or a chunk that many blocks need would be computed for each of them.
         piece = self.values[start:stop, columns].rechunk(-1).to_delayed(optimize_graph=False).item()
         return delayed(ArrayRows)(piece, start, self.where, first_column=columns.start or 0)
 
@@ -68,12 +68,12 @@ class DaskRows:
 
 
 def array_rows(array: da.Array) -> DaskRows:
-    """Rows of a Dask array. Where its chunk sizes are unknown, one pass over the array counts them."""
+    """Rows of a Dask array. If its chunk sizes are unknown, one pass over the array counts its rows."""
     return _counted(uncounted_rows(array))
 
 
 def uncounted_rows(array: da.Array) -> DaskRows:
-    """Rows of a Dask array, which are not counted. Raises SpecError where the number of columns is unknown, too."""
+    """Rows of a Dask array, not counted. Raises SpecError if the number of columns is unknown, too."""
     where = "the dask array"
     check_shape(array.shape, where)
     check_numeric(array.dtype, where)  # before the pass that counts
@@ -86,7 +86,7 @@ def uncounted_rows(array: da.Array) -> DaskRows:
 
 def frame_rows(frame: Any) -> DaskRows:
     """Rows of a Dask frame. Counting the rows of its partitions takes one pass over the frame."""
-    # Not over its index: Dask reads few columns of files in fewer partitions, and of some readers the index alone is
+    # Not over its index: Dask reads few columns of files in fewer partitions, and for some readers the index alone is
     # empty. The partitions of the array are those that are read later.
     values = frame.astype(frame_dtype(frame)).to_dask_array()
     return _counted(DaskRows(optimized(values)[0], FRAME, names=column_names(frame)))
@@ -99,8 +99,8 @@ def _counted(rows: DaskRows) -> DaskRows:
 
 
 def optimized(*collections: Any) -> tuple[Any, ...]:
-    """The collections with the optimizations of Dask, unless they hold futures, as of persisted chunks: these would be
-    lost. Raises DataError for futures that can give no chunks any more."""
+    """The collections with Dask's optimizations, unless they contain futures, such as persisted chunks, which would be
+    lost. Raises DataError for futures that can no longer provide chunks."""
     if "distributed" in sys.modules:
         from distributed import futures_of
         from distributed.client import FutureCancelledError, FuturesCancelledError
@@ -111,7 +111,7 @@ def optimized(*collections: Any) -> tuple[Any, ...]:
             futures = [None]
         if any(each is None or each.status == "cancelled" or each.client.status != "running" for each in futures):
             raise DataError(
-                "the Dask array was persisted on a cluster, and its client is closed or its chunks were cancelled: "
+                "the Dask array was persisted on a cluster, but its client is closed or its chunks were cancelled: "
                 "persist it again"
             )
         if futures:

@@ -1,8 +1,8 @@
-"""JSON files, read whatever others wrote and written whole or not at all, and folders in which runs make output.
+"""JSON files, read defensively and written whole or not at all, and folders in which runs make output.
 
-Folders of runs lie beside an output: a run writes its blocks into one of its own, and nowhere else. So a worker that
-was cut off, and goes on long after its run ended, cannot touch what other runs published at the path of the output.
-Where a lock expires while its holder is suspended, each holder has a scratch of its own for the same reason.
+Folders of runs lie beside an output: each run writes its blocks into its own folder, and nowhere else. So a worker that
+was disconnected, and continues long after its run ended, cannot touch what other runs published at the path of the
+output. For the same reason, where a lock can expire while its holder is suspended, each holder has its own scratch.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ _PIECE_BYTES = 2**20
 
 
 def read_json(path: str) -> Any:
-    """The values of a JSON file. Raises OSError where there is none, ValueError where it does not parse, or is larger
-    or deeper than any of bigkpca."""
+    """The values of a JSON file. Raises OSError if it does not exist, ValueError if it cannot be parsed, or is larger
+    or deeper than any that bigkpca writes."""
     return parsed(read_small(path))
 
 
 def read_if_there(path: str) -> bytes | None:
-    """The content of a small file; None where there is none. A file that its folder lists, and that cannot be opened,
-    is tried again: it is not taken for one that was never written. Raises CorruptionError where it stays so, ValueError
-    where it is larger than any that bigkpca writes."""
+    """The content of a small file; None if there is none. A file that its folder lists but that cannot be opened is
+    tried again, not treated as one that was never written. Raises CorruptionError if it stays so, ValueError if it is
+    larger than any that bigkpca writes."""
 
     def read() -> bytes | None:
         try:
@@ -49,18 +49,19 @@ def read_if_there(path: str) -> bytes | None:
 
 
 def read_record(path: str, advice: str) -> Any:
-    """The values of a JSON file that a run wrote; None where there is none. Raises CorruptionError, with the advice,
-    where it does not parse."""
+    """The values of a JSON file that a run wrote; None if there is none. Raises CorruptionError, with the advice, if it
+    cannot be parsed."""
     try:
         content = read_if_there(path)
         found = None if content is None else parsed(content)
-        return {} if content and found is None else found  # null is not a file that is missing
+        return {} if content and found is None else found  # null does not mean that the file is missing
     except ValueError as error:
         raise CorruptionError(f"{path} does not parse ({error}); {advice}") from error
 
 
 def read_small(path: str) -> bytes:
-    """The content of a file of metadata. Raises OSError where there is none, ValueError where it is larger than any."""
+    """The content of a file of metadata. Raises OSError if there is none, ValueError if it is larger than any valid
+    one."""
     text = bytearray()
     with store_of(path).open(path) as file:
         while piece := file.read(_PIECE_BYTES):  # a larger number is allocated before anything is read
@@ -71,9 +72,9 @@ def read_small(path: str) -> bytes:
 
 
 def parsed(text: bytes) -> Any:
-    """The values of JSON. Raises ValueError where it does not parse, or is deeper than any of bigkpca."""
-    # What nests too deep for Python may parse, but not be used.
-    plain = np.frombuffer(text.replace(rb"\\", b"").replace(rb"\"", b""), np.uint8)  # quotes left open or close text
+    """The values of JSON. Raises ValueError if it cannot be parsed, or is deeper than any that bigkpca writes."""
+    # JSON that nests too deep for Python may parse, but cannot be used.
+    plain = np.frombuffer(text.replace(rb"\\", b"").replace(rb"\"", b""), np.uint8)  # other quotes delimit text
     opening = (plain == ord("[")) | (plain == ord("{"))
     closing = (plain == ord("]")) | (plain == ord("}"))
     steps = opening.astype(np.int8) - closing
@@ -84,7 +85,7 @@ def parsed(text: bytes) -> Any:
 
 
 def replace_json(path: str, values: Mapping[str, Any]) -> None:
-    """Write or replace a JSON file of an output that this process is the writer of, as `Store.replace`."""
+    """Write or replace a JSON file of an output whose writer is this process, as `Store.replace` does."""
     store_of(path).replace(path, json.dumps(values, indent=1).encode())
 
 
@@ -95,7 +96,7 @@ def write_json(path: str, values: Mapping[str, Any]) -> None:
 
 _RUN = ".bigkpca-run-"  # behind the name of an output, before the digest of a record
 _DIGITS = 12
-_LAYOUT = 2  # of what is in it: blocks that earlier versions made of rows that they did not check are made again
+_LAYOUT = 2  # of its content: blocks that earlier versions made from rows that they did not check are made again
 _SCRATCH = ".bigkpca-new"  # behind the name of an output, alone or before the digits of its holder
 
 
@@ -111,18 +112,18 @@ def run_folders(path: str) -> list[str]:
 
 
 def scratch_folder(path: str) -> str:
-    """The scratch of this process, which is the writer of the output at `path`."""
+    """The scratch of this process, the writer of the output at `path`."""
     holder = store_of(path).holder(path)
     return path + _SCRATCH + (holder and f"-{holder}")
 
 
 def scratch_folders(path: str) -> list[str]:
-    """The scratches of all writers of an output, now and before."""
+    """The scratches of all writers of an output, current and earlier."""
     return _beside(path, re.escape(_SCRATCH) + "(-[0-9a-f]+)?")
 
 
 def _beside(path: str, ending: str) -> list[str]:
-    """What lies beside an output, with its name and such an ending."""
+    """The paths beside an output that consist of its name and such an ending."""
     path = path.rstrip("/")
     above, ours = parent(path), re.compile(re.escape(last_name(path)) + ending)
     if not store_of(path).is_folder(above):

@@ -1,6 +1,6 @@
 """Tiles of large matrices: some columns of some rows at a time, in whole storage chunks, each read once.
 
-Rows of a precomputed kernel matrix have n entries, so that not even a strip of rows fits in memory.
+Rows of a precomputed kernel matrix have n entries, so not even a strip of rows fits in memory.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ def check_square(rows: Rows) -> None:
     n, d = rows.shape
     if n != d:
         raise SpecError(
-            f"{rows.where} has {n} rows and {d} columns: kernel='precomputed' takes the square matrix of kernels of "
-            "all rows with all rows; for rows that are vectors, name another kernel"
+            f"{rows.where} has {n} rows and {d} columns: kernel='precomputed' needs the square matrix of kernels "
+            "between all rows; if the rows are vectors, choose another kernel"
         )
 
 
 def halves(rows: Rows) -> bool:
-    """Whether the upper half of a symmetric matrix can be read alone: chunks form squares on the diagonal."""
+    """Whether only the upper half of a symmetric matrix can be read: chunks form squares on the diagonal."""
     height, width = rows.grid
     return height % width == 0
 
@@ -74,8 +74,8 @@ def parts(rows: Rows, block_rows: int | None, *, upper: bool) -> list[Part]:
 
 
 def matrix_tiles(rows: Rows, part: Part, *, upper: bool = False, digest: Any = None) -> Iterator[tuple[Part, Array]]:
-    """The tiles of a part with their values, about 8 MB each, or one chunk where that is larger. With `upper`, the part
-    to the left of the diagonal is left out, except for squares on it that are one tile high. Checks every value for NaN
+    """The tiles of a part with their values, about 8 MB each, or one chunk if that is larger. With `upper`, the part to
+    the left of the diagonal is left out, except for squares on it that are one tile high. Checks every value for NaN
     and infinity, and adds the little-endian values to `digest`."""
     height, width = tile_shape(rows)
     for a in range(part.rows.start, part.rows.stop, height):
@@ -98,13 +98,13 @@ def tile_shape(rows: Rows) -> tuple[int, int]:
 
 
 def read_bytes(rows: Rows) -> int:
-    """Bytes of one read: of a tile, or of the whole matrix where that is smaller."""
+    """Bytes of one read: of a tile, or of the whole matrix if that is smaller."""
     height, width = tile_shape(rows)
     n, d = rows.shape
     return min(height, n) * min(width, d) * np.result_type(rows.dtype, np.float32).itemsize
 
 
 def upper_share(rows: Rows) -> float:
-    """The share of a square matrix that is read where its upper half is sufficient."""
+    """The share of a square matrix that is read when its upper half is sufficient."""
     bands = ceil(rows.shape[0] / tile_shape(rows)[0])
     return (bands + 1) / (2 * bands) if halves(rows) else 1.0

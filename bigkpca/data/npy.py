@@ -1,4 +1,4 @@
-"""Rows of .npy files, read where they lie."""
+"""Rows of .npy files, read in place."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from bigkpca.data.stores import is_url, store_of
 from bigkpca.data.stores.local import stored_file
 from bigkpca.errors import Array, CorruptionError, DataError, SpecError, check_numeric
 
-_RUN_BYTES = 2**14  # one after the other in a file, for which a seek is worth it
+_RUN_BYTES = 2**14  # bytes in sequence in a file that are worth a seek
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class NpyRows:
 
     @classmethod
     def open(cls, path: str) -> NpyRows:
-        """Read the header; raises DataError for dtypes and shapes that cannot be rows, SpecError for URLs."""
+        """Read the header. Raises DataError for dtypes and shapes that cannot be rows, SpecError for URLs."""
         check_on_disk(path)
         with store_of(path).open(path) as file:
             if not file.read(1):
@@ -59,7 +59,7 @@ class NpyRows:
                 raise DataError(f"{path} is not a .npy file: its shape is {shape}")
             needed = start + math.prod(shape) * dtype.itemsize
             if file.seek(0, SEEK_END) < needed:
-                raise CorruptionError(f"{path} is truncated: {needed} bytes are needed, fewer are there")
+                raise CorruptionError(f"{path} is truncated: {needed} bytes are needed, but it has fewer")
             stamp = stored_file(os.fstat(file.fileno())).stamp
         check_numeric(dtype, path)
         rows = check_shape((shape[0], math.prod(shape[1:])) if len(shape) > 1 else shape, path)
@@ -83,13 +83,13 @@ class NpyRows:
                         for i in range(start, stop):
                             self._read(file, i * d + left, found[i - start])
                     return found
-                # With several trailing axes, columns are numbered in another order than they are stored.
+                # With several trailing axes, columns are numbered in an order other than the stored one.
                 flattened = len(self.row_shape) > 1
                 first, last = (0, d) if flattened else (left, right)
                 values = np.empty((last - first, stop - start), self.dtype)
                 for j in range(first, last):
                     self._read(file, j * n + start, values[j - first])
-            if flattened:  # Fortran order holds the first trailing axis fastest
+            if flattened:  # in Fortran order the first trailing axis varies fastest
                 axes = len(self.row_shape)
                 values = values.reshape(*self.row_shape[::-1], -1).transpose(*range(axes - 1, -1, -1), axes)
                 values = values.reshape(d, -1)
@@ -98,10 +98,10 @@ class NpyRows:
         return retried(read, self.where, CorruptionError)
 
     def _read(self, file: IO[bytes], first: int, values: Array) -> None:
-        """Fill the vector `values` with what the file holds from value `first` on."""
+        """Fill the vector `values` with the values of the file from number `first` on."""
         file.seek(self.data_start + first * self.dtype.itemsize)
         if file.readinto(values.view(np.uint8)) != values.nbytes:  # type: ignore[attr-defined]
-            raise changed(self.where)  # it was cut off meanwhile
+            raise changed(self.where)  # it was truncated meanwhile
 
     def fingerprint(self) -> dict[str, Any]:
         return anonymous(self) | {"path": store_of(self.where).absolute(self.where), "stamp": self.stamp}
@@ -110,9 +110,9 @@ class NpyRows:
 def check_on_disk(path: str) -> None:
     """Raise SpecError for the URL of a .npy file."""
     if is_url(path):
-        store_of(path)  # which refuses URLs that hold secrets
+        store_of(path)  # which refuses URLs that contain secrets
         raise SpecError(
-            f"{path}: .npy files are read from local disks only: copy it to one, and make a dataset of the copy: "
+            f"{path}: .npy files are read only from local disks: copy it to one, and make a dataset from the copy: "
             f"bigkpca ingest COPY.npy {path.removesuffix('.npy')}.zarr"
         )
 

@@ -1,4 +1,4 @@
-"""Open what a user passes as rows: an array, a frame, a Dask array, a Zarr array or a path."""
+"""Open the rows that a user passes: an array, a frame, a Dask array, a Zarr array or a path."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ from bigkpca.errors import BigKPCAError, CorruptionError, DataError, IncompleteE
 
 
 def open_rows(data: Any, array: str | None = None) -> Rows:
-    """Open what a user passes as rows: an array, a frame, a Dask array or frame, a DataArray, a Zarr array, or a path.
+    """Open the rows that a user passes: an array, a frame, a Dask array or frame, a DataArray, a Zarr array, or a path.
 
-    A Dask frame does not know how many rows its partitions have, nor a Dask array of unknown chunk sizes those of its
-    chunks: they are counted, one pass. `array` names the array inside a Zarr group. Raises SpecError for what is not
-    there or not a table, DataError for dtypes and shapes that cannot be rows, and columns of a frame that are no
-    numbers, IncompleteError for a half-ingested dataset.
+    The number of rows is not known for the partitions of a Dask frame, nor for the chunks of a Dask array with unknown
+    chunk sizes: one pass counts them. `array` names the array inside a Zarr group. Raises SpecError if there is
+    nothing, or it is not a table, DataError for dtypes and shapes that cannot be rows and for columns of a frame that
+    are not numeric, IncompleteError for a half-ingested dataset.
     """
     rows = _opened(data, array)
     if isinstance(rows, ZarrRows):
@@ -46,12 +46,12 @@ def open_rows(data: Any, array: str | None = None) -> Rows:
 
 
 def open_uncounted(data: Any, array: str | None = None) -> Rows:
-    """As `open_rows`, for results row by row: rows of a Dask array of unknown chunk sizes are not counted."""
+    """Like `open_rows`, for results row by row: rows of a Dask array with unknown chunk sizes are not counted."""
     return open_rows(uncounted_rows(data) if is_dask_array(data) else data, array)
 
 
 def open_growing(path: str, array: str | None = None) -> Rows:
-    """Open rows to which others append: as `open_rows`, but chunks may not be stored yet."""
+    """Open rows to which other processes append: like `open_rows`, but chunks may not be stored yet."""
     rows = _opened(path, array)
     if isinstance(rows, ZarrRows):
         rows.pin(rows.stored_rows()).check_whole()
@@ -59,7 +59,7 @@ def open_growing(path: str, array: str | None = None) -> Rows:
 
 
 def opened_again(rows: Rows, path: str) -> Rows:
-    """Rows that were opened at `path`, opened afresh: stores remember what they listed."""
+    """Rows that were opened at `path`, opened afresh, since stores cache their listings."""
     if not (isinstance(rows, ZarrRows) and rows.pinned):
         return open_rows(path, rows.name)
     found = open_growing(path, rows.name)
@@ -67,15 +67,15 @@ def opened_again(rows: Rows, path: str) -> Rows:
 
 
 def path_of(data: Any) -> str | None:
-    """The path of what a user passes as a path or an array or group of Zarr in a folder; None for anything else."""
+    """The path, if a user passes a path or a Zarr array or group in a folder; None for anything else."""
     if is_path(data):
         return expanded(data)
     return array_path(data) if isinstance(data, zarr.Array | zarr.Group) else None
 
 
 def is_lazy(data: Any) -> bool:
-    """Whether `data` is a path, an array of Dask or Zarr, a Zarr group, a Dask frame, or a DataArray over Dask: its
-    rows need not be in memory."""
+    """Whether `data` is a path, a Dask or Zarr array, a Zarr group, a Dask frame, or a DataArray over Dask, whose rows
+    need not be in memory."""
     held = data.data if is_data_array(data) else data
     return is_path(held) or is_dask_array(held) or isinstance(held, zarr.Array | zarr.Group) or is_dask_frame(held)
 
@@ -103,11 +103,11 @@ def _any_rows(data: Any, array: str | None) -> Rows:
         return ZarrRows(data, where, data.shape[0])
     if isinstance(data, zarr.Group):
         path = array_path(data)
-        if path is None or not (ATTRIBUTE in data.attrs or is_stored_matrix(data)):  # not ours, and no sparse matrix
+        if path is None or not (ATTRIBUTE in data.attrs or is_stored_matrix(data)):  # foreign, and not sparse
             names = sorted(name for name, _ in data.arrays())
-            named = f"give one of them, as group[{names[0]!r}]" if names else "give an array"
+            named = f"pass one of them, as in group[{names[0]!r}]" if names else "pass an array"
             raise SpecError(
-                f"{path or 'the data'} is a Zarr group of the arrays {names}, and rows are one array: {named}"
+                f"{path or 'the data'} is a Zarr group of the arrays {names}, but rows must be one array: {named}"
             )
         return _path_rows(path, array)
     if isinstance(data, ArrayRows | DaskRows | ZarrRows | NpyRows | SparseRows):
@@ -122,7 +122,7 @@ def _any_rows(data: Any, array: str | None) -> Rows:
             values = data.to_numpy() if hasattr(data, "to_numpy") else np.asarray(data)
         except ValueError as error:
             raise DataError(
-                f"the rows are no array, since they differ in length or hold other things: {error}"
+                f"the rows do not form an array, since they differ in length or are not numbers: {error}"
             ) from error
     check_shape(values.shape, "the array")
     return ArrayRows(values, names=column_names(data))
@@ -143,21 +143,21 @@ def _path_rows(path: str, array: str | None) -> Rows:
     if path.endswith((".h5ad", ".h5", ".hdf5")) and not store.is_folder(path):
         return _file_rows(lambda file: hdf5_rows(file, array), path)
     if not store.is_folder(path):
-        raise SpecError(f"{path} is a file; make a dataset of it first: bigkpca ingest {path} DATASET.zarr")
+        raise SpecError(f"{path} is a file; make a dataset from it first: bigkpca ingest {path} DATASET.zarr")
 
     def opened() -> Any:
         try:
             return zarr.open(store.zarr(path), mode="r")
         except FileNotFoundError as error:
             if set(NODE_FILES) & set(store.names(path)):
-                raise  # it is there, and cannot be read for the moment
+                raise  # it exists, but cannot be read at the moment
             raise ValueError("no metadata") from error
 
     try:
         node = retried(opened, path, CorruptionError)
     except BigKPCAError:
         raise
-    except Exception as error:  # zarr raises several kinds for folders that hold no node
+    except Exception as error:  # zarr raises several types for folders without a node
         if store.is_moving(path):
             raise IncompleteError(f"{path} is not finished: run the command that makes it again") from error
         raise SpecError(f"{path} is not a Zarr array or group, nor a .npy file") from error
@@ -181,6 +181,6 @@ def in_memory(rows: Rows) -> bool:
 
 
 def _check_unnamed(path: str, array: str | None) -> None:
-    """Raise SpecError where a name is given for the array at `path`, which is the only one there."""
+    """Raise SpecError if a name is given for the array at `path`, which is the only one there."""
     if array is not None:
-        raise SpecError(f"{path} is one array, not a group that holds {array!r}: leave --array out (array= in Python)")
+        raise SpecError(f"{path} is one array, not a group that contains {array!r}: omit --array (array= in Python)")

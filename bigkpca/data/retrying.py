@@ -1,7 +1,7 @@
-"""Reads and writes of stored files that are tried again after errors that may pass.
+"""Reads and writes of stored files that are retried after errors that may be temporary.
 
 On a network file system a file may be invisible for a moment, or a read may fail with EIO or ESTALE; a server may
-refuse connections while it restarts. None of this is a reason to end a run, nor to take a file for one that was never
+refuse connections while it restarts. None of these is a reason to end a run, or to treat a file as if it had never been
 written.
 """
 
@@ -18,9 +18,9 @@ from typing import TypeVar
 from bigkpca.errors import BigKPCAError, IncompleteError, SpecError
 
 T = TypeVar("T")
-SECONDS = 30.0  # of trying, unless `retrying_for` sets others
+SECONDS = 30.0  # seconds of retrying, unless `retrying_for` sets others
 _SECONDS: ContextVar[float] = ContextVar("_SECONDS", default=SECONDS)
-_MISSING_SECONDS = 60.0  # at most, for a missing file: as long as NFS may keep an old list of a folder
+_MISSING_SECONDS = 60.0  # at most, for a missing file: NFS may keep an old list of a folder for this long
 _FIRST_WAIT, _LONGEST_WAIT = 0.1, 5.0  # seconds between two tries
 _QUIET_SECONDS = 60.0  # between two notes about the same path
 _noted: dict[str, float] = {}  # when, by path
@@ -36,12 +36,12 @@ _MAY_PASS = {
 
 
 class UnreachableError(IncompleteError):
-    """A server that does not answer, or answers with an error of its own (exit code 6)."""
+    """A server does not answer, or answers with an internal error (exit code 6)."""
 
 
 @contextmanager
 def retrying_for(seconds: float) -> Iterator[None]:
-    """While entered, `retried` tries for at most so many seconds."""
+    """While entered, `retried` tries for at most this many seconds."""
     token = _SECONDS.set(seconds)
     try:
         yield
@@ -50,30 +50,29 @@ def retrying_for(seconds: float) -> Iterator[None]:
 
 
 def may_pass(error: BaseException) -> bool:
-    """Whether an error of a read or write may be gone at the next try."""
+    """Whether a read or write with this error may succeed at the next try."""
     if isinstance(error, OSError):
         return isinstance(error, FileNotFoundError | NotADirectoryError) or error.errno in _MAY_PASS
     return isinstance(error, UnreachableError)
 
 
 def error_of(error: OSError, path: str) -> BigKPCAError | None:
-    """What an error of the system means to somebody who makes the output at `path`; None where that is not known."""
+    """What a system error means for a user who is writing the output at `path`; None if that is not known."""
     place = error.filename or path
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return IncompleteError(f"the disk is full while writing {path}: make room and run the same command again")
     if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
         return SpecError(
-            f"{place}: {error.strerror}: this user must be able to write {path}, and to read what it is made from"
+            f"{place}: {error.strerror}: this user needs permission to write {path} and to read its inputs"
         )
     if may_pass(error):
-        return IncompleteError(f"{place}: {error.strerror}: run the same command again when it can be reached")
+        return IncompleteError(f"{place}: {error.strerror}: run the same command again when it is reachable")
     return None
 
 
 def retried(action: Callable[[], T], where: str, missing: type[BigKPCAError] | None = IncompleteError) -> T:
-    """action(), tried again with growing pauses as long as it raises what may pass. Raises `missing` where a file is
-    still not there at the end, or FileNotFoundError at once where that is None; IncompleteError for other errors of
-    this kind."""
+    """action(), retried with growing pauses as long as its errors may be temporary. Raises `missing` if a file is still
+    missing at the end, or FileNotFoundError at once if that is None; IncompleteError for other errors of this kind."""
     wait, start = _FIRST_WAIT, time.monotonic()
     while True:
         try:
@@ -93,12 +92,12 @@ def retried(action: Callable[[], T], where: str, missing: type[BigKPCAError] | N
                     raise
                 if absent and missing is not None:
                     raise missing(
-                        f"{where}: {error.filename or 'a file'} is missing, and did not come back within {seconds:g} "
+                        f"{where}: {error.filename or 'a file'} is missing, and did not reappear within {seconds:g} "
                         "seconds; restore it, or make it again"
                     ) from error
                 raise IncompleteError(
-                    f"{where}: {reason}, and still so after {seconds:g} seconds; run the same command again when it "
-                    "can be reached"
+                    f"{where}: {reason}, still after {seconds:g} seconds; run the same command again when it is "
+                    "reachable"
                 ) from error
             if now - _noted.get(where, -_QUIET_SECONDS) >= _QUIET_SECONDS:
                 _noted[where] = now
@@ -108,5 +107,5 @@ def retried(action: Callable[[], T], where: str, missing: type[BigKPCAError] | N
 
 
 def changed(where: str) -> IncompleteError:
-    """The error where stored rows are no longer those that were opened."""
-    return IncompleteError(f"{where} changed while it was read: run again when nothing writes to it")
+    """The error for stored rows that are no longer those that were opened."""
+    return IncompleteError(f"{where} changed while it was being read: run again when nothing writes to it")

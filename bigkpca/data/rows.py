@@ -1,4 +1,4 @@
-"""The interface of rows, consecutive tiles and rows by number, and rows of NumPy arrays."""
+"""The interface of rows, reading of consecutive tiles and of rows by number, and rows of NumPy arrays."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from bigkpca.errors import Array, DataError, check_finite
 from bigkpca.numerics.display import brief
 from bigkpca.numerics.linalg import aligned
 
-if TYPE_CHECKING:  # `--help` imports this file for the options of a fit, and must be quick
+if TYPE_CHECKING:  # `--help` imports this file for the options of a fit, and must be fast
     from dask.delayed import Delayed
 
 
@@ -22,7 +22,7 @@ EVERY = slice(None)  # all columns
 
 
 class Rows(Protocol):
-    """A two-dimensional table of numbers that is read by ranges of rows."""
+    """A two-dimensional table of numbers that is read in ranges of rows."""
 
     @property
     def where(self) -> str:
@@ -34,7 +34,7 @@ class Rows(Protocol):
 
     @property
     def names(self) -> tuple[str, ...] | None:
-        """Names of the columns; None where they have none."""
+        """Names of the columns; None if they have none."""
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -50,19 +50,20 @@ class Rows(Protocol):
 
     @property
     def grid(self) -> tuple[int, int]:
-        """(rows, columns) of a chunk, which storage reads at once where only some columns are asked for."""
+        """(rows, columns) of a chunk, which storage reads at once if only some columns are requested."""
 
     def part(self, start: int, stop: int, columns: slice = EVERY) -> Rows | Delayed:
-        """What a task on rows start..stop needs of the source, numbered as in the whole; all of it for files."""
+        """The part of the source that a task on rows start..stop needs, numbered as in the whole; all of it for
+        files."""
 
     def block(self, start: int, stop: int, columns: slice = EVERY) -> Array:
         """Rows start..stop, and columns columns.start..columns.stop of them, in `dtype`, aligned. Raises
-        CorruptionError where they cannot be read."""
+        CorruptionError if they cannot be read."""
 
     def fingerprint(self) -> dict[str, Any]:
-        """What identifies the rows, JSON-ready: path (or None), shape, dtype, and a stamp that changes with them. The
-        stamp is made of sizes and times or tags of stored chunks, or is the SHA-256 of values in memory. No pass over
-        files."""
+        """The identity of the rows, JSON-ready: path (or None), shape, dtype, and a stamp that changes with them. The
+        stamp is made from sizes and times or tags of stored chunks, or is the SHA-256 of values in memory. Makes no
+        pass over files."""
 
 
 def anonymous(rows: Rows) -> dict[str, Any]:
@@ -131,12 +132,12 @@ class ArrayRows:
 
 
 def take(rows: Rows, numbers: Array) -> Array:
-    """Rows of the given ascending numbers, (m, d); each storage chunk that holds one of them is read once. Raises
-    DataError naming the first row that holds NaN or infinity."""
+    """Rows with the given ascending numbers, (m, d); each storage chunk that contains one of them is read once. Raises
+    DataError naming the first row with NaN or infinity."""
     if isinstance(rows, ArrayRows):
         found = aligned(rows.values[numbers - rows.first])
     else:
-        # One read for adjacent chunks that all hold some of the rows, up to 4 MB.
+        # One read for adjacent chunks that all contain some of the rows, up to 4 MB.
         chunks = numbers // rows.grain
         pieces = chunks // max(1, READ_BYTES // (rows.shape[1] * rows.dtype.itemsize * rows.grain))
         apart = (np.diff(chunks) > 1) | (np.diff(pieces) > 0)
@@ -149,7 +150,7 @@ def take(rows: Rows, numbers: Array) -> Array:
 
 
 def tiles(rows: Rows, start: int, stop: int, tile_rows: int, digest: Any = None) -> Iterator[Array]:
-    """Rows start..stop in tiles of `tile_rows` rows, counted from `start`; the last tile may be shorter. Reads as
+    """Rows start..stop in tiles of `tile_rows` rows, counted from `start`; the last tile may be shorter. Reads like
     `_pieces`. Checks every row for NaN and infinity, and adds the little-endian values to `digest`."""
     rest: Array | None = None
     for a, b, X in _pieces(rows, start, stop):
@@ -165,7 +166,7 @@ def tiles(rows: Rows, start: int, stop: int, tile_rows: int, digest: Any = None)
 
 
 def digest_of_rows(rows: Rows, block: Block) -> str:
-    """SHA-256 of the little-endian values of a block of rows, as `tiles` adds them to its digest. One reading."""
+    """SHA-256 of the little-endian values of a block of rows, as `tiles` adds them to its digest. One read."""
     digest = hashlib.sha256()
     for _, _, X in _pieces(rows, block.start, block.stop):
         digest.update(little_endian(X))
@@ -173,10 +174,10 @@ def digest_of_rows(rows: Rows, block: Block) -> str:
 
 
 def _pieces(rows: Rows, start: int, stop: int) -> Iterator[tuple[int, int, Array]]:
-    """(a, b, rows a..b) of whole storage chunks, at most 4 MB at once (or one chunk, where that is larger), each chunk
+    """(a, b, rows a..b) of whole storage chunks, at most 4 MB at once (or one chunk, if that is larger), each chunk
     once; `start` is a multiple of `rows.grain`."""
     row_bytes = rows.shape[1] * rows.dtype.itemsize
-    # The number of rows is a power of two, so that reads of bigkpca's own datasets end where tiles end.
+    # The number of rows is a power of two, so reads of bigkpca's own datasets end where tiles end.
     step = max(1, power_of_two(READ_BYTES // row_bytes) // rows.grain) * rows.grain
     for a in range(start, stop, step):
         b = min(a + step, stop)

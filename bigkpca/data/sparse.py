@@ -1,7 +1,7 @@
-"""Rows of sparse matrices in CSR, in memory or on disk: a block at a time becomes dense.
+"""Rows of sparse CSR matrices, in memory or on disk; they become dense one block at a time.
 
-CSR keeps, row after row, the values that are not zero and their columns; row i has those from indptr[i] to
-indptr[i + 1]. On disk: .npz of SciPy, and matrices of AnnData in Zarr or HDF5.
+CSR stores, row by row, the nonzero values and their columns; those of row i are at indptr[i] to indptr[i + 1]. Formats
+on disk: SciPy's .npz, and AnnData matrices in Zarr or HDF5.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from bigkpca.errors import Array, BigKPCAError, CorruptionError, DataError, Spec
 
 @dataclass(frozen=True)
 class Hdf5Vector:
-    """A data set of one axis in an HDF5 file, which is opened for each reading, so that any process can read."""
+    """A one-dimensional dataset in an HDF5 file, which is opened for each read, so any process can read it."""
 
     path: str
     name: str
@@ -49,9 +49,9 @@ class Hdf5Vector:
 
 @dataclass(frozen=True)
 class SparseRows:
-    """Rows first, first + 1, ... of a matrix in CSR. path: where it is stored; None in memory.
+    """Rows first, first + 1, ... of a CSR matrix. path: where it is stored; None in memory.
 
-    indptr (n + 1,) is in memory, 8 bytes for each row; indices and values are arrays, or vectors that are read by
+    indptr (n + 1,) is in memory, 8 bytes for each row; indices and values are arrays, or vectors that are read in
     ranges. grain: rows that are read at once.
     """
 
@@ -86,7 +86,7 @@ class SparseRows:
 
     @property
     def held_bytes(self) -> int:
-        """Bytes of what is in memory of values and indices."""
+        """Bytes of the values and indices that are in memory."""
         return sum(each.nbytes for each in (self.values, self.indices) if isinstance(each, np.ndarray))
 
     def part(self, start: int, stop: int, columns: slice = EVERY) -> SparseRows:
@@ -104,11 +104,11 @@ class SparseRows:
         try:
             values, indices = self.values[held], self.indices[held]
             if len(indices) and not 0 <= indices.min() <= indices.max() < self.columns:  # SciPy would write anywhere
-                raise ValueError(f"a column has the number {indices.max()}, and there are {self.columns}")
+                raise ValueError(f"a column has the number {indices.max()}, but there are only {self.columns}")
             found = csr_array((values, indices, indptr - held.start), shape=(stop - start, self.columns)).toarray()
         except (MemoryError, BigKPCAError):
             raise
-        except Exception as error:  # of h5py, which has its own kinds, and of SciPy, for columns that are not there
+        except Exception as error:  # of h5py, which has its own types, and of SciPy, for unknown columns
             raise CorruptionError(
                 f"{self.where}: rows {start} to {stop - 1} cannot be read ({type(error).__name__}: {error}); restore "
                 "this file"
@@ -130,17 +130,17 @@ class SparseRows:
 
 
 def sparse_rows(matrix: Any) -> SparseRows:
-    """Rows of a sparse matrix of SciPy, of any kind."""
+    """Rows of a SciPy sparse matrix of any format."""
     check_shape(matrix.shape, "the sparse matrix")
     csr = csr_array(matrix)
-    if csr.dtype == np.float16:  # of which SciPy makes no dense array
+    if csr.dtype == np.float16:  # which SciPy cannot convert to a dense array
         csr = csr.astype(np.float32)
     return SparseRows(csr.indptr, csr.indices, csr.data, csr.shape[1])
 
 
 def npz_rows(path: str) -> SparseRows:
-    """Rows of a .npz file that `scipy.sparse.save_npz` wrote; they are read into memory. Raises SpecError for any other
-    .npz file."""
+    """Rows of a .npz file that `scipy.sparse.save_npz` wrote; they are read into memory. Raises SpecError for other
+    .npz files."""
     from scipy.sparse import load_npz
 
     store = store_of(path)
@@ -149,13 +149,13 @@ def npz_rows(path: str) -> SparseRows:
         with store.open(path) as file:
             matrix = load_npz(file)
     except (zipfile.BadZipFile, zlib.error, EOFError) as error:
-        raise CorruptionError(f"{path} cannot be read ({error}): is it truncated? fetch it again") from error
+        raise CorruptionError(f"{path} cannot be read ({error}): is it truncated? Download it again") from error
     except (KeyError, ValueError, OSError, AttributeError) as error:
         if may_pass(error):
             raise
         raise SpecError(
-            f"{path} holds no sparse matrix of SciPy ({error}); make a dataset of its arrays: bigkpca ingest {path} "
-            "DATASET.zarr"
+            f"{path} does not contain a SciPy sparse matrix ({error}); make a dataset from its arrays: bigkpca ingest "
+            f"{path} DATASET.zarr"
         ) from error
     if store.file(path).stamp != stamp:
         raise changed(path)
@@ -163,13 +163,13 @@ def npz_rows(path: str) -> SparseRows:
 
 
 def is_stored_matrix(node: Any) -> bool:
-    """Whether a group of Zarr or HDF5 is AnnData, or a sparse matrix as AnnData writes it."""
+    """Whether a Zarr or HDF5 group is AnnData, or a sparse matrix as AnnData writes it."""
     return str(node.attrs.get("encoding-type", "")) in ("anndata", "csr_matrix", "csc_matrix")
 
 
 def zarr_matrix(path: str, group: Any, name: str | None) -> SparseRows | None:
-    """Rows of a sparse matrix in a group of Zarr, `name` in AnnData (X by default); None where that is a dense array.
-    Raises SpecError for a name that is not there, and for matrices that are stored by columns."""
+    """Rows of a sparse matrix in a group of Zarr, `name` in AnnData (X by default); None if that is a dense array.
+    Raises SpecError for a name that does not exist, and for matrices that are stored by columns."""
     node, names = _chosen(path, group, name)
     if node is None:
         return None
@@ -183,21 +183,21 @@ def zarr_matrix(path: str, group: Any, name: str | None) -> SparseRows | None:
 
 
 def hdf5_rows(path: str, name: str | None) -> SparseRows:
-    """Rows of a sparse matrix in an HDF5 file, `name` in AnnData (X by default). Raises SpecError as `zarr_matrix`, for
-    dense arrays, and where h5py is missing."""
+    """Rows of a sparse matrix in an HDF5 file, `name` in AnnData (X by default). Raises SpecError like `zarr_matrix`,
+    for dense arrays, and if h5py is missing."""
     with hdf5_file(path) as file:
         node, names = _chosen(path, file, name) if is_stored_matrix(file) else (None, None)
         if node is None:
             raise SpecError(
-                f"{path} holds no sparse matrix of AnnData there; make a dataset of an array: bigkpca ingest {path} "
-                "DATASET.zarr --member NAME"
+                f"{path} does not contain an AnnData sparse matrix there; make a dataset from an array: bigkpca ingest "
+                f"{path} DATASET.zarr --member NAME"
             )
         stamp = store_of(path).file(path).stamp
         return _stored(path, node, lambda part: Hdf5Vector(path, part.name, part.dtype, stamp), name, names, stamp)
 
 
 def h5py_for(path: Any) -> Any:
-    """The library h5py, imported where a file needs it. Raises SpecError where it is missing."""
+    """The library h5py, imported when a file needs it. Raises SpecError if it is missing."""
     require("h5py", "io", str(path))
     import h5py
 
@@ -206,25 +206,25 @@ def h5py_for(path: Any) -> Any:
 
 @contextmanager
 def hdf5_file(path: str) -> Iterator[Any]:
-    """An HDF5 file to read. Raises SpecError where h5py is missing, CorruptionError where the file cannot be read."""
+    """An HDF5 file to read. Raises SpecError if h5py is missing, CorruptionError if the file cannot be read."""
     try:
         with h5py_for(path).File(path, "r") as file:
             yield file
     except OSError as error:
-        number = re.search(r"errno = (\d+)", str(error))  # which h5py leaves in the text of errors of reading
+        number = re.search(r"errno = (\d+)", str(error))  # which h5py puts into the text of read errors
         if may_pass(error) or (number and may_pass(OSError(int(number[1]), ""))):
             raise OSError(error.errno or int(number[1] if number else 0), "cannot be read", path) from error
-        raise CorruptionError(f"{path} cannot be read ({error}): is it truncated? fetch it again") from error
+        raise CorruptionError(f"{path} cannot be read ({error}): is it truncated? Download it again") from error
 
 
 def _chosen(path: str, group: Any, name: str | None) -> tuple[Any | None, tuple[str, ...] | None]:
-    """The sparse matrix in a group and the names of its columns, as far as it has some; None for a dense array."""
+    """The sparse matrix in a group and the names of its columns, if any; None for a dense array."""
     kind = str(group.attrs.get("encoding-type", ""))
     node: Any = group
     names: tuple[str, ...] | None = None
     if kind == "anndata":
         if (name or "X") not in group:
-            raise SpecError(f"{path} holds no matrix {name or 'X'!r}: name one with --array (array= in Python)")
+            raise SpecError(f"{path} contains no matrix {name or 'X'!r}: name one with --array (array= in Python)")
         node = group[name or "X"]
         with suppress(KeyError, TypeError, ValueError):  # of variables that have no names
             index = group["var"][str(group["var"].attrs["_index"])]
@@ -234,36 +234,36 @@ def _chosen(path: str, group: Any, name: str | None) -> tuple[Any | None, tuple[
             names = tuple(found) if all(isinstance(each, str) for each in found) else None
         kind = str(node.attrs.get("encoding-type", ""))
     elif name is not None:
-        raise SpecError(f"{path} is one matrix, not a group that holds {name!r}: leave --array out (array= in Python)")
+        raise SpecError(f"{path} is one matrix, not a group that contains {name!r}: omit --array (array= in Python)")
     if kind == "csc_matrix":
-        raise SpecError(f"{path} is stored by columns (CSC), rows of which cannot be read alone: store it as CSR")
+        raise SpecError(f"{path} is stored by columns (CSC), so single rows cannot be read: store it as CSR")
     return (node if kind == "csr_matrix" else None), names
 
 
 def _stored(
     path: str, node: Any, vector: Callable[[Any], Any], name: str | None, names: tuple[str, ...] | None, stamp: str
 ) -> SparseRows:
-    """Rows of a stored matrix, whose parts are read as vectors. Raises CorruptionError where parts are missing or do
-    not fit each other, DataError where it is empty."""
+    """Rows of a stored matrix, whose parts are read as vectors. Raises CorruptionError if parts are missing or do not
+    match each other, DataError if it is empty."""
     if lost := [key for key in ("indptr", "indices", "data") if key not in node]:
-        raise CorruptionError(f"{path}: the sparse matrix lacks {', '.join(lost)}; write it again")
+        raise CorruptionError(f"{path}: the sparse matrix lacks {', '.join(lost)}; write the matrix again")
     shape = node.attrs.get("shape")
     if np.shape(shape) != (2,) or np.asarray(shape).dtype.kind not in "iu":
         raise CorruptionError(
-            f"{path}: the sparse matrix needs an attribute 'shape' of two whole numbers, and has {shape!r}; write it "
-            "again"
+            f"{path}: the sparse matrix needs an attribute 'shape' of two whole numbers, but has {shape!r}; write the "
+            "matrix again"
         )
     rows, columns = (int(length) for length in shape)
     check_shape((rows, columns), path)
     indptr = np.asarray(vector(node["indptr"])[EVERY]).astype(np.int64)
     held = int(node["data"].shape[0])
     if len(indptr) != rows + 1 or (np.diff(indptr) < 0).any() or indptr[0] != 0 or indptr[-1] != held:
-        raise CorruptionError(f"{path}: indptr does not fit a matrix of {rows} rows and {held} values; restore it")
+        raise CorruptionError(f"{path}: indptr does not match a matrix of {rows} rows and {held} values; restore it")
     if np.dtype(node["data"].dtype).kind not in "buif":
-        raise DataError(f"{path} holds {node['data'].dtype} values: rows must be real numbers")
+        raise DataError(f"{path} contains {node['data'].dtype} values: rows must be real numbers")
     itemsize = np.dtype(node["data"].dtype).itemsize
     chunk = (getattr(node["data"], "chunks", None) or (READ_BYTES // itemsize,))[0]
-    dense = max(1, READ_BYTES // (columns * itemsize))  # rows of one reading
+    dense = max(1, READ_BYTES // (columns * itemsize))  # rows of one read
     grain = power_of_two(min(dense, int(chunk * rows / max(1, held))))
     at = store_of(path).absolute(path)
     indices, values = vector(node["indices"]), vector(node["data"])

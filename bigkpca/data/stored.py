@@ -1,9 +1,9 @@
-"""Stored arrays of Zarr that are read as they were when they were listed.
+"""Stored Zarr arrays that are read as they were when they were listed.
 
-Zarr takes a chunk file that is not there for a chunk that was never written, and returns fill values. So a file that is
-invisible for a moment, on a network file system or on one of many workers, would become zeros. Here every chunk file
-that is read must be the version that was listed when the array was opened, and where the array has digests of its rows,
-what was decoded must have them.
+Zarr treats a missing chunk file as a chunk that was never written, and returns fill values. So a file that is invisible
+for a moment, on a network file system or on one of many workers, would become zeros. Here every chunk file that is read
+must be the version that was listed when the array was opened, and if the array has digests of its rows, the decoded
+values must match them.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from bigkpca.data.stores import NODE_FILES, StoredFile, root_url, store_of
 from bigkpca.errors import Array, CorruptionError
 from bigkpca.numerics.linalg import aligned
 
-ANY_VERSION = ""  # of a chunk file that must be there
-UNKNOWN = "?"  # whether a chunk file must be there, of a store that cannot be listed
+ANY_VERSION = ""  # version of a chunk file that must exist
+UNKNOWN = "?"  # in a store that cannot be listed it is unknown whether a chunk file must exist
 
 
 class Versions(dict[str, str | None]):
-    """Versions of chunk files, by key; None where a chunk was not stored, and so stands for the fill value.
+    """Versions of chunk files, by key; None if a chunk was not stored, and so represents the fill value.
 
-    others: what holds for keys that are not named.
+    others: the version for keys that are not named.
     """
 
     def __init__(self, known: Mapping[str, str | None], others: str | None) -> None:
@@ -50,13 +50,14 @@ class Versions(dict[str, str | None]):
         return self.others
 
 
-ALL_THERE = Versions({}, ANY_VERSION)  # of an array of which every chunk was written
+ALL_THERE = Versions({}, ANY_VERSION)  # for an array whose chunks were all written
 
 
 class Manifest(NamedTuple):
-    """Where the digests of an array are stored, and the SHA-256 of that file: other content means another array.
+    """Where the digests of an array are stored, and the SHA-256 of that file: different content means a different
+    array.
 
-    publishing: whether a run was adding rows when it was read, or was cut off while it did.
+    publishing: whether a run was adding rows when it was read, or was interrupted while adding rows.
     """
 
     path: str
@@ -65,15 +66,15 @@ class Manifest(NamedTuple):
 
 
 class OtherValuesError(CorruptionError):
-    """Stored values decode, and are not those that were written there (exit code 7)."""
+    """Stored values decode, but are not those that were written there (exit code 7)."""
 
 
 @dataclass(frozen=True)
 class Digests:
-    """Digests of consecutive ranges of `rows` rows, of which the last may hold fewer.
+    """Digests of consecutive ranges of `rows` rows; the last range may have fewer.
 
-    count: of all rows. of: for each range, from number `first` on, the digest of its values in little-endian order, as
-    hexadecimal digits. algorithm: of all of them.
+    count: the number of all rows. of: for each range, from number `first` on, the digest of its values in little-endian
+    order, as hexadecimal digits. algorithm: that of all digests.
     """
 
     rows: int
@@ -83,17 +84,17 @@ class Digests:
     first: int = 0
 
     def part(self, start: int, stop: int) -> Digests:
-        """The digests of the ranges that hold rows start..stop."""
+        """The digests of the ranges that contain rows start..stop."""
         first, last = start // self.rows, math.ceil(stop / self.rows)
         return replace(self, of=self.of[first - self.first : last - self.first], first=first)
 
     def around(self, start: int, stop: int) -> tuple[int, int]:
-        """The rows of the ranges that hold rows start..stop."""
+        """The rows of the ranges that contain rows start..stop."""
         return start // self.rows * self.rows, min(math.ceil(stop / self.rows) * self.rows, self.count)
 
     def other(self, values: Array, start: int) -> int | None:
-        """The first row of the first range whose values have another digest; None where there is none. `values` are
-        those of whole ranges, of which the first begins with row `start`."""
+        """The first row of the first range whose values have another digest; None if there is none. `values` are those
+        of whole ranges, the first of which begins at row `start`."""
         digest = crc32c if self.algorithm == "crc32c" else sha256
         for at in range(0, len(values), self.rows):
             if digest(values[at : at + self.rows]) != self.of[(start + at) // self.rows - self.first]:
@@ -103,7 +104,7 @@ class Digests:
 
 def crc32c(values: Array) -> str:
     """CRC-32C of values in little-endian order: 0.05 ms for a megabyte, a thirteenth of SHA-256."""
-    # The library takes arrays without a copy, though its documentation names bytes alone.
+    # The library accepts arrays without a copy, though its documentation mentions only bytes.
     return f"{google_crc32c.value(np.frombuffer(little_endian(values), np.uint8)):08x}"
 
 
@@ -113,11 +114,11 @@ def sha256(values: Array) -> str:
 
 
 class _ChangedError(Exception):
-    """A stored file is another version than the one that was listed."""
+    """A stored file is not the version that was listed."""
 
 
 class _FailedError(Exception):
-    """Reading a file failed, with this error; codecs raise errors of the same classes for bytes that do not decode."""
+    """Reading a file failed with this error; codecs raise errors of the same classes for bytes that do not decode."""
 
     def __init__(self, error: Exception) -> None:
         super().__init__(str(error))
@@ -125,11 +126,11 @@ class _FailedError(Exception):
 
 
 class _Pinned(Store):
-    """A read-only store of the chunk files of one array, for one reading of it.
+    """A read-only store of the chunk files of one array, for one read of it.
 
-    source: the path of the array's folder, or the store of a user with the array's path in it. A key without a version
-    cannot be read. sizes: compare the sizes of files alone, as the digests of what they hold show the rest; times of
-    modification differ on some network file systems from one machine to another.
+    source: the path of the array's folder, or a user's store with the array's path in it. A key without a version
+    cannot be read. sizes: compare only the sizes of files, since the digests of their values show the rest; on some
+    network file systems modification times differ from one machine to another.
     """
 
     supports_writes = supports_deletes = supports_listing = False
@@ -170,13 +171,13 @@ class _Pinned(Store):
         self._check(key, file.stamp)
         # The index of a shard is read before its chunks.
         if self._seen.setdefault(key, file.stamp) != file.stamp:
-            raise OSError(errno.ESTALE, "It was written while it was read", name)
-        if not file.bytes:  # as a power failure may leave it; Zarr takes it for a chunk that was never written
+            raise OSError(errno.ESTALE, "It was written while it was being read", name)
+        if not file.bytes:  # as a power failure may leave it; Zarr treats it as a chunk that was never written
             raise CorruptionError(f"{name} is empty; restore it or make the data again")
         return prototype.buffer.from_bytes(content)
 
     def _check(self, key: str, found: str | None) -> None:
-        """Raise _ChangedError unless a file has the version that was listed, FileNotFoundError where it is gone."""
+        """Raise _ChangedError unless a file has the version that was listed, FileNotFoundError if it is gone."""
         listed = self._versions[key]
         if listed == UNKNOWN:
             return
@@ -188,7 +189,8 @@ class _Pinned(Store):
             raise _ChangedError(key)
 
     def _compared(self, stamp: str) -> str:
-        """What is compared of a stamp. Some servers put the tag of an object in quotes in some of their answers."""
+        """The part of a stamp that is compared. Some servers put the tag of an object in quotes in some of their
+        answers."""
         return stamp.partition(" ")[0] if self._sizes else stamp.replace('"', "")
 
     def __eq__(self, other: object) -> bool:
@@ -210,10 +212,10 @@ class _Pinned(Store):
 
 @dataclass(frozen=True)
 class StoredArray:
-    """An array of Zarr, (n,) or (n, d), that is read as it was listed.
+    """A Zarr array, (n,) or (n, d), that is read as it was listed.
 
-    versions: of the chunk files that may be read. digests: of its rows, where they are known, and the manifest that
-    holds them. count: its rows; more may be stored.
+    versions: those of the chunk files that may be read. digests: those of its rows, if known, and the manifest that
+    contains them. count: number of its rows; more may be stored.
     """
 
     array: zarr.Array[Any]
@@ -236,7 +238,7 @@ class StoredArray:
         return len(self.array.shape)
 
     def part(self, start: int, stop: int, columns: slice = EVERY) -> StoredArray:
-        """The array for a task that reads only these rows and columns: what it needs to know of them, and no more."""
+        """The array for a task that reads only these rows and columns, without data about others."""
         digests = self.digests and self.digests.part(start, stop)
         if digests is not None:
             columns = EVERY
@@ -249,8 +251,8 @@ class StoredArray:
 
     def read(self, start: int, stop: int, columns: slice = EVERY) -> Array:
         """Rows start..stop, and columns columns.start..columns.stop of them, aligned. Reads whole ranges of rows that
-        have a digest. Errors that may pass are tried again. Raises CorruptionError where a chunk is missing, does not
-        decode or has another digest, IncompleteError where the array was written again since it was opened."""
+        have a digest. Retries after errors that may be temporary. Raises CorruptionError if a chunk is missing, does
+        not decode or has another digest, IncompleteError if the array was written again since it was opened."""
         return retried(lambda: self._read(start, stop, columns), self.where, CorruptionError)
 
     def _read(self, start: int, stop: int, columns: slice) -> Array:
@@ -262,14 +264,14 @@ class StoredArray:
             if (row := self.digests.other(found, first)) is not None:
                 end = self.digests.around(row, row + 1)[1]
                 raise OtherValuesError(
-                    f"{self.where}: rows {row} to {end - 1} are other values than were written there; restore this "
+                    f"{self.where}: rows {row} to {end - 1} are not the values that were written there; restore this "
                     "file or make the data again"
                 )
             found = found[start - first : stop - first]
             return found if columns == EVERY else aligned(found[:, columns])
         except (CorruptionError, FileNotFoundError) as error:
             if self.manifest is not None:
-                with suppress(OSError):  # of a disk that is not there for the moment
+                with suppress(OSError):  # a disk that is absent for the moment
                     content, _ = store_of(self.manifest.path).read(self.manifest.path)
                     # Another array took the place of this one, or rows are being added to it.
                     if self.manifest.publishing or hashlib.sha256(content).hexdigest() != self.manifest.sha256:
@@ -283,12 +285,12 @@ class StoredArray:
         try:
             found = array[start:stop] if columns == EVERY else array[start:stop, columns]
             return aligned(np.asarray(found))
-        except Exception as raised:  # each codec raises its own kind when bytes do not decode
+        except Exception as raised:  # each codec raises its own type when bytes do not decode
             error: BaseException = raised
             while isinstance(error, BaseExceptionGroup):  # Zarr reads several ranges of a file at once
                 error = error.exceptions[0]
-        # Raised after that block: within it the wrapper would become the context of the error that it wraps, and Dask's
-        # workers cannot send such a cycle.
+        # Raised after that block: within it, the wrapper would become the context of the error that it wraps, and
+        # Dask's workers cannot send such a cycle.
         if isinstance(error, _FailedError):
             if isinstance(error.error, _ChangedError):
                 raise changed(self.where) from error
@@ -302,14 +304,14 @@ class StoredArray:
 
 
 def writing_empty_chunks(array: zarr.Array[Any]) -> zarr.Array[Any]:
-    """The same array, which writes a chunk of nothing but the fill value, too: Zarr forgets, from one opening to the
-    next, that it was made to."""
+    """The same array, which also writes chunks that contain only the fill value: Zarr does not store this setting, so
+    it is lost when the array is opened again."""
     metadata: Any = array.metadata  # whose types have two versions
     return zarr.Array(zarr.AsyncArray(metadata, array.store_path, {"write_empty_chunks": True}))
 
 
 def chunk_keys(array: zarr.Array[Any], start: int, stop: int, columns: slice = EVERY) -> Iterator[str]:
-    """The keys of the chunk files, or shards, that hold rows start..stop and these columns."""
+    """The keys of the chunk files, or shards, that contain rows start..stop and these columns."""
     sizes = array.shards or array.chunks
     along = [range(start // sizes[0], (stop - 1) // sizes[0] + 1)]
     for length, size in zip(array.shape[1:], sizes[1:], strict=True):
@@ -319,7 +321,8 @@ def chunk_keys(array: zarr.Array[Any], start: int, stop: int, columns: slice = E
 
 
 def files_below(folder: str) -> Mapping[str, StoredFile]:
-    """The files of the folder of an array or group, by their names from there. Errors that may pass are tried again."""
+    """The files in the folder of an array or group, by their names from there. Retries after errors that may be
+    temporary."""
 
     def listed() -> Mapping[str, StoredFile]:
         found = store_of(folder).files(folder)
@@ -331,14 +334,14 @@ def files_below(folder: str) -> Mapping[str, StoredFile]:
 
 
 def versions_of(array: zarr.Array[Any], files: Mapping[str, StoredFile] | None = None) -> Versions:
-    """The versions of all chunk files of an array, as they are now, or in this listing of `files_below`; without
-    versions in a store, only which files are there, if that."""
+    """The versions of all chunk files of an array, as they are now, or in this listing of `files_below`; for stores
+    without versions, only which files exist, if even that."""
     if (path := array_path(array)) is not None:
         found = files_below(path) if files is None else files
         return Versions({key: file.stamp for key, file in found.items()}, None)
     if array.store.supports_listing:
         names = sync(_names(array.store, array.path))
-        if names.intersection(NODE_FILES):  # else this store cannot list in truth, as over HTTP
+        if names.intersection(NODE_FILES):  # otherwise this store cannot really list, as over HTTP
             return Versions(dict.fromkeys(names, ANY_VERSION), None)
     return Versions({}, UNKNOWN)
 
@@ -350,6 +353,6 @@ async def _names(store: Store, path: str) -> set[str]:
 
 
 def array_path(array: zarr.Array[Any] | zarr.Group) -> str | None:
-    """The path of the folder of an array or a group; None where its store is none of `store_of`."""
+    """The path of the folder of an array or a group; None if its store is not one of `store_of`."""
     root = array.store.root if isinstance(array.store, LocalStore) else root_url(array.store)
     return None if root is None else f"{root}/{array.path}".rstrip("/")

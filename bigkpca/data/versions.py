@@ -1,11 +1,11 @@
-"""Versions of inputs and outputs: marks of Zarr arrays without reading values, and the versions of a scheduled job.
+"""Versions of inputs and outputs: marks of Zarr arrays, made without reading values, and the versions of a scheduled
+job.
 
 The output OUT of a scheduled job:
 
 OUT/manifest.json     the current version, and the model of each; what is being pruned; replaced at once
 OUT/1, OUT/2, ...     feature stores
-OUT/pinned.json       the rows of a run that has begun and did not end
-OUT/runs.jsonl        a line for each run
+OUT/pinned.json       the rows of a run that has begun but not ended OUT/runs.jsonl        a line for each run
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from bigkpca.data.json_files import read_record
 from bigkpca.data.stores import last_name, parent, store_of
 from bigkpca.errors import CorruptionError, IncompleteError
 
-# What file systems call the mark of a version of a file, the most telling one first.
+# The names that file systems use for the version of a file, the most reliable one first.
 _MARKS = "ETag", "etag", "e_tag", "md5Hash", "checksum", "mtime", "LastModified", "last_modified", "updated", "created"
 
 
 def version_marks(array: zarr.Array[Any]) -> list[str] | None:
-    """A line for each stored file of the array: its name, size, and tag or time; of a zip file, that of the whole file.
-    None where the store does not have these of every file, as one in memory. Lists names, and reads no values."""
+    """A line for each stored file of the array: its name, size, and tag or time; for a zip file, those of the whole
+    file. None if the store does not have these for every file, like one in memory. Lists names, and reads no values."""
     store = array.store
     if isinstance(store, ZipStore):
         return [store_of(str(store.path)).file(str(store.path)).stamp]
@@ -58,8 +58,8 @@ def version_path(out: str, number: int) -> str:
 
 def read_versions(out: str) -> dict[str, Any] | None:
     """The manifest of the versions: `current` (a number) and `versions`, each with its number, model and reason; the
-    `last` number that a version was given, where later ones were pruned, and what is being removed (`pruning`). None
-    before the first version is published. Raises CorruptionError for a damaged one."""
+    `last` number assigned to a version, if later ones were pruned, and the versions being removed (`pruning`). None
+    before the first version is published. Raises CorruptionError if it is damaged."""
     name = f"{out}/{VERSIONS}"
     found = read_record(name, "restore it")
     if found is None:
@@ -75,7 +75,7 @@ def read_versions(out: str) -> dict[str, Any] | None:
         counted = all(type(each) is int and each > 0 for each in (*numbers, *(model["number"] for model in models)))
         whole = counted and all(isinstance(each, str) for each in texts) and found["current"] in numbers
     if not whole:
-        raise CorruptionError(f"{name} does not name the current version and the model of each; restore it")
+        raise CorruptionError(f"{name} does not record the current version and the model of each version; restore it")
     return dict(found)
 
 
@@ -90,13 +90,13 @@ def current_version(out: str) -> str:
 
 
 def last_number(manifest: Mapping[str, Any]) -> int:
-    """The largest number that a version was given, also one that was pruned; 0 before the first."""
+    """The largest number assigned to a version, even one that was pruned; 0 before the first."""
     pruned = manifest.get("last")
     return max([pruned if type(pruned) is int else 0, *(each["number"] for each in manifest["versions"])])
 
 
 def check_not_pruned(path: str) -> None:
-    """Raise IncompleteError where `path` was a version of the output of a job, and was pruned."""
+    """Raise IncompleteError if `path` was a version of the output of a job, and was pruned."""
     name, manifest = last_name(path), None
     if name.isdecimal():
         with suppress(CorruptionError, OSError):
@@ -105,6 +105,6 @@ def check_not_pruned(path: str) -> None:
         return
     if int(name) not in [each["number"] for each in manifest["versions"]]:
         raise IncompleteError(
-            f"{path} was pruned while it was read: run the same command again, which reads the current version of "
-            f"{parent(path)}"
+            f"{path} was pruned while it was being read: run the same command again, which reads the current version "
+            f"of {parent(path)}"
         )

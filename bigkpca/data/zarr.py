@@ -33,8 +33,8 @@ from bigkpca.data.stores import StoredFile, store_of
 from bigkpca.data.versions import JOB, check_not_pruned, current_version, version_marks
 from bigkpca.errors import Array, CorruptionError, IncompleteError, SpecError
 
-ATTRIBUTE = "bigkpca"  # the one key of our own in the attributes of a Zarr group
-MAIN = {"features": "scores", "reconstruction": "x"}  # what is written block by block: the array it is for
+ATTRIBUTE = "bigkpca"  # bigkpca's only key in the attributes of a Zarr group
+MAIN = {"features": "scores", "reconstruction": "x"}  # kinds of output written block by block: the main array of each
 _STAMP_DIGITS = 16
 PUBLISHING = "publishing"  # in a manifest to which a run is adding rows: the folder of that run
 MANIFEST = "manifest.json"  # in the folder of that array, once all of it is there
@@ -44,10 +44,10 @@ MANIFEST = "manifest.json"  # in the folder of that array, once all of it is the
 class ZarrRows:
     """Rows of a Zarr array (v2 or v3).
 
-    `count` rows are trusted: all of a foreign array, and what a dataset's own attribute vouches for.
-    `whole`: every chunk was written, so that a missing one is a loss and not the fill value. Others may add
-    rows behind those that are `pinned`, also in the last chunk of these. `digests` of the rows stand in a `manifest`.
-    `reader` is what a task reads its rows with.
+    `count` rows are trusted: all of a foreign array, and those that a dataset's attribute guarantees. `whole`: every
+    chunk was written, so a missing one is a loss and not the fill value. Other processes may add rows after those that
+    are `pinned`, even in the last chunk of these. `digests` of the rows are in a `manifest`. `reader` is the object
+    with which a task reads its rows.
     """
 
     array: zarr.Array[Any]
@@ -90,13 +90,13 @@ class ZarrRows:
             raise
 
     def listed(self) -> ZarrRows:
-        """The same rows; from now on their files must be the versions that are there now."""
+        """The same rows; from now on their files must be the current versions."""
         _ = self._reader
         return self
 
     @cached_property
     def _reader(self) -> StoredArray:
-        """What reads the rows as they were when their files were listed."""
+        """The reader of the rows as they were when their files were listed."""
         if self.reader is not None:
             return self.reader
         versions = versions_of(self.array, self._files)
@@ -109,16 +109,16 @@ class ZarrRows:
 
     @cached_property
     def _files(self) -> Mapping[str, StoredFile] | None:
-        """The files of the array, by their names; None where the store cannot be listed."""
+        """The files of the array, by name; None if the store cannot be listed."""
         folder = array_path(self.array)
         return None if folder is None else files_below(folder)
 
     @cached_property
     def _stored(self) -> dict[str, StoredFile] | None:
-        """The chunks or shards that are stored, by their keys; None where the store cannot be listed."""
+        """The stored chunks or shards, by key; None if the store cannot be listed."""
         if self._files is None:
             return None
-        # By what is there, not by what should be: an array may claim any number of chunks.
+        # Over existing files, not expected ones: an array may claim any number of chunks.
         found = {}
         for key, file in self._files.items():
             index = tuple(int(digits) for digits in re.findall("[0-9]+", key)[-2:] if len(digits) < 20)
@@ -128,8 +128,8 @@ class ZarrRows:
         return found
 
     def pin(self, count: int) -> ZarrRows:
-        """The first `count` rows, which stay the same while others append to the array: with the files that these rows
-        had when they were listed first, so that whatever is written from then on is seen."""
+        """The first `count` rows, which stay the same while other processes append to the array: with the files of
+        these rows from the first listing, so that everything written since then is detected."""
         found = replace(self, count=count, pinned=True)
         if "_files" in vars(self):
             vars(found)["_files"] = self._files
@@ -142,12 +142,12 @@ class ZarrRows:
         return math.ceil(self.count / rows), math.ceil(self.array.shape[1] / columns)
 
     def missing(self) -> int:
-        """Number of stored chunks that should exist and do not; 0 where stores cannot be listed."""
+        """Number of chunks that should be stored but are not; 0 if the store cannot be listed."""
         return 0 if self._stored is None else math.prod(self._chunk_grid) - len(self._stored)
 
     def unstored(self, row: int, column: int) -> tuple[slice, slice] | None:
-        """Rows and columns of the chunk or shard that holds an entry, if the store has none; None where it is there, or
-        the store cannot be listed."""
+        """Rows and columns of the chunk or shard of an entry, if it is not stored; None if it is, or if the store
+        cannot be listed."""
         height, width = self.array.shards or self.array.chunks
         at = row // height, column // width
         if self._stored is None or self.array.metadata.encode_chunk_key(at) in self._stored:
@@ -159,7 +159,7 @@ class ZarrRows:
         return rows, columns
 
     def check_whole(self) -> None:
-        """Raise CorruptionError when a chunk is gone that was written, or whose fill value is NaN."""
+        """Raise CorruptionError if a chunk is missing that was written, or whose fill value is NaN."""
         fill = self.array.fill_value
         if not self.whole and not (isinstance(fill, float | np.floating) and np.isnan(fill)):
             return
@@ -168,8 +168,8 @@ class ZarrRows:
             chunks = (divmod(number, across) for number in itertools.count())  # row after row
             row = next(index[0] for index in chunks if encode(index) not in (self._stored or {})) * self._height
             raise CorruptionError(
-                f"{self.where}: {missing} stored chunks are missing, the first holds row {row}; "
-                "restore them or ingest the data again"
+                f"{self.where}: {missing} stored chunks are missing, the first with row {row}; restore them or ingest "
+                "the data again"
             )
 
     def fingerprint(self) -> dict[str, Any]:
@@ -180,7 +180,7 @@ class ZarrRows:
                 return ArrayRows(self.block(0, self.count)).fingerprint()
             digest.update("\n".join(marks).encode())
             return anonymous(self) | {"stamp": digest.hexdigest()}
-        # Others may add rows to the last chunk or shard of pinned rows: of these it is the values that must not change.
+        # Other processes may add rows to the last chunk or shard of pinned rows: for these, the values must not change.
         last = self.count // self._height if self.pinned and self.count % self._height else None
         values = "" if last is None else digest_of_rows(self, Block(0, last * self._height, self.count))
         for key, file in sorted(self._stored.items()):
@@ -198,7 +198,7 @@ class ZarrRows:
         return int(re.findall("[0-9]+", key)[-2])
 
     def stamps(self, blocks: Sequence[Block]) -> list[str] | None:
-        """For each block of rows what changes when a chunk or shard that holds some of them is written; None where the
+        """For each block of rows, a value that changes when a chunk or shard with some of them is written; None if the
         store cannot be listed."""
         if (stored := self._stored) is None:
             return None
@@ -213,9 +213,9 @@ class ZarrRows:
         return [stamp(block) for block in blocks]
 
     def stored_rows(self, known: int = 0, never: Sequence[Sequence[int]] = ()) -> int:
-        """The rows before the first gap that begins behind `known` rows: whoever appends has not written it yet. Gaps
-        as in `gaps`; those `never` written hold the fill value. All rows where their dataset vouches for them, or the
-        store cannot be listed."""
+        """The rows before the first gap that begins after `known` rows, which the appending process has not written
+        yet. Gaps as in `gaps`; those `never` written contain the fill value. All rows if their dataset guarantees them,
+        or the store cannot be listed."""
         if self._stored is None or self.whole:
             return self.count
         complete = self._complete(known)
@@ -224,15 +224,16 @@ class ZarrRows:
         return min(self.count, next(waiting, end))
 
     def tail_stamps(self, known: int) -> list[str]:
-        """What changes when each chunk, or shard, that holds row `known` and rows before it is written: none of these
-        holds rows from `known` on while it is what it was when those before were read. Empty where there is none."""
+        """A value that changes when a chunk, or shard, with row `known` and rows before it is written: none of these
+        contains rows from `known` on while the value is the same as when the rows before were read. Empty if there is
+        none."""
         if self._stored is None or not known % self._height:
             return []
         keys = [self.array.metadata.encode_chunk_key((known // self._height, at)) for at in range(self._chunk_grid[1])]
         return [self._stored[key].stamp if key in self._stored else "" for key in keys]
 
     def gaps(self, known: int = 0) -> list[tuple[int, int]]:
-        """Ranges of rows behind `known` rows of which chunks or shards are not stored, but later ones are."""
+        """Ranges of rows after `known` rows whose chunks or shards are not stored, although later ones are."""
         first, found = known // self._height, []
         for row in self._complete(known):
             if row > first:
@@ -241,13 +242,13 @@ class ZarrRows:
         return found
 
     def _complete(self, known: int) -> list[int]:
-        """The rows of chunks, or shards, from that of row `known` on, that are stored in all columns; ascending."""
+        """The rows of chunks, or shards, from that of row `known` on, that are stored for all columns; ascending."""
         chunks = Counter(map(self._row_of_chunks, self._stored or ()))
         across = self._chunk_grid[1]
         return sorted(row for row, count in chunks.items() if count == across and row >= known // self._height)
 
     def __getstate__(self) -> dict[str, Any]:
-        # What travels with every task: the rows to read, and as what version; none needs the names of all columns.
+        # Sent with every task: the rows to read, and their versions; no task needs the names of all columns.
         kept = {key: value for key, value in self.__dict__.items() if not key.startswith("_") and key != "names"}
         return kept | {"reader": self._reader}
 
@@ -267,25 +268,25 @@ def group_rows(path: str, group: zarr.Group, name: str | None) -> ZarrRows:
         if not store_of(path).exists(f"{path}/{MAIN[kind]}/{MANIFEST}"):
             raise IncompleteError(f"{path} is not finished: run the command that makes it again")
     elif kind == "model":
-        raise SpecError(f"{path} is a bigkpca model, not rows: give a dataset, an array, or scores")
+        raise SpecError(f"{path} is a bigkpca model, not rows: pass a dataset, an array, or scores")
     try:
         node: Any = group.get(name or "x")
-    except Exception as error:  # zarr raises several kinds for metadata that do not parse
+    except Exception as error:  # zarr raises several types for metadata that cannot be parsed
         raise CorruptionError(f"{path}/{name or 'x'} is not an array that can be read ({error}); restore it") from error
     if node is None and name is None:
         arrays = dict(group.arrays())
         if len(arrays) != 1:
-            raise SpecError(f"{path} holds the arrays {sorted(arrays)}: name one with --array (array= in Python)")
+            raise SpecError(f"{path} contains the arrays {sorted(arrays)}: name one with --array (array= in Python)")
         ((name, node),) = arrays.items()
     if not isinstance(node, zarr.Array):
-        raise SpecError(f"{path} holds no array {name!r}, but {sorted(key for key, _ in group.arrays())}")
+        raise SpecError(f"{path} does not contain an array {name!r}, but {sorted(key for key, _ in group.arrays())}")
     check_shape(node.shape, f"{path}/{name}")
     names = None
     if kind == "dataset" and name == "x":
         rows, columns = about["rows"], about.get("column_names")
         if type(rows) is not int or not 0 < rows <= node.shape[0]:
             raise CorruptionError(
-                f"{path} says that it has {rows!r:.80} rows, and its array x has {node.shape[0]}; ingest it again"
+                f"{path} claims to have {rows!r:.80} rows, but its array x has {node.shape[0]}; ingest it again"
             )
         if columns is not None:
             texts = isinstance(columns, list) and all(isinstance(each, str) for each in columns)
@@ -301,9 +302,9 @@ def group_rows(path: str, group: zarr.Group, name: str | None) -> ZarrRows:
 
 
 def promised(path: str, about: Any, name: str, array: zarr.Array[Any]) -> tuple[int, Digests | None, Manifest | None]:
-    """What a group promises of its array `name`: how many rows it has, their digests, and the manifest with these.
-    `about` is the attribute of the group. Datasets of earlier versions and groups of others have no digests. Raises
-    CorruptionError for a manifest that is damaged."""
+    """What a group records about its array `name`: its number of rows, their digests, and the manifest with these.
+    `about` is the attribute of the group. Datasets of earlier versions and foreign groups have no digests. Raises
+    CorruptionError for a damaged manifest."""
     kind = about.get("format") if isinstance(about, dict) else None
     if kind == "dataset" and name in ("x", "y"):
         count = about["rows"] if type(about.get("rows")) is int else array.shape[0]
@@ -313,22 +314,20 @@ def promised(path: str, about: Any, name: str, array: zarr.Array[Any]) -> tuple[
         at = f"{path}/x/{named['file']}"
         held, sha256 = _read_manifest(at)
         if sha256 != named.get("sha256"):
-            raise CorruptionError(f"{at} is another one than {path} names; restore it or ingest the data again")
+            raise CorruptionError(f"{at} is not the one recorded in {path}; restore it or ingest the data again")
         digests = _dataset_digests(held, name)
     elif isinstance(kind, str) and kind in MAIN:
         at = f"{path}/{MAIN[kind]}/{MANIFEST}"
         held, sha256 = _read_manifest(at)
         digests = _block_digests(held, "sha256" if name == MAIN[kind] else f"{name}_sha256")
-        if digests is None and name != MAIN[kind]:  # somebody else put it there
+        if digests is None and name != MAIN[kind]:  # put there by someone else
             return array.shape[0], None, None
         count = 0 if digests is None else digests.count
         if not 0 < count <= array.shape[0] or (count < array.shape[0] and not about.get("grows")):
-            raise CorruptionError(
-                f"{at} says that there are {count} rows, and its array has {array.shape[0]}; restore it"
-            )
+            raise CorruptionError(f"{at} claims {count} rows, but its array has {array.shape[0]}; restore it")
     else:
         return array.shape[0], None, None
-    stored = array.chunks[0], (array.shards or array.chunks)[0]  # more rows would be read than memory was planned for
+    stored = array.chunks[0], (array.shards or array.chunks)[0]  # more rows than memory was planned for
     fits = digests is not None and digests.count == count and digests.rows in stored
     if digests is None or not fits or len(digests.of) != math.ceil(count / digests.rows):
         raise CorruptionError(f"{at} does not have the digests of {count:,} rows; restore it or make the data again")
@@ -336,8 +335,8 @@ def promised(path: str, about: Any, name: str, array: zarr.Array[Any]) -> tuple[
 
 
 def stored_array(path: str, group: zarr.Group, name: str) -> StoredArray:
-    """The array of this name in a group, with its digests where they are known. Every chunk that has a digest must be
-    there; of other arrays those that are there now."""
+    """The array of this name in a group, with its digests if they are known. Every chunk that has a digest must exist;
+    of other arrays, those that exist now."""
     array = group[name]
     assert isinstance(array, zarr.Array)
     count, digests, manifest = promised(path, group.attrs.get(ATTRIBUTE, {}), name, array)
@@ -357,7 +356,7 @@ def _read_manifest(path: str) -> tuple[Any, str]:
 
 
 def _dataset_digests(held: Any, name: str) -> Digests | None:
-    """The digests of an array of a dataset in its manifest; None where it does not have them."""
+    """The digests of an array of a dataset, from its manifest; None if it does not have them."""
     arrays = held.get("arrays") if isinstance(held, dict) else None
     found = arrays.get(name) if isinstance(arrays, dict) else None
     if not (isinstance(found, dict) and _is_count(found.get("rows")) and _is_count(held.get("rows"))):
@@ -368,7 +367,7 @@ def _dataset_digests(held: Any, name: str) -> Digests | None:
 
 
 def _block_digests(held: Any, key: str) -> Digests | None:
-    """The digests of an array that was written block by block in its manifest; None where it does not have them."""
+    """The digests of an array that was written block by block, from its manifest; None if it does not have them."""
     if not (isinstance(held, dict) and _is_count(held.get("block_rows")) and _is_count(held.get("rows"))):
         return None
     blocks = held.get("blocks")

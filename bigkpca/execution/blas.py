@@ -1,4 +1,4 @@
-"""BLAS on one thread, and the processor type that it computes for."""
+"""BLAS on one thread, and the processor type for which it computes."""
 
 from __future__ import annotations
 
@@ -16,36 +16,37 @@ from threadpoolctl import ThreadpoolController
 
 @lru_cache(maxsize=1)
 def _libraries(_modules: int) -> ThreadpoolController:
-    """The libraries that are loaded while so many modules are imported: to look for them takes 4 ms, a third of a small
-    fit, and more only come with a module that is imported."""
+    """The libraries that are loaded while this many modules are imported. Searching for them takes 4 ms, a third of a
+    small fit, and only the import of a module can add more."""
     return ThreadpoolController()
 
 
 @lru_cache(maxsize=1)
 def _blas(modules: int) -> tuple[list[Any], list[Any]]:
-    """The BLAS libraries whose limit holds for the whole process, and those in which each thread has its own."""
+    """The BLAS libraries whose limit applies to the whole process, and those in which each thread has its own."""
     found = _libraries(modules).select(user_api="blas").lib_controllers
-    # A limit holds for the thread alone that sets it with MKL and OpenMP, else for the whole process.
+    # With MKL and OpenMP a limit applies only to the thread that sets it, otherwise to the whole process.
     own = [each for each in found if each.internal_api == "mkl" or getattr(each, "threading_layer", None) == "openmp"]
     return [library for library in found if library not in own], own
 
 
 def _release(library: Any) -> None:
-    """Let any thread set the limit: threadpoolctl, from 3.8 on, heeds only the first that does, until it lifts it."""
+    """Let any thread set the limit: from 3.8 on, threadpoolctl honours only the first thread that sets it, until that
+    lifts it."""
     if (release := getattr(library, "clear_controlling_thread", None)) is not None:
         release(force=True)
 
 
 def _set(library: Any, threads: int) -> None:
-    """Set the number of threads of a library, also where another thread has set it before."""
+    """Set the number of threads of a library, even if another thread has set it before."""
     _release(library)
     library.set_num_threads(threads)
 
 
 class _SingleThreadedBlas:
-    """One limit of BLAS to one thread, set by the first to enter and lifted by the last: were each task to restore its
-    own, the first to end would give its neighbours two threads, which give other bits than one. What the caller had set
-    is restored. Warns where the limit does not hold, or another thread of the caller changes it meanwhile."""
+    """One limit of BLAS to one thread, set by the first to enter and lifted by the last: if each task restored its own
+    limit, the first to end would give its neighbours two threads, which compute other bits than one. The caller's
+    setting is restored. Warns if the limit has no effect, or if another thread of the caller changes it meanwhile."""
 
     def __init__(self) -> None:
         self._begin()
@@ -54,11 +55,11 @@ class _SingleThreadedBlas:
     def _begin(self) -> None:
         self._lock = threading.Lock()
         self._entered = 0
-        self._before: list[tuple[Any, int]] = []  # of libraries whose limit holds for the process
+        self._before: list[tuple[Any, int]] = []  # for libraries whose limit applies to the process
         self._own = threading.local()  # the same of this thread
 
     def _forked(self) -> None:
-        """Lift the limit in a child process, in which nobody else would."""
+        """Lift the limit in a child process, where nothing else would."""
         before = self._before
         self._begin()
         _restore(before)
@@ -76,7 +77,7 @@ class _SingleThreadedBlas:
             self._entered += 1
 
     def __exit__(self, *exc_info: object) -> None:
-        if depth := getattr(self._own, "depth", 0):  # else another thread entered, whose own limit ends with it
+        if depth := getattr(self._own, "depth", 0):  # otherwise another thread entered, whose limit ends with it
             self._own.depth = depth - 1
             if depth == 1:
                 _restore(self._own.before)
@@ -88,7 +89,7 @@ class _SingleThreadedBlas:
 
 
 def _limited(libraries: Iterable[Any]) -> list[tuple[Any, int]]:
-    """Limit libraries to one thread: with the number that each had before."""
+    """Limit libraries to one thread. Returns them with the number that each had before."""
     before = [(each, each.num_threads) for each in libraries]
     for library, threads in before:
         if threads != 1:
@@ -98,12 +99,12 @@ def _limited(libraries: Iterable[Any]) -> list[tuple[Any, int]]:
 
 
 def _check(libraries: Iterable[Any]) -> None:
-    """Warn of libraries that do not have one thread."""
+    """Warn about libraries that do not have one thread."""
     for library in libraries:
         if (threads := library.num_threads) != 1:
             warnings.warn(
-                f"{library.filepath} has {threads} threads, though it was limited to one, so that results may differ "
-                "in their last bits: do not change the limit while bigkpca computes, or set OPENBLAS_NUM_THREADS=1",
+                f"{library.filepath} has {threads} threads, although it was limited to one, so results may differ in "
+                "their last bits: do not change the limit while bigkpca computes, or set OPENBLAS_NUM_THREADS=1",
                 RuntimeWarning,
                 stacklevel=4,
             )

@@ -1,4 +1,4 @@
-"""Engines: of threads, of processes started here, of a cluster that runs elsewhere."""
+"""Engines: threads, processes started here, or a cluster that runs elsewhere."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ if TYPE_CHECKING:
 
 _CONNECT_SECONDS = 60.0
 _RETRY_SECONDS = 1.0  # between two tries
-_CLOSE_SECONDS = 4.0  # twice this is what a stopped command may take to end
+_CLOSE_SECONDS = 4.0  # a stopped command may take twice this time to end
 
 
 class _WithoutMain:
-    """While entered, spawned processes do not import the module that was started as a program: it would run again in
-    each of them, and start its own. What it defines reaches workers all the same: it is pickled by value."""
+    """While entered, spawned processes do not import the main module of the program, which would run again in each of
+    them and start its own processes. Objects defined there still reach workers, since they are pickled by value."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -62,17 +62,17 @@ class _WithoutMain:
 _without_main = _WithoutMain()
 
 
-# A run that streams blocks needs other settings than Dask's. They hold for clusters started here, where a user's own
-# configuration does not say otherwise; docs/clusters.md has them for other clusters.
+# A run that streams blocks needs other settings than Dask's. They apply to clusters started here, unless the user's
+# configuration overrides them; docs/clusters.md lists them for other clusters.
 _SETTINGS = {
     # A worker that dies takes innocent tasks with it.
     "distributed.scheduler.allowed-failures": 10,
-    # A worker that hangs is given up, and its tasks go elsewhere.
+    # A worker that hangs is abandoned, and its tasks go elsewhere.
     "distributed.scheduler.worker-ttl": "2 minutes",
-    # A lost packet is no lost worker.
+    # A lost packet does not mean a lost worker.
     "distributed.comm.retry.count": 5,
-    # Memory in a pass is work space, not results that could be spilled: pausing a worker for it would only stop the
-    # pass (a paused worker never comes back when its memory is not Dask's own).
+    # Memory in a pass is work space, not results that could be spilled: pausing a worker because of it would only stop
+    # the pass (a paused worker never resumes if the memory is not Dask's).
     "distributed.worker.memory.target": False,
     "distributed.worker.memory.spill": False,
     "distributed.worker.memory.pause": False,
@@ -80,7 +80,7 @@ _SETTINGS = {
 
 
 def _settings() -> dict[str, Any]:
-    """Our settings, without those that a user has changed."""
+    """bigkpca's settings, without those that the user has changed."""
     import distributed  # noqa: F401  # whose defaults join those of Dask
 
     defaults = dask.config.merge(*dask.config.defaults)
@@ -92,15 +92,15 @@ def _settings() -> dict[str, Any]:
 def open_engine(
     scheduler: str | None = None, workers: int | None = None, timeout: float = TIMEOUT, progress: Progress = Silent()
 ) -> Iterator[Engine]:
-    """The engine of a run: the cluster at `scheduler`, `workers` local processes, else a Dask client that is
-    current, else threads of this process. What is opened here is closed at the end.
+    """The engine of a run: the cluster at `scheduler`, `workers` local processes, otherwise a current Dask client,
+    otherwise threads of this process. Whatever is opened here is closed at the end.
 
-    Raises SpecError for an address that is none, and where all workers have other versions of what must be the same;
-    IncompleteError for a scheduler that does not answer, and if no worker comes within `timeout` seconds. Warns
-    UnlikeWorkersWarning. Workers with other versions beside fit ones are named by `progress`.
+    Raises SpecError for an invalid address, and if all workers have other versions of packages that must be the same;
+    IncompleteError for a scheduler that does not answer, and if no worker appears within `timeout` seconds. Warns
+    UnlikeWorkersWarning. If only some workers have other versions, `progress` reports them.
     """
     if scheduler and workers:
-        raise SpecError("give a scheduler address or a number of workers, not both")
+        raise SpecError("specify a scheduler address or a number of workers, not both")
     if scheduler:
         with dask.config.set(_settings()), connected(scheduler, timeout, progress) as client:
             progress.note(f"running on {scheduler}, dashboard {client.dashboard_link}")
@@ -109,8 +109,8 @@ def open_engine(
         with dask.config.set(_settings()), _local_cluster(workers) as client:
             yield Engine(client=client, timeout=timeout, crew=Crew(progress.note), progress=progress)
     else:
-        current = None  # also in a task, which would wait for workers that wait for it
-        if "distributed" in sys.modules and worker_here() is None:  # else nobody made one
+        current = None  # inside a task, too, which would wait for workers that wait for it
+        if "distributed" in sys.modules and worker_here() is None:  # otherwise none was made
             from distributed import Client
 
             with suppress(ValueError):
@@ -119,8 +119,8 @@ def open_engine(
 
 
 def opener(scheduler: str | None, timeout: float) -> Callable[[], AbstractContextManager[Engine]]:
-    """What opens the engine of a scheduler, or of threads, in another process as `open_engine` does in this one. It can
-    be pickled, and brings what Dask is configured for connections with here, such as certificates."""
+    """A function that opens the engine of a scheduler, or of threads, in another process as `open_engine` does in this
+    one. It can be pickled, and includes Dask's configuration of connections here, such as certificates."""
     return partial(_opened, scheduler, timeout, {"distributed.comm": dask.config.get("distributed.comm", {})})
 
 
@@ -131,9 +131,9 @@ def _opened(scheduler: str | None, timeout: float, configured: dict[str, Any]) -
 
 
 def connect(address: str, timeout: float, progress: Progress = Silent()) -> Client:
-    """A client of the scheduler at an address, tried again for some time: one that was just started, or starts again,
-    may not listen yet. Raises SpecError for an address that is none and for certificates that do not fit,
-    IncompleteError where no scheduler answers."""
+    """A client of the scheduler at an address, retried for some time, since one that was just started or restarted may
+    not listen yet. Raises SpecError for an invalid address and for certificates that do not match, IncompleteError if
+    no scheduler answers."""
     from distributed import Client
     from distributed.comm.core import FatalCommClosedError
 
@@ -150,19 +150,19 @@ def connect(address: str, timeout: float, progress: Progress = Silent()) -> Clie
             fatal = isinstance(error, FatalCommClosedError)
             if fatal and "does not match" in str(error):
                 raise SpecError(
-                    f"the scheduler at {address} has a certificate that is not of the authority in "
-                    f"{_named('ca_file')}: give the authority of its certificate"
+                    f"the scheduler at {address} has a certificate that was not issued by the authority in "
+                    f"{_named('ca_file')}: specify the authority of its certificate"
                 ) from error
             ended = monotonic() >= end
             if fatal or (ended and "SSL" in str(error)):
                 raise SpecError(
-                    f"the scheduler at {address} does not accept a connection over TLS ({error}): either it has no "
-                    f"TLS, or the certificate in {_named('cert')} is not of its authority"
+                    f"the scheduler at {address} does not accept a connection over TLS ({error}): either it does not "
+                    f"use TLS, or the certificate in {_named('cert')} was not issued by its authority"
                 ) from error
             if ended:
                 raise IncompleteError(f"{late} ({error})") from error
             if not noted:
-                progress.note(f"the scheduler at {address} does not answer: tried again for {seconds:g} seconds")
+                progress.note(f"the scheduler at {address} does not answer: retrying for {seconds:g} seconds")
             noted = True
             sleep(_RETRY_SECONDS)
 
@@ -179,8 +179,8 @@ def connected(address: str, timeout: float, progress: Progress = Silent()) -> It
 
 @contextmanager
 def _local_cluster(workers: int) -> Iterator[Client]:
-    """A client of so many processes of one thread on this machine, which nothing else can reach: they listen on
-    loopback, and with the library `cryptography` they speak TLS."""
+    """A client of this many single-threaded processes on this machine, which nothing else can reach: they listen on
+    loopback, and use TLS if the library `cryptography` is installed."""
     from distributed import Client
 
     cluster = _made_cluster(workers)
@@ -198,8 +198,8 @@ def _local_cluster(workers: int) -> Iterator[Client]:
 
 
 def _end(cluster: LocalCluster) -> None:
-    """Close a cluster. Dask says nothing of that until it has ended, which may be after this process waits no more."""
-    cluster.shutdown_on_close = False  # Dask would do it again as the process ends
+    """Close a cluster, without Dask's messages until it has closed, which may be after this process stops waiting."""
+    cluster.shutdown_on_close = False  # Dask would do it again when the process ends
     before = _hush()
     try:
         cluster.close()
@@ -209,14 +209,15 @@ def _end(cluster: LocalCluster) -> None:
 
 
 def _made_cluster(workers: int) -> LocalCluster:
-    """Made in a thread: Ctrl-C in the middle would leave a part of a cluster, which cannot be closed."""
+    """Made in a thread: an interrupting Ctrl-C would leave a partial cluster, which cannot be closed."""
     from distributed import LocalCluster, Nanny
 
     class WithoutMain(Nanny):
         async def instantiate(self) -> Any:
-            # Ctrl-C in a terminal reaches all its processes. Workers inherit that it is blocked: this process ends
-            # them in order, without tracebacks. This is the thread of Dask's event loop, which handles no signals.
-            # Starting it here would unblock it. It removes what processes that end at once leave, and need not say so.
+            # Ctrl-C in a terminal reaches all its processes. Workers inherit that it is blocked: this process ends them
+            # in order, without tracebacks. This is the thread of Dask's event loop, which handles no signals. Starting
+            # the resource tracker here would unblock it. It removes what processes that end abruptly leave behind,
+            # without a message.
             sys.warnoptions.append("ignore:resource_tracker:UserWarning")
             resource_tracker.ensure_running()
             sys.warnoptions.remove("ignore:resource_tracker:UserWarning")
@@ -244,8 +245,8 @@ def _made_cluster(workers: int) -> LocalCluster:
 
 
 def _hush() -> dict[str, int]:
-    """Let Dask say no more of work that is broken off while a cluster closes; errors of tasks come with their results.
-    The levels of its loggers before."""
+    """Silence Dask's messages about work that is interrupted while a cluster closes; errors of tasks arrive with their
+    results. Returns the earlier levels of its loggers."""
     loggers = [logging.getLogger(f"distributed.{name}") for name in ("nanny", "scheduler", "worker.state_machine")]
     before = {logger.name: logger.level for logger in loggers}
     for logger in loggers:
@@ -254,21 +255,23 @@ def _hush() -> dict[str, int]:
 
 
 def _closed(close: Callable[[], Any]) -> None:
-    """Close, or leave what does not close in time: its processes end with this one."""
+    """Close, or abandon what does not close in time: its processes end with this one."""
     with suppress(IncompleteError, OSError, RuntimeError):
         within(_CLOSE_SECONDS, close, "it does not close")
 
 
 def check_address(address: str) -> None:
-    """Raise SpecError unless this can be the address of a scheduler, with certificates where it needs them."""
+    """Raise SpecError unless this can be the address of a scheduler, with certificates if it needs them."""
     scheme, _, host = address.rpartition("://")
     if not is_scheduler(address):
         raise SpecError(f"{address!r} is not the address of a Dask scheduler, such as tcp://10.0.0.1:8786")
     if scheme in ("", "tcp", "ws") and dask.config.get("distributed.comm.require-encryption"):
-        raise SpecError(f"{address} has no TLS, which the options or Dask's configuration ask for: give tls://{host}")
+        raise SpecError(
+            f"{address} does not use TLS, which the options or Dask's configuration require: use tls://{host}"
+        )
     if scheme in ("tls", "wss") and _tls_context() is None:
         raise SpecError(
-            f"{address} needs certificates: give --tls-ca, --tls-cert and --tls-key, or set distributed.comm.tls in "
+            f"{address} needs certificates: specify --tls-ca, --tls-cert and --tls-key, or set distributed.comm.tls in "
             "Dask's configuration"
         )
 
@@ -277,7 +280,7 @@ _FLAGS = {"ca_file": "--tls-ca", "cert": "--tls-cert", "key": "--tls-key"}
 
 
 def _files() -> dict[str, str]:
-    """The files of certificates that options and Dask's configuration name; the latter may also hold certificates."""
+    """The certificate files that options and Dask's configuration name; the latter may also contain certificates."""
     from distributed import Security
 
     found = Security().get_tls_config_for_role("client")
@@ -289,7 +292,7 @@ def _named(key: str) -> str:
 
 
 def _tls_context() -> ssl.SSLContext | None:
-    """What TLS is spoken with; None without certificates. Raises SpecError, naming a file that is not as it must be."""
+    """The TLS settings; None without certificates. Raises SpecError, naming a file that is not valid."""
     from distributed import Security
 
     files = _files()
@@ -298,7 +301,7 @@ def _tls_context() -> ssl.SSLContext | None:
             with store_of(path).open(path) as file:
                 file.read(1)
         except OSError as error:
-            raise SpecError(f"{_named(key)} cannot be read ({error.strerror}): name the file in PEM format") from error
+            raise SpecError(f"{_named(key)} cannot be read ({error.strerror}): specify a file in PEM format") from error
     try:
         return Security().get_connection_args("client").get("ssl_context")
     except (ssl.SSLError, OSError) as error:
@@ -306,18 +309,18 @@ def _tls_context() -> ssl.SSLContext | None:
             try:
                 ssl.create_default_context(cafile=files[key])
             except (ssl.SSLError, OSError):
-                raise SpecError(f"{_named(key)} holds no certificate: name a file in PEM format") from error
-        wrong = f"{_named('cert')} holds no key: give it as --tls-key"
+                raise SpecError(f"{_named(key)} contains no certificate: specify a file in PEM format") from error
+        wrong = f"{_named('cert')} contains no key: specify it with --tls-key"
         if "key" in files:
-            wrong = f"{_named('key')} is not the key of the certificate in {_named('cert')} ({error}): give its own key"
+            wrong = f"{_named('key')} is not the key of the certificate in {_named('cert')} ({error}): give its key"
         raise SpecError(wrong) from error
 
 
-_crews: WeakKeyDictionary[Client, Crew] = WeakKeyDictionary()  # of clients whose workers were looked at
+_crews: WeakKeyDictionary[Client, Crew] = WeakKeyDictionary()  # clients whose workers were checked
 
 
 def _on_client(client: Client, timeout: float, progress: Progress) -> Engine:
-    """The engine of a cluster that was there before; a client looks at each worker once, and again if unfit."""
+    """The engine of an existing cluster; a client checks each worker once, and again if it is unfit."""
     known = _crews.get(client)
     if known is None:
         wait_for_workers(client, timeout)

@@ -1,11 +1,10 @@
-"""The expected time of a fit, from how fast one thread of this machine is.
+"""The expected time of a fit, from the speed of one thread of this machine.
 
 seconds = Σ over terms of coefficient · operations / (speed of one thread · threads that share them)
 
-Speeds are measured, so that coefficients hold on other machines: with a coefficient of 1 an operation is
-as fast as in the probe. Of n rows of d columns, D features, q frequencies or landmarks, t threads that work on blocks
-and h threads of the driver; P passes, b = max(rows of a block, n / t) the rows of the thread that has most; m sampled
-rows, r components:
+Speeds are measured, so the coefficients apply to other machines: with a coefficient of 1 an operation is as fast as in
+the probe. For n rows of d columns, D features, q frequencies or landmarks, t threads that work on blocks and h threads
+of the driver; P passes, b = max(rows of a block, n / t), the rows of the busiest thread; m sampled rows, r components:
 
     reading       bytes that are read, decoded and digested      P b d itemsize, and those of the sample / t
     features      rows converted; kernels, or sines and cosines  P b d + b D; m D for pre-images of random features
@@ -21,11 +20,12 @@ rows, r components:
     lanczos       few eigenvectors, in place of `eigenproblem`   D² r / h
     constant      what every fit takes                           1 second
 
-The term of one pass over the columns to standardise them is in `reading` and `features`. Not in it are steps that only
-the values of the rows ask for: the same fit again in float64, and eigenvectors where Cholesky's factor is not accurate.
+The term of one pass over the columns to standardise them is in `reading` and `features`. Steps that depend on the
+values of the rows are not included: repeating the fit in float64, and eigenvectors if Cholesky's factor is not
+accurate.
 
-`python -m benchmarks.cost_model` measures fits, and prints coefficients with the errors for settings that they were not
-fitted to.
+`python -m benchmarks.cost_model` measures fits, and prints coefficients with their errors for settings that were not
+used to fit them.
 """
 
 from __future__ import annotations
@@ -50,14 +50,14 @@ from bigkpca.numerics.rounding import MEASURED_ROWS
 from bigkpca.spec import ResolvedFit
 
 _SQUARE = 512  # rows of the matrices that are multiplied
-_ENTRIES = 2**20  # whose exponentials are computed: more than the cache of a processor core
-_REPEATS = 5  # of which the fastest counts: what else runs only makes them slower
+_ENTRIES = 2**20  # entries whose exponentials are computed: more than the cache of a processor core
+_REPEATS = 5  # runs, of which the fastest counts: other processes only make them slower
 
 
 @dataclass(frozen=True)
 class Speed:
-    """What one thread does in a second: multiplications, each with its addition, in products of float32 (single) and of
-    float64 matrices (double), and exponentials of an array of float32 (entries)."""
+    """Operations of one thread per second: multiplications, each with its addition, in products of float32 (single) and
+    float64 (double) matrices, and exponentials of a float32 array (entries)."""
 
     single: float
     double: float
@@ -79,7 +79,7 @@ def measured_speed() -> Speed:
 
 
 def _seconds(work: Callable[[], Any]) -> float:
-    """Seconds that the thread itself works, the least of some runs; the first one is not counted."""
+    """Seconds of work of the thread itself, the minimum of several runs without the first."""
     found = []
     for _ in range(1 + _REPEATS):
         started = thread_time()
@@ -88,10 +88,10 @@ def _seconds(work: Callable[[], Any]) -> float:
     return max(min(found[1:]), 1e-9)
 
 
-_TIMED_METHODS = ("nystroem", "columns", "rff")  # whose fits were measured
+_TIMED_METHODS = ("nystroem", "columns", "rff")  # kernels whose fits were measured
 _PRODUCTS = 10  # with the square of residuals, for the 95 % bound
 
-# 0 where the measured fits do not tell a term from others: what grows with d, or with D³, was counted there.
+# 0 if the measured fits cannot separate a term from others: growth with d, or with D³, was attributed to those.
 COEFFICIENTS = {
     "reading": 0.0,
     "features": 15.2,
@@ -110,14 +110,14 @@ COEFFICIENTS = {
 
 
 def timed(plan: Plan, fit: ResolvedFit, speed: Speed, threads: int, driver: int) -> Plan:
-    """The plan of a fit with its expected time, from opened rows to the saved model, on so many threads that work on
-    blocks, here or on workers, and so many of the driver; not where it is `not_timed`."""
+    """The plan of a fit with its expected time, from opened rows to the saved model, on this many threads that work on
+    blocks, here or on workers, and this many of the driver; without a time if it is `not_timed`."""
     found = terms(fit, plan, speed, threads, driver)
     return replace(plan, expected_seconds=sum(COEFFICIENTS[name] * seconds for name, seconds in found.items()))
 
 
 def not_timed(rows: Rows, fit: ResolvedFit) -> str | None:
-    """Why the time of a fit cannot be told beforehand; None where it can."""
+    """Why the time of a fit cannot be predicted; None if it can."""
     spec, rule, method = fit.spec, fit.rule, fit.spec.method_value
     if spec.precomputed or fit.matrix_free:
         return "the number of products depends on the data"
@@ -136,16 +136,16 @@ def not_timed(rows: Rows, fit: ResolvedFit) -> str | None:
     if not isinstance(spec.components, int):
         return "the number of components depends on the data"
     if spec.preimage_value.trained:
-        return "not measured for pre-images that are trained"
+        return "not measured for trained pre-images"
     if isinstance(rows, DaskRows):
-        return "what the chunks of a Dask array take to compute is not known"
+        return "the time to compute the chunks of a Dask array is not known"
     if is_url(rows.where):
-        return "what an object store takes to answer is not known"
+        return "the response time of an object store is not known"
     return None
 
 
 def terms(fit: ResolvedFit, plan: Plan, speed: Speed, threads: int, driver: int) -> dict[str, float]:
-    """Seconds of each term, were its operations as fast as those of the probe."""
+    """Seconds of each term, if its operations were as fast as those of the probe."""
     n, d, D, m, u, method, rule = fit.n, fit.d, fit.size, fit.sample, fit.unseen, fit.spec.method_value, fit.rule
     product = speed.double if fit.dtype == np.float64 else speed.single
     # Of the passes.

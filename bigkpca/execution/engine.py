@@ -50,37 +50,37 @@ if TYPE_CHECKING:
 
 class KeptFeatures:
     """Features V (b, D) of tiles of rows, as many as fit into `most_bytes`, of the last pass that began. Scores made
-    from them have the same bits as from features that are computed again, since tiles are the same."""
+    from them have the same bits as those from recomputed features, since the tiles are the same."""
 
     def __init__(self, most_bytes: int | None = None) -> None:
-        self.most_bytes = most_bytes  # None until a fit makes room
+        self.most_bytes = most_bytes  # None until a fit reserves room
         self._left = most_bytes or 0
-        self._tiles: dict[tuple[int, int], Array] = {}  # by first row and the row after the last
+        self._tiles: dict[tuple[int, int], Array] = {}  # by first row, and by the row after the last
         self._lock = Lock()
 
     def __reduce__(self) -> tuple[type[KeptFeatures], tuple[int]]:
-        """In another process there is no place: what it kept would not come back."""
+        """Another process has no room: features kept there would not come back."""
         return KeptFeatures, (0,)
 
     def begin(self) -> None:
-        """Forget what another pass left, whose features may be others."""
+        """Discard the features of another pass, which may differ."""
         with self._lock:
             self._tiles, self._left = {}, self.most_bytes or 0
 
     def keeping(self, start: int, tiles: Iterable[tuple[Array, Array]]) -> Iterator[tuple[Array, Array]]:
-        """The tiles (V, diagonal) of consecutive rows from `start` on, of which V are kept as far as there is room."""
+        """The tiles (V, diagonal) of consecutive rows from `start` on; V are kept as long as there is room."""
         for V, diagonal in tiles:
             stop = start + len(V)
             with self._lock:
                 fits = V.nbytes <= self._left
                 self._left -= V.nbytes * fits
             if fits:
-                self._tiles[start, stop] = V.copy()  # as V is a work space
+                self._tiles[start, stop] = V.copy()  # since V is a work space
             yield V, diagonal
             start = stop
 
     def take(self, start: int, stop: int, height: int) -> list[Array] | None:
-        """V of each tile of `height` rows from row `start` to `stop` - 1, which are kept no longer; None where one is
+        """V of each tile of `height` rows from row `start` to `stop` - 1, which are then released; None if one is
         missing."""
         spans = [(first, min(first + height, stop)) for first in range(start, stop, height)]
         if not all(span in self._tiles for span in spans):
@@ -89,19 +89,19 @@ class KeptFeatures:
 
 
 class PartialSums:
-    """Nodes of the sum over `tasks` tasks that are known, and not part of one another."""
+    """Known nodes of the sum over `tasks` tasks, none of them part of another."""
 
     def __init__(self, tasks: int, saved: Mapping[Node, Any]) -> None:
         self.known: dict[Node, Carried] = {}
         for (level, number), value in sorted(saved.items(), reverse=True):
-            # A save that was cut off leaves a node beside those that it is made of: the large one counts.
+            # An interrupted save leaves a node beside its parts: the large one counts.
             possible = 0 <= level <= (tasks - 1).bit_length() and 0 <= number << level < tasks
             if possible and not any(is_part((level, number), other) for other in self.known):
                 self.known[level, number] = Carried(value)
 
     def add(self, node: Node, value: Carried) -> None:
-        """Take in a node, in place of its parts."""
-        # At once: an interruption must not lose what was added up.
+        """Add a node, replacing its parts."""
+        # Atomically: an interruption must not lose what was added up.
         self.known = {other: held for other, held in self.known.items() if not is_part(other, node)} | {node: value}
 
     @property
@@ -116,11 +116,12 @@ class PartialSums:
 
 
 def content_digest(*values: Any) -> str:
-    """A digest of values, which equal values have in every process."""
+    """A digest of values; equal values have the same digest in every process."""
     return hashlib.sha256(tokenize(*values, ensure_deterministic=True).encode()).hexdigest()
 
 
-# Read early: Dask sets it in this process, to 1, for the workers that it starts, and with it this seed of hashes.
+# Read early: Dask sets this variable to 1 in this process, for the workers that it starts, along with this seed of
+# hashes.
 _OF_DASK = os.environ.get("PYTHONHASHSEED") == "6640"
 _OMP_THREADS = "" if _OF_DASK else os.environ.get("OMP_NUM_THREADS", "").partition(",")[0].strip()
 
@@ -128,8 +129,8 @@ _SAVE_SECONDS = 5.0  # for the last save of a run that ends early
 
 
 def worker_here() -> Worker | None:
-    """The Dask worker of which this is a task; None elsewhere."""
-    if "distributed" not in sys.modules:  # nobody started one
+    """The Dask worker that runs this task; None elsewhere."""
+    if "distributed" not in sys.modules:  # none was started
         return None
     from distributed import get_worker
 
@@ -140,9 +141,9 @@ def worker_here() -> Worker | None:
 
 
 def threads_here() -> int:
-    """Threads that a pass in this process may use: in a task of a Dask worker as many as that has; else as many as Dask
-    is configured to use (num_workers), or OMP_NUM_THREADS, which joblib sets where processes share a machine; at most
-    the processors that this process may use."""
+    """Threads that a pass in this process may use: in a task of a Dask worker, as many as the worker has; otherwise as
+    many as Dask is configured to use (num_workers), or OMP_NUM_THREADS, which joblib sets when processes share a
+    machine; at most the number of processors that this process may use."""
     worker = worker_here()
     if worker is not None:
         return int(worker.state.nthreads)
@@ -152,12 +153,13 @@ def threads_here() -> int:
 
 @dataclass(frozen=True)
 class Engine:
-    """Runs tasks on a cluster if there is a client, else on `threads` threads of this process.
+    """Runs tasks on a cluster if there is a client, otherwise on `threads` threads of this process.
 
-    A pass ends with IncompleteError if no task ends for `timeout` seconds. `checkpoint` gets the title of a pass and
-    the values that it depends on: its sums are saved there now and then, and go on in another process. With `kept`, the
-    pass of a fit on threads leaves features there, and scores of the same rows take them from there. `crew` is what is
-    known of the workers of a cluster. `progress` gets the title of each pass, the rows of finished blocks, and notes.
+    A pass ends with IncompleteError if no task ends for `timeout` seconds. `checkpoint` receives the title of a pass
+    and the values that it depends on: its sums are saved there from time to time, and another process can continue from
+    them. With `kept`, the pass of a fit on threads leaves features there, and scores of the same rows take them from
+    there. `crew` is what is known about the workers of a cluster. `progress` receives the title of each pass, the rows
+    of finished blocks, and notes.
     """
 
     threads: int = field(default_factory=threads_here)
@@ -179,7 +181,7 @@ class Engine:
 
     def total(self, title: str, tasks: Sequence[Task], *given: Any) -> Any:
         """Sum of the results of all tasks, over a fixed binary tree: ((0+1)+(2+3))+((4+5)+...). `given` are the values
-        that it depends on besides the rows, by which its checkpoint is found again."""
+        that it depends on besides the rows; they identify its checkpoint."""
         of_sums = Pass.of(title, tasks, True, self.all_threads, self.timeout / 2)
         with self._showing(title, tasks) as done, single_threaded_blas:
             checkpoint = None
@@ -200,7 +202,7 @@ class Engine:
                         checkpoint.save(sums.nodes)
             except (KeyboardInterrupt, IncompleteError):
                 if checkpoint:
-                    with suppress(IncompleteError):  # what hangs may be the place where sums are saved
+                    with suppress(IncompleteError):  # the place where sums are saved may itself hang
                         within(_SAVE_SECONDS, lambda: checkpoint.save(sums.nodes), "")
                 raise
             if checkpoint and checkpoint.due(ended=True):
@@ -214,7 +216,7 @@ class Engine:
         due: Callable[[], bool],
         done: Callable[[int], None],
     ) -> Iterator[dict[Node, Carried]]:
-        """Nodes of a pass that are not known, as their values come here: of a sum at least the last one."""
+        """Unknown nodes of a pass, as their values arrive here: of a sum at least the last one."""
         if not given.tasks:
             return iter(())
         watch = Watch(self.timeout)
@@ -247,7 +249,7 @@ class Engine:
         return max(1, sum(threads for _, threads, _ in self._workers()))
 
     def _workers(self) -> list[tuple[str, int, int]]:
-        """(address, threads, bytes it may use) of each worker of a cluster that may take part."""
+        """(address, threads, bytes it may use) of each worker of a cluster that can take part."""
         if self.client is None:
             return []
         workers = known_workers(self.client, self.timeout)
@@ -256,18 +258,18 @@ class Engine:
 
     @contextmanager
     def small_work(self) -> Iterator[Callable[[Callable[[int], Any], Iterable[int]], list[Any]]]:
-        """`map` on threads of this process that last as long as the context, for the driver's own work in many small
-        steps; BLAS stays at one thread. A function that is mapped may itself map another."""
+        """`map` on threads of this process that live as long as the context, for work of the driver in many small
+        steps; BLAS stays at one thread. A mapped function may itself map another."""
         with single_threaded_blas, ThreadPoolExecutor(max(1, self.threads - 1)) as pool:
             yield lambda function, items: _in_order(pool, self.threads, function, list(items))
 
     def in_order(self, function: Callable[[int], Any], items: Iterable[int]) -> list[Any]:
-        """`map` on the threads of this process, for the driver's own small work; BLAS stays at one thread."""
+        """`map` on the threads of this process, for small work of the driver; BLAS stays at one thread."""
         with self.small_work() as in_order:
             return in_order(function, items)
 
     def worker_limits(self) -> list[tuple[str, int, int]]:
-        """(address, threads, bytes it may use) of each worker of a cluster that has such a limit."""
+        """(address, threads, bytes it may use) of each worker of a cluster that has a memory limit."""
         return [worker for worker in self._workers() if worker[2]]
 
     def core_types(self) -> list[str]:
@@ -279,8 +281,8 @@ class Engine:
         return sorted({"+".join(each) for each in found.values() if isinstance(each, tuple)})
 
     def check_paths(self, *paths: str | None) -> None:
-        """Require that workers of a cluster see at these paths what this process sees; others get no tasks, also if
-        they join later. Raises SpecError, naming a path, where none does."""
+        """Require that workers of a cluster see at these paths what this process sees; others get no tasks, even if
+        they join later. Raises SpecError, naming a path, if none does."""
         given = [path for path in paths if path is not None]
         if self.client is not None and given:
             before = tuple(sight for sight in self.crew.requirements.sights if sight.path not in given)
@@ -289,17 +291,17 @@ class Engine:
 
     def check_memory(self, peak_bytes: Callable[[int], int]) -> None:
         """Require that workers may use the memory that a process with their threads will need; others get no tasks,
-        also if they join later. Raises MemoryLimitError, naming one, where none may."""
+        even if they join later. Raises MemoryLimitError, naming one, if none may."""
         if self.client is not None:
             peaks = peaks_of(peak_bytes)
             self.crew.require(self.client, self.timeout, replace(self.crew.requirements, peaks=peaks))
 
 
 def _in_order(pool: ThreadPoolExecutor, threads: int, function: Callable[[int], Any], items: list[int]) -> list[Any]:
-    """function(item) of all items, in order. The calling thread works with those of the pool that are idle, so that
-    calls within calls never wait for a thread."""
+    """function(item) of all items, in order. The calling thread works alongside idle threads of the pool, so nested
+    calls never wait for a thread."""
     found: list[Any] = [None] * len(items)
-    left, settings = deque(range(len(items))), np.geterr()  # which each thread has of its own
+    left, settings = deque(range(len(items))), np.geterr()  # which each thread has separately
 
     def work() -> None:
         try:
@@ -339,7 +341,7 @@ def tile_height(features: FeatureMap) -> int:
 
 
 def block_tiles(rows: Rows, block: Block, features: FeatureMap, digest: Any = None) -> tuple[Iterator[Array], int]:
-    """The tiles of a block, and the most rows that one of them has."""
+    """The tiles of a block, and the largest number of rows of a tile."""
     height = tile_height(features)
     return tiles(rows, block.start, block.stop, height, digest), min(height, len(block))
 
@@ -353,15 +355,16 @@ def sum_by_block(
     engine: Engine,
     *tools: Any,
 ) -> Any:
-    """The sum of function(rows, block, *given, *tools) over all blocks: the same bits wherever they are computed. It
-    does not depend on `tools`."""
+    """The sum of function(rows, block, *given, *tools) over all blocks: the same bits wherever they are computed. The
+    sum does not depend on `tools`."""
     blocks = fit_blocks(rows, block_rows)
     tasks = BlockTasks(function, rows, blocks, (*given, *tools))
     return engine.total(title, tasks, function.__qualname__, blocks[0], given)
 
 
 def refuse_overflow(of: Callable[[Any], Array]) -> Callable[[Callable[..., T]], Callable[..., T]]:
-    """For functions of (rows, block, ...): DataError that names the rows where `of` their result is not finite."""
+    """Decorates functions of (rows, block, ...): raises DataError, naming the rows, if `of` their result is not
+    finite."""
 
     def decorated(function: Callable[..., T]) -> Callable[..., T]:
         @wraps(function)

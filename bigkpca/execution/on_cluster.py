@@ -1,8 +1,8 @@
-"""The graph of a pass on a Dask cluster whose workers, and whose scheduler, may die or hang.
+"""The graph of a pass on a Dask cluster whose workers and scheduler may die or hang.
 
-All that is left of a pass is one graph. Sums stay on workers; the driver gets the last one, and now and then those that
-are complete, to save them. Where a graph cannot end as it is (a worker turns out unfit, or died with sums that were
-saved, or kills workers), what is known comes to the driver, and the rest is submitted as a new graph.
+The rest of a pass is always one graph. Sums stay on workers; the driver receives the last one and, from time to time,
+the complete ones, to save them. If a graph cannot finish as it is (a worker turns out to be unfit, died with sums that
+were saved, or tasks kill workers), the known values come to the driver, and the rest is submitted as a new graph.
 """
 
 from __future__ import annotations
@@ -37,25 +37,25 @@ from bigkpca.execution.workers import CALL, Crew, UnfitWorker, known_workers, on
 if TYPE_CHECKING:
     from distributed import Client, Future
 
-_ANSWER_SECONDS = 10.0  # that the scheduler gets for an answer
-_SILENT_SECONDS = 30.0  # after which a worker is named: while all is well they are heard of every few seconds
-_RESULT_SECONDS = 30.0  # that a result may take on its way
+_ANSWER_SECONDS = 10.0  # seconds for the scheduler to answer
+_SILENT_SECONDS = 30.0  # after which a worker is reported: normally they send a sign of life every few seconds
+_RESULT_SECONDS = 30.0  # that a result may be under way
 _COUNT_SECONDS = 5.0  # between two counts of workers
-_KEEP_SECONDS = 10.0  # between two times that sums are fetched, in case their worker dies
-_MOST_SHARE = 30.0  # times the duration of that, before the next
+_KEEP_SECONDS = 10.0  # between two fetches of sums, in case their worker dies
+_MOST_SHARE = 30.0  # times the duration of a fetch, before the next
 _MOST_BYTES = 2**30  # of rows in a graph
-_CANCEL_SECONDS = 5.0  # that the scheduler gets to cancel what is left
+_CANCEL_SECONDS = 5.0  # seconds for the scheduler to cancel the rest
 
 
 class _Again(Exception):
-    """What is left of the pass must be submitted as a new graph."""
+    """The rest of the pass must be submitted as a new graph."""
 
 
 @dataclass
 class _Run:
-    """A pass on a cluster. blamed and killers: groups that seem to have killed their workers, and those that did so
-    alone, too. bound: the workers that may take tasks of the present graph, None for any; unfit: how many were known to
-    be unfit then."""
+    """A pass on a cluster. blamed and killers: groups that seem to have killed their workers, and those that also did
+    so alone. bound: the workers that may take tasks of the current graph, None for any; unfit: how many were known to
+    be unfit when it was made."""
 
     client: Client
     scheduler: Any  # Dask's handle of it
@@ -72,20 +72,20 @@ class _Run:
     counted: float = -inf
     bound: tuple[str, ...] | None = None
     unfit: int = 0
-    fetched: float = field(default_factory=monotonic)  # when sums came here last
-    seconds: float = 0.0  # that they took
-    tasks_ended: dict[str, int] = field(default_factory=dict)  # of workers, when they were asked last
+    fetched: float = field(default_factory=monotonic)  # when sums were last fetched
+    seconds: float = 0.0  # the time that this took
+    tasks_ended: dict[str, int] = field(default_factory=dict)  # of workers, when they were last asked
 
     def call(self, function: Callable[..., Any], keys: list[Key], *given: Any) -> tuple[Any, ...]:
-        """What stands in a graph for function(values of keys, *given), on a worker that meets the requirements."""
+        """The graph node for function(values of keys, *given), on a worker that meets the requirements."""
         names = packed_call(self.crew.requirements, function, *given) | {"bigkpca_values": keys}
         return eval, CALL, None, (dict, [list(each) for each in names.items()])
 
 
 @dataclass
 class _Sent:
-    """A graph on the cluster. futures: of nodes that are pending, or held by workers and not part of another one that
-    is. ended: keys of futures that changed their state."""
+    """A graph on the cluster. futures: those of nodes that are pending, or held by workers and not part of another held
+    one. ended: keys of futures that changed their state."""
 
     graph: Graph
     futures: dict[Key, Future[Any]]
@@ -101,13 +101,13 @@ class _Sent:
         self.futures[key].add_done_callback(lambda future: self.ended.put(future.key))
 
     def hold(self, key: Key) -> None:
-        """Take account of a node that is complete: what lies below it in the tree is needed no more."""
+        """Register a complete node: nodes below it in the tree are no longer needed."""
         node = self.graph.nodes[key]
         self.pending.remove(key)
         below = children(node) if key in self.graph.sums else []
         while below:
             part = below.pop()
-            other = self.keys.get(part)  # None where it has one part alone, and is that
+            other = self.keys.get(part)  # None if it has only one part, and equals that
             if other is None or other in self.pending:
                 below += children(part)
             if other is not None:
@@ -129,13 +129,13 @@ def on_cluster(
     watch: Watch,
     done: Callable[[int], None],
 ) -> Iterator[dict[Node, Carried]]:
-    """Nodes of a pass with their values, as they come here; `known` are those that came. `done` gets the number of each
-    task, once or more. `due` says whether sums that are complete are to come.
+    """Nodes of a pass with their values, as they arrive; `known` are those that have arrived. `done` receives the
+    number of each task, once or more. `due` returns whether complete sums should be fetched.
 
-    What was lost with a worker is computed again, and what an unfit one was to do is done by others. A group that is
-    blamed for the death of several workers is tried again after all others, task by task and alone: it may have been
-    another task's fault. Raises IncompleteError for tasks that kill their worker then, too, for a scheduler that is
-    gone, and if nothing ends for too long; the error of an unfit worker where there is no other.
+    Values lost with a worker are computed again, and tasks of an unfit worker go to others. A group that is blamed for
+    the death of several workers is retried after all others, task by task and alone, since another task may have been
+    at fault. Raises IncompleteError for tasks that still kill their worker, for a scheduler that is gone, and if
+    nothing ends for too long; raises the error of an unfit worker if there is no other.
     """
     scheduler: Any = client.scheduler
     if scheduler is None:
@@ -164,19 +164,19 @@ def on_cluster(
         return
     named = "; ".join(group.name for group in run.killers[:3]) + (" ..." if len(run.killers) > 3 else "")
     raise IncompleteError(
-        f"{len(run.killers)} of the tasks killed every worker that took them, also alone: {named}. Workers ran out of "
-        "memory (allow them more, or take smaller blocks with --block-rows), or crashed: see the workers' logs. "
-        "All other tasks are done; run the same command again when that is fixed"
+        f"{len(run.killers)} of the tasks killed every worker that ran them, even alone: {named}. Workers ran out of "
+        "memory (allow them more, or use smaller blocks with --block-rows), or crashed: see the workers' logs. All "
+        "other tasks are done; run the same command again when that is fixed"
     )
 
 
 def _computed(run: _Run, missing: Iterable[Node]) -> Generator[dict[Node, Carried], None, bool]:
-    """Values of nodes: each group where nothing is added up, else what is complete now and then, and in the end.
-    Returns False where the rest must be submitted again."""
+    """Values of nodes: each group if nothing is added up, otherwise complete sums from time to time and at the end.
+    Returns False if the rest must be submitted again."""
     _wait_for_fit(run)
     graph = graph_of(run.given, run.known(), missing, run.call, run_there, not run.alone, len(run.bound or [0]))
     nodes = graph.nodes
-    # Dask warns of landmarks, components and rows in a graph: they belong there.
+    # Dask warns about landmarks, components and rows in a graph, which belong there.
     with dask.config.set({"distributed.admin.large-graph-warning-threshold": "1GiB"}):
         futures = run.client.get(graph.dsk, list(nodes), sync=False, workers=run.bound) if nodes else []
     sent = _Sent(graph, dict(zip(nodes, futures, strict=True)), set())
@@ -194,17 +194,17 @@ def _computed(run: _Run, missing: Iterable[Node]) -> Generator[dict[Node, Carrie
         with suppress(IncompleteError):
             yield from _fetched(run, sent)
         return False
-    finally:  # What has not ended is cancelled: the callbacks of its futures hold these.
+    finally:  # Unfinished work is cancelled, since the callbacks of its futures keep references to these.
         left = [sent.futures[key] for key in sent.pending if key in sent.futures]
-        sent.futures.clear()  # which tells the scheduler, and does not wait for it
+        sent.futures.clear()  # which notifies the scheduler without waiting for it
         if left:
-            with suppress(Exception):  # of a scheduler that is gone, or a client that was closed
+            with suppress(Exception):  # the scheduler is gone, or the client was closed
                 within(_CANCEL_SECONDS, lambda: run.client.cancel(left), "it does not answer")
     return True
 
 
 def _ended(run: _Run, sent: _Sent) -> list[Key]:
-    """Keys of futures that ended, after a second at most. Raises IncompleteError if nothing ends for too long."""
+    """Keys of futures that ended, after at most a second. Raises IncompleteError if nothing ends for too long."""
     found: list[Key] = []
     with suppress(Empty):
         found.append(sent.ended.get(timeout=POLL_SECONDS))
@@ -213,7 +213,7 @@ def _ended(run: _Run, sent: _Sent) -> list[Key]:
     if found:
         run.watch.finished()
     elif run.watch.look():
-        # Of a group only its end is heard of: did workers end tasks of groups since they were asked last?
+        # A group reports only its end: did workers finish tasks of groups since they were last asked?
         before, run.tasks_ended = run.tasks_ended, {}
         with suppress(IncompleteError):  # one of them hangs; whether others work is not known
             counts = on_workers(run.client, _ANSWER_SECONDS, tasks_ended, workers=run.crew.fit(run.workers))
@@ -225,7 +225,7 @@ def _ended(run: _Run, sent: _Sent) -> list[Key]:
 
 
 def _take(run: _Run, sent: _Sent, key: Key) -> None:
-    """Take account of a future of which something was heard. Raises what its task raised, and _Again."""
+    """Process a future whose state changed. Raises what its task raised, and _Again."""
     from distributed import KilledWorker
 
     future, node = sent.futures.get(key), sent.graph.nodes[key]
@@ -241,13 +241,13 @@ def _take(run: _Run, sent: _Sent, key: Key) -> None:
         sent.hold(key)
     elif future.status == "error":
         error = future.exception(timeout=min(_RESULT_SECONDS, run.watch.seconds))
-        if isinstance(error, UnfitWorker):  # others can do it
+        if isinstance(error, UnfitWorker):  # others can run it
             run.crew.met(error.worker, error.misfit)
             run.crew.tell()
             raise _Again
         if not isinstance(error, KilledWorker):
-            # Of a worker that could not even unpickle its task? Where it is not known which worker failed, those that
-            # joined later are looked at.
+            # Perhaps a worker that could not even unpickle its task. If it is not known which worker failed, those that
+            # joined later are checked.
             _look_at_new(run)
             if len(run.crew.unfit) > run.unfit:
                 raise _Again
@@ -257,13 +257,13 @@ def _take(run: _Run, sent: _Sent, key: Key) -> None:
             run.killers.append(run.given.group(node))
         elif key in sent.graph.groups:
             run.blamed.add(node)
-    else:  # it was lost with its worker, and is computed again
+    else:  # lost with its worker, and computed again
         sent.await_again(key)
 
 
 def _look(run: _Run, sent: _Sent) -> None:
-    """Look at what workers hold, and now and then at the workers. Raises _Again where saved sums are lost, a worker
-    that could take tasks is unfit, or all that may take them are gone."""
+    """Check what workers hold and, from time to time, the workers. Raises _Again if saved sums are lost, a worker that
+    could take tasks is unfit, or all workers that may take them are gone."""
     for node, key in list(sent.held.items()):
         if sent.futures[key].status == "finished":
             continue
@@ -280,16 +280,16 @@ def _look(run: _Run, sent: _Sent) -> None:
 
 
 def _counted(run: _Run) -> set[str]:
-    """Count the workers, and look at those that joined: those that turn out unfit."""
-    with suppress(IncompleteError):  # whether the scheduler hangs is for the watch to say
+    """Count the workers, and check those that joined. Returns those that turn out to be unfit."""
+    with suppress(IncompleteError):  # the watch decides whether the scheduler hangs
         run.workers = tuple(known_workers(run.client, _ANSWER_SECONDS))
     run.counted = monotonic()
-    # A worker that lacks the package does not fail at a value that it cannot unpickle, but waits forever.
+    # A worker without the package does not fail at a value that it cannot unpickle, but waits forever.
     return _look_at_new(run) if set(run.workers) - run.crew.looked - run.crew.unfit.keys() else set()
 
 
 def _look_at_new(run: _Run) -> set[str]:
-    """Look at workers that joined: those that turn out unfit."""
+    """Check workers that joined. Returns those that turn out to be unfit."""
     crew, before = run.crew, set(run.crew.unfit)
     try:
         crew.look(run.client, _ANSWER_SECONDS)
@@ -300,12 +300,12 @@ def _look_at_new(run: _Run) -> set[str]:
 
 
 def _wait_for_fit(run: _Run) -> None:
-    """Wait until there is a worker of which nothing is known against it, and bind tasks to these if there are others.
-    Raises the error of an unfit worker where all are, and none ever was fit."""
+    """Wait until there is a worker that is not known to be unfit, and bind tasks to such workers if there are others.
+    Raises the error of an unfit worker if all are unfit and none was ever fit."""
     while True:
         _counted(run)
         fit = tuple(run.crew.fit(run.workers))
-        # Any, as long as all are fit: so those that join later take part.
+        # Any worker, as long as all are fit, so that those that join later take part.
         run.bound, run.unfit = fit if run.crew.unfit else None, len(run.crew.unfit)
         if fit or not run.crew.unfit:
             return
@@ -317,7 +317,7 @@ def _wait_for_fit(run: _Run) -> None:
 
 
 def _fetched(run: _Run, sent: _Sent) -> Iterator[dict[Node, Carried]]:
-    """What workers hold, with its values, where it is not known."""
+    """Values that workers hold, if they are not known."""
     started = monotonic()
     found = {node: _result(run, sent.futures[key]) for node, key in sent.held.items() if node not in run.known()}
     yield {node: value for node, value in found.items() if value is not None}
@@ -329,28 +329,28 @@ def _fetched(run: _Run, sent: _Sent) -> Iterator[dict[Node, Carried]]:
 
 
 def _result(run: _Run, future: Future[Any]) -> Carried | None:
-    """The value of a future that is finished; None where it was lost, or its worker hangs."""
+    """The value of a finished future; None if it was lost, or its worker hangs."""
     from distributed import KilledWorker
     from distributed.client import FutureCancelledError, FuturesCancelledError
 
     seconds = min(_RESULT_SECONDS, run.watch.seconds)
     try:
         found: Carried = future.result(timeout=seconds)
-    except (KilledWorker, UnfitWorker):  # it was lost, and then computed again: the next look finds the error
+    except (KilledWorker, UnfitWorker):  # it was lost, and then computed again: the next check finds the error
         return None
     except (FutureCancelledError, FuturesCancelledError):
         raise _gone(run) from None
     except TimeoutError:
         if future.status == "error":
             raise  # it is the task's own
-        # The worker that holds it hangs. If the scheduler gives that worker up, another one computes it again.
+        # The worker that holds it hangs. If the scheduler drops that worker, another one computes it again.
         if run.watch.look(seconds + _ANSWER_SECONDS):
             raise stalled_error(run.watch, what_hangs(run, Graph())) from None
         return None
     return found
 
 
-_ended_here = [0]  # how many tasks ended in this process, a worker; two threads at once may count one
+_ended_here = [0]  # tasks that ended in this process, a worker; two threads at once may be counted as one
 
 
 def run_there(values: Sequence[Carried], group: Group) -> Carried:
@@ -363,15 +363,15 @@ def run_there(values: Sequence[Carried], group: Group) -> Carried:
 
 
 def tasks_ended() -> int:
-    """How many tasks ended in this process, about."""
+    """Approximate number of tasks that ended in this process."""
     return _ended_here[0]
 
 
 def _gone(run: _Run) -> IncompleteError:
     if run.client.status == "running":  # so that the scheduler is there
         return IncompleteError(
-            f"the tasks on the cluster of {run.scheduler.address} were cancelled, as when somebody restarts it: run "
-            "the same command again"
+            f"the tasks on the cluster of {run.scheduler.address} were cancelled, e.g. by a restart: run the same "
+            "command again"
         )
     return IncompleteError(
         f"the scheduler at {run.scheduler.address} is gone: start one again, and run the same command again"
@@ -379,26 +379,26 @@ def _gone(run: _Run) -> IncompleteError:
 
 
 def what_hangs(run: _Run, graph: Graph) -> str:
-    """What is wrong with a cluster on which nothing of a graph finishes, in words."""
+    """A description of what is wrong with a cluster on which no node of a graph finishes."""
     silent = f"the scheduler at {run.scheduler.address} does not answer"
 
     def look() -> tuple[Any, Any, float]:
         known = run.client.sync(run.scheduler.identity)["workers"]
-        return known, run.client.processing(), run.client.run_on_scheduler(time)  # its clock, by which they were seen
+        return known, run.client.processing(), run.client.run_on_scheduler(time)  # its clock
 
     try:
         workers, processing, now = within(_ANSWER_SECONDS, look, silent)
     except IncompleteError:
         return silent
-    except Exception:  # of a connection that breaks, each transport has its own
+    except Exception:  # errors of a broken connection, of which each transport has its own
         return f"the scheduler at {run.scheduler.address} is gone"
     if not workers:
         return f"no worker is connected to the scheduler at {run.scheduler.address}"
     if not run.crew.fit(workers):
-        return f"no worker that may take part is left, as {run.crew.unfit[min(workers)]}"
+        return f"no usable worker is left: {run.crew.unfit[min(workers)]}"
     paused = [address for address, worker in workers.items() if worker["status"] == "paused"]
     if len(paused) == len(workers):
-        return f"all workers are paused, as their memory is full, for example {paused[0]}"
+        return f"all workers are paused because their memory is full, for example {paused[0]}"
     names = {str(key): "a value that all blocks need" for key in graph.dsk}
     names |= {str(key): run.given.group(node).name for key, node in graph.nodes.items()}
     described: list[str] = []
@@ -406,9 +406,9 @@ def what_hangs(run: _Run, graph: Graph) -> str:
         idle = now - worker["last_seen"]
         work = [f"works on {names[str(key)]}" for key in processing.get(address, ()) if str(key) in names][:1]
         if idle > min(_SILENT_SECONDS, run.watch.seconds / 2):
-            described.insert(0, " and ".join([f"{address} has not been heard of for {idle:.0f} seconds", *work]))
+            described.insert(0, " and ".join([f"{address} has not responded for {idle:.0f} seconds", *work]))
         elif work:
             described.append(f"{address} {work[0]}")
     if described:
         return "; ".join(described[:3])
-    return f"no worker of the scheduler at {run.scheduler.address} takes up tasks"
+    return f"no worker of the scheduler at {run.scheduler.address} accepts tasks"

@@ -15,20 +15,20 @@ from dask.callbacks import local_callbacks
 from bigkpca.execution.progress import POLL_SECONDS, Watch, stalled_error
 from bigkpca.execution.tasks import Carried, Group, Key, Node, Pass, graph_of, run_group
 
-_ENDING_SECONDS = 2.0  # that tasks at work get when the run ends
+_ENDING_SECONDS = 2.0  # for running tasks when the run ends
 
 
 class _Stopped(Exception):
-    """The run ended while Dask had tasks left."""
+    """The run ended while Dask still had tasks."""
 
 
 @dataclass(frozen=True)
 class _State:
-    """What threads report to the thread that waits for them: numbers of tasks, and keys with their values."""
+    """Reports from threads to the thread that waits for them: numbers of tasks, and keys with their values."""
 
     ended: SimpleQueue[int | tuple[Key, Any] | None] = field(default_factory=SimpleQueue)
     stop: Event = field(default_factory=Event)
-    nodes: dict[Key, Node] = field(default_factory=dict)  # what keys stand for
+    nodes: dict[Key, Node] = field(default_factory=dict)  # the nodes that keys represent
     at_work: dict[int, str] = field(default_factory=dict)  # names of groups, by their first tasks
 
     def run(self, values: Sequence[Carried], group: Group) -> Carried:
@@ -44,7 +44,7 @@ class _State:
         self.look()
 
     def after(self, key: Key, value: Any, *_: Any) -> None:
-        """What Dask calls after each task."""
+        """The callback that Dask calls after each task."""
         if key in self.nodes:
             self.ended.put((key, value))
         self.look()
@@ -55,28 +55,28 @@ class _State:
 
 
 def plain(function: Callable[..., Any], keys: list[Key], *given: Any) -> tuple[Any, ...]:
-    """What stands in a graph for function(values of keys, *given)."""
+    """The graph node for function(values of keys, *given)."""
     return (function, keys, *given)
 
 
 def on_threads(
     given: Pass, known: Mapping[Node, Carried], threads: int, watch: Watch, done: Callable[[int], None]
 ) -> Iterator[dict[Node, Carried]]:
-    """Nodes of a pass that are not known, with their values, as they end; `done` gets the number of each task.
+    """Unknown nodes of a pass, with their values, as they end; `done` receives the number of each task.
 
-    Raises IncompleteError if no task ends for too long. What a task raises ends the run. Threads cannot be killed:
-    those at work end after their task.
+    Raises IncompleteError if no task ends for too long. An error of a task ends the run. Threads cannot be killed:
+    running ones end after their task.
     """
     state = _State()
     graph = graph_of(given, known, given.missing(known), plain, state.run)
     wanted = [graph.root] if given.adds else list(graph.groups)
     state.nodes.update(graph.nodes)
     workers = ThreadPoolExecutor(threads, "bigkpca")
-    driver = ThreadPoolExecutor(1, "bigkpca-graph")  # so that this thread can look at the clock, and gets signals
+    driver = ThreadPoolExecutor(1, "bigkpca-graph")  # so that this thread can check the clock and receive signals
 
     def compute() -> Any:
         try:
-            # Callbacks of the user see this graph, and not those that tasks may compute within.
+            # Callbacks of the user see this graph, but not those that tasks may compute inside.
             with local_callbacks() as of_user:
                 callbacks = [(None, None, None, state.after, None), *of_user]
                 dask.threaded.get(graph.dsk, wanted, pool=workers, callbacks=callbacks)
@@ -106,10 +106,10 @@ def on_threads(
         state.stop.set()
         workers.shutdown(wait=False, cancel_futures=True)
         _, left = wait([running], 0 if watch.stalled else _ENDING_SECONDS)
-        if left:  # a thread hangs: whoever ends the process does not wait for it
+        if left:  # a thread hangs: ending the process does not wait for it
             driver.shutdown(wait=False)
         else:
-            # The C library gives threads that start the memory of those that ended, last come, first served: in this
-            # order no more threads than workers keep what was freed.
+            # The C library gives new threads the memory of ended ones, last in, first out: in this order no more
+            # threads than workers keep freed memory.
             workers.shutdown()
             driver.shutdown()

@@ -1,4 +1,4 @@
-"""Options of a run, and how public functions take these and the options of a fit."""
+"""Options of a run, and how public functions accept these and the options of a fit."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
 class ClusterOptions(TypedDict, total=False):
-    """Options of functions that read many rows, here or on a cluster, as they take them; see `RunOptions`."""
+    """Options of functions that read many rows, here or on a cluster, in the form that users pass; see `RunOptions`."""
 
     array: str | None
     scheduler: str | None
@@ -49,27 +49,28 @@ class RunOptions:
     Parameters
     ----------
     array : str, optional
-        Name of the array of the rows where these come as a Zarr group.
+        Name of the array of rows, if these are passed as a Zarr group.
     scheduler : str, optional
         Address of the Dask cluster to run on, e.g. "tcp://10.0.0.1:8786".
     workers : int, optional
         Number of local processes to run on; by default threads of this process, or a current Dask client.
     memory : str or int, optional
-        Memory that a process may use, e.g. "2 GB", or bytes.
+        Memory that a process may use, e.g. "2 GB", or a number of bytes.
     timeout : str or float
-        Time without a finished block after which the run ends with IncompleteError, e.g. "10 min", or seconds.
+        Time without a finished block after which the run ends with IncompleteError, e.g. "10 min", or a number of
+        seconds.
     progress : bool or Progress
-        True shows bars, or lines where there is no terminal; a Progress receives titles and rows of each pass, and
-        notes; by default nothing is shown.
+        True shows bars, or lines without a terminal; a Progress receives titles and rows of each pass, and notes; by
+        default nothing is shown.
     overwrite : bool
-        Replace earlier output of the same kind, once the new one is finished.
+        Replace earlier output of the same kind, once the new output is finished.
     time_budget : str or float, optional
-        Time after which no size grows, and no fit of a comparison starts, e.g. "10 min", or seconds.
+        Time after which no size grows, and no fit of a comparison starts, e.g. "10 min", or a number of seconds.
 
     Raises
     ------
     SpecError
-        Amounts that cannot be read, and an empty address, as of a variable that is not set.
+        If an amount cannot be parsed, or an address is empty, e.g. because a variable is not set.
     """
 
     array: str | None = None
@@ -84,8 +85,8 @@ class RunOptions:
 
     @classmethod
     def of(cls, kind: type, options: Mapping[str, Any], **others: Any) -> RunOptions:
-        """The options that a function which takes those of `kind` was called with, and others. SpecError names an
-        unknown one, and the nearest that is known."""
+        """The options with which a function was called that accepts those of `kind`, and the other options. SpecError
+        names an unknown option, and the nearest known one."""
         known = get_type_hints(kind)
         for name in options:
             if name not in known:
@@ -95,8 +96,8 @@ class RunOptions:
     def __post_init__(self) -> None:
         if self.scheduler is not None and not self.scheduler.strip():
             raise SpecError(
-                "the address of the scheduler is empty: give one, such as --scheduler tcp://10.0.0.1:8786 (scheduler= "
-                "in Python), or leave the option out to run on threads of this process"
+                "the address of the scheduler is empty: specify one, such as --scheduler tcp://10.0.0.1:8786 "
+                "(scheduler= in Python), or omit the option to run on threads of this process"
             )
         _ = self.memory_limit, self.deadline, self.seconds  # which raise
 
@@ -129,8 +130,8 @@ _ENTRY = re.compile(r"^    \*\*options\n(?:        .*\n)+", re.M)
 def takes(*kinds: type, defaults: Mapping[str, Any] | None = None) -> Callable[[_Function], _Function]:
     """Show the options that a function takes as **options in its signature, and those of a run in its docstring.
 
-    `kinds` are the TypedDicts by which the function says the same to static checkers, with `Unpack`. Options of a run
-    stand in the docstring in place of the entry of **options, those of a fit above it.
+    `kinds` are the TypedDicts that declare the same options to static checkers, with `Unpack`. In the docstring,
+    options of a run replace the entry of **options, and those of a fit stand above it.
     """
     annotations = {name: kind for each in kinds for name, kind in get_type_hints(each).items()}
 

@@ -35,8 +35,8 @@ from bigkpca.numerics.solvers import Action, add_strip, block_action
 
 
 def read_rows(rows: Rows, numbers: Array, engine: Engine) -> Array:
-    """Rows of the given ascending numbers, (m, d), in the dtype of the data; each storage chunk that holds one is read
-    once."""
+    """Rows of the given ascending numbers, (m, d), in the dtype of the data; each storage chunk that contains one is
+    read once."""
     tasks = []
     for block in fit_blocks(rows, None):
         inside = numbers[np.searchsorted(numbers, block.start) : np.searchsorted(numbers, block.stop)]
@@ -79,7 +79,7 @@ def sums_of(
     kept: KeptFeatures | None = None,
 ) -> BlockSums:
     """Sums of the features of all rows, a digest of the rows, and the farthest ones: one pass. `shift` (D,) is near
-    their mean. Features are also put into `kept`, as far as there is room."""
+    their mean. Features are also stored in `kept`, as long as there is room."""
     if kept is not None:
         kept.begin()
     return sum_by_block(title, _block_sums, rows, (features, shift), block_rows, engine, kept)
@@ -128,7 +128,7 @@ def mean_features(features: FeatureMap, X: Array) -> Array:
 
 @dataclass(frozen=True)
 class ResidualDraws:
-    """Rows of one block drawn in proportion to their residuals, with replacement, shifted as landmarks are."""
+    """Rows of one block drawn in proportion to their residuals, with replacement, and shifted like landmarks."""
 
     rows: Array  # (c, d)
     residuals: Array  # (c,)
@@ -145,7 +145,7 @@ def draws_by_residual(
     block_rows: int | None,
     engine: Engine,
 ) -> list[ResidualDraws]:
-    """For each block, `count` rows drawn in proportion to their residuals with the landmarks of `factor`: one pass."""
+    """For each block, `count` rows drawn in proportion to their residuals given the landmarks of `factor`: one pass."""
     blocks = fit_blocks(rows, block_rows)
     given = columns, factor, count, seed.spawn(len(blocks))
     return engine.each("refreshing residuals", BlockTasks(_draws, rows, blocks, given))
@@ -155,7 +155,7 @@ def draws_by_residual(
 def _draws(
     rows: Rows, block: Block, columns: Columns, factor: Factor, count: int, seeds: list[np.random.SeedSequence]
 ) -> ResidualDraws:
-    # Each slot is a reservoir of one: a tile takes it over with its share of the residuals seen so far.
+    # Each slot is a reservoir of one row: a tile replaces it with a probability of its share of the residuals so far.
     rng = np.random.default_rng(seeds[block.number])
     drawn, residuals = np.empty((count, rows.shape[1]), columns.dtype), np.zeros(count)
     total, trace = 0.0, 0.0
@@ -174,7 +174,7 @@ def _draws(
 
 @refuse_overflow(lambda sums: sums.KY)
 def block_evaluation(rows: Rows, block: Block, model: Model, given: Probes) -> Sums:
-    """The sums over a block that an evaluation by these probes needs."""
+    """The sums over a block that an evaluation with these probes needs."""
     X_tiles, most_rows = block_tiles(rows, block, model.features)
     return block_sums(X_tiles, model.features, model.solution, given, most_rows)
 
@@ -189,15 +189,15 @@ _STRIP_ROWS = 2048
 
 
 def strip_bytes(d: int, itemsize: int) -> int:
-    """Work space of one thread that multiplies strips of kernels of rows in R^d."""
+    """Work space of one thread that multiplies strips of kernels between rows in R^d."""
     tile = tile_rows(d, _STRIP_ROWS, itemsize)
     return itemsize * (tile * (_STRIP_ROWS + d + 2) + 4 * _STRIP_ROWS * (d + 2))
 
 
 def gather(rows: Rows, columns: Columns, engine: Engine) -> Array:
     """All rows, shifted and scaled, in memory (n, d): one pass."""
-    X = aligned(np.empty(rows.shape, columns.dtype))  # so that tasks get it itself, and no copy
-    # Threads fill it; blocks put together at the end would stay resident beside it, kept by the allocator.
+    X = aligned(np.empty(rows.shape, columns.dtype))  # so that tasks get the array itself, not a copy
+    # Threads fill it; blocks joined at the end would stay resident beside it, kept by the allocator.
     given = columns, X if engine.client is None else None
     pieces = engine.each("gathering rows", BlockTasks(_shifted, rows, fit_blocks(rows, None), given))
     return X if engine.client is None else np.concatenate(pieces, out=X)
@@ -215,9 +215,9 @@ def _shifted(rows: Rows, block: Block, columns: Columns, into: Array | None) -> 
 
 def gram_product(rows: Rows, columns: Columns, B: Array, engine: Engine, title: str) -> Array:
     """K B (n, c), float64, for the kernel and the rows of `columns`, tile by tile: n² / 2 kernels. A task takes one
-    strip of tiles from the upper half of K and one from its end, so that all are alike; it reads the rows of the strip
+    strip of tiles from the upper half of K and one from its end, so all tasks are alike; it reads the rows of the strip
     and of all later ones, a block at a time."""
-    strips = split(rows.shape[0], _STRIP_ROWS)  # whatever the chunks of the source: in memory there are none
+    strips = split(rows.shape[0], _STRIP_ROWS)  # whatever the chunks of the source
     given = Carried(columns), Carried(B.astype(columns.dtype))
     tasks = []
     for first in range((len(strips) + 1) // 2):

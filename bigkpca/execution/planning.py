@@ -28,19 +28,20 @@ from bigkpca.numerics.rounding import FAR_ROWS, MEASURED_ROWS
 from bigkpca.numerics.solvers import OVERSAMPLING, PASSES
 from bigkpca.spec import DENSE_MOST_FEATURES, FitSpec, ResolvedFit, resolve
 
-# Resident bytes of a process, measured on Linux with Python 3.11 and 3.13: of a command that has opened its rows, what
-# modules add that other code has imported (for distributed, with a cluster at work), and what an eigenproblem imports.
-# Of libraries that were just installed more is resident than later: of pandas, with PyArrow, 102 MB in place of 65.
+# Resident bytes of a process, measured on Linux with Python 3.11 and 3.13: those of a command that has opened its rows,
+# those that modules imported by other code add (for distributed, with a running cluster), and those that an
+# eigenproblem imports. Just after installation, more of a library is resident than later: 102 MB instead of 65 for
+# pandas with PyArrow.
 _STARTED = 100_000_000
 _OF_MODULES = {"pandas": 105_000_000, "sklearn": 60_000_000, "dask.array": 20_000_000, "distributed": 40_000_000}
 _SOLVER_BYTES = 25_000_000
-_DECODING_BYTES = 32_000_000  # that Zarr's own threads were seen to keep, for each thread that reads small chunks
-_RETURNED, _KEPT = 1.05, 1.4  # at most what was resident for each byte in use: freed memory is returned at once, or not
+_DECODING_BYTES = 32_000_000  # kept by Zarr's own threads, as observed, for each thread that reads small chunks
+_RETURNED, _KEPT = 1.05, 1.4  # largest resident memory per byte in use: freed memory is returned at once, or not
 
 
 @dataclass(frozen=True)
 class Plan:
-    """The cost of a run. Bytes are decimal everywhere that people read them.
+    """The cost of a run. Bytes are decimal wherever users see them.
 
     Attributes
     ----------
@@ -55,21 +56,21 @@ class Plan:
     bytes_read : int
         By the sample and all passes.
     peak_bytes : int
-        Resident memory of one process, interpreter included.
+        Resident memory of one process, including the interpreter.
     result_bytes : int
         Size of the result.
     checkpoint_bytes : int
-        At most on disk beside the output, while the run lasts.
+        Maximum on disk beside the output, during the run.
     expected_seconds : float or None
-        Where it was asked for and is known.
+        If it was requested and is known.
     not_timed : str or None
         Why it is not known.
     threads : int
-        Of all processes, that the time holds for.
+        Threads of all processes, for which the time applies.
     on_workers : bool
-        Whether these are of workers, and not of this process.
+        Whether these threads belong to workers, and not to this process.
     refused : str or None
-        Why the memory allowed is not enough.
+        Why the allowed memory is not enough.
     """
 
     rows: int
@@ -94,34 +95,34 @@ class Plan:
 
 
 def check_peak(peak_bytes: int, limit: int | None, remedy: str) -> None:
-    """Raise MemoryLimitError, with both numbers and what to do, if a peak is above the limit."""
+    """Raise MemoryLimitError, with both numbers and advice, if a peak is above the limit."""
     if limit is not None and peak_bytes > limit:
         raise MemoryLimitError(
-            f"this needs {peak_bytes / 1e6:.0f} MB in a process, {limit / 1e6:.0f} MB are allowed: {remedy}"
+            f"this needs {peak_bytes / 1e6:.0f} MB in a process, but {limit / 1e6:.0f} MB are allowed: {remedy}"
         )
 
 
 def tile_bytes(rows: Rows) -> int:
-    """Work space of one thread that reads a matrix in tiles: encoded, decoded, in the dtype of block work; of a Dask
-    array a part, and the chunks that it is put together of."""
+    """Work space of one thread that reads a matrix in tiles: encoded, decoded, in the dtype of block work; for a Dask
+    array a part, and the chunks that it is assembled from."""
     return 3 * read_bytes(rows) + _DECODING_BYTES + (2 * PART_BYTES if isinstance(rows, DaskRows) else 0)
 
 
 def process_bytes() -> int:
-    """Resident bytes of a process that has computed nothing, by what it has imported."""
+    """Resident bytes of a process that has computed nothing, depending on its imports."""
     return _STARTED + sum(size for name, size in _OF_MODULES.items() if name in sys.modules)
 
 
 def resident(working: int) -> int:
-    """Resident bytes of a process whose arrays take `working` bytes: what the allocator keeps besides is counted."""
+    """Resident bytes of a process whose arrays take `working` bytes, including what the allocator keeps besides."""
     return process_bytes() + round(working * (_RETURNED if returns_freed_memory() else _KEPT))
 
 
 @dataclass(frozen=True)
 class Work:
-    """The feature map that turns rows (b, d) into features (b, D), as far as memory depends on it: size D, bytes
+    """The properties of the feature map from rows (b, d) to features (b, D) on which memory depends: size D, bytes
     `of_map` of landmarks or frequencies, itemsize of block work. landmarks: whether features are kernels with
-    landmarks; without a kernel they are the columns themselves, `scaled` where standardised."""
+    landmarks; without a kernel they are the columns themselves, `scaled` if standardised."""
 
     size: int
     of_map: int
@@ -131,7 +132,7 @@ class Work:
     scaled: bool = False
 
     def row_bytes(self, d: int) -> int:
-        """Bytes of each row of a tile: the row shifted and scaled, its features, and what these are computed from."""
+        """Bytes of each row of a tile: the row shifted and scaled, its features, and their intermediate values."""
         D = self.size
         if self.kernel is None:
             numbers = 2 * d
@@ -144,16 +145,16 @@ class Work:
 
 
 def reading_bytes(rows: Rows, tile: int, block: int) -> int:
-    """What one thread holds that reads a block in tiles of `tile` rows: the tile before and its rest, or what is put
-    together of them and the next read, and that read with its decoded chunks."""
+    """Memory of one thread that reads a block in tiles of `tile` rows: the previous tile and its rest, or their
+    concatenation with the next read, and that read with its decoded chunks."""
     row = rows.shape[1] * rows.dtype.itemsize
     read = min(block, max(1, power_of_two(READ_BYTES // row) // rows.grain) * rows.grain)
     return row * (2 * max(min(tile, block), read) + 2 * read)
 
 
 def streaming_bytes(rows: Rows, work: Work, block: int) -> int:
-    """Work space of one thread that turns a block of rows into features: what it reads, a tile, and the landmarks
-    transposed, which before the first tile are in float64, twice."""
+    """Work space of one thread that turns a block of rows into features: its reads, a tile, and the transposed
+    landmarks, which before the first tile are held twice in float64."""
     d = rows.shape[1]
     tile = min(block, tile_rows(d, work.size, work.itemsize))
     first = 2 * 8 * (work.of_map // work.itemsize)
@@ -161,7 +162,7 @@ def streaming_bytes(rows: Rows, work: Work, block: int) -> int:
 
 
 def graph_bytes(rows: Rows, block: int) -> int:
-    """What a thread holds of a Dask array besides: the rows of a block, and two chunks that they are cut from."""
+    """Additional memory of a thread for a Dask array: the rows of a block, and two chunks that they are cut from."""
     if not isinstance(rows, DaskRows):
         return 0
     return (block + 2 * rows.grid[0]) * rows.shape[1] * rows.dtype.itemsize
@@ -171,22 +172,22 @@ def components(spec: FitSpec, D: int) -> int:
     return min(spec.components, D) if isinstance(spec.components, int) else D
 
 
-_PRODUCTS = 2  # that a given matrix is planned for
+_PRODUCTS = 2  # planned for a given matrix
 _BLOCKS_HELD = 18  # of n x (r + 10) float64: basis, images, and work space of four products
-_SAVING = 4.25  # times an array that is saved: its copies, encoded and not
+_SAVING = 4.25  # times an array that is saved: its copies, encoded and not encoded
 _LEAST_SIZE = 10  # that is advised
 _AXES_WIDTH = 512 + OVERSAMPLING
 
 
 def plan_fit(rows: Rows, spec: FitSpec, threads: int) -> Plan:
-    """The cost of fitting `spec` to these rows, see `plan_resolved`."""
+    """The cost of fitting `spec` to these rows; see `plan_resolved`."""
     return plan_resolved(rows, resolve(spec, rows), threads)
 
 
 def plan_resolved(rows: Rows, fit: ResolvedFit, threads: int) -> Plan:
-    """The cost of a fit: the sample and its passes; with a tolerance, of the largest size that may be needed. What
-    RPCholesky over all rows adds depends on the data and is not counted. Raises SpecError for more rows than `exact`
-    can hold."""
+    """The cost of a fit: the sample and its passes; with a tolerance, of the largest size that may be needed. The cost
+    that RPCholesky over all rows adds depends on the data and is not counted. Raises SpecError for more rows than
+    `exact` can handle."""
     if fit.spec.precomputed:
         return _plan_precomputed(rows, fit, threads)
     if fit.matrix_free:
@@ -196,8 +197,8 @@ def plan_resolved(rows: Rows, fit: ResolvedFit, threads: int) -> Plan:
     blocks = ceil(n / block)
     partial_sums = _partial_sums(blocks, threads)
     passes, stages = _stages(rows, fit, block, threads, partial_sums)
-    # The model: its feature map, components (D, r), sums (D, D) where it has them, the linear map of its decoder
-    # (r, d), and the scores and residuals of its reference (q, r + 1).
+    # The model: its feature map, components (D, r), sums (D, D) if it has them, the linear map of its decoder (r, d),
+    # and the scores and residuals of its reference (q, r + 1).
     width, r = _sketch_width(fit), components(spec, D)
     numbers = D * r + r * d + min(m, REFERENCE_ROWS) * (r + 1) + (D * (D + 2) if width is None else 0)
     summed = moments.entries(D) if width is None else D * width  # numbers of one partial sum
@@ -216,8 +217,8 @@ def plan_resolved(rows: Rows, fit: ResolvedFit, threads: int) -> Plan:
 
 
 def worker_bytes(rows: Rows, fit: ResolvedFit, threads: int) -> int:
-    """The peak of a worker with so many threads: rows of the sample that it reads, and its share of the passes, with
-    as many sums on their way as the process has that adds them up. Nothing is chosen, solved or saved there."""
+    """The peak of a worker with this many threads: rows of the sample that it reads, and its share of the passes, with
+    as many sums under way as in the process that adds them up. Nothing is chosen, solved or saved there."""
     if fit.spec.precomputed or fit.matrix_free:
         return plan_resolved(rows, fit, threads).peak_bytes
     block = min(fit.n, fit_block_rows(fit.n, rows.grain, fit.spec.block_rows))
@@ -271,7 +272,7 @@ def _stages(rows: Rows, fit: ResolvedFit, block: int, threads: int, partial_sums
 
 
 def _axes_pass(rows: Rows, fit: ResolvedFit, block: int, threads: int, partial_sums: int) -> tuple[int, list[int]]:
-    """`_pass` of the principal axes of d columns: by a sketch where d x d is not held."""
+    """`_pass` of the principal axes of d columns: from a sketch if d x d is not held."""
     columns = Work(fit.d, 0, fit.dtype.itemsize, scaled=fit.spec.standardize)
     width = _AXES_WIDTH if fit.d > DENSE_MOST_FEATURES else None
     return _pass(streaming_bytes(rows, columns, block), columns, threads, partial_sums, width)
@@ -284,8 +285,9 @@ def _work(fit: ResolvedFit) -> Work:
 
 
 def _partial_sums(blocks: int, threads: int) -> int:
-    """Partial sums that are alive at once, at most, besides that of the block that a thread works on: of whole groups
-    of blocks, that which is added or saved, those of the group of each thread, and what ends out of order."""
+    """Maximum number of partial sums alive at once, besides that of the block that a thread works on: those of whole
+    groups of blocks, the one being added or saved, those of the group of each thread, and those that end out of
+    order."""
     size = group_size(blocks, threads)
     whole = (ceil(blocks / size) + 1).bit_length() - 1
     return min(blocks, whole + 1 + threads * (size.bit_length() - 1) + (threads + 1) // 2)
@@ -299,16 +301,16 @@ def _drawn_bytes(rows: Rows, fit: ResolvedFit) -> int:
 
 
 def _sampling_bytes(rows: Rows, fit: ResolvedFit, block: int, threads: int) -> int:
-    """Drawing the sample, held twice while it is put together; choosing landmarks or frequencies; trying sizes."""
+    """Drawing the sample, held twice while it is assembled; choosing landmarks or frequencies; trying sizes."""
     m, d, D, rule, itemsize = fit.sample, fit.d, fit.size, fit.rule, fit.dtype.itemsize
     drawn, row = _drawn_bytes(rows, fit), d * rows.dtype.itemsize
     reading = 2 * (m + fit.unseen) * row + threads * reading_bytes(rows, 0, block)
     if rule is None:
         working = fit.spec.method_value.working_bytes(m, d, D)
-    else:  # its candidates, shifted, and its own work
+    else:  # its candidates, shifted, and its work space
         candidates = m if fit.spec.own_landmarks is not None else min(m, rule.most_rows(D))
         working = candidates * d * itemsize + rule.working_bytes(candidates, d, D, itemsize)
-    # The error of random features is estimated from those of some rows, which are held in float64 twice.
+    # The error of random features is estimated from the features of some rows, which are held twice in float64.
     judging = 0 if fit.spec.method_value.landmarks else PAIRED_ROWS * (2 * 8 + 3 * itemsize // 2) * D
     choosing = drawn + max(working + threads * itemsize * 1024 * D, judging)
     trying = 0 if fit.spec.tol is None else drawn + 8 * (2 * D * D + 2 * JUDGING_ROWS * (D + d))
@@ -321,12 +323,12 @@ def _far_bytes(rows: Rows) -> int:
 
 
 def _solving_bytes(fit: ResolvedFit, threads: int) -> int:
-    """Eigenproblem and certificate, from the sums of a pass: the most of these, one after the other.
+    """Eigenproblem and certificate, from the sums of a pass: the largest of these stages, which follow one another.
 
     rounding: the scatter (D, D), packed and not, W or none; 768 rows and their features in both precisions, for which
-    landmarks are four times in float64. basis: ten squares (D, D): scatter, W, its basis, the rounding, and what their
-    products are made of. spectral: six squares; and for u rows that were not seen the upper half of (u, u), (u, D) and
-    their coordinates, with tiles of 512 rows for each thread. Where not a few components are solved for, LAPACK takes
+    landmarks are held four times in float64. basis: ten squares (D, D): scatter, W, its basis, the rounding, and the
+    factors of their products. spectral: six squares; and for u unseen rows the upper half of (u, u), (u, D) and their
+    coordinates, with tiles of 512 rows for each thread. Unless only a few components are solved for, LAPACK makes
     copies.
     """
     d, D, u, itemsize, spec = fit.d, fit.size, fit.unseen, fit.dtype.itemsize, fit.spec
@@ -345,7 +347,8 @@ def _solving_bytes(fit: ResolvedFit, threads: int) -> int:
 
 
 def _solving_matrix_bytes(fit: ResolvedFit, n: int) -> int:
-    """Eigenpairs of a matrix (n, n): itself, a centred copy and, where not few are asked for, those and work space."""
+    """Eigenpairs of a matrix (n, n): the matrix, a centred copy and, if many pairs are requested, these and work
+    space."""
     few = isinstance(fit.spec.components, int) and solvers.are_few(fit.spec.components, n)
     return (5 if few else 8) * 8 * n * n // 2
 
@@ -383,7 +386,7 @@ def _plan_products(rows: Rows, fit: ResolvedFit, threads: int) -> Plan:
 
 
 def _plan_precomputed(rows: Rows, fit: ResolvedFit, threads: int) -> Plan:
-    """The cost of a precomputed matrix: held whole in float64, or looked at once and read for each of two products."""
+    """The cost of a precomputed matrix: held whole in float64, or checked once and read for each of two products."""
     check_square(rows)
     n, itemsize, spec = fit.n, fit.dtype.itemsize, fit.spec
     cut, reading = parts(rows, spec.block_rows, upper=False), threads * tile_bytes(rows)
@@ -411,13 +414,13 @@ def _plan_precomputed(rows: Rows, fit: ResolvedFit, threads: int) -> Plan:
 
 
 def _sketch_width(fit: ResolvedFit) -> int | None:
-    """Columns of the block that a randomized solver multiplies; None where D x D is held."""
+    """Columns of the block that a randomized solver multiplies; None if D x D is held."""
     return components(fit.spec, fit.size) + OVERSAMPLING if fit.randomized(fit.size) else None
 
 
 def _pass(streaming: int, work: Work, threads: int, partial_sums: int, width: int | None) -> tuple[int, list[int]]:
-    """(passes, bytes of each stage) of adding up features of all rows, and of an eigenproblem of the sums. For each
-    thread the sum of its block, packed (D, D) or (D, width) for a sketch, and the product of a tile (b, D)."""
+    """(passes, bytes of each stage) of adding up features of all rows, and of an eigenproblem of the sums. Each thread
+    holds the sum of its block, packed (D, D) or (D, width) for a sketch, and the product of a tile (b, D)."""
     D = work.size
     if width is None:
         sums = 8 * moments.entries(D)
@@ -429,7 +432,7 @@ def _pass(streaming: int, work: Work, threads: int, partial_sums: int, width: in
 
 
 def sample_bytes(rows: Rows, fit: ResolvedFit, threads: int) -> int:
-    """The peak of a process that reads the sample of a fit, and takes distances of its pairs."""
+    """The peak of a process that reads the sample of a fit, and computes distances of its pairs."""
     row = fit.d * rows.dtype.itemsize
     drawn = _drawn_bytes(rows, fit) + threads * 2**22
     reading = threads * reading_bytes(rows, 0, fit_block_rows(fit.n, rows.grain))
@@ -437,8 +440,8 @@ def sample_bytes(rows: Rows, fit: ResolvedFit, threads: int) -> int:
 
 
 def largest_size_that_fits(rows: Rows, fit: ResolvedFit, threads: int, limit: int) -> int | None:
-    """The largest size, of two digits, whose fit stays within `limit` bytes; even where features come in pairs; None if
-    none does."""
+    """The largest size, to two digits, whose fit stays within `limit` bytes; even if features come in pairs; None if no
+    size does."""
     step = 2 if fit.spec.method_value.pairs else 1
     for power in reversed(range(len(str(fit.size)))):
         for size in (digits * 10**power for digits in range(99, _LEAST_SIZE - 1, -1)):
@@ -448,12 +451,12 @@ def largest_size_that_fits(rows: Rows, fit: ResolvedFit, threads: int, limit: in
 
 
 def smallest(rows: Rows, fit: ResolvedFit, threads: int) -> str:
-    """What a fit of the smallest size needs, in words."""
+    """A description of what a fit of the smallest size needs."""
     return f"even a size of {_LEAST_SIZE} needs {_bytes_at(_LEAST_SIZE, rows, fit, threads) / 1e6:.0f} MB"
 
 
 def _bytes_at(size: int, rows: Rows, fit: ResolvedFit, threads: int) -> int:
-    """The peak of a fit of this size; of landmarks in place of the exact method."""
+    """The peak of a fit of this size; with landmarks instead of the exact method."""
     sized = fit.changed(size=size, **({"method": "nystroem"} if fit.spec.exact else {}))
     return plan_resolved(rows, sized, threads).peak_bytes
 
@@ -464,7 +467,7 @@ _EXPANSION_SQUARES = 7  # of D x D float64: W, its decomposition, and products w
 def plan_transform(
     rows: Rows, model: Model, block_rows: int | None, threads: int, *, residual: bool = False, dtype: Any = None
 ) -> Plan:
-    """The cost of writing the scores of all rows, and residuals beside them: one pass, one shard for each block."""
+    """The cost of writing the scores of all rows, and their residuals: one pass, one shard per block."""
     n, d = rows.shape
     itemsize = model.features.dtype.itemsize
     stored = np.dtype(dtype or model.features.dtype).itemsize
@@ -484,14 +487,14 @@ def plan_transform(
         known = model.decoder is not None and model.decoder.expansion(model.solution) is not None
         solved = model.sums is not None and has_landmarks(model.features) and not known
         preparing = _EXPANSION_SQUARES * 8 * D * D if solved else 0
-        # The features of a tile in float64, twice, and what is computed of these.
+        # The features of a tile in float64, twice, and values computed from them.
         tile = min(block, tile_rows(d, D, itemsize)) * 8 * (2 * D + 3 * model.components)
         peak = fixed + expansion + max(preparing, threads * (one + tile))
     return _one_pass(rows, model, block, peak, n * (row_bytes + (stored if residual else 0)))
 
 
 def _one_pass(rows: Rows, model: Model, block: int, working: int, result_bytes: int) -> Plan:
-    """The cost of one pass in blocks of so many rows, whose arrays take `working` bytes."""
+    """The cost of one pass in blocks of this many rows, whose arrays take `working` bytes."""
     n, d = rows.shape
     return Plan(
         rows=n,
@@ -509,7 +512,7 @@ def _one_pass(rows: Rows, model: Model, block: int, working: int, result_bytes: 
 def plan_reconstruct(
     rows: Rows, model: Model, block_rows: int | None, threads: int, *, denoising: bool = False
 ) -> Plan:
-    """The cost of writing pre-images of all scores or, `denoising`, of all rows: one pass, one shard for each block.
+    """The cost of writing pre-images of all scores or, if `denoising`, of all rows: one pass, one shard per block.
     Iterations depend on the data and are not counted."""
     n, d, D, itemsize = rows.shape[0], model.columns, model.features.size, model.features.dtype.itemsize
     row_bytes = d * itemsize
@@ -525,7 +528,7 @@ def plan_reconstruct(
 
 
 def plan_evaluate(rows: Rows, model: Model, sample: int, pooled: int, threads: int) -> Plan:
-    """The cost of an evaluation by `sample` exact rows, chosen from `pooled` that are read: these, and one pass."""
+    """The cost of an evaluation with `sample` exact rows, chosen from `pooled` rows that are read, and one pass."""
     n, d = rows.shape
     D, r, itemsize = model.features.size, model.components, model.features.dtype.itemsize
     fixed = _model_bytes(model)
@@ -534,8 +537,8 @@ def plan_evaluate(rows: Rows, model: Model, sample: int, pooled: int, threads: i
     probes = 8 * sample * (2 * D + d + r)
     height = tile_rows(d, D, itemsize)
     block = min(n, fit_block_rows(n, rows.grain, model.block_rows))
-    # For each thread: landmarks, probes and their coordinates in the dtype of block work; features of a tile once more
-    # for its scores, and its kernels and errors.
+    # For each thread: landmarks, probes and their coordinates in the dtype of block work; features of a tile a second
+    # time for its scores, and its kernels and errors.
     one = streaming_bytes(rows, _work_of_model(model), block) + itemsize * (
         sample * (D + 2 * d) + height * (D + 3 * sample)
     )

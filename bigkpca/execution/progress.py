@@ -1,4 +1,5 @@
-"""Progress of passes, shown on stderr, and bounded waits: notice that nothing finishes, and leave calls that hang."""
+"""Progress of passes, shown on stderr, and bounded waits: detecting that nothing finishes, and abandoning calls that
+hang."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress as Bars
 
 
-WARNING = "warning: "  # notes that begin so are shown in any case
+WARNING = "warning: "  # notes with this prefix are always shown
 
 
 class Progress(Protocol):
@@ -49,8 +50,8 @@ class Silent:
 
 
 def shown(progress: Progress | bool | None) -> Progress:
-    """The progress that a user asked for: their own, bars and lines on stderr for True, nothing for False."""
-    if progress is None or isinstance(progress, bool | int):  # scikit-learn's verbose may be a whole number
+    """The progress that a user requested: a custom one, bars and lines on stderr for True, nothing for False."""
+    if progress is None or isinstance(progress, bool | int):  # scikit-learn's verbose can be an integer
         return ShownProgress(quiet=False) if progress else Silent()
     return progress
 
@@ -61,14 +62,14 @@ _LINE_SECONDS = 60.0  # between two lines about a pass that is not shown as a ba
 @cache
 def stderr() -> Console:
     """Where progress, notes and errors are printed."""
-    from rich.console import Console  # here, so that commands with nothing to say start without it
+    from rich.console import Console  # here, so that commands without output start without it
 
     return Console(stderr=True, highlight=False, soft_wrap=True)
 
 
 class ShownProgress:
-    """Progress on stderr: a bar on a terminal, else a line a minute; a line for each finished pass; warnings alone when
-    quiet. json: each line is a JSON object, for those who collect logs, and there is never a bar."""
+    """Progress on stderr: a bar on a terminal, otherwise a line per minute; a line for each finished pass; only
+    warnings when quiet. json: each line is a JSON object, for log collectors, and there is never a bar."""
 
     def __init__(self, quiet: bool, json: bool = False) -> None:
         self._quiet, self._json = quiet, json
@@ -127,12 +128,12 @@ def json_line(**values: Any) -> str:
 
 
 T = TypeVar("T")
-POLL_SECONDS = 1.0  # between two looks at what has finished
-_MOST_SECONDS = 5.0  # between two looks: more has passed only if this process itself was stopped
+POLL_SECONDS = 1.0  # between two checks of what has finished
+_MOST_SECONDS = 5.0  # between two checks: more passes only if this process itself was stopped
 
 
 class Watch:
-    """How long nothing has finished, while this process was running."""
+    """How long nothing has finished while this process was running."""
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
@@ -143,7 +144,7 @@ class Watch:
         self._idle, self._looked = 0.0, monotonic()
 
     def look(self, most: float = _MOST_SECONDS) -> bool:
-        """Whether nothing has finished for too long; the last look was at most `most` seconds ago."""
+        """Whether nothing has finished for too long; the last check was at most `most` seconds ago."""
         now = monotonic()
         self._idle += min(now - self._looked, most)
         self._looked = now
@@ -151,7 +152,7 @@ class Watch:
 
     @property
     def stalled(self) -> bool:
-        """Whether nothing had finished for too long at the last look."""
+        """Whether nothing had finished for too long at the last check."""
         return self._idle >= self.seconds
 
 
@@ -166,7 +167,7 @@ def stalled_error(watch: Watch, what: str) -> IncompleteError:
 
 
 def within(seconds: float, function: Callable[[], T], late: str) -> T:
-    """function(), or IncompleteError with the message `late` if it does not return in time; its thread is left."""
+    """function(), or IncompleteError with the message `late` if it does not return in time; its thread is abandoned."""
     found: Future[T] = Future()
 
     def run() -> None:

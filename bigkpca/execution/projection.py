@@ -1,4 +1,5 @@
-"""Scores, residuals and pre-images of rows: of a block, of all rows, of few rows at once, in the input's container."""
+"""Scores, residuals and pre-images of rows: of a block, of all rows, or of a few rows directly, in the input's
+container."""
 
 from __future__ import annotations
 
@@ -34,8 +35,8 @@ def block_scores(
     rows: Rows, block: Block, model: Model, kept: KeptFeatures | None = None, precision: Any = None
 ) -> Array:
     """Scores (rows of the block, r) in the dtype of block work, or a wider `precision`; from features that the fit of
-    the model kept, if it did."""
-    if model.features.precomputed:  # read in tiles: whole rows are never held
+    the model kept, if any."""
+    if model.features.precomputed:  # read in tiles: whole rows are never in memory
         dtype, scores = precision or model.features.dtype, np.zeros((len(block), model.components))
         project = model.projection(dtype)
         part = Part(slice(block.start, block.stop), slice(0, model.columns))
@@ -80,7 +81,7 @@ def block_residuals(rows: Rows, block: Block, model: Model, given: Expansion) ->
 
 
 def expansion_of(model: Model) -> Expansion:
-    """The expansion of a model, which residuals of all blocks share: the same bits on any number of threads."""
+    """The expansion of a model, shared by the residuals of all blocks: the same bits on any number of threads."""
     with single_threaded_blas, np.errstate(over="ignore", invalid="ignore"):
         return all_aligned(model).expansion()
 
@@ -133,12 +134,12 @@ def score_rows(rows: Rows, model: Model, engine: Engine) -> Array:
 
 
 def check_columns(rows: Rows, model: Model) -> None:
-    """Raise SpecError unless the rows are as wide as those the model was fitted on, and their columns, where both have
-    names of them, have the same names in the same order."""
+    """Raise SpecError unless the rows are as wide as those on which the model was fitted, and their columns, if both
+    have names, have the same names in the same order."""
     if rows.names is not None and model.names is not None:
         if apart := names_apart(rows.names, model.names, "the model"):
             raise SpecError(
-                f"{rows.where} {apart}; give it rows with the columns that the model was fitted on, in the same order "
+                f"{rows.where} {apart}; pass rows with the columns on which the model was fitted, in the same order "
                 "(`bigkpca info MODEL --json` lists them)"
             )
         return
@@ -146,30 +147,30 @@ def check_columns(rows: Rows, model: Model) -> None:
         return
     if model.features.precomputed:
         raise SpecError(
-            f"{rows.where} has {rows.shape[1]} columns, the model was fitted on the kernels of {model.columns} rows: "
-            "each new row must hold its kernels with all of those, in the same order"
+            f"{rows.where} has {rows.shape[1]} columns, but the model was fitted on the kernels of {model.columns} "
+            "rows: each new row must contain its kernels with all of those, in the same order"
         )
     raise SpecError(
-        f"{rows.where} has {rows.shape[1]} columns, the model was fitted on {model.columns}: "
-        "give it rows with the same columns in the same order"
+        f"{rows.where} has {rows.shape[1]} columns, but the model was fitted on {model.columns}: pass rows with the "
+        "same columns in the same order"
     )
 
 
 _MOST_ROWS = 1024  # more rows are worth tasks on several threads
 
 
-_prepared = threading.local()  # the model that a thread used last, and its projection: work space is of one thread
+_prepared = threading.local()  # the model that a thread used last, and its projection, which has work space
 
 
 def are_few(rows: Rows, model: Model) -> TypeGuard[ArrayRows]:
-    """Whether these rows are scored at once: those of one block, in memory."""
+    """Whether these rows are scored directly: at most one block, in memory."""
     most = min(_MOST_ROWS, model.block_rows or _MOST_ROWS)
     return isinstance(rows, ArrayRows) and rows.shape[0] <= most and not model.features.precomputed
 
 
 def few_scores(rows: ArrayRows, model: Model) -> Array:
-    """Scores (n, r) of few rows, the same bits as from a pass of one block. Raises DataError for NaN and infinity, and
-    where kernels overflow."""
+    """Scores (n, r) of few rows, with the same bits as a pass of one block. Raises DataError for NaN and infinity, and
+    if kernels overflow."""
     count, features = rows.shape[0], model.features
     height = min(tile_height(features), _MOST_ROWS)
     if getattr(_prepared, "model", lambda: None)() is not model:
@@ -183,18 +184,18 @@ def few_scores(rows: ArrayRows, model: Model) -> Array:
     return scores
 
 
-View = Callable[[Model, Any], Any]  # of `arrays`: lazy values (n, c) or (n,) of rows, which refuse what does not fit
+View = Callable[[Model, Any], Any]  # from `arrays`: lazy values (n, c) or (n,) of rows, which reject unsuitable input
 
 
 def header(frame: Any) -> Any:
-    """The columns of a Dask frame, as a pandas frame without rows. Raises DataError for what is no table of numbers."""
+    """The columns of a Dask frame, as a pandas frame without rows. Raises DataError if it is not a table of numbers."""
     frame_dtype(frame)
     return frame._meta
 
 
 def in_frame(frame: Any, view: View, model: Model, columns: Sequence[Any]) -> Any:
-    """What `view` makes of the rows of a Dask frame, as a lazy one with these columns and its own index and divisions.
-    Partitions are taken one by one, whatever their lengths, which nobody counts."""
+    """The result of `view` for the rows of a Dask frame, as a lazy frame with these columns and the same index and
+    divisions. Partitions are processed one by one, whatever their lengths, which are not counted."""
     dtype = frame_dtype(frame)
     made = view(model, ArrayRows(np.zeros((1, len(frame.columns)), dtype), where=FRAME))  # lazy: only its checks run
     meta = _labelled(np.empty((0, len(columns)), made.dtype), header(frame), columns)
@@ -224,7 +225,7 @@ def in_data_array(given: Any, values: Any, name: str, columns: str = "component"
     if like is not None and hasattr(like, "dims"):
         columns = like.dims[1]
         coords = coords.merge(_coords_along(like, columns)).coords
-    columns += "_" * (columns == rows)  # a dim occurs once
+    columns += "_" * (columns == rows)  # a dim can occur only once
     found = type(given)(values, dims=(rows, columns)[: values.ndim], coords=coords, name=name)
     if like is not None and not hasattr(like, "dims"):
         found = found.assign_coords({columns: like})
@@ -238,29 +239,29 @@ def header_of(given: Any) -> Any:
 
 
 def _coords_along(given: Any, dim: str) -> Any:
-    """The coordinates of a DataArray that lie along one dim alone."""
+    """The coordinates of a DataArray along this dim only."""
     others = [key for key, own in given.coords.items() if not set(own.dims) <= {dim}]
     return given.drop_vars(others).coords
 
 
 def is_stacked(given: Any, dim: str) -> bool:
-    """Whether a dim of a DataArray was made of several, and can be taken apart again."""
+    """Whether a dim of a DataArray was stacked from several, and can be unstacked."""
     index = given.indexes.get(dim)
     return index is not None and index.nlevels > 1 and index.is_unique
 
 
 def are_maps(scores: Any, columns: str = "component") -> bool:
-    """Whether scores are a DataArray in which the rows have several dims."""
+    """Whether scores are a DataArray whose rows have several dims."""
     return is_data_array(scores) and scores.ndim > 2 and columns in scores.dims
 
 
 def stacked_rows(maps: Any, columns: str = "component") -> Any:
-    """A DataArray of scores with the several dims of its rows stacked to one."""
+    """A DataArray of scores with the dims of its rows stacked into one."""
     return maps.stack(sample=[dim for dim in maps.dims if dim != columns]).transpose("sample", columns)
 
 
 def of_rows_there(maps: Any, function: Callable[[Any], Any], columns: str = "component") -> Any:
-    """function(stacked rows) of a DataArray of scores; NaN for rows that have none, as those left out of a stack. They
-    get scores of 0 meanwhile: to find them would compute lazy scores."""
-    there = maps.notnull().any(columns).reset_coords(drop=True)  # else lazy coordinates would be compared
+    """function(stacked rows) of a DataArray of scores; NaN for rows without scores, such as those left out of a stack.
+    They get scores of 0 meanwhile, since finding them would compute lazy scores."""
+    there = maps.notnull().any(columns).reset_coords(drop=True)  # otherwise lazy coordinates would be compared
     return function(stacked_rows(maps.where(there, 0.0), columns)).where(there)

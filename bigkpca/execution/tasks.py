@@ -1,9 +1,9 @@
-"""Tasks, values that they share, groups of tasks that one thread works through, and the Dask graph of a pass.
+"""Tasks, the values that they share, groups of tasks that one thread processes, and the Dask graph of a pass.
 
-A graph has a task for each group of blocks, and over these the binary tree in which they are added up. Block numbers
-alone fix the tree: ((0+1)+(2+3))+((4+5)+...). Its node (level, i) is the sum over the blocks from i 2^level to
-(i + 1) 2^level - 1, or to the last one. A group is such a node, so that results have the same bits however many blocks
-it has and wherever it runs. A value that all tasks take is in the graph once, and reaches each worker once.
+A graph has a task for each group of blocks and, above these, the binary tree in which they are added up. The tree
+depends only on block numbers: ((0+1)+(2+3))+((4+5)+...). Its node (level, i) is the sum over the blocks from i 2^level
+to (i + 1) 2^level - 1, or to the last one. A group is such a node, so results have the same bits however many blocks it
+has and wherever it runs. A value that all tasks take is in the graph once, and is sent to each worker once.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ from bigkpca.numerics.linalg import all_aligned
 
 Node = tuple[int, int]  # level, and number in its level
 Key = Any
-Call = Callable[..., Any]  # Call(function, keys, *given): what stands in a graph for function(values of keys, *given)
+Call = Callable[..., Any]  # Call(function, keys, *given): the graph node for function(values of keys, *given)
 
-_MOST_BLOCKS = 32  # of a group: few results to move, and still seconds of work
+_MOST_BLOCKS = 32  # rows of a group: few results to move, but only seconds of work
 _GROUPS_PER_THREAD = 8  # at least, so that threads end at about the same time
 
 
 class Carried:
-    """What goes into a task or comes out of one. Its arrays are aligned wherever it arrives, also in another process;
-    rows, which may be many, align what is read of them. Dask would search an argument for graphs, for milliseconds:
-    this is opaque."""
+    """A value that goes into a task or comes out of one. Its arrays are aligned wherever it arrives, even in another
+    process; rows, which may be many, align what is read from them. It is opaque, since Dask would spend milliseconds
+    searching an argument for graphs."""
 
     def __init__(self, value: Any) -> None:
         self.value: Any = value if isinstance(value, ArrayRows) else all_aligned(value)
@@ -48,13 +48,13 @@ class Carried:
         from distributed.protocol import pickle
 
         buffers: list[Any] = []
-        # Before protocol 5, messages hold arrays within, and these are copied out of them anyway.
+        # Before protocol 5, messages contain arrays inline, and these are copied out of them anyway.
         keep = buffers.append if protocol >= 5 else None
         return _unpacked, (pickle.dumps(self.value, buffer_callback=keep), buffers)
 
 
 def _unpacked(packed: bytes, buffers: list[Any]) -> Carried:
-    """What a message held: arrays begin where NumPy puts a copy of them, whatever object they are part of."""
+    """The content of a message: arrays begin where NumPy puts a copy of them, whatever object they are part of."""
     from distributed.protocol import pickle
 
     return Carried(pickle.loads(packed, buffers=[np.array(np.frombuffer(buffer, np.uint8)) for buffer in buffers]))
@@ -62,8 +62,8 @@ def _unpacked(packed: bytes, buffers: list[Any]) -> Carried:
 
 @dataclass(frozen=True)
 class Task:
-    """function(*arguments), standing for `rows` rows; some arguments may be Dask's, or `Carried`: values that
-    many tasks take, and that reach each worker once. `name` is for messages."""
+    """function(*arguments), which counts for `rows` rows; some arguments may be Dask's, or `Carried`: values that many
+    tasks take, and that are sent to each worker once. `name` is for messages."""
 
     function: Callable[..., Any]
     arguments: tuple[Any, ...]
@@ -73,14 +73,14 @@ class Task:
 
 @dataclass(frozen=True)
 class Argument:
-    """The place of a shared value, or of a node of a graph, among the values that reach a group by Dask."""
+    """The position of a shared value, or of a node of a graph, among the values that a group receives through Dask."""
 
     number: int
 
 
 class BlockTasks(Sequence[Task]):
-    """function(rows, block, *values) of each block, with values that all share. Tasks are made when they are taken;
-    those of consecutive blocks that are taken together share what they need of the rows."""
+    """function(rows, block, *values) for each block, with values that all share. Tasks are made when they are accessed;
+    those of consecutive blocks that are accessed together share the part of the rows that they need."""
 
     def __init__(
         self, function: Callable[..., Any], rows: Rows, blocks: Sequence[Block], values: Sequence[Any]
@@ -116,19 +116,19 @@ class BlockTasks(Sequence[Task]):
 
     @property
     def held_bytes(self) -> int:
-        """Bytes of rows in memory, which tasks take with them."""
+        """Bytes of rows in memory, which are sent with tasks."""
         return self._rows.held_bytes if isinstance(self._rows, ArrayRows | SparseRows) else 0
 
 
 def named_rows(rows: Rows, block: Block) -> str:
-    """What messages call the rows of a block."""
+    """The name of the rows of a block in messages."""
     return f"{rows.where}, rows {block.start} to {block.stop - 1}"
 
 
 @dataclass(frozen=True)
 class Group:
     """Consecutive tasks from number `first` on, and whether their results are added up. patience: seconds for which
-    they try again what may pass."""
+    they retry after errors that may be temporary."""
 
     first: int
     tasks: tuple[Task, ...]
@@ -137,12 +137,12 @@ class Group:
 
     @property
     def name(self) -> str:
-        """What messages call its work."""
+        """The name of its work in messages."""
         more = f" and the {len(self.tasks) - 1} tasks after it" if len(self.tasks) > 1 else ""
         return self.tasks[0].name + more
 
     def taking_values(self) -> tuple[Group, list[Carried | Delayed]]:
-        """The same with `Argument` for those arguments that are values of nodes of a graph, and these."""
+        """The same group with `Argument` in place of arguments that are nodes of a graph, and these nodes."""
         values: list[Carried | Delayed] = []
 
         def taken(argument: Any) -> Any:
@@ -155,7 +155,7 @@ class Group:
         return self._changed(taken), values
 
     def with_values(self, values: Sequence[Any]) -> Group:
-        """The same with these values in their places."""
+        """The same group with these values in their places."""
         return self._changed(lambda argument: values[argument.number] if isinstance(argument, Argument) else argument)
 
     def _changed(self, change: Callable[[Any], Any]) -> Group:
@@ -170,7 +170,7 @@ def depends_on_graph(tasks: Sequence[Task]) -> bool:
 
 
 def run_group(group: Group, done: Callable[[int], None]) -> Carried:
-    """The list of results of a group, or their sum over a fixed tree; `done` hears the number of each task."""
+    """The list of results of a group, or their sum over a fixed tree; `done` receives the number of each task."""
 
     def result(i: int) -> Carried:
         task = group.tasks[i]
@@ -179,22 +179,22 @@ def run_group(group: Group, done: Callable[[int], None]) -> Carried:
         return found
 
     count = len(group.tasks)
-    # BLAS once for all tasks, as to set it takes a millisecond.
+    # BLAS is set once for all tasks, since this takes a millisecond.
     with single_threaded_blas, retrying_for(group.patience):
         return tree_sum(result, 0, count) if group.adds else Carried([result(i).value for i in range(count)])
 
 
 def run_function(function: Callable[..., Any], arguments: Sequence[Any]) -> Carried:
-    """function(*arguments) as everywhere: arrays aligned, BLAS on one thread."""
-    # What another task made of a user's own graph, as the chunk of a Dask array, comes as it is.
+    """function(*arguments) under the usual conditions: arrays aligned, BLAS on one thread."""
+    # Results of other tasks of a user's graph, such as chunks of a Dask array, arrive unwrapped.
     carried = [each if isinstance(each, Carried) else Carried(each) for each in arguments]
     with single_threaded_blas:
         return Carried(function(*(each.value for each in carried)))
 
 
 def tree_sum(result: Callable[[int], Carried], start: int, stop: int) -> Carried:
-    """Sum of result(start) to result(stop - 1) over a binary tree, which of all trees keeps the fewest partial results
-    alive: ((0+1)+(2+3))+((4+5)+...)."""
+    """Sum of result(start) to result(stop - 1) over the binary tree that keeps the fewest partial results alive:
+    ((0+1)+(2+3))+((4+5)+...)."""
     if stop - start == 1:
         return result(start)
     middle = start + power_of_two(stop - start - 1)
@@ -210,7 +210,7 @@ def added(values: Sequence[Carried]) -> Carried:
 @dataclass(frozen=True)
 class Pass:
     """The tasks of a pass with its title, and whether their results are added up. level: a group has 2^level tasks.
-    patience: seconds for which a task tries again what may pass."""
+    patience: seconds for which a task retries after errors that may be temporary."""
 
     title: str
     tasks: Sequence[Task]
@@ -220,8 +220,8 @@ class Pass:
 
     @classmethod
     def of(cls, title: str, tasks: Sequence[Task], adds: bool, threads: int, patience: float) -> Pass:
-        """A pass for so many threads. Its result does not depend on their number."""
-        # What Dask makes of a chunk is let go of as soon as its own task ends.
+        """A pass for this many threads. Its result does not depend on their number."""
+        # A chunk that Dask computes is released as soon as its task ends.
         size = 1 if depends_on_graph(tasks) else group_size(len(tasks), threads)
         return cls(title, tasks, adds, size.bit_length() - 1, patience)
 
@@ -241,14 +241,14 @@ class Pass:
         return Group(span.start, tuple(self.tasks[span.start : span.stop]), self.adds, self.patience)
 
     def missing(self, known: Collection[Node]) -> list[Node]:
-        """The groups that are not part of what is known, in their order. Where parts of a group are known, its others
-        are groups of their own."""
+        """The groups that are not part of known nodes, in order. If parts of a group are known, its other parts become
+        separate groups."""
         top = self.root[0]
         above = {(at, number >> (at - level)) for level, number in known for at in range(level + 1, top + 1)}
         return list(self._missing(self.root, known, above))
 
     def _missing(self, node: Node, known: Container[Node], above: Container[Node]) -> Iterator[Node]:
-        """Those of a node; `above` are the nodes of which a part is known."""
+        """The missing groups of a node; `above` are the nodes of which a part is known."""
         if node in known or not self.span(node):
             return
         if node[0] <= self.level and node not in above:
@@ -259,24 +259,24 @@ class Pass:
 
 
 def group_size(tasks: int, threads: int) -> int:
-    """Tasks of a group, a power of two. Results do not depend on it."""
+    """Number of tasks of a group, a power of two. Results do not depend on it."""
     return min(_MOST_BLOCKS, power_of_two(tasks // (_GROUPS_PER_THREAD * threads)))
 
 
 def children(node: Node) -> list[Node]:
-    """The two nodes whose sum a node is; the second one may be behind the last task."""
+    """The two nodes whose sum is this node; the second one may lie beyond the last task."""
     level, number = node
     return [(level - 1, 2 * number), (level - 1, 2 * number + 1)] if level else []
 
 
 def is_part(node: Node, other: Node) -> bool:
-    """Whether a node is another one, or is added up in it."""
+    """Whether a node equals another one, or is part of its sum."""
     return node[0] <= other[0] and node[1] >> (other[0] - node[0]) == other[1]
 
 
 @dataclass
 class Graph:
-    """A Dask graph of what is left of a pass. groups and sums: what their keys stand for. root: the key of the whole
+    """A Dask graph of the rest of a pass. groups and sums: the nodes behind their keys. root: the key of the whole
     sum."""
 
     dsk: dict[Key, Any] = field(default_factory=dict)
@@ -298,10 +298,10 @@ def graph_of(
     tree: bool = True,
     copies: int = 1,
 ) -> Graph:
-    """The graph of groups that are missing, each of them run(values, group), and where results are added up, and a tree
-    is wanted, of their sums with what is known. Sums of which a part is neither missing nor known are left out. What
-    all groups share has so many copies, each for consecutive groups: Dask gives a task that is bound to some workers to
-    those that hold what it needs."""
+    """The graph of the missing groups, each as run(values, group) and, if results are added up and a tree is requested,
+    of their sums with the known nodes. Sums with a part that is neither missing nor known are left out. Shared values
+    have this many copies, each for consecutive groups, since Dask gives a task that is bound to some workers to those
+    that hold what it needs."""
     groups = {node: given.group(node) for node in missing}
     builder = _Builder(given, known, groups, call, run, copies)
     arguments = [argument for group in groups.values() for task in group.tasks for argument in task.arguments]
@@ -317,8 +317,8 @@ def graph_of(
 
 @dataclass
 class _Builder:
-    """Makes the graph of a pass. (Functions that call each other within a function would keep `known` in memory.)
-    shared: keys of the values that groups share, by their identity and the number of the copy."""
+    """Makes the graph of a pass. (Nested functions that call each other would keep `known` in memory.) shared: keys of
+    the values that groups share, by their identity and the number of the copy."""
 
     given: Pass
     known: Mapping[Node, Carried]
@@ -336,7 +336,7 @@ class _Builder:
         return (f"{name}-{self.token}", *number)
 
     def key_of(self, value: Carried | Delayed, copy: int) -> Key:
-        """The key of what a group shares with others, or takes of a user's graph."""
+        """The key of a value that a group shares with others, or takes from a user's graph."""
         if isinstance(value, Delayed):
             return value.key
         if (id(value), copy) not in self.shared:
@@ -353,7 +353,7 @@ class _Builder:
         return key
 
     def total(self, node: Node) -> Key:
-        """The key of a node; None where a part of it is left out."""
+        """The key of a node; None if a part of it is left out."""
         if node in self.groups:
             return self.leaf(node)
         if node in self.known:
@@ -369,10 +369,10 @@ class _Builder:
 
 
 def itself(values: Sequence[Any], value: Carried) -> Carried:
-    """A value that tasks share, or that is known."""
+    """A value that tasks share, or a known one."""
     return value
 
 
 def constant(value: Any) -> Delayed:
-    """A value that many nodes of a user's graph take: it is in the graph once, and reaches each worker once."""
+    """A value that many nodes of a user's graph take: it is in the graph once, and is sent to each worker once."""
     return delayed(Carried(value), traverse=False)

@@ -1,8 +1,8 @@
-"""What workers of a cluster must have to take part in a run, and which of them have it.
+"""The requirements for workers of a cluster to take part in a run, and which workers meet them.
 
-Workers come and go. So what a run requires travels with its tasks, and each worker is looked at where it runs its first
-task, whenever it joined. One that does not fit gets no more tasks of the run, and is left alone otherwise: it may be at
-work for somebody else.
+Workers come and go. So the requirements of a run are sent with its tasks, and each worker is checked when it runs its
+first task, whenever it joined. An unfit worker gets no more tasks of the run, but is otherwise left alone, since it may
+be working for someone else.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ _ANSWER_SECONDS = 60.0
 _LOOK_AGAIN_SECONDS = 1.0  # a network file system may take a moment to show what was just written
 # Tasks are pickled here and unpickled there, and results depend on these.
 _SAME = ("bigkpca", "dask", "distributed", "numpy", "scipy", "zarr")
-_READ_BYTES = 2**16  # of a file that is compared
-_MOST_THREADS = 64  # of a worker for which memory is planned exactly
+_READ_BYTES = 2**16  # bytes of a file that are compared
+_MOST_THREADS = 64  # threads of a worker up to which memory is planned exactly
 CoreTypes = tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class Sight:
-    """A path, and a digest of what is there; "" where nothing is."""
+    """A path, and a digest of its content; "" if there is nothing."""
 
     path: str
     digest: str
@@ -48,9 +48,9 @@ class Sight:
 
 @dataclass(frozen=True)
 class Requirements:
-    """What a worker must have to take part in a run; where a field is empty, anything will do. `versions`: of Python
-    and packages, by name; `peaks`: the bytes that a process with 1, 2, ... threads needs; `core_types`: for which BLAS
-    may compute."""
+    """The requirements for a worker to take part in a run; an empty field means no requirement. `versions`: of Python
+    and packages, by name; `peaks`: the bytes that a process with 1, 2, ... threads needs; `core_types`: the processor
+    types for which BLAS may compute."""
 
     versions: tuple[tuple[str, str], ...] = ()
     sights: tuple[Sight, ...] = ()
@@ -60,8 +60,8 @@ class Requirements:
 
 @dataclass(frozen=True)
 class Misfit:
-    """Why a worker does not fit: the error that would end a run without other workers, and what it was asked to see
-    where that is about a path; or only its processor types, with which it can take part."""
+    """Why a worker is unfit: the error that would end a run without other workers and, if that concerns a path, what it
+    was asked to see; or only its processor types, with which it can take part."""
 
     error: BigKPCAError | None = None
     sight: Sight | None = None
@@ -69,7 +69,7 @@ class Misfit:
 
 
 class UnfitWorker(Exception):
-    """A task met a worker that does not meet the requirements of its run."""
+    """A task was started on a worker that does not meet the requirements of its run."""
 
     def __init__(self, worker: str, misfit: Misfit) -> None:
         super().__init__(worker, misfit)
@@ -77,21 +77,22 @@ class UnfitWorker(Exception):
 
 
 def requirements_here() -> Requirements:
-    """Those that any run from this process has: the same versions."""
+    """The requirements of every run from this process: the same versions."""
     here = {name: version(name) for name in _SAME} | {"Python": platform.python_version()}
     return Requirements(tuple(here.items()))
 
 
 def check_here(requirements: Requirements) -> None:
-    """Raise UnfitWorker where the worker that runs this task does not meet the requirements. It looks once."""
+    """Raise UnfitWorker if the worker that runs this task does not meet the requirements. Each worker is checked
+    once."""
     from distributed import get_worker
 
     worker = get_worker()
     _checked(worker.address, worker.state.nthreads, worker.memory_manager.memory_limit, requirements)
 
 
-# A worker closes at a message that it cannot unpickle, and what it does for others is lost. So tasks are bytes and
-# arrays until this runs on it.
+# A worker closes when it receives a message that it cannot unpickle, and its work for others is lost. So tasks are
+# bytes and arrays until this runs on it.
 CALL = (
     "__import__('bigkpca.execution.workers', fromlist=['called'])"
     ".called(bigkpca_required, bigkpca_packed, bigkpca_buffers, bigkpca_values)"
@@ -99,8 +100,8 @@ CALL = (
 
 
 def packed_call(requirements: Requirements, function: Callable[..., Any], *arguments: Any) -> dict[str, Any]:
-    """The names in CALL that stand for function(values, *arguments) on a worker that meets the requirements, all but
-    `bigkpca_values`: these are the results of other tasks that it takes. A name must not be a key of a user's graph."""
+    """The names in CALL that make up function(values, *arguments) on a worker that meets the requirements, except
+    `bigkpca_values`, the results of other tasks that it takes. A name must not be a key of a user's graph."""
     from distributed.protocol import pickle
 
     raw: list[Any] = []
@@ -111,7 +112,7 @@ def packed_call(requirements: Requirements, function: Callable[..., Any], *argum
 
 
 def called(required: bytes, packed: bytes, buffers: Sequence[Any], values: Sequence[Any]) -> Any:
-    """What CALL evaluates, on a worker. Raises UnfitWorker."""
+    """The function that CALL evaluates, on a worker. Raises UnfitWorker."""
     from distributed.protocol import pickle
 
     check_here(pickle.loads(required))
@@ -127,7 +128,7 @@ def _checked(address: str, threads: int, limit: int | None, requirements: Requir
 
 
 def look_here(requirements: Requirements, dask_worker: Worker) -> Misfit | None:
-    """Why this worker does not meet the requirements; None where it does. For `Client.run`."""
+    """Why this worker does not meet the requirements; None if it does. For `Client.run`."""
     limit = dask_worker.memory_manager.memory_limit
     return _misfit(dask_worker.address, dask_worker.state.nthreads, limit, requirements)
 
@@ -141,14 +142,14 @@ def _misfit(address: str, threads: int, limit: int | None, requirements: Require
         if other is not None:
             return Misfit(other)
     if (peaks := requirements.peaks) and limit:
-        # Beyond those that are planned, each thread takes as much more.
+        # Beyond the planned numbers, each thread adds the same amount.
         beyond = max(0, threads - len(peaks))
         needed = peaks[min(threads, len(peaks)) - 1] + beyond * (peaks[-1] - (peaks[-2] if len(peaks) > 1 else 0))
         if needed > limit:
             return Misfit(
                 MemoryLimitError(
-                    f"worker {address} may use {limit / 1e6:.0f} MB, the plan needs {needed / 1e6:.0f} MB; "
-                    "give workers more memory or fewer threads, or ask for a smaller size"
+                    f"worker {address} may use {limit / 1e6:.0f} MB, but the plan needs {needed / 1e6:.0f} MB; give "
+                    "workers more memory or fewer threads, or choose a smaller size"
                 )
             )
     for sight in requirements.sights:
@@ -166,9 +167,11 @@ def _other_version(address: str, name: str, found: str | None, expected: str) ->
         return SpecError(
             f"worker {address} lacks {name}: install {name} {expected} where workers run, and start them again"
         )
-    telling = 2 if name == "Python" else None  # 3.11 of Python 3.11.7, else all parts
+    telling = 2 if name == "Python" else None  # 3.11 for Python 3.11.7, otherwise all parts
     if found.split(".")[:telling] != expected.split(".")[:telling]:
-        return SpecError(f"worker {address} has {name} {found}, this process has {expected}: install the same in both")
+        return SpecError(
+            f"worker {address} has {name} {found}, but this process has {expected}: install the same version in both"
+        )
     return None
 
 
@@ -178,7 +181,7 @@ def peaks_of(peak_bytes: Callable[[int], int]) -> tuple[int, ...]:
 
 
 def sight_of(path: str) -> Sight:
-    """What this process sees at a path. Raises as the store, but not where nothing is."""
+    """What this process sees at a path. Raises the errors of the store, except if nothing is there."""
     store, digest = store_of(path), hashlib.sha256()
     try:
         files = [f"{path}/{name}" for name in NODE_FILES] if store.is_folder(path) else [path]
@@ -205,16 +208,16 @@ def _other_sight(address: str, expected: Sight) -> BigKPCAError | None:
         return None
     what = f"sees something else at {seen.path} than this process" if seen.digest else f"does not see {seen.path}"
     return SpecError(
-        f"worker {address} {what}: workers read and write by themselves, so every path must be on a file system that "
-        "all machines mount at the same place, or on an object store that has the same address for all of them"
+        f"worker {address} {what}: workers read and write themselves, so every path must be on a file system that all "
+        "machines mount at the same place, or on an object store with the same address for all of them"
     )
 
 
 @dataclass(eq=False)
 class Crew:
-    """The workers of a cluster in one run: what they must have, and which of them have it not, with the errors: these
-    get no more tasks. `note` takes a warning of each of them once; `told` are those that it had. `looked` are workers
-    that were looked at from here."""
+    """The workers of a cluster in one run: their requirements, and the workers that do not meet them, with the errors,
+    which get no more tasks. `note` receives one warning for each of these; `told` are those already reported. `looked`
+    are the workers that were checked from here."""
 
     note: Callable[[str], None] = lambda _: None
     requirements: Requirements = field(default_factory=requirements_here)
@@ -224,17 +227,17 @@ class Crew:
     worked: bool = False  # whether a worker was found to fit
 
     def fit(self, workers: Collection[str]) -> list[str]:
-        """Those of the workers of which nothing is known against them."""
+        """Those of the workers that are not known to be unfit."""
         return sorted(set(workers) - set(self.unfit))
 
     def check_any_fits(self, workers: Collection[str]) -> None:
-        """Raise the error of the first worker where none of these is fit."""
+        """Raise the error of the first worker if none of these is fit."""
         if workers and not self.fit(workers):
             raise self.unfit[min(workers)]
 
     def met(self, worker: str, misfit: Misfit) -> None:
-        """Take account of a worker that does not meet the requirements."""
-        if misfit.error is None:  # other processor types than all before it: it takes part, with a warning
+        """Register a worker that does not meet the requirements."""
+        if misfit.error is None:  # processor types that no earlier worker has: it takes part, with a warning
             known = self.requirements.core_types
             if misfit.core_types not in known:
                 joined = f"{_types(misfit.core_types)} of {worker}, which joined later"
@@ -244,13 +247,13 @@ class Crew:
             self.unfit.setdefault(worker, misfit.error)
 
     def tell(self) -> None:
-        """Name the workers that are not fit, each once."""
+        """Report the unfit workers, each once."""
         for worker in sorted(self.unfit.keys() - self.told):
             self.told.add(worker)
             self.note(f"{WARNING}a worker gets no tasks of this run: {self.unfit[worker]}")
 
     def _is_stale(self, asked: Sight) -> bool:
-        """Whether a path changed since workers were asked to see it; then they are asked for what is there now."""
+        """Whether a path changed since workers were asked to see it; if so, they are asked for its current content."""
         try:
             now = sight_of(asked.path)
         except BigKPCAError:
@@ -262,7 +265,7 @@ class Crew:
         return True
 
     def look(self, client: Client, timeout: float) -> None:
-        """Look at all workers that were not looked at from here: also at those that cannot take a task of ours."""
+        """Check all workers that were not yet checked from here, even those that cannot run bigkpca's tasks."""
         new = sorted(set(known_workers(client, timeout)) - self.looked - set(self.unfit))
         for name, expected in self.requirements.versions:
             # Functions of the standard library, since a worker may lack bigkpca.
@@ -275,7 +278,7 @@ class Crew:
         self._met_all(client, timeout, self.fit(new))
 
     def compare_processors(self, client: Client, timeout: float) -> None:
-        """Warn where the fit workers have different processors; those that join later are compared with these."""
+        """Warn if the fit workers have different processors; those that join later are compared with these."""
         found = on_workers(client, timeout, blas_core_types, workers=self.fit(known_workers(client, timeout)))
         types = {address: each for address, each in found.items() if isinstance(each, tuple)}
         of_type: dict[str, list[str]] = {}
@@ -286,7 +289,7 @@ class Crew:
         self.requirements = replace(self.requirements, core_types=frozenset(types.values()))
 
     def require(self, client: Client, timeout: float, requirements: Requirements) -> None:
-        """Require this from now on, and look at all workers. Raises the error of the first where none is fit."""
+        """Require this from now on, and check all workers. Raises the error of the first if none is fit."""
         before, unfit = self.requirements, dict(self.unfit)
         self.requirements = requirements
         workers = known_workers(client, timeout)
@@ -315,32 +318,32 @@ def _types(core_types: CoreTypes) -> str:
 
 def _warn_of_unlike(found: str) -> None:
     warnings.warn(
-        f"the BLAS of the workers is for different processors: {found}. The last digits of results then depend on "
-        "which worker computes which block; for the same bytes from every run, use workers of one type, or start "
-        "all of them with the same OPENBLAS_CORETYPE",
+        f"the workers use BLAS for different processors: {found}. The last digits of results then depend on which "
+        "worker computes which block; for identical bytes from every run, use workers of one type, or start all of "
+        "them with the same OPENBLAS_CORETYPE",
         UnlikeWorkersWarning,
         stacklevel=4,
     )
 
 
 def known_workers(client: Client, timeout: float) -> dict[str, Any]:
-    """What the scheduler says of each worker, by their addresses. Raises IncompleteError if it does not answer."""
+    """What the scheduler reports about each worker, by address. Raises IncompleteError if it does not answer."""
     if client.scheduler is None or client.status in ("closing", "closed"):
         raise IncompleteError("the Dask client is closed: open one again, and run the same command again")
     late = f"the scheduler at {_address(client)} does not answer: run the same command again when it does"
     seconds = min(timeout, _ANSWER_SECONDS)
     found = within(seconds, lambda: client.scheduler_info(n_workers=-1), late)
-    if "workers" not in found:  # of a scheduler that is gone
+    if "workers" not in found:  # the scheduler is gone
         raise IncompleteError(late)
     return found["workers"]
 
 
 def wait_for_workers(client: Client, timeout: float) -> None:
-    """Wait until a worker is there. Raises IncompleteError after `timeout` seconds."""
+    """Wait until there is a worker. Raises IncompleteError after `timeout` seconds."""
     late = f"no worker is connected to the scheduler at {_address(client)}: start some, and run the same command again"
     end = monotonic() + timeout
-    asked = client.submit(getpid, pure=False)  # clusters that adapt start workers only for tasks that wait
-    while not known_workers(client, timeout):  # not only those that take up tasks: some may be paused
+    asked = client.submit(getpid, pure=False)  # adaptive clusters start workers only for waiting tasks
+    while not known_workers(client, timeout):  # not only those that accept tasks: some may be paused
         if monotonic() > end:
             raise IncompleteError(late)
         sleep(0.2)
@@ -350,9 +353,9 @@ def wait_for_workers(client: Client, timeout: float) -> None:
 def on_workers(
     client: Client, timeout: float, function: Callable[..., Any], *arguments: Any, workers: Collection[str]
 ) -> dict[str, Any]:
-    """function(*arguments) on these workers, by their addresses in order; an exception is a result. Those that go away
-    meanwhile are left out. Raises IncompleteError, naming one, where workers do not answer within a minute, or
-    `timeout` seconds."""
+    """function(*arguments) on these workers, by their addresses in order; an exception is a result. Workers that leave
+    meanwhile are omitted. Raises IncompleteError, naming one, if workers do not answer within a minute, or `timeout`
+    seconds."""
     asked = sorted(workers)
     if not asked:
         return {}

@@ -47,8 +47,8 @@ from bigkpca.spec import DENSE_MOST_FEATURES, FitSpec, ResolvedFit
 
 
 def choose_landmarks(prepared: PreparedSample, fit: ResolvedFit, engine: Engine) -> Array:
-    """Landmarks (l, d), shifted and scaled as rows are. Raises SpecError if the caller's landmarks do not fit the rows,
-    DataError if none can be chosen."""
+    """Landmarks (l, d), shifted and scaled like the rows. Raises SpecError if the caller's landmarks do not fit the
+    rows, DataError if none can be chosen."""
     rows, sample, columns, spec = prepared.rows, prepared.sampled.sample, prepared.columns, fit.spec
     if spec.own_landmarks is not None:
         own = spec.landmarks.values if isinstance(spec.landmarks, landmarks.OwnRows) else prepared.sampled.own
@@ -70,12 +70,10 @@ def choose_landmarks(prepared: PreparedSample, fit: ResolvedFit, engine: Engine)
             check_overflow(columns.kernel.diagonal(few), rows.where)
             chosen = rule.choose(few, columns.kernel, size, rng, engine.in_order)
     if not len(chosen):
-        raise DataError(
-            f"{rows.where}: k(x, x) is zero for all sampled rows, so there is nothing to choose landmarks by"
-        )
+        raise DataError(f"{rows.where}: k(x, x) is zero for all sampled rows, so landmarks cannot be chosen")
     check_overflow(chosen, rows.where)  # bounded kernels may be finite at landmarks that are not
     if len(chosen) < size:
-        engine.progress.note(f"{rule.name}: {len(chosen)} landmarks: more of them would add nothing")
+        engine.progress.note(f"{rule.name}: {len(chosen)} landmarks; more would add nothing")
     return chosen
 
 
@@ -96,7 +94,7 @@ def _landmarks_of_all_rows(
     check_diagonal(kernel.diagonal(sample))
     factor = Factor.empty(kernel, sample)
     proposals, trace, refreshes = Proposals(sample[:0], np.empty(0), 0.0), 0.0, 0
-    if kernel.stationary:  # k(x, x) is constant, so that uniform rows are draws in proportion to it
+    if kernel.stationary:  # k(x, x) is constant, so uniform rows are draws in proportion to it
         order = rng.permutation(len(sample))
         trace = float(rows.shape[0] * kernel.diagonal(sample[:1])[0])
         proposals = Proposals(sample[order], kernel.diagonal(sample), trace)
@@ -106,7 +104,7 @@ def _landmarks_of_all_rows(
         if len(factor.landmarks) == size or (refreshes and len(factor.landmarks) == before):
             break
         refreshes += 1
-        # As many draws in all as the sample has rows, so that nothing of length n is held.
+        # As many draws in all as the sample has rows, so nothing of length n is kept in memory.
         count = -(-sample_rows(*rows.shape, 0) // len(fit_blocks(rows, spec.block_rows)))
         seed = np.random.SeedSequence(spec.seed, spawn_key=(PROPOSALS, refreshes))
         draws = draws_by_residual(rows, columns, factor, count, seed, spec.block_rows, engine)
@@ -115,7 +113,7 @@ def _landmarks_of_all_rows(
         if proposals.total <= max(rule.tol, rank_tolerance(columns.dtype)) * trace:
             break
     engine.progress.note(
-        f"rpcholesky: {len(factor.landmarks)} landmarks from all rows after {refreshes} refreshing passes"
+        f"rpcholesky: {len(factor.landmarks)} landmarks from all rows after {refreshes} refresh passes"
     )
     return factor.landmarks
 
@@ -166,7 +164,8 @@ def random_features(prepared: PreparedSample, method: RandomFeatures, fit: Resol
     def axes() -> Array:
         if d > DENSE_MOST_FEATURES:
             raise SpecError(
-                f"form='qmc' needs all principal axes of {d} columns, at most {DENSE_MOST_FEATURES} can be had"
+                f"form='qmc' needs all principal axes: there are {d} columns, and at most {DENSE_MOST_FEATURES} are "
+                "supported"
             )
         X = columns.shifted(prepared.sampled.sample).astype(np.float64)
         X -= X.mean(axis=0)
@@ -188,8 +187,8 @@ def principal_features(
         components = spec.components if isinstance(spec.components, int) else 1
         kept = principal.directions(kernel.sigma, components, count // 2 if method.pairs else count)
     axes = principal.axes[:, :kept]
-    # Residuals are about the mean of all rows, not of the sample. Projections may be about any point: they stay about
-    # that near most rows, from which a few far ones may draw the mean so far that rounding makes all others equal.
+    # Residuals are about the mean of all rows, not of the sample. Projections can be about any point: they stay about
+    # the one near most rows, since a few far rows may pull the mean so far away that rounding makes all others equal.
     mean = principal.mean - axes @ (axes.T @ principal.mean) if kept < columns.columns else np.zeros(columns.columns)
     moved = mean if columns.scale is None else mean * columns.scale
     columns = replace(columns, offset=rounded(columns.offset + moved, prepared.rows))
@@ -205,7 +204,7 @@ def principal_features(
         factor = float(np.exp(-principal.residual(axes.shape[1]) * kernel.gamma))
     elif method.correction != "pointwise":
         # The thesis's estimate: a geometric mean of exp(|r_i - r_(i+1)|² / (2 sigma²)) over pairs of sampled rows,
-        # whose residuals are taken in principal coordinates and divided by their number (docs/numerics.md, section 10).
+        # with residuals taken in principal coordinates and divided by their number (docs/numerics.md, section 10).
         numbers = random_stream(spec.seed, ALPHA).choice(len(sample), min(_ALPHA_ROWS, len(sample)), replace=False)
         residual = columns.shifted(sample[numbers]).astype(np.float64)
         residual -= (residual @ axes) @ axes.T
@@ -214,8 +213,8 @@ def principal_features(
 
 
 def principal_axes(prepared: PreparedSample, spec: FitSpec, engine: Engine) -> PrincipalAxes:
-    """Principal axes of all rows: one pass, or those of a sketch above 8192 columns. Raises SpecError for more axes
-    than columns."""
+    """Principal axes of all rows, from one pass, or from those of a sketch above 8192 columns. Raises SpecError for
+    more axes than columns."""
     rows, columns = prepared.rows, prepared.columns
     d, shift, title = columns.columns, np.zeros(columns.columns), "principal axes"
     if spec.n_directions != "auto" and spec.n_directions > d:
@@ -244,8 +243,8 @@ FeatureMapFactory = Callable[[ResolvedFit], FeatureMap]  # the same fit at diffe
 
 
 def feature_map_factory(prepared: PreparedSample, fit: ResolvedFit, engine: Engine) -> FeatureMapFactory:
-    """A function that builds the feature map of a fit of any size, with passes for RPCholesky over all rows alone; one
-    pass here for the principal axes of rff-pca."""
+    """A function that builds the feature map of a fit of any size. Only RPCholesky over all rows makes passes there;
+    the principal axes of rff-pca take one pass here."""
     method: Any = fit.spec.method_value
     columns = prepared.columns
     if method.principal:
@@ -271,7 +270,7 @@ _START = 100
 class SizeLimits:
     """Limits on the growth of a size, and bytes that a process may use (None: no limit).
 
-    `largest` is the largest size allowed, because of `limited_by` (None: no more are ever held). The pass, whose time
+    `largest` is the largest size allowed, because of `limited_by` (None: the largest ever used). The pass, whose time
     is estimated from the trial of a size, must end before `deadline`, a time of the monotonic clock. `bias` is the
     ratio of certified to estimated error in an earlier round.
     """
@@ -285,7 +284,8 @@ class SizeLimits:
 
 @dataclass(frozen=True)
 class GrownSize:
-    """A size reached by growth, its feature map and estimated error, and what stopped it above the tolerance."""
+    """A size reached by growth, its feature map and estimated error, and what stopped the growth above the
+    tolerance."""
 
     size: int
     features: FeatureMap
@@ -332,9 +332,9 @@ def grow_size(
             what = "landmarks" if spec.method_value.landmarks else "random features"
             enough = growth.extrapolated(tried, spec.tol or 1.0)
             raise SpecError(
-                f"tol={spec.tol} is out of reach: {best.size} {what}, the most that are grown to, leave an error of "
-                f"{best.error.value:.2g}; about {enough:,} would do. Take a larger tol, a larger sigma, or "
-                "eigenpairs without this error: method='exact', or refine=1"
+                f"tol={spec.tol} is out of reach: {best.size} {what}, the largest size, leave an error of "
+                f"{best.error.value:.2g}; about {enough:,} would be needed. Choose a larger tol, a larger sigma, or a "
+                "method without this error: method='exact', or refine=1"
             )
         best = replace(best, stopped=bound)
     if _fit_at_size(fit, best.size) != fit.at(best.size):
@@ -343,7 +343,7 @@ def grow_size(
 
 
 def _fit_at_size(fit: ResolvedFit, size: int) -> ResolvedFit:
-    """The fit of that size, with RPCholesky on the sample alone; the final choice of landmarks makes the passes."""
+    """The fit of that size, with RPCholesky on the sample only; the final choice of landmarks makes the passes."""
     sized = fit.at(size)
     if isinstance(fit.rule, RPCholesky) and fit.rule.over == "all":
         return sized.changed(landmarks=replace(fit.rule, over="sample"))
@@ -357,7 +357,7 @@ def _error_estimator(prepared: PreparedSample, spec: FitSpec) -> tuple[Callable[
     if not spec.method_value.landmarks:
         few = sampled.few[: growth.PAIRED_ROWS]
         return (lambda features: growth.kernel_error(features, few, spec.center)), len(few)
-    # Rows that landmarks may be made from have smaller errors than others: two strata, weighted by size.
+    # Rows from which landmarks may be made have smaller errors than others: two strata, weighted by size.
     seen = sampled.few[: max(1, growth.JUDGING_ROWS * m // n)]
     strata = [SampleStratum(columns.shifted(seen), m), SampleStratum(columns.shifted(sampled.held_out), n - m)]
 
@@ -388,7 +388,7 @@ class ChosenFeatures:
     few: Array  # (q, d) of the sample: the kernel is judged on these rows, and rounding is measured on the first
     unseen: Array  # (m, d), from which the error of the landmarks is bounded
     reference: Array  # (q, d) of all rows, whose scores and residuals the model keeps; a part of `unseen` or `few`
-    triangular: bool | None = None  # the basis of the span of the landmarks, where strata of another model ask for it
+    triangular: bool | None = None  # the basis of the span of the landmarks, if the strata of another model require it
 
 
 def choose_features(rows: Rows, fit: ResolvedFit, limits: SizeLimits, engine: Engine) -> ChosenFeatures:
@@ -397,7 +397,7 @@ def choose_features(rows: Rows, fit: ResolvedFit, limits: SizeLimits, engine: En
     Passes: the sample, which is freed before the main pass unless the pre-image needs it; one pass each for
     `standardize` and for the principal axes of rff-pca; and the passes of RPCholesky over all rows.
 
-    Raises DataError for constant data, SpecError for options that do not fit these rows.
+    Raises DataError for constant data, SpecError for options that do not suit these rows.
     """
     prepared, spec = prepare_sample(rows, fit, engine), fit.spec
     make_features = feature_map_factory(prepared, fit, engine)
@@ -405,7 +405,7 @@ def choose_features(rows: Rows, fit: ResolvedFit, limits: SizeLimits, engine: En
     features = make_features(fit) if grown is None else grown.features
     few, unseen = prepared.sampled.few[:PAIRED_ROWS], prepared.sampled.unseen
     near_mean = np.zeros(features.size) if spec.exact else mean_features(features, few)
-    near_mean = near_mean.astype(features.dtype).astype(np.float64)  # rounded as it is when subtracted from tiles
+    near_mean = near_mean.astype(features.dtype).astype(np.float64)  # rounded as when it is subtracted from tiles
     return ChosenFeatures(
         features,
         near_mean,
@@ -435,7 +435,7 @@ def _choices(
         yield choice("landmarks", fit.rule.name, fit.rule_reason)
     if spec.own_landmarks is not None and features.size < spec.own_landmarks:
         repeated = spec.own_landmarks - features.size
-        reason = f"of {spec.own_landmarks} rows that are given; {repeated} of them repeat others"
+        reason = f"of {spec.own_landmarks} given rows; {repeated} of them repeat others"
         yield choice("landmarks", features.size, reason)
     if grown is not None:
         error = f"an error of {grown.error.value:.3g} ± {grown.error.standard_error:.1g} on sampled rows"
@@ -451,6 +451,6 @@ def _choices(
 
 
 def kept_choices(model: Model) -> list[Choice]:
-    """The choices of a model that hold for every model with its features."""
+    """The choices of a model that apply to every model with its features."""
     solved_for = ("components", "directions")
     return [each for each in model.provenance["choices"] if each["option"] not in solved_for]

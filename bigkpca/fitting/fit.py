@@ -1,4 +1,4 @@
-"""Fit a model: choose features on a sample, add up moments in one pass, solve, refine by products where asked."""
+"""Fit a model: choose features on a sample, add up moments in one pass, solve, and refine by products on request."""
 
 from __future__ import annotations
 
@@ -41,17 +41,17 @@ def fit_rows(
 ) -> Model:
     """Fit kernel PCA to rows: one bounded sample, one pass, one small eigenproblem, and the pre-image.
 
-    One more pass each for `standardize`, rff-pca and pre-images that are trained; the randomized solver makes
-    `sketch.PASSES` passes in all, RPCholesky over all rows those that it reports. `identity` is the fingerprint of the
-    rows, which a saved model is recognised by. To a tolerance the size grows as far as `limit` (bytes of a process),
-    workers and `deadline` (of the monotonic clock) allow; if the certificate exceeds the tolerance after all, it grows
+    `standardize`, rff-pca and trained pre-images take one more pass each; the randomized solver makes `sketch.PASSES`
+    passes in all, and RPCholesky over all rows makes those that it reports. `identity` is the fingerprint of the rows,
+    by which a saved model is recognised. With a tolerance, the size grows as far as `limit` (bytes of a process), the
+    workers and `deadline` (of the monotonic clock) allow; if the certificate still exceeds the tolerance, it grows
     again, with one more pass.
 
-    Raises MemoryLimitError, before anything is read, if the plan needs more than `limit`, or than workers may use, and
-    before a second fit in float64 if that does; DataError for NaN and infinity (naming row and column) and for constant
-    data, SpecError for a tolerance that no size reaches. Warns IndefiniteKernelWarning if the kernel has negative
-    eigenvalues, which are dropped; NarrowKernelWarning if the Gram matrix is close to the identity; ToleranceWarning if
-    memory or time ended the growth.
+    Raises MemoryLimitError, before anything is read, if the plan needs more than `limit` or than the workers may use,
+    and before a second fit in float64 that needs more; DataError for NaN and infinity (naming row and column) and for
+    constant data, SpecError for a tolerance that no size reaches. Warns IndefiniteKernelWarning if the kernel has
+    negative eigenvalues, which are dropped; NarrowKernelWarning if the Gram matrix is close to the identity;
+    ToleranceWarning if memory or time ended the growth.
     """
     fit = resolve(spec, rows)
     limits = replace(check_fits(rows, fit, engine, limit), deadline=deadline)
@@ -69,7 +69,7 @@ def fit_rows(
     provenance |= {"content": found.digest, "choices": [*chosen.choices, *found.choices]}
     model = found.model(chosen.features, provenance)
     if fit.matrix_free:
-        del chosen, found  # which products do not need
+        del chosen, found  # products do not need them
         model = refine.refine_by_products(rows, model, spec, engine)
         model = with_decoder(model, rows, None, spec, engine)
         return with_reference(model, None, rows.shape[0], spec.seed, engine, spec)
@@ -78,12 +78,12 @@ def fit_rows(
 
 
 def _solved(rows: Rows, fit: ResolvedFit, limits: SizeLimits, engine: Engine) -> tuple[ChosenFeatures, Solved]:
-    """Features, and the solution of their pass; again in float64, or with a larger size, where that is needed."""
+    """Features, and the solution of their pass; again in float64, or with a larger size, if needed."""
     spec = fit.spec
     more_precise: tuple[Choice, ...] = ()
     while True:
-        chosen = found = None  # of the round before, which this one need not hold
-        with single_threaded_blas, np.errstate(over="ignore", invalid="ignore"):  # the pass names rows that overflow
+        chosen = found = None  # frees those of the previous round
+        with single_threaded_blas, np.errstate(over="ignore", invalid="ignore"):  # the pass reports rows that overflow
             chosen = choose_features(rows, fit, limits, engine)
             single = fit.spec.dtype is None and chosen.features.dtype != np.float64
             try:
@@ -92,7 +92,7 @@ def _solved(rows: Rows, fit: ResolvedFit, limits: SizeLimits, engine: Engine) ->
                 if not single:
                     raise
         if found is None or (single and moved_by_rounding(found, _COARSE)):
-            engine.progress.note("rounding in float32 would count here: fitting again in float64")
+            engine.progress.note("rounding in float32 would be too large here: fitting again in float64")
             reason = f"rounding in float32 may move the bounds or leading eigenvalues by more than {_COARSE}"
             fit, more_precise = fit.changed(dtype="float64"), (choice("dtype", "float64", reason),)
             most = check_fits(rows, fit, engine, limits.memory)
@@ -101,7 +101,7 @@ def _solved(rows: Rows, fit: ResolvedFit, limits: SizeLimits, engine: Engine) ->
         grown, reached = chosen.grown, found.certificate.relative_trace_error
         if not grown or grown.stopped or reached is None or reached <= (spec.tol or 1):
             break
-        engine.progress.note(f"size {grown.size} has error {reached:.4g}, above tol={spec.tol}: growing on")
+        engine.progress.note(f"size {grown.size} has error {reached:.4g}, above tol={spec.tol}: growing further")
         limits = replace(limits, bias=limits.bias * reached / grown.error.value)
     warn_if_narrow(chosen.features, chosen.few, found.solution.unexplained)
     warn_of(found, chosen.features)

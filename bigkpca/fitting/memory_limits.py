@@ -11,14 +11,15 @@ from bigkpca.execution.planning import largest_size_that_fits, plan_resolved, sm
 from bigkpca.fitting.features import SizeLimits
 from bigkpca.spec import ResolvedFit
 
-_FEATURE_BYTES = 96_000_000  # 60,000 rows with 400 landmarks; small beside what a process needs anyway
-_TIMES_ROWS = 2  # what rows in memory take: whoever holds them has memory of that order
+_FEATURE_BYTES = 96_000_000  # 60,000 rows with 400 landmarks; small compared with what a process needs anyway
+_TIMES_ROWS = 2  # times the size of rows in memory: a machine that holds these has memory of that order
 _LEAST_SHARE = 1 / 3  # of all features: fewer are not worth the memory
 
 
 def check_fits(rows: Rows, fit: ResolvedFit, engine: Engine, limit: int | None) -> SizeLimits:
     """The largest size within the memory limits of this process and of the workers. Raises MemoryLimitError if a fit
-    needs more than `limit` bytes in a process, or than workers may use; with a tolerance, if even a size of 10 does."""
+    needs more than `limit` bytes in a process, or than the workers may use; with a tolerance, if even a size of 10
+    does."""
     found = SizeLimits(fit.size, memory=limit)
     if fit.spec.tol is not None:
         limits = [] if limit is None else [(f"the memory limit of {limit / 1e6:.0f} MB", engine.threads, limit)]
@@ -32,7 +33,7 @@ def check_fits(rows: Rows, fit: ResolvedFit, engine: Engine, limit: int | None) 
         return found
     plan = plan_resolved(rows, fit, engine.threads)
     if fit.spec.precomputed:
-        plan.check(limit, "store the matrix in smaller chunks, ask for fewer components, or allow more")
+        plan.check(limit, "store the matrix in smaller chunks, request fewer components, or allow more")
     elif limit is not None and plan.peak_bytes > limit:
         size = largest_size_that_fits(rows, fit, engine.threads, limit)
         if fit.spec.own_landmarks is not None:
@@ -50,8 +51,8 @@ def check_fits(rows: Rows, fit: ResolvedFit, engine: Engine, limit: int | None) 
 def make_room(kept: KeptFeatures | None, rows: Rows, fit: ResolvedFit, limit: int | None) -> None:
     """Make room for features that the pass of a fit keeps for scores: what `limit` leaves beside the plan.
 
-    Without a limit 96 MB or, for rows in memory, twice what these take, if that holds a third of all features; else
-    nothing is kept, as by methods without such a pass.
+    Without a limit: 96 MB or, for rows in memory, twice their size, if a third of all features fits; otherwise nothing
+    is kept. Methods without such a pass keep nothing.
     """
     if kept is None or kept.most_bytes is not None:
         return

@@ -1,4 +1,4 @@
-"""Models with the same features that are fitted to different rows: fit them so, add rows, add them up."""
+"""Models with the same features fitted to different rows: fit such models, add rows, and merge them."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ NO_SUMS = (
 
 
 def spec_like(model: Model, options: Mapping[str, Any]) -> FitSpec:
-    """The spec of a model, with the options (fields of a FitSpec) that differ from the defaults. Raises SpecError where
-    the model has no sums, for options that its features do not allow, and for pre-images that are trained, which do not
-    add up."""
+    """The spec of a model, with those options (fields of a FitSpec) that differ from the defaults. Raises SpecError if
+    the model has no sums, for options that its features do not allow, and for trained pre-images, which do not add
+    up."""
     if model.sums is None:
         raise SpecError(NO_SUMS)
     before, defaults = FitSpec.of(model), FitSpec()
@@ -59,9 +59,9 @@ def spec_like(model: Model, options: Mapping[str, Any]) -> FitSpec:
 
 
 def check_same_problem(spec: FitSpec, before: FitSpec, may_change: Collection[str] = MAY_CHANGE) -> None:
-    """Raise SpecError, naming the field, if the spec changes a field that must stay the same where features stay."""
+    """Raise SpecError, naming the field, if the spec changes a field that must stay the same when the features stay."""
     now, then = spec.to_dict(), before.to_dict()
-    functions = isinstance(spec.kernel, Kernel) and not spec.kernel.savable  # to_dict does not tell functions apart
+    functions = isinstance(spec.kernel, Kernel) and not spec.kernel.savable  # to_dict does not distinguish functions
     changed = [key for key in now if now[key] != then[key] and key not in may_change]
     if functions and spec.kernel != before.kernel:
         changed = ["kernel", *changed]
@@ -69,8 +69,8 @@ def check_same_problem(spec: FitSpec, before: FitSpec, may_change: Collection[st
         key = changed[0]
         name = "seed (random_state)" if key == "seed" else key
         raise SpecError(
-            f"{name}={getattr(spec, key)!r}, but the model was fitted with {getattr(before, key)!r}, which "
-            "must stay as it is: set it back, or fit again on all rows"
+            f"{name}={getattr(spec, key)!r}, but the model was fitted with {getattr(before, key)!r}, which must not "
+            "change: set it back, or fit again on all rows"
         )
 
 
@@ -84,8 +84,9 @@ def fit_like(
 ) -> Model:
     """Fit rows with the kernel, landmarks or frequencies, offset and scale of `like`; `spec` is that of `spec_like`.
 
-    A small sample of the rows, which the certificate is from, and one pass; the pre-image as in a fit. The sums of the
-    pass are about the same vector as those of `like`, so that they add up to those of a fit of all rows.
+    Reads a small sample of the rows, from which the certificate comes, and makes one pass; the pre-image is made as in
+    a fit. The sums of the pass are about the same vector as those of `like`, so they add up to those of a fit of all
+    rows.
 
     Raises SpecError for rows of another width or other columns, MemoryLimitError before anything is read, RoundingError
     if the sums are impossible for real rows. Warns as a fit does, but not of a narrow kernel.
@@ -147,7 +148,7 @@ def _chosen(rows: Rows, like: Model, fit: ResolvedFit, engine: Engine) -> Chosen
 
 @dataclass(frozen=True)
 class _Part:
-    """What the sum of models needs of one of them, beside its sums."""
+    """What merging needs of one of the models, besides its sums."""
 
     count: int
     strata: tuple[Stratum, ...]
@@ -156,21 +157,21 @@ class _Part:
 
 
 def merge(models: Iterable[Model], engine: Engine) -> Model:
-    """The model of the rows of all `models`, at least two, which have the same features. Reads no rows.
+    """The model of the rows of all `models` (at least two, with the same features). Reads no rows.
 
-    Sums are added up pairwise, as those of blocks in a pass: ((a + b) + (c + d)) + ... Sums of all models about one
-    vector c (see `fit_like`) make those of a fit of all rows: to the bit where every model but the last has the same
-    number of blocks, a power of two, and blocks have the same number of rows; else to rounding. Options, names of
-    columns, pre-image and signs follow the first model. Models are taken one at a time.
+    Sums are added pairwise, like those of blocks in a pass: ((a + b) + (c + d)) + ... If the sums of all models are
+    about one vector c (see `fit_like`), the result equals the sums of a fit of all rows: to the bit if every model but
+    the last has the same number of blocks, a power of two, and blocks have the same number of rows; otherwise up to
+    rounding. Options, column names, pre-image and signs follow the first model. Models are read one at a time.
 
-    Raises SpecError for fewer than two models, for models without sums, with different features, of the same rows, or
-    with pre-images that are trained. Warns as a fit does, and UniformLandmarksWarning.
+    Raises SpecError for fewer than two models, and for models without sums, with different features, of the same rows,
+    or with trained pre-images. Warns as a fit does, and UniformLandmarksWarning.
     """
     first: Model | None = None
     parts: list[_Part] = []
-    added: list[dict[str, Any]] = []  # identities of all rows, as `partial_fit` records them
-    numbers: dict[str, int] = {}  # of the models, by the digests of their rows
-    nodes: list[tuple[int, ShiftedSums]] = []  # of the binary tree of sums, levels descending: at most log2 are held
+    added: list[dict[str, Any]] = []  # identities of all rows, in the form that `partial_fit` records
+    numbers: dict[str, int] = {}  # numbers of the models, by the digests of their rows
+    nodes: list[tuple[int, ShiftedSums]] = []  # of the binary tree of sums, levels descending: at most log2
     for number, model in enumerate(models, 1):
         if first is None:
             first = model
@@ -182,8 +183,8 @@ def merge(models: Iterable[Model], engine: Engine) -> Model:
         for digest in digests:
             if digest in numbers:
                 raise SpecError(
-                    f"model {number} holds the same rows as model {numbers[digest]}, which would count twice: leave "
-                    "one of them out"
+                    f"model {number} has the same rows as model {numbers[digest]}, which would count twice: leave one "
+                    "of them out"
                 )
         numbers.update(dict.fromkeys(digests, number))
         added += own
@@ -195,7 +196,7 @@ def merge(models: Iterable[Model], engine: Engine) -> Model:
             level += 1
         nodes.append((level, value))
     if first is None or len(parts) < 2:
-        raise SpecError(f"{len(parts)} models were given: merging takes two or more")
+        raise SpecError(f"{len(parts)} models were given: merging needs at least two")
     sums = reduce(lambda right, left: left + right, (value for _, value in reversed(nodes)))
     fit = resolve_shape(FitSpec.of(first), sums.count, first.features.columns, first.features.dtype)
     return _with_sums(first, sums, fit, _joint_checks(first, sums, parts), engine, added[1:])
@@ -210,7 +211,7 @@ def _with_sums(
     added: list[dict[str, Any]],
     recorded: dict[str, Any] | None = None,
 ) -> Model:
-    """A model with other sums of the same features and signs, `added` rows and, if given, another `recorded` spec."""
+    """A model with the same features and signs but other sums, `added` rows and, if given, another `recorded` spec."""
     features = model.features
     with single_threaded_blas, np.errstate(over="ignore", invalid="ignore"):
         with engine.small_work() as in_order:
@@ -238,7 +239,7 @@ def _joint_checks(first: Model, sums: ShiftedSums, parts: list[_Part]) -> Checks
     rows = [first.features.offset[None], *(each.astype(np.float64) for each in (landmarks, sample) if each is not None)]
     few = np.concatenate([each[: rounding.MEASURED_ROWS] for each in rows])
     kinds = {stratum.triangular for part in parts for stratum in part.strata}
-    # Without strata of every part, or with strata in different bases, nothing is known of what landmarks missed.
+    # Without strata of every part, or with strata in different bases, nothing is known about what the landmarks missed.
     known = all(part.strata for part in parts) and len(kinds) == 1
     before = tuple(stratum for part in parts for stratum in part.strata) if known else ()
     of_trace, of_values = (float(sum(part.rounded[i] for part in parts)) for i in range(2))
@@ -261,18 +262,18 @@ def _check_same_features(first: Model, model: Model, number: int) -> None:
     )
     if not same:
         raise SpecError(
-            f"model {number} has other features than the first one (kernel, landmarks or frequencies, offset, scale or "
-            "precision), so that they do not add up: fit it with like=, or --like, the first one"
+            f"model {number} has different features from the first one (kernel, landmarks or frequencies, offset, "
+            "scale or precision), so they do not add up: fit it with like= (--like) set to the first one"
         )
     if first.names != model.names:
-        raise SpecError(f"model {number} has other names of columns than the first one")
+        raise SpecError(f"model {number} has different column names from the first one")
     spec, other_spec = FitSpec.of(first), FitSpec.of(model)
-    # The certificate adds up rounding of each part, which was measured for the components that it has.
+    # The certificate adds up the rounding of each part, which was measured for the components of that part.
     for name in ("method", "center", "components"):
         if getattr(spec, name) != getattr(other_spec, name):
             raise SpecError(
                 f"model {number} was fitted with {name}={getattr(other_spec, name)!r}, the first one with "
-                f"{getattr(spec, name)!r}: fit it again with the same"
+                f"{getattr(spec, name)!r}: fit it again with the same value"
             )
 
 
@@ -288,14 +289,14 @@ def check_supports_partial_fit(spec: FitSpec) -> None:
 
 
 def extend(model: Model, rows: Rows, spec: FitSpec, engine: Engine, limit: int | None = None) -> Model:
-    """Add rows to a model: a bounded sample of the new rows, one pass over them, moments added, solved again.
+    """Add rows to a model: a bounded sample of the new rows, one pass over them, added moments, and a new solution.
 
-    Kernel, landmarks, frequencies, offset and scale stay; the signs of components follow the old model. `components`
-    and `noise` of `spec` may differ from those of the fit, and are recorded in the new model.
+    Kernel, landmarks, frequencies, offset and scale stay the same; the signs of components follow the old model.
+    `components` and `noise` of `spec` may differ from those of the fit, and are recorded in the new model.
 
     Raises SpecError if other fields differ, for models without moments (exact ones and those of the randomized solver),
-    and for pre-images that are trained; MemoryLimitError as a fit with `limit`; RoundingError if the sums are
-    impossible for real rows. Warns IndefiniteKernelWarning, RoundingWarning and UnseenClusterWarning as a fit does, and
+    and for trained pre-images; MemoryLimitError as in a fit with `limit`; RoundingError if the sums are impossible for
+    real rows. Warns IndefiniteKernelWarning, RoundingWarning and UnseenClusterWarning as a fit does, and
     UniformLandmarksWarning.
     """
     if model.sums is None:
@@ -313,7 +314,8 @@ def extend(model: Model, rows: Rows, spec: FitSpec, engine: Engine, limit: int |
 
 
 def _checks_of_new_rows(model: Model, rows: Rows, fit: ResolvedFit, engine: Engine) -> Checks:
-    """Rows that measure the error of the extended model: of the new rows, with landmarks standing for the old ones."""
+    """Rows that measure the error of the extended model: some of the new rows, with landmarks representing the old
+    ones."""
     features, sums = model.features, model.sums
     assert sums is not None
     unseen = unseen_row_numbers(fit)

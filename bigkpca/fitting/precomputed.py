@@ -28,7 +28,7 @@ from bigkpca.numerics.solvers import add_tile
 from bigkpca.numerics.span import span_of
 from bigkpca.spec import ResolvedFit
 
-# Tolerance relative to sqrt(s_i s_j), by itemsize: above rounding, below mistakes.
+# Tolerance relative to sqrt(s_i s_j), by itemsize: larger than rounding, smaller than mistakes.
 ASYMMETRY = {2: 1e-2, 4: 1e-5, 8: 1e-8}
 FLAT = 1e-6  # diagonal entries below this share of the largest entry count as zero
 NEARLY = 1.01  # factor that allows for rounding of entries
@@ -64,14 +64,14 @@ def combined_digest(digests: list[str]) -> str:
 
 
 def entry_scales(diagonal: Array, largest: Array) -> Array:
-    """s (n,) with |K_ij| <= sqrt(s_i s_j), the scale of rounding: K_ii where the matrix can be one of kernels; else the
-    `largest` |K_ij| of each row, e.g. for -D² / 2 of squared distances, whose diagonal is zero."""
+    """s (n,) with |K_ij| <= sqrt(s_i s_j), the scale of rounding: K_ii if the matrix can be a kernel matrix; otherwise
+    the `largest` |K_ij| of each row, e.g. for -D² / 2 of squared distances, whose diagonal is zero."""
     may_be = diagonal.min() >= 0 and (largest**2 <= NEARLY * diagonal * diagonal.max()).all()
     return diagonal if may_be else largest
 
 
 def entry_dtype(fit: ResolvedFit) -> np.dtype[Any]:
-    """The dtype to which entries are rounded: that of block work, or the stored one if it is coarser."""
+    """The dtype to which entries are rounded: the dtype of block work, or the stored one if it is coarser."""
     stored = fit.stored
     return min(stored, fit.dtype, key=lambda dtype: dtype.itemsize) if stored.kind == "f" else fit.dtype
 
@@ -101,19 +101,19 @@ def check_matrix_diagonal(rows: Rows, diagonal: Array, seen: Array, least: float
             raise hole
     if flat and largest > 0 and least >= -FLAT * largest:
         raise DataError(
-            f"{rows.where}: the diagonal is 0 and no entry is negative, as in a matrix of distances D: distances D are "
-            "made kernels by exp(-D² / (2 sigma²)), or -D² / 2 for classical scaling"
+            f"{rows.where}: the diagonal is 0 and no entry is negative, as in a matrix of distances D: convert "
+            "distances to kernels with exp(-D² / (2 sigma²)), or with -D² / 2 for classical scaling"
         )
     if zero and not flat and diagonal.min() >= 0:
         raise DataError(
-            f"{rows.where}: entry ({zero[0]}, {zero[0]}) is 0, and others of its row are not (counted from 0): where "
-            "k(x, x) = 0, k(x, y) = 0 for all y"
+            f"{rows.where}: entry ({zero[0]}, {zero[0]}) is 0, but others in its row are not (counted from 0): if "
+            "k(x, x) = 0, then k(x, y) = 0 for all y"
         )
 
 
 def _chunk_rows_equal(rows: Rows, seen: Array, i: int) -> bool:
-    """Whether all rows of the chunk that holds entry (i, i) are equal: in a distance matrix it is all zeros, and need
-    not be stored."""
+    """Whether all rows of the chunk that holds entry (i, i) are equal: in a distance matrix that chunk is all zeros,
+    and need not be stored."""
     assert isinstance(rows, ZarrRows)
     chunk = rows.unstored(i, i)
     return chunk is not None and bool(np.ptp(seen[chunk[0]], axis=0).max() <= FLAT * np.abs(seen[i]).max())
@@ -128,8 +128,8 @@ def check_symmetry(rows: Rows, numbers: Array, values: Array, mirrored: Array, s
         i = int(numbers[k])
         raise missing_chunk(rows, (i, j), (j, i)) or DataError(
             f"{rows.where} is not symmetric: entry ({i}, {j}) is {values[k, j]:.9g}, entry ({j}, {i}) is "
-            f"{mirrored[k, j]:.9g} (counted from 0): correct what is wrong; where it is rounding alone, store "
-            "(K + K.T) / 2"
+            f"{mirrored[k, j]:.9g} (counted from 0): correct the wrong entry; if the difference is only rounding, "
+            "store (K + K.T) / 2"
         )
 
 
@@ -140,7 +140,7 @@ def missing_chunk(rows: Rows, *entries: tuple[int, int]) -> BigKPCAError | None:
             tall, wide = hole
             return CorruptionError(
                 f"{rows.where}: the chunk of rows {tall.start} to {tall.stop - 1}, columns {wide.start} to "
-                f"{wide.stop - 1} is not stored, but its mirror image or its rows are not zero; write it again"
+                f"{wide.stop - 1} is not stored, but its mirror image or its rows are not zero; write the chunk again"
             )
     return None
 
@@ -164,8 +164,8 @@ class ProductStart:
 
 
 def start_products(rows: Rows, fit: ResolvedFit, engine: Engine) -> ProductStart:
-    """Check all of the matrix in one pass, and make the starting block, scores of a Nyström model of randomly drawn
-    columns. Raises as `read_matrix`."""
+    """Check the whole matrix in one pass, and make the starting block: scores of a Nyström model of randomly drawn
+    columns. Raises the same errors as `read_matrix`."""
     n, rng = fit.n, random_stream(fit.spec.seed, SKETCH)
     dtype, few = fit.dtype, fit.start()
     S = np.sort(rng.choice(n, few.size, replace=False))
@@ -243,7 +243,7 @@ def _survey_matrix(rows: Rows, fit: ResolvedFit, S: Array, P: Array, engine: Eng
 
 
 def _columns_within(S: Array, columns: slice) -> slice:
-    """The positions, in the ascending numbers S, of those among these columns."""
+    """The positions in S, which ascends, of the numbers among these columns."""
     first, last = np.searchsorted(S, [columns.start, columns.stop])
     return slice(int(first), int(last))
 
@@ -270,7 +270,7 @@ def _survey_part(rows: Rows, part: Part, S: Array, P: Array) -> MatrixSurvey:
 
 
 def product(rows: Rows, fit: ResolvedFit, engine: Engine, B: Array) -> Array:
-    """K B (n, c), float64: one pass over K, or over its upper half where its chunks allow that."""
+    """K B (n, c), float64: one pass over K, or over its upper half if its chunks allow that."""
     upper = halves(rows)
     cut, given = parts(rows, fit.spec.block_rows, upper=upper), Carried(B.astype(fit.dtype))
     tasks = tasks_by_part(_multiply_part, rows, cut, given, upper)
@@ -286,9 +286,9 @@ def _multiply_part(rows: Rows, part: Part, B: Array, upper: bool) -> Array:
 
 
 def read_matrix(rows: Rows, fit: ResolvedFit, engine: Engine) -> tuple[Array, str]:
-    """Read the matrix (n, n), float64, with a digest of it: one pass.
+    """Read the matrix (n, n), float64, with its digest, in one pass.
 
-    Raises DataError for NaN and infinity, for a matrix that is not symmetric, and for distances in place of kernels;
+    Raises DataError for NaN and infinity, for a matrix that is not symmetric, and for distances instead of kernels;
     CorruptionError if such entries lie in a chunk that is not stored.
     """
     dtype, cut = fit.dtype, parts(rows, fit.spec.block_rows, upper=False)
@@ -301,7 +301,7 @@ def read_matrix(rows: Rows, fit: ResolvedFit, engine: Engine) -> tuple[Array, st
     for start in range(0, len(K), BAND):
         numbers = np.arange(start, min(start + BAND, len(K)))
         check_symmetry(rows, numbers, K[numbers], K[:, numbers].T, found_sizes, tolerance)
-    for start in range(0, len(K), BAND):  # so that rounding does not make solvers see another matrix
+    for start in range(0, len(K), BAND):  # symmetric to the bit, so that all solvers see the same matrix
         own = slice(start, start + BAND)
         mean = (K[own, start:] + K[start:, own].T) / 2
         K[own, start:], K[start:, own] = mean, mean.T

@@ -1,4 +1,4 @@
-"""Make the decoder of a model, from scores back to rows: from the fit itself, or trained in one more pass."""
+"""Make the decoder of a model, which maps scores back to rows: from the fit itself, or trained in one more pass."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ def with_decoder(
 ) -> Model:
     """The model with its decoder: one pass for ridge and denoising, none for the other pre-images.
 
-    `sample` are sampled rows (m, d) in the units of the data, given if `spec.keeps_sample`; refined and exact models
-    sample the rows that they keep. `basis` is that of the landmarks, if the fit has it at hand.
+    `sample` are sampled rows (m, d) in the units of the data, if `spec.keeps_sample`; refined and exact models sample
+    the rows that they keep. `basis` is that of the landmarks, if the fit already has it.
     """
     if not spec.reconstructs:
         return model
@@ -66,7 +66,7 @@ def train_preimage(
 
 
 def extend_decoder(model: Model, before: Model, spec: FitSpec) -> Model:
-    """The model to which rows were added, with a decoder made from the one it had, without reading rows: reference rows
+    """The model after rows were added, with a decoder made from its earlier one without reading rows: reference rows
     stay, and random features, which have no landmarks, keep the linear map from scores to rows."""
     old_decoder: Any = before.decoder
     if old_decoder is None:
@@ -79,7 +79,7 @@ def extend_decoder(model: Model, before: Model, spec: FitSpec) -> Model:
         if model.method.landmarks:
             return replace(model, decoder=preimage.decoder(model.fitted))
         start = _carried_over(old_decoder, before.solution, expansion(model.fitted))
-        # The decoder made from one row in place of a sample only gives the type; its arrays are replaced.
+        # The decoder made from one row instead of a sample only provides the type; its arrays are replaced.
         decoder = preimage.decoder(
             model.fitted, model.features.unshifted(start["mean_row"][None]).astype(model.features.dtype)
         )
@@ -87,7 +87,7 @@ def extend_decoder(model: Model, before: Model, spec: FitSpec) -> Model:
 
 
 def _carried_over(old_decoder: Any, old: Solution, new: Expansion) -> dict[str, Array]:
-    """The linear map from scores to rows of an old decoder, as a map of the new scores."""
+    """The linear map of an old decoder from scores to rows, expressed for the new scores."""
     to_old = new.map.T @ old.components
     weights = to_old @ old_decoder.weights
     mean_score = np.linalg.lstsq(to_old.T, old_decoder.mean_score - (new.origin - old.mean) @ old.components)[0]
@@ -100,14 +100,14 @@ def _carried_over(old_decoder: Any, old: Solution, new: Expansion) -> dict[str, 
 
 
 def of_leading(model: Model, r: int) -> Model:
-    """The model of the r leading components, with the pre-image that a fit of these alone makes; reads no rows. Raises
-    SpecError where that was trained on the scores of all components."""
+    """The model of the r leading components, with the pre-image that a fit of only these would make; reads no rows.
+    Raises SpecError if the pre-image was trained on the scores of all components."""
     if r == model.components or model.decoder is None:
         return model if r == model.components else model.leading(r)
     spec = FitSpec.of(model)
     if spec.preimage_value.trained:
         raise SpecError(
-            f"preimage={spec.preimage_value.name!r} learned rows from scores of all {model.components} components, and "
+            f"preimage={spec.preimage_value.name!r} was trained on scores of all {model.components} components, but "
             f"these are scores of {r}: transform without components, or fit with components={r}"
         )
     return extend_decoder(model.leading(r), model, spec)
@@ -117,6 +117,6 @@ def check_extensible(spec: FitSpec) -> None:
     """Raise SpecError if the pre-image is trained on all rows, which includes those fitted before."""
     if spec.preimage_value.trained:
         raise SpecError(
-            f"no rows can be added to what preimage={spec.preimage_value.name!r} learned from the rows before: "
-            "fit again on all of them, or use preimage='fixed-point' or 'linear'"
+            f"preimage={spec.preimage_value.name!r} was trained on the earlier rows and cannot take more: fit again on "
+            "all rows, or use preimage='fixed-point' or 'linear'"
         )

@@ -1,4 +1,4 @@
-"""Make the reference of a model, which later rows are compared with, from rows that the fit has in memory."""
+"""Make the reference of a model, with which later rows are compared, from rows that the fit has in memory."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from bigkpca.numerics.random_streams import DRIFT, random_stream
 from bigkpca.spec import FitSpec
 
 _TILE_ROWS = 256
-_SAFETY = 32  # times the unit roundoff: how far features may be off, of which 5 was seen
+_SAFETY = 32  # times the unit roundoff: how far features may be off; up to 5 was observed
 _MEASURED_ROWS = 64
-_LARGEST = 4  # times the mean error of a score, where a fit by products has not converged
+_LARGEST = 4  # times the mean error of a score, if a fit by products has not converged
 _OVERFITTED = 0.003  # times the variance of the last component: below, the standard deviation of a score is off by 5 %
 
 
 class _Scored(NamedTuple):
-    """Rows that a model was fitted on: what it says of them, and the sizes that rounding grows with."""
+    """Values of a model for rows that it was fitted on, and the sizes with which rounding grows."""
 
     scores: Array  # (q, r)
     residuals: Array  # (q,)
@@ -39,16 +39,17 @@ class _Scored(NamedTuple):
 def with_reference(
     model: Model, X: Array | None, count: int, seed: int, engine: Engine, spec: FitSpec | None = None
 ) -> Model:
-    """The model with its reference, of rows X (q, d), in the units of the data and in random order, of `count` rows.
+    """The model with its reference, made from rows X (q, d) of `count` rows, in the units of the data and in random
+    order.
 
-    Reads nothing: where X is None, the model keeps its rows. With the `spec` of their fit, where these are the rows
-    that were fitted. There is no reference where k(x, x) is not known.
+    Reads nothing: if X is None, the model keeps its rows. `spec` is that of the fit, if these rows were fitted. There
+    is no reference if k(x, x) is not known.
     """
     if model.features.precomputed:
         return model
     given, held_out = expansion_of(model), None
     # Variance p lambda_r / n behind component r, spread over p directions, moves an eigenvalue of its size by a factor
-    # of (1 + √(p / n))² (Marchenko and Pastur 1967): in flat spectra components may be directions by chance.
+    # of (1 + √(p / n))² (Marchenko and Pastur 1967): in flat spectra, components may be chance directions.
     values = model.solution.eigenvalues
     behind = model.solution.total_variance - values.sum()
     overfitted = spec is not None and bool(behind > _OVERFITTED * count * values[-1])
@@ -73,7 +74,7 @@ def _held_out(
     model: Model, X: Array | None, others: Array | None, spec: FitSpec, in_order: Map
 ) -> tuple[Array, Array] | None:
     """Scores (q, r) and residuals (q,) of the reference rows in a model of all other rows, with the same features: from
-    the sums without these rows, or from the other rows that an exact model keeps. None where these do not vary."""
+    the sums without these rows, or from the other rows that an exact model keeps. None if these do not vary."""
     features, moments = model.features, model.moments
     if moments is not None and X is not None:
         height = _height(features)
@@ -84,7 +85,7 @@ def _held_out(
         assert has_landmarks(features)
         X = features.unshifted(np.delete(features.landmarks, others, axis=0))
         features = replace(features, landmarks=features.landmarks[others])
-    method: Any = model.method  # the exact one has no moments
+    method: Any = model.method  # the exact method has no moments
     tolerance, sums = rank_tolerance(features.dtype), None if moments is None else ShiftedSums.of(moments)
     try:
         solution = method.solve(moments, features, model.components, spec.center, tolerance, in_order=in_order)
@@ -92,7 +93,7 @@ def _held_out(
         return None
     other = Model(features, solution, sums=sums, provenance=model.provenance)
     again = _of_rows(other, X, other.expansion(), in_order)
-    missing = model.components - again.scores.shape[1]  # of components that the other rows do not have
+    missing = model.components - again.scores.shape[1]  # the number of components that the other rows do not have
     return np.pad(again.scores, ((0, 0), (0, missing))), again.residuals
 
 
@@ -132,7 +133,7 @@ def _errors(model: Model, found: _Scored, given: Expansion) -> Array:
     """How far rounding, or a fit by products that has not converged, may move scores and residual, (q, r + 1)."""
     features, eps = model.features, float(np.finfo(model.features.dtype).eps) / 2
     moved = _SAFETY * eps * (found.lengths + np.linalg.norm(model.solution.mean))
-    if has_landmarks(features):  # some kernels are less exact where rows are equal
+    if has_landmarks(features):  # some kernels are less accurate for equal rows
         Z = features.landmarks[:_MEASURED_ROWS]
         moved += 2 * float(np.abs(np.diag(features.kernel(Z, Z)) - features.kernel.diagonal(Z)).max())
     sizes, of_map = (np.linalg.norm(each, axis=0) for each in (model.solution.components, given.map))

@@ -40,7 +40,7 @@ def refine_by_products(rows: Rows, start: Model, spec: FitSpec, engine: Engine) 
     """Refine an approximate model to exact eigenpairs by products with the Gram matrix, of n² / 2 kernels each."""
     columns = start.features.as_columns()
     X = gather(rows, columns, engine)
-    # Threads share the rows in memory; workers read theirs from the source, block by block.
+    # Threads share the rows in memory; workers read their rows from the source, block by block.
     here = (ArrayRows(X), replace(columns, offset=np.zeros(columns.columns), scale=None))
     source, seen = (rows, columns) if engine.client else here
 
@@ -59,7 +59,7 @@ def refine_by_products(rows: Rows, start: Model, spec: FitSpec, engine: Engine) 
 
 def _error_of_kernels(rows: Rows, columns: Columns, far: Array, spec: FitSpec, engine: Engine) -> float:
     """Norm of the error of K as computed in the dtype of block work: measured against float64 on a square of few rows,
-    those numbered `far` and random ones, and scaled to n rows; at least 32 eps of the norm of K, for sums over equal
+    those numbered `far` and random ones, and scaled to n rows; at least 32 eps times the norm of K, for sums over equal
     rows."""
     n = rows.shape[0]
     few = np.union1d(far, random_stream(spec.seed, PROBES).choice(n, min(n, _MEASURED_ROWS), replace=False))
@@ -82,7 +82,7 @@ def _error_of_kernels(rows: Rows, columns: Columns, far: Array, spec: FitSpec, e
 
 
 def fit_precomputed(rows: Rows, fit: ResolvedFit, engine: Engine) -> Model:
-    """Exact model of a precomputed kernel matrix: in memory up to 8192 rows, above read again for each product."""
+    """Exact model of a precomputed kernel matrix: in memory up to 8192 rows; above, read again for each product."""
     check_square(rows)
     n, dtype, spec = fit.n, fit.dtype, fit.spec
     features = GivenKernels(Precomputed(), np.zeros(n), dtype.name)
@@ -143,13 +143,13 @@ def _eigenpairs(
     def report_residual(found: Ritz) -> None:
         progress.note(f"product {found.products}: largest relative residual {found.worst(tolerance):.1e}")
 
-    # Always random columns: rows that no landmark represents may have no share in the scores, and products from other
-    # rows may never reach them.
+    # Always random columns, too: rows that no landmark represents may contribute nothing to the scores, and products
+    # from other rows may never reach them.
     width = min(max(spec.components - block.shape[1], 0) + OVERSAMPLING, n - block.shape[1])
     if width > 0:
         block = np.hstack([block, random_stream(spec.seed, SKETCH).standard_normal((n, width))])
     if spec.center:
-        block = block - block.mean(axis=0)  # as eigenvectors are
+        block = block - block.mean(axis=0)  # like the eigenvectors
     most = spec.refine or _MAX_PRODUCTS
     with single_threaded_blas:
         found = leading_eigenpairs(

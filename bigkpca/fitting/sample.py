@@ -24,7 +24,7 @@ _FLAT = 6.0  # argument beyond which tanh is within 1e-5 of 1 or -1
 
 @dataclass(frozen=True)
 class SampledRows:
-    """Rows that are read by their numbers, in the order and dtype of the data."""
+    """Rows read by number, in the order and dtype of the data."""
 
     sample: Array  # (m, d), uniform without replacement: the rows that all choices are made from
     few: Array  # at most 2048 of the sample, on which choices are judged; drawn, since strides may hit periods
@@ -43,8 +43,8 @@ class PreparedSample:
 
 
 def prepare_sample(rows: Rows, fit: ResolvedFit, engine: Engine) -> PreparedSample:
-    """Draw the sample, and derive offset, scale and kernel from it; one more pass for `standardize`. Raises as
-    `draw_sample`."""
+    """Draw the sample, and derive offset, scale and kernel from it; one more pass for `standardize`. Raises the same
+    errors as `draw_sample`."""
     sampled, spec = draw_sample(rows, fit, engine), fit.spec
     columns = _shift(rows, sampled.few, fit, engine)
     if spec.needs_median:
@@ -59,7 +59,7 @@ def prepare_sample(rows: Rows, fit: ResolvedFit, engine: Engine) -> PreparedSamp
 
 
 def _check_saturation(kernel: Sigmoid, X: Array, where: str) -> None:
-    """Raise SpecError if tanh is saturated at 99 % of pairs of the rows X (m, d), with a gamma that suits them."""
+    """Raise SpecError suggesting a better gamma, if tanh is saturated for 99 % of pairs of the rows X (m, d)."""
     products = np.einsum("ij,ij->i", X[:-1], X[1:], dtype=np.float64)
     flat = np.mean(np.abs(kernel.gamma * products + kernel.coef0) > _FLAT) if len(products) else 0
     if flat >= 0.99:
@@ -68,13 +68,13 @@ def _check_saturation(kernel: Sigmoid, X: Array, where: str) -> None:
         advice = "a coef0 near 0" if far else f"a smaller gamma, about {suits:.1g} for these rows"
         raise SpecError(
             f"{where}: the sigmoid kernel tanh(gamma <x, y> + coef0) is 1 or -1 for {flat:.0%} of sampled pairs of "
-            f"rows, with gamma={kernel.gamma:.3g} and coef0={kernel.coef0:g}: take {advice}"
+            f"rows, with gamma={kernel.gamma:.3g} and coef0={kernel.coef0:g}: use {advice}"
         )
 
 
 def draw_sample(rows: Rows, fit: ResolvedFit, engine: Engine) -> SampledRows:
-    """Draw the bounded sample, and read all single rows of the fit at once. Raises DataError if all sampled rows are
-    equal."""
+    """Draw the bounded sample, and read all individual rows of the fit at once. Raises DataError if all sampled rows
+    are equal."""
     n, m, spec = fit.n, fit.sample, fit.spec
     numbers = np.sort(random_stream(spec.seed, SAMPLE).choice(n, m, replace=False))
     own = held_out = np.empty(0, np.intp)
@@ -82,7 +82,7 @@ def draw_sample(rows: Rows, fit: ResolvedFit, engine: Engine) -> SampledRows:
         if (last := spec.landmarks.numbers.max()) >= n:
             raise SpecError(f"landmark {last} is not a row of {rows.where}, which has {n} rows, counted from 0")
         own = spec.landmarks.numbers.astype(np.intp)
-    if spec.tol is not None:  # numbers that are not among those of the sample, without a list of all n
+    if spec.tol is not None:  # row numbers outside the sample, without a list of all n
         count = min(_HELD_OUT_ROWS, n - m)
         ranks = np.sort(random_stream(spec.seed, HELD_OUT).choice(n - m, count, replace=False))
         held_out = ranks + np.searchsorted(numbers - np.arange(m), ranks, side="right")
@@ -101,13 +101,13 @@ def draw_sample(rows: Rows, fit: ResolvedFit, engine: Engine) -> SampledRows:
 
 
 def unseen_row_numbers(fit: ResolvedFit) -> Array:
-    """Numbers of the rows that bound what landmarks miss, in random order: drawn from all rows independently of the
-    sample, from which landmarks, sigma and sizes are chosen; a row may be in both."""
+    """Numbers of the rows used to bound what landmarks miss, in random order: drawn from all rows, independently of the
+    sample from which landmarks, sigma and sizes are chosen; a row may be in both."""
     return random_stream(fit.spec.seed, UNSEEN).choice(fit.n, fit.unseen, replace=False)
 
 
 def sample_lengths(rows: Rows, fit: ResolvedFit, engine: Engine) -> dict[str, Length]:
-    """Candidate lengths sigma of the kernel, from the same sample and pairs as this fit would draw."""
+    """Candidate lengths sigma of the kernel, from the sample and pairs that this fit would draw."""
     sampled, spec = draw_sample(rows, fit, engine), fit.spec
     shift = _shift(rows, sampled.few, fit, engine)
     return bandwidth.candidate_lengths(_distances(sampled.sample, shift, spec, engine), spec.distance)
@@ -120,7 +120,7 @@ def _distances(sample: Array, columns: Columns, spec: FitSpec, engine: Engine) -
 
 
 def _scaled(sample: Array, columns: Columns) -> Array:
-    """Sampled rows as they are or, where columns are standardised, in those units."""
+    """Sampled rows as they are or, if columns are standardised, in standardised units."""
     return sample if columns.scale is None else columns.shifted(sample)
 
 
@@ -131,7 +131,7 @@ def _shift(rows: Rows, few: Array, fit: ResolvedFit, engine: Engine) -> Columns:
         found = sum_by_block("standardising", block_columns, rows, (), spec.block_rows, engine)
         offset, scale = rounded(found.mean, rows), found.scale
     elif kernel.allows_shift(spec.center):
-        offset = rounded(np.median(few, axis=0), rows)  # which outliers and sentinels do not move
+        offset = rounded(np.median(few, axis=0), rows)  # the median, which outliers and sentinels do not move
     return Columns(kernel, offset, fit.dtype, scale=scale)
 
 

@@ -31,14 +31,14 @@ from bigkpca.numerics.span import SMALLEST, Basis, Span, basis_of, eigenvector_b
 from bigkpca.spec import FitSpec, ResolvedFit
 
 _FAR_ROWS = 64  # farthest rows, on which the rounding of an exact fit is measured
-_LOST = 1 / 3  # of the bound of tr(E): where Cholesky's directions lose more to rounding, eigenvectors lose less
-_NEGATIVE = -1e-6  # share: below what rounding of kernel functions in float32 makes
-_MAX_AUTOMATIC = 50  # components among which the largest gap is searched
+_LOST = 1 / 3  # of the bound of tr(E): if Cholesky's directions lose more to rounding, eigenvectors lose less
+_NEGATIVE = -1e-6  # share: below the error of kernel functions in float32
+_MAX_AUTOMATIC = 50  # components among which the largest gap is sought
 
 
 @dataclass(frozen=True)
 class Solved:
-    """A solution and its certificate, with what they are from: the sums of a pass, and the SHA-256 of its rows."""
+    """A solution and its certificate, with their sources: the sums of a pass, and the SHA-256 of its rows."""
 
     solution: Solution
     certificate: Certificate
@@ -48,7 +48,7 @@ class Solved:
     digest: str = ""
 
     def model(self, features: FeatureMap, provenance: Provenance) -> Model:
-        """The model, without what rows are compared with or rebuilt by."""
+        """The model, without its reference and decoder."""
         return Model(features, self.solution, sums=self.sums, certificate=self.certificate, provenance=provenance)
 
 
@@ -58,11 +58,11 @@ class Checks:
 
     `few` (q, d) of the sample and the `far` rows of the pass measure the rounding, with `shift` (D,), the fixed vector
     subtracted in the pass.
-    `unseen` (m, d), in random order, were drawn from `count` rows independently of the landmarks; 0 rows where they
-    prove nothing. `before` are strata of rows fitted earlier, and `rounded` how far rounding moved their tr(E) and an
-    eigenvalue. Where there is no bound, `sample` (q, d) of all rows gives an estimate; None if the earlier rows are not
-    known. `triangular` asks for the basis of Cholesky's factor, or for that of eigenvectors: strata hold for parts of
-    one basis. None where there are no strata to agree with.
+    `unseen` (m, d), in random order, were drawn from `count` rows independently of the landmarks; 0 rows if they prove
+    nothing. `before` are the strata of rows fitted earlier, and `rounded` is how far rounding moved their tr(E) and an
+    eigenvalue. If there is no bound, `sample` (q, d) of all rows gives an estimate; None if the earlier rows are not
+    known. `triangular` requires the basis of Cholesky's factor, or that of eigenvectors: strata apply to parts of one
+    basis. None if there are no strata to agree with.
     """
 
     few: Array
@@ -89,7 +89,8 @@ def rounding_of(model: Model) -> tuple[float, float]:
 
 
 def some_of(sample: Array, count: int, seed: int) -> Array:
-    """At most `count` rows of a sample, drawn: those that were joined of several samples stand one after the other."""
+    """At most `count` rows of a sample, drawn at random, since a sample may consist of several joined one after the
+    other."""
     numbers = random_stream(seed, JOINED).choice(len(sample), min(count, len(sample)), replace=False)
     return sample[np.sort(numbers)]
 
@@ -97,8 +98,8 @@ def some_of(sample: Array, count: int, seed: int) -> Array:
 def solve(
     moments: Moments | None, features: FeatureMap, fit: ResolvedFit, checks: Checks, in_order: Map = map
 ) -> Solved:
-    """Solve with the method of the spec: solution, certificate, and the choice of components where that was open;
-    `moments` are None for the exact method only."""
+    """Solve with the method of the spec: solution, certificate, and the choice of components if that was open;
+    `moments` is None only for the exact method."""
     tolerance, spec = rank_tolerance(features.dtype), fit.spec
     if spec.exact:
         assert has_landmarks(features)
@@ -116,7 +117,7 @@ def solve(
 def _solve_from_sums(
     moments: Moments, features: FeatureMap, fit: ResolvedFit, checks: Checks, tolerance: float, in_order: Map
 ) -> Solved:
-    """Solution and certificate of all methods but the exact one."""
+    """Solution and certificate of all methods except the exact one."""
     spec = fit.spec
     method = spec.method_value
     measured, basis = at_once(
@@ -151,7 +152,7 @@ def _solve_from_sums(
     choices = chosen.choices
     if kept is not None and len(kept.dropped):
         few = len(kept.span.basis.signs)
-        reason = f"of {few + len(kept.dropped)} that the landmarks span; the others may be mostly rounding"
+        reason = f"of {few + len(kept.dropped)} that the landmarks span; the rest may be mostly rounding"
         choices = (*choices, choice("directions", few, reason))
     negative = min(chosen.solution.negative, _negative_on_few(features, checks.few, spec.center))
     solution = replace(chosen.solution, negative=negative)
@@ -159,8 +160,8 @@ def _solve_from_sums(
 
 
 def _negative_on_few(features: FeatureMap, few: Array, center: bool) -> float:
-    """The most negative eigenvalue of the Gram matrix of a few rows, relative to its largest; 0 for kernels that have
-    none. Landmarks may span no negative direction that rows have."""
+    """The most negative eigenvalue of the Gram matrix of a few rows, relative to its largest; 0 for kernels without
+    negative eigenvalues. Landmarks may not span the negative directions of the rows."""
     if features.kernel.positive:
         return 0.0
     with np.errstate(over="ignore", invalid="ignore"):
@@ -172,14 +173,14 @@ def _negative_on_few(features: FeatureMap, few: Array, center: bool) -> float:
 
 
 def _first_basis(features: FeatureMap, checks: Checks, tolerance: float, in_order: Map) -> Basis | None:
-    """The first basis of the span of the landmarks: of Cholesky's factor, else of the eigenvectors of W."""
+    """The first basis of the span of the landmarks: that of Cholesky's factor, otherwise of the eigenvectors of W."""
     W, wanted = features.gram(in_order), checks.triangular
     if W is None:
         return None
     if wanted is False:
         return eigenvector_basis(W, tolerance)
-    # Rounding is measured in each direction, so that some may lie below the rank tolerance. A model that began with
-    # Cholesky's factor has it on every machine, whose rounding moves eigenvalues by far less than half of this.
+    # Rounding is measured in each direction, so some may lie below the rank tolerance. A model that began with
+    # Cholesky's factor gets it on every machine, since rounding moves eigenvalues by far less than half of this.
     return basis_of(W, tolerance, in_order, least=SMALLEST if wanted is None else SMALLEST / 2)
 
 
@@ -187,8 +188,8 @@ def _significant_directions(
     moments: Moments, basis: Basis, measured: Rounding, checks: Checks, tolerance: float, in_order: Map
 ) -> Significant:
     """The directions of a basis of the span of the landmarks that are more than rounding; those of the eigenvectors of
-    W where rounding would leave out more than a third of tr(E) of Cholesky's, unless strata ask for one."""
-    fewest = min((each.directions for each in checks.before), default=None)  # that strata fitted before have
+    W if rounding would leave out more than a third of tr(E) of Cholesky's, unless strata require one basis."""
+    fewest = min((each.directions for each in checks.before), default=None)  # of strata fitted before
     found = measured.significant(of_basis(basis, moments, in_order), fewest, in_order)
     bound = max(found.span.trace_error, 0.0) + found.trace_rounding
     if checks.triangular is not None or not basis.triangular or found.dropped.sum() <= _LOST * bound:
@@ -225,11 +226,11 @@ def _solve_exactly(features: KernelRows, spec: FitSpec, checks: Checks, toleranc
     """Solution and certificate of the exact method, whose landmarks are all rows."""
     few, kernel = checks.few, features.kernel
     exact = features.in_precision(np.dtype(np.float64))
-    # Two rounding errors: of rows when shifted, of kernel values when computed.
+    # Two rounding errors: that of shifting rows, and that of computing kernel values.
     stored, given = features.shifted(few).astype(np.float64), exact.shifted(few)
     value = rounding.error_of_values(features, few)
     value += float(np.abs(kernel.gram(stored) - kernel.gram(given)).max())
-    # Of the farthest rows, which a small sample may not contain: as stored, and moved by one rounding error each.
+    # On the farthest rows, which a small sample may not contain: as stored, and each moved by one rounding error.
     Z = features.landmarks[rounding.farthest(features.landmarks, _FAR_ROWS)].astype(np.float64)
     signs = random_stream(0, PROBES).choice([-1.0, 1.0], Z.shape)
     precision = float(np.finfo(features.dtype).eps)
@@ -249,13 +250,13 @@ def _solve_exactly(features: KernelRows, spec: FitSpec, checks: Checks, toleranc
 
 
 def _asked_first(spec: FitSpec) -> Any:
-    """The components to solve for at first: those of the spec or, where it is open, one more than can be chosen."""
+    """The components to solve for at first: those of the spec or, if they are open, one more than can be chosen."""
     return _MAX_AUTOMATIC + 1 if spec.components == "auto" else spec.components
 
 
 def chosen_components(spec: FitSpec, with_components: Callable[[Any], tuple[Solution, Certificate]]) -> Solved:
-    """Solve by `with_components(r)` with the number of components of the spec, or that before the largest gap among
-    trustworthy ones."""
+    """Solve with `with_components(r)`, with the number of components of the spec, or the number before the largest gap
+    among trustworthy ones."""
     solution, certified = with_components(_asked_first(spec))
     if isinstance(spec.components, float):
         r, share = len(solution.eigenvalues), float(solution.explained_variance_ratio.sum())
@@ -267,14 +268,15 @@ def chosen_components(spec: FitSpec, with_components: Callable[[Any], tuple[Solu
         return Solved(solution, certified, ())
     if certified.trust is None:
         raise SpecError(
-            f"components='auto' needs to know which are trustworthy, which {spec.method_value.name} cannot tell here"
+            f"components='auto' needs to know which are trustworthy, which {spec.method_value.name} cannot determine "
+            "here"
         )
     sure = certificates.trustworthy(certified.trust)
     r, ratio = certificates.before_largest_gap(solution.eigenvalues[: sure + 1])
-    reason = f"the largest gap, by a factor of {ratio:.3g}, behind one of the {sure} leading trustworthy components"
+    reason = f"the largest gap, by a factor of {ratio:.3g}, after one of the {sure} leading trustworthy components"
     if not sure:
-        reason = "not even the first is trustworthy: give a larger size"
-    # Solved again, so that asking for this number gives the same bits.
+        reason = "not even the first is trustworthy: use a larger size"
+    # Solved again, so that requesting this number directly gives the same bits.
     return Solved(*with_components(r), (choice("components", r, reason),))
 
 

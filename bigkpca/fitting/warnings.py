@@ -26,11 +26,12 @@ from bigkpca.spec import FitSpec, ResolvedFit
 
 _NOTICEABLY_NEGATIVE = -1e-8  # rounding alone gives eigenvalues of about -1e-15 of the largest
 _MOSTLY_UNEXPLAINED = 0.5
-_TOO_COARSE = 0.05  # share above which movement by rounding gives a warning
+_TOO_COARSE = 0.05  # share that rounding may move before a warning
 
 
 def note_lowered(fit: ResolvedFit, progress: Progress) -> None:
-    """Note that there are fewer rows than landmarks, or fewer landmarks than components, that were asked for."""
+    """Note that fewer landmarks than requested are used, for lack of rows, or fewer components, for lack of
+    landmarks."""
     size, spec = fit.size, fit.spec
     if not spec.exact and spec.size != "auto" and size < spec.size:
         progress.note(f"size lowered from {spec.size} to {size}: there are no more rows")
@@ -39,9 +40,9 @@ def note_lowered(fit: ResolvedFit, progress: Progress) -> None:
         progress.note(f"components lowered from {spec.components} to at most {size}: there are no more {what}")
 
 
-def warn_of(found: Solved, features: FeatureMap, double: str = "leave dtype out or take float64, or ") -> None:
-    """Warn of negative eigenvalues, noticeable rounding, and a cluster without a landmark; `double` says how to have
-    block work in float64."""
+def warn_of(found: Solved, features: FeatureMap, double: str = "omit dtype or use float64, or ") -> None:
+    """Warn of negative eigenvalues, noticeable rounding, and a cluster without a landmark; `double` is the advice on
+    how to get block work in float64."""
     warn_if_indefinite(found.solution)
     if moved_by_rounding(found, _TOO_COARSE):
         advice = "" if features.dtype == np.float64 else double
@@ -50,18 +51,18 @@ def warn_of(found: Solved, features: FeatureMap, double: str = "leave dtype out 
             eigenvalues = f", of the first {min(5, len(worst))} eigenvalues at most {worst[:5].max():.2g}"
         warnings.warn(
             f"rounding in {features.dtype} may move the bounds by more than {_TOO_COARSE} of the variance{eigenvalues}"
-            f": {advice}subtract what is common to all rows, or scale columns to alike size",
+            f": {advice}subtract what is common to all rows, or scale columns to similar size",
             RoundingWarning,
             stacklevel=3,
         )
     strata = found.certificate.strata
-    if strata is None or not features.kernel.stationary:  # only stationary kernels tell that rows are far
+    if strata is None or not features.kernel.stationary:  # only stationary kernels show that rows are far
         return
     cluster = max(each.cluster for each in spectral.from_array(strata))
     if cluster > found.solution.eigenvalues[-1]:
         warnings.warn(
-            "rows that are similar to each other and to no landmark would make a component with an eigenvalue of about "
-            f"{cluster:.3g}, which is missing: take a larger size, or landmarks='rpcholesky'",
+            "rows that are similar to each other but to no landmark would form a component with an eigenvalue of about "
+            f"{cluster:.3g}, which is missing: use a larger size, or landmarks='rpcholesky'",
             UnseenClusterWarning,
             stacklevel=3,
         )
@@ -82,8 +83,8 @@ def moved_by_rounding(found: Solved, share: float) -> bool:
     """Whether rounding may move the trace error, or an eigenvalue, by more than `share`.
 
     The trace error counts relative to the variance, an eigenvalue relative to itself; components count until 99.9 % of
-    the variance of all components is reached. Where landmarks may miss more than a third of an eigenvalue, rounding of
-    less than a tenth of that does not count: float64 would take twice as long, and tell no more.
+    the variance of all components is reached. If landmarks may miss more than a third of an eigenvalue, rounding of
+    less than a tenth of that does not count: float64 would take twice as long without being more informative.
     """
     certified, values = found.certificate, found.solution.eigenvalues
     proven, trace = certified.relative_trace_error, certified.trace_error
@@ -99,10 +100,10 @@ def moved_by_rounding(found: Solved, share: float) -> bool:
 
 
 def warn_if_not_uniform(spec: FitSpec) -> None:
-    """Warn if the method needs landmarks drawn uniformly from all rows, where they are of some of them."""
+    """Warn if the method needs landmarks drawn uniformly from all rows, but they are from some of the rows."""
     if spec.method_value.uniform:
         warnings.warn(
-            f"{spec.method_value} takes the landmarks to be drawn uniformly from all rows, and these are from some of "
+            f"{spec.method_value} assumes that landmarks are drawn uniformly from all rows, but these are from some of "
             "them: its eigenvalues may be far off; use method='nystroem', or fit again on all rows",
             UniformLandmarksWarning,
             stacklevel=4,
@@ -119,20 +120,20 @@ def warn_above_tolerance(size: int, error: float, stopped: str, spec: FitSpec) -
 
 
 def warn_if_beyond_tolerance(found: Solved, spec: FitSpec) -> None:
-    """Warn that a size that was chosen for other rows leaves a larger error than the tolerance on these."""
+    """Warn that a size chosen for other rows leaves an error above the tolerance on these."""
     error = found.certificate.relative_trace_error
     if spec.tol is not None and error is not None and error > spec.tol:
         warnings.warn(
-            f"tol={spec.tol} is not met: the features were chosen for the rows that were fitted first, and leave an "
-            f"error of {error:.3g} on all of them; fit again on all rows",
+            f"tol={spec.tol} is not met: the features were chosen for the rows fitted first, and leave an error of "
+            f"{error:.3g} on all rows; fit again on all of them",
             ToleranceWarning,
             stacklevel=3,
         )
 
 
 def warn_if_narrow(features: FeatureMap, X: Array, by_fit: float | None) -> None:
-    """Warn if K is close to the identity: most of Σ k(x, x) is explained neither by the fit nor by every other one of
-    sampled rows X (q, d)."""
+    """Warn if K is close to the identity: neither the fit nor every second one of the sampled rows X (q, d) explains
+    most of Σ k(x, x)."""
     kernel = features.kernel
     if not kernel.stationary or (by_fit is not None and by_fit <= _MOSTLY_UNEXPLAINED):
         return

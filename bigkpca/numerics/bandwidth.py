@@ -1,4 +1,4 @@
-"""The length sigma of a kernel from distances of sampled pairs of rows."""
+"""The length sigma of a kernel, from distances of sampled pairs of rows."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ _PIECE_BYTES = 2**20  # differences computed at a time, so that they stay in cac
 
 
 def pair_distances(sample: Array, distance: Distance, rng: np.random.Generator, in_order: Map = map) -> Array:
-    """Distances, |x - y|_1 or |x - y|², of PAIRS random pairs of sampled rows (m, d), ascending, without zeros.
+    """Nonzero distances, |x - y|_1 or |x - y|², of PAIRS random pairs of sampled rows (m, d), ascending.
 
     Differences have the precision of the sample, at least float32. Every row is the first of equally many pairs, and
-    the second is drawn with replacement; where there are fewer distinct pairs than PAIRS, each is taken once.
-    `in_order` may be a parallel map. Raises DataError where all distances are zero.
+    the second is drawn with replacement; if there are fewer distinct pairs than PAIRS, each is taken once. `in_order`
+    may be a parallel map. Raises DataError if all distances are zero.
     """
     m, d = sample.shape
     if m * (m - 1) // 2 <= PAIRS:
@@ -49,13 +49,13 @@ def pair_distances(sample: Array, distance: Distance, rng: np.random.Generator, 
 
 
 def _largest(X: Array) -> float:
-    """The largest absolute entry, or 1 where all are zero."""
+    """The largest absolute entry, or 1 if all are zero."""
     return max(float(X.max()), -float(X.min())) or 1.0
 
 
 def scale_gamma(X: Array) -> float:
-    """1 / (d var(X)) of rows X (m, d), with the variance of all entries about their mean: what scikit-learn calls
-    "scale". Raises DataError where they do not vary."""
+    """1 / (d var(X)) of rows X (m, d), with the variance of all entries about their mean: scikit-learn's "scale".
+    Raises DataError if they do not vary."""
     largest = _largest(X)  # squares of very large and small entries leave float64
     deviation = float(np.std(X / largest, dtype=np.float64)) * largest
     if not deviation > 0:
@@ -73,7 +73,7 @@ def median_sigma(distances: Array, distance: Distance) -> float:
 
 
 def _length(value: float, distance: Distance) -> float:
-    """The length that belongs to a distance."""
+    """The length that corresponds to a distance."""
     return float(np.sqrt(value / 2)) if distance == "sqeuclidean" else value
 
 
@@ -86,11 +86,12 @@ class Length:
 
 
 def candidate_lengths(distances: Array, distance: Distance) -> dict[str, Length]:
-    """Common choices of sigma by name: the median, kernlab's sigest quantiles (0.1, 0.5, 0.9) and the mean distance."""
+    """Common choices of sigma, by name: the median, kernlab's sigest quantiles (0.1, 0.5, 0.9) and the mean
+    distance."""
     named = {"median": 0.5, "sigest_low": 0.1, "sigest_middle": 0.5, "sigest_high": 0.9}
     found = {}
     for name, q in named.items():
-        # The order statistics one standard error of a binomial to either side bracket the quantile at 68 %.
+        # The order statistics one binomial standard error to either side bracket the quantile with 68 % confidence.
         spread = np.sqrt(q * (1 - q) / len(distances))
         low, value, high = np.quantile(distances, np.clip([q - spread, q, q + spread], 0, 1))
         found[name] = value, (high - low) / 2

@@ -34,12 +34,12 @@ def number(value: float) -> str:
 
 
 def at_least(value: float, digits: int = 5) -> float:
-    """The value rounded down to so many significant digits, so that a proven lower bound stays true in print."""
+    """The value rounded down to this many significant digits, so that a proven lower bound stays true in print."""
     return float(Context(prec=digits, rounding=ROUND_FLOOR).create_decimal_from_float(float(value)))
 
 
 def at_most(value: float, digits: int = 5) -> float:
-    """The value rounded up to so many significant digits."""
+    """The value rounded up to this many significant digits."""
     return float(Context(prec=digits, rounding=ROUND_CEILING).create_decimal_from_float(float(value)))
 
 
@@ -59,7 +59,7 @@ def _percent(share: float, digits: int, rounding: str) -> Decimal:
 
 
 def counted(words: Sequence[str]) -> str:
-    """How often each word occurs, e.g. "10 solid, 2 fair"."""
+    """The number of occurrences of each word, e.g. "10 solid, 2 fair"."""
     return ", ".join(f"{words.count(word)} {word}" for word in dict.fromkeys(words))
 
 
@@ -113,7 +113,7 @@ def _html_table(rows: Sequence[Sequence[str]]) -> str:
 
 
 class ShowsSummary:
-    """Mixin for dataclasses (with repr=False) that represent themselves by their summary."""
+    """Mixin for dataclasses (with repr=False) whose representation is their summary."""
 
     def summary(self) -> Summary:
         """The summary to show."""

@@ -1,4 +1,4 @@
-"""How far new rows have drifted from those of the fit: distributions of scores and residuals, compared.
+"""How far new rows have drifted from those of the fit, by comparing distributions of scores and residuals.
 
 Source: `docs/numerics.md`, section 20.
 """
@@ -15,10 +15,10 @@ from bigkpca.numerics.display import brief
 from bigkpca.numerics.features import Shape
 from bigkpca.numerics.measures import leverage
 
-REFERENCE_ROWS = 2048  # of a fit, at most: chance then explains 0.05 of a distance
+REFERENCE_ROWS = 2048  # of a fit, at most: chance then explains a distance of 0.05
 CONFIDENCE = 0.999  # of a figure, over all quantities together
-_EDGES = 64  # of each quantity: bins of 1/63 of the rows, which a distance may miss
-_OWN = 0.5  # leverage from which a row has most of a component to itself (Huber 1981)
+_EDGES = 64  # of each quantity: bins of 1/63 of the rows, by which a distance may be too small
+_OWN = 0.5  # leverage above which a row has most of a component to itself (Huber 1981)
 
 
 @dataclass(frozen=True)
@@ -28,10 +28,11 @@ class Drift:
     Attributes
     ----------
     figure : float
-        The larger of `residual` and `score`, in [0, 1]: at least this share of the new rows would have to be others for
-        their distribution to be that of the reference, with a confidence of 99.9 %. 0 where chance explains all.
+        The larger of `residual` and `score`, in [0, 1]: at least this share of the new rows would have to be replaced
+        for their distribution to equal that of the reference, with a confidence of 99.9 %. 0 if chance explains
+        everything.
     residual, score : float
-        Distance of the residuals, and the largest of any component's scores, less what chance explains.
+        Distance of the residuals, and the largest distance of the scores of any component, less what chance explains.
     component : int
         The component with the largest distance, counted from 1.
     outside : int
@@ -51,7 +52,7 @@ class Drift:
 
 @dataclass(frozen=True)
 class Counts:
-    """Numbers of new rows between the edges of a reference; those of blocks add up, exactly and in any order.
+    """Numbers of new rows between the edges of a reference; the counts of blocks add up, exactly and in any order.
 
     Attributes
     ----------
@@ -74,13 +75,13 @@ class Counts:
 
 @dataclass(frozen=True)
 class Reference:
-    """The distribution of scores and residual over rows that a model was fitted on.
+    """The distribution of scores and residuals over rows on which a model was fitted.
 
-    A row that was fitted is nearer to the model than a new one of the same kind. So each reference row stands for an
-    interval, from its value in the model to that in a model fitted without it, and has two shares at every edge.
+    A fitted row is closer to the model than a new row of the same kind. So each reference row represents an interval,
+    from its value in the model to its value in a model fitted without it, and has two shares at every edge.
 
     Bins are counted exactly: sketches of quantiles that need no edges (Karnin, Lang and Liberty 2016; t-digests) give
-    other results for other orders of rows or blocks. Raises SpecError where these are not distributions. Source:
+    different results for different orders of rows or blocks. Raises SpecError if these are not distributions. Source:
     `docs/numerics.md`, section 20.
 
     Attributes
@@ -127,18 +128,18 @@ class Reference:
         """Count rows with scores Y (b, r) and residuals (b,) into the bins between the edges."""
         values = (*scores.T, residuals)
         if len(values) != len(self.edges):
-            raise SpecError(f"{scores.shape[1]} scores of each row, and the reference has {len(self.edges) - 1}")
+            raise SpecError(f"{scores.shape[1]} scores per row, but the reference has {len(self.edges) - 1}")
         most = self.edges.shape[1] + 1
         places = (np.searchsorted(edges, each) for edges, each in zip(self.edges, values, strict=True))
         return Counts(np.array([np.bincount(place, minlength=most) for place in places], np.int64))
 
     def chance(self, rows: int) -> float:
-        """The largest distance that `rows` new rows of the same distribution have by chance, with 99.9 % confidence.
+        """The largest distance that `rows` new rows from the same distribution have by chance, with 99.9 % confidence.
 
             c = √(ln(4 (r + 1) / 0.001) / 2 m) + √(ln(4 (r + 1) / 0.001) / 2 q)
 
-        for m new and q reference rows, by the inequality of Dvoretzky, Kiefer and Wolfowitz (1956) with the constant of
-        Massart (1990) for both samples and all r + 1 quantities.
+        for m new and q reference rows, by the inequality of Dvoretzky, Kiefer and Wolfowitz (1956) with Massart's
+        constant (1990), for both samples and all r + 1 quantities.
         """
         logarithm = np.log(4 * len(self.edges) / (1 - CONFIDENCE))
         return float(np.sqrt(logarithm / (2 * rows)) + np.sqrt(logarithm / (2 * self.rows)))
@@ -173,7 +174,7 @@ def reference_of(
     errors: Array | float = 0.0,
     held_out: tuple[Array, Array] | None = None,
 ) -> Reference | None:
-    """The reference of rows that were fitted; None where numbers overflow.
+    """The reference made from fitted rows; None if numbers overflow.
 
     Source: Allen (1974), *Technometrics* 16; `docs/numerics.md`, section 20.
 
@@ -188,7 +189,7 @@ def reference_of(
     count : int
         Number n of rows that were fitted.
     errors : (q, r + 1) array or float
-        How far rounding may move each score and, last, the residual. Intervals are as much wider on both sides.
+        How far rounding may move each score and, last, the residual. Intervals are wider by this on both sides.
     held_out : (q, r) array and (q,) array, optional
         Scores and residuals in a model of the other rows. Intervals contain them.
 
@@ -200,9 +201,9 @@ def reference_of(
             residual  from e to e' = min(e / (1 - h)², (e + |y|²) / (1 - 1/n)²),   h = 1 / n + Σ_j y_j² / lambda_j,
             score     from y_j to y_j max(1 - e' / lambda_j, 0),
 
-        and, for rows with h > 1/2, to the second term of the minimum, and to 0. This holds where eigenvalues are far
-        from each other. Where they are not, components turn when a row is left out, and only a model of other rows
-        tells how far.
+        and, for rows with h > 1/2, to the second term of the minimum, and to 0. This is valid if eigenvalues are far
+        from each other. Otherwise components rotate when a row is left out, and only a model of other rows shows how
+        far.
     """
     Y, e = scores.T.astype(np.float64), residuals.astype(np.float64)
     q = len(e)
@@ -210,14 +211,14 @@ def reference_of(
     places = np.linspace(0, 2 * q - 1, _EDGES).round().astype(np.intp)
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         h = 1 / count + leverage(scores, eigenvalues)
-        factor = np.where(h > _OWN, 0.0, 1 - h)  # 0: nothing is known of the row left out
+        factor = np.where(h > _OWN, 0.0, 1 - h)  # 0: nothing is known about the row left out
         most = (e + np.einsum("ji,ji->i", Y, Y)) * (count / max(count - 1, 1)) ** 2  # from the mean of the others
         left_out = np.where(factor > 0, np.minimum(e / factor**2, most), most)
         gone = np.where(factor > 0, left_out, np.inf)
         shrunk = (y * np.maximum(1 - gone / value, 0.0) for y, value in zip(Y, eigenvalues, strict=True))
         values = [np.stack(ends) for ends in zip((*Y, e), (*shrunk, left_out), strict=True)]
         if held_out is not None:
-            # The components of the other model with the signs by which its scores agree with these.
+            # The components of the other model, with the signs that make its scores agree with these.
             agree = np.where(np.einsum("ij,ij->j", scores, held_out[0]) < 0, -1.0, 1.0)
             others = (*(held_out[0] * agree).T, held_out[1])
             values = [np.vstack([ends, other]) for ends, other in zip(values, others, strict=True)]

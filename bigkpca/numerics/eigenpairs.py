@@ -11,8 +11,8 @@ from bigkpca.errors import Array, DataError
 from bigkpca.numerics.display import brief
 from bigkpca.numerics.linalg import numerical_rank, signs
 
-Components = int | float | None  # their number, the share of the variance that they explain, or as many as there are
-_ROUNDING = 1e-14  # of Σ k(x_i, x_i): centring equal rows leaves eigenvalues of this size
+Components = int | float | None  # their number, the share of the variance that they explain, or all
+_ROUNDING = 1e-14  # share of Σ k(x_i, x_i): centring equal rows leaves eigenvalues of this size
 
 
 @dataclass(frozen=True)
@@ -23,13 +23,13 @@ class Projection:
     components: Array  # (D, r)
 
     def __call__(self, V: Array, *, overwrite: bool = False) -> Array:
-        """Scores of V, in the wider precision of V and the projection; V is overwritten by V - mean where `overwrite`
-        allows it and that loses nothing."""
+        """Scores of V, in the wider precision of V and the projection; V is overwritten with V - mean if `overwrite`
+        allows it and no precision is lost."""
         lossless = np.can_cast(self.mean.dtype, V.dtype)
         return np.subtract(V, self.mean, out=V if overwrite and lossless else None) @ self.components
 
     def of(self, features: slice) -> Projection:
-        """The part of the projection that uses these features alone."""
+        """The part of the projection that uses only these features."""
         return Projection(self.mean[features], self.components[features])
 
 
@@ -42,19 +42,19 @@ class Solution:
     mean : (D,) array
         Mean of the features v(x); zeros when not centred.
     components : (D, r) array
-        What maps features to scores.
+        Maps features to scores.
     eigenvalues : (r,) array
         Those of the (centred) Gram matrix, sums over n, descending.
     total_variance : float
-        An upper bound of its trace for landmarks of a positive semidefinite kernel, exact where the whole Gram matrix
-        was seen, unbiased for random features, and for an indefinite kernel at least the sum of the positive
-        eigenvalues found.
+        An upper bound of its trace for landmarks of a positive semidefinite kernel, exact if the whole Gram matrix was
+        used, unbiased for random features, and for an indefinite kernel at least the sum of the positive eigenvalues
+        found.
     negative : float
         The most negative eigenvalue that was dropped, relative to the largest: 0 up to rounding for positive
         semidefinite kernels.
     unexplained : float or None
         The share of Σ k(x_i, x_i) outside the span of the landmarks, tr(K - C W⁺ C') / tr(K); None without landmarks,
-        and where W has negative eigenvalues.
+        and if W has negative eigenvalues.
     """
 
     mean: Array
@@ -75,7 +75,7 @@ class Solution:
         """eigenvalues / total_variance, (r,).
 
         For Nyström with a positive semidefinite kernel never too large, up to rounding: eigenvalues are lower bounds,
-        the total is an upper one. Otherwise an estimate.
+        and the total is an upper bound. Otherwise an estimate.
         """
         return self.eigenvalues / self.total_variance
 
@@ -91,7 +91,7 @@ def spectrum(
     tolerance: float,
 ) -> Solution:
     """The solution from leading eigenpairs (values, V) of the scatter of random features."""
-    rank = min(numerical_rank(values, tolerance), count - bool(mean.any()))  # values beyond it are rounding errors
+    rank = min(numerical_rank(values, tolerance), count - bool(mean.any()))  # beyond it: rounding errors
     variance = at_least_its_parts(trace - count * float(mean @ mean), values[values > 0] + unexplained)
     kept = values[:rank] + unexplained
     r = kept_components(kept, components, variance, trace, 0.0)
@@ -101,8 +101,8 @@ def spectrum(
 def aligned(solution: Solution, previous: Solution, W: Array | None) -> Solution:
     """The solution with the signs that agree with the previous one.
 
-    Signs are compared by the scores at the landmarks or, without landmarks (W None), by the components, which are
-    orthonormal then.
+    Signs are compared using the scores at the landmarks or, without landmarks (W is None), the components, which are
+    then orthonormal.
     """
     r = min(solution.components.shape[1], previous.components.shape[1])
     now, before = solution.components[:, :r], previous.components[:, :r]
@@ -114,17 +114,18 @@ def aligned(solution: Solution, previous: Solution, W: Array | None) -> Solution
 
 
 def check_some_positive(largest: float, lowest: float, noise: float) -> None:
-    """Raise DataError where there are negative eigenvalues, but no positive one beyond `noise`."""
+    """Raise DataError if there are negative eigenvalues, but no positive one beyond `noise`."""
     if lowest < -noise and largest <= noise:
         raise DataError(
-            f"the Gram matrix has no positive eigenvalue, and {lowest:.6g} among the negative ones, so that "
-            "no component is left: kernel values must be large where rows are alike; distances D are made such by "
-            "exp(-D² / (2 sigma²)), or -D² / 2 with centring"
+            f"the Gram matrix has no positive eigenvalue, and {lowest:.6g} among the negative ones, so no component is "
+            "left: kernel values must be large for similar rows; convert distances D with exp(-D² / (2 sigma²)), or "
+            "with -D² / 2 and centring"
         )
 
 
 def orthogonal_to_ones(U: Array, center: bool) -> Array:
-    """Eigenvectors U (n, r) of Kc, made exactly orthogonal to 1: scores of small eigenvalues would amplify rounding."""
+    """Eigenvectors U (n, r) of Kc, made exactly orthogonal to 1, since scores of small eigenvalues would amplify
+    rounding."""
     return U - U.mean(axis=0) if center else U
 
 
@@ -133,7 +134,7 @@ def of_eigenvectors(
 ) -> Solution:
     """Exact kernel PCA from leading eigenpairs of Kc, U (n, r), with K 1 / n (n,) and tr(K); see `solvers.gram`.
 
-    Raises DataError where no direction varies.
+    Raises DataError if no direction varies.
     """
     mean = row_means if center else np.zeros(len(U))
     variance = at_least_its_parts(trace - float(row_means.sum()) if center else trace, values)
@@ -156,24 +157,25 @@ def least_and_largest(K: Array, center: bool) -> tuple[float, float]:
 
 
 def at_least_its_parts(variance: float, values: Array) -> float:
-    """The variance, or the sum of the positive eigenvalues where that is larger.
+    """The variance, or the sum of the positive eigenvalues if that is larger.
 
-    It may be larger by rounding, where every row is a landmark, or by the dropped negative part of an indefinite
-    kernel.
+    The sum may be larger because of rounding, if every row is a landmark, or because of the dropped negative part of an
+    indefinite kernel.
     """
     return max(variance, float(np.sum(values[values > 0])))
 
 
 def kept_components(values: Array, components: Components, variance: float, trace: float, tolerance: float) -> int:
-    """Number of components to keep: the given number, those of the given share of the variance, or the numerical rank.
+    """Number of components to keep: the given number, the number for the given share of the variance, or the numerical
+    rank.
 
-    Raises DataError where no direction varies.
+    Raises DataError if no direction varies.
     """
     r = numerical_rank(values, tolerance)
     if not r or values[0] <= _ROUNDING * trace:
         raise DataError(
-            "no direction varies in feature space: the rows are constant data to this kernel, or far from all "
-            "landmarks, and have no principal components"
+            "no direction varies in feature space: for this kernel the rows are constant, or far from all landmarks, "
+            "and have no principal components"
         )
     if isinstance(components, float):
         explained = np.cumsum(values[:r]) / variance

@@ -1,7 +1,7 @@
 """Estimates of a model's error on any rows, from exact kernels with m sampled rows; one pass.
 
-The approximation K^ is known everywhere, so that only E = K - K^ is sampled (a control variate): the errors of the
-estimates are proportional to E, not to K. Rows are drawn in proportion to their expected share of the error. Source:
+The approximation K^ is known everywhere, so only E = K - K^ is sampled (a control variate): the errors of the estimates
+are proportional to E, not to K. Rows are drawn in proportion to their expected share of the error. Source:
 `docs/numerics.md`, section 15.
 """
 
@@ -18,20 +18,20 @@ from bigkpca.numerics.display import ShowsSummary, Summary, number
 from bigkpca.numerics.eigenpairs import Solution
 from bigkpca.numerics.features import FeatureMap
 
-_ROUNDING = 1e-9  # of an eigenvalue: the least standard error that is reported
+_ROUNDING = 1e-9  # of an eigenvalue: the smallest standard error that is reported
 _NORMAL = 1.96  # standard errors to either side of a normal estimate: a 95 % interval
 
 
 @dataclass(frozen=True)
 class Pool:
-    """M rows drawn uniformly, from which the probes are chosen: own (M,) = |E(x, x)|, and scores Y (M, r)."""
+    """M uniformly drawn rows, from which the probes are chosen: own (M,) = |E(x, x)|, and scores Y (M, r)."""
 
     own: Array
     Y: Array
 
 
 def pool(features: FeatureMap, solution: Solution, X_tiles: Iterable[Array], P: Array | None, most_rows: int) -> Pool:
-    """The pool of rows in tiles X (b, d); P as for `probes`.
+    """The pool of rows in tiles X (b, d); P as in `probes`.
 
     Random features have errors of either sign between rows, and almost none at (x, x): own is 1 for all rows.
     """
@@ -52,8 +52,8 @@ def sizes(given: Pool, *, center: bool) -> Array:
         q_i = (1/M + e_i / Σ e + mean over j of e_i u_ij² / Σ e u_j²) / 3,   e_i = |E(x_i, x_i)|,
 
     u_j the scores, less their mean when centred. The third part is for eigenvalues: e u_j² are the diagonal terms of
-    u_j'E u_j, and most of it for narrow kernels. The second is for norm and trace: where E is positive semidefinite,
-    Σ_k E(x_i, x_k)² <= e_i |E|. The first bounds every weight by three times that of a uniform sample.
+    u_j'E u_j, and most of it for narrow kernels. The second is for norm and trace: if E is positive semidefinite, Σ_k
+    E(x_i, x_k)² <= e_i |E|. The first bounds every weight by three times that of a uniform sample.
     """
     U = given.Y - given.Y.mean(axis=0) if center else given.Y
     of_components = _shares(given.own[:, None] * U**2).mean(axis=1)
@@ -61,7 +61,7 @@ def sizes(given: Pool, *, center: bool) -> Array:
 
 
 def _shares(values: Array) -> Array:
-    """values / Σ values; equal shares where all are zero, and where kernels overflow, which the pass refuses."""
+    """values / Σ values; equal shares if all are zero, and if kernels overflow, which the pass rejects."""
     total = values.sum(axis=0)
     usable = (total > 0) & np.isfinite(total)
     return np.divide(values, total, out=np.full(values.shape, 1 / len(values)), where=usable)
@@ -84,14 +84,14 @@ class Sample:
         return np.tensordot(self._weights, values, axes=1)
 
     def standard_errors(self, values: Array) -> Array:
-        """Standard errors of `mean`, so wide that 1.96 of them make 95 % intervals for heavy tails: (t_ν / 1.96) √Σ d,
+        """Standard errors of `mean`, so wide that 1.96 of them give 95 % intervals for heavy tails: (t_ν / 1.96) √Σ d,
 
             d = m/(m - 1) [(1 - π) (w x - B)² + (1/M - 1/n) w (x - x̄)²],   w = 1 / (π M),   x̄ = Σ w x,
             B = Σ (1 - π) w x / Σ (1 - π),   ν = (m - 1) / max((κ - 1) / 2, 1),   κ = m Σ d² / (Σ d)².
 
-        The first part of d belongs to the second step (Hájek 1964), the second part to the first. For uniform samples Σ
-        d = (1 - m/n) s² / m and κ is the kurtosis: s² is as uncertain as with ν degrees of freedom, Var s² ≈ (κ - 1) σ⁴
-        / m.
+        The first part of d comes from the second step (Hájek 1964), the second part from the first. For uniform samples
+        Σ d = (1 - m/n) s² / m and κ is the kurtosis: s² is as uncertain as with ν degrees of freedom,
+        Var s² ≈ (κ - 1) σ⁴ / m.
         """
         m = len(values)
         column = (m,) + (1,) * (values.ndim - 1)
@@ -112,7 +112,7 @@ def draw(q: Array, count: int, rows: int, rng: np.random.Generator) -> tuple[Arr
     random order (Hartley and Rao 1962).
     """
     descending = np.sort(q)[::-1]
-    scales = (count - np.arange(count)) / np.cumsum(descending[::-1])[::-1][:count]  # c, if so many rows have π = 1
+    scales = (count - np.arange(count)) / np.cumsum(descending[::-1])[::-1][:count]  # c, if this many rows have π = 1
     certain = np.argmax(scales * descending[:count] <= 1)
     chances = np.minimum(scales[certain] * q, 1) if count < len(q) else np.ones(count)
     order = rng.permutation(len(q))
@@ -133,7 +133,7 @@ class Probes:
 
 
 def probes(features: FeatureMap, solution: Solution, X: Array, P: Array | None, sample: Sample) -> Probes:
-    """The probes of rows X (m, d); P (D, q) with K^ = (V P)(V P)', None where V is that factor itself."""
+    """The probes of rows X (m, d); P (D, q) with K^ = (V P)(V P)', None if V is that factor itself."""
     ((V, _),) = features.tiles([X], len(X))
     V = V.astype(np.float64)
     C = V if P is None else (V @ P) @ P.T
@@ -204,7 +204,7 @@ class Estimate:
 
     @property
     def at_most(self) -> float:
-        """The estimate plus two standard errors, which is compared with a tolerance."""
+        """The estimate plus two standard errors, for comparison with a tolerance."""
         return self.value + 2.0 * self.standard_error
 
 
@@ -219,15 +219,15 @@ class Evaluation(ShowsSummary):
     rows, sampled : int
         n and m.
     eigenvalues : (r,) array
-        u_j'Kc u_j of the unit score vectors u_j, free of the model's own bias.
+        u_j'Kc u_j of the unit score vectors u_j, free of the model's bias.
     standard_errors : (r,) array
-        Those of the eigenvalues, from sampling rows.
+        Standard errors of the eigenvalues, from sampling rows.
     residuals : (r,) array
         |Kc u_j - eigenvalue_j u_j| / eigenvalue_j.
     intervals : (r, 2) array
         95 % intervals of u_j'Kc u_j: eigenvalue ± 1.96 standard errors. The upper end is raised by the eigenvalue times
-        the squared residual, by which lambda_j(Kc) is larger at most where no other eigenvalue is near. Of lambda_j
-        itself they are no intervals: what landmarks missed, or neighbours that mix, no score vector shows.
+        the squared residual, the most by which lambda_j(Kc) can be larger if no other eigenvalue is near. They are not
+        intervals of lambda_j itself: score vectors do not show what landmarks missed, or neighbours that mix.
     frobenius : Estimate
         |K - K^|_F.
     total_variance : Estimate

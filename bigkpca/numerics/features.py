@@ -1,7 +1,7 @@
 """Feature maps v(x), from tiles of rows to tiles of features: kernels with landmarks, random Fourier features, tensor
 sketches.
 
-A map prepares its work space once for a stream of tiles and reuses it, so that a pass allocates nothing per tile.
+A map prepares its work space once for a stream of tiles and reuses it, so a pass allocates nothing per tile.
 """
 
 from __future__ import annotations
@@ -22,33 +22,33 @@ from bigkpca.numerics.linalg import Map, arrays_of, eigh_descending, signs
 Fill = Callable[[Array, Array], None]  # (X (b, d), V (b, D)) -> None; writes v(x_i) into row i of V
 Evaluation = Callable[[Array], tuple[Array, Array]]  # X (b, d) -> V (b, D), k(x_i, x_i) (b,)
 Watch = Callable[[Array, Array], None]  # X (b, d), and the same rows shifted and scaled -> None
-Shape = tuple[str | int, ...]  # of an array: d, D and r stand for those of the model, other letters for any one number
+Shape = tuple[str | int, ...]  # of an array: d, D and r are those of the model, other letters any number
 
 
 def shifted_rows(X: Array, offset: Array, scale: Array | None, out: Array) -> None:
     """out = (X - offset) / scale, computed in the precision of X and then rounded to the dtype of out.
 
-    Data far from the origin (longitudes, time stamps) would otherwise lose their variation to rounding.
+    Otherwise data far from the origin (longitudes, time stamps) would lose their variation to rounding.
     """
     precision = np.result_type(X.dtype, out.dtype)
     if scale is None:
         np.subtract(X, offset.astype(precision), out=out, dtype=precision, casting="same_kind")
     else:
-        # Divided before rounding as well, so that columns in tiny or huge units neither under- nor overflow.
+        # Also divided before rounding, so that columns in tiny or huge units neither underflow nor overflow.
         np.divide(np.subtract(X, offset.astype(precision), dtype=precision), scale, out=out, casting="same_kind")
 
 
 @dataclass(frozen=True)
 class FeatureMap(ABC):
-    """v(x) in R^D of rows x in R^d. Every row first becomes (x - offset) / scale.
+    """v(x) in R^D for rows x in R^d. Every row is first transformed to (x - offset) / scale.
 
     offset (d,), float64, is zero unless the kernel allows a shift or rows are standardised; scale (d,), float64, is
     None unless rows are standardised.
     """
 
     name: ClassVar[str]
-    shapes: ClassVar[Mapping[str, Shape]] = {"offset": ("d",), "scale": ("d",)}  # what arrays from a file must have
-    precomputed: ClassVar[bool] = False  # whether rows are kernels with the fitted rows
+    shapes: ClassVar[Mapping[str, Shape]] = {"offset": ("d",), "scale": ("d",)}  # required shapes of arrays from a file
+    precomputed: ClassVar[bool] = False  # whether rows contain kernels with the fitted rows
     kernel: Kernel
     offset: Array
     scale: Array | None = field(default=None, kw_only=True)
@@ -60,7 +60,7 @@ class FeatureMap(ABC):
 
     @classmethod
     def takes(cls, kernel: Kernel) -> bool:
-        """Whether there are such features of this kernel."""
+        """Whether this kernel has such features."""
         return True
 
     @property
@@ -82,7 +82,7 @@ class FeatureMap(ABC):
         return Columns(self.kernel, self.offset, self.dtype, scale=self.scale)
 
     def half(self) -> tuple[FeatureMap, Array] | None:
-        """A map of every other feature, up to scale, and their numbers; None where features cannot be separated."""
+        """A map of every other feature, up to scale, and their numbers; None if features cannot be separated."""
         return None
 
     def shifted(self, X: Array) -> Array:
@@ -97,7 +97,7 @@ class FeatureMap(ABC):
         return (X if self.scale is None else X * self.scale) + self.offset
 
     def in_precision(self, dtype: np.dtype[Any]) -> Self:
-        """The same map with block work in that dtype, to which landmarks or frequencies are converted."""
+        """The same map with block work in this dtype, to which landmarks or frequencies are converted."""
         own = {name: value for name, value in self.arrays().items() if name not in ("offset", "scale")}
         real: dict[str, Any] = {name: value.astype(dtype) for name, value in own.items() if value.dtype.kind == "f"}
         return replace(self, **real)
@@ -107,7 +107,7 @@ class FeatureMap(ABC):
     ) -> Iterator[tuple[Array, Array]]:
         """Features and diagonal (V (b, D), k(x_i, x_i) (b,)) of each tile X (b, d).
 
-        V is a work space that the next tile overwrites; the caller may overwrite it, too.
+        V is a work space that the next tile overwrites, as may the caller.
         """
         return map(self.evaluation(most_rows, watch), X_tiles)
 
@@ -130,7 +130,7 @@ class FeatureMap(ABC):
     arrays = arrays_of
 
     def parameters(self) -> dict[str, Any]:
-        """The other fields but the kernel, JSON-ready, with the name of the map."""
+        """The other fields except the kernel, JSON-ready, with the name of the map."""
         values = {part.name: getattr(self, part.name) for part in fields(self) if part.name != "kernel"}
         plain = {name: value for name, value in values.items() if not isinstance(value, np.ndarray | None)}
         return {"name": self.name, **plain}
@@ -145,7 +145,8 @@ class FeatureMap(ABC):
         return None
 
     def unexplained(self, squares: float, count: int) -> float:
-        """Mean diagonal of K - VV', which adds to every eigenvalue; from `squares`, Σ |v(x_i)|² over `count` rows."""
+        """Mean diagonal of K - VV', which is added to every eigenvalue; from `squares`, Σ |v(x_i)|² over `count`
+        rows."""
         return 0.0
 
     @property
@@ -155,7 +156,7 @@ class FeatureMap(ABC):
 
     @property
     def directions(self) -> int | None:
-        """d*, the number of principal axes that the features are of; None for features of all columns."""
+        """d*, the number of principal axes of which these are features; None for features of all columns."""
         return None
 
 
@@ -191,7 +192,8 @@ class Columns(Itself):
 class KernelRows(FeatureMap):
     """v(x) = (k(x, s_1), ..., k(x, s_l)) for landmarks S.
 
-    landmarks (l, d) are stored shifted, scaled and in the dtype of block work, as rows are compared with them.
+    landmarks (l, d) are stored shifted, scaled and in the dtype of block work, like the rows that are compared with
+    them.
     """
 
     name: ClassVar[str] = "kernel-rows"
@@ -255,10 +257,10 @@ class GivenKernels(Itself):
         return np.dtype(self.precision)
 
     def gram(self, in_order: Map = map) -> Array:
-        """Raise SpecError: no model keeps the matrix."""
+        """Raise SpecError, since models do not keep the matrix."""
         raise SpecError(
-            "the model of a precomputed kernel keeps neither its rows nor their matrix, which this needs; its "
-            "certificate has the residual of every component"
+            "the model of a precomputed kernel keeps neither the rows nor their matrix, which are needed here; its "
+            "certificate contains the residual of every component"
         )
 
 
@@ -285,7 +287,7 @@ class PrincipalAxes:
         """The smallest d* with |Sigma_res|_F / sigma² <= 0.02, but at least `components`, at most q and `frequencies`.
 
         Variances of unknown axes are at most the last known one, which bounds their part. The components of a wide
-        kernel are close to the principal axes, so that fewer axes than components would lose the last ones: for 50
+        kernel are close to the principal axes, so fewer axes than components would lose the last ones: for 50
         components on MNIST the mean error is 0.8 % with 50 axes, 27 % with 30, 1.0 % with 200, at D = 2000. With more
         axes than frequencies there is no complete block of orthogonal frequencies, whose errors largely cancel.
         """
@@ -322,7 +324,7 @@ class _Independent:
 class _Orthogonal(_Independent):
     """Blocks of d orthogonal vectors, each uniform on the sphere, with chi(d) lengths (Yu et al. 2016).
 
-    These lengths make every vector standard normal, so that features are unbiased; lengths √d would bias them.
+    These lengths make every vector standard normal, so features are unbiased; lengths √d would bias them.
     """
 
     def normals(self) -> Array:
@@ -330,7 +332,7 @@ class _Orthogonal(_Independent):
         for start in range(0, self.count, self.d):
             normals = self.rng.standard_normal((self.d, min(self.d, self.count - start)))
             Q, R = scipy.linalg.qr(normals, mode="economic", check_finite=False)
-            blocks.append((Q * np.sign(np.diag(R))).T)  # the signs remove LAPACK's choice, which is not uniform
+            blocks.append((Q * np.sign(np.diag(R))).T)  # the signs undo LAPACK's choice, which is not uniform
         lengths = np.sqrt(self.rng.chisquare(self.d, self.count))
         return np.concatenate(blocks) * lengths[:, None]
 
@@ -339,7 +341,7 @@ class _Orthogonal(_Independent):
 class _QuasiRandom:
     """Scrambled Sobol points through the normal quantile, rotated so that the best coordinates lie in the first `axes`.
 
-    A second draw is an independent scrambling with its points in random order: paired in their own order, two
+    A second draw is an independent scrambling with its points in random order: if paired in their original order, two
     scramblings of one sequence are far from independent.
     """
 
@@ -354,7 +356,7 @@ class _QuasiRandom:
         return self._points(1)[:, 0]
 
     def _points(self, d: int) -> Array:
-        from scipy.stats import qmc  # here, because scipy.stats takes 30 MB and half a second that only this form needs
+        from scipy.stats import qmc  # here, because scipy.stats takes 30 MB and half a second, only for this form
 
         sequence = qmc.Sobol(d, scramble=True, rng=self.rng)
         points = sequence.random_base2(max(0, self.count - 1).bit_length())[: self.count]
@@ -417,8 +419,8 @@ class FourierRows(_Waves):
         pairs: z(x) = √(k(0) / m) (cos w_1'x, ..., cos w_m'x, sin w_1'x, ..., sin w_m'x),   D = 2m,
         phase: z(x) = √(2 k(0) / m) (cos(w_j'x + b_j))_j,                                   D = m.
 
-    frequencies (m, d) are draws from the spectral density of the kernel; phases b (m,) are uniform on [0, 2π), or None
-    for pairs, whose diagonal is exact and whose variance is lower (Sutherland and Schneider 2015).
+    frequencies (m, d) are drawn from the spectral density of the kernel; phases b (m,) are uniform on [0, 2π), or None
+    for pairs, which have an exact diagonal and a lower variance (Sutherland and Schneider 2015).
     """
 
     name: ClassVar[str] = "fourier"
@@ -532,9 +534,9 @@ class TensorSketch(FeatureMap):
 
     def __post_init__(self) -> None:
         if self.buckets.dtype.kind not in "iu" or self.buckets.min() < 0 or self.buckets.max() >= self.width:
-            raise SpecError(f"the buckets of a tensor sketch are whole numbers from 0 to {self.width - 1}")
+            raise SpecError(f"the buckets of a tensor sketch must be whole numbers from 0 to {self.width - 1}")
         if len(self.buckets) != self.kernel.degree:
-            raise SpecError(f"{len(self.buckets)} sketches are no features of a kernel of degree {self.kernel.degree}")
+            raise SpecError(f"{len(self.buckets)} sketches do not match a kernel of degree {self.kernel.degree}")
 
     @classmethod
     def takes(cls, kernel: Kernel) -> bool:
@@ -573,7 +575,7 @@ def check_sketchable(kernel: Polynomial) -> None:
     """Raise SpecError for a polynomial kernel of degree 1."""
     if kernel.degree < 2:
         raise SpecError(
-            "a tensor sketch is for polynomial kernels of degree 2 or more: of degree 1, use method='nystroem' or the "
+            "a tensor sketch needs a polynomial kernel of degree 2 or more: for degree 1, use method='nystroem' or the "
             "linear kernel"
         )
 

@@ -15,7 +15,7 @@ from bigkpca.numerics.features import FeatureMap, KernelRows
 from bigkpca.numerics.linalg import rank_tolerance
 from bigkpca.numerics.solvers import nystroem_map
 
-JUDGING_ROWS = 2048  # the largest number of rows for an estimate: they give the error to about 1 % of itself
+JUDGING_ROWS = 2048  # the largest number of rows for an estimate: they determine the error to about 1 % of itself
 PAIRED_ROWS = 1024  # rows whose pairs estimate the kernel error of random features
 _NEAR = 1.1  # the search ends where the smallest size that meets the tolerance is known to this factor
 _LEAST_STEP, _LARGEST_STEP = 1.25, 4.0  # factors by which a size that fails grows
@@ -39,11 +39,11 @@ class SampleStratum:
 
 
 def trace_error(features: KernelRows, strata: Sequence[SampleStratum], center: bool) -> Estimate:
-    """tr(E) / T of Nyström over the rows that the strata are samples of; E = K - K^, T an upper bound of tr(Kc):
+    """tr(E) / T of Nyström over the rows from which the strata are samples; E = K - K^, T an upper bound of tr(Kc):
 
         residual_i = k(x_i, x_i) - |z_i|²,   total_i = residual_i + |z_i - mean z|²,   ratio of their weighted sums,
 
-    z = L⁻¹ k_S(x), W = L L'. The standard error is that of a ratio (linearised), 0 where the strata contain all rows.
+    z = L⁻¹ k_S(x), W = L L'. The standard error is that of a ratio (linearised), 0 if the strata contain all rows.
     """
     S, kernel = features.landmarks.astype(np.float64), features.kernel
     parts = [stratum for stratum in strata if len(stratum.X)]
@@ -51,7 +51,7 @@ def trace_error(features: KernelRows, strata: Sequence[SampleStratum], center: b
     weights = np.concatenate([np.full(len(part.X), part.count / len(part.X)) for part in parts])
     missed = np.concatenate([np.full(len(part.X), 1 - len(part.X) / part.count) for part in parts])
     W, K, tolerance = features.gram(), kernel(S, rows), rank_tolerance(features.dtype)
-    # A ridge at the rank tolerance: residuals are slightly too large where the rank rule would drop directions.
+    # A ridge at the rank tolerance: residuals are slightly too large if the rank rule would drop directions.
     ridge = W + np.diag(np.full(len(W), tolerance * np.trace(W)))
     try:  # Cholesky is much faster than the eigenvectors that an indefinite W needs
         L = scipy.linalg.cholesky(ridge, lower=True, overwrite_a=True, check_finite=False)
@@ -69,7 +69,7 @@ def trace_error(features: KernelRows, strata: Sequence[SampleStratum], center: b
 def _ratio(numerators: Array, denominators: Array, weights: Array, missed: Array) -> Estimate:
     """Σ w a / Σ w b over sampled rows with its standard error; `missed` are the unsampled shares of their strata."""
     total = float(weights @ denominators)
-    if not total > 0:  # the kernel is so narrow that no variance remains: the error is all of it, or zero
+    if not total > 0:  # the kernel is so narrow that no variance remains: the error is everything, or zero
         return Estimate(float((numerators > 0).any()), 0.0)
     value = float(weights @ numerators) / total
     spread = weights * (numerators - value * denominators)
@@ -79,7 +79,8 @@ def _ratio(numerators: Array, denominators: Array, weights: Array, missed: Array
 def kernel_error(features: FeatureMap, X: Array, center: bool) -> Estimate:
     """|H(K - K^)H|_F / |Kc|_F of features whose error has either sign, over pairs of rows X (e, d) in user units.
 
-    The diagonal is left out: of all n² entries it is a small part. The standard error is the jackknife's over rows.
+    The diagonal is omitted, since it is a small part of all n² entries. The standard error is that of the jackknife
+    over rows.
     """
     shifted = features.shifted(X)
     K = features.kernel(shifted, shifted).astype(np.float64)
@@ -91,7 +92,7 @@ def kernel_error(features: FeatureMap, X: Array, center: bool) -> Estimate:
             A -= A.mean(axis=1)[:, None]
         np.fill_diagonal(A, 0)
     squares, wrong = (np.einsum("ij,ij->i", A, A) for A in (K, E))
-    ratio = _ratio(wrong, squares, np.ones(len(X)), np.full(len(X), 4.0))  # 4 = 2², as each pair belongs to two rows
+    ratio = _ratio(wrong, squares, np.ones(len(X)), np.full(len(X), 4.0))  # 4 = 2², since each pair belongs to two rows
     value = float(np.sqrt(ratio.value))
     return Estimate(value, ratio.standard_error / (2 * value) if value else 0.0)
 
@@ -100,7 +101,7 @@ def next_size(tried: Sequence[SizeTrial], tol: float, *, start: int, most: int, 
     """The next size to try, a multiple of `step` and at most `most`; None when the search is over.
 
     It is over when a size meets `tol` and a size smaller by a tenth, or by `step`, does not; or when `most` does not.
-    Sizes follow secant steps: log(error) is taken as linear in log(size), within the bounds known so far.
+    Sizes follow secant steps: log(error) is assumed linear in log(size), within the bounds known so far.
     """
     if not tried:
         return min(start, most)

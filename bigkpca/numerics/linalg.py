@@ -1,8 +1,8 @@
 """Dense linear algebra: aligned arrays, symmetric eigenproblems, Cholesky factors and products by tiles.
 
-An array from a message of another process, or from a caller's buffer, may begin at an odd address, or hold columns one
-after the other. NumPy and BLAS then take other code paths for A'A, A'x and sums, whose last bits differ. Which
-operations do so depends on the processor.
+An array from a message of another process, or from a caller's buffer, may begin at an odd address, or be stored column
+by column. NumPy and BLAS then use other code paths for A'A, A'x and sums, whose last bits differ. Which operations are
+affected depends on the processor.
 
 Factors and products have the same bits for any number of threads.
 """
@@ -20,7 +20,7 @@ import scipy
 from bigkpca.errors import Array
 
 # The alignment of every allocator. Measured: offsets of 16, 32 and 48 bytes change no bit on any processor type of
-# OpenBLAS; an offset of 8 changes dot products of its kernels for Prescott.
+# OpenBLAS; an offset of 8 changes dot products in its kernels for Prescott.
 _BYTES = 16
 
 
@@ -34,8 +34,8 @@ def aligned(X: Array) -> Array:
 def all_aligned(value: Any) -> Any:
     """The value with every array in it aligned: in tuples, lists, dictionaries and dataclasses, at any depth.
 
-    Returns the value itself where all its arrays are aligned. Frozen dataclasses are copied together with their cached
-    properties; other objects, e.g. a user's own kernel, are not changed.
+    Returns the value itself if all its arrays are aligned. Frozen dataclasses are copied together with their cached
+    properties; other objects, e.g. a custom kernel, are not changed.
     """
     if isinstance(value, np.ndarray):
         return aligned(value)
@@ -59,7 +59,7 @@ def all_aligned(value: Any) -> Any:
 
 def _changed(values: Mapping[Any, Any]) -> dict[Any, Any]:
     """The entries that had to be copied, aligned."""
-    items = list(values.items())  # at once, as another thread may add a cached property to the same value meanwhile
+    items = list(values.items())  # atomically: another thread may add a cached property meanwhile
     return {key: new for key, old in items if (new := all_aligned(old)) is not old}
 
 
@@ -69,7 +69,7 @@ def arrays_of(value: Any) -> dict[str, Array]:
     return {name: each for name, each in values.items() if isinstance(each, np.ndarray)}
 
 
-# Like `map`: applies a function to start rows, results in order. The caller may pass a parallel one.
+# Like `map`: applies a function to start rows, with results in order. The caller may pass a parallel one.
 Map = Callable[[Callable[[int], Array], Iterable[int]], Iterable[Array]]
 
 
@@ -79,7 +79,7 @@ def at_once(in_order: Map, *functions: Callable[[], Any]) -> list[Any]:
 
 
 def product(A: Array, B: Array, rows: int, in_order: Map) -> Array:
-    """A B by tiles of `rows` rows of A, without warnings of overflow."""
+    """A B in tiles of `rows` rows of A, without overflow warnings."""
 
     def tile(start: int) -> Array:
         with np.errstate(over="ignore", invalid="ignore"):  # settings are per thread
@@ -116,7 +116,7 @@ def eigh_descending(A: Array, count: int | None = None) -> tuple[Array, Array]:
 
 
 def rounding_of_eigenvalues(n: int, error: float, entry: float, top: float) -> float:
-    """The largest error of the eigenvalues of a matrix (n, n): by rounding of its entries and of the eigenproblem.
+    """The largest error of the eigenvalues of a matrix (n, n), from rounding of its entries and of the eigenproblem.
 
     `error` is that of every entry, `entry` the largest entry, `top` the largest eigenvalue; the eigenproblem is in
     float64.
@@ -143,9 +143,9 @@ _TILE_ROWS = 512
 
 
 def cholesky(A: Array, in_order: Map = map, *, shift: float = 0.0, overwrite: bool = False) -> Array | None:
-    """L (m, m) with L L' = A + shift I, in its lower triangle; the upper one holds anything.
+    """L (m, m) with L L' = A + shift I, in its lower triangle; the upper one is arbitrary.
 
-    None where A, symmetric and float64, has an eigenvalue below -shift. m³ / 3 operations.
+    None if A, symmetric and float64, has an eigenvalue below -shift. m³ / 3 operations.
     """
     L = A if overwrite else A.copy()
     L.flat[:: len(L) + 1] += shift
@@ -200,7 +200,7 @@ def inverse_transposed(L: Array, in_order: Map = map) -> Array:
 
 
 def congruence(S: Array, T: Array, in_order: Map = map) -> Array:
-    """T'S T (m, m), exactly symmetric, of a symmetric S and an upper triangular T: m³ operations instead of 4 m³."""
+    """T'S T (m, m), exactly symmetric, for a symmetric S and an upper triangular T: m³ operations instead of 4 m³."""
     found = np.empty_like(S)
 
     def columns(start: int) -> Array:
@@ -219,7 +219,7 @@ def congruence(S: Array, T: Array, in_order: Map = map) -> Array:
 
 
 def quadratic_forms(S: Array, T: Array, in_order: Map = map) -> Array:
-    """t_j'S t_j (m,) of the columns of an upper triangular T (m, m): 2/3 m³ operations."""
+    """t_j'S t_j (m,) for the columns of an upper triangular T (m, m): 2/3 m³ operations."""
 
     def columns(start: int) -> Array:
         own = slice(start, start + _TILE_ROWS)

@@ -1,8 +1,8 @@
 """Error measures of an approximation of kernel PCA, coherence and leverage.
 
-K (n, n) is the Gram matrix and K^ its approximation. Where n is too large for whole matrices, the `sampled_*` measures
-take the blocks of m rows that were sampled uniformly. Formulas: `docs/numerics.md`, section 12. *The thesis* is the
-master's thesis on random approximations of kernel PCA that `docs/sources.md` repeats; its section 4.1 defines measures.
+K (n, n) is the Gram matrix and K^ its approximation. If n is too large for whole matrices, the `sampled_*` measures use
+the blocks of m uniformly sampled rows. Formulas: `docs/numerics.md`, section 12. *The thesis* is the master's thesis on
+random approximations of kernel PCA whose experiments `docs/sources.md` repeats; its section 4.1 defines measures.
 
 Examples
 --------
@@ -26,7 +26,7 @@ from bigkpca.numerics.linalg import eigh_descending, numerical_rank
 
 
 def vector_agreement(U: Array, approximation: Array) -> Array:
-    """|u_j'u^_j|, (r,), of columns at unit norm: 1 for equal directions, 0 for orthogonal ones.
+    """|u_j'u^_j|, (r,), of columns scaled to unit norm: 1 for equal directions, 0 for orthogonal ones.
 
     U and `approximation`, both (n, r), are eigenvectors, or scores, in columns of any length.
 
@@ -53,7 +53,7 @@ def eigenvalue_difference(eigenvalues: Array, approximation: Array) -> Array:
 def eigenvalue_error(eigenvalues: Array, approximation: Array) -> float:
     """Mean over j of |lambda_j - lambda^_j| / lambda_j of positive `eigenvalues` (r,): a relative error.
 
-    An eigenvalue that the `approximation` (q,) lacks counts as zero; those beyond r are ignored. Source:
+    Eigenvalues missing from the `approximation` (q,) count as zero; those beyond r are ignored. Source:
     `docs/numerics.md`, section 19.
 
     Examples
@@ -69,9 +69,9 @@ def eigenvalue_error(eigenvalues: Array, approximation: Array) -> float:
 def score_error(Y: Array, approximation: Array) -> float:
     """min_B |Y - Y^ B|_F / |Y|_F: the part of the scores Y that no linear map of the scores Y^ reproduces, in [0, 1].
 
-    Y (m, r) are scores of the reference, `approximation` (m, q) are Y^, scores of the same rows. Components count by
-    their variance, and an exchange of two close components changes nothing. So the measure is smooth where the angle
-    between the spans depends on the gap behind the last component. Source: `docs/numerics.md`, section 19.
+    Y (m, r) are scores of the reference, `approximation` (m, q) are Y^, scores of the same rows. Components are
+    weighted by their variance, and exchanging two close components changes nothing. So the measure is smooth, while the
+    angle between the spans depends on the gap after the last component. Source: `docs/numerics.md`, section 19.
 
     Examples
     --------
@@ -86,7 +86,7 @@ def score_error(Y: Array, approximation: Array) -> float:
 def subspace_cosine(U: Array, V: Array) -> float:
     """The cosine of the largest principal angle between the spans of the columns of U and V, both (n, r), of full rank.
 
-    1 for equal spans, 0 where a direction of one is orthogonal to the other. Source: Björck and Golub (1973), *Math.
+    1 for equal spans, 0 if a direction of one is orthogonal to the other. Source: Björck and Golub (1973), *Math.
     Comp.* 27; `docs/numerics.md`, section 19.
 
     Examples
@@ -100,8 +100,8 @@ def subspace_cosine(U: Array, V: Array) -> float:
 def leverage(scores: Array, eigenvalues: Array) -> Array:
     """Leverage scores |row i of U|² = Σ_j y_ij² / lambda_j, (b,), with U = Y / √lambda the unit eigenvectors.
 
-    `scores` (b, r) are Y, of any rows, and `eigenvalues` (r,) are lambda, positive. Over all n fitted rows they add up
-    to r. Source: Mohri and Talwalkar (2011), *AISTATS*.
+    `scores` (b, r) are Y, for any rows, and `eigenvalues` (r,) are lambda, positive. Over all n fitted rows the
+    leverage scores add up to r. Source: Mohri and Talwalkar (2011), *AISTATS*.
 
     Examples
     --------
@@ -112,9 +112,9 @@ def leverage(scores: Array, eigenvalues: Array) -> Array:
 
 
 def coherence(leverages: Array, r: int) -> float:
-    """gamma = (n / r) max_i leverage_i of r components and the `leverages` (n,) of all rows, between 1 and n / r.
+    """gamma = (n / r) max_i leverage_i for r components and the `leverages` (n,) of all rows, between 1 and n / r.
 
-    Uniform landmarks serve well where it is below about 10. Source: Mohri and Talwalkar (2011), *AISTATS*.
+    Uniform landmarks work well if it is below about 10. Source: Mohri and Talwalkar (2011), *AISTATS*.
 
     Examples
     --------
@@ -155,7 +155,8 @@ def matrix_error(K: Array, approximation: Array, rank: int) -> float:
 
 
 def relative_accuracy(K: Array, approximation: Array, rank: int) -> float:
-    """|K - K_k|_F / |K - K^|_F: at most 1 for K^ of rank k, and 1 for the best one, K_k; arguments of `matrix_error`.
+    """|K - K_k|_F / |K - K^|_F: at most 1 for K^ of rank k, and 1 for the best one, K_k; arguments as for
+    `matrix_error`.
 
     Examples
     --------
@@ -250,7 +251,7 @@ def sampled_matrix_error(K: Array, approximation: Array, eigenvalues: Array, n: 
 
 
 def sampled_relative_accuracy(K: Array, approximation: Array, eigenvalues: Array, n: int) -> float:
-    """`relative_accuracy` from blocks at m rows sampled uniformly, as `sampled_matrix_error`; it may exceed 1.
+    """`relative_accuracy` from blocks at m rows sampled uniformly, like `sampled_matrix_error`; it may exceed 1.
 
     Examples
     --------

@@ -1,6 +1,6 @@
-"""Methods of kernel PCA: each is a feature map with the solver that goes with it.
+"""Methods of kernel PCA: each is a feature map with a matching solver.
 
-A method is a frozen dataclass; a name stands for the method with default options.
+A method is a frozen dataclass; a name represents the method with default options.
 
 Examples
 --------
@@ -30,20 +30,20 @@ from bigkpca.numerics.span import Span, span_of
 
 
 class Method(ABC):
-    """A feature map's solver: from the moments of features to components and eigenvalues.
+    """The solver for a feature map, from the moments of features to components and eigenvalues.
 
     Attributes
     ----------
     name : str
-        What options and files call the method.
+        The name of the method in options and files.
     landmarks : bool
         Whether features are kernels with landmarks; otherwise they are random.
     exact : bool
         Whether every row is a landmark.
     principal : bool
-        Whether features are those of principal axes, which take one more pass.
+        Whether features are those of principal axes, which need one more pass.
     uniform : bool
-        Whether the formulas hold for uniformly drawn landmarks alone.
+        Whether the formulas are valid only for uniformly drawn landmarks.
     pairs : bool
         Whether features are pairs of a sine and a cosine.
     """
@@ -86,14 +86,14 @@ class Method(ABC):
     ) -> Solution:
         """Compute mean, components and eigenvalues.
 
-        Raises DataError where no direction varies.
+        Raises DataError if no direction varies.
 
         Parameters
         ----------
         moments : Moments
-            Of the features of all rows.
+            Moments of the features of all rows.
         features : FeatureMap
-            The map.
+            The feature map.
         components : int, float or None
             A number of components, a share of the variance in (0, 1), or None for the numerical rank.
         center : bool
@@ -101,7 +101,7 @@ class Method(ABC):
         tolerance : float
             Rank tolerance, relative to the largest eigenvalue.
         span : Span, optional
-            That of the landmarks, where it was computed before.
+            The span of the landmarks, if it was already computed.
         in_order : callable
             Like `map`; it may run tiles of small matrices in parallel.
 
@@ -112,7 +112,7 @@ class Method(ABC):
         """
 
     def factor(self, moments: Moments | None, features: Any, tolerance: float) -> Array | None:
-        """P (D, m) with K ≈ (V P)(V P)' for feature rows V (n, D); None where V itself is that factor."""
+        """P (D, m) with K ≈ (V P)(V P)' for feature rows V (n, D); None if V itself is that factor."""
         return None
 
 
@@ -152,7 +152,7 @@ Form = Literal["orthogonal", "iid", "qmc", "phase"]
 
 
 class Trigonometric(Method):
-    """Base of methods with random sines and cosines; their form decides frequencies and pairs."""
+    """Base of methods with random sines and cosines; their form determines frequencies and pairs."""
 
     landmarks: ClassVar[bool] = False
     form: Form
@@ -176,7 +176,7 @@ class Trigonometric(Method):
         return "iid" if self.form == "phase" else self.form
 
     def check_pairs(self, size: int | None) -> None:
-        """Raise SpecError where features come in pairs and their number is odd."""
+        """Raise SpecError if features come in pairs and their number is odd."""
         if self.pairs and size is not None and size % 2:
             raise SpecError(
                 f"size={size}: sines and cosines come in pairs, so the number of random features must be even"
@@ -202,10 +202,10 @@ class Trigonometric(Method):
 class ColumnSampling(OfLandmarks):
     """Column sampling: eigenpairs of K from the singular values of l of its columns, drawn uniformly.
 
-    Eigenvalues √(n / l) · singular values of C = k(X, S) are nearly unbiased, where those of Nyström are lower bounds.
+    Eigenvalues √(n / l) · singular values of C = k(X, S) are nearly unbiased, while those of Nyström are lower bounds.
 
-    One pass over the data; n l (d + l) + l³ operations. Source: Talwalkar, Kumar, Mohri and Rowley (2013), *J. Mach.
-    Learn. Res.* 14; `docs/numerics.md`, section 8.
+    Makes one pass over the data: n l (d + l) + l³ operations. Source: Talwalkar, Kumar, Mohri and Rowley (2013), *J.
+    Mach. Learn. Res.* 14; `docs/numerics.md`, section 8.
 
     Examples
     --------
@@ -220,17 +220,17 @@ class ColumnSampling(OfLandmarks):
         return solvers.column_sampling(span, components, center=center, tolerance=tolerance)
 
     def factor(self, moments: Moments | None, features: KernelRows, tolerance: float) -> Array:
-        assert moments is not None  # kept with every model of this method
+        assert moments is not None  # stored with every model of this method
         return solvers.column_sampling_map(moments, tolerance)
 
 
 @dataclass(frozen=True)
 class Exact(OfLandmarks):
-    """Exact kernel PCA: every row is a landmark, so that W is the Gram matrix K.
+    """Exact kernel PCA: every row is a landmark, so W is the Gram matrix K.
 
-    The matrix is held up to 8192 rows. For more rows, components come from products with K, formed tile by tile, n² d
-    operations each, until residuals are below the tolerance of the fit. Source: Schölkopf, Smola and Müller (1998),
-    *Neural Comput.* 10; `docs/numerics.md`, sections 6 and 16.
+    The matrix is held in memory for up to 8192 rows. For more rows, components come from products with K, formed tile
+    by tile, n² d operations each, until residuals are below the tolerance of the fit. Source: Schölkopf, Smola and
+    Müller (1998), *Neural Comput.* 10; `docs/numerics.md`, sections 6 and 16.
 
     Examples
     --------
@@ -262,18 +262,18 @@ class Exact(OfLandmarks):
 class Nystroem(OfLandmarks):
     """Nyström approximation: exact kernel PCA in the span of the landmarks.
 
-    K ≈ C W⁺ C' with C = k(X, S), W = k(S, S). The eigenvalues of form="orthogonal" are lower bounds of those of Kc, for
-    positive semidefinite kernels.
+    K ≈ C W⁺ C' with C = k(X, S), W = k(S, S). With form="orthogonal", the eigenvalues are lower bounds of those of Kc,
+    for positive semidefinite kernels.
 
-    One pass over the data; with l landmarks, n l (d + l) + l³ operations. Raises SpecError where an option is unknown
-    or out of range. Source: Williams and Seeger (2001), *NIPS*; `docs/numerics.md`, sections 1 and 8.
+    Makes one pass over the data: with l landmarks, n l (d + l) + l³ operations. Raises SpecError if an option is
+    unknown or out of range. Source: Williams and Seeger (2001), *NIPS*; `docs/numerics.md`, sections 1 and 8.
 
     Parameters
     ----------
     form : {"orthogonal", "thesis"}
         "thesis": components of W extended to all rows, not orthogonalised; for replication.
     rank : int, optional
-        With form="thesis": cut W to this rank first.
+        With form="thesis": truncate W to this rank first.
 
     Examples
     --------
@@ -288,7 +288,7 @@ class Nystroem(OfLandmarks):
     def __post_init__(self) -> None:
         check_choice(self, "form", self.form, ("orthogonal", "thesis"))
         if self.rank is not None and (self.form == "orthogonal" or self.rank < 1):
-            raise SpecError(f"{self}: rank is a positive number, for form='thesis' alone; components cut the other")
+            raise SpecError(f"{self}: rank must be positive, and only form='thesis' has it; components limit the other")
 
     @property
     def uniform(self) -> bool:
@@ -310,15 +310,15 @@ Correction = Literal["pointwise", "alpha", "sampled-alpha", "none"]
 class PrincipalFeatures(Trigonometric):
     """RFF-PCA: random Fourier features of the leading principal axes of the rows; Gaussian kernel only.
 
-    The passes of `RandomFeatures`, and one for the principal axes. Raises SpecError where an option is unknown; from
-    `check`, where the kernel or the size does not fit. Source: `docs/numerics.md`, section 10.
+    Makes the passes of `RandomFeatures`, and one for the principal axes. Raises SpecError if an option is unknown; from
+    `check`, if the kernel or the size is unsuitable. Source: `docs/numerics.md`, section 10.
 
     Parameters
     ----------
     correction : {"pointwise", "alpha", "sampled-alpha", "none"}
-        Correction for the axes left out. "pointwise": each feature row times exp(-rho² / (2 sigma²)), rho the row's own
-        residual. "alpha": all rows times exp(-tr(Sigma_res) / (2 sigma²)). "sampled-alpha": the thesis's estimate of
-        that factor from 101 rows. "none": k(x, y) stays too large.
+        Correction for the axes left out. "pointwise": each feature row times exp(-rho² / (2 sigma²)), where rho is the
+        residual of that row. "alpha": all rows times exp(-tr(Sigma_res) / (2 sigma²)). "sampled-alpha": the thesis's
+        estimate of that factor from 101 rows. "none": k(x, y) stays too large.
     form : {"orthogonal", "iid", "qmc", "phase"}
         As for `RandomFeatures`.
 
@@ -340,8 +340,8 @@ class PrincipalFeatures(Trigonometric):
     def check(self, kernel: Kernel, size: int | None) -> None:
         if not isinstance(kernel, Gaussian):
             raise SpecError(
-                f"method='rff-pca' needs the gaussian kernel, not {kernel.name!r}: no other is the product of what its "
-                "leading axes and the rest say; use method='rff' or 'nystroem'"
+                f"method='rff-pca' needs the gaussian kernel, not {kernel.name!r}: no other kernel is a product over "
+                "its leading axes and the rest; use method='rff' or 'nystroem'"
             )
         self.check_pairs(size)
 
@@ -352,9 +352,9 @@ class RandomFeatures(Trigonometric):
 
     K ≈ Z Z' with D random features z(x), unbiased. Needs a kernel with a spectral density.
 
-    One pass over the data up to D = 8192, four beyond ("qmc" needs the principal axes as well). Raises SpecError where
-    the form is unknown; from `check`, where the kernel or the size does not fit. Source: Rahimi and Recht (2007),
-    *NIPS*; Yu et al. (2016), *NIPS*; Pham and Pagh (2013), *KDD*; `docs/numerics.md`, sections 9 and 11.
+    Makes one pass over the data up to D = 8192, four beyond ("qmc" also needs the principal axes). Raises SpecError if
+    the form is unknown; from `check`, if the kernel or the size is unsuitable. Source: Rahimi and Recht (2007), *NIPS*;
+    Yu et al. (2016), *NIPS*; Pham and Pagh (2013), *KDD*; `docs/numerics.md`, sections 9 and 11.
 
     Parameters
     ----------
@@ -379,7 +379,7 @@ class RandomFeatures(Trigonometric):
     def check(self, kernel: Kernel, size: int | None) -> None:
         if isinstance(kernel, Polynomial):
             if self != RandomFeatures():
-                raise SpecError(f"{self}: a polynomial kernel has a tensor sketch, which has no form; leave form out")
+                raise SpecError(f"{self}: a polynomial kernel has a tensor sketch, which has no form; omit form")
             check_sketchable(kernel)
         elif not kernel.spectral:
             raise no_spectrum(kernel)

@@ -31,10 +31,10 @@ from bigkpca.numerics.preimages import (
 
 
 class Provenance(TypedDict, total=False):
-    """Where a model comes from, JSON-ready; an entry that is not known is missing.
+    """The origin of a model, JSON-ready; unknown entries are missing.
 
-    `spec` are the fields of the `FitSpec`; `identity` is the fingerprint of the rows (path, shape, dtype, stamp), and
-    `content` the digest of what was read; `added` are fingerprints of rows that were added, with their digests;
+    `spec` contains the fields of the `FitSpec`; `identity` is the fingerprint of the rows (path, shape, dtype, stamp),
+    and `content` the digest of the data that was read; `added` are fingerprints of added rows, with their digests;
     `choices` are the values of options that were left open, with reasons; `products` counts products with the Gram
     matrix; `like` is the digest of the model whose features this one has.
     """
@@ -51,7 +51,7 @@ class Provenance(TypedDict, total=False):
 
 @dataclass(frozen=True, repr=False)
 class Model(ShowsSummary):
-    """A fitted model: scores(x) = (v(x) - mean) @ components, with v the feature map.
+    """A fitted model: scores(x) = (v(x) - mean) @ components, where v is the feature map.
 
     Parameters
     ----------
@@ -66,12 +66,13 @@ class Model(ShowsSummary):
     provenance : Provenance
         Spec, rows and choices of the fit.
     decoder : Decoder or None
-        Maps scores back to rows; None where the kernel does not allow the default method.
+        Maps scores back to rows; None if the kernel does not allow the default method.
     reference : Reference or None
-        The distribution of scores and residuals over rows of the fit, which later rows are compared with; None for
-        precomputed kernels, after `partial_fit`, and where numbers overflow.
+        The distribution of scores and residuals over rows of the fit, with which later rows are compared; None for
+        precomputed kernels, after `partial_fit`, and if numbers overflow.
     earlier : Reference or None
-        Where a scheduled job fitted again, and `reference` is of the rows that it did so for: that of the rows before.
+        If a scheduled job fitted again, and `reference` is that of the rows that caused this: the reference of the
+        earlier rows.
     """
 
     features: FeatureMap
@@ -85,7 +86,7 @@ class Model(ShowsSummary):
     earlier: Reference | None = None
 
     def __post_init__(self) -> None:
-        vars(self).update(all_aligned(vars(self)))  # as after storing and loading, so that results are the same bits
+        vars(self).update(all_aligned(vars(self)))  # as after storing and loading, so that results have the same bits
 
     def summary(self) -> Summary:
         """The main facts, and the eigenvalues."""
@@ -113,7 +114,7 @@ class Model(ShowsSummary):
 
     @property
     def moments(self) -> Moments | None:
-        """Moments of the features of all rows; None where the model has no sums."""
+        """Moments of the features of all rows; None if the model has no sums."""
         return None if self.sums is None else self.sums.moments
 
     @property
@@ -123,13 +124,13 @@ class Model(ShowsSummary):
 
     @property
     def names(self) -> tuple[str, ...] | None:
-        """Names of the columns of the fitted rows, where they had some."""
+        """Names of the columns of the fitted rows, if any."""
         names = self.provenance.get("column_names")
         return None if names is None else tuple(names)
 
     @property
     def block_rows(self) -> int | None:
-        """Rows of a block, where the fit set them."""
+        """Rows of a block, if the fit set them."""
         rows: int | None = self.provenance.get("spec", {}).get("block_rows")
         return rows
 
@@ -153,22 +154,22 @@ class Model(ShowsSummary):
 
     @property
     def method(self) -> Method:
-        """The method of the model; the exact one where it keeps its rows."""
+        """The method of the model; the exact one if it keeps its rows."""
         if self.sums is None and has_landmarks(self.features):
             return methods.Exact()
         given = self.provenance.get("spec", {}).get("method")
         if given is None:
-            raise SpecError("this model does not say by which method it was fitted: fit it again")
+            raise SpecError("this model does not record the method of its fit: fit it again")
         return methods.named(given) if isinstance(given, str) else methods.from_dict(given)
 
     def leading(self, r: int) -> Model:
-        """The model of the r leading components alone, without pre-image and references."""
+        """The model of only the r leading components, without pre-image and references."""
         s = self.solution
         fewer = replace(s, components=s.components[:, :r], eigenvalues=s.eigenvalues[:r])
         return replace(self, solution=fewer, certificate=Certificate(), decoder=None, reference=None, earlier=None)
 
     def factor(self, tolerance: float) -> Array | None:
-        """P (D, m) with K ≈ (V P)(V P)' for the features V of the rows; None where V itself is that factor."""
+        """P (D, m) with K ≈ (V P)(V P)' for the features V of the rows; None if V itself is that factor."""
         return self.method.factor(self.moments, self.features, tolerance)
 
     @property
@@ -180,7 +181,7 @@ class Model(ShowsSummary):
         """Prepare pre-images for tiles of at most `most_rows` rows, in the units of the data.
 
         The returned function maps scores (b, r), and rows (b, d) to start from or None, to Preimages. Raises SpecError
-        where the model has no decoder.
+        if the model has no decoder.
         """
         if self.decoder is None:
             FixedPoint().check(self.features.kernel, self.method)
@@ -194,14 +195,13 @@ class Model(ShowsSummary):
         return np.concatenate(list(self.residuals(tiles, min(step, len(X)), given)))
 
     def check_residuals(self) -> None:
-        """Raise SpecError where k(x, x) of a row is not known."""
+        """Raise SpecError if k(x, x) of a row is not known."""
         if self.features.precomputed:
-            raise SpecError(
-                "residuals need k(x, x), which rows of a precomputed matrix do not contain: leave residual out"
-            )
+            raise SpecError("residuals need k(x, x), which rows of a precomputed matrix do not contain: omit residual")
 
     def expansion(self) -> Expansion:
-        """The expansion that `residuals` needs: that of the decoder, where it has it, else by a decomposition of W.
+        """The expansion that `residuals` needs: that of the decoder, if it has one, otherwise from a decomposition of
+        W.
 
         Raises SpecError like `check_residuals`.
         """
@@ -212,7 +212,7 @@ class Model(ShowsSummary):
     def scores_and_residuals(
         self, X_tiles: Iterable[Array], most_rows: int, given: Expansion, precision: Any = None
     ) -> Iterator[tuple[Array, Array]]:
-        """What `project` and `residuals` give for each tile, from features that are computed once."""
+        """The results of `project` and `residuals` for each tile, from features that are computed once."""
         project = self.projection(precision)
         for V, diagonal in self.features.tiles(X_tiles, most_rows):
             left = residuals(given, self.solution, V, diagonal)

@@ -1,7 +1,7 @@
 """Moments of feature rows and of columns: count, mean, scatter and trace, which one pass adds up.
 
-Of symmetric sums of products V'V, strips of columns down to the diagonal are held: about half the bytes of the square
-for large ones, in memory, in checkpoints and between processes.
+Symmetric sums of products V'V are stored as strips of columns down to the diagonal: for large ones, about half the
+bytes of the square, in memory, in checkpoints and between processes.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 from bigkpca.errors import Array
 from bigkpca.numerics.display import brief
 
-_WIDTH = 512  # of a strip, at least: narrower ones make products slower
+_WIDTH = 512  # minimum width of a strip: narrower ones make products slower
 _MULTIPLE = 16  # columns that begin at the boundary of a cache line of float32
 
 
@@ -31,22 +31,22 @@ def _strips(D: int) -> Iterator[tuple[slice, int, int]]:
 
 
 def entries(D: int) -> int:
-    """Numbers that are held of a sum of products of rows in R^D."""
+    """Number of stored values of a sum of products of rows in R^D."""
     return sum(columns.stop * (columns.stop - columns.start) for columns, _, _ in _strips(D))
 
 
 def empty_sums(D: int) -> Array:
-    """Sums of no products of rows in R^D: zeros (entries,), float64."""
+    """The empty sum of products of rows in R^D: zeros (entries,), float64."""
     return np.zeros(entries(D))
 
 
 def most_of_strip(D: int) -> int:
-    """Numbers of the largest strip of a sum of products of rows in R^D."""
+    """Number of values of the largest strip of a sum of products of rows in R^D."""
     return max(columns.stop * (columns.stop - columns.start) for columns, _, _ in _strips(D))
 
 
 def work_space(D: int, dtype: np.dtype) -> Array:
-    """What `add_products` needs for rows in R^D of this dtype."""
+    """The work space that `add_products` needs for rows in R^D of this dtype."""
     return np.empty(most_of_strip(D), dtype)
 
 
@@ -60,7 +60,7 @@ def add_products(sums: Array, V: Array, work: Array) -> None:
             np.matmul(V[:, :start].T, own, out=part.reshape(start, width))
             sums[above:corner] += part
         part = work[: width * width]
-        np.matmul(own.T, own, out=part.reshape(width, width))  # BLAS computes one triangle of it
+        np.matmul(own.T, own, out=part.reshape(width, width))  # BLAS computes only one triangle
         sums[corner : corner + width * width] += part
 
 
@@ -91,8 +91,8 @@ _PIECE_ROWS = 16
 class Moments:
     """Moments of n feature rows v_i in R^D, all in float64.
 
-    mean (D,) is Σ v_i / n; scatter (D, D) is Σ (v_i - mean)(v_i - mean)'; trace is Σ k(x_i, x_i), largest the
-    largest k(x_i, x_i), infinite where it is not known.
+    mean (D,) is Σ v_i / n; scatter (D, D) is Σ (v_i - mean)(v_i - mean)'; trace is Σ k(x_i, x_i), largest is the
+    largest k(x_i, x_i), infinite if it is not known.
     """
 
     count: int
@@ -118,7 +118,7 @@ class Moments:
         return Moments(count, mean, scatter, self.trace + other.trace, max(self.largest, other.largest))
 
     def __sub__(self, some: Moments) -> Moments:
-        """Moments of these rows without some of them, fewer than all: a + b - b is a, up to rounding."""
+        """Moments of these rows without some of them, but not all: a + b - b equals a, up to rounding."""
         count = self.count - some.count
         mean = self.mean + (self.mean - some.mean) * (some.count / count)
         delta = some.mean - mean
@@ -130,7 +130,7 @@ class Moments:
         return Moments(count, mean, scatter, self.trace - some.trace, self.largest)
 
     def part(self, numbers: Array | slice) -> Moments:
-        """Moments of the features with these numbers alone."""
+        """Moments of only the features with these numbers."""
         square = (numbers, numbers) if isinstance(numbers, slice) else np.ix_(numbers, numbers)
         return replace(self, mean=self.mean[numbers], scatter=self.scatter[square])
 
@@ -178,7 +178,7 @@ def column_moments(X: Array) -> ColumnMoments:
 
 @dataclass(frozen=True)
 class ShiftedSums:
-    """Sums of n feature rows v_i about a fixed vector c, all in float64: what blocks of a pass add up to.
+    """Sums of n feature rows v_i about a fixed vector c, all in float64, which the blocks of a pass add up.
 
     total = Σ (v_i - c), products = Σ (v_i - c)(v_i - c)', packed; trace and largest as in `Moments`.
     """
@@ -194,12 +194,12 @@ class ShiftedSums:
 
     @classmethod
     def of(cls, moments: Moments) -> ShiftedSums:
-        """Sums about the mean, which have these moments."""
+        """Sums about the mean with these moments."""
         D, m = len(moments.mean), moments
         return cls(m.mean, m.count, np.zeros(D), of_square(m.scatter), m.trace, m.largest)
 
     def __add__(self, other: ShiftedSums) -> ShiftedSums:
-        """Sums of both sets of rows together: about the same vector or, where those differ, about their mean."""
+        """Sums of both sets of rows together: about the same vector or, if those differ, about their mean."""
         if not np.array_equal(self.about, other.about):
             return ShiftedSums.of(self.moments + other.moments)
         return ShiftedSums(
@@ -213,7 +213,7 @@ class ShiftedSums:
 
     @property
     def moments(self) -> Moments:
-        """The moments of these rows. Little is lost to rounding where c is near their mean."""
+        """The moments of these rows. Little is lost to rounding if c is near their mean."""
         D = len(self.total)
         scatter = square_of(self.products, D)
         if not self.count:
@@ -241,7 +241,7 @@ def shifted_sums(tiles: Iterable[tuple[Array, Array]], shift: Array) -> ShiftedS
             ones = np.ones(len(V), V.dtype)
         V -= shifted
         add_products(products, V, work)
-        total += ones @ V  # a product is several times faster here than a column sum
+        total += ones @ V  # here a product is several times faster than a column sum
         count += len(V)
         trace += float(diagonal.sum())
         largest = max(largest, float(diagonal.max(initial=-np.inf)))

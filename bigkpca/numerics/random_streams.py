@@ -1,4 +1,4 @@
-"""Random number streams: one for each purpose, so that a further draw for one changes nothing for the others."""
+"""Random number streams: one for each purpose, so that additional draws for one do not affect the others."""
 
 from __future__ import annotations
 

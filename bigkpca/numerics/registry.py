@@ -1,4 +1,4 @@
-"""Registries: the kinds of one family by the names that users type and files hold."""
+"""Registries: the kinds of one family, by the names that users type and files store."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ T = TypeVar("T")
 
 
 def _is_number(value: Any) -> bool:
-    """Whether it is a number that a double can hold; JSON's integers have no limit."""
+    """Whether it is a number that fits in a double; JSON's integers have no limit."""
     return isinstance(value, float) or (type(value) is int and abs(value) < 2**63)
 
 
-# What a plain field may hold, by a part of its annotation; parts that are not here are checked by the class itself.
+# The values that a plain field may have, by a part of its annotation; the class itself checks parts not listed here.
 _FITS: dict[str, Callable[[Any], bool]] = {
-    "int": lambda value: _is_number(value) and value == value // 1,  # also 2.0, as `Polynomial` takes it
+    "int": lambda value: _is_number(value) and value == value // 1,  # also 2.0, which `Polynomial` accepts
     "float": _is_number,
     "bool": lambda value: isinstance(value, bool),
     "str": lambda value: isinstance(value, str),
@@ -26,14 +26,15 @@ _FITS: dict[str, Callable[[Any], bool]] = {
 }
 
 
-# How the text of an option is read, by the annotation of its field; all others are floats.
+# How the text of an option is parsed, by the annotation of its field; all others are floats.
 _READ: dict[str, Any] = {"int": int, "bool": lambda text: {"true": True, "false": False}[text.lower()]}
 
 
 def check_plain(kind: Any, values: Mapping[str, Any], what: str) -> None:
-    """Raise SpecError unless `values`, from a file, can be fields of a dataclass: known, complete, and of their types.
+    """Raise SpecError unless `values`, from a file, can be fields of a dataclass: known, complete, and of the right
+    types.
 
-    Only numbers, words and truth values are checked.
+    Only numbers, strings and booleans are checked.
     """
     known = {field.name: field for field in fields(kind) if field.init}
     for name, value in values.items():
@@ -48,10 +49,10 @@ def check_plain(kind: Any, values: Mapping[str, Any], what: str) -> None:
 
 
 def name_in(values: Any, what: str) -> str:
-    """The entry "name" of a mapping from a file. Raises SpecError where there is none."""
+    """The entry "name" of a mapping from a file. Raises SpecError if there is none."""
     name = values.get("name") if isinstance(values, Mapping) else None
     if not isinstance(name, str):
-        raise SpecError(f"a {what} is described by a mapping with a name, not by {values!r:.80}")
+        raise SpecError(f"a {what} must be described by a mapping with a name, not by {values!r:.80}")
     return name
 
 
@@ -61,7 +62,7 @@ class Registry(Mapping[str, type[T]], Generic[T]):
     Parameters
     ----------
     what : str
-        What messages call a kind, e.g. "kernel".
+        The word for a kind in messages, e.g. "kernel".
     kinds : collection of classes
         The dataclasses.
     aliases : mapping, optional
@@ -69,7 +70,7 @@ class Registry(Mapping[str, type[T]], Generic[T]):
     also_known : collection of str, optional
         Further names for messages to list.
     needs : collection of str, optional
-        Attributes that every kind must have; TypeError where one lacks them.
+        Attributes that every kind must have; TypeError if one lacks them.
     """
 
     def __init__(
@@ -97,11 +98,11 @@ class Registry(Mapping[str, type[T]], Generic[T]):
 
     @property
     def names(self) -> list[str]:
-        """Every name that a user may type, other names included."""
+        """Every name that a user may type, including other names."""
         return [*self._kinds, *self._aliases]
 
     def kind(self, name: str) -> type[T]:
-        """The class of a name as a user types it. Raises SpecError, which suggests the nearest known name."""
+        """The class for a name as a user types it. Raises SpecError, suggesting the nearest known name."""
         key = name.lower().replace("_", "-")
         key = self._aliases.get(key, key)
         if key not in self._kinds:
@@ -109,13 +110,14 @@ class Registry(Mapping[str, type[T]], Generic[T]):
         return self._kinds[key]
 
     def named(self, name: str) -> T:
-        """The default value of a name as a user types it. Raises SpecError like `kind`."""
+        """The default value for a name as a user types it. Raises SpecError like `kind`."""
         return self.kind(name)()
 
     def typed(self, text: str) -> T:
-        """The value of a name with options, "name" or "name:key=value,key=value", as a user types it.
+        """The value for a name with options, "name" or "name:key=value,key=value", as a user types it.
 
-        Raises SpecError where the name or an option is unknown, with the nearest known one, or a value does not fit.
+        Raises SpecError if the name or an option is unknown, suggesting the nearest known one, or if a value is not
+        valid.
         """
         kind: Any
         kind, found = self.read(text)
@@ -126,7 +128,7 @@ class Registry(Mapping[str, type[T]], Generic[T]):
         return made
 
     def read(self, text: str) -> tuple[type[T], dict[str, Any]]:
-        """The class and the options of "name" or "name:key=value,key=value". Raises SpecError like `typed`, but takes
+        """The class and the options of "name" or "name:key=value,key=value". Raises SpecError like `typed`, but accepts
         fewer options than the class needs."""
         name, _, options = text.partition(":")
         kind: Any = self.kind(name)
@@ -147,7 +149,7 @@ class Registry(Mapping[str, type[T]], Generic[T]):
         return {"name": value.name, **asdict(value)}
 
     def from_dict(self, values: Mapping[str, Any]) -> T:
-        """The value that `to_dict` described. Raises SpecError for unknown names, and parameters that do not fit."""
+        """The value that `to_dict` described. Raises SpecError for unknown names and invalid parameters."""
         kind = self.kind(name_in(values, self._what))
         parameters = {key: value for key, value in values.items() if key != "name"}
         check_plain(kind, parameters, f"the {self._what} {values['name']!r}")

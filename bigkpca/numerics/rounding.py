@@ -1,9 +1,9 @@
 """Rounding errors of the sums of a pass, measured on a few rows in float32 and in float64.
 
 The measurement covers the errors of kernel values, of the rows and of the sums of a tile, for the data at hand:
-repeated values, wide kernels, far rows. A random few stand for all rows. The farthest rows of the pass, which few
-random ones contain and whose errors may exceed those of all others together, stand for themselves.
-Source: `docs/numerics.md`, section 14.
+repeated values, wide kernels, far rows. A few random rows represent all rows. The farthest rows of the pass, which a
+few random ones rarely include and whose errors may exceed those of all others together, represent themselves. Source:
+`docs/numerics.md`, section 14.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from bigkpca.numerics.linalg import Map, at_once
 from bigkpca.numerics.moments import Moments, block_moments, row_pieces
 from bigkpca.numerics.span import Span
 
-FAR_ROWS = 16  # that are kept
+FAR_ROWS = 16  # rows that are kept
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class FarRows:
     __repr__ = brief
 
     def __add__(self, other: FarRows) -> FarRows:
-        """The farthest of both; of rows that are as far, the first."""
+        """The farthest rows of both; of rows at the same distance, the first."""
         X, squares = np.concatenate([self.X, other.X]), np.concatenate([self.squares, other.squares])
         kept = np.sort(np.argsort(-squares, kind="stable")[:FAR_ROWS])
         return FarRows(X[kept], squares[kept])
@@ -48,7 +48,7 @@ class Farthest:
         self.found: FarRows | None = None
 
     def see(self, X: Array, shifted: Array) -> None:
-        """Take in one tile X (b, d), and the same rows shifted and scaled."""
+        """Process one tile X (b, d), and the same rows shifted and scaled."""
         squares = squared_norms(shifted)
         if self.found is None:
             self.found = FarRows(X[:0].copy(), squares[:0])
@@ -59,15 +59,15 @@ class Farthest:
 
 
 MEASURED_ROWS = 512
-_TILE_ROWS = 512  # of matrices (D, D), a task
-_LANDMARKS = 128  # landmarks that are measured as well, at most
-_ALIKE = 16  # eps: the least error of a sum in the dtype of block work
-_TERM = 4  # eps: that of each of its terms: all-but-equal rows round alike, and their errors add up
+_TILE_ROWS = 512  # of matrices (D, D), per task
+_LANDMARKS = 128  # maximum number of landmarks that are also measured
+_ALIKE = 16  # eps: the smallest error of a sum in the dtype of block work
+_TERM = 4  # eps: that of each of its terms: nearly equal rows round alike, and their errors add up
 _CHAIN = 32  # eps: the error of a sum of products to which all others of a tile are added after a large one
 _CHAINED = 512  # rows of such a tile
 _SAFETY = 16  # times the measured error: other rows may have larger errors
 _SINGLE, _DOUBLE = 2.0**-24, 2.0**-53
-_LOST = 2.0**-20  # relative error that is assumed where float32 overflows
+_LOST = 2.0**-20  # relative error that is assumed if float32 overflows
 
 
 @dataclass(frozen=True)
@@ -75,8 +75,8 @@ class Significant:
     """The part of a span that exceeds rounding.
 
     trace_rounding: the largest error of tr(E) of the span: the sum of the errors of all directions and, in case they
-    cancel by chance in the measurement, what independent errors would give. dropped (k,): upper bounds of the squares
-    of all rows in each dropped direction, in the order in which directions are kept.
+    cancel by chance in the measurement, the sum that independent errors would have. dropped (k,): upper bounds of the
+    squares of all rows in each dropped direction, in the order in which directions are kept.
     """
 
     span: Span
@@ -88,9 +88,9 @@ class Significant:
 class FarErrors:
     """Features of the far rows.
 
-    rounded, exact (q, D): in float32 and in float64, times the root of how many rows are like each of them; in block
-    work of float64 also times the root of the ratio by which its errors are smaller. chain (D,): the sum of their
-    squares beyond what a whole tile of other rows makes. precision: of block work.
+    rounded, exact (q, D): in float32 and in float64, times the root of the number of rows like each of them; in block
+    work of float64, also times the root of the ratio by which its errors are smaller. chain (D,): the sum of their
+    squares beyond that of a whole tile of other rows. precision: of block work.
     """
 
     rounded: Array
@@ -104,13 +104,13 @@ class FarErrors:
         return np.asarray(rounded.T @ rounded - exact.T @ exact)
 
     def of_columns(self, A: Array) -> Array:
-        """a'(errors)a of the columns of A (D, m), (m,), with the errors of the rows taken as positive: they may cancel
-        by chance. With the errors of sums of products."""
+        """a'(errors)a of the columns of A (D, m), (m,), with the errors of the rows taken as positive, since they may
+        cancel by chance. Includes the errors of sums of products."""
         of_values: Array = np.abs((self.exact @ A) ** 2 - (self.rounded @ A) ** 2).sum(axis=0)
         return of_values + self.of_products(A)
 
     def of_products(self, A: Array) -> Array:
-        """What sums of products lose in the columns of A (D, m), (m,): whatever is added after a far row, in the same
+        """The loss of sums of products in the columns of A (D, m), (m,): everything added after a far row, in the same
         tile, is rounded to its precision."""
         return self.precision * _CHAIN * _weighted_squares(A, self.chain)
 
@@ -123,7 +123,7 @@ class Rounding:
     ones: those of the scatter are second + m m' - e e'. value: the largest error of a kernel value in float64, of which
     W consists; 0 without landmarks. precision: of block work. rows: number of measured rows. squares (D,): mean squares
     of their features; spread (D,): of their features less the shift. trace: the largest relative error of k(x, x). far:
-    None where no rows stand out.
+    None if no rows stand out.
     """
 
     second: Array
@@ -160,7 +160,7 @@ class Rounding:
         """The leading directions of the basis for which the bound of tr(E), rounding included, is smallest.
 
         Directions come in the order of the lengths of their coefficients: for eigenvectors, |L| descending. At most
-        `most` of them: those that were kept for the rows fitted before, whose rounding is not measured again.
+        `most` of them: those kept for the rows fitted before, whose rounding is not measured again.
         """
         P, squares, count = span.basis.P, np.abs(span.squares), span.moments.count
         of_W, moved = self._of_W(P) * squares, count * span.basis.quadratic_forms(self.second, in_order)
@@ -180,8 +180,8 @@ class Rounding:
         if k == P.shape[1]:
             return Significant(span, float(errors[-1]), np.empty(0))
         # Errors of single directions have either sign, and grow with the root of the number of rows. Errors that grow
-        # with that number itself show in the sum, where all directions add up.
-        least = 2 * _DOUBLE * _weighted_squares(P, _squares(span.moments))  # of the arithmetic after the pass
+        # with the number itself appear in the sum over all directions.
+        least = 2 * _DOUBLE * _weighted_squares(P, _squares(span.moments))  # from the arithmetic after the pass
         noise = np.maximum(np.abs(moved) * np.sqrt(self.rows / max(count, self.rows)), least) + of_W + of_far
         return Significant(span.keep(np.sort(order[:k])), float(errors[k - 1]), (squares + _SAFETY * noise)[every[k:]])
 
@@ -207,20 +207,20 @@ def _squares(moments: Moments) -> Array:
 
 
 def _excess(moments: Moments, squares: Array) -> Array:
-    """Σ v_i² (D,) over all rows beyond twice what rows with these mean squares (D,) make."""
+    """Σ v_i² (D,) over all rows beyond twice that of rows with these mean squares (D,)."""
     return np.maximum(_squares(moments) - 2 * moments.count * squares, 0)
 
 
 def measured(
     features: FeatureMap, moments: Moments, shift: Array, X: Array, far: FarRows | None = None, in_order: Map = map
 ) -> Rounding:
-    """The rounding of a pass with these features and this shift (D,), which gave these moments.
+    """The rounding of a pass with these features and this shift (D,), which produced these moments.
 
     Measured on rows X (q, d) in the units of the data, on points near landmarks, where kernels are large, and on the
     far rows of the pass. float32 is compared with float64; the errors of float64 itself are smaller by
     `smaller_in_double`.
     """
-    if far is not None:  # which stand for themselves
+    if far is not None:  # which represent themselves
         with np.errstate(over="ignore"):
             near = X[squared_norms(features.shifted(X)) < far.squares.min(initial=np.inf)]
         X = near if len(near) else X
@@ -232,7 +232,7 @@ def measured(
         rounded = exact * (1 + _LOST)
     many = _rows_like_each(exact, _excess(moments, found.squares))
     means = np.column_stack([exact.sum(axis=0), rounded.sum(axis=0)]) * (np.sqrt(smaller) * many / moments.count)
-    # Tiles add up features less the shift, from which features near zero, of a row far from all others, are far.
+    # Tiles add up features less the shift; features near zero, of a row far from all others, are far from it.
     apart = exact - shift
     around = np.diag(moments.scatter) + moments.count * (moments.mean - shift) ** 2
     many_apart = _rows_like_each(apart, np.maximum(around - 2 * moments.count * found.spread, 0))
@@ -244,14 +244,14 @@ def measured(
 
 
 def _rows_like_each(far: Array, beyond: Array) -> float:
-    """How many rows there may be like each of the far ones, with features (q, D): the squares of all rows `beyond` what
-    random ones make, (D,), in the squares of these."""
+    """How many rows there may be like each of the far ones, with features (q, D): the squares of all rows `beyond`
+    those of random ones, (D,), divided by the squares of these."""
     squares = float(np.sum(far**2))
     return max(1.0, float(beyond.sum()) / squares) if squares else 1.0
 
 
 def _of_random_rows(features: FeatureMap, shift: Array, X: Array, in_order: Map) -> tuple[Rounding, float]:
-    """The rounding of rows like X (q, d) and like points near landmarks; the share of errors in float32 that it has."""
+    """The rounding of rows like X (q, d) and like points near landmarks; with its ratio to errors in float32."""
     if has_landmarks(features):
         near = replace(features, landmarks=_some(features)).landmarks_in_user_units()
         with np.errstate(over="ignore"):
@@ -343,8 +343,8 @@ def smaller_in_double(kernel: Kernel, Z: Array, off: float) -> float:
 
     It is the ratio of the precisions or, if larger, that of the error at pairs of rows Z (q, d) that are equal, where
     k(x, x) is known, or all but equal, where k hardly changes: kernels with a kink there, e.g. of |x - y|, have errors
-    of the root of the precision, and those of rows that are far from the offset exceed all errors of others, which
-    cannot be seen in float32 where these are as large as the values.
+    of the root of the precision, and those of rows far from the offset exceed all errors of others, which cannot be
+    seen in float32 if these are as large as the values.
     """
     ratio, rows = _DOUBLE / _SINGLE, Z.astype(np.float64)
     moved = rows * (1 + 2 * _DOUBLE * (-1.0) ** np.arange(rows.size).reshape(rows.shape))
@@ -355,7 +355,7 @@ def smaller_in_double(kernel: Kernel, Z: Array, off: float) -> float:
 
 
 def _smaller(features: FeatureMap, rounded: Array, exact: Array) -> float:
-    """`smaller_in_double` of these features, from some of the landmarks."""
+    """`smaller_in_double` for these features, from some of the landmarks."""
     if not has_landmarks(features):
         return _DOUBLE / _SINGLE
     return smaller_in_double(features.kernel, _some(features), _off(rounded, exact))

@@ -109,7 +109,7 @@ class Ritz:
     lowest: float
 
     def worst(self, floor: float) -> float:
-        """The largest residual of values above `floor` times the largest; infinity where no value is positive."""
+        """The largest residual of values above `floor` times the largest; infinity if no value is positive."""
         positive = self.values[0] > 0
         counted = self.values > floor * self.values[0]
         return float(self.residuals.max(initial=0.0, where=counted)) if positive else np.inf
@@ -130,8 +130,8 @@ def leading_eigenpairs(
     Calls apply(Q (D, b)) -> A Q at most `most` times, until the residuals of all pairs are at most `tol`, except those
     of values below `floor` times the largest. Starts from the span of `start` (D, b), b >= count, with Rayleigh-Ritz in
     the span of all blocks so far (block Krylov, Musco and Musco 2015): values are lower bounds, and converge far faster
-    than power iteration with as many products. After four blocks the b best vectors start anew. `on_iteration` gets
-    the result of every step. Memory: about 12 D b float64.
+    than power iteration with the same number of products. After four blocks it restarts from the b best vectors.
+    `on_iteration` receives the result of every step. Memory: about 12 D b float64.
     """
     basis = np.linalg.qr(start)[0]
     width, blocks = basis.shape[1], 1
@@ -158,7 +158,7 @@ def starting_block(D: int, width: int, rng: np.random.Generator) -> Array:
 
 
 def next_block(basis: Array, image: Array) -> Array:
-    """Orthonormal columns that span what the image adds to the basis; with the basis at most D columns."""
+    """Orthonormal columns that span what the image adds to the basis; at most D columns including the basis."""
     floor = _ROUNDING * float(np.linalg.norm(image))
     for _ in range(2):  # a single orthogonalisation leaves rounding errors
         image = image - basis @ (basis.T @ image)
@@ -175,7 +175,7 @@ def _rotation(basis: Array, images: Array) -> tuple[Array, Array]:
 
 
 def rayleigh_ritz(basis: Array, images: Array, count: int, products: int = 0) -> Ritz:
-    """The `count` leading Ritz pairs in the span of `basis`, whose images under the operator are given."""
+    """The `count` leading Ritz pairs in the span of `basis`, given its images under the operator."""
     all_values, S = _rotation(basis, images)
     S = S[:, :count]
     vectors, moved = basis @ S, images @ S
@@ -187,11 +187,11 @@ def rayleigh_ritz(basis: Array, images: Array, count: int, products: int = 0) ->
     return Ritz(values, vectors, residuals, products, float(all_values[-1]))
 
 
-_LEAST_ROWS = 1536  # for fewer rows LAPACK is as fast, though other threads wait for it (SciPy 1.17)
+_LEAST_ROWS = 1536  # for fewer rows LAPACK is as fast, although other threads wait for it (SciPy 1.17)
 _FEW = 16  # rows for each vector that a restart keeps
-_WIDTH = 8  # of a block: a product reads the whole matrix, whether with eight vectors or with one
+_WIDTH = 8  # vectors of a block: a product reads the whole matrix, whether with eight vectors or with one
 _FULL = 5  # times the vectors that a restart keeps: the largest basis
-_MOST = 0.25  # of n: products with so many vectors cost about a third of LAPACK's work
+_MOST = 0.25  # of n: products with this many vectors cost about a third of LAPACK's work
 _PROOFS = 6  # attempts of the proof: each failure adds a block of directions
 _RESIDUAL = 1e-12
 _LANCZOS_TILE_ROWS = 1024
@@ -213,10 +213,10 @@ def leading(A: Array, count: int, entry: float, in_order: Map = map) -> tuple[Ar
 
         (the least of the values + slack / 2) I - (A - V diag(values) V')
 
-    has no negative eigenvalue, so that V holds all eigenvectors above, multiple ones as often as they occur, and values
-    are right up to `slack` = `linalg.rounding_of_eigenvalues`. None where that takes too long (eigenvalues too close),
-    and for entries whose squares overflow or underflow. The same bits for any number of threads of `in_order`. Memory:
-    once more A, and about 15 (count + 10) n float64.
+    has no negative eigenvalue, so V contains all eigenvectors above, with multiplicity, and values are correct up to
+    `slack` = `linalg.rounding_of_eigenvalues`. Returns None if that takes too long (eigenvalues too close), and for
+    entries whose squares overflow or underflow. The result has the same bits for any number of threads of `in_order`.
+    Memory: another A, and about 15 (count + 10) n float64.
     """
     if not 1 / _HUGE < entry < _HUGE:
         return None
@@ -235,7 +235,7 @@ def leading(A: Array, count: int, entry: float, in_order: Map = map) -> tuple[Ar
         values, S = eigh_descending((T + T.T) / 2)
         vectors = V @ S[:, :count]
         if _are_exact(values[:count], vectors, AV @ S[:, :count], entry):
-            # Again, from fresh products: images in the basis were combined many times, and rounding errors grew.
+            # Again, from fresh products: images in the basis were combined many times, so rounding errors grew.
             moved = product(A, vectors, _LANCZOS_TILE_ROWS, in_order)
             found = np.einsum("ij,ij->j", vectors, moved)
             order = np.argsort(-found, kind="stable")  # multiple eigenvalues may come in any order
@@ -278,7 +278,7 @@ class _Krylov:
         T[new, :] = T[:, new].T
 
     def held(self) -> tuple[Array, Array, Array]:
-        """Views of V, A V and T, filled columns alone."""
+        """Views of V, A V and T, only the filled columns."""
         return self.basis[:, : self.count], self.images[:, : self.count], self.T[: self.count, : self.count]
 
     def restart(self, values: Array, S: Array) -> None:
@@ -334,16 +334,16 @@ def nystroem(span: Span, components: Components, *, center: bool, tolerance: flo
     These are the eigenpairs of H C W⁺ C' H with C = k(X, S), computed without vectors of length n; Λ_j <= λ_j for
     positive semidefinite kernels. The total variance is Σ k(x_i, x_i) - n m' W⁺ m >= tr(Kc), m = mean of v.
 
-    P is the basis of `span`. Where W has negative eigenvalues, P'W P = J of entries ±1, and with Z = H C P and
-    R = (Z'Z)^(1/2) = (P' scatter P)^(1/2),
+    P is the basis of `span`. If W has negative eigenvalues, P'W P = J with entries ±1, and with Z = H C P and R =
+    (Z'Z)^(1/2) = (P' scatter P)^(1/2),
 
         R J R = B Λ B',  components = P R^(-1) B Λ^(1/2)
 
     for the positive Λ, since H C W⁺ C' H = Z J Z' has the eigenvectors Z R^(-1) B. With every row a landmark this is
     the positive part of H K H; without the negative part of W it would be that of H K₊ H.
 
-    `components` is a number, a share of the total variance in (0, 1), or None for the numerical rank. Raises
-    DataError where no direction varies. Source: `docs/numerics.md`, sections 1 and 7.
+    `components` is a number, a share of the total variance in (0, 1), or None for the numerical rank. Raises DataError
+    if no direction varies. Source: `docs/numerics.md`, sections 1 and 7.
     """
     M, _ = about_the_mean(span.coordinates, center)
     if span.basis.indefinite:
@@ -384,7 +384,7 @@ def _leading_pairs(M: Array, components: Components, in_order: Map) -> tuple[Arr
 def nystroem_map(W: Array, tolerance: float, rank: int | None = None) -> Array:
     """P (l, m) with C W⁺ C' = (C P)(C P)' for a positive semidefinite W; otherwise for its positive part.
 
-    With a `rank`, of W cut to its `rank` largest eigenvalues.
+    With a `rank`, for W truncated to its `rank` largest eigenvalues.
     """
     basis = basis_of(W, tolerance) if rank is None else eigenvector_basis(W, tolerance)
     return basis.P[:, basis.signs > 0][:, :rank]
@@ -398,7 +398,7 @@ def about_the_mean(moments: Moments, center: bool) -> tuple[Array, Array]:
 
 
 def _centred_landmarks(A: Array, center: bool) -> Array:
-    """H A H with H = I - 11'/l, symmetric: the landmarks stand for all rows, which holds for uniform ones."""
+    """H A H with H = I - 11'/l, symmetric: the landmarks represent all rows, which is valid for uniform ones."""
     if center:
         A = A - A.mean(axis=0)
         A -= A.mean(axis=1)[:, None]
@@ -411,8 +411,8 @@ def column_sampling(span: Span, components: Components, *, center: bool, toleran
         H_l (C'C - n m m') H_l = V D² V',  eigenvalues = √(n / l) D,  components = H_l V √eigenvalues / D,
 
     H_l = I - 11'/l; without it and without m when not centred. Eigenvalues are nearly unbiased, not lower bounds.
-    Singular values have no signs: where W is indefinite, columns v of V with v'H_l W H_l v < 0 belong to negative
-    eigenvalues and are dropped. Raises DataError where no direction varies. Source: `docs/numerics.md`, section 8.
+    Singular values have no signs: if W is indefinite, columns v of V with v'H_l W H_l v < 0 belong to negative
+    eigenvalues and are dropped. Raises DataError if no direction varies. Source: `docs/numerics.md`, section 8.
     """
     n, l, W = span.moments.count, len(span.basis.W), span.basis.W  # noqa: E741
     second, mean = about_the_mean(span.moments, center)
@@ -444,7 +444,8 @@ def column_sampling_map(moments: Moments, tolerance: float) -> Array:
 def nystroem_thesis(
     span: Span, components: Components, *, rank: int | None, center: bool, tolerance: float
 ) -> Solution:
-    """Nyström as Williams and Seeger extend it: columns not orthogonalised, W cut to its `rank` first; for replication.
+    """Nyström as extended by Williams and Seeger: columns are not orthogonalised, W is first truncated to its `rank`;
+    for replication.
 
         H_l W H_l = B diag(a) B',  eigenvalues = (n / l) a,  u(x) = √(l / n) (k_S(x) - w)'B / a,
 
@@ -477,7 +478,7 @@ def plain(
 
         scatter = V Λ V',  components = V,  eigenvalues = Λ + unexplained.
 
-    The total variance Σ k(x_i, x_i) - n |m|² is unbiased for tr(Kc). Raises DataError where no direction varies.
+    The total variance Σ k(x_i, x_i) - n |m|² is unbiased for tr(Kc). Raises DataError if no direction varies.
     """
     second, mean = about_the_mean(moments, center)
     values, V = _leading_pairs(second, components, in_order)
@@ -510,7 +511,7 @@ def add_tile(out: Array, B: Array, rows: slice, columns: slice, K: Array, *, mir
     """Add to out (n, c) the contribution to K B of the tile K at rows I and columns J of a symmetric matrix.
 
     K B_J goes to rows I. With `mirrored`, the part to the right of the square on the diagonal, i.e. columns from
-    rows.stop on, stands for its mirror image too, and K'B_I goes to rows J. B (n, c) has the dtype of K.
+    rows.stop on, also represents its mirror image, and K'B_I goes to rows J. B (n, c) has the dtype of K.
     """
     out[rows] += K @ B[columns]
     if mirrored and columns.stop > rows.stop:
@@ -533,9 +534,10 @@ def gram(
         Kc = H K H = U Λ U',  components = U Λ^(-1/2),  eigenvalues = Λ,  mean = K 1 / n.
 
     A new row has the scores (k(x, X) - mean) @ components. For a number of `components` and positive semidefinite Kc,
-    only the leading part of the spectrum is computed: by Lanczos where components are few, else by LAPACK. `positive`
-    says that the kernel is positive semidefinite; otherwise Cholesky checks it, up to `noise`, where that is given or n
-    is large. `in_order` may be a parallel map. Raises DataError where kernels overflow, or no eigenvalue is positive.
+    only the leading part of the spectrum is computed: with Lanczos if components are few, otherwise with LAPACK.
+    `positive` means that the kernel is positive semidefinite; otherwise Cholesky checks it, up to `noise`, if that is
+    given or n is large. `in_order` may be a parallel map. Raises DataError if kernels overflow, or no eigenvalue is
+    positive.
     """
     entry = float(max(K.max(), -K.min()))
     check_overflow(np.array(entry), "the Gram matrix")

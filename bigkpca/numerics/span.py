@@ -12,7 +12,7 @@ from bigkpca.numerics import linalg
 from bigkpca.numerics.linalg import Map, eigh_descending
 from bigkpca.numerics.moments import Moments
 
-PARTS = (8, 4, 2)  # every 8th, 4th and 2nd landmark: the models that are compared with that of all landmarks
+PARTS = (8, 4, 2)  # every 8th, 4th and 2nd landmark: models that are compared with that of all landmarks
 SMALLEST = 1e-9  # eigenvalue of W, relative to the largest, down to which Cholesky's factor is accurate
 
 
@@ -21,7 +21,7 @@ class Basis:
     """An orthonormal basis of the span of landmarks, or a part of it: P'W P = diag(signs), W⁺ = P diag(signs) P'.
 
     W (l, l) is the Gram matrix of the landmarks, P (l, m), signs (m,) of +1 and -1. P'v(x) are the coordinates of x.
-    inverse (l,) is the diagonal of W⁻¹, of all of W also for a part of the basis.
+    inverse (l,) is the diagonal of W⁻¹, of the whole W even for a part of the basis.
 
     Either P = L'⁻¹ of Cholesky's factor, W = L L', in the `nested` order of landmarks, and places (m,) are the numbers
     of its columns, so that those below ⌈l / 8⌉, ⌈l / 4⌉ and ⌈l / 2⌉ are bases of every 8th, 4th and 2nd landmark; or
@@ -49,14 +49,14 @@ class Basis:
         return self.P @ (self.signs * (self.P.T @ b).T).T
 
     def congruence(self, S: Array, in_order: Map = map) -> Array:
-        """P'S P (m, m) of a symmetric S (l, l)."""
+        """P'S P (m, m) for a symmetric S (l, l)."""
         if not self._whole:
             found = self.P.T @ S @ self.P
             return np.asarray((found + found.T) / 2)
         return linalg.congruence(*self._nested(S), in_order)
 
     def quadratic_forms(self, S: Array, in_order: Map = map) -> Array:
-        """p_j'S p_j (m,) of a symmetric S (l, l)."""
+        """p_j'S p_j (m,) for a symmetric S (l, l)."""
         if not self._whole:
             return np.asarray(np.einsum("ij,ij->j", self.P, S @ self.P))
         return linalg.quadratic_forms(*self._nested(S), in_order)
@@ -78,7 +78,7 @@ class Basis:
 
 
 def nested(l: int) -> Array:  # noqa: E741
-    """The numbers of l landmarks, those of every 8th first, then of every 4th, of every 2nd, and the others."""
+    """The numbers of l landmarks: first those of every 8th, then of every 4th, of every 2nd, and the others."""
     numbers = np.arange(l)
     first = np.sum([numbers % step == 0 for step in PARTS], axis=0)
     return np.argsort(-first, kind="stable")
@@ -92,10 +92,10 @@ def part_size(l: int, step: int) -> int:  # noqa: E741
 def basis_of(W: Array, tolerance: float, in_order: Map = map, least: float | None = None) -> Basis:
     """An orthonormal basis of the span of landmarks with Gram matrix W (l, l), float64.
 
-    From Cholesky's factor, much faster than eigenvectors, where no eigenvalue of W is below c = `least` (the rank
-    tolerance, at least 1e-9, unless given) times the largest row sum, which bounds the largest eigenvalue. That is so
-    where 1 / tr(W⁻¹) >= 2 c, as W⁻¹ = P P' is known from the factor; else Cholesky of W - c I tells. Otherwise from the
-    eigenvectors that the rank tolerance leaves. Raises DataError where W has no positive eigenvalue.
+    From Cholesky's factor, much faster than eigenvectors, if no eigenvalue of W is below c = `least` (the rank
+    tolerance, at least 1e-9, unless given) times the largest row sum, which bounds the largest eigenvalue. This is the
+    case if 1 / tr(W⁻¹) >= 2 c, where W⁻¹ = P P' is known from the factor; else Cholesky of W - c I decides. Otherwise
+    from the eigenvectors that the rank tolerance leaves. Raises DataError if W has no positive eigenvalue.
     """
     share = max(SMALLEST, tolerance) if least is None else least
     order, row_sum = nested(len(W)), float(np.abs(W).sum(axis=0).max(initial=0))
@@ -119,7 +119,7 @@ def eigenvector_basis(W: Array, tolerance: float) -> Basis:
     largest = np.abs(L).max(initial=0.0)
     kept = np.abs(L) > tolerance * largest
     if not (kept & (L > 0)).any():
-        raise DataError("the kernel matrix of the landmarks has no positive eigenvalue: nothing to project on")
+        raise DataError("the kernel matrix of the landmarks has no positive eigenvalue: there is nothing to project on")
     inverse = Q**2 @ (1 / np.maximum(L, tolerance * largest))
     return Basis(W, Q[:, kept] / np.sqrt(np.abs(L[kept])), np.sign(L[kept]), inverse, None)
 
@@ -148,12 +148,12 @@ class Span:
 
     @property
     def trace_error(self) -> float:
-        """tr(K - C W⁺ C') = Σ k(x_i, x_i) - tr(W⁺C'C), from the moments alone: exact up to rounding."""
+        """tr(K - C W⁺ C') = Σ k(x_i, x_i) - tr(W⁺C'C), from the moments only: exact up to rounding."""
         return self.moments.trace - float(self.basis.signs @ self.squares)
 
     @property
     def unexplained(self) -> float | None:
-        """tr(K - C W⁺ C') / tr(K); None where W is indefinite or tr(K) is not positive."""
+        """tr(K - C W⁺ C') / tr(K); None if W is indefinite or tr(K) is not positive."""
         if self.basis.indefinite or not self.moments.trace > 0:
             return None
         return self.trace_error / self.moments.trace
@@ -163,9 +163,9 @@ class Span:
         return replace(self, basis=self.basis.keep(columns), coordinates=self.coordinates.part(columns))
 
     def every(self, step: int, tolerance: float) -> Span:
-        """The span of every `step`-th landmark, one of PARTS, within this one where the basis is Cholesky's factor.
+        """The span of every `step`-th landmark, one of PARTS, within this one if the basis is Cholesky's factor.
 
-        Raises DataError where these landmarks span nothing.
+        Raises DataError if these landmarks span nothing.
         """
         l, places = len(self.basis.W), self.basis.places  # noqa: E741
         if places is not None:

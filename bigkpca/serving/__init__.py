@@ -1,4 +1,4 @@
-"""Scores of rows where a model serves: an estimator that needs NumPy, SciPy and scikit-learn alone."""
+"""Scores of rows in a service: an estimator that needs only NumPy, SciPy and scikit-learn."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _ROWS = 256  # at once
 
 
 class FittedKernelPCA(TransformerMixin, BaseEstimator):  # type: ignore[misc]
-    """Scores (v(x) - mean) @ components of rows in memory, by a model that was fitted before: `KernelPCA.to_sklearn`.
+    """Scores (v(x) - mean) @ components of rows in memory, from a fitted model (see `KernelPCA.to_sklearn`).
 
-    It can be pickled, works on one thread, and imports neither Dask nor Zarr. The same rows get the scores of
-    `KernelPCA.transform`, up to rounding. `fit` changes nothing, so that it can stand in a pipeline.
+    It can be pickled, works on one thread, and imports neither Dask nor Zarr. Its scores equal those of
+    `KernelPCA.transform`, up to rounding. `fit` changes nothing, so the estimator can be part of a pipeline.
 
     Parameters
     ----------
@@ -35,7 +35,7 @@ class FittedKernelPCA(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     decoder : Decoder or None
         Maps scores back to rows.
     feature_names : tuple of str or None
-        Names of the columns, which frames are compared with.
+        Names of the columns, with which those of frames are compared.
     """
 
     def __init__(
@@ -51,14 +51,14 @@ class FittedKernelPCA(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         self.feature_names = feature_names
 
     def fit(self, X: Any = None, y: Any = None) -> Self:
-        """This estimator, as it is: what it knows was fitted before."""
+        """Return this estimator unchanged: its model is already fitted."""
         return self
 
     def transform(self, X: Any) -> Array:
         """Scores (n, r) of rows X (n, d), in the dtype of block work. Sparse rows become dense a few at a time.
 
-        Raises SpecError (a ValueError) for rows of another width or other columns, DataError (a ValueError) for NaN,
-        infinity, and where kernels overflow.
+        Raises SpecError (a ValueError) for rows with a different width or different columns, DataError (a ValueError)
+        for NaN, infinity, and kernels that overflow.
         """
         given, names = getattr(X, "columns", None), self.feature_names
         if given is not None and names is not None and (apart := names_apart(list(given), names, "the model")):
@@ -81,7 +81,7 @@ class FittedKernelPCA(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     def inverse_transform(self, Y: Any) -> Array:
         """Pre-images (n, d) of scores Y (n, r), in the units of the data.
 
-        Raises SpecError for scores of another width, DataError for NaN, infinity, and where there are none.
+        Raises SpecError for scores of another width, DataError for NaN, infinity, and an empty array.
         """
         scores = _array(Y)
         check_width(scores.shape, len(self.solution.eigenvalues), "the scores")
@@ -95,7 +95,7 @@ class FittedKernelPCA(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return np.concatenate(parts)
 
     def get_feature_names_out(self, input_features: Any = None) -> Array:
-        """Names of the scores: kernelpca0, kernelpca1 and so on."""
+        """Names of the scores: kernelpca0, kernelpca1, and so on."""
         return np.array([f"kernelpca{j}" for j in range(len(self.solution.eigenvalues))], dtype=object)
 
     @property
@@ -105,7 +105,7 @@ class FittedKernelPCA(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     @property
     def feature_names_in_(self) -> Array:
-        """Names of the columns. Raises AttributeError where they have none."""
+        """Names of the columns. Raises AttributeError if they have none."""
         if self.feature_names is None:
             raise AttributeError("the columns have no names")
         return np.array(self.feature_names, dtype=object)
@@ -114,11 +114,11 @@ class FittedKernelPCA(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return True
 
     def __getstate__(self) -> dict[str, Any]:
-        """Without what threads have prepared."""
+        """The state without the values that threads have prepared."""
         return {name: value for name, value in super().__getstate__().items() if name != "_threads"}
 
     def _prepared(self, name: str, prepare: Callable[[], Any]) -> Any:
-        """What belongs to the model, prepared once for each thread, as it has work space."""
+        """A value prepared from the model, once for each thread, since it contains work space."""
         if not hasattr(self, "_threads"):
             self._threads = threading.local()
         if not hasattr(self._threads, name):
@@ -127,14 +127,15 @@ class FittedKernelPCA(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
 
 def _array(X: Any) -> Any:
-    """X as an array, or as a matrix in CSR where it is a sparse one of SciPy."""
+    """X as an array, or in CSR format if it is a SciPy sparse matrix."""
     return X.tocsr() if issparse(X) else np.asarray(X)
 
 
 def _checked(values: Any, what: str, names: tuple[str, ...] | None = None) -> Any:
-    """Finite numbers of two axes. Raises DataError where there are none, naming the first value that is none."""
-    if values.dtype.kind in "mMc":  # which NumPy would convert, with another meaning
-        raise DataError(f"the {what} hold {values.dtype} values: {what} must be real numbers")
+    """`values` (two axes) as finite numbers. Raises DataError if it is empty, or naming the first value that is not
+    one."""
+    if values.dtype.kind in "mMc":  # NumPy would convert these, but change their meaning
+        raise DataError(f"the {what} contain {values.dtype} values: {what} must be real numbers")
     if values.dtype.kind not in "buif":
         values = _as_numbers(values, what, names)
     if values.shape[0] == 0:
@@ -149,7 +150,7 @@ def _checked(values: Any, what: str, names: tuple[str, ...] | None = None) -> An
 
 
 def _dense(rows: Any) -> Array:
-    """Rows of an array or of a sparse matrix as an array."""
+    """Rows of an array or a sparse matrix, as an array."""
     if not issparse(rows):
         return rows
     values: Array = rows.toarray()
@@ -157,20 +158,20 @@ def _dense(rows: Any) -> Array:
 
 
 def _as_numbers(values: Array, what: str, names: tuple[str, ...] | None) -> Array:
-    """Objects or texts (n, d) as numbers. Raises DataError naming the first that is none."""
+    """Objects or strings (n, d) as numbers. Raises DataError naming the first that is not a number."""
 
     def number(place: tuple[int, int]) -> float:
         try:
             return float(values[place])
         except (TypeError, ValueError) as error:
             raise DataError(
-                f"the {what} hold {values.dtype} values: row {place[0]}, {column_called(place[1], names)} is "
-                f"{values[place]!r} (both counted from 0), which is no number; remove or impute such rows first"
+                f"the {what} contain {values.dtype} values: row {place[0]}, {column_called(place[1], names)} is "
+                f"{values[place]!r} (both counted from 0), which is not a number; remove or impute such rows first"
             ) from error
 
     try:
         return values.astype(np.float64)
-    except (TypeError, ValueError):  # pandas has missing values that are no numbers
+    except (TypeError, ValueError):  # pandas has missing values that are not numbers
         found: Array = np.reshape([number(place) for place in np.ndindex(values.shape)], values.shape)
         return found
 

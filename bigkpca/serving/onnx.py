@@ -1,8 +1,8 @@
-"""The scores of a model as a graph of ONNX.
+"""The scores of a model as an ONNX graph.
 
     rows (n, d) -> (x - offset) / scale -> v(x) -> (v(x) - mean) @ components = scores (n, r)
 
-All in float64, but for what goes in and comes out. Source of the operators: https://onnx.ai/onnx/operators.
+Everything is in float64 except the input and the output. Source of the operators: https://onnx.ai/onnx/operators.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from bigkpca.numerics import kernels
 from bigkpca.numerics.eigenpairs import Solution
 from bigkpca.numerics.features import FeatureMap, FourierRows, GivenKernels, KernelRows, PrincipalFourierRows
 
-_FAR = 32.0  # lengths from the middle of the landmarks, from which on distances come from differences
+_FAR = 32.0  # lengths from the middle of the landmarks; beyond, distances come from differences
 _OPSET, _IR = 17, 8  # of ONNX 1.12 (2022), which every runtime in use reads
 
 
@@ -52,16 +52,16 @@ class _Graph:
         return self.do("ReduceSum", self.do("Mul", X, X), np.array([1], np.int64), keepdims=1)
 
     def cosines(self, angles: str) -> str:
-        """Cosines as sines, since runtimes have the sine alone in float64."""
+        """Cosines as sines, since runtimes implement only the sine in float64."""
         return self.do("Sin", self.do("Add", angles, np.pi / 2))
 
 
 def onnx_model(features: FeatureMap, solution: Solution) -> Any:
-    """A model of ONNX that maps "rows" (n, d), of the dtype of block work, to "scores" (n, r) of the same.
+    """An ONNX model that maps "rows" (n, d), in the dtype of block work, to "scores" (n, r) of the same dtype.
 
-    Raises SpecError for kernels and features that ONNX has no operators for, and where the library is missing.
+    Raises SpecError for kernels and features that ONNX has no operators for, and if the library is missing.
     """
-    require("onnx", "onnx", "a file of ONNX")
+    require("onnx", "onnx", "an ONNX file")
     from onnx import TensorProto, checker, helper
 
     graph = _Graph()
@@ -105,7 +105,7 @@ def _features(features: FeatureMap, graph: _Graph, X: str) -> str:
 
 
 def _waves(graph: _Graph, X: str, frequencies: Array, phases: Array | None, amplitude: str) -> str:
-    """amplitude (cos, sin) of the angles side by side, or √2 amplitude cos of the angles with phases."""
+    """amplitude (cos, sin) of the angles, side by side; with phases, √2 amplitude cos of the shifted angles."""
     angles = graph.do("MatMul", X, frequencies.T.astype(np.float64))
     if phases is None:
         found = graph.do("Concat", graph.cosines(angles), graph.do("Sin", angles), axis=1)
@@ -137,7 +137,7 @@ def _kernel(kernel: kernels.Kernel, graph: _Graph, X: str, Y: Array) -> str:
                 polynomial = do("Add", do("Mul", polynomial, s), coefficient)
             return do("Mul", polynomial, do("Exp", do("Neg", s)))
         case kernels.Laplacian():
-            rows = do("Unsqueeze", X, np.array([1], np.int64))  # (n, 1, d): n l d numbers are held at once
+            rows = do("Unsqueeze", X, np.array([1], np.int64))  # (n, 1, d): n l d numbers are in memory at once
             distances = do("ReduceSum", do("Abs", do("Sub", rows, Y)), np.array([2], np.int64), keepdims=0)
             return do("Exp", do("Div", distances, -kernel.sigma))
         case kernels.Linear():
@@ -160,11 +160,11 @@ def _kernel(kernel: kernels.Kernel, graph: _Graph, X: str, Y: Array) -> str:
 
 
 def _squared_distances(graph: _Graph, X: str, Y: Array, sigma: float) -> str:
-    """|x_i - y_j|² / sigma², not negative."""
-    center = np.median(Y, axis=0) / sigma  # which landmarks far from the others do not move
+    """|x_i - y_j|² / sigma², never negative."""
+    center = np.median(Y, axis=0) / sigma  # the median, which landmarks far from the others do not move
     rows = graph.do("Sub", graph.do("Div", X, sigma), center)
     scaled = Y / sigma - center
-    # As in kernels.stationary: products lose digits where landmarks are far, whose distances come from differences.
+    # As in kernels.stationary: products lose digits for far landmarks, so their distances come from differences.
     far = kernels.squared_norms(scaled) > _FAR**2
     near = np.where(far[:, None], 0, scaled)
     products = graph.do("Mul", graph.do("MatMul", rows, near.T), -2.0)

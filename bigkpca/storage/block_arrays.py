@@ -1,16 +1,16 @@
-"""Arrays of rows that tasks write block by block, one shard for each, and the manifest that publishes them.
+"""Arrays of rows that tasks write block by block, one shard per block, and the manifest that publishes them.
 
 features         scores (n, r), optionally residual (n,)
 reconstruction   x (n, d), with converged, far (n,) and iterations (n,)
 
-A run makes the last block, where that was not full, and all that follow it, with a manifest of all blocks, in its run
-folder. Then it takes three steps, which the next run goes on with where one was cut off:
+A run writes the last block, if that was not full, and all blocks after it to its run folder, with a manifest of all
+blocks. Then it takes three steps; if it is interrupted, the next run continues with them:
 
     1. the manifest of the store names the run folder as `publishing`
-    2. the shards are copied, and the metadata of the arrays, which say how many rows they have
-    3. the manifest is replaced by that of the run folder
+    2. the shards are copied, and the metadata of the arrays, which contain their number of rows
+    3. the manifest is replaced with that of the run folder
 
-Readers trust the rows of the manifest, so they see those before the run until step 3, and then all.
+Readers trust the rows of the manifest, so until step 3 they see the rows from before the run, and then all rows.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _NAMES = {"features": ("row", "component"), "reconstruction": ("row", "column")}
 def create(path: str, record: Mapping[str, Any], n: int, arrays: Mapping[str, tuple[tuple[int, ...], Any]]) -> None:
     """Create empty arrays for n rows: name -> (shape of a row, dtype).
 
-    `record` holds format, model, input and the number of rows of a block.
+    `record` contains format, model, input and the number of rows of a block.
     """
     group = groups.create_group(path, record)
     for name, (row, dtype) in arrays.items():
@@ -53,7 +53,7 @@ def create(path: str, record: Mapping[str, Any], n: int, arrays: Mapping[str, tu
 
 
 def open_main(path: str, kind: Kind) -> Stored:
-    """Open the main array: scores (n, r), or x (n, d)."""
+    """Open the main array: scores (n, r) or x (n, d)."""
     array = groups.open_group(path, kind).get(MAIN[kind])
     if not isinstance(array, zarr.Array):
         raise CorruptionError(f"{path}: its array {MAIN[kind]} is missing; {again(path)}")
@@ -61,40 +61,40 @@ def open_main(path: str, kind: Kind) -> Stored:
 
 
 def values(path: str, name: str) -> Array:
-    """A whole array of one value for each row, in memory, as in its manifest."""
+    """A whole array of one value per row, in memory, as its manifest describes it."""
     return groups.open_values(path, name)[:]
 
 
 def stored_values(path: str, array: Stored, block: Block) -> Array:
-    """The values of a block of an array in the folder `path`, whose shard must be there. Raises CorruptionError where
-    it is not, or does not decode."""
+    """The values of a block of an array in the folder `path`. Raises CorruptionError if its shard is missing or does
+    not decode."""
     return StoredArray(array, path, array.shape[0], ALL_THERE).read(block.start, block.stop)
 
 
 def open_arrays(path: str, names: Collection[str] | None = None) -> dict[str, Stored]:
-    """The arrays of these names, or all, by their names. Raises FileNotFoundError for one that is not there."""
+    """The arrays with these names, or all, by name. Raises FileNotFoundError for one that does not exist."""
     store = store_of(path)
-    if names is None:  # one by one: Zarr would warn of files of others that lie between them
+    if names is None:  # one by one: Zarr would warn of foreign files between them
         names = [name for name in sorted(store.names(path)) if read_if_there(f"{path}/{name}/{_METADATA}") is not None]
     return {name: zarr.open_array(store.zarr(f"{path}/{name}"), mode="r") for name in names}
 
 
 def holds(path: str, names: Collection[str]) -> bool:
-    """Whether arrays of these names are at `path`, and no others."""
+    """Whether `path` contains arrays with exactly these names."""
     if not store_of(path).is_folder(path):
         return False
     try:
         return retried(lambda: open_arrays(path), path, None).keys() == set(names)
-    except IncompleteError:  # of a disk or server that cannot be reached
+    except IncompleteError:  # a disk or server that cannot be reached
         raise
-    except Exception:  # of damaged metadata, for which each reader has its own kind
+    except Exception:  # damaged metadata, for which each reader raises its own type
         return False
 
 
 def write_block(path: str, block: Block, values: Mapping[str, Array]) -> dict[str, str]:
     """Write the shard of one block in each array. Returns the SHA-256 of each.
 
-    May run again, also at the same time: each shard appears whole, by a rename.
+    May run more than once, even concurrently: each shard appears whole, by a rename.
     """
 
     def write() -> None:
@@ -109,8 +109,8 @@ def write_block(path: str, block: Block, values: Mapping[str, Array]) -> dict[st
 def encoded(array: Stored, values: Array) -> bytes:
     """The shard that holds these values, as Zarr would write it.
 
-    Zarr itself reads a shard before it replaces it, even as a whole, and stops at one that does not decode. So it
-    writes into memory here, an array of this one shard.
+    Zarr itself reads a shard before replacing it, even as a whole, and fails if it does not decode. So here it writes
+    an array of this one shard to memory.
     """
     described = {**array.metadata.to_dict(), "shape": values.shape}
     held: dict[str, AnyBuffer] = {_METADATA: Buffer.from_bytes(json.dumps(described).encode())}
@@ -120,47 +120,47 @@ def encoded(array: Stored, values: Array) -> bytes:
 
 
 def stored_blocks(path: str, blocks: Sequence[Block], names: Collection[str] | None = None) -> list[Block]:
-    """The blocks whose shards exist in the arrays of these names, or all; shards appear whole, by a rename."""
+    """The blocks whose shards exist in the arrays with these names, or in all; shards appear whole, by a rename."""
     arrays = retried(lambda: open_arrays(path, names), path)
     stored = [(array, files_below(f"{path}/{name}")) for name, array in arrays.items()]
     return [block for block in blocks if all(holds_file(files, shard(array, block)) for array, files in stored)]
 
 
 def check_stored(path: str, blocks: Sequence[Block], names: Collection[str]) -> None:
-    """Raise IncompleteError where a shard that was written is not there: a worker may have written it to another disk
-    that is mounted at the same place."""
+    """Raise IncompleteError if a shard that was written is missing: a worker may have written it to another disk that
+    is mounted at the same place."""
     there = {block.number for block in stored_blocks(path, blocks, names)}
     if lost := [block for block in blocks if block.number not in there]:
         raise IncompleteError(
-            f"{path}: {len(lost)} of {len(blocks)} blocks were written and are not there, the first of rows "
+            f"{path}: {len(lost)} of {len(blocks)} blocks were written but are missing, the first with rows "
             f"{lost[0].start} to {lost[0].stop - 1}: make sure that all workers see the same disk, and run the same "
             "command again"
         )
 
 
 def holds_file(files: Mapping[str, StoredFile], name: str) -> bool:
-    """Whether a file is among these, and holds anything."""
+    """Whether a file is among these and is not empty."""
     return name in files and files[name].bytes > 0
 
 
 def shard(array: Stored, block: Block) -> str:
-    """The name of the file, in the folder of the array, that holds a block."""
+    """The name of the file that holds a block, in the folder of the array."""
     return array.metadata.encode_chunk_key((block.number, *[0] * (array.ndim - 1)))
 
 
 def block_digests(path: str, block: Block, names: Sequence[str] | None = None) -> dict[str, str] | None:
-    """SHA-256 of the values of a stored block of each of these arrays, or all; None if a shard does not decode."""
+    """SHA-256 of the values of a stored block, for each of these arrays or all; None if a shard does not decode."""
     try:
         arrays = retried(lambda: open_arrays(path, names), path)
         return {name: sha256(stored_values(path, array, block)) for name, array in arrays.items()}
-    except CorruptionError:  # a shard that does not decode is simply not done
+    except CorruptionError:  # a shard that does not decode counts as not done
         return None
 
 
 def publish(
     path: str, record: Mapping[str, Any], blocks: Sequence[Block], digests: Sequence[Mapping[str, str]]
 ) -> None:
-    """Force every shard to disk, then publish the manifest: from here on readers trust the rows it names."""
+    """Force every shard to disk, then publish the manifest: from then on readers trust its rows."""
     store_of(path).sync(path)
     write_manifest(path, record, blocks, digests)
 
@@ -168,7 +168,7 @@ def publish(
 def write_manifest(
     path: str, record: Mapping[str, Any], blocks: Sequence[Block], digests: Sequence[Mapping[str, str]]
 ) -> None:
-    """Write the manifest, or replace it, at once."""
+    """Write the manifest, or replace it, atomically."""
     store_of(path).check_writer(path)
     main = MAIN[record["format"]]
     manifest = {
@@ -184,7 +184,7 @@ def write_manifest(
 
 
 def read_manifest(path: str) -> dict[str, Any] | None:
-    """The manifest of a published store, None before it is published. Raises CorruptionError for a damaged one."""
+    """The manifest of a published store; None before it is published. Raises CorruptionError if it is damaged."""
     name, advice = groups.manifest_path(path), again(path)
     manifest: dict[str, Any] | None = read_record(name, advice)
     if manifest is not None:
@@ -193,7 +193,7 @@ def read_manifest(path: str) -> dict[str, Any] | None:
 
 
 def again(path: str) -> str:
-    """What to do where blocks alone cannot be written again."""
+    """Advice for when individual blocks cannot be written again."""
     about = groups.describe(path)
     if about is None or about.get("grows"):
         return "restore it, or extract all rows again with bigkpca run JOB.toml --full"
@@ -201,9 +201,9 @@ def again(path: str) -> str:
 
 
 def promised(path: str, manifest: Mapping[str, Any]) -> list[tuple[Block, dict[str, str]]]:
-    """The blocks that a manifest names, with the SHA-256 that it has for each array.
+    """The blocks in a manifest, with their SHA-256 for each array.
 
-    Raises CorruptionError where the manifest is not about the arrays at `path`.
+    Raises CorruptionError if the manifest does not describe the arrays at `path`.
     """
     main, about = MAIN[manifest["format"]], groups.describe(path) or {}
     try:
@@ -212,19 +212,19 @@ def promised(path: str, manifest: Mapping[str, Any]) -> list[tuple[Block, dict[s
         ranges = [(each["start"], each["stop"]) for each in manifest["blocks"]]
         fits = main in arrays and all(len(each) == 2 + len(arrays) for each in manifest["blocks"])
         shapes = {(array.shape[0], (array.shards or (0,))[0]) for array in arrays.values()}
-    except Exception as error:  # of JSON, and each kind of damaged metadata has its own
-        raise CorruptionError(f"{path}: its manifest or metadata do not parse ({error!r}); {again(path)}") from error
+    except Exception as error:  # errors of JSON, and those of each kind of damaged metadata
+        raise CorruptionError(f"{path}: its manifest or metadata is unreadable ({error!r}); {again(path)}") from error
     fits &= all(array.dtype.kind == _TYPES[name] for name, array in arrays.items() if name in _TYPES)
     fits &= all(manifest.get(key) == value for key, value in about.items())
-    grown = about.get("grows") and len(shapes) == 1 and min(shapes)[0] > manifest["rows"]  # by a run that is at work
+    grown = about.get("grows") and len(shapes) == 1 and min(shapes)[0] > manifest["rows"]  # by a run in progress
     fits &= shapes == {(min(shapes)[0] if grown else manifest["rows"], manifest["block_rows"])}
     if not fits or ranges != [(block.start, block.stop) for block in blocks]:
-        raise CorruptionError(f"{path}: its manifest does not fit its arrays; {again(path)}")
+        raise CorruptionError(f"{path}: its manifest does not match its arrays; {again(path)}")
     return list(zip(blocks, digests, strict=True))
 
 
 def replace_block(path: str, source: str, block: Block, names: Collection[str]) -> None:
-    """Replace the shard of one block in each of these arrays by that at `source`, each at once."""
+    """Replace the shard of one block in each of these arrays with that at `source`, each atomically."""
     store, arrays = store_of(path), open_arrays(path)
     for name in sorted(names):
         file = f"{name}/{shard(arrays[name], block)}"
@@ -245,17 +245,17 @@ GROWING: dict[str, records.Check] = {
         isinstance(value, dict) and isinstance(source := value.get("input"), dict) and _are_texts(source.get("tail"))
     ),
 }
-"""What the manifest of a feature store that grows holds besides that of others."""
+"""What the manifest of a growing feature store contains in addition."""
 
 
 def read_grown(path: str) -> dict[str, Any]:
-    """The manifest of a published store that grows. Raises CorruptionError where it is gone, or damaged."""
+    """The manifest of a published store that grows. Raises CorruptionError if it is missing or damaged."""
     about = groups.describe(path)
     if about is None or about["format"] not in MAIN:
-        raise CorruptionError(f"{path} is gone, or its zarr.json is damaged; {again(path)}")
+        raise CorruptionError(f"{path} is missing, or its zarr.json is damaged; {again(path)}")
     manifest = read_manifest(path)
     if manifest is None:
-        raise CorruptionError(f"{path}: its manifest is gone; {again(path)}")
+        raise CorruptionError(f"{path}: its manifest is missing; {again(path)}")
     name = groups.manifest_path(path)
     records.check(manifest, GROWING, name, again(path))
     if len(manifest["input_blocks"]) != len(manifest["blocks"]):
@@ -264,23 +264,23 @@ def read_grown(path: str) -> dict[str, Any]:
 
 
 def is_publishing(manifest: Mapping[str, Any]) -> bool:
-    """Whether a run was publishing when this manifest was read, or was cut off while it did."""
+    """Whether a run was publishing when this manifest was read, or was interrupted while publishing."""
     return PUBLISHING in manifest
 
 
 def changed_blocks(rows: int, count: int, block_rows: int) -> list[Block]:
-    """The blocks of `count` rows that are not whole among the first `rows` rows."""
+    """The blocks of `count` rows that are not entirely among the first `rows` rows."""
     return [block for block in split(count, block_rows) if block.stop > rows]
 
 
 def publish_grown(path: str, folder: str, manifest: Mapping[str, Any]) -> None:
-    """Take over what was made in a run folder, which has its own manifest; `manifest` is that of the store so far."""
+    """Publish what was made in a run folder, which has its own manifest; `manifest` is that of the store so far."""
     replace_json(groups.manifest_path(path), {**manifest, PUBLISHING: last_name(folder)})
     _take_over(path, folder, manifest["rows"])
 
 
 def go_on(path: str) -> bool:
-    """Finish what `publish` began at `path`, where it was cut off; whether it was."""
+    """Finish what `publish` began at `path`, if it was interrupted. Returns whether it was."""
     manifest = read_grown(path)
     if not is_publishing(manifest):
         return False
@@ -289,19 +289,19 @@ def go_on(path: str) -> bool:
 
 
 def read_finished(path: str) -> dict[str, Any]:
-    """The manifest as `go_on` leaves it. Writes nothing."""
+    """The manifest as `go_on` will leave it. Writes nothing."""
     manifest = read_grown(path)
     return read_grown(_published_from(path, manifest)) if is_publishing(manifest) else manifest
 
 
 def _published_from(path: str, manifest: Mapping[str, Any]) -> str:
-    """The run folder that is taken over. Raises CorruptionError where it is gone."""
+    """The run folder being published. Raises CorruptionError if it is missing."""
     folder = f"{parent(path)}/{last_name(str(manifest[PUBLISHING]))}"
     if holds(folder, open_arrays(path)) and read_manifest(folder) is not None:
         return folder
     raise CorruptionError(
-        f"{path}: a run was cut off while it published, and its folder {folder} is gone: restore it, or make a new "
-        "version of all features with bigkpca run JOB.toml --full"
+        f"{path}: a run was interrupted while publishing, and its folder {folder} is missing: restore it, or make a "
+        "new version of all features with bigkpca run JOB.toml --full"
     )
 
 
@@ -317,11 +317,11 @@ def _take_over(path: str, folder: str, before: int) -> None:
 
 
 def refresh_stamps(path: str, manifest: Mapping[str, Any], stamps: Sequence[str]) -> None:
-    """Take note that the input of each block was found unchanged, where its files now have these stamps."""
+    """Record that the input of each block was found unchanged, now that its files have these stamps."""
     fresh = [[sha256, stamp] for (sha256, _), stamp in zip(input_digests(manifest), stamps, strict=True)]
     replace_json(groups.manifest_path(path), {**manifest, "input_blocks": fresh})
 
 
 def input_digests(manifest: Mapping[str, Any]) -> Sequence[tuple[str, str]]:
-    """For each block: SHA-256 of the rows that it was computed from, and the stamp of where these are stored."""
+    """For each block: SHA-256 of the rows from which it was computed, and the stamp of the files that store them."""
     return [(sha256, stamp) for sha256, stamp in manifest["input_blocks"]]

@@ -17,18 +17,18 @@ from bigkpca.errors import CorruptionError
 from bigkpca.storage.block_arrays import Stored, holds_file, open_arrays, shard, stored_values
 
 Index = tuple[int, ...]  # of a stored file in the grid of an array
-_MOST = 10  # files that a message names
-_OTHER, _LOST = "holds other values than its manifest says", "is missing, or empty"
-_TASK_BYTES = 2**26  # of values, checked by one task
+_MOST = 10  # files listed in a message
+_OTHER, _LOST = "holds other values than its manifest records", "is missing, or empty"
+_TASK_BYTES = 2**26  # bytes of values checked by one task
 
 
 @dataclass(frozen=True)
 class Damage:
-    """One file of an output that is not as it was written."""
+    """One file of an output that differs from what was written."""
 
     file: str  # below the output
     what: str
-    block: Block | None = None  # its rows; None for a file that holds none
+    block: Block | None = None  # its rows; None for a file without rows
 
     def __str__(self) -> str:
         if self.block is None:
@@ -37,7 +37,7 @@ class Damage:
 
 
 def told(damage: Sequence[Damage]) -> str:
-    """All damage in words: a line for each of the first files, then a count."""
+    """A description of all damage: a line for each of the first files, then a count."""
     lines = [f"  {each}" for each in damage[:_MOST]]
     more = [f"  and {len(damage) - _MOST} more"] if len(damage) > _MOST else []
     return "\n".join(lines + more)
@@ -58,15 +58,15 @@ def listed_damage(path: str, kind: str, blocks: Sequence[Block]) -> tuple[list[D
         for file in sorted(there)
         if file not in shards
         and file not in own
-        # What a killed write left, and hidden files, as file systems and desktops make them, do no harm.
+        # Remains of killed writes, and hidden files such as file systems and desktops make, do no harm.
         and not file.endswith(".partial")
         and not last_name(file).startswith(".")
     ]
-    return missing, [Damage(file, "does not belong to it: move it away") for file in strange]
+    return missing, [Damage(file, "does not belong here: move it elsewhere") for file in strange]
 
 
 def block_damage(path: str, block: Block, digests: Mapping[str, str]) -> list[Damage]:
-    """Shards of one block whose values are not those of the digests."""
+    """Shards of one block whose values do not match the digests."""
     arrays = open_arrays(path, digests)
     found = []
     for name, digest in digests.items():
@@ -81,7 +81,7 @@ def block_damage(path: str, block: Block, digests: Mapping[str, str]) -> list[Da
 
 
 def _fault(error: CorruptionError) -> str:
-    """What is wrong with a file, from the error of its reading."""
+    """What is wrong with a file, from the error raised when reading it."""
     cause = error.__cause__
     if isinstance(error, OtherValuesError):
         return _OTHER
@@ -106,7 +106,7 @@ def files_of_a_task(array: Stored) -> int:
 
 
 def rows_of(array: Stored, rows: int, indices: Sequence[Index]) -> int:
-    """How many rows progress counts for these files: those of the files in the first column, of the main array."""
+    """How many rows these files count for in the progress: those of the files in the first column of the main array."""
     height = (array.shards or array.chunks)[0]
     return sum(min(height, rows - index[0] * height) for index in indices if not any(index[1:]) and array.ndim > 1)
 
@@ -122,7 +122,7 @@ def read_bytes(array: Stored, *, whole: bool) -> int:
 def split_by_presence(
     array: Stored, path: str, name: str, rows: int, indices: Sequence[Index]
 ) -> tuple[list[Index], list[Damage]]:
-    """Those of the files that are stored, and those that are gone."""
+    """Those of the files that are stored, and those that are missing."""
     there = files_below(f"{path}/{name}")
     kept = [index for index in indices if holds_file(there, array.metadata.encode_chunk_key(index))]
     gone = set(indices).difference(kept)
@@ -130,10 +130,10 @@ def split_by_presence(
 
 
 def file_damage(stored: StoredArray, name: str, indices: Sequence[Index]) -> list[Damage]:
-    """Stored files of an array, among these, that do not decode, or hold values of other digests."""
+    """Stored files of an array, among these, that do not decode, or whose values have other digests."""
     array, found = stored.array, []
     sizes = array.shards or array.chunks
-    # Pieces that are read at once: whole chunks, 4 MB at most or one row of chunks.
+    # Pieces that are read at once: whole chunks, at most 4 MB, or one row of chunks.
     row_bytes = array.dtype.itemsize * math.prod(sizes[1:])
     step = max(1, READ_BYTES // max(1, row_bytes * array.chunks[0])) * array.chunks[0]
     for index in indices:
@@ -149,7 +149,7 @@ def file_damage(stored: StoredArray, name: str, indices: Sequence[Index]) -> lis
 
 
 def _damaged_file(array: Stored, name: str, rows: int, index: Index, what: str) -> Damage:
-    """Say `what` is wrong with one stored file of the array `name`."""
+    """Describe `what` is wrong with one stored file of the array `name`."""
     height = (array.shards or array.chunks)[0]
     block = Block(index[0], index[0] * height, min(index[0] * height + height, rows))
     return Damage(f"{name}/{array.metadata.encode_chunk_key(index)}".lstrip("/"), what, block)

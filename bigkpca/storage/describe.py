@@ -25,9 +25,9 @@ _FACTS = ("kernel", "sigma", "gamma", "degree", "coef0", "center", "standardize"
 
 
 def info(path: str, array: str | None = None) -> dict[str, Any]:
-    """Facts about what is at `path`, finished or not. Reads metadata, and a model's arrays; no rows.
+    """Facts about what is at `path`, finished or not. Reads metadata and a model's arrays, but no rows.
 
-    Raises SpecError if nothing readable is there, CorruptionError for a damaged model.
+    Raises SpecError if there is nothing readable, CorruptionError for a damaged model.
     """
     path = expanded(path)
     about = groups.describe(path)
@@ -38,7 +38,7 @@ def info(path: str, array: str | None = None) -> dict[str, Any]:
         kind = {NpyRows: "npy", SparseRows: "sparse matrix"}.get(type(rows), "zarr array")
         return {"kind": kind, "path": path, **_array_facts(rows)}
     if array is not None:
-        raise SpecError(f"{path} is a bigkpca {groups.named(about['format'])}, described as a whole: leave --array out")
+        raise SpecError(f"{path} is a bigkpca {groups.named(about['format'])}, described as a whole: omit --array")
     if about["format"] == "model":
         return model_info(models.load_model(path), path)
     if about["format"] in MAIN:
@@ -51,7 +51,7 @@ def info(path: str, array: str | None = None) -> dict[str, Any]:
     records.check(about, records.DATASET, path)
     shown = "row_shape", "column_names", "encoding", "labels", "categories", "provenance"
     own = {key: about[key] for key in shown if key in about}
-    if isinstance(own["labels"], dict):  # a file of their own
+    if isinstance(own["labels"], dict):  # in a file of their own
         own["labels"] = own["labels"]["path"]
     return facts | _array_facts(open_rows(path)) | own | {"bytes": _stored_bytes(path)}
 
@@ -76,7 +76,7 @@ def model_info(model: Model, path: str) -> dict[str, Any]:
         "dtype": model.features.dtype.name,
         "seed": spec.seed,
         "preimage": spec.preimage_value.name if model.decoder else None,
-        # Noise that the fit sets is not among these.
+        # Noise that the fit determines is not among these.
         "preimage_options": preimages.changed(spec.own_preimage) if model.decoder else {},
         "noise": spec.noise,
         "reference_rows": None if model.reference is None else model.reference.rows,
@@ -93,13 +93,13 @@ def model_info(model: Model, path: str) -> dict[str, Any]:
 
 
 def whole_gram(model: Model) -> bool:
-    """Whether the whole Gram matrix was solved, so that nothing but rounding is wrong with the eigenpairs."""
+    """Whether the whole Gram matrix was solved, so that the eigenpairs are exact up to rounding."""
     return FitSpec.of(model).exact and model.certificate.residuals is None
 
 
 def certificate_info(certificate: Certificate) -> dict[str, Any]:
-    """The certificate as JSON-ready values: proven ones, those that hold with `confidence`, and estimates; None where
-    nothing can be said."""
+    """The certificate as JSON-ready values: proven bounds, bounds that hold with `confidence`, and estimates; None
+    where nothing is known."""
     arrays = {name: values.tolist() for name, values in certificate.arrays().items()}
     estimated = ("learning_curve", "stability", "gap", "missed", "rounding")
     bounds = [f"{of}_{side}" for of in ("eigenvalue", "explained_variance_ratio") for side in ("lower", "upper")]
@@ -125,8 +125,8 @@ def certificate_info(certificate: Certificate) -> dict[str, Any]:
 
 
 def unfinished(path: str) -> dict[str, Any] | None:
-    """Facts about output that is made block by block and not finished: beside its path, or at it, where earlier
-    versions made it. None for anything else."""
+    """Facts about unfinished output that is made block by block: beside its path, or at it, where earlier versions made
+    it. None for anything else."""
     for folder in [path] if store_of(path).exists(path) else run_folders(path):
         about = groups.describe(folder) or {}
         if about.get("format") in MAIN and (folder != path or not groups.is_finished(path)):
@@ -140,7 +140,7 @@ def _blocks_info(path: str, about: Mapping[str, Any]) -> dict[str, Any]:
     rows = manifest["rows"] if manifest and about.get("grows") else main.shape[0]
     records.check(about, records.OUTPUT, path)
     if main.shape[0] / about["block_rows"] > _MOST_BLOCKS:
-        raise CorruptionError(f"{path} claims more than {_MOST_BLOCKS:,} blocks: make it again")
+        raise CorruptionError(f"{path} claims to have more than {_MOST_BLOCKS:,} blocks: make it again")
     blocks = split(rows, about["block_rows"])
     stored = {block.number for block in block_arrays.stored_blocks(path, blocks)}
     missing = [block.number for block in blocks if block.number not in stored]

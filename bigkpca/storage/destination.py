@@ -1,4 +1,4 @@
-"""Where a run writes: what exists already, what may be replaced, and how finished output is published."""
+"""Where a run writes: what already exists, what may be replaced, and how finished output is published."""
 
 from __future__ import annotations
 
@@ -17,36 +17,36 @@ _OTHER_FORMATS = (".npy", ".npz", ".csv.gz", ".csv", ".tsv", ".txt", ".parquet",
 
 
 def output_path(path: AnyPath, *inputs: str | None) -> str:
-    """The path of an output, normalised: without a trailing slash, `~` expanded, a link followed.
+    """The normalised path of an output: without a trailing slash, with `~` expanded and a link followed.
 
-    Raises SpecError for URLs of no object store, a bucket, the current folder, a mount point, a path below a file, and
-    what is, holds or lies in one of the `inputs` (None: not a path).
+    Raises SpecError for URLs of unknown object stores, a bucket, the current folder, a mount point, a path below a
+    file, and a path that equals, contains or lies in one of the `inputs` (None: not a path).
     """
     return store_of(expanded(path)).output_path(os.fspath(path), tuple(filter(None, inputs)))
 
 
 def group_path(path: AnyPath, *inputs: str | None) -> str:
-    """`output_path` of a folder of arrays. Raises SpecError also for names that promise another format."""
+    """`output_path` of a folder of arrays. Also raises SpecError for names with the suffix of another format."""
     out = output_path(path, *inputs)
     if suffix := next((end for end in _OTHER_FORMATS if out.lower().endswith(end)), None):
         name = last_name(out)[: -len(suffix)] or "out"
         raise SpecError(
-            f"{os.fspath(path)}: what is written is a folder of Zarr arrays, not a {suffix} file: take another name, "
-            f"e.g. {name}.zarr"
+            f"{os.fspath(path)}: the output is a folder of Zarr arrays, not a {suffix} file: choose another name, e.g. "
+            f"{name}.zarr"
         )
     return out
 
 
 def check_file(out: str, ours: Callable[[bytes], bool], example: str) -> bool:
-    """Whether a file may be written at `out`: nothing is there, or a file whose first 2000 bytes are `ours`.
+    """Whether a file may be written at `out`: nothing exists there, or a file whose first 2000 bytes are `ours`.
 
-    Raises SpecError where its folder does not exist or holds arrays, and where `out` is a folder.
+    Raises SpecError if its folder does not exist or contains arrays, and if `out` is a folder.
     """
     store = store_of(out)
     if not is_url(out) and not store.is_folder(parent(store.absolute(out))):
         raise SpecError(f"{out} cannot be written: its folder does not exist")
     if store.is_folder(out):
-        raise SpecError(f"{out} is a folder: give the name of a file, e.g. {example}")
+        raise SpecError(f"{out} is a folder: specify a file name, e.g. {example}")
     inner = store.absolute(out)
     while (folder := parent(inner)) != inner:
         if any(store.exists(f"{folder}/{name}") for name in NODE_FILES):
@@ -56,9 +56,9 @@ def check_file(out: str, ours: Callable[[bytes], bool], example: str) -> bool:
 
 
 def check_local(out: str) -> None:
-    """Raise SpecError for the URL of an output that is written to local disks only."""
+    """Raise SpecError for a URL, for output that is written to local disks only."""
     if is_url(out):
-        raise SpecError(f"{out}: reports and comparisons are written to local disks only: give a local path")
+        raise SpecError(f"{out}: reports and comparisons are written to local disks only: use a local path")
 
 
 def head(path: str) -> bytes:
@@ -67,8 +67,8 @@ def head(path: str) -> bytes:
         return file.read(2000)
 
 
-# Beside an output, besides scratches, run folders and the lock: what it replaced, what is being removed; names that
-# nobody gives to anything else.
+# Beside an output, in addition to scratches, run folders and the lock: what it replaced, and what is being removed,
+# with names that nothing else has.
 _OLD, _TRASH = ".bigkpca-old", ".bigkpca-trash"
 
 
@@ -76,35 +76,35 @@ _OLD, _TRASH = ".bigkpca-old", ".bigkpca-trash"
 class Destination:
     """Where a run writes: into a folder beside `path`, which takes its place by one rename when it is finished.
 
-    `path` never holds half an output.
+    `path` never contains a partial output.
     """
 
     path: str
     work: str  # the folder beside it
-    done: bool  # this output is at `path`, finished
+    done: bool  # this output is finished at `path`
     free: bool = False  # nothing was at `path`
-    note: str | None = None  # for the user
+    note: str | None = None  # a note for the user
 
     @contextmanager
     def made(self) -> Iterator[str]:
-        """A scratch folder that becomes `work` by one rename; an error removes it."""
+        """A scratch folder that becomes `work` by one rename; on an error it is removed."""
         store, scratch = store_of(self.path), scratch_folder(self.path)
         try:
             store.make_new_folder(scratch)
         except FileExistsError as error:
-            raise SpecError(f"{scratch} exists, and this run writes its unfinished output there: remove it") from error
+            raise SpecError(f"{scratch} exists, where this run writes its unfinished output: remove it") from error
         try:
             yield scratch
             if self.work != scratch:
                 store.sync(scratch)
                 store.move(scratch, self.work)
         except BaseException:
-            store.check_writer(self.path)  # else its new writer may be finishing a move of what lies there
+            store.check_writer(self.path)  # otherwise its new writer may be finishing a move of what lies there
             store.remove_folder(scratch)
             raise
 
     def put_in_place(self) -> None:
-        """Publish finished output at `path`; what was there stays until it is replaced."""
+        """Publish finished output at `path`; earlier output stays until it is replaced."""
         store = store_of(self.path)
         store.check_writer(self.path)
         if not store.exists(self.path):
@@ -112,16 +112,16 @@ class Destination:
             return
         if self.free and (not store.is_folder(self.path) or store.names(self.path)):  # it was invisible for a moment
             raise IncompleteError(
-                f"{self.path} was not there when this run began, and is there now: run the same command again"
+                f"{self.path} did not exist when this run began, but does now: run the same command again"
             )
         if not store.exchange(self.work, self.path):
-            store.move(self.path, self.path + _OLD)  # `open_destination` takes up what stops between these two
+            store.move(self.path, self.path + _OLD)  # `open_destination` handles a stop between these two
             store.move(self.work, self.path)
         for replaced in (self.work, self.path + _OLD):
             _discard(replaced, self.path)
 
     def clear(self) -> None:
-        """Remove the folder beside the output: nothing in it is needed."""
+        """Remove the folder beside the output, since nothing in it is needed."""
         _discard(self.work, self.path)
 
 
@@ -131,17 +131,17 @@ def _discard(folder: str, path: str) -> None:
 
 
 def open_destination(path: str, record: Mapping[str, Any], *, overwrite: bool, whole: bool = False) -> Destination:
-    """Find out what is at `path`, given the record that identifies the output of this run.
+    """Determine what is at `path`, given the record that identifies the output of this run.
 
-    Nothing there: to be made. Output with the same record: done if it is finished. Anything else: SpecError naming
-    what differs; with `overwrite`, output of ours of the same kind (never anything else) is replaced, but only once its
-    successor is finished. Output is made block by block, in a folder that the same run finds again, or else `whole`.
-    What killed runs left beside the path is removed, or put back.
+    If nothing is there, the output is to be made. Output with the same record is done if it is finished. Anything else
+    raises SpecError, naming the difference; with `overwrite`, bigkpca's own output of the same kind (never anything
+    else) is replaced, but only once its successor is finished. Output is made block by block, in a folder that the same
+    run finds again, or else `whole`. What killed runs left beside the path is removed or put back.
     """
     store = store_of(path)
     store.recover(path)
     _remove_links(path)
-    if describe(path + _OLD) is not None and not store.exists(path):  # else it is what a removal left of it
+    if describe(path + _OLD) is not None and not store.exists(path):  # otherwise a removal left it
         store.move(path + _OLD, path)  # it was killed between the two renames of put_in_place
     for left in (*scratch_folders(path), path + _OLD, path + _TRASH):
         store.remove_folder(left)
@@ -154,12 +154,12 @@ def open_destination(path: str, record: Mapping[str, Any], *, overwrite: bool, w
 
 
 def check_place(path: str, record: Mapping[str, Any], *, overwrite: bool) -> None:
-    """Raise SpecError where output with this record, or this part of one, may not be put at `path`."""
+    """Raise SpecError if output with this record, or this part of one, may not be put at `path`."""
     state = _state(path, record)
     if state == "foreign":
         raise SpecError(
-            f"{path} exists and was not made by bigkpca, so it is never replaced: choose another output path, "
-            "or move it away yourself"
+            f"{path} exists and was not made by bigkpca, so it is never replaced: choose another output path, or move "
+            "it elsewhere yourself"
         )
     if state != "other":
         return
@@ -177,9 +177,9 @@ def check_place(path: str, record: Mapping[str, Any], *, overwrite: bool) -> Non
 
 
 def destination_of_rows(path: str, record: Mapping[str, Any]) -> Destination:
-    """Where a run makes blocks that are then added to the finished output at `path`; `record` identifies the run.
+    """Where a run makes blocks to be added to the finished output at `path`; `record` identifies the run.
 
-    What killed runs left beside the path is removed, but for blocks of the same run.
+    What killed runs left beside the path is removed, except blocks of the same run.
     """
     work = run_folder(path, record)
     _remove_links(path)
@@ -198,16 +198,17 @@ def remove_all_runs(path: str) -> None:
 
 
 def _remove_links(path: str) -> None:
-    """Remove links from where only runs write beside `path`: else they would write to where somebody else points."""
+    """Remove links from where only runs write beside `path`: otherwise runs would write to wherever a foreign link
+    points."""
     for folder in (*scratch_folders(path), *run_folders(path)):
         store_of(path).remove_links(folder, below=True)
-    for folder in (path + _OLD, path + _TRASH):  # which may hold earlier output, with links of its owner
+    for folder in (path + _OLD, path + _TRASH):  # which may contain earlier output, with links of its owner
         store_of(path).remove_links(folder, below=False)
 
 
 def _remove_runs(path: str, work: str, *, all_others: bool) -> str | None:
-    """Remove run folders that no run goes on with (what a run replaced, and what workers wrote that were cut off), with
-    `all_others` also unfinished output of other runs than that in `work`; a note where there was such output."""
+    """Remove run folders that no run continues (what a run replaced, and what disconnected workers wrote); with
+    `all_others`, also unfinished output of runs other than that in `work`. Returns a note if there was such output."""
     removed = []
     for folder in run_folders(path):
         about = describe(folder) or {}
@@ -231,7 +232,7 @@ def _state(path: str, record: Mapping[str, Any]) -> Literal["new", "half", "done
 
 
 def difference(there: Mapping[str, Any], record: Mapping[str, Any]) -> str:
-    """How the record of existing output differs from that of the output asked for, in words."""
+    """How the record of existing output differs from that of the requested output, in words."""
     if there.get("format") != record["format"]:
         return f"it is a bigkpca {named(str(there.get('format')))}"
     here, held = dict(_flat(record)), dict(_flat({key: there.get(key) for key in record}))

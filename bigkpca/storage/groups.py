@@ -1,6 +1,6 @@
-"""Zarr groups that bigkpca writes, and the arrays in them.
+"""The Zarr groups that bigkpca writes, and their arrays.
 
-There are five kinds of Zarr v3 groups. The attribute `bigkpca` of the group names the kind:
+There are five kinds of Zarr v3 groups. The attribute `bigkpca` of a group names its kind:
 
     dataset    x (n, d), optionally y (n,)      finished when the attribute holds `rows`
     model      eigenvalues, components, ...     appears whole, by one rename
@@ -42,11 +42,11 @@ def create_array(
     *,
     compress: bool = True,
 ) -> zarr.Array[Any]:
-    """An array of rows whose shards hold `shard_rows` rows in checksummed chunks of about 1 MB.
+    """An array of rows whose shards contain `shard_rows` rows in checksummed chunks of about 1 MB.
 
-    Without `compress` chunks carry a checksum only: the digits of scores and models look random to a compressor.
-    Every chunk is stored even if all its values equal the fill value, so that a missing one is a loss;
-    floats are filled with NaN, so that a hole shows.
+    Without `compress`, chunks have only a checksum: the digits of scores and models look random to a compressor. Every
+    chunk is stored even if all its values equal the fill value, so a missing chunk always means loss; floats are filled
+    with NaN, which makes a hole visible.
     """
     dtype = np.dtype(dtype)
     row_bytes = dtype.itemsize * int(np.prod(shape[1:], initial=1))
@@ -67,13 +67,13 @@ def create_array(
 
 
 def create_group(path: str, about: Mapping[str, Any]) -> zarr.Group:
-    """Create a group with the attribute `bigkpca` at a path where nothing is."""
+    """Create a group with the attribute `bigkpca` at a path where nothing exists."""
     stamped = {**about, "format_version": FORMAT_VERSION}
     return zarr.create_group(store_of(path).zarr(path), zarr_format=3, attributes={ATTRIBUTE: stamped})
 
 
 def finished_dataset(path: str, mode: Literal["r", "r+"] = "r") -> tuple[zarr.Group, Any]:
-    """A dataset, and its description. Raises SpecError for anything else, IncompleteError where it is not finished."""
+    """A dataset and its description. Raises SpecError for anything else, IncompleteError if it is not finished."""
     group = open_group(path, "dataset", mode)
     about: Any = group.attrs[ATTRIBUTE]
     if "rows" not in about:
@@ -82,7 +82,7 @@ def finished_dataset(path: str, mode: Literal["r", "r+"] = "r") -> tuple[zarr.Gr
 
 
 def open_group(path: str, kind: str, mode: Literal["r", "r+"] = "r") -> zarr.Group:
-    """Open a group of the given kind. Raises SpecError for anything else, IncompleteError for one on its way."""
+    """Open a group of the given kind. Raises SpecError for anything else, IncompleteError for an unfinished one."""
     about = describe(path)
     if about is None:
         if store_of(path).is_moving(path):
@@ -94,44 +94,44 @@ def open_group(path: str, kind: str, mode: Literal["r", "r+"] = "r") -> zarr.Gro
         except OSError:
             pass
         except ValueError as error:
-            reason = f": its zarr.json does not parse ({error})"
+            reason = f": its zarr.json cannot be parsed ({error})"
         raise SpecError(f"{path} {there} {named(kind)}{reason}")
     if about["format"] != kind:
         article = "an" if named(kind)[0] in "aeiou" else "a"
         raise SpecError(f"{path} is a bigkpca {named(about['format'])}, not {article} {named(kind)}")
     if about.get("format_version") != FORMAT_VERSION:
         raise SpecError(
-            f"{path} has {named(kind)} format version {about.get('format_version')!r:.80}; this bigkpca reads version "
-            f"{FORMAT_VERSION} only: install the bigkpca that wrote it, or make it again"
+            f"{path} has {named(kind)} format version {about.get('format_version')!r:.80}; this bigkpca reads only "
+            f"version {FORMAT_VERSION}: install the bigkpca that wrote it, or make it again"
         )
     try:
         return retried(lambda: zarr.open_group(store_of(path).zarr(path), mode=mode, zarr_format=3), path)
     except BigKPCAError:
         raise
-    except Exception as error:  # zarr raises several kinds
+    except Exception as error:  # zarr raises several types
         raise CorruptionError(f"{path}/zarr.json does not describe a Zarr group ({error})") from error
 
 
 def open_values(path: str, name: str | None = None) -> StoredArray:
-    """The array of one value a row at `path`, or of that name in the group there, unread.
+    """The array of one value per row at `path`, or with that name in the group there; values are not read.
 
-    Raises SpecError where there is none.
+    Raises SpecError if there is none.
     """
     try:
         node = zarr.open(store_of(path).zarr(path), mode="r")
     except BigKPCAError:
         raise
-    except Exception as error:  # zarr raises several kinds for folders that hold no node
+    except Exception as error:  # zarr raises several types for folders that hold no node
         raise SpecError(f"{path} is not a Zarr array or group") from error
     if isinstance(node, zarr.Group):
         held = sorted(key for key, _ in node.arrays())
         if name not in held:
-            raise SpecError(f"{path} holds no array {name!r}, but {held}")
+            raise SpecError(f"{path} does not contain an array {name!r}, but {held}")
         found = stored_array(path, node, name)
     else:
         found = StoredArray(node, path, node.shape[0], versions_of(node))
     if found.ndim != 1:
-        raise SpecError(f"{found.array.path or path} has shape {found.shape}: one value for each row is needed")
+        raise SpecError(f"{found.array.path or path} has shape {found.shape}: one value per row is needed")
     return found
 
 
@@ -141,7 +141,8 @@ def named(kind: str) -> str:
 
 
 def describe(path: str) -> dict[str, Any] | None:
-    """The `bigkpca` attribute of the group at `path`, None if there is no such group. Raises as its store does."""
+    """The `bigkpca` attribute of the group at `path`; None if there is no such group. Raises the errors of its
+    store."""
     try:
         content = read_if_there(f"{path}/zarr.json")
         metadata = None if content is None else parsed(content)
@@ -155,7 +156,7 @@ def describe(path: str) -> dict[str, Any] | None:
 
 
 def is_finished(path: str) -> bool:
-    """Whether the group at `path` is finished; readers trust nothing else."""
+    """Whether the group at `path` is finished; readers trust only finished groups."""
     about = describe(path)
     if about is None:
         return False
@@ -169,5 +170,5 @@ def is_finished(path: str) -> bool:
 def manifest_path(path: str) -> str:
     """The path of a manifest: inside the folder of the main array, where Zarr ignores it."""
     about = describe(path)
-    assert about is not None  # callers know that it is ours
+    assert about is not None  # callers know that bigkpca wrote it
     return f"{path}/{MAIN[about['format']]}/{MANIFEST}"

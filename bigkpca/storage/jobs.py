@@ -1,4 +1,4 @@
-"""The output of a scheduled job, which version is current, which rows a run has pinned, and the records of its runs."""
+"""The output of a scheduled job: its current version, the rows that a run has pinned, and the records of its runs."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _PINNED = "pinned.json"
 
 
 def prepare(out: str) -> None:
-    """Make the folder of the versions, unless it is there. Raises SpecError where anything else is."""
+    """Make the folder of the versions, if it does not exist. Raises SpecError if something else is there."""
     store = store_of(out)
-    # Partial files are what writes left that were cut off.
+    # Interrupted writes leave partial files.
     if not store.exists(out) or (store.is_folder(out) and all(name.endswith(".partial") for name in store.names(out))):
         store.make_folder(out)
         own = {"format": JOB, "format_version": groups.FORMAT_VERSION}
@@ -28,27 +28,27 @@ def prepare(out: str) -> None:
         return
     about = groups.describe(out)
     if about is None:
-        raise SpecError(f"{out} exists and was not made by bigkpca: choose another path for the output of the job")
+        raise SpecError(f"{out} exists and was not made by bigkpca: choose another output path for the job")
     if about["format"] != JOB:
         raise SpecError(
             f"{out} is a bigkpca {groups.named(about['format'])}, which runs of a job never replace: choose another "
-            "path for the output of the job"
+            "output path for the job"
         )
     groups.open_group(out, JOB)  # raises SpecError for other format versions
 
 
 def empty_versions() -> dict[str, Any]:
-    """The manifest before there is a version."""
+    """The manifest before the first version."""
     return {"format_version": groups.FORMAT_VERSION, "current": 0, "versions": []}
 
 
 def write_versions(out: str, manifest: Mapping[str, Any]) -> None:
-    """Replace the manifest of the versions, at once."""
+    """Replace the manifest of the versions atomically."""
     replace_json(f"{out}/{VERSIONS}", manifest)
 
 
 def set_current(out: str, number: int) -> dict[str, Any]:
-    """Make another version the current one. Returns the manifest. Raises SpecError where there is no such version."""
+    """Make another version the current one. Returns the manifest. Raises SpecError if there is no such version."""
     manifest = read_versions(out) or empty_versions()
     check_version(out, manifest, number)
     manifest["current"] = number
@@ -57,16 +57,16 @@ def set_current(out: str, number: int) -> dict[str, Any]:
 
 
 def check_version(out: str, manifest: Mapping[str, Any], number: int) -> None:
-    """Raise SpecError where there is no version of this number."""
+    """Raise SpecError if there is no version with this number."""
     known = [each["number"] for each in manifest["versions"]]
     if number not in known:
         pruned = 0 < number <= last_number(manifest)
-        why = f"version {number} was pruned, as bigkpca history {out} tells" if pruned else f"has no version {number}"
+        why = f"version {number} was pruned (see bigkpca history {out})" if pruned else f"has no version {number}"
         raise SpecError(f"{out}{':' if pruned else ''} {why}; there are {', '.join(map(str, known)) or 'none'}")
 
 
 def read_pinned(out: str) -> dict[str, Any]:
-    """What a run pinned that did not end; empty where none did, or the file does not parse."""
+    """What an unfinished run pinned; empty if there is none, or if the file cannot be parsed."""
     try:
         content = read_if_there(f"{out}/{_PINNED}")
         found: Any = None if content is None else parsed(content)
@@ -76,12 +76,12 @@ def read_pinned(out: str) -> dict[str, Any]:
 
 
 def write_pinned(out: str, pinned: Mapping[str, Any]) -> None:
-    """Pin what a run is about to do, so that the run after a stop does the same."""
+    """Pin what a run is about to do, so the run after an interruption does the same."""
     replace_json(f"{out}/{_PINNED}", pinned)
 
 
 def remove_pinned(out: str) -> None:
-    """Forget what was pinned: the run has ended."""
+    """Remove the pin, since the run has ended."""
     store_of(out).remove_file(f"{out}/{_PINNED}")
 
 
@@ -89,7 +89,7 @@ RECORDS = "runs.jsonl"
 
 
 def read_records(out: str) -> tuple[list[dict[str, Any]], list[int]]:
-    """The records of all runs, and the numbers (from 1) of lines that are no records, as a full disk may leave them."""
+    """The records of all runs, and the numbers (from 1) of lines that are not records, which a full disk may leave."""
     found, damaged = [], []
     for number, line in enumerate(_content(out).split(b"\n"), 1):
         if not line.strip():
@@ -106,8 +106,8 @@ def read_records(out: str) -> tuple[list[dict[str, Any]], list[int]]:
 
 
 def append_record(out: str, record: Mapping[str, Any]) -> None:
-    """Add a line. Lines that are there stay as they are, also damaged ones."""
-    # The whole file is written anew, at once: object stores cannot append, and no half line is left behind.
+    """Add a line. Existing lines stay as they are, even damaged ones."""
+    # The whole file is rewritten atomically: object stores cannot append, and no partial line is left behind.
     before = _content(out)
     if before and not before.endswith(b"\n"):
         before += b"\n"

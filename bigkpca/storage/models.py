@@ -1,8 +1,8 @@
-"""Models on disk: plain arrays and one JSON attribute, loaded without executing anything, every part checked.
+"""Models on disk: plain arrays and one JSON attribute, loaded without executing anything and with every part checked.
 
-A model may come from anybody: its digest guards against accidents, not against malice. So Zarr sees only metadata of
+A model may come from anyone: its digest protects against accidents, not against malice. So Zarr sees only metadata in
 the form that `groups.create_array` writes, without a compressor, and nothing is read that claims to be larger than its
-files. Shapes stand in the classes themselves (`shapes` of feature maps, decoders and the certificate).
+files. Shapes are defined in the classes themselves (`shapes` of feature maps, decoders and the certificate).
 """
 
 from __future__ import annotations
@@ -53,22 +53,22 @@ _KEYS = {
     "storage_transformers",
 }
 _PLACES = {"name": "default", "configuration": {"separator": "/"}}
-_ORDERS: tuple[Any, ...] = (None, {}, {"endian": "little"}, {"endian": "big"})  # none where a value is one byte
-_MOST = 2**62  # of a length; products of two still fit the integers of Zarr's index
+_ORDERS: tuple[Any, ...] = (None, {}, {"endian": "little"}, {"endian": "big"})  # absent if a value is one byte
+_MOST = 2**62  # largest length; products of two still fit the integers of Zarr's index
 
 
 def read_arrays(group: zarr.Group, path: str, names: Collection[str]) -> dict[str, Array]:
-    """The arrays of these names in the model at `path`, in memory.
+    """The arrays with these names in the model at `path`, in memory.
 
-    Raises CorruptionError, naming the array, where one is missing, is larger than its files, or is stored in another
-    way than models are.
+    Raises CorruptionError, naming the array, if one is missing, is larger than its files, or is not stored in the way
+    of models.
     """
     if not isinstance(names, list) or not all(isinstance(name, str) and name.isidentifier() for name in names):
         # Other names could lead out of the folder.
-        raise CorruptionError(f"{path}: its list of arrays is {names!r:.80}, not one of plain names; {AGAIN}")
+        raise CorruptionError(f"{path}: its list of arrays is {names!r:.80}, not a list of plain names; {AGAIN}")
     files = store_of(path).files(path)
     if gone := sorted(name for name in names if f"{name}/zarr.json" not in files):
-        what = " (the rows that it compares others with)" if "landmarks" in gone else ""
+        what = " (the rows with which it compares others)" if "landmarks" in gone else ""
         raise CorruptionError(f"{path}: {', '.join(gone)}{what} are missing; restore them, or {AGAIN}")
     chunk_bytes: Counter[str] = Counter()
     for key, file in files.items():
@@ -84,12 +84,12 @@ def read_arrays(group: zarr.Group, path: str, names: Collection[str]) -> dict[st
         return found
     except (MemoryError, IncompleteError):
         raise
-    except Exception as error:  # Zarr has its own kinds for metadata that it does not take
+    except Exception as error:  # Zarr raises its own types for metadata that it does not accept
         raise CorruptionError(f"{path}: an array does not decode ({error}); {AGAIN}") from error
 
 
 def _checked_metadata(where: str, stored: int) -> Any:
-    """The metadata of an array. Raises CorruptionError unless it is one of a model that fits in `stored` bytes."""
+    """The metadata of an array. Raises CorruptionError unless it is an array of a model that fits in `stored` bytes."""
     try:
         found = parsed(read_if_there(f"{where}/zarr.json") or b"")
     except (OSError, ValueError) as error:
@@ -99,26 +99,26 @@ def _checked_metadata(where: str, stored: int) -> Any:
     declared = math.prod(found["shape"]) * np.dtype(found["data_type"]).itemsize
     if declared > stored:
         raise CorruptionError(
-            f"{where}: an array does not decode (shape {tuple(found['shape'])} takes {declared:,} bytes, and its files "
+            f"{where}: an array does not decode (shape {tuple(found['shape'])} takes {declared:,} bytes, but its files "
             f"have {stored:,}); {AGAIN}"
         )
     return found
 
 
 def _wrong(found: Any) -> str | None:
-    """What is wrong with the metadata of an array, which may be any JSON; None where nothing is."""
+    """What is wrong with the metadata of an array, which may be any JSON; None if nothing is."""
     match found:
         case {"node_type": "array", "zarr_format": 3, "shape": shape, "data_type": str(kind)} if found.keys() <= _KEYS:
             pass
         case _:
-            return "its metadata have other entries"
+            return "its metadata has other entries"
     if not (_is_shape(shape, 0) and len(shape) in (1, 2)):
         return f"its shape is {shape!r:.80}"
     if kind not in _TYPES or found.get("fill_value") != ("NaN" if np.dtype(kind).kind == "f" else 0):
         return f"its type is {kind!r:.80}, filled with {found.get('fill_value')!r:.80}"
     if found.get("chunk_key_encoding") != _PLACES or found.get("storage_transformers"):
         return "its chunks have other names"
-    # Shards of whole rows, with a checksum for each chunk, and no codec that could make much of little.
+    # Shards of whole rows, with a checksum for each chunk, and no codec that could expand little data into much.
     match found.get("codecs"), found.get("chunk_grid"):
         case [{"name": name, "configuration": {**how}}], {"name": "regular", "configuration": {"chunk_shape": shard}}:
             inner: Any = how.get("chunk_shape")
@@ -126,7 +126,7 @@ def _wrong(found: Any) -> str | None:
             return "it is stored with other codecs or chunks"
     if not _fits(inner, shape):
         return f"its chunks have the shape {inner!r:.80}"
-    # The last chunk of a shard may reach beyond the array, no further one may.
+    # The last chunk of a shard may reach beyond the array, but no other may.
     if not _fits(shard, [shape[0] + inner[0] - 1, *shape[1:]]) or shard[0] % inner[0]:
         return f"its shards have the shape {shard!r:.80}"
     known = how.keys() <= {"chunk_shape", "codecs", "index_codecs", "index_location"}
@@ -144,7 +144,7 @@ def _wrong(found: Any) -> str | None:
 
 
 def _fits(chunk: Any, whole: list[int]) -> bool:
-    """Whether a chunk is one or more whole rows of the array or shard that it is a part of."""
+    """Whether a chunk consists of one or more whole rows of its array or shard."""
     return _is_shape(chunk, 1) and len(chunk) == len(whole) and chunk[0] <= max(1, whole[0]) and chunk[1:] == whole[1:]
 
 
@@ -173,9 +173,9 @@ _OWN = (
 
 
 def assembled(about: Mapping[str, Any], arrays: Mapping[str, Array]) -> Model:
-    """The model of an attribute, without its digest, and of arrays in memory.
+    """The model from an attribute, without its digest, and from arrays in memory.
 
-    Raises SpecError, naming the entry or the array, where they are not those of a model.
+    Raises SpecError, naming the entry or the array, if they are not those of a model.
     """
     kernel = kernels.from_dict(about.get("kernel", {}))
     solution, sizes = _solution(about, arrays)
@@ -187,8 +187,8 @@ def assembled(about: Mapping[str, Any], arrays: Mapping[str, Array]) -> Model:
     certified |= _shaped("certificate_", arrays, Certificate.shapes(), dict(sizes), finite=False)
     check_plain(Certificate, certified, "the certificate")
     certificate = Certificate(**certified)
-    decoder = _decoder(about.get("decoder"), arrays, sizes)  # models of before pre-images have none
-    references = {  # none of a model that was extended, or made before models had them
+    decoder = _decoder(about.get("decoder"), arrays, sizes)  # models from before pre-images have none
+    references = {  # None if the model was extended, or made before models had them
         name: _part(Reference, name, about, arrays, Reference.shapes, {**sizes, "r+1": sizes["r"] + 1}, "rows")
         for name in ("reference", "earlier")
     }
@@ -213,7 +213,7 @@ def assembled(about: Mapping[str, Any], arrays: Mapping[str, Array]) -> Model:
 
 
 def _solution(about: Mapping[str, Any], arrays: Mapping[str, Array]) -> tuple[Solution, dict[str, int]]:
-    """The solution, and the sizes D, r and d of the model."""
+    """The solution and the sizes D, r and d of the model."""
     sizes: dict[str, int] = {}
     plain = {field.name: about[field.name] for field in fields(Solution) if field.name in about}
     given = _shaped("", arrays, _SOLUTION, sizes) | plain
@@ -234,11 +234,11 @@ def _features(about: Any, kernel: Kernel, arrays: Mapping[str, Array], sizes: di
     if not kind.takes(kernel):
         raise SpecError(f"the feature map {name!r} has no form for the kernel {kernel.name!r}")
     plain = {key: value for key, value in about.items() if key != "name"}
-    given = _shaped("", arrays, kind.shapes, dict(sizes))  # its own letters mean nothing elsewhere
+    given = _shaped("", arrays, kind.shapes, dict(sizes))  # its letters mean nothing elsewhere
     check_plain(kind, {**plain, **given, "kernel": kernel}, f"the feature map {name!r}")
     features = from_parts(about, kernel, given)
     if features.size != sizes["D"]:
-        raise SpecError(f"the feature map has {features.size} features, and the mean {sizes['D']}")
+        raise SpecError(f"the feature map has {features.size} features, but the mean has {sizes['D']}")
     if features.dtype not in (np.float32, np.float64):
         raise SpecError(f"block work in {features.dtype}")
     if features.scale is not None and not (features.scale > 0).all():
@@ -255,11 +255,11 @@ def _part(
     sizes: dict[str, int],
     count: str = "count",
 ) -> _Part | None:
-    """A part of the model that has, as `count`, the number of rows that it was made of; None where there is none."""
+    """A part of the model whose `count` is the number of rows that it was made from; None if there is none."""
     if about.get(name) is None:
         return None
     given: dict[str, Any] = _shaped(f"{name}_", arrays, shapes, sizes) | _dict_of(about[name], name)
-    if given.get("largest") is None and kind is not Reference:  # infinite; models of before it was kept have none
+    if given.get("largest") is None and kind is not Reference:  # infinite; models from before it was kept have none
         given["largest"] = np.inf
     check_plain(kind, given, f"the part {name!r}")
     if not records.is_count(given[count]):
@@ -268,7 +268,7 @@ def _part(
 
 
 def _dict_of(value: Any, name: str) -> dict[str, Any]:
-    """A copy of an entry that holds others. Raises SpecError for anything else."""
+    """A copy of an entry that contains others. Raises SpecError for anything else."""
     if not isinstance(value, dict):
         raise SpecError(f"{name} is {value!r:.80}")
     return dict(value)
@@ -288,9 +288,9 @@ def _decoder(about: Any, arrays: Mapping[str, Array], sizes: dict[str, int]) -> 
 def _shaped(
     prefix: str, arrays: Mapping[str, Array], shapes: Mapping[str, Shape], sizes: dict[str, int], *, finite: bool = True
 ) -> dict[str, Array]:
-    """The arrays of these names that are there, by their names without the prefix. `sizes` gets new letters.
+    """Those of the named arrays that exist, by their names without the prefix. New letters are added to `sizes`.
 
-    Raises SpecError where a shape does not fit the sizes of its letters, and for values that are not `finite`.
+    Raises SpecError if a shape does not match the sizes of its letters, and for values that are not `finite`.
     """
     found = {name: arrays[prefix + name] for name in shapes if prefix + name in arrays}
     for name, values in found.items():
@@ -303,19 +303,19 @@ def _shaped(
             wanted = ", ".join(map(str, shape))
             raise SpecError(f"the array {prefix}{name} has the shape {values.shape}, and not ({wanted})")
         if finite and not (values.size and np.isfinite(values).all()):
-            raise SpecError(f"the array {prefix}{name} is empty, or holds NaN or infinity")
+            raise SpecError(f"the array {prefix}{name} is empty, or contains NaN or infinity")
     return found
 
 
 _SHARD_BYTES = 2**24
-_TRIES = 3  # to read a model that others replace meanwhile
+_TRIES = 3  # tries to read a model that is replaced meanwhile
 
 
 def save_model(model: Model, path: str) -> str:
     """Write the model into the new folder `path`, force it to disk, and return its digest.
 
-    Identical models are identical bytes: no time, host, scheduler or worker count is stored.
-    Raises SpecError for a kernel that is a function, before anything is written.
+    Identical models give identical bytes: no time, host, scheduler or worker count is stored. Raises SpecError for a
+    kernel that is a function, before anything is written.
     """
     check_savable(model.features.kernel)
     about, arrays = _parts(model)
@@ -326,7 +326,7 @@ def save_model(model: Model, path: str) -> str:
         names = ["row", "column"][: len(shape)]
         row_bytes = max(1, values[:1].nbytes)
         most = power_of_two(_SHARD_BYTES // row_bytes)  # a shard is encoded whole in memory
-        # Of whole chunks, so that the last one may reach beyond the rows: few divisors of their number are near 1 MB.
+        # Whole chunks, so the last one may reach beyond the rows: few divisors of their number are near 1 MB.
         chunk = max(1, min(shape[0], power_of_two(groups.CHUNK_BYTES // row_bytes)))
         rows = max(1, min(-(-shape[0] // chunk) * chunk, most))
         stored = groups.create_array(group, name, shape, values.dtype, rows, names, compress=False)
@@ -339,13 +339,13 @@ def check_savable(kernel: Kernel) -> None:
     """Raise SpecError for a kernel that is, or contains, a function."""
     if not kernel.savable:
         raise SpecError(
-            "a model whose kernel is a function cannot be saved: no file can hold code safely; "
-            "use a kernel of bigkpca.kernels, or sums, products and scalings of them"
+            "a model whose kernel is a function cannot be saved: a file cannot store code safely; use a kernel of "
+            "bigkpca.kernels, or sums, products and scalings of them"
         )
 
 
 class FittedEstimator(Protocol):
-    """A KernelPCA after its fit."""
+    """A fitted KernelPCA."""
 
     @property
     def model_(self) -> Model:
@@ -358,7 +358,7 @@ AnyModel = AnyPath | Model | FittedEstimator
 def model_of(given: AnyModel) -> Model:
     """The model of a Model, a fitted KernelPCA, or a path.
 
-    Raises SpecError for anything else, and as `load_model`.
+    Raises SpecError for anything else, and the errors of `load_model`.
     """
     if is_path(given):
         return load_model(given)
@@ -368,16 +368,16 @@ def model_of(given: AnyModel) -> Model:
         return aligned
     name = type(given).__name__
     if hasattr(given, "get_params"):  # an estimator
-        raise SpecError(f"this {name} has no model: give a fitted KernelPCA")
-    raise SpecError(f"a {name} is not a model: give what fit returned, the path of a model, or a fitted KernelPCA")
+        raise SpecError(f"this {name} has no model: pass a fitted KernelPCA")
+    raise SpecError(f"a {name} is not a model: pass what fit returned, the path of a model, or a fitted KernelPCA")
 
 
 def load_model(path: AnyPath) -> Model:
     """Load the model at `path`.
 
-    Raises SpecError if there is none, CorruptionError if its content does not match its digest, or is not that of a
-    model, IncompleteError if it is replaced again and again while it is read. The file may come from anybody: nothing
-    in it is executed, and nothing is read that its files cannot hold.
+    Raises SpecError if there is none, CorruptionError if its content does not match its digest or is not that of a
+    model, IncompleteError if it is replaced repeatedly while it is read. The file may come from anyone: nothing in it
+    is executed, and no array is read that is larger than its files.
     """
     path = expanded(path)
     for _ in range(_TRIES):
@@ -396,7 +396,7 @@ def load_model(path: AnyPath) -> Model:
         except CorruptionError:
             if groups.describe(path) == before:
                 raise
-    raise IncompleteError(f"{path} was replaced while it was read: run the same command again")
+    raise IncompleteError(f"{path} was replaced while it was being read: run the same command again")
 
 
 def model_digest(model: Model) -> str:
@@ -431,7 +431,7 @@ def _parts(model: Model) -> tuple[dict[str, Any], dict[str, Array]]:
         arrays |= {f"decoder_{name}": values for name, values in model.decoder.arrays().items()}
     if sums:
         arrays |= {f"sums_{name}": getattr(sums, name) for name in ("about", "total", "products")}
-    for kind in ("reference", "earlier"):  # models without one have no such entry: older ones keep their digest
+    for kind in ("reference", "earlier"):  # models without one have no such entry, so older ones keep their digest
         if (reference := getattr(model, kind)) is not None:
             about[kind] = {"rows": reference.rows}
             arrays |= {f"{kind}_{name}": getattr(reference, name) for name in reference.shapes}

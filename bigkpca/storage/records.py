@@ -1,7 +1,7 @@
-"""Check what files hold about outputs, models and their rows: they may come from anybody, or be damaged.
+"""Check what files record about outputs, models and their rows: they may come from anyone, or be damaged.
 
-A record is JSON. Here stands once what types its entries have. A path in a record is text to show, and to compare; only
-`report` opens one, to read rows.
+A record is JSON. The types of its entries are defined here, once. A path in a record is text to show and to compare;
+only `report` opens one, to read rows.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Check = Callable[[Any], bool]
 
 
 def is_text(value: Any) -> bool:
-    """Whether it is text that can be a path; no path holds a zero byte."""
+    """Whether it is text that can be a path; no path contains a zero byte."""
     return isinstance(value, str) and "\0" not in value
 
 
@@ -26,7 +26,7 @@ def is_str(value: Any) -> bool:
 
 
 def is_count(value: Any) -> bool:
-    """Whether it is a positive whole number that arrays can have of anything."""
+    """Whether it is a positive whole number that is possible as a size of an array."""
     return type(value) is int and 0 < value < 2**62
 
 
@@ -39,12 +39,12 @@ def _optional(check: Check) -> Check:
 
 
 def listed(check: Check) -> Check:
-    """A check of lists: each entry passes `check`."""
+    """A check for lists in which each entry passes `check`."""
     return lambda value: isinstance(value, list) and all(check(each) for each in value)
 
 
 def _record(checks: Mapping[str, Check]) -> Check:
-    """A check of records: each entry passes its own."""
+    """A check for records in which each entry passes its own check."""
     return lambda value: isinstance(value, dict) and not wrong(value, checks)
 
 
@@ -64,12 +64,12 @@ MANIFEST: dict[str, Check] = {
     "rows": is_count,
     "blocks": listed(_record(_BLOCK)),
 }
-"""What the attribute and the manifest of scores and reconstructed rows hold."""
+"""The entries of the attribute and the manifest of scores and reconstructed rows."""
 DATASET: dict[str, Check] = {
     "row_shape": listed(is_count),
     "labels": lambda value: not isinstance(value, dict) or is_text(value.get("path")),
 }
-"""What the attribute of a finished dataset holds."""
+"""The entries of the attribute of a finished dataset."""
 _TABLE_COLUMN: dict[str, Check] = {
     "name": is_str,
     "kind": lambda value: value in ("number", "boolean", "date", "time", "text", "characters"),
@@ -83,7 +83,7 @@ ENCODING: dict[str, Check] = {
     "named": lambda value: isinstance(value, bool),
     "columns": listed(_record(_TABLE_COLUMN)),
 }
-"""What the attribute of a dataset of a table holds about its columns."""
+"""What the attribute of a dataset made from a table records about its columns."""
 FITTED: dict[str, Check] = {
     "identity": is_rows,
     "spec": lambda value: isinstance(value, dict) and _optional(is_count)(value.get("block_rows")),
@@ -96,11 +96,11 @@ PROVENANCE: dict[str, Check] = {
     "bigkpca": is_text,
     "added": listed(lambda value: isinstance(value, dict) and _is_shape(value.get("shape"))),
 }
-"""What a model may hold about its fit."""
+"""What a model may record about its fit."""
 
 
 def wrong(record: Mapping[str, Any], checks: Mapping[str, Check], *, partial: bool = False) -> str | None:
-    """The first entry of a record that is missing or of another type, in words; with `partial` none must be there."""
+    """The first entry of a record that is missing or of another type, in words; with `partial`, none is required."""
     for key, fits in checks.items():
         if key not in record and not partial:
             return f"{key} is missing"
@@ -110,7 +110,7 @@ def wrong(record: Mapping[str, Any], checks: Mapping[str, Check], *, partial: bo
 
 
 def check(record: Any, checks: Mapping[str, Check], where: str, advice: str = "make it again") -> None:
-    """Raise CorruptionError, naming the entry, unless a record has all entries, of their types."""
+    """Raise CorruptionError, naming the entry, unless a record has all entries with the right types."""
     found = wrong(record, checks) if isinstance(record, dict) else f"it is {record!r:.80}"
     if found is not None:
-        raise CorruptionError(f"{where} does not say what it must: {found}; {advice}")
+        raise CorruptionError(f"{where} is not a valid record: {found}; {advice}")

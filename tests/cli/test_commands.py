@@ -198,12 +198,12 @@ MISTAKES = [
         2,
         "--size does not work with method exact, which uses every row: leave it out",
     ),
-    ("fit DATA m.zarr --array x", 2, "is one array, not a group that holds 'x': leave --array out"),
-    ("info half.zarr --array x", 2, "half.zarr is a bigkpca dataset, described as a whole: leave --array out"),
+    ("fit DATA m.zarr --array x", 2, "is one array, not a group that contains 'x': omit --array"),
+    ("info half.zarr --array x", 2, "half.zarr is a bigkpca dataset, described as a whole: omit --array"),
     ("fit nan.npy m.zarr", 3, "row 4, column 1 is NaN"),
     ("fit DATA m.zarr --memory 1MB", 4, "1 MB are allowed"),
-    ("sigma DATA --memory 9MB", 4, "MB in a process, 9 MB are allowed: allow more"),
-    ("sigma DATA --cv --memory 9MB", 4, "MB in a process, 9 MB are allowed: ask for a smaller --size"),
+    ("sigma DATA --memory 9MB", 4, "MB in a process, but 9 MB are allowed: allow more"),
+    ("sigma DATA --cv --memory 9MB", 4, "MB in a process, but 9 MB are allowed: ask for a smaller --size"),
     ("plan DATA --memory 9MB", 4, "9 MB are allowed: even a size of 10 needs "),
     ("plan DATA --memory 9MB --landmarks few.npy", 4, "give fewer than 2 landmarks, or allow more"),
     ("info half.zarr --json", 0, '"finished": false'),
@@ -248,7 +248,7 @@ def test_what_a_worker_allows_is_asked_by_every_command(made):
         told = [run(*command, "--scheduler", cluster.scheduler_address, "-q") for command in commands]
     for shown in told:
         assert shown.exit_code == 4, shown.output
-        assert re.search(r"worker .* may use 100 MB, the plan needs \d+ MB", shown.stderr)
+        assert re.search(r"worker .* may use 100 MB, but the plan needs \d+ MB", shown.stderr)
     assert "peak bytes" in told[0].stdout
     assert "on 1 thread of workers, if each is as fast as one on this machine" in told[0].stdout
 
@@ -311,7 +311,7 @@ def test_sigma_tells_what_it_found_and_evaluate_what_memory_it_needs(made):
     assert lengths["sigest_low"]["sigma"] < lengths["median"]["sigma"] < lengths["sigest_high"]["sigma"]
     refused = run("evaluate", made.model, made.dataset, "--memory", "20 MB")
     assert refused.exit_code == 4
-    assert re.search(r"needs \d+ MB in a process, 20 MB are allowed: ask for a smaller --sample", refused.stderr)
+    assert re.search(r"needs \d+ MB in a process, but 20 MB are allowed: ask for a smaller --sample", refused.stderr)
     for path in (made.dataset, made.model):
         told = run("verify", path, "-q", "--timeout", "60 s").stdout
         files = re.search(r"^files +([1-9]\d*)\nchecked (\d+) files?: all intact\n\Z", told, re.M)

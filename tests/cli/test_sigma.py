@@ -91,7 +91,7 @@ MISTAKES = [
     ("--cv --preimage denoising", "need the standard deviation of the noise"),
     ("--cv --save nowhere/settings.csv", "nowhere/settings.csv cannot be written"),
     ("--cv --save rows.npy", "rows.npy exists and was not made by bigkpca sigma"),
-    ("--cv --save .", "is a folder: give the name of a file"),
+    ("--cv --save .", "is a folder: specify a file name"),
 ]
 FOR_CV = ("--components 10", "--noise 1", "--save settings.csv", "--size 100", "--preimage mds")
 

@@ -90,7 +90,7 @@ def test_what_cannot_run_is_refused_at_once_or_fails_with_its_own_exit_code(clus
     assert jobs(cluster)["bad"]["state"] == "failed"
     assert invoked("jobs", "--scheduler", cluster.address, "--wait", "bad").exit_code == 2
     again = invoked("submit", "--scheduler", cluster.address, "--name", "bad", "info", "m.zarr")
-    assert (again.exit_code, "bad is the name of a command that was submitted" in again.stderr) == (2, True)
+    assert (again.exit_code, "bad is the name of an earlier submitted command" in again.stderr) == (2, True)
     unknown = invoked("jobs", "--scheduler", cluster.address, "--cancel", "nobody")
     assert (unknown.exit_code, "nobody is not the name of a command" in unknown.stderr) == (2, True)
 
@@ -115,7 +115,7 @@ def test_a_command_that_kills_all_its_workers_has_failed(rows):
         wait_until(lambda: children(cluster.workers[0]))
         cluster.kill_worker(0)
         assert invoked("jobs", "--scheduler", cluster.address, "--wait", "kills").exit_code == 6
-        assert jobs(cluster)["kills"]["message"] == "workers that drove it died, one after the other"
+        assert jobs(cluster)["kills"]["message"] == "the workers that ran it died, one after another"
 
 
 def test_a_command_that_is_cancelled_stops_as_ctrl_c_stops_it(cluster, rows):

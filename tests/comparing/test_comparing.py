@@ -195,7 +195,7 @@ def test_options_that_make_no_sense(data, tmp_path):
         ({"sigmaa": 3}, "did you mean 'sigma'"),
         ({"scheduler": "10.0.0.1 8786"}, "'10.0.0.1 8786' is not the address of a Dask scheduler"),
         ({"scheduler": ""}, "the address of the scheduler is empty"),
-        ({"scheduler": "tls://127.0.0.1:1"}, "needs certificates: give --tls-ca"),
+        ({"scheduler": "tls://127.0.0.1:1"}, "needs certificates: specify --tls-ca"),
     ):
         with pytest.raises(SpecError, match=message):
             bigkpca.compare(data, tmp_path / "out", **options)

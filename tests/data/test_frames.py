@@ -43,7 +43,7 @@ def test_columns_that_are_no_numbers_are_named():
         ("Enum", pl.Series(["u", "v"], dtype=pl.Enum(["u", "v"]))),
     ):
         for number, data in ((0, frame_of(t=column)), (1, frame_of(a=[1.0, 2.0], t=column))):
-            message = rf"the frame holds .*{name}.* values in column {number} \('t'\): rows must be real numbers"
+            message = rf"the frame contains .*{name}.* values in column {number} \('t'\): rows must be real numbers"
             for use in (open_rows, KernelPCA(1).fit):
                 with case((name, number)), pytest.raises(DataError, match=message):
                     use(data)

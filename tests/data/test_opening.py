@@ -78,14 +78,26 @@ def test_what_cannot_be_rows_is_refused():
         (np.zeros((2, 3, 4)), DataError, "two-dimensional"),
         (np.zeros((0, 4)), DataError, r"the array is empty: shape \(0, 4\)"),
         (np.zeros((4, 0)), DataError, "is empty"),
-        (np.array([["a", "b"]]), DataError, r"holds the text 'a' at \[0, 0\] \(counted from 0\): rows are numbers"),
+        (
+            np.array([["a", "b"]]),
+            DataError,
+            r"contains the text 'a' at \[0, 0\] \(counted from 0\): rows must be numbers",
+        ),
         (np.zeros((2, 2), object), DataError, "holds object values"),
         (np.zeros((2, 2), complex), DataError, "holds complex128 values"),
-        (pl.LazyFrame({"a": [1.0]}), SpecError, r"a LazyFrame holds no rows yet: give what its collect\(\) returns"),
+        (pl.LazyFrame({"a": [1.0]}), SpecError, r"a LazyFrame has no rows yet: pass the result of its collect\(\)"),
         (da.zeros(4), DataError, "two-dimensional"),
-        (np.ma.masked_less(np.arange(6.0).reshape(3, 2), 1), SpecError, "some values of the array are masked: leave"),
-        (SimpleNamespace(X=X, obs=0, var=0), SpecError, r"an AnnData holds several matrices: give one, as X\.X or"),
-        (SERIES, SpecError, r"a Dataset holds several arrays: give one, as X\['u'\], .* X\.to_array\('variable'\)"),
+        (np.ma.masked_less(np.arange(6.0).reshape(3, 2), 1), SpecError, "some values of the array are masked: omit"),
+        (
+            SimpleNamespace(X=X, obs=0, var=0),
+            SpecError,
+            r"an AnnData object contains several matrices: pass one, as in X\.X or",
+        ),
+        (
+            SERIES,
+            SpecError,
+            r"a Dataset contains several arrays: pass one, as in X\['u'\], .* X\.to_array\('variable'\)",
+        ),
         (SERIES, SpecError, r"X\.to_array\('variable'\)\.transpose\('t', 'v"),
         (MAP, SpecError, r"X\.to_array\('variable'\)\.stack\(row=\['y', 'x'\]\)\.transpose\('row', 'variable'\)"),
         (xr.DataArray(np.zeros((5, 2, 3)), dims=("t", "y", "x")), DataError, r"X\.stack\(feature=\['y', 'x'\]\)"),
@@ -143,8 +155,8 @@ def test_paths_that_are_no_rows(tmp_path):
         ("rows.csv", None, SpecError, "bigkpca ingest"),
         (".", None, SpecError, "is not a Zarr array or group"),
         ("bad.npy", None, DataError, r"is not a \.npy file"),
-        ("g.zarr", None, SpecError, r"holds the arrays \['first', 'second'\]: name one with --array"),
-        ("g.zarr", "third", SpecError, "holds no array 'third'"),
+        ("g.zarr", None, SpecError, r"contains the arrays \['first', 'second'\]: name one with --array"),
+        ("g.zarr", "third", SpecError, "does not contain an array 'third'"),
     ):
         with case((name, array)), pytest.raises(error, match=message):
             open_rows(tmp_path / name, array)
@@ -159,11 +171,14 @@ def test_groups_and_lists_of_paths_are_no_rows(use, tmp_path):
     for data, message in (
         (
             group,
-            r"g\.zarr is a Zarr group of the arrays \['first', 'second'\], .* give one of them, as group\['first'\]",
+            r"g\.zarr is a Zarr group of the arrays \['first', 'second'\], .* pass one of them, as in group\['first'\]",
         ),
-        (empty, r"the data is a Zarr group of the arrays \[\], and rows are one array: give an array"),
-        (["a.npy", "b.npy"], r"one path, not a list, as of 'a\.npy': .* bigkpca ingest FILE FILE .* --append adds"),
-        ((Path("a.npy"),), r"one path, not a list, as of 'a\.npy'"),
+        (empty, r"the data is a Zarr group of the arrays \[\], but rows must be one array: pass an array"),
+        (
+            ["a.npy", "b.npy"],
+            r"one path, not a list of paths \('a\.npy', \.\.\.\): .* bigkpca ingest FILE FILE .* --append adds",
+        ),
+        ((Path("a.npy"),), r"one path, not a list of paths \('a\.npy'"),
     ):
         with case(message), pytest.raises(SpecError, match=message):
             use(data)

@@ -19,7 +19,7 @@ PASSING = [
     TimeoutError(errno.ETIMEDOUT, "Connection timed out"),
     OSError(errno.EMFILE, "Too many open files"),
     ConnectionRefusedError(errno.ECONNREFUSED, "Connection refused"),
-    UnreachableError("s3://b/x: the server does not answer, also after retries: run the same command again"),
+    UnreachableError("s3://b/x: the server does not answer, even after retries: run the same command again"),
 ]
 
 
@@ -60,8 +60,8 @@ def test_other_errors_are_raised_at_once(pauses):
 
 def test_errors_that_last_are_told_with_the_file(pauses):
     for seconds, error, kind, message in (
-        (60, MISSING, CorruptionError, "x.zarr: a/chunk is missing, and did not come back within 60 seconds; restore"),
-        (10, PASSING[2], IncompleteError, "x.zarr: a/chunk: Input/output error, and still so after 10 seconds; run"),
+        (60, MISSING, CorruptionError, "x.zarr: a/chunk is missing, and did not reappear within 60 seconds; restore"),
+        (10, PASSING[2], IncompleteError, "x.zarr: a/chunk: Input/output error, still after 10 seconds; run"),
         (10, PASSING[-1], UnreachableError, "does not answer"),
     ):
         del pauses[:]
@@ -79,7 +79,7 @@ def test_it_is_noted_once(caplog):
         retried(failing([PASSING[-1]]), "s3://b/x.zarr")
     assert caplog.messages == [
         "x.zarr: a/chunk: No such file or directory; trying again",
-        "s3://b/x.zarr: s3://b/x: the server does not answer, also after retries; trying again",
+        "s3://b/x.zarr: s3://b/x: the server does not answer, even after retries; trying again",
     ]
 
 
@@ -102,9 +102,9 @@ def test_what_errors_of_the_system_mean():
     for number, kind, message in (
         (errno.ENOSPC, IncompleteError, "the disk is full while writing out"),
         (errno.EDQUOT, IncompleteError, "the disk is full while writing out"),
-        (errno.EROFS, SpecError, "a/chunk: no: this user must be able to write out"),
-        (errno.ESTALE, IncompleteError, "a/chunk: no: run the same command again when it can be reached"),
-        (errno.ENOENT, IncompleteError, "a/chunk: no: run the same command again when it can be reached"),
+        (errno.EROFS, SpecError, "a/chunk: no: this user needs permission to write out"),
+        (errno.ESTALE, IncompleteError, "a/chunk: no: run the same command again when it is reachable"),
+        (errno.ENOENT, IncompleteError, "a/chunk: no: run the same command again when it is reachable"),
     ):
         found = error_of(OSError(number, "no", "a/chunk"), "out")
         assert isinstance(found, kind), number

@@ -116,10 +116,10 @@ def test_matrices_that_cannot_be_rows(tmp_path):
     with h5py.File(tmp_path / "plain.h5", "w") as file:
         file["x"] = DENSE
     for path, array, message in (
-        (tmp_path / "dense.npz", None, r"dense\.npz holds no sparse matrix of SciPy .*bigkpca ingest"),
+        (tmp_path / "dense.npz", None, r"dense\.npz does not contain a SciPy sparse matrix .*bigkpca ingest"),
         (tmp_path / "csc.zarr", None, r"csc\.zarr is stored by columns \(CSC\)"),
-        (tmp_path / "plain.h5", None, r"plain\.h5 holds no sparse matrix of AnnData"),
-        (in_zarr(tmp_path), "Y", "x.zarr holds no matrix 'Y'"),
+        (tmp_path / "plain.h5", None, r"plain\.h5 does not contain an AnnData sparse matrix"),
+        (in_zarr(tmp_path), "Y", "x.zarr contains no matrix 'Y'"),
         (in_zarr_alone(tmp_path), "Y", "alone.zarr is one matrix"),
     ):
         with pytest.raises(SpecError, match=message):
@@ -135,11 +135,11 @@ def test_damaged_matrices_are_told(tmp_path):
     with pytest.raises(CorruptionError, match=r"alone\.zarr: rows 0 to 4 cannot be read"):
         open_rows(path).block(0, 5)
     group["indptr"][5] = 10**6
-    with pytest.raises(CorruptionError, match="indptr does not fit a matrix of 700 rows"):
+    with pytest.raises(CorruptionError, match="indptr does not match a matrix of 700 rows"):
         open_rows(path)
     for write, node in ((in_zarr_alone, "/"), (in_hdf5, "X")):
         for part, message in (
-            ("shape", r"needs an attribute 'shape' of two whole numbers, and has None"),
+            ("shape", r"needs an attribute 'shape' of two whole numbers, but has None"),
             ("indices", "the sparse matrix lacks indices"),
         ):
             path = write(tmp_path)

@@ -28,7 +28,7 @@ def test_a_npy_that_is_truncated_or_shrinks_while_it_is_read(tmp_path):
     path = Path(as_npy(tmp_path, X))
     rows = open_rows(path)
     path.write_bytes(path.read_bytes()[:-1])
-    with pytest.raises(IncompleteError, match="changed while it was read"):
+    with pytest.raises(IncompleteError, match="changed while it was being read"):
         rows.block(0, 103)
     with pytest.raises(CorruptionError, match="is truncated"):
         open_rows(path)
@@ -39,7 +39,7 @@ def test_a_missing_chunk_is_a_loss_where_the_fill_value_is_nan_and_that_value_el
         path = in_chunks(tmp_path, fill_value=fill_value)
         (Path(path) / "c" / "3" / "0").unlink()
         if np.isnan(fill_value):
-            with pytest.raises(CorruptionError, match="1 stored chunks are missing, the first holds row 30"):
+            with pytest.raises(CorruptionError, match="1 stored chunks are missing, the first with row 30"):
                 open_rows(path)
     rows = open_rows(path)
     assert rows.missing() == 1
@@ -120,12 +120,12 @@ def test_a_chunk_that_goes_is_an_error_and_one_that_never_was_is_the_fill_value(
     rows = open_rows(path)
     chunk_of(path, 3).unlink()
     for read in (rows, rows.part(20, 40), pickle.loads(pickle.dumps(rows.part(20, 40)))):
-        message = r"f\.zarr: .*3.0 is missing, and did not come back"
+        message = r"f\.zarr: .*3.0 is missing, and did not reappear"
         with retrying_for(0.0), pytest.raises(CorruptionError, match=message):
             read.block(20, 40)
     np.testing.assert_array_equal(rows.block(40, 60), [[1.0] * 3] * 10 + [[0.0] * 3] * 10)
     zarr.open_array(str(path), mode="r+")[50:60] = 7.0  # or its list was not complete
-    with pytest.raises(IncompleteError, match="changed while it was read"):
+    with pytest.raises(IncompleteError, match="changed while it was being read"):
         rows.part(50, 60).block(50, 60)
 
 
@@ -139,7 +139,7 @@ def test_a_chunk_that_comes_back_is_read(path, monkeypatch):
 def test_a_chunk_of_another_version_or_an_empty_one_is_not_read(path):
     rows = open_rows(path)
     zarr.open_array(str(path), mode="r+")[30:40] = 7.0
-    with pytest.raises(IncompleteError, match=r"f\.zarr changed while it was read"):
+    with pytest.raises(IncompleteError, match=r"f\.zarr changed while it was being read"):
         rows.block(25, 35)
     chunk_of(path, 3).write_bytes(b"")
     with pytest.raises(CorruptionError, match=r"3.0 is empty; restore it"):
@@ -218,14 +218,14 @@ def test_rows_that_are_not_those_of_ingest_are_found(dataset):
     rows = open_rows(dataset)
     np.testing.assert_array_equal(rows.block(0, 32), np.arange(96.0).reshape(32, 3))
     for start, stop in ((0, 100), (32, 48), (33, 34), (47, 49)):
-        with pytest.raises(CorruptionError, match=r"d\.zarr: rows 32 to 47 are other values than were written there"):
+        with pytest.raises(CorruptionError, match=r"d\.zarr: rows 32 to 47 are not the values that were written there"):
             rows.part(start, stop).block(start, stop)
 
 
 def test_labels_are_those_of_ingest(dataset):
     np.testing.assert_array_equal(open_values(str(dataset), "y")[30:40], np.arange(30, 40))
     other_shard(dataset, "y", 2)
-    with pytest.raises(CorruptionError, match="rows 32 to 47 are other values"):
+    with pytest.raises(CorruptionError, match="rows 32 to 47 are not the values"):
         open_values(str(dataset), "y")[30:40]
     # Shards of nothing but zeros are stored; in an array that others put there, they may be left out.
     np.save(dataset.parent / "y.npy", np.repeat([0, 1], 50))
@@ -251,7 +251,7 @@ def test_digests_of_rows_that_were_added(dataset):
     assert open_rows(dataset).block(0, 400).shape == (400, 3)
     assert {each.name for each in (dataset / "x").glob("manifest-*")} == {"manifest-300.json", "manifest-400.json"}
     other_shard(dataset, "x", 20)
-    with pytest.raises(CorruptionError, match="rows 320 to 335 are other values"):
+    with pytest.raises(CorruptionError, match="rows 320 to 335 are not the values"):
         open_rows(dataset).block(300, 400)
     np.testing.assert_array_equal(before.pin(100).block(90, 96), np.arange(270.0, 288.0).reshape(6, 3))
 
@@ -259,7 +259,7 @@ def test_digests_of_rows_that_were_added(dataset):
 def test_a_manifest_of_another_dataset_is_refused(dataset):
     manifest = dataset / "x" / "manifest-100.json"
     for content, message in (
-        (manifest.read_bytes() + b" ", r"is another one than .*d\.zarr names"),
+        (manifest.read_bytes() + b" ", r"is not the one recorded in .*d\.zarr"),
         (b"{", "cannot be read .*; restore it"),
         (None, "is missing; restore it"),
     ):
@@ -287,10 +287,10 @@ def test_a_feature_store_is_read_as_its_manifest_says(dataset):
     rows = open_rows(out)
     assert rows.grain == 16
     score(30, overwrite=True)
-    with pytest.raises(IncompleteError, match=r"s\.zarr changed while it was read"):
+    with pytest.raises(IncompleteError, match=r"s\.zarr changed while it was being read"):
         rows.block(0, 32)
     other_shard(out, "scores", 2)
-    with pytest.raises(CorruptionError, match="rows 32 to 47 are other values"):
+    with pytest.raises(CorruptionError, match="rows 32 to 47 are not the values"):
         open_rows(out).block(0, 100)
     (out / "residual" / "c" / "2").unlink()
     with retrying_for(0.0), pytest.raises(CorruptionError, match="residual/c/2 is missing"):

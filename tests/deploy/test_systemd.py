@@ -96,7 +96,10 @@ def test_with_tls_conf_an_address_without_tls_is_refused():
     credentials = {line.partition(":")[0] for line in settings(SYSTEMD / "tls.conf")["LoadCredential"]}
     assert {value.removeprefix("%d/") for _, _, value in variables if value.startswith("%d/")} == credentials
     configured = dask.config.collect_env({name: value for name, _, value in variables})
-    with dask.config.set(configured), pytest.raises(SpecError, match=r"has no TLS, which .* ask for: give tls://"):
+    with (
+        dask.config.set(configured),
+        pytest.raises(SpecError, match=r"does not use TLS, which .* ask for: give tls://"),
+    ):
         check_address("tcp://10.0.0.1:8786")
     for key in ("ca-file", "client.cert", "client.key"):
         assert dask.config.get(f"distributed.comm.tls.{key}", config=configured).startswith("%d/")

@@ -80,7 +80,7 @@ def test_the_seed_decides_which_rows_are_sampled():
 def test_what_cannot_be_evaluated_is_refused(monkeypatch):
     X = some_rows(150)
     model = fitted(X)
-    with pytest.raises(SpecError, match="has 4 columns, the model was fitted on 3"):
+    with pytest.raises(SpecError, match="has 4 columns, but the model was fitted on 3"):
         bigkpca.evaluate(model, some_rows(150, d=4), sample=50)
     for sample in (151, 1):
         with pytest.raises(SpecError, match=f"sample={sample}: .* has 150 rows"):

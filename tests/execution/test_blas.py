@@ -83,7 +83,7 @@ def test_a_limit_that_is_changed_meanwhile_is_set_again_and_told():
                 assert blas_threads() == 1
             set_by_others()
 
-    with pytest.warns(RuntimeWarning, match="threads, though it was limited to one"):
+    with pytest.warns(RuntimeWarning, match="threads, although it was limited to one"):
         computing()
 
 

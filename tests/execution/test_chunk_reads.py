@@ -71,7 +71,7 @@ def test_rpcholesky_over_all_rows_makes_the_refreshing_passes_that_it_notes(data
         reads[:] = 0
         notes = Recorder()
         fit(dataset, progress=notes, landmarks=landmarks.RPCholesky(over="all", tol=tol), **OPTIONS | options)
-        (said,) = (re.search(r"landmarks from all rows after (\d+) refreshing passes", note) for note in notes.notes)
+        (said,) = (re.search(r"landmarks from all rows after (\d+) refresh passes", note) for note in notes.notes)
         np.testing.assert_array_equal(reads, 2 + int(said[1]))
         if tol or "kernel" in options:  # making sure of the tolerance, or weights that the sample does not have
             assert int(said[1]) >= 1

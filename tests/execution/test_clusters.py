@@ -96,8 +96,8 @@ def test_a_scheduler_that_refuses_connections_is_tried_again_but_not_for_ever(tw
     with open_engine("tcp://127.0.0.1:1", progress=recorder) as engine:
         assert engine.each("halving", [Task(divmod, (42, 2), 1)]) == [(21, 0)]
     assert tried == ["tcp://127.0.0.1:1"] * 2
-    (note,) = [note for note in recorder.notes if "tried again" in note]
-    assert note == "the scheduler at tcp://127.0.0.1:1 does not answer: tried again for 60 seconds"
+    (note,) = [note for note in recorder.notes if "retrying" in note]
+    assert note == "the scheduler at tcp://127.0.0.1:1 does not answer: retrying for 60 seconds"
     monkeypatch.setattr(distributed, "Client", Mock(side_effect=OSError("refused")))
     message = r"scheduler at tcp://127.0.0.1:1 does not answer: start .* \(refused\)"
     with pytest.raises(IncompleteError, match=message), open_engine("tcp://127.0.0.1:1", timeout=0.1):

@@ -93,7 +93,7 @@ def test_frames_of_other_columns_or_without_numbers_are_refused_before_anything_
     for other, message in [
         (frame.assign(word="x"), r"column 'word' holds .* values: rows must be real numbers"),
         (frame.assign(kind=frame["a"].astype("category")), "column 'kind' holds object values"),
-        (frame["a"], r"the dask dataframe is a Series, one column: .* give a frame, as df\[\['x'\]\]"),
+        (frame["a"], r"the dask dataframe is a Series, one column: .* pass a frame, as in df\[\['x'\]\]"),
         (frame[[]], r"the dask dataframe is empty: shape \(1, 0\)"),
     ]:
         with pytest.raises(DataError, match=message):
@@ -151,7 +151,7 @@ def test_results_of_uncounted_rows_are_lazy_chunk_by_chunk_and_bad_or_labelled_o
     with dask.config.set(scheduler=refuse):
         scores = plain.transform(uncounted)
         found = [scores, plain.residual(uncounted), plain.denoise(uncounted), plain.inverse_transform(scores)]
-        with pytest.raises(SpecError, match="has 4 columns, the model was fitted on 6"):
+        with pytest.raises(SpecError, match="has 4 columns, but the model was fitted on 6"):
             plain.transform(uncounted[:, :4])
         with pytest.raises(SpecError, match="but the model has 3 components"):
             plain.inverse_transform(uncounted)
@@ -166,7 +166,7 @@ def test_results_of_uncounted_rows_are_lazy_chunk_by_chunk_and_bad_or_labelled_o
         plain.transform(uncounted * np.nan).compute(scheduler="synchronous")
     table = xr.DataArray(uncounted, dims=("t", "v"))
     for method in (plain.transform, plain.score, fresh().fit):
-        with pytest.raises(SpecError, match=r"call compute_chunk_sizes\(\) on its Dask array before you make it"):
+        with pytest.raises(SpecError, match=r"call compute_chunk_sizes\(\) on its Dask array before creating it"):
             method(table)
 
 
@@ -202,7 +202,7 @@ def test_dims_of_results_that_a_data_array_lacks(frame, by_name, plain):
 
 
 def test_data_arrays_of_other_columns_are_refused_and_stacked_columns_are_maps_again(plain):
-    with pytest.raises(SpecError, match="has 2 columns, the model was fitted on 6"):
+    with pytest.raises(SpecError, match="has 2 columns, but the model was fitted on 6"):
         plain.transform(xr.DataArray(da.ones((5, 2)), dims=("t", "y")))
     table = xr.DataArray(VALUES, dims=("t", "v"), coords={"v": NAMES})
     kpca = fresh().fit(table)

@@ -136,7 +136,7 @@ def test_persisted_rows_of_a_client_that_was_closed_are_named():
     with Client(processes=False, n_workers=1, threads_per_worker=1, dashboard_address=None):
         X = da.ones((100, 3), chunks=(50, 3)).persist()
     for use in (lambda: estimator().fit(X), lambda: arrays.random_features(X, 4, bigkpca.kernels.Gaussian(1.0))):
-        with pytest.raises(DataError, match="was persisted on a cluster, and its client is closed"):
+        with pytest.raises(DataError, match="was persisted on a cluster, but its client is closed"):
             use()
 
 

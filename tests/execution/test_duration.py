@@ -90,7 +90,7 @@ def test_no_number_is_given_where_the_time_is_not_known():
         ({"kernel": kernels.Gaussian(1.0) + kernels.Laplacian(1.0)}, "not measured for this kernel"),
         ({"method": "rff", "solver": "randomized"}, "not measured for the randomized solver"),
         ({"components": 0.9}, "number of components depends on the data"),
-        ({"preimage": preimages.Ridge()}, "not measured for pre-images that are trained"),
+        ({"preimage": preimages.Ridge()}, "not measured for trained pre-images"),
     ]:
         assert reason in (why_not(rows(200_000), **options) or ""), options
     assert "not measured for method exact" in why_not(rows(500), method="exact")

@@ -81,7 +81,9 @@ def test_a_pass_keeps_no_result_in_memory(of_results):
 
 def test_workers_with_too_little_memory_are_refused(two_processes):
     two_processes.check_memory(lambda threads: threads)
-    with pytest.raises(MemoryLimitError, match=r"worker t[cl][ps]://.* may use .* MB, the plan needs 1000000000 MB"):
+    with pytest.raises(
+        MemoryLimitError, match=r"worker t[cl][ps]://.* may use .* MB, but the plan needs 1000000000 MB"
+    ):
         two_processes.check_memory(lambda threads: 10**15)
     Engine(threads=2).check_memory(lambda threads: 10**15)  # threads have no limits of workers
 

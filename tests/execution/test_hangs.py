@@ -91,7 +91,7 @@ def test_a_thread_that_hangs_is_named():
 def test_addresses_without_a_scheduler_or_without_certificates_are_refused():
     for address, message in [
         ("nowhere", "'nowhere' is not the address of a Dask scheduler, such as tcp://"),
-        ("tls://127.0.0.1:8786", "needs certificates: give --tls-ca, --tls-cert and --tls-key"),
+        ("tls://127.0.0.1:8786", "needs certificates: specify --tls-ca, --tls-cert and --tls-key"),
     ]:
         with pytest.raises(SpecError, match=re.escape(message)), open_engine(address, timeout=5):
             pass
@@ -103,7 +103,7 @@ def test_where_all_workers_hang_or_are_paused_the_run_ends_and_names_them(cluste
     with open_engine(cluster.address, timeout=60) as engine:
         impatient = Engine(client=engine.client, timeout=2)
         engine.client.run(pauses)
-        message = "all workers are paused, as their memory is full, for example tcp://"
+        message = "all workers are paused because their memory is full, for example tcp://"
         with pytest.raises(IncompleteError, match=message):
             impatient.each("x", named(double, 8))
     cluster.kill_worker(0)
@@ -122,7 +122,7 @@ def test_a_worker_that_hangs_at_what_all_tasks_need_is_named(cluster, tmp_path):
         impatient = Engine(client=engine.client, timeout=4)
         tasks = named(first_of, 8, Carried(StopsWhereLoaded(str(tmp_path / "once"))))
         message = (
-            r"for 4 seconds: tcp://\S+ has not been heard of for \d+ seconds and works on a value that all blocks need"
+            r"for 4 seconds: tcp://\S+ has not responded for \d+ seconds and works on a value that all blocks need"
         )
         with pytest.raises(IncompleteError, match=message):
             impatient.each("x", tasks)
@@ -130,7 +130,7 @@ def test_a_worker_that_hangs_at_what_all_tasks_need_is_named(cluster, tmp_path):
 
 @pytest.mark.full
 def test_a_cluster_that_is_restarted_is_not_called_gone(cluster, engine_of_two, tmp_path):
-    message = rf"tasks on the cluster of {cluster.address} were cancelled, as when somebody restarts it"
+    message = rf"tasks on the cluster of {cluster.address} were cancelled, e.g. by a restart"
 
     def restart():
         wait_until((tmp_path / "begun").exists)
@@ -226,7 +226,10 @@ def test_a_scheduler_that_hangs_is_named(cluster, tmp_path):
 def test_workers_with_other_packages_are_refused(cluster, tmp_path):
     for change, message in [
         (BLOCKING, r"worker tcp://127.* lacks bigkpca: install bigkpca [0-9.]+ where workers run"),
-        (OTHER, r"worker tcp://127.* has bigkpca 0\.0\.7, this process has [0-9.]+: install the same in both"),
+        (
+            OTHER,
+            r"worker tcp://127.* has bigkpca 0\.0\.7, but this process has [0-9.]+: install the same version in both",
+        ),
     ]:
         (tmp_path / "sitecustomize.py").write_text(change)
         cluster.start_worker(PYTHONPATH=str(tmp_path))

@@ -89,7 +89,7 @@ def test_a_plan_above_the_limit_is_refused_with_both_numbers_and_what_to_do():
     plan = replace(plan_fit(rows(10**6), FitSpec.checked(), threads=2), peak_bytes=3_000_000_000)
     plan.check(None, "")
     plan.check(plan.peak_bytes, "")
-    with pytest.raises(MemoryLimitError, match="needs 3000 MB in a process, 500 MB are allowed: buy more"):
+    with pytest.raises(MemoryLimitError, match="needs 3000 MB in a process, but 500 MB are allowed: buy more"):
         plan.check(500_000_000, "buy more")
     with pytest.raises(MemoryLimitError, match="needs"):
         plan.check(plan.peak_bytes - 1, "")

@@ -19,7 +19,7 @@ def test_what_cannot_be_read_is_refused_before_an_engine_is_opened():
         ({"memory": -1}, "must be positive"),
         ({"time_budget": "soon"}, "not a time"),
         ({"timeout": "soon"}, "not a time"),
-        ({"scheduler": ""}, r"scheduler is empty: give one, such as --scheduler tcp://10\.0\.0\.1:8786"),
+        ({"scheduler": ""}, r"scheduler is empty: specify one, such as --scheduler tcp://10\.0\.0\.1:8786"),
         ({"scheduler": " "}, "scheduler is empty"),  # and is never taken for threads
     ]:
         with pytest.raises(SpecError, match=message):

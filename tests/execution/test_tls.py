@@ -41,11 +41,15 @@ def test_certificates_that_do_not_fit_each_other_are_named(tmp_path):
     (tmp_path / "junk.pem").write_text("junk")
     for name, file, message in [
         ("key", other["key"], r"--tls-key .*other/key.pem is not the key of the certificate in --tls-cert .*own/cert"),
-        ("key", None, r"--tls-cert .*own/cert.pem holds no key: give it as --tls-key"),
-        ("key", str(tmp_path), r"--tls-key .* cannot be read \(Is a directory\): name the file in PEM format"),
+        ("key", None, r"--tls-cert .*own/cert.pem contains no key: specify it with --tls-key"),
+        ("key", str(tmp_path), r"--tls-key .* cannot be read \(Is a directory\): specify a file in PEM format"),
         ("cert", str(tmp_path / "none.pem"), r"--tls-cert .*none.pem cannot be read \(No such file"),
-        ("cert", str(tmp_path / "junk.pem"), r"--tls-cert .*junk.pem holds no certificate: name a file in PEM format"),
-        ("ca", str(tmp_path / "junk.pem"), r"--tls-ca .*junk.pem holds no certificate"),
+        (
+            "cert",
+            str(tmp_path / "junk.pem"),
+            r"--tls-cert .*junk.pem contains no certificate: specify a file in PEM format",
+        ),
+        ("ca", str(tmp_path / "junk.pem"), r"--tls-ca .*junk.pem contains no certificate"),
     ]:
         with configured(**own | {name: file}), pytest.raises(SpecError, match=message):
             check_address("tls://127.0.0.1:9")
@@ -56,8 +60,11 @@ def test_certificates_of_others_than_the_scheduler_knows_are_named(tmp_path):
     own, other = certificates(tmp_path / "own"), certificates(tmp_path / "other")
     with DaskProcesses(tmp_path / "cluster", 0, tls=options_of(own, "--tls-ca-file")) as cluster:
         for files, message in [
-            (own | {"ca": other["ca"]}, f"is not of the authority in --tls-ca {other['ca']}: give"),
-            (other | {"ca": own["ca"]}, f"or the certificate in --tls-cert {other['cert']} is not of its authority"),
+            (own | {"ca": other["ca"]}, f"was not issued by the authority in --tls-ca {other['ca']}: specify"),
+            (
+                other | {"ca": own["ca"]},
+                f"or the certificate in --tls-cert {other['cert']} was not issued by its authority",
+            ),
         ]:
             with configured(**files), pytest.raises(SpecError, match=message), open_engine(cluster.address, timeout=3):
                 pass

@@ -53,7 +53,7 @@ def test_versions_and_memory_of_a_worker_are_compared():
     peaks = peaks_of(lambda threads: (100 + 10 * threads) * 10**6)
     for threads, needed in {1: 110, 2: 120, 64: 740, 65: 750, 100: 1100}.items():
         assert found_by(threads, needed * 10**6, peaks=peaks) == ""
-        assert f"the plan needs {needed} MB" in found_by(threads, needed * 10**6 - 1, peaks=peaks)
+        assert f"but the plan needs {needed} MB" in found_by(threads, needed * 10**6 - 1, peaks=peaks)
 
 
 def test_what_is_seen_at_a_path_is_compared_by_content(dataset, tmp_path, monkeypatch):
@@ -76,7 +76,7 @@ def test_each_worker_looks_at_itself_before_a_task(two_processes):
         if fits:
             assert future.result(timeout=60) == 3
         else:
-            with pytest.raises(UnfitWorker, match=r"has numpy .*, this process has 1\.0"):
+            with pytest.raises(UnfitWorker, match=r"has numpy .*, but this process has 1\.0"):
                 future.result(timeout=60)
 
 
@@ -141,7 +141,7 @@ def tasks_at(notes, *more):
     return [Task(where, (i, str(notes.marker), *more), 10, f"rows {i}") for i in range(16)]
 
 
-OLD = r"has bigkpca 0\.0\.7, this process has"
+OLD = r"has bigkpca 0\.0\.7, but this process has"
 
 
 def join(cluster, engine, *within, memory="0", **env):
@@ -177,7 +177,7 @@ def test_late_workers_that_see_no_data_or_have_another_version_or_little_memory(
     only_fit_ones_work(engine, late, notes, OLD, tasks_at(notes, Carried(np.ones(3))))
     engine.check_memory(lambda threads: threads * 10**9)
     late = join(cluster, engine, memory="900MB")
-    only_fit_ones_work(engine, late, notes, "may use 900 MB, the plan needs 1000 MB; give workers more memory")
+    only_fit_ones_work(engine, late, notes, "may use 900 MB, but the plan needs 1000 MB; give workers more memory")
 
 
 @pytest.mark.full
@@ -248,7 +248,7 @@ def test_a_worker_with_another_processor_type_takes_part_and_a_warning_names_it(
 def test_paths_that_no_worker_sees_or_that_change_are_nobody_s_fault(cluster, engine, notes, dataset, tmp_path):
     (tmp_path / "scratch").mkdir()
     notes.marker.touch()
-    with pytest.raises(SpecError, match=r"worker tcp://.* does not see /nowhere: workers read and write by themselves"):
+    with pytest.raises(SpecError, match=r"worker tcp://.* does not see /nowhere: workers read and write themselves"):
         engine.check_paths("/nowhere")
     assert len(engine.each("x", tasks_at(notes))) == 16  # which require it no more
     engine.check_paths(dataset, str(tmp_path / "scratch"))
@@ -300,7 +300,7 @@ def test_after_the_last_fit_worker_the_run_waits_for_another(notes, tmp_path):
         only_fit_ones_work(engine, late, notes, OLD)
         cluster.kill_worker(0)
         impatient = Engine(client=engine.client, timeout=3, crew=engine.crew)
-        with pytest.raises(IncompleteError, match="for 3 seconds: no worker that may take part is left, as worker"):
+        with pytest.raises(IncompleteError, match="for 3 seconds: no usable worker is left: worker"):
             impatient.each("x", tasks_at(notes))
         newest = join(cluster, engine)
         notes.marker.touch()

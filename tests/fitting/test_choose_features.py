@@ -53,7 +53,9 @@ def test_gaps_are_looked_for_among_trustworthy_components_and_where_there_are_no
 
 def test_trust_that_nothing_can_tell_is_an_error(digits):
     solution = fitted(digits[:50], components=2, method="rff", size=64).solution
-    with pytest.raises(SpecError, match=r"components=.auto. needs to know which are .*, which rff cannot tell here"):
+    with pytest.raises(
+        SpecError, match=r"components=.auto. needs to know which are .*, which rff cannot determine here"
+    ):
         chosen_components(FitSpec.checked(components="auto", method="rff"), lambda _: (solution, Certificate()))
 
 

@@ -87,7 +87,7 @@ def test_a_second_fit_in_float64_is_planned_before_it_begins(digits):
         MemoryLimitError, match=r"this needs \d+ MB in a process, \d+ MB are allowed: .*(allow more|would fit)"
     ):
         fit_rows(rows, spec, here, limit=limit)
-    assert seen.notes == ["rounding in float32 would count here: fitting again in float64"] * 2
+    assert seen.notes == ["rounding in float32 would be too large here: fitting again in float64"] * 2
 
 
 def test_a_saturated_sigmoid_is_refused_with_a_gamma_that_suits_the_rows(digits):
@@ -98,7 +98,7 @@ def test_a_saturated_sigmoid_is_refused_with_a_gamma_that_suits_the_rows(digits)
         with pytest.warns(IndefiniteKernelWarning):
             kpca = KernelPCA(4, kernel="sigmoid", gamma=float(found[1]), size=100, random_state=0).fit(rows)
         assert 0.1 < kpca.explained_variance_ratio_.sum() < 0.9
-    with pytest.raises(SpecError, match="take a coef0 near 0"):
+    with pytest.raises(SpecError, match="use a coef0 near 0"):
         KernelPCA(1, kernel="sigmoid", coef0=20.0, size=20, random_state=0).fit(np.eye(40))
 
 

@@ -138,10 +138,10 @@ def test_bounds_of_a_merged_model_hold_for_all_rows(X):
 def test_bounds_hold_where_the_first_part_has_not_seen_a_cluster(X):
     far = X[:100] * 0.2 + 1000  # alike among themselves, and like no landmark
     model = fitted(X[100:200])
-    with pytest.warns(UnseenClusterWarning, match="take a larger size"):
+    with pytest.warns(UnseenClusterWarning, match="use a larger size"):
         other = like(model, np.concatenate([X[200:250], far]))
     for order in ([model, other], [other, model]):
-        with pytest.warns(UnseenClusterWarning, match="take a larger size"):
+        with pytest.warns(UnseenClusterWarning, match="use a larger size"):
             merged = merge(order, ENGINE)
         assert_bounds_hold(merged, np.concatenate([X[100:250], far]))
         assert "solid" not in merged.certificate.trust
@@ -173,13 +173,13 @@ def test_what_does_not_add_up_is_refused(X):
     other = like(model, X[150:])
     fewer = replace(other, provenance={**other.provenance, "spec": {**other.provenance["spec"], "components": 3}})
     for models, message in (
-        ([], "0 models were given: merging takes two or more"),
+        ([], "0 models were given: merging needs at least two"),
         ([model], "1 models were given"),
-        ([model, fitted(X[150:])], r"model 2 has other features than the first one .* fit it with like="),
-        ([model, other, model], "model 3 holds the same rows as model 1, which would count twice"),
-        ([other, merge([model, other], ENGINE)], "model 2 holds the same rows as model 1"),
+        ([model, fitted(X[150:])], r"model 2 has different features from the first one .* fit it with like="),
+        ([model, other, model], "model 3 has the same rows as model 1, which would count twice"),
+        ([other, merge([model, other], ENGINE)], "model 2 has the same rows as model 1"),
         ([model, fitted(X[150:], method="exact")], "model 2: a model of the exact method"),
-        ([fitted(X[:150], preimage="ridge"), other], "learned from the rows before"),
+        ([fitted(X[:150], preimage="ridge"), other], "was trained on the earlier rows"),
         ([model, fewer], "model 2 was fitted with components=3, the first one with 6"),
     ):
         with pytest.raises(SpecError, match=message):
@@ -188,8 +188,8 @@ def test_what_does_not_add_up_is_refused(X):
 
 def test_options_that_features_do_not_allow_are_refused(X):
     for before, options, message in (
-        ({}, {"sigma": 3.0}, "sigma=3.0, but the model was fitted with 'median', which must stay as it is"),
-        ({"preimage": "ridge"}, {}, "learned from the rows before"),
+        ({}, {"sigma": 3.0}, "sigma=3.0, but the model was fitted with 'median', which must not change"),
+        ({"preimage": "ridge"}, {}, "was trained on the earlier rows"),
         ({"method": "exact"}, {}, "the exact method"),
     ):
         with pytest.raises(SpecError, match=message):

@@ -59,7 +59,7 @@ def test_rows_beyond_the_sample_are_judged_by_rows_held_out_until_the_certificat
     model = fitted(digits, notes, tol=0.25)
     assert seen[0] == [(400, 400), (1024, 1397)]
     assert model.certificate.relative_trace_error <= 0.25
-    assert sum("growing on" in note for note in notes.notes) == 1
+    assert sum("growing further" in note for note in notes.notes) == 1
 
 
 @pytest.mark.parametrize("method", ["nystroem", "rff"])
@@ -67,7 +67,9 @@ def test_a_tolerance_out_of_reach_is_refused_before_the_pass(method, digits, mon
     monkeypatch.setattr("bigkpca.spec._MOST_GROWN", 150)  # the true limit takes a minute to reach
     monkeypatch.setattr("bigkpca.fitting.solve.sums_of", None)
     what = {"nystroem": "landmarks", "rff": "random features"}[method]
-    expected = rf"tol=0\.01 is out of reach: 150 {what}, the most .*, leave an error of 0\.\d+; about [\d,]+ would do"
+    expected = (
+        rf"tol=0\.01 is out of reach: 150 {what}, the largest size, leave an error of 0\.\d+; about [\d,]+ would be"
+    )
     with pytest.raises(SpecError, match=expected):
         fitted(digits, tol=0.01, method=method)
 

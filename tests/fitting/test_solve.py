@@ -64,7 +64,7 @@ def test_a_kernel_that_is_zero_for_all_rows_or_with_all_landmarks_is_an_error_of
 
     for rule, message in (
         *((rule, "matrix of the landmarks has no positive") for rule in ("uniform", "leverage", "basic-patterns")),
-        ("rpcholesky", r"k\(x, x\) is zero for all sampled rows, so there is nothing to choose landmarks by"),
+        ("rpcholesky", r"k\(x, x\) is zero for all sampled rows, so landmarks cannot be chosen"),
         (landmarks.RPCholesky(over="all"), r"k\(x, x\) is zero for all sampled rows"),
     ):
         with pytest.raises(DataError, match=message):

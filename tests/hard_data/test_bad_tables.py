@@ -13,12 +13,12 @@ X = RNG.normal(size=(60, 4))
 
 def test_rows_that_are_no_numbers(tmp_path):
     words = np.array(["abc", "de", "fghij"], dtype=object)
-    text = r"the array holds the text 'abc' at \[0(, 0)?\] \(counted from 0\): rows are numbers.* --categories"
+    text = r"the array contains the text 'abc' at \[0(, 0)?\] \(counted from 0\): rows must be numbers.* --categories"
     kpca = KernelPCA(2, size=20).fit(X)
     for rows, message in (
         (words, text),
         ([[word] for word in words], text),
-        ([[1.0, 2.0], [3.0]], "the rows are no array, since they differ in length"),
+        ([[1.0, 2.0], [3.0]], "the rows do not form an array, since they differ in length"),
     ):
         with pytest.raises(ValueError, match=message):
             bigkpca.fit(rows, tmp_path / "m.zarr", components=2, size=20)

@@ -175,7 +175,7 @@ def test_a_file_that_changes_or_cannot_be_read_for_the_moment_is_not_called_dama
         def advance(self, rows):
             np.save(source, np.ones((51, 3)))
 
-    refuse(tmp_path, IncompleteError, r"x\.npy changed while it was read", source, progress=Meddling())
+    refuse(tmp_path, IncompleteError, r"x\.npy changed while it was being read", source, progress=Meddling())
     assert len(made(tmp_path, source)["x"]) == 51
     message = r"x\.npy cannot be read for the moment .*run the same command again"
     with pytest.raises(IncompleteError, match=message), decoding(source):

@@ -276,7 +276,7 @@ def test_a_dataset_that_does_not_say_its_columns_is_damaged(tmp_path):
     about = group.attrs["bigkpca"]
     for key, value in (("missing", "guess"), ("columns", [{"name": "a"}]), ("left_out", 3), ("named", "yes")):
         group.attrs["bigkpca"] = {**about, "encoding": {**about["encoding"], key: value}}
-        refuse(tmp_path, CorruptionError, f"o.zarr does not say what it must: {key} is", table, append=True)
+        refuse(tmp_path, CorruptionError, f"o.zarr is not a valid record: {key} is", table, append=True)
     group.attrs["bigkpca"] = {key: value for key, value in about.items() if key != "rows"}
     message = "its ingest did not finish"
     refuse(tmp_path, IncompleteError, message, table, out="p.zarr", like=tmp_path / "o.zarr")

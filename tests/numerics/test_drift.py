@@ -146,7 +146,7 @@ def test_the_drift_says_what_has_drifted():
     assert made.drift(made.count(Y, e)).outside < 2000 / 201 * 5
     no_numbers = made.count(np.full((2, 3), np.nan), np.array([np.nan, np.inf]))
     assert made.drift(no_numbers).outside == 2
-    with pytest.raises(SpecError, match="2 scores of each row, and the reference has 3"):
+    with pytest.raises(SpecError, match="2 scores per row, but the reference has 3"):
         made.count(np.zeros((5, 2)), np.zeros(5))
 
 

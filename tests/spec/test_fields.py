@@ -62,7 +62,7 @@ WRONG_BY_THEMSELVES = [
     ({"size": 0}, "size=0: at least one landmark"),
     ({"size": 10.5}, "size=10.5: give a whole number or 'auto'$"),
     ({"landmarks": landmarks.KMeans}, "landmarks=.*: pass a name, a value"),
-    ({"landmarks": []}, "give at least one row"),
+    ({"landmarks": []}, "pass at least one row"),
     ({"dtype": "float16"}, "dtype='float16': .*'float32' or 'float64'"),
     ({"n_directions": 0, "method": "rff-pca"}, "n_directions=0: at least one principal axis"),
     ({"solver": "fast"}, "solver='fast': .*'auto', 'dense' or 'randomized'"),
@@ -81,8 +81,8 @@ WRONG_TOGETHER = [
     ({"n_directions": 4}, "n_directions=4 works only with method='rff-pca', not with 'nystroem'"),
     ({"solver": "randomized"}, "solver='randomized' works only with random features, not with method='nystroem'"),
     ({"method": "rff", "landmarks": "kmeans"}, "'rff' draws random features and has no landmarks"),
-    ({"method": "rff", "kernel": "poly", "degree": 1}, "a tensor sketch is for polynomial kernels of degree 2"),
-    ({"method": methods.RandomFeatures("iid"), "kernel": "poly"}, "a tensor sketch, which has no form; leave form"),
+    ({"method": "rff", "kernel": "poly", "degree": 1}, "a tensor sketch needs a polynomial kernel of degree 2"),
+    ({"method": methods.RandomFeatures("iid"), "kernel": "poly"}, "a tensor sketch, which has no form; omit form"),
     ({"method": "rff", "kernel": "cosine"}, "the cosine kernel has no spectral density"),
     ({"method": "rff-pca", "kernel": kernels.Laplacian(2.0)}, "needs the gaussian kernel, not 'laplacian'"),
     ({"method": methods.Nystroem("thesis"), "landmarks": "leverage"}, "takes only uniform landmarks, not 'leverage'"),
@@ -95,8 +95,8 @@ WRONG_TOGETHER = [
 
 WRONG_PARTS = [
     (methods.Nystroem, {"form": "orthogonalised"}, "unknown form of Nystroem 'orthogonalised': did you mean 'orth"),
-    (methods.Nystroem, {"rank": 3}, "rank is a positive number, for form='thesis' alone"),
-    (methods.Nystroem, {"form": "thesis", "rank": 0}, "rank is a positive number, for form='thesis' alone"),
+    (methods.Nystroem, {"rank": 3}, "rank must be positive, and only form='thesis' has it"),
+    (methods.Nystroem, {"form": "thesis", "rank": 0}, "rank must be positive, and only form='thesis' has it"),
     (methods.RandomFeatures, {"form": "phases"}, "unknown form of RandomFeatures 'phases': did you mean 'phase'"),
     (methods.PrincipalFeatures, {"form": "pairs"}, "unknown form of PrincipalFeatures 'pairs'"),
     (
@@ -104,9 +104,9 @@ WRONG_PARTS = [
         {"correction": "pointwize"},
         "unknown correction of .* 'pointwize': did you mean 'pointwise'",
     ),
-    (landmarks.RPCholesky, {"tol": -0.1}, r"tol lies in \[0, 1\)"),
+    (landmarks.RPCholesky, {"tol": -0.1}, r"tol must be in \[0, 1\)"),
     (landmarks.RPCholesky, {"least_accepted": 0.0}, r"least_accepted in \(0, 1\)"),
-    (landmarks.RPCholesky, {"over": "everything"}, "over is 'sample' or 'all'"),
+    (landmarks.RPCholesky, {"over": "everything"}, "over 'sample' or 'all'"),
     (landmarks.BasicPatterns, {"threshold": -1.0}, "the threshold is a cosine"),
 ]
 

@@ -87,11 +87,11 @@ def test_a_manifest_that_is_not_about_the_arrays_is_refused(path):
     manifest = block_arrays.read_manifest(path)
     assert block_arrays.promised(path, manifest) == list(zip(blocks, digests, strict=True))
     for changed, match in (
-        ([], r"does not say what it must: it is \[\]"),
+        ([], r"is not a valid record: it is \[\]"),
         ({key: manifest[key] for key in manifest if key != "blocks"}, "blocks is missing"),
-        (manifest | {"model": "another"}, "its manifest does not fit its arrays"),
-        (manifest | {"rows": 99}, "its manifest does not fit its arrays"),
-        (manifest | {"blocks": manifest["blocks"][:-1]}, "its manifest does not fit its arrays"),
+        (manifest | {"model": "another"}, "its manifest does not match its arrays"),
+        (manifest | {"rows": 99}, "its manifest does not match its arrays"),
+        (manifest | {"blocks": manifest["blocks"][:-1]}, "its manifest does not match its arrays"),
         (manifest | {"blocks": [{}]}, r"blocks is \[\{\}\]"),
         (manifest | {"rows": "many"}, "rows is 'many'"),
     ):

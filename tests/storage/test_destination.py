@@ -57,7 +57,7 @@ def test_what_appeared_at_the_path_during_a_run_is_not_replaced(home):
     target = destination.open_destination("o.zarr", {"format": "dataset"}, overwrite=True, whole=True)
     with target.made():
         shutil.copytree("d.zarr", "o.zarr")
-    with pytest.raises(IncompleteError, match=r"o\.zarr was not there when this run began, and is there now: run the"):
+    with pytest.raises(IncompleteError, match=r"o\.zarr did not exist when this run began, but does now: run the"):
         target.put_in_place()
     assert tree_bytes("o.zarr") == tree_bytes("d.zarr")
 
@@ -227,7 +227,7 @@ def test_a_link_at_or_in_a_run_folder_is_not_followed(write, inside, home, elsew
 
 def test_a_file_at_a_scratch_is_named(home):
     (home / "out.zarr.bigkpca-new").write_text("mine")
-    with pytest.raises(SpecError, match=r"out\.zarr\.bigkpca-new exists, and this run writes its unfinished"):
+    with pytest.raises(SpecError, match=r"out\.zarr\.bigkpca-new exists, where this run writes its unfinished"):
         WRITES["ingest"]("out.zarr")
     assert (home / "out.zarr.bigkpca-new").read_text() == "mine"
 

@@ -135,7 +135,7 @@ def test_an_array_that_claims_more_than_its_files_hold_is_refused_in_little_memo
         for chunks in (metadata["chunk_grid"]["configuration"], metadata["codecs"][0]["configuration"]):
             chunks["chunk_shape"] = [min(length, 2**20) for length in shape[:1]] + shape[1:]
         file.write_text(json.dumps(metadata))
-        message = r"components: an array does not decode \(shape .* takes .* bytes, and"
+        message = r"components: an array does not decode \(shape .* takes .* bytes, but"
         with case(shape), pytest.raises(CorruptionError, match=message):
             hostile.bounded(lambda: load_model(place))
 
@@ -171,7 +171,7 @@ def test_json_is_read_up_to_a_limit(models, place):
         (text[:-9], "Expecting"),
     ):
         (place / "zarr.json").write_text(broken)
-        with pytest.raises(SpecError, match=f"is not a bigkpca model: its zarr.json does not parse .*{message}"):
+        with pytest.raises(SpecError, match=f"is not a bigkpca model: its zarr.json cannot be parsed .*{message}"):
             load_model(place)
 
 
@@ -205,7 +205,7 @@ def test_names_of_arrays_lead_nowhere(models, place):
     about = hostile.attribute(place)
 
     def refused():
-        with pytest.raises(CorruptionError, match=r"its list of arrays is .* not one of plain names"):
+        with pytest.raises(CorruptionError, match=r"its list of arrays is .* not a list of plain names"):
             load_model(place)
 
     for name in ("../secret", "/etc", "a/b", "..", ".", "", "a\0b", 3, None, ["mean"], "mean/../mean"):
@@ -237,7 +237,7 @@ def test_pickles_are_no_codec(tmp_path):
 
 
 def test_metadata_of_three_gigabytes_are_refused_and_not_read(models, place, tmp_path):
-    most = "has more than 64,000,000 bytes, so that it does not describe an array or a group"
+    most = "has more than 64,000,000 bytes, so it does not describe an array or a group"
     for number, name in enumerate(("zarr.json", "x/zarr.json", ".zarray", ".zgroup", "x/.zarray", ".zmetadata")):
         path, zarr_format = tmp_path / f"{number}.zarr", 3 if "zarr.json" in name else 2
         if name == ".zarray":
@@ -249,20 +249,20 @@ def test_metadata_of_three_gigabytes_are_refused_and_not_read(models, place, tmp
         with case(name), pytest.raises(CorruptionError, match=f"{path / name} {most}"):
             hostile.bounded(lambda: info(str(path)), 150)  # noqa: B023 - called at once
     os.truncate(Path(hostile.put(place, models["waves"])) / "zarr.json", 3 * 10**9)
-    with pytest.raises(SpecError, match=r"does not parse \(it has more than 64,000,000 bytes\)"):
+    with pytest.raises(SpecError, match=r"cannot be parsed \(it has more than 64,000,000 bytes\)"):
         hostile.bounded(lambda: load_model(place), 150)
 
 
 def test_a_dataset_that_vouches_for_what_it_has_not(home):
     about = hostile.attribute(home / "d.zarr")
     for changes, message in (
-        ({"rows": 91}, "says that it has 91 rows, and its array x has 90"),
-        ({"rows": 10**15}, "says that it has"),
-        ({"rows": 0}, "says that it has 0 rows"),
-        ({"rows": -1}, "says that it has"),
-        ({"rows": "90"}, "says that it has '90' rows"),
-        ({"rows": True}, "says that it has True rows"),
-        ({"rows": 9.5}, "says that it has"),
+        ({"rows": 91}, "claims to have 91 rows, but its array x has 90"),
+        ({"rows": 10**15}, "claims to have"),
+        ({"rows": 0}, "claims to have 0 rows"),
+        ({"rows": -1}, "claims to have"),
+        ({"rows": "90"}, "claims to have '90' rows"),
+        ({"rows": True}, "claims to have True rows"),
+        ({"rows": 9.5}, "claims to have"),
         ({"column_names": ["a"]}, "its column names are"),
         ({"column_names": "abcd"}, "its column names are 'abcd', for 4 columns"),
         ({"column_names": [1, 2, 3, 4]}, "its column names are"),
@@ -283,7 +283,7 @@ def test_arrays_of_rows_that_claim_any_number_of_chunks(home, name):
     group = home / name.split("/")[0]
     if group.name == "d.zarr":
         hostile.set_attribute(group, hostile.attribute(group) | {"rows": 10**15})
-    with pytest.raises(CorruptionError, match=r"does not have the digests of|there are 90 rows, and its array has"):
+    with pytest.raises(CorruptionError, match=r"does not have the digests of|claims 90 rows, but its array has"):
         hostile.bounded(lambda: open_rows(str(group)))
     with pytest.raises(CorruptionError):
         hostile.bounded(lambda: info(str(group)))
@@ -292,7 +292,7 @@ def test_arrays_of_rows_that_claim_any_number_of_chunks(home, name):
 def test_a_manifest_of_scores_that_does_not_count_them_is_refused(home):
     manifest = home / "s.zarr" / "scores" / "manifest.json"
     values = json.loads(manifest.read_text())
-    message = r"scores/manifest\.json says that there are 0 rows, and its array has 90"
+    message = r"scores/manifest\.json claims 0 rows, but its array has 90"
     for changes in ({"rows": "many"}, {"block_rows": None}, {"blocks": [{}]}):
         manifest.write_text(json.dumps(values | changes))
         with case(changes), pytest.raises(CorruptionError, match=message):

@@ -61,7 +61,7 @@ def test_a_reference_that_is_none_is_refused(home):
     written = tree_bytes("m.zarr")
     for name, change, message in (
         ("edges", lambda values: values[:, ::-1], "do not ascend"),
-        ("edges", lambda values: values * np.nan, "is empty, or holds NaN"),
+        ("edges", lambda values: values * np.nan, "is empty, or contains NaN"),
         ("edges", lambda values: values[:-1], r"reference_edges has the shape \(3, 64\), and not \(r\+1, m\)"),
         ("upper", lambda values: values[:, 1:], r"reference_upper has the shape \(4, 63\)"),
         ("edges", lambda values: (values[::-1, ::-1] > 0).astype(np.uint8), "do not ascend"),
@@ -108,7 +108,7 @@ def test_a_damaged_model_or_one_of_an_unknown_version_is_refused(home):
         bigkpca.load("m.zarr")
     metadata = home / "m.zarr" / "zarr.json"
     metadata.write_text(metadata.read_text().replace('"format_version": 1', '"format_version": 99'))
-    with pytest.raises(SpecError, match="model format version 99; this bigkpca reads version 1"):
+    with pytest.raises(SpecError, match="model format version 99; this bigkpca reads only version 1"):
         bigkpca.load("m.zarr")
 
 
@@ -118,7 +118,7 @@ def test_large_arrays_of_a_model_are_stored_in_pieces_and_missed_when_they_are_g
     assert len(list((home / "model.zarr" / "landmarks" / "c").iterdir())) == 3
     np.testing.assert_array_equal(bigkpca.load("model.zarr").features.landmarks, fitted.features.landmarks)
     shutil.rmtree("model.zarr/landmarks")
-    with pytest.raises(CorruptionError, match=r"landmarks \(the rows that it compares others with\) are missing"):
+    with pytest.raises(CorruptionError, match=r"landmarks \(the rows with which it compares others\) are missing"):
         bigkpca.transform("model.zarr", X, "scores.zarr")
 
 

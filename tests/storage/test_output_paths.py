@@ -28,7 +28,7 @@ def test_the_current_folder_and_those_around_it_are_refused(home, monkeypatch):
         (".", lambda path: bigkpca.reconstruct(m, s, path, overwrite=True)),
         (".", lambda path: bigkpca.denoise(m, d, path, overwrite=True)),
     ):
-        with case(path), pytest.raises(SpecError, match="is the current folder, or holds it: name a new folder"):
+        with case(path), pytest.raises(SpecError, match="is the current folder or contains it: name a new folder"):
             write(path)
     assert tree_bytes(home) == before
 
@@ -62,7 +62,7 @@ def test_what_is_read_is_never_replaced(home):
 
 
 def test_names_that_promise_another_format_are_refused(home):
-    message = r"a folder of Zarr arrays, not a \.\S+ file: take another name, e\.g\. [oO]\.zarr"
+    message = r"a folder of Zarr arrays, not a \.\S+ file: choose another name, e\.g\. [oO]\.zarr"
     for name in ("o.npy", "o.csv", "O.CSV.GZ", "o.parquet/", "o.h5", "o.html"):
         for write in WRITES if name == "o.npy" else ("transform",):
             with case((name, write)), pytest.raises(SpecError, match=message):

@@ -29,8 +29,8 @@ def folder(tmp_path_factory):
 
 
 TURNED_MESSAGE = (
-    r"has its columns in another order than the model: column 0 \(counted from 0\) is 'c', not 'a'; give it rows with "
-    r"the columns that the model was fitted on, in the same order \(`bigkpca info MODEL --json`"
+    r"has its columns in another order than the model: column 0 \(counted from 0\) is 'c', not 'a'; pass rows with "
+    r"the columns on which the model was fitted, in the same order \(`bigkpca info MODEL --json`"
 )
 
 

@@ -238,11 +238,11 @@ def test_rows_that_change_while_they_are_read_are_refused(command, change, tmp_p
         else:
             of_400.write_bytes(of_300.read_bytes())
 
-    refused = r"d\.zarr changed while it was read: run again when nothing writes to it"
+    refused = r"d\.zarr changed while it was being read: run again when nothing writes to it"
     with pytest.raises(IncompleteError, match=refused):
         run(progress=Once(what=meddle, title="fitting" if command == "fit" else ""))
     if change == "written over":
-        with pytest.raises(CorruptionError, match="rows 400 to 499 are other values than were written there"):
+        with pytest.raises(CorruptionError, match="rows 400 to 499 are not the values that were written there"):
             run()
         of_400.write_bytes(whole)
     assert not out.exists()

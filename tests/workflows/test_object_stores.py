@@ -107,7 +107,7 @@ def test_reports_and_comparisons_are_written_to_local_disks_only(source, tmp_pat
         lambda: bigkpca.report(f"{bucket}/model.zarr", f"{bucket}/report.html"),
         lambda: bigkpca.compare(f"{bucket}/data.zarr", f"{bucket}/compared", sizes=[5], seeds=1),
     ):
-        with pytest.raises(SpecError, match="are written to local disks only: give a local path"):
+        with pytest.raises(SpecError, match="are written to local disks only: use a local path"):
             refused()
     bigkpca.report(f"{bucket}/model.zarr", tmp_path / "report.html", scores=f"{bucket}/scores.zarr")
     assert (tmp_path / "report.html").exists()

@@ -147,7 +147,7 @@ def test_files_that_do_not_belong_to_an_output_are_named_and_kept(home):
         bigkpca.verify("s.zarr")
     notes = Recorder()
     scored(progress=notes)
-    assert "notes.txt does not belong to it: move it away" in notes.notes[0]
+    assert "notes.txt does not belong here: move it elsewhere" in notes.notes[0]
     assert "nothing to do" in notes.notes[1]
     assert (home / "s.zarr" / "notes.txt").read_text() == "of the user"
 
@@ -170,7 +170,7 @@ def test_other_bits_of_a_block_that_is_made_again_go_into_the_manifest(home):
     manifest = json.loads(path.read_text())
     manifest["blocks"][1]["sha256"] = manifest["blocks"][0]["sha256"]
     path.write_text(json.dumps(manifest, indent=1))
-    with pytest.raises(CorruptionError, match=r"scores/c/1/0 .* holds other values than its manifest says"):
+    with pytest.raises(CorruptionError, match=r"scores/c/1/0 .* holds other values than its manifest records"):
         bigkpca.verify("s.zarr")
     scored(progress=notes)
     assert "the new blocks differ in some bits, as on another type of processor" in notes.notes[-1]

@@ -43,7 +43,7 @@ _LOCAL = LocalDisk()
 
 
 def store_of(path: str) -> Store:
-    """The store that holds a path. Raises SpecError for URLs that lead to none, or carry secrets."""
+    """The store of a path. Raises SpecError for URLs that do not belong to any store, or contain secrets."""
     if is_url(path):
         scheme, bucket, _ = address(path)
         return ObjectStore(scheme, bucket)
@@ -56,12 +56,12 @@ def is_path(data: Any) -> TypeGuard[AnyPath]:
 
 
 def expanded(path: AnyPath) -> str:
-    """A path that a user gave, with `~` expanded, or a URL without slashes at its end. Raises TypeError for anything
-    but text, SpecError for a URL that was made a `pathlib.Path`."""
+    """A path from a user, with `~` expanded, or a URL without trailing slashes. Raises TypeError for anything but a
+    string, SpecError for a URL that was converted to a `pathlib.Path`."""
     given = os.fspath(path)
     if not isinstance(given, str):
-        raise TypeError(f"paths are text, not {type(given).__name__}: {given!r}")
+        raise TypeError(f"paths must be strings, not {type(given).__name__}: {given!r}")
     if collapsed := re.match(f"({'|'.join(SCHEMES)}):/(?!/)", given):
-        raise SpecError(f"{given}: give {collapsed[1]}:// as text, since pathlib.Path makes another path of it")
+        raise SpecError(f"{given}: pass {collapsed[1]}:// URLs as strings, since pathlib.Path changes them")
     scheme, separator, rest = given.partition("://")
     return f"{scheme}://{rest.rstrip('/')}" if separator else os.path.expanduser(given)

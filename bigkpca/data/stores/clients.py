@@ -1,7 +1,7 @@
-"""The library that speaks with object stores: clients kept in each process, and errors in plain words.
+"""The library for object stores: clients kept in each process, and errors in plain words.
 
-Credentials and addresses of servers come from the environment and stay in the clients. What the library writes about an
-error may hold both, so that none of its text is passed on.
+Credentials and addresses of servers come from the environment and stay in the clients. The library's error messages may
+contain both, so none of their text is passed on.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Patience:
-    """Seconds: how long is waited for a connection, for bytes, for a whole request, and with which retries."""
+    """Seconds to wait for a connection, for bytes and for a whole request, and the retries."""
 
     connect: float = 5.0
     read: float = 15.0
@@ -39,7 +39,7 @@ class Patience:
 
 
 PATIENCE = Patience()
-_GRANTED: dict[str, str] = {}  # for each bucket, something in it that the server let this process ask for
+_GRANTED: dict[str, str] = {}  # for each bucket, something in it that this process was allowed to request
 _MATTERS = re.compile(
     "_(ENDPOINT|ENDPOINT_URL|ENDPOINT_URL_S3|ACCESS_KEY_ID|SECRET_ACCESS_KEY|ACCOUNT_NAME|ACCOUNT_KEY)$"
 )
@@ -47,7 +47,7 @@ _NO_BUCKET = re.compile("NoSuchBucket|ContainerNotFound|specified bucket does no
 
 
 def _library() -> Any:
-    """obstore, which is imported when it is first needed. Raises SpecError where it is not installed."""
+    """obstore, imported when it is first needed. Raises SpecError if it is not installed."""
     require("obstore", "cloud", "an object store")
     import obstore.exceptions
 
@@ -57,13 +57,13 @@ def _library() -> Any:
 @lru_cache
 def client(scheme: str, bucket: str, below: str = "") -> Client:
     """The client of a bucket, or of the keys below one. Raises SpecError without the library, and for settings that it
-    does not take."""
+    rejects."""
     BaseError = _library().exceptions.BaseError
     _check_environment(f"{scheme}://{bucket}", SCHEMES[scheme])
     from obstore import store as stores
 
     kinds: dict[str, Any] = {"s3": stores.S3Store, "gs": stores.GCSStore, "az": stores.AzureStore}
-    # Given options replace those that the library reads in the environment by itself.
+    # These options override those that the library itself reads from the environment.
     plain = os.environ.get(f"{SCHEMES[scheme]}_ALLOW_HTTP", "").lower() in ("1", "true", "yes", "on")
     try:
         made: Client = kinds[scheme](
@@ -87,21 +87,21 @@ def client(scheme: str, bucket: str, below: str = "") -> Client:
         )
     except (BaseError, ValueError):
         raise SpecError(
-            f"{scheme}://{bucket}: the settings of this object store do not fit together: see the environment "
+            f"{scheme}://{bucket}: the settings of this object store contradict each other: see the environment "
             f"variables {SCHEMES[scheme]}_..."
         ) from None
     return made
 
 
 def _check_environment(root: str, prefix: str) -> None:
-    """Raise SpecError for variables that are set, but empty, and for addresses of servers that are none: the library
-    panics at some, and signs requests with an empty key."""
+    """Raise SpecError for variables that are set but empty, and for invalid server addresses: the library panics at
+    some, and signs requests with an empty key."""
     given = {
         name: value for name, value in os.environ.items() if name.startswith(f"{prefix}_") and _MATTERS.search(name)
     }
     empty = sorted(name for name, value in given.items() if not value.strip())
     if empty:
-        raise SpecError(f"{root}: the environment has {', '.join(empty)} without a value: give one, or unset it")
+        raise SpecError(f"{root}: the environment has {', '.join(empty)} without a value: set or unset it")
     for name, value in sorted(given.items()):
         if "ENDPOINT" not in name:
             continue
@@ -111,24 +111,22 @@ def _check_environment(root: str, prefix: str) -> None:
         except ValueError:  # of a port, or of brackets
             known = False
         if not known:
-            raise SpecError(
-                f"{root}: {name} in the environment is not the address of a server, such as https://10.0.0.1"
-            )
+            raise SpecError(f"{root}: {name} in the environment is not a server address such as https://10.0.0.1")
 
 
 class Conflict(Exception):
-    """A conditional write found another version than the one that it may replace."""
+    """A conditional write found a version that it must not replace."""
 
 
 @contextmanager
 def plain_errors(url: str) -> Iterator[None]:
-    """Requests about `url`, with errors in plain words. Raises SpecError where access is denied or no bucket is there,
-    IncompleteError where the server does not answer, or denies what it granted before, FileNotFoundError for a missing
-    object, and Conflict."""
+    """Requests about `url`, with errors in plain words. Raises SpecError if access is denied or the bucket does not
+    exist, IncompleteError if the server does not answer, or denies what it granted before, FileNotFoundError for a
+    missing object, and Conflict."""
     exceptions = _library().exceptions
     try:
         yield
-        with suppress(SpecError):  # Zarr may name what no URL of ours does
+        with suppress(SpecError):  # Zarr may use names that no URL of bigkpca has
             at = address(url)
             if at.key:
                 _GRANTED[at.root] = url
@@ -145,7 +143,8 @@ def plain_errors(url: str) -> Iterator[None]:
 
 
 def put(url: str, content: bytes, mode: Literal["create"] | tuple[str | None, str | None]) -> tuple[Any, Any]:
-    """Write an object if none is there, or if it has this version; return its new version. Raises as `plain_errors`."""
+    """Write an object if there is none, or if it has this version; return its new version. Raises the errors of
+    `plain_errors`."""
     to = address(url)
     condition: Any = mode
     if mode != "create":
@@ -156,26 +155,26 @@ def put(url: str, content: bytes, mode: Literal["create"] | tuple[str | None, st
 
 
 def upload(url: str, part: int) -> Any:
-    """A file of the library to write an object to, which takes three times `part` bytes of memory at most. The object
-    is there when it is closed; leaving it as a context by an error gives it up. Errors are the library's."""
+    """A file of the library to which an object is written, with at most three times `part` bytes of memory. The object
+    exists once the file is closed; if its context is left with an error, it is discarded. Errors are the library's."""
     to = address(url)
     return _library().open_writer(client(to.scheme, to.bucket), to.key, buffer_size=part, max_concurrency=2)
 
 
 def _explained(error: Exception, url: str) -> BigKPCAError:
-    """What an error of the library means. Its own text may name servers and keys, and is not shown."""
+    """The meaning of an error of the library, whose text is not shown, since it may name servers and keys."""
     text, at = str(error), address(url)
     variables = f"{SCHEMES[at.scheme]}_..."
     code = _status(error)
     if _is_denied(error):
         if _expired(at):
             return IncompleteError(
-                f"{url}: access denied, which was granted before: renew the credentials (see the environment variables "
+                f"{url}: access denied that was granted before: renew the credentials (see the environment variables "
                 f"{variables}) and run the same command again"
             )
         return SpecError(
-            f"{url}: access denied: no credentials are set, the server does not know them, or they lack the right: see "
-            f"the environment variables {variables}"
+            f"{url}: access denied: no credentials are set, the server does not know them, or they lack permission: "
+            f"see the environment variables {variables}"
         )
     if code == 416:
         return CorruptionError(f"{url} is shorter than it should be; restore it or make the data again")
@@ -183,17 +182,17 @@ def _explained(error: Exception, url: str) -> BigKPCAError:
         return SpecError(f"{url}: there is no bucket {at.root}")
     if "BadScheme" in text:
         return SpecError(f"{url}: the server's address begins with http://: set {SCHEMES[at.scheme]}_ALLOW_HTTP=true")
-    if "169.254." in text or "metadata.google" in text:  # where machines in a cloud ask for credentials
+    if "169.254." in text or "metadata.google" in text:  # where cloud machines request credentials
         return SpecError(f"{url}: no credentials were found: set the environment variables {variables}")
     if type(error).__name__ == "NotSupportedError":
-        return SpecError(f"{url}: the server, or a setting in {variables}, does not support what is needed")
+        return SpecError(f"{url}: the server, or a setting in {variables}, does not support a required operation")
     if code is not None and 300 <= code < 500 and code not in (408, 409, 425, 429):
         return SpecError(
-            f"{url}: the server refuses the request (HTTP status {code}): see region and address in the environment "
+            f"{url}: the server refuses the request (HTTP status {code}): check region and address in the environment "
             f"variables {variables}"
         )
     how = "does not answer" if code is None else f"answers with HTTP status {code}"
-    return UnreachableError(f"{url}: the server {how}, also after retries: run the same command again")
+    return UnreachableError(f"{url}: the server {how}, even after retries: run the same command again")
 
 
 def _status(error: Exception) -> int | None:
@@ -209,7 +208,8 @@ def _is_denied(error: Exception) -> bool:
 
 
 def _expired(at: Address) -> bool:
-    """Whether the server denies this process what it granted before: not a right for one object, but credentials."""
+    """Whether the server denies this process what it granted before, because of credentials and not permission for one
+    object."""
     if at.root not in _GRANTED:
         return False
     try:
@@ -217,5 +217,5 @@ def _expired(at: Address) -> bool:
     except FileNotFoundError:
         return False
     except _library().exceptions.BaseError as error:
-        return _is_denied(error) or _status(error) == 400  # without a reason where an answer has no body
+        return _is_denied(error) or _status(error) == 400  # without a reason if a response has no body
     return False

@@ -1,9 +1,9 @@
-"""One writer for each output in an object store: a lease, which its holder renews and which expires without it.
+"""One writer per output in an object store: a lease, which its holder renews and which expires otherwise.
 
-The lease is the object `<output>.bigkpca-lock`. Every change of it is a conditional write, so that of two runs one
-wins. Its age is measured by the server's clock alone: from its time to that of an object just written.
-Before every change below the output its holder looks at its own clock, and asks the server where the lease may have
-expired. So a run that was suspended sends at most what was under way.
+The lease is the object `<output>.bigkpca-lock`. Every change to it is a conditional write, so of two runs only one
+wins. Its age is measured only with the server's clock: from its time to that of an object just written. Before every
+change below the output, its holder checks its own clock, and asks the server if the lease may have expired. So a run
+that was suspended sends at most the requests already under way.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from bigkpca.data.stores.clients import Conflict, plain_errors
 from bigkpca.errors import BigKPCAError, IncompleteError, LockedError, SpecError
 
 SECONDS = 60.0  # after which a lease that nobody renewed may be taken over
-_SLACK = 2.0  # servers give times in whole seconds
+_SLACK = 2.0  # servers report times in whole seconds
 _LOCK = ".bigkpca-lock"  # behind the name of an output
 HOLDER_DIGITS = 12
 _HELD: dict[str, Lease] = {}  # by this process
-_TESTED: set[str] = set()  # buckets whose server this process has found to honour conditions
+_TESTED: set[str] = set()  # buckets whose server is known to honour conditions
 Version = tuple[Any, Any]
 
 
 @contextmanager
 def held(url: str) -> Iterator[None]:
-    """Hold the output at `url` against other runs. Raises LockedError if one has it, SpecError where the server cannot
+    """Lock the output at `url` against other runs. Raises LockedError if one has it, SpecError if the server cannot
     distinguish two writers."""
     _check_conditional(url)
     lease = Lease.acquired(url)
@@ -51,24 +51,24 @@ def held(url: str) -> Iterator[None]:
 
 
 def check(url: str) -> None:
-    """Raise LockedError where this process held the output that `url` belongs to, and lost it."""
+    """Raise LockedError if this process held the output that `url` belongs to, but lost it."""
     for lease in _leases_of(url):
         lease.renew()
 
 
 def look(url: str) -> None:
-    """As `check`, but without a request as long as the lease is fresh."""
+    """Like `check`, but without a request while the lease is fresh."""
     for lease in _leases_of(url):
         lease.look()
 
 
 def holder(url: str) -> str:
-    """Digits of the lease by which this process holds the output that `url` belongs to."""
+    """Digits of the lease with which this process holds the output that `url` belongs to."""
     return _leases_of(url)[0].token[:HOLDER_DIGITS]
 
 
 def _leases_of(url: str) -> list[Lease]:
-    """The leases by which this process holds the output that `url` belongs to: one, or none."""
+    """The leases with which this process holds the output that `url` belongs to: one, or none."""
     return [
         lease
         for held_url, lease in tuple(_HELD.items())
@@ -84,7 +84,7 @@ class Lease:
     token: str
     seconds: float
     version: Version = (None, None)
-    renewals: int = 0  # so that no two contents are equal: their tags would be, too
+    renewals: int = 0  # so that no two contents, and so no two tags, are equal
     renewed: float = 0.0  # when, by `_now`
     lost: bool = False
     ended: Event = field(default_factory=Event)
@@ -92,7 +92,7 @@ class Lease:
 
     @classmethod
     def acquired(cls, url: str) -> Lease:
-        """Take the lease. Raises LockedError where another run holds it."""
+        """Take the lease. Raises LockedError if another run holds it."""
         lease = cls(url, secrets.token_hex(16), SECONDS)
         while not lease._write("create"):
             there = _read(url)
@@ -117,7 +117,7 @@ class Lease:
         return lease
 
     def renew(self) -> None:
-        """Renew now. Raises LockedError where another run took the lease, or may have."""
+        """Renew now. Raises LockedError if another run took the lease, or may have."""
         with self._one:
             if not self.lost and self._write(self.version):
                 return
@@ -128,12 +128,12 @@ class Lease:
         )
 
     def look(self) -> None:
-        """Renew where the lease was lost, or may have been."""
+        """Renew if the lease was lost, or may have been."""
         if self.lost or _now() - self.renewed > self.seconds:
             self.renew()
 
     def keep(self) -> None:
-        """Renew until the end. Work of a thread."""
+        """Renew until the end, in a thread."""
         while not self.ended.wait(self.seconds / 3):
             try:
                 self.renew()
@@ -145,20 +145,20 @@ class Lease:
                     return
 
     def release(self) -> None:
-        """Remove the lock, if it is still ours; a server that does not answer lets it expire."""
+        """Remove the lock, if this process still holds it; if the server does not answer, it expires."""
         with suppress(LockedError, IncompleteError, SpecError, FileNotFoundError):
             self.renew()  # so that nobody takes it over before it is removed
             _remove(self.url + _LOCK)
 
     def _write(self, mode: Any) -> bool:
-        """Write the lock if it has this version; whether it is ours then."""
+        """Write the lock if it has this version. Returns whether this process then holds it."""
         self.renewals += 1
         content = json.dumps({"token": self.token, "seconds": self.seconds, "renewals": self.renewals}).encode()
         begun = _now()
         try:
             self.version = clients.put(self.url + _LOCK, content, mode)
         except (Conflict, FileNotFoundError, IncompleteError) as error:
-            # An answer that was lost leaves open whether the lock was written, now or before: so the lock is asked.
+            # After a lost response it is unknown whether the lock was written, now or before: so the lock is read.
             there = _read(self.url)
             if there is None or there[0].get("token") != self.token:
                 if isinstance(error, IncompleteError) and (there is None or there[1] == mode):
@@ -174,12 +174,12 @@ class Lease:
 
 
 def _now() -> float:
-    """Seconds by this machine's clock; if possible, also those for which it was suspended."""
+    """Seconds on this machine's clock, including those of suspension if possible."""
     return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
 def _read(url: str) -> tuple[dict[str, Any], Version, datetime] | None:
-    """Content, version and time of a lock; None where there is none."""
+    """Content, version and time of a lock; None if there is none."""
     at = address(url + _LOCK)
     try:
         with plain_errors(url):
@@ -197,8 +197,8 @@ def _read(url: str) -> tuple[dict[str, Any], Version, datetime] | None:
 
 @contextmanager
 def _removed(url: str) -> Iterator[None]:
-    """Remove the object at the end. An error before counts more than that it cannot be removed: a key that may not
-    write may not remove either."""
+    """Remove the object at the end. An earlier error takes precedence over a failed removal: a key that may not write
+    may not remove either."""
     try:
         yield
     except BaseException:
@@ -215,8 +215,8 @@ def _remove(url: str) -> None:
 
 
 def _check_conditional(url: str) -> None:
-    """Raise SpecError where the server writes over an object that is there, or over another version than the one named.
-    Asked once in each process and bucket."""
+    """Raise SpecError if the server overwrites an existing object, or a version other than the one named. Checked once
+    per process and bucket."""
     bucket = address(url).root
     if bucket in _TESTED:
         return
@@ -232,8 +232,8 @@ def _check_conditional(url: str) -> None:
             refused = _refused(probe, first)
     if not refused:
         raise SpecError(
-            f"{url}: this server ignores conditions of writes (If-None-Match, If-Match), so that two runs could write "
-            "one output at once: write to another server or to a local path"
+            f"{url}: this server ignores conditional writes (If-None-Match, If-Match), so two runs could write one "
+            "output at once: write to another server or to a local path"
         )
     _TESTED.add(bucket)
 

@@ -1,4 +1,4 @@
-"""Local disks: files that appear whole and stay after a power failure, and one writer for each output."""
+"""Local disks: files that appear whole and survive a power failure, and one writer per output."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ _NO_PLACE = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOENT, errno.ENOTDIR
 
 
 def _opened_lock(name: Path, path: str) -> IO[bytes]:
-    """The file of the lock of the output at `path`, made if it is not there. Raises SpecError for anything else at its
-    place, and where it cannot be made."""
-    strange = SpecError(f"{name} is not a file, and bigkpca keeps a lock in a file of that name: remove it")
+    """The lock file of the output at `path`, created if it does not exist. Raises SpecError if something else is in its
+    place, and if it cannot be created."""
+    strange = SpecError(f"{name} is not a file, but bigkpca keeps a lock in a file of that name: remove it")
     try:
         name.parent.mkdir(parents=True, exist_ok=True)
-        # Without waiting for a reader, as of a pipe.
+        # Without waiting for a reader, as a pipe would.
         handle = os.open(name, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
     except OSError as error:
         if error.errno in (errno.ELOOP, errno.EMLINK, errno.EISDIR, errno.ENXIO):
@@ -50,8 +50,8 @@ def _opened_lock(name: Path, path: str) -> IO[bytes]:
         if error.errno not in _NO_PLACE:
             raise
         raise SpecError(
-            f"{path} cannot be written, since it cannot be made in {Path(error.filename).parent} ({error.strerror}): "
-            "choose another path, or get the right to write there"
+            f"{path} cannot be written, since nothing can be created in {Path(error.filename).parent} "
+            f"({error.strerror}): choose another path, or get permission to write there"
         ) from error
     file = os.fdopen(handle, "wb", buffering=0)
     if not stat.S_ISREG(os.fstat(handle).st_mode):
@@ -61,17 +61,17 @@ def _opened_lock(name: Path, path: str) -> IO[bytes]:
 
 
 def local_place(path: str, read_only: bool = False) -> Any:
-    """What Zarr opens or makes at a path."""
+    """The object that Zarr opens or creates at a path."""
     return _kind()(path, read_only=read_only)
 
 
 @lru_cache
 def _kind() -> type[Any]:
-    """The class, made when it is first needed: Zarr takes long to import."""
+    """The class, created when it is first needed, since Zarr is slow to import."""
     from zarr.storage import LocalStore
 
     class Bounded(LocalStore):
-        """A folder. Zarr reads a file of metadata whole, however large it is."""
+        """A folder with a limit on metadata, since Zarr reads a file of metadata whole, however large it is."""
 
         def __reduce__(self) -> Any:
             return local_place, (str(self.root), self.read_only)
@@ -95,8 +95,8 @@ def _kind() -> type[Any]:
 
 @dataclass(frozen=True)
 class LocalDisk(Store):
-    """Files and folders of the system this process runs on. A rename is never cut off, and the kernel keeps a lock
-    until its process ends, also while that is suspended."""
+    """Files and folders of the system on which this process runs. A rename is never interrupted, and the kernel keeps a
+    lock until its process ends, even while it is suspended."""
 
     def absolute(self, path: str) -> str:
         # What ".." stands behind may be a link, so that only the file system knows what it means.
@@ -113,7 +113,7 @@ class LocalDisk(Store):
         check_name(out, path)
         real, here = os.path.realpath(out), os.path.realpath(os.curdir)
         if _within(here, real):
-            raise SpecError(f"{path} is the current folder, or holds it: name a new folder for the output")
+            raise SpecError(f"{path} is the current folder or contains it: name a new folder for the output")
         if os.path.ismount(real):
             raise SpecError(f"{path} is a mount point, which cannot be replaced: name a folder in it")
         for other in inputs:
@@ -121,7 +121,7 @@ class LocalDisk(Store):
                 continue
             taken = os.path.realpath(os.path.expanduser(other))
             if real == taken or (os.path.exists(real) and os.path.exists(taken) and os.path.samefile(real, taken)):
-                raise SpecError(f"{path} is an input, and would be replaced: choose another output path")
+                raise SpecError(f"{path} is an input and would be replaced: choose another output path")
             if _within(real, taken) or _within(taken, real):
                 raise SpecError(f"{path} and the input {other} lie inside each other: choose another output path")
         if file := next((str(above) for above in Path(real).parents if above.is_file()), None):
@@ -144,8 +144,8 @@ class LocalDisk(Store):
         return stored_file(os.stat(path))
 
     def files(self, path: str) -> dict[str, StoredFile]:
-        # A file that its folder lists and that is not found may be removed at this moment, or invisible: the next list
-        # shows which.
+        # A file that its folder lists but that is not found may just have been removed, or be invisible: the next
+        # listing shows which.
         return retried(lambda: dict(_below(path, "")), path)
 
     def open(self, path: str) -> IO[bytes]:
@@ -188,7 +188,7 @@ class LocalDisk(Store):
             file.write(content)
 
     def sync(self, path: str) -> None:
-        # Neither Zarr nor the kernel promises that what was written stays.
+        # Neither Zarr nor the kernel guarantees that written data survives.
         if os.path.isfile(path):
             _sync_entry(path)
             _sync_entry(_folder_of(path))
@@ -197,7 +197,7 @@ class LocalDisk(Store):
             partial.unlink(missing_ok=True)
         for folder, _, names in os.walk(path):
             for name in names:
-                with suppress(FileNotFoundError):  # a partial file, which its writer renamed or gave up meanwhile
+                with suppress(FileNotFoundError):  # a partial file, which its writer has renamed or discarded meanwhile
                     _sync_entry(os.path.join(folder, name))
             _sync_entry(folder)
 
@@ -217,7 +217,7 @@ class LocalDisk(Store):
             _sync_entry(_folder_of(b))
             return True
         code = ctypes.get_errno()
-        if code in (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP):  # of this kernel, or this file system
+        if code in (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP):  # not supported by this kernel or this file system
             return False
         raise OSError(code, os.strerror(code), a, None, b)
 
@@ -254,7 +254,7 @@ class LocalDisk(Store):
                 except OSError as error:
                     raise locked from error
                 if not name.exists() or os.fstat(file.fileno()).st_ino != name.stat().st_ino:
-                    raise locked  # its holder ended, and removed it, between our open and our lock
+                    raise locked  # its holder ended and removed it between this open and this lock
                 try:
                     yield
                 finally:
@@ -267,8 +267,9 @@ class LocalDisk(Store):
 
 @contextmanager
 def _moved_to(path: str, partial: str) -> Iterator[IO[bytes]]:
-    """A new file `partial` to write, which is renamed to `path` at the end; an error removes it. What is at `partial`,
-    left by a killed write or put there by somebody else, is removed, not written to: a link is never followed."""
+    """A new file `partial` to write, which is renamed to `path` at the end, and removed on an error. Anything already
+    at `partial`, left by a killed write or put there by someone else, is removed, not written to: a link is never
+    followed."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
         try:
@@ -279,7 +280,7 @@ def _moved_to(path: str, partial: str) -> Iterator[IO[bytes]]:
         with os.fdopen(handle, "wb") as file:
             yield file
         os.replace(partial, path)
-    except BaseException:  # as of a full disk, which needs its room
+    except BaseException:  # e.g. on a full disk, which needs the space
         Path(partial).unlink(missing_ok=True)
         raise
 
@@ -289,8 +290,8 @@ def stored_file(status: os.stat_result) -> StoredFile:
 
 
 def _below(folder: str, prefix: str) -> Iterator[tuple[str, StoredFile]]:
-    """The files below a folder, with their names from `prefix` on; nothing where no folder is. Links to nothing are
-    passed over. Raises OSError where a folder or file cannot be read: a chunk that is left out would stand for the fill
+    """The files below a folder, with their names from `prefix` on; nothing if there is no folder. Broken links are
+    skipped. Raises OSError if a folder or file cannot be read: a chunk that is left out would represent the fill
     value."""
     try:
         entries = os.scandir(folder)
@@ -311,8 +312,8 @@ def _below(folder: str, prefix: str) -> Iterator[tuple[str, StoredFile]]:
 
 
 def _make_folders_of_key(folder: str, above: int = 1) -> None:
-    """Make the folders in the key of a chunk, such as c/5 of c/5/0, but not that of its array: where that is missing,
-    its disk may be, and what is written below its mount point is lost."""
+    """Make the folders in the key of a chunk, such as c/5 for c/5/0, but not that of its array: if that is missing, its
+    disk may be missing, too, and files written below its mount point would be lost."""
     try:
         os.mkdir(folder)
     except FileExistsError:
@@ -330,7 +331,7 @@ def _folder_of(path: str) -> str:
 
 
 def _sync_entry(path: str) -> None:
-    """Force a file's content, or a folder's list of names, to disk."""
+    """Force the content of a file, or the list of names in a folder, to disk."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)

@@ -1,16 +1,16 @@
-"""Object stores (S3, Google Cloud Storage, Azure): keys instead of folders, and moves that are copies.
+"""Object stores (S3, Google Cloud Storage, Azure): keys instead of folders, and copies instead of moves.
 
-An object appears whole, and stays, by one request. A folder is every key below its name and "/". Nothing can be renamed
-or exchanged; `leases` keeps a second writer away.
+One request makes an object appear whole and permanently. A folder is every key below its name and "/". Nothing can be
+renamed or exchanged; `leases` keeps out a second writer.
 
-While a move lasts, an object beside the output, `<output>.bigkpca-moving`, says what moves where. All places of an
-output (the output, what is being made of it, what it replaced) share this one marker, since an output has one writer
-and that makes one move at a time.
+During a move, an object beside the output, `<output>.bigkpca-moving`, records the source and target. All places of an
+output (the output, its unfinished parts, what it replaced) share this one marker, since an output has one writer, which
+makes one move at a time.
 
-    marker: copying      the source is whole       cut off here: copied again, or undone if the source is gone
-    marker: removing     the target is whole       cut off here: the source is removed
+    marker: copying      the source is whole       if interrupted here: copied again, or undone if the source is gone
+    marker: removing     the target is whole       if interrupted here: the source is removed
 
-Files that readers look at first are copied last and removed first, so that no reader takes a part for the whole.
+Files that readers look at first are copied last and removed first, so no reader mistakes a part for the whole.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _FIRST = (  # what readers look at, in the order in which they do
 
 
 def in_reading_order(names: Iterable[str]) -> list[list[str]]:
-    """Names in batches: what readers look at first, and at last all other files."""
+    """Names in batches: first the files that readers look at first, and finally all other files."""
     left = sorted(names)
     batches = []
     for first in _FIRST:
@@ -78,12 +78,13 @@ def output_of(path: str) -> str:
 
 
 def _zarr_store(scheme: str, bucket: str, key: str, read_only: bool) -> Any:
-    """What Zarr opens or makes at a key: it sees what is below that key only, and makes no groups above it."""
+    """The object that Zarr opens or creates at a key: it sees only what is below that key, and makes no groups above
+    it."""
     return _kind()(scheme, bucket, key, read_only)
 
 
 def root_url(store: Any) -> str | None:
-    """The URL of what a Zarr store of ours holds; None for other stores."""
+    """The URL behind one of bigkpca's Zarr stores; None for other stores."""
     return getattr(store, "bigkpca_url", None)
 
 
@@ -93,7 +94,7 @@ def _kind() -> type[Any]:
     from zarr.storage import ObjectStore
 
     class BelowKey(ObjectStore):  # type: ignore[type-arg]  # older ones take no arguments
-        """The keys below one. It is pickled as its name, so that no client or credential travels."""
+        """The keys below one key. It is pickled as its name, so no client or credential is sent."""
 
         def __init__(self, scheme: str, bucket: str, key: str, read_only: bool) -> None:
             super().__init__(client(scheme, bucket, key), read_only=read_only)
@@ -133,7 +134,7 @@ def _kind() -> type[Any]:
 
 
 def _asking(method: Callable[..., Any], *, changes: bool) -> Callable[..., Any]:
-    """A method of a Zarr store with errors in our words; one that changes something also looks at the lease."""
+    """A method of a Zarr store with errors in plain words; one that makes changes also checks the lease."""
 
     @wraps(method)
     async def asked(self: Any, *arguments: Any, **options: Any) -> Any:
@@ -147,7 +148,7 @@ def _asking(method: Callable[..., Any], *, changes: bool) -> Callable[..., Any]:
 
 
 def _listing(method: Callable[..., Any]) -> Callable[..., Any]:
-    """As `_asking`, for a method that yields names."""
+    """Like `_asking`, for a method that yields names."""
 
     @wraps(method)
     async def listed(self: Any, *arguments: Any) -> AsyncGenerator[str, None]:
@@ -165,14 +166,14 @@ def _named(store: Any, arguments: tuple[Any, ...]) -> str:
 
 
 _WHOLE = 2**20  # bytes of an object that is read at once
-_PART = 2**25  # bytes of a part of an object that is written in parts; two more are under way meanwhile
-_MOST_PARTS = 10_000  # that S3 takes
+_PART = 2**25  # bytes of a part of an object that is written in parts, while two more are under way
+_MOST_PARTS = 10_000  # accepted by S3
 
 
 @dataclass(frozen=True)
 class ObjectStore(Store):
-    """The objects of one bucket. A folder is there as soon as something is in it, and what the server has confirmed
-    stays. Every operation raises as `clients.plain_errors`."""
+    """The objects of one bucket. A folder exists as soon as something is in it, and whatever the server has confirmed
+    is permanent. Every operation raises the errors of `clients.plain_errors`."""
 
     scheme: str
     bucket: str
@@ -192,7 +193,7 @@ class ObjectStore(Store):
         for other in filter(is_url, inputs):
             taken = address(other).url
             if taken == out.url:
-                raise SpecError(f"{path} is an input, and would be replaced: choose another output path")
+                raise SpecError(f"{path} is an input and would be replaced: choose another output path")
             if inside(taken, out.url) or inside(out.url, taken):
                 raise SpecError(f"{path} and the input {other} lie inside each other: choose another output path")
         return out.url
@@ -243,7 +244,7 @@ class ObjectStore(Store):
 
     def read(self, path: str, start: int = 0, stop: int | None = None) -> tuple[bytes, StoredFile]:
         wanted: Any = None
-        if start < 0 and self.scheme == "az":  # where a range cannot be counted from the end
+        if start < 0 and self.scheme == "az":  # if a range cannot be counted from the end
             start = max(0, self.file(path).bytes + start)
         if start < 0:
             wanted = {"range": {"suffix": -start}}
@@ -268,7 +269,7 @@ class ObjectStore(Store):
             leases.check(address(path).url)
         except BaseException as error:
             with suppress(BigKPCAError, OSError), plain_errors(path):
-                upload.__exit__(type(error), error, error.__traceback__)  # which gives the parts up
+                upload.__exit__(type(error), error, error.__traceback__)  # which discards the parts
             raise
         with plain_errors(path):
             upload.close()
@@ -276,19 +277,19 @@ class ObjectStore(Store):
     def replace(self, path: str, content: bytes) -> None:
         url = address(path).url
         before = self._version(path)
-        leases.check(url)  # after the version was read: so it is not that of a later writer
+        leases.check(url)  # after the version was read, which is therefore not that of a later writer
         try:
             clients.put(url, content, before or "create")
         except (clients.Conflict, FileNotFoundError) as error:
-            # The library repeats requests, so that it may have been this one that changed it.
+            # The library repeats requests, so this one itself may have made the change.
             if self._version(path) is None or self.open(path).read() != content:
                 raise LockedError(
-                    f"another run has taken over while this one was suspended, and wrote {url}: nothing of it was "
-                    "replaced; run the same command again"
+                    f"another run took over while this one was suspended, and wrote {url}: nothing of it was replaced; "
+                    "run the same command again"
                 ) from error
 
     def _version(self, path: str) -> tuple[str | None, str | None] | None:
-        """The version of an object, for conditional writes; None where there is none."""
+        """The version of an object, for conditional writes; None if there is none."""
         try:
             with plain_errors(path):
                 found = self._client.head(address(path).key)
@@ -303,7 +304,7 @@ class ObjectStore(Store):
         self._move(source, target, len(self.files(source)))
 
     def _move(self, source: str, target: str, files: int) -> None:
-        """Move a folder of so many files. From the marker at its output `recover` sees how far it came."""
+        """Move a folder with this many files. The marker at its output shows `recover` how far the move got."""
         moved = {"source": last_name(source), "target": last_name(target), "files": files}
         self.check_writer(output_of(target))
         self.write(mark(target), json.dumps({**moved, "copied": False}).encode())
@@ -323,7 +324,7 @@ class ObjectStore(Store):
         self.remove_file(mark(target))
 
     def copy_file(self, source: str, target: str) -> None:
-        """Copy an object without reading it. Raises FileNotFoundError where there is none."""
+        """Copy an object without reading it. Raises FileNotFoundError if there is none."""
         leases.look(address(target).url)
         with plain_errors(target):
             self._client.copy(address(source).key, address(target).key)
@@ -339,7 +340,7 @@ class ObjectStore(Store):
             self._remove_source(source, target)
         elif len(self.files(source)) == moved["files"]:
             self._move(source, target, moved["files"])
-        else:  # an error, not a kill, ended the move, and the source was removed after it
+        else:  # the move ended with an error, not a kill, and its source was removed afterwards
             self.remove_folder(target)
             self.remove_file(mark(path))
 
@@ -362,7 +363,7 @@ class ObjectStore(Store):
         try:
             with plain_errors(paths[0]):
                 self._client.delete(keys)
-        except FileNotFoundError:  # some servers raise it for a key that is gone, and may stop there
+        except FileNotFoundError:  # some servers raise it for a missing key, and may stop there
             for key in keys if len(keys) > 1 else ():
                 self.remove_file(f"{self.scheme}://{self.bucket}/{key}")
 
@@ -371,7 +372,7 @@ class ObjectStore(Store):
             self.remove_files([f"{path}/{name}" for name in batch])
 
     def discard(self, path: str, trash: str) -> None:
-        self.remove_folder(path)  # what readers look at first goes first
+        self.remove_folder(path)  # files that readers look at first go first
 
     @contextmanager
     def writer(self, path: str) -> Iterator[None]:
@@ -394,7 +395,7 @@ def _stored(held: Any) -> StoredFile:
 
 
 class _Ranges(io.RawIOBase):
-    """A large object, read in the ranges that are asked for."""
+    """A large object, of which the requested ranges are read."""
 
     def __init__(self, of: Client, url: str, size: int) -> None:
         self._of, self._url, self._size, self._at = of, url, size, 0
@@ -425,7 +426,7 @@ class _Ranges(io.RawIOBase):
 
 
 class _Parts(io.RawIOBase):
-    """An object that is written in parts, and seen when all are there."""
+    """An object that is written in parts, and visible once all are there."""
 
     def __init__(self, upload: Any, url: str) -> None:
         self._upload, self._url, self._bytes = upload, url, 0
@@ -437,8 +438,8 @@ class _Parts(io.RawIOBase):
         self._bytes += len(content)
         if self._bytes > _MOST_PARTS * _PART:
             raise SpecError(
-                f"{self._url} would have more than {_MOST_PARTS * _PART:,} bytes, the most that is written to one "
-                "object: write it to a local disk"
+                f"{self._url} would have more than {_MOST_PARTS * _PART:,} bytes, the limit for one object: write it "
+                "to a local disk"
             )
         with plain_errors(self._url):
             return int(self._upload.write(bytes(content)))

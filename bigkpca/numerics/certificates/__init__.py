@@ -1,6 +1,6 @@
-"""The certificate of a fit: bounds on its eigenvalues, what the landmarks miss, and trust in each component.
+"""The certificate of a fit: bounds on its eigenvalues and on what the landmarks miss, and trust in each component.
 
-For a positive semidefinite kernel E = K - K^ is positive semidefinite, so that
+For a positive semidefinite kernel E = K - K^ is positive semidefinite, so
 
     Lam_j <= lambda_j <= min over i <= j of Lam_i + tr(E) / (j - i + 1),   tr(HK^H) <= T <= tr(HK^H) + tr(E),
     lambda_j <= Lam_j + the largest eigenvalue of E:
@@ -8,8 +8,8 @@ For a positive semidefinite kernel E = K - K^ is positive semidefinite, so that
 lambda_j <= Lam_i + eigenvalue j - i + 1 of HEH (Weyl), and p times the p-th eigenvalue of HEH is at most its trace.
 
 Proven up to rounding, which is measured: the trace error, and bounds of eigenvalues for a positive semidefinite kernel.
-With 95 % confidence: what the landmarks missed, from rows that they were not made from. Estimated: the learning curve,
-stability, the leave-one-out residual. Source: `docs/numerics.md`, section 14.
+With 95 % confidence: what the landmarks missed, from rows that were not used to make them. Estimated: the learning
+curve, stability, the leave-one-out residual. Source: `docs/numerics.md`, section 14.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ from bigkpca.numerics.moments import Moments
 from bigkpca.numerics.rounding import Rounding, Significant
 from bigkpca.numerics.span import Span
 
-# Least stability, and largest residual, of "solid" and "fair" components. With a least stability of 0.99 a close
+# Least stability, and largest residual, of "solid" and "fair" components. With a least stability of 0.99, a close
 # neighbour can still have a share that halving does not show, and intervals of an evaluation miss the eigenvalue.
 SOLID, FAIR = 0.995, 0.9
 SMALL, MODERATE = 0.01, 0.1
-MISSED = 1 / 3  # of an eigenvalue: landmarks may have missed at most this where its component is solid
-NEAR = 1 / 4  # of what may be missed, a bound that is mostly several times what is: components nearer than this may mix
+MISSED = 1 / 3  # of an eigenvalue: landmarks may have missed at most this share if its component is solid
+NEAR = 1 / 4  # of what may be missed, a bound mostly several times the true value: components closer than this may mix
 
 
 # Shapes of fields that are arrays; letters stand for sizes.
@@ -71,8 +71,8 @@ _WRITTEN_AS_NULL = frozenset(
 class Certificate(ShowsSummary):
     """Bounds and estimates of the error of a fit. E = K - K^; T is tr(Kc), or tr(K) when not centred; r components.
 
-    The attributes down to `strata` are known for landmarks of a positive semidefinite kernel. None stands for what
-    is not known. Source: `docs/numerics.md`, section 14.
+    The attributes down to `strata` are known for landmarks of a positive semidefinite kernel. None means not known.
+    Source: `docs/numerics.md`, section 14.
 
     Attributes
     ----------
@@ -87,9 +87,9 @@ class Certificate(ShowsSummary):
     spectral_error_likely : float
         An upper bound of the largest eigenvalue of E, with the probability `confidence`.
     confidence : float
-        The probability that all bounds that are called likely hold.
+        The probability that all bounds called likely are correct.
     eigenvalue_likely_upper, explained_variance_ratio_likely_upper : (r,) array
-        The bounds of lambda_j and lambda_j / T that follow from it, for all j at once.
+        The resulting bounds of lambda_j and lambda_j / T, for all j at once.
     strata : (k, 6) array
         The sampled rows behind these bounds, see `spectral.Stratum`.
     missed : (r,) array
@@ -97,17 +97,17 @@ class Certificate(ShowsSummary):
         the norm of H E H for random features and indefinite kernels. For other methods with landmarks the residual
         |K^ u_j - lambda_j u_j| / lambda_j against Nyström's K^ is added, so that it bounds the residual of u_j.
     sample : (q, d) array
-        The rows behind such an estimate, in the units of the data, kept for added rows.
+        The rows behind such an estimate, in the units of the data, kept for when rows are added.
     rounding : (r,) array
-        The largest rounding error of each eigenvalue, as a share of it; where all rows are landmarks, of the scores.
+        The largest rounding error of each eigenvalue, as a share of it; if all rows are landmarks, of the scores.
     learning_curve : (k, 2) array
-        Number of landmarks, and the relative trace error of that part of them.
+        Number of landmarks, and the relative trace error of that subset of them.
     stability : (r,) array
-        Cosine of each component with its nearest one of Nyström's model of half the landmarks; for random features
+        Cosine of each component with the nearest one in Nyström's model of half the landmarks; for random features,
         between models of both halves.
     gap : (r,) array
-        Distance of each eigenvalue to the nearest other that is not within 2 % of it, as a share of it; those behind
-        the last are of the model of half the landmarks or features.
+        Distance of each eigenvalue to the nearest other that is not within 2 % of it, as a share of it; eigenvalues
+        after the last one are those of the model of half the landmarks or features.
     leave_one_out_residual : float
         Mean of k(s, s) - |z(s)|² of uniform landmarks, each left out in turn: an estimate for a new row.
     kernel_error : float
@@ -140,13 +140,13 @@ class Certificate(ShowsSummary):
 
     @property
     def trust(self) -> tuple[str, ...] | None:
-        """Trust in each component: "solid", "fair" or "doubtful"; None where nothing is known about any.
+        """Trust in each component: "solid", "fair" or "doubtful"; None if nothing is known about any.
 
         "solid": the missed share is at most 0.01; or it is at most 1/3, and the residual <= 0.01; or it is at most 1/3
-        and four times the gap, and stability >= 0.995: what is missed may mix components that are near to each other.
+        and four times the gap, and stability >= 0.995: what is missed may mix components that are close to each other.
         "fair": the missed share is at most 0.1; or it is at most 1, so that nothing larger than the component is
         missed, and stability >= 0.9; or the residual <= 0.1. Rounding must be at most 0.01 for "solid", 0.1 for "fair".
-        Where the missed share is not known, a residual makes a component solid, stability only fair.
+        If the missed share is not known, a residual can make a component solid, but stability only fair.
         """
         if self.residuals is not None:
             solid, fair = self.residuals <= SMALL, self.residuals <= MODERATE
@@ -197,19 +197,19 @@ class Certificate(ShowsSummary):
 
     @classmethod
     def shapes(cls) -> dict[str, tuple[str | int, ...]]:
-        """The shapes of the fields that are arrays, by name."""
+        """The shapes of the array fields, by name."""
         return {part.name: part.metadata["shape"] for part in fields(cls) if part.metadata}
 
     arrays = arrays_of
 
     def numbers(self) -> dict[str, float | None]:
-        """The fields that are numbers, by name."""
+        """The number fields, by name."""
         numbers = {part.name: getattr(self, part.name) for part in fields(self) if not part.metadata}
         return {name: value for name, value in numbers.items() if value is not None or name in _WRITTEN_AS_NULL}
 
 
 def _each(rounded: Callable[[float], float], bounds: Array | None) -> Array | None:
-    """The bounds, each rounded to the safe side."""
+    """The bounds, each rounded towards the safe side."""
     return None if bounds is None else np.array([rounded(bound) for bound in bounds])
 
 
@@ -250,7 +250,7 @@ class Proven:
 def proven(span: Span, nystroem: Solution, r: int, rounding: Array, trace_rounding: float, *, checked: bool) -> Proven:
     """The bounds of r eigenvalues from Nyström's solution, its rounding and that of tr(E).
 
-    Raises RoundingError where tr(E) is negative beyond rounding, if it is to be `checked`.
+    Raises RoundingError if tr(E) is negative beyond rounding and is to be `checked`.
     """
     moments, left, total = span.moments, span.trace_error, nystroem.total_variance
     slack = np.full(
@@ -262,17 +262,17 @@ def proven(span: Span, nystroem: Solution, r: int, rounding: Array, trace_roundi
         raise RoundingError(
             f"the landmarks explain {1 - left / moments.trace:.9g} of Σ k(x, x), more than all of it: rounding, or a "
             "kernel that is not positive semidefinite. Fit with dtype float64, remove or standardise columns of very "
-            "different size, or leave psd=True out of a kernel function"
+            "different size, or omit psd=True from a kernel function"
         )
     trace, error = max(left, 0.0), max(left, 0.0) + coarse
-    # Other methods may report more components than Nyström has: of those, zero is the lower bound.
+    # Other methods may report more components than Nyström has, whose lower bound is zero.
     missing = r - len(nystroem.eigenvalues)
     values, slack = np.pad(nystroem.eigenvalues, (0, missing)), np.pad(slack, (0, missing), mode="edge")
     # Sorted again: an eigenvalue with a large rounding error may have moved past others with small ones.
     most = np.sort(values + slack)[::-1]
     lower = np.maximum(values - slack, 0)
     low, high = np.sort(lower)[::-1], _upper(most, error)
-    # Behind an eigenvalue that is mostly rounding, all others stand one place too far.
+    # After an eigenvalue that is mostly rounding, all others are one place too far back.
     slack = np.where(low < lower, values - low, slack)
     explained = max(total - error, float(low.sum()))
     shares = _upper_shares(most, error, explained)
@@ -291,7 +291,7 @@ def _upper_shares(nystroem: Array, error: float, explained: float) -> Array:
 
         min over i <= j of  max over h of  (Lam_i + h / (j - i + 1)) / (explained + h),
 
-    each of which is monotone in h, so that its maximum is at an end.
+    each of which is monotone in h, so its maximum is at an end.
     """
     if not explained > 0:
         return np.ones(len(nystroem))
@@ -303,12 +303,12 @@ def _upper_shares(nystroem: Array, error: float, explained: float) -> Array:
 
 @dataclass(frozen=True)
 class Evidence:
-    """The data of a certificate beside the sums of the pass.
+    """The data of a certificate in addition to the sums of the pass.
 
-    rounding: of its arithmetic. kept: the directions of W that exceed rounding. strata: sampled rows that landmarks
-    were not made from. missed: an estimate where strata give no bound; sample: the rows it is from. uniform: whether
-    landmarks are a uniform sample. before: rounding of tr(E) and of eigenvalues before rows were added, and the share
-    of the added rows.
+    rounding: errors of its arithmetic. kept: the directions of W that exceed rounding. strata: sampled rows not used to
+    make landmarks. missed: an estimate if strata give no bound; sample: its rows. uniform: whether landmarks are a
+    uniform sample. before: rounding of tr(E) and of eigenvalues before rows were added, and the share of the added
+    rows.
     """
 
     rounding: Rounding | None = None
@@ -349,22 +349,22 @@ def of_landmarks(
     nystroem, apart = solution, np.zeros(len(values))
     r = solution.components.shape[1]
     if method != Nystroem():
-        # Eigenvalues of the other methods are no bounds, and their models of half the landmarks share their errors.
+        # Eigenvalues of the other methods are not bounds, and their models of half the landmarks share their errors.
         nystroem = solvers.nystroem(span, r, center=center, tolerance=tolerance, in_order=in_order)
         apart, agreement = residuals_of(span, solution, center), agreement_of(moments, nystroem, solution, center)
         halved = None if halved is None else halved._replace(cosines=np.minimum(halved.cosines, agreement))
     if not features.kernel.positive or span.basis.indefinite:
         if evidence.missed is not None:
-            # No bound of K^ is known: small eigenvalues of W can make it arbitrarily large, even by one row that no
-            # sample contains. But no eigenvalue of K exceeds |K|_F, of which the landmarks see l / n. So the excess of
-            # Lam_1 over 2 |K|_F counts as missed.
+            # No bound of K^ is known: small eigenvalues of W can make it arbitrarily large, even through one row that
+            # no sample contains. But no eigenvalue of K exceeds |K|_F, of which the landmarks see l / n. So the excess
+            # of Lam_1 over 2 |K|_F counts as missed.
             frobenius = np.sqrt(moments.count / len(span.basis.W) * moments.squares)
             evidence = replace(evidence, missed=max(evidence.missed, float(nystroem.eigenvalues[0]) - 2 * frobenius))
         return _estimated(halved, solution, moments, evidence, center, apart)
     rounding, checked = evidence.rounding_of(moments, nystroem, center), evidence.rounding is not None
     bounds = proven(span, nystroem, r, rounding, evidence.trace_rounding(), checked=checked)
     dropped = evidence.kept.dropped if evidence.kept else np.empty(0)
-    if len(dropped) and not span.basis.triangular:  # models of a part of the landmarks drop what the whole one did
+    if len(dropped) and not span.basis.triangular:  # models of a part of the landmarks drop what the full model dropped
         L = 1 / np.einsum("ij,ij->j", span.basis.P, span.basis.P)
         tolerance = max(tolerance, float(L.min() / L.max()))
     curve = learning_curve(span, center, tolerance, bounds.trace / bounds.total)
@@ -405,7 +405,7 @@ def _estimated(
     center: bool,
     apart: Array | float = 0.0,
 ) -> Certificate:
-    """The certificate where E has either sign: nothing is proven, and `missed` is an estimate."""
+    """The certificate if E has either sign: nothing is proven, and `missed` is an estimate."""
     missed, values = evidence.missed, solution.eigenvalues
     return Certificate(
         stability=None if halved is None else halved.cosines,
@@ -450,7 +450,7 @@ def of_gram(solution: Solution, largest: float, error: float, precision: float, 
     relative `precision`. Shares of the variance need a positive semidefinite kernel.
     """
     values, n, total = solution.eigenvalues, solution.components.shape[0], solution.total_variance
-    # Rounding is that of the eigenvalue of largest absolute value, which may be a negative one.
+    # Rounding is that of the eigenvalue of largest absolute value, which may be negative.
     slack = rounding_of_eigenvalues(n, error, largest, values[0] * max(1.0, -solution.negative))
     low, high = np.maximum(values - slack, 0), values + slack
     least = max(total - 2 * slack, float(low.sum()))
@@ -480,8 +480,8 @@ def of_random_features(
 ) -> Certificate:
     """The certificate of random features: estimates of stability and of what is missed.
 
-    Their error has either sign, so that it is no sum of squares over the rows, as a Chernoff bound would need. Z Z' is
-    the mean of those of both halves of the features. So, to first order, each component lies halfway between theirs, at
+    Their error has either sign, so it is not a sum of squares over the rows, as a Chernoff bound would need. Z Z' is
+    the mean of those of both halves of the features. So, to first order, each component lies halfway between their components, at
     the same angle θ to both, and cos 2θ = 2 cos² θ - 1 is the cosine between two models that share no features.
     """
     halved = stability_of_features(method, moments, features, solution, center, tolerance)

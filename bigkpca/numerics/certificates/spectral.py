@@ -29,9 +29,9 @@ _TILE_ROWS = 512
 
 @dataclass(frozen=True)
 class ResidualMatrix:
-    """E = K - C P P'C' (m, m), by its products: forming the second term would take longer than forming K.
+    """E = K - C P P'C' (m, m), as products: forming the second term would take longer than forming K.
 
-    tiles: the upper half of K; tile i holds 512 columns down to the diagonal. C (m, l): kernels with the landmarks.
+    tiles: the upper half of K; tile i contains 512 columns down to the diagonal. C (m, l): kernels with the landmarks.
     kernels (m,): the diagonal of K, float64.
     """
 
@@ -68,7 +68,7 @@ class ResidualMatrix:
         return np.maximum(self.kernels - np.einsum("ij,ij->i", B, B), 0)
 
     def is_cluster(self, eigenvalue: float, vector: Array) -> bool:
-        """Whether an eigenvector belongs to several rows that are similar to each other and to no landmark."""
+        """Whether an eigenvector belongs to several rows that are similar to each other but to no landmark."""
         several = 1 / float(np.sum(vector**4))  # rows that share it (participation ratio)
         alike = eigenvalue > _ALIKE * several * float(vector**2 @ self.kernels)
         if several < _LEAST_ROWS or not alike:
@@ -113,7 +113,7 @@ def _quiet() -> np.errstate:
 
 HELD_OUT_ROWS = 4096  # the bound is at least 3 n R / m, and the work grows with m²
 CONFIDENCE = 0.95
-_DOUBLE_ROWS = 2896  # in float64: as many bytes
+_DOUBLE_ROWS = 2896  # in float64: the same number of bytes
 _CALIBRATING_ROWS = 64
 _SAFETY = 4  # times the measured rounding
 _COARSE = 0.05  # of the norm: with more rounding in float32, work is in float64
@@ -128,9 +128,9 @@ class Stratum:
     """`sampled` rows, drawn uniformly from `count` rows without replacement and independently of the landmarks.
 
     norm is an upper bound of the largest eigenvalue of the sampled square of E, with an error probability of 1e-4, for
-    so many leading `directions` of the basis, which is that of Cholesky's factor where `triangular` is 1, else that of
-    eigenvectors. cluster is that eigenvalue, scaled to all rows, where it belongs to rows that are similar to each
-    other and to no landmark; else 0.
+    this many leading `directions` of the basis, which is that of Cholesky's factor if `triangular` is 1, otherwise that
+    of eigenvectors. cluster is that eigenvalue, scaled to all rows, if it belongs to rows that are similar to each
+    other but to no landmark; else 0.
     """
 
     count: int
@@ -164,13 +164,13 @@ def spectral_error(
 
     kl(q, p) = q ln(q / p) + (1 - q) ln((1 - q) / (1 - p)), R = largest, δ an equal share of 5 %. E is a sum of squares
     e_i e_i' over all rows, each at most R in any direction. The Chernoff bound, which holds for sampling without
-    replacement (Hoeffding 1963), limits the mean over all rows by the mean over m, in the leading direction. A stratum
+    replacement (Hoeffding 1963), bounds the mean over all rows by the mean over m, in the leading direction. A stratum
     that contains all its rows needs no bound. `directions` of W are in use now; those `dropped` after a stratum was
     drawn increase E by at most the squares of all rows in them.
     """
     parts = sum(s.sampled < s.count for s in strata)
     allowed = (1 - CONFIDENCE - _MISSED * len(strata)) / max(parts, 1)
-    if allowed <= 0:  # with so many strata no bound holds at this confidence
+    if allowed <= 0:  # with this many strata, no bound is valid at this confidence
         return largest * sum(s.count for s in strata)
     found = sum(s.norm if s.sampled == s.count else s.count * s.upper_mean(largest, allowed) for s in strata)
     return found + float(np.sum(dropped[: max(0, max(s.directions for s in strata) - directions)]))
@@ -189,7 +189,7 @@ def stratum(
     """The stratum of rows X (m, d), in the units of the data, drawn from `count`.
 
     `value` is the largest error of a kernel value in float64. m² kernels are held in the dtype of block work; in
-    float64, of fewer rows, where rounding would count. Other rows, `calibrating`, decide which, so that X stay a
+    float64, of fewer rows, if rounding would matter. Other rows, `calibrating`, decide between these, so that X stays a
     uniform sample.
     """
     off = np.zeros(2)
@@ -218,7 +218,7 @@ def _off(
 ) -> tuple[Array, float]:
     """Errors of products with E in the dtype of block work, in norm per row, of a part of each sample.
 
-    The second value is the norm of E of the first part.
+    The second value is the norm of E for the first part.
     """
     parts, directions = [], []
     for X in samples:  # of each the farthest rows, whose kernels have the largest errors, and the first ones
@@ -246,8 +246,8 @@ def _off(
 def estimate(features: FeatureMap, span: Span | None, X: Array, count: int, center: bool) -> float:
     """(n / q) |H (K - K^) H|_2 of rows X (q, d), in the units of the data, drawn from n = `count`.
 
-    Times 1 + 2 / √q where q < n: an estimate of what is missed where K - K^ has either sign. `span` is that of
-    landmarks, None for random features.
+    Times 1 + 2 / √q if q < n: an estimate of what is missed if K - K^ has either sign. `span` is that of landmarks,
+    None for random features.
     """
     rows = features.shifted(X)
     ((V, _),) = features.tiles([X], len(X))
@@ -273,11 +273,11 @@ def estimate(features: FeatureMap, span: Span | None, X: Array, count: int, cent
 def largest_eigenvalue(apply: Callable[[Array], Array], m: int, rng: np.random.Generator) -> tuple[float, Ritz] | None:
     """An upper bound of the largest eigenvalue of a positive semidefinite E (m, m), and the leading Ritz pair.
 
-    None where a product is not finite, as where an entry is not: the first block has no zeros.
-    It fails with a probability of at most 1e-4, and is about 10 % too large. `apply` multiplies E by a block (m, b).
-    Block Krylov from `_WIDTH` random vectors, `_PRODUCTS` products. Its space holds the Krylov space of each vector, in
-    which Lanczos misses more than a share ε of the eigenvalue with a probability of at most
-    1.648 √m exp(-√ε (2 k - 1)) after k steps (Kuczyński and Woźniakowski 1992, theorem 4.2).
+    None if a product is not finite, as when an entry is not: the first block has no zeros. The bound fails with a
+    probability of at most 1e-4, and is about 10 % too large. `apply` multiplies E by a block (m, b). Block Krylov from
+    `_WIDTH` random vectors, `_PRODUCTS` products. Its space contains the Krylov space of each vector, in which Lanczos
+    misses more than a share ε of the eigenvalue with a probability of at most 1.648 √m exp(-√ε (2 k - 1)) after k steps
+    (Kuczyński and Woźniakowski 1992, theorem 4.2).
     """
     basis = np.linalg.qr(rng.standard_normal((m, min(_WIDTH, m))))[0]
     images, products = apply(basis), 1
@@ -305,14 +305,14 @@ def from_array(values: Array) -> tuple[Stratum, ...]:
 
 
 _SPARE = 10  # components of the half model beyond r, so that the r-th is not separated from a neighbour
-_SAME = 0.02  # of an eigenvalue: eigenvectors of values so near turn into each other at a touch
+_SAME = 0.02  # of an eigenvalue: eigenvectors of values this close mix under the slightest change
 
 
 class Halved(NamedTuple):
     """A model compared with one of half its landmarks or features.
 
-    cosines (r,): |cosine| of each component with its nearest one of the half. behind (k,): eigenvalues of the half
-    behind its r-th.
+    cosines (r,): |cosine| of each component with the nearest one of the half. behind (k,): eigenvalues of the half
+    after its r-th.
     """
 
     cosines: Array
@@ -322,7 +322,7 @@ class Halved(NamedTuple):
 def gaps(values: Array, halved: Halved | None) -> Array:
     """Distance of each of the eigenvalues (r,) to the nearest other that is not within 2 % of it, as a share of it.
 
-    Those behind the r-th are of the model of half the landmarks or features. Infinite where there is no other.
+    Those after the r-th are from the model of half the landmarks or features. Infinite if there is no other.
     """
     every = values if halved is None else np.append(values, halved.behind)
     apart = np.abs(every - values[:, None])
@@ -332,7 +332,7 @@ def gaps(values: Array, halved: Halved | None) -> Array:
 def residuals_of(span: Span, solution: Solution, center: bool) -> Array:
     """|K^ u_j - lambda_j u_j| / lambda_j (r,) of unit score vectors u_j, with Nyström's K^ = C W⁺ C'.
 
-    The largest of those whose eigenvalues may be the same. For u = C a and c = W⁺ C'u = W⁺ M a, M the scatter,
+    The largest among components whose eigenvalues may be equal. For u = C a and c = W⁺ C'u = W⁺ M a, M the scatter,
     |C c - lambda u|² = c'M c - 2 lambda c'M a + lambda² a'M a.
     """
     second, _ = solvers.about_the_mean(span.moments, center)
@@ -343,7 +343,7 @@ def residuals_of(span: Span, solution: Solution, center: bool) -> Array:
     left = np.einsum("ij,ij->j", c, second @ c) - 2 * values * np.einsum("ij,ij->j", c, MA) + values**2 * lengths
     found = np.sqrt(np.maximum(left, 0) / np.maximum(lengths, 1e-300)) / values
     found = np.nan_to_num(found, nan=1e300, posinf=1e300)  # squares of huge kernels may overflow
-    # The order of components whose eigenvalues may be the same is not known.
+    # The order of components whose eigenvalues may be equal is not known.
     off = np.minimum(found, 1) * values
     near = np.abs(values[:, None] - values) <= off[:, None] + off
     return np.where(near, found, 0).max(axis=1)
@@ -362,7 +362,7 @@ def agreement_of(moments: Moments, nystroem: Solution, solution: Solution, cente
 def _cosines(moments: Moments, A: Array, B: Array, center: bool) -> Array:
     """Cosines of the scores V A with V B of all fitted rows, (columns of A, columns of B); 0 for scores of length 0.
 
-    Components at the level of rounding may have no length.
+    Components at the level of rounding may have length 0.
     """
     second, _ = solvers.about_the_mean(moments, center)
     squares = np.outer(np.einsum("ij,ij->j", A, second @ A), np.einsum("ij,ij->j", B, second @ B))
@@ -371,9 +371,10 @@ def _cosines(moments: Moments, A: Array, B: Array, center: bool) -> Array:
 
 
 def learning_curve(span: Span, center: bool, tolerance: float, own: float) -> Array:
-    """(number, relative trace error) of models of every 8th, 4th and 2nd landmark, and of all, whose error is `own`.
+    """(number, relative trace error) of models of every 8th, 4th and 2nd landmark, and of all landmarks, whose error is
+    `own`.
 
-    (4, 2), or fewer rows where a part of the landmarks spans nothing.
+    (4, 2), or fewer rows if a part of the landmarks spans nothing.
     """
     points, l = [], len(span.basis.W)  # noqa: E741
     for step in PARTS:
@@ -390,7 +391,7 @@ def learning_curve(span: Span, center: bool, tolerance: float, own: float) -> Ar
 def stability_of_landmarks(
     span: Span, solution: Solution, center: bool, tolerance: float, in_order: Map = map
 ) -> Halved | None:
-    """The model beside Nyström with every other landmark; None without one.
+    """The model compared with Nyström with every other landmark; None without one.
 
     Cosines are over the fitted rows: for u = V A with coefficients A of the features, U_a'U_b = A_a' scatter A_b.
     """
@@ -408,7 +409,7 @@ def stability_of_landmarks(
 def stability_of_features(
     method: Method, moments: Moments, features: FeatureMap, solution: Solution, center: bool, tolerance: float
 ) -> Halved | None:
-    """The model beside that of the same method with every other random feature; None without one."""
+    """The model compared with that of the same method with every other random feature; None without one."""
     parted = features.half()
     if parted is None or len(parted[1]) < 2:
         return None
@@ -424,6 +425,6 @@ def stability_of_features(
 
 
 def _halved(moments: Moments, A: Array, values: Array, solution: Solution, center: bool) -> Halved:
-    """The model beside components A with these eigenvalues."""
+    """The model compared with components A with these eigenvalues."""
     cosines = np.minimum(_cosines(moments, A, solution.components, center).max(axis=0), 1)
     return Halved(cosines, values[len(cosines) :])

@@ -1,4 +1,4 @@
-"""Kernels as values, which add, multiply and scale; a name stands for a kernel in options and files.
+"""Kernels as values, which can be added, multiplied and scaled; a name represents a kernel in options and files.
 
 Kernels are frozen dataclasses. Called with rows X (b, d) and Y (l, d), they return the matrix k(x_i, y_j), (b, l).
 
@@ -76,21 +76,21 @@ __all__ = [
 KERNELS: Registry[Kernel] = Registry(
     "kernel",
     (Gaussian, Laplacian, Matern, RationalQuadratic, Linear, Polynomial, Sigmoid, Cosine, Spectrum, Precomputed),
-    aliases={"rbf": "gaussian", "poly": "polynomial"},  # as scikit-learn calls them
+    aliases={"rbf": "gaussian", "poly": "polynomial"},  # scikit-learn's names
     also_known=["rbf", "poly"],
 )
 
 
 def kernel_class(text: str) -> type[Kernel]:
-    """The class of a kernel that is given by its name, with options or without. Raises SpecError like `named`."""
+    """The class of a kernel from its name, with or without options. Raises SpecError like `named`."""
     return KERNELS.read(text)[0]
 
 
 def named(text: str) -> str:
-    """The name of a kernel as files hold it, with the options that are given with it, as in "matern:nu=2.5".
+    """The name of a kernel as stored in files, with its options, as in "matern:nu=2.5".
 
-    What is not among its options is left to the options of a fit. Raises SpecError where the name or an option is
-    unknown, with the nearest known one, or a value does not fit.
+    Parameters that are not among its options are left to the options of a fit. Raises SpecError if the name or an
+    option is unknown, suggesting the nearest known one, or if a value is not valid.
 
     Examples
     --------
@@ -103,7 +103,7 @@ def named(text: str) -> str:
 
 
 def own_options(text: str) -> dict[str, Any]:
-    """The parameters that are given with the name of a kernel.
+    """The parameters in the name of a kernel.
 
     Raises SpecError like `named`.
 
@@ -116,9 +116,9 @@ def own_options(text: str) -> dict[str, Any]:
 
 
 def from_dict(values: Mapping[str, Any]) -> Kernel:
-    """The kernel that `to_dict` described by "name" and parameters; of combined kernels, their parts as such mappings.
+    """The kernel that `to_dict` described by "name" and parameters; for combined kernels, the parts are such mappings.
 
-    Raises SpecError where a name is unknown, or a parameter unknown, missing, or out of range.
+    Raises SpecError if a name is unknown, or a parameter is unknown, missing, or out of range.
     """
     name = name_in(values, "kernel")
     combined: type[Any] | None = next((kind for kind in (Scaled, Sum, Product) if kind.name == name), None)
@@ -132,8 +132,8 @@ def from_dict(values: Mapping[str, Any]) -> Kernel:
 
 
 def parameter_names(name: str) -> set[str]:
-    """Names of the parameters of a kernel that is given by its name, but for those among its options; options of a fit
-    of the same names set them.
+    """Names of the parameters of a kernel from its name, except those among its options; options of a fit with the same
+    names set them.
 
     Raises SpecError for an unknown kernel.
 

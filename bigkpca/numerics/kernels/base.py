@@ -25,7 +25,7 @@ Towards = Literal["difference", "product"]
 
 
 class FrequencyDraws(Protocol):
-    """m random points from which a kernel makes its frequencies; every call returns new, independent numbers."""
+    """m random points from which a kernel derives its frequencies; every call returns new, independent numbers."""
 
     def normals(self) -> Array:
         """m vectors, each standard normal in R^d, (m, d)."""
@@ -38,14 +38,14 @@ class FrequencyDraws(Protocol):
 class Kernel(ABC):
     """A symmetric function k(x, y) of two rows; `+`, `*` and a positive factor combine kernels.
 
-    Subclasses are frozen dataclasses, whose fields are the parameters of the kernel.
+    Subclasses are frozen dataclasses whose fields are the parameters of the kernel.
 
     Attributes
     ----------
     name : str
-        What options and files call the kernel.
+        The name of the kernel in options and files.
     distance : {"sqeuclidean", "cityblock"} or None
-        The distance whose scale is the length sigma; None where the kernel has no length.
+        The distance whose scale is the length sigma; None if the kernel has no length.
 
     Examples
     --------
@@ -73,11 +73,11 @@ class Kernel(ABC):
 
     @property
     def stationary(self) -> bool:
-        """Whether k depends on x - y alone."""
+        """Whether k depends only on x - y."""
         return self.distance is not None
 
     def allows_shift(self, center: bool) -> bool:
-        """Whether a shift of all rows changes nothing: of k itself or, with `center`, of the centred Gram matrix."""
+        """Whether a shift of all rows does not change k or, with `center`, the centred Gram matrix."""
         return self.stationary
 
     @property
@@ -92,7 +92,7 @@ class Kernel(ABC):
 
     @property
     def towards(self) -> Towards | None:
-        """The form of the gradient of k(z, y) in z, by its gradient weight p(z, y); None where the weight is not known.
+        """The form of the gradient of k(z, y) in z, given its gradient weight p(z, y); None if the weight is not known.
 
         "difference": p(z, y) (y - z), and k(z, z) is constant. "product": p(z, y) y, and k(z, z) is not constant.
         """
@@ -100,12 +100,12 @@ class Kernel(ABC):
 
     @property
     def on_vectors(self) -> bool:
-        """Whether averages of rows are meaningful rows, as k-means centres need."""
+        """Whether averages of rows are meaningful rows, as k-means centres require."""
         return True
 
     @property
     def savable(self) -> bool:
-        """Whether `to_dict` describes the kernel completely, so that a file can hold it."""
+        """Whether `to_dict` describes the kernel completely, so that a file can store it."""
         return True
 
     @abstractmethod
@@ -173,7 +173,8 @@ class Kernel(ABC):
     def gram(self, X: Array, in_order: Map = map) -> Array:
         """k(X, X) in float64, (b, b): exactly symmetric, with the exact diagonal.
 
-        By tiles of one triangle, which `in_order` may run in parallel: the same bits for any number of threads.
+        Computed by tiles of one triangle, which `in_order` may run in parallel, with the same bits for any number of
+        threads.
         """
         rows = X.astype(np.float64, copy=False)
         K = np.empty((len(rows), len(rows)))
@@ -185,7 +186,7 @@ class Kernel(ABC):
                 others = slice(first, min(first + _GRAM_ROWS, own.stop))
                 values = tile[: others.stop - first]
                 evaluate(rows[others], values)
-                if first == start:  # elementwise mean of both triangles, in which rounding differs
+                if first == start:  # elementwise mean of both triangles, whose rounding differs
                     values += values.T.copy()
                     values *= 0.5
                 K[others, own] = values
@@ -199,21 +200,21 @@ class Kernel(ABC):
 
 
 def no_spectrum(kernel: Kernel) -> SpecError:
-    """The error for a kernel without a spectral density; it names the methods that work."""
+    """The error for a kernel without a spectral density, with the methods that work."""
     return SpecError(
-        f"the {kernel.name} kernel has no spectral density to draw random features from: gaussian, laplacian, matern, "
-        "rational-quadratic, their products and multiples have one, polynomial kernels of degree 2 or more have a "
-        "tensor sketch; method='nystroem' works with every kernel, 'columns' and 'exact' too"
+        f"the {kernel.name} kernel has no spectral density to draw random features from: gaussian, laplacian, matern "
+        "and rational-quadratic kernels, and their products and multiples, have one, and polynomial kernels of degree "
+        "2 or more have a tensor sketch; method='nystroem', 'columns' and 'exact' work with every kernel"
     )
 
 
 def no_gradient(kernel: Kernel) -> SpecError:
-    """The error for a kernel without a gradient weight; it names the pre-image methods that work."""
+    """The error for a kernel without a gradient weight, with the pre-image methods that work."""
     distances = "'mds', " if kernel.radial else ""
     return SpecError(
         f"pre-images of the {kernel.name} kernel have no fixed point: use {distances}'ridge', 'denoising' or 'linear'; "
-        "gaussian, rational-quadratic, matern with nu > 1, polynomial and linear kernels have one, and sums, products "
-        "and multiples of kernels of one kind"
+        "gaussian, rational-quadratic, matern (nu > 1), polynomial and linear kernels have one, as do sums, products "
+        "and multiples of kernels of the same kind"
     )
 
 
@@ -225,7 +226,7 @@ def require_positive(kernel: Kernel, **values: float) -> None:
 
 
 def cached_pieces(rows: int) -> Iterator[slice]:
-    """Slices of 64 rows, which stay in cache from one elementwise step to the next: this saves 6 % of a pass."""
+    """Slices of 64 rows, which stay in cache from one elementwise step to the next; this saves 6 % of a pass."""
     return (slice(start, start + 64) for start in range(0, rows, 64))
 
 
@@ -244,21 +245,21 @@ class Leaf(Kernel):
     """A kernel whose parameters are plain numbers."""
 
     def to_dict(self) -> dict[str, Any]:
-        parameters = asdict(self)  # NumPy's numbers become Python's, which JSON knows
+        parameters = asdict(self)  # NumPy's numbers become Python's, which JSON supports
         return {"name": self.name, **{key: np.asarray(value).item() for key, value in parameters.items()}}
 
 
 class _Combined(Kernel):
-    """A kernel of other kernels, with the properties that all of them have."""
+    """A kernel made from other kernels, with the properties that all of them have."""
 
     @property
     def parts(self) -> list[Kernel]:
-        """The kernels that it is made of."""
+        """The kernels from which it is made."""
         return [value for value in vars(self).values() if isinstance(value, Kernel)]
 
     @property
     def positive(self) -> bool:
-        return all(part.positive for part in self.parts)  # of products by Schur's theorem
+        return all(part.positive for part in self.parts)  # for products by Schur's theorem
 
     @property
     def stationary(self) -> bool:
@@ -334,7 +335,7 @@ class Sum(_Pair):
     Parameters
     ----------
     left, right : Kernel
-        Both kernels; positive semidefinite where both are.
+        The two kernels. The sum is positive semidefinite if both are.
     """
 
     name = "sum"
@@ -358,7 +359,7 @@ class Product(_Pair):
     Parameters
     ----------
     left, right : Kernel
-        Both kernels; positive semidefinite where both are (Schur).
+        The two kernels. The product is positive semidefinite if both are (Schur).
     """
 
     name = "product"
@@ -380,7 +381,8 @@ class Product(_Pair):
         return all(part.spectral for part in self.parts)
 
     def frequencies(self, draws: FrequencyDraws) -> Array:
-        """The sum of independent frequencies of both: the density of a product is the convolution of both densities."""
+        """The sum of independent frequencies of both, since the density of a product is the convolution of both
+        densities."""
         if not self.spectral:
             return super().frequencies(draws)
         return self.left.frequencies(draws) + self.right.frequencies(draws)
@@ -390,7 +392,7 @@ class Product(_Pair):
 class Scaled(_Combined):
     """k(x, y) = factor · kernel(x, y).
 
-    Raises SpecError where the factor is not positive.
+    Raises SpecError if the factor is not positive.
 
     Parameters
     ----------
@@ -440,24 +442,25 @@ class Scaled(_Combined):
         return self.factor * self.kernel.own_gradient_weight(X)
 
     def frequencies(self, draws: FrequencyDraws) -> Array:
-        """Frequencies of the kernel itself: the factor scales features, not frequencies."""
+        """Frequencies of the kernel itself, since the factor scales features, not frequencies."""
         return self.kernel.frequencies(draws)
 
 
 @dataclass(frozen=True)
 class Function(Kernel):
-    """A kernel given as a function of two sets of rows.
+    """A kernel defined by a function of two sets of rows.
 
-    The solver warns where eigenvalues turn out negative. A model with such a kernel cannot be saved.
+    The solver warns if eigenvalues turn out to be negative. A model with such a kernel cannot be saved.
 
     Parameters
     ----------
     function : callable
-        (X (b, d), Y (l, d)) -> (b, l) array of k(x_i, y_j). On a cluster it must be importable where tasks run.
+        (X (b, d), Y (l, d)) -> (b, l) array of k(x_i, y_j). On a cluster it must be importable on the workers.
     vectors : bool
-        Whether averages of rows are meaningful rows, as k-means centres need: not for codes of letters or categories.
+        Whether averages of rows are meaningful rows, as k-means centres require; False for codes of letters or
+        categories.
     psd : bool
-        Whether the kernel is positive semidefinite. Without it nothing is proven about errors.
+        Whether the kernel is positive semidefinite. Otherwise nothing is proven about errors.
 
     Examples
     --------
@@ -505,9 +508,9 @@ class Function(Kernel):
 
 @dataclass(frozen=True)
 class Precomputed(Leaf):
-    """k(x_i, x_j) = K_ij of a given matrix: the rows of the data are rows of K.
+    """k(x_i, x_j) = K_ij of a given matrix K, whose rows are the rows of the data.
 
-    The kernel has no formula. It is not assumed to be positive semidefinite; the solver warns where it is not.
+    The kernel has no formula. It is not assumed to be positive semidefinite; the solver warns if it is not.
     """
 
     name: ClassVar[str] = "precomputed"
@@ -522,10 +525,10 @@ class Precomputed(Leaf):
 
     def against(self, Y: Array, most_rows: int) -> Evaluate:
         raise SpecError(
-            "a precomputed kernel has no formula to evaluate, or to combine with others: its matrix is the data, which "
-            "method='exact' reads; add and scale matrices themselves"
+            "a precomputed kernel has no formula to evaluate or to combine with others: its matrix is the data, which "
+            "method='exact' reads; add and scale the matrices themselves"
         )
 
     def diagonal(self, X: Array) -> Array:
-        """NaN: a row of K does not say which of its entries is k(x, x)."""
+        """NaN, since a row of K does not show which of its entries is k(x, x)."""
         return np.full(len(X), np.nan)

@@ -10,7 +10,7 @@ import numpy as np
 from bigkpca.errors import Array, SpecError
 from bigkpca.numerics.kernels.base import Evaluate, EvaluateWithWeights, Leaf, Towards, require_positive, squared_norms
 
-_LARGEST_DEGREE = 10_000  # a product for each
+_LARGEST_DEGREE = 10_000  # one product per degree
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class Linear(Leaf):
 class Polynomial(Leaf):
     """k(x, y) = (gamma <x, y> + coef0)^degree.
 
-    Raises SpecError where a parameter is out of range.
+    Raises SpecError if a parameter is out of range.
 
     Parameters
     ----------
@@ -138,8 +138,8 @@ class Polynomial(Leaf):
 class Sigmoid(Leaf):
     """k(x, y) = tanh(gamma <x, y> + coef0), which is not positive semidefinite.
 
-    Components of negative eigenvalues are dropped, with a warning (`docs/numerics.md`, section 7). Raises SpecError
-    where a parameter is out of range.
+    Components with negative eigenvalues are dropped, with a warning (`docs/numerics.md`, section 7). Raises SpecError
+    if a parameter is out of range.
 
     Parameters
     ----------
@@ -179,7 +179,7 @@ class Sigmoid(Leaf):
 
 @dataclass(frozen=True)
 class Cosine(Leaf):
-    """k(x, y) = <x, y> / (|x| |y|); a zero row has kernel 0 with every row, itself included.
+    """k(x, y) = <x, y> / (|x| |y|); a zero row has kernel 0 with every row, including itself.
 
     Examples
     --------
@@ -205,8 +205,8 @@ class Cosine(Leaf):
 
 
 def _unit_rows(X: Array, out: Array) -> Array:
-    """Write the rows of X (b, d) at unit length to out; zero rows stay zero."""
-    # Division by the largest entry comes first, since the squares of tiny and huge rows would under- or overflow.
+    """Write the rows of X (b, d), scaled to unit length, to out; zero rows stay zero."""
+    # Division by the largest entry comes first, since squares of tiny and huge rows would underflow or overflow.
     largest = np.abs(X).max(axis=1, keepdims=True)
     np.divide(X, np.where(largest > 0, largest, 1), out=out)
     norms = np.sqrt(squared_norms(out))

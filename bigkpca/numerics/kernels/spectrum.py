@@ -1,4 +1,4 @@
-"""The spectrum kernel of strings, which counts words that two strings share."""
+"""The spectrum kernel for strings, which counts the words that two strings share."""
 
 from __future__ import annotations
 
@@ -11,28 +11,29 @@ import scipy
 from bigkpca.errors import Array, SpecError
 from bigkpca.numerics.kernels.base import Evaluate, Leaf
 
-_ROUNDED = 0.01  # how far from a whole number the number of a character may be
+_ROUNDED = 0.01  # how far the number of a character may be from a whole number
 _DENSE_WORDS = 4096  # of the fixed strings: with fewer, a dense table of counts is faster
 
 
 @dataclass(frozen=True)
 class Spectrum(Leaf):
-    """k(x, y) = Σ_w c_w(x) c_w(y), where c_w(x) counts the places at which the word w of k characters stands in x.
+    """k(x, y) = Σ_w c_w(x) c_w(y), where c_w(x) counts the occurrences in x of the word w of k characters.
 
-    Rows are strings: whole numbers that stand for characters, and zeros behind the last of a shorter string, as
-    `bigkpca ingest` writes them. Words that hold a zero do not count.
+    Rows are strings: whole numbers that represent characters, with zeros after the end of shorter strings, as `bigkpca
+    ingest` writes them. Words that contain a zero do not count.
 
-    Costs one look-up for each character and one product of sparse counts, and not the length of both strings. Sums of
-    kernels of several k compare words of several lengths. Raises SpecError where k is not positive; in use, where rows
-    hold other than whole numbers from 0 on. Source: Leslie, Eskin and Noble (2002), *Pacific Symposium on
-    Biocomputing*.
+    The cost is one look-up per character and one product of sparse counts, not proportional to the lengths of both
+    strings. Sums of kernels with several k compare words of several lengths. Raises SpecError if k is not positive; in
+    use, if rows contain anything but whole numbers from 0 on. Source: Leslie, Eskin and Noble (2002), *Pacific
+    Symposium on Biocomputing*.
 
     Parameters
     ----------
     k : int
         Length of the words, at least 1.
     normalize : bool
-        Divide by √(k(x, x) k(y, y)), so that long strings are not more alike; a string without words has kernel 0.
+        Divide by √(k(x, x) k(y, y)), so that long strings do not look more similar; a string without words has kernel
+        0.
 
     Examples
     --------
@@ -89,12 +90,12 @@ def _inverse_roots(squares: Array) -> Array:
 
 
 def _strings(X: Array) -> Array:
-    """X (b, L) as whole numbers. Raises SpecError unless it holds, up to rounding, whole numbers from 0 on."""
+    """X (b, L) as whole numbers. Raises SpecError unless its values are, up to rounding, whole numbers from 0 on."""
     whole = np.rint(X)
     if X.size and not (whole.min() >= 0 and np.abs(X - whole).max() < _ROUNDED):
         raise SpecError(
-            "the spectrum kernel takes strings: whole numbers for characters, 0 behind the last; it takes no "
-            "standardize, and rows of other data need another kernel"
+            "the spectrum kernel needs strings: whole numbers for characters, and 0 after the last one; it does not "
+            "allow standardize, and other data need another kernel"
         )
     return whole.astype(np.int64)
 
@@ -103,9 +104,9 @@ def _strings(X: Array) -> Array:
 class _Words:
     """Numbers of the words of some strings.
 
-    levels[0] are their characters, sorted. levels[j] are the words of j + 1 characters, each as the number of its first
-    j characters times the number of characters, plus the number of its last one; sorted. A word of k characters has its
-    position in levels[k - 1] as its number. So numbers stay small for any alphabet and any k.
+    levels[0] contains their characters, sorted. levels[j] contains the words of j + 1 characters, sorted, each as the
+    number of its first j characters times the number of characters, plus the number of its last one. The number of a
+    word of k characters is its position in levels[k - 1]. So numbers stay small for any alphabet and any k.
     """
 
     levels: tuple[Array, ...]
@@ -122,7 +123,8 @@ class _Words:
         return cls(tuple(levels))
 
     def counts(self, X: Array) -> scipy.sparse.csr_array:
-        """How often each word is in each of the strings X (b, L), (b, words), sparse; of unknown words nothing."""
+        """The number of occurrences of each word in each of the strings X (b, L), (b, words), sparse; unknown words are
+        ignored."""
         numbers = _position(self.levels[0], X)
         for length in range(1, len(self.levels)):
             numbers = _position(self.levels[length], _longer(self.levels[0], X, numbers, length))
@@ -135,14 +137,14 @@ class _Words:
 
 
 def _longer(characters: Array, X: Array, numbers: Array, length: int) -> Array:
-    """Words that are one character longer than those with these numbers, as `_Words` numbers them; -1 for unknown."""
+    """Words that are one character longer than those with these numbers, as numbered by `_Words`; -1 if unknown."""
     last = _position(characters, X[:, length:])
     first = numbers[:, : last.shape[1]]
     return np.where((first >= 0) & (last >= 0), first * len(characters) + last, -1)
 
 
 def _position(level: Array, values: Array) -> Array:
-    """Positions of values in sorted numbers; -1 for those that are not there."""
+    """Positions of values in sorted numbers; -1 for missing values."""
     if not len(level):
         return np.full(values.shape, -1)
     at = np.minimum(np.searchsorted(level, values), len(level) - 1)

@@ -50,12 +50,12 @@ def radial(Y: Array, sigma: float, most_rows: int, profile: Callable[[Array], ob
     The error of t is about eps (|y / sigma|² + 1) for x near y, and eps |t| for y beyond 32 sigma from the origin.
     """
     # t is one matrix product: [x/σ, 1, -|x/σ|²/2] · [y/σ; -|y/σ|²/2; 1]. Division by σ is free, since rows are copied
-    # beside their two extra columns anyway, and keeps float32 far from overflow whatever the units of the data.
+    # next to their two extra columns anyway, and keeps float32 far from overflow whatever the units of the data.
     d = Y.shape[1]
     scaled = Y.astype(np.float64) / sigma
     right = np.empty((d + 2, len(Y)), Y.dtype)
-    # The product suffers from cancellation where rows are far from the origin and near each other. Rows far from every
-    # y need no care: their kernel values are zero either way.
+    # The product suffers from cancellation if rows are far from the origin and near each other. Rows far from every y
+    # need no special care: their kernel values are zero either way.
     far = np.flatnonzero(squared_norms(scaled) > _FAR**2)
     distant = scaled[far]
     scaled[far] = 0
@@ -77,7 +77,7 @@ def radial(Y: Array, sigma: float, most_rows: int, profile: Callable[[Array], ob
         np.matmul(left, right, out=out)
         out[endless] = -np.inf
         if len(far):
-            from scipy.spatial.distance import cdist  # takes long to import, and is rarely needed
+            from scipy.spatial.distance import cdist  # slow to import, and rarely needed
 
             with np.errstate(over="ignore"):  # overflow gives -infinity, where the kernel is zero
                 out[:, far] = -0.5 * cdist(X / np.float64(sigma), distant, "sqeuclidean")
@@ -104,7 +104,7 @@ def with_gradient_weights(evaluate: Evaluate, weight_of: Callable[[Array, Array]
 class Gaussian(Stationary):
     """k(x, y) = exp(-|x - y|² / (2 sigma²)), the RBF kernel.
 
-    Frequencies of random features are w ~ N(0, I / sigma²); the gradient weight is k / sigma². Raises SpecError where
+    Frequencies of random features are w ~ N(0, I / sigma²); the gradient weight is k / sigma². Raises SpecError if
     sigma is not positive.
 
     Parameters
@@ -150,7 +150,7 @@ class Laplacian(Stationary):
     """k(x, y) = exp(-|x - y|_1 / sigma).
 
     Frequencies of random features have independent Cauchy entries of scale 1 / sigma. The kernel has no gradient at x =
-    y, so that pre-images have no fixed point. Raises SpecError where sigma is not positive.
+    y, so pre-images have no fixed point. Raises SpecError if sigma is not positive.
 
     Parameters
     ----------
@@ -173,7 +173,7 @@ class Laplacian(Stationary):
         return 1 / self.sigma
 
     def against(self, Y: Array, most_rows: int) -> Evaluate:
-        from scipy.spatial.distance import cdist  # takes long to import, and only this kernel needs it
+        from scipy.spatial.distance import cdist  # slow to import, and only this kernel needs it
 
         work = np.empty((most_rows, len(Y)))
         fixed = Y.astype(np.float64)
@@ -187,7 +187,7 @@ class Laplacian(Stationary):
         return evaluate
 
     def frequencies(self, draws: FrequencyDraws) -> Array:
-        """w has independent Cauchy entries of scale 1 / sigma, made of normal ones through their quantiles."""
+        """w has independent Cauchy entries of scale 1 / sigma, made from normal ones through their quantiles."""
         return np.tan(np.pi * (scipy.special.ndtr(draws.normals()) - 0.5)) / self.sigma
 
 
@@ -200,7 +200,7 @@ class Matern(Stationary):
     """k(x, y) = 2^(1 - nu) / Γ(nu) · s^nu K_nu(s), s = √(2 nu) |x - y| / sigma, K_nu the modified Bessel function.
 
     nu = 0.5, 1.5 and 2.5 are the fastest. Frequencies of random features are multivariate t with 2 nu degrees of
-    freedom and scale 1 / sigma. Pre-images have a fixed point for nu > 1. Raises SpecError where a parameter is out of
+    freedom and scale 1 / sigma. Pre-images have a fixed point for nu > 1. Raises SpecError if a parameter is out of
     range. Source: Rasmussen and Williams (2006), *Gaussian Processes for Machine Learning*, section 4.2.
 
     Parameters
@@ -208,7 +208,7 @@ class Matern(Stationary):
     sigma : float
         Length, in the units of the columns.
     nu : float
-        Smoothness, up to 100. nu = 0.5 is exp(-|x - y| / sigma); nu → ∞ is the Gaussian of the same sigma.
+        Smoothness, up to 100. nu = 0.5 is exp(-|x - y| / sigma); nu → ∞ is the Gaussian with the same sigma.
 
     Examples
     --------
@@ -255,7 +255,7 @@ class Matern(Stationary):
     def gradient_weights(self, Y: Array, most_rows: int) -> EvaluateWithWeights:
         """Prepare k and its gradient weight.
 
-        It is nu / (nu - 1) / sigma² times the Matérn kernel of nu - 1 and length sigma √((nu - 1) / nu).
+        The weight is nu / (nu - 1) / sigma² times the Matérn kernel of nu - 1 and length sigma √((nu - 1) / nu).
         """
         if self.towards is None:
             raise no_gradient(self)
@@ -290,7 +290,7 @@ class RationalQuadratic(Stationary):
     """k(x, y) = (1 + |x - y|² / (2 alpha sigma²))^(-alpha), a mixture of Gaussians of many lengths.
 
     Frequencies of random features are w = √tau z / sigma with z ~ N(0, I), tau ~ Gamma(shape alpha, rate alpha). Raises
-    SpecError where a parameter is not positive. Source: Rasmussen and Williams (2006), *Gaussian Processes for Machine
+    SpecError if a parameter is not positive. Source: Rasmussen and Williams (2006), *Gaussian Processes for Machine
     Learning*, section 4.2.
 
     Parameters
@@ -298,7 +298,7 @@ class RationalQuadratic(Stationary):
     sigma : float
         Length, in the units of the columns.
     alpha : float
-        Positive; alpha → ∞ is the Gaussian of the same sigma.
+        Positive; alpha → ∞ is the Gaussian with the same sigma.
 
     Examples
     --------

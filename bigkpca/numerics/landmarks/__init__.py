@@ -1,6 +1,6 @@
-"""Landmarks: rules that choose them from a sample of rows, and landmarks that the caller gives.
+"""Landmarks: rules that choose them from a sample of rows, and landmarks provided by the caller.
 
-A rule is a frozen dataclass; a name stands for the rule with default options.
+A rule is a frozen dataclass; a name represents the rule with default options.
 
 Examples
 --------
@@ -37,7 +37,7 @@ class LandmarkRule(Protocol):
     Attributes
     ----------
     name : str
-        What options and files call the rule.
+        The name of the rule in options and files.
     """
 
     name: ClassVar[str]
@@ -46,7 +46,7 @@ class LandmarkRule(Protocol):
         """The number of sampled rows that the rule uses for `size` landmarks."""
 
     def working_bytes(self, rows: int, columns: int, size: int, itemsize: int) -> int:
-        """Bytes that `choose` needs beside the sample, which has `rows` x `columns` entries of `itemsize` bytes."""
+        """Bytes that `choose` needs besides the sample, which has `rows` x `columns` entries of `itemsize` bytes."""
 
     def choose(self, sample: Array, kernel: Kernel, size: int, rng: np.random.Generator, in_order: Map = map) -> Array:
         """Choose landmarks from sampled rows.
@@ -72,7 +72,7 @@ class LandmarkRule(Protocol):
 
 
 class Own:
-    """Landmarks that the caller gives; equal where `to_dict` describes them equally."""
+    """Landmarks provided by the caller; equal if `to_dict` describes them equally."""
 
     name: ClassVar[str]
 
@@ -81,7 +81,7 @@ class Own:
         raise NotImplementedError
 
     def working_bytes(self, rows: int, columns: int, size: int, itemsize: int) -> int:
-        """As `LandmarkRule.working_bytes`."""
+        """See `LandmarkRule.working_bytes`."""
         return 2 * rows * columns * itemsize
 
     def __eq__(self, other: object) -> bool:
@@ -93,18 +93,18 @@ class Own:
 
 @dataclass(frozen=True, eq=False)
 class OwnRows(Own):
-    """Landmarks given as rows. Of equal rows, the first becomes a landmark.
+    """Landmarks given as rows. Of equal rows, only the first becomes a landmark.
 
-    Raises SpecError unless the values are a table; DataError where they hold text, NaN or infinity.
+    Raises SpecError unless the values are a table; DataError if they contain text, NaN or infinity.
 
     Parameters
     ----------
     values : (l, d) array
         The rows, in the units of the data.
     sha256 : str, optional
-        Digest of the values as first given, before a model rounded them and dropped equal ones.
+        Digest of the original values, before a model rounded them and dropped equal ones.
     given : int, optional
-        Number of rows as first given.
+        Original number of rows.
 
     Examples
     --------
@@ -119,7 +119,7 @@ class OwnRows(Own):
 
     @property
     def count(self) -> int:
-        """Number of rows as first given."""
+        """Original number of rows."""
         return self.given or len(self.values)
 
     __repr__ = brief
@@ -127,7 +127,7 @@ class OwnRows(Own):
     def __post_init__(self) -> None:
         check_numeric(self.values.dtype, "the array of landmarks")
         if self.values.ndim != 2 or 0 in self.values.shape:
-            raise SpecError(f"landmarks of shape {self.values.shape}: give rows like those of the data, (l, d)")
+            raise SpecError(f"landmarks of shape {self.values.shape}: pass rows like those of the data, (l, d)")
         check_finite(self.values, 0, "the array of landmarks")
 
     def to_dict(self) -> dict[str, Any]:
@@ -140,15 +140,15 @@ class OwnRows(Own):
         """The landmarks that `to_dict` described; `own` (l, d) are those of the model."""
         sha256, count = values.get("sha256"), values.get("count")
         if not (isinstance(sha256, str) and type(count) is int and count >= 1):
-            raise SpecError(f"landmarks that were given as rows have a digest and a count, not {values!r:.80}")
+            raise SpecError(f"landmarks given as rows must have a digest and a count, not {values!r:.80}")
         return cls(own, sha256, count)
 
 
 @dataclass(frozen=True, eq=False)
 class RowNumbers(Own):
-    """Landmarks given as row numbers of the data, counted from 0. Of equal rows, the first becomes a landmark.
+    """Landmarks given as row numbers of the data, counted from 0. Of equal rows, only the first becomes a landmark.
 
-    Raises SpecError unless they are integers that are not negative.
+    Raises SpecError unless they are nonnegative integers.
 
     Parameters
     ----------
@@ -168,16 +168,16 @@ class RowNumbers(Own):
 
     @property
     def count(self) -> int:
-        """Number of row numbers as given."""
+        """The number of row numbers."""
         return len(self.numbers)
 
     def __post_init__(self) -> None:
         if self.numbers.ndim != 1 or not len(self.numbers):
             raise SpecError(
-                f"landmarks of shape {self.numbers.shape}: give at least one row (l, d), or row number (l,)"
+                f"landmarks of shape {self.numbers.shape}: pass at least one row (l, d), or row number (l,)"
             )
         if self.numbers.dtype.kind not in "iu":
-            raise SpecError(f"row numbers for landmarks must be integers, not {self.numbers.dtype}; rows are (l, d)")
+            raise SpecError(f"row numbers of landmarks must be integers, not {self.numbers.dtype}; rows are (l, d)")
         if self.numbers.min() < 0:
             raise SpecError(f"landmark {self.numbers.min()}: row numbers are counted from 0")
 
@@ -189,12 +189,12 @@ class RowNumbers(Own):
         """The row numbers that `to_dict` described."""
         numbers = values.get("numbers")
         if not (isinstance(numbers, list) and all(type(number) is int and 0 <= number < 2**63 for number in numbers)):
-            raise SpecError(f"row numbers of landmarks are a list of integers, not {numbers!r:.80}")
+            raise SpecError(f"row numbers of landmarks must be a list of integers, not {numbers!r:.80}")
         return cls(np.array(numbers))
 
 
 def distinct(rows: Array) -> Array:
-    """Rows (q, d) without those that equal an earlier one, in their order; `rows` (l, d) itself where all are distinct.
+    """Rows (q, d) without those that equal an earlier one, in order; `rows` (l, d) itself if all are distinct.
 
     Examples
     --------
@@ -233,9 +233,9 @@ named = RULES.named
 
 
 def to_dict(rule: LandmarkRule | Own) -> dict[str, Any]:
-    """A rule, or landmarks that the caller gave, as JSON-ready values: "name", and the options.
+    """A rule, or landmarks from the caller, as JSON-ready values: "name", and the options.
 
-    Of given rows they have the digest, since the model holds the rows.
+    For given rows these contain the digest, since the model stores the rows.
 
     Examples
     --------
@@ -248,8 +248,8 @@ def to_dict(rule: LandmarkRule | Own) -> dict[str, Any]:
 def from_dict(values: Mapping[str, Any], own: Array | None) -> LandmarkRule | Own:
     """The rule, or the given landmarks, that `to_dict` described.
 
-    `own` (l, d) are the landmarks of the fitted model, in the units of the data, which replace rows that the caller
-    gave. Raises SpecError where the name is unknown.
+    `own` (l, d) are the landmarks of the fitted model, in the units of the data, which replace rows from the caller.
+    Raises SpecError if the name is unknown.
     """
     name = name_in(values, "landmark rule")
     for kind in (OwnRows, RowNumbers):

@@ -16,7 +16,7 @@ _PIECE_ROWS = 256
 
 
 def kernel_directions(X: Array, reference: Array, kernel: Kernel, centred: bool) -> Array:
-    """Kernel vectors k(x_i, R) of rows X (m, d) over reference rows R at unit length, (m, |R|), or zero."""
+    """Kernel vectors k(x_i, R) of rows X (m, d) over reference rows R, scaled to unit length or zero, (m, |R|)."""
     with np.errstate(over="ignore", invalid="ignore"):
         V = kernel(X, reference)
     check_overflow(V, "the sampled rows")
@@ -28,7 +28,8 @@ def kernel_directions(X: Array, reference: Array, kernel: Kernel, centred: bool)
 
 
 def scan(directions: Array, threshold: float, most: int) -> Array:
-    """Numbers of rows kept: in order, each whose cosine with all kept before is below the threshold; at most `most`."""
+    """Numbers of the rows kept: in order, each row whose cosine with all rows kept before is below the threshold; at
+    most `most`."""
     kept = np.empty((most, directions.shape[1]), directions.dtype)
     numbers: list[int] = []
     for start in range(0, len(directions), _PIECE_ROWS):
@@ -46,8 +47,8 @@ def scan(directions: Array, threshold: float, most: int) -> Array:
 
 
 def scan_for(directions: Array, count: int) -> Array:
-    """Numbers of `count` rows, kept at the smallest threshold that keeps as many; fewer where rows repeat."""
-    low, high = -1.0, 1 - 10 * rank_tolerance(directions.dtype)  # above it, rounding would let equal rows pass
+    """Numbers of `count` rows, kept at the smallest threshold that keeps this many; fewer if rows repeat."""
+    low, high = -1.0, 1 - 10 * rank_tolerance(directions.dtype)  # above this, rounding would let equal rows pass
     found = scan(directions, high, count)
     for _ in range(_BISECTIONS):
         middle = (low + high) / 2
@@ -66,16 +67,16 @@ _REFERENCE_ROWS = 2000  # length of the kernel vectors
 class BasicPatterns:
     """EKPCA's landmarks: rows whose kernel vectors, over 2000 rows of the sample, have cosines below a threshold.
 
-    No pass over the data; 10 l rows of the sample are scanned, in random order. Raises SpecError where the threshold is
+    Makes no pass over the data; scans 10 l rows of the sample, in random order. Raises SpecError if the threshold is
     out of range. Source: Fan, Wang, Xu and Tang (2014), efficient kernel PCA (EKPCA); `docs/numerics.md`, section 4.
 
     Parameters
     ----------
     threshold : float, optional
-        The largest cosine, in (-1, 1]: keeps at most as many landmarks as asked for. By default the smallest threshold
-        that keeps as many.
+        The largest cosine, in (-1, 1], which keeps at most the requested number of landmarks. By default the smallest
+        threshold that keeps that many.
     centred : bool
-        Whether kernel vectors are centred first, which separates rows where the kernel is wide.
+        Whether kernel vectors are centred first, which separates rows if the kernel is wide.
 
     Examples
     --------
@@ -92,7 +93,7 @@ class BasicPatterns:
 
     def __post_init__(self) -> None:
         if self.threshold is not None and not -1 < self.threshold <= 1:
-            raise SpecError(f"{self}: the threshold is a cosine, above -1 and at most 1")
+            raise SpecError(f"{self}: the threshold is a cosine and must be above -1 and at most 1")
 
     def most_rows(self, size: int) -> int:
         return 10 * size

@@ -16,17 +16,17 @@ from bigkpca.numerics.solvers import OVERSAMPLING, leading_eigenpairs, starting_
 _TILE_ROWS = 1024
 _MOST_ROWS = 20_000
 _AXES = 64  # principal axes on which rows are compared with centres
-_AXES_ROWS = 2048  # from which the axes are found
+_AXES_ROWS = 2048  # rows from which the axes are computed
 
 
 @dataclass(frozen=True)
 class KMeans:
-    """k-means centres of the sample: about as good as twice as many uniform rows.
+    """k-means centres of the sample; about as good as twice as many uniform rows.
 
-    Lloyd's iterations start from l distinct rows of the sample, which has 20,000 at most, or l. Where rows have many
-    columns, the nearest centre is that on 64 principal axes; centres are means of whole rows.
+    Lloyd's iterations start from l distinct rows of the sample, which has at most 20,000 rows, or l. If rows have many
+    columns, the nearest centre is found on 64 principal axes; centres are means of whole rows.
 
-    No pass over the data. On MNIST, the mean error of the 20 leading eigenvalues, and seconds on two threads:
+    Makes no pass over the data. On MNIST, the mean error of the 20 leading eigenvalues, and seconds on two threads:
 
         | rows and iterations                | l = 250        | l = 500        | l = 1000       | l = 2000       |
         |------------------------------------|----------------|----------------|----------------|----------------|
@@ -36,15 +36,15 @@ class KMeans:
         | 20,000, 10, all columns, not axes  |                | 0.381 % (0.91) |                |                |
         | 60,000, 6                          |                |                | 0.178 % (0.50) | 0.099 % (0.78) |
 
-    The results are the same bits for any number of threads. That is why the iterations are implemented here:
-    scikit-learn's Lloyd adds up centres in the order in which its threads finish, and takes 1.6 times as long on one.
-    Raises SpecError where there are fewer iterations than 0; from `choose`, where averages of rows are not meaningful
-    rows. Source: Zhang, Tsang and Kwok (2008), *ICML*; `docs/numerics.md`, section 4.
+    The results have the same bits for any number of threads. That is why the iterations are implemented here:
+    scikit-learn's Lloyd adds up centres in the order in which its threads finish, and takes 1.6 times as long on one
+    thread. Raises SpecError if iterations is negative; from `choose`, if averages of rows are not meaningful rows.
+    Source: Zhang, Tsang and Kwok (2008), *ICML*; `docs/numerics.md`, section 4.
 
     Parameters
     ----------
     iterations : int
-        Of Lloyd's algorithm; 0 gives uniform rows.
+        Iterations of Lloyd's algorithm; 0 gives uniform rows.
 
     Examples
     --------
@@ -67,14 +67,14 @@ class KMeans:
     def working_bytes(self, rows: int, columns: int, size: int, itemsize: int) -> int:
         on_axes = itemsize * _AXES * rows if columns > _AXES else 0
         axes = (itemsize * _AXES_ROWS + 4 * 8 * (_AXES + OVERSAMPLING)) * columns if columns > _AXES else 0
-        means = (3 * itemsize + 2 * 8) * size * columns  # in float64 where counts divide them
+        means = (3 * itemsize + 2 * 8) * size * columns  # in float64 when divided by counts
         return on_axes + max(axes, means) + 3 * 8 * rows + 2 * itemsize * _TILE_ROWS * size
 
     def choose(self, sample: Array, kernel: Kernel, size: int, rng: np.random.Generator, in_order: Map = map) -> Array:
         if not kernel.on_vectors:
             raise SpecError(
-                "landmarks='kmeans' takes averages of rows, which a kernel function need not be made for: use "
-                "'rpcholesky', 'uniform', 'leverage' or 'basic-patterns', or say kernels.Function(f, vectors=True)"
+                "landmarks='kmeans' uses averages of rows, for which a kernel function may not be defined: use "
+                "'rpcholesky', 'uniform', 'leverage' or 'basic-patterns', or declare kernels.Function(f, vectors=True)"
             )
         m = len(sample)
         start = rng.choice(m, min(size, m), replace=False)
@@ -89,9 +89,9 @@ class KMeans:
 
 
 def _on_principal_axes(rows: Array, rng: np.random.Generator, in_order: Map) -> Array:
-    """Coordinates of rows (m, d) on their leading principal axes, (m, 64); the rows where they have no more columns.
+    """Coordinates of rows (m, d) on their leading principal axes, (m, 64); the rows themselves if d <= 64.
 
-    Distances to centres then cost d / 64 times less, and what the other axes would add is mostly noise.
+    Distances to centres then cost d / 64 times less, and the other axes would add mostly noise.
     """
     d = rows.shape[1]
     if d <= _AXES:

@@ -1,8 +1,8 @@
 """Landmarks drawn at random: uniformly, by ridge leverage scores, or by randomly pivoted Cholesky.
 
-By randomly pivoted Cholesky, row s is drawn with probability d(s) / Σ d, where d(s) = k(s, s) - k_S(s)'W⁻¹k_S(s) is its
+In randomly pivoted Cholesky, row s is drawn with probability d(s) / Σ d, where d(s) = k(s, s) - k_S(s)'W⁻¹k_S(s) is its
 residual (Chen, Epperly, Tropp and Webber 2025). Blocks of proposals, drawn from an upper bound of d and thinned by
-rejection, follow the same law with matrix products in place of single columns (Epperly, Tropp and Webber 2024).
+rejection, follow the same law with matrix products instead of single columns (Epperly, Tropp and Webber 2024).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from bigkpca.numerics.linalg import Map, rank_tolerance
 class Uniform:
     """Rows of the sample, drawn uniformly without replacement.
 
-    No pass over the data. Column sampling and the thesis's form of Nyström hold for these landmarks alone.
+    Makes no pass over the data. Column sampling and the thesis's form of Nyström are valid only for these landmarks.
 
     Examples
     --------
@@ -51,7 +51,8 @@ _LEVERAGE_TILE_ROWS = 1024
 def leverage_rows(X: Array, kernel: Kernel, size: int, rng: np.random.Generator, in_order: Map = map) -> Array:
     """Numbers of `size` distinct rows of X (m, d), drawn without replacement in proportion to their leverage scores.
 
-    Scores of nested random halves of the rows, from the smallest up, come from a weighted sample S of the half before:
+    Scores of nested random halves of the rows, from the smallest up, come from a weighted sample S of the previous
+    half:
 
         score_i = min(1, log(size) / lam · (k_ii - k_iS (W + lam diag(w)^-2)^-1 k_Si)).
 
@@ -80,12 +81,12 @@ def leverage_scores(X: Array, S: Array, weights: Array, kernel: Kernel, size: in
     # lam: the sum of the eigenvalues of the weighted Gram matrix beyond the k largest, over k
     k = max(1, int(size / (4 * np.log(max(size, 3)))))
     values = scipy.linalg.eigvalsh(weights[:, None] * W * weights)
-    lam = float(max(values[:-k].sum() / k, 1e-12 * values[-1])) or 1.0  # any value will do where all kernels are zero
+    lam = float(max(values[:-k].sum() / k, 1e-12 * values[-1])) or 1.0  # any value will do if all kernels are zero
     try:
         factor = scipy.linalg.cho_factor(W + np.diag(lam / weights**2), lower=True)
     except np.linalg.LinAlgError:
         raise SpecError(
-            "leverage scores need a positive semidefinite kernel, which this one is not on the sampled rows: use "
+            "leverage scores need a positive semidefinite kernel, but this one is indefinite on the sampled rows: use "
             "landmarks='uniform'"
         ) from None
 
@@ -97,7 +98,7 @@ def leverage_scores(X: Array, S: Array, weights: Array, kernel: Kernel, size: in
         return kernel.diagonal(rows) - np.einsum("ij,ij->j", values, scipy.linalg.cho_solve(factor, values))
 
     residual = np.concatenate(list(in_order(of_tile, range(0, len(X), _LEVERAGE_TILE_ROWS))))
-    # The floor keeps enough rows with a positive chance where the kernel has far fewer directions than landmarks.
+    # The floor gives enough rows a positive chance if the kernel has far fewer directions than landmarks.
     return np.clip(np.log(max(size, 3)) / lam * residual, 1e-9, 1)
 
 
@@ -105,9 +106,9 @@ def leverage_scores(X: Array, S: Array, weights: Array, kernel: Kernel, size: in
 class Leverage:
     """Rows drawn by recursive ridge leverage scores, which bound the error in the spectral norm.
 
-    No pass over the data: 20 l rows of the sample, at least 20,000, and about 2 m l kernel evaluations. The kernel must
-    be positive semidefinite; `choose` raises SpecError where it is not. Source: Musco and Musco (2017), *NIPS*;
-    `docs/numerics.md`, section 4.
+    Makes no pass over the data: 20 l rows of the sample, at least 20,000, and about 2 m l kernel evaluations. The
+    kernel must be positive semidefinite; `choose` raises SpecError if it is not. Source: Musco and Musco (2017),
+    *NIPS*; `docs/numerics.md`, section 4.
 
     Examples
     --------
@@ -137,8 +138,9 @@ def thinned(residual: Array, bound: Array, least: Array, rng: np.random.Generato
     """Positions of the proposals to keep, ascending, and the Cholesky factor of their residual Gram matrix.
 
     residual (b, b) is the Gram matrix of the proposals less the part that the landmarks explain; it is overwritten.
-    bound (b,) are the weights that the proposals were drawn by, at least its diagonal. Proposal j is kept with
-    probability d_j / bound_j, d_j its residual given the proposals kept before, and never where d_j is below least_j.
+    bound (b,) are the weights with which the proposals were drawn, at least its diagonal. Proposal j is kept with
+    probability d_j / bound_j, where d_j is its residual given the proposals kept before, and never if d_j is below
+    least_j.
     """
     kept: list[int] = []
     columns = np.zeros_like(residual)
@@ -152,7 +154,7 @@ def thinned(residual: Array, bound: Array, least: Array, rng: np.random.Generato
 
 
 def check_diagonal(diagonal: Array) -> None:
-    """Raise SpecError where k(x, x) < 0."""
+    """Raise SpecError if k(x, x) < 0."""
     if diagonal.min() < 0:
         raise SpecError(
             f"rpcholesky needs a positive semidefinite kernel, but k(x, x) = {diagonal.min():.3g} for a sampled "
@@ -166,7 +168,7 @@ def rpcholesky_rows(
     """Numbers of at most `size` rows of X (m, d) by accelerated RPCholesky, in the order of choice.
 
     Stops early when the residual trace is at most `tolerance` times the trace, or only rounding remains. m · size
-    kernel evaluations; the factor F (size, m) is held in float64. Raises SpecError where k(x, x) < 0.
+    kernel evaluations; the factor F (size, m) is held in float64. Raises SpecError if k(x, x) < 0.
     """
     rounding = _ROUNDING * rank_tolerance(X.dtype)
     diagonal = kernel.diagonal(X)
@@ -178,7 +180,7 @@ def rpcholesky_rows(
         proposals = rng.choice(len(X), min(max(10, -(-size // 10)), size - count), p=left / left.sum())
         residual = kernel.gram(X[proposals]) - F[:count, proposals].T @ F[:count, proposals]
         bound = left[proposals]
-        left[proposals] = np.maximum(np.diag(residual), 0)  # else rows of rounding alone would be drawn for ever
+        left[proposals] = np.maximum(np.diag(residual), 0)  # otherwise rounding would be drawn forever
         kept, L = thinned(residual, bound, rounding * diagonal[proposals], rng)
         if not len(kept):
             continue
@@ -217,7 +219,7 @@ class Factor:
 
     @classmethod
     def empty(cls, kernel: Kernel, like: Array) -> Factor:
-        """A factor without landmarks; `like` (b, d) gives width and dtype."""
+        """A factor without landmarks; `like` (b, d) sets width and dtype."""
         return cls(kernel, like[:0], np.empty((0, 0)))
 
     def coordinates(self, X: Array) -> Array:
@@ -265,9 +267,9 @@ def grown(
 ) -> Factor:
     """Extend a factor by rejection from proposals, up to `size` landmarks.
 
-    Stops earlier where proposals run out, where fewer than the share `least_accepted` of a block were accepted, or
-    where the residual trace is estimated below `least_trace`. Proposals stay valid as landmarks are added, since
-    residuals never grow.
+    Stops earlier if proposals run out, if less than the share `least_accepted` of a block was accepted, or if the
+    residual trace is estimated to be below `least_trace`. Proposals stay valid as landmarks are added, since residuals
+    never grow.
     """
     for rows, bound in proposals.blocks(max(10, size // 10)):
         residual = factor.residual(rows)
@@ -288,21 +290,21 @@ def grown(
 class RPCholesky:
     """Randomly pivoted Cholesky: rows drawn in proportion to what earlier landmarks leave unexplained.
 
-    The choice for small clusters, fast spectra and data that are not vectors.
+    Recommended for small clusters, fast-decaying spectra and data that are not vectors.
 
-    No pass with over="sample". With over="all", about ln(1/eta) / ln(1/least_accepted) passes, often none, and one more
-    to verify `tol`. The law is the exact one of RPCholesky in both cases. Raises SpecError where an option is out of
-    range; from `choose`, where k(x, x) < 0. Source: Chen, Epperly, Tropp and Webber (2025), *Comm. Pure Appl. Math.*;
+    Makes no pass with over="sample". With over="all", about ln(1/eta) / ln(1/least_accepted) passes, often none, and
+    one more to verify `tol`. In both cases the law is exactly that of RPCholesky. Raises SpecError if an option is out
+    of range; from `choose`, if k(x, x) < 0. Source: Chen, Epperly, Tropp and Webber (2025), *Comm. Pure Appl. Math.*;
     Epperly, Tropp and Webber (2024), arXiv; `docs/numerics.md`, section 4.
 
     Parameters
     ----------
     tol : float
-        Relative residual trace eta at which to stop with fewer landmarks than asked for, in [0, 1).
+        Relative residual trace eta at which to stop with fewer landmarks than requested, in [0, 1).
     over : {"sample", "all"}
         Rows to draw from: the bounded sample, or all rows.
     least_accepted : float
-        With over="all": bounds are renewed by a pass where a smaller share of proposals is accepted; in (0, 1).
+        With over="all": a pass renews the bounds if a smaller share of proposals is accepted; in (0, 1).
 
     Examples
     --------
@@ -319,7 +321,7 @@ class RPCholesky:
 
     def __post_init__(self) -> None:
         if not 0 <= self.tol < 1 or not 0 < self.least_accepted < 1 or self.over not in ("sample", "all"):
-            raise SpecError(f"{self}: tol lies in [0, 1), least_accepted in (0, 1), over is 'sample' or 'all'")
+            raise SpecError(f"{self}: tol must be in [0, 1), least_accepted in (0, 1), and over 'sample' or 'all'")
 
     def most_rows(self, size: int) -> int:
         return max(20 * size, 20_000)

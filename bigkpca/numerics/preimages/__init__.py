@@ -1,6 +1,6 @@
 """Pre-images: methods that map scores back to rows, and the decoders that a model keeps.
 
-A method is a frozen dataclass; a name stands for the method with default options.
+A method is a frozen dataclass; a name represents the method with default options.
 
 base                interfaces of methods, training passes and decoders; least squares from one streamed pass; "linear",
                     from the landmarks' own scores; φ^ of scores as a combination of landmarks; residuals (novelty)
@@ -93,9 +93,9 @@ _DECODERS: dict[str, type[Decoder]] = {
 
 
 def named(name: str) -> Preimage:
-    """The pre-image method of a name, with options where they are given, as in "ridge:ridge=0.01,size=500".
+    """The pre-image method with a name and optional options, as in "ridge:ridge=0.01,size=500".
 
-    Raises SpecError where the name or an option is unknown, with the nearest known one, or a value does not fit.
+    Raises SpecError if the name or an option is unknown, suggesting the nearest known one, or if a value is not valid.
 
     Examples
     --------
@@ -106,7 +106,7 @@ def named(name: str) -> Preimage:
 
 
 def written(preimage: Preimage) -> str:
-    """The method as `named` reads it: its name, and the options that differ from the default.
+    """The method in the form that `named` reads: its name, and the options that differ from the default.
 
     Examples
     --------
@@ -130,12 +130,12 @@ def changed(preimage: Preimage) -> dict[str, Any]:
 
 
 def own_noise(preimage: Preimage) -> float | None:
-    """The noise among the options of a method; None where it has none, or takes none."""
+    """The noise among the options of a method; None if it has none, or does not support it."""
     return preimage.noise if isinstance(preimage, Denoising) else None
 
 
 def with_noise(preimage: Preimage, noise: float | None) -> Preimage:
-    """The method trained on this noise; as it is where it takes none, or has noise of its own.
+    """The method trained on this noise; unchanged if it does not support noise, or already has some.
 
     Examples
     --------
@@ -155,16 +155,16 @@ def to_dict(preimage: Preimage) -> dict[str, Any]:
     >>> to_dict(Ridge())
     {'name': 'ridge', 'ridge': 0.3, 'size': 1000}
     """
-    return {key: np.asarray(value).item() for key, value in PREIMAGES.to_dict(preimage).items()}  # NumPy's numbers, too
+    return {key: np.asarray(value).item() for key, value in PREIMAGES.to_dict(preimage).items()}  # also NumPy's numbers
 
 
 def decoder_from_parts(parameters: Mapping[str, Any], arrays: Mapping[str, Array]) -> Decoder:
-    """The decoder whose `parameters()` and `arrays()` are given; other arrays are ignored."""
+    """The decoder with these `parameters()` and `arrays()`; other arrays are ignored."""
     return decoder_class(parameters["name"]).from_parts(parameters, arrays)
 
 
 def decoder_class(name: str) -> type[Decoder]:
-    """The class of decoders of this name. Raises SpecError for unknown ones."""
+    """The class of decoders with this name. Raises SpecError for unknown names."""
     if name not in _DECODERS:
         raise unknown_name("decoder", name, list(_DECODERS))
     return _DECODERS[name]

@@ -98,15 +98,15 @@ def block_regression(pairs: Iterable[tuple[Array, Array]], shift: Array, row_shi
     return Regression(count, near + mean, near_rows + mean_rows, products, cross)
 
 
-_TILE_FEATURES = 2**22  # of some rows that are projected at once: 32 MB in float64
+_TILE_FEATURES = 2**22  # of rows that are projected at once: 32 MB in float64
 
 
 @dataclass(frozen=True)
 class Fitted:
-    """What pre-image methods may use of a fitted model.
+    """The parts of a fitted model that pre-image methods may use.
 
     moments is None for models that keep their rows, and for those of the randomized solver. basis is that of the span
-    of the landmarks, where the fit has it at hand. in_order may run tiles in parallel.
+    of the landmarks, if the fit already has it. in_order may run tiles in parallel.
     """
 
     features: FeatureMap
@@ -123,7 +123,7 @@ class Fitted:
 
     @property
     def centred(self) -> bool:
-        """Whether scores are centred; where the mean is zero, both are the same."""
+        """Whether scores are centred; if the mean is zero, both are the same."""
         return bool(self.solution.mean.any())
 
     def scores(self, X: Array, most_rows: int = 1024) -> Array:
@@ -149,10 +149,10 @@ class Preimages:
     converged : (b,) array of bool
         Whether the iteration converged; always true for maps that do not iterate.
     iterations : (b,) array of int
-        Steps that were taken; 0 for maps that do not iterate.
+        Number of steps; 0 for maps that do not iterate.
     far : (b,) array of bool
-        Whether the scores are those of nothing near the data, or the start has no kernel value with any landmark; such
-        a row is the mean of the data.
+        Whether the scores do not correspond to anything near the data, or the start has no kernel value with any
+        landmark; such a row is the mean of the data.
     """
 
     rows: Array
@@ -184,10 +184,10 @@ def iteration_bytes(size: int, columns: int, rows: int) -> int:
 
 @dataclass(frozen=True)
 class Decoder(ABC):
-    """A map from scores to rows, as plain arrays and numbers that a model file holds."""
+    """A map from scores to rows, as plain arrays and numbers that a model file can store."""
 
     name: ClassVar[str]
-    shapes: ClassVar[Mapping[str, Shape]] = {}  # what arrays from a file must have
+    shapes: ClassVar[Mapping[str, Shape]] = {}  # required shapes of arrays from a file
 
     @abstractmethod
     def decoding(self, features: FeatureMap, solution: Solution, most_rows: int) -> Decode:
@@ -217,11 +217,11 @@ class Decoder(ABC):
 
     @property
     def reference_rows(self) -> Array | None:
-        """Rows (m, d) of the data that the decoder keeps, shifted and scaled; None where it keeps none."""
+        """Rows (m, d) of the data that the decoder keeps, shifted and scaled; None if it keeps none."""
         return None
 
     def expansion(self, solution: Solution) -> Any:
-        """The Expansion of the model, where the decoder holds it; else None."""
+        """The Expansion of the model, if the decoder contains it; otherwise None."""
         return None
 
 
@@ -240,16 +240,16 @@ def check_width(shape: tuple[int, ...], components: int, where: str) -> None:
     """Raise SpecError unless scores of this shape have as many columns as a model has components."""
     if len(shape) != 2 or shape[1] != components:
         raise SpecError(
-            f"{where}: scores of shape {shape}, but the model has {components} components: give it scores (n, "
-            f"{components}) that it made itself"
+            f"{where}: scores of shape {shape}, but the model has {components} components: pass scores (n, "
+            f"{components}) made by this model"
         )
 
 
 class Preimage(Protocol):
     """A method that maps scores back to rows.
 
-    One that is not trained has `decoder(fitted, rows)`, which returns the Decoder of a model; `rows` (m, d) are sampled
-    rows in the units of the data, or None. One that is trained has `training(fitted, rows, count, seed)`, which returns
+    An untrained method has `decoder(fitted, rows)`, which returns the Decoder of a model; `rows` (m, d) are sampled
+    rows in the units of the data, or None. A trained method has `training(fitted, rows, count, seed)`, which returns
     the Training of a pass over `count` rows, and `training_bytes(rows, columns)`: bytes of the sums that the pass adds
     up, and of a tile of `rows` rows.
 
@@ -260,7 +260,7 @@ class Preimage(Protocol):
     trained : bool
         Whether its decoder needs one more pass over the data.
     needs_rows : bool
-        Whether it needs sampled rows even where there are landmarks.
+        Whether it needs sampled rows even if there are landmarks.
     """
 
     name: ClassVar[str]
@@ -272,22 +272,22 @@ class Preimage(Protocol):
 
 
 class Training(Protocol):
-    """What a training pass needs, as a frozen value."""
+    """The data that a training pass needs, as a frozen value."""
 
     def block(self, X_tiles: Iterable[Array], first_row: int, most_rows: int) -> Regression:
         """Sums of one block, one tile X (b, d) in the units of the data at a time; the sums of blocks add up.
 
-        `first_row` is the number of its first row among all rows, which noise depends on.
+        `first_row` is the number of its first row among all rows, on which noise depends.
         """
 
     def decoder(self, sums: Regression) -> Decoder:
-        """The decoder that the sums of all blocks make."""
+        """The decoder made from the sums of all blocks."""
 
 
 def sampled(rows: Array | None, what: str) -> Array:
-    """Return the rows; raise SpecError where there are none."""
+    """Return the rows; raise SpecError if there are none."""
     if rows is None:
-        raise SpecError(f"{what} need sampled rows of the data, and this model was fitted without: fit it again")
+        raise SpecError(f"{what} need sampled rows of the data, but this model was fitted without them: fit it again")
     return rows
 
 
@@ -319,9 +319,9 @@ class LinearDecoder(Decoder):
 class LinearMap:
     """Linear least squares, with intercept, from scores to rows.
 
-    Fitted to the landmarks and their scores; to sampled rows where there are no landmarks.
+    Fitted to the landmarks and their scores; to sampled rows if there are no landmarks.
 
-    No pass, no iteration. Source: `docs/numerics.md`, section 18.
+    Needs no pass and no iteration. Source: `docs/numerics.md`, section 18.
 
     Examples
     --------
@@ -357,7 +357,7 @@ class Expansion:
     """The reconstruction of scores y: φ^ = Σ gamma_i φ(s_i) with gamma = origin + map y.
 
     For random features gamma is z^ itself, so that <φ^, φ(x)> = v(x)'gamma for every method. |φ^|² is
-    constant + 2 linear'y + y'quadratic y; quadratic is None for the identity, i.e. where components are orthonormal in
+    constant + 2 linear'y + y'quadratic y; quadratic is None for the identity, i.e. if components are orthonormal in
     feature space. All float64. Source: `docs/numerics.md`, section 18.
     """
 
@@ -379,7 +379,7 @@ class Expansion:
     def without_mean(self) -> Expansion:
         """The thesis's form, for replication: weights gamma - (Σ gamma) origin, gamma = map y.
 
-        It drops the mean of the data and then subtracts it once more. |φ^|² is not changed.
+        It drops the mean of the data and then subtracts it once more. |φ^|² does not change.
         """
         dropped = self.map - np.outer(self.origin, self.map.sum(axis=0))
         return replace(self, origin=np.zeros_like(self.origin), map=dropped)
@@ -393,7 +393,7 @@ def expansion(fitted: Fitted) -> Expansion:
         all rows as landmarks:     gamma = 1 / n + A y,
         random features:           z^ = mean + A y,
 
-    with A the components, m and M mean and scatter of the moments. Where scores are not centred, the first terms vanish
+    with A the components, m and M mean and scatter of the moments. If scores are not centred, the first terms vanish
     and M is taken about zero. The second line is least squares over the fitted rows, which for Nyström equals the
     first.
     """

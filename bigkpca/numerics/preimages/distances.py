@@ -15,7 +15,7 @@ from bigkpca.numerics.features import FeatureMap, Shape
 from bigkpca.numerics.kernels import Kernel, squared_norms
 from bigkpca.numerics.preimages.base import Decode, Decoder, Expansion, Fitted, Preimages, expansion, sampled
 
-_LEAST_RATIO = 1e-12  # of k(x, y) to k(x, x), from which distances are computed
+_LEAST_RATIO = 1e-12  # least ratio of k(x, y) to k(x, x) from which distances are computed
 _LEAST_SPREAD = 1e-4  # of the largest squared width of the neighbours; smaller widths are noise
 _TILE_ROWS = 1024
 _PIECE_VALUES = 2**20  # kernel values held at a time
@@ -27,8 +27,8 @@ class Distances:
 
     For kernels that are decreasing functions of |x - y|, so that kernel values determine distances.
 
-    No pass, no iteration. Raises SpecError where an option is out of range; from `check`, where the kernel or the
-    method does not fit. Source: Kwok and Tsang (2004), *IEEE Trans. Neural Netw.* 15; `docs/numerics.md`, section 18.
+    Needs no pass and no iteration. Raises SpecError if an option is out of range; from `check`, if the kernel or the
+    method is unsuitable. Source: Kwok and Tsang (2004), *IEEE Trans. Neural Netw.* 15; `docs/numerics.md`, section 18.
 
     Parameters
     ----------
@@ -51,7 +51,7 @@ class Distances:
 
     def __post_init__(self) -> None:
         if self.neighbours < 2 or self.rows < self.neighbours:
-            raise SpecError(f"{self}: at least 2 neighbours, and at least as many rows")
+            raise SpecError(f"{self}: at least 2 neighbours are needed, and at least as many rows")
 
     def check(self, kernel: Kernel, method: Any) -> None:
         if not kernel.radial:
@@ -61,7 +61,7 @@ class Distances:
             )
         if method.principal and method.correction != "pointwise":
             raise SpecError(
-                f"pre-images by 'mds' need distances, and {method} has one factor for all rows, which is blind to what "
+                f"pre-images by 'mds' need distances, and {method} has one factor for all rows, which ignores what "
                 "lies off the principal axes: use correction='pointwise', or 'fixed-point', 'ridge', 'denoising' or "
                 "'linear'"
             )
@@ -107,7 +107,7 @@ class DistancesDecoder(Decoder):
 
     def __post_init__(self) -> None:
         if self.neighbours < 1:
-            raise SpecError(f"pre-images by 'mds' need neighbours, not {self.neighbours} of them")
+            raise SpecError(f"pre-images by 'mds' need at least 1 neighbour, not {self.neighbours}")
 
     def decoding(self, features: FeatureMap, solution: Solution, most_rows: int) -> Decode:
         given = Expansion(self.origin, self.map, self.constant, self.linear, self.quadratic)
@@ -144,12 +144,11 @@ class DistancesDecoder(Decoder):
 
 
 def _placed(N: Array, squares: Array) -> Array:
-    """The rows (b, d) among neighbours N (b, q, d) whose squared distances to them fit `squares` (b, q) best.
+    """The rows (b, d) among neighbours N (b, q, d) whose squared distances to these best match `squares` (b, q).
 
     With N centred, N N' = Q L Q', x = centroid + N'Q c, c = L⁻¹ Q'(d0² - d²) / 2, d0 the distances of the neighbours to
-    their centroid. c stays between the least and the largest entry of each column of Q, so that x is no farther
-    out than the neighbours in any direction: where they are narrow, a small L makes much of what distances are wrong
-    by.
+    their centroid. c stays between the least and the largest entry of each column of Q, so x is not farther out than
+    the neighbours in any direction: where they are narrow, a small L amplifies the errors of distances.
     """
     centroid = N.mean(axis=1, keepdims=True)
     N = N - centroid

@@ -1,8 +1,7 @@
-""" "fixed-point": the fixed-point iteration of Mika et al. (1999), with the mean of the data and with guarded steps.
+""" "fixed-point": the fixed-point iteration of Mika et al. (1999), with the mean of the data and guarded steps.
 
-|φ(z) - φ^|² = |φ^|² - 2 F(z), so that a pre-image is a maximum of F. For every kernel with a gradient weight, the
-gradient of F is image - weight z, whose zero is the fixed point z = image / weight. Source: `docs/numerics.md`,
-section 18.
+|φ(z) - φ^|² = |φ^|² - 2 F(z), so a pre-image is a maximum of F. For every kernel with a gradient weight, the gradient
+of F is image - weight z, whose zero is the fixed point z = image / weight. Source: `docs/numerics.md`, section 18.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ _LEAST_WEIGHT = 1e-6
 class Gradient:
     """F and its gradient at rows z: F (b,), <φ(z), φ^> (b,), and the gradient image (b, d) - weight (b,) z.
 
-    total (b,) is the weight if nothing cancelled: a weight far below it is noise, and gives no direction.
+    total (b,) is what the weight would be without cancellation: a weight far below it is noise, and has no direction.
     """
 
     value: Array
@@ -54,7 +53,7 @@ class Objective:
 
     at(Z (b, d), gamma (b, D)) -> Gradient, in float64, by two matrix products; it owns its work space. length is that
     of the kernel, in the units of z. own is the gradient weight p(z, z) (its mean over landmarks). Below the share
-    `least` of total, weight is noise. reach · Σ|gamma| is the largest total there can be, 0 where it is not bounded.
+    `least` of total, weight is noise. reach · Σ|gamma| is the largest possible total, 0 if it is not bounded.
     """
 
     at: Callable[[Array, Array], Gradient]
@@ -67,7 +66,7 @@ class Objective:
 def objective(features: FeatureMap, most_rows: int) -> Objective:
     """F for tiles of at most `most_rows` rows."""
     if not has_landmarks(features):
-        return _over_waves(features)  # `check` refuses all others
+        return _over_waves(features)  # `check` rejects all others
     kernel, S = features.kernel, features.landmarks.astype(np.float64)
     evaluate = kernel.gradient_weights(S, most_rows)
     values, slopes = np.empty((2, most_rows, len(S)))
@@ -119,7 +118,7 @@ def _over_waves(features: Any) -> Objective:
 
     def at(Z: Array, gamma: Array) -> Gradient:
         value, gradient = waves(Z, gamma) if features.directions is None else on_axes(Z, gamma)
-        weight = own * value  # that of the kernel which the features approximate
+        weight = own * value  # that of the kernel that the features approximate
         total = own * np.sqrt(level * squared_norms(gamma))
         return Gradient(value, value, weight, total, gradient + weight[:, None] * Z)
 
@@ -137,7 +136,7 @@ _LEAST_COSINE = 0.5  # between φ(z) and φ^; a landmark with less explains too 
 class Candidates:
     """Rows C (c, d) to start from, with their features V (c, D) and k(c, c) (c,).
 
-    lack (c,) is <φ(c), φ^> - F(c), but for a constant.
+    lack (c,) is <φ(c), φ^> - F(c), up to a constant.
     """
 
     rows: Array
@@ -147,7 +146,7 @@ class Candidates:
 
 
 def candidates_of(features: FeatureMap) -> Candidates:
-    """Some of the landmarks. None for random features, which are noise wherever they have no direction."""
+    """Some of the landmarks. None for random features, which are noise where they have no direction."""
     if not has_landmarks(features):
         return Candidates(np.empty((0, features.columns)), np.empty((0, features.size)), np.empty(0), np.empty(0))
     S = features.landmarks.astype(np.float64)
@@ -164,7 +163,7 @@ def begin(
 
     A row without a reliable direction moves to the candidate with the largest F. It is far where φ of that candidate
     has a small cosine with φ^. It is also far where the start is the caller's own row (`known`) and has no kernel value
-    with any landmark, since then its scores say nothing about it.
+    with any landmark, since its scores then contain no information about it.
     """
     at = goal.at(Z, gamma)
     nothing = at.total <= goal.least * goal.reach * np.abs(gamma).sum(axis=1)
@@ -188,13 +187,14 @@ _ROUNDING = 1e-14
 def climb(goal: Objective, Z: Array, gamma: Array, *, hold: float, tol: float, most: int) -> Preimages:
     """Increase F from rows Z (b, d), by at most `most` steps.
 
-    The first step goes to the fixed point image / weight. Later steps follow the same direction, with a length that the
-    last step suggests; a step is halved while F would fall. `hold` adds the gradient weight of a landmark at the start.
-    A row has converged when its fixed point is within `tol` lengths of the kernel; finished rows leave the batch.
+    The first step goes to the fixed point image / weight. Later steps follow the same direction, with a length
+    suggested by the last step; a step is halved while F would decrease. `hold` adds the gradient weight of a landmark
+    at the start. A row has converged when its fixed point is within `tol` lengths of the kernel; finished rows leave
+    the batch.
     """
 
     def place(Z: Array, gamma: Array, start: Array) -> tuple[Array, Array, Array]:
-        """F at rows Z, the fixed points that a step from there aims at, and whether those are reliable."""
+        """F at rows Z, the fixed points at which a step from there aims, and whether those are reliable."""
         at = goal.at(Z, gamma)
         sound = at.weight > goal.least * at.total
         weight = np.where(sound, at.weight, 1) + hold
@@ -235,13 +235,13 @@ def climb(goal: Objective, Z: Array, gamma: Array, *, hold: float, tol: float, m
 class FixedPoint:
     """z = Σ gamma_i p(z, s_i) s_i / Σ gamma_i p(z, s_i), iterated: the row whose φ(z) is nearest to φ^.
 
-    For kernels with a gradient weight p. The iteration starts at the row itself where that is known (denoising),
-    otherwise at the pre-image of the linear map. Steps are shortened so that |φ(z) - φ^| never grows.
+    For kernels with a gradient weight p. The iteration starts at the row itself if that is known (denoising), otherwise
+    at the pre-image of the linear map. Steps are shortened so that |φ(z) - φ^| never grows.
 
-    No pass. A step takes two products with the landmarks, 2 b l d multiplications for b rows; 4 to 8 steps on USPS.
-    Raises SpecError where an option is out of range; from `check`, where the kernel or the method does not fit. Source:
-    Mika et al. (1999), *NIPS*; Kwok and Tsang (2004); Abrahamsen and Hansen (2011) for the anchor; `docs/numerics.md`,
-    section 18.
+    Needs no pass. A step takes two products with the landmarks, 2 b l d multiplications for b rows; USPS needs 4 to 8
+    steps. Raises SpecError if an option is out of range; from `check`, if the kernel or the method is unsuitable.
+    Source: Mika et al. (1999), *NIPS*; Kwok and Tsang (2004); Abrahamsen and Hansen (2011) for the anchor;
+    `docs/numerics.md`, section 18.
 
     Parameters
     ----------
@@ -253,7 +253,7 @@ class FixedPoint:
     iterations : int
         The largest number of steps.
     tol : float
-        Length of the step at which to stop, in lengths of the kernel.
+        Step length at which to stop, in lengths of the kernel.
 
     Examples
     --------
@@ -271,11 +271,11 @@ class FixedPoint:
 
     def __post_init__(self) -> None:
         if not (np.isfinite(self.anchor) and self.anchor >= 0):
-            raise SpecError(f"{self}: the anchor is a number that is not negative")
+            raise SpecError(f"{self}: the anchor must be a nonnegative number")
         if self.anchor and not self.mean_term:
-            raise SpecError(f"{self}: the thesis's update (mean_term=False) has no anchor; leave one of them out")
+            raise SpecError(f"{self}: the thesis's update (mean_term=False) has no anchor; omit one of them")
         if self.iterations < 1 or not self.tol > 0:
-            raise SpecError(f"{self}: at least one iteration, and a positive tol")
+            raise SpecError(f"{self}: at least one iteration and a positive tol are needed")
 
     def check(self, kernel: Kernel, method: Method) -> None:
         if not method.landmarks and isinstance(kernel, Polynomial):
@@ -316,7 +316,7 @@ class FixedPoint:
 class FixedPointDecoder(Decoder):
     """Decoder of `FixedPoint`: the expansion of φ^, and the linear map to start from.
 
-    map is None where it is the components of the model.
+    map is None if it equals the components of the model.
     """
 
     name: ClassVar[str] = "fixed-point"
@@ -364,7 +364,7 @@ class FixedPointDecoder(Decoder):
                     for _ in range(self.iterations):
                         at, before = goal.at(Z, gamma), Z
                         Z = at.image / at.weight[:, None]
-                    converged = squared_norms(Z - before) <= (self.tol * goal.length) ** 2  # never where it is NaN
+                    converged = squared_norms(Z - before) <= (self.tol * goal.length) ** 2  # never if it is NaN
                 far = np.logical_not(np.isfinite(Z).all(axis=1))
                 Z[far] = self.mean_row
                 return Preimages(Z, converged, np.full(len(Z), self.iterations), far)
@@ -372,7 +372,7 @@ class FixedPointDecoder(Decoder):
             Z, far = begin(goal, Z, gamma, norms, candidates, known=known)
             hold = self.anchor * goal.own
             found = climb(goal, Z[~far], gamma[~far], hold=hold, tol=self.tol, most=self.iterations)
-            b = len(far)  # rows that are far become the mean
+            b = len(far)  # far rows become the mean
             rows, converged, iterations = np.tile(self.mean_row, (b, 1)), np.zeros(b, bool), np.zeros(b, np.intp)
             rows[~far], converged[~far], iterations[~far] = found.rows, found.converged, found.iterations
             return Preimages(rows, converged, iterations, far)
@@ -383,6 +383,6 @@ class FixedPointDecoder(Decoder):
         return self._expansion(solution) if self.mean_term else None
 
     def _expansion(self, solution: Solution) -> Expansion:
-        """The expansion that is used, in the thesis's form without the mean."""
+        """The expansion to use, in the thesis's form without the mean."""
         G = solution.components if self.map is None else self.map
         return Expansion(self.origin, G, self.constant, self.linear, self.quadratic)

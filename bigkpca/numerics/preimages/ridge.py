@@ -1,4 +1,4 @@
-""" "ridge" and "denoising": kernel ridge regression from scores, of noisy rows where asked, to rows, in one pass."""
+""" "ridge" and "denoising": kernel ridge regression from scores, optionally of noisy rows, to rows, in one pass."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ from bigkpca.numerics.preimages.base import (
 def row_noise(key: Array, first_row: int, rows: int, columns: int, copy: int = 0) -> Array:
     """Standard normal numbers for rows first_row, first_row + 1, ... of a table, (rows, columns), float32.
 
-    Those of a row depend on its number, `copy` and the key (2,), uint64, alone, whatever other rows are asked for: the
-    counter of Philox starts anew with each row. Pairs of normals by Box and Muller, from 24 bits each.
+    Those of a row depend only on its number, `copy` and the key (2,), uint64, whatever other rows are requested: the
+    counter of Philox starts again with each row. Pairs of normals by Box and Muller, from 24 bits each.
     """
     words = -(-columns // 2)  # of 64 bits, each a pair of normals
     steps = -(-words // 4)  # of the counter, each four words
@@ -60,7 +60,7 @@ class Noise:
     copies: int
 
     def added(self, X: Array, first_row: int, copy: int) -> Array:
-        """Rows X (b, d), the first of them number `first_row` of all, plus the noise of a copy."""
+        """Rows X (b, d), the first of which has number `first_row` among all rows, plus the noise of a copy."""
         return X + np.float32(self.deviation) * row_noise(self.key, first_row, X.shape[0], X.shape[1], copy)
 
 
@@ -104,7 +104,7 @@ class KernelDecoder(Decoder):
 
 
 class _OnScores:
-    """Base of methods that learn rows from scores by kernel ridge regression."""
+    """Base of methods that predict rows from scores with kernel ridge regression."""
 
     trained: ClassVar[bool] = True
     needs_rows: ClassVar[bool] = True
@@ -113,7 +113,7 @@ class _OnScores:
 
     def __post_init__(self) -> None:
         if not (np.isfinite(self.ridge) and self.ridge >= 0) or self.size < 2:
-            raise SpecError(f"{self}: ridge is a number that is not negative, size at least 2")
+            raise SpecError(f"{self}: ridge must be a nonnegative number, and size at least 2")
 
     def check(self, kernel: Kernel, method: Method) -> None:
         """Accept every kernel and method."""
@@ -127,10 +127,11 @@ class _OnScores:
     def prepared(
         self, noise: Noise | None, fitted: Fitted, rows: Array, seed: np.random.SeedSequence
     ) -> KernelTraining:
-        """Prepare the pass; its landmarks are the scores of at most `size` sampled rows (m, d), with noise or not."""
+        """Prepare the pass; its landmarks are the scores of at most `size` sampled rows (m, d), with or without
+        noise."""
         features, rng = fitted.features, np.random.default_rng(seed)
         some = rows[np.sort(rng.choice(len(rows), min(self.size, len(rows)), replace=False))]
-        # With the noise of a copy that no pass makes.
+        # With the noise of a copy that is not used in a pass.
         T = fitted.scores(some if noise is None else noise.added(some, 0, noise.copies))
         if len(np.unique(T, axis=0)) <= len(T) // 2:
             raise _too_alike(noise)
@@ -144,15 +145,15 @@ class _OnScores:
 class Ridge(_OnScores):
     """Kernel ridge regression of rows on scores, with an intercept.
 
-    The kernel on scores is Gaussian; its length gives the median pair k = exp(-1).
+    The kernel on scores is Gaussian, with a length at which the median pair has k = exp(-1).
 
-    One pass, which adds up size x (size + d) numbers. Raises SpecError where an option is out of range. Source: Bakir,
-    Weston and Schölkopf (2004), *NIPS*; `docs/numerics.md`, section 18.
+    Makes one pass, which adds up size x (size + d) numbers. Raises SpecError if an option is out of range. Source:
+    Bakir, Weston and Schölkopf (2004), *NIPS*; `docs/numerics.md`, section 18.
 
     Parameters
     ----------
     ridge : float
-        Penalty on the squared norm of the map, like alpha of scikit-learn: the variance of the noise relative to that
+        Penalty on the squared norm of the map, like alpha in scikit-learn: the variance of the noise relative to that
         of the rows. Noisy rows need 1 or more, clean rows less.
     size : int
         Number of sampled rows whose scores are the landmarks of the kernel on scores, at least 2.
@@ -172,14 +173,14 @@ def _too_alike(noise: Noise | None) -> DataError:
     """The error for scores that do not determine rows."""
     what = "of rows" if noise is None else f"of rows with noise of {noise.deviation:g}"
     return DataError(
-        f"scores {what} are too much alike to learn rows from: most have no kernel value with any landmark, as the "
-        "kernel is too narrow for them; take a larger sigma" + ("" if noise is None else ", or less noise")
+        f"scores {what} are too similar to predict rows: most have no kernel value with any landmark, because the "
+        "kernel is too narrow for them; use a larger sigma" + ("" if noise is None else ", or less noise")
     )
 
 
 @dataclass(frozen=True)
 class KernelTraining:
-    """What the training pass needs; it makes the decoder from the sums."""
+    """The data of the training pass, which makes the decoder from the sums."""
 
     features: FeatureMap
     solution: Solution
@@ -199,7 +200,7 @@ class KernelTraining:
         kernels = np.empty((most_rows, len(self.landmarks)))
 
         def pairs() -> Iterator[tuple[Array, Array]]:
-            """(kernels of scores with T, shifted rows) of each tile; once, or once for each noisy copy."""
+            """(kernels of scores with T, shifted rows) of each tile, once or once per noisy copy."""
             first = first_row
             for tile in X_tiles:
                 V, K = values[: len(tile)], kernels[: len(tile)]
@@ -229,15 +230,15 @@ _MOST_COPIES = 8
 class Denoising(_OnScores):
     """Kernel ridge regression from the scores of noisy rows to the clean rows: removes noise of a given size.
 
-    One pass; noise is generated on the fly. Where rows are few, each gets up to 8 copies with different noise, so that
-    there are 10 noisy rows for each kernel. A map that is linear in the scores needs several times the components for
-    the same error. Raises SpecError where an option is out of range; from `check`, where the noise is not given.
+    Makes one pass; noise is generated on the fly. If there are few rows, each gets up to 8 copies with different noise,
+    so that there are 10 noisy rows for each kernel. A map that is linear in the scores needs several times as many
+    components for the same error. Raises SpecError if an option is out of range; from `check`, if the noise is missing.
     Source: `docs/numerics.md`, section 18.
 
     Parameters
     ----------
     noise : float
-        Standard deviation of the noise, in the units of the data: normal, independent in every column. Must be given.
+        Standard deviation of the noise, in the units of the data: normal, independent in every column. Required.
     ridge : float
         Penalty, as in `Ridge`; scores of noisy rows vary more and need less.
     size : int
@@ -256,13 +257,13 @@ class Denoising(_OnScores):
 
     def __post_init__(self) -> None:
         if self.noise is not None and not (np.isfinite(self.noise) and self.noise > 0):
-            raise SpecError(f"{self}: noise is a positive standard deviation in the units of the data")
+            raise SpecError(f"{self}: noise must be a positive standard deviation in the units of the data")
         super().__post_init__()
 
     def check(self, kernel: Kernel, method: Method) -> None:
-        """Accept every kernel and method. Raise SpecError where the noise is not given."""
+        """Accept every kernel and method. Raise SpecError if the noise is missing."""
         if self.noise is None:
-            raise SpecError("pre-images by 'denoising' need the standard deviation of the noise: give noise=...")
+            raise SpecError("pre-images by 'denoising' need the standard deviation of the noise: specify noise=...")
 
     def training_bytes(self, rows: int, columns: int) -> tuple[int, int]:
         sums, tile = super().training_bytes(rows, columns)

@@ -236,7 +236,7 @@ def test_an_ingest_that_was_suspended_and_one_that_took_over_do_not_mix(tmp_path
 def test_a_server_that_ignores_conditions_is_refused(tmp_path, use_s3):
     with rclone(tmp_path / "rclone") as port:
         use_s3(port)
-        with pytest.raises(SpecError, match=r"ignores conditions of writes .* two runs could write one output"):
+        with pytest.raises(SpecError, match=r"ignores conditional writes .* two runs could write one output"):
             bigkpca.fit(np.zeros((3, 2)), "s3://rows/model.zarr")
         assert [path for path in (tmp_path / "rclone").rglob("*") if path.is_file()] == []
 

@@ -33,7 +33,7 @@ def test_names_in_a_path():
     assert [parent(path) for path in ("a/b.zarr/", "b.zarr", "/b.zarr")] == ["a", ".", "/"]
     assert [is_path(each) for each in ("a", Path("a"), np.zeros(3))] == [True, True, False]
     assert expanded(Path("~/a")) == str(Path.home() / "a")
-    with pytest.raises(TypeError, match="paths are text, not bytes"):
+    with pytest.raises(TypeError, match="paths must be strings, not bytes"):
         expanded(b"a")
 
 
@@ -119,7 +119,7 @@ def test_a_lock_holds_while_its_process_is_suspended_and_is_free_when_that_was_k
 def test_anything_but_a_file_at_a_lock_is_refused(tmp_path):
     folder(tmp_path / "elsewhere")
     lock = tmp_path / "out.zarr.bigkpca-lock"
-    message = r"out\.zarr\.bigkpca-lock is not a file, and bigkpca keeps a lock in"
+    message = r"out\.zarr\.bigkpca-lock is not a file, but bigkpca keeps a lock in"
     for plant in (lambda: lock.symlink_to(tmp_path / "elsewhere" / "new.txt"), lambda: os.mkfifo(lock), lock.mkdir):
         plant()
         with pytest.raises(SpecError, match=message), DISK.writer(str(tmp_path / "out.zarr")):
@@ -136,7 +136,7 @@ def test_an_output_that_cannot_be_made_is_refused_with_its_path_and_the_folder(t
         ("/proc/new/out.zarr", "/proc", "No such file or directory"),
         (f"{tmp_path}/{'x' * 300}/out.zarr", str(tmp_path), "File name too long"),
     ):
-        message = f"^{path} cannot be written, since it cannot be made in {place} [(]{why}[)]: choose another path"
+        message = f"^{path} cannot be written, since nothing can be created in {place} [(]{why}[)]: choose another path"
         with pytest.raises(SpecError, match=message), DISK.writer(path):
             pass
 
@@ -144,7 +144,7 @@ def test_an_output_that_cannot_be_made_is_refused_with_its_path_and_the_folder(t
 def test_an_output_on_a_disk_that_is_read_only_is_refused_with_its_own_name(tmp_path):
     with mounted("ro", tmp_path / "disk") as disk, pytest.raises(SpecError) as refused, DISK.writer(f"{disk}/out.zarr"):
         pass
-    assert f"{disk}/out.zarr cannot be written, since it cannot be made in {disk} (Read-only" in str(refused.value)
+    assert f"{disk}/out.zarr cannot be written, since nothing can be created in {disk} (Read-only" in str(refused.value)
 
 
 def test_a_system_without_locks_is_told_so(monkeypatch):

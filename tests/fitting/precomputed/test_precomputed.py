@@ -199,7 +199,7 @@ def test_a_diagonal_of_either_sign_is_kept_to_its_positive_part(path):
 
 
 def test_without_a_positive_eigenvalue_nothing_is_left(path):
-    message = "has no positive eigenvalue, and -.* kernel values must be large where rows are alike"
+    message = "has no positive eigenvalue, and -.* kernel values must be large for similar rows"
     for matrix in (-K, -2 * DISTANCES - 1e-3):
         with pytest.raises(DataError, match=message):
             fitted(matrix)

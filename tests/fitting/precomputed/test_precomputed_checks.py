@@ -35,10 +35,10 @@ MISTAKES = {
     "row of zeros": (ROW_OF_ZEROS, r"entry \(5, 5\) is 0|entry \(5, \d+\) is 0, entry"),
     "NaN": (with_entry(150, 250, np.nan), "row 150, column 250 is NaN"),
     "infinity": (with_entry(250, 150, np.inf), "row 250, column 150 is infinity"),
-    "zero diagonal": (with_entry(9, 9, 0), r"entry \(9, 9\) is 0, and others of its row are not"),
+    "zero diagonal": (with_entry(9, 9, 0), r"entry \(9, 9\) is 0, but others in its row are not"),
     "distances": (
         1 - K,
-        r"no entry is negative, as in a matrix of distances D: distances D are made kernels by exp\(-D² .*, or -D² / 2",
+        r"no entry is negative, as in a matrix of distances D: convert distances .* exp\(-D² .*, or with -D² / 2",
     ),
     "distances, up to rounding": (1 + 1e-9 - K, "as in a matrix of distances D"),
     "zeros": (np.zeros((N, N)), "no direction varies|nothing to project on"),
@@ -76,7 +76,7 @@ def test_rounding_is_no_asymmetry(given, path):
 
 def test_a_matrix_that_is_not_square_is_refused_with_both_numbers():
     for rows, columns in ((N, N - 1), (N - 1, N)):
-        message = f"has {rows} rows and {columns} columns: .* takes the square matrix"
+        message = f"has {rows} rows and {columns} columns: .* needs the square matrix"
         with pytest.raises(SpecError, match=message):
             fitted(np.ones((rows, columns)))
         with pytest.raises(SpecError, match=message):

@@ -33,13 +33,15 @@ def test_the_kernel_has_no_formula():
     assert (kernel.on_vectors, kernel.stationary, kernel.positive, kernel.savable) == (False, False, False, True)
     assert np.isnan(kernel.diagonal(X)).all()
     for combined in (kernel, 2.0 * kernel, kernel + KERNEL, KERNEL * kernel):
-        with pytest.raises(SpecError, match="a precomputed kernel has no formula to evaluate, or to combine"):
+        with pytest.raises(SpecError, match="a precomputed kernel has no formula to evaluate or to combine"):
             combined(X, X)
 
 
 def test_new_rows_that_are_no_kernels_with_the_fitted_ones_are_refused(tmp_path):
     model = estimator().fit(K)
-    message = rf"has 7 columns, the model was fitted on the kernels of {N} rows: each new row must hold its kernels"
+    message = (
+        rf"has 7 columns, but the model was fitted on the kernels of {N} rows: each new row must contain its kernels"
+    )
     with pytest.raises(SpecError, match=message):
         bigkpca.transform(model.model_, K_NEW[:, :7], tmp_path / "scores.zarr")
     with pytest.raises(ValueError, match="7 features"):  # scikit-learn's own words
@@ -58,7 +60,7 @@ def test_what_needs_rows_or_their_matrix_says_so():
     model = estimator().fit(K)
     with pytest.raises(SpecError, match="is a kernel matrix: see the residual of every component"):
         bigkpca.evaluate(model.model_, K)
-    with pytest.raises(SpecError, match="keeps neither its rows nor their matrix"):
+    with pytest.raises(SpecError, match="keeps neither the rows nor their matrix"):
         arrays.feature_map(model.model_, K)
     assert not hasattr(model, "partial_fit")
     assert_allclose(arrays.leverage(model.model_, K).sum().compute(), R, rtol=1e-6)

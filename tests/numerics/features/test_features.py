@@ -221,7 +221,7 @@ def test_a_tensor_sketch_is_a_count_sketch_of_the_tensor_power(size, degree, dty
 
 def test_kernels_without_a_tensor_sketch_are_refused():
     for make in (lambda kernel: sketch(0, kernel), check_sketchable):
-        with pytest.raises(SpecError, match="a tensor sketch is for polynomial kernels of degree 2 or more"):
+        with pytest.raises(SpecError, match="a tensor sketch needs a polynomial kernel of degree 2 or more"):
             make(Polynomial(1.0, 1))
 
 

@@ -81,5 +81,5 @@ def test_it_is_chosen_by_name_with_its_options():
 def test_rows_that_are_no_strings_are_refused():
     X = np.random.default_rng(0).normal(size=(40, 5))
     for data, options in ((X, {}), (np.abs(X), {}), (rows(["ab", "ba", "bb"] * 9), {"standardize": True})):
-        with pytest.raises(SpecError, match="the spectrum kernel takes strings"):
+        with pytest.raises(SpecError, match="the spectrum kernel needs strings"):
             KernelPCA(2, kernel="spectrum:k=2", size=10, **options).fit(data)

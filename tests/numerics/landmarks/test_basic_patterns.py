@@ -79,7 +79,7 @@ def test_a_threshold_gives_at_most_as_many_as_asked_for(centred):
     assert 3 < len(few) < len(many) <= 100
     assert len(ten) == 10
     for threshold in (-1.0, 1.01, np.nan):
-        with pytest.raises(SpecError, match="the threshold is a cosine, above -1 and at most 1"):
+        with pytest.raises(SpecError, match="the threshold is a cosine and must be above -1 and at most 1"):
             BasicPatterns(threshold, centred)
 
 

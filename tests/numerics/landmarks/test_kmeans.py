@@ -67,7 +67,9 @@ def test_duplicate_rows_leave_centres_that_are_such_rows(dtype):
 
 def test_averages_need_a_kernel_that_says_it_is_made_for_them():
     sample, rng = clustered(0), np.random.default_rng(0)
-    with pytest.raises(SpecError, match="landmarks='kmeans' takes averages of rows, which a kernel function need not"):
+    with pytest.raises(
+        SpecError, match="landmarks='kmeans' uses averages of rows, for which a kernel function may not"
+    ):
         KMeans().choose(sample, Function(inverse_quadratic), 5, rng)
     assert KMeans().choose(sample, Function(inverse_quadratic, vectors=True), 5, rng).shape == (5, 3)
 

@@ -16,12 +16,12 @@ from tests.helpers import oracles
     ("kind", "values", "error", "message"),
     [
         (OwnRows, [["a", "b"]], DataError, "the array of landmarks holds .* values: rows must be real numbers"),
-        (OwnRows, [1.0, 1.0], SpecError, r"landmarks of shape \(2,\): give rows like those of the data, \(l, d\)"),
-        (OwnRows, np.ones((3, 0)), SpecError, r"landmarks of shape \(3, 0\): give rows"),
+        (OwnRows, [1.0, 1.0], SpecError, r"landmarks of shape \(2,\): pass rows like those of the data, \(l, d\)"),
+        (OwnRows, np.ones((3, 0)), SpecError, r"landmarks of shape \(3, 0\): pass rows"),
         (OwnRows, [[1.0, np.inf]], DataError, "the array of landmarks: row 0, column 1 is infinity"),
-        (RowNumbers, [True, False], SpecError, "row numbers for landmarks must be integers, not bool; rows are"),
-        (RowNumbers, [[0, 1]], SpecError, r"shape \(1, 2\): give at least one row \(l, d\), or row number \(l,\)"),
-        (RowNumbers, np.array([], int), SpecError, r"landmarks of shape \(0,\): give at least one row"),
+        (RowNumbers, [True, False], SpecError, "row numbers of landmarks must be integers, not bool; rows are"),
+        (RowNumbers, [[0, 1]], SpecError, r"shape \(1, 2\): pass at least one row \(l, d\), or row number \(l,\)"),
+        (RowNumbers, np.array([], int), SpecError, r"landmarks of shape \(0,\): pass at least one row"),
         (RowNumbers, [3, -1], SpecError, "landmark -1: row numbers are counted from 0"),
     ],
     ids=str,
@@ -43,7 +43,7 @@ def test_landmarks_that_recur_count_once_and_all_rows_are_exact_kernel_pca(given
         assert_allclose(oracles.with_signs_of(ours.transform(rows), expected), expected, atol=1e-7)
     _, first = np.unique(X, axis=0, return_index=True)
     assert_allclose(ours.landmarks_, X[np.sort(first)], atol=1e-12)
-    reason = f"of {len(own)} rows that are given; {len(own) - len(first)} of them repeat others"
+    reason = f"of {len(own)} given rows; {len(own) - len(first)} of them repeat others"
     assert ours.model_.provenance["choices"] == [{"option": "landmarks", "value": len(first), "reason": reason}]
     ours.save(tmp_path / "model.zarr")
     again = KernelPCA.load(tmp_path / "model.zarr")
@@ -60,5 +60,5 @@ def test_landmarks_that_are_the_same_once_they_are_rounded_count_once():
     ours = KernelPCA(3, landmarks=own, sigma=1.5, dtype="float32", random_state=0).fit(X)
     few = len(ours.landmarks_)
     assert 30 <= few < 50
-    reason = f"of 60 rows that are given; {60 - few} of them repeat others"
+    reason = f"of 60 given rows; {60 - few} of them repeat others"
     assert ours.model_.provenance["choices"][0]["reason"] == reason

@@ -207,7 +207,7 @@ def test_kernels_and_options_that_will_not_do_are_refused():
     for kernel in (Sigmoid(0.5, -5.0), Function(lambda X, Y: -np.ones((len(X), len(Y))))):
         with pytest.raises(SpecError, match=message):
             rpcholesky_rows(rows(0), kernel, 5, 0.0, np.random.default_rng(0))
-    message = r"tol lies in \[0, 1\), least_accepted in \(0, 1\), over is 'sample' or 'all'"
+    message = r"tol must be in \[0, 1\), least_accepted in \(0, 1\), and over 'sample' or 'all'"
     for options in ({"tol": -0.1}, {"tol": 1.0}, {"least_accepted": 0.0}, {"least_accepted": 1.0}, {"over": "some"}):
         with pytest.raises(SpecError, match=message):
             RPCholesky(**options)

@@ -69,14 +69,14 @@ def test_a_decoder_goes_through_its_parts_and_back(way):
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: FixedPoint(anchor=-0.1), "the anchor is a number that is not negative"),
-        (lambda: FixedPoint(mean_term=False, anchor=0.1), "has no anchor; leave one of them out"),
-        (lambda: FixedPoint(iterations=0), "at least one iteration, and a positive tol"),
-        (lambda: Distances(neighbours=1), "at least 2 neighbours, and at least as many rows"),
-        (lambda: Distances(neighbours=9, rows=8), "at least 2 neighbours, and at least as many rows"),
-        (lambda: Ridge(ridge=-1), "ridge is a number that is not negative, size at least 2"),
-        (lambda: Denoising(noise=0), "noise is a positive standard deviation in the units of the data"),
-        (lambda: Denoising(size=1), "ridge is a number that is not negative, size at least 2"),
+        (lambda: FixedPoint(anchor=-0.1), "the anchor must be a nonnegative number"),
+        (lambda: FixedPoint(mean_term=False, anchor=0.1), "has no anchor; omit one of them"),
+        (lambda: FixedPoint(iterations=0), "at least one iteration and a positive tol"),
+        (lambda: Distances(neighbours=1), "at least 2 neighbours are needed, and at least as many rows"),
+        (lambda: Distances(neighbours=9, rows=8), "at least 2 neighbours are needed, and at least as many rows"),
+        (lambda: Ridge(ridge=-1), "ridge must be a nonnegative number, and size at least 2"),
+        (lambda: Denoising(noise=0), "noise must be a positive standard deviation in the units of the data"),
+        (lambda: Denoising(size=1), "ridge must be a nonnegative number, and size at least 2"),
     ],
 )
 def test_options_that_make_no_sense_are_named(make, message):

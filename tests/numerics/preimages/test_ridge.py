@@ -109,13 +109,13 @@ def test_noise_is_standard_normal_and_independent():
 
 
 def test_noise_that_is_not_given_or_drowns_the_kernel_is_named():
-    X, message = np.random.default_rng(0).normal(size=(300, 20)), "with noise of 2 are too much alike .* larger sigma"
+    X, message = np.random.default_rng(0).normal(size=(300, 20)), "with noise of 2 are too similar .* larger sigma"
     kpca = KernelPCA(5, sigma=0.7, size=60, preimage="denoising", noise=2.0, random_state=0)
     with pytest.warns(NarrowKernelWarning), pytest.raises(DataError, match=message):
         kpca.fit(X)
     missing = Denoising()
     for unknown in (lambda: missing.check(GAUSSIAN, Nystroem()), lambda: missing.training(fitted(), rows(), 60, SEED)):
-        with pytest.raises(SpecError, match="need the standard deviation of the noise: give noise="):
+        with pytest.raises(SpecError, match="need the standard deviation of the noise: specify noise="):
             unknown()
 
 

@@ -20,7 +20,7 @@ OVERLAPS = [
 NO_PLACES = [
     (("a", "m", "nightly.toml"), "output", "this is the job file or a folder that contains it"),
     (("s3://b/a", "s3://b/m", "../here"), "output", "this is the job file or a folder that contains it"),
-    (("a", "m", "/"), "output", "/ is the current folder, or holds it"),
+    (("a", "m", "/"), "output", "/ is the current folder or contains it"),
     (("a", "m", "file/x"), "output", "HERE/file/x cannot be written: HERE/file is a file"),
     (("a", "m", "ftp://b/x"), "output", "ftp://b/x: only local paths and s3://"),
     (("a\\u0000b", "m", "o"), "input", "a path cannot contain a zero character"),

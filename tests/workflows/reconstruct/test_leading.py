@@ -138,7 +138,7 @@ def test_leading_scores_from_a_path_are_read_by_all_that_read_scores(leading, mo
 def test_preimages_that_were_learned_on_all_scores_are_refused(X, tmp_path):
     model = fitted(X, preimage="ridge:size=50")
     scores = bigkpca.transform(model, X, tmp_path / "s.zarr", components=K)
-    with pytest.raises(SpecError, match="'ridge' learned rows from scores of all 8 components, and these are scores"):
+    with pytest.raises(SpecError, match="'ridge' was trained on scores of all 8 components, but these are scores"):
         bigkpca.reconstruct(model, scores, tmp_path / "rows.zarr")
     assert not (tmp_path / "rows.zarr").exists()
 
@@ -152,7 +152,7 @@ def test_a_report_shows_leading_scores(components, preimage, shown, dataset, tmp
     bigkpca.report(tmp_path / "m.zarr", page, scores=scores, image_shape=(8, 8))
     text = page.read_text()
     assert (f"the pre-images of their scores on {components} components" in text) is shown
-    assert ("learned rows from scores of all 8 components" in text) is not shown
+    assert ("was trained on scores of all 8 components" in text) is not shown
     assert ("Components 1 and 2" in text) is (components > 1)
     assert re.search("Component 3: ", text)
 

@@ -80,7 +80,9 @@ def test_a_way_back_that_does_not_fit_in_memory_is_refused(model, scores, datase
         lambda: bigkpca.reconstruct(model, scores, tmp_path / "out.zarr", memory="20 MB"),
         lambda: bigkpca.denoise(model, dataset, tmp_path / "out.zarr", memory=20 * 10**6),
     ):
-        with pytest.raises(MemoryLimitError, match=r"needs \d+ MB in a process, 20 MB are allowed: ask for smaller"):
+        with pytest.raises(
+            MemoryLimitError, match=r"needs \d+ MB in a process, but 20 MB are allowed: ask for smaller"
+        ):
             work()
     assert not (tmp_path / "out.zarr").exists()
     assert run("reconstruct", model, scores, tmp_path / "out.zarr", "--memory", "2 GB", "-q").exit_code == 0

@@ -41,7 +41,7 @@ def test_scores_of_another_model_are_refused_with_both_digests(other, model, sco
 def test_scores_and_rows_of_another_width_are_refused(model, kpca, tmp_path):
     few, lazy, out = np.ones((10, 5)), da.ones((10, 5)), tmp_path / "out.zarr"
     of_scores = r"scores of shape \(10, 5\), but the model has 8 components"
-    of_rows = "has 5 columns, the model was fitted on 64"
+    of_rows = "has 5 columns, but the model was fitted on 64"
     for work, message in (
         (lambda: bigkpca.reconstruct(model, few, out), of_scores),
         (lambda: kpca.inverse_transform(few), of_scores),

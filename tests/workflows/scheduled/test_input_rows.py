@@ -108,7 +108,7 @@ def test_rows_that_change_while_they_are_compared_are_not_taken_for_compared(nig
         night.append(some_rows(more, 2))
     night.forget_digests()
     changing = Once(what=lambda: array.set_basic_selection(slice(0, 16), 99), after=89, title="comparing rows")
-    refused = pytest.raises(IncompleteError, match="changed while it was read")
+    refused = pytest.raises(IncompleteError, match="changed while it was being read")
     with refused if more else nullcontext():
         night.run(changing)
     with pytest.raises(CorruptionError, match="in the rows 0:32"):
@@ -172,7 +172,7 @@ def test_input_that_shrank_or_is_another_is_refused_unless_all_is_extracted_agai
     with pytest.raises(CorruptionError, match="holds <f8, but features were extracted from <f4"):
         new.run()
     zarr.create_array(new.rows, shape=(60, 5), dtype="f4", chunks=(10, 5), overwrite=True)[:] = 1
-    with pytest.raises(SpecError, match="has 5 columns, the model was fitted on 4"):
+    with pytest.raises(SpecError, match="has 5 columns, but the model was fitted on 4"):
         new.run()
     assert [record["exit_code"] for record in bigkpca.history(new.out)] == [0, 7, 0, 7, 2]
 

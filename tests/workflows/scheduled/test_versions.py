@@ -143,7 +143,7 @@ def test_files_of_the_output_that_are_damaged_are_named(night):
         with pytest.raises(CorruptionError, match=r"1/scores/manifest\.json"):
             night.run()
     own.unlink()
-    with pytest.raises(CorruptionError, match="its manifest is gone; restore it"):
+    with pytest.raises(CorruptionError, match="its manifest is missing; restore it"):
         night.run()
 
 
