@@ -372,8 +372,8 @@ def _continued(path: str, group: zarr.Group, name: str, rows: int) -> StoredArra
 
 def _manifest(path: str, rows: int, filled: Mapping[str, Shards]) -> dict[str, Any]:
     """Write the digests of the first `rows` rows beside them; return the attribute that names this file. Each number of
-    rows has a separate file, so readers of earlier rows still find their files. Nothing is written if the digests of earlier
-    rows are not known."""
+    rows has a separate file, so readers of earlier rows still find their files. Nothing is written if the digests of
+    earlier rows are not known."""
     arrays = {
         name: {"rows": each.array.chunks[0], "crc32c": "".join(each.digests)}
         for name, each in filled.items()

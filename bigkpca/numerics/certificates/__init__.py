@@ -481,8 +481,9 @@ def of_random_features(
     """The certificate of random features: estimates of stability and of what is missed.
 
     Their error has either sign, so it is not a sum of squares over the rows, as a Chernoff bound would need. Z Z' is
-    the mean of those of both halves of the features. So, to first order, each component lies halfway between their components, at
-    the same angle θ to both, and cos 2θ = 2 cos² θ - 1 is the cosine between two models that share no features.
+    the mean of the same products for both halves of the features. So, to first order, each component lies halfway
+    between those of the halves, at the same angle θ to both, and cos 2θ = 2 cos² θ - 1 is the cosine between two models
+    that share no features.
     """
     halved = stability_of_features(method, moments, features, solution, center, tolerance)
     if halved is not None:
