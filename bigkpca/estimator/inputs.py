@@ -120,7 +120,7 @@ class RowsInput:
         own, fitted = (each.indexes.get(X.dims[1]) for each in (X, like))
         if own is not None and fitted is not None and not own.equals(fitted):
             raise SpecError(
-                f"the coordinates of the dim {X.dims[1]!r} differ from the fitted ones, or in their order: sort or "
+                f"the coordinates of the dim {X.dims[1]!r} differ from the fitted ones in values or order: sort or "
                 "reindex them"
             )
 

@@ -42,7 +42,7 @@ def test_data_arrays_without_the_dimension_that_was_fitted():
         (field, r"has the dims \('time', 'lat', 'lon'\): rows must be two-dimensional; stack"),
         (stacked.transpose("feature", "time"), "fitted on columns along 'feature', which must be the last one"),
         (field.isel(lat=0), r"has the dims \('time', 'lon'\): the model was fitted on columns along 'feature'"),
-        (stacked.isel(feature=slice(None, None, -1)), "the coordinates of the dim 'feature' are not those"),
+        (stacked.isel(feature=slice(None, None, -1)), "the coordinates of the dim 'feature' differ from"),
     ):
         with pytest.raises(ValueError, match=message):
             kpca.transform(rows)

@@ -176,7 +176,7 @@ def test_what_is_no_table_of_numbers_is_refused(tmp_path):
         archive.writestr("readme.txt", "hello")
     refuse(tmp_path, DataError, r"holds \[\], but no array of numbers", tmp_path / "i.npz")
     (tmp_path / "h.gz").write_bytes(gzip.compress(b"hello"))
-    refuse(tmp_path, SpecError, "in no known format", tmp_path / "h.gz")
+    refuse(tmp_path, SpecError, "has an unknown format", tmp_path / "h.gz")
 
 
 def test_members_are_chosen_by_name_or_by_being_the_only_one(tmp_path):
