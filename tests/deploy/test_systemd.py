@@ -98,7 +98,7 @@ def test_with_tls_conf_an_address_without_tls_is_refused():
     configured = dask.config.collect_env({name: value for name, _, value in variables})
     with (
         dask.config.set(configured),
-        pytest.raises(SpecError, match=r"does not use TLS, which .* ask for: give tls://"),
+        pytest.raises(SpecError, match=r"does not use TLS, which .* require: use tls://"),
     ):
         check_address("tcp://10.0.0.1:8786")
     for key in ("ca-file", "client.cert", "client.key"):

@@ -84,7 +84,7 @@ def test_a_second_fit_in_float64_is_planned_before_it_begins(digits):
     assert fit_rows(rows, spec, here).features.dtype == np.float64
     limit = plan_fit(rows, spec, 1).peak_bytes + 1_000_000
     with pytest.raises(
-        MemoryLimitError, match=r"this needs \d+ MB in a process, \d+ MB are allowed: .*(allow more|would fit)"
+        MemoryLimitError, match=r"this needs \d+ MB in a process, but \d+ MB are allowed: .*(allow more|would fit)"
     ):
         fit_rows(rows, spec, here, limit=limit)
     assert seen.notes == ["rounding in float32 would be too large here: fitting again in float64"] * 2

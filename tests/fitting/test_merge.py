@@ -111,7 +111,7 @@ def test_a_small_part_is_planned_with_the_features_that_it_gets():
     small = ArrayRows(X[400:])
     fit = resolve(spec_like(model, {}), small).with_features(model.features.size, model.features.dtype)
     assert (fit.size, fit.dtype) == (300, np.float64)
-    with pytest.raises(MemoryLimitError, match=r"this needs .* MB in a process, 10 MB are allowed"):
+    with pytest.raises(MemoryLimitError, match=r"this needs .* MB in a process, but 10 MB are allowed"):
         fit_like(small, model, spec_like(model, {}), ENGINE, 10_000_000)
 
 

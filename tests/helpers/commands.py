@@ -55,6 +55,6 @@ def peak_of_refusal(*arguments):
 def planned_bytes(*arguments):
     """The peak that a command plans for itself, from its refusal of 1 MB."""
     refused = run_apart(*arguments, "--memory", "1 MB").stderr
-    found = re.search(r"this needs (\d+) MB in a process, 1 MB are allowed", refused)
+    found = re.search(r"this needs (\d+) MB in a process, but 1 MB are allowed", refused)
     assert found, refused
     return int(found[1]) * 1_000_000

@@ -50,7 +50,7 @@ def test_the_command_writes_a_model(tmp_path):
     assert (done.exit_code, again.exit_code) == (0, 2), done.output
     expected = KernelPCA.load(tmp_path / "model.zarr").transform(NEW)
     assert largest_difference(by_runtime(tmp_path / "model.onnx", NEW), expected) < 1e-9
-    assert "model.onnx exists" in again.output
+    assert "model.onnx already exists" in again.output
 
 
 def test_what_onnx_cannot_hold(tmp_path, monkeypatch):

@@ -103,7 +103,7 @@ def test_what_is_no_output_of_a_job_is_never_replaced_and_told_in_the_metrics(ne
     ):
         make()
         before = tree_bytes(new.root)
-        with pytest.raises(SpecError, match=f"{message}.*: choose another path"):
+        with pytest.raises(SpecError, match=f"{message}.*: choose another output path"):
             new.run()
         assert new.metrics()["last_run_exit_code"] == 2
         Path(new.folder, "bigkpca.prom").unlink()
