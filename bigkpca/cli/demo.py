@@ -71,7 +71,7 @@ def demo(folder: str, quiet: bool) -> None:
         with timed("report"):
             report(paths["model"], paths["report"], **shown, progress=progress)
     facts = model_info(model, paths["model"])
-    click.echo(f"sigma = {facts['kernel']['sigma']:.4g} (the median pair of digits has k = exp(-1))")
+    click.echo(f"sigma = {facts['kernel']['sigma']:.4g} (from the median distance between digits)")
     show_spectrum(facts)
     click.echo(
         f"nearest-centroid accuracy: {_accuracy(np.asarray(scores[:]), digits.target):.1%} from {facts['components']} "

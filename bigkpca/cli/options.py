@@ -186,7 +186,7 @@ fit_options = spec_options(FitSpec.model_fields)
 
 # The meaning of defaults that are rules.
 _RULES = {
-    "sigma": "the median pair of sampled rows has k = exp(-1)",
+    "sigma": "from the median distance between sampled rows",
     "gamma": "from sigma, or 1/columns",
     "size": f"{SIZE_RULE}; {RANDOM_FEATURES} random features",
     "landmarks": "kmeans for kernels of x - y, rpcholesky or uniform for others",

@@ -264,7 +264,8 @@ class KernelPCA(ModelMethods, BaseEstimator):  # type: ignore[misc]
         "precomputed", with method="exact": `fit` takes the square kernel matrix (n, n), and `transform` takes kernels
         with the fitted rows, (m, n). Above 8192 rows, the matrix is read in tiles and never held in memory.
     sigma : float or "median"
-        Length of the kernel in the units of the columns; "median" gives the median pair k = exp(-1).
+        Length of the kernel in the units of the columns; "median" is the median distance between sampled rows over √2,
+        so that a Gaussian kernel of the median pair is exp(-1), or for the Laplacian kernel the median L1 distance.
     gamma : float, "scale" or None
         Inverse width instead of sigma: 1 / (2 sigma^2) for the Gaussian, 1 / sigma for the Laplacian; "scale" means
         1 / (d var), with the variance of the sampled rows. Defaults to 1 / d for the polynomial and sigmoid kernels.

@@ -426,7 +426,7 @@ def _choices(
     spec = fit.spec
     if spec.needs_median:
         sigma = getattr(prepared.columns.kernel, "sigma", None)
-        yield choice("sigma", sigma, "the median pair of sampled rows has k = exp(-1)")
+        yield choice("sigma", sigma, "from the median distance between sampled rows")
     if spec.needs_variance:
         kernel = prepared.columns.kernel
         name = "sigma" if hasattr(kernel, "sigma") else "gamma"

@@ -64,7 +64,7 @@ def scale_gamma(X: Array) -> float:
 
 
 def median_sigma(distances: Array, distance: Distance) -> float:
-    """The length at which the median pair has k = exp(-1).
+    """The length at which the Gaussian or Laplacian kernel of the median pair is exp(-1).
 
     For squared distances sigma = √(median / 2), i.e. gamma = 1 / median |x - y|², the middle value of kernlab's sigest;
     for L1 distances sigma = median.

@@ -86,6 +86,8 @@ def test_other_values_tell_their_shapes_or_that_they_are_empty():
     best = Setting(1.0, 5, None, 0.1, 0.1)
     told = repr(CrossValidation((best,) * 9, 300, 3, 40, False)).splitlines()
     assert told == ["CrossValidation of 9 settings, 3 folds of 300 rows", f"  best  {best!r}"]
-    assert "\n  fits            0, 2 more left to run" in repr(Comparison("out", (), (), "take rff", "exact kernel PCA", 2))
+    assert "\n  fits            0, 2 more left to run" in repr(
+        Comparison("out", (), (), "take rff", "exact kernel PCA", 2)
+    )
     assert repr(bigkpca.evaluate(fitted(), X, sample=50)).startswith("Evaluation on 300 rows, from 50 of them\n")
     assert [name for name in dir(bigkpca) if not name.startswith("__")] == sorted(bigkpca.__all__)
