@@ -32,12 +32,12 @@ from bigkpca.estimator.parameters import (
     is_precomputed,
     only_if,
     restores_rows,
+    run_of,
     spec_of,
     takes_more_rows,
 )
 from bigkpca.execution.engine import KeptFeatures
 from bigkpca.execution.options import RunOptions, takes
-from bigkpca.execution.progress import shown
 from bigkpca.execution.projection import are_maps, in_frame, of_rows_there, stacked_rows
 from bigkpca.fitting.merge import extend, spec_like
 from bigkpca.fitting.preimage import of_leading
@@ -402,7 +402,7 @@ class KernelPCA(ModelMethods, BaseEstimator):  # type: ignore[misc]
         identity: dict[str, Any] | None = None,
         kept: KeptFeatures | None = None,
     ) -> Self:
-        run = RunOptions(memory=self.memory_limit, progress=shown(self.verbose))
+        run = run_of(self)
         before = None if like is None else models.model_of(like)
         spec = spec_of(self) if before is None else spec_like(before, dict(self._spec_after(before)))
         with run.engine() as engine:
@@ -456,7 +456,7 @@ class KernelPCA(ModelMethods, BaseEstimator):  # type: ignore[misc]
         rows, spec = self._rows(X, reset=False), self._spec_after(self.model_)
         if getattr(self, "_like", False):  # defaults stand for those of the model
             spec = spec_like(self.model_, dict(spec))
-        run = RunOptions(memory=self.memory_limit, progress=shown(self.verbose))
+        run = run_of(self)
         with run.engine() as engine:
             self.model_ = extend(self.model_, rows, spec, engine, run.memory_limit)
         return self
