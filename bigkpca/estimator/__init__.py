@@ -258,9 +258,9 @@ class KernelPCA(ModelMethods, BaseEstimator):  # type: ignore[misc]
         Number of components, the share of variance they must explain, "auto" for those before the largest gap after a
         trustworthy one, or None for the numerical rank. `n_components_` is smaller where the rank is.
     kernel : str, value of bigkpca.kernels, or callable k(X (b, d), Y (l, d)) -> (b, l)
-        "gaussian", "laplacian", "matern", "rational-quadratic", "polynomial", "linear", "sigmoid" or "cosine"; or
-        "precomputed", with method="exact": `fit` takes the square matrix of kernels, (n, n), and `transform` kernels
-        with the fitted rows, (m, n). Above 8192 rows the matrix is read in tiles and never held.
+        A name in `bigkpca.kernels.KERNELS`, e.g. "gaussian", "laplacian", "matern", "polynomial" or "cosine". With
+        "precomputed" and method="exact", `fit` takes the square matrix of kernels, (n, n), and `transform` kernels with
+        the fitted rows, (m, n). Above 8192 rows the matrix is read in tiles and never held.
     sigma : float or "median"
         Length of the kernel in the units of the columns; "median" makes the median pair have k = exp(-1).
     gamma : float, "scale" or None
@@ -279,7 +279,7 @@ class KernelPCA(ModelMethods, BaseEstimator):  # type: ignore[misc]
         With size="auto": grow until the certified relative trace error is below it; for random features, the estimated
         error of the kernel. `memory_limit` may end the growth (ToleranceWarning).
     landmarks : str, value of bigkpca.landmarks, rows (l, d) in the units of the data, or row numbers (l,)
-        "auto", "kmeans", "uniform", "rpcholesky", "leverage" or "basic-patterns".
+        "auto", or a name in `bigkpca.landmarks.RULES`, e.g. "kmeans", "uniform", "rpcholesky" or "leverage".
     n_directions : int or "auto"
         Principal axes that rff-pca keeps; "auto" leaves a relative bias of k(x, y) of at most 0.02.
     center : bool
@@ -295,8 +295,9 @@ class KernelPCA(ModelMethods, BaseEstimator):  # type: ignore[misc]
         Products with the exact Gram matrix after the fit, at most; the model then keeps its rows.
     residual_tol : float
         Largest |Kc u_j - lambda_j u_j| / lambda_j at which exact (above 8192 rows) and refine stop.
-    preimage : "fixed-point", "mds", "linear", "ridge", "denoising", or value of bigkpca.preimages
-        How scores become rows again. "ridge" and "denoising" are learned by `fit`, in one more pass.
+    preimage : str or value of bigkpca.preimages
+        How scores become rows again: a name in `bigkpca.preimages.PREIMAGES`, e.g. "fixed-point", "mds" or "linear".
+        "ridge" and "denoising" are learned by `fit`, in one more pass.
     noise : float or None
         Standard deviation of the noise, in the units of the data, that pre-images remove: "denoising" is trained on it,
         and `score` adds it.

@@ -75,7 +75,18 @@ __all__ = [
 
 KERNELS: Registry[Kernel] = Registry(
     "kernel",
-    (Gaussian, Laplacian, Matern, RationalQuadratic, Linear, Polynomial, Sigmoid, Cosine, Spectrum, Precomputed),
+    (
+        Gaussian,
+        Laplacian,
+        Matern,
+        RationalQuadratic,
+        Linear,
+        Polynomial,
+        Sigmoid,
+        Cosine,
+        Spectrum,
+        Precomputed,
+    ),
     aliases={"rbf": "gaussian", "poly": "polynomial"},  # as scikit-learn calls them
     also_known=["rbf", "poly"],
 )

@@ -82,8 +82,8 @@ class Kernel(ABC):
 
     @property
     def spectral(self) -> bool:
-        """Whether `frequencies` can draw from a spectral density."""
-        return False
+        """Whether `frequencies` can draw from a spectral density: by default, whether the class defines it."""
+        return type(self).frequencies is not Kernel.frequencies
 
     @property
     def radial(self) -> bool:
@@ -201,9 +201,9 @@ class Kernel(ABC):
 def no_spectrum(kernel: Kernel) -> SpecError:
     """The error for a kernel without a spectral density; it names the methods that work."""
     return SpecError(
-        f"the {kernel.name} kernel has no spectral density to draw random features from: gaussian, laplacian, matern, "
-        "rational-quadratic, their products and multiples have one, polynomial kernels of degree 2 or more have a "
-        "tensor sketch; method='nystroem' works with every kernel, 'columns' and 'exact' too"
+        f"the {kernel.name} kernel has no spectral density to draw random features from: {_defining('frequencies')}, "
+        "their products and multiples have one, polynomial kernels of degree 2 or more have a tensor sketch; "
+        "method='nystroem' works with every kernel, 'columns' and 'exact' too"
     )
 
 
@@ -212,9 +212,15 @@ def no_gradient(kernel: Kernel) -> SpecError:
     distances = "'mds', " if kernel.radial else ""
     return SpecError(
         f"pre-images of the {kernel.name} kernel have no fixed point: use {distances}'ridge', 'denoising' or 'linear'; "
-        "gaussian, rational-quadratic, matern with nu > 1, polynomial and linear kernels have one, and sums, products "
-        "and multiples of kernels of one kind"
+        f"{_defining('gradient_weights')} kernels have one (matern with nu > 1), and sums, products and multiples of "
+        "kernels of one kind"
     )
+
+
+def _defining(method: str) -> str:
+    """Names of the kernels whose class defines a method that others lack."""
+    kinds = [kind for each in Leaf.__subclasses__() for kind in (each, *each.__subclasses__()) if hasattr(kind, "name")]
+    return ", ".join(kind.name for kind in kinds if getattr(kind, method) is not getattr(Kernel, method))
 
 
 def require_positive(kernel: Kernel, **values: float) -> None:
