@@ -154,10 +154,11 @@ _COLUMNS = ("sigma", "components", "ridge", "error", "standard_error")
 @running
 def sigma(data: str, as_json: bool, quiet: bool, **options: Any) -> None:
     """Print candidate lengths sigma, from distances between sampled pairs, each with its sampling error."""
+    from bigkpca.execution.options import ReadingOptions
     from bigkpca.workflows import estimates
 
     fields = {key: options[key] for key in ("kernel", "seed", "standardize")}
-    run = {key: options[key] for key in ("array", "scheduler", "workers", "memory", "timeout")}
+    run = {key: options[key] for key in ReadingOptions.__annotations__ if key in options}
     if options["cv"]:
         fields |= {
             "preimage": options["preimage"] or SCORED_PREIMAGE,

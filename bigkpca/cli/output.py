@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Any
 
 import click
@@ -79,28 +79,36 @@ def show_spectrum(facts: Mapping[str, Any], rows: int = 10) -> None:
         bounds[f"at most, {likely['confidence']:.0%}"] = likely["eigenvalue_upper"]
     bounds = {title: upper for title, upper in bounds.items() if upper}
     values, shares = facts["eigenvalues"], facts["explained_variance_ratio"]
-    head = ("component", "eigenvalue", "share of variance", "cumulative", *bounds, *(["trust"] if trust else []))
-    click.echo("   ".join(head))
-    for number in range(min(rows, len(values))):
-        click.echo(
-            f"{number + 1:>9}   {values[number]:>#10.5g}   {shares[number]:>16.2%}   {sum(shares[: number + 1]):>10.2%}"
-            + "".join(f"   {at_most(upper[number]):>#{len(title)}.5g}" for title, upper in bounds.items())
-            + (f"   {trust[number]}" if trust else "")
-        )
+    shown = range(min(rows, len(values)))
+    columns = {
+        "component": [str(number + 1) for number in shown],
+        "eigenvalue": [f"{values[number]:#.5g}" for number in shown],
+        "share of variance": [f"{shares[number]:.2%}" for number in shown],
+        "cumulative": [f"{sum(shares[: number + 1]):.2%}" for number in shown],
+        **{title: [f"{at_most(upper[number]):#.5g}" for number in shown] for title, upper in bounds.items()},
+        **({"trust": list(trust[:rows])} if trust else {}),
+    }
     if len(values) > rows:
         words = [f"{trust[rows:].count(word)} {word}" for word in ("solid", "fair", "doubtful")] if trust else []
-        gap = "".join(" " * (3 + len(title)) for title in bounds)
-        others = f"{sum(shares[rows:]):>30.2%}   {sum(shares):>10.2%}{gap}   {', '.join(words)}"
-        click.echo(f"  {rows + 1} to {len(values)}{others}")
+        others = {
+            "component": f"{rows + 1} to {len(values)}",
+            "share of variance": f"{sum(shares[rows:]):.2%}",
+            "cumulative": f"{sum(shares):.2%}",
+            "trust": ", ".join(words),
+        }
+        for title, cells in columns.items():
+            cells.append(others.get(title, ""))
+    lines = [tuple(columns), *zip(*columns.values(), strict=True)]
+    click.echo("\n".join(aligned(lines, [[*columns].index("trust")] if trust else [], "   ")))
     _show_errors(facts["method"], proven, likely, certified["estimated"])
 
 
-def aligned(rows: Iterable[Sequence[str]], left: int) -> list[str]:
-    """Lines of a table; its first `left` columns are left-aligned, the others right-aligned."""
+def aligned(rows: Iterable[Sequence[str]], left: Container[int], gap: str = "  ") -> list[str]:
+    """Lines of a table; the columns with these numbers are left-aligned, the others right-aligned."""
     rows = list(rows)
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return [
-        "  ".join(f"{cell:{'<' if i < left else '>'}{widths[i]}}" for i, cell in enumerate(row)).rstrip()
+        gap.join(f"{cell:{'<' if i in left else '>'}{widths[i]}}" for i, cell in enumerate(row)).rstrip()
         for row in rows
     ]
 

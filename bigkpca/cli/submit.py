@@ -85,7 +85,7 @@ def jobs(scheduler: str | None, wait: str | None, cancel: str | None, as_json: b
         rows = [("name", "state", "exit", "command")]
         codes = ["" if each.exit_code is None else str(each.exit_code) for each in found]
         rows += [(each.name, each.state, code, each.command) for each, code in zip(found, codes, strict=True)]
-        for line, one in zip(aligned(rows, len(rows[0])), (None, *found), strict=True):
+        for line, one in zip(aligned(rows, range(len(rows[0]))), (None, *found), strict=True):
             click.echo(line)
             for said in (one.progress, one.message) if one else ():  # its latest output
                 if said:

@@ -32,12 +32,12 @@ from bigkpca.estimator.parameters import (
     is_precomputed,
     only_if,
     restores_rows,
+    run_of,
     spec_of,
     takes_more_rows,
 )
 from bigkpca.execution.engine import KeptFeatures
 from bigkpca.execution.options import RunOptions, takes
-from bigkpca.execution.progress import shown
 from bigkpca.execution.projection import are_maps, in_frame, of_rows_there, stacked_rows
 from bigkpca.fitting.merge import extend, spec_like
 from bigkpca.fitting.preimage import of_leading
@@ -260,8 +260,8 @@ class KernelPCA(ModelMethods, BaseEstimator):  # type: ignore[misc]
         Number of components, the share of variance that they must explain, "auto" for those before the largest gap
         after a trustworthy one, or None for the numerical rank. `n_components_` is smaller if the rank is smaller.
     kernel : str, value of bigkpca.kernels, or callable k(X (b, d), Y (l, d)) -> (b, l)
-        "gaussian", "laplacian", "matern", "rational-quadratic", "polynomial", "linear", "sigmoid" or "cosine"; or
-        "precomputed", with method="exact": `fit` takes the square kernel matrix (n, n), and `transform` takes kernels
+        A name in `bigkpca.kernels.KERNELS`, e.g. "gaussian", "laplacian", "matern", "polynomial" or "cosine". With
+        "precomputed" and method="exact", `fit` takes the square kernel matrix (n, n), and `transform` takes kernels
         with the fitted rows, (m, n). Above 8192 rows, the matrix is read in tiles and never held in memory.
     sigma : float or "median"
         Length of the kernel in the units of the columns; "median" is the median distance between sampled rows over √2,
@@ -282,7 +282,7 @@ class KernelPCA(ModelMethods, BaseEstimator):  # type: ignore[misc]
         With size="auto": grow until the certified relative trace error is below this value; for random features, until
         the estimated error of the kernel is. `memory_limit` can end the growth (ToleranceWarning).
     landmarks : str, value of bigkpca.landmarks, rows (l, d) in the units of the data, or row numbers (l,)
-        "auto", "kmeans", "uniform", "rpcholesky", "leverage" or "basic-patterns".
+        "auto", or a name in `bigkpca.landmarks.RULES`, e.g. "kmeans", "uniform", "rpcholesky" or "leverage".
     n_directions : int or "auto"
         Number of principal axes that rff-pca keeps; "auto" leaves a relative bias of k(x, y) of at most 0.02.
     center : bool
@@ -298,8 +298,9 @@ class KernelPCA(ModelMethods, BaseEstimator):  # type: ignore[misc]
         Maximum number of products with the exact Gram matrix after the fit; the model then keeps its rows.
     residual_tol : float
         Largest |Kc u_j - lambda_j u_j| / lambda_j at which exact (above 8192 rows) and refine stop.
-    preimage : "fixed-point", "mds", "linear", "ridge", "denoising", or value of bigkpca.preimages
-        How to turn scores back into rows. `fit` learns "ridge" and "denoising" in one more pass.
+    preimage : str or value of bigkpca.preimages
+        How to turn scores back into rows: a name in `bigkpca.preimages.PREIMAGES`, e.g. "fixed-point", "mds" or
+        "linear". `fit` learns "ridge" and "denoising" in one more pass.
     noise : float or None
         Standard deviation, in the units of the data, of the noise that pre-images remove: "denoising" is trained on it,
         and `score` adds it.
@@ -405,7 +406,7 @@ class KernelPCA(ModelMethods, BaseEstimator):  # type: ignore[misc]
         identity: dict[str, Any] | None = None,
         kept: KeptFeatures | None = None,
     ) -> Self:
-        run = RunOptions(memory=self.memory_limit, progress=shown(self.verbose))
+        run = run_of(self)
         before = None if like is None else models.model_of(like)
         spec = spec_of(self) if before is None else spec_like(before, dict(self._spec_after(before)))
         with run.engine() as engine:
@@ -459,7 +460,7 @@ class KernelPCA(ModelMethods, BaseEstimator):  # type: ignore[misc]
         rows, spec = self._rows(X, reset=False), self._spec_after(self.model_)
         if getattr(self, "_like", False):  # defaults stand for the values of the model
             spec = spec_like(self.model_, dict(spec))
-        run = RunOptions(memory=self.memory_limit, progress=shown(self.verbose))
+        run = run_of(self)
         with run.engine() as engine:
             self.model_ = extend(self.model_, rows, spec, engine, run.memory_limit)
         return self

@@ -12,7 +12,8 @@ from sklearn.utils import check_random_state
 from sklearn.utils.metaestimators import available_if
 
 from bigkpca.errors import SpecError
-from bigkpca.execution.progress import Progress
+from bigkpca.execution.options import RunOptions
+from bigkpca.execution.progress import Progress, shown
 from bigkpca.fitting.merge import check_supports_partial_fit
 from bigkpca.numerics.kernels import Kernel, Precomputed, kernel_class
 from bigkpca.spec import FitSpec, MethodOptions, ProblemOptions
@@ -87,6 +88,11 @@ def spec_of(estimator: Any, seed: int | None = None) -> FitSpec:
         with suppress(TypeError):  # the spec raises an error for anything but a dtype
             values["dtype"] = np.dtype(estimator.dtype).name
     return FitSpec.checked(**values)
+
+
+def run_of(estimator: Any) -> RunOptions:
+    """The options of a run among an estimator's parameters."""
+    return RunOptions(memory=estimator.memory_limit, progress=shown(estimator.verbose))
 
 
 def check_parameters(parameters: Mapping[str, Any]) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from time import monotonic
 from typing import Any, TypedDict, TypeVar, get_type_hints
@@ -116,9 +116,11 @@ class RunOptions:
         """Seconds without a finished task after which the run ends."""
         return parse_seconds(self.timeout)
 
-    def engine(self) -> AbstractContextManager[Engine]:
+    @contextmanager
+    def engine(self) -> Iterator[Engine]:
         """The engine that runs the tasks, open as long as the context."""
-        return open_engine(self.scheduler, self.workers, self.seconds, self.progress)
+        with open_engine(self.scheduler, self.workers, self.seconds, self.progress) as engine:
+            yield engine
 
 
 _DEFAULTS = {name: each.default for name, each in FitSpec.model_fields.items()}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import fields
 from typing import Any
 
 from bigkpca.data.blocks import split
@@ -97,30 +98,35 @@ def whole_gram(model: Model) -> bool:
     return FitSpec.of(model).exact and model.certificate.residuals is None
 
 
+_PROVEN = (
+    "trace_error",
+    "relative_trace_error",
+    "eigenvalue_lower",
+    "eigenvalue_upper",
+    "explained_variance_ratio_lower",
+    "explained_variance_ratio_upper",
+    "residuals",
+)
+_LIKELY = (
+    "confidence",
+    "spectral_error_likely",
+    "eigenvalue_likely_upper",
+    "explained_variance_ratio_likely_upper",
+)
+_NOT_SHOWN = ("strata", "sample")  # rows, kept for those that are added later
+
+
 def certificate_info(certificate: Certificate) -> dict[str, Any]:
-    """The certificate as JSON-ready values: proven bounds, bounds that hold with `confidence`, and estimates; None
-    where nothing is known."""
+    """The certificate as JSON-ready values: proven bounds, bounds that hold with `confidence`, and the other fields,
+    which are estimates; None where nothing is known."""
     arrays = {name: values.tolist() for name, values in certificate.arrays().items()}
-    estimated = ("learning_curve", "stability", "gap", "missed", "rounding")
-    bounds = [f"{of}_{side}" for of in ("eigenvalue", "explained_variance_ratio") for side in ("lower", "upper")]
+    known = {part.name: arrays.get(part.name, getattr(certificate, part.name)) for part in fields(certificate)}
+    elsewhere = {*_PROVEN, *_LIKELY, *_NOT_SHOWN}
     return {
-        "proven": {
-            "trace_error": certificate.trace_error,
-            "relative_trace_error": certificate.relative_trace_error,
-            **{name: arrays.get(name) for name in (*bounds, "residuals")},
-        },
-        "likely": {
-            "confidence": certificate.confidence,
-            "spectral_error": certificate.spectral_error_likely,
-            "eigenvalue_upper": arrays.get("eigenvalue_likely_upper"),
-            "explained_variance_ratio_upper": arrays.get("explained_variance_ratio_likely_upper"),
-        },
-        "estimated": {
-            **{name: arrays.get(name) for name in estimated},
-            "leave_one_out_residual": certificate.leave_one_out_residual,
-            "kernel_error": certificate.kernel_error,
-            "trust": certificate.trust,
-        },
+        "proven": {name: known[name] for name in _PROVEN},
+        "likely": {name.replace("_likely", ""): known[name] for name in _LIKELY},
+        "estimated": {name: value for name, value in known.items() if name not in elsewhere}
+        | {"trust": certificate.trust},
     }
 
 

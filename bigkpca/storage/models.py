@@ -155,21 +155,9 @@ def _is_shape(value: Any, least: int) -> bool:
 _Part = TypeVar("_Part", Moments, ShiftedSums, Reference)
 _SOLUTION: dict[str, Shape] = {"mean": ("D",), "components": ("D", "r"), "eigenvalues": ("r",)}
 _MOMENTS: dict[str, Shape] = {"mean": ("D",), "scatter": ("D", "D")}
-_OWN = (
-    "format",
-    "features",
-    "kernel",
-    "total_variance",
-    "negative",
-    "unexplained",
-    "sums",
-    "moments",
-    "certificate",
-    "decoder",
-    "reference",
-    "earlier",
-    "arrays",
-)
+_REFERENCES = ("reference", "earlier")
+# Entries that are not of the provenance.
+_OWN = {"format", "kernel", "moments", "arrays", *(part.name for kind in (Model, Solution) for part in fields(kind))}
 
 
 def assembled(about: Mapping[str, Any], arrays: Mapping[str, Array]) -> Model:
@@ -190,7 +178,7 @@ def assembled(about: Mapping[str, Any], arrays: Mapping[str, Array]) -> Model:
     decoder = _decoder(about.get("decoder"), arrays, sizes)  # models from before pre-images have none
     references = {  # None if the model was extended, or made before models had them
         name: _part(Reference, name, about, arrays, Reference.shapes, {**sizes, "r+1": sizes["r"] + 1}, "rows")
-        for name in ("reference", "earlier")
+        for name in _REFERENCES
     }
     provenance: Any = {key: about[key] for key in about if key not in _OWN}
     if found := records.wrong(provenance, records.PROVENANCE, partial=True):
@@ -431,7 +419,7 @@ def _parts(model: Model) -> tuple[dict[str, Any], dict[str, Array]]:
         arrays |= {f"decoder_{name}": values for name, values in model.decoder.arrays().items()}
     if sums:
         arrays |= {f"sums_{name}": getattr(sums, name) for name in ("about", "total", "products")}
-    for kind in ("reference", "earlier"):  # models without one have no such entry, so older ones keep their digest
+    for kind in _REFERENCES:  # models without one have no such entry, so older ones keep their digest
         if (reference := getattr(model, kind)) is not None:
             about[kind] = {"rows": reference.rows}
             arrays |= {f"{kind}_{name}": getattr(reference, name) for name in reference.shapes}

@@ -88,7 +88,7 @@ def sigma(
     ----------
     data : path, NumPy, Dask or Zarr array, frame, or DataArray, (n, d)
     kernel : str
-        A kernel with a length: gaussian, laplacian, matern or rational-quadratic.
+        A kernel with a length, e.g. gaussian, laplacian or matern.
     seed : int
         Seed of the sample.
     standardize : bool

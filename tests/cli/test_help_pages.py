@@ -8,6 +8,7 @@ import click
 
 import bigkpca
 from bigkpca.cli import main
+from bigkpca.execution.options import ReadingOptions
 from bigkpca.spec import FitSpec
 from bigkpca.spec.job.tables import JobRun
 from bigkpca.spec.units import parse_seconds
@@ -33,6 +34,14 @@ def test_every_option_with_a_value_shows_a_default_or_the_rule_and_has_that_of_i
                 shown, own = each.default, known[each.name].default
                 same = parse_seconds(shown) == parse_seconds(own) if each.name == "timeout" else str(own) == str(shown)
                 assert same, (name, each)
+
+
+def test_commands_that_run_have_every_option_of_a_run_that_their_function_has():
+    for name, command in COMMANDS.items():
+        function = FUNCTIONS.get(name, getattr(bigkpca, name, None))
+        known = inspect.signature(function).parameters if function else {}
+        taken = {each.name for each in command.params} | {"progress"}  # which --quiet turns off
+        assert [one for one in ReadingOptions.__annotations__ if one in known and one not in taken] == [], name
 
 
 def test_defaults_and_rules_of_fields_are_shown_as_the_spec_has_them():

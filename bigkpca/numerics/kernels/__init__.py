@@ -75,7 +75,18 @@ __all__ = [
 
 KERNELS: Registry[Kernel] = Registry(
     "kernel",
-    (Gaussian, Laplacian, Matern, RationalQuadratic, Linear, Polynomial, Sigmoid, Cosine, Spectrum, Precomputed),
+    (
+        Gaussian,
+        Laplacian,
+        Matern,
+        RationalQuadratic,
+        Linear,
+        Polynomial,
+        Sigmoid,
+        Cosine,
+        Spectrum,
+        Precomputed,
+    ),
     aliases={"rbf": "gaussian", "poly": "polynomial"},  # scikit-learn's names
     also_known=["rbf", "poly"],
 )

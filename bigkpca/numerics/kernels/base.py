@@ -82,8 +82,8 @@ class Kernel(ABC):
 
     @property
     def spectral(self) -> bool:
-        """Whether `frequencies` can draw from a spectral density."""
-        return False
+        """Whether `frequencies` can draw from a spectral density: by default, whether the class defines it."""
+        return type(self).frequencies is not Kernel.frequencies
 
     @property
     def radial(self) -> bool:
@@ -202,9 +202,9 @@ class Kernel(ABC):
 def no_spectrum(kernel: Kernel) -> SpecError:
     """The error for a kernel without a spectral density, with the methods that work."""
     return SpecError(
-        f"the {kernel.name} kernel has no spectral density to draw random features from: gaussian, laplacian, matern "
-        "and rational-quadratic kernels, and their products and multiples, have one, and polynomial kernels of degree "
-        "2 or more have a tensor sketch; method='nystroem', 'columns' and 'exact' work with every kernel"
+        f"the {kernel.name} kernel has no spectral density to draw random features from: {_defining('frequencies')} "
+        "kernels, and their products and multiples, have one, and polynomial kernels of degree 2 or more have a tensor "
+        "sketch; method='nystroem', 'columns' and 'exact' work with every kernel"
     )
 
 
@@ -213,9 +213,15 @@ def no_gradient(kernel: Kernel) -> SpecError:
     distances = "'mds', " if kernel.radial else ""
     return SpecError(
         f"pre-images of the {kernel.name} kernel have no fixed point: use {distances}'ridge', 'denoising' or 'linear'; "
-        "gaussian, rational-quadratic, matern (nu > 1), polynomial and linear kernels have one, as do sums, products "
-        "and multiples of kernels of the same kind"
+        f"{_defining('gradient_weights')} kernels have one (matern with nu > 1), as do sums, products and multiples of "
+        "kernels of the same kind"
     )
+
+
+def _defining(method: str) -> str:
+    """Names of the kernels whose class defines a method that others lack."""
+    kinds = [kind for each in Leaf.__subclasses__() for kind in (each, *each.__subclasses__()) if hasattr(kind, "name")]
+    return ", ".join(kind.name for kind in kinds if getattr(kind, method) is not getattr(Kernel, method))
 
 
 def require_positive(kernel: Kernel, **values: float) -> None:

@@ -33,10 +33,6 @@ class Stationary(Leaf):
     def __post_init__(self) -> None:
         require_positive(self, sigma=self.sigma)
 
-    @property
-    def spectral(self) -> bool:
-        return True
-
     def diagonal(self, X: Array) -> Array:
         return np.ones(len(X))
 

@@ -224,7 +224,13 @@ __all__ = [
 
 RULES: Registry[LandmarkRule] = Registry(
     "landmark rule",
-    (KMeans, Uniform, RPCholesky, Leverage, BasicPatterns),
+    (
+        KMeans,
+        Uniform,
+        RPCholesky,
+        Leverage,
+        BasicPatterns,
+    ),
     aliases={"k-means": "kmeans"},
     also_known=["auto"],
     needs=["most_rows", "working_bytes", "choose"],

@@ -85,10 +85,25 @@ __all__ = [
     "written",
 ]
 
-PREIMAGES: Registry[Any] = Registry("preimage", (FixedPoint, Distances, Ridge, LinearMap, Denoising))
+PREIMAGES: Registry[Any] = Registry(
+    "preimage",
+    (
+        FixedPoint,
+        Distances,
+        Ridge,
+        LinearMap,
+        Denoising,
+    ),
+)
 from_dict = PREIMAGES.from_dict
 _DECODERS: dict[str, type[Decoder]] = {
-    decoder.name: decoder for decoder in (FixedPointDecoder, DistancesDecoder, KernelDecoder, LinearDecoder)
+    decoder.name: decoder
+    for decoder in (
+        FixedPointDecoder,
+        DistancesDecoder,
+        KernelDecoder,
+        LinearDecoder,
+    )
 }
 
 

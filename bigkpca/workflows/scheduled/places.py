@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any
 
@@ -194,8 +194,6 @@ def pinned_interval(given: ScheduledRun, done: int, rows: int) -> Interval:
 
 
 def run_options(job: Job, progress: Progress) -> RunOptions:
-    """The run options set by the job."""
-    given = job.run
-    return RunOptions(
-        scheduler=given.scheduler, workers=given.workers, memory=given.memory, progress=progress, timeout=given.timeout
-    )
+    """The run options set by the job: its keys that are options of a run."""
+    given = {each.name: getattr(job.run, each.name) for each in fields(RunOptions) if hasattr(job.run, each.name)}
+    return RunOptions(progress=progress, **given)

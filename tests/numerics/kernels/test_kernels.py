@@ -23,6 +23,7 @@ from bigkpca.numerics.kernels import (
     Scaled,
     Sigmoid,
 )
+from bigkpca.numerics.kernels.stationary import Stationary, radial
 from tests.helpers import oracles
 from tests.helpers.oracles import inverse_quadratic
 from tests.numerics.fits import seeds
@@ -135,6 +136,19 @@ def test_a_kernel_has_these_properties_and_no_others(kernel, properties):
     if not kernel.spectral:
         with pytest.raises(SpecError, match=r"kernel has no spectral density .* method='nystroem'"):
             draw_frequencies(kernel, "iid", 5, 3, np.random.default_rng(0))
+
+
+def test_a_kernel_of_differences_without_frequencies_has_no_spectral_density():
+    class Box(Stationary):
+        name = "box"
+
+        def against(self, Y, most_rows):
+            return radial(Y, self.sigma, most_rows, lambda t: np.greater(t, -0.5, out=t))
+
+    assert_array_equal(Box(1.0)(np.zeros((1, 1)), np.array([[0.9], [1.1]])), [[1, 0]])
+    assert not Box(1.0).spectral
+    with pytest.raises(SpecError, match=r"the box kernel has no spectral density .*: gaussian, laplacian, matern, "):
+        Box(1.0).frequencies(None)
 
 
 def test_combinations_are_values_that_know_whether_centring_takes_a_shift_away():

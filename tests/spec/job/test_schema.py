@@ -152,7 +152,8 @@ def test_the_page_has_a_row_for_each_key_as_the_schema_tells_it():
     for name, told, needed in keys():
         default = f"`{toml_value(told['default'])}`" if "default" in told else ""
         expected.append(f"| `{name}` | {'must be given' if needed else default} | {told['description']} |")
-    assert re.findall(r"^\| `.*$", PAGE, re.M) == expected
+    found = re.findall(r"^\| `.*$", PAGE, re.M)
+    assert found == expected, "\n".join(["rows for the table:", *(row for row in expected if row not in found)])
 
 
 def test_the_example_of_the_page_is_right(tmp_path):

@@ -5,14 +5,18 @@ import logging
 import shutil
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 import bigkpca
 from bigkpca.data.stores.local import LocalDisk
 from bigkpca.errors import BigKPCAError, SpecError
+from bigkpca.execution.progress import Silent
 from bigkpca.spec.job import read_job
+from bigkpca.spec.job.tables import JobRun
 from bigkpca.workflows.scheduled import plan_run
+from bigkpca.workflows.scheduled.places import run_options
 from tests.helpers.commands import run
 from tests.helpers.disks import Restored, tree_bytes
 from tests.helpers.nights import JOB, Night, some_rows
@@ -31,6 +35,13 @@ def made(tmp_path_factory, fitted):
     night.append(some_rows(70))
     night.run()
     return Restored.made(Path(night.folder))
+
+
+def test_keys_of_a_job_that_are_options_of_a_run_are_those_of_its_run():
+    keys = {"scheduler": "tcp://10.0.0.1:8786", "memory": "2 GB", "timeout": "5 min"}
+    for given in (keys, {"workers": 3}):
+        found = run_options(SimpleNamespace(run=JobRun(**given)), Silent())
+        assert {name: getattr(found, name) for name in given} == given
 
 
 @pytest.fixture
