@@ -131,7 +131,7 @@ def test_a_record_that_cannot_be_written_beside_the_job_lies_in_the_state_folder
     night.set(ELSEWHERE)
     night.run(told)
     assert [path.name for path in state.iterdir()] == ["nightly.toml.bigkpca-record"]
-    message = r"is gone, .* remove .*/state/nightly\.toml\.bigkpca-record"
+    message = r"is gone: .* remove .*/state/nightly\.toml\.bigkpca-record"
     with unmounted(night, "disk"), pytest.raises(SpecError, match=message):
         night.run()
 
