@@ -68,7 +68,7 @@ def test_commands_run_without_certificates_and_write_to_tmp_alone(image):
         done = run(image, *fit, *more)
         assert done.returncode == 0, done.stderr
     refused = run(image, "bigkpca", "fit", f"{TMP}/x.npy", f"{TMP}/n.zarr", "--scheduler", "tcp://127.0.0.1:9")
-    assert "has no TLS" in refused.stderr
+    assert "does not use TLS" in refused.stderr
     assert listed() == before
 
 

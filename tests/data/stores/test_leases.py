@@ -73,7 +73,7 @@ def test_a_key_that_may_not_write_is_told(s3_server, bucket, use_s3):
     assert store_of(bucket).exists(f"{bucket}/x")
     message = r"/out: access denied: .* see the environment .*; this command writes there$"
     no_lease(f"{bucket}/out", SpecError, message)
-    with pytest.raises(SpecError, match=r"/x: access denied: .* lack the right"):
+    with pytest.raises(SpecError, match=r"/x: access denied: .* lack permission"):
         store_of(bucket).remove_file(f"{bucket}/x")
 
 
