@@ -169,7 +169,7 @@ def _explained(error: Exception, url: str) -> BigKPCAError:
     if _is_denied(error):
         if _expired(at):
             return IncompleteError(
-                f"{url}: access denied that was granted before: renew the credentials (see the environment variables "
+                f"{url}: access was granted before and is now denied: renew the credentials (see the environment variables "
                 f"{variables}) and run the same command again"
             )
         return SpecError(
