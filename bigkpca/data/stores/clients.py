@@ -169,8 +169,8 @@ def _explained(error: Exception, url: str) -> BigKPCAError:
     if _is_denied(error):
         if _expired(at):
             return IncompleteError(
-                f"{url}: access was granted before and is now denied: renew the credentials (see the environment variables "
-                f"{variables}) and run the same command again"
+                f"{url}: access was granted before and is now denied: renew the credentials (see the environment "
+                f"variables {variables}) and run the same command again"
             )
         return SpecError(
             f"{url}: access denied: no credentials are set, the server does not know them, or they lack permission: "

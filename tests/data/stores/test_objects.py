@@ -263,7 +263,12 @@ def test_credentials_that_expire_in_the_middle_of_a_run_are_to_be_renewed(bucket
     stored_array(bucket, np.ones((3, 2)))
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "expired")
     clients.client.cache_clear()
-    refused(bucket, IncompleteError, r"access was granted before and is now denied: renew the credentials .* run the same command again", every=2)
+    refused(
+        bucket,
+        IncompleteError,
+        r"access was granted before and is now denied: renew the credentials .* run the same command again",
+        every=2,
+    )
     with pytest.raises(SpecError, match="access denied"):  # where nothing was granted
         store_of("s3://other").write("s3://other/x", b"")
 
