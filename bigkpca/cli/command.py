@@ -34,11 +34,9 @@ class WithExamples(click.Command):
                 formatter.write(f"{'':>{formatter.current_indent}}{line}\n")
 
 
-def command(
-    *examples: str, cls: type[WithExamples] = WithExamples, **settings: Any
-) -> Callable[[Callable[..., Any]], click.Command]:
+def command(*examples: str, **settings: Any) -> Callable[[Callable[..., Any]], click.Command]:
     """A command with these examples and click settings."""
-    return click.command(cls=cls, examples=examples, context_settings=settings)
+    return click.command(cls=WithExamples, examples=examples, context_settings=settings)
 
 
 class _Option(click.Option):

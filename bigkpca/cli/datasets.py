@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from bigkpca.cli.command import WithExamples, command, option, verbose_option
+from bigkpca.cli.command import command, option, verbose_option
 from bigkpca.cli.options import PATH, array_option, common, json_option, memory_option, overwrite_option
 from bigkpca.cli.output import SPECTRUM, show, show_model
 from bigkpca.execution.progress import ShownProgress
@@ -18,26 +18,11 @@ def _names(_: click.Context, __: click.Parameter, text: str | None) -> tuple[str
     return None if text is None else tuple(name.strip() for name in next(csv.reader([text], skipinitialspace=True)))
 
 
-class _OfFormats(WithExamples):
-    """A command whose help ends with the files that can be read; their readers are not imported before it is shown."""
-
-    @property
-    def help(self) -> str:
-        from bigkpca.ingesting.formats import KNOWN_FILES
-
-        return f"{self._about} {KNOWN_FILES}."
-
-    @help.setter
-    def help(self, about: str) -> None:
-        self._about = about
-
-
 @command(
     "bigkpca ingest rows.csv rows.zarr",
     "bigkpca ingest train-images.gz rows.zarr --labels train-labels.gz",
     "bigkpca ingest flights.csv flights.zarr --drop tailnum --categories one-hot --missing median",
     "bigkpca ingest more.csv rows.zarr --append",
-    cls=_OfFormats,
 )
 @click.argument("sources", nargs=-1, required=True, metavar="SRC...", type=PATH)
 @click.argument("destination", metavar="DST", type=PATH)
@@ -86,7 +71,8 @@ class _OfFormats(WithExamples):
 @overwrite_option
 @common
 def ingest(sources: tuple[str, ...], destination: str, quiet: bool, **options: Any) -> None:
-    """Make a dataset DST (chunked Zarr) from files:"""  # which help names
+    """Make a dataset DST (chunked Zarr) from files: .npy, .npz, .csv, .tsv, .parquet, .h5, .hdf5, .fasta, .fa, .fna or
+    .faa, and IDX files (the format of MNIST). Text, FASTA and IDX files may be compressed with gzip."""
     from bigkpca.ingesting import ingest as run
     from bigkpca.storage.describe import info as look
 

@@ -62,7 +62,7 @@ def check_same_problem(spec: FitSpec, before: FitSpec, may_change: Collection[st
     """Raise SpecError, naming the field, if the spec changes a field that must stay the same when the features stay."""
     now, then = spec.to_dict(), before.to_dict()
     functions = isinstance(spec.kernel, Kernel) and not spec.kernel.savable  # to_dict does not distinguish functions
-    changed = [key for key in now if now[key] != then[key] and key not in may_change]
+    changed = [key for key in type(spec).model_fields if now.get(key) != then.get(key) and key not in may_change]
     if functions and spec.kernel != before.kernel:
         changed = ["kernel", *changed]
     if changed:

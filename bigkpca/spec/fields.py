@@ -68,6 +68,17 @@ def _preimages(*, trained: bool) -> list[str]:
     return [name for name, kind in preimages.PREIMAGES.items() if kind.trained == trained]
 
 
+# Fields that every stored spec has. A later field is left out where it has its default, so that the same command
+# recognises output from before the field.
+_ALWAYS_WRITTEN = frozenset(
+    (
+        *("components", "kernel", "sigma", "gamma", "degree", "coef0", "method", "size", "tol", "landmarks"),
+        *("n_directions", "center", "standardize", "dtype", "solver", "refine", "residual_tol", "preimage", "noise"),
+        *("seed", "block_rows"),
+    )
+)
+
+
 class FitSpec(BaseModel):
     """What to fit. Every field is an option of `bigkpca fit`; its description is the help text of that option."""
 
@@ -310,7 +321,11 @@ class FitSpec(BaseModel):
 
     def to_dict(self) -> dict[str, Any]:
         """The spec as JSON-ready values, the same for equal specs."""
-        values = {key: getattr(self, key) for key in type(self).model_fields}
+        values = {
+            key: getattr(self, key)
+            for key, field in type(self).model_fields.items()
+            if key in _ALWAYS_WRITTEN or getattr(self, key) != field.default
+        }
         if isinstance(self.kernel, Kernel):
             values["kernel"] = self.kernel.to_dict()
         if not isinstance(self.landmarks, str):

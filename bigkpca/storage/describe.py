@@ -81,7 +81,9 @@ def model_info(model: Model, path: str) -> dict[str, Any]:
         "preimage_options": preimages.changed(spec.own_preimage) if model.decoder else {},
         "noise": spec.noise,
         "reference_rows": None if model.reference is None else model.reference.rows,
-        "options": {key: value for key, value in spec.to_dict().items() if key not in _FACTS and value != default[key]},
+        "options": {
+            key: value for key, value in spec.to_dict().items() if key not in _FACTS and value != default.get(key)
+        },
         "choices": model.provenance["choices"],
         "fitted_on": {"path": identity["path"], "rows": identity["shape"][0]},
         "added": [{"path": each.get("path"), "rows": each["shape"][0]} for each in model.provenance.get("added", [])],

@@ -9,6 +9,7 @@ import click
 import bigkpca
 from bigkpca.cli import main
 from bigkpca.execution.options import ReadingOptions
+from bigkpca.ingesting.formats import FORMATS
 from bigkpca.spec import FitSpec
 from bigkpca.spec.job.tables import JobRun
 from bigkpca.spec.units import parse_seconds
@@ -64,3 +65,14 @@ def test_every_help_page_ends_with_examples_that_parse():
             assert program == "bigkpca"
             assert name in ("", called)
             COMMANDS[called].make_context(called, list(words))  # UsageError where an option does not exist
+
+
+def test_the_help_of_ingest_names_every_format():
+    shown = run("ingest", "--help").output
+    missing = {
+        suffix.removesuffix(".gz")
+        for kind in FORMATS
+        for suffix in kind.suffixes
+        if suffix.removesuffix(".gz") not in shown
+    }
+    assert not missing

@@ -158,3 +158,13 @@ def test_specs_with_landmarks_of_the_caller_are_equal_where_the_landmarks_are():
     specs = [FitSpec.checked(landmarks=each) for each in different]
     assert all(one != other for one, other in combinations(specs, 2))
     assert len({json.dumps(spec.to_dict()) for spec in specs}) == len(specs)
+
+
+def test_an_option_that_is_newer_than_a_model_changes_nothing_at_its_default():
+    class Later(FitSpec):
+        whiten: bool = False
+
+    old = FitSpec.checked(components=5)
+    assert Later.checked(components=5).to_dict() == old.to_dict()
+    assert Later.checked(components=5, whiten=True).to_dict() == old.to_dict() | {"whiten": True}
+    assert Later.from_dict(old.to_dict()) == Later.checked(components=5)

@@ -15,7 +15,7 @@ from bigkpca.ingesting.formats import binary, text
 from bigkpca.ingesting.formats.base import USUAL, Allowed, Column, Format, Table, decoding
 from bigkpca.ingesting.formats.text import check_first_lines
 
-__all__ = ["FORMATS", "KNOWN_FILES", "Column", "Table", "TableFrame", "open_column", "open_rows_of"]
+__all__ = ["FORMATS", "Column", "Table", "TableFrame", "open_column", "open_rows_of"]
 
 _TEXT = Format(text.csv_frame, (".csv", ".csv.gz", ".tsv"), column=text.csv_column)
 _IDX = Format(binary.idx, column=binary.idx_column)
@@ -29,10 +29,6 @@ FORMATS: tuple[Format, ...] = (
     _PARQUET,
     Format(text.fasta, text.SUFFIXES),
     Format(binary.hdf5, (".h5", ".hdf5"), signature=b"\x89HDF\r\n\x1a\n"),
-)
-
-KNOWN_FILES = ", ".join(
-    [*(suffix for kind in FORMATS for suffix in kind.suffixes), "IDX and IDX.gz (the format of MNIST)"]
 )
 
 
@@ -72,7 +68,8 @@ def _readable(path: Path, allowed: Allowed) -> Format:
             with decoding(path), gzip.open(path) as file:
                 head = file.read(4)
         if not binary.is_idx(head):
-            raise SpecError(f"{path} has an unknown format; these can be ingested: {KNOWN_FILES}")
+            known = [*(suffix for kind in FORMATS for suffix in kind.suffixes), "IDX and IDX.gz (the format of MNIST)"]
+            raise SpecError(f"{path} has an unknown format; these can be ingested: {', '.join(known)}")
         kind = _IDX
     if kind in (_TEXT, _PARQUET):
         require("pyarrow", "tables", str(path))
