@@ -251,9 +251,10 @@ def _write_names(axes: Axes, words: Sequence[str], middles: Array, dots: _Dots) 
         if place is not middle:
             axes.plot(*middles[code], "o", color=INK, markersize=3)
             line = {"arrowstyle": "-", "color": INK, "linewidth": 0.8, "shrinkA": 0, "shrinkB": 0}
-        axes.annotate(words[code], middles[code], (place - middle) * 72 / figure.dpi, textcoords="offset points",
-                      ha="center", va="center", fontweight="bold", annotation_clip=False, arrowprops=line,
-                      bbox={"boxstyle": "round,pad=0.15", "fc": PAPER, "ec": PALETTE[code]})  # fmt: skip
+        name = axes.annotate(words[code], middles[code], (place - middle) * 72 / figure.dpi, textcoords="offset points",
+                             ha="center", va="center", fontweight="bold", annotation_clip=False, arrowprops=line,
+                             bbox={"boxstyle": "round,pad=0.15", "fc": PAPER, "ec": PALETTE[code]})  # fmt: skip
+        name.set_in_layout(False)  # so that the axes stay where they are
 
 
 def histogram(values: Array, name: str, xlabel: str) -> Drawing:

@@ -20,9 +20,10 @@ def written(words, dots):
     with axes_of(4.3) as (figure, axes):
         axes.scatter(*dots.at.T)
         figures._write_names(axes, words, middles, dots)
+        figure.draw_without_rendering()
         found = []
         for text in axes.texts:
-            box = text.get_bbox_patch().get_window_extent(figure.canvas.get_renderer())
+            box = text.get_bbox_patch().get_window_extent()
             found.append((text.get_text(), (box.min + box.max) / 2, (box.max - box.min) / 2, text.arrow_patch))
         return found, axes.transData.transform(dots.at), axes.transData.transform(middles)
 
