@@ -98,7 +98,7 @@ def column_tables(data: ReportData, y: Array, at: Array, names: Sequence[str], r
         unit = f" ({each.column.unit})" if each.column.unit else ""
         how = f"correlation {each.correlation or 0:+.2f}".replace("-", "−")
         if each.ends is not None:
-            how = f"lowest for {each.ends[0]}, highest for {each.ends[1]}"
+            how = f"lowest mean {each.ends[0]}, highest {each.ends[1]}"
         lines.append((each.column.name + unit, f"{each.share:.0%}", how))
     return ReportTable(("column", "explains", "how"), tuple(lines), words=True), of_rows
 
