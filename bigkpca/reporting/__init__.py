@@ -151,11 +151,12 @@ def _page(model: Model, path: str, data: ReportData, mark: str, progress: Progre
     return render(
         request=mark,
         title="Kernel PCA of " + (last_name(source) if source else "an array"),
-        verdict=text.verdict(model),
+        tiles=text.tiles(model),
         findings=text.findings(model, data) + page.named_columns(data),
         sections=found,
         provenance=text.provenance(model, facts, written_by, plan),
         choices=facts["choices"],
+        digests={"stamp of the data": model.provenance["identity"]["stamp"], "digest of the model": facts["digest"]},
         spec=json.dumps(model.provenance["spec"], indent=1),
         left_out=list(page.left_out(model, data)),
     )

@@ -28,9 +28,10 @@ if TYPE_CHECKING:
 INK, FAINT, PAPER, ACCENT, SECOND = (f"#12345{number}" for number in range(5))
 _VARIABLES = {INK: "ink", FAINT: "faint", PAPER: "paper", ACCENT: "accent", SECOND: "second"}
 _ON_WHITE = {INK: "#1c2126", FAINT: "#c5ccd3", PAPER: "#ffffff", ACCENT: "#1f6fb8", SECOND: "#c4420b"}
-# Petroff 2021, "Accessible color sequences for data visualization": distinct for any colour vision.
+# The least CIEDE2000 difference of two of them is 22.9, and 12.5 as simulated for the three kinds of colour blindness.
 PALETTE = (
-    "#3f90da", "#ffa90e", "#bd1f01", "#94a4a2", "#832db6", "#a96b59", "#e76300", "#b9ac70", "#717581", "#92dadb",
+    "#1155cc", "#ddcc00", "#bb0011", "#77ddff", "#665566", "#aa88ff", "#dd6600", "#aa9977", "#557755", "#aaddaa",
+    "#0088aa", "#ee99bb",
 )  # fmt: skip
 _STYLE: dict[str, Any] = {
     "svg.fonttype": "none",

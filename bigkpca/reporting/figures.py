@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -33,14 +35,8 @@ if TYPE_CHECKING:
 _MARKS = {"solid": "o", "fair": "^", "doubtful": "X"}
 MAX_POINTS = 2000  # points of a scatter plot; more become a density plot
 _MAX_COMPONENTS = 60
-_NAMED: dict[str, Any] = {  # how names stand at points of a map
-    "ha": "center",
-    "va": "center",
-    "fontweight": "bold",
-    "annotation_clip": False,
-    "bbox": {"boxstyle": "round,pad=0.15", "fc": PAPER, "ec": "none", "alpha": 0.85},
-}
-_FONT, _LINE = 11 * 100 / 72, 22.0  # pixels of a figure: size of its text, height of a line with its frame
+_BINS = (45, 23)  # hexagonal bins of a scatter plot across and up
+_FONT, _STEP = 11 * 100 / 72, 8  # pixels: size of the text of a figure, and between places that a name may have
 
 
 def spectrum(model: Model) -> Drawing:
@@ -164,7 +160,7 @@ def learning_curve(model: Model) -> Drawing | None:
 
 
 def scores(Y: Array, pair: tuple[int, int], labels: RowLabels | None) -> Drawing:
-    """Scatter plot of the scores Y (m, r) of two components, coloured by label; a density plot for many rows."""
+    """Scatter plot of the scores Y (m, r) of two components, coloured by label; many rows share dots."""
     from matplotlib.lines import Line2D
 
     x, y = Y[:, pair[0]], Y[:, pair[1]]
@@ -172,66 +168,93 @@ def scores(Y: Array, pair: tuple[int, int], labels: RowLabels | None) -> Drawing
     name = f"scores-{first}-{second}"
     spans = [f"component {n} runs from {v.min():.3g} to {v.max():.3g}" for n, v in ((first, x), (second, y))]
     alt = f"{len(x):,} rows: {', '.join(spans)}."
-    codes = None if labels is None else np.array([labels.names.index(word) for word in labels.values])
+    words = ("",) if labels is None else labels.names
+    codes = np.zeros(len(x), int) if labels is None else np.array([words.index(word) for word in labels.values])
     with axes_of(4.3) as (figure, axes):
-        if len(x) > MAX_POINTS:
-            _density(axes, x, y, codes)
-        else:
-            axes.scatter(x, y, s=10, color=ACCENT if codes is None else [PALETTE[code] for code in codes], linewidth=0)
-        if labels is not None and codes is not None:
-            columns = 5 if max(map(len, labels.names)) < 8 else 2
-            # Matplotlib fills a legend column by column; readers go line by line.
-            order = [i for column in range(columns) for i in range(column, len(labels.names), columns)]
-            marks = [Line2D([], [], marker="o", linestyle="", color=PALETTE[i]) for i in order]
-            axes.legend(marks, [labels.names[i] for i in order], loc="upper center", bbox_to_anchor=(0.5, -0.18),
-                        ncols=columns, handletextpad=0.1)  # fmt: skip
-            middles = {name: (x[codes == i], y[codes == i]) for i, name in enumerate(labels.names)}
-            at = {word: (float(np.median(xs)), float(np.median(ys))) for word, (xs, ys) in middles.items()}
-            _write_apart(axes, {word: at[word] for word in sorted(at, key=lambda word: -len(middles[word][0]))})
-            alt += " Middles: " + "; ".join(
-                f"{word} at {np.median(xs):.2g}, {np.median(ys):.2g}" for word, (xs, ys) in middles.items()
-            ) + "."  # fmt: skip
+        dots = _Dots(Y[:, pair], codes, np.full(len(x), 3.2)) if len(x) <= MAX_POINTS else _binned(axes, x, y, codes)
+        for width in np.unique(dots.widths):
+            here = dots.widths == width
+            colors = ACCENT if labels is None else [PALETTE[code] for code in dots.codes[here]]
+            axes.scatter(dots.at[here, 0], dots.at[here, 1], s=width**2, color=colors, linewidth=0)
         axes.set(xlabel=f"component {first}", ylabel=f"component {second}")
+        if labels is not None:
+            columns = max(1, min(6, int(330 / (26 + 6.5 * max(map(len, words))))))  # as many as fit, in points
+            # Matplotlib fills a legend column by column; readers go line by line.
+            order = [i for column in range(columns) for i in range(column, len(words), columns)]
+            marks = [Line2D([], [], marker="o", linestyle="", color=PALETTE[i]) for i in order]
+            axes.legend(marks, [words[i] for i in order], loc="upper center", bbox_to_anchor=(0.5, -0.18),
+                        ncols=columns, handletextpad=0.1, columnspacing=1.2)  # fmt: skip
+            rows = np.array([np.median(Y[codes == i][:, pair], axis=0) for i in range(len(words))])
+            own = [dots.at[dots.codes == i] for i in range(len(words))]
+            middles = [np.median(each, axis=0) if len(each) else row for each, row in zip(own, rows, strict=True)]
+            _write_names(axes, words, np.array(middles), dots)
+            medians = "; ".join(f"{word} at {a:.2g}, {b:.2g}" for word, (a, b) in zip(words, rows, strict=True))
+            alt += f" Medians: {medians}."
         return drawing(figure, name, alt)
 
 
-def _write_apart(axes: Axes, words: Mapping[str, tuple[float, float]]) -> None:
-    """Write words at these points of the data, or a little above or below, so that none covers another: the first ones
-    have the first choice, and one without a free place nearby is left to the legend.
+@dataclass(frozen=True)
+class _Dots:
+    """Dots of a scatter plot: where they are (k, 2), the codes of their labels (k,), and widths (k,) in points."""
+
+    at: Array
+    codes: Array
+    widths: Array
+
+
+def _binned(axes: Axes, x: Array, y: Array, codes: Array) -> _Dots:
+    """A dot for each hexagonal bin of rows, of one of five widths by their number, with their most frequent code."""
+
+    def summed(codes: Any) -> float:
+        return float(len(PALETTE) * len(codes) + np.bincount(np.asarray(codes, dtype=np.intp)).argmax())
+
+    bins = axes.hexbin(x, y, C=codes, gridsize=_BINS, reduce_C_function=summed)
+    number, found = np.divmod(np.asarray(bins.get_array()).astype(int), len(PALETTE))
+    at = np.asarray(bins.get_offsets())
+    bins.remove()
+    steps = np.ceil(5 * np.log1p(number) / np.log1p(number.max()))
+    return _Dots(at, found, 2.4 + 0.9 * steps)
+
+
+def _write_names(axes: Axes, words: Sequence[str], middles: Array, dots: _Dots) -> None:
+    """Write words at the middles (k, 2) of their dots.
+
+    A word that would cover another word there, or mostly dots of other labels, moves to the nearest place where at most
+    a quarter of the dots that it covers are of other labels. A line then leads from its middle to it. Where there is no
+    such place, it is in the legend only.
     """
     figure: Any = axes.figure
     figure.draw_without_rendering()  # lays the axes out, so that places on the page are known
-    taken: list[tuple[float, float, float]] = []  # middle of a word on the page, and half its width
-    for word, point in words.items():
-        x, y = axes.transData.transform(point)
-        half = 0.36 * _FONT * len(word)
-        for step in (0, 1, -1, 2, -2, 3, -3):
-            moved = y + step * _LINE
-            if all(abs(x - other) > half + width or abs(moved - height) > _LINE for other, height, width in taken):
-                taken.append((x, moved, half))
-                shift = (0, step * _LINE * 72 / figure.dpi)
-                axes.annotate(word, point, shift, textcoords="offset points", **_NAMED)
-                break
+    at, frame = axes.transData.transform(dots.at), axes.get_window_extent()
+    radius = dots.widths[:, None] / 2 * figure.dpi / 72
+    sides = [np.arange(low, high, _STEP) for low, high in (frame.intervalx, frame.intervaly)]
+    grid = np.stack(np.meshgrid(*sides), axis=-1).reshape(-1, 2)
+    taken: list[tuple[Array, Array]] = []  # middles and half sizes of words
 
+    def free(place: Array, half: Array, code: int, least: float) -> bool:
+        if any((np.abs(other - place) <= half + size).all() for other, size in taken):
+            return False
+        below = dots.codes[(np.abs(at - place) < half + radius).all(axis=1)]
+        return bool(np.count_nonzero(below == code) >= least * len(below))
 
-def _density(axes: Axes, x: Array, y: Array, codes: Array | None) -> None:
-    """Hexagonal bins, more opaque the more rows they hold, in the colour of their most frequent label."""
-    from matplotlib.colors import to_rgba_array
-
-    def most_frequent(codes: Any) -> float:
-        return float(np.bincount(np.asarray(codes, dtype=np.intp)).argmax())
-
-    bins = axes.hexbin(x, y, gridsize=45, mincnt=1, linewidths=0)
-    counts = np.asarray(bins.get_array())
-    colors = to_rgba_array([ACCENT] * len(counts))
-    if codes is not None:
-        most = axes.hexbin(x, y, C=codes, gridsize=45, reduce_C_function=most_frequent)
-        colors = to_rgba_array([PALETTE[int(code)] for code in np.asarray(most.get_array())])
-        most.remove()
-    colors[:, 3] = 0.4 + 0.6 * np.log1p(counts) / np.log1p(counts.max())
-    bins.set_array(None)
-    bins.set_facecolor(colors.tolist())
-    bins.set_edgecolor("none")
+    for code in np.argsort(-np.bincount(dots.codes, minlength=len(words)), kind="stable"):
+        middle, half = axes.transData.transform(middles[code]), np.array([0.36 * _FONT * len(words[code]) + 5, 12.0])
+        inside = grid[((grid > frame.min + half) & (grid < frame.max - half)).all(axis=1)]
+        order = np.argsort(((inside - middle) ** 2).sum(axis=1), kind="stable")
+        nearest = (place for place in inside[order] if free(place, half, code, 0.75))
+        places = [middle] if free(middle, half, code, 0.5) else list(islice(nearest, 1))
+        if not places:
+            continue
+        place = places[0]
+        taken.append((place, half))
+        line = None
+        if place is not middle:
+            axes.plot(*middles[code], "o", color=INK, markersize=3)
+            line = {"arrowstyle": "-", "color": INK, "linewidth": 0.8, "shrinkA": 0, "shrinkB": 0}
+        name = axes.annotate(words[code], middles[code], (place - middle) * 72 / figure.dpi, textcoords="offset points",
+                             ha="center", va="center", fontweight="bold", annotation_clip=False, arrowprops=line,
+                             bbox={"boxstyle": "round,pad=0.15", "fc": PAPER, "ec": PALETTE[code]})  # fmt: skip
+        name.set_in_layout(False)  # so that the axes stay where they are
 
 
 def histogram(values: Array, name: str, xlabel: str) -> Drawing:

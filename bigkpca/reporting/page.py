@@ -11,6 +11,7 @@ import numpy as np
 
 from bigkpca.data.rows import take
 from bigkpca.errors import Array, SpecError
+from bigkpca.execution.blas import single_threaded_blas
 from bigkpca.fitting.preimage import of_leading
 from bigkpca.numerics.display import at_least, at_most, number
 from bigkpca.numerics.model import Model
@@ -61,29 +62,30 @@ class Section:
 _SHOWN = 5  # columns shown for each component
 _MUCH = 0.2  # share of a component that a column explains, from which on the headline names it
 READING = (
-    "Columns that go with a component explain a share of its scores: by a straight line, or by the means of their "
-    "categories. Below them the rows with the lowest and the highest scores."
+    "A column explains a share of the scores of a component: by a straight line, or by the means of its categories. "
+    "Below the columns are the rows with the lowest and the highest scores."
 )
 
 
 def named_columns(data: ReportData) -> str:
-    """The column that goes with each of the first components best, in a sentence; nothing where none explains much."""
+    """The column that explains most of each of the first components, in a sentence; if it explains much."""
     if data.sample is None or data.scores is None:
         return ""
     at, rows = data.sample
-    sentences = [
-        f"component {j + 1} goes with {best.column.name} ({best.share:.0%} of it explained)"
+    found = [
+        f"{best.column.name} explains {best.share:.0%} of component {j + 1}"
         for j in range(min(3, data.scores.shape[1]))
         for best in relations(rows, data.scores[at, j], data.columns)[:1]
         if best.share >= _MUCH
     ]
-    return f" By columns, {', '.join(sentences)}." if sentences else ""
+    return f" Of the columns, {', '.join(found)}." if found else ""
 
 
 def column_tables(data: ReportData, y: Array, at: Array, names: Sequence[str], rows: Array) -> tuple[ReportTable, ...]:
     """The columns that go with scores y, and these rows (k, d), whose scores are y[at], with their values in them."""
     assert data.sample is not None
-    found = relations(data.sample[1], y[data.sample[0]], data.columns)[:_SHOWN]
+    every = relations(data.sample[1], y[data.sample[0]], data.columns)[:_SHOWN]
+    found = [each for each in every if each.share >= 0.005]  # less is shown as 0 %
     columns = [each.column for each in found] or data.columns[:_SHOWN]
     head = ("row", "score", *(column.name for column in columns))
     scores = [f"{value:.4g}".replace("-", "−") for value in y[at]]
@@ -96,15 +98,17 @@ def column_tables(data: ReportData, y: Array, at: Array, names: Sequence[str], r
         unit = f" ({each.column.unit})" if each.column.unit else ""
         how = f"correlation {each.correlation or 0:+.2f}".replace("-", "−")
         if each.ends is not None:
-            how = f"from {each.ends[0]} to {each.ends[1]}"
+            how = f"lowest mean {each.ends[0]}, highest {each.ends[1]}"
         lines.append((each.column.name + unit, f"{each.share:.0%}", how))
     return ReportTable(("column", "explains", "how"), tuple(lines), words=True), of_rows
 
 
 _COMPONENTS = 6  # components shown with pre-images and extreme rows
-_EXTREMES = 6  # rows shown at either end of a component
 _STEPS = (-3, -2, -1, 0, 1, 2, 3)  # standard deviations along a component
 _PAIRS = 8  # rows shown with their pre-images
+_COMPARED, _COMPARED_PRODUCTS = 500, 1_000_000_000  # rows whose pre-images are compared, rows x features x columns
+_PCA_ROWS, _PCA_VALUES = 5000, 4_000_000  # rows, and values of rows, that PCA is fitted to
+_ROWS_PER_COMPONENT = 5  # fewer rows are not enough for PCA
 _ALONG = (
     "The first strip of each component shows pre-images of points on its axis, from 3 standard deviations below the "
     "mean to 3 above."
@@ -165,10 +169,10 @@ def score_plots(model: Model, data: ReportData) -> Section | None:
     caption = f"Scores of {every} {data.total:,} rows"
     caption += ", in 64 evenly spaced stretches." if len(Y) < data.total else "."
     if len(Y) > figures.MAX_POINTS:
-        caption += " The darker a hexagon, the more rows it holds"
-        caption += "; its colour is that of its most frequent label." if data.labels else "."
+        caption += " A dot stands for the rows around it: the larger, the more"
+        caption += "; its colour is that of their most frequent label." if data.labels else "."
     if data.labels is not None:
-        caption += " Names of labels are at their centres."
+        caption += " Names of labels are at the centres of their dots, or a line leads there."
     return Section("What did it find?", caption, tuple(cards))
 
 
@@ -218,18 +222,17 @@ def _component(model: Model, data: ReportData, frame: PictureFrame | None, j: in
     note, tables = "", tuple[ReportTable, ...]()
     if data.scores is not None and j < data.scores.shape[1]:
         y = data.scores[:, j]
-        order = np.argsort(y, kind="stable")
-        extremes = {"Lowest": order[:_EXTREMES], "Highest": order[::-1][:_EXTREMES]}
+        extremes = text.extremes(y)
         if data.labels is not None and len(data.labels.names) > 1:
             explained = text.explained_by_labels(y[:, None], data.labels)[0]
-            note = f"Labels explain {explained:.0%} of it, {text.extreme_labels(y, data.labels)}."
+            note = f"Labels explain {explained:.0%} of it.{text.extreme_labels(y, data.labels)}"
         if frame and data.rows is not None:
-            pictures += [_row_pictures(data, frame, f"{word} scores", at) for word, at in extremes.items()]
+            pictures += [_row_pictures(data, frame, f"{word.capitalize()} scores", at) for word, at in extremes.items()]
         elif data.sample:
             at = np.concatenate(list(extremes.values()))
             tables = column_tables(data, y, at, _row_names(data, at), _rows(data, at))
         else:
-            head = tuple(part for word in extremes for part in (f"{word.lower()} score", "row"))
+            head = tuple(part for word in extremes for part in (f"{word} score", "row"))
             columns: list[list[str]] = []
             for at in extremes.values():
                 columns += [[f"{value:.4g}" for value in y[at]], _row_names(data, at)]
@@ -297,26 +300,55 @@ def _walks(model: Model, frame: PictureFrame) -> dict[int, Pictures]:
 
 
 def preimages(model: Model, data: ReportData) -> Section | None:
-    """The section that compares some rows with the pre-images of their scores."""
-    frame = _frame(data, model)
-    if frame is None or data.rows is None or data.scores is None or model.decoder is None:
+    """The section that compares rows with the pre-images of their scores, and with their reconstruction by PCA."""
+    if data.rows is None or data.scores is None or model.decoder is None:
         return None
     try:
         used = of_leading(model, data.scores.shape[1])
     except SpecError:  # `left_out` gives the reason
         return None
-    at = np.linspace(0, len(data.numbers) - 1, _PAIRS).astype(np.intp)
-    rows = _rows(data, at)
-    found = used.reconstructing(len(at))(data.scores[at], None)
-    X = rows.astype(np.float64)
-    caption, spread = "Rows " + ", ".join(_row_names(data, at)), np.linalg.norm(X - X.mean(axis=0))
-    alt = f"{caption} above, their pre-images below"
-    if spread:
-        error = np.linalg.norm(found.rows - X) / spread
-        alt += f", which differ by {error:.0%} of how the rows differ among themselves"
-    about = f"Rows above, and below the pre-images of their scores on {used.components} components."
-    pictures = Pictures(frame.strip(rows, found.rows), alt, caption)
-    return Section("What do they keep of a row?", about, (Card("Rows and their pre-images", pictures=(pictures,)),))
+    r, frame = used.components, _frame(data, model)
+    most = max(_PAIRS, min(_PCA_ROWS, _PCA_VALUES // model.columns))
+    shown = np.linspace(0, len(data.numbers) - 1, min(most, len(data.numbers))).astype(np.intp)
+    few = max(_PAIRS, min(_COMPARED, _COMPARED_PRODUCTS // (used.features.size * used.columns)))
+    at = np.linspace(0, len(shown) - 1, min(few, len(shown))).astype(np.intp)
+    rows = _rows(data, shown)
+    X, units = rows[at].astype(np.float64), 1.0 if used.features.scale is None else used.features.scale
+    with single_threaded_blas:
+        found = {"pre-images": used.reconstructing(len(at))(data.scores[shown[at]], None).rows}
+        if len(rows) >= _ROWS_PER_COMPONENT * r:
+            found["PCA"] = by_pca(rows / units, r)[at] * units
+    spread = float(np.sum(((X - rows.mean(axis=0, dtype=np.float64)) / units) ** 2))
+    lines = [
+        (f"{name} of {r} components", f"{np.sum(((Y - X) / units) ** 2) / spread:.1%}")
+        for name, Y in found.items()
+        if spread
+    ]
+    about = f"Share of the variance of {len(at):,} rows that is lost."
+    about += f" PCA was fitted to {len(rows):,} of the rows." if "PCA" in found else ""
+    cards = [
+        Card("Error of reconstruction", about, tables=(ReportTable(("method", "lost"), tuple(lines), words=True),))
+    ]
+    if frame:
+        seen = np.linspace(0, len(at) - 1, min(_PAIRS, len(at))).astype(np.intp)
+        caption = "Rows " + ", ".join(_row_names(data, shown[at[seen]]))
+        below = " and ".join(f"{name}, {lost} lost" for name, lost in lines)
+        strip = frame.strip(rows[at[seen]], *(Y[seen] for Y in found.values()))
+        pictures = Pictures(strip, f"{caption}, and below them {below}", caption)
+        title = f"Rows above, {' and '.join(found)} below"
+        cards.append(Card(title, pictures=(pictures,)))
+    return Section("What do they keep of a row?", "", tuple(cards))
+
+
+def by_pca(rows: Array, r: int) -> Array:
+    """Rows (m, d) as PCA of these rows with r components reconstructs them, from the smaller of both Gram matrices."""
+    mean = rows.mean(axis=0, dtype=np.float64)
+    X = rows - mean
+    if len(X) < X.shape[1]:
+        U = np.linalg.eigh(X @ X.T)[1][:, -r:]
+        return mean + U @ (U.T @ X)
+    V = np.linalg.eigh(X.T @ X)[1][:, -r:]
+    return mean + X @ V @ V.T
 
 
 def novelty(model: Model, data: ReportData) -> Section | None:
@@ -325,7 +357,7 @@ def novelty(model: Model, data: ReportData) -> Section | None:
         return None
     values = data.residual
     cards = [Card("Residuals", "", figures.histogram(values, "residual", "residual |φ(x) − φ^(x)|²"))]
-    most = np.argsort(-values, kind="stable")[:_EXTREMES]
+    most = text.extremes(values)["highest"]
     frame = _frame(data, model)
     if frame and data.rows is not None:
         cards.append(Card("Rows least like the others", pictures=(_row_pictures(data, frame, "Largest first", most),)))

@@ -22,7 +22,7 @@ from bigkpca.execution.blas import single_threaded_blas
 from bigkpca.execution.progress import Progress
 from bigkpca.ingesting.columns import Encoding, Kind
 from bigkpca.numerics.model import Model
-from bigkpca.reporting.drawing import image_shape, is_picture
+from bigkpca.reporting.drawing import PALETTE, image_shape, is_picture
 from bigkpca.storage import block_arrays, groups, records
 from bigkpca.storage.jobs import read_records
 from bigkpca.storage.models import model_digest
@@ -331,20 +331,21 @@ def _labels_stamp(given: AnyPath | None, source: str | None) -> list[Any]:
 
 
 def _as_labels(values: Array, where: str) -> RowLabels:
-    """Values as labels: names of categories, numbers, or bins of numbers that hardly repeat; at most ten of them."""
+    """Values as labels: names of categories, numbers, or bins of numbers that hardly repeat; at most twelve."""
     categories = (dataset_at(where) or {}).get("categories")
     if categories:
         values = names_of(values, categories, where)
     distinct, counts = np.unique(values, return_counts=True)
-    if values.dtype.kind == "f" and len(distinct) > 10:
+    most = len(PALETTE)
+    if values.dtype.kind == "f" and len(distinct) > most:
         # Five bins, each with a fifth of the rows.
         edges = np.quantile(values, np.linspace(0, 1, 6))
         names = [f"{low:.3g} to {high:.3g}" for low, high in pairwise(edges)]
         band = np.clip(np.searchsorted(edges, values, side="right") - 1, 0, 4)
-        return RowLabels(np.array(names)[band], tuple(dict.fromkeys(names)))
+        return RowLabels(np.array(names)[band], tuple(dict.fromkeys(names[i] for i in np.unique(band))))
     words = values.astype(str)
-    if len(distinct) > 10:
-        common = np.sort(distinct[np.argsort(-counts, kind="stable")[:9]])
+    if len(distinct) > most:
+        common = np.sort(distinct[np.argsort(-counts, kind="stable")[: most - 1]])
         words = np.where(np.isin(values, common), words, "other")
         return RowLabels(words, (*common.astype(str).tolist(), "other"))
     return RowLabels(words, tuple(distinct.astype(str).tolist()))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,121 +17,155 @@ from bigkpca.reporting.report_data import ReportData, RowLabels
 from bigkpca.spec import FitSpec
 from bigkpca.storage.describe import whole_gram
 
+_EXTREMES = 6  # rows at either end of a component
 _NEARLY_ALL, _MOST = 0.95, 0.5  # shares of the variance that components hold, or of all variance
 
 
-def verdict(model: Model) -> str:
-    """How good the fit is: trust of its components, share of variance, and what it leaves out."""
-    certificate, trust = model.certificate, model.certificate.trust
-    shares = model.solution.explained_variance_ratio
-    if whole_gram(model):
-        parts = ["Exact: the whole Gram matrix was solved, there is no error of approximation."]
-        if trust is not None and set(trust) != {"solid"}:
-            parts.append(_counts(trust, "rounding"))
-    elif trust is None:
-        parts = ["Nothing is known of how far its components can be trusted: fit with a larger size to find out."]
-    else:
-        known = "estimated" if certificate.residuals is None else "from residuals"
-        more = "a larger size" if certificate.residuals is None else "more products with the Gram matrix"
-        parts = [components_verdict(trust, shares, more), _counts(trust, known)]
-    return " ".join([*parts, *_of_variance(model)])
+@dataclass(frozen=True)
+class Tile:
+    """One of the answers at the top of a report: its name, the answer in a few words, and a note."""
+
+    name: str
+    value: str
+    note: str
 
 
-def components_verdict(trust: tuple[str, ...], shares: Array, more: str) -> str:
-    """The verdict on components with these shares (r,) of the variance; `more` is what would improve them.
+def tiles(model: Model) -> tuple[Tile, ...]:
+    """How good the fit is: a verdict, the components to trust, the variance that they hold, and the error."""
+    return _verdict(model), _trusted(model), _variance(model), _error(model)
+
+
+def grade(trust: tuple[str, ...], shares: Array) -> tuple[str, float]:
+    """A verdict on components with these shares (r,) of the variance, and the trusted part of what they hold.
 
     Doubtful components count by their share of variance, since small ones at the end of a spectrum matter little.
     """
-    r, trusted = len(trust), np.array([word != "doubtful" for word in trust])
-    count, held = int(trusted.sum()), float(shares.sum())
-    of_held = float(shares[trusted].sum()) / held if held else 0.0
-    who = f"{count} of {r} components" if count < r else f"all {r} components" if r > 1 else "its only component"
-    claim = f"{who} can be trusted"
-    if count < r:
-        claim += f", and those hold {share_at_least(of_held, 1)} of what all do"
-    if not count:
-        return f"Not good: no component can be trusted; {more} would help."
-    if of_held < _MOST:
-        return f"Not good: only {claim}; {more} would help."
-    if of_held < _NEARLY_ALL:
-        word = "Of limited use" if held < _MOST else "Good in part"
-        return f"{word}: {claim}; {more} would help."
-    if held < _MOST:
-        return f"Sound but incomplete: {claim}, but most of the variance lies outside."
-    return f"Good: {claim}."
+    trusted, held = np.array([word != "doubtful" for word in trust]), float(shares.sum())
+    part = float(shares[trusted].sum()) / held if held else 0.0
+    if part < _MOST:
+        return "Not good", part
+    if part < _NEARLY_ALL:
+        return "Of limited use" if held < _MOST else "Good in part", part
+    return "Sound but incomplete" if held < _MOST else "Good", part
 
 
-def _counts(trust: tuple[str, ...], known: str) -> str:
+def _verdict(model: Model) -> Tile:
+    trust, shares = model.certificate.trust, model.solution.explained_variance_ratio
+    held, further, beyond = _held_and_beyond(model)
+    longer = " or use a longer sigma" if model.features.kernel.stationary else ""
+    more = ""
+    if beyond is not None and held < _MOST:
+        more = f" To hold more, {'keep more components' if further >= beyond else 'fit with a larger size'}{longer}."
+    if whole_gram(model):
+        word, note = "Exact", "The whole Gram matrix was solved: there is no error of approximation."
+    elif trust is None:
+        word, note = "Not known", "Fit with a larger size to learn how far the components can be trusted."
+    else:
+        word, _ = grade(trust, shares)
+        better = "A larger size" if model.certificate.residuals is None else "More products with the Gram matrix"
+        note = f"{better} would help."
+        if word == "Good":
+            note = "Nearly all that the components hold can be trusted."
+        elif word == "Sound but incomplete":
+            note = "What the components hold can be trusted, but most of the variance lies outside them."
+    return Tile("Verdict", word, note + more)
+
+
+def _trusted(model: Model) -> Tile:
+    """How many components can be trusted, what they hold, and which is the first that cannot."""
+    trust, r = model.certificate.trust, model.components
+    if trust is None:
+        return Tile("Components to trust", f"{r} of {r}" if whole_gram(model) else "not known", "")
+    how = "rounding" if whole_gram(model) else "estimated" if model.certificate.residuals is None else "from residuals"
     counts = ", ".join(f"{trust.count(word)} {word}" for word in ("solid", "fair", "doubtful") if word in trust)
-    first = trustworthy(trust)
-    where = f"; the first doubtful one is component {first + 1}" if 0 < first < len(trust) else ""
-    return f"Trust: {counts} ({known}){where}."
+    count, (_, part) = r - trust.count("doubtful"), grade(trust, model.solution.explained_variance_ratio)
+    note = f"{counts} ({how})."
+    if 0 < count < r:
+        note += f" Those to trust hold {share_at_least(part, 1)} of the variance that all {r} hold."
+        note += f" The first doubtful one is component {trustworthy(trust) + 1}."
+    return Tile("Components to trust", f"{count} of {r}", note)
 
 
-def _of_variance(model: Model) -> Iterator[str]:
-    """Sentences on the variance: what the components hold, what more of them would, what the model cannot reach."""
-    certificate, exact, method = model.certificate, whole_gram(model), FitSpec.of(model).method_value
-    held, low = float(model.solution.explained_variance_ratio.sum()), certificate.explained_variance_ratio_lower
-    # For an indefinite kernel the total is the sum of the positive eigenvalues, of which products with the Gram matrix
-    # find the leading ones only.
-    total_known = certificate.residuals is None or model.solution.negative == 0
-    if not total_known:
-        yield "How much of the variance they hold is not known: the kernel is not positive semidefinite here."
-    elif low is None:
-        yield f"Together they hold about {held:.1%} of the variance (estimated)."
+def _held_and_beyond(model: Model) -> tuple[float, float, float | None]:
+    """Shares of the variance: in the components, in further ones, and out of reach of the model, None if not known."""
+    certificate, held = model.certificate, float(model.solution.explained_variance_ratio.sum())
+    exact = whole_gram(model) or certificate.residuals is not None
+    beyond = 0.0 if exact else certificate.relative_trace_error
+    return held, max(1 - held - (beyond or 0.0), 0.0), beyond if _total_known(model) else None
+
+
+def _total_known(model: Model) -> bool:
+    """Whether the total variance is known.
+
+    For an indefinite kernel it is the sum of the positive eigenvalues, of which products with the Gram matrix find the
+    leading ones only.
+    """
+    return model.certificate.residuals is None or model.solution.negative == 0
+
+
+def _variance(model: Model) -> Tile:
+    certificate, name = model.certificate, "Variance held"
+    held, further, beyond = _held_and_beyond(model)
+    low = certificate.explained_variance_ratio_lower
+    if not _total_known(model):
+        return Tile(name, "not known", "The kernel is not positive semidefinite on these rows.")
+    if low is None:
+        value, note = f"about {held:.1%}", "Estimated."
     else:
         # The bounds of other methods come from the Nyström components of the same landmarks.
-        own = method in (Nystroem(), Exact()) or certificate.residuals is not None
-        who = "Together they" if own else f"The first {len(low)} exact components"
-        yield f"{who} hold at least {share_at_least(float(low.sum()), 1)} of the variance (proven)."
-    reach = None if exact else certificate.relative_trace_error
-    beyond = 0.0 if exact or certificate.residuals is not None else reach
-    if not total_known:
-        beyond = None
+        own = FitSpec.of(model).method_value in (Nystroem(), Exact()) or certificate.residuals is not None
+        value = f"at least {share_at_least(float(low.sum()), 1)}"
+        note = "Proven." if own else f"Proven for the first {len(low)} exact components."
+        if held - low.sum() > 0.01:
+            note += f" Estimated: {held:.1%}."
     if beyond is not None:
-        further = max(1 - held - beyond, 0.0)
-        yield f"Further components would hold {'less than 0.1%' if further < 0.001 else f'about {further:.1%}'}."
-    if reach is not None:
-        many = f"{model.features.size:,} landmarks"
-        share = "Less than 0.1%" if reach < 0.001 else f"At most {share_at_most(reach, 1)}"
-        yield f"{share} of the variance is out of reach of its {many} (proven)."
-    if beyond is not None and held < _MOST:
-        longer = " or take a longer sigma" if model.features.kernel.stationary else ""
-        yield f"To hold more, {'keep more components' if further >= beyond else 'fit with a larger size'}{longer}."
+        note += f" More components would add {'less than 0.1%' if further < 0.001 else f'about {further:.1%}'}."
+    return Tile(name, value, note)
+
+
+def _error(model: Model) -> Tile:
+    """The error of approximation: the first that is known makes the value, the others the note."""
+    certificate, found, more = model.certificate, [], ""
+    if whole_gram(model):
+        found.append(("none", "The method is exact."))
+    if certificate.residuals is not None:
+        residual = f"{at_most(certificate.residuals.max(), 2):.2g}"
+        found.append((f"at most {residual}", "Largest relative residual of a component (proven)."))
+    if not whole_gram(model) and certificate.relative_trace_error is not None:
+        reach = certificate.relative_trace_error
+        share = "less than 0.1%" if reach < 0.001 else f"at most {share_at_most(reach, 1)}"
+        found.append((share, f"Variance out of reach of its {model.features.size:,} landmarks (proven)."))
+    if certificate.kernel_error is not None:
+        found.append((f"about {certificate.kernel_error:.1%}", "Error of the kernel matrix in norm (estimated)."))
     if certificate.spectral_error_likely is not None:
         missed = certificate.spectral_error_likely
-        if method == Nystroem() or certificate.eigenvalue_lower is None:
+        if FitSpec.of(model).method_value == Nystroem() or certificate.eigenvalue_lower is None:
             explained = model.solution.total_variance - (certificate.trace_error or 0.0)
         else:
             explained = float(certificate.eigenvalue_lower.sum())  # all eigenvalues may add up to more
         most = share_at_most(missed / (explained + missed))
-        yield f"No component with more than {most} of it was missed ({certificate.confidence:.0%} confidence)."
-    if certificate.kernel_error is not None:
-        yield f"The kernel matrix is off by {certificate.kernel_error:.1%} of its norm (estimated)."
-    if certificate.residuals is not None:
-        yield f"The largest relative residual is {at_most(certificate.residuals.max(), 2):.2g} (proven)."
+        more = f" No component with more than {most} of it was missed ({certificate.confidence:.0%} confidence)."
+    (value, note), *others = found or [("not known", "")]
+    also = "".join(f" {what[:-1]}: {figure}." for figure, what in others)
+    return Tile("Error", value, note + more + also)
 
 
 def findings(model: Model, data: ReportData) -> str:
     """What the leading components hold, and how they relate to the labels."""
     shares = model.solution.explained_variance_ratio
-    half = int(np.searchsorted(np.cumsum(shares), shares.sum() / 2)) + 1
-    text = (
-        f"Component 1 holds {shares[0]:.1%} of the variance, and {half} of {len(shares)} components hold half of what "
-        "all of them do."
-    )
+    half, r = int(np.searchsorted(np.cumsum(shares), shares.sum() / 2)) + 1, len(shares)
+    together = f"; the first {half} of {r} hold half of what all {r} hold" if 1 < half < r else ""
+    text = f"Component 1 holds {shares[0]:.1%} of the variance{together}."
     best = best_component(data)
     if best is None or data.labels is None or data.scores is None:
         return text
     explained = explained_by_labels(data.scores, data.labels)
-    return text + (
-        f" Component {best + 1} tells the labels apart best: they explain {explained[best]:.0%} of it, "
-        f"{extreme_labels(data.scores[:, best], data.labels)}."
-    )
+    ends = extreme_labels(data.scores[:, best], data.labels)
+    return f"{text} Component {best + 1} separates the labels best: they explain {explained[best]:.0%} of it.{ends}"
 
 
 def best_component(data: ReportData) -> int | None:
-    """The component that tells the labels apart best; None where there are none to tell apart."""
+    """The component that separates the labels best; None without at least two labels."""
     if data.labels is None or data.scores is None or len(data.labels.names) < 2:
         return None
     return int(explained_by_labels(data.scores, data.labels).argmax())
@@ -149,10 +183,19 @@ def explained_by_labels(scores: Array, labels: RowLabels) -> Array:
 
 
 def extreme_labels(values: Array, labels: RowLabels) -> str:
-    """The labels with the smallest and the largest mean of values (m,). Single rows at the ends may have others."""
-    means = [values[labels.values == name].mean() for name in labels.names]
-    low, high = labels.names[int(np.argmin(means))], labels.names[int(np.argmax(means))]
-    return f"with the lowest mean score for {low} and the highest for {high}"
+    """A sentence on the label of the rows at either end of values (m,), as far as these rows have the same label."""
+    found = [
+        f"the {len(at)} {word} scores have label {labels.values[at[0]]}"
+        for word, at in extremes(values).items()
+        if len(at) > 1 and len(set(labels.values[at].tolist())) == 1
+    ]
+    return f" T{' and '.join(found)[1:]}." if found else ""
+
+
+def extremes(values: Array) -> dict[str, Array]:
+    """Positions of the lowest and of the highest of values (m,), most extreme first."""
+    order = np.argsort(values, kind="stable")
+    return {"lowest": order[:_EXTREMES], "highest": order[::-1][:_EXTREMES]}
 
 
 def provenance(model: Model, facts: dict[str, Any], written_by: str, plan: Plan | None) -> dict[str, str]:
@@ -177,11 +220,9 @@ def provenance(model: Model, facts: dict[str, Any], written_by: str, plan: Plan 
         "pre-image": facts["preimage"] or "none",
         "data": identity["path"] or "an array in memory",
         "rows": f"{identity['shape'][0]:,} × {identity['shape'][1]:,}, {np.dtype(identity['dtype']).name}",
-        "stamp of the data": str(identity["stamp"]),
         "precision": facts["dtype"],
         "seed": str(facts["seed"]),
         **({"rows added later": f"{added:,}"} if added else {}),
         **cost,
         "written by": f"bigkpca {written_by}",
-        "digest of the model": facts["digest"],
     }

@@ -13,8 +13,7 @@ import bigkpca
 from bigkpca.errors import SpecError
 from bigkpca.execution.progress import Silent
 from bigkpca.ingesting import ingest
-from bigkpca.reporting import drawing, report_data, text
-from bigkpca.reporting.report_data import RowLabels
+from bigkpca.reporting import drawing, report_data
 from tests.reporting.conftest import drawn
 
 
@@ -29,10 +28,13 @@ def test_labels_come_from_everywhere_as_names_kinds_or_bins(place, tmp_path):
     for given in (place / "labels.npy", "y", place / "d.zarr", place / "d.zarr" / "y"):
         found, numbers = labels_of(place, given)
         np.testing.assert_array_equal(found.values, load_digits().target[numbers].astype(str))
-    np.save(tmp_path / "many.npy", np.repeat(np.arange(12), [*range(1, 12), 1797 - 66]))
+    np.save(tmp_path / "many.npy", np.repeat(np.arange(14), [*range(1, 14), 1797 - 91]))
     many, _ = labels_of(place, tmp_path / "many.npy")
-    assert many.names == ("3", "4", "5", "6", "7", "8", "9", "10", "11", "other")
+    assert many.names == (*map(str, range(3, 14)), "other")
     assert np.count_nonzero(many.values == "other") == 1 + 2 + 3
+    np.save(tmp_path / "zeros.npy", np.maximum(np.linspace(-1, 1, 1797), 0))
+    zeros, _ = labels_of(place, tmp_path / "zeros.npy")
+    assert set(zeros.names) == set(zeros.values)
     np.save(tmp_path / "numbers.npy", np.linspace(0, 1, 1797))
     bins, _ = labels_of(place, tmp_path / "numbers.npy")
     assert bins.names == ("0 to 0.2", "0.2 to 0.4", "0.4 to 0.6", "0.6 to 0.8", "0.8 to 1")
@@ -46,7 +48,10 @@ def test_ends_of_components_have_the_names_of_categories(tmp_path):
     ingest([tmp_path / "x.csv"], tmp_path / "d.zarr", labels="kind")
     bigkpca.fit(tmp_path / "d.zarr", tmp_path / "m.zarr", components=2, size=20)
     text = drawn(tmp_path / "m.zarr", tmp_path / "r.html")
-    assert re.search("with the lowest mean score for (low and the highest for high|high and the highest for low)", text)
+    ends = (
+        "The 6 lowest scores have label (low and the 6 highest scores have label high|high and the 6 .* label low)\\."
+    )
+    assert re.search(ends, text)
 
 
 @pytest.mark.full
@@ -89,10 +94,3 @@ def test_pictures_show_rows():
     assert (flat.black, flat.white) == (3, 4)
     sparse = drawing.PictureFrame.of((1, 2), np.eye(1, 100_000).reshape(-1, 2))
     assert (sparse.black, sparse.white) == (0, 1)
-
-
-def test_labels_explain_what_they_explain():
-    labels = RowLabels(np.array(["a", "a", "b", "b"]), ("a", "b"))
-    scores = np.array([[1.0, 1, 0], [1, -1, 0], [-1, 1, 0], [-1, -1, 0]])
-    np.testing.assert_allclose(text.explained_by_labels(scores, labels), [1, 0, 0])
-    assert text.extreme_labels(scores[:, 0], labels) == "with the lowest mean score for b and the highest for a"

@@ -19,9 +19,13 @@ from tests.reporting.conftest import drawn
 
 
 def test_the_page_answers_and_has_every_section(page):
-    assert re.search(r"(Good in part|Of limited use): \d of 8 components can be trusted", page)
-    assert re.search(r"Together they hold at least \d+\.\d% of the variance \(proven\)", page)
-    assert re.search(r"At most \d+\.\d% of the variance is out of reach of its 60 landmarks \(proven\)", page)
+    tiles = dict(re.findall(r"<p>([^<]*)</p><strong>([^<]*)</strong>", page))
+    assert list(tiles) == ["Verdict", "Components to trust", "Variance held", "Error"]
+    assert tiles["Verdict"] in ("Good in part", "Of limited use")
+    assert re.match(r"\d of 8$", tiles["Components to trust"])
+    assert re.match(r"at least \d+\.\d%$", tiles["Variance held"])
+    assert re.match(r"at most \d+\.\d%$", tiles["Error"])
+    assert page.index("<summary>Digests and all options") < page.index("digest of the model") < page.index("</main>")
     titles = re.findall(r"<h2>(.*?)</h2>", page)
     assert titles == [
         "Is it good?", "What did it find?", "What do the components mean?", "What do they keep of a row?",
@@ -151,8 +155,8 @@ def test_rows_that_are_gone_or_have_changed_are_said_to(small, place, tmp_path):
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ({"method": "rff", "size": 100, "n_components": 2}, "The kernel matrix is off by"),
-        ({"refine": 1, "size": 20, "n_components": 2}, "The largest relative residual is"),
+        ({"method": "rff", "size": 100, "n_components": 2}, "Error of the kernel matrix in norm"),
+        ({"refine": 1, "size": 20, "n_components": 2}, "Largest relative residual of a component (proven)"),
         ({"size": 20, "n_components": 1}, "Component 1 holds"),
         ({"kernel": "laplacian", "size": 4, "n_components": 3}, "doubtful"),
         ({"kernel": "sigmoid", "gamma": 1e-5, "size": 30, "n_components": 2}, "no pre-images: "),
@@ -230,7 +234,7 @@ def test_a_sample_is_said_to_be_one(tmp_path):
     assert re.search(r"Scores of 65,\d{3} of 70,000 rows, in 64 evenly spaced stretches\.", text)
     scores, numbers = np.asarray(zarr.open(tmp_path / "s.zarr")["scores"][:]), spread_row_numbers(70_000, 65_536)
     lowest = numbers[np.argsort(scores[numbers, 1], kind="stable")[:6]]
-    assert all(f"<td>{row:,}</td>" in text for row in lowest)
+    assert all(f'<td data-name="row">{row:,}</td>' in text for row in lowest)
 
 
 @pytest.mark.usefixtures("quiet_signals", "sketched")

@@ -1,30 +1,36 @@
-"""What the report says of trust, bounds and the learning curve."""
+"""What the report says about trust, bounds, labels and the learning curve."""
 
 import re
 from dataclasses import replace
 
 import numpy as np
+import pytest
 
 import bigkpca
 from bigkpca.reporting import figures, page, text
+from bigkpca.reporting.report_data import RowLabels
 
 SOUND, SHAKY = "solid", "doubtful"
 
 
 def test_the_verdict_weighs_components_by_what_they_hold():
-    trusted, larger = "components can be trusted", " of what all do; a larger size would help."
-    for trust, shares, says in (
-        ([SOUND] * 8, [0.1] * 8, "Good: all 8 components can be trusted."),
-        ([SOUND], [0.9], "Good: its only component can be trusted."),
-        ([SHAKY], [0.0], "Not good: no component can be trusted; a larger size would help."),
-        ([SHAKY, SOUND], [0.02, 0.9], "Good: 1 of 2 components can be trusted, and those hold 97.8% of what all do."),
-        ([SOUND] * 8, [0.03] * 8, f"Sound but incomplete: all 8 {trusted}, but most of the variance lies outside."),
-        ([SOUND, SOUND, SHAKY], [0.3, 0.3, 0.2], f"Good in part: 2 of 3 {trusted}, and those hold 75.0%{larger}"),
-        ([SOUND, SHAKY], [0.03, 0.02], f"Of limited use: 1 of 2 {trusted}, and those hold 60.0%{larger}"),
-        ([SHAKY, SOUND], [0.6, 0.3], f"Not good: only 1 of 2 {trusted}, and those hold 33.3%{larger}"),
-        ([SHAKY, SHAKY], [0.6, 0.3], "Not good: no component can be trusted; a larger size would help."),
+    for trust, shares, says, part in (
+        ([SOUND] * 8, [0.1] * 8, "Good", 1),
+        ([SOUND], [0.9], "Good", 1),
+        ([SHAKY], [0.0], "Not good", 0),
+        ([SHAKY, SOUND], [0.02, 0.9], "Good", 90 / 92),
+        ([SOUND] * 8, [0.03] * 8, "Sound but incomplete", 1),
+        ([SOUND, SOUND, SHAKY], [0.3, 0.3, 0.2], "Good in part", 0.75),
+        ([SOUND, SHAKY], [0.03, 0.02], "Of limited use", 0.6),
+        ([SHAKY, SOUND], [0.6, 0.3], "Not good", 1 / 3),
+        ([SHAKY, SHAKY], [0.6, 0.3], "Not good", 0),
     ):
-        assert text.components_verdict(tuple(trust), np.array(shares), "a larger size") == says
+        assert text.grade(tuple(trust), np.array(shares)) == (says, pytest.approx(part))
+
+
+def said(model):
+    """The tiles of a model, each as one text, by name."""
+    return {tile.name: f"{tile.value}: {tile.note}" for tile in text.tiles(model)}
 
 
 def fitted(X, components, **options):
@@ -36,34 +42,38 @@ def test_doubtful_components_that_hold_next_to_nothing_do_not_spoil_a_model():
     columns = rng.exponential(10, 1500), rng.integers(0, 24, 1500), rng.normal(0, 1, 1500), rng.gamma(1, 100, 1500)
     model = fitted(np.stack(columns, axis=1), 40, size=300)
     assert "doubtful" in model.certificate.trust
-    said = text.verdict(model)
-    assert re.match(r"Good: \d+ of 40 components can be trusted, and those hold 9\d\.\d% of what all do\. Tr", said)
-    assert re.search(r"doubtful \(estimated\); the first doubtful one is component \d+\.", said)
-    assert re.search(r"they hold at least 9\d\.\d% of the variance \(proven\)\. Further components would", said)
-    assert "To hold more" not in said
+    tiles = said(model)
+    assert len(tiles) == 4
+    assert tiles["Verdict"] == "Good: Nearly all that the components hold can be trusted."
+    counts = (
+        r"\d+ of 40: .*\d+ doubtful \(estimated\)\. Those to trust hold 9\d\.\d% of the variance that all 40 hold\. "
+    )
+    assert re.match(counts + r"The first doubtful one is component \d+\.$", tiles["Components to trust"])
+    assert re.match(r"at least 9\d\.\d%: Proven\. More components would add", tiles["Variance held"])
 
 
 def test_trustworthy_components_that_hold_little_are_called_incomplete(digits):
-    said = text.verdict(fitted(digits[:900], 4, size=450))
-    assert said.startswith("Sound but incomplete: all 4 components can be trusted, but most of the variance lies outsi")
-    assert re.search(r"Further components would hold about \d\d\.\d%\.", said)
-    assert "To hold more, keep more components or take a longer sigma." in said
-    narrow = text.verdict(fitted(digits[:900], 4, size=100, sigma=18.0))
-    assert "To hold more, fit with a larger size or take a longer sigma." in narrow
+    tiles = said(fitted(digits[:900], 4, size=450))
+    assert tiles["Verdict"].startswith("Sound but incomplete: What the components hold can be trusted, but most of the")
+    assert tiles["Verdict"].endswith("To hold more, keep more components or use a longer sigma.")
+    assert re.search(r"More components would add about \d\d\.\d%\.", tiles["Variance held"])
+    narrow = said(fitted(digits[:900], 4, size=100, sigma=18.0))["Verdict"]
+    assert narrow.endswith("To hold more, fit with a larger size or use a longer sigma.")
 
 
 def test_exact_is_said_of_the_method_and_not_of_a_number(digits):
     landmarks = fitted(digits[:150], 9, kernel="linear", size=80, dtype="float64")
     rounded = replace(landmarks, certificate=replace(landmarks.certificate, trace_error=0.0, relative_trace_error=0.0))
     for model in (landmarks, rounded):
-        said = text.verdict(model)
-        assert said.startswith("Good: all 9 components can be trusted.")
-        assert "Less than 0.1% of the variance is out of reach of its" in said
-        assert "Exact" not in said
+        tiles = said(model)
+        assert tiles["Verdict"].startswith("Good: ")
+        assert re.match(r"less than 0\.1%: Variance out of reach of its \d\d landmarks \(proven\)\.", tiles["Error"])
         assert figures.trust(model) is not None
     exact = fitted(digits[:150], 3, method="exact")
-    assert text.verdict(exact).startswith("Exact: the whole Gram matrix was solved, there is no error of approximation")
-    assert "landmarks" not in text.verdict(exact)
+    tiles = said(exact)
+    assert tiles["Verdict"].startswith("Exact: The whole Gram matrix was solved: there is no error of approximation.")
+    assert tiles["Error"].startswith("none: ")
+    assert "landmarks" not in tiles["Error"]
     assert figures.trust(exact) is None
 
 
@@ -80,6 +90,19 @@ def test_the_learning_curve_ends_at_the_bound_and_bounds_in_the_table_are_no_nea
 
 
 def test_what_other_components_hold_is_not_said_of_these(digits):
-    own, columns = (text.verdict(fitted(digits[:200], 4, size=70, method=method)) for method in ("nystroem", "columns"))
-    assert re.search(r"Together they hold at least \d\d\.\d% of the variance \(proven\)", own)
-    assert re.search(r"The first 4 exact components hold at least \d\d\.\d% of the va", columns)
+    own, columns = (said(fitted(digits[:200], 4, size=70, method=method)) for method in ("nystroem", "columns"))
+    assert re.match(r"at least \d\d\.\d%: Proven\. ", own["Variance held"])
+    assert re.match(r"at least \d\d\.\d%: Proven for the first 4 exact components\.", columns["Variance held"])
+
+
+def test_labels_explain_what_they_explain_and_name_the_ends_that_agree():
+    labels = RowLabels(np.array(["a", "a", "b", "b"]), ("a", "b"))
+    scores = np.array([[1.0, 1, 0], [1, -1, 0], [-1, 1, 0], [-1, -1, 0]])
+    np.testing.assert_allclose(text.explained_by_labels(scores, labels), [1, 0, 0])
+    y = np.arange(20.0)
+    for words, says in (
+        (["a"] * 8 + ["b"] * 12, " The 6 lowest scores have label a and the 6 highest scores have label b."),
+        (["b", *["a"] * 12, *["b"] * 7], " The 6 highest scores have label b."),  # though the lowest mean is that of a
+        (["a", "b"] * 10, ""),
+    ):
+        assert text.extreme_labels(y, RowLabels(np.array(words), ("a", "b"))) == says

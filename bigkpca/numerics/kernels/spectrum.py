@@ -19,8 +19,8 @@ _DENSE_WORDS = 4096  # of the fixed strings: with fewer, a dense table of counts
 class Spectrum(Leaf):
     """k(x, y) = Σ_w c_w(x) c_w(y), where c_w(x) counts the occurrences in x of the word w of k characters.
 
-    Rows are strings: whole numbers that represent characters, with zeros after the end of shorter strings, as `bigkpca
-    ingest` writes them. Words that contain a zero do not count.
+    Rows are strings: whole numbers that represent characters, with zeros after the end of shorter strings, as written
+    by `bigkpca ingest`. Words that contain a zero do not count.
 
     The cost is one look-up per character and one product of sparse counts, not proportional to the lengths of both
     strings. Sums of kernels with several k compare words of several lengths. Raises SpecError if k is not positive; in
