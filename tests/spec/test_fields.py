@@ -167,4 +167,4 @@ def test_an_option_that_is_newer_than_a_model_changes_nothing_at_its_default():
     old = FitSpec.checked(components=5)
     assert Later.checked(components=5).to_dict() == old.to_dict()
     assert Later.checked(components=5, whiten=True).to_dict() == old.to_dict() | {"whiten": True}
-    assert Later.from_dict(old.to_dict()) == Later.checked(components=5)
+    assert Later.from_dict(old.to_dict(), None) == Later.checked(components=5)
