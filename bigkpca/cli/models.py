@@ -23,6 +23,7 @@ from bigkpca.cli.options import (
 )
 from bigkpca.cli.output import show, show_model
 from bigkpca.execution.progress import ShownProgress
+from bigkpca.numerics.certificates import MODERATE
 from bigkpca.spec.units import SAMPLED_ROWS
 
 
@@ -80,6 +81,10 @@ def evaluate(model: str, data: str, as_json: bool, quiet: bool, **options: Any) 
     frobenius, total = found.frobenius, found.total_variance
     click.echo(f"total variance   {total.value:.6g} ± {total.standard_error:.2g}")
     click.echo(f"|K - K^|_F       {frobenius.value:.6g} ± {frobenius.standard_error:.2g}")
+    near, r = int((found.residuals <= MODERATE).sum()), len(found.residuals)
+    which = f"{near} of {r} components are" if near < r else f"all {r} components are" if r > 1 else "the component is"
+    advice = "" if near == r else "; a larger --size, or a fit on these rows, may improve the others"
+    click.echo(f"verdict: {which} within {MODERATE:.0%} of an exact eigenvalue{advice}")
 
 
 @command(
@@ -153,7 +158,7 @@ def verify(path: str, as_json: bool, quiet: bool, **options: Any) -> None:
     found = verify.verify(path, progress=ShownProgress(quiet), **options)
     show(asdict(found) | {"shape": list(found.shape)}, as_json)
     if not as_json:
-        click.echo(f"checked {found.files:,} {'file' if found.files == 1 else 'files'}: nothing is wrong")
+        click.echo(f"checked {found.files:,} {'file' if found.files == 1 else 'files'}: intact")
 
 
 def _writes_rows(

@@ -92,7 +92,7 @@ def test_what_is_whole_is_described(home):
 def test_the_command_prints_facts_and_ends_with_the_code_of_what_it_found(home):
     facts = {"path": "s.zarr", "kind": "features", "shape": [90, 3], "files": 6}
     assert json.loads(run("verify", "s.zarr", "--json").stdout) == facts
-    told = "path s.zarr kind features shape 90 × 3 files 6 checked 6 files: nothing is wrong "
+    told = "path s.zarr kind features shape 90 × 3 files 6 checked 6 files: intact "
     assert re.sub(r"\s+", " ", run("verify", "s.zarr").stdout) == told
     flip(home / "s.zarr" / "scores" / "c" / "1" / "0")
     broken = run("verify", "s.zarr", "--json")
