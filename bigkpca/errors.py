@@ -23,6 +23,7 @@ True
 from __future__ import annotations
 
 import difflib
+import sys
 import warnings
 from collections import Counter
 from collections.abc import Collection, Sequence
@@ -119,6 +120,18 @@ class UnlikeWorkersWarning(UserWarning):
 
 class ToleranceWarning(UserWarning):
     """Memory or time ended the growth of a model before it met its tolerance."""
+
+
+class FewerComponentsWarning(UserWarning):
+    """The model has fewer components than were asked for: the rows or features have no more."""
+
+
+def warn(message: str, category: type[Warning] = UserWarning) -> None:
+    """Warn at the line of the user's that called this package, or scikit-learn, which called it."""
+    level, frame = 2, sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").split(".")[0] in ("bigkpca", "sklearn"):
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, category, stacklevel=level)
 
 
 def require(library: str, extra: str, what: str) -> None:

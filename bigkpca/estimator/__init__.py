@@ -20,6 +20,7 @@ from bigkpca.estimator.inputs import (
     PREIMAGES,
     RESIDUALS,
     SCORES,
+    SCORES_LIKE_ROWS,
     RowsInput,
     framing_what_is_in_memory,
     in_kind,
@@ -67,6 +68,7 @@ class ModelMethods(RowsInput, ClassNamePrefixFeaturesOutMixin, TransformerMixin)
 
     model_: Model
     noise: float | None
+    dtype: Any
 
     @property
     def eigenvalues_(self) -> Array:
@@ -110,7 +112,8 @@ class ModelMethods(RowsInput, ClassNamePrefixFeaturesOutMixin, TransformerMixin)
     @property
     def gamma_(self) -> float | None:
         """Inverse width of the kernel as in scikit-learn, None if it has none: 1 / (2 sigma²) of the Gaussian."""
-        return getattr(self.kernel_, "gamma", None)
+        given = self.model_.provenance.get("spec", {}).get("gamma")
+        return given if isinstance(given, float) else getattr(self.kernel_, "gamma", None)
 
     @property
     def eigenvectors_(self) -> Array:
@@ -163,9 +166,10 @@ class ModelMethods(RowsInput, ClassNamePrefixFeaturesOutMixin, TransformerMixin)
             raise SpecError(
                 "dtype and components are of scores that are stored: give out, or take scores[:, :k].astype(dtype)"
             )
+        output = SCORES if self.dtype else SCORES_LIKE_ROWS
         if is_dask_frame(X):
-            return in_frame(self._checked_frame(X), SCORES.lazy, self.model_, self.get_feature_names_out())
-        return in_kind(X, SCORES.of(self._matching_rows(X, self.model_), self.model_), "scores")
+            return in_frame(self._checked_frame(X), output.lazy, self.model_, self.get_feature_names_out())
+        return in_kind(X, output.of(self._matching_rows(X, self.model_), self.model_), "scores")
 
     def inverse_transform(self, Y: Any, out: AnyPath | None = None) -> Any:
         """Pre-images (n, d) of scores Y (n, r): NumPy for what is in memory, a lazy Dask array for Dask, Zarr and
@@ -256,7 +260,8 @@ class KernelPCA(ModelMethods, BaseEstimator):  # type: ignore[misc]
     ----------
     n_components : int, float in (0, 1), "auto" or None
         Number of components, the share of variance they must explain, "auto" for those before the largest gap after a
-        trustworthy one, or None for the numerical rank. `n_components_` is smaller where the rank is.
+        trustworthy one, or None for the numerical rank. `n_components_` is smaller where the rank is, with a
+        FewerComponentsWarning unless the number is the default.
     kernel : str, value of bigkpca.kernels, or callable k(X (b, d), Y (l, d)) -> (b, l)
         "gaussian", "laplacian", "matern", "rational-quadratic", "polynomial", "linear", "sigmoid" or "cosine"; or
         "precomputed", with method="exact": `fit` takes the square matrix of kernels, (n, n), and `transform` kernels
@@ -288,7 +293,8 @@ class KernelPCA(ModelMethods, BaseEstimator):  # type: ignore[misc]
         Whether to bring columns to mean 0 and deviation 1 first; sigma then refers to such columns.
     dtype : "float32", "float64" or None
         Precision of block work. None takes that of the data, at least float32, or float64 where rounding in float32
-        would move the bounds or leading eigenvalues by more than 0.01 (the model's choices say so).
+        would move the bounds or leading eigenvalues by more than 0.01 (the model's choices say so). With None,
+        scores of float32 rows are float32.
     solver : "auto", "dense" or "randomized"
         Eigensolver of random features; "auto" is randomized above 8192 of them, with no D x D matrix and 4 passes.
     refine : int
@@ -434,7 +440,8 @@ class KernelPCA(ModelMethods, BaseEstimator):  # type: ignore[misc]
             return self.fit(X, like=like).transform(X)
         rows, kept = self._rows(X, reset=True), KeptFeatures()
         self._fitted(rows, like, kept=kept)
-        return in_kind(X, SCORES.of(rows, self.model_, kept), "scores")
+        output = SCORES if self.dtype else SCORES_LIKE_ROWS
+        return in_kind(X, output.of(rows, self.model_, kept), "scores")
 
     @only_if(takes_more_rows)
     def partial_fit(self, X: Any, y: None = None) -> Self:
@@ -469,6 +476,10 @@ class KernelPCA(ModelMethods, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(other)
         return self._of(merge([self, other]))
 
+    def __radd__(self, other: Any) -> Self:
+        """So that `sum` adds up estimators: it starts at 0."""
+        return self if isinstance(other, int) and other == 0 else NotImplemented
+
     def save(self, path: AnyPath, *, overwrite: bool = False) -> None:
         """Save the fitted model; nothing happens where it is saved already.
 
@@ -497,7 +508,7 @@ class KernelPCA(ModelMethods, BaseEstimator):  # type: ignore[misc]
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"] if self.dtype is None else []
         tags.input_tags.pairwise = is_precomputed(self.kernel)
         tags.input_tags.sparse = True
         return tags

@@ -57,6 +57,23 @@ class RowOutput:
 
 
 SCORES = RowOutput(arrays.scores, projection.score_rows, projection.few_scores)
+
+
+def _like_rows(scores: Any, rows: Any) -> Any:
+    """Scores as float32 for rows that are, as transformers of scikit-learn give them, also where the model computes in
+    float64; other scores as they are."""
+    return scores.astype(rows.dtype) if rows.dtype == np.float32 and scores.dtype != rows.dtype else scores
+
+
+def _lazy_scores(model: Model, rows: Any) -> Any:
+    return _like_rows(arrays.scores(model, rows), rows)
+
+
+SCORES_LIKE_ROWS = RowOutput(
+    _lazy_scores,
+    lambda rows, model, engine: _like_rows(projection.score_rows(rows, model, engine), rows),
+    lambda rows, model: _like_rows(projection.few_scores(rows, model), rows),
+)
 PREIMAGES = RowOutput(
     arrays.preimages,
     lambda Y, model, engine: projection.reconstruct_rows(Y, model, projection.block_preimages, engine).rows,

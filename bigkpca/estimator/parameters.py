@@ -11,7 +11,7 @@ import numpy as np
 from sklearn.utils import check_random_state
 from sklearn.utils.metaestimators import available_if
 
-from bigkpca.errors import SpecError
+from bigkpca.errors import SpecError, warn
 from bigkpca.execution.progress import Progress
 from bigkpca.fitting.merge import check_supports_partial_fit
 from bigkpca.numerics.kernels import Kernel, Precomputed, kernel_class
@@ -90,11 +90,11 @@ def spec_of(estimator: Any, seed: int | None = None) -> FitSpec:
 
 
 def check_parameters(parameters: Mapping[str, Any]) -> None:
-    """Raise TypeError for unknown parameters; it says what to do about those that only scikit-learn's KernelPCA has."""
+    """Raise TypeError for unknown parameters; warn of those that only scikit-learn's KernelPCA has."""
     for name in parameters:
         if name in _OF_SCIKIT_LEARN:
-            raise TypeError(f"KernelPCA has no {name}, as scikit-learn's has: {_OF_SCIKIT_LEARN[name]}")
-        if name not in DEFAULTS:
+            warn(f"KernelPCA ignores {name}, a parameter of scikit-learn's KernelPCA: {_OF_SCIKIT_LEARN[name]}")
+        elif name not in DEFAULTS:
             raise TypeError(f"KernelPCA.__init__() got an unexpected keyword argument {name!r}")
 
 

@@ -21,6 +21,7 @@ from bigkpca.fitting.warnings import (
     moved_by_rounding,
     note_lowered,
     warn_above_tolerance,
+    warn_if_fewer,
     warn_if_indefinite,
     warn_if_narrow,
     warn_of,
@@ -63,6 +64,7 @@ def fit_rows(
     if spec.precomputed:
         model = refine.fit_precomputed(rows, fit, engine)
         warn_if_indefinite(model.solution)
+        warn_if_fewer(model, fit, engine.progress)
         return replace(model, provenance={**provenance, **model.provenance})
     first = fit.start() if fit.matrix_free else fit
     chosen, found = _solved(rows, first, limits, engine)
@@ -71,8 +73,10 @@ def fit_rows(
     if fit.matrix_free:
         del chosen, found  # which products do not need
         model = refine.refine_by_products(rows, model, spec, engine)
+        warn_if_fewer(model, fit, engine.progress)
         model = with_decoder(model, rows, None, spec, engine)
         return with_reference(model, None, rows.shape[0], spec.seed, engine, spec)
+    warn_if_fewer(model, fit, engine.progress)
     model = with_decoder(model, rows, chosen.sample, spec, engine, found.basis)
     return with_reference(model, None if spec.exact else chosen.reference, rows.shape[0], spec.seed, engine, spec)
 
