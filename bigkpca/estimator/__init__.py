@@ -37,7 +37,7 @@ from bigkpca.estimator.parameters import (
     takes_more_rows,
 )
 from bigkpca.execution.engine import KeptFeatures
-from bigkpca.execution.options import RunOptions, takes
+from bigkpca.execution.options import RunOptions, in_words_of_python, takes, with_names_of_fields
 from bigkpca.execution.progress import shown
 from bigkpca.execution.projection import are_maps, in_frame, of_rows_there, stacked_rows
 from bigkpca.fitting.merge import extend, spec_like
@@ -142,17 +142,20 @@ class ModelMethods(RowsInput, ClassNamePrefixFeaturesOutMixin, TransformerMixin)
     @overload
     def transform(self, X: LazyArray | Stored | AnyPath) -> LazyArray: ...
     @overload
-    def transform(self, X: Any, out: AnyPath, *, dtype: Any = None, components: int | None = None) -> Stored: ...
+    def transform(self, X: Any, out: AnyPath, *, dtype: Any = None, n_components: int | None = None) -> Stored: ...
     @overload
-    def transform(self, X: Any, out: None = None, *, dtype: None = None, components: None = None) -> Any: ...
-    def transform(self, X: Any, out: AnyPath | None = None, *, dtype: Any = None, components: int | None = None) -> Any:
+    def transform(self, X: Any, out: None = None, *, dtype: None = None, n_components: None = None) -> Any: ...
+    @with_names_of_fields
+    def transform(
+        self, X: Any, out: AnyPath | None = None, *, dtype: Any = None, n_components: int | None = None
+    ) -> Any:
         """Scores (n, r): NumPy for what is in memory, a lazy Dask array for Dask, Zarr and paths.
 
         A Dask frame gets a lazy Dask frame, with its index and divisions, taken partition by partition without a count;
         a DataArray gets one with the dim of its rows, their coordinates, and a dim "component", lazy where it is over
         Dask; rows that were stacked of several dims have these again. With `out` they are streamed to a feature store
         at that path, and its Zarr array is returned;
-        `dtype` and `components` say what is stored there, as in `bigkpca.transform`.
+        `dtype` and `n_components` say what is stored there, as in `bigkpca.transform`.
 
         A Dask array of unknown chunk sizes is taken chunk by chunk without a count, and its scores have as many. Where
         `set_output` asks for a frame, what is in memory gets one; all else stays as it is, lazy.
@@ -161,10 +164,10 @@ class ModelMethods(RowsInput, ClassNamePrefixFeaturesOutMixin, TransformerMixin)
         """
         check_is_fitted(self)
         if out is not None:
-            return transform(self.model_, X, out, dtype=dtype, components=components)
-        if dtype is not None or components is not None:
+            return transform(self.model_, X, out, dtype=dtype, n_components=n_components)
+        if dtype is not None or n_components is not None:
             raise SpecError(
-                "dtype and components are of scores that are stored: give out, or take scores[:, :k].astype(dtype)"
+                "dtype and n_components are of scores that are stored: give out, or take scores[:, :k].astype(dtype)"
             )
         output = SCORES if self.dtype else SCORES_LIKE_ROWS
         if is_dask_frame(X):
@@ -410,8 +413,8 @@ class KernelPCA(ModelMethods, BaseEstimator):  # type: ignore[misc]
     ) -> Self:
         run = RunOptions(memory=self.memory_limit, progress=shown(self.verbose))
         before = None if like is None else models.model_of(like)
-        spec = spec_of(self) if before is None else spec_like(before, dict(self._spec_after(before)))
-        with run.engine() as engine:
+        with in_words_of_python(), run.engine() as engine:
+            spec = spec_of(self) if before is None else spec_like(before, dict(self._spec_after(before)))
             self.model_ = fit_model(rows, spec, replace(engine, kept=kept), run, before, identity)
         self._like = like is not None
         return self
@@ -461,10 +464,10 @@ class KernelPCA(ModelMethods, BaseEstimator):  # type: ignore[misc]
         if not hasattr(self, "model_"):
             return self.fit(X)
         rows, spec = self._rows(X, reset=False), self._spec_after(self.model_)
-        if getattr(self, "_like", False):  # defaults stand for those of the model
-            spec = spec_like(self.model_, dict(spec))
         run = RunOptions(memory=self.memory_limit, progress=shown(self.verbose))
-        with run.engine() as engine:
+        with in_words_of_python(), run.engine() as engine:
+            if getattr(self, "_like", False):  # defaults stand for those of the model
+                spec = spec_like(self.model_, dict(spec))
             self.model_ = extend(self.model_, rows, spec, engine, run.memory_limit)
         return self
 

@@ -174,7 +174,12 @@ def framing_what_is_in_memory(estimator: _Class) -> _Class:
 
         @wraps(plain)
         def method(self: Any, X: Any, *args: Any, **options: Any) -> Any:
-            to_path = arguments.bind(self, X, *args, **options).arguments.get("out") is not None
+            to_path = (
+                arguments.bind_partial(
+                    self, X, *args, **{name: options[name] for name in options if name in arguments.parameters}
+                ).arguments.get("out")
+                is not None
+            )
             in_its_kind = to_path or is_lazy(X) or is_data_array(X)
             return (plain if in_its_kind else framing)(self, X, *args, **options)
 

@@ -12,6 +12,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.metaestimators import available_if
 
 from bigkpca.errors import SpecError, warn
+from bigkpca.execution.options import FIELD_OF, in_words_of_python
 from bigkpca.execution.progress import Progress
 from bigkpca.fitting.merge import check_supports_partial_fit
 from bigkpca.numerics.kernels import Kernel, Precomputed, kernel_class
@@ -19,10 +20,7 @@ from bigkpca.spec import FitSpec, MethodOptions, ProblemOptions
 
 _Method = TypeVar("_Method", bound=Callable[..., Any])
 
-FIELDS = {name: name for name in FitSpec.model_fields if name not in ("components", "seed")} | {
-    "n_components": "components",
-    "random_state": "seed",
-}
+FIELDS = {name: name for name in FitSpec.model_fields if name not in FIELD_OF.values()} | FIELD_OF
 """Parameters of KernelPCA, and the fields of FitSpec that they set."""
 
 
@@ -86,7 +84,8 @@ def spec_of(estimator: Any, seed: int | None = None) -> FitSpec:
     if estimator.dtype is not None:
         with suppress(TypeError):  # the spec refuses what is not a dtype
             values["dtype"] = np.dtype(estimator.dtype).name
-    return FitSpec.checked(**values)
+    with in_words_of_python():
+        return FitSpec.checked(**values)
 
 
 def check_parameters(parameters: Mapping[str, Any]) -> None:

@@ -67,9 +67,8 @@ def check_same_problem(spec: FitSpec, before: FitSpec, may_change: Collection[st
         changed = ["kernel", *changed]
     if changed:
         key = changed[0]
-        name = "seed (random_state)" if key == "seed" else key
         raise SpecError(
-            f"{name}={getattr(spec, key)!r}, but the model was fitted with {getattr(before, key)!r}, which "
+            f"{key}={getattr(spec, key)!r}, but the model was fitted with {getattr(before, key)!r}, which "
             "must stay as it is: set it back, or fit again on all rows"
         )
 
