@@ -24,6 +24,7 @@ True
 from __future__ import annotations
 
 import difflib
+import sys
 import warnings
 from collections import Counter
 from collections.abc import Collection, Sequence
@@ -120,6 +121,18 @@ class UnlikeWorkersWarning(UserWarning):
 
 class ToleranceWarning(UserWarning):
     """Memory or time ended the growth of a model before it met its tolerance."""
+
+
+class FewerComponentsWarning(UserWarning):
+    """The model has fewer components than requested, because the rows or features have no more."""
+
+
+def warn(message: str, category: type[Warning] = UserWarning) -> None:
+    """Warn at the line of user code that called this package, directly or through scikit-learn."""
+    level, frame = 2, sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").split(".")[0] in ("bigkpca", "sklearn"):
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, category, stacklevel=level)
 
 
 def require(library: str, extra: str, what: str) -> None:

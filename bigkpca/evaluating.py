@@ -11,7 +11,7 @@ import numpy as np
 
 from bigkpca.data.blocks import Block, sample_rows, tile_rows
 from bigkpca.data.rows import ArrayRows, Rows, tiles
-from bigkpca.errors import Array, DataError, NarrowKernelWarning, SpecError
+from bigkpca.errors import Array, DataError, FewerComponentsWarning, NarrowKernelWarning, SpecError
 from bigkpca.execution.blas import single_threaded_blas
 from bigkpca.execution.engine import Engine, sum_by_block
 from bigkpca.execution.passes import block_evaluation, read_rows
@@ -254,6 +254,7 @@ def cross_validate(
     tasks = _tasks(X, parts, sigmas, counts, asked)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", NarrowKernelWarning)  # a sigma that is too short has a large error anyway
+        warnings.simplefilter("ignore", FewerComponentsWarning)  # the fit already has fewer components
         errors = iter(engine.each(f"cross-validating, {len(tasks)} fits", tasks))
     settings: list[Setting] = []
     for sigma in sigmas:

@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+import runpy
 
 import dask
 import dask.array as da
@@ -15,7 +16,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import bigkpca
 from bigkpca import KernelPCA, arrays, kernels, landmarks, methods
-from bigkpca.errors import MemoryLimitError, SpecError
+from bigkpca.errors import FewerComponentsWarning, MemoryLimitError, SpecError
 from tests.helpers.lazy import refuse
 
 
@@ -34,9 +35,6 @@ def test_scikit_learn_contract(estimator, check):
     check(estimator)
 
 
-REFINED = {"check_transformer_preserve_dtypes": "rounding would count in these rows: they are fitted in float64"}
-
-
 @pytest.mark.full
 @parametrize_with_checks(
     [
@@ -45,8 +43,7 @@ REFINED = {"check_transformer_preserve_dtypes": "rounding would count in these r
         KernelPCA(n_components=2, method="rff-pca", size=30, random_state=0),
         KernelPCA(n_components=2, method="exact"),
         KernelPCA(n_components=2, size=20, refine=1, preimage="ridge", random_state=0),
-    ],
-    expected_failed_checks=lambda estimator: REFINED if estimator.refine else {},
+    ]
 )
 def test_scikit_learn_contract_of_other_methods(estimator, check):
     check(estimator)
@@ -59,6 +56,37 @@ def test_dtypes_of_scores(digits):
         assert scores.dtype == (np.float64 if dtype in (np.float64, np.int64, bool) else np.float32)
         assert scores.tobytes() == kpca.fit(rows).transform(rows).tobytes()
     assert KernelPCA(2, dtype=np.float32, size=20).fit_transform(digits[:100] * 1.0).dtype == np.float32
+    far = digits[:100].astype(np.float32) + np.float32(1e3)  # where rounding counts, so that the fit is in float64
+    kpca = KernelPCA(2, size=20, kernel="polynomial", degree=2, random_state=0)
+    scores = kpca.fit_transform(far)
+    assert (scores.dtype, kpca.model_.features.dtype) == (np.float32, np.float64)
+    assert kpca.transform(da.from_array(far)).dtype == np.float32
+    assert scores.tobytes() == kpca.transform(da.from_array(far)).compute().tobytes() == kpca.transform(far).tobytes()
+    tags = [KernelPCA(dtype=dtype).__sklearn_tags__().transformer_tags for dtype in (None, "float64")]
+    assert [each.preserves_dtype for each in tags] == [["float64", "float32"], []]
+
+
+def test_a_warning_of_fewer_components_points_at_the_line_of_the_user(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import numpy as np\nfrom sklearn.pipeline import make_pipeline\nfrom bigkpca import KernelPCA\n"
+        "X = np.arange(30.0).reshape(10, 3)\n"
+        "KernelPCA(2, kernel='linear', size=5).fit(X)\n"
+        "make_pipeline(\n    KernelPCA(2, kernel='linear', size=5, random_state=0)\n).fit_transform(X)\n"
+        "KernelPCA(kernel='linear', size=5).fit(X)\n"
+    )
+    with pytest.warns(FewerComponentsWarning) as caught:
+        runpy.run_path(str(script))
+    assert [(each.filename, each.lineno) for each in caught] == [(str(script), 5), (str(script), 8)]
+    assert "2 components were requested, but 1 are kept: the others would be rounding errors" in str(caught[0].message)
+
+
+def test_sum_adds_up_estimators(X):
+    first = KernelPCA(3, size=20, random_state=0).fit(X[:60])
+    second = KernelPCA(3, random_state=0).fit(X[60:], like=first)
+    assert sum([first, second]).model_.moments.count == len(X)
+    with pytest.raises(TypeError, match="unsupported operand"):
+        1 + first
 
 
 def test_every_kind_of_input_gives_the_same_model_and_stored_rows_lazy_scores(X, tmp_path):
@@ -164,7 +192,7 @@ def test_partial_fit_refuses_parameters_that_rows_cannot_change(X, small):
     changes = [{name: value} for name, value in one.items()]
     changes += [{"kernel": np.dot}, {"landmarks": np.eye(60, 64)}, {"size": "auto", "tol": 0.5}]
     for changed in changes:
-        name = "|".join(changed).replace("random_state", r"seed \(random_state\)")
+        name = "|".join(changed)
         message = f"^({name})=.*, but the model was fitted with .*: set it back, or fit again"
         other = copy.copy(small).set_params(**changed)
         with pytest.raises(SpecError, match=message):

@@ -24,15 +24,15 @@ def test_public_names_are_where_the_lazy_table_says_and_others_do_not_exist():
 def test_signatures_show_every_option_of_a_fit_with_its_default():
     defaults = {name: field.default for name, field in FitSpec.model_fields.items()}
     shown = inspect.signature(bigkpca.fit).parameters
-    assert {name: shown[name].default for name in defaults} == defaults
+    assert {field: shown[name].default for name, field in FIELDS.items()} == defaults
     estimator = inspect.signature(KernelPCA).parameters
     of_estimator = {field: estimator[name].default for name, field in FIELDS.items()}
     assert of_estimator == {**defaults, "seed": None}
     (entries,) = re.findall(r"    Parameters\n    -+\n(.*?)\n\n    Attributes\n", KernelPCA.__doc__, re.S)
     assert sorted(re.findall(r"^    (\w+) : ", entries, re.M)) == sorted(estimator)
-    shared = set(defaults) - set(VARIED)
+    shared = {name: field for name, field in FIELDS.items() if field not in VARIED}
     of_comparison = inspect.signature(bigkpca.compare).parameters
-    assert {name: of_comparison[name].default for name in shared} == {name: defaults[name] for name in shared}
+    assert {name: of_comparison[name].default for name in shared} == {name: defaults[shared[name]] for name in shared}
     for name in ("transform", "reconstruct", "denoise", "evaluate", "report"):
         kinds = {each.kind for each in inspect.signature(getattr(bigkpca, name)).parameters.values()}
         assert inspect.Parameter.VAR_KEYWORD not in kinds

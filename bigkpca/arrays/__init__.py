@@ -20,6 +20,7 @@ from bigkpca.data.rows import ArrayRows, Rows
 from bigkpca.errors import Array, SpecError
 from bigkpca.execution.blas import single_threaded_blas
 from bigkpca.execution.engine import block_tiles
+from bigkpca.execution.options import with_names_of_fields
 from bigkpca.execution.projection import (
     block_denoised,
     block_preimages,
@@ -90,7 +91,8 @@ def kernel_blocks(X: Any, landmarks: Array, kernel: Kernel) -> tuple[da.Array, A
     return _view(rows, features, None), features.gram()
 
 
-def random_features(X: Any, size: int, kernel: Kernel, *, seed: int = 0, form: Form = "orthogonal") -> da.Array:
+@with_names_of_fields
+def random_features(X: Any, size: int, kernel: Kernel, *, random_state: int = 0, form: Form = "orthogonal") -> da.Array:
     """Random features Z (n, size) with E z(x)'z(y) = k(x, y), lazy.
 
     Parameters
@@ -100,7 +102,7 @@ def random_features(X: Any, size: int, kernel: Kernel, *, seed: int = 0, form: F
         Number of real features; sines and cosines both count.
     kernel : Kernel
         With a spectral density: Gaussian, Laplacian, Matern and others that depend only on x - y.
-    seed : int
+    random_state : int
     form : "orthogonal", "iid" or "phase"
         How frequencies are drawn. "qmc" needs the principal axes of the rows, which only a fit takes.
 
@@ -118,7 +120,7 @@ def random_features(X: Any, size: int, kernel: Kernel, *, seed: int = 0, form: F
     if form == "qmc":
         raise SpecError("form='qmc' needs the principal axes of the rows: fit method='rff' and use feature_map")
     method.check(kernel, size)
-    rng, m, dtype = random_stream(seed, VIEW_FREQUENCIES), size // 2, np.result_type(rows.dtype, np.float32)
+    rng, m, dtype = random_stream(random_state, VIEW_FREQUENCIES), size // 2, np.result_type(rows.dtype, np.float32)
     phases = None
     if form == "phase":
         m, phases = size, rng.uniform(0, 2 * np.pi, size).astype(dtype)

@@ -23,6 +23,7 @@ from dask.local import get_sync
 from dask.utils import ensure_dict
 
 from bigkpca.errors import Array, DataError, SpecError
+from bigkpca.execution.options import with_names_of_fields
 from bigkpca.execution.tasks import run_function
 from bigkpca.numerics import solvers
 from bigkpca.numerics.linalg import aligned
@@ -88,8 +89,9 @@ def chunk_graphs(Z: da.Array) -> list[ChunkGraph]:
     return [ChunkGraph(*each) for each in zip(ends, tasks, map(tuple, inputs), strict=True)]
 
 
+@with_names_of_fields
 def randomized_svd(
-    Z: da.Array, k: int, *, center: bool = False, seed: int = 0, passes: int = solvers.PASSES
+    Z: da.Array, k: int, *, center: bool = False, random_state: int = 0, passes: int = solvers.PASSES
 ) -> tuple[da.Array, da.Array, da.Array]:
     """The k leading singular triplets of Z (n, D), or of Z minus its mean row, lazy: U (n, k), s (k,), Vt (k, D).
 
@@ -104,7 +106,7 @@ def randomized_svd(
     k : int
     center : bool
         Subtract the mean row. This needs no extra pass.
-    seed : int
+    random_state : int
         Seed of the random starting block.
     passes : int
         Number of passes over Z; computing U takes one more.
@@ -153,7 +155,7 @@ def randomized_svd(
         shift = node(inside, "shift", (), lambda Z, given: Z.computed(given).mean(axis=0, dtype=float), *chunks[first])
     # Values that are not keys stay out of the nodes: a number could be a key of the user's graph.
     width = min(D, k + solvers.OVERSAMPLING)
-    Q = node(inside, "block", (0,), lambda: solvers.starting_block(D, width, random_stream(seed, VIEW_START)))
+    Q = node(inside, "block", (0,), lambda: solvers.starting_block(D, width, random_stream(random_state, VIEW_START)))
     added = partial(reduce, add)
     basis: list[Key] = []
     images: list[Key] = []

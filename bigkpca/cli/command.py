@@ -17,16 +17,28 @@ import click
 from click.shell_completion import CompletionItem
 
 from bigkpca.cli.log_lines import JSON_LINES, noted
-from bigkpca.errors import BigKPCAError, IncompleteError
+from bigkpca.errors import BigKPCAError, IncompleteError, nearest
 from bigkpca.execution import return_freed_memory
 
 
 class WithExamples(click.Command):
-    """A command whose help ends with examples."""
+    """A command whose help ends with examples, and whose errors name the missing argument."""
 
     def __init__(self, *args: Any, examples: Sequence[str], **options: Any) -> None:
         super().__init__(*args, **options)
         self.examples = tuple(examples)
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        typed = list(args)
+        try:
+            return super().parse_args(ctx, args)
+        except click.MissingParameter as error:
+            # For `SRC... DST`, click assigns a single path to DST, and reports SRC as missing.
+            if error.param is not None and error.param.nargs == -1:
+                found, _, order = self.make_parser(ctx).parse_args(typed)
+                given = [each for each in order if isinstance(found.get(str(each.name)), str) and each.nargs == 1]
+                error.param = given[-1] if given and isinstance(given[-1], click.Argument) else error.param
+            raise
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Examples"):
@@ -65,6 +77,16 @@ class Commands(WithExamples, click.Group):
     def __init__(self, *args: Any, modules: Mapping[str, tuple[str, str]], **options: Any) -> None:
         super().__init__(*args, **options)
         self._modules = modules
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError:
+            if near := nearest(args[0], self.list_commands(ctx)):
+                raise click.UsageError(f"No such command {args[0]!r}. Did you mean {near!r}?", ctx) from None
+            raise
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return [*self._modules, *super().list_commands(ctx)]

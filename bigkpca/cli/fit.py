@@ -167,7 +167,8 @@ def sigma(data: str, as_json: bool, quiet: bool, **options: Any) -> None:
         }
         tried = whole_numbers("--components", options["components"], "numbers of components, e.g. 10,50,200", 1)
         place = options["save"] and _check_place(options["save"], data)
-        found = estimates.cross_validate(data, components=tried, progress=ShownProgress(quiet), **fields, **run)
+        given_too: dict[str, Any] = {"components": tried}
+        found = estimates.cross_validate(data, progress=ShownProgress(quiet), **given_too, **fields, **run)
         _show(found, data, options["array"], FitSpec.checked(**fields), as_json)
         if place:
             text = io.StringIO(newline="")

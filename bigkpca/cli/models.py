@@ -23,6 +23,7 @@ from bigkpca.cli.options import (
 )
 from bigkpca.cli.output import show, show_model
 from bigkpca.execution.progress import ShownProgress
+from bigkpca.numerics.certificates import MODERATE
 from bigkpca.spec.units import SAMPLED_ROWS
 
 
@@ -82,6 +83,10 @@ def evaluate(model: str, data: str, as_json: bool, quiet: bool, **options: Any) 
     frobenius, total = found.frobenius, found.total_variance
     click.echo(f"total variance   {total.value:.6g} ± {total.standard_error:.2g}")
     click.echo(f"|K - K^|_F       {frobenius.value:.6g} ± {frobenius.standard_error:.2g}")
+    near, r = int((found.residuals <= MODERATE).sum()), len(found.residuals)
+    which = f"{near} of {r} components are" if near < r else f"all {r} components are" if r > 1 else "the component is"
+    advice = "" if near == r else "; a larger --size, or a fit on these rows, may improve the others"
+    click.echo(f"verdict: {which} within {MODERATE:.0%} of an exact eigenvalue{advice}")
 
 
 @command(

@@ -41,7 +41,7 @@ from bigkpca.data.stores import AnyPath, last_name, store_of
 from bigkpca.errors import MemoryLimitError, SpecError
 from bigkpca.execution.clusters import opener
 from bigkpca.execution.engine import Engine
-from bigkpca.execution.options import ClusterOptions, RunOptions, of_fit, takes
+from bigkpca.execution.options import ClusterOptions, RunOptions, of_fit, takes, with_names_of_fields
 from bigkpca.numerics.display import ShowsSummary, Summary
 from bigkpca.numerics.methods import Exact
 from bigkpca.reporting import INSTALL
@@ -93,6 +93,7 @@ class CompareOptions(ProblemOptions, ClusterOptions, total=False):
     overwrite: bool
 
 
+@with_names_of_fields
 @takes(CompareOptions)
 def compare(
     data: Any,
@@ -101,7 +102,7 @@ def compare(
     methods: str | Sequence[str] | None = None,
     sizes: Sequence[int] | None = None,
     seeds: int = SEEDS,
-    components: int = 50,
+    n_components: int = 50,
     time_budget: str | float | None = TIME_BUDGET,
     **options: Unpack[CompareOptions],
 ) -> Comparison:
@@ -121,9 +122,9 @@ def compare(
         default size of a fit.
     seeds : int, default=3
         Number of fits per method and size, with seeds 0, 1, ...
-    components, kernel, ..., noise, block_rows
-        Options of `bigkpca.fit` that all fits share; components must be a number. Options that a comparison varies,
-        such as method, landmarks, size and seed, raise an error.
+    n_components, kernel, ..., noise, block_rows
+        Options of `bigkpca.fit` that all fits share; n_components must be a number. Options that a comparison varies,
+        such as method, landmarks, size and random_state, raise an error.
     time_budget : str or float, default="10 min"
         No fit starts after this time, e.g. "10 min", or seconds. None means no limit.
     **options
@@ -162,7 +163,7 @@ def compare(
     run = RunOptions.of(CompareOptions, others, time_budget=time_budget)
     if varied := [key for key in VARIED if key in shared]:
         raise SpecError(f"a comparison varies {varied[0]}: leave it out, or use methods, sizes and seeds")
-    spec = FitSpec.checked(components=components, **shared)
+    spec = FitSpec.checked(components=n_components, **shared)
     if spec.needs_variance:
         raise SpecError(
             "gamma='scale' depends on the sample of each fit, but all fits must have the same kernel: give a number, "

@@ -20,6 +20,7 @@ from bigkpca.estimator.inputs import (
     PREIMAGES,
     RESIDUALS,
     SCORES,
+    SCORES_LIKE_ROWS,
     RowsInput,
     framing_what_is_in_memory,
     in_kind,
@@ -37,7 +38,7 @@ from bigkpca.estimator.parameters import (
     takes_more_rows,
 )
 from bigkpca.execution.engine import KeptFeatures
-from bigkpca.execution.options import RunOptions, takes
+from bigkpca.execution.options import RunOptions, in_words_of_python, takes, with_names_of_fields
 from bigkpca.execution.projection import are_maps, in_frame, of_rows_there, stacked_rows
 from bigkpca.fitting.merge import extend, spec_like
 from bigkpca.fitting.preimage import of_leading
@@ -67,6 +68,7 @@ class ModelMethods(RowsInput, ClassNamePrefixFeaturesOutMixin, TransformerMixin)
 
     model_: Model
     noise: float | None
+    dtype: Any
 
     @property
     def eigenvalues_(self) -> Array:
@@ -110,7 +112,8 @@ class ModelMethods(RowsInput, ClassNamePrefixFeaturesOutMixin, TransformerMixin)
     @property
     def gamma_(self) -> float | None:
         """Inverse width of the kernel as in scikit-learn, 1 / (2 sigma²) for the Gaussian; None if it has none."""
-        return getattr(self.kernel_, "gamma", None)
+        given = self.model_.provenance.get("spec", {}).get("gamma")
+        return given if isinstance(given, float) else getattr(self.kernel_, "gamma", None)
 
     @property
     def eigenvectors_(self) -> Array:
@@ -140,10 +143,13 @@ class ModelMethods(RowsInput, ClassNamePrefixFeaturesOutMixin, TransformerMixin)
     @overload
     def transform(self, X: LazyArray | Stored | AnyPath) -> LazyArray: ...
     @overload
-    def transform(self, X: Any, out: AnyPath, *, dtype: Any = None, components: int | None = None) -> Stored: ...
+    def transform(self, X: Any, out: AnyPath, *, dtype: Any = None, n_components: int | None = None) -> Stored: ...
     @overload
-    def transform(self, X: Any, out: None = None, *, dtype: None = None, components: None = None) -> Any: ...
-    def transform(self, X: Any, out: AnyPath | None = None, *, dtype: Any = None, components: int | None = None) -> Any:
+    def transform(self, X: Any, out: None = None, *, dtype: None = None, n_components: None = None) -> Any: ...
+    @with_names_of_fields
+    def transform(
+        self, X: Any, out: AnyPath | None = None, *, dtype: Any = None, n_components: int | None = None
+    ) -> Any:
         """Scores (n, r): a NumPy array for in-memory input, a lazy Dask array for Dask, Zarr and paths.
 
         A Dask frame gives a lazy Dask frame with the same index and divisions, partition by partition, without counting
@@ -159,12 +165,13 @@ class ModelMethods(RowsInput, ClassNamePrefixFeaturesOutMixin, TransformerMixin)
         """
         check_is_fitted(self)
         if out is not None:
-            return transform(self.model_, X, out, dtype=dtype, components=components)
-        if dtype is not None or components is not None:
-            raise SpecError("dtype and components work only with out: pass out, or use scores[:, :k].astype(dtype)")
+            return transform(self.model_, X, out, dtype=dtype, n_components=n_components)
+        if dtype is not None or n_components is not None:
+            raise SpecError("dtype and n_components work only with out: pass out, or use scores[:, :k].astype(dtype)")
+        output = SCORES if self.dtype else SCORES_LIKE_ROWS
         if is_dask_frame(X):
-            return in_frame(self._checked_frame(X), SCORES.lazy, self.model_, self.get_feature_names_out())
-        return in_kind(X, SCORES.of(self._matching_rows(X, self.model_), self.model_), "scores")
+            return in_frame(self._checked_frame(X), output.lazy, self.model_, self.get_feature_names_out())
+        return in_kind(X, output.of(self._matching_rows(X, self.model_), self.model_), "scores")
 
     def inverse_transform(self, Y: Any, out: AnyPath | None = None) -> Any:
         """Pre-images (n, d) of scores Y (n, r).
@@ -258,7 +265,8 @@ class KernelPCA(ModelMethods, BaseEstimator):  # type: ignore[misc]
     ----------
     n_components : int, float in (0, 1), "auto" or None
         Number of components, the share of variance that they must explain, "auto" for those before the largest gap
-        after a trustworthy one, or None for the numerical rank. `n_components_` is smaller if the rank is smaller.
+        after a trustworthy one, or None for the numerical rank. `n_components_` is smaller if the rank is smaller, with
+        a FewerComponentsWarning unless the number is the default.
     kernel : str, value of bigkpca.kernels, or callable k(X (b, d), Y (l, d)) -> (b, l)
         A name in `bigkpca.kernels.KERNELS`, e.g. "gaussian", "laplacian", "matern", "polynomial" or "cosine". With
         "precomputed" and method="exact", `fit` takes the square kernel matrix (n, n), and `transform` takes kernels
@@ -291,7 +299,8 @@ class KernelPCA(ModelMethods, BaseEstimator):  # type: ignore[misc]
         Whether to scale columns to mean 0 and standard deviation 1 first; sigma then refers to the scaled columns.
     dtype : "float32", "float64" or None
         Precision of block work. None uses that of the data, but at least float32, or float64 where rounding in float32
-        would change the bounds or leading eigenvalues by more than 0.01 (recorded in the choices of the model).
+        would change the bounds or leading eigenvalues by more than 0.01 (recorded in the choices of the model). With
+        None, scores of float32 rows are float32.
     solver : "auto", "dense" or "randomized"
         Eigensolver for random features; "auto" is randomized above 8192 of them, with no D x D matrix and 4 passes.
     refine : int
@@ -408,8 +417,8 @@ class KernelPCA(ModelMethods, BaseEstimator):  # type: ignore[misc]
     ) -> Self:
         run = run_of(self)
         before = None if like is None else models.model_of(like)
-        spec = spec_of(self) if before is None else spec_like(before, dict(self._spec_after(before)))
-        with run.engine() as engine:
+        with in_words_of_python(), run.engine() as engine:
+            spec = spec_of(self) if before is None else spec_like(before, dict(self._spec_after(before)))
             self.model_ = fit_model(rows, spec, replace(engine, kept=kept), run, before, identity)
         self._like = like is not None
         return self
@@ -438,7 +447,8 @@ class KernelPCA(ModelMethods, BaseEstimator):  # type: ignore[misc]
             return self.fit(X, like=like).transform(X)
         rows, kept = self._rows(X, reset=True), KeptFeatures()
         self._fitted(rows, like, kept=kept)
-        return in_kind(X, SCORES.of(rows, self.model_, kept), "scores")
+        output = SCORES if self.dtype else SCORES_LIKE_ROWS
+        return in_kind(X, output.of(rows, self.model_, kept), "scores")
 
     @only_if(takes_more_rows)
     def partial_fit(self, X: Any, y: None = None) -> Self:
@@ -458,10 +468,10 @@ class KernelPCA(ModelMethods, BaseEstimator):  # type: ignore[misc]
         if not hasattr(self, "model_"):
             return self.fit(X)
         rows, spec = self._rows(X, reset=False), self._spec_after(self.model_)
-        if getattr(self, "_like", False):  # defaults stand for the values of the model
-            spec = spec_like(self.model_, dict(spec))
         run = run_of(self)
-        with run.engine() as engine:
+        with in_words_of_python(), run.engine() as engine:
+            if getattr(self, "_like", False):  # defaults stand for the values of the model
+                spec = spec_like(self.model_, dict(spec))
             self.model_ = extend(self.model_, rows, spec, engine, run.memory_limit)
         return self
 
@@ -472,6 +482,10 @@ class KernelPCA(ModelMethods, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         check_is_fitted(other)
         return self._of(merge([self, other]))
+
+    def __radd__(self, other: Any) -> Self:
+        """Support `sum`, which starts at 0."""
+        return self if isinstance(other, int) and other == 0 else NotImplemented
 
     def save(self, path: AnyPath, *, overwrite: bool = False) -> None:
         """Save the fitted model; does nothing if it is already saved at `path`.
@@ -501,7 +515,7 @@ class KernelPCA(ModelMethods, BaseEstimator):  # type: ignore[misc]
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"] if self.dtype is None else []
         tags.input_tags.pairwise = is_precomputed(self.kernel)
         tags.input_tags.sparse = True
         return tags

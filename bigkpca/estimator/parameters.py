@@ -11,8 +11,8 @@ import numpy as np
 from sklearn.utils import check_random_state
 from sklearn.utils.metaestimators import available_if
 
-from bigkpca.errors import SpecError
-from bigkpca.execution.options import RunOptions
+from bigkpca.errors import SpecError, warn
+from bigkpca.execution.options import FIELD_OF, RunOptions, in_words_of_python
 from bigkpca.execution.progress import Progress, shown
 from bigkpca.fitting.merge import check_supports_partial_fit
 from bigkpca.numerics.kernels import Kernel, Precomputed, kernel_class
@@ -20,10 +20,7 @@ from bigkpca.spec import FitSpec, MethodOptions, ProblemOptions
 
 _Method = TypeVar("_Method", bound=Callable[..., Any])
 
-FIELDS = {name: name for name in FitSpec.model_fields if name not in ("components", "seed")} | {
-    "n_components": "components",
-    "random_state": "seed",
-}
+FIELDS = {name: name for name in FitSpec.model_fields if name not in FIELD_OF.values()} | FIELD_OF
 """Parameters of KernelPCA, and the fields of FitSpec that they set."""
 
 
@@ -87,7 +84,8 @@ def spec_of(estimator: Any, seed: int | None = None) -> FitSpec:
     if estimator.dtype is not None:
         with suppress(TypeError):  # the spec raises an error for anything but a dtype
             values["dtype"] = np.dtype(estimator.dtype).name
-    return FitSpec.checked(**values)
+    with in_words_of_python():
+        return FitSpec.checked(**values)
 
 
 def run_of(estimator: Any) -> RunOptions:
@@ -96,11 +94,11 @@ def run_of(estimator: Any) -> RunOptions:
 
 
 def check_parameters(parameters: Mapping[str, Any]) -> None:
-    """Raise TypeError for unknown parameters, with advice for those that only scikit-learn's KernelPCA has."""
+    """Raise TypeError for unknown parameters, and warn about those that only scikit-learn's KernelPCA has."""
     for name in parameters:
         if name in _OF_SCIKIT_LEARN:
-            raise TypeError(f"KernelPCA has no {name}, unlike scikit-learn's: {_OF_SCIKIT_LEARN[name]}")
-        if name not in DEFAULTS:
+            warn(f"KernelPCA ignores {name}, a parameter of scikit-learn's KernelPCA: {_OF_SCIKIT_LEARN[name]}")
+        elif name not in DEFAULTS:
             raise TypeError(f"KernelPCA.__init__() got an unexpected keyword argument {name!r}")
 
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import sys
 import threading
-import warnings
 from collections.abc import Iterable
 from functools import lru_cache
 from typing import Any
 
 import scipy.linalg  # noqa: F401  # which SciPy loads at its first use otherwise: after the limit was set, and without it
 from threadpoolctl import ThreadpoolController
+
+from bigkpca.errors import warn
 
 
 @lru_cache(maxsize=1)
@@ -102,11 +103,10 @@ def _check(libraries: Iterable[Any]) -> None:
     """Warn about libraries that do not have one thread."""
     for library in libraries:
         if (threads := library.num_threads) != 1:
-            warnings.warn(
+            warn(
                 f"{library.filepath} has {threads} threads, although it was limited to one, so results may differ in "
                 "their last bits: do not change the limit while bigkpca computes, or set OPENBLAS_NUM_THREADS=1",
                 RuntimeWarning,
-                stacklevel=4,
             )
 
 

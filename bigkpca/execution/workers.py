@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import platform
-import warnings
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -22,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bigkpca.data.stores import NODE_FILES, store_of
-from bigkpca.errors import BigKPCAError, IncompleteError, MemoryLimitError, SpecError, UnlikeWorkersWarning
+from bigkpca.errors import BigKPCAError, IncompleteError, MemoryLimitError, SpecError, UnlikeWorkersWarning, warn
 from bigkpca.execution.blas import blas_core_types
 from bigkpca.execution.progress import WARNING, within
 
@@ -317,12 +316,11 @@ def _types(core_types: CoreTypes) -> str:
 
 
 def _warn_of_unlike(found: str) -> None:
-    warnings.warn(
+    warn(
         f"the workers use BLAS for different processors: {found}. The last digits of results then depend on which "
         "worker computes which block; for identical bytes from every run, use workers of one type, or start all of "
         "them with the same OPENBLAS_CORETYPE",
         UnlikeWorkersWarning,
-        stacklevel=4,
     )
 
 

@@ -21,6 +21,7 @@ from bigkpca.fitting.warnings import (
     moved_by_rounding,
     note_lowered,
     warn_above_tolerance,
+    warn_if_fewer,
     warn_if_indefinite,
     warn_if_narrow,
     warn_of,
@@ -51,7 +52,8 @@ def fit_rows(
     and before a second fit in float64 that needs more; DataError for NaN and infinity (naming row and column) and for
     constant data, SpecError for a tolerance that no size reaches. Warns IndefiniteKernelWarning if the kernel has
     negative eigenvalues, which are dropped; NarrowKernelWarning if the Gram matrix is close to the identity;
-    ToleranceWarning if memory or time ended the growth.
+    ToleranceWarning if memory or time ended the growth; FewerComponentsWarning if the model has fewer components than
+    requested.
     """
     fit = resolve(spec, rows)
     limits = replace(check_fits(rows, fit, engine, limit), deadline=deadline)
@@ -63,6 +65,7 @@ def fit_rows(
     if spec.precomputed:
         model = refine.fit_precomputed(rows, fit, engine)
         warn_if_indefinite(model.solution)
+        warn_if_fewer(model, fit, engine.progress)
         return replace(model, provenance={**provenance, **model.provenance})
     first = fit.start() if fit.matrix_free else fit
     chosen, found = _solved(rows, first, limits, engine)
@@ -71,8 +74,10 @@ def fit_rows(
     if fit.matrix_free:
         del chosen, found  # products do not need them
         model = refine.refine_by_products(rows, model, spec, engine)
+        warn_if_fewer(model, fit, engine.progress)
         model = with_decoder(model, rows, None, spec, engine)
         return with_reference(model, None, rows.shape[0], spec.seed, engine, spec)
+    warn_if_fewer(model, fit, engine.progress)
     model = with_decoder(model, rows, chosen.sample, spec, engine, found.basis)
     return with_reference(model, None if spec.exact else chosen.reference, rows.shape[0], spec.seed, engine, spec)
 

@@ -21,7 +21,7 @@ from bigkpca.fitting.preimage import check_extensible, extend_decoder, with_deco
 from bigkpca.fitting.reference import with_reference
 from bigkpca.fitting.sample import unseen_row_numbers
 from bigkpca.fitting.solve import Checks, rounding_of, solve, solve_rows, some_of
-from bigkpca.fitting.warnings import warn_if_beyond_tolerance, warn_if_not_uniform, warn_of
+from bigkpca.fitting.warnings import warn_if_beyond_tolerance, warn_if_fewer, warn_if_not_uniform, warn_of
 from bigkpca.numerics import eigenpairs, growth, rounding
 from bigkpca.numerics.certificates import spectral
 from bigkpca.numerics.certificates.spectral import Stratum
@@ -67,9 +67,8 @@ def check_same_problem(spec: FitSpec, before: FitSpec, may_change: Collection[st
         changed = ["kernel", *changed]
     if changed:
         key = changed[0]
-        name = "seed (random_state)" if key == "seed" else key
         raise SpecError(
-            f"{name}={getattr(spec, key)!r}, but the model was fitted with {getattr(before, key)!r}, which must not "
+            f"{key}={getattr(spec, key)!r}, but the model was fitted with {getattr(before, key)!r}, which must not "
             "change: set it back, or fit again on all rows"
         )
 
@@ -115,6 +114,7 @@ def fit_like(
     if "column_names" in like.provenance:
         provenance["column_names"] = like.provenance["column_names"]
     model = found.model(like.features, provenance)
+    warn_if_fewer(model, fit, engine.progress)
     model = with_decoder(model, rows, chosen.sample, spec, engine, found.basis)
     return with_reference(model, chosen.reference, rows.shape[0], spec.seed, engine, spec)
 

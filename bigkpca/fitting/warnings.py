@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import warnings
-
 import numpy as np
 
 from bigkpca.errors import (
     Array,
+    FewerComponentsWarning,
     IndefiniteKernelWarning,
     NarrowKernelWarning,
     RoundingWarning,
     ToleranceWarning,
     UniformLandmarksWarning,
     UnseenClusterWarning,
+    warn,
 )
 from bigkpca.execution.progress import Progress
 from bigkpca.fitting.solve import Solved
@@ -22,6 +22,7 @@ from bigkpca.numerics.certificates import MISSED, spectral
 from bigkpca.numerics.eigenpairs import Solution
 from bigkpca.numerics.features import FeatureMap
 from bigkpca.numerics.linalg import rank_tolerance
+from bigkpca.numerics.model import Model
 from bigkpca.spec import FitSpec, ResolvedFit
 
 _NOTICEABLY_NEGATIVE = -1e-8  # rounding alone gives eigenvalues of about -1e-15 of the largest
@@ -30,14 +31,24 @@ _TOO_COARSE = 0.05  # share that rounding may move before a warning
 
 
 def note_lowered(fit: ResolvedFit, progress: Progress) -> None:
-    """Note that fewer landmarks than requested are used, for lack of rows, or fewer components, for lack of
-    landmarks."""
+    """Note that fewer landmarks than requested are used, for lack of rows."""
     size, spec = fit.size, fit.spec
     if not spec.exact and spec.size != "auto" and size < spec.size:
         progress.note(f"size lowered from {spec.size} to {size}: there are no more rows")
-    if isinstance(spec.components, int) and spec.components > size:
-        what = "landmarks" if spec.method_value.landmarks else "features"
-        progress.note(f"components lowered from {spec.components} to at most {size}: there are no more {what}")
+
+
+def warn_if_fewer(model: Model, fit: ResolvedFit, progress: Progress) -> None:
+    """Warn that the model has fewer components than requested; only note it if that number is the default."""
+    spec, kept, asked = fit.spec, model.components, fit.spec.components
+    if not isinstance(asked, int) or kept >= asked:
+        return
+    what = "rows" if spec.exact else "landmarks" if spec.method_value.landmarks else "random features"
+    why = f"there are {fit.size} {what}" if fit.size < asked else "the others would be rounding errors"
+    message = f"{asked} components were requested, but {kept} are kept: {why}"
+    if asked == FitSpec.model_fields["components"].default:
+        progress.note(message)
+    else:
+        warn(message, FewerComponentsWarning)
 
 
 def warn_of(found: Solved, features: FeatureMap, double: str = "omit dtype or use float64, or ") -> None:
@@ -49,33 +60,30 @@ def warn_of(found: Solved, features: FeatureMap, double: str = "omit dtype or us
         worst, eigenvalues = found.certificate.rounding, ""
         if worst is not None:
             eigenvalues = f", of the first {min(5, len(worst))} eigenvalues at most {worst[:5].max():.2g}"
-        warnings.warn(
+        warn(
             f"rounding in {features.dtype} may move the bounds by more than {_TOO_COARSE} of the variance{eigenvalues}"
             f": {advice}subtract what is common to all rows, or scale columns to similar size",
             RoundingWarning,
-            stacklevel=3,
         )
     strata = found.certificate.strata
     if strata is None or not features.kernel.stationary:  # only stationary kernels show that rows are far
         return
     cluster = max(each.cluster for each in spectral.from_array(strata))
     if cluster > found.solution.eigenvalues[-1]:
-        warnings.warn(
+        warn(
             "rows that are similar to each other but to no landmark would form a component with an eigenvalue of about "
             f"{cluster:.3g}, which is missing: use a larger size, or landmarks='rpcholesky'",
             UnseenClusterWarning,
-            stacklevel=3,
         )
 
 
 def warn_if_indefinite(solution: Solution) -> None:
     """Warn if negative eigenvalues beyond rounding were dropped."""
     if solution.negative < _NOTICEABLY_NEGATIVE:
-        warnings.warn(
+        warn(
             f"the kernel is indefinite on these rows: its most negative eigenvalue is {solution.negative:.2g} "
             "of the largest; the negative part was dropped",
             IndefiniteKernelWarning,
-            stacklevel=4,
         )
 
 
@@ -102,20 +110,18 @@ def moved_by_rounding(found: Solved, share: float) -> bool:
 def warn_if_not_uniform(spec: FitSpec) -> None:
     """Warn if the method needs landmarks drawn uniformly from all rows, but they are from some of the rows."""
     if spec.method_value.uniform:
-        warnings.warn(
+        warn(
             f"{spec.method_value} assumes that landmarks are drawn uniformly from all rows, but these are from some of "
             "them: its eigenvalues may be far off; use method='nystroem', or fit again on all rows",
             UniformLandmarksWarning,
-            stacklevel=4,
         )
 
 
 def warn_above_tolerance(size: int, error: float, stopped: str, spec: FitSpec) -> None:
     """Warn that memory or time ended the growth of the size before its error met the tolerance."""
-    warnings.warn(
+    warn(
         f"tol={spec.tol} was not met: {stopped} ended the growth at size {size}, which leaves an error of {error:.3g}",
         ToleranceWarning,
-        stacklevel=3,
     )
 
 
@@ -123,11 +129,10 @@ def warn_if_beyond_tolerance(found: Solved, spec: FitSpec) -> None:
     """Warn that a size chosen for other rows leaves an error above the tolerance on these."""
     error = found.certificate.relative_trace_error
     if spec.tol is not None and error is not None and error > spec.tol:
-        warnings.warn(
+        warn(
             f"tol={spec.tol} is not met: the features were chosen for the rows fitted first, and leave an error of "
             f"{error:.3g} on all rows; fit again on all of them",
             ToleranceWarning,
-            stacklevel=3,
         )
 
 
@@ -144,10 +149,9 @@ def warn_if_narrow(features: FeatureMap, X: Array, by_fit: float | None) -> None
     least = 1 - explained / float(kernel.diagonal(others).sum())
     least = least if by_fit is None else min(least, by_fit)
     if least > _MOSTLY_UNEXPLAINED:
-        warnings.warn(
+        warn(
             f"{kernel} is narrow for these rows: landmarks leave {least:.0%} of Σ k(x, x) unexplained, and above "
             "50 % the Gram matrix is close to the identity, which cannot be compressed; `bigkpca sigma` prints "
             "lengths that suit the data",
             NarrowKernelWarning,
-            stacklevel=3,
         )

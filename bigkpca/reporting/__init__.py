@@ -98,7 +98,7 @@ def report(
     --------
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal(size=(300, 4))
-    >>> model = bigkpca.fit(X, "model.zarr", components=3)
+    >>> model = bigkpca.fit(X, "model.zarr", n_components=3)
     >>> bigkpca.report(model, "report.html")
     'report.html'
     """

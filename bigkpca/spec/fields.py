@@ -49,8 +49,10 @@ class MethodOptions(TypedDict, total=False):
 
 
 class FitOptions(ProblemOptions, MethodOptions, total=False):
-    """All options of a fit, as functions take them: the fields of `FitSpec`."""
+    """All options of a fit in the form that functions accept: the fields of `FitSpec`, and second names of two."""
 
+    n_components: int | float | str | None
+    random_state: int
     components: int | float | str | None
     seed: int
 

@@ -11,7 +11,7 @@ from bigkpca.data.opening import open_rows
 from bigkpca.errors import MemoryLimitError
 from bigkpca.evaluating import CrossValidation
 from bigkpca.execution.duration import measured_speed, not_timed, timed
-from bigkpca.execution.options import ReadingOptions, RunOptions, of_fit, takes
+from bigkpca.execution.options import ReadingOptions, RunOptions, of_fit, takes, with_names_of_fields
 from bigkpca.execution.planning import Plan, check_peak, plan_resolved, sample_bytes
 from bigkpca.fitting.memory_limits import check_fits
 from bigkpca.fitting.sample import sample_lengths
@@ -26,6 +26,7 @@ class _PlanOptions(FitOptions, ReadingOptions, total=False):
     pass
 
 
+@with_names_of_fields
 @takes(_PlanOptions)
 def plan(data: Any, **options: Unpack[_PlanOptions]) -> Plan:
     """Estimate the cost of a fit: passes, bytes read, peak memory of a process, and time.
@@ -34,7 +35,7 @@ def plan(data: Any, **options: Unpack[_PlanOptions]) -> Plan:
     ----------
     data : path, NumPy, Dask or Zarr array, frame, or DataArray, (n, d)
         Rows to fit.
-    components, kernel, ..., seed, block_rows
+    n_components, kernel, ..., random_state, block_rows
         What to fit: see `fit`.
     **options
         Options of the run.
@@ -58,7 +59,7 @@ def plan(data: Any, **options: Unpack[_PlanOptions]) -> Plan:
     Examples
     --------
     >>> X = np.random.default_rng(0).normal(size=(5000, 3))
-    >>> found = bigkpca.plan(X, components=2, size=100)
+    >>> found = bigkpca.plan(X, n_components=2, size=100)
     >>> found.rows, found.size, found.passes
     (5000, 100, 1)
     """
@@ -78,9 +79,15 @@ def plan(data: Any, **options: Unpack[_PlanOptions]) -> Plan:
     return found
 
 
+@with_names_of_fields
 @takes(ReadingOptions)
 def sigma(
-    data: Any, *, kernel: str = "gaussian", seed: int = 0, standardize: bool = False, **options: Unpack[ReadingOptions]
+    data: Any,
+    *,
+    kernel: str = "gaussian",
+    random_state: int = 0,
+    standardize: bool = False,
+    **options: Unpack[ReadingOptions],
 ) -> dict[str, Length]:
     """Candidate lengths sigma of a kernel, from distances between sampled pairs of rows.
 
@@ -89,7 +96,7 @@ def sigma(
     data : path, NumPy, Dask or Zarr array, frame, or DataArray, (n, d)
     kernel : str
         A kernel with a length, e.g. gaussian, laplacian or matern.
-    seed : int
+    random_state : int
         Seed of the sample.
     standardize : bool
         Scale columns to mean 0 and deviation 1 first.
@@ -120,7 +127,7 @@ def sigma(
     1.5
     """
     run = RunOptions.of(ReadingOptions, options)
-    spec, rows = FitSpec.checked(kernel=kernel, seed=seed, standardize=standardize), open_rows(data, run.array)
+    spec, rows = FitSpec.checked(kernel=kernel, seed=random_state, standardize=standardize), open_rows(data, run.array)
     with run.engine() as engine:
         fit = resolve(spec, rows)
         check_peak(
@@ -130,18 +137,19 @@ def sigma(
         return sample_lengths(rows, fit, engine)
 
 
+@with_names_of_fields
 @takes(ReadingOptions)
 def cross_validate(
     data: Any,
     *,
     kernel: str = "gaussian",
-    seed: int = 0,
+    random_state: int = 0,
     standardize: bool = False,
     preimage: Any = SCORED_PREIMAGE,
     noise: float | None = None,
     size: int | str = "auto",
     sigmas: Sequence[float] | None = None,
-    components: Sequence[int] | None = None,
+    n_components: Sequence[int] | None = None,
     folds: int = 3,
     **options: Unpack[ReadingOptions],
 ) -> CrossValidation:
@@ -150,12 +158,12 @@ def cross_validate(
     Parameters
     ----------
     data : path, NumPy, Dask or Zarr array, frame, or DataArray, (n, d)
-    kernel, seed, standardize, preimage, noise, size
+    kernel, random_state, standardize, preimage, noise, size
         As in `fit`. With `noise`, pre-images of noisy rows are compared with the rows themselves; with `standardize`,
         errors are in standard deviations of the columns.
     sigmas : sequence of float, optional
         Lengths to try; by default 0.5, 0.71, 1, 1.41 and 2 times the median length.
-    components : sequence of int, optional
+    n_components : sequence of int, optional
         Numbers of components to try; by default those of 10, 25, 50, 100, 200 and 400 that a fit can have.
     folds : int
         Number of parts; each is held out once.
@@ -181,27 +189,30 @@ def cross_validate(
     Examples
     --------
     >>> X = np.random.default_rng(0).normal(size=(300, 3))
-    >>> found = bigkpca.cross_validate(X, components=[2], sigmas=[1.0, 2.0])
+    >>> found = bigkpca.cross_validate(X, n_components=[2], sigmas=[1.0, 2.0])
     >>> found.folds, {setting.components for setting in found.settings}
     (3, {2})
     """
     run = RunOptions.of(ReadingOptions, options)
-    spec = FitSpec.checked(kernel=kernel, seed=seed, standardize=standardize, preimage=preimage, noise=noise, size=size)
+    spec = FitSpec.checked(
+        kernel=kernel, seed=random_state, standardize=standardize, preimage=preimage, noise=noise, size=size
+    )
     with run.engine() as engine:
         return evaluating.cross_validate(
             open_rows(data, run.array),
             spec,
             engine,
             sigmas=sigmas,
-            components=components,
+            components=n_components,
             folds=folds,
             limit=run.memory_limit,
         )
 
 
+@with_names_of_fields
 @takes(ReadingOptions)
 def evaluate(
-    model: AnyModel, data: Any, *, sample: int | None = None, seed: int = 0, **options: Unpack[ReadingOptions]
+    model: AnyModel, data: Any, *, sample: int | None = None, random_state: int = 0, **options: Unpack[ReadingOptions]
 ) -> Evaluation:
     """Estimate the error of a model on fitted or other rows, from exact kernels with sampled rows.
 
@@ -211,7 +222,7 @@ def evaluate(
     data : path, NumPy, Dask or Zarr array, frame, or DataArray, (n, d)
     sample : int, optional
         Number of rows whose kernels with all rows are computed; by default 500, or all.
-    seed : int
+    random_state : int
         Seed of the sample.
     **options
         Options of the run.
@@ -239,7 +250,7 @@ def evaluate(
     Examples
     --------
     >>> X = np.random.default_rng(0).normal(size=(500, 3))
-    >>> model = bigkpca.fit(X, "model.zarr", components=2)
+    >>> model = bigkpca.fit(X, "model.zarr", n_components=2)
     >>> found = bigkpca.evaluate(model, X, sample=200)
     >>> found.sampled, found.rows
     (200, 500)
@@ -249,4 +260,4 @@ def evaluate(
     rows = open_rows(data, run.array)
     with run.engine() as engine:
         sample = min(SAMPLED_ROWS, rows.shape[0]) if sample is None else sample
-        return evaluating.evaluate_rows(fitted, rows, sample, seed, engine, run.memory_limit)
+        return evaluating.evaluate_rows(fitted, rows, sample, random_state, engine, run.memory_limit)

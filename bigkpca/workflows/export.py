@@ -92,7 +92,7 @@ def export(
     Examples
     --------
     >>> X = np.random.default_rng(0).normal(size=(500, 3))
-    >>> model = bigkpca.fit(X, "model.zarr", components=2)
+    >>> model = bigkpca.fit(X, "model.zarr", n_components=2)
     >>> scores = bigkpca.transform(model, X, "scores.zarr")
     >>> bigkpca.export("scores.zarr", "scores.csv").rows
     500

@@ -11,7 +11,7 @@ from bigkpca.data.rows import Rows
 from bigkpca.data.stores import AnyPath, is_path, store_of
 from bigkpca.errors import CorruptionError, DataError, SpecError
 from bigkpca.execution.engine import Engine, KeptFeatures
-from bigkpca.execution.options import RunOptions, WritingOptions, of_fit, takes
+from bigkpca.execution.options import RunOptions, WritingOptions, of_fit, takes, with_names_of_fields
 from bigkpca.fitting import merge as merging
 from bigkpca.fitting.fit import fit_rows
 from bigkpca.numerics.model import Model
@@ -27,6 +27,7 @@ class FitCallOptions(FitOptions, WritingOptions, total=False):
     pass
 
 
+@with_names_of_fields
 @takes(FitCallOptions)
 def fit(
     data: Any,
@@ -45,9 +46,9 @@ def fit(
         Rows to fit. A path can be a dataset made by `bigkpca ingest`, a Zarr array or group, or a .npy file.
     out : path
         Folder of the model.
-    components, kernel, ..., seed, block_rows
-        What to fit: see `KernelPCA`, where components is n_components and seed is random_state. These are the fields of
-        `bigkpca.spec.FitSpec` and the options of `bigkpca fit`.
+    n_components, kernel, ..., random_state, block_rows
+        What to fit: see `KernelPCA`; random_state must be a number here. These are the options of `bigkpca fit`, whose
+        names components and seed are also accepted.
     time_budget : str or float, optional
         With `tol`: time after which the size stops growing, e.g. "10 min", or seconds. The model records the size
         reached; a fit with that size gives the same bits.
@@ -96,7 +97,7 @@ def fit(
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal(size=(3000, 5)).astype("f4")
     >>> X[rng.random(3000) < 0.05, 2] = -9999
-    >>> model = bigkpca.fit(X, "model.zarr", components=2, size=300)
+    >>> model = bigkpca.fit(X, "model.zarr", n_components=2, size=300)
     >>> model.solution.eigenvalues.round(0), model.certificate.trust
     (array([199., 195.]), ('solid', 'solid'))
     >>> [choice["option"] for choice in model.provenance["choices"]]
@@ -255,7 +256,7 @@ def merge(parts: Iterable[AnyModel], out: AnyPath | None = None, *, overwrite: b
     Examples
     --------
     >>> X = np.random.default_rng(0).normal(size=(3000, 5))
-    >>> first = bigkpca.fit(X[:1500], "first.zarr", components=2, size=100)
+    >>> first = bigkpca.fit(X[:1500], "first.zarr", n_components=2, size=100)
     >>> second = bigkpca.fit(X[1500:], "second.zarr", like=first)
     >>> bigkpca.merge([first, "second.zarr"], "merged.zarr").sums.count
     3000

@@ -15,7 +15,7 @@ from bigkpca.data.rows import Rows
 from bigkpca.data.stores import AnyPath, store_of
 from bigkpca.errors import Array, DataError, SpecError
 from bigkpca.execution.engine import KeptFeatures
-from bigkpca.execution.options import RunOptions, WritingOptions, takes
+from bigkpca.execution.options import RunOptions, WritingOptions, takes, with_names_of_fields
 from bigkpca.execution.planning import Plan, plan_reconstruct, plan_transform
 from bigkpca.execution.projection import (
     block_denoised,
@@ -39,13 +39,14 @@ from bigkpca.workflows.inputs import open_scores
 _KIND: Literal["features"] = "features"  # of output that holds scores
 
 
+@with_names_of_fields
 @takes(WritingOptions)
 def transform(
     model: AnyModel,
     data: Any,
     out: AnyPath,
     *,
-    components: int | None = None,
+    n_components: int | None = None,
     dtype: Any = None,
     residual: bool = False,
     block_rows: int | None = None,
@@ -62,7 +63,7 @@ def transform(
     data : path, NumPy, Dask or Zarr array, frame, or DataArray, (n, d)
     out : path
         Folder of the feature store.
-    components : int, optional
+    n_components : int, optional
         Write only the scores of this many leading components; by default, of all components.
     dtype : "float32" or "float64", optional
         Dtype of the stored scores; by default, the dtype of block work of the model. If wider (float64), it is also the
@@ -100,7 +101,7 @@ def transform(
     Examples
     --------
     >>> X = np.random.default_rng(0).normal(size=(500, 3))
-    >>> model = bigkpca.fit(X, "model.zarr", components=2)
+    >>> model = bigkpca.fit(X, "model.zarr", n_components=2)
     >>> bigkpca.transform(model, X, "scores.zarr").shape
     (500, 2)
     """
@@ -108,10 +109,10 @@ def transform(
     fitted = models.model_of(model)
     rows = open_rows(data, run.array)
     most = fitted.components
-    count: Any = most if components is None else components
+    count: Any = most if n_components is None else n_components
     if isinstance(count, bool) or not isinstance(count, int | np.integer) or not 1 <= count <= most:
         raise SpecError(
-            f"components={components!r}: the model has {most} components; give the number of leading components to "
+            f"components={n_components!r}: the model has {most} components; give the number of leading components to "
             f"store, from 1 to {most}"
         )
     name = ""
@@ -215,7 +216,7 @@ def reconstruct(
     Examples
     --------
     >>> X = np.random.default_rng(0).normal(size=(500, 3))
-    >>> model = bigkpca.fit(X, "model.zarr", components=2)
+    >>> model = bigkpca.fit(X, "model.zarr", n_components=2)
     >>> scores = bigkpca.transform(model, X, "scores.zarr")
     >>> bigkpca.reconstruct(model, scores, "rows.zarr").shape
     (500, 3)
@@ -266,7 +267,7 @@ def denoise(
     Examples
     --------
     >>> X = np.random.default_rng(0).normal(size=(500, 3))
-    >>> model = bigkpca.fit(X, "model.zarr", components=2)
+    >>> model = bigkpca.fit(X, "model.zarr", n_components=2)
     >>> bigkpca.denoise(model, X, "clean.zarr").shape
     (500, 3)
     """

@@ -85,7 +85,7 @@ def verify(path: AnyPath, **options: Unpack[ReadingOptions]) -> Verified:
     Examples
     --------
     >>> X = np.random.default_rng(0).normal(size=(500, 3))
-    >>> model = bigkpca.fit(X, "model.zarr", components=2)
+    >>> model = bigkpca.fit(X, "model.zarr", n_components=2)
     >>> scores = bigkpca.transform(model, X, "scores.zarr")
     >>> bigkpca.verify("scores.zarr")
     Verified(path='scores.zarr', kind='features', shape=(500, 2), files=1)

@@ -209,6 +209,10 @@ MISTAKES = [
     ("sigma DATA --cv --memory 9MB", 4, "MB in a process, but 9 MB are allowed: ask for a smaller --size"),
     ("plan DATA --memory 9MB", 4, "9 MB are allowed: even a size of 10 needs "),
     ("plan DATA --memory 9MB --landmarks few.npy", 4, "give fewer than 2 landmarks, or allow more"),
+    ("fti DATA m.zarr", 2, "No such command 'fti'. Did you mean 'fit'?"),
+    ("ingest", 2, "Missing argument 'SRC...'."),
+    ("ingest few.npy", 2, "Missing argument 'DST'."),
+    ("merge few.npy --overwrite", 2, "Missing argument 'OUT'."),
     ("info half.zarr --json", 0, '"finished": false'),
     ("fit half.zarr m.zarr", 6, "its ingest did not finish"),
 ]
@@ -315,6 +319,8 @@ def test_sigma_tells_what_it_found_and_evaluate_what_memory_it_needs(made):
     refused = run("evaluate", made.model, made.dataset, "--memory", "20 MB")
     assert refused.exit_code == 4
     assert re.search(r"needs \d+ MB in a process, but 20 MB are allowed: ask for a smaller --sample", refused.stderr)
+    evaluated = run("evaluate", made.model, made.dataset, "-q").stdout
+    assert re.search(r"\nverdict: (all|\d of) 6 components are within 10% of an exact eigenvalue[^\n]*\n\Z", evaluated)
     for path in (made.dataset, made.model):
         told = run("verify", path, "-q", "--timeout", "60 s").stdout
         files = re.search(r"^files +([1-9]\d*)\nchecked (\d+) files?: all intact\n\Z", told, re.M)

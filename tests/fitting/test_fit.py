@@ -8,7 +8,7 @@ from sklearn.preprocessing import StandardScaler
 
 from bigkpca import KernelPCA, kernels
 from bigkpca.data.rows import ArrayRows
-from bigkpca.errors import DataError, IndefiniteKernelWarning, MemoryLimitError, SpecError
+from bigkpca.errors import DataError, FewerComponentsWarning, IndefiniteKernelWarning, MemoryLimitError, SpecError
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.planning import plan_fit
 from bigkpca.fitting.fit import fit_rows
@@ -35,12 +35,15 @@ def test_values_that_are_not_finite_are_refused_by_fit_and_transform(engine, dig
 
 def test_more_landmarks_or_components_than_rows_are_lowered(digits):
     notes = Recorder()
-    fitted = fit(digits[:30], progress=notes, components=200, size=100)
+    with pytest.warns(FewerComponentsWarning, match="200 components were requested, but 29 are kept: there are 30 "):
+        fitted = fit(digits[:30], progress=notes, components=200, size=100)
     assert fitted.features.size == 30
-    assert fitted.components <= 30
+    assert fitted.components == 29
+    fit(digits[:30], progress=notes, components=50, size=100)
     assert [note.split(":")[0] for note in notes.notes] == [
         "size lowered from 100 to 30",
-        "components lowered from 200 to at most 30",
+        "size lowered from 100 to 30",
+        "50 components were requested, but 29 are kept",
     ]
 
 

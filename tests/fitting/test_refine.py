@@ -175,6 +175,7 @@ def test_models_are_the_same_bytes_everywhere(engine, options, dtype, chunk, no_
     assert FitSpec.of(loaded) == FitSpec.checked(**OPTIONS | options)
 
 
+@pytest.mark.filterwarnings("ignore::bigkpca.errors.FewerComponentsWarning")
 def test_components_follow_the_rank_and_not_the_landmarks_of_the_start(no_gram):
     for options in (
         {"method": "exact", "kernel": "linear", "dtype": "float32", "residual_tol": 1e-12, "components": 10},  # rank 5

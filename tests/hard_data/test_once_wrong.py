@@ -94,6 +94,7 @@ def test_rows_that_share_a_sentinel_keep_their_distances(sentinel, dtype, rtol):
         (3e3, 2, {"landmarks": "uniform", "size": 20}),
     ],
 )
+@pytest.mark.filterwarnings("ignore::bigkpca.errors.FewerComponentsWarning")
 def test_bounds_hold_where_a_few_rows_are_giants(factor, degree, options):
     """No random row of the sample is one: the farthest rows of the pass are measured."""
     rng = np.random.default_rng(3)
@@ -131,6 +132,7 @@ def test_float64_is_chosen_where_single_precision_would_count_and_said():
     assert_allclose(kpca.eigenvalues_[:5], eigenvalues(gaussian_gram(X, 100.0))[:5], rtol=1e-5)
 
 
+@pytest.mark.filterwarnings("ignore::bigkpca.errors.FewerComponentsWarning")
 def test_single_precision_that_was_asked_for_is_warned_of_where_it_counts():
     X = normal(500) + np.float32(3000)
     with pytest.warns(RoundingWarning, match="rounding in float32 may move the bounds"):
@@ -305,6 +307,7 @@ def test_halves_of_the_landmarks_that_span_nothing_stop_no_fit():
     assert kpca.certificate_.eigenvalue_upper[0] >= eigenvalues(gaussian_gram(X, 1.0))[0]
 
 
+@pytest.mark.filterwarnings("ignore::bigkpca.errors.FewerComponentsWarning")
 def test_a_kernel_without_a_diagonal_is_fitted_or_refused_in_words():
     kernel = kernels.Function(lambda A, B: (A[:, :1] * B[:, 1] - A[:, 1:] * B[:, 0]) ** 2)  # k(x, x) = 0
     X = normal(100, 2, float)

@@ -161,7 +161,7 @@ def test_the_estimator_takes_both_options_for_what_it_stores(kpca, X, tmp_path):
     found = kpca.transform(X, tmp_path / "s.zarr", components=2, dtype="float64")
     assert (found.shape, found.dtype) == ((500, 2), np.float64)
     for options in ({"dtype": "float64"}, {"components": 2}):
-        with pytest.raises(SpecError, match=r"dtype and components work only with out: pass out, or use"):
+        with pytest.raises(SpecError, match=r"dtype and n_components work only with out: pass out, or use"):
             kpca.transform(X, **options)
 
 
