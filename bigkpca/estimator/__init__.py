@@ -159,7 +159,7 @@ class ModelMethods(RowsInput, ClassNamePrefixFeaturesOutMixin, TransformerMixin)
         requests a frame, in-memory input gives one; other results stay lazy.
 
         With `out`, scores are streamed to a feature store at that path, and its Zarr array is returned; `dtype` and
-        `components` determine what is stored, as in `bigkpca.transform`.
+        `n_components` determine what is stored, as in `bigkpca.transform`.
 
         Raises SpecError for rows of another width or other columns, and DataError for NaN and infinity. One pass.
         """
