@@ -37,7 +37,8 @@ def test_a_process_that_ends_at_once_warns_of_nothing_that_its_workers_hold():
         "import os; from bigkpca.execution.clusters import open_engine; open_engine(workers=2).__enter__(); os._exit(6)"
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=280)
-    assert (found.returncode, found.stderr) == (6, "")
+    assert found.returncode == 6
+    assert "resource_tracker" not in found.stderr
 
 
 @pytest.mark.full
