@@ -201,14 +201,14 @@ def _weighted_squares(A: Array, weights: Array) -> Array:
     return found
 
 
-def _squares(moments: Moments) -> Array:
-    """Σ v_i² over all rows, (D,)."""
-    return np.diag(moments.scatter) + moments.count * moments.mean**2
+def _squares(moments: Moments, about: Array | float = 0.0) -> Array:
+    """Σ (v_i - about)² over all rows, (D,)."""
+    return np.diag(moments.scatter) + moments.count * (moments.mean - about) ** 2
 
 
-def _excess(moments: Moments, squares: Array) -> Array:
-    """Σ v_i² (D,) over all rows beyond twice that of rows with these mean squares (D,)."""
-    return np.maximum(_squares(moments) - 2 * moments.count * squares, 0)
+def _excess(moments: Moments, squares: Array, about: Array | float = 0.0) -> Array:
+    """Σ (v_i - about)² (D,) over all rows, beyond twice the sum for rows with these mean squares (D,)."""
+    return np.maximum(_squares(moments, about) - 2 * moments.count * squares, 0)
 
 
 def measured(
@@ -232,10 +232,9 @@ def measured(
         rounded = exact * (1 + _LOST)
     many = _rows_like_each(exact, _excess(moments, found.squares))
     means = np.column_stack([exact.sum(axis=0), rounded.sum(axis=0)]) * (np.sqrt(smaller) * many / moments.count)
-    # Tiles add up features less the shift; features near zero, of a row far from all others, are far from it.
+    # Tiles add up features less the shift. The features of a row far from all others are near zero, so far from it.
     apart = exact - shift
-    around = np.diag(moments.scatter) + moments.count * (moments.mean - shift) ** 2
-    many_apart = _rows_like_each(apart, np.maximum(around - 2 * moments.count * found.spread, 0))
+    many_apart = _rows_like_each(apart, _excess(moments, found.spread, shift))
     chain = many_apart * np.maximum(apart**2 - _CHAINED * found.spread, 0).sum(axis=0)
     weight = np.sqrt(smaller * many)
     errors = FarErrors(weight * rounded, weight * exact, chain, found.precision)
