@@ -32,8 +32,7 @@ def _blas(modules: int) -> tuple[list[Any], list[Any]]:
 
 
 def _release(library: Any) -> None:
-    """Let any thread set the limit: from 3.8 on, threadpoolctl honours only the first thread that sets it, until that
-    lifts it."""
+    """Let any thread set the limit: from 3.8 on, threadpoolctl ignores other threads until the first one lifts it."""
     if (release := getattr(library, "clear_controlling_thread", None)) is not None:
         release(force=True)
 

@@ -130,8 +130,9 @@ FIELD_OF = {"n_components": "components", "random_state": "seed"}
 _DEFAULTS = {name: each.default for name, each in FitSpec.model_fields.items()}
 _DEFAULTS |= {name: _DEFAULTS[field] for name, field in FIELD_OF.items()}
 _DEFAULTS |= {each.name: each.default for each in fields(RunOptions)} | {"progress": False}
-_ENTRIES = dict(re.findall(r"^    (\w+) : ((?:.*\n)(?:        .*\n)+)", RunOptions.__doc__ or "", re.M))
-_ENTRY = re.compile(r"^    \*\*options\n(?:        .*\n)+", re.M)
+# Of docstrings without indentation, which Python removes from 3.13 on.
+_ENTRIES = dict(re.findall(r"^(\w+) : ((?:.*\n)(?:    .*\n)+)", inspect.cleandoc(RunOptions.__doc__ or ""), re.M))
+_ENTRY = re.compile(r"^\*\*options\n(?:    .*(?:\n|\Z))+", re.M)
 
 
 def takes(*kinds: type, defaults: Mapping[str, Any] | None = None) -> Callable[[_Function], _Function]:
@@ -153,8 +154,8 @@ def takes(*kinds: type, defaults: Mapping[str, Any] | None = None) -> Callable[[
             if name not in FIELD_OF.values()
         ]
         function.__signature__ = own.replace(parameters=kept + taken)  # type: ignore[attr-defined]
-        entries = "".join(f"    {name} : {_ENTRIES[name]}" for name in annotations if name in _ENTRIES)
-        function.__doc__ = _ENTRY.sub(entries.replace("\\", r"\\"), function.__doc__ or "")
+        entries = "".join(f"{name} : {_ENTRIES[name]}" for name in annotations if name in _ENTRIES)
+        function.__doc__ = _ENTRY.sub(entries.replace("\\", r"\\"), inspect.cleandoc(function.__doc__ or ""))
         return function
 
     return decorate

@@ -33,7 +33,7 @@ from bigkpca.spec import FitSpec, ResolvedFit
 
 _MAX_PRODUCTS = 20
 _MEASURED_ROWS, _FAR_ROWS, _SAFETY = 256, 32, 4
-_OF_SUMS = 32  # eps, the relative error of long sums
+_OF_SUMS = 32  # eps, the relative error of products with equal kernels, see `solvers.add_strip`
 
 
 def refine_by_products(rows: Rows, start: Model, spec: FitSpec, engine: Engine) -> Model:

@@ -86,7 +86,9 @@ def kernel_error(features: FeatureMap, X: Array, center: bool) -> Estimate:
     K = features.kernel(shifted, shifted).astype(np.float64)
     (V, _) = next(features.tiles([X], len(X)))
     E = K - V.astype(np.float64) @ V.T.astype(np.float64)
+    unit = np.ldexp(1.0, -int(np.frexp(np.abs(K).max(initial=0.0))[1]))  # a power of 2, with which squares fit float64
     for A in (K, E):
+        A *= unit
         if center:
             A -= A.mean(axis=0)
             A -= A.mean(axis=1)[:, None]

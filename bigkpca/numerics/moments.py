@@ -224,6 +224,20 @@ class ShiftedSums:
         return Moments(self.count, self.about + deviation, scatter, self.trace, self.largest)
 
 
+_FAR = 32  # times the mean square of the rows nearer than a row
+_FAR_PART = 8  # at most every 8th row of a tile is far: their sums take longer
+
+
+def _far(V: Array) -> Array:
+    """Numbers of the far rows of one tile V (b, D), whose squares exceed those of all nearer rows by much."""
+    squares = np.einsum("ij,ij->i", V, V).astype(np.float64)
+    order = np.argsort(squares, kind="stable")
+    ordered, first = squares[order], max(1, len(V) - -(-len(V) // _FAR_PART))
+    means = np.cumsum(ordered)[first - 1 : -1] / np.arange(first, len(V))
+    exceed = np.flatnonzero(ordered[first:] > _FAR * means)
+    return np.sort(order[first + exceed[0] :]) if len(exceed) else order[:0]
+
+
 def shifted_sums(tiles: Iterable[tuple[Array, Array]], shift: Array) -> ShiftedSums:
     """Sums of the rows of one block, one tile (V (b, D), k(x_i, x_i) (b,)) at a time. Tiles are overwritten.
 
@@ -240,9 +254,15 @@ def shifted_sums(tiles: Iterable[tuple[Array, Array]], shift: Array) -> ShiftedS
         if len(ones) != len(V):
             ones = np.ones(len(V), V.dtype)
         V -= shifted
+        count += len(V)
+        far = _far(V)
+        if len(far):  # alone and in float64, since all that a sum adds after a far row is rounded to its precision
+            apart = V[far].astype(np.float64)
+            add_products(products, apart, work_space(D, apart.dtype))
+            total += apart.sum(axis=0)
+            V[far] = 0
         add_products(products, V, work)
         total += ones @ V  # here a product is several times faster than a column sum
-        count += len(V)
         trace += float(diagonal.sum())
         largest = max(largest, float(diagonal.max(initial=-np.inf)))
     # `shifted` and not `shift`, since the rounded vector was subtracted.

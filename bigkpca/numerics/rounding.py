@@ -63,8 +63,6 @@ _TILE_ROWS = 512  # of matrices (D, D), per task
 _LANDMARKS = 128  # maximum number of landmarks that are also measured
 _ALIKE = 16  # eps: the smallest error of a sum in the dtype of block work
 _TERM = 4  # eps: that of each of its terms: nearly equal rows round alike, and their errors add up
-_CHAIN = 32  # eps: the error of a sum of products to which all others of a tile are added after a large one
-_CHAINED = 512  # rows of such a tile
 _SAFETY = 16  # times the measured error: other rows may have larger errors
 _SINGLE, _DOUBLE = 2.0**-24, 2.0**-53
 _LOST = 2.0**-20  # relative error that is assumed if float32 overflows
@@ -89,14 +87,11 @@ class FarErrors:
     """Features of the far rows.
 
     rounded, exact (q, D): in float32 and in float64, times the root of the number of rows like each of them; in block
-    work of float64, also times the root of the ratio by which its errors are smaller. chain (D,): the sum of their
-    squares beyond that of a whole tile of other rows. precision: of block work.
+    work of float64, also times the root of the ratio by which its errors are smaller.
     """
 
     rounded: Array
     exact: Array
-    chain: Array
-    precision: float
 
     def of(self, A: Array) -> Array:
         """A'(errors)A of the sum of second moments about zero, (m, m), for A (D, m)."""
@@ -105,14 +100,8 @@ class FarErrors:
 
     def of_columns(self, A: Array) -> Array:
         """a'(errors)a of the columns of A (D, m), (m,), with the errors of the rows taken as positive, since they may
-        cancel by chance. Includes the errors of sums of products."""
-        of_values: Array = np.abs((self.exact @ A) ** 2 - (self.rounded @ A) ** 2).sum(axis=0)
-        return of_values + self.of_products(A)
-
-    def of_products(self, A: Array) -> Array:
-        """The loss of sums of products in the columns of A (D, m), (m,): everything added after a far row, in the same
-        tile, is rounded to its precision."""
-        return self.precision * _CHAIN * _weighted_squares(A, self.chain)
+        cancel by chance."""
+        return np.asarray(np.abs((self.exact @ A) ** 2 - (self.rounded @ A) ** 2).sum(axis=0))
 
 
 @dataclass(frozen=True)
@@ -122,8 +111,7 @@ class Rounding:
     second (D, D): of the second moments about zero. means (D, 2), columns m of the exact features and e of the rounded
     ones: those of the scatter are second + m m' - e e'. value: the largest error of a kernel value in float64, of which
     W consists; 0 without landmarks. precision: of block work. rows: number of measured rows. squares (D,): mean squares
-    of their features; spread (D,): of their features less the shift. trace: the largest relative error of k(x, x). far:
-    None if no rows stand out.
+    of their features. trace: the largest relative error of k(x, x). far: None if no rows stand out.
     """
 
     second: Array
@@ -132,7 +120,6 @@ class Rounding:
     precision: float
     rows: int
     squares: Array
-    spread: Array
     trace: float
     far: FarErrors | None = None
 
@@ -143,10 +130,8 @@ class Rounding:
         """
         A = solution.components
         off = A.T @ self.second @ A
-        of_far = np.zeros(A.shape[1])
         if self.far is not None:
             off += self.far.of(A) / moments.count
-            of_far = self.far.of_products(A)
         if center:
             B = A.T @ self.means
             off += (B * [1, -1]) @ B.T
@@ -154,7 +139,7 @@ class Rounding:
         sizes = np.einsum("ij,ij->j", A, (moments.scatter if center else moments.about_zero) @ A)
         terms = _TERM * _weighted_squares(A, _squares(moments))
         least = self.precision * np.maximum(terms, _ALIKE * np.abs(sizes))
-        return _SAFETY * (np.maximum(moved, least) + of_far + self._of_W(A) * np.abs(sizes))
+        return _SAFETY * (np.maximum(moved, least) + self._of_W(A) * np.abs(sizes))
 
     def significant(self, span: Span, most: int | None = None, in_order: Map = map) -> Significant:
         """The leading directions of the basis for which the bound of tr(E), rounding included, is smallest.
@@ -207,7 +192,7 @@ def _squares(moments: Moments) -> Array:
 
 
 def _excess(moments: Moments, squares: Array) -> Array:
-    """Σ v_i² (D,) over all rows beyond twice that of rows with these mean squares (D,)."""
+    """Σ v_i² (D,) over all rows, beyond twice the sum for rows with these mean squares (D,)."""
     return np.maximum(_squares(moments) - 2 * moments.count * squares, 0)
 
 
@@ -232,13 +217,8 @@ def measured(
         rounded = exact * (1 + _LOST)
     many = _rows_like_each(exact, _excess(moments, found.squares))
     means = np.column_stack([exact.sum(axis=0), rounded.sum(axis=0)]) * (np.sqrt(smaller) * many / moments.count)
-    # Tiles add up features less the shift; features near zero, of a row far from all others, are far from it.
-    apart = exact - shift
-    around = np.diag(moments.scatter) + moments.count * (moments.mean - shift) ** 2
-    many_apart = _rows_like_each(apart, np.maximum(around - 2 * moments.count * found.spread, 0))
-    chain = many_apart * np.maximum(apart**2 - _CHAINED * found.spread, 0).sum(axis=0)
     weight = np.sqrt(smaller * many)
-    errors = FarErrors(weight * rounded, weight * exact, chain, found.precision)
+    errors = FarErrors(weight * rounded, weight * exact)
     trace = max(found.trace, smaller * _of_diagonal(features, far.X))
     return replace(found, means=found.means + means, trace=trace, far=errors)
 
@@ -268,12 +248,12 @@ def _of_random_rows(features: FeatureMap, shift: Array, X: Array, in_order: Map)
         sums, second = at_once(
             in_order, lambda: block_moments([(rounded, np.zeros(1))], shift), lambda: exact.T @ exact
         )
-        squares, spread = np.diag(second) / len(X), np.mean((exact - shift) ** 2, axis=0)
+        squares = np.diag(second) / len(X)
         errors, means = _errors_of_sums(sums, second, exact.mean(axis=0), smaller / len(X), in_order)
     if not np.isfinite(errors).all():  # float32 overflows: each sum is assumed to be wrong in its 20th bit
         errors, means = smaller * _LOST * np.outer(np.sqrt(squares), np.sqrt(squares)), np.zeros_like(means)
     trace = smaller * _of_diagonal(features, X)
-    return Rounding(errors, means, value, precision, len(X), squares, spread, trace), smaller
+    return Rounding(errors, means, value, precision, len(X), squares, trace), smaller
 
 
 def _errors_of_sums(sums: Moments, second: Array, mean: Array, scale: float, in_order: Map) -> tuple[Array, Array]:

@@ -40,6 +40,7 @@ from bigkpca.numerics.span import Span, basis_of, eigenvector_basis
 OVERSAMPLING = 10
 PASSES = 4
 _ROUNDING = 1e-13
+_SUMMED = 128  # products that are added up in their dtype
 
 
 @dataclass(frozen=True)
@@ -502,9 +503,9 @@ def add_strip(
             K = work[: len(piece)]
             evaluate(piece, K)
             where = slice(numbers.start + start, numbers.start + start + len(piece))
-            out[rows] += K.T @ B[where]
+            out[rows] += _product(K.T, B[where])
             if numbers != rows:
-                out[where] += K @ B[rows]
+                out[where] += _product(K, B[rows])
 
 
 def add_tile(out: Array, B: Array, rows: slice, columns: slice, K: Array, *, mirrored: bool) -> None:
@@ -513,10 +514,23 @@ def add_tile(out: Array, B: Array, rows: slice, columns: slice, K: Array, *, mir
     K B_J goes to rows I. With `mirrored`, the part to the right of the square on the diagonal, i.e. columns from
     rows.stop on, also represents its mirror image, and K'B_I goes to rows J. B (n, c) has the dtype of K.
     """
-    out[rows] += K @ B[columns]
+    out[rows] += _product(K, B[columns])
     if mirrored and columns.stop > rows.stop:
         first = max(columns.start, rows.stop)
-        out[first : columns.stop] += K[:, first - columns.start :].T @ B[rows]
+        out[first : columns.stop] += _product(K[:, first - columns.start :].T, B[rows])
+
+
+def _product(K: Array, B: Array) -> Array:
+    """K B (m, c) in float64, for K (m, k) and B (k, c).
+
+    At most 128 terms are added up in the dtype of K: those that are equal round alike, and a sum of n may be wrong by
+    n / 4 eps.
+    """
+    found = np.zeros((len(K), B.shape[1]))
+    for start in range(0, len(B), _SUMMED):
+        piece = slice(start, start + _SUMMED)
+        found += K[:, piece] @ B[piece]
+    return found
 
 
 def gram(

@@ -3,6 +3,7 @@
 import copy
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
@@ -89,3 +90,17 @@ def test_rows_that_are_taken_away_leave_the_moments_of_the_others():
     assert (left.count, left.trace) == (41, 41.0)
     np.testing.assert_allclose(left.mean, one.mean, rtol=1e-12)
     np.testing.assert_allclose(left.scatter, one.scatter, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("far", [1e2, 1e5, 1e25])  # of the last, no square fits float32
+def test_far_rows_do_not_round_the_sums_of_the_others(far):
+    V = np.random.default_rng(0).normal(size=(2000, 5)).astype(np.float32)
+    V[[0, 9, 1000]] = far * np.array([1, 0, -1, 0, 0], np.float32)
+    got = block_moments([(V.copy(), np.ones(2000))], np.zeros(5))
+    across = np.linalg.qr(np.column_stack([V[0].astype(float), np.eye(5)]))[0][:, 1:]  # where the far rows are zero
+    exact = V.astype(float)
+    near = np.delete(exact, [0, 9, 1000], axis=0) @ across
+    if far < 1e8:  # or float64 loses the others, too
+        assert_allclose(across.T @ got.about_zero @ across, near.T @ near, rtol=1e-6, atol=1e-3)
+    assert_allclose(got.about_zero[1, 1:2], exact[:, 1] @ exact[:, 1], rtol=1e-6)
+    assert_allclose(got.mean[1], exact[:, 1].mean(), rtol=1e-5)

@@ -247,12 +247,14 @@ def estimate(features: FeatureMap, span: Span | None, X: Array, count: int, cent
     """(n / q) |H (K - K^) H|_2 of rows X (q, d), in the units of the data, drawn from n = `count`.
 
     Times 1 + 2 / √q if q < n: an estimate of what is missed if K - K^ has either sign. `span` is that of landmarks,
-    None for random features.
+    None for random features. At least what |tr(K - K^)|, known from all rows, exceeds that of rows like the sampled.
     """
     rows = features.shifted(X)
     ((V, _),) = features.tiles([X], len(X))
     V = V.astype(np.float64)
     E = features.kernel.gram(rows)
+    per_row = count / len(X) * (1 + 2 / np.sqrt(len(X)) if len(X) < count else 1)
+    unlike = 0.0
     if span is None:
         E -= V @ V.T
         # What the solver of rff-pca adds to every eigenvalue; zero for other features.
@@ -260,14 +262,14 @@ def estimate(features: FeatureMap, span: Span | None, X: Array, count: int, cent
     else:
         Z = V @ span.basis.P
         E -= (Z * span.basis.signs) @ Z.T
+        unlike = abs(span.trace_error) - per_row * float(np.abs(E.diagonal()).sum())
     if center:
         E -= E.mean(axis=0)
         E -= E.mean(axis=1)[:, None]
     if not np.isfinite(E).all():  # kernels overflow: all of K may be missed
         return float(np.abs(features.kernel.diagonal(rows).astype(np.float64)).max()) * count
     values = np.linalg.eigvalsh((E + E.T) / 2)
-    sampling = 1 + 2 / np.sqrt(len(X)) if len(X) < count else 1.0
-    return float(np.abs(values).max()) * sampling * count / len(X)
+    return max(per_row * float(np.abs(values).max()), unlike)
 
 
 def largest_eigenvalue(apply: Callable[[Array], Array], m: int, rng: np.random.Generator) -> tuple[float, Ritz] | None:

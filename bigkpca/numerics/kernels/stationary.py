@@ -60,13 +60,17 @@ def radial(Y: Array, sigma: float, most_rows: int, profile: Callable[[Array], ob
     right[d + 1] = 1
     work = np.empty((most_rows, d + 2), Y.dtype)
     work[:, d] = 1
-    inverse = Y.dtype.type(1 / sigma)
+    with np.errstate(over="ignore"):
+        inverse = Y.dtype.type(1 / sigma)
 
     def evaluate(X: Array, out: Array) -> None:
         left = work[: len(X)]
         for piece in cached_pieces(len(X)):
             rows = left[piece, :d]
-            np.multiply(X[piece], inverse, out=rows)
+            if np.isfinite(inverse):
+                np.multiply(X[piece], inverse, out=rows)
+            else:  # rows and sigma are near the smallest number of the dtype
+                np.divide(X[piece], np.float64(sigma), out=rows)
             np.multiply(squared_norms(rows), -0.5, out=left[piece, d + 1])
         endless = np.flatnonzero(np.isinf(left[:, d + 1]))
         left[endless, :d], left[endless, d + 1] = 0, 0  # infinity times the zeros that pad a product would be NaN

@@ -151,7 +151,7 @@ def test_a_report_shows_leading_scores(components, preimage, shown, dataset, tmp
     bigkpca.transform(tmp_path / "m.zarr", dataset, scores, components=components)
     bigkpca.report(tmp_path / "m.zarr", page, scores=scores, image_shape=(8, 8))
     text = page.read_text()
-    assert (f"the pre-images of their scores on {components} components" in text) is shown
+    assert (f"pre-images of {components} components" in text) is shown
     assert ("was trained on scores of all 8 components" in text) is not shown
     assert ("Components 1 and 2" in text) is (components > 1)
     assert re.search("Component 3: ", text)
