@@ -13,7 +13,7 @@ from bigkpca.data.rows import take
 from bigkpca.errors import Array, SpecError
 from bigkpca.execution.blas import single_threaded_blas
 from bigkpca.fitting.preimage import of_leading
-from bigkpca.numerics.display import at_least, at_most, number
+from bigkpca.numerics.display import number
 from bigkpca.numerics.model import Model
 from bigkpca.reporting import figures, text
 from bigkpca.reporting.drawing import Drawing, PictureFrame
@@ -139,14 +139,7 @@ def quality(model: Model) -> Section:
         "eigenvalue": [number(value) for value in model.solution.eigenvalues],
         "share": [f"{value:.2%}" for value in model.solution.explained_variance_ratio],
     }
-    if certificate.eigenvalue_lower is not None:
-        columns["proven at least"] = [number(at_least(value)) for value in certificate.eigenvalue_lower]
-    if certificate.eigenvalue_upper is not None:
-        columns["proven at most"] = [number(at_most(value)) for value in certificate.eigenvalue_upper]
-    if certificate.eigenvalue_likely_upper is not None:
-        columns[f"at most, {certificate.confidence:.0%}"] = [
-            number(at_most(value)) for value in certificate.eigenvalue_likely_upper
-        ]
+    columns |= {title: [number(value) for value in values] for title, values in certificate.bounds.items()}
     if certificate.trust:
         columns["trust"] = list(certificate.trust)
     table = ReportTable(tuple(columns), tuple(zip(*columns.values(), strict=True)))

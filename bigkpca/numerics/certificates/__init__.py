@@ -182,9 +182,7 @@ class Certificate(ShowsSummary):
         if self.kernel_error is not None:
             facts["error of the kernel"] = f"{self.kernel_error:.2%} (estimated)"
         columns = {
-            "proven at least": _each(at_least, self.eigenvalue_lower),
-            "proven at most": _each(at_most, self.eigenvalue_upper),
-            f"at most, {sure}": _each(at_most, self.eigenvalue_likely_upper),
+            **self.bounds,
             "missed": self.missed,
             "rounding": self.rounding,
             "stability": self.stability,
@@ -194,6 +192,16 @@ class Certificate(ShowsSummary):
         }
         known = any(values is not None for values in columns.values())
         return Summary("Certificate" if facts or known else "Certificate that says nothing", facts, columns)
+
+    @property
+    def bounds(self) -> dict[str, Array]:
+        """Known bounds of eigenvalues, (r,) each, rounded to the safe side, by the titles of their columns."""
+        bounds = {
+            "proven at least": _each(at_least, self.eigenvalue_lower),
+            "proven at most": _each(at_most, self.eigenvalue_upper),
+            f"at most, {self.confidence or 0:.0%}": _each(at_most, self.eigenvalue_likely_upper),
+        }
+        return {title: values for title, values in bounds.items() if values is not None}
 
     @classmethod
     def shapes(cls) -> dict[str, tuple[str | int, ...]]:
