@@ -63,6 +63,7 @@ def radial(Y: Array, sigma: float, most_rows: int, profile: Callable[[Array], ob
     with np.errstate(over="ignore"):
         inverse = Y.dtype.type(1 / sigma)
 
+    @np.errstate(over="ignore")  # overflow gives -infinity, where the kernel is zero
     def evaluate(X: Array, out: Array) -> None:
         left = work[: len(X)]
         for piece in cached_pieces(len(X)):
@@ -79,8 +80,7 @@ def radial(Y: Array, sigma: float, most_rows: int, profile: Callable[[Array], ob
         if len(far):
             from scipy.spatial.distance import cdist  # slow to import, and rarely needed
 
-            with np.errstate(over="ignore"):  # overflow gives -infinity, where the kernel is zero
-                out[:, far] = -0.5 * cdist(X / np.float64(sigma), distant, "sqeuclidean")
+            out[:, far] = -0.5 * cdist(X / np.float64(sigma), distant, "sqeuclidean")
         for piece in cached_pieces(len(X)):
             values = out[piece]
             np.minimum(values, 0, out=values)  # rounding may make a squared distance slightly negative
