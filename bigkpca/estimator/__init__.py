@@ -269,8 +269,8 @@ class KernelPCA(ModelMethods, BaseEstimator):  # type: ignore[misc]
         a FewerComponentsWarning unless the number is the default.
     kernel : str, value of bigkpca.kernels, or callable k(X (b, d), Y (l, d)) -> (b, l)
         A name in `bigkpca.kernels.KERNELS`, e.g. "gaussian", "laplacian", "matern", "polynomial" or "cosine". With
-        "precomputed" and method="exact", `fit` takes the square kernel matrix (n, n), and `transform` takes kernels
-        with the fitted rows, (m, n). Above 8192 rows, the matrix is read in tiles and never held in memory.
+        "precomputed", `fit` takes the square kernel matrix (n, n), and `transform` takes kernels with the fitted rows,
+        (m, n). Above 8192 rows, the matrix is read in tiles and never held in memory.
     sigma : float or "median"
         Length of the kernel in the units of the columns; "median" is the median distance between sampled rows over √2,
         so that a Gaussian kernel of the median pair is exp(-1), or for the Laplacian kernel the median L1 distance.
@@ -281,9 +281,10 @@ class KernelPCA(ModelMethods, BaseEstimator):  # type: ignore[misc]
         Degree of the polynomial kernel.
     coef0 : float
         Constant of the polynomial and sigmoid kernels.
-    method : "nystroem", "columns", "rff", "rff-pca", "exact", or value of bigkpca.methods
-        "exact" holds the whole Gram matrix up to 8192 rows; above, it multiplies by the matrix without holding it.
-        "rff" with a polynomial kernel is a tensor sketch.
+    method : "auto", "nystroem", "columns", "rff", "rff-pca", "exact", or value of bigkpca.methods
+        "auto" is "exact" for a precomputed kernel matrix, otherwise "nystroem". "exact" holds the whole Gram matrix up
+        to 8192 rows; above, it multiplies by the matrix without holding it. "rff" with a polynomial kernel is a tensor
+        sketch.
     size : int or "auto"
         Number of landmarks, or of real random features (counting both sines and cosines).
     tol : float or None

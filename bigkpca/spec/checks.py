@@ -53,13 +53,20 @@ def kernel(value: Any) -> str | Kernel:
     return kernels.named(str(value))
 
 
-def method(value: str | Method) -> str | Method:
+def method(value: str | Method, fields: ValidationInfo) -> str | Method:
     """A method, or the name of one."""
     if isinstance(value, str):
-        return methods.named(value).name
+        return named_method(value, fields.data.get("kernel")).name
     if type(value) not in methods.METHODS.values():
         raise SpecError(f"method={value!r}: pass a name, or a value from bigkpca.methods")
     return value
+
+
+def named_method(name: str, kernel: Any) -> Method:
+    """The method of this name; "auto" is exact for a kernel matrix, which no other method reads, otherwise Nyström."""
+    if name == "auto":
+        return methods.Exact() if kernel in (kernels.Precomputed.name, kernels.Precomputed()) else methods.Nystroem()
+    return methods.named(name)
 
 
 def preimage(value: str | Preimage) -> str | Preimage:
@@ -158,7 +165,7 @@ def unused(given: Mapping[str, Any], kernel: str, method: str, *, varied: bool =
         elif name in given and kind not in fitting:
             message = f"works only with the {' and '.join(fitting)} kernel, not with {kind}: leave it out"
             yield Clash((name, "kernel"), message)
-    exact = methods.named(method).exact
+    exact = named_method(method, kernel).exact
     if exact and "size" in given:
         yield Clash(("size", "method"), "does not work with method exact, which uses every row: leave it out")
     stops = varied or exact or str(given.get("refine", 0)) != "0"

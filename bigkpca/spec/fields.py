@@ -94,7 +94,7 @@ class FitSpec(BaseModel):
     kernel: str | Kernel = Field(
         "gaussian",
         description=f"one of {_either(name for name in kernels.KERNELS if name != kernels.Precomputed.name)}; or "
-        "precomputed, with method exact, if the data are the kernel matrix; options follow a colon, e.g. matern:nu=2.5",
+        "precomputed, if the data are the kernel matrix; options follow a colon, e.g. matern:nu=2.5",
     )
     sigma: float | Literal["median"] = Field("median", description="length of the kernel, or 'median'")
     gamma: float | Literal["scale"] | None = Field(
@@ -105,8 +105,10 @@ class FitSpec(BaseModel):
     degree: int = Field(3, ge=1, description="degree of the polynomial kernel")
     coef0: float = Field(1.0, allow_inf_nan=False, description="constant of the polynomial and sigmoid kernels")
     method: str | Any = Field(
-        "nystroem",
-        description="one of nystroem, columns, rff (random features), rff-pca or exact",
+        "auto",
+        validate_default=True,
+        description="one of nystroem, columns, rff (random features), rff-pca or exact; 'auto' is exact for a "
+        "precomputed kernel matrix, otherwise nystroem",
     )
     size: int | Literal["auto"] = Field("auto", description="number of landmarks or random features")
     tol: float | None = Field(

@@ -77,7 +77,8 @@ def test_the_defaults_of_the_schema_are_those_of_a_job(folder):
     for name, told, _ in keys():
         if "default" in told:
             value = attrgetter(name.replace("model.", "model.spec."))(job_of(folder, LEAST))
-            assert value == told["default"], name
+            default = "nystroem" if name == "model.method" else told["default"]  # "auto" is resolved at once
+            assert value == default, name
 
 
 @given(values=jobs())
