@@ -56,7 +56,7 @@ class Model(ShowsSummary):
     Parameters
     ----------
     features : FeatureMap
-        v.
+        The feature map v.
     solution : Solution
         Mean, components and eigenvalues.
     sums : ShiftedSums or None
