@@ -156,7 +156,7 @@ _Part = TypeVar("_Part", Moments, ShiftedSums, Reference)
 _SOLUTION: dict[str, Shape] = {"mean": ("D",), "components": ("D", "r"), "eigenvalues": ("r",)}
 _MOMENTS: dict[str, Shape] = {"mean": ("D",), "scatter": ("D", "D")}
 _REFERENCES = ("reference", "earlier")
-# Entries that are not of the provenance.
+# Entries of the attribute that are not part of the provenance.
 _OWN = {"format", "kernel", "moments", "arrays", *(part.name for kind in (Model, Solution) for part in fields(kind))}
 
 
