@@ -95,7 +95,7 @@ class JobRun(JobTable):
         "(exit code 2), or full (extract all rows again, into a new version)",
     )
     log: Literal["plain", "json"] = Field(
-        "plain", description="notes and progress on stderr as plain lines, or as one JSON object a line"
+        "plain", description="notes and progress on stderr as plain lines, or as one JSON object per line"
     )
 
 
