@@ -77,7 +77,8 @@ def test_a_type_checker_reports_each_wrong_line_of_a_script_and_no_other(checker
         pytest.skip(f"{checker} is not installed")
     for name, script in {"wrong.py": WRONG, "right.py": RIGHT}.items():
         (tmp_path / name).write_text(script)
-    (tmp_path / "pyrightconfig.json").write_text(json.dumps({"extraPaths": [str(ROOT)], "typeCheckingMode": "standard"}))
+    config = {"extraPaths": [str(ROOT)], "typeCheckingMode": "standard"}
+    (tmp_path / "pyrightconfig.json").write_text(json.dumps(config))
     command = [found, *CHECKERS[checker], sys.executable, "wrong.py", "right.py"]
     run = subprocess.run(
         command, cwd=tmp_path, env=os.environ | {"MYPYPATH": str(ROOT)}, capture_output=True, text=True
