@@ -509,7 +509,10 @@ class KernelPCA(ModelMethods, BaseEstimator):  # type: ignore[misc]
     def _of(cls, model: Model) -> Self:
         """The estimator of a model, with the parameters it was fitted with."""
         spec = FitSpec.of(model)
-        made = cls(**{name: getattr(spec, field) for name, field in FIELDS.items()})
+        values = {name: getattr(spec, field) for name, field in FIELDS.items()}
+        if spec.method == FitSpec(kernel=spec.kernel).method:  # a spec has the method that "auto" means
+            values["method"] = "auto"
+        made = cls(**values)
         made.model_ = model
         made._remember(model.columns, model.names)
         return made
