@@ -230,12 +230,11 @@ _FAR_PART = 8  # at most every 8th row of a tile is far: their sums take longer
 
 def _far(V: Array) -> Array:
     """Numbers of the far rows of one tile V (b, D), whose squares exceed those of all nearer rows by much."""
-    squares = np.einsum("ij,ij->i", V, V).astype(np.float64)
-    order = np.argsort(squares, kind="stable")
-    ordered, first = squares[order], max(1, len(V) - -(-len(V) // _FAR_PART))
-    means = np.cumsum(ordered)[first - 1 : -1] / np.arange(first, len(V))
-    exceed = np.flatnonzero(ordered[first:] > _FAR * means)
-    return np.sort(order[first + exceed[0] :]) if len(exceed) else order[:0]
+    squares = np.einsum("ij,ij->i", V, V)
+    ordered, first = np.sort(squares), max(1, len(V) - -(-len(V) // _FAR_PART))
+    means = np.cumsum(ordered, dtype=np.float64)[first - 1 : -1] / np.arange(first, len(V))
+    far = ordered[first:][ordered[first:] > _FAR * means]
+    return np.flatnonzero(squares >= far[0]) if len(far) else np.empty(0, np.intp)
 
 
 def shifted_sums(tiles: Iterable[tuple[Array, Array]], shift: Array) -> ShiftedSums:
