@@ -258,6 +258,7 @@ def test_scheduling_prints_the_cost_of_a_block(capsys):
     assert re.search(r"^300 +19660800 +", capsys.readouterr().out, re.M)
 
 
+@pytest.mark.filterwarnings("ignore::bigkpca.errors.FewerComponentsWarning")  # of the few rows of a toy
 @pytest.mark.parametrize("name", [at_toy_size(name, name) for name in SOURCES])
 def test_a_script_of_the_sources_writes_its_figure_and_table(name, tmp_path, capsys):
     rows, *needed = SOURCES[name]

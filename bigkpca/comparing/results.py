@@ -21,7 +21,7 @@ from bigkpca.data.stores import Store, store_of
 from bigkpca.errors import CorruptionError, SpecError
 from bigkpca.numerics.methods import Exact
 from bigkpca.reporting.drawing import INK, PALETTE, figure_of, plain_ticks, standalone
-from bigkpca.storage.destination import difference
+from bigkpca.storage.destination import other
 
 _RECORD, _TRIALS, _REFERENCE, FIGURE = "compare.json", "compare.csv", "reference.npz", "compare.svg"
 _FORMAT = {"format": "comparison", "format_version": 1}
@@ -65,8 +65,8 @@ class Folder:
         if there is not None and there != wanted:
             if not overwrite:
                 raise SpecError(
-                    f"{self.path} already holds something else: {difference(there, wanted)}; choose another folder, "
-                    "or replace it with --overwrite (overwrite=True in Python)"
+                    f"{self.path} already holds {other(there, wanted)}: choose another folder, or replace it with "
+                    "--overwrite (overwrite=True in Python)"
                 )
             for name in (_TRIALS, _REFERENCE, FIGURE):  # the record is replaced last, since it identifies the folder
                 self._store.remove_file(self._at(name))

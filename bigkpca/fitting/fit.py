@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from bigkpca.data.rows import Rows, anonymous
-from bigkpca.errors import RoundingError
+from bigkpca.errors import ConstantKernelError, RoundingError
 from bigkpca.execution.blas import single_threaded_blas
 from bigkpca.execution.engine import Engine
 from bigkpca.fitting import refine
@@ -19,6 +19,7 @@ from bigkpca.fitting.reference import with_reference
 from bigkpca.fitting.solve import Solved, solve_rows
 from bigkpca.fitting.warnings import (
     moved_by_rounding,
+    naming_length,
     note_lowered,
     warn_above_tolerance,
     warn_if_fewer,
@@ -96,6 +97,8 @@ def _solved(rows: Rows, fit: ResolvedFit, limits: SizeLimits, engine: Engine) ->
             except RoundingError:
                 if not single:
                     raise
+            except ConstantKernelError as error:
+                raise naming_length(error, chosen.features, chosen.few) from error
         if found is None or (single and moved_by_rounding(found, _COARSE)):
             engine.progress.note("rounding in float32 would be too large here: fitting again in float64")
             reason = f"rounding in float32 may move the bounds or leading eigenvalues by more than {_COARSE}"

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from bigkpca.data.rows import Rows
-from bigkpca.errors import Array, SpecError, check_overflow
+from bigkpca.errors import Array, DataError, SpecError, check_overflow
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.passes import action_of, sums_of
 from bigkpca.fitting.features import Choice, ChosenFeatures, choice
@@ -111,6 +111,13 @@ def solve(
         projection = found.solution.projection(features.dtype)
     check_overflow(projection.mean, f"the mean of the features in {features.dtype}")
     check_overflow(projection.components, f"the components in {features.dtype}")
+    if has_landmarks(features):
+        largest = np.abs(features.kernel.diagonal(features.shifted(checks.few).astype(np.float64))).max()
+        if 0 < largest < np.finfo(features.dtype).tiny:  # scores would be zero
+            raise DataError(
+                f"kernel values are at most {largest:.1g}, too small for {features.dtype}: scale the columns, or fit "
+                "with dtype float64"
+            )
     return found
 
 

@@ -6,6 +6,7 @@ import numpy as np
 
 from bigkpca.errors import (
     Array,
+    DataError,
     FewerComponentsWarning,
     IndefiniteKernelWarning,
     NarrowKernelWarning,
@@ -17,15 +18,17 @@ from bigkpca.errors import (
 )
 from bigkpca.execution.progress import Progress
 from bigkpca.fitting.solve import Solved
-from bigkpca.numerics import solvers
+from bigkpca.numerics import bandwidth, solvers
 from bigkpca.numerics.certificates import MISSED, spectral
 from bigkpca.numerics.eigenpairs import Solution
 from bigkpca.numerics.features import FeatureMap
 from bigkpca.numerics.linalg import rank_tolerance
 from bigkpca.numerics.model import Model
+from bigkpca.numerics.random_streams import PAIRS, random_stream
 from bigkpca.spec import FitSpec, ResolvedFit
 
 _NOTICEABLY_NEGATIVE = -1e-8  # rounding alone gives eigenvalues of about -1e-15 of the largest
+_LONG = 1000  # times the median distance
 _MOSTLY_UNEXPLAINED = 0.5
 _TOO_COARSE = 0.05  # share that rounding may move before a warning
 
@@ -134,6 +137,21 @@ def warn_if_beyond_tolerance(found: Solved, spec: FitSpec) -> None:
             f"{error:.3g} on all rows; fit again on all of them",
             ToleranceWarning,
         )
+
+
+def naming_length(error: DataError, features: FeatureMap, X: Array) -> DataError:
+    """The error of a constant kernel, or one that names its length if sampled rows X (q, d) are much closer."""
+    sigma, distance = getattr(features.kernel, "sigma", None), features.kernel.distance
+    if sigma is None or distance is None:
+        return error
+    distances = bandwidth.pair_distances(features.shifted(X), distance, random_stream(0, PAIRS))
+    median = bandwidth.candidate_lengths(distances, distance)["median"].sigma
+    if sigma < _LONG * median:
+        return error
+    return DataError(
+        f"sigma={sigma:g} is {sigma / median:.0e} times the length from the median distance between rows, so all rows "
+        f"look equal to the kernel: use sigma={median:.4g}, or leave it out"
+    )
 
 
 def warn_if_narrow(features: FeatureMap, X: Array, by_fit: float | None) -> None:

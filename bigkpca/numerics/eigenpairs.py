@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from bigkpca.errors import Array, DataError
+from bigkpca.errors import Array, ConstantKernelError, DataError
 from bigkpca.numerics.display import brief
 from bigkpca.numerics.linalg import numerical_rank, signs
 
@@ -173,7 +173,7 @@ def kept_components(values: Array, components: Components, variance: float, trac
     """
     r = numerical_rank(values, tolerance)
     if not r or values[0] <= _ROUNDING * trace:
-        raise DataError(
+        raise ConstantKernelError(
             "no direction varies in feature space: for this kernel the rows are constant, or far from all landmarks, "
             "and have no principal components"
         )

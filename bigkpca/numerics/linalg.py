@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import fields, is_dataclass
 from typing import Any
 
@@ -107,9 +108,11 @@ def eigh_descending(A: Array, count: int | None = None) -> tuple[Array, Array]:
     A is (m, m), symmetric, float64, and may be overwritten.
     """
     m = len(A)
+    values = vectors = np.empty(0)
     if count is not None and count < m:
-        values, vectors = scipy.linalg.eigh(A, subset_by_index=[m - count, m - 1], check_finite=False)
-    if count is None or count >= m or len(values) < count:  # LAPACK loses some when all are nearly equal
+        with suppress(np.linalg.LinAlgError):  # LAPACK fails, or loses some, when many are nearly equal
+            values, vectors = scipy.linalg.eigh(A, subset_by_index=[m - count, m - 1], check_finite=False)
+    if count is None or len(values) < min(count, m):
         values, vectors = scipy.linalg.eigh(A, driver="evd", overwrite_a=True, check_finite=False)
         values, vectors = values[m - min(count or m, m) :], vectors[:, m - min(count or m, m) :]
     return values[::-1], np.ascontiguousarray(vectors[:, ::-1])

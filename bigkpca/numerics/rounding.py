@@ -216,7 +216,8 @@ def measured(
     if not np.isfinite(rounded).all():
         rounded = exact * (1 + _LOST)
     many = _rows_like_each(exact, _excess(moments, found.squares))
-    means = np.column_stack([exact.sum(axis=0), rounded.sum(axis=0)]) * (np.sqrt(smaller) * many / moments.count)
+    means = np.column_stack([exact.sum(axis=0), rounded.sum(axis=0, dtype=np.float64)])
+    means *= np.sqrt(smaller) * many / moments.count
     weight = np.sqrt(smaller * many)
     errors = FarErrors(weight * rounded, weight * exact)
     trace = max(found.trace, smaller * _of_diagonal(features, far.X))

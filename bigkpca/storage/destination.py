@@ -166,8 +166,8 @@ def check_place(path: str, record: Mapping[str, Any], *, overwrite: bool) -> Non
     about = describe(path) or {}
     if not overwrite:
         raise SpecError(
-            f"{path} already holds something else: {difference(about, record)}; choose another output path, or "
-            "replace it with --overwrite (overwrite=True in Python)"
+            f"{path} already holds {other(about, record)}: choose another output path, or replace it with --overwrite "
+            "(overwrite=True in Python)"
         )
     if about.get("format") != record["format"]:
         raise SpecError(
@@ -231,14 +231,22 @@ def _state(path: str, record: Mapping[str, Any]) -> Literal["new", "half", "done
     return "done" if is_finished(path) else "half"
 
 
-def difference(there: Mapping[str, Any], record: Mapping[str, Any]) -> str:
-    """How the record of existing output differs from that of the requested output, in words."""
+def other(there: Mapping[str, Any], record: Mapping[str, Any]) -> str:
+    """What existing output with the record `there` is, as opposed to the requested output."""
+    what = named(str(there.get("format")))
     if there.get("format") != record["format"]:
-        return f"it is a bigkpca {named(str(there.get('format')))}"
+        return f"a bigkpca {what}"
+    for key in ("identity", "input"):
+        rows, requested = there.get(key), record.get(key)
+        if rows != requested and isinstance(rows, dict) and isinstance(requested, dict):
+            if rows.get("path") and all(rows.get(name) == requested.get(name) for name in ("path", "shape")):
+                return f"a {what} of {rows['path']} before it changed"
+            of = f"{rows['path']}, " if rows.get("path") else ""
+            return f"a {what} of other rows ({of}{rows['shape'][0]:,} rows)"
     here, held = dict(_flat(record)), dict(_flat({key: there.get(key) for key in record}))
     differing = [key for key in {**here, **held} if here.get(key) != held.get(key)][:3]
-    named_values = [f"{key} is {held.get(key)!r} there and {here.get(key)!r} here" for key in differing]
-    return "it was made from other input or options (" + ", ".join(named_values) + ")"
+    values = [f"{key.removeprefix('spec.')} is {held.get(key)!r} there and {here.get(key)!r} here" for key in differing]
+    return f"a {what} made with other options ({', '.join(values)})"
 
 
 def _flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
