@@ -6,7 +6,8 @@ line:
     BigKPCAError
     ├── SpecError            2   an invalid or conflicting path, option, name or shape
     ├── DataError            3   values that kernel PCA cannot use; RoundingError: sums that no data can have;
-    │                            DriftError: rows unlike the fitted rows
+    │                            ConstantKernelError: rows that all look equal to the kernel; DriftError: rows unlike
+    │                            the fitted rows
     ├── MemoryLimitError     4   the work does not fit the memory limit
     ├── LockedError          5   another run is writing the same output
     ├── IncompleteError      6   interrupted; rerun the same command to resume
