@@ -18,8 +18,8 @@ from bigkpca.fitting.preimage import with_decoder
 from bigkpca.fitting.reference import with_reference
 from bigkpca.fitting.solve import Solved, solve_rows
 from bigkpca.fitting.warnings import (
+    check_length,
     moved_by_rounding,
-    naming_length,
     note_lowered,
     warn_above_tolerance,
     warn_if_fewer,
@@ -97,8 +97,9 @@ def _solved(rows: Rows, fit: ResolvedFit, limits: SizeLimits, engine: Engine) ->
             except RoundingError:
                 if not single:
                     raise
-            except ConstantKernelError as error:
-                raise naming_length(error, chosen.features, chosen.few) from error
+            except ConstantKernelError:
+                check_length(chosen.features, chosen.few)
+                raise
         if found is None or (single and moved_by_rounding(found, _COARSE)):
             engine.progress.note("rounding in float32 would be too large here: fitting again in float64")
             reason = f"rounding in float32 may move the bounds or leading eigenvalues by more than {_COARSE}"

@@ -139,19 +139,18 @@ def warn_if_beyond_tolerance(found: Solved, spec: FitSpec) -> None:
         )
 
 
-def naming_length(error: DataError, features: FeatureMap, X: Array) -> DataError:
-    """The error of a constant kernel, or one that names its length if sampled rows X (q, d) are much closer."""
+def check_length(features: FeatureMap, X: Array) -> None:
+    """Raise DataError if the length of the kernel far exceeds the distances of sampled rows X (q, d)."""
     sigma, distance = getattr(features.kernel, "sigma", None), features.kernel.distance
     if sigma is None or distance is None:
-        return error
+        return
     distances = bandwidth.pair_distances(features.shifted(X), distance, random_stream(0, PAIRS))
     median = bandwidth.candidate_lengths(distances, distance)["median"].sigma
-    if sigma < _LONG * median:
-        return error
-    return DataError(
-        f"sigma={sigma:g} is {sigma / median:.0e} times the length from the median distance between rows, so all rows "
-        f"look equal to the kernel: use sigma={median:.4g}, or leave it out"
-    )
+    if sigma > _LONG * median:
+        raise DataError(
+            f"sigma={sigma:g} is {sigma / median:.0e} times the length from the median distance between rows, so all "
+            f"rows look equal to the kernel: use sigma={median:.4g}, or leave it out"
+        )
 
 
 def warn_if_narrow(features: FeatureMap, X: Array, by_fit: float | None) -> None:

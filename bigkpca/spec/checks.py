@@ -62,10 +62,15 @@ def method(value: str | Method, fields: ValidationInfo) -> str | Method:
     return value
 
 
+def is_precomputed(kernel: Any) -> bool:
+    """Whether the data of this kernel are the kernel matrix."""
+    return kernel in (kernels.Precomputed.name, kernels.Precomputed())
+
+
 def named_method(name: str, kernel: Any) -> Method:
     """The method of this name; "auto" is exact for a kernel matrix, which no other method reads, otherwise Nyström."""
     if name == "auto":
-        return methods.Exact() if kernel in (kernels.Precomputed.name, kernels.Precomputed()) else methods.Nystroem()
+        return methods.Exact() if is_precomputed(kernel) else methods.Nystroem()
     return methods.named(name)
 
 

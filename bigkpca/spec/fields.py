@@ -279,7 +279,7 @@ class FitSpec(BaseModel):
     @property
     def precomputed(self) -> bool:
         """Whether the data are the kernel matrix."""
-        return self.kernel in (kernels.Precomputed.name, kernels.Precomputed())
+        return checks.is_precomputed(self.kernel)
 
     @property
     def rule_name(self) -> str:

@@ -241,8 +241,10 @@ def other(there: Mapping[str, Any], record: Mapping[str, Any]) -> str:
         if rows != requested and isinstance(rows, dict) and isinstance(requested, dict):
             if rows.get("path") and all(rows.get(name) == requested.get(name) for name in ("path", "shape")):
                 return f"a {what} of {rows['path']} before it changed"
-            of = f"{rows['path']}, " if rows.get("path") else ""
-            return f"a {what} of other rows ({of}{rows['shape'][0]:,} rows)"
+            shape = rows.get("shape")  # of a record that may be damaged
+            known = [f"{shape[0]:,} rows"] if isinstance(shape, list) and shape and type(shape[0]) is int else []
+            known = [rows["path"], *known] if isinstance(rows.get("path"), str) else known
+            return f"a {what} of other rows" + (f" ({', '.join(known)})" if known else "")
     here, held = dict(_flat(record)), dict(_flat({key: there.get(key) for key in record}))
     differing = [key for key in {**here, **held} if here.get(key) != held.get(key)][:3]
     values = [f"{key.removeprefix('spec.')} is {held.get(key)!r} there and {here.get(key)!r} here" for key in differing]

@@ -103,6 +103,20 @@ def test_what_late_workers_and_others_left_beside_an_output(home):
     assert sorted(home.glob("o.zarr.*")) == users
 
 
+@pytest.mark.parametrize(
+    ("identity", "expected"),
+    [
+        ({"path": "a.npy", "shape": [5000, 2]}, "a model of other rows (a.npy, 5,000 rows)"),
+        ({"path": None, "shape": [5000, 2]}, "a model of other rows (5,000 rows)"),
+        ({"path": "b.npy", "shape": [9, 2], "stamp": "1"}, "a model of b.npy before it changed"),
+        ({"shape": "many"}, "a model of other rows"),  # a damaged record
+    ],
+)
+def test_other_output_is_described_in_words(identity, expected):
+    wanted = {"format": "model", "identity": {"path": "b.npy", "shape": [9, 2], "stamp": "2"}}
+    assert destination.other({"format": "model", "identity": identity}, wanted) == expected
+
+
 def test_unfinished_output_at_a_path_is_moved_beside_it_and_gone_on_with(home):
     """As versions before this one left it."""
     WRITES["transform"]("o.zarr")
