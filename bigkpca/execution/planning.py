@@ -424,7 +424,8 @@ def _pass(streaming: int, work: Work, threads: int, partial_sums: int, width: in
     D = work.size
     if width is None:
         sums = 8 * moments.entries(D)
-        product = work.itemsize * moments.most_of_strip(D)
+        # The products of a tile, and those of its far rows in float64.
+        product = (work.itemsize + 8) * moments.most_of_strip(D)
         return 1, [threads * (streaming + sums + product) + partial_sums * sums, 6 * 8 * D * D * (work.kernel is None)]
     thin = 8 * D * width
     blocks = 2 * PASSES + 4  # of the Krylov space, and their images
