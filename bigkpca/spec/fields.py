@@ -88,18 +88,20 @@ class FitSpec(BaseModel):
 
     components: int | float | Literal["auto"] | None = Field(
         50,
-        description="number of components, a share of the variance in (0, 1), 'auto' for those before the largest gap "
-        "after a trustworthy one, or 'none' for all",
+        description="number of components, or the share of the variance, in (0, 1), that they must explain; 'auto' "
+        "keeps those before the largest eigenvalue gap that follows a trustworthy component, 'none' keeps all",
     )
     kernel: str | Kernel = Field(
         "gaussian",
         description=f"one of {_either(name for name in kernels.KERNELS if name != kernels.Precomputed.name)}; or "
         "precomputed, if the data are the kernel matrix; options follow a colon, e.g. matern:nu=2.5",
     )
-    sigma: float | Literal["median"] = Field("median", description="length of the kernel, or 'median'")
+    sigma: float | Literal["median"] = Field(
+        "median", description="length scale of the kernel; 'median' derives it from distances between sampled rows"
+    )
     gamma: float | Literal["scale"] | None = Field(
         None,
-        description="inverse width, instead of sigma; 'scale' for 1 / (columns times variance of the sampled rows); "
+        description="inverse width, instead of sigma; 'scale' means 1 / (columns times variance of the sampled rows); "
         "defaults to 1/columns for the polynomial and sigmoid kernels",
     )
     degree: int = Field(3, ge=1, description="degree of the polynomial kernel")
@@ -107,45 +109,46 @@ class FitSpec(BaseModel):
     method: str | Any = Field(
         "auto",
         validate_default=True,
-        description="one of nystroem, columns, rff (random features), rff-pca or exact; 'auto' is exact for a "
-        "precomputed kernel matrix, otherwise nystroem",
+        description="one of nystroem, columns, rff (random features), rff-pca or exact; 'auto' means exact for a "
+        "precomputed kernel matrix, and nystroem otherwise",
     )
     size: int | Literal["auto"] = Field("auto", description="number of landmarks or random features")
     tol: float | None = Field(
         None,
         gt=0,
         lt=1,
-        description="with size auto: grow until the relative trace error (for random features, the estimated error of "
-        "the kernel) is below this",
+        description="with size 'auto': the size grows until the relative trace error (for random features, the "
+        "estimated error of the kernel) is below this",
     )
     landmarks: str | Any = Field("auto", description=f"one of {', '.join(landmarks.RULES)}, or a .npy file of rows")
     n_directions: int | Literal["auto"] = Field("auto", description="number of principal axes that rff-pca keeps")
     center: bool = Field(True, description="centre in feature space")
-    standardize: bool = Field(False, description="scale columns to mean 0 and deviation 1, in one more pass")
+    standardize: bool = Field(False, description="scale columns to mean 0 and standard deviation 1, in one more pass")
     dtype: Literal["float32", "float64"] | None = Field(
         None,
-        description="precision of block work, float32 or float64; defaults to that of the data, or to float64 where "
+        description="working precision, float32 or float64; defaults to the precision of the data, or to float64 if "
         "rounding would matter",
     )
     solver: Literal["auto", "dense", "randomized"] = Field(
-        "auto", description="eigensolver for random features: auto is randomized above 8192 of them"
+        "auto",
+        description="eigensolver for random features: dense or randomized; auto is randomized above 8192 of them",
     )
     refine: int = Field(0, ge=0, description="maximum number of products with the exact Gram matrix after the fit")
     residual_tol: float = Field(
-        1e-2, gt=0, description="largest relative residual of a component at which exact and refine stop"
+        1e-2, gt=0, description="exact and refine stop when the relative residual of every component is at most this"
     )
     preimage: str | Any = Field(
         "fixed-point",
         description=f"how to turn scores back into rows: {_either(_preimages(trained=False))}; or "
-        f"{_either(_preimages(trained=True))}, trained in one more pass; options follow a colon, e.g. "
+        f"{_either(_preimages(trained=True))}, which are trained in one more pass; options follow a colon, e.g. "
         "ridge:ridge=0.01,size=500",
     )
     noise: float | None = Field(
         None,
         gt=0,
         allow_inf_nan=False,
-        description="standard deviation of the noise that pre-images remove: denoising is trained on it, and "
-        "scoring adds it",
+        description="standard deviation of the noise that pre-images remove: denoising is trained with it, and "
+        "scoring adds it to the rows",
     )
     seed: int = Field(0, ge=0, description="seed of all random numbers")
     block_rows: int | None = Field(None, ge=1, description="rows per task")

@@ -43,15 +43,14 @@ class JobOutput(JobTable):
     """The features: one folder with all versions of them and the records of the runs."""
 
     path: _Text = Field(description="path or URL of the output folder", examples=["features.zarr"])
-    block_rows: _Count | None = Field(None, description="rows per block, which one task writes")
+    block_rows: _Count | None = Field(None, description="rows per block; one task writes each block")
     must_exist: bool | None = Field(
         None,
-        description="whether output of earlier runs must exist; by default, true if the record of the job shows that "
-        "there was some",
+        description="whether output of earlier runs must exist; by default, true if the record of the job lists any",
     )
     keep: _Count | _Text | None = Field(
         None,
-        description="versions that a run keeps: a number, or a time within which they were current; by default all",
+        description="number of versions to keep, or how long to keep those that are no longer current; by default all",
         examples=["90 days"],
     )
 
@@ -63,10 +62,10 @@ class JobRun(JobTable):
 
     scheduler: _Text | None = Field(
         None,
-        description="address of a Dask scheduler; without it and workers, the run uses threads of its own process",
+        description="address of a Dask scheduler; if neither this nor workers is set, the run uses threads",
         examples=["tls://scheduler:8786"],
     )
-    workers: _Count | None = Field(None, description="number of local processes, instead of a scheduler")
+    workers: _Count | None = Field(None, description="number of local worker processes, instead of a scheduler")
     memory: _Text | None = Field(
         None, description="memory limit: the run is refused if a process would need more", examples=["2 GB"]
     )
@@ -77,12 +76,12 @@ class JobRun(JobTable):
     )
     on_drift: Literal["warn", "fail", "refit"] = Field(
         "warn",
-        description="reaction to drift: warn, fail (exit code 3), or refit (a new model, and a new "
+        description="reaction to drift: warn, fail (exit code 3), or refit (fit a new model and write a new "
         "version of the features)",
     )
     drift_threshold: float = Field(0.2, gt=0, le=1, description="drift figure above which rows count as drifted")
     metrics: _Text | None = Field(
-        None, description="local file that each run replaces with metrics for Prometheus", examples=["bigkpca.prom"]
+        None, description="local file to which each run writes its metrics for Prometheus", examples=["bigkpca.prom"]
     )
     push_metrics: _Text | None = Field(
         None,
@@ -91,11 +90,11 @@ class JobRun(JobTable):
     )
     on_upgrade: Literal["warn", "fail", "full"] = Field(
         "warn",
-        description="reaction to existing features made by other packages or processors: warn, fail "
-        "(exit code 2), or full (extract all rows again, into a new version)",
+        description="reaction to existing features made with other package versions or on another type of processor: "
+        "warn, fail (exit code 2), or full (extract all rows again, into a new version)",
     )
     log: Literal["plain", "json"] = Field(
-        "plain", description="notes and progress on stderr as plain lines, or as one JSON object per line"
+        "plain", description="format of notes and progress on stderr: plain, or json (one object per line)"
     )
 
 
@@ -143,7 +142,7 @@ _FIELDS: dict[str, Any] = {
     for name, field in FitSpec.model_fields.items()
     if name not in _ELSEWHERE
 }
-_PATH = Field(description="path or URL of the model; a refit writes others beside it", examples=["model.zarr"])
+_PATH = Field(description="path or URL of the model; a refit writes a new model beside it", examples=["model.zarr"])
 
 ModelTable = create_model(
     "ModelTable",

@@ -152,7 +152,7 @@ def test_the_page_has_a_row_for_each_key_as_the_schema_tells_it():
     expected = []
     for name, told, needed in keys():
         default = f"`{toml_value(told['default'])}`" if "default" in told else ""
-        expected.append(f"| `{name}` | {'must be given' if needed else default} | {told['description']} |")
+        expected.append(f"| `{name}` | {'required' if needed else default} | {told['description']} |")
     found = re.findall(r"^\| `.*$", PAGE, re.M)
     assert found == expected, "\n".join(["rows for the table:", *(row for row in expected if row not in found)])
 
