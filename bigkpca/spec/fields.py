@@ -131,7 +131,7 @@ class FitSpec(BaseModel):
     )
     solver: Literal["auto", "dense", "randomized"] = Field(
         "auto",
-        description="eigensolver for random features: dense or randomized; auto is randomized above 8192 of them",
+        description="eigensolver for random features: dense or randomized; 'auto' uses randomized above 8192 features",
     )
     refine: int = Field(0, ge=0, description="maximum number of products with the exact Gram matrix after the fit")
     residual_tol: float = Field(
@@ -148,7 +148,7 @@ class FitSpec(BaseModel):
         gt=0,
         allow_inf_nan=False,
         description="standard deviation of the noise that pre-images remove: denoising is trained with it, and "
-        "scoring adds it to the rows",
+        "errors of pre-images are measured with it added to the rows",
     )
     seed: int = Field(0, ge=0, description="seed of all random numbers")
     block_rows: int | None = Field(None, ge=1, description="rows per task")
