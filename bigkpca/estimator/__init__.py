@@ -303,7 +303,7 @@ class KernelPCA(ModelMethods, BaseEstimator):  # type: ignore[misc]
         would change the bounds or leading eigenvalues by more than 0.01 (recorded in the choices of the model). With
         None, scores of float32 rows are float32.
     solver : "auto", "dense" or "randomized"
-        Eigensolver for random features; "auto" is randomized above 8192 of them, with no D x D matrix and 4 passes.
+        Eigensolver for random features; "auto" uses randomized above 8192 features, in 4 passes without a D x D matrix.
     refine : int
         Maximum number of products with the exact Gram matrix after the fit; the model then keeps its rows.
     residual_tol : float

@@ -89,7 +89,8 @@ class FitSpec(BaseModel):
     components: int | float | Literal["auto"] | None = Field(
         50,
         description="number of components, or the share of the variance, in (0, 1), that they must explain; 'auto' "
-        "keeps those before the largest eigenvalue gap that follows a trustworthy component, 'none' keeps all",
+        "keeps those before the largest gap between eigenvalues, not counting gaps after the first doubtful component, "
+        "'none' keeps all",
     )
     kernel: str | Kernel = Field(
         "gaussian",

@@ -46,7 +46,7 @@ class JobOutput(JobTable):
     block_rows: _Count | None = Field(None, description="rows per block; one task writes each block")
     must_exist: bool | None = Field(
         None,
-        description="whether output of earlier runs must exist; by default, true if the record of the job lists any",
+        description="whether output of earlier runs must exist; by default, true if the record of the job names any",
     )
     keep: _Count | _Text | None = Field(
         None,
