@@ -124,6 +124,10 @@ class UnlikeWorkersWarning(UserWarning):
     """Workers of a cluster have processors that round differently: repeated runs can differ in the last digits."""
 
 
+class DominantVariableWarning(UserWarning):
+    """One column makes nearly all of the distances between rows, so that the components show little else."""
+
+
 class ToleranceWarning(UserWarning):
     """Memory or time ended the growth of a model before it met its tolerance."""
 

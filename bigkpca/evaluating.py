@@ -10,8 +10,15 @@ from itertools import pairwise, product
 import numpy as np
 
 from bigkpca.data.blocks import Block, sample_rows, tile_rows
-from bigkpca.data.rows import ArrayRows, Rows, tiles
-from bigkpca.errors import Array, DataError, FewerComponentsWarning, NarrowKernelWarning, SpecError
+from bigkpca.data.rows import ArrayRows, OneHot, Rows, tiles
+from bigkpca.errors import (
+    Array,
+    DataError,
+    DominantVariableWarning,
+    FewerComponentsWarning,
+    NarrowKernelWarning,
+    SpecError,
+)
 from bigkpca.execution.blas import single_threaded_blas
 from bigkpca.execution.engine import Engine, sum_by_block
 from bigkpca.execution.passes import block_evaluation, read_rows
@@ -20,7 +27,7 @@ from bigkpca.execution.projection import check_columns
 from bigkpca.execution.tasks import Carried, Task
 from bigkpca.fitting.fit import fit_rows
 from bigkpca.fitting.preimage import train_preimage, with_decoder
-from bigkpca.fitting.sample import draw_sample, sample_lengths
+from bigkpca.fitting.sample import draw_sample, sample_lengths, scale_of
 from bigkpca.numerics import evaluation
 from bigkpca.numerics.display import ShowsSummary, Summary
 from bigkpca.numerics.evaluation import Evaluation
@@ -159,6 +166,8 @@ class CrossValidation(ShowsSummary):
         Number of landmarks of each fit, or fewer if there were fewer rows.
     standardized : bool
         Whether errors are in standard deviations of each column, rather than in the units of the data.
+    weighted : bool
+        Whether errors of columns are multiplied by their weights.
     """
 
     settings: tuple[Setting, ...]
@@ -166,6 +175,7 @@ class CrossValidation(ShowsSummary):
     folds: int
     size: int
     standardized: bool
+    weighted: bool = False
 
     def summary(self) -> Summary:
         """The number of settings, and the best setting."""
@@ -218,8 +228,8 @@ def cross_validate(
 
     Each setting is fitted on all folds but one, and scored on up to 500 rows of that one. By default, `sigmas` are
     multiples of the median length, rounded to six digits, and `components` are values of a fixed list up to the size.
-    With `spec.noise`, pre-images of noisy rows are compared with the rows themselves; with `spec.standardize`, errors
-    are in standard deviations of the columns. Passes: the sample.
+    With `spec.noise`, pre-images of noisy rows are compared with the rows themselves; with `spec.standardize` and
+    weights, errors are those of the standardised and weighted columns. Passes: the sample.
 
     Raises SpecError for kernels without a length or pre-images, for fewer than two folds or two rows per fold, and for
     more components than a fit can have. Raises MemoryLimitError if the plan needs more than `limit` bytes in a process,
@@ -228,6 +238,7 @@ def cross_validate(
     if folds < 2:
         raise SpecError(f"folds={folds}: give 2 or more, since each part of the rows is scored by a fit of the others")
     _ = spec.distance  # raises SpecError for a kernel without a length
+    spec = spec.for_rows(rows)
     asked = spec.model_copy(update={"components": max(components or COMPONENTS)})
     check_peak(_peak_bytes(rows, asked, folds, engine.threads), limit, "ask for a smaller --size")
     engine.check_memory(lambda threads: _peak_bytes(rows, asked, folds, threads))
@@ -251,9 +262,10 @@ def cross_validate(
                 f"components={max(counts)}: fits of {len(train)} rows with {most} landmarks have at most {most} "
                 "components; use fewer components, or a larger size"
             )
-    tasks = _tasks(X, parts, sigmas, counts, asked)
+    tasks = _tasks(ArrayRows(X, one_hot=rows.one_hot), parts, sigmas, counts, asked)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", NarrowKernelWarning)  # a sigma that is too short has a large error anyway
+        warnings.simplefilter("ignore", DominantVariableWarning)  # as for every sigma
         warnings.simplefilter("ignore", FewerComponentsWarning)  # the fit already has fewer components
         errors = iter(engine.each(f"cross-validating, {len(tasks)} fits", tasks))
     settings: list[Setting] = []
@@ -263,19 +275,28 @@ def cross_validate(
             each = np.array([fold[r, ridge] for fold in of_folds])
             spread = each.std(ddof=1) if np.isfinite(each).all() else np.inf
             settings.append(Setting(sigma, r, ridge, float(each.mean()), float(spread / np.sqrt(folds))))
-    return CrossValidation(tuple(settings), len(X), folds, resolve(asked, rows).size, spec.standardize)
+    weighted = spec.column_weights is not None
+    return CrossValidation(tuple(settings), len(X), folds, resolve(asked, rows).size, spec.standardize, weighted)
 
 
-def _tasks(X: Array, parts: Sequence[Block], sigmas: Sequence[float], counts: list[int], spec: FitSpec) -> list[Task]:
-    """One task for each sigma and held-out part; together they report len(X) rows of progress."""
-    rows, units = Carried(X), Carried(column_moments(X).scale if spec.standardize else None)
+def _tasks(
+    X: ArrayRows, parts: Sequence[Block], sigmas: Sequence[float], counts: list[int], spec: FitSpec
+) -> list[Task]:
+    """One task for each sigma and held-out part; together they report n rows of progress."""
+    units = Carried(scale_of(X, spec, column_moments(X.values) if spec.standardize else None))
+    rows, n = Carried(X.values), len(X.values)
     fits = list(product(sigmas, parts))
-    done = np.linspace(0, len(X), len(fits) + 1).astype(int).tolist()
+    done = np.linspace(0, n, len(fits) + 1).astype(int).tolist()
     specs = {
         sigma: spec.model_copy(update={"sigma": sigma, "gamma": None, "components": max(counts)}) for sigma in sigmas
     }
     return [
-        Task(_fold_errors, (rows, part, units, specs[sigma], counts), stop - start, f"the fit of sigma {sigma:g}")
+        Task(
+            _fold_errors,
+            (rows, X.one_hot, part, units, specs[sigma], counts),
+            stop - start,
+            f"the fit of sigma {sigma:g}",
+        )
         for (sigma, part), (start, stop) in zip(fits, pairwise(done), strict=True)
     ]
 
@@ -294,12 +315,12 @@ def _peak_bytes(rows: Rows, spec: FitSpec, folds: int, threads: int) -> int:
 
 
 def _fold_errors(
-    X: Array, part: Block, units: Array | None, spec: FitSpec, components: list[int]
+    X: Array, one_hot: tuple[OneHot, ...], part: Block, units: Array | None, spec: FitSpec, components: list[int]
 ) -> dict[tuple[int, float | None], float]:
     """The error for each number of components (above the rank of a fit, that at the rank) and ridge, fitted outside one
     part of X and scored inside it; infinite if the scores are too similar to train a pre-image on."""
     here = Engine(threads=1)
-    train = ArrayRows(np.concatenate([X[: part.start], X[part.stop :]]))
+    train = ArrayRows(np.concatenate([X[: part.start], X[part.stop :]]), one_hot=one_hot)
     held_out = ArrayRows(X[part.start : part.stop][:MAX_SCORED_ROWS])
     plain = spec.model_copy(update={"preimage": "linear"})
     model = fit_rows(train, plain, here)

@@ -32,6 +32,7 @@ class DaskRows:
     where: str = "the dask array"
     name: None = None
     names: tuple[str, ...] | None = None
+    one_hot: tuple[()] = ()
 
     @property
     def shape(self) -> tuple[int, int]:

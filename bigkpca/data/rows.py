@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -19,6 +19,19 @@ if TYPE_CHECKING:  # `--help` imports this file for the options of a fit, and mu
 
 
 EVERY = slice(None)  # all columns
+
+
+class OneHot(NamedTuple):
+    """The columns of 0 and 1 that a column of categories became: `start`, ..., `stop` - 1."""
+
+    name: str
+    start: int
+    stop: int
+
+    @property
+    def columns(self) -> slice:
+        """Their place in a row."""
+        return slice(self.start, self.stop)
 
 
 class Rows(Protocol):
@@ -35,6 +48,10 @@ class Rows(Protocol):
     @property
     def names(self) -> tuple[str, ...] | None:
         """Names of the columns; None if they have none."""
+
+    @property
+    def one_hot(self) -> tuple[OneHot, ...]:
+        """The columns of 0 and 1 that are one column of categories, as their dataset records them."""
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -97,6 +114,7 @@ class ArrayRows:
     first_column: int = 0
     grid: tuple[int, int] = (1, 1)
     names: tuple[str, ...] | None = None
+    one_hot: tuple[OneHot, ...] = ()
 
     __repr__ = brief
 

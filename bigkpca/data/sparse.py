@@ -63,6 +63,7 @@ class SparseRows:
     path: str | None = None
     name: str | None = None
     names: tuple[str, ...] | None = None
+    one_hot: tuple[()] = ()
     first: int = 0
     grain: int = 1
     stamp: str | None = None

@@ -17,7 +17,7 @@ import zarr
 
 from bigkpca.data.blocks import Block
 from bigkpca.data.json_files import parsed, read_if_there
-from bigkpca.data.rows import EVERY, ArrayRows, anonymous, check_shape, digest_of_rows
+from bigkpca.data.rows import EVERY, ArrayRows, OneHot, anonymous, check_shape, digest_of_rows
 from bigkpca.data.stored import (
     ALL_THERE,
     ANY_VERSION,
@@ -60,6 +60,7 @@ class ZarrRows:
     digests: Digests | None = None
     manifest: Manifest | None = None
     reader: StoredArray | None = None
+    one_hot: tuple[OneHot, ...] = ()
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -80,7 +81,7 @@ class ZarrRows:
 
     def part(self, start: int, stop: int, columns: slice = EVERY) -> ZarrRows:
         reader = self._reader.part(start, stop, columns)
-        return replace(self, reader=reader, digests=reader.digests, names=None)
+        return replace(self, reader=reader, digests=reader.digests, names=None, one_hot=())
 
     def block(self, start: int, stop: int, columns: slice = EVERY) -> Array:
         try:
@@ -281,7 +282,7 @@ def group_rows(path: str, group: zarr.Group, name: str | None) -> ZarrRows:
     if not isinstance(node, zarr.Array):
         raise SpecError(f"{path} does not contain an array {name!r}, but {sorted(key for key, _ in group.arrays())}")
     check_shape(node.shape, f"{path}/{name}")
-    names = None
+    names, one_hot = None, tuple[OneHot, ...]()
     if kind == "dataset" and name == "x":
         rows, columns = about["rows"], about.get("column_names")
         if type(rows) is not int or not 0 < rows <= node.shape[0]:
@@ -295,10 +296,32 @@ def group_rows(path: str, group: zarr.Group, name: str | None) -> ZarrRows:
                     f"{path}: its column names are {columns!r:.80}, for {node.shape[1]} columns; ingest it again"
                 )
             names = tuple(columns)
+        one_hot = _one_hot(path, about.get("encoding"), node.shape[1])
     count, digests, manifest = promised(path, about, name or "x", node)
     whole = digests is not None or (kind == "dataset" and name == "x")
     grows = bool(manifest and about.get("grows"))
-    return ZarrRows(node, path, count, name, whole, names, pinned=grows, digests=digests, manifest=manifest)
+    return ZarrRows(
+        node, path, count, name, whole, names, pinned=grows, digests=digests, manifest=manifest, one_hot=one_hot
+    )
+
+
+def _one_hot(path: str, encoding: Any, width: int) -> tuple[OneHot, ...]:
+    """The columns of categories of a dataset of `width` columns. Raises CorruptionError for a damaged encoding."""
+    if encoding is None:
+        return ()
+    found, at = [], 0
+    try:
+        for column in encoding["columns"]:
+            widths = {"text": len(column["categories"]), "characters": column["length"]}
+            stop = at + widths.get(column["kind"], 1)
+            if column["kind"] == "text":
+                found.append(OneHot(column["name"], at, stop))
+            at = stop
+    except (TypeError, KeyError) as error:
+        raise CorruptionError(f"{path}: its encoding of columns is damaged; ingest it again") from error
+    if at != width:
+        raise CorruptionError(f"{path} describes {at} columns, and has {width}; ingest it again")
+    return tuple(found)
 
 
 def promised(path: str, about: Any, name: str, array: zarr.Array[Any]) -> tuple[int, Digests | None, Manifest | None]:

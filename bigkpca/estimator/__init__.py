@@ -297,7 +297,14 @@ class KernelPCA(ModelMethods, BaseEstimator):  # type: ignore[misc]
     center : bool
         Whether to centre in feature space.
     standardize : bool
-        Whether to scale columns to mean 0 and standard deviation 1 first; sigma then refers to the scaled columns.
+        Whether to scale columns to mean 0 and standard deviation 1 first; sigma then refers to the scaled columns. The
+        columns of 0 and 1 of a column of categories, in a dataset of `ingest`, are scaled as one: its mean squared
+        distance between two rows is 2, as that of every other column.
+    column_weights : mapping of str to float, (d,) array of float, or None
+        Factors w_c of the columns, after standardising: squared distances count w_c² times. A mapping sets those of
+        some columns by name, e.g. {"distance": 2.5}; the name of a column of categories stands for all its columns of 0
+        and 1. Gridded data usually have sqrt(cos(latitude)). A column of weight 0 has no influence, and its mean as
+        pre-image.
     dtype : "float32", "float64" or None
         Precision of block work. None uses that of the data, but at least float32, or float64 where rounding in float32
         would change the bounds or leading eigenvalues by more than 0.01 (recorded in the choices of the model). With

@@ -26,7 +26,7 @@ from bigkpca.numerics.kernels.base import Leaf
 from bigkpca.numerics.model import Model
 from bigkpca.numerics.rounding import FAR_ROWS, MEASURED_ROWS
 from bigkpca.numerics.solvers import OVERSAMPLING, PASSES
-from bigkpca.spec import DENSE_MOST_FEATURES, FitSpec, ResolvedFit, resolve
+from bigkpca.spec import DENSE_MOST_FEATURES, FitSpec, ResolvedFit, resolve_shape
 
 # Resident bytes of a process, measured on Linux with Python 3.11 and 3.13: those of a command that has opened its rows,
 # those that modules imported by other code add (for distributed, with a running cluster), and those that an
@@ -181,7 +181,7 @@ _AXES_WIDTH = 512 + OVERSAMPLING
 
 def plan_fit(rows: Rows, spec: FitSpec, threads: int) -> Plan:
     """The cost of fitting `spec` to these rows; see `plan_resolved`."""
-    return plan_resolved(rows, resolve(spec, rows), threads)
+    return plan_resolved(rows, resolve_shape(spec, *rows.shape, rows.dtype), threads)
 
 
 def plan_resolved(rows: Rows, fit: ResolvedFit, threads: int) -> Plan:
@@ -273,7 +273,7 @@ def _stages(rows: Rows, fit: ResolvedFit, block: int, threads: int, partial_sums
 
 def _axes_pass(rows: Rows, fit: ResolvedFit, block: int, threads: int, partial_sums: int) -> tuple[int, list[int]]:
     """`_pass` of the principal axes of d columns: from a sketch if d x d is not held."""
-    columns = Work(fit.d, 0, fit.dtype.itemsize, scaled=fit.spec.standardize)
+    columns = Work(fit.d, 0, fit.dtype.itemsize, scaled=fit.spec.scales)
     width = _AXES_WIDTH if fit.d > DENSE_MOST_FEATURES else None
     return _pass(streaming_bytes(rows, columns, block), columns, threads, partial_sums, width)
 
@@ -281,7 +281,7 @@ def _axes_pass(rows: Rows, fit: ResolvedFit, block: int, threads: int, partial_s
 def _work(fit: ResolvedFit) -> Work:
     method, itemsize = fit.spec.method_value, fit.dtype.itemsize
     of_map = method.map_bytes(fit.d, fit.size, itemsize)
-    return Work(fit.size, of_map, itemsize, fit.kernel(1.0), method.landmarks, fit.spec.standardize)
+    return Work(fit.size, of_map, itemsize, fit.kernel(1.0), method.landmarks, fit.spec.scales)
 
 
 def _partial_sums(blocks: int, threads: int) -> int:
@@ -294,10 +294,10 @@ def _partial_sums(blocks: int, threads: int) -> int:
 
 
 def _drawn_bytes(rows: Rows, fit: ResolvedFit) -> int:
-    """The sample with the rows that are read with it, and a copy in units of standardised columns for the median."""
+    """The sample with the rows that are read with it, and a copy in units of scaled columns for the median."""
     judging, held_out = min(fit.sample, JUDGING_ROWS), 0 if fit.spec.tol is None else JUDGING_ROWS
     drawn = (fit.sample + fit.unseen + judging + held_out) * fit.d * rows.dtype.itemsize
-    return drawn + (fit.sample * fit.d * fit.dtype.itemsize if fit.spec.standardize else 0)
+    return drawn + (fit.sample * fit.d * fit.dtype.itemsize if fit.spec.scales else 0)
 
 
 def _sampling_bytes(rows: Rows, fit: ResolvedFit, block: int, threads: int) -> int:

@@ -190,8 +190,7 @@ def principal_features(
     # Residuals are about the mean of all rows, not of the sample. Projections can be about any point: they stay about
     # the one near most rows, since a few far rows may pull the mean so far away that rounding makes all others equal.
     mean = principal.mean - axes @ (axes.T @ principal.mean) if kept < columns.columns else np.zeros(columns.columns)
-    moved = mean if columns.scale is None else mean * columns.scale
-    columns = replace(columns, offset=rounded(columns.offset + moved, prepared.rows))
+    columns = replace(columns, offset=rounded(columns.offset + columns.unscaled(mean), prepared.rows))
     axes = axes.astype(columns.dtype)
     frequencies, phases = _frequencies(
         kernel, method.coupling, method.form, count, kept, columns.dtype, spec.seed, lambda: np.eye(kept)

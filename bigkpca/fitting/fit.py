@@ -22,6 +22,7 @@ from bigkpca.fitting.warnings import (
     moved_by_rounding,
     note_lowered,
     warn_above_tolerance,
+    warn_if_dominated,
     warn_if_fewer,
     warn_if_indefinite,
     warn_if_narrow,
@@ -52,7 +53,8 @@ def fit_rows(
     Raises MemoryLimitError, before anything is read, if the plan needs more than `limit` or than the workers may use,
     and before a second fit in float64 that needs more; DataError for NaN and infinity (naming row and column) and for
     constant data, SpecError for a tolerance that no size reaches. Warns IndefiniteKernelWarning if the kernel has
-    negative eigenvalues, which are dropped; NarrowKernelWarning if the Gram matrix is close to the identity;
+    negative eigenvalues, which are dropped; DominantVariableWarning if one column makes nearly all of the distances
+    between rows; NarrowKernelWarning if the Gram matrix is close to the identity;
     ToleranceWarning if memory or time ended the growth; FewerComponentsWarning if the model has fewer components than
     requested.
     """
@@ -112,6 +114,7 @@ def _solved(rows: Rows, fit: ResolvedFit, limits: SizeLimits, engine: Engine) ->
             break
         engine.progress.note(f"size {grown.size} has error {reached:.4g}, above tol={spec.tol}: growing further")
         limits = replace(limits, bias=limits.bias * reached / grown.error.value)
+    warn_if_dominated(rows, chosen.few, chosen.features, spec)
     warn_if_narrow(chosen.features, chosen.few, found.solution.unexplained)
     warn_of(found, chosen.features)
     if grown and grown.stopped:

@@ -31,7 +31,7 @@ from bigkpca.numerics.kernels import Kernel
 from bigkpca.numerics.model import Model, Provenance
 from bigkpca.numerics.moments import ShiftedSums
 from bigkpca.numerics.random_streams import FEW, PROBES, SAMPLE, random_stream
-from bigkpca.spec import FitSpec, ResolvedFit, randomized, resolve, resolve_shape
+from bigkpca.spec import FitSpec, ResolvedFit, randomized, resolve_shape
 
 MAY_CHANGE = ("noise",)  # fields of a spec that may differ where features stay; the rounding of each component adds up
 NO_SUMS = (
@@ -92,7 +92,7 @@ def fit_like(
     """
     assert like.sums is not None
     check_columns(rows, like)
-    fit = resolve(spec, rows).with_features(like.features.size, like.features.dtype)
+    fit = resolve_shape(spec, *rows.shape, rows.dtype).with_features(like.features.size, like.features.dtype)
     check_fits(rows, fit, engine, limit)
     make_room(engine.kept, rows, fit, limit)
     with single_threaded_blas, np.errstate(over="ignore", invalid="ignore"):  # the pass names rows that overflow
@@ -304,7 +304,7 @@ def extend(model: Model, rows: Rows, spec: FitSpec, engine: Engine, limit: int |
     check_columns(rows, model)
     check_extensible(spec)
     check_same_problem(spec, FitSpec.of(model), _MAY_CHANGE)
-    fit = resolve(spec, rows)
+    fit = resolve_shape(spec, *rows.shape, rows.dtype)
     check_fits(rows, fit, engine, limit)
     more = sums_of(rows, model.features, model.sums.about, model.block_rows, engine)
     checks = replace(_checks_of_new_rows(model, rows, fit, engine), far=more.far)

@@ -290,7 +290,9 @@ def _shaped(
         if shape and not fits:
             wanted = ", ".join(map(str, shape))
             raise SpecError(f"the array {prefix}{name} has the shape {values.shape}, and not ({wanted})")
-        if finite and not (values.size and np.isfinite(values).all()):
+        # A column of weight 0 has an infinite scale.
+        usable = ~np.isnan(values) if name == "scale" else np.isfinite(values)
+        if finite and not (values.size and usable.all()):
             raise SpecError(f"the array {prefix}{name} is empty, or contains NaN or infinity")
     return found
 

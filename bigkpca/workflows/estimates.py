@@ -87,6 +87,7 @@ def sigma(
     kernel: str = "gaussian",
     random_state: int = 0,
     standardize: bool = False,
+    column_weights: Any = None,
     **options: Unpack[ReadingOptions],
 ) -> dict[str, Length]:
     """Candidate lengths sigma of a kernel, from distances between sampled pairs of rows.
@@ -100,6 +101,8 @@ def sigma(
         Seed of the sample.
     standardize : bool
         Scale columns to mean 0 and deviation 1 first.
+    column_weights : mapping or array of shape (d,), optional
+        As in `KernelPCA`.
     **options
         Options of the run.
 
@@ -127,7 +130,8 @@ def sigma(
     1.5
     """
     run = RunOptions.of(ReadingOptions, options)
-    spec, rows = FitSpec.checked(kernel=kernel, seed=random_state, standardize=standardize), open_rows(data, run.array)
+    spec = FitSpec.checked(kernel=kernel, seed=random_state, standardize=standardize, column_weights=column_weights)
+    rows = open_rows(data, run.array)
     with run.engine() as engine:
         fit = resolve(spec, rows)
         check_peak(
@@ -145,6 +149,7 @@ def cross_validate(
     kernel: str = "gaussian",
     random_state: int = 0,
     standardize: bool = False,
+    column_weights: Any = None,
     preimage: Any = SCORED_PREIMAGE,
     noise: float | None = None,
     size: int | str = "auto",
@@ -158,9 +163,9 @@ def cross_validate(
     Parameters
     ----------
     data : path, NumPy, Dask or Zarr array, frame, or DataArray, (n, d)
-    kernel, random_state, standardize, preimage, noise, size
-        As in `fit`. With `noise`, pre-images of noisy rows are compared with the rows themselves; with `standardize`,
-        errors are in standard deviations of the columns.
+    kernel, random_state, standardize, column_weights, preimage, noise, size
+        As in `fit`. With `noise`, pre-images of noisy rows are compared with the rows themselves; with `standardize`
+        and weights, errors are those of the standardised and weighted columns.
     sigmas : sequence of float, optional
         Lengths to try; by default 0.5, 0.71, 1, 1.41 and 2 times the median length.
     n_components : sequence of int, optional
@@ -195,7 +200,13 @@ def cross_validate(
     """
     run = RunOptions.of(ReadingOptions, options)
     spec = FitSpec.checked(
-        kernel=kernel, seed=random_state, standardize=standardize, preimage=preimage, noise=noise, size=size
+        kernel=kernel,
+        seed=random_state,
+        standardize=standardize,
+        column_weights=column_weights,
+        preimage=preimage,
+        noise=noise,
+        size=size,
     )
     with run.engine() as engine:
         return evaluating.cross_validate(
