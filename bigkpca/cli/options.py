@@ -142,11 +142,12 @@ def _weights(_: click.Context, __: click.Parameter, typed: tuple[str, ...]) -> d
 
 weight_option = option(
     "--weight",
+    "--column-weights",
     "column_weights",
     multiple=True,
     metavar="NAME=W",
     callback=_weights,
-    unset="1 for each column",
+    unset="none",
     help="Multiply a column, or all columns of a column of categories, after they are standardised. May be repeated.",
 )
 

@@ -173,6 +173,7 @@ def compare(
         raise SpecError(f"components={spec.components}: a comparison needs a number of components")
     methods = methods.split(",") if isinstance(methods, str) else methods
     rows = open_rows(data, run.array)
+    spec = spec.for_rows(rows)  # other processes do not get the names of columns
     chosen = all_variants() if methods is None else parse_variants(methods)
     if seeds < 1:
         raise SpecError(f"seeds={seeds}: at least one is needed")

@@ -165,7 +165,8 @@ def dominance(rows: Rows, X: Array, features: FeatureMap, spec: FitSpec) -> str 
     options that change this; None if there is none.
 
     Columns without names are compared only where they may be those of a table: a few, of floating-point numbers. The
-    pixels of an image, of one unit, are more. Columns of strings and of kernels that are functions are not compared.
+    pixels of an image, of one unit, are more. Columns of strings and of kernels that are functions are not compared,
+    nor does a column count that has a weight above 1, which was given to make it count.
     """
     kernel, d = features.kernel, rows.shape[1]
     as_table = rows.names is not None or (rows.dtype.kind == "f" and d <= _MOST_UNNAMED)
@@ -177,10 +178,16 @@ def dominance(rows: Rows, X: Array, features: FeatureMap, spec: FitSpec) -> str 
     first = found.columns.start
     whole = next((each.name for each in rows.one_hot if each.start == first), None)
     name = column_called(first, rows.names) if whole is None else f"the column of categories {whole!r}"
+    if isinstance(weights := spec.column_weights or {}, dict):
+        heaviest = weights.get(whole or (rows.names or {first: ""})[first], 1.0)
+    else:
+        heaviest = max(weights[found.columns])
+    if heaviest > 1:
+        return None
     scale = "" if spec.standardize else "scale the columns with --standardize (standardize=True in Python), or "
     return (
-        f"{name} makes {share_at_least(found.share, 1)} of the mean squared distance between rows, so that others hardly "
-        f"matter: {scale}set weights with {OPTION}"
+        f"{name} makes {share_at_least(found.share, 1)} of the mean squared distance between rows, so that others "
+        f"hardly matter: {scale}set weights with {OPTION}"
     )
 
 

@@ -152,7 +152,7 @@ def _page(model: Model, path: str, data: ReportData, mark: str, progress: Progre
         request=mark,
         title="Kernel PCA of " + (last_name(source) if source else "an array"),
         tiles=text.tiles(model),
-        findings=text.findings(model, data) + page.named_columns(data),
+        findings=text.findings(model, data) + page.named_columns(data) + text.dominant_column(model, data),
         sections=found,
         provenance=text.provenance(model, facts, written_by, plan),
         choices=facts["choices"],

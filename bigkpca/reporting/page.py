@@ -81,8 +81,11 @@ def named_columns(data: ReportData) -> str:
     return f" Of the columns, {', '.join(found)}." if found else ""
 
 
-def column_tables(data: ReportData, y: Array, at: Array, names: Sequence[str], rows: Array) -> tuple[ReportTable, ...]:
-    """The columns that go with scores y, and these rows (k, d), whose scores are y[at], with their values in them."""
+def column_tables(
+    data: ReportData, y: Array, at: Array, names: Sequence[str], rows: Array, walk: Array | None = None
+) -> tuple[ReportTable, ...]:
+    """The columns that go with scores y, and these rows (k, d), whose scores are y[at], with their values in them; and
+    the values in pre-images `walk` (7, d) along the component."""
     assert data.sample is not None
     every = relations(data.sample[1], y[data.sample[0]], data.columns)[:_SHOWN]
     found = [each for each in every if each.share >= 0.005]  # less is shown as 0 %
@@ -91,8 +94,13 @@ def column_tables(data: ReportData, y: Array, at: Array, names: Sequence[str], r
     scores = [f"{value:.4g}".replace("-", "−") for value in y[at]]
     values = [column.words(rows) for column in columns]
     of_rows = ReportTable(head, tuple(zip(names, scores, *values, strict=True)))
+    others: tuple[ReportTable, ...] = (of_rows,)
+    if walk is not None:
+        steps = [f"{step:+d}".replace("-", "−").replace("+0", "0") for step in _STEPS]
+        nearest = zip(steps, *(column.nearest(walk) for column in columns), strict=True)
+        others += (ReportTable(("deviations", *(column.name for column in columns)), tuple(nearest)),)
     if not found:
-        return (of_rows,)
+        return others
     lines = []
     for each in found:
         unit = f" ({each.column.unit})" if each.column.unit else ""
@@ -100,7 +108,7 @@ def column_tables(data: ReportData, y: Array, at: Array, names: Sequence[str], r
         if each.ends is not None:
             how = f"lowest mean {each.ends[0]}, highest {each.ends[1]}"
         lines.append((each.column.name + unit, f"{each.share:.0%}", how))
-    return ReportTable(("column", "explains", "how"), tuple(lines), words=True), of_rows
+    return ReportTable(("column", "explains", "how"), tuple(lines), words=True), *others
 
 
 _COMPONENTS = 6  # components shown with pre-images and extreme rows
@@ -112,6 +120,10 @@ _ROWS_PER_COMPONENT = 5  # fewer rows are not enough for PCA
 _ALONG = (
     "The first strip of each component shows pre-images of points on its axis, from 3 standard deviations below the "
     "mean to 3 above."
+)
+_ALONG_TABLE = (
+    "Last are pre-images of points on the axis of the component, from 3 standard deviations below the mean to 3 above; "
+    "a column of categories shows the nearest one."
 )
 
 
@@ -204,7 +216,8 @@ def components(model: Model, data: ReportData) -> Section | None:
     if best is not None and best not in shown:  # which the headline names
         shown.append(best)
     cards = tuple(_component(model, data, frame, j, walks.get(j)) for j in shown)
-    readings = [_ALONG * bool(walks), READING * bool(data.sample)]
+    as_words = data.sample and model.decoder and not frame
+    readings = [_ALONG * bool(walks), READING * bool(data.sample), _ALONG_TABLE * bool(as_words)]
     return Section("What do the components mean?", " ".join(filter(None, readings)), cards)
 
 
@@ -223,7 +236,8 @@ def _component(model: Model, data: ReportData, frame: PictureFrame | None, j: in
             pictures += [_row_pictures(data, frame, f"{word.capitalize()} scores", at) for word, at in extremes.items()]
         elif data.sample:
             at = np.concatenate(list(extremes.values()))
-            tables = column_tables(data, y, at, _row_names(data, at), _rows(data, at))
+            walked = None if model.decoder is None else _walk(model, j)[0]
+            tables = column_tables(data, y, at, _row_names(data, at), _rows(data, at), walked)
         else:
             head = tuple(part for word in extremes for part in (f"{word} score", "row"))
             columns: list[list[str]] = []
@@ -310,7 +324,7 @@ def preimages(model: Model, data: ReportData) -> Section | None:
     with single_threaded_blas:
         found = {"pre-images": used.reconstructing(len(at))(data.scores[shown[at]], None).rows}
         if len(rows) >= _ROWS_PER_COMPONENT * r:
-            found["PCA"] = by_pca(rows / units, r)[at] * units
+            found["PCA"] = used.features.unscaled(by_pca(rows / units, r)[at])
     spread = float(np.sum(((X - rows.mean(axis=0, dtype=np.float64)) / units) ** 2))
     lines = [
         (f"{name} of {r} components", f"{np.sum(((Y - X) / units) ** 2) / spread:.1%}")

@@ -64,6 +64,16 @@ class ShownColumn:
             return [{"0": "no", "1": "yes"}.get(each, each) for each in numbers]
         return numbers
 
+    def nearest(self, rows: Array) -> list[str]:
+        """The values of rows (k, d) that need not be rows of the table, such as pre-images: of categories, the nearest
+        one."""
+        rows = rows.astype(np.float64)
+        if self.kind == "text":
+            rows[:, self.place] = np.eye(len(self.categories))[rows[:, self.place].argmax(axis=1)]
+        elif self.kind == "boolean":
+            rows[:, self.place] = rows[:, self.place] >= 0.5
+        return self.words(rows)
+
 
 @dataclass(frozen=True)
 class Relation:

@@ -9,6 +9,7 @@ import numpy as np
 
 from bigkpca.errors import Array
 from bigkpca.execution.planning import Plan
+from bigkpca.fitting.warnings import dominance
 from bigkpca.numerics.certificates import trustworthy
 from bigkpca.numerics.display import at_most, share_at_least, share_at_most
 from bigkpca.numerics.methods import Exact, Nystroem
@@ -164,6 +165,14 @@ def findings(model: Model, data: ReportData) -> str:
     return f"{text} Component {best + 1} separates the labels best: they explain {explained[best]:.0%} of it.{ends}"
 
 
+def dominant_column(model: Model, data: ReportData) -> str:
+    """A sentence on the column that makes nearly all of the distances between rows, if there is one."""
+    if data.rows is None or data.sample is None:
+        return ""
+    found = dominance(data.rows, data.sample[1], model.features, FitSpec.of(model))
+    return "" if found is None else f" {found[0].upper()}{found[1:]}."
+
+
 def best_component(data: ReportData) -> int | None:
     """The component that separates the labels best; None without at least two labels."""
     if data.labels is None or data.scores is None or len(data.labels.names) < 2:
@@ -212,12 +221,15 @@ def provenance(model: Model, facts: dict[str, Any], written_by: str, plan: Plan 
             "memory of the fit": f"{plan.peak_bytes / 1e6:,.0f} MB at most in a process of this machine (planned)",
         }
     added = sum(more["shape"][0] for more in model.provenance.get("added", []))
+    weights = facts["options"].get("column_weights")
+    named = [f"{name} {weight:g}" for name, weight in weights.items()] if isinstance(weights, dict) else ["by column"]
     return {
         "method": facts["method"],
         "kernel": f"{name} ({parameters})" if parameters else name,
         "landmarks" if "landmarks" in facts else "random features": f"{model.features.size:,}",
         "components": f"{model.components:,}",
         "pre-image": facts["preimage"] or "none",
+        **({"weights of columns": ", ".join(named)} if weights else {}),
         "data": identity["path"] or "an array in memory",
         "rows": f"{identity['shape'][0]:,} × {identity['shape'][1]:,}, {np.dtype(identity['dtype']).name}",
         "precision": facts["dtype"],

@@ -29,8 +29,8 @@ def checked(value: Any) -> Weights | None:
     values: Any = np.asarray(value)
     if isinstance(value, str) or values.ndim != 1:
         raise SpecError(
-            f"column weights must be a mapping such as {{'distance': 2.5}}, or an array with one weight for each column, "
-            f"not {value!r:.80}"
+            f"column weights must be a mapping such as {{'distance': 2.5}}, or an array with one weight for each "
+            f"column, not {value!r:.80}"
         )
     return tuple(_weight(each, f"column {j}") for j, each in enumerate(values.tolist()))
 
@@ -68,8 +68,8 @@ def for_columns(weights: Weights, rows: Rows) -> tuple[float, ...]:
 def _by_name(weights: Mapping[str, float], rows: Rows) -> Any:
     if rows.names is None:
         raise SpecError(
-            f"{rows.where} has no column names, by which weights could be given: pass an array with one weight for each "
-            f"of its {rows.shape[1]} columns (column_weights= in Python)"
+            f"{rows.where} has no column names, by which weights could be given: pass an array with one weight for "
+            f"each of its {rows.shape[1]} columns (column_weights= in Python)"
         )
     places: dict[str, list[int]] = {}
     for j, name in enumerate(rows.names):

@@ -6,20 +6,29 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Unpack
 
+import numpy as np
+
 from bigkpca import evaluating
 from bigkpca.data.opening import open_rows
-from bigkpca.errors import MemoryLimitError
+from bigkpca.data.rows import ArrayRows, Rows, take
+from bigkpca.data.zarr import ZarrRows
+from bigkpca.errors import CorruptionError, DataError, MemoryLimitError
 from bigkpca.evaluating import CrossValidation
 from bigkpca.execution.duration import measured_speed, not_timed, timed
 from bigkpca.execution.options import ReadingOptions, RunOptions, of_fit, takes, with_names_of_fields
 from bigkpca.execution.planning import Plan, check_peak, plan_resolved, sample_bytes
 from bigkpca.fitting.memory_limits import check_fits
-from bigkpca.fitting.sample import sample_lengths
+from bigkpca.fitting.sample import sample_lengths, scale_of
+from bigkpca.fitting.warnings import warn_if_dominated
 from bigkpca.numerics.bandwidth import Length
 from bigkpca.numerics.evaluation import Evaluation
-from bigkpca.spec import FitOptions, FitSpec, resolve
+from bigkpca.numerics.features import Columns
+from bigkpca.numerics.moments import column_moments
+from bigkpca.spec import FitOptions, FitSpec, ResolvedFit, resolve
 from bigkpca.spec.units import SAMPLED_ROWS, SCORED_PREIMAGE
 from bigkpca.storage.models import AnyModel, model_of
+
+_STRETCHES, _STRETCH_ROWS = 8, 128  # of rows that a plan reads, consecutive ones
 
 
 class _PlanOptions(FitOptions, ReadingOptions, total=False):
@@ -53,8 +62,9 @@ def plan(data: Any, **options: Unpack[_PlanOptions]) -> Plan:
 
     Notes
     -----
-    Reads no rows. The time assumes an idle machine with the data on its local disk; a probe of a twentieth of a second
-    measures the speed of the machine.
+    Reads no rows, except about a thousand of a dataset or frame with column names: it warns if one column makes nearly
+    all of the distances between them (DominantVariableWarning). The time assumes an idle machine with the data on its
+    local disk; a probe of a twentieth of a second measures the speed of the machine.
 
     Examples
     --------
@@ -74,9 +84,27 @@ def plan(data: Any, **options: Unpack[_PlanOptions]) -> Plan:
             found = timed(found, fit, measured_speed(), engine.all_threads, engine.threads)
         try:
             check_fits(rows, fit, engine, run.memory_limit)
+            _warn_if_dominated(rows, fit)
         except MemoryLimitError as error:
             return replace(found, refused=str(error))
     return found
+
+
+def _warn_if_dominated(rows: Rows, fit: ResolvedFit) -> None:
+    """Warn if one column makes nearly all of the distances between a few stretches of rows, whose columns have names
+    and whose values are in memory or stored in chunks."""
+    spec = fit.spec
+    if rows.names is None or spec.precomputed or not isinstance(rows, ArrayRows | ZarrRows):
+        return
+    length = min(fit.n, _STRETCH_ROWS)
+    starts = np.linspace(0, fit.n - length, _STRETCHES).astype(np.intp)
+    try:
+        X = take(rows, np.unique(starts[:, None] + np.arange(length)))
+    except (DataError, CorruptionError):  # which the fit reports
+        return
+    columns = Columns(fit.kernel(1.0), np.zeros(fit.d), np.dtype(np.float64))
+    scale = scale_of(rows, spec, column_moments(X) if spec.standardize else None)
+    warn_if_dominated(rows, X, replace(columns, scale=scale), spec)
 
 
 @with_names_of_fields

@@ -124,6 +124,7 @@ def test_long_columns_and_wide_kernels_in_single_precision():
     bounds_hold(wide, eigenvalues(gaussian_gram(normal(), 150.0)))
 
 
+@pytest.mark.filterwarnings("ignore::bigkpca.errors.DominantVariableWarning")
 def test_float64_is_chosen_where_single_precision_would_count_and_said():
     X = (np.random.default_rng(3).normal(size=(1000, 2)) * [1, 30]).astype(np.float32)
     kpca = KernelPCA(10, sigma=100.0, size=200, random_state=0).fit(X)
