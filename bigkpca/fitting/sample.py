@@ -52,7 +52,9 @@ def prepare_sample(rows: Rows, fit: ResolvedFit, engine: Engine) -> PreparedSamp
         median = bandwidth.median_sigma(_distances(sampled.sample, columns, spec, engine), spec.distance)
         columns = replace(columns, kernel=fit.kernel(median))
     if spec.needs_variance:
-        gamma = bandwidth.scale_gamma(_scaled(sampled.sample, columns))
+        # As in scikit-learn, the variance of all entries, which includes the means of columns unless standardised.
+        about = columns if spec.standardize else replace(columns, offset=np.zeros(fit.d))
+        gamma = bandwidth.scale_gamma(_scaled(sampled.sample, about))
         columns = replace(columns, kernel=fit.kernel(gamma))
     if isinstance(columns.kernel, Sigmoid):
         _check_saturation(columns.kernel, columns.shifted(sampled.few), rows.where)

@@ -55,7 +55,7 @@ def for_columns(weights: Weights, rows: Rows) -> tuple[float, ...]:
     if isinstance(weights, tuple):
         if len(weights) != d:
             raise SpecError(
-                f"{len(weights)} column weights were given, but {rows.where} has {d} columns: give one each"
+                f"{len(weights)} column weights were given, but {rows.where} has {d} columns: give one for each"
             )
         found = np.array(weights)
     else:

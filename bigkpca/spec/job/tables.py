@@ -227,9 +227,10 @@ def _schema(kind: type[JobTable]) -> dict[str, Any]:
         kinds = schema.get("anyOf") or [{name: value for name, value in schema.items() if name not in _ABOUT}]
         texts = [each for each in kinds if each["type"] == "string"]
         found[key] = schema
-        if kinds[0]["type"] != "object" and all(
-            {"enum", "const", "pattern"} & each.keys() for each in texts
-        ):  # no text accepts every value
+        if kinds[0]["type"] == "object":  # of numbers
+            inside = {"anyOf": [kinds[0]["additionalProperties"], {"type": "string", "pattern": f"^{VARIABLE}$"}]}
+            found[key] = schema | {"additionalProperties": inside}
+        elif all({"enum", "const", "pattern"} & each.keys() for each in texts):  # no text accepts every value
             variables = {"type": "string", "pattern": VARIABLE if texts else f"^{VARIABLE}$"}
             found[key] = {name: schema[name] for name in _ABOUT if name in schema} | {"anyOf": [*kinds, variables]}
     whole = kind.model_json_schema()
