@@ -43,7 +43,7 @@ def test_a_name_can_contain_an_equals_sign(rows):
     )
     assert len({plain, part, whole}) == 3
     found = bigkpca.sigma(rows, column_weights={"origin=A": 9})["median"].sigma
-    assert f"median {found:>19.6g}" in part
+    assert part.split()[:2] == ["median", f"{found:.6g}"]
 
 
 def test_what_is_no_weight_is_refused_in_the_words_typed(rows, tmp_path):

@@ -14,7 +14,7 @@ from tests.data.cases import case
 
 RNG = np.random.default_rng(3)
 FRAME = pd.DataFrame(
-    {"distance": RNG.normal(900, 700, 300), "delay": RNG.normal(8, 30, 300), "kind": RNG.integers(0, 2, 300)}
+    {"distance": RNG.normal(900, 700, 120), "delay": RNG.normal(8, 30, 120), "kind": RNG.integers(0, 2, 120)}
 )
 OF_DISTANCE = (
     r"column 0 \('distance'\) makes 99\.\d% of the mean squared distance between rows, so that others hardly matter: "
@@ -23,7 +23,7 @@ OF_DISTANCE = (
 
 
 def fit(data, **options):
-    return KernelPCA(2, size=20, random_state=0, **options).fit(data)
+    return KernelPCA(2, size=10, random_state=0, **options).fit(data)
 
 
 @pytest.fixture
@@ -56,18 +56,18 @@ def test_options_that_help_end_it_and_those_that_do_not_leave_it(table):
 
 
 def test_images_and_columns_of_one_unit_are_never_warned_of(digits, tmp_path):
-    lit = digits[:200].astype(np.float64)
+    lit = digits[:80].astype(np.float64)
     lit[:, 20] *= 1000  # even if a pixel does dominate
     zarr.save(str(tmp_path / "images.zarr"), lit)
     rows = FRAME.to_numpy()
     for name, data, options in (
-        ("uint8", digits[:200], {}),
+        ("uint8", digits[:80], {}),
         ("float", lit, {}),
         ("uint8, few", (rows[:, :2] % 250 * [1, 0.01]).astype(np.uint8), {}),
         ("zarr", str(tmp_path / "images.zarr"), {}),
-        ("many columns", np.hstack([rows, RNG.normal(size=(300, 30))]), {}),
+        ("many columns", np.hstack([rows, RNG.normal(size=(120, 30))]), {}),
         ("one column", rows[:, :1], {}),
-        ("one column varies", np.column_stack([rows[:, 0], np.ones(300)]), {}),
+        ("one column varies", np.column_stack([rows[:, 0], np.ones(120)]), {}),
         ("a function", rows, {"kernel": lambda X, Y: np.exp(-(((X[:, None] - Y) / [700, 30, 1]) ** 2).sum(-1))}),
         ("strings", rows.astype(int) % 4 * [1, 9, 1], {"kernel": kernels.Spectrum(2)}),
     ):
@@ -78,7 +78,7 @@ def test_images_and_columns_of_one_unit_are_never_warned_of(digits, tmp_path):
 
 
 def test_a_cross_validation_does_not_repeat_it_and_a_plan_leaves_bad_rows_to_the_fit():
-    bigkpca.cross_validate(FRAME, n_components=[2], sigmas=[500.0], size=20)
+    bigkpca.cross_validate(FRAME, n_components=[2], sigmas=[500.0], size=10)
     bigkpca.plan(FRAME.replace({"kind": {0: np.nan}}))
     with pytest.raises(bigkpca.errors.DataError, match="is NaN"):
         fit(FRAME.replace({"kind": {0: np.nan}}))

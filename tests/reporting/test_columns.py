@@ -58,6 +58,42 @@ def test_values_are_told_in_the_words_of_the_table():
     assert number.words(np.array([[-0.0], [-1234.5], [0.1]])) == ["0", "−1234", "0.1"]
 
 
+def test_rows_that_are_none_of_the_table_show_the_nearest_values():
+    kind, late = ShownColumn("kind", slice(0, 3), "text", ("a", "b", "c")), ShownColumn("late", slice(3, 4), "boolean")
+    rows = np.array([[0.6, 0.3, 0.1, 0.7], [-0.1, 0.2, 1.3, 0.4], [0.0, 0.0, 0.0, -0.2]], np.float32)
+    assert kind.nearest(rows) == ["a", "c", "a"]
+    assert late.nearest(rows) == ["yes", "no", "no"]
+    assert rows[0, 0] == np.float32(0.6)  # as it was
+    assert ShownColumn("number", slice(3, 4)).nearest(rows) == ["0.7", "0.4", "−0.2"]
+
+
+@pytest.mark.usefixtures("sketched")
+def test_pre_images_along_a_component_are_rows_in_words(place):
+    page = Path(bigkpca.report(place / "m.zarr", place / "r.html", scores=place / "s.zarr")).read_text("utf-8")
+    tables = re.findall(r"<table.*?</table>", page, re.S)
+    (first, *_) = [table for table in tables if ">deviations<" in table]
+    carriers = re.findall(r'<td data-name="carrier">(\w+)</td>', first)
+    assert len(carriers) == 7
+    assert set(carriers) <= {"UA", "AA", "DL"}
+    assert ("UA" in (carriers[0], carriers[-1])) == (carriers[0] != carriers[-1])  # at one end
+    assert [re.search(rf">{step}<", first) is not None for step in ("−3", "0", r"\+3")] == [True] * 3
+    assert "a column of categories shows the nearest one" in page
+
+
+@pytest.mark.full
+@pytest.mark.usefixtures("sketched")
+@pytest.mark.filterwarnings("ignore::bigkpca.errors.DominantVariableWarning")
+def test_a_column_that_dominates_and_weights_are_named(place):
+    bigkpca.fit(place / "x.zarr", place / "raw.zarr", components=2, size=30)
+    page = Path(bigkpca.report(place / "raw.zarr", place / "raw.html")).read_text("utf-8")
+    assert re.search(r"Column \d \(&#39;distance&#39;\) makes 9\d\.\d% of the mean squared distance", page)
+    weights = {"carrier": 2, "day": 0.5}
+    bigkpca.fit(place / "x.zarr", place / "w.zarr", components=2, size=30, standardize=True, column_weights=weights)
+    page = Path(bigkpca.report(place / "w.zarr", place / "w.html")).read_text("utf-8")
+    assert "of the mean squared distance between rows" not in page
+    assert "carrier 2, day 0.5" in page
+
+
 @pytest.mark.usefixtures("sketched")
 def test_the_page_names_the_columns_of_components_and_shows_rows_with_their_values(place):
     page = Path(bigkpca.report(place / "m.zarr", place / "r.html", scores=place / "s.zarr")).read_text("utf-8")
