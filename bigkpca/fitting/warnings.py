@@ -186,8 +186,8 @@ def dominance(rows: Rows, X: Array, features: FeatureMap, spec: FitSpec) -> str 
         return None
     scale = "" if spec.standardize else "scale the columns with --standardize (standardize=True in Python), or "
     return (
-        f"{name} makes {share_at_least(found.share, 1)} of the mean squared distance between rows, so that others "
-        f"hardly matter: {scale}set weights with {OPTION}"
+        f"{name} makes {share_at_least(found.share, 1)} of the mean squared distance between rows, so the other "
+        f"columns hardly matter: {scale}set weights with {OPTION}"
     )
 
 
