@@ -17,8 +17,8 @@ FRAME = pd.DataFrame(
     {"distance": RNG.normal(900, 700, 120), "delay": RNG.normal(8, 30, 120), "kind": RNG.integers(0, 2, 120)}
 )
 OF_DISTANCE = (
-    r"column 0 \('distance'\) makes 99\.\d% of the mean squared distance between rows, so the other columns hardly matter: "
-    r"scale the columns with --standardize \(standardize=True in Python\), or set weights with --weight \("
+    r"column 0 \('distance'\) makes 99\.\d% of the mean squared distance between rows, so the other columns hardly "
+    r"matter: scale the columns with --standardize \(standardize=True in Python\), or set weights with --weight \("
 )
 
 
