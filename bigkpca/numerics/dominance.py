@@ -36,12 +36,13 @@ def dominant_columns(X: Array, one_hot: Iterable[slice] = ()) -> DominantColumns
         for block in blocks:
             shares[block] = 0.0
             shares[block.start] = variances[block].sum()
-        total, best = shares.sum(), int(shares.argmax())
-        if not shares[best] > DOMINANT * total or np.count_nonzero(shares) < 2:
+        best = int(shares.argmax())
+        others = np.delete(shares, best).sum()  # not a difference, which rounding makes 0 beside a huge variance
+        if not (others > 0 and shares[best] > DOMINANT * (shares[best] + others)):
             return None
         found = next((block for block in blocks if block.start == best), None)
         if found is None:
             inner = float(np.subtract(*np.percentile(X[:, best], (90, 10)))) / _NORMAL
-            if inner**2 <= DOMINANT * (total - shares[best] + inner**2):
+            if inner**2 <= DOMINANT * (inner**2 + others):
                 return None
-    return DominantColumns(found or slice(best, best + 1), float(shares[best] / total))
+    return DominantColumns(found or slice(best, best + 1), float(shares[best] / (shares[best] + others)))

@@ -114,6 +114,7 @@ def test_bounds_hold_where_a_few_rows_are_giants(factor, degree, options):
 @pytest.mark.full
 @pytest.mark.filterwarnings("ignore::bigkpca.errors.NarrowKernelWarning")
 @pytest.mark.filterwarnings("ignore::bigkpca.errors.FewerComponentsWarning")
+@pytest.mark.filterwarnings("ignore::bigkpca.errors.DominantVariableWarning")
 def test_long_columns_and_wide_kernels_in_single_precision():
     X = normal()
     X[:, 0] = np.random.default_rng(2).random(800) * 300
