@@ -23,6 +23,7 @@ def test_the_share_is_that_of_the_mean_squared_distance_of_all_pairs():
     found, squares = dominant_columns(rows, [slice(2, 6)]), mean_squares(rows)
     assert (found.columns, found.share) == (slice(2, 6), pytest.approx(squares[2:].sum() / squares.sum()))
     assert dominant_columns(rows) is None  # as four columns
+    assert dominant_columns(X * [1, 1, 1e10, 1, 1]).columns == slice(2, 3)  # the others are below rounding
 
 
 def test_only_one_column_of_several_that_vary_dominates():
