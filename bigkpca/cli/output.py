@@ -20,7 +20,13 @@ def show(facts: Mapping[str, Any], as_json: bool) -> None:
         click.echo(f"{key.replace('_', ' '):<{width}}  {_readable(key, value)}")
 
 
-_COLUMNS = {"text": "{} categories", "characters": "{} characters", "date": "days since 1970-01-01", "time": "hours"}
+_COLUMNS = {
+    "text": "{} categories",
+    "ordinal": "{} levels",
+    "characters": "{} characters",
+    "date": "days since 1970-01-01",
+    "time": "hours",
+}
 
 
 def _first(words: Sequence[str]) -> str:

@@ -24,10 +24,11 @@ from bigkpca.data.rows import little_endian
 from bigkpca.data.stored import ALL_THERE, StoredArray, crc32c, writing_empty_chunks
 from bigkpca.data.stores import MOST_JSON_BYTES, AnyPath, expanded, last_name, store_of
 from bigkpca.data.zarr import ATTRIBUTE, stored_array
-from bigkpca.errors import Array, SpecError
+from bigkpca.errors import Array, CorruptionError, DataError, SpecError
 from bigkpca.execution.progress import Progress, shown
 from bigkpca.ingesting.columns import ColumnOptions, Encoding, Missing
 from bigkpca.ingesting.formats.base import USUAL, Allowed
+from bigkpca.ingesting.notation import Notation
 from bigkpca.ingesting.source import Files, Source, kind_of
 from bigkpca.spec.units import parse_bytes
 from bigkpca.storage import groups, records
@@ -121,6 +122,15 @@ def ingest(
     drop: Sequence[str] = (),
     missing: Missing = "refuse",
     categories: Literal["one-hot"] | None = None,
+    categorical: str | Sequence[str] = (),
+    numeric: str | Sequence[str] = (),
+    ordinal: Mapping[str, Sequence[str]] | None = None,
+    max_categories: int | None = None,
+    na_values: str | Sequence[str] = (),
+    decimal: str = ".",
+    thousands: str | None = None,
+    date_format: str | Mapping[str, str] | None = None,
+    encoding: str | None = None,
     text: str | None = None,
     like: AnyPath | None = None,
     block_rows: int | None = None,
@@ -157,7 +167,29 @@ def ingest(
         and 1. The median is that of a uniform sample if a column has more than 100,000 values (5000 or more for wide
         tables).
     categories : {"one-hot"}, optional
-        Turn each distinct text of a text column, at most 1000, into a column of 0 and 1, in alphabetical order.
+        Turn each distinct text of a text column, at most 1000, into a column of 0 and 1, in alphabetical order. Columns
+        of a CSV file in which at least half of the distinct texts are numbers or dates are refused.
+    categorical : str or sequence of str, optional
+        Columns that become categories, also without `categories`: text of any kind, and codes such as ZIP codes, whose
+        texts are kept as they are written.
+    numeric : str or sequence of str, optional
+        Columns that are read as numbers, with or without a currency symbol, which is ignored, or a percent sign, which
+        divides by 100.
+    ordinal : dict of str to sequence of str, optional
+        The levels of columns, lowest first, which become 0, 1, 2 and so on.
+    max_categories : int, optional
+        Keep only this many of the most frequent texts of each column as categories; all others become the category
+        `(other)`, also those that first appear in rows added later.
+    na_values : str or sequence of str, optional
+        Further texts, also in quotes, and numbers that mean a missing value.
+    decimal, thousands : str, optional
+        Decimal and thousands separators of numbers that are stored as text, as in all CSV files.
+    date_format : str or dict of str to str, optional
+        Format of the dates that are not in ISO 8601, as for `datetime.strptime` ("%d/%m/%Y"), for all columns of CSV
+        files in which it occurs, or for each named column.
+    encoding : str, optional
+        Encoding of CSV files ("cp1252"), unless they begin with the mark of UTF-8, UTF-16 or UTF-32; by default UTF-8.
+        Unlike the other options, it is not kept for further files.
     text : str, optional
         Name of a text column: rows are the numbers of its characters, padded with zeros, for string kernels
         (`kernels.Spectrum`). For FASTA files, this is always the sequence.
@@ -200,13 +232,28 @@ def ingest(
     more if words first appear late in a column of a text file. Memory does not depend on the number of rows.
     """
     progress = shown(progress)
-    choice = ColumnOptions(None if columns is None else tuple(columns), tuple(drop), missing, categories, text)
+    single = date_format if isinstance(date_format, str) else ""
+    formats = {} if date_format is None or isinstance(date_format, str) else date_format
+    choice = ColumnOptions(
+        None if columns is None else tuple(columns),
+        tuple(drop),
+        missing,
+        categories,
+        text,
+        _several(categorical),
+        _several(numeric),
+        tuple((name, _several(levels)) for name, levels in (ordinal or {}).items()),
+        max_categories,
+        Notation(decimal, thousands or "", _several(na_values), single),
+        tuple(formats.items()),
+    )
     if like is not None and (append or choice != ColumnOptions()):
         raise SpecError("like takes all column settings from a dataset: leave out append and other column options")
     given = None if like is None else expanded(like)
     sources = [sources] if isinstance(sources, str | os.PathLike) else sources
     allowed = USUAL if memory is None else Allowed(parse_bytes(memory))
-    files = Files.open(sources, member, labels, dtype, choice, allowed)
+    notation = _notation(expanded(destination) if append else given)
+    files = Files.open(sources, member, labels, dtype, choice, allowed, encoding, notation)
     out = group_path(destination, *(each["path"] for each in files.identity["sources"]))
     path = store_of(out).absolute(out)
     if block_rows is not None and block_rows < 1:
@@ -220,10 +267,14 @@ def ingest(
     if append and overwrite:
         raise SpecError("append adds to a dataset, but overwrite replaces it: choose one")
     with store_of(path).writer(path):
-        if append:
-            done = _append(files, path, record, allowed, progress)
-        else:
-            done = _create(files, path, record, allowed, overwrite, progress)
+        try:
+            if append:
+                done = _append(files, path, record, allowed, progress)
+            else:
+                done = _create(files, path, record, allowed, overwrite, progress)
+        except (DataError, CorruptionError):
+            files.check_unchanged()  # a file that changes between passes can have values that the first did not see
+            raise
     group, about = groups.finished_dataset(path)
     return Ingested(
         path=path,
@@ -271,6 +322,20 @@ def _create(
         _publish(scratch, about)
     target.put_in_place()
     return False
+
+
+def _several(values: Any) -> tuple[str, ...]:
+    """Names or texts, of which a single one need not be in a list, as text."""
+    return (values,) if isinstance(values, str) else tuple(map(str, values))
+
+
+def _notation(path: str | None) -> Notation | None:
+    """The notation in which the files of the dataset at `path` are read; None if there is no such dataset."""
+    about = None if path is None else groups.describe(path)
+    if about is None or "encoding" not in about:
+        return None
+    records.check(about["encoding"], records.ENCODING, str(path))
+    return Encoding.from_json(about["encoding"]).notation
 
 
 def _like(files: Files, path: str, progress: Progress) -> Source:

@@ -17,6 +17,7 @@ from bigkpca.execution.progress import Progress
 from bigkpca.ingesting.columns import ColumnOptions, Encoding, chosen
 from bigkpca.ingesting.formats import Column, Table, TableFrame, open_column, open_rows_of
 from bigkpca.ingesting.formats.base import USUAL, Allowed, cast
+from bigkpca.ingesting.notation import Notation
 from bigkpca.ingesting.tables import MissingCounts, learnt, no_rows, rows_of
 
 _BY_ORDER = "has no column names; assuming that its columns have the order of the files with names"
@@ -45,8 +46,13 @@ class Files:
         dtype: str | None,
         choice: ColumnOptions,
         allowed: Allowed = USUAL,
+        encoding: str | None = None,
+        notation: Notation | None = None,
     ) -> Files:
-        """Read the headers of all files. Raises SpecError, and MemoryLimitError for too many columns."""
+        """Read the headers of all files. Raises SpecError, and MemoryLimitError for too many columns.
+
+        encoding: of text files. notation: of text files, if it is not in `choice`.
+        """
         paths = [Path(source).expanduser() for source in sources]
         for source, path in zip(sources, paths, strict=True):
             if is_url(given := os.fspath(source)):
@@ -60,7 +66,12 @@ class Files:
             raise SpecError("nothing to ingest: give at least one file")
         labels = labels if labels is None else os.path.expanduser(labels)
         apart = Path(labels) if labels is not None and os.path.isfile(labels) else None
-        files = tuple(open_rows_of(path, member, None if apart else labels, allowed) for path in paths)
+        notation = notation or choice.notation
+        files = tuple(
+            open_rows_of(path, member, None if apart else labels, allowed, encoding, notation) for path in paths
+        )
+        if encoding is not None and not any(isinstance(each, TableFrame) and each.from_first_rows for each in files):
+            raise SpecError(f"encoding={encoding!r} is for CSV files, and {paths[0]} is not one: leave it out")
         if choice != ColumnOptions() and (array := next((each for each in files if isinstance(each, Table)), None)):
             raise SpecError(f"{array.where} is an array of numbers: column options work only with CSV and Parquet")
         if choice.missing == "drop" and apart:
@@ -73,8 +84,9 @@ class Files:
             "labels": _identity(apart, None) if apart else labels,
             "dtype": None if stored is None else stored.name,
             "table": choice.identity or None,
+            **({} if encoding is None else {"encoded": encoding}),
         }
-        column = open_column(apart, allowed) if apart else None
+        column = open_column(apart, allowed, encoding) if apart else None
         return cls(files, column, choice, stored, identity)
 
     def check_unchanged(self) -> None:
@@ -104,7 +116,7 @@ class Files:
         if frames and encoding is None:
             whose = whose or next((frame for frame in frames if frame.names is not None), frames[0]).where
             own = chosen(frames, self.choice, names)
-            encoding = learnt(frames, own, whose, progress, words=self.choice.categories is not None)
+            encoding = learnt(frames, own, whose, progress, self.choice)
         counts = MissingCounts()
         tables = []
         for each in self.files:

@@ -323,7 +323,7 @@ def test_wide_encodings_are_made_a_few_rows_at_a_time(tmp_path, monkeypatch):
 
 def test_texts_that_are_no_numbers_are_found_without_parsing_each(tmp_path, monkeypatch):
     parsed, real = [], columns.numbers
-    monkeypatch.setattr(columns, "numbers", lambda values, kind: parsed.append(len(values)) or real(values, kind))
+    monkeypatch.setattr(columns, "numbers", lambda values, *how: parsed.append(len(values)) or real(values, *how))
     message = "is 'UA', not a number, and 199,999 more such rows"
     refuse(tmp_path, DataError, message, {"word": ["UA", "AA"] * 100_000})
     assert 0 < len(parsed) < 1000

@@ -14,6 +14,7 @@ from bigkpca.ingesting.columns import TableFrame
 from bigkpca.ingesting.formats import binary, text
 from bigkpca.ingesting.formats.base import USUAL, Allowed, Column, Format, Table, decoding
 from bigkpca.ingesting.formats.text import check_first_lines
+from bigkpca.ingesting.notation import ISO, Notation
 
 __all__ = ["FORMATS", "Column", "Table", "TableFrame", "open_column", "open_rows_of"]
 
@@ -32,12 +33,22 @@ FORMATS: tuple[Format, ...] = (
 )
 
 
-def open_rows_of(path: Path, member: str | None, labels: str | None, allowed: Allowed = USUAL) -> Table | TableFrame:
-    """Rows of the file at `path`, from its array `member` and without its column or array `labels`. Raises
-    MemoryLimitError, SpecError for an unknown format or name, DataError and CorruptionError; the batches raise the last
-    two as well."""
+def open_rows_of(
+    path: Path,
+    member: str | None,
+    labels: str | None,
+    allowed: Allowed = USUAL,
+    encoding: str | None = None,
+    notation: Notation = ISO,
+) -> Table | TableFrame:
+    """Rows of the file at `path`, from its array `member` and without its column or array `labels`. encoding, notation:
+    of text files. Raises MemoryLimitError, SpecError for an unknown format or name, DataError and CorruptionError; the
+    batches raise the last two as well."""
     kind = _readable(path, allowed)
-    rows = kind.rows(path, member, labels)
+    if kind is _TEXT:
+        rows: Table | TableFrame = text.csv_frame(path, member, labels, encoding, notation)
+    else:
+        rows = kind.rows(path, member, labels)
     if isinstance(rows, Table):
         check_numeric(rows.dtype, rows.where)
     else:
@@ -45,9 +56,11 @@ def open_rows_of(path: Path, member: str | None, labels: str | None, allowed: Al
     return rows
 
 
-def open_column(path: Path, allowed: Allowed = USUAL) -> Column:
+def open_column(path: Path, allowed: Allowed = USUAL, encoding: str | None = None) -> Column:
     """Labels (n,) of the file at `path`. Raises the errors of `open_rows_of`."""
     kind = _readable(path, allowed)
+    if kind is _TEXT:
+        return text.csv_column(path, encoding)
     column = kind.column
     if column is None:
         raise SpecError(f"{path}: a file of labels must be .npy, IDX or one-column .csv")
