@@ -218,16 +218,11 @@ def _microseconds(values: Any, to: Any) -> Array:
 
 
 def texts_of(values: Any, notation: Notation = ISO) -> tuple[Any, Array]:
-    """(texts, which of them are missing (k,), i.e. null, empty or among the `na_values`) of an Arrow array. Whole
-    numbers are written without a point."""
+    """(texts, which of them are missing (k,), i.e. null, empty or among the `na_values`) of an Arrow array."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    if pa.types.is_dictionary(values.type):
-        values = values.cast(values.type.value_type)
-    texts = values.cast(pa.string())
-    if pa.types.is_floating(values.type):  # codes of which some are missing, as pandas stores them
-        texts = pc.replace_substring_regex(texts, r"\.0$", "")
+    texts = values.cast(pa.string())  # of a float that is a whole number, without a point
     absent = pc.equal(texts, "")
     if notation.na_values:
         absent = pc.or_(absent, pc.is_in(texts, pa.array(notation.na_values, pa.string())))

@@ -192,6 +192,7 @@ _DAYS = (
 )
 _TIMES = ("", " %H:%M", " %H:%M:%S", " %I:%M %p", " %I:%M:%S %p", "T%H:%M:%S")
 _EXAMPLES, _FIRST = 50, 3  # texts that formats of dates are tried on, and those of which one must fit at once
+_LONGEST = 60  # characters of a text that can be a number or a date
 _NO_YES = (("no", "yes"), ("n", "y"), ("off", "on"), ("f", "t"), ("false", "true"))
 
 
@@ -200,14 +201,15 @@ def notations_of(texts: Sequence[str]) -> list[Notation]:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    given = pa.array(texts, pa.string())
+    short = [text for text in texts if len(text) <= _LONGEST]
+    given = pa.array(short, pa.string())
     scores = {each: pc.sum(written_numbers(given, each)).as_py() or 0 for each in _NUMBERS}
-    few = texts[:_EXAMPLES]
+    few = short[:_EXAMPLES]
     for day in _DAYS:
         if any(written_dates([text.partition(" ")[0] for text in few[:_FIRST]], day.partition(" ")[0])):
             for time in _TIMES:
                 if any(written_dates(few[:_FIRST], day + time)):
-                    fitting = sum(written_dates(few, day + time)) * len(texts) // len(few)
+                    fitting = sum(written_dates(few, day + time)) * len(short) // len(few)
                     scores[Notation(date_format=day + time)] = fitting
     most = max(scores.values())
     if 2 * most < len(texts) or not texts:

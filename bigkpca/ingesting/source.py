@@ -80,11 +80,10 @@ class Files:
             )
         stored = None if dtype is None else _storable(dtype)
         identity = {
-            "sources": [_identity(path, member) for path in paths],
-            "labels": _identity(apart, None) if apart else labels,
+            "sources": [_identity(path, member, encoding) for path in paths],
+            "labels": _identity(apart, None, encoding) if apart else labels,
             "dtype": None if stored is None else stored.name,
             "table": choice.identity or None,
-            **({} if encoding is None else {"encoded": encoding}),
         }
         column = open_column(apart, allowed, encoding) if apart else None
         return cls(files, column, choice, stored, identity)
@@ -94,7 +93,7 @@ class Files:
         apart = self.identity["labels"]
         for each in [*self.identity["sources"], *([apart] if isinstance(apart, dict) else [])]:
             path = Path(each["path"])
-            if not path.exists() or _identity(path, each["member"]) != each:
+            if not path.exists() or _identity(path, each["member"], each.get("encoding")) != each:
                 raise changed(str(path))
 
     @property
@@ -226,10 +225,11 @@ class Source:
             row += len(labels)
 
 
-def _identity(path: Path, member: str | None) -> dict[str, Any]:
-    """The identity of a file: path, size, modification time, and the array in it."""
+def _identity(path: Path, member: str | None, encoding: str | None) -> dict[str, Any]:
+    """The identity of a file: path, size, modification time, the array in it, and the encoding if one is given."""
     status = path.stat()
-    return {"path": os.path.abspath(path), "size": status.st_size, "mtime_ns": status.st_mtime_ns, "member": member}
+    own = {"path": os.path.abspath(path), "size": status.st_size, "mtime_ns": status.st_mtime_ns, "member": member}
+    return own if encoding is None else {**own, "encoding": encoding}
 
 
 def _storable(dtype: str | np.dtype[Any]) -> np.dtype[Any]:

@@ -166,6 +166,8 @@ def _encoded(
         raise Unreadable
     for k, values in whole:
         exact = 2 ** (np.finfo(dtype).nmant + 1)  # the dtype holds all whole numbers below this
+        if -exact < values.min(initial=0) and values.max(initial=0) < exact:
+            continue
         for i in map(int, np.flatnonzero(((values >= exact) | (values <= -exact)) & kept)):
             written = _whole_number(batch.column(k)[i].as_py())
             if written is not None and int(dtype.type(written)) != written:

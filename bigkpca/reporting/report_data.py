@@ -59,6 +59,8 @@ class ShownColumn:
                 str(moment.astype("datetime64[D]")) if day == np.floor(day) else str(moment)[:16].replace("T", " ")
                 for day, moment in moments  # with the time of day where there is one
             ]
+        if self.kind == "ordinal":
+            return [self.categories[round(min(max(value, 0), len(self.categories) - 1))] for value in values[:, 0]]
         numbers = [f"{value + 0.0:.4g}".replace("-", "−") for value in values[:, 0]]  # 0.0 makes no sign of -0.0
         if self.kind == "boolean":
             return [{"0": "no", "1": "yes"}.get(each, each) for each in numbers]
