@@ -120,7 +120,7 @@ def _formats(_: click.Context, param: click.Parameter, texts: tuple[str, ...]) -
     multiple=True,
     metavar="[COLUMN=]FORMAT",
     unset="ISO 8601 (2013-09-23 16:00:00)",
-    help="Format of dates, such as '%d/%m/%Y', wherever it occurs, or of one column. Can be repeated.",
+    help="Format of dates, e.g. '%d/%m/%Y', wherever it occurs, or of one column. Can be repeated.",
 )
 @option("--encoding", metavar="NAME", unset="UTF-8, or by its mark", help="Encoding of CSV files, such as cp1252.")
 @option("--text", metavar="NAME", unset="none", help="Use the characters of this column as rows, for string kernels.")

@@ -110,8 +110,8 @@ def test_files_added_later_are_read_as_the_first(how, tmp_path):
 
 def test_files_without_names_added_later_are_read_as_the_first(tmp_path):
     made(tmp_path, "a;d\n1,5;31.01.2013\n", decimal=",", date_format="%d.%m.%Y")
-    found = made(tmp_path, "2,5;02.02.2013\n", append=True)
-    np.testing.assert_array_equal(found["x"], [[1.5, DAY + 30], [2.5, DAY + 32]])
+    found = made(tmp_path, "2,5;02.02.2013\n3;01.01.2013\n", append=True)
+    np.testing.assert_array_equal(found["x"], [[1.5, DAY + 30], [2.5, DAY + 32], [3, DAY]])
     assert "has no column names" in found["notes"][0]
 
 

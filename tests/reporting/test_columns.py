@@ -52,6 +52,8 @@ def test_values_are_told_in_the_words_of_the_table():
     assert kind.words(np.array([[1.0, 0], [0, 1], [0.25, 0.75], [0, 0]])) == ["a", "b", "missing", "missing"]
     day = ShownColumn("day", slice(0, 1), "date")
     assert day.words(np.array([[15706.0], [15706.25], [-1.0]])) == ["2013-01-01", "2013-01-01 06:00", "1969-12-31"]
+    size = ShownColumn("size", slice(0, 1), "ordinal", ("low", "mid", "high"))
+    assert size.words(np.array([[0], [1.4], [2], [-3.0], [7]])) == ["low", "mid", "high", "low", "high"]
     late = ShownColumn("late", slice(0, 1), "boolean")
     assert late.words(np.array([[1.0], [0.0], [0.25]])) == ["yes", "no", "0.25"]
     number = ShownColumn("number", slice(0, 1))
