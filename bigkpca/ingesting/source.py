@@ -70,7 +70,8 @@ class Files:
         files = tuple(
             open_rows_of(path, member, None if apart else labels, allowed, encoding, notation) for path in paths
         )
-        if encoding is not None and not any(isinstance(each, TableFrame) and each.from_first_rows for each in files):
+        of_text = any(isinstance(each, TableFrame) and each.from_first_rows for each in files)
+        if encoding is not None and not of_text and apart is None:
             raise SpecError(f"encoding={encoding!r} is for CSV files, and {paths[0]} is not one: leave it out")
         if choice != ColumnOptions() and (array := next((each for each in files if isinstance(each, Table)), None)):
             raise SpecError(f"{array.where} is an array of numbers: column options work only with CSV and Parquet")

@@ -217,7 +217,7 @@ def test_options_that_cannot_be_meant(tmp_path):
         ({"numeric": ["b"], "columns": ["a"]}, "numeric names the column 'b', which is left out"),
         ({"ordinal": {"c": ["x", "y"]}}, r"unknown column of .*a\.csv 'c'"),
         ({"categorical": ["b"], "text": "b"}, "text makes rows from the characters of one column"),
-        ({"encoding": "hex"}, "encoding 'hex' is unknown"),
+        *(({"encoding": name}, f"encoding '{name}' is unknown") for name in ("hex", "undefined")),
     ):
         refuse(tmp_path, SpecError, message, table, **options)
     refuse(tmp_path, SpecError, "has no column names", "1,2\n", categorical=["a"])
@@ -225,6 +225,25 @@ def test_options_that_cannot_be_meant(tmp_path):
     refuse(
         tmp_path, SpecError, r"encoding='cp1252' is for CSV files, and .*x\.npy is not one", source, encoding="cp1252"
     )
+
+
+def test_labels_in_a_file_of_their_own_have_the_same_encoding(tmp_path):
+    (tmp_path / "y.csv").write_bytes("kind\né\nb\n".encode("cp1252"))
+    found = made(tmp_path, np.ones((2, 2)), labels=str(tmp_path / "y.csv"), encoding="cp1252")
+    assert found["categories"] == ["é", "b"]
+
+
+def test_bytes_of_another_encoding_far_behind_are_found(tmp_path):
+    content = b"a,b\n" + b"1,2\n" * 30_000
+    for encoding, end in (("ascii", b"\xe9,2\n"), ("utf-16", b"\n\0")):
+        text = content.decode().encode(encoding) + end
+        refuse(
+            tmp_path,
+            DataError,
+            f"is not {encoding} text",
+            text[: -1 if encoding == "utf-16" else None],
+            encoding=encoding,
+        )
 
 
 def test_another_encoding_makes_another_dataset(tmp_path):

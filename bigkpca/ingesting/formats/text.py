@@ -293,7 +293,7 @@ def _encoding(path: Path, given: str | None) -> str:
     if given is not None:
         try:
             "".encode(given)
-        except LookupError as error:
+        except (LookupError, ValueError) as error:
             raise SpecError(f"encoding {given!r} is unknown: Python's name of it is needed, such as cp1252") from error
         given = _UTF8 if codecs.lookup(given).name == "utf-8" else given
     mark = next((encoding for mark, encoding in _MARKS if _head(path, 4).startswith(mark)), None)
