@@ -181,7 +181,7 @@ refused(
     *("missing as a dash", dashes, "Use --na-values - if this means a missing value for 'a'"),
     *({"na_values": "-", "missing": "mean"}, [[1, 2], [2, 3], [3, 4]]),
 )
-codes = b'a,w\n1,x\n-999,"unknown"\n-999.0,x\n3,y\n'
+codes = b'a,w\n1,x\n2,"unknown"\n-999.0,x\n3,y\n'
 read(
     "missing as a number or a word",
     codes,

@@ -76,6 +76,7 @@ def test_the_notations_that_read_the_most_texts_are_the_simplest():
     for texts, expected in (
         (["1", "2.5"], [Notation()]),
         (["1,5"], [Notation(",")]),
+        (["0,125"], [Notation(",")]),
         (["1,500", "2"], [Notation(","), Notation(thousands=",")]),
         (["1,500", "1.5", "x"], [Notation(thousands=",")]),
         (["1.500,5"], [Notation(",", ".")]),
@@ -198,6 +199,12 @@ def test_missing_levels_are_filled_in(tmp_path):
     assert (found.tolist(), found.dtype) == ([[0], [1]], np.uint8)
     message = r"row 0, column 0 \('w'\) is 'x', not one of its levels"
     refuse(tmp_path, DataError, message, "w\nx\n", ordinal={"w": ["low", "high"]}, missing="mean")
+
+
+def test_infinity_is_found_while_means_are_learnt(tmp_path):
+    refuse(
+        tmp_path, DataError, r"row 0, column 0 \('a'\) is infinity, and 1 more", "a\ninf\n-inf\nNA\n", missing="mean"
+    )
 
 
 def test_options_that_cannot_be_meant(tmp_path):
