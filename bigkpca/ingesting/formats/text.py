@@ -253,13 +253,15 @@ class TextRows:
 def check_first_lines(path: Path, allowed: Allowed) -> None:
     """Raise MemoryLimitError if one of the first lines needs more memory than allowed; no line is read as a whole."""
     with decoding(path), gzip.open(path) if _is_packed(path) else path.open("rb") as file:
-        seen = length = 0
+        seen = length = longest = widest = 0
         fields = dict.fromkeys(_DELIMITERS, 1)
         while piece := file.readline(_PIECE_BYTES):
             length, seen = length + len(piece), seen + len(piece)
             for mark in fields:
                 fields[mark] += piece.count(mark)
-            allowed.check_line(str(path), length, max(fields.values()))
+            if length > longest or max(fields.values()) > widest:  # shorter lines need no more
+                longest, widest = max(longest, length), max(widest, *fields.values())
+                allowed.check_line(str(path), longest, widest)
             if piece.endswith(b"\n"):
                 length, fields = 0, dict.fromkeys(_DELIMITERS, 1)
                 if seen >= 4 * _SNIFF_BYTES:  # an inspected character has up to four bytes
