@@ -19,10 +19,11 @@ FRAME = "the dask dataframe"
 
 def is_data_array(data: Any) -> bool:
     """Whether `data` is an xarray DataArray; xarray itself is not imported for this."""
-    return _is_of(data, "xarray", "DataArray")
+    return is_of(data, "xarray", "DataArray")
 
 
-def _is_of(data: Any, module: str, name: str) -> bool:
+def is_of(data: Any, module: str, name: str) -> bool:
+    """Whether `data` is of this class; its module, which a caller with such an object has imported, is not imported."""
     return isinstance(data, getattr(sys.modules.get(module), name, ()))
 
 
@@ -48,9 +49,8 @@ def check_data_array(data: Any) -> None:
 
 
 def is_dask_array(data: Any) -> bool:
-    """Whether `data` is a Dask array; `dask.array`, whose import takes half a second, is not imported for this: a
-    caller with such an array has already imported it."""
-    return _is_of(data, "dask.array", "Array")
+    """Whether `data` is a Dask array; the import of `dask.array` takes half a second."""
+    return is_of(data, "dask.array", "Array")
 
 
 def is_dask_frame(data: Any) -> bool:
@@ -103,7 +103,7 @@ def check_frame(data: Any) -> None:
             "a LazyFrame has no rows yet: pass the result of its collect() or, if that does not fit in memory, write "
             "it with sink_parquet(FILE.parquet) and convert the file with bigkpca ingest"
         )
-    if _is_of(data, "xarray", "Dataset"):
+    if is_of(data, "xarray", "Dataset"):
         first = next(iter(data.data_vars), "name")
         rows = "" if len(data.dims) < 2 else f".stack(row={list(data.dims)!r})"
         dim = "row" if rows else next(iter(data.dims), "row")

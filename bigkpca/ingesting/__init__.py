@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -22,7 +21,7 @@ import zarr
 from bigkpca.data.blocks import power_of_two
 from bigkpca.data.rows import little_endian
 from bigkpca.data.stored import ALL_THERE, StoredArray, crc32c, writing_empty_chunks
-from bigkpca.data.stores import MOST_JSON_BYTES, AnyPath, expanded, last_name, store_of
+from bigkpca.data.stores import MOST_JSON_BYTES, AnyPath, expanded, is_path, last_name, store_of
 from bigkpca.data.zarr import ATTRIBUTE, stored_array
 from bigkpca.errors import Array, SpecError
 from bigkpca.execution.progress import Progress, shown
@@ -111,7 +110,7 @@ class Ingested:
 
 
 def ingest(
-    sources: AnyPath | Sequence[AnyPath],
+    sources: Any,
     destination: AnyPath,
     *,
     member: str | None = None,
@@ -204,10 +203,12 @@ def ingest(
     if like is not None and (append or choice != ColumnOptions()):
         raise SpecError("like takes all column settings from a dataset: leave out append and other column options")
     given = None if like is None else expanded(like)
-    sources = [sources] if isinstance(sources, str | os.PathLike) else sources
+    sources = sources if isinstance(sources, Sequence) and not is_path(sources) else [sources]
     allowed = USUAL if memory is None else Allowed(parse_bytes(memory))
     files = Files.open(sources, member, labels, dtype, choice, allowed)
-    out = group_path(destination, *(each["path"] for each in files.identity["sources"]))
+    out = group_path(
+        destination, *(each["path"] for each in files.identity["sources"]), *map(expanded, filter(is_path, sources))
+    )
     path = store_of(out).absolute(out)
     if block_rows is not None and block_rows < 1:
         raise SpecError(f"block_rows={block_rows}: must be at least 1")

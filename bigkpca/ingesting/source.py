@@ -11,12 +11,14 @@ from typing import Any
 import numpy as np
 
 from bigkpca.data.retrying import changed
-from bigkpca.data.stores import is_url, store_of
+from bigkpca.data.stores import is_path, is_url, store_of
 from bigkpca.errors import Array, SpecError, check_finite
 from bigkpca.execution.progress import Progress
 from bigkpca.ingesting.columns import ColumnOptions, Encoding, chosen
 from bigkpca.ingesting.formats import Column, Table, TableFrame, open_column, open_rows_of
 from bigkpca.ingesting.formats.base import USUAL, Allowed, cast
+from bigkpca.ingesting.formats.folders import files_in, keys_of, with_keys
+from bigkpca.ingesting.formats.in_memory import kind_of_table, table_in_memory
 from bigkpca.ingesting.tables import MissingCounts, learnt, no_rows, rows_of
 
 _BY_ORDER = "has no column names; assuming that its columns have the order of the files with names"
@@ -39,7 +41,7 @@ class Files:
     @classmethod
     def open(
         cls,
-        sources: Sequence[str | os.PathLike[str]],
+        sources: Sequence[Any],
         member: str | None,
         labels: str | None,
         dtype: str | None,
@@ -47,20 +49,13 @@ class Files:
         allowed: Allowed = USUAL,
     ) -> Files:
         """Read the headers of all files. Raises SpecError, and MemoryLimitError for too many columns."""
-        paths = [Path(source).expanduser() for source in sources]
-        for source, path in zip(sources, paths, strict=True):
-            if is_url(given := os.fspath(source)):
-                store_of(given)  # raises an error for URLs that contain secrets
-                raise SpecError(f"{given}: only files on a local disk can be ingested: copy it to one")
-            if path.is_dir():
-                raise SpecError(f"{path} is a folder: give files; a Zarr array or group needs no ingest")
-            if not path.is_file():
-                raise SpecError(f"{path} does not exist")
-        if not paths:
+        if not sources:
             raise SpecError("nothing to ingest: give at least one file")
         labels = labels if labels is None else os.path.expanduser(labels)
         apart = Path(labels) if labels is not None and os.path.isfile(labels) else None
-        files = tuple(open_rows_of(path, member, None if apart else labels, allowed) for path in paths)
+        opening = _Opening(member, None if apart else labels, allowed)
+        found = [each for number in range(len(sources)) for each in opening.of(sources, number)]
+        files = tuple(rows for rows, _ in found)
         if choice != ColumnOptions() and (array := next((each for each in files if isinstance(each, Table)), None)):
             raise SpecError(f"{array.where} is an array of numbers: column options work only with CSV and Parquet")
         if choice.missing == "drop" and apart:
@@ -69,7 +64,7 @@ class Files:
             )
         stored = None if dtype is None else _storable(dtype)
         identity = {
-            "sources": [_identity(path, member) for path in paths],
+            "sources": [identity for _, identity in found],
             "labels": _identity(apart, None) if apart else labels,
             "dtype": None if stored is None else stored.name,
             "table": choice.identity or None,
@@ -81,8 +76,10 @@ class Files:
         """Raise IncompleteError if a file is no longer the one whose header was read."""
         apart = self.identity["labels"]
         for each in [*self.identity["sources"], *([apart] if isinstance(apart, dict) else [])]:
+            if each["path"] is None:
+                continue
             path = Path(each["path"])
-            if not path.exists() or _identity(path, each["member"]) != each:
+            if not path.exists() or each | _identity(path, each["member"]) != each:
                 raise changed(str(path))
 
     @property
@@ -125,7 +122,7 @@ class Files:
                     f"the labels of {table.where} are {here}, but those of {first.where} {there}: use one kind"
                 )
         dtype = self.dtype or _storable(first.dtype)
-        paths = tuple(each["path"] for each in self.identity["sources"])
+        paths = tuple(each["path"] or each["table"] for each in self.identity["sources"])
         source = Source(tuple(tables), self.column, dtype, encoding if frames else None, counts, paths)
         source.check_labels(self.column.rows if self.column else None, source.rows)
         return source
@@ -212,6 +209,63 @@ class Source:
             check_finite(labels[:, None], row, f"the labels of {self.column.where}")
             yield labels
             row += len(labels)
+
+
+Opened = tuple[Table | TableFrame, dict[str, Any]]
+"""The rows of a file or a table, and its identity, JSON-ready."""
+
+
+@dataclass(frozen=True)
+class _Opening:
+    """How sources are opened: the array in each file, the name of the labels in each, and the memory."""
+
+    member: str | None
+    labels: str | None
+    allowed: Allowed
+
+    def of(self, sources: Sequence[Any], number: int) -> list[Opened]:
+        """A source: the file or table itself, or the files of a folder."""
+        source = sources[number]
+        if not is_path(source):
+            return [self._table(source, "" if len(sources) == 1 else f" sources[{number}]")]
+        path = Path(source).expanduser()
+        if is_url(given := os.fspath(source)):
+            store_of(given)  # raises an error for URLs that contain secrets
+            raise SpecError(f"{given}: only files on a local disk can be ingested: copy it to one")
+        if path.is_dir():
+            return self._folder(path)
+        if not path.is_file():
+            raise SpecError(f"{path} does not exist")
+        return [self._whole(self._file(path, {}))]
+
+    def _table(self, data: Any, which: str) -> Opened:
+        called = kind_of_table(data)
+        frame, digest = table_in_memory(data, f"the {called}{which}", self.labels)
+        self.allowed.check_table(frame.where, len(frame.columns))
+        return self._whole((frame, {"path": None, "table": called, "sha256": digest}))
+
+    def _folder(self, folder: Path) -> list[Opened]:
+        """The files of a folder. Those without rows, which some programs write, are left out."""
+        paths = files_in(folder)
+        found = [self._file(folder / path, keys) for path, keys in zip(paths, keys_of(paths), strict=True)]
+        return [each for each in found if each[0].rows != 0] or [self._whole(found[0])]
+
+    def _file(self, path: Path, keys: Mapping[str, Any]) -> Opened:
+        of_file = None if self.labels in keys else self.labels
+        rows, identity = open_rows_of(path, self.member, of_file, self.allowed), _identity(path, self.member)
+        if not keys:
+            return rows, identity
+        if isinstance(rows, Table):
+            raise SpecError(f"{path} is an array of numbers, to which {', '.join(keys)} in its path cannot be added")
+        texts = {key: None if value.as_py() is None else str(value) for key, value in keys.items()}
+        return with_keys(rows, keys, self.labels), identity | {"keys": texts}
+
+    @staticmethod
+    def _whole(opened: Opened) -> Opened:
+        """Raise DataError if it is known to have no rows."""
+        if opened[0].rows == 0:
+            raise no_rows(opened[0].where, dropped=False)
+        return opened
 
 
 def _identity(path: Path, member: str | None) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from bigkpca.errors import SpecError, check_numeric, require
 from bigkpca.ingesting.columns import TableFrame
-from bigkpca.ingesting.formats import binary, text
+from bigkpca.ingesting.formats import arrow, binary, text
 from bigkpca.ingesting.formats.base import USUAL, Allowed, Column, Format, Table, decoding
 from bigkpca.ingesting.formats.text import check_first_lines
 
@@ -19,7 +19,8 @@ __all__ = ["FORMATS", "Column", "Table", "TableFrame", "open_column", "open_rows
 
 _TEXT = Format(text.csv_frame, (".csv", ".csv.gz", ".tsv"), column=text.csv_column)
 _IDX = Format(binary.idx, column=binary.idx_column)
-_PARQUET = Format(binary.parquet, (".parquet",), signature=b"PAR1")
+_PARQUET = Format(arrow.parquet, (".parquet",), signature=b"PAR1")
+_ARROW = Format(arrow.feather, (".feather", ".arrow"), signature=b"ARROW1")
 
 FORMATS: tuple[Format, ...] = (
     Format(binary.npy, (".npy",), signature=b"\x93NUMPY", column=binary.npy_column),
@@ -27,6 +28,7 @@ FORMATS: tuple[Format, ...] = (
     _TEXT,
     _IDX,
     _PARQUET,
+    _ARROW,
     Format(text.fasta, text.SUFFIXES),
     Format(binary.hdf5, (".h5", ".hdf5"), signature=b"\x89HDF\r\n\x1a\n"),
 )
@@ -60,7 +62,7 @@ def _readable(path: Path, allowed: Allowed) -> Format:
         head = file.read(8)
     signed = next((kind for kind in FORMATS if kind.signature and head.startswith(kind.signature)), None)
     suffixed = next((kind for kind in FORMATS if path.name.lower().endswith(kind.suffixes)), None)
-    if signed is _PARQUET and suffixed and not binary.ends_as_parquet(path):  # text can begin with PAR1, too
+    if signed is _PARQUET and suffixed and not arrow.ends_as_parquet(path):  # text can begin with PAR1, too
         signed = None
     kind = signed or suffixed
     if kind is None:
@@ -71,7 +73,7 @@ def _readable(path: Path, allowed: Allowed) -> Format:
             known = [*(suffix for kind in FORMATS for suffix in kind.suffixes), "IDX and IDX.gz (the format of MNIST)"]
             raise SpecError(f"{path} has an unknown format; these can be ingested: {', '.join(known)}")
         kind = _IDX
-    if kind in (_TEXT, _PARQUET):
+    if kind in (_TEXT, _PARQUET, _ARROW):
         require("pyarrow", "tables", str(path))
     if kind is _TEXT:
         check_first_lines(path, allowed)
