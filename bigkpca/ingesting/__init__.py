@@ -205,7 +205,7 @@ def ingest(
     given = None if like is None else expanded(like)
     sources = sources if isinstance(sources, Sequence) and not is_path(sources) else [sources]
     allowed = USUAL if memory is None else Allowed(parse_bytes(memory))
-    files = Files.open(sources, member, labels, dtype, choice, allowed)
+    files = Files.open(sources, member, labels, dtype, choice, allowed, progress)
     out = group_path(
         destination, *(each["path"] for each in files.identity["sources"]), *map(expanded, filter(is_path, sources))
     )

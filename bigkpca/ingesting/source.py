@@ -13,7 +13,7 @@ import numpy as np
 from bigkpca.data.retrying import changed
 from bigkpca.data.stores import is_path, is_url, store_of
 from bigkpca.errors import Array, SpecError, check_finite
-from bigkpca.execution.progress import Progress
+from bigkpca.execution.progress import Progress, Silent
 from bigkpca.ingesting.columns import ColumnOptions, Encoding, chosen
 from bigkpca.ingesting.formats import Column, Table, TableFrame, open_column, open_rows_of
 from bigkpca.ingesting.formats.base import USUAL, Allowed, cast
@@ -47,13 +47,15 @@ class Files:
         dtype: str | None,
         choice: ColumnOptions,
         allowed: Allowed = USUAL,
+        progress: Progress = Silent(),
     ) -> Files:
-        """Read the headers of all files. Raises SpecError, and MemoryLimitError for too many columns."""
+        """Read the headers of files, and tables that are not files. Raises SpecError, DataError for a table that is
+        empty or not Arrow's, and MemoryLimitError for too many columns."""
         if not sources:
             raise SpecError("nothing to ingest: give at least one file")
         labels = labels if labels is None else os.path.expanduser(labels)
         apart = Path(labels) if labels is not None and os.path.isfile(labels) else None
-        opening = _Opening(member, None if apart else labels, allowed)
+        opening = _Opening(member, None if apart else labels, allowed, progress)
         found = [each for number in range(len(sources)) for each in opening.of(sources, number)]
         files = tuple(rows for rows, _ in found)
         if choice != ColumnOptions() and (array := next((each for each in files if isinstance(each, Table)), None)):
@@ -217,11 +219,13 @@ Opened = tuple[Table | TableFrame, dict[str, Any]]
 
 @dataclass(frozen=True)
 class _Opening:
-    """How sources are opened: the array in each file, the name of the labels in each, and the memory."""
+    """How sources are opened: the array in each file, the name of the labels in each, the memory, and the progress of
+    tables that are not files."""
 
     member: str | None
     labels: str | None
     allowed: Allowed
+    progress: Progress
 
     def of(self, sources: Sequence[Any], number: int) -> list[Opened]:
         """A source: the file or table itself, or the files of a folder."""
@@ -240,7 +244,7 @@ class _Opening:
 
     def _table(self, data: Any, which: str) -> Opened:
         called = kind_of_table(data)
-        frame, digest = table_in_memory(data, f"the {called}{which}", self.labels)
+        frame, digest = table_in_memory(data, f"the {called}{which}", self.labels, self.progress)
         self.allowed.check_table(frame.where, len(frame.columns))
         return self._whole((frame, {"path": None, "table": called, "sha256": digest}))
 

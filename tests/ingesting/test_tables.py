@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from bigkpca.errors import CorruptionError, DataError, IncompleteError, SpecError
 from bigkpca.ingesting import columns, ingest, tables
-from bigkpca.ingesting.formats import binary, text
+from bigkpca.ingesting.formats import arrow, text
 from bigkpca.storage import groups
 from bigkpca.storage.describe import info
 from tests.helpers.commands import run
@@ -95,7 +95,7 @@ def test_any_table_of_text_and_numbers_is_that_of_pandas(values, size, kind, tmp
     complete = frame.dropna()
     source = WRITERS[kind](path / f"a.{kind}", frame)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(binary, "READ_BYTES", size)
+        patch.setattr(arrow, "READ_BYTES", size)
         patch.setattr(text, "_TEXT_BYTES", size)
         if complete.empty:
             message = "no value|no row has a value"
@@ -220,7 +220,7 @@ def test_names_with_commas_are_quoted(tmp_path):
 
 @pytest.mark.parametrize("kind", WRITERS)
 def test_every_bad_column_is_told_in_one_run(kind, tmp_path, monkeypatch):
-    monkeypatch.setattr(binary, "READ_BYTES", 5000)
+    monkeypatch.setattr(arrow, "READ_BYTES", 5000)
     monkeypatch.setattr(text, "_TEXT_BYTES", 5000)
     source = WRITERS[kind](tmp_path / f"a.{kind}", FLIGHTS)
     with pytest.raises(DataError) as caught:

@@ -7,10 +7,11 @@ import io
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from tempfile import TemporaryFile, gettempdir
-from typing import Any
+from typing import IO, Any
 
 from bigkpca.data.frames import is_dask_frame, is_of
 from bigkpca.errors import DataError, IncompleteError, SpecError, require
+from bigkpca.execution.progress import Progress
 from bigkpca.ingesting.columns import TableFrame
 from bigkpca.ingesting.formats.arrow import Read, arrow_frame, batch_rows, cut, plain, plain_type
 
@@ -19,22 +20,24 @@ _INDEX = "leaving out the index of the frame (to keep it, call reset_index() fir
 
 @dataclass(frozen=True)
 class _Held:
-    """A table that is not a file. unfit: as in `_frame`; these columns are null here."""
+    """A table that is not a file. unfit: as in `arrow_frame`; these columns are null here. digest: of its rows, if they
+    have been read."""
 
     schema: Any
     rows: int
     read: Read
     unfit: Mapping[int, str] | None = None
     notes: tuple[str, ...] = ()
+    digest: str | None = None
 
 
 def kind_of_table(data: Any) -> str:
     """What to call a table in messages, e.g. "pandas DataFrame"."""
-    return f"{type(data).__module__.partition('.')[0].strip('_')} {type(data).__name__}"
+    return f"{type(data).__module__.partition('.')[0].strip('_')} {type(data).__name__}".removeprefix("builtins ")
 
 
-def table_in_memory(data: Any, where: str, labels: str | None) -> tuple[TableFrame, str]:
-    """The columns of a table that is not a file, and a digest of its values.
+def table_in_memory(data: Any, where: str, labels: str | None, progress: Progress) -> tuple[TableFrame, str]:
+    """The columns of a table that is not a file, and a digest of its rows, which takes one pass over them.
 
     Tables of pandas, polars and pyarrow are read in parts. The rows of others, such as a LazyFrame or a reader, can be
     read once, or are computed each time: they are copied to a temporary file first. Raises SpecError for anything that
@@ -46,21 +49,26 @@ def table_in_memory(data: Any, where: str, labels: str | None) -> tuple[TableFra
     if is_of(data, "pandas", "DataFrame"):
         held = _pandas(data)
     elif isinstance(data, pa.Table | pa.RecordBatch) or is_of(data, "polars", "DataFrame"):
-        table = pa.Table.from_batches([data]) if isinstance(data, pa.RecordBatch) else _as_arrow(pa.table, data, where)
+        table = pa.Table.from_batches([data]) if isinstance(data, pa.RecordBatch) else _arrow_table(data, where)
         read = _in_parts(len(table), lambda start, rows, numbers: table.slice(start, rows).select(list(numbers)))
         held = _Held(table.schema, len(table), read)
     else:
-        held = _copied(data, where)
+        held = _copied(data, where, progress)
     frame = arrow_frame(where, held.schema, held.rows, labels, held.read, held.unfit)
-    return replace(frame, notes=frame.notes + held.notes), _digest(held)
+    digest = held.digest
+    if digest is None:
+        every = range(len(held.schema))
+        batches = held.read(batch_rows(len(every)), every)
+        digest, _ = _write(batches, _plain_schema(held.schema), None, progress, f"reading {where}", held.rows)
+    return replace(frame, notes=frame.notes + held.notes), digest
 
 
-def _as_arrow(convert: Callable[[Any], Any], data: Any, where: str) -> Any:
-    """The data as an object of pyarrow. Raises DataError for types that Arrow does not have."""
+def _arrow_table(frame: Any, where: str) -> Any:
+    """A frame in memory as a pyarrow.Table. Raises DataError for types that pyarrow does not have."""
     import pyarrow as pa
 
     try:
-        return convert(data)
+        return pa.table(frame)
     except pa.ArrowException as error:
         raise _not_arrow(where, error) from error
 
@@ -88,7 +96,7 @@ def _pandas(frame: Any) -> _Held:
     for j, dtype in enumerate(frame.dtypes):
         try:
             kinds.append(pa.array(frame.iloc[:, j], from_pandas=True).type)
-        except (pa.ArrowException, TypeError, ValueError) as error:
+        except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
             kinds.append(pa.null())
             unfit[j] = f"{dtype} ({error})"
         if isinstance(kinds[j], pa.ExtensionType):
@@ -107,20 +115,16 @@ def _pandas(frame: Any) -> _Held:
     return _Held(schema, len(frame), _in_parts(len(frame), part), unfit, notes)
 
 
-def _copied(data: Any, where: str) -> _Held:
+def _copied(data: Any, where: str, progress: Progress) -> _Held:
     """A table whose rows are copied to a temporary file, which disappears with the last reference to it."""
     import pyarrow as pa
 
-    given, batches = _stream(data, where)
-    schema = pa.schema([each.with_type(plain_type(each.type)) for each in given], given.metadata)
+    schema, batches = _stream(data, where)
     file = TemporaryFile()  # noqa: SIM115 (the frame reads it for as long as it exists)
-    rows, every = 0, range(len(schema))
+    pieces = cut(batches, batch_rows(len(schema)), range(len(schema)))
+    schema = _plain_schema(schema)
     try:
-        options = pa.ipc.IpcWriteOptions(compression="lz4")
-        with pa.ipc.new_stream(pa.PythonFile(file, "w"), schema, options=options) as writer:
-            for batch in cut(batches, batch_rows(len(schema)), every):
-                writer.write_batch(batch)
-                rows += len(batch)
+        digest, rows = _write(pieces, schema, file, progress, f"copying {where}", 0)
     except pa.ArrowException as error:
         raise _not_arrow(where, error) from error
     except OSError as error:
@@ -135,7 +139,7 @@ def _copied(data: Any, where: str) -> _Held:
         file.seek(0)
         yield from cut(pa.ipc.open_stream(pa.PythonFile(file, "r")), size, numbers)
 
-    return _Held(schema, rows, read)
+    return _Held(schema, rows, read, digest=digest)
 
 
 def _stream(data: Any, where: str) -> tuple[Any, Iterable[Any]]:
@@ -148,8 +152,8 @@ def _stream(data: Any, where: str) -> tuple[Any, Iterable[Any]]:
                 f"{where} is read in batches by Polars 1.34 and later: install it, or write the frame with "
                 "sink_parquet(FILE.parquet) and ingest the file"
             )
-        parts = map(pa.table, data.collect_batches())
-        return pa.table(data.head(0).collect()).schema, (batch for part in parts for batch in part.to_batches())
+        schema = _arrow_table(data.head(0).collect(), where).schema
+        return schema, (batch for part in data.collect_batches() for batch in pa.table(part).to_batches())
     if is_of(data, "pyarrow.dataset", "Dataset"):
         data = data.scanner(batch_readahead=1, fragment_readahead=1).to_reader()
     if not hasattr(data, "__arrow_c_stream__"):
@@ -157,31 +161,48 @@ def _stream(data: Any, where: str) -> tuple[Any, Iterable[Any]]:
         if is_dask_frame(data):
             advice = "write it with to_parquet(FOLDER), and ingest this folder"
         raise SpecError(f"{where} cannot be ingested: give paths, or tables of pandas, polars or pyarrow; {advice}")
-    reader = _as_arrow(pa.RecordBatchReader.from_stream, data, where)
+    try:
+        reader = pa.RecordBatchReader.from_stream(data)
+    except pa.ArrowInvalid as error:
+        raise SpecError(f"{where} is not a table ({error}): pass a frame, with columns that have names") from error
     return reader.schema, reader
 
 
-class _Digest(io.RawIOBase):
-    """A file that keeps only the SHA-256 of what is written to it."""
+def _plain_schema(schema: Any) -> Any:
+    import pyarrow as pa
 
-    def __init__(self) -> None:
-        self.sha256 = hashlib.sha256()
+    return pa.schema([each.with_type(plain_type(each.type)) for each in schema], schema.metadata)
+
+
+class _Digested(io.RawIOBase):
+    """A file that keeps the SHA-256 of what is written to it, and passes it on to another one, if there is one."""
+
+    def __init__(self, file: IO[bytes] | None) -> None:
+        self.sha256, self.file = hashlib.sha256(), file
 
     def writable(self) -> bool:
         return True
 
     def write(self, content: Any) -> int:
         self.sha256.update(content)
-        return len(content)
+        return len(content) if self.file is None else self.file.write(content)
 
 
-def _digest(held: _Held) -> str:
-    """The SHA-256 of the values and names, in Arrow's stream format. One pass."""
+def _write(
+    batches: Iterable[Any], schema: Any, file: IO[bytes] | None, progress: Progress, title: str, rows: int
+) -> tuple[str, int]:
+    """Write batches to a file, if there is one, in Arrow's stream format; return its SHA-256 and the number of rows."""
     import pyarrow as pa
 
-    file, every = _Digest(), range(len(held.schema))
-    first = None
-    for batch in held.read(batch_rows(len(every)), every):
-        first = first or pa.ipc.new_stream(pa.PythonFile(file, "w"), batch.schema)
-        first.write_batch(batch)
-    return file.sha256.hexdigest()
+    digested, done = _Digested(file), 0
+    options = pa.ipc.IpcWriteOptions(compression=None if file is None else "lz4")
+    progress.start(title, rows)
+    try:
+        with pa.ipc.new_stream(pa.PythonFile(digested, "w"), schema, options=options) as writer:
+            for batch in batches:
+                writer.write_batch(batch)
+                done += len(batch)
+                progress.advance(len(batch))
+    finally:
+        progress.finish()
+    return digested.sha256.hexdigest(), done

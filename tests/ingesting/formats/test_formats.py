@@ -13,7 +13,7 @@ from hypothesis.extra import numpy as hnp
 
 from bigkpca.errors import CorruptionError, DataError, SpecError
 from bigkpca.ingesting import Ingested, ingest, shard_rows
-from bigkpca.ingesting.formats import base, binary, text
+from bigkpca.ingesting.formats import arrow, base, text
 from tests.helpers.disks import tree_bytes
 from tests.helpers.named import stored
 from tests.helpers.stores import sha256
@@ -24,7 +24,7 @@ from tests.ingesting.files import WORDS, WRITERS, X, Y, about, csv_text, idx_byt
 def test_every_format_gives_the_rows_and_labels_of_numpy(tmp_path, monkeypatch, writer):
     source, options = writer(tmp_path, X, Y)
     for piece_bytes in (2**23, 5000, 333, 1):
-        for module in (base, binary):
+        for module in (base, arrow):
             monkeypatch.setattr(module, "READ_BYTES", piece_bytes)
         monkeypatch.setattr(text, "_TEXT_BYTES", piece_bytes)
         out = str(tmp_path / f"{piece_bytes}.zarr")
