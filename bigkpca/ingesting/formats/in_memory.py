@@ -5,9 +5,11 @@ from __future__ import annotations
 import hashlib
 import io
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from tempfile import TemporaryFile, gettempdir
 from typing import IO, Any
+from weakref import finalize
 
 from bigkpca.data.frames import is_dask_frame, is_of
 from bigkpca.errors import DataError, IncompleteError, SpecError, require
@@ -116,29 +118,31 @@ def _pandas(frame: Any) -> _Held:
 
 
 def _copied(data: Any, where: str, progress: Progress) -> _Held:
-    """A table whose rows are copied to a temporary file, which disappears with the last reference to it."""
+    """A table whose rows are copied to a temporary file, which exists as long as the reader of its rows."""
     import pyarrow as pa
 
     schema, batches = _stream(data, where)
-    file = TemporaryFile()  # noqa: SIM115 (the frame reads it for as long as it exists)
     pieces = cut(batches, batch_rows(len(schema)), range(len(schema)))
     schema = _plain_schema(schema)
-    try:
-        digest, rows = _write(pieces, schema, file, progress, f"copying {where}", 0)
-    except pa.ArrowException as error:
-        raise _not_arrow(where, error) from error
-    except OSError as error:
-        raise IncompleteError(
-            f"{where} can be read only once, and its rows cannot be copied to a temporary file in {gettempdir()}: "
-            f"{error}; set the environment variable TMPDIR to a folder with more space"
-        ) from error
-    if not rows:
-        raise DataError(f"{where} is empty: it has no rows, or they have already been read")
+    with ExitStack() as closing:
+        try:
+            file = closing.enter_context(TemporaryFile())
+            digest, rows = _write(pieces, schema, file, progress, f"copying {where}", 0)
+        except pa.ArrowException as error:
+            raise _not_arrow(where, error) from error
+        except OSError as error:
+            raise IncompleteError(
+                f"{where} can be read only once, and its rows cannot be copied to a temporary file in {gettempdir()}: "
+                f"{error}; set the environment variable TMPDIR to a folder with more space"
+            ) from error
+        if not rows:
+            raise DataError(f"{where} is empty: it has no rows, or they have already been read")
 
-    def read(size: int, numbers: Sequence[int]) -> Iterator[Any]:
-        file.seek(0)
-        yield from cut(pa.ipc.open_stream(pa.PythonFile(file, "r")), size, numbers)
+        def read(size: int, numbers: Sequence[int]) -> Iterator[Any]:
+            file.seek(0)
+            yield from cut(pa.ipc.open_stream(pa.PythonFile(file, "r")), size, numbers)
 
+        finalize(read, closing.pop_all().close)
     return _Held(schema, rows, read, digest=digest)
 
 
