@@ -42,6 +42,7 @@ from bigkpca.errors import MemoryLimitError, SpecError
 from bigkpca.execution.clusters import opener
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.options import ClusterOptions, RunOptions, of_fit, takes, with_names_of_fields
+from bigkpca.execution.progress import shown_pass
 from bigkpca.numerics.display import ShowsSummary, Summary
 from bigkpca.numerics.methods import Exact
 from bigkpca.reporting import INSTALL
@@ -213,10 +214,13 @@ def _reference(
     found: ReferenceSolution
     if (reason := why_not_exact(rows, spec, limit, threads)) is None:
         run.progress.note("fitting the exact reference")
-        found = processes.run(exact_reference, rows, spec, opened)
+        with shown_pass(run.progress, "fitting the reference"):
+            found = processes.run(exact_reference, rows, spec, opened)
     else:
         run.progress.note(f"{reason}: using a sampled reference")
-        found = processes.run(sampled_reference, rows, spec, sampled_size(rows, spec, largest, limit, threads), opened)
+        size = sampled_size(rows, spec, largest, limit, threads)
+        with shown_pass(run.progress, "fitting the reference"):
+            found = processes.run(sampled_reference, rows, spec, size, opened)
     return found
 
 
@@ -246,7 +250,8 @@ def _trials(
             break
         try:
             own = with_sigma(spec, reference.sigma)  # so that all seeds have the same kernel
-            trial = processes.run(run_trial, rows, own, candidate, reference, opened)
+            with shown_pass(run.progress, f"fitting {candidate.variant}, size {candidate.size:,}"):
+                trial = processes.run(run_trial, rows, own, candidate, reference, opened)
         except (ProcessDiedError, MemoryLimitError) as error:
             run.progress.note(f"{candidate.variant} with size {candidate.size:,} is left out: {error}")
             left += 1

@@ -24,7 +24,7 @@ from bigkpca.data.stored import ALL_THERE, StoredArray, crc32c, writing_empty_ch
 from bigkpca.data.stores import MOST_JSON_BYTES, AnyPath, expanded, is_path, last_name, store_of
 from bigkpca.data.zarr import ATTRIBUTE, stored_array
 from bigkpca.errors import Array, SpecError
-from bigkpca.execution.progress import Progress, shown
+from bigkpca.execution.progress import Progress, shown, shown_pass
 from bigkpca.ingesting.columns import ColumnOptions, Encoding, Missing
 from bigkpca.ingesting.formats.base import USUAL, Allowed
 from bigkpca.ingesting.source import Files, Source, kind_of
@@ -334,19 +334,16 @@ def _fill(
     x = Shards.after(_continued(path, group, "x", start))
     y = None if source.label_dtype is None else Shards.after(_continued(path, group, "y", start))
     digest = hashlib.sha256()
-    progress.start("ingest", source.rows or 0)
-    try:
+    with shown_pass(progress, "ingest", source.expected) as advance:
         for X, labels in source.pieces():
             digest.update(little_endian(X))
             x.add(X)
             if y is not None and labels is not None:
                 y.add(_codes(labels, categories))
-            progress.advance(len(X))
+            advance(len(X))
         if y is not None and source.column is not None:
             for labels in source.column_pieces():
                 y.add(_codes(labels, categories))
-    finally:
-        progress.finish()
     stop = x.flush()
     if y is not None:
         source.check_labels(y.flush() - start, stop - start)

@@ -99,17 +99,20 @@ class Files:
         be learnt from them.
         """
         frames = [each for each in self.files if isinstance(each, TableFrame)]
+        counted = 0
         of_dataset = whose is not None
         if frames and encoding is None:
             whose = whose or next((frame for frame in frames if frame.names is not None), frames[0]).where
             own = chosen(frames, self.choice, names)
-            encoding = learnt(frames, own, whose, progress, words=self.choice.categories is not None)
+            counting = _Counting(progress)
+            encoding = learnt(frames, own, whose, counting, words=self.choice.categories is not None)
+            counted = counting.rows if len(frames) == len(self.files) and encoding.missing != "drop" else 0
         counts = MissingCounts()
         tables = []
         for each in self.files:
             if isinstance(each, TableFrame):
                 assert encoding is not None
-                each = rows_of(each, encoding, whose or "", counts, self.dtype, of_dataset=of_dataset)
+                each = rows_of(each, encoding, whose or "", counts, self.dtype, progress, of_dataset=of_dataset)
             tables.append(each)
         first = tables[0]
         for table in tables[1:]:
@@ -125,7 +128,7 @@ class Files:
                 )
         dtype = self.dtype or _storable(first.dtype)
         paths = tuple(each["path"] or each["table"] for each in self.identity["sources"])
-        source = Source(tuple(tables), self.column, dtype, encoding if frames else None, counts, paths)
+        source = Source(tuple(tables), self.column, dtype, encoding if frames else None, counts, paths, counted)
         source.check_labels(self.column.rows if self.column else None, source.rows)
         return source
 
@@ -135,7 +138,7 @@ class Source:
     """The rows of all files as numbers.
 
     column: the labels, if in a separate file. encoding: of the columns of tables, None for arrays. counts: of missing
-    values, filled in while the rows are read.
+    values, filled in while the rows are read. counted: number of rows of tables that an earlier pass found, or 0.
     """
 
     tables: tuple[Table, ...]
@@ -144,6 +147,7 @@ class Source:
     encoding: Encoding | None
     counts: MissingCounts
     paths: tuple[str, ...]
+    counted: int = 0
 
     @property
     def names(self) -> tuple[str, ...] | None:
@@ -174,6 +178,11 @@ class Source:
         """Number of rows of all files; None unless all files state it in advance."""
         known = [table.rows for table in self.tables if table.rows is not None]
         return sum(known) if len(known) == len(self.tables) else None
+
+    @property
+    def expected(self) -> int:
+        """Number of rows for the progress; 0 if it is not known."""
+        return self.rows or self.counted
 
     def check_memory(self, allowed: Allowed, shard_rows: int) -> None:
         """Raise MemoryLimitError if rows need more memory than allowed."""
@@ -211,6 +220,28 @@ class Source:
             check_finite(labels[:, None], row, f"the labels of {self.column.where}")
             yield labels
             row += len(labels)
+
+
+@dataclass
+class _Counting:
+    """Progress that counts the rows of the last pass."""
+
+    progress: Progress
+    rows: int = 0
+
+    def start(self, title: str, rows: int) -> None:
+        self.rows = 0
+        self.progress.start(title, rows)
+
+    def advance(self, rows: int) -> None:
+        self.rows += rows
+        self.progress.advance(rows)
+
+    def finish(self) -> None:
+        self.progress.finish()
+
+    def note(self, message: str) -> None:
+        self.progress.note(message)
 
 
 Opened = tuple[Table | TableFrame, dict[str, Any]]

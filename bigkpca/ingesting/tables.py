@@ -13,7 +13,7 @@ import numpy as np
 
 from bigkpca.data.blocks import READ_BYTES
 from bigkpca.errors import Array, DataError, column_called
-from bigkpca.execution.progress import Progress
+from bigkpca.execution.progress import Progress, shown_pass
 from bigkpca.ingesting.columns import (
     ADVICE,
     ADVICE_OF_DATASET,
@@ -53,6 +53,7 @@ def rows_of(
     whose: str,
     counts: MissingCounts,
     dtype: np.dtype[Any] | None,
+    progress: Progress,
     *,
     of_dataset: bool,
 ) -> Table:
@@ -93,7 +94,7 @@ def rows_of(
                 counts.rows_dropped += len(kept) - len(rows)
                 first += len(batch)
         except (Unreadable, pa.ArrowInvalid) as error:
-            raise DataError(problems(frame, places, encoding, of_dataset=of_dataset)) from error
+            raise DataError(problems(frame, places, encoding, progress, of_dataset=of_dataset)) from error
 
     return Table(
         where=frame.where,
@@ -184,11 +185,27 @@ def no_rows(where: str, *, dropped: bool) -> DataError:
     return DataError(f"{where} is empty: it has no rows")
 
 
-def problems(frame: TableFrame, places: Mapping[int, TableColumn], encoding: Encoding, *, of_dataset: bool) -> str:
+def _shown(batches: Iterable[Any], progress: Progress, title: str, frame: TableFrame) -> Iterator[Any]:
+    """The batches of a file, as a pass that is shown."""
+    with shown_pass(progress, title, frame.rows or 0) as advance:
+        for batch in batches:
+            yield batch
+            advance(len(batch))
+
+
+def problems(
+    frame: TableFrame,
+    places: Mapping[int, TableColumn],
+    encoding: Encoding,
+    progress: Progress,
+    *,
+    of_dataset: bool,
+) -> str:
     """A message that lists the unreadable values in each column of a file, and what to do. One pass over the file."""
     found: dict[int, Fault] = {}
     refuse, first = encoding.missing == "refuse", 0
-    for batch in _pieces(frame.read(columns_to_read(frame, places)), encoding.width):
+    batches = _shown(frame.read(columns_to_read(frame, places)), progress, "searching for errors", frame)
+    for batch in _pieces(batches, encoding.width):
         marks = [marks_of(batch.column(k), column) for k, column in enumerate(places.values())]
         kept = kept_rows(batch, [each.missing for each in marks], encoding, frame)
         for k, (j, column) in enumerate(places.items()):
@@ -228,8 +245,9 @@ def learnt(
             learners = _look_at_all(frames, encoding, whose, progress)
             break
         except _Misfit as misfit:
-            if found or not words or not (found := _words(frames, encoding, whose)):
-                raise DataError(problems(misfit.frame, misfit.places, encoding, of_dataset=False)) from misfit.__cause__
+            if found or not words or not (found := _words(frames, encoding, whose, progress)):
+                message = problems(misfit.frame, misfit.places, encoding, progress, of_dataset=False)
+                raise DataError(message) from misfit.__cause__
         for where in found.values():
             progress.note(f"{where}: reading the column as text")
         columns = [replace(each, kind="text") if each.name in found else each for each in encoding.columns]
@@ -292,13 +310,14 @@ def _look_at_all(frames: Sequence[TableFrame], encoding: Encoding, whose: str, p
     return learners
 
 
-def _words(frames: Sequence[TableFrame], encoding: Encoding, whose: str) -> dict[str, str]:
+def _words(frames: Sequence[TableFrame], encoding: Encoding, whose: str, progress: Progress) -> dict[str, str]:
     """Columns whose later rows have words, unlike the first rows, with the first word, for messages. One pass."""
     found: dict[str, str] = {}
     for frame in (each for each in frames if each.from_first_rows):
         places = encoding.places(frame, whose)
         first = 0
-        for batch in frame.read(columns_to_read(frame, places)):
+        batches = frame.read(columns_to_read(frame, places))
+        for batch in _shown(batches, progress, "searching for words", frame):
             for k, (j, column) in enumerate(places.items()):
                 if column.of_text or column.name in found:
                     continue

@@ -19,7 +19,7 @@ from bigkpca.data.stores import AnyPath, store_of
 from bigkpca.data.versions import JOB
 from bigkpca.errors import Array, BigKPCAError, CorruptionError, SpecError
 from bigkpca.execution.blas import single_threaded_blas
-from bigkpca.execution.progress import Progress
+from bigkpca.execution.progress import Progress, shown_pass
 from bigkpca.ingesting.columns import Encoding, Kind
 from bigkpca.numerics.model import Model
 from bigkpca.reporting.drawing import PALETTE, image_shape, is_picture
@@ -120,6 +120,7 @@ _MAX_PROJECTED = 20_000  # rows shown, if they must be projected first
 _MAX_PRODUCTS = 5e10  # rows x features x columns: a few seconds, even for models that keep all their rows
 _SAMPLE_VALUES = 4e6  # values of rows, from which relations to columns are computed
 _MAX_BYTES = 64_000_000  # of scores in memory
+_PARTS = 32  # of a reading of rows, after which progress is shown
 _STRETCHES = 64  # of consecutive rows
 
 
@@ -187,7 +188,7 @@ def collect_report_data(
         total = opened.shape[0]
         numbers = spread_row_numbers(total, min(_MAX_SCORES, max_rows_in_memory))
         progress.note(f"reading {len(numbers):,} of {total:,} scores")
-        found = take(opened, numbers).astype(np.float64)
+        found = _taken(opened, numbers, "reading scores", progress).astype(np.float64)
         if rows is not None and rows.shape[0] < total:
             notes.append(f"{rows.where} has fewer rows than there are scores, so that no row of it is shown")
             rows = None
@@ -208,7 +209,7 @@ def collect_report_data(
     if rows is not None and columns:
         most = max(2, int(_SAMPLE_VALUES / rows.shape[1]))
         at = np.linspace(0, len(numbers) - 1, min(most, len(numbers))).astype(np.intp)
-        sample = at, take(rows, numbers[at])
+        sample = at, _taken(rows, numbers[at], "reading rows", progress)
     return ReportData(total, numbers, found, rows, found_labels, residual, shape, tuple(notes), drift, columns, sample)
 
 
@@ -283,16 +284,22 @@ def _input(source: Mapping[str, Any], model: Model, array: str | None) -> tuple[
 def _projected(model: Model, rows: Rows, numbers: Array, progress: Progress) -> Array:
     """Scores (m, r) of the rows with these numbers."""
     step, found = tile_rows(model.columns, model.features.size, 8), []
-    progress.start("projecting", len(numbers))
-    try:
-        with single_threaded_blas:
-            for start in range(0, len(numbers), step):
-                X = take(rows, numbers[start : start + step])
-                found += list(model.project([X], len(X)))
-                progress.advance(len(X))
-    finally:
-        progress.finish()
+    with shown_pass(progress, "projecting", len(numbers)) as advance, single_threaded_blas:
+        for start in range(0, len(numbers), step):
+            X = take(rows, numbers[start : start + step])
+            found += list(model.project([X], len(X)))
+            advance(len(X))
     return np.concatenate(found).astype(np.float64)
+
+
+def _taken(rows: Rows, numbers: Array, title: str, progress: Progress) -> Array:
+    """The rows with these ascending numbers, read in a few dozen parts."""
+    found = []
+    with shown_pass(progress, title, len(numbers)) as advance:
+        for part in np.array_split(numbers, min(_PARTS, len(numbers))):
+            found.append(take(rows, part))
+            advance(len(part))
+    return np.concatenate(found)
 
 
 def _values(array: Any, numbers: Array) -> Array:

@@ -15,7 +15,7 @@ from bigkpca.data.opening import open_rows
 from bigkpca.data.rows import Rows
 from bigkpca.data.stores import AnyPath, expanded, store_of
 from bigkpca.errors import Array, SpecError, require
-from bigkpca.execution.progress import Progress, shown
+from bigkpca.execution.progress import Progress, shown, shown_pass
 from bigkpca.numerics.model import Model
 from bigkpca.serving.onnx import onnx_model
 from bigkpca.storage import block_arrays, destination, models
@@ -120,14 +120,14 @@ def export(
             raise SpecError(
                 f"{path}: two columns would have the name {twice[0]!r}, which readers reject: rename one first"
             )
-        progress.start("exporting", rows.shape[0])
-        try:
-            with store_of(path).writing(path) as file, _writer(suffix, file, table) as write:
-                for part in table.parts():
-                    write(part)
-                    progress.advance(len(part[0]))
-        finally:
-            progress.finish()
+        with (
+            shown_pass(progress, "exporting", rows.shape[0]) as advance,
+            store_of(path).writing(path) as file,
+            _writer(suffix, file, table) as write,
+        ):
+            for part in table.parts():
+                write(part)
+                advance(len(part[0]))
     return Exported(path, rows.shape[0], len(table.names))
 
 

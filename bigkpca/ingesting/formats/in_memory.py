@@ -13,7 +13,7 @@ from weakref import finalize
 
 from bigkpca.data.frames import is_dask_frame, is_of
 from bigkpca.errors import DataError, IncompleteError, SpecError, require
-from bigkpca.execution.progress import Progress
+from bigkpca.execution.progress import Progress, shown_pass
 from bigkpca.ingesting.columns import TableFrame
 from bigkpca.ingesting.formats.arrow import Read, arrow_frame, batch_rows, cut, plain, plain_type
 
@@ -200,13 +200,12 @@ def _write(
 
     digested, done = _Digested(file), 0
     options = pa.ipc.IpcWriteOptions(compression=None if file is None else "lz4")
-    progress.start(title, rows)
-    try:
-        with pa.ipc.new_stream(pa.PythonFile(digested, "w"), schema, options=options) as writer:
-            for batch in batches:
-                writer.write_batch(batch)
-                done += len(batch)
-                progress.advance(len(batch))
-    finally:
-        progress.finish()
+    with (
+        shown_pass(progress, title, rows) as advance,
+        pa.ipc.new_stream(pa.PythonFile(digested, "w"), schema, options=options) as writer,
+    ):
+        for batch in batches:
+            writer.write_batch(batch)
+            done += len(batch)
+            advance(len(batch))
     return digested.sha256.hexdigest(), done
