@@ -106,7 +106,7 @@ class Files:
             own = chosen(frames, self.choice, names)
             counting = _Counting(progress)
             encoding = learnt(frames, own, whose, counting, words=self.choice.categories is not None)
-            counted = counting.rows if len(frames) == len(self.files) and encoding.missing != "drop" else 0
+            counted = counting.rows if encoding.missing != "drop" else 0
         counts = MissingCounts()
         tables = []
         for each in self.files:

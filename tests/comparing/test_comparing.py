@@ -124,6 +124,8 @@ def test_a_killed_comparison_goes_on(data, tmp_path):
     notes = Recorder()
     bigkpca.compare(data, out, progress=notes, **FEW | {"sizes": [30, 60], "seeds": 2})
     assert notes.notes[0] == "continuing: 3 of 8 fits are already done"
+    assert [title.split()[0] for title, _ in notes.started] == ["fitting"] * 5
+    assert notes.finished == 5
     after = (out / "compare.csv").read_text()
     assert after.startswith(before)
     assert after.count("\n") == 10

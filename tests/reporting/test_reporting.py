@@ -106,6 +106,9 @@ def test_it_tells_what_it_reads_and_draws(small, tmp_path):
     shown = Recorder()
     bigkpca.report(small / "m.zarr", tmp_path / "r.html", scores=np.zeros((60, 2)), progress=shown)
     assert shown.notes[0] == "reading 60 of 60 scores"
+    assert shown.started[0] == ("reading scores", 60)
+    assert shown.finished == len(shown.started)
+    assert shown.rows == sum(rows for _, rows in shown.started)
     titles = re.findall("<h2>(.*?)</h2>", (tmp_path / "r.html").read_text("utf-8"))
     assert shown.notes[1:] == [f"drawn: {title}" for title in titles if title.endswith("?")][:-1]
     assert len(titles) > 3
