@@ -23,6 +23,7 @@ def _names(_: click.Context, __: click.Parameter, text: str | None) -> tuple[str
     "bigkpca ingest train-images.gz rows.zarr --labels train-labels.gz",
     "bigkpca ingest flights.csv flights.zarr --drop tailnum --categories one-hot --missing median",
     "bigkpca ingest more.csv rows.zarr --append",
+    "bigkpca ingest flights/ flights.zarr",
 )
 @click.argument("sources", nargs=-1, required=True, metavar="SRC...", type=PATH)
 @click.argument("destination", metavar="DST", type=PATH)
@@ -71,8 +72,9 @@ def _names(_: click.Context, __: click.Parameter, text: str | None) -> tuple[str
 @overwrite_option
 @common
 def ingest(sources: tuple[str, ...], destination: str, quiet: bool, **options: Any) -> None:
-    """Make a dataset DST (chunked Zarr) from files: .npy, .npz, .csv, .tsv, .parquet, .h5, .hdf5, .fasta, .fa, .fna or
-    .faa, and IDX files (the format of MNIST). Text, FASTA and IDX files may be compressed with gzip."""
+    """Make a dataset DST (chunked Zarr) from files, and from the files of folders: .npy, .npz, .csv, .tsv, .parquet,
+    .feather, .arrow, .h5, .hdf5, .fasta, .fa, .fna or .faa, and IDX files (the format of MNIST). Text, FASTA and IDX
+    files may be compressed with gzip."""
     from bigkpca.ingesting import ingest as run
     from bigkpca.storage.describe import info as look
 

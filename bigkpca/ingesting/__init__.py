@@ -1,4 +1,4 @@
-"""Ingestion: files of any supported format, streamed into one dataset on disk, shard by shard.
+"""Ingestion: files of any supported format and tables in memory, streamed into one dataset on disk, shard by shard.
 
 files -> checked pieces of at most 4 MB -> whole shards -> sync -> one attribute update that publishes
 
@@ -128,7 +128,8 @@ def ingest(
     memory: str | int | None = None,
     progress: Progress | bool = False,
 ) -> Ingested:
-    """Stream files into the dataset `destination`: x (n, d), the rows of all sources in order, and y (n,), labels.
+    """Stream files or tables into the dataset `destination`: x (n, d), the rows of all sources in order, and y (n,),
+    labels.
 
     Axes after the first are flattened. Columns with names (Parquet, CSV with a header) are matched by name in all files
     after the first, and the names are kept; the index of a pandas frame is left out. Booleans become 0 and 1, dates
@@ -137,8 +138,10 @@ def ingest(
 
     Parameters
     ----------
-    sources : path or list of paths
-        Files in the formats listed in `docs/getting-started.md`, all with the same columns.
+    sources : path, data frame, or list of these
+        Files in the formats listed in `docs/getting-started.md`, folders of such files, and tables of pandas, polars
+        and pyarrow, all with the same columns. Folders named like year=2013 become columns. A polars LazyFrame, and a
+        pyarrow Dataset or RecordBatchReader, are read once and copied to a temporary file (in `TMPDIR`).
     destination : path
         Folder of the dataset.
     member : str, optional
@@ -185,7 +188,8 @@ def ingest(
     SpecError
         Files or names that do not exist, or options that conflict.
     DataError
-        Values that are not finite numbers, listed by column; rows are counted from 0 in each file.
+        Values that are not finite numbers, listed by column; rows are counted from 0 in each file. Tables of types that
+        Arrow does not have.
     CorruptionError
         Files that do not decode.
     MemoryLimitError

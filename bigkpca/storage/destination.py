@@ -13,7 +13,10 @@ from bigkpca.data.stores import NODE_FILES, AnyPath, expanded, is_url, last_name
 from bigkpca.errors import IncompleteError, SpecError
 from bigkpca.storage.groups import describe, is_finished, named
 
-_OTHER_FORMATS = (".npy", ".npz", ".csv.gz", ".csv", ".tsv", ".txt", ".parquet", ".h5", ".hdf5", ".html", ".json")
+_OTHER_FORMATS = (
+    *(".npy", ".npz", ".csv.gz", ".csv", ".tsv", ".txt", ".parquet", ".feather", ".arrow", ".h5", ".hdf5"),
+    *(".html", ".json"),
+)
 
 
 def output_path(path: AnyPath, *inputs: str | None) -> str:
