@@ -11,6 +11,7 @@ import pytest
 
 from bigkpca.errors import CorruptionError, DataError, IncompleteError, SpecError
 from bigkpca.ingesting import ingest
+from bigkpca.ingesting.formats import text
 from tests.helpers.commands import run
 from tests.helpers.named import stored
 from tests.helpers.progress import Once
@@ -59,8 +60,12 @@ def test_a_folder_with_keys_is_the_data_set_of_pyarrow(tmp_path):
         np.testing.assert_array_equal(found["x"][:, found["names"].index(name)], expected[name].to_numpy())
     assert [each["path"] for each in about(tmp_path / "o.zarr")["sources"]] == sorted(map(str, folder.glob("y*/*/*")))
     assert ingest(folder, tmp_path / "o.zarr", categories="one-hot").already_done
-    # Without its folders' names, the same file is another source.
-    refuse(tmp_path, SpecError, "already holds a dataset", *folder.glob("year=2013/month=01/*"), overwrite=False)
+
+
+def test_a_file_is_another_source_without_the_names_of_its_folders(tmp_path):
+    folder = write(tmp_path / "f", {"k=1/a.parquet": pa.table({"a": [0.5]})})
+    assert made(tmp_path, folder)["names"] == ["a", "k"]
+    refuse(tmp_path, SpecError, r"o\.zarr already holds a dataset", folder / "k=1" / "a.parquet", overwrite=False)
 
 
 def test_keys_are_chosen_dropped_and_labels_like_other_columns(tmp_path):
@@ -76,6 +81,13 @@ def test_keys_are_chosen_dropped_and_labels_like_other_columns(tmp_path):
     refuse(tmp_path, SpecError, "unknown column of .* 'yeer'", folder, labels="yeer")
 
 
+def test_keys_alone_need_no_other_column_to_be_readable(tmp_path, monkeypatch):
+    monkeypatch.setattr(text, "_TEXT_BYTES", 500)
+    (tmp_path / "f" / "k=3").mkdir(parents=True)
+    (tmp_path / "f" / "k=3" / "a.csv").write_text("a,b\n" + "1,2\n" * 500 + "oops,\n")
+    np.testing.assert_array_equal(made(tmp_path, tmp_path / "f", columns=["k"])["x"], [[3]] * 501)
+
+
 def test_keys_are_numbers_dates_or_text_and_can_be_missing(tmp_path):
     for key, values, expected in (
         ("n", ["1", "-20"], [1, -20]),
@@ -89,6 +101,8 @@ def test_keys_are_numbers_dates_or_text_and_can_be_missing(tmp_path):
         found = made(tmp_path, tmp_path / "f", missing="mean")
         assert found["names"] == ["a", key.replace("%20", " ")]
         assert sorted(found["x"][:, 1]) == sorted(expected)
+        if str(2**40) in values:  # beyond 32 bits
+            assert made(tmp_path, tmp_path / "f", columns=["n"])["x"].dtype == np.int64
     write(tmp_path / "t", {f"city=New%20{name}/a.parquet": pa.table({"a": [0.5]}) for name in ("York", "Bern")})
     found = made(tmp_path, tmp_path / "t", categories="one-hot")
     assert found["names"] == ["a", "city=New Bern", "city=New York"]
