@@ -224,17 +224,19 @@ class Source:
 
 @dataclass
 class _Counting:
-    """Progress that counts the rows of the last pass."""
+    """Progress that counts the rows of the longest pass, which is one over all files."""
 
     progress: Progress
     rows: int = 0
+    current: int = 0  # rows of the pass that was started last
 
     def start(self, title: str, rows: int) -> None:
-        self.rows = 0
+        self.current = 0
         self.progress.start(title, rows)
 
     def advance(self, rows: int) -> None:
-        self.rows += rows
+        self.current += rows
+        self.rows = max(self.rows, self.current)
         self.progress.advance(rows)
 
     def finish(self) -> None:
