@@ -165,7 +165,7 @@ def test_progress_is_told_of_every_row(tmp_path):
     made(tmp_path, X, progress=told)
     assert told == Recorder([("ingest", 300)], 300, 1, [])
     refuse(tmp_path, DataError, "row 1", "1,2\n3,x\n", progress=told)
-    assert told == Recorder([("ingest", 300), ("ingest", 0)], 300, 2, [])
+    assert told == Recorder([("ingest", 300), ("ingest", 0), ("searching for errors", 0)], 302, 3, [])
 
 
 def test_a_file_that_changes_or_cannot_be_read_for_the_moment_is_not_called_damaged(tmp_path):
