@@ -10,7 +10,7 @@ from tests.helpers.progress import Recorder
 from tests.ingesting.files import csv_text, write
 
 ROWS = 3000
-LATE = "a,b\n" + "1,2\n" * (ROWS - 1) + "oops,\n"
+LATE = "a,b\n" + "1,2\n" * (ROWS - 4) + "oops,\nouch,\nwhy,\nno,\n"
 CODES = "a,b\n" + "x,2\ny,\n" * 50
 
 
