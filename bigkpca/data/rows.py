@@ -145,7 +145,7 @@ def take(rows: Rows, numbers: Array) -> Array:
         found = np.concatenate([rows.block(int(g[0]), int(g[-1]) + 1)[g - g[0]] for g in groups])
     if found.dtype.kind == "f" and not np.isfinite(found).all():
         for number, row in zip(numbers, found, strict=True):
-            check_finite(row[None], int(number), rows.where, names=rows.names)
+            check_rows(rows, row[None], int(number))
     return found
 
 
@@ -154,7 +154,7 @@ def tiles(rows: Rows, start: int, stop: int, tile_rows: int, digest: Any = None)
     `_pieces`. Checks every row for NaN and infinity, and adds the little-endian values to `digest`."""
     rest: Array | None = None
     for a, b, X in _pieces(rows, start, stop):
-        check_finite(X, a, rows.where, names=rows.names)
+        check_rows(rows, X, a)
         if digest is not None:
             digest.update(little_endian(X))
         if rest is not None:
@@ -163,6 +163,11 @@ def tiles(rows: Rows, start: int, stop: int, tile_rows: int, digest: Any = None)
         for at in range(0, whole, tile_rows):
             yield X[at : min(at + tile_rows, whole)]
         rest = X[whole:] if whole < len(X) else None
+
+
+def check_rows(rows: Rows, X: Array, first_row: int, first_column: int = 0) -> None:
+    """Raise DataError naming the first NaN or infinity in X (b, d), a part of the rows from this row and column on."""
+    check_finite(X, first_row, rows.where, first_column, rows.names, getattr(rows, "fills", ()))
 
 
 def digest_of_rows(rows: Rows, block: Block) -> str:

@@ -17,6 +17,7 @@ import zarr
 
 from bigkpca.data.blocks import Block
 from bigkpca.data.json_files import parsed, read_if_there
+from bigkpca.data.packing import Packing, packing_of_array
 from bigkpca.data.rows import EVERY, ArrayRows, anonymous, check_shape, digest_of_rows
 from bigkpca.data.stored import (
     ALL_THERE,
@@ -32,6 +33,7 @@ from bigkpca.data.stored import (
 from bigkpca.data.stores import StoredFile, store_of
 from bigkpca.data.versions import JOB, check_not_pruned, current_version, version_marks
 from bigkpca.errors import Array, CorruptionError, IncompleteError, SpecError
+from bigkpca.numerics.linalg import aligned
 
 ATTRIBUTE = "bigkpca"  # bigkpca's only key in the attributes of a Zarr group
 MAIN = {"features": "scores", "reconstruction": "x"}  # kinds of output written block by block: the main array of each
@@ -67,7 +69,16 @@ class ZarrRows:
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        return np.dtype(self.array.dtype)
+        return np.dtype(self.array.dtype) if self._packing is None else self._packing.dtype
+
+    @property
+    def fills(self) -> tuple[float, ...]:
+        """Stored numbers that mean missing values, which are NaN."""
+        return () if self._packing is None else self._packing.fills
+
+    @cached_property
+    def _packing(self) -> Packing | None:
+        return packing_of_array(self.array, self.where)
 
     @property
     def grain(self) -> int:
@@ -84,7 +95,8 @@ class ZarrRows:
 
     def block(self, start: int, stop: int, columns: slice = EVERY) -> Array:
         try:
-            return self._reader.read(start, stop, columns)
+            found = self._reader.read(start, stop, columns)
+            return found if self._packing is None else aligned(self._packing.decode(found))
         except (CorruptionError, IncompleteError):
             check_not_pruned(self.where)
             raise
@@ -173,7 +185,7 @@ class ZarrRows:
             )
 
     def fingerprint(self) -> dict[str, Any]:
-        digest = hashlib.sha256()
+        digest = hashlib.sha256(self._packed.encode())
         if self._stored is None:
             marks = version_marks(self.array)
             if marks is None:
@@ -186,6 +198,11 @@ class ZarrRows:
         for key, file in sorted(self._stored.items()):
             digest.update(f"{key} {values if self._row_of_chunks(key) == last else file.stamp}\n".encode())
         return anonymous(self) | {"path": store_of(self.where).absolute(self.where), "stamp": digest.hexdigest()}
+
+    @property
+    def _packed(self) -> str:
+        """The part of stamps that changes with the packing; empty without one."""
+        return "" if self._packing is None else f"{self._packing}\n"
 
     @property
     def _height(self) -> int:
@@ -208,7 +225,7 @@ class ZarrRows:
             along = range(block.start // height, (block.stop - 1) // height + 1)
             keys = [self.array.metadata.encode_chunk_key(index) for index in itertools.product(along, range(across))]
             held = [stored[key].stamp if key in stored else "" for key in keys]
-            return hashlib.sha256("\n".join(held).encode()).hexdigest()[:_STAMP_DIGITS]
+            return hashlib.sha256((self._packed + "\n".join(held)).encode()).hexdigest()[:_STAMP_DIGITS]
 
         return [stamp(block) for block in blocks]
 

@@ -195,7 +195,7 @@ class Source:
         for table in self.tables:
             row, dropped = 0, self.counts.rows_dropped
             for X, labels in table.batches:
-                check_finite(X, row, table.where, names=table.names)
+                check_finite(X, row, table.where, names=table.names, fills=table.fills)
                 if labels is not None:
                     check_finite(labels[:, None], row, f"the labels of {table.where}")
                 yield cast(X, self.dtype, row + np.arange(len(X)), table.where, table.called), labels

@@ -191,6 +191,8 @@ def _job_info(path: str) -> dict[str, Any]:
 def _array_facts(rows: Any) -> dict[str, Any]:
     facts: dict[str, Any] = {"shape": list(rows.shape), "dtype": str(rows.dtype)}
     if isinstance(rows, ZarrRows):
+        if rows.dtype != rows.array.dtype:
+            facts["stored_dtype"] = str(rows.array.dtype)  # of packed numbers
         facts["chunks"] = list(rows.array.chunks)
         facts["shards"] = list(rows.array.shards) if rows.array.shards else None
         facts["missing_chunks"] = rows.missing()

@@ -9,12 +9,14 @@ import re
 import struct
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from itertools import repeat
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
 
+from bigkpca.data import packing
 from bigkpca.data.blocks import READ_BYTES
 from bigkpca.data.npy import NpyRows, read_npy_header
 from bigkpca.data.rows import check_shape
@@ -173,10 +175,11 @@ def idx_column(path: Path) -> Column:
 
 
 def hdf5(path: Path, member: str | None, labels: str | None) -> Table:
-    """Rows of one data set of an HDF5 file, with another data set as labels."""
+    """Rows of one data set of an HDF5 or netCDF4 file, with another data set as labels; both decoded."""
     h5py = h5py_for(path)
     arrays: dict[str, StoredHeader] = {}
     chunks: dict[str, int] = {}
+    attributes: dict[str, dict[str, Any]] = {}
 
     def look(name: str, node: Any) -> None:
         if isinstance(node, h5py.Dataset):
@@ -187,10 +190,17 @@ def hdf5(path: Path, member: str | None, labels: str | None) -> Table:
                 dtype = np.dtype(object)
             chunks[name] = math.prod(node.chunks or ()) * dtype.itemsize if node.chunks else 0
             arrays[name] = StoredHeader(shape, TEXT if h5py.check_string_dtype(dtype) is not None else dtype)
+            attributes[name] = {key: node.attrs[key] for key in packing.ATTRIBUTES if key in node.attrs}
 
     with decoding(path), h5py.File(path, "r") as file:
         file.visititems(look)
     chosen = choose(arrays, member, labels, str(path))
+    packings = {
+        name: found
+        for name in (chosen, labels)
+        if name and (found := packing.packing_of(attributes[name], arrays[name].dtype, f"{path}:{name}"))
+    }
+    arrays |= {name: StoredHeader(arrays[name].shape, found.dtype) for name, found in packings.items()}
 
     def pieces(file: Any, name: str) -> Iterator[Array]:
         x = arrays[chosen]
@@ -200,6 +210,8 @@ def hdf5(path: Path, member: str | None, labels: str | None) -> Table:
                 values = stored[a:b]
             except UnicodeDecodeError as error:
                 raise DataError(f"{path}:{name} is not UTF-8 text: {error}") from error
+            if name in packings:
+                values = packings[name].decode(values)
             values = values.astype(str) if values.dtype == object else native(values)
             yield values.reshape(b - a, math.prod(values.shape[1:])) if name == chosen else values
 
@@ -209,7 +221,8 @@ def hdf5(path: Path, member: str | None, labels: str | None) -> Table:
             yield from zip(pieces(file, chosen), ys, strict=False)
 
     # A chunk is decompressed as a whole.
-    return member_table(path, arrays, chosen, labels, batches(), 2 * max(chunks[chosen], chunks[labels or chosen]))
+    table = member_table(path, arrays, chosen, labels, batches(), 2 * max(chunks[chosen], chunks[labels or chosen]))
+    return replace(table, fills=packings[chosen].fills) if chosen in packings else table
 
 
 def ends_as_parquet(path: Path) -> bool:
