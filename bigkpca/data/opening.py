@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -93,7 +94,8 @@ def _any_rows(data: Any, array: str | None) -> Rows:
         return _path_rows(expanded(data), array)
     if is_data_array(data):
         check_data_array(data)
-        return _any_rows(data.data, array)
+        rows = _any_rows(data.data, array)
+        return replace(rows, labels=data) if isinstance(rows, ArrayRows | DaskRows) else rows
     if is_dask_frame(data):
         return frame_rows(data)
     if is_dask_array(data):

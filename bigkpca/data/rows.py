@@ -97,6 +97,7 @@ class ArrayRows:
     first_column: int = 0
     grid: tuple[int, int] = (1, 1)
     names: tuple[str, ...] | None = None
+    labels: Any = None  # the DataArray that these rows are
 
     __repr__ = brief
 

@@ -191,9 +191,9 @@ class ModelMethods(RowsInput, ClassNamePrefixFeaturesOutMixin, TransformerMixin)
         names = getattr(self, "feature_names_in_", None)
         if is_dask_frame(Y):
             return in_frame(Y, PREIMAGES.lazy, self.model_, range(self.model_.columns) if names is None else names)
-        like, scores = getattr(self, "_columns_like", names), open_scores(self.model_, Y, counted=False)
+        like, scores = self._fitted_columns(Y), open_scores(self.model_, Y, counted=False)
         found = PREIMAGES.of(scores, of_leading(self.model_, scores.shape[1]))
-        return in_kind(Y, found, "rows", "feature", like)
+        return in_kind(Y, found, "rows", "feature", names if like is None else like)
 
     def denoise(self, X: Any, out: AnyPath | None = None) -> Any:
         """Denoised rows (n, d): transform and inverse_transform in one step, with iterations that start at X.

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from bigkpca.data.labels import Labels
 from bigkpca.data.rows import Rows, anonymous
 from bigkpca.errors import ConstantKernelError, RoundingError
 from bigkpca.execution.blas import single_threaded_blas
@@ -60,8 +61,7 @@ def fit_rows(
     limits = replace(check_fits(rows, fit, engine, limit), deadline=deadline)
     make_room(engine.kept, rows, fit, limit)
     provenance: Provenance = {"spec": spec.to_dict(), "identity": identity or anonymous(rows)}
-    if rows.names is not None:
-        provenance["column_names"] = list(rows.names)
+    provenance |= of_columns(rows)
     note_lowered(fit, engine.progress)
     if spec.precomputed:
         model = refine.fit_precomputed(rows, fit, engine)
@@ -81,6 +81,16 @@ def fit_rows(
     warn_if_fewer(model, fit, engine.progress)
     model = with_decoder(model, rows, chosen.sample, spec, engine, found.basis)
     return with_reference(model, None if spec.exact else chosen.reference, rows.shape[0], spec.seed, engine, spec)
+
+
+def of_columns(rows: Rows) -> Provenance:
+    """What a model records about the columns of rows: their names, or dim and coordinates, if they have any."""
+    found: Provenance = {}
+    if rows.names is not None:
+        found["column_names"] = list(rows.names)
+    if (labels := getattr(rows, "labels", None)) is not None:
+        found["column_labels"] = Labels.of(labels, 1).stored()
+    return found
 
 
 def _solved(rows: Rows, fit: ResolvedFit, limits: SizeLimits, engine: Engine) -> tuple[ChosenFeatures, Solved]:

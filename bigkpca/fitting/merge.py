@@ -111,8 +111,9 @@ def fit_like(
         "content": found.digest,
         "choices": [*kept, *found.choices],
     }
-    if "column_names" in like.provenance:
-        provenance["column_names"] = like.provenance["column_names"]
+    for key in ("column_names", "column_labels"):
+        if key in like.provenance:
+            provenance[key] = like.provenance[key]
     model = found.model(like.features, provenance)
     warn_if_fewer(model, fit, engine.progress)
     model = with_decoder(model, rows, chosen.sample, spec, engine, found.basis)

@@ -35,14 +35,16 @@ class Provenance(TypedDict, total=False):
 
     `spec` contains the fields of the `FitSpec`; `identity` is the fingerprint of the rows (path, shape, dtype, stamp),
     and `content` the digest of the data that was read; `added` are fingerprints of added rows, with their digests;
-    `choices` are the values of options that were left open, with reasons; `products` counts products with the Gram
-    matrix; `like` is the digest of the model whose features this one has.
+    `column_names` are those of a frame or dataset, and `column_labels` the dim and coordinates of a DataArray (see
+    `data.labels`); `choices` are the values of options that were left open, with reasons; `products` counts products
+    with the Gram matrix; `like` is the digest of the model whose features this one has.
     """
 
     spec: dict[str, Any]
     identity: dict[str, Any]
     content: str
     column_names: list[str]
+    column_labels: dict[str, Any]
     choices: list[dict[str, Any]]
     products: int
     added: list[dict[str, Any]]

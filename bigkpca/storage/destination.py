@@ -247,7 +247,10 @@ def other(there: Mapping[str, Any], record: Mapping[str, Any]) -> str:
             return f"a {what} of other rows" + (f" ({', '.join(known)})" if known else "")
     here, held = dict(_flat(record)), dict(_flat({key: there.get(key) for key in record}))
     differing = [key for key in {**here, **held} if here.get(key) != held.get(key)][:3]
-    values = [f"{key.removeprefix('spec.')} is {held.get(key)!r} there and {here.get(key)!r} here" for key in differing]
+    values = [
+        f"{key.removeprefix('spec.')} is {held.get(key)!r:.80} there and {here.get(key)!r:.80} here"
+        for key in differing
+    ]
     return f"a {what} made with other options ({', '.join(values)})"
 
 

@@ -21,6 +21,7 @@ import zarr
 
 from bigkpca.data.blocks import power_of_two
 from bigkpca.data.json_files import parsed, read_if_there
+from bigkpca.data.labels import are_stored_labels
 from bigkpca.data.rows import little_endian
 from bigkpca.data.stored import ALL_THERE, StoredArray
 from bigkpca.data.stores import AnyPath, expanded, is_path, store_of
@@ -186,6 +187,9 @@ def assembled(about: Mapping[str, Any], arrays: Mapping[str, Array]) -> Model:
     names = provenance.get("column_names")
     if names is not None and len(names) != features.columns:
         raise SpecError(f"{len(names)} column names for {features.columns} columns")
+    labels = provenance.get("column_labels")
+    if labels is not None and not are_stored_labels(labels, features.columns):
+        raise SpecError(f"the coordinates of the columns do not have {features.columns} values")
     model = Model(
         features,
         solution,

@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from bigkpca.data.labels import are_stored_labels
 from bigkpca.errors import CorruptionError
 
 Check = Callable[[Any], bool]
@@ -92,6 +93,7 @@ FITTED: dict[str, Check] = {
 PROVENANCE: dict[str, Check] = {
     **FITTED,
     "column_names": listed(is_str),
+    "column_labels": are_stored_labels,
     "like": is_text,
     "bigkpca": is_text,
     "added": listed(lambda value: isinstance(value, dict) and _is_shape(value.get("shape"))),
