@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -63,7 +62,8 @@ class Labels:
         if sum(values.size for values in kept.values()) > _MOST:
             kept = {}
         coords = {
-            name: {"dtype": values.dtype.str, "values": _numbers(values).tolist()} for name, values in kept.items()
+            name: {"dtype": "U" if values.dtype.kind == "U" else values.dtype.str, "values": _numbers(values).tolist()}
+            for name, values in kept.items()
         }
         found: dict[str, Any] = {"dim": self.dim, "coords": coords}
         return found | {"levels": list(self.levels)} if self.levels and set(self.levels) <= set(kept) else found
@@ -74,7 +74,7 @@ def are_stored_labels(value: Any, length: int | None = None) -> bool:
     if not (isinstance(value, dict) and isinstance(value.get("dim"), str) and isinstance(value.get("coords"), dict)):
         return False
     levels = value.get("levels", [])
-    if not isinstance(levels, list) or not all(each in value["coords"] for each in levels if isinstance(each, str)):
+    if not isinstance(levels, list) or not all(isinstance(each, str) and each in value["coords"] for each in levels):
         return False
     return all(_is_coordinate(each, length) for each in value["coords"].values())
 
@@ -82,10 +82,7 @@ def are_stored_labels(value: Any, length: int | None = None) -> bool:
 def header(stored: dict[str, Any], length: int, like: Any) -> Any:
     """A DataArray without rows whose columns, the last dim, have these labels; of the class of the DataArray `like`."""
     dim = stored["dim"]
-    coords = {
-        name: (dim, np.asarray(each["values"], _number_dtype(np.dtype(each["dtype"]))).view(each["dtype"]))
-        for name, each in stored["coords"].items()
-    }
+    coords = {name: (dim, _restored(each)) for name, each in stored["coords"].items()}
     found = type(like)(np.empty((0, length)), dims=(f"{dim}_", dim), coords=coords)
     return found.set_index({dim: levels}) if (levels := stored.get("levels")) else found
 
@@ -124,12 +121,24 @@ def _numbers(values: Array) -> Array:
     return values.view(_number_dtype(values.dtype))
 
 
+def _restored(coordinate: dict[str, Any]) -> Array:
+    dtype = np.dtype(coordinate["dtype"])
+    values = np.asarray(coordinate["values"], _number_dtype(dtype))
+    return values.view(dtype) if dtype.kind in "mM" else values
+
+
 def _is_coordinate(value: Any, length: int | None) -> bool:
     if not (isinstance(value, dict) and isinstance(value.get("values"), list) and isinstance(value.get("dtype"), str)):
         return False
     if length is not None and len(value["values"]) != length:
         return False
-    if not re.fullmatch(r"[<|]([biuf][1248]|U\d{1,6}|[mM]8\[(s|ms|us|ns)\])", value["dtype"]):
+    if not re.fullmatch(r"[<|]([biuf][1248]|[mM]8\[(s|ms|us|ns)\])|U", value["dtype"]):
         return False
-    kinds = {"U": (str,), "b": (bool,), "f": (int, float)}.get(value["dtype"][1], (int,))
-    return all(type(each) in kinds and (type(each) is not float or math.isfinite(each)) for each in value["values"])
+    kinds = {"U": (str,), "b": (bool,), "f": (int, float)}.get(value["dtype"].lstrip("<|")[0], (int,))
+    if not all(type(each) in kinds for each in value["values"]):
+        return False
+    try:
+        restored = _restored(value)
+    except (OverflowError, TypeError, ValueError):  # a number that the dtype does not have, and a dtype such as b4
+        return False
+    return restored.dtype.kind != "f" or bool(np.isfinite(restored).all())

@@ -159,7 +159,8 @@ class ModelMethods(RowsInput, ClassNamePrefixFeaturesOutMixin, TransformerMixin)
         requests a frame, in-memory input gives one; other results stay lazy.
 
         With `out`, scores are streamed to a feature store at that path, and its Zarr array is returned; `dtype` and
-        `n_components` determine what is stored, as in `bigkpca.transform`.
+        `n_components` determine what is stored, as in `bigkpca.transform`. xarray.open_zarr opens it as a dataset with
+        the dim and coordinates of the rows of a DataArray.
 
         Raises SpecError for rows of another width or other columns, and DataError for NaN and infinity. One pass.
         """
@@ -178,7 +179,7 @@ class ModelMethods(RowsInput, ClassNamePrefixFeaturesOutMixin, TransformerMixin)
 
         The result is a NumPy array for in-memory input, and a lazy Dask array for Dask, Zarr and paths. Dask frames and
         DataArrays give the same kind, as in `transform`, with the names, or the dim and coordinates, of the fitted
-        columns. With `out`, pre-images are streamed to that path, and its Zarr array is returned.
+        columns, even after `load`. With `out`, pre-images are streamed to that path, and its Zarr array is returned.
 
         Raises SpecError for scores of another width or model and for kernels without pre-images, and DataError for NaN.
         One pass.
@@ -382,7 +383,7 @@ class KernelPCA(ModelMethods, BaseEstimator):  # type: ignore[misc]
 
         Parameters
         ----------
-        X : NumPy, Dask or Zarr array, frame, DataArray, or path to a Zarr array, dataset or .npy file
+        X : NumPy, Dask, Zarr or sparse array, frame, DataArray, or path to a Zarr array, dataset or .npy file
             Dask, Zarr and path inputs are streamed. The rows of a Dask frame, or of a Dask array with unknown chunk
             sizes, are counted first, which takes one more pass.
         like : path, Model or fitted KernelPCA, optional

@@ -110,6 +110,7 @@ def test_what_cannot_be_stored_is_left_out(monkeypatch):
 def test_identities_tell_labels_apart():
     first = Labels.of(KINDS["stacked"], 1).identity
     assert first == Labels.of(KINDS["stacked"].copy(), 1).identity
+    assert Labels.of(KINDS["stacked"], 1).left_out == ()
     for other in (
         FIELD.assign_coords(lat=[1.0, 2, 3]).stack(cell=["lat", "lon"]),
         FIELD.stack(place=["lat", "lon"]),
@@ -130,16 +131,22 @@ GOOD = Labels.of(KINDS["stacked"], 1).stored()
         {"coords": []},
         {"levels": "lat"},
         {"levels": ["nowhere"]},
+        {"levels": [1]},
         {"coords": {"a": {"dtype": "<i8", "values": [1, "a"]}}},
         {"coords": {"a": {"dtype": "<i8", "values": [1.5]}}},
         {"coords": {"a": {"dtype": "|O", "values": [1]}}},
         {"coords": {"a": {"dtype": "<f8", "values": [float("inf")]}}},
         {"coords": {"a": {"values": [1]}}},
+        {"coords": {"a": {"dtype": "|u1", "values": [300]}}},
+        {"coords": {"a": {"dtype": "|b4", "values": [True]}}},
+        {"coords": {"a": {"dtype": "U", "values": [1]}}},
     ],
 )
 def test_labels_that_a_model_cannot_have_are_refused(wrong, tmp_path):
+    plain = {"dim": "c", "coords": {"a": {"dtype": "<f8", "values": [1.5, 2]}}}
     assert are_stored_labels(GOOD)
-    assert not are_stored_labels({**GOOD, **wrong} if wrong else wrong)
+    assert are_stored_labels(plain)
+    assert not are_stored_labels({**plain, **wrong} if wrong else wrong)
 
 
 def test_a_model_with_labels_of_other_columns_is_damaged(tmp_path):
