@@ -116,7 +116,10 @@ def in_chunks(matrix, kind=sp.csr_matrix):
     return da.from_array(matrix.toarray(), chunks=(150, -1)).map_blocks(kind)
 
 
-@pytest.fixture(params=["chunks", "csc chunks", "uncounted", "hdf5", "zarr"])
+FULL = [pytest.param(kind, marks=pytest.mark.full) for kind in ("csc chunks", "uncounted", "zarr")]
+
+
+@pytest.fixture(params=["chunks", "hdf5", *FULL])
 def lazy(request, tmp_path):
     """CSR as a matrix that is not in memory."""
     if request.param == "hdf5":
@@ -187,6 +190,7 @@ def test_names_of_other_variables_are_not_used(tmp_path):
     assert open_rows(path, "X").names is not None
 
 
+@pytest.mark.full
 @pytest.mark.filterwarnings("ignore")  # of AnnData, about pandas and its own names
 def test_matrices_of_anndata_itself(tmp_path):
     anndata = pytest.importorskip("anndata", reason="stand-ins of its matrices are tested above")
