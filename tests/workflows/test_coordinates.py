@@ -17,7 +17,7 @@ COORDS = {
     "time": TIMES,
     "season": ("time", ["winter", "spring", "é"] * 166 + ["x", "y"]),
     "lag": ("time", pd.to_timedelta(np.arange(500), unit="min")),
-    "seen": ("time", np.where(np.arange(500) % 7, TIMES.values, np.datetime64("NaT"))),
+    "seen": ("time", np.where(np.arange(500) % 7, TIMES.values, np.datetime64("NaT", "us"))),
     "night": ("time", np.arange(500) % 24 < 6),
     "weight": ("time", np.where(np.arange(500) == 3, np.nan, np.arange(500)).astype("f4")),
     "band": list("abcdef"),
