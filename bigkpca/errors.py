@@ -259,7 +259,7 @@ def check_finite(
         row, column = bad[0]
         value, advice = "NaN" if np.isnan(X[row, column]) else "infinity", "remove or impute such rows first"
         if fills and value == "NaN":
-            value = f"missing (the fill value {' or '.join(f'{fill:g}' for fill in fills)}, or NaN)"
+            value = f"missing, as the fill value {' or '.join(f'{fill:g}' for fill in fills)} or as NaN"
             advice += ", or open the array with xarray and pass the DataArray that dropna or fillna returns"
         raise DataError(
             f"{where}: row {first_row + row}, {column_called(first_column + column, names)} is {value} (both counted "

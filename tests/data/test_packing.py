@@ -108,7 +108,7 @@ def test_a_fill_value_is_a_missing_value(tmp_path):
     row, column = np.argwhere(np.isnan(holes))[0]
     for zarr_format in (2, 3):
         path = in_xarray(tmp_path / f"{zarr_format}.zarr", holes, zarr_format)
-        where = rf"sst: row {row}, column {column} is missing \(the fill value -32768, or NaN\)"
+        where = rf"sst: row {row}, column {column} is missing, as the fill value -32768 or as NaN"
         for call in (bigkpca.fit, bigkpca.sigma):
             with pytest.raises(DataError, match=where + r" \(both counted from 0\); .* the DataArray that dropna or"):
                 call(path, *[tmp_path / "m.zarr"] * (call is bigkpca.fit))
@@ -198,6 +198,6 @@ def test_hdf5_and_netcdf4_are_decoded_by_ingest(tmp_path):
     np.testing.assert_array_equal(found["y"][:], 2.0 * np.arange(30))
     with h5py.File(tmp_path / "x.nc", "r+") as file:
         file["sst"][3, 2, 1] = 99
-    with pytest.raises(DataError, match=r"x\.nc:sst: row 3, column 11 is missing \(the fill value 99, or NaN\)"):
+    with pytest.raises(DataError, match=r"x\.nc:sst: row 3, column 11 is missing, as the fill value 99 or as NaN"):
         bigkpca.ingest(tmp_path / "x.nc", tmp_path / "y.zarr", member="sst")
     assert not (tmp_path / "y.zarr").exists()
