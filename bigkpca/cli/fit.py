@@ -192,7 +192,9 @@ def _show(found: CrossValidation, data: str, array: str | None, spec: FitSpec, a
     """Print the error of each setting, and the command that fits with the best one and the same other options."""
     best = found.best
     if as_json:
-        click.echo(json.dumps({**asdict(found), "best": asdict(best), "edges": found.edge_notes}))
+        click.echo(
+            json.dumps({**asdict(found), "best": asdict(best), "edges": found.edge_notes, "pca_note": found.pca_note})
+        )
         return
     units = ", in standard deviations of the columns" if found.standardized else ""
     click.echo(f"mean squared error of pre-images{units}, {found.folds} folds of {found.rows:,} rows")
@@ -202,6 +204,10 @@ def _show(found: CrossValidation, data: str, array: str | None, spec: FitSpec, a
         mark = "  best" if one == best else ""
         error = f"{one.error:>10.5g} ± {one.standard_error:.1g}"
         click.echo(f"{one.sigma:>12.6g}   {one.components:>10}   {ridge:<6}{error}{mark}")
+    for pca in found.pca:
+        click.echo(f"{'linear PCA':>12}   {pca.components:>10}         {pca.error:>10.5g} ± {pca.standard_error:.1g}")
+    if (note := found.pca_note) is not None:
+        click.echo(note)
     for edge in found.edge_notes:
         click.echo(edge)
     preimage: Any = spec.own_preimage  # noise is an option by itself

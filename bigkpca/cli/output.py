@@ -7,8 +7,11 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Any
 
 import click
+import numpy as np
 
+from bigkpca.numerics.certificates import accuracy
 from bigkpca.numerics.display import at_most, share_at_most
+from bigkpca.numerics.linear_pca import only_followed
 
 
 def show(facts: Mapping[str, Any], as_json: bool) -> None:
@@ -101,6 +104,42 @@ def show_spectrum(facts: Mapping[str, Any], rows: int = 10) -> None:
     lines = [tuple(columns), *zip(*columns.values(), strict=True)]
     click.echo("\n".join(aligned(lines, [[*columns].index("trust")] if trust else [], "   ")))
     _show_errors(facts["method"], proven, likely, certified["estimated"])
+    whole = facts["method"] == "exact" and proven["residuals"] is None
+    click.echo(f"approximation: {_accuracy(trust, shares, whole)}")
+    click.echo(f"captured: {sum(shares):.1%} of the variance in feature space")
+    if facts.get("captured") is not None:
+        show_captured(facts["captured"], facts["standardize"])
+
+
+def _accuracy(trust: Sequence[str] | None, shares: Sequence[float], whole: bool) -> str:
+    """How well the components of kernel PCA are known, which does not show whether they are useful."""
+    if whole:
+        return "none, the components are those of the whole Gram matrix"
+    if trust is None:
+        return "its error is not known; a larger --size shows how accurate the components are"
+    known = len(trust) - trust.count("doubtful")
+    return f"{accuracy(tuple(trust), np.array(shares))[0]}, {known} of {len(trust)} components are solid or fair"
+
+
+_MOST_COLUMNS = 12
+
+
+def show_captured(found: Mapping[str, Any], standardized: bool) -> None:
+    """Print the shares of the variance of columns that scores explain, beside linear PCA with as many components."""
+    r, pca = found["components"], f"{found['by_pca']:.1%} by linear PCA"
+    scores = f"{r} scores" if r > 1 else "the score"
+    click.echo(
+        f"captured: {found['by_scores']:.1%} of the variance of the columns by {scores}, {pca} "
+        f"({found['held_out']:,} held-out rows)"
+    )
+    if not (columns := found["columns"]):
+        return
+    words = [f"{name} {each['by_scores']:.0%} ({each['by_pca']:.0%})" for name, each in columns.items()]
+    more = f", ... ({len(words)} in all)" if len(words) > _MOST_COLUMNS else ""
+    click.echo(f"captured of each column (by linear PCA): {', '.join(words[:_MOST_COLUMNS])}{more}")
+    if (only := only_followed({name: each["by_scores"] for name, each in columns.items()})) is not None:
+        advice = "" if standardized else "; --standardize gives each column the same weight"
+        click.echo(f"the scores follow {only} only{advice}")
 
 
 def aligned(rows: Iterable[Sequence[str]], left: Container[int], gap: str = "  ") -> list[str]:

@@ -14,7 +14,7 @@ from typing import Any, Unpack
 import numpy as np
 
 from bigkpca.comparing import results
-from bigkpca.comparing.results import FIGURE, Folder, TrialGroup, advice, group_trials
+from bigkpca.comparing.results import FIGURE, Folder, TrialGroup, advice, group_trials, pca_note
 from bigkpca.comparing.trials import (
     Candidate,
     MethodVariant,
@@ -70,6 +70,11 @@ class Comparison(ShowsSummary):
         Number of fits left out because the time budget ran out.
     scheduler : str or None
         Address of the cluster where the fits ran; memory is then that of the process that drives a fit.
+    pca_error : float or None
+        The error of reconstruction by linear PCA with as many components, measured as `preimage_error` of the trials;
+        None if it is not known.
+    pca_note : str or None
+        A sentence that compares it with the best pre-images.
     """
 
     path: str
@@ -79,11 +84,15 @@ class Comparison(ShowsSummary):
     reference: str
     missing: int
     scheduler: str | None = None
+    pca_error: float | None = None
+    pca_note: str | None = None
 
     def summary(self) -> Summary:
         """The output path, the number of fits, and the advice."""
         fits = f"{len(self.trials):,}" + (f", {self.missing:,} more left to run" if self.missing else "")
         facts = {"path": self.path, "fits": fits, "errors against": self.reference, "advice": self.advice}
+        if self.pca_note:
+            facts["linear PCA"] = self.pca_note
         if self.scheduler:
             facts["fits on"] = f"{self.scheduler}; memory is that of the driving process, without workers"
         return Summary("Comparison", facts)
@@ -202,7 +211,18 @@ def compare(
         groups = group_trials(trials)
         if results.can_draw():
             folder.write_figure(results.comparison_svg(groups, last_name(rows.where), reference.description))
-    return Comparison(folder.path, tuple(trials), groups, advice(groups), reference.description, missing, run.scheduler)
+    pca = reference.pca_error
+    return Comparison(
+        folder.path,
+        tuple(trials),
+        groups,
+        advice(groups),
+        reference.description,
+        missing,
+        run.scheduler,
+        pca,
+        pca_note(groups, len(reference.eigenvalues), pca),
+    )
 
 
 def _reference(

@@ -23,6 +23,7 @@ from bigkpca.numerics.features import has_landmarks
 from bigkpca.numerics.growth import JUDGING_ROWS, PAIRED_ROWS
 from bigkpca.numerics.kernels import Kernel, Polynomial
 from bigkpca.numerics.kernels.base import Leaf
+from bigkpca.numerics.linear_pca import MOST_VALUES
 from bigkpca.numerics.model import Model
 from bigkpca.numerics.rounding import FAR_ROWS, MEASURED_ROWS
 from bigkpca.numerics.solvers import OVERSAMPLING, PASSES
@@ -267,8 +268,15 @@ def _stages(rows: Rows, fit: ResolvedFit, block: int, threads: int, partial_sums
         # The rows of the sample, shifted, their scores, and for each thread a tile of 1024 rows.
         drawn = m * (d * itemsize + 8 * components(spec, D)) + threads * min(1024, m) * (2 * d + 2 * D) * itemsize
         stages.append(solving + drawn + (0 if _sketch_width(fit) else 8 * D * D))
+    stages.append(solving + _captured_bytes(min(fit.n, REFERENCE_ROWS), d))
     stages.append(solving + round(_SAVING * work.of_map))
     return passes, stages
+
+
+def _captured_bytes(m: int, d: int) -> int:
+    """What the scores of m rows capture: five float64 copies of a bounded part of the rows, and linear PCA of it."""
+    few = min(m, max(1, MOST_VALUES // d))
+    return 8 * (5 * few * d + 4 * min(few, d) ** 2)
 
 
 def _axes_pass(rows: Rows, fit: ResolvedFit, block: int, threads: int, partial_sums: int) -> tuple[int, list[int]]:
@@ -545,7 +553,7 @@ def plan_evaluate(rows: Rows, model: Model, sample: int, pooled: int, threads: i
     )
     one += 3 * 8 * r * (sample + D + r)
     choosing = pool + 5 * factor + tile_rows(d, D, 8) * 8 * (3 * D + 2 * d)
-    working = fixed + max(choosing, pool + factor + probes + threads * one)
+    working = fixed + max(choosing, pool + factor + probes + max(threads * one, _captured_bytes(pooled, d)))
     plan = _one_pass(rows, model, block, working, 8 * 5 * r)
     sampled = rows.dtype.itemsize * d * min(n, pooled * rows.grain)
     return replace(plan, tasks=2 * plan.tasks - 1, bytes_read=plan.bytes_read + sampled)

@@ -16,6 +16,7 @@ from bigkpca.numerics.drift import Reference
 from bigkpca.numerics.eigenpairs import Projection, Solution
 from bigkpca.numerics.features import FeatureMap, has_landmarks
 from bigkpca.numerics.linalg import all_aligned
+from bigkpca.numerics.linear_pca import Captured
 from bigkpca.numerics.methods import Method
 from bigkpca.numerics.moments import Moments, ShiftedSums
 from bigkpca.numerics.preimages import (
@@ -73,6 +74,9 @@ class Model(ShowsSummary):
     earlier : Reference or None
         If a scheduled job fitted again, and `reference` is that of the rows that caused this: the reference of the
         earlier rows.
+    captured : Captured or None
+        The share of the columns that the scores explain, beside linear PCA, from sampled rows of the fit; None if there
+        are too few, for kernels that do not compare quantities, and after rows were added.
     """
 
     features: FeatureMap
@@ -84,6 +88,7 @@ class Model(ShowsSummary):
     decoder: Decoder | None = None
     reference: Reference | None = None
     earlier: Reference | None = None
+    captured: Captured | None = None
 
     def __post_init__(self) -> None:
         vars(self).update(all_aligned(vars(self)))  # as after storing and loading, so that results have the same bits
@@ -166,7 +171,8 @@ class Model(ShowsSummary):
         """The model of only the r leading components, without pre-image and references."""
         s = self.solution
         fewer = replace(s, components=s.components[:, :r], eigenvalues=s.eigenvalues[:r])
-        return replace(self, solution=fewer, certificate=Certificate(), decoder=None, reference=None, earlier=None)
+        others: dict[str, Any] = dict.fromkeys(("decoder", "reference", "earlier", "captured"))
+        return replace(self, solution=fewer, certificate=Certificate(), **others)
 
     def factor(self, tolerance: float) -> Array | None:
         """P (D, m) with K ≈ (V P)(V P)' for the features V of the rows; None if V itself is that factor."""

@@ -11,9 +11,11 @@ import numpy as np
 
 from bigkpca.data.rows import take
 from bigkpca.errors import Array, SpecError
+from bigkpca.evaluating import reconstructed
 from bigkpca.execution.blas import single_threaded_blas
 from bigkpca.fitting.preimage import of_leading
 from bigkpca.numerics.display import number
+from bigkpca.numerics.linear_pca import spread
 from bigkpca.numerics.model import Model
 from bigkpca.reporting import figures, text
 from bigkpca.reporting.drawing import Drawing, PictureFrame
@@ -69,7 +71,7 @@ READING = (
 
 def named_columns(data: ReportData) -> str:
     """The column that explains most of each of the first components, in a sentence; if it explains much."""
-    if data.sample is None or data.scores is None:
+    if data.sample is None or data.scores is None or not data.columns:
         return ""
     at, rows = data.sample
     found = [
@@ -106,9 +108,7 @@ def column_tables(data: ReportData, y: Array, at: Array, names: Sequence[str], r
 _COMPONENTS = 6  # components shown with pre-images and extreme rows
 _STEPS = (-3, -2, -1, 0, 1, 2, 3)  # standard deviations along a component
 _PAIRS = 8  # rows shown with their pre-images
-_COMPARED, _COMPARED_PRODUCTS = 500, 1_000_000_000  # rows whose pre-images are compared, rows x features x columns
-_PCA_ROWS, _PCA_VALUES = 5000, 4_000_000  # rows, and values of rows, that PCA is fitted to
-_ROWS_PER_COMPONENT = 5  # fewer rows are not enough for PCA
+_SHOWN_CAPTURED = 30  # columns whose explained share is shown
 _ALONG = (
     "The first strip of each component shows pre-images of points on its axis, from 3 standard deviations below the "
     "mean to 3 above."
@@ -116,7 +116,7 @@ _ALONG = (
 
 
 def quality(model: Model) -> Section:
-    """The section on how good the fit is."""
+    """The section on the accuracy of the approximation."""
     certificate = model.certificate
     proven = certificate.explained_variance_ratio_upper is not None
     bars = "Dots: this model. Light bars: range of the exact share (proven)."
@@ -143,7 +143,28 @@ def quality(model: Model) -> Section:
     if certificate.trust:
         columns["trust"] = list(certificate.trust)
     table = ReportTable(tuple(columns), tuple(zip(*columns.values(), strict=True)))
-    return Section("Is it good?", "", tuple(cards), table)
+    return Section("How accurate is it?", "", tuple(cards), table)
+
+
+def capture(model: Model, data: ReportData) -> Section | None:
+    """The section on the columns that the scores explain together, beside linear PCA."""
+    found = data.captured
+    if found is None:
+        return None
+    places = text.column_places(model, data)
+    shares = {"all columns": found.shares, **(found.of_columns(places) if len(places) > 1 else {})}
+    lines = [(name, f"{ours:.0%}", f"{pca:.0%}") for name, (ours, pca) in list(shares.items())[: _SHOWN_CAPTURED + 1]]
+    r = found.components
+    head = ("column", f"{r} scores" if r > 1 else "the score", f"linear PCA, {r} components")
+    about = (
+        f"Share of the variance of {found.held_out:,} held-out rows, in the units of the model, that a linear function "
+        f"of the scores explains, and that linear PCA with as many components explains. Both were fitted to "
+        f"{found.rows:,} other rows."
+    )
+    if len(shares) > len(lines):
+        about += f" The {_SHOWN_CAPTURED} columns of {len(shares) - 1:,} with the largest shares are shown."
+    card = Card("Explained by all scores together", about, tables=(ReportTable(head, tuple(lines), words=True),))
+    return Section("What do they capture?", "", (card,))
 
 
 def score_plots(model: Model, data: ReportData) -> Section | None:
@@ -204,7 +225,7 @@ def components(model: Model, data: ReportData) -> Section | None:
     if best is not None and best not in shown:  # which the headline names
         shown.append(best)
     cards = tuple(_component(model, data, frame, j, walks.get(j)) for j in shown)
-    readings = [_ALONG * bool(walks), READING * bool(data.sample)]
+    readings = [_ALONG * bool(walks), READING * bool(data.columns)]
     return Section("What do the components mean?", " ".join(filter(None, readings)), cards)
 
 
@@ -221,7 +242,7 @@ def _component(model: Model, data: ReportData, frame: PictureFrame | None, j: in
             note = f"Labels explain {explained:.0%} of it.{text.extreme_labels(y, data.labels)}"
         if frame and data.rows is not None:
             pictures += [_row_pictures(data, frame, f"{word.capitalize()} scores", at) for word, at in extremes.items()]
-        elif data.sample:
+        elif data.sample and data.columns:
             at = np.concatenate(list(extremes.values()))
             tables = column_tables(data, y, at, _row_names(data, at), _rows(data, at))
         else:
@@ -294,54 +315,36 @@ def _walks(model: Model, frame: PictureFrame) -> dict[int, Pictures]:
 
 def preimages(model: Model, data: ReportData) -> Section | None:
     """The section that compares rows with the pre-images of their scores, and with their reconstruction by PCA."""
-    if data.rows is None or data.scores is None or model.decoder is None:
+    if data.sample is None or data.scores is None or model.decoder is None:
         return None
     try:
         used = of_leading(model, data.scores.shape[1])
     except SpecError:  # `left_out` gives the reason
         return None
-    r, frame = used.components, _frame(data, model)
-    most = max(_PAIRS, min(_PCA_ROWS, _PCA_VALUES // model.columns))
-    shown = np.linspace(0, len(data.numbers) - 1, min(most, len(data.numbers))).astype(np.intp)
-    few = max(_PAIRS, min(_COMPARED, _COMPARED_PRODUCTS // (used.features.size * used.columns)))
-    at = np.linspace(0, len(shown) - 1, min(few, len(shown))).astype(np.intp)
-    rows = _rows(data, shown)
-    X, units = rows[at].astype(np.float64), 1.0 if used.features.scale is None else used.features.scale
+    at, rows = data.sample
     with single_threaded_blas:
-        found = {"pre-images": used.reconstructing(len(at))(data.scores[shown[at]], None).rows}
-        if len(rows) >= _ROWS_PER_COMPONENT * r:
-            found["PCA"] = by_pca(rows / units, r)[at] * units
-    spread = float(np.sum(((X - rows.mean(axis=0, dtype=np.float64)) / units) ** 2))
-    lines = [
-        (f"{name} of {r} components", f"{np.sum(((Y - X) / units) ** 2) / spread:.1%}")
-        for name, Y in found.items()
-        if spread
-    ]
-    about = f"Share of the variance of {len(at):,} rows that is lost."
-    about += f" PCA was fitted to {len(rows):,} of the rows." if "PCA" in found else ""
+        found = reconstructed(used, rows, data.scores[at])
+    frame, r = _frame(data, model), used.components
+    if found is None:
+        return None
+    lost = {"pre-images": (found.by_preimages, found.lost.by_preimages)}
+    about = f"Share of the variance of {len(found.numbers):,} held-out rows that is lost."
+    if found.by_pca is not None and found.lost.by_pca is not None:
+        lost["linear PCA"] = found.by_pca, found.lost.by_pca
+        about += f" PCA was fitted to {found.lost.rows:,} other rows."
+    lines = [(f"{name} of {r} components", f"{share:.1%}") for name, (_, share) in lost.items()]
     cards = [
         Card("Error of reconstruction", about, tables=(ReportTable(("method", "lost"), tuple(lines), words=True),))
     ]
     if frame:
-        seen = np.linspace(0, len(at) - 1, min(_PAIRS, len(at))).astype(np.intp)
-        caption = "Rows " + ", ".join(_row_names(data, shown[at[seen]]))
-        below = " and ".join(f"{name}, {lost} lost" for name, lost in lines)
-        strip = frame.strip(rows[at[seen]], *(Y[seen] for Y in found.values()))
+        seen = spread(len(found.numbers), _PAIRS)
+        shown = found.numbers[seen]
+        caption = "Rows " + ", ".join(_row_names(data, at[shown]))
+        below = " and ".join(f"{name}, {share} lost" for name, share in lines)
+        strip = frame.strip(rows[shown], *(restored[seen] for restored, _ in lost.values()))
         pictures = Pictures(strip, f"{caption}, and below them {below}", caption)
-        title = f"Rows above, {' and '.join(found)} below"
-        cards.append(Card(title, pictures=(pictures,)))
+        cards.append(Card(f"Rows above, {' and '.join(lost)} below", pictures=(pictures,)))
     return Section("What do they keep of a row?", "", tuple(cards))
-
-
-def by_pca(rows: Array, r: int) -> Array:
-    """Rows (m, d) as PCA of these rows with r components reconstructs them, from the smaller of both Gram matrices."""
-    mean = rows.mean(axis=0, dtype=np.float64)
-    X = rows - mean
-    if len(X) < X.shape[1]:
-        U = np.linalg.eigh(X @ X.T)[1][:, -r:]
-        return mean + U @ (U.T @ X)
-    V = np.linalg.eigh(X.T @ X)[1][:, -r:]
-    return mean + X @ V @ V.T
 
 
 def novelty(model: Model, data: ReportData) -> Section | None:

@@ -21,6 +21,7 @@ from bigkpca.errors import Array, BigKPCAError, CorruptionError, SpecError
 from bigkpca.execution.blas import single_threaded_blas
 from bigkpca.execution.progress import Progress
 from bigkpca.ingesting.columns import Encoding, Kind
+from bigkpca.numerics.linear_pca import Captured, captured, spread
 from bigkpca.numerics.model import Model
 from bigkpca.reporting.drawing import PALETTE, image_shape, is_picture
 from bigkpca.storage import block_arrays, groups, records
@@ -119,6 +120,7 @@ _MAX_SCORES = 65_536  # rows shown, if their scores are given
 _MAX_PROJECTED = 20_000  # rows shown, if they must be projected first
 _MAX_PRODUCTS = 5e10  # rows x features x columns: a few seconds, even for models that keep all their rows
 _SAMPLE_VALUES = 4e6  # values of rows, from which relations to columns are computed
+_FEWEST_SAMPLED = 8
 _MAX_BYTES = 64_000_000  # of scores in memory
 _STRETCHES = 64  # of consecutive rows
 
@@ -149,7 +151,8 @@ class ReportData:
 
     `numbers` (m,), ascending, are the row numbers shown, out of `total` rows, with `scores` (m, r) and `residual` (m,).
     `shape` is (H, W) or (H, W, 3) of a row as a picture. `columns` are those of the table that rows were made of;
-    `sample` are positions (k,) and rows (k, d) from which relations of scores to them are computed.
+    `sample` are positions (k,) and rows (k, d), from which relations of scores to columns are computed, and `captured`,
+    what the scores explain of all columns together.
     """
 
     total: int
@@ -163,6 +166,7 @@ class ReportData:
     drift: tuple[DriftOfRun, ...] = ()
     columns: tuple[ShownColumn, ...] = ()
     sample: tuple[Array, Array] | None = None
+    captured: Captured | None = None
 
 
 def collect_report_data(
@@ -181,7 +185,7 @@ def collect_report_data(
     if opened is None and rows is None:
         if labels is not None:
             raise SpecError("labels need rows, and there are none: " + notes[0] + "; give their scores")
-        return ReportData(0, np.empty(0, np.intp), None, None, None, None, shape, tuple(notes))
+        return ReportData(0, np.empty(0, np.intp), None, None, None, None, shape, tuple(notes), captured=model.captured)
     max_rows_in_memory = _MAX_BYTES // (8 * model.components)
     if opened is not None:
         total = opened.shape[0]
@@ -204,12 +208,26 @@ def collect_report_data(
     if shape is None:  # then that of rows before ingest flattened them
         recorded = tuple((dataset_at(source["path"]) or {}).get("row_shape") or ())
         shape = recorded if is_picture(recorded) and np.prod(recorded) == model.columns else None
-    drift, sample = _drift(scores), None
-    if rows is not None and columns:
-        most = max(2, int(_SAMPLE_VALUES / rows.shape[1]))
-        at = np.linspace(0, len(numbers) - 1, min(most, len(numbers))).astype(np.intp)
+    sample, explained = None, None
+    if rows is not None:
+        at = spread(len(numbers), max(_FEWEST_SAMPLED, int(_SAMPLE_VALUES / rows.shape[1])))
         sample = at, take(rows, numbers[at])
-    return ReportData(total, numbers, found, rows, found_labels, residual, shape, tuple(notes), drift, columns, sample)
+        with single_threaded_blas:
+            explained = captured(model.features, sample[1], found[at])
+    return ReportData(
+        total,
+        numbers,
+        found,
+        rows,
+        found_labels,
+        residual,
+        shape,
+        tuple(notes),
+        _drift(scores),
+        columns,
+        sample,
+        explained or model.captured,
+    )
 
 
 def _drift(scores: Any) -> tuple[DriftOfRun, ...]:

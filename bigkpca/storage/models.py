@@ -32,6 +32,7 @@ from bigkpca.numerics.eigenpairs import Solution
 from bigkpca.numerics.features import MAPS, FeatureMap, Shape, from_parts
 from bigkpca.numerics.kernels import Kernel
 from bigkpca.numerics.linalg import all_aligned
+from bigkpca.numerics.linear_pca import Captured
 from bigkpca.numerics.model import Model
 from bigkpca.numerics.moments import Moments, ShiftedSums
 from bigkpca.numerics.registry import check_plain, name_in
@@ -152,7 +153,7 @@ def _is_shape(value: Any, least: int) -> bool:
     return isinstance(value, list) and all(type(length) is int and least <= length < _MOST for length in value)
 
 
-_Part = TypeVar("_Part", Moments, ShiftedSums, Reference)
+_Part = TypeVar("_Part", Moments, ShiftedSums, Reference, Captured)
 _SOLUTION: dict[str, Shape] = {"mean": ("D",), "components": ("D", "r"), "eigenvalues": ("r",)}
 _MOMENTS: dict[str, Shape] = {"mean": ("D",), "scatter": ("D", "D")}
 _REFERENCES = ("reference", "earlier")
@@ -180,6 +181,7 @@ def assembled(about: Mapping[str, Any], arrays: Mapping[str, Array]) -> Model:
         name: _part(Reference, name, about, arrays, Reference.shapes, {**sizes, "r+1": sizes["r"] + 1}, "rows")
         for name in _REFERENCES
     }
+    captured = _part(Captured, "captured", about, arrays, Captured.shapes, sizes, "rows")
     provenance: Any = {key: about[key] for key in about if key not in _OWN}
     if found := records.wrong(provenance, records.PROVENANCE, partial=True):
         raise SpecError(found)
@@ -193,6 +195,7 @@ def assembled(about: Mapping[str, Any], arrays: Mapping[str, Array]) -> Model:
         certificate=certificate,
         provenance=provenance,
         decoder=decoder,
+        captured=captured,
         **references,
     )
     if "spec" in provenance:
@@ -247,7 +250,8 @@ def _part(
     if about.get(name) is None:
         return None
     given: dict[str, Any] = _shaped(f"{name}_", arrays, shapes, sizes) | _dict_of(about[name], name)
-    if given.get("largest") is None and kind is not Reference:  # infinite; models from before it was kept have none
+    summed = kind in (Moments, ShiftedSums)
+    if summed and given.get("largest") is None:  # infinite; models from before it was kept have none
         given["largest"] = np.inf
     check_plain(kind, given, f"the part {name!r}")
     if not records.is_count(given[count]):
@@ -423,6 +427,13 @@ def _parts(model: Model) -> tuple[dict[str, Any], dict[str, Array]]:
         if (reference := getattr(model, kind)) is not None:
             about[kind] = {"rows": reference.rows}
             arrays |= {f"{kind}_{name}": getattr(reference, name) for name in reference.shapes}
+    if (captured := model.captured) is not None:
+        about["captured"] = {
+            "rows": captured.rows,
+            "held_out": captured.held_out,
+            "components": captured.components,
+        }
+        arrays |= {f"captured_{name}": getattr(captured, name) for name in captured.shapes}
     about["arrays"] = sorted(arrays)
     return about, arrays
 

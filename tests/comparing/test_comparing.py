@@ -313,11 +313,13 @@ def test_the_command_prints_a_table_and_json(compared, data):
     first, head, *lines = shown.stdout.splitlines()
     assert first == f"errors against {compared.reference}; medians over seeds"
     assert head.split()[:6] == ["method", "landmarks", "size", "seconds", "peak", "MB"]
-    assert sorted(line.split()[0] for line in lines[:-2]) == sorted(trial.method for trial in compared.trials)
-    assert lines[-2].startswith("Use ")
+    assert sorted(line.split()[0] for line in lines[:-3]) == sorted(trial.method for trial in compared.trials)
+    assert lines[-3].startswith("Use ")
+    assert lines[-2] == compared.pca_note
     as_json = json.loads(run(*command, "--json").stdout)
     assert as_json["trials"][1]["method"] == "nystroem"
-    assert as_json["advice"] == lines[-2]
+    assert as_json["advice"] == lines[-3]
+    assert (as_json["pca_note"], as_json["pca_error"]) == (lines[-2], compared.pca_error)
     wrong = run(*command, "--sizes", "3x")
     assert wrong.exit_code == 2
     assert "--sizes 3x: give whole numbers, e.g. 100,400,1600" in wrong.stderr

@@ -20,16 +20,18 @@ from tests.reporting.conftest import drawn
 
 def test_the_page_answers_and_has_every_section(page):
     tiles = dict(re.findall(r"<p>([^<]*)</p><strong>([^<]*)</strong>", page))
-    assert list(tiles) == ["Verdict", "Components to trust", "Variance held", "Error"]
-    assert tiles["Verdict"] in ("Good in part", "Of limited use")
-    assert re.match(r"\d of 8$", tiles["Components to trust"])
-    assert re.match(r"at least \d+\.\d%$", tiles["Variance held"])
-    assert re.match(r"at most \d+\.\d%$", tiles["Error"])
+    assert list(tiles) == [
+        "Approximation", "Error of approximation", "Captured in feature space", "Captured of the columns",
+    ]  # fmt: skip
+    assert tiles["Approximation"] == "Accurate in part"
+    assert re.match(r"at most \d+\.\d%$", tiles["Error of approximation"])
+    assert re.match(r"at least \d+\.\d%$", tiles["Captured in feature space"])
+    assert re.match(r"\d\d%, PCA \d\d%$", tiles["Captured of the columns"])
     assert page.index("<summary>Digests and all options") < page.index("digest of the model") < page.index("</main>")
     titles = re.findall(r"<h2>(.*?)</h2>", page)
     assert titles == [
-        "Is it good?", "What did it find?", "What do the components mean?", "What do they keep of a row?",
-        "What is new?", "How was it made?",
+        "How accurate is it?", "What do they capture?", "What did it find?", "What do the components mean?",
+        "What do they keep of a row?", "What is new?", "How was it made?",
     ]  # fmt: skip
     for word in ("1 over the rows, beside a sample", "MB at most in a process", "median distance", "kmeans", "seed",
                  "1,797 × 64, uint8", f"bigkpca {version('bigkpca')}"):  # fmt: skip
