@@ -50,6 +50,7 @@ CENTRAL = (  # speed, memory and accuracy
 FURTHER = (  # about something else, and slow
     Benchmark("automatic_size", 1000, 120),
     Benchmark("chaos", 1000, 120, ("--kills", "4")),
+    Benchmark("classifier", 400, 120),
     Benchmark("comparison", 1000, 120),
     Benchmark("denoise", 1000, 300),
     Benchmark("drift", 500, 120),

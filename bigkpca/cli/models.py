@@ -96,9 +96,10 @@ def evaluate(model: str, data: str, as_json: bool, quiet: bool, **options: Any) 
     if explained is not None:
         show_captured(explained, FitSpec.of(fitted).standardize)
     if (lost := found.lost) is not None:
-        pca = "" if lost.by_pca is None else f", {lost.by_pca:.1%} by linear PCA"
-        held_out = f"({lost.held_out:,} held-out rows)"
-        click.echo(f"reconstruction: {lost.by_preimages:.1%} of the variance is lost by pre-images{pca} {held_out}")
+        pca = "" if lost.by_pca is None else f", {lost.by_pca:.1%} by PCA"
+        click.echo(
+            f"lost by pre-images: {lost.by_preimages:.1%} of the variance{pca} ({lost.held_out:,} held-out rows)"
+        )
 
 
 @command(

@@ -105,18 +105,18 @@ def show_spectrum(facts: Mapping[str, Any], rows: int = 10) -> None:
     click.echo("\n".join(aligned(lines, [[*columns].index("trust")] if trust else [], "   ")))
     _show_errors(facts["method"], proven, likely, certified["estimated"])
     whole = facts["method"] == "exact" and proven["residuals"] is None
-    click.echo(f"approximation: {_accuracy(trust, shares, whole)}")
-    click.echo(f"captured: {sum(shares):.1%} of the variance in feature space")
-    if facts.get("captured") is not None:
+    click.echo(f"approximation: {_accuracy(trust, shares, whole)} (how well kernel PCA is known, not how useful it is)")
+    click.echo(f"captured in feature space: {sum(shares):.1%} of the variance")
+    if facts["captured"] is not None:
         show_captured(facts["captured"], facts["standardize"])
 
 
 def _accuracy(trust: Sequence[str] | None, shares: Sequence[float], whole: bool) -> str:
-    """How well the components of kernel PCA are known, which does not show whether they are useful."""
+    """How accurate the components are."""
     if whole:
-        return "none, the components are those of the whole Gram matrix"
+        return "exact"
     if trust is None:
-        return "its error is not known; a larger --size shows how accurate the components are"
+        return "not known, fit with a larger --size"
     known = len(trust) - trust.count("doubtful")
     return f"{accuracy(tuple(trust), np.array(shares))[0]}, {known} of {len(trust)} components are solid or fair"
 
@@ -126,17 +126,14 @@ _MOST_COLUMNS = 12
 
 def show_captured(found: Mapping[str, Any], standardized: bool) -> None:
     """Print the shares of the variance of columns that scores explain, beside linear PCA with as many components."""
-    r, pca = found["components"], f"{found['by_pca']:.1%} by linear PCA"
-    scores = f"{r} scores" if r > 1 else "the score"
-    click.echo(
-        f"captured: {found['by_scores']:.1%} of the variance of the columns by {scores}, {pca} "
-        f"({found['held_out']:,} held-out rows)"
-    )
+    scores = f"{found['components']} scores" if found["components"] > 1 else "the score"
+    rows = f"{found['held_out']:,} held-out rows"
+    click.echo(f"captured of the columns: {found['by_scores']:.1%} by {scores}, {found['by_pca']:.1%} by PCA ({rows})")
     if not (columns := found["columns"]):
         return
-    words = [f"{name} {each['by_scores']:.0%} ({each['by_pca']:.0%})" for name, each in columns.items()]
+    words = [f"{name} {each['by_scores']:.0%} (PCA {each['by_pca']:.0%})" for name, each in columns.items()]
     more = f", ... ({len(words)} in all)" if len(words) > _MOST_COLUMNS else ""
-    click.echo(f"captured of each column (by linear PCA): {', '.join(words[:_MOST_COLUMNS])}{more}")
+    click.echo(f"captured of each column: {', '.join(words[:_MOST_COLUMNS])}{more}")
     if (only := only_followed({name: each["by_scores"] for name, each in columns.items()})) is not None:
         advice = "" if standardized else "; --standardize gives each column the same weight"
         click.echo(f"the scores follow {only} only{advice}")

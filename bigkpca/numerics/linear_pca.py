@@ -130,8 +130,9 @@ def captured(features: FeatureMap, X: Array, Y: Array) -> Captured | None:
         return None
     with np.errstate(over="ignore", invalid="ignore"):
         Z = features.shifted(X).astype(np.float64)
-        if not (np.isfinite(Y).all() and np.abs(Z).max() < _LARGEST and np.abs(Y).max() < _LARGEST):
+        if not (np.abs(Z).max() < _LARGEST and np.abs(Y).max() < _LARGEST):
             return None
+    Z -= Z[0]  # so that columns that do not vary are zero, and not rounding errors
     Y = np.column_stack([np.ones(len(Y)), Y / max(float(np.abs(Y).max()), np.finfo(float).tiny)])
     baseline = LinearPCA.of(Z[~held_out], r)
     expected, judged = Y[held_out] @ np.linalg.lstsq(Y[~held_out], Z[~held_out])[0], Z[held_out]
@@ -193,7 +194,8 @@ def reconstruction(
     `by_preimages` (k, d) are their pre-images. None if all rows are held out, or do not vary.
     """
     Z, others = features.shifted(X).astype(np.float64), np.ones(len(X), bool)
-    others[numbers] = False
+    others[numbers], origin = False, Z[0].copy()
+    Z -= origin
     fitted, judged = int(others.sum()), Z[numbers]
     total = float(np.sum((judged - Z[others].mean(axis=0)) ** 2)) if fitted else 0.0
     if not total > 0:
@@ -202,12 +204,12 @@ def reconstruction(
     def lost(restored: Array) -> float:
         return float(np.sum((judged - restored) ** 2)) / total
 
-    of_preimages = lost(features.shifted(by_preimages))
+    of_preimages = lost(features.shifted(by_preimages) - origin)
     if fitted < ROWS_PER_COMPONENT * r:
         return Reconstruction(Lost(fitted, len(judged), r, of_preimages, None), numbers, by_preimages, None)
     baseline = LinearPCA.of(Z[others], r).reconstruct(judged)
     errors = Lost(fitted, len(judged), r, of_preimages, lost(baseline))
-    return Reconstruction(errors, numbers, by_preimages, features.unshifted(baseline))
+    return Reconstruction(errors, numbers, by_preimages, features.unshifted(baseline + origin))
 
 
 _FOLLOWED, _IGNORED = 0.5, 0.1  # shares of the variance of a column

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from bigkpca.evaluating import reconstructed
 from bigkpca.execution.blas import single_threaded_blas
 from bigkpca.fitting.preimage import of_leading
 from bigkpca.numerics.display import number
-from bigkpca.numerics.linear_pca import spread
+from bigkpca.numerics.linear_pca import Captured, spread
 from bigkpca.numerics.model import Model
 from bigkpca.reporting import figures, text
 from bigkpca.reporting.drawing import Drawing, PictureFrame
@@ -108,7 +108,7 @@ def column_tables(data: ReportData, y: Array, at: Array, names: Sequence[str], r
 _COMPONENTS = 6  # components shown with pre-images and extreme rows
 _STEPS = (-3, -2, -1, 0, 1, 2, 3)  # standard deviations along a component
 _PAIRS = 8  # rows shown with their pre-images
-_SHOWN_CAPTURED = 30  # columns whose explained share is shown
+_MOST_COLUMNS = 30  # of the table of what all scores explain
 _ALONG = (
     "The first strip of each component shows pre-images of points on its axis, from 3 standard deviations below the "
     "mean to 3 above."
@@ -124,7 +124,6 @@ def quality(model: Model) -> Section:
         bars += f" Dark bars: range of all of them with {certificate.confidence:.0%} confidence."
     cards = [
         Card("Spectrum", bars if proven else "Dots: this model. No bound is proven.", figures.spectrum(model)),
-        Card("Share of variance", "Sum over the leading components.", figures.cumulative(model)),
     ]
     if drawing := figures.trust(model):
         lines = (
@@ -146,25 +145,29 @@ def quality(model: Model) -> Section:
     return Section("How accurate is it?", "", tuple(cards), table)
 
 
-def capture(model: Model, data: ReportData) -> Section | None:
-    """The section on the columns that the scores explain together, beside linear PCA."""
-    found = data.captured
-    if found is None:
-        return None
-    places = text.column_places(model, data)
+def capture(model: Model, data: ReportData) -> Section:
+    """The section on what the components hold in feature space, and on the columns that their scores explain together,
+    beside linear PCA."""
+    cards = [Card("Share of variance in feature space", "Sum over the leading components.", figures.cumulative(model))]
+    if (found := data.captured) is not None:
+        cards.append(_explained(found, text.column_places(model, data)))
+    return Section("What do they capture?", "", tuple(cards))
+
+
+def _explained(found: Captured, places: Mapping[str, slice]) -> Card:
+    """Shares of the variance of the columns, by scores and by linear PCA."""
     shares = {"all columns": found.shares, **(found.of_columns(places) if len(places) > 1 else {})}
-    lines = [(name, f"{ours:.0%}", f"{pca:.0%}") for name, (ours, pca) in list(shares.items())[: _SHOWN_CAPTURED + 1]]
+    lines = [(name, f"{ours:.0%}", f"{pca:.0%}") for name, (ours, pca) in list(shares.items())[: _MOST_COLUMNS + 1]]
     r = found.components
-    head = ("column", f"{r} scores" if r > 1 else "the score", f"linear PCA, {r} components")
+    head = ("column", f"{r} scores" if r > 1 else "the score", f"linear PCA, {r} component{'s' * (r > 1)}")
     about = (
         f"Share of the variance of {found.held_out:,} held-out rows, in the units of the model, that a linear function "
-        f"of the scores explains, and that linear PCA with as many components explains. Both were fitted to "
+        "of the scores explains, and that linear PCA explains. Both were fitted to "
         f"{found.rows:,} other rows."
     )
     if len(shares) > len(lines):
-        about += f" The {_SHOWN_CAPTURED} columns of {len(shares) - 1:,} with the largest shares are shown."
-    card = Card("Explained by all scores together", about, tables=(ReportTable(head, tuple(lines), words=True),))
-    return Section("What do they capture?", "", (card,))
+        about += f" The {_MOST_COLUMNS} of {len(shares) - 1:,} columns with the largest shares are shown."
+    return Card("Explained by all scores together", about, tables=(ReportTable(head, tuple(lines), words=True),))
 
 
 def score_plots(model: Model, data: ReportData) -> Section | None:

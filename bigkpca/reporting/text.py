@@ -39,6 +39,9 @@ def tiles(model: Model, data: ReportData | None = None) -> tuple[Tile, ...]:
     return _approximation(model), _error(model), _variance(model), *columns
 
 
+_MEANING = "It says how well kernel PCA is known, not how useful it is."
+
+
 def _approximation(model: Model) -> Tile:
     """How well kernel PCA of these rows is known, which says nothing about its use."""
     trust, r, name, whole = model.certificate.trust, model.components, "Approximation", whole_gram(model)
@@ -59,7 +62,7 @@ def _approximation(model: Model) -> Tile:
     if word != "accurate":
         better = "A larger size" if model.certificate.residuals is None else "More products with the Gram matrix"
         note += f" {better} would help."
-    return Tile(name, word.capitalize(), note)
+    return Tile(name, word.capitalize(), f"{note} {_MEANING}")
 
 
 def column_places(model: Model, data: ReportData | None) -> dict[str, slice]:

@@ -17,7 +17,7 @@ from distributed import Client
 import bigkpca
 from bigkpca import KernelPCA, measures
 from bigkpca.comparing import results, trials
-from bigkpca.comparing.results import Spread, TrialGroup, advice
+from bigkpca.comparing.results import Spread, TrialGroup, advice, pca_note
 from bigkpca.comparing.trials import Candidate, MethodVariant, TrialResult, parse_variants, run_trial
 from bigkpca.data.opening import open_rows
 from bigkpca.data.rows import ArrayRows
@@ -74,6 +74,36 @@ def test_errors_are_those_of_the_estimator_against_exact_kernel_pca(compared, X,
     error = np.mean(np.sum((X[::2] - back) ** 2, axis=1)) / np.sum(X.var(axis=0))
     assert trial.preimage_error == pytest.approx(error, rel=1e-3)
     assert trial.relative_trace_error == (own.certificate_.relative_trace_error if way != "rff" else None)
+
+
+def test_the_error_of_pca_is_that_of_rows_that_it_has_not_seen(compared, X):
+    train, test = X[1::2], X[::2]
+    V = np.linalg.svd(train - train.mean(axis=0), full_matrices=False)[2][:COMPONENTS]
+    Z = test - train.mean(axis=0)
+    error = np.mean(np.sum((Z - Z @ V.T @ V) ** 2, axis=1)) / np.sum(X.var(axis=0))
+    assert compared.pca_error == pytest.approx(error, rel=1e-5)
+    assert compared.pca_note in repr(compared)
+
+
+def test_pca_is_compared_with_the_best_pre_images():
+    def tried(size, error):
+        return TrialGroup(MethodVariant("rff"), size, 1, {"preimage_error": error and Spread(error, error, error)})
+
+    groups = tried(9, 0.3), tried(20, 0.2), tried(30, None)
+    start = "Linear PCA with 6 components: the error of reconstruction is"
+    assert pca_note(groups, 6, 0.1) == f"{start} 10.00%, better than the best pre-images (20.00%, rff with size 20)."
+    assert pca_note(groups, 6, 0.25) == f"{start} 25.00%, worse than the best pre-images (20.00%, rff with size 20)."
+    assert pca_note(groups[2:], 6, 0.25) == f"{start} 25.00%."
+    assert pca_note(groups, 6, None) is None
+
+
+def test_pca_of_few_equal_or_textual_rows_is_not_known(digits):
+    def error(X, **options):
+        return trials.exact_reference(ArrayRows(X), FitSpec.checked(components=2, **options)).pca_error
+
+    assert error(digits[:257]) is not None
+    assert error(digits[:256]) is None  # all of which are reconstructed
+    assert error(digits[:257].astype(np.int64), kernel="spectrum") is None
 
 
 def test_errors_of_standardized_columns_do_not_depend_on_their_units(digits):

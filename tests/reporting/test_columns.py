@@ -1,5 +1,6 @@
 """Reports of tables: columns that explain components, and values in the words of the table."""
 
+import json
 import re
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 import bigkpca
 from bigkpca.errors import CorruptionError
 from bigkpca.reporting.report_data import ShownColumn, relations, shown_columns
+from tests.helpers.commands import run
 
 RNG = np.random.default_rng(2)
 N = 600
@@ -73,6 +75,41 @@ def test_the_page_names_the_columns_of_components_and_shows_rows_with_their_valu
     ):
         assert text in page
     assert "no pictures" not in page
+
+
+@pytest.mark.usefixtures("sketched")
+def test_the_page_tells_an_accurate_approximation_from_a_useful_one(tmp_path):
+    """Distances between these rows are those of one column: kernel PCA is well known, and knows nothing else."""
+    rng, n = np.random.default_rng(5), 900
+    table = {"distance": rng.uniform(0, 4000, n), "delay": rng.normal(size=n), "carrier": rng.choice(["UA", "AA"], n)}
+    pd.DataFrame(table).to_csv(tmp_path / "a.csv", index=False)
+    bigkpca.ingest(tmp_path / "a.csv", tmp_path / "x.zarr", categories="one-hot")
+    bigkpca.fit(tmp_path / "x.zarr", tmp_path / "m.zarr", components=4, size=100)
+    page = Path(bigkpca.report(tmp_path / "m.zarr", tmp_path / "r.html")).read_text("utf-8")
+    tiles = dict(re.findall(r"<p>([^<]*)</p><strong>([^<]*)</strong>", page))
+    assert tiles["Approximation"] == "Accurate"
+    assert "It says how well kernel PCA is known, not how useful it is." in page
+    assert "The scores follow distance only." in page
+    found = re.findall(r'<td data-name="column">(.*?)</td><td data-name="4 scores">(\d+)%</td>', page)
+    shares = {name: int(share) for name, share in found}
+    assert set(shares) == {"all columns", "distance", "delay", "carrier"}
+    assert min(shares["all columns"], shares["distance"]) > 90
+    assert max(shares["delay"], shares["carrier"]) < 5
+    shown = run("info", tmp_path / "m.zarr").stdout
+    assert re.search(
+        r"^approximation: accurate, 4 of 4 .* \(how well kernel PCA is known, not how useful it is\)$", shown, re.M
+    )
+    assert "\nthe scores follow distance only; --standardize gives each column the same weight\n" in shown
+    assert re.search(r"^captured of each column: distance 9\d% \(PCA 100%\), .*carrier 0% \(PCA \d+%\)", shown, re.M)
+    told = json.loads(run("info", tmp_path / "m.zarr", "--json").stdout)["captured"]
+    assert (told["rows"], told["held_out"], told["components"]) == (675, 225, 4)
+    assert next(iter(told["columns"])) == "distance"
+    evaluated = run("evaluate", tmp_path / "m.zarr", tmp_path / "x.zarr", "-q").stdout
+    assert "the scores follow distance only" in evaluated
+    (tmp_path / "x.zarr").rename(tmp_path / "gone")  # what is stored with the model remains
+    page = Path(bigkpca.report(tmp_path / "m.zarr", tmp_path / "again.html")).read_text("utf-8")
+    assert "The scores follow distance only." in page
+    assert '<td data-name="column">carrier</td>' in page
 
 
 def test_datasets_that_describe_other_columns_are_damaged(place):
