@@ -45,6 +45,7 @@ from bigkpca.fitting.preimage import of_leading
 from bigkpca.numerics.certificates import Certificate
 from bigkpca.numerics.features import has_landmarks
 from bigkpca.numerics.kernels import Kernel
+from bigkpca.numerics.linear_pca import Captured
 from bigkpca.numerics.model import Model
 from bigkpca.serving import FittedKernelPCA
 from bigkpca.spec import FitSpec
@@ -88,6 +89,11 @@ class ModelMethods(RowsInput, ClassNamePrefixFeaturesOutMixin, TransformerMixin)
     def certificate_(self) -> Certificate:
         """Error bounds and estimates of the fit, and a trust rating for each component."""
         return self.model_.certificate
+
+    @property
+    def captured_(self) -> Captured | None:
+        """The share of the columns that the scores explain, beside linear PCA; None if it is not known."""
+        return self.model_.captured
 
     @property
     def n_components_(self) -> int:
@@ -344,6 +350,9 @@ class KernelPCA(ModelMethods, BaseEstimator):  # type: ignore[misc]
         Length of the kernel, and its inverse width as in scikit-learn.
     certificate_ : Certificate
         Error bounds and estimates of the fit, and a trust rating for each component.
+    captured_ : Captured or None
+        The share of the columns that the scores explain, beside linear PCA with as many components, from sampled rows.
+        None for few rows, rows that are not vectors, and after `partial_fit`.
     model_ : Model
         The model, which `bigkpca.transform` and other functions take.
     n_features_in_ : int
