@@ -183,6 +183,7 @@ def test_a_model_knows_what_its_scores_capture_of_rows_of_the_fit(options, X, tm
     X = X[:300, 20:44]
     kpca = KernelPCA(3, size=50, random_state=0, **options).fit(X)
     model = kpca.model_
+    assert kpca.captured_ is model.captured
     expected = captured(model.features, X, kpca.transform(X))  # of more rows, and in another order
     assert model.captured.rows + model.captured.held_out == (300 if "refine" in options else 150)
     np.testing.assert_allclose(model.captured.shares, expected.shares, atol=0.1)
