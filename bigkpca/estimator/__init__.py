@@ -309,8 +309,8 @@ class KernelPCA(ModelMethods, BaseEstimator):  # type: ignore[misc]
     residual_tol : float
         Largest |Kc u_j - lambda_j u_j| / lambda_j at which exact (above 8192 rows) and refine stop.
     preimage : str or value of bigkpca.preimages
-        How to turn scores back into rows: a name in `bigkpca.preimages.PREIMAGES`, e.g. "fixed-point", "mds" or
-        "linear". `fit` learns "ridge" and "denoising" in one more pass.
+        How to turn scores back into rows: a name in `bigkpca.preimages.PREIMAGES`, e.g. "auto", "fixed-point" or
+        "mds". `fit` learns "ridge" and "denoising" in one more pass.
     noise : float or None
         Standard deviation, in the units of the data, of the noise that pre-images remove: "denoising" is trained on it,
         and `score` adds it.

@@ -243,7 +243,7 @@ def _stages(rows: Rows, fit: ResolvedFit, block: int, threads: int, partial_sums
     # From the sample to the end: the feature map, rows that bound what landmarks miss, rows on which rounding is
     # measured and, if the pre-image needs it, the sample.
     reference = 0 if fit.unseen else min(m, REFERENCE_ROWS)
-    kept = fit.unseen + reference + min(m, PAIRED_ROWS) + (m if spec.keeps_sample else 0)
+    kept = fit.unseen + reference + min(m, PAIRED_ROWS) + (spec.preimage_rows(m) if spec.keeps_sample else 0)
     held = work.of_map + kept * d * rows.dtype.itemsize
     solving = held + _SOLVER_BYTES
     passes, stages = int(spec.standardize), [_sampling_bytes(rows, fit, block, threads)]

@@ -30,6 +30,7 @@ from bigkpca.numerics.growth import PAIRED_ROWS
 from bigkpca.numerics.kernels import Kernel
 from bigkpca.numerics.model import Model, Provenance
 from bigkpca.numerics.moments import ShiftedSums
+from bigkpca.numerics.preimages import spread
 from bigkpca.numerics.random_streams import FEW, PROBES, SAMPLE, random_stream
 from bigkpca.spec import FitSpec, ResolvedFit, randomized, resolve, resolve_shape
 
@@ -127,7 +128,8 @@ def _chosen(rows: Rows, like: Model, fit: ResolvedFit, engine: Engine) -> Chosen
     few = random_stream(spec.seed, FEW).choice(n, min(PAIRED_ROWS, n), replace=False)
     sample = np.empty(0, np.intp)
     if spec.keeps_sample:
-        sample = np.sort(random_stream(spec.seed, SAMPLE).choice(n, fit.sample, replace=False))
+        drawn = np.sort(random_stream(spec.seed, SAMPLE).choice(n, fit.sample, replace=False))
+        sample = spread(drawn, spec.preimage_rows(fit.sample))
     wanted = np.unique(np.concatenate([few, unseen, sample]))
     read = read_rows(rows, wanted, engine)
     found_few, found_unseen, found_sample = (read[np.searchsorted(wanted, some)] for some in (few, unseen, sample))

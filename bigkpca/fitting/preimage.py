@@ -42,7 +42,8 @@ def with_decoder(
         features = model.features
         assert has_landmarks(features)
         n, d = features.landmarks.shape
-        numbers = np.sort(random_stream(spec.seed, REFERENCES).choice(n, sample_rows(n, d, 0), replace=False))
+        count = spec.preimage_rows(sample_rows(n, d, 0))
+        numbers = np.sort(random_stream(spec.seed, REFERENCES).choice(n, count, replace=False))
         few = replace(features, landmarks=features.landmarks[numbers])
         sample = few.landmarks_in_user_units().astype(features.dtype)
     with single_threaded_blas:

@@ -19,11 +19,11 @@ from bigkpca.numerics.linalg import all_aligned
 from bigkpca.numerics.methods import Method
 from bigkpca.numerics.moments import Moments, ShiftedSums
 from bigkpca.numerics.preimages import (
+    Automatic,
     Decode,
     Decoder,
     Expansion,
     Fitted,
-    FixedPoint,
     expansion,
     reconstructing,
     residuals,
@@ -184,7 +184,7 @@ class Model(ShowsSummary):
         if the model has no decoder.
         """
         if self.decoder is None:
-            FixedPoint().check(self.features.kernel, self.method)
+            Automatic().check(self.features.kernel, self.method)
             raise SpecError("this model has no pre-images: fit it again with preimage='ridge' or 'denoising'")
         return reconstructing(self.decoder, self.features, self.solution, most_rows)
 

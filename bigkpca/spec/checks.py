@@ -13,7 +13,7 @@ from bigkpca.errors import Array, SpecError
 from bigkpca.numerics import kernels, landmarks, methods, preimages
 from bigkpca.numerics.kernels import Kernel
 from bigkpca.numerics.methods import Method
-from bigkpca.numerics.preimages import FixedPoint, Preimage
+from bigkpca.numerics.preimages import Automatic, Preimage
 
 
 def wanted(error: Mapping[str, Any]) -> str:
@@ -274,7 +274,7 @@ def _kinds_fit(spec: Any) -> Iterator[Clash]:
     except SpecError as error:
         yield Clash(("method", "kernel", "size", "degree", "coef0"), str(error))
     preimage = spec.preimage_value
-    if preimage == FixedPoint():  # the default; a kernel that has none raises an error only when rows are requested
+    if preimage == Automatic():  # the default; a kernel that has none raises an error only when rows are requested
         return
     try:
         if spec.precomputed:

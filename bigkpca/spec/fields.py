@@ -135,7 +135,7 @@ class FitSpec(BaseModel):
         1e-2, gt=0, description="largest relative residual of a component at which exact and refine stop"
     )
     preimage: str | Any = Field(
-        "fixed-point",
+        "auto",
         description=f"how to turn scores back into rows: {_either(_preimages(trained=False))}; or "
         f"{_either(_preimages(trained=True))}, trained in one more pass; options follow a colon, e.g. "
         "ridge:ridge=0.01,size=500",
@@ -216,6 +216,10 @@ class FitSpec(BaseModel):
         """Whether pre-images need sampled rows, which models otherwise do not keep."""
         needed = self.preimage_value.needs_rows or not self.method_value.landmarks
         return needed and not self.refine and self.reconstructs
+
+    def preimage_rows(self, sample: int) -> int:
+        """How many of the sampled rows pre-images need, if they need any."""
+        return min(sample, getattr(self.preimage_value, "rows", sample))
 
     @property
     def stationary(self) -> bool:
