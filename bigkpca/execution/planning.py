@@ -24,6 +24,7 @@ from bigkpca.numerics.growth import JUDGING_ROWS, PAIRED_ROWS
 from bigkpca.numerics.kernels import Kernel, Polynomial
 from bigkpca.numerics.kernels.base import Leaf
 from bigkpca.numerics.model import Model
+from bigkpca.numerics.preimages import Automatic, kernel_count
 from bigkpca.numerics.rounding import FAR_ROWS, MEASURED_ROWS
 from bigkpca.numerics.solvers import OVERSAMPLING, PASSES
 from bigkpca.spec import DENSE_MOST_FEATURES, FitSpec, ResolvedFit, resolve
@@ -198,7 +199,7 @@ def plan_resolved(rows: Rows, fit: ResolvedFit, threads: int) -> Plan:
     partial_sums = _partial_sums(blocks, threads)
     passes, stages = _stages(rows, fit, block, threads, partial_sums)
     # The model: its feature map, components (D, r), sums (D, D) if it has them, the linear map of its decoder (r, d),
-    # and the scores and residuals of its reference (q, r + 1).
+    # the scores and residuals of its reference (q, r + 1), and what the pre-image keeps.
     width, r = _sketch_width(fit), components(spec, D)
     numbers = D * r + r * d + min(m, REFERENCE_ROWS) * (r + 1) + (D * (D + 2) if width is None else 0)
     summed = moments.entries(D) if width is None else D * width  # numbers of one partial sum
@@ -211,7 +212,7 @@ def plan_resolved(rows: Rows, fit: ResolvedFit, threads: int) -> Plan:
         passes=passes,
         bytes_read=rows.dtype.itemsize * d * (passes * n + min(n, m * rows.grain)),
         peak_bytes=resident(max(stages) + threads * graph_bytes(rows, block)),
-        result_bytes=_work(fit).of_map + 8 * numbers,
+        result_bytes=_work(fit).of_map + 8 * numbers + _decoder_bytes(fit),
         checkpoint_bytes=(partial_sums + passes) * (8 * summed + _far_bytes(rows)) if passes else 0,
     )
 
@@ -265,8 +266,9 @@ def _stages(rows: Rows, fit: ResolvedFit, block: int, threads: int, partial_sums
         stages.append(solving + _training_bytes(rows, fit, block, at_work, partial_sums))
     elif spec.keeps_sample:
         # The rows of the sample, shifted, their scores, and for each thread a tile of 1024 rows.
-        drawn = m * (d * itemsize + 8 * components(spec, D)) + threads * min(1024, m) * (2 * d + 2 * D) * itemsize
-        stages.append(solving + drawn + (0 if _sketch_width(fit) else 8 * D * D))
+        used = spec.preimage_rows(m)
+        drawn = used * (d * itemsize + 8 * components(spec, D)) + threads * min(1024, m) * (2 * d + 2 * D) * itemsize
+        stages.append(solving + drawn + _making_bytes(fit, threads) + (0 if _sketch_width(fit) else 8 * D * D))
     stages.append(solving + round(_SAVING * work.of_map))
     return passes, stages
 
@@ -366,6 +368,26 @@ def _training_bytes(rows: Rows, fit: ResolvedFit, block: int, threads: int, part
     )
 
 
+def _decoder_bytes(fit: ResolvedFit) -> int:
+    """Rows that a pre-image keeps, and the kernels of "auto" on scores."""
+    spec, d = fit.spec, fit.d
+    if not (spec.reconstructs and spec.preimage_value.needs_rows) or spec.preimage_value.trained:
+        return 0
+    rows = spec.preimage_rows(fit.sample) * d * fit.dtype.itemsize
+    kernels = kernel_count(d) if isinstance(spec.preimage_value, Automatic) else 0
+    return rows + 8 * kernels * (d + components(spec, fit.size) + 1)
+
+
+def _making_bytes(fit: ResolvedFit, threads: int) -> int:
+    """Making the pre-images of "auto": their regressions; rows and landmarks, once more, with their scores."""
+    spec, d = fit.spec, fit.d
+    if not isinstance(spec.preimage_value, Automatic):
+        return 0
+    r = components(spec, fit.size)
+    pairs = spec.preimage_rows(fit.sample) + (fit.size if spec.method_value.landmarks and not spec.exact else 0)
+    return pairs * (d * fit.dtype.itemsize + 8 * r) + spec.preimage_value.making_bytes(d, r, threads)
+
+
 def _plan_products(rows: Rows, fit: ResolvedFit, threads: int) -> Plan:
     """The cost of exact eigenpairs: an approximate fit, its scores, the rows in memory, and products with K."""
     n, d, spec = fit.n, fit.d, fit.spec
@@ -373,14 +395,14 @@ def _plan_products(rows: Rows, fit: ResolvedFit, threads: int) -> Plan:
     held = n * d * fit.dtype.itemsize
     block = 8 * n * (components(spec, n) + OVERSAMPLING + 1)
     multiplying = (_BLOCKS_HELD + threads) * block + threads * strip_bytes(d, fit.dtype.itemsize)
-    working = _SOLVER_BYTES + held + max(round(_SAVING * held), multiplying)
+    working = _SOLVER_BYTES + held + max(round(_SAVING * held), multiplying, _making_bytes(fit, threads))
     return replace(
         start,
         size=n,
         passes=start.passes + 2,
         bytes_read=start.bytes_read + 2 * rows.dtype.itemsize * n * d,
         peak_bytes=max(start.peak_bytes, resident(working)),
-        result_bytes=held + 8 * n * (components(spec, n) + 1),
+        result_bytes=held + 8 * n * (components(spec, n) + 1) + _decoder_bytes(fit),
         checkpoint_bytes=max(start.checkpoint_bytes, (_PRODUCTS + _partial_sums(n // 4096 + 1, threads)) * block),
     )
 

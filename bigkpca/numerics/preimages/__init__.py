@@ -29,7 +29,7 @@ from typing import Any
 import numpy as np
 
 from bigkpca.errors import Array, unknown_name
-from bigkpca.numerics.preimages.automatic import Automatic, AutomaticDecoder
+from bigkpca.numerics.preimages.automatic import Automatic, AutomaticDecoder, kernel_count
 from bigkpca.numerics.preimages.base import (
     Decode,
     Decoder,
@@ -79,6 +79,7 @@ __all__ = [
     "from_dict",
     "iteration_bytes",
     "joined",
+    "kernel_count",
     "named",
     "own_noise",
     "reconstructing",

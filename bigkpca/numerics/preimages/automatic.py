@@ -35,13 +35,15 @@ from bigkpca.numerics.preimages.fixed_point import FixedPoint, FixedPointDecoder
 from bigkpca.numerics.preimages.ridge import KernelDecoder
 
 RIDGES = (0.01, 0.1, 1.0)  # penalties of the kernels on scores, to choose from
-MOST_KERNELS = 500
+_MOST_KERNELS = 500
 _KERNEL_NUMBERS = 8_000_000  # of the weights of these kernels: 64 MB
-_HELD_OUT = 128  # rows, but at most every fourth
+_FOLDS = 4  # that are held out in turn, of few rows
+_HELD_OUT = 128  # of more rows, one fold of about this many
+_LEAST_ROWS = 16  # to hold any out
+_STANDARD_ERRORS = 2.0
 _ROWS_PER_LANDMARK = 4  # with fewer, many held-out rows may be landmarks
 _TILE_ROWS = 512
 _TOLERANCE = 1e-10  # above the rounding of a Cholesky factor of all features
-_LEAST_HELD_OUT = 4
 
 
 @dataclass(frozen=True)
@@ -83,46 +85,43 @@ class Automatic:
         kept = spread(sampled(rows, "pre-images by 'auto'"), self.rows)
         R = fitted.features.shifted(kept)
         pairs = _Pairs.of(fitted, R, fitted.scores(kept))
-        start = LinearDecoder.of_sums(pairs.of_scores(pairs.total))
-        fixed = FixedPoint().starting_at(start, fitted)
-        chosen = pairs.best(fixed.decoding(fitted.features, fitted.solution, len(pairs.held_out_scores)))
-        regression = {} if chosen is None else pairs.regression(chosen)
+        fixed = FixedPoint().starting_at(pairs.linear(pairs.total), fitted)
+        chosen = pairs.best(fixed.decoding(fitted.features, fitted.solution, len(R)))
+        regression = pairs.kernels(chosen) if chosen and np.isfinite(chosen) else {}
         return AutomaticDecoder(**vars(fixed) | regression, rows=R, iterates=chosen is None)
+
+    def making_bytes(self, columns: int, components: int, threads: int) -> int:
+        """Bytes that the regressions need besides rows and scores: sums of each tile, their totals, and solutions."""
+        features = kernel_count(columns) + components
+        tiles = threads * _TILE_ROWS * (features + columns)
+        return 8 * ((threads + 8) * features * (features + columns) + tiles)
 
 
 @dataclass(frozen=True)
 class _Pairs:
-    """Sums of pairs of features [k(y, T), y] of scores y and rows, and the rows that are held out.
+    """Sums of pairs of features [k(y, T), y] of scores y and rows: of several folds, which are held out in turn, and of
+    all other pairs.
 
-    k is Gaussian of length sigma, T (p, r) are scores. Rows are shifted and scaled. `training` leaves the held-out rows
-    out of `total`.
+    k is Gaussian of length sigma, T (p, r) are scores. Rows are shifted and scaled.
     """
 
     landmarks: Array  # T (p, r)
     sigma: float
     penalty: Array  # (p + r, p + r): k(T, T), and nothing for the scores themselves
-    training: Regression
-    total: Regression
-    held_out: Array  # (h, d)
-    held_out_scores: Array  # (h, r)
+    sums: tuple[Regression, ...]  # of each fold; the last of the others
+    held_out: tuple[tuple[Array, Array], ...]  # scores (h, r) and rows (h, d) of each fold
 
     @classmethod
     def of(cls, fitted: Fitted, R: Array, Y: Array) -> _Pairs:
         """The pairs of sampled rows R (m, d), scores Y (m, r), and of landmarks where these are few among the rows."""
         T, sigma = _kernels_on(Y, R.shape[1])
-        held = np.zeros(len(R), bool)
-        held[:: max(4, len(R) // _HELD_OUT)] = True
-        X, scores, few = R[~held], Y[~held], fitted.moments
-        if has_landmarks(fitted.features) and few and few.count >= _ROWS_PER_LANDMARK * fitted.features.size:
-            X = np.concatenate([X, fitted.features.landmarks])
-            scores = np.concatenate([scores, fitted.landmark_scores()])
         gram, p = Gaussian(sigma).gram(T), len(T)
         penalty = np.zeros((p + Y.shape[1],) * 2)
         penalty[:p, :p] = gram
         shift = np.concatenate([gram.mean(axis=0), Y.mean(axis=0)])
         row_shift = R.mean(axis=0, dtype=np.float64)
 
-        def sums(X: Array, Y: Array) -> Regression:
+        def sums(Y: Array, X: Array) -> Regression:
             def of_tile(start: int) -> Any:
                 tile = slice(start, start + _TILE_ROWS)
                 pair = _features(Y[tile], T, sigma), X[tile].astype(np.float64)
@@ -131,36 +130,54 @@ class _Pairs:
             found: Any = fitted.in_order(of_tile, range(0, len(X), _TILE_ROWS))
             return reduce(add, found)
 
-        training = sums(X, scores)
-        total = training + sums(R[held], Y[held])
-        return cls(T, sigma, penalty, training, total, R[held].astype(np.float64), Y[held])
+        step = max(_FOLDS, len(R) // _HELD_OUT)
+        folds = 0 if len(R) < _LEAST_ROWS else _FOLDS if step == _FOLDS else 1
+        number = np.arange(len(R)) % step
+        held_out = tuple((Y[number == fold], R[number == fold].astype(np.float64)) for fold in range(folds))
+        scores, X, few = Y[number >= folds], R[number >= folds], fitted.moments
+        if has_landmarks(fitted.features) and few and few.count >= _ROWS_PER_LANDMARK * fitted.features.size:
+            scores = np.concatenate([scores, fitted.landmark_scores()])
+            X = np.concatenate([X, fitted.features.landmarks])
+        pairs = (*held_out, (scores, X))
+        return cls(T, sigma, penalty, tuple(sums(*pair) for pair in pairs if len(pair[0])), held_out)
 
-    def of_scores(self, sums: Regression) -> Regression:
-        """The part of the sums that belongs to the scores themselves."""
+    @property
+    def total(self) -> Regression:
+        """The sums of all pairs."""
+        return reduce(add, self.sums)
+
+    def linear(self, sums: Regression) -> LinearDecoder:
+        """The linear map from the scores themselves."""
         own = slice(len(self.landmarks), None)
-        return replace(sums, mean=sums.mean[own], scatter=sums.scatter[own, own], cross=sums.cross[own])
+        of_scores = replace(sums, mean=sums.mean[own], scatter=sums.scatter[own, own], cross=sums.cross[own])
+        return LinearDecoder.of_sums(of_scores)
 
     def best(self, fixed: Decode) -> float | None:
-        """The penalty with the smallest error on held-out rows, infinite for a linear map; None for the fixed point."""
-        Y, training = self.held_out_scores, self.training
-        if len(Y) < _LEAST_HELD_OUT:
+        """The penalty with the smallest error on held-out rows, infinite for a linear map; None for the fixed point,
+        also where the gain over it is within two standard errors."""
+        if not self.held_out:
             return None
+        folds = [self._errors(number) for number in range(len(self.held_out))]
+        errors = {ridge: np.concatenate([fold[ridge] for fold in folds]) for ridge in folds[0]}
+        best = min(errors, key=lambda ridge: float(errors[ridge].sum()))
+        if _smaller(errors[best], errors[np.inf]):  # then it is better than the fixed point, which is slow, too
+            return best
+        of_fixed = np.concatenate([squared_norms(fixed(Y, None).rows - X) for Y, X in self.held_out])
+        return best if _smaller(errors[best], of_fixed) else None
+
+    def _errors(self, fold: int) -> dict[float, Array]:
+        """Squared errors (h,) of the rows of a fold, for each penalty, from the pairs outside the fold."""
+        Y, X = self.held_out[fold]
+        training = reduce(add, (each for number, each in enumerate(self.sums) if number != fold))
         F = _features(Y, self.landmarks, self.sigma) - training.mean
-        found: dict[float | None, Array] = {np.inf: LinearDecoder.of_sums(self.of_scores(training))(Y)}
+        found = {np.inf: self.linear(training)(Y)}
         for ridge in RIDGES if len(self.landmarks) else ():
             solved = training.solve(ridge * self.penalty, _TOLERANCE, F.T)  # less work than weights for all columns
             found[ridge] = training.mean_rows + solved.T @ training.cross
-        errors = {ridge: squared_norms(rows - self.held_out) for ridge, rows in found.items()}
-        best = min(errors, key=lambda ridge: float(errors[ridge].sum()))
-        if not _smaller(errors[best], errors[np.inf]):  # otherwise the fixed point, which is slow, is worse too
-            errors[None] = squared_norms(fixed(Y, None).rows - self.held_out)
-            best = best if _smaller(errors[best], errors[None]) else None
-        return best
+        return {ridge: squared_norms(rows - X) for ridge, rows in found.items()}
 
-    def regression(self, ridge: float) -> dict[str, Any]:
+    def kernels(self, ridge: float) -> dict[str, Any]:
         """Fields of the decoder for a map with this penalty, fitted to all pairs."""
-        if np.isinf(ridge):
-            return {}
         p, total = len(self.landmarks), self.total
         weights = total.weights(ridge * self.penalty, _TOLERANCE)
         return {
@@ -173,14 +190,19 @@ class _Pairs:
 
 
 def _smaller(errors: Array, others: Array) -> bool:
-    """Whether errors (h,) of rows are smaller than others, on average and by more than the standard error of that."""
+    """Whether errors (h,) of rows are smaller than others by more than two standard errors of the mean difference."""
     gain = others - errors
-    return bool(gain.mean() > gain.std() / np.sqrt(len(gain)))
+    return bool(gain.mean() > _STANDARD_ERRORS * gain.std() / np.sqrt(len(gain)))
+
+
+def kernel_count(columns: int) -> int:
+    """The largest number of kernels on scores for rows of `columns` columns."""
+    return max(2, min(_MOST_KERNELS, _KERNEL_NUMBERS // columns))
 
 
 def _kernels_on(Y: Array, columns: int) -> tuple[Array, float]:
     """T (p, r) of scores Y (m, r) for rows of `columns` columns, and the length sigma; no T if all are equal."""
-    T = spread(np.unique(Y, axis=0), max(2, min(MOST_KERNELS, _KERNEL_NUMBERS // columns)))
+    T = spread(np.unique(Y, axis=0), kernel_count(columns))
     if len(T) < 2:
         return T[:0], 1.0
     distances = bandwidth.pair_distances(T, "sqeuclidean", np.random.default_rng(0))
