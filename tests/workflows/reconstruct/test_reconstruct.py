@@ -46,7 +46,7 @@ def test_reconstruct_is_inverse_transform_of_every_kind_of_scores(kpca, scores, 
     np.testing.assert_array_equal(found.rows, expected)
     for name in ARRAYS[1:]:
         np.testing.assert_array_equal(block_arrays.values(str(back), name), getattr(found, name))
-    assert found.iterations.max() > 0
+    assert (found.rows.std(axis=0) > 0).any()
 
 
 @pytest.mark.full
