@@ -56,6 +56,7 @@ FURTHER = (  # about something else, and slow
     Benchmark("exact_held", 2200, 120),
     Benchmark("nights", 3000, 120, ("--night", "2000")),
     Benchmark("processors", 400, 60),
+    Benchmark("reconstruction", 300, 60),
 )
 
 
