@@ -47,7 +47,7 @@ from bigkpca.numerics import solvers
 from bigkpca.numerics.kernels import Gaussian
 from bigkpca.numerics.landmarks import KMeans, Uniform
 from bigkpca.numerics.methods import ColumnSampling
-from bigkpca.numerics.preimages import Automatic, kernel_count
+from bigkpca.numerics.preimages.automatic import Automatic, kernel_count
 from bigkpca.numerics.rounding import MEASURED_ROWS
 from bigkpca.spec import ResolvedFit
 

@@ -24,7 +24,7 @@ from bigkpca.numerics.growth import JUDGING_ROWS, PAIRED_ROWS
 from bigkpca.numerics.kernels import Kernel, Polynomial
 from bigkpca.numerics.kernels.base import Leaf
 from bigkpca.numerics.model import Model
-from bigkpca.numerics.preimages import Automatic, kernel_count
+from bigkpca.numerics.preimages.automatic import Automatic, kernel_count
 from bigkpca.numerics.rounding import FAR_ROWS, MEASURED_ROWS
 from bigkpca.numerics.solvers import OVERSAMPLING, PASSES
 from bigkpca.spec import DENSE_MOST_FEATURES, FitSpec, ResolvedFit, resolve

@@ -41,7 +41,7 @@ from bigkpca.numerics.landmarks.sampling import Factor, Proposals, check_diagona
 from bigkpca.numerics.linalg import rank_tolerance
 from bigkpca.numerics.methods import PrincipalFeatures, RandomFeatures
 from bigkpca.numerics.model import Model
-from bigkpca.numerics.preimages import spread
+from bigkpca.numerics.preimages.base import spread
 from bigkpca.numerics.random_streams import ALPHA, FREQUENCIES, LANDMARKS, PROPOSALS, SKETCH, random_stream
 from bigkpca.numerics.solvers import OVERSAMPLING, leading_eigenpairs, starting_block
 from bigkpca.spec import DENSE_MOST_FEATURES, FitSpec, ResolvedFit

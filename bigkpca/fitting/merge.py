@@ -30,7 +30,7 @@ from bigkpca.numerics.growth import PAIRED_ROWS
 from bigkpca.numerics.kernels import Kernel
 from bigkpca.numerics.model import Model, Provenance
 from bigkpca.numerics.moments import ShiftedSums
-from bigkpca.numerics.preimages import spread
+from bigkpca.numerics.preimages.base import spread
 from bigkpca.numerics.random_streams import FEW, PROBES, SAMPLE, random_stream
 from bigkpca.spec import FitSpec, ResolvedFit, randomized, resolve, resolve_shape
 

@@ -119,5 +119,5 @@ def check_extensible(spec: FitSpec) -> None:
     if spec.preimage_value.trained:
         raise SpecError(
             f"preimage={spec.preimage_value.name!r} was trained on the earlier rows and cannot take more: fit again on "
-            "all rows, or use preimage='fixed-point' or 'linear'"
+            "all rows, or use preimage='auto' or 'fixed-point'"
         )

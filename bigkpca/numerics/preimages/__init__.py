@@ -29,7 +29,7 @@ from typing import Any
 import numpy as np
 
 from bigkpca.errors import Array, unknown_name
-from bigkpca.numerics.preimages.automatic import Automatic, AutomaticDecoder, kernel_count
+from bigkpca.numerics.preimages.automatic import Automatic, AutomaticDecoder
 from bigkpca.numerics.preimages.base import (
     Decode,
     Decoder,
@@ -47,7 +47,6 @@ from bigkpca.numerics.preimages.base import (
     joined,
     reconstructing,
     residuals,
-    spread,
 )
 from bigkpca.numerics.preimages.distances import Distances, DistancesDecoder
 from bigkpca.numerics.preimages.fixed_point import FixedPoint, FixedPointDecoder
@@ -79,13 +78,11 @@ __all__ = [
     "from_dict",
     "iteration_bytes",
     "joined",
-    "kernel_count",
     "named",
     "own_noise",
     "reconstructing",
     "residuals",
     "row_noise",
-    "spread",
     "to_dict",
     "with_noise",
     "written",

@@ -10,7 +10,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 from bigkpca.errors import SpecError
 from bigkpca.numerics.kernels import Gaussian, Laplacian, Linear
 from bigkpca.numerics.methods import Exact
-from bigkpca.numerics.preimages import Automatic, FixedPoint, LinearMap, kernel_count
+from bigkpca.numerics.preimages import Automatic, FixedPoint, LinearMap
+from bigkpca.numerics.preimages.automatic import kernel_count
 from tests.numerics.preimages.models import back, decoder, fitted, pca, random_fitted, rows
 
 
