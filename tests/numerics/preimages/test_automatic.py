@@ -80,8 +80,9 @@ def test_known_rows_start_the_fixed_point():
 
 
 def test_features_that_do_not_see_all_of_a_row_do_not_start_there():
-    X = rows(400)
-    model = random_fitted("principal-alpha", 12, X)
+    X = on_a_curve(400)
+    model = random_fitted("principal-alpha", 3, X)
+    assert not decoder(Automatic(), model, X).iterates
     Y = model.scores(X[:5])
     known, unknown = (back(Automatic(), model, Y, start, X).rows for start in (X[:5] + 9.0, None))
     assert_allclose(known, unknown)
@@ -89,11 +90,12 @@ def test_features_that_do_not_see_all_of_a_row_do_not_start_there():
 
 def test_equal_scores_and_few_rows_have_pre_images():
     X = on_a_curve(60)
-    narrow = fitted(Gaussian(1e-6), 2, Exact(), X=np.vstack([X, X[:1]]))
+    narrow = fitted(Gaussian(1e-6), 2, X=np.vstack([X, X[:1]]), size=61)
     Q = on_a_curve(9, seed=5)  # with no kernel value: their scores are equal
     assert np.isfinite(back(Automatic(), narrow, narrow.scores(Q), None, Q).rows).all()
-    few = fitted(Gaussian(0.8), 1, X=X[:3], size=3)
-    assert decoder(Automatic(), few, X[:3]).iterates
+    for n in (3, 15):
+        few = fitted(Gaussian(0.8), 2, X=(Q := on_a_curve(n, noise=0)), size=n)
+        assert decoder(Automatic(), few, Q).iterates
 
 
 def test_at_most_so_many_rows_are_kept_from_the_first_to_the_last():

@@ -44,7 +44,7 @@ def errors_relative_to_pca(X, train, test, components, *, standardised):
 
 @BOTH
 def test_digits_come_back_better_than_from_pca(digits, standardised):
-    found = errors_relative_to_pca(digits, 1300, 400, (2, 5, 10, 20), standardised=standardised)
+    found = errors_relative_to_pca(digits, 1300, 400, (2, 10, 20), standardised=standardised)
     assert max(found.values()) < 0.9, found
 
 
@@ -82,10 +82,10 @@ def test_flights_in_standard_deviations_come_back_better_than_from_pca(tmp_path)
 
 
 TABLES = [
-    *[("iris", r) for r in (2, 3)],
-    *[("wine", r) for r in (2, 5)],
-    *[("diabetes", r) for r in (2, 5)],
-    *[("breast_cancer", r) for r in (2, 5, 10)],
+    *[("iris", 2), ("wine", 5)],
+    *[pytest.param(*each, marks=pytest.mark.full) for each in (("iris", 3), ("wine", 2), ("diabetes", 2))],
+    *[pytest.param(*each, marks=pytest.mark.full) for each in (("diabetes", 5), ("breast_cancer", 5))],
+    *[pytest.param("breast_cancer", r, marks=pytest.mark.full) for r in (2, 10)],
 ]
 
 
