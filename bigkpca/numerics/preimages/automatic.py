@@ -118,7 +118,7 @@ class _Pairs:
         gram, p = Gaussian(sigma).gram(T), len(T)
         penalty = np.zeros((p + Y.shape[1],) * 2)
         penalty[:p, :p] = gram
-        shift = np.concatenate([gram.mean(axis=0), Y.mean(axis=0)])
+        shift = np.concatenate([gram.sum(axis=0) / max(p, 1), Y.mean(axis=0)])
         row_shift = R.mean(axis=0, dtype=np.float64)
 
         def sums(Y: Array, X: Array) -> Regression:
