@@ -8,7 +8,7 @@ import pytest
 import zarr
 
 import bigkpca
-from bigkpca import KernelPCA, methods
+from bigkpca import KernelPCA, methods, preimages
 from bigkpca.data.opening import open_rows
 from bigkpca.data.rows import ArrayRows
 from bigkpca.errors import SpecError
@@ -107,6 +107,18 @@ def test_a_model_that_grew_leads_back_as_one_fitted_on_all(way, method, X):
         np.testing.assert_allclose(own, whole.features.landmarks_in_user_units())
         np.testing.assert_allclose(rows_of(grown, rows), rows_of(whole, rows), atol=1e-3)
     assert error_of(grown, rows) < 0.4
+
+
+@pytest.mark.filterwarnings("ignore::bigkpca.errors.UniformLandmarksWarning")
+def test_the_default_learns_again_from_the_rows_that_it_keeps_when_a_model_grows(X):
+    first = KernelPCA(8, size=60, random_state=0).fit(X[:300])
+    kept = first.model_.features.unshifted(first.model_.decoder.reference_rows).astype(np.float32)
+    merged = sum([first, KernelPCA(8, size=60, random_state=0).fit(X[300:], like=first)])
+    for grown in (merged.model_, first.partial_fit(X[300:]).model_):
+        again = preimages.Automatic().decoder(grown.fitted, kept)
+        for name, values in grown.decoder.arrays().items():
+            np.testing.assert_array_equal(values, again.arrays()[name])
+        assert error_of(grown, X) < 0.4
 
 
 @pytest.mark.parametrize(("way", "method"), [("fixed-point", "rff"), ("linear", "rff-pca"), ("mds", "rff")])
