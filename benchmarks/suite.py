@@ -50,12 +50,15 @@ CENTRAL = (  # speed, memory and accuracy
 FURTHER = (  # about something else, and slow
     Benchmark("automatic_size", 1000, 120),
     Benchmark("chaos", 1000, 120, ("--kills", "4")),
+    Benchmark("classifier", 400, 120),
     Benchmark("comparison", 1000, 120),
     Benchmark("denoise", 1000, 300),
     Benchmark("drift", 500, 120),
     Benchmark("exact_held", 2200, 120),
+    Benchmark("flights", 3000, 120),
     Benchmark("nights", 3000, 120, ("--night", "2000")),
     Benchmark("processors", 400, 60),
+    Benchmark("reconstruction", 300, 60),
 )
 
 

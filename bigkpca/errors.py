@@ -124,6 +124,10 @@ class UnlikeWorkersWarning(UserWarning):
     """Workers of a cluster have processors that round differently: repeated runs can differ in the last digits."""
 
 
+class DominantVariableWarning(UserWarning):
+    """One column makes nearly all of the distances between rows, so that the components show little else."""
+
+
 class ToleranceWarning(UserWarning):
     """Memory or time ended the growth of a model before it met its tolerance."""
 
@@ -233,10 +237,15 @@ def check_overflow(values: Array, where: str) -> None:
 
 
 def check_finite(
-    X: Array, first_row: int, where: str, first_column: int = 0, names: Sequence[str] | None = None
+    X: Array,
+    first_row: int,
+    where: str,
+    first_column: int = 0,
+    names: Sequence[str] | None = None,
+    fills: Sequence[float] = (),
 ) -> None:
     """Raise DataError naming the first NaN or infinity in X (b, d), a part of the data `where` that starts at this row
-    and column; `names` are the names of all columns.
+    and column; `names` are the names of all columns, and `fills` the stored numbers that became NaN.
 
     The sum of a block is finite unless one of its values is not, or the sum overflows. So the slow search runs only
     where the sum is not finite.
@@ -252,8 +261,11 @@ def check_finite(
     bad = np.argwhere(~np.isfinite(X))
     if len(bad):
         row, column = bad[0]
-        value = "NaN" if np.isnan(X[row, column]) else "infinity"
+        value, advice = "NaN" if np.isnan(X[row, column]) else "infinity", "remove or impute such rows first"
+        if fills and value == "NaN":
+            value = f"missing, as the fill value {' or '.join(f'{fill:g}' for fill in fills)} or as NaN"
+            advice += ", or open the array with xarray and pass the DataArray that dropna or fillna returns"
         raise DataError(
             f"{where}: row {first_row + row}, {column_called(first_column + column, names)} is {value} (both counted "
-            "from 0); remove or impute such rows first"
+            f"from 0); {advice}"
         )

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise, product
+from typing import Any
 
 import numpy as np
 
 from bigkpca.data.blocks import Block, sample_rows, tile_rows
-from bigkpca.data.rows import ArrayRows, Rows, tiles
-from bigkpca.errors import Array, DataError, FewerComponentsWarning, NarrowKernelWarning, SpecError
+from bigkpca.data.rows import ArrayRows, OneHot, Rows, tiles
+from bigkpca.errors import (
+    Array,
+    DataError,
+    DominantVariableWarning,
+    FewerComponentsWarning,
+    NarrowKernelWarning,
+    SpecError,
+)
 from bigkpca.execution.blas import single_threaded_blas
 from bigkpca.execution.engine import Engine, sum_by_block
 from bigkpca.execution.passes import block_evaluation, read_rows
@@ -20,11 +29,19 @@ from bigkpca.execution.projection import check_columns
 from bigkpca.execution.tasks import Carried, Task
 from bigkpca.fitting.fit import fit_rows
 from bigkpca.fitting.preimage import train_preimage, with_decoder
-from bigkpca.fitting.sample import draw_sample, sample_lengths
+from bigkpca.fitting.sample import draw_sample, sample_lengths, scale_of
 from bigkpca.numerics import evaluation
 from bigkpca.numerics.display import ShowsSummary, Summary
 from bigkpca.numerics.evaluation import Evaluation
 from bigkpca.numerics.linalg import rank_tolerance
+from bigkpca.numerics.linear_pca import (
+    MOST_VALUES,
+    LinearPCA,
+    Reconstruction,
+    captured,
+    reconstruction,
+    spread,
+)
 from bigkpca.numerics.model import Model
 from bigkpca.numerics.moments import column_moments
 from bigkpca.numerics.preimages import Noise, iteration_bytes
@@ -75,8 +92,29 @@ def evaluate_rows(
         sizes = evaluation.sizes(pool, center=center)
         numbers, drawn = evaluation.draw(sizes, sample, n, rng)
         given = evaluation.probes(features, model.solution, X[numbers], P, drawn)
+        some = spread(len(X), max(1, MOST_VALUES // model.columns))
+        found = captured(features, X[some], pool.Y[some])
+        restored = None if found is None else reconstructed(model, X[some], pool.Y[some])
     sums = sum_by_block("evaluating", block_evaluation, rows, (model, given), model.block_rows, engine)
-    return evaluation.evaluation(sums, given, P, center=center)
+    result = evaluation.evaluation(sums, given, P, center=center)
+    return replace(result, captured=found, lost=None if restored is None else restored.lost)
+
+
+LEAST_RESTORED, _MOST_RESTORED = 8, 500  # rows whose pre-images are compared with linear PCA
+_RESTORED_PRODUCTS = 1_000_000_000  # rows x features x columns
+
+
+def reconstructed(model: Model, X: Array, Y: Array) -> Reconstruction | None:
+    """A quarter of the rows X (m, d), or up to 500, from their scores Y (m, r), beside linear PCA of the other rows.
+
+    None for models without pre-images, and for rows that do not vary.
+    """
+    if model.decoder is None:
+        return None
+    most = max(LEAST_RESTORED, min(_MOST_RESTORED, _RESTORED_PRODUCTS // (model.features.size * model.columns)))
+    numbers = spread(len(X), min(most, max(LEAST_RESTORED, len(X) // 4)))
+    restored = model.reconstructing(len(numbers))(Y[numbers], None).rows
+    return reconstruction(model.features, X, numbers, restored, model.components)
 
 
 def preimage_error(
@@ -93,11 +131,15 @@ def preimage_error(
     the noisy row. Raises SpecError for models without pre-images.
     """
     model.reconstructing(1)  # raises SpecError if the model has no pre-images
-    key = np.random.SeedSequence(0, spawn_key=(SCORING,)).generate_state(2, np.uint64)
-    added = None if noise is None else Noise(noise, key, 1)
+    added = None if noise is None else _noise(noise)
     given = model, added, 1.0 if units is None else units
     total, count = sum_by_block("scoring", _squared_error, rows, given, model.block_rows, engine)
     return float(total / count)
+
+
+def _noise(deviation: float) -> Noise:
+    """The noise of a score, the same for each model."""
+    return Noise(deviation, np.random.SeedSequence(0, spawn_key=(SCORING,)).generate_state(2, np.uint64), 1)
 
 
 def _squared_error(rows: Rows, block: Block, model: Model, noise: Noise | None, units: Array | float) -> Array:
@@ -145,6 +187,23 @@ class Setting:
     standard_error: float
 
 
+@dataclass(frozen=True)
+class PCASetting:
+    """Linear PCA with this number of components, with the mean squared error of its reconstruction of held-out rows.
+
+    Attributes
+    ----------
+    components : int
+        Number of components.
+    error, standard_error : float
+        As in `Setting`, of the same rows.
+    """
+
+    components: int
+    error: float
+    standard_error: float
+
+
 @dataclass(frozen=True, repr=False)
 class CrossValidation(ShowsSummary):
     """Result of a cross-validation.
@@ -159,6 +218,10 @@ class CrossValidation(ShowsSummary):
         Number of landmarks of each fit, or fewer if there were fewer rows.
     standardized : bool
         Whether errors are in standard deviations of each column, rather than in the units of the data.
+    weighted : bool
+        Whether errors of columns are multiplied by their weights.
+    pca : tuple of PCASetting
+        Linear PCA with each number of components, fitted to and scored on the same rows.
     """
 
     settings: tuple[Setting, ...]
@@ -166,13 +229,32 @@ class CrossValidation(ShowsSummary):
     folds: int
     size: int
     standardized: bool
+    weighted: bool = False
+    pca: tuple[PCASetting, ...] = ()
 
     def summary(self) -> Summary:
-        """The number of settings, and the best setting."""
+        """The number of settings, the best setting, and linear PCA with as many components."""
+        of_pca = {f"PCA of {one.components}": repr(one) for one in self.pca if one.components == self.best.components}
         return Summary(
             f"CrossValidation of {len(self.settings):,} settings, {self.folds} folds of {self.rows:,} rows",
-            {"best": repr(self.best)},
+            {"best": repr(self.best)} | of_pca,
         )
+
+    @property
+    def pca_note(self) -> str | None:
+        """The numbers of components with which linear PCA has a smaller error than every setting; None if none."""
+        least = {one.components: math.inf for one in self.pca}
+        for setting in self.settings:
+            if setting.components in least:
+                least[setting.components] = min(least[setting.components], setting.error)
+        better = [
+            f"{one.components} ({one.error:.5g}, the best setting {least[one.components]:.5g})"
+            for one in self.pca
+            if one.error < least[one.components]
+        ]
+        if not better:
+            return None
+        return f"linear PCA is better than every setting with as many components: {', '.join(better)}"
 
     @property
     def best(self) -> Setting:
@@ -218,8 +300,8 @@ def cross_validate(
 
     Each setting is fitted on all folds but one, and scored on up to 500 rows of that one. By default, `sigmas` are
     multiples of the median length, rounded to six digits, and `components` are values of a fixed list up to the size.
-    With `spec.noise`, pre-images of noisy rows are compared with the rows themselves; with `spec.standardize`, errors
-    are in standard deviations of the columns. Passes: the sample.
+    With `spec.noise`, pre-images of noisy rows are compared with the rows themselves; with `spec.standardize` and
+    weights, errors are those of the standardised and weighted columns. Passes: the sample.
 
     Raises SpecError for kernels without a length or pre-images, for fewer than two folds or two rows per fold, and for
     more components than a fit can have. Raises MemoryLimitError if the plan needs more than `limit` bytes in a process,
@@ -228,6 +310,7 @@ def cross_validate(
     if folds < 2:
         raise SpecError(f"folds={folds}: give 2 or more, since each part of the rows is scored by a fit of the others")
     _ = spec.distance  # raises SpecError for a kernel without a length
+    spec = spec.for_rows(rows)
     asked = spec.model_copy(update={"components": max(components or COMPONENTS)})
     check_peak(_peak_bytes(rows, asked, folds, engine.threads), limit, "ask for a smaller --size")
     engine.check_memory(lambda threads: _peak_bytes(rows, asked, folds, threads))
@@ -251,32 +334,54 @@ def cross_validate(
                 f"components={max(counts)}: fits of {len(train)} rows with {most} landmarks have at most {most} "
                 "components; use fewer components, or a larger size"
             )
-    tasks = _tasks(X, parts, sigmas, counts, asked)
+    tasks = _tasks(ArrayRows(X, one_hot=rows.one_hot), parts, sigmas, counts, asked)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", NarrowKernelWarning)  # a sigma that is too short has a large error anyway
+        warnings.simplefilter("ignore", DominantVariableWarning)  # as for every sigma
         warnings.simplefilter("ignore", FewerComponentsWarning)  # the fit already has fewer components
-        errors = iter(engine.each(f"cross-validating, {len(tasks)} fits", tasks))
+        title = f"cross-validating, {len(sigmas) * folds} fits"
+        errors = iter(engine.each(title, tasks))
     settings: list[Setting] = []
     for sigma in sigmas:
         of_folds = [next(errors) for _ in parts]
-        for r, ridge in of_folds[0]:
-            each = np.array([fold[r, ridge] for fold in of_folds])
-            spread = each.std(ddof=1) if np.isfinite(each).all() else np.inf
-            settings.append(Setting(sigma, r, ridge, float(each.mean()), float(spread / np.sqrt(folds))))
-    return CrossValidation(tuple(settings), len(X), folds, resolve(asked, rows).size, spec.standardize)
+        settings += [Setting(sigma, r, ridge, *_mean_of(of_folds, (r, ridge))) for r, ridge in of_folds[0]]
+    of_folds = [next(errors) for _ in parts]
+    pca = tuple(PCASetting(r, *_mean_of(of_folds, r)) for r in of_folds[0])
+    weighted = spec.column_weights is not None
+    return CrossValidation(tuple(settings), len(X), folds, resolve(asked, rows).size, spec.standardize, weighted, pca)
 
 
-def _tasks(X: Array, parts: Sequence[Block], sigmas: Sequence[float], counts: list[int], spec: FitSpec) -> list[Task]:
-    """One task for each sigma and held-out part; together they report len(X) rows of progress."""
-    rows, units = Carried(X), Carried(column_moments(X).scale if spec.standardize else None)
+def _mean_of(of_folds: Sequence[dict[Any, float]], key: Any) -> tuple[float, float]:
+    """The mean error over folds, and its standard error."""
+    each = np.array([errors[key] for errors in of_folds])
+    deviation = each.std(ddof=1) if np.isfinite(each).all() else np.inf
+    return float(each.mean()), float(deviation / np.sqrt(len(each)))
+
+
+def _tasks(
+    X: ArrayRows, parts: Sequence[Block], sigmas: Sequence[float], counts: list[int], spec: FitSpec
+) -> list[Task]:
+    """One task for each sigma and held-out part, and one of linear PCA for each part; together they report n rows of
+    progress."""
+    units = Carried(scale_of(X, spec, column_moments(X.values) if spec.standardize else None))
+    rows, n = Carried(X.values), len(X.values)
     fits = list(product(sigmas, parts))
-    done = np.linspace(0, len(X), len(fits) + 1).astype(int).tolist()
+    done = np.linspace(0, n, len(fits) + len(parts) + 1).astype(int).tolist()
+    progress = [stop - start for start, stop in pairwise(done)]
     specs = {
         sigma: spec.model_copy(update={"sigma": sigma, "gamma": None, "components": max(counts)}) for sigma in sigmas
     }
     return [
-        Task(_fold_errors, (rows, part, units, specs[sigma], counts), stop - start, f"the fit of sigma {sigma:g}")
-        for (sigma, part), (start, stop) in zip(fits, pairwise(done), strict=True)
+        *(
+            Task(
+                _fold_errors, (rows, X.one_hot, part, units, specs[sigma], counts), size, f"the fit of sigma {sigma:g}"
+            )
+            for (sigma, part), size in zip(fits, progress[: len(fits)], strict=True)
+        ),
+        *(
+            Task(_pca_errors, (rows, part, units, spec.noise, counts), size, "linear PCA")
+            for part, size in zip(parts, progress[len(fits) :], strict=True)
+        ),
     ]
 
 
@@ -289,18 +394,36 @@ def _peak_bytes(rows: Rows, spec: FitSpec, folds: int, threads: int) -> int:
     tile = iteration_bytes(fit.size, d, min(MAX_SCORED_ROWS, tile_rows(d, fit.size, 8)))
     drawn = m * d * rows.dtype.itemsize
     one = fit.peak_bytes - process_bytes() + tile + drawn + fit.result_bytes
-    shared_rows = process_bytes() + 2 * drawn + threads * one
+    pca = 8 * (3 * train.values.size + 4 * min(train.shape) ** 2)
+    shared_rows = process_bytes() + 2 * drawn + threads * max(one, pca)
     return max(sample_bytes(rows, resolve(spec, rows), threads), shared_rows)
 
 
+def _split(X: Array, part: Block) -> tuple[Array, Array]:
+    """The rows outside one part of X, and up to 500 rows inside it."""
+    return np.concatenate([X[: part.start], X[part.stop :]]), X[part.start : part.stop][:MAX_SCORED_ROWS]
+
+
+def _pca_errors(
+    X: Array, part: Block, units: Array | None, noise: float | None, components: list[int]
+) -> dict[int, float]:
+    """The error of linear PCA for each number of components, of the rows and with the noise of `_fold_errors`."""
+    scale = 1.0 if units is None else units
+    train, held_out = _split(X, part)
+    given = held_out if noise is None else _noise(noise).added(held_out, 0, 0)
+    with single_threaded_blas:
+        pca = LinearPCA.of(train / scale, max(components))
+        restored = {r: pca.leading(r).reconstruct(given / scale) for r in components}
+    return {r: float(np.mean((held_out / scale - found) ** 2)) for r, found in restored.items()}
+
+
 def _fold_errors(
-    X: Array, part: Block, units: Array | None, spec: FitSpec, components: list[int]
+    X: Array, one_hot: tuple[OneHot, ...], part: Block, units: Array | None, spec: FitSpec, components: list[int]
 ) -> dict[tuple[int, float | None], float]:
     """The error for each number of components (above the rank of a fit, that at the rank) and ridge, fitted outside one
     part of X and scored inside it; infinite if the scores are too similar to train a pre-image on."""
     here = Engine(threads=1)
-    train = ArrayRows(np.concatenate([X[: part.start], X[part.stop :]]))
-    held_out = ArrayRows(X[part.start : part.stop][:MAX_SCORED_ROWS])
+    train, held_out = (ArrayRows(each, one_hot=one_hot) for each in _split(X, part))
     plain = spec.model_copy(update={"preimage": "linear"})
     model = fit_rows(train, plain, here)
     errors: dict[tuple[int, float | None], float] = {}

@@ -52,6 +52,7 @@ FAULTS = [
         "bigkpca/numerics/preimages/fixed_point.py", "(2 * features.kernel.gamma", "(features.kernel.gamma", "rff-pca"
     ),
     Fault("bigkpca/numerics/preimages/ridge.py", "[first_row * steps, 0", "[first_row, 0", "rows share noise"),
+    Fault("bigkpca/numerics/linear_pca.py", "LinearPCA.of(Z[~held_out], r)", "LinearPCA.of(Z, r)", "PCA has seen them"),
     Fault("bigkpca/numerics/drift.py", "2 * self.rows", "2 * rows", "many new rows: chance counts as drift"),
     Fault("bigkpca/numerics/evaluation.py", "count - float(sample.mean(row_", "count + float(sample.mean(row_"),
     Fault("bigkpca/numerics/display.py", "rounding=ROUND_CEILING)", "rounding=ROUND_FLOOR)", "proven bounds, in print"),

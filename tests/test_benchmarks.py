@@ -66,10 +66,21 @@ def test_names_that_benchmarks_import_exist_also_in_the_programs_that_they_start
 @pytest.mark.parametrize("each", [at_toy_size(each.name, each) for each in (*CENTRAL, *FURTHER)])
 def test_a_benchmark_prints_the_tables_that_it_returns(each, tmp_path, capsys):
     shared_file("mnist", "train-images-idx3-ubyte.gz")
-    if each.name in ("automatic_size", "cost_model", "denoise", "drift", "landmarks", "random_features"):
+    if each.name in (
+        "automatic_size",
+        "classifier",
+        "cost_model",
+        "denoise",
+        "drift",
+        "landmarks",
+        "random_features",
+        "reconstruction",
+    ):
         shared_file("usps", "usps_int16.npz")
-    if each.name in ("automatic_size", "cost_model", "drift", "fit_pass", "landmarks"):
+    if each.name in ("automatic_size", "cost_model", "drift", "fit_pass", "landmarks", "reconstruction"):
         shared_file("covertype", "covtype_93k.npz")
+    if each.name == "flights":
+        shared_file("flights", "flights_200k.csv.gz")
     found = suite.run(each.name, [*each.toy, "--folder", str(tmp_path)])
     printed = capsys.readouterr().out
     assert found.tables

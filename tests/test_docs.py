@@ -103,14 +103,16 @@ def write_features(path, digits):
 
 
 def write_flights(path, digits):
-    """A table of flights: dates, words, numbers and values that are missing."""
+    """A table of flights: dates, numbers and words."""
     rng = np.random.default_rng(0)
-    lines = ["time_hour,carrier,origin,tailnum,distance,air_time,dep_delay,arr_delay,cancelled"]
-    for i in range(MANY):
-        day, hour, distance = rng.integers(1, 29), rng.integers(5, 23), rng.choice([200, 760, 1400])
-        times = "{:.0f},{:.0f},{:.0f}".format(*rng.normal([18 + distance / 7.5, 5, 5], [7, 30, 30])) if i % 50 else ",,"
-        words = f"{rng.choice(['UA', 'AA', 'DL'])},{rng.choice(['JFK', 'LGA'])},N{i}"
-        lines.append(f"2013-09-{day:02} {hour:02}:00:00,{words},{distance},{times},{str(i % 50 == 0).lower()}")
+    lines = ["date,delay,distance,origin,destination,hour"]
+    for _ in range(MANY):
+        day, hour, minute = rng.integers(1, 29), rng.integers(5, 23), rng.integers(0, 60)
+        delay, distance = rng.normal(5, 30), rng.choice([200, 760, 1400])
+        airports = f"{rng.choice(['JFK', 'LGA'])},{rng.choice(['ORD', 'DFW', 'LAX'])}"
+        lines.append(
+            f"2001-01-{day:02} {hour:02}:{minute:02},{delay:.0f},{distance},{airports},{hour + minute / 60:.2f}"
+        )
     path.write_text("\n".join(lines) + "\n")
 
 

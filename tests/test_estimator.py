@@ -161,9 +161,12 @@ def test_estimators_with_values_can_be_cloned_printed_pickled_and_loaded(options
         np.testing.assert_allclose(same.transform(X), expected, rtol=1e-12, atol=1e-12)
 
 
-def test_pickles_hold_no_training_data(digits, small):
-    few, many = (len(pickle.dumps(small.fit(rows.astype(np.float64)))) for rows in (digits[:200], digits))
-    assert many < few + 1000
+def test_pickles_hold_no_training_data_but_the_rows_that_the_pre_image_keeps(digits, small):
+    rows_and_kernels = 8 * 64 * (200 - 100) + 8 * 200 * (64 + 6 + 1)
+    for preimage, more in (("fixed-point", 0), ("auto:rows=200", rows_and_kernels)):
+        small.set_params(preimage=preimage)
+        few, many = (len(pickle.dumps(small.fit(rows.astype(np.float64)))) for rows in (digits[:100], digits))
+        assert many < few + more + 1000
 
 
 def test_partial_fit_adds_rows_and_records_what_it_solves(X, small, tmp_path):

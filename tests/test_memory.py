@@ -1,5 +1,6 @@
 """Peak resident memory of real processes: below the plan, and the same for few and many rows."""
 
+import gzip
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +10,7 @@ import pytest
 
 from benchmarks import containers, memory
 from tests.helpers.commands import peak_bytes, planned_bytes
+from tests.helpers.files import shared_file
 
 ROWS, MORE, COLUMNS = 40_000, 200_000, 1000  # the fewer rows are enough blocks for what allocators keep to be there
 of_linux = pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs the high-water mark of Linux")
@@ -45,6 +47,23 @@ def test_peaks_do_not_grow_with_the_rows(tmp_path):
     few, many = peaks(ROWS, tmp_path), peaks(MORE, tmp_path)
     for command, peak in many.items():
         assert peak < 1.1 * few[command], (few, many)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1200)
+def test_a_table_of_fifteen_times_the_rows_takes_at_most_a_fifth_more(tmp_path):
+    with gzip.open(shared_file("flights", "flights_200k.csv.gz")) as file:
+        header, rows = file.readline(), file.read()
+    table, dataset, model = (tmp_path / name for name in ("flights.csv", "flights.zarr", "model.zarr"))
+    found = []
+    for times in (1, 15):
+        table.write_bytes(header + times * rows)
+        options = "--categories", "one-hot", "--missing", "mean", "--overwrite", "-q"
+        ingested = peak_bytes("ingest", table, dataset, *options)
+        fitted = peak_bytes("fit", dataset, model, "--standardize", "--components", 10, "--overwrite", "-q")
+        found.append({"ingest": ingested, "fit": fitted})
+    few, many = found
+    assert all(many[command] <= 1.2 * few[command] for command in few), found
 
 
 @pytest.mark.long

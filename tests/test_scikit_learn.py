@@ -171,6 +171,7 @@ def test_kernel_pca_linear_kernel():
         np.testing.assert_allclose(kpca.explained_variance_ratio_, expected.explained_variance_ratio_, rtol=1e-8)
 
 
+@pytest.mark.filterwarnings("ignore::bigkpca.errors.DominantVariableWarning")
 @pytest.mark.filterwarnings("ignore::bigkpca.errors.FewerComponentsWarning")
 def test_components_that_are_rounding_are_never_kept():
     X = np.array([[1 - 1e-30, 1], [1, 1], [1, 1 - 1e-20], [2, 3.0]])  # a line of two points

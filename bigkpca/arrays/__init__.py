@@ -14,7 +14,7 @@ import numpy as np
 
 from bigkpca.arrays.svd import randomized_svd
 from bigkpca.data.blocks import Block, fit_block_rows, split
-from bigkpca.data.dask import DaskRows
+from bigkpca.data.dask import DaskRows, rows_of_chunk
 from bigkpca.data.opening import open_uncounted
 from bigkpca.data.rows import ArrayRows, Rows
 from bigkpca.errors import Array, SpecError
@@ -276,7 +276,7 @@ def _blockwise(
 
 
 def _of_chunk(
-    X: Array,
+    X: Any,
     function: Callable[..., Array],
     where: str,
     first: Any,
@@ -284,10 +284,11 @@ def _of_chunk(
     *given: Any,
     block_id: tuple[int, ...],
 ) -> Array:
-    if not len(X):
+    count = X.shape[0]
+    if not count:
         return none
     start = int(first.value[block_id[0]])
-    rows, block = ArrayRows(X, start, where), Block(block_id[0], start, start + len(X))
+    rows, block = rows_of_chunk(X, start, where), Block(block_id[0], start, start + count)
     return run_function(function, (rows, block, *given)).value
 
 

@@ -85,4 +85,5 @@ def compare(
         spreads = [(group.spreads[key], shown) for key, (_, shown) in _COLUMNS.items()]
         measures = [shown(spread.median) if spread else "-" for spread, shown in spreads]
         lines.append([group.variant.method, group.variant.landmarks, f"{group.size:,}", *measures])
-    click.echo("\n".join([*aligned(lines, range(2)), found.advice, f"path  {found.path}"]))
+    notes = [found.advice, *filter(None, [found.pca_note])]
+    click.echo("\n".join([*aligned(lines, range(2)), *notes, f"path  {found.path}"]))

@@ -13,9 +13,35 @@ from bigkpca.cli.output import SPECTRUM, show, show_model
 from bigkpca.execution.progress import ShownProgress
 
 
+def _listed(text: str) -> tuple[str, ...]:
+    """Comma-separated texts; those that contain commas are quoted."""
+    line = text.replace("\n", " ") or '""'
+    return tuple(each.strip() for each in next(csv.reader([line], skipinitialspace=True)))
+
+
 def _names(_: click.Context, __: click.Parameter, text: str | None) -> tuple[str, ...] | None:
-    """Comma-separated names; names that contain commas are quoted."""
-    return None if text is None else tuple(name.strip() for name in next(csv.reader([text], skipinitialspace=True)))
+    return None if text is None else _listed(text)
+
+
+def _some(_: click.Context, __: click.Parameter, text: str | None) -> tuple[str, ...]:
+    return () if text is None else _listed(text)
+
+
+def _levels(_: click.Context, param: click.Parameter, texts: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
+    """Levels of columns, each as NAME=A,B,..."""
+    if wrong := next((text for text in texts if "=" not in text), None):
+        raise click.BadParameter(f"{wrong!r} is not of the form COLUMN=LOW,HIGH", param=param)
+    return {name: _listed(levels) for name, _, levels in (text.rpartition("=") for text in texts)}
+
+
+def _formats(_: click.Context, param: click.Parameter, texts: tuple[str, ...]) -> str | dict[str, str] | None:
+    """One format of all dates, or formats of columns, each as NAME=FORMAT."""
+    named = {name: given for name, mark, given in (text.rpartition("=") for text in texts) if mark and "%" not in name}
+    if len(named) == len(texts):
+        return named or None
+    if len(texts) > 1:
+        raise click.BadParameter("give one format, or COLUMN=FORMAT for each column", param=param)
+    return texts[0]
 
 
 @command(
@@ -23,6 +49,7 @@ def _names(_: click.Context, __: click.Parameter, text: str | None) -> tuple[str
     "bigkpca ingest train-images.gz rows.zarr --labels train-labels.gz",
     "bigkpca ingest flights.csv flights.zarr --drop tailnum --categories one-hot --missing median",
     "bigkpca ingest more.csv rows.zarr --append",
+    "bigkpca ingest flights/ flights.zarr",
 )
 @click.argument("sources", nargs=-1, required=True, metavar="SRC...", type=PATH)
 @click.argument("destination", metavar="DST", type=PATH)
@@ -34,7 +61,7 @@ def _names(_: click.Context, __: click.Parameter, text: str | None) -> tuple[str
 @option("--columns", callback=_names, metavar="A,B,...", unset="all", help="Use only these columns.")
 @option(
     "--drop",
-    callback=lambda *given: _names(*given) or (),
+    callback=_some,
     metavar="A,B,...",
     unset="none",
     help="Leave out these columns.",
@@ -51,6 +78,53 @@ def _names(_: click.Context, __: click.Parameter, text: str | None) -> tuple[str
     unset="none (text columns are an error)",
     help="Turn each distinct text of a column into a column of 0 and 1.",
 )
+@option(
+    "--categorical",
+    callback=_some,
+    metavar="A,B,...",
+    unset="none",
+    help="Turn these columns into categories, whether they hold text, codes or numbers.",
+)
+@option(
+    "--numeric",
+    callback=_some,
+    metavar="A,B,...",
+    unset="none",
+    help="Read these columns as numbers, ignoring currency symbols and dividing percentages by 100.",
+)
+@option(
+    "--ordinal",
+    callback=_levels,
+    multiple=True,
+    metavar="COLUMN=LOW,...,HIGH",
+    unset="none",
+    help="Turn the levels of a column into 0, 1, 2 and so on. Can be repeated.",
+)
+@option(
+    "--max-categories",
+    type=click.IntRange(1),
+    metavar="K",
+    unset="none (at most 1000 distinct texts)",
+    help="Keep the K most frequent texts of a column as categories, and merge the others into '(other)'.",
+)
+@option(
+    "--na-values",
+    callback=_some,
+    metavar="A,B,...",
+    unset="none",
+    help="Texts and numbers that also mean a missing value, in addition to NA, NaN, null and the like.",
+)
+@option("--decimal", metavar="MARK", default=".", help="Decimal separator of CSV files.")
+@option("--thousands", metavar="MARK", unset="none", help="Thousands separator of CSV files.")
+@option(
+    "--date-format",
+    callback=_formats,
+    multiple=True,
+    metavar="[COLUMN=]FORMAT",
+    unset="ISO 8601 (2013-09-23 16:00:00)",
+    help="Format of dates, e.g. '%d/%m/%Y', wherever it occurs, or of one column. Can be repeated.",
+)
+@option("--encoding", metavar="NAME", unset="UTF-8, or by its mark", help="Encoding of CSV files, such as cp1252.")
 @option("--text", metavar="NAME", unset="none", help="Use the characters of this column as rows, for string kernels.")
 @option(
     "--like",
@@ -71,8 +145,9 @@ def _names(_: click.Context, __: click.Parameter, text: str | None) -> tuple[str
 @overwrite_option
 @common
 def ingest(sources: tuple[str, ...], destination: str, quiet: bool, **options: Any) -> None:
-    """Make a dataset DST (chunked Zarr) from files: .npy, .npz, .csv, .tsv, .parquet, .h5, .hdf5, .fasta, .fa, .fna or
-    .faa, and IDX files (the format of MNIST). Text, FASTA and IDX files may be compressed with gzip."""
+    """Make a dataset DST (chunked Zarr) from files, and from the files of folders: .npy, .npz, .csv, .tsv, .parquet,
+    .feather, .arrow, .h5, .hdf5, .fasta, .fa, .fna or .faa, and IDX files (the format of MNIST). Text, FASTA and IDX
+    files may be compressed with gzip."""
     from bigkpca.ingesting import ingest as run
     from bigkpca.storage.describe import info as look
 

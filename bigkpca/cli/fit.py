@@ -20,6 +20,7 @@ from bigkpca.cli.options import (
     json_option,
     overwrite_option,
     running,
+    weight_option,
     whole_numbers,
     word_option,
 )
@@ -76,6 +77,7 @@ def _time(seconds: float, plan: Plan) -> str:
 @command(
     "bigkpca fit rows.zarr model.zarr --components 20",
     "bigkpca fit rows.zarr model.zarr --kernel matern:nu=2.5 --size 2000 --transform scores.zarr",
+    "bigkpca fit flights.zarr model.zarr --standardize --weight origin=4 --weight day=0.5",
     "bigkpca fit rows.zarr model.zarr --tol 0.01 --time-budget '10 min'",
     "bigkpca fit more-rows.zarr second.zarr --like model.zarr",
     "bigkpca fit rows.zarr model.zarr --scheduler tcp://scheduler:8786 --memory '4 GB'",
@@ -133,6 +135,7 @@ _COLUMNS = ("sigma", "components", "ridge", "error", "standard_error")
 @word_option("--kernel", "kernel", default=_FIELDS["kernel"].default, help="Kernel whose length to choose.")
 @option("--seed", metavar="N", default=str(_FIELDS["seed"].default), help="Seed of the sample.")
 @option("--standardize", is_flag=True, help="Standardize the columns first.")
+@weight_option
 @option("--cv", is_flag=True, help="Cross-validate by the error of pre-images of held-out rows.")
 @word_option("--preimage", "preimage", unset=SCORED_PREIMAGE, help="With --cv: how to turn scores back into rows.")
 @option("--noise", type=float, metavar="SD", unset="none", help="With --cv: add noise of this standard deviation.")
@@ -157,7 +160,7 @@ def sigma(data: str, as_json: bool, quiet: bool, **options: Any) -> None:
     from bigkpca.execution.options import ReadingOptions
     from bigkpca.workflows import estimates
 
-    fields = {key: options[key] for key in ("kernel", "seed", "standardize")}
+    fields = {key: options[key] for key in ("kernel", "seed", "standardize", "column_weights")}
     run = {key: options[key] for key in ReadingOptions.__annotations__ if key in options}
     if options["cv"]:
         fields |= {
@@ -192,9 +195,12 @@ def _show(found: CrossValidation, data: str, array: str | None, spec: FitSpec, a
     """Print the error of each setting, and the command that fits with the best one and the same other options."""
     best = found.best
     if as_json:
-        click.echo(json.dumps({**asdict(found), "best": asdict(best), "edges": found.edge_notes}))
+        click.echo(
+            json.dumps({**asdict(found), "best": asdict(best), "edges": found.edge_notes, "pca_note": found.pca_note})
+        )
         return
     units = ", in standard deviations of the columns" if found.standardized else ""
+    units += ", times their weights" if found.weighted else ""
     click.echo(f"mean squared error of pre-images{units}, {found.folds} folds of {found.rows:,} rows")
     click.echo("       sigma   components   ridge        error")
     for one in found.curve():
@@ -202,6 +208,10 @@ def _show(found: CrossValidation, data: str, array: str | None, spec: FitSpec, a
         mark = "  best" if one == best else ""
         error = f"{one.error:>10.5g} ± {one.standard_error:.1g}"
         click.echo(f"{one.sigma:>12.6g}   {one.components:>10}   {ridge:<6}{error}{mark}")
+    for pca in found.pca:
+        click.echo(f"{'linear PCA':>12}   {pca.components:>10}         {pca.error:>10.5g} ± {pca.standard_error:.1g}")
+    if (note := found.pca_note) is not None:
+        click.echo(note)
     for edge in found.edge_notes:
         click.echo(edge)
     preimage: Any = spec.own_preimage  # noise is an option by itself
@@ -213,6 +223,8 @@ def _show(found: CrossValidation, data: str, array: str | None, spec: FitSpec, a
         value = getattr(spec, name)
         words += [f"--{name}", str(value)] if value != _FIELDS[name].default else []
     words += ["--standardize"] if spec.standardize else []
+    weights: Any = spec.column_weights or {}
+    words += [word for name, weight in weights.items() for word in ("--weight", f"{name}={weight!r}")]
     words += ["--array", array] if array else []
     click.echo(shlex.join(words))
 

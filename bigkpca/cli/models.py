@@ -21,9 +21,10 @@ from bigkpca.cli.options import (
     running,
     whole_numbers,
 )
-from bigkpca.cli.output import show, show_model
+from bigkpca.cli.output import show, show_captured, show_model
 from bigkpca.execution.progress import ShownProgress
 from bigkpca.numerics.certificates import MODERATE
+from bigkpca.spec import FitSpec
 from bigkpca.spec.units import SAMPLED_ROWS
 
 
@@ -65,11 +66,16 @@ def merge(models: tuple[str, ...], out: str, overwrite: bool) -> None:
 @running
 def evaluate(model: str, data: str, as_json: bool, quiet: bool, **options: Any) -> None:
     """Estimate the error of MODEL on DATA, fitted or new, from exact kernels with sampled rows, in one pass."""
+    from bigkpca.storage.describe import captured_info
+    from bigkpca.storage.models import load_model
     from bigkpca.workflows import estimates
 
-    found = estimates.evaluate(model, data, progress=ShownProgress(quiet), **options)
+    fitted = load_model(model)
+    found = estimates.evaluate(fitted, data, progress=ShownProgress(quiet), **options)
+    explained = None if found.captured is None else captured_info(found.captured, fitted.names)
     if as_json:
-        click.echo(json.dumps(asdict(found), default=lambda array: array.tolist()))
+        facts = {**asdict(found), "captured": explained}
+        click.echo(json.dumps(facts, default=lambda array: array.tolist()))
         return
     click.echo(f"estimates from {found.sampled:,} of {found.rows:,} rows, ± standard errors")
     click.echo("component       u'Kc u         95 % interval   relative residual")
@@ -86,12 +92,19 @@ def evaluate(model: str, data: str, as_json: bool, quiet: bool, **options: Any) 
     near, r = int((found.residuals <= MODERATE).sum()), len(found.residuals)
     which = f"{near} of {r} components are" if near < r else f"all {r} components are" if r > 1 else "the component is"
     advice = "" if near == r else "; a larger --size, or a fit on these rows, may improve the others"
-    click.echo(f"verdict: {which} within {MODERATE:.0%} of an exact eigenvalue{advice}")
+    click.echo(f"approximation: {which} within {MODERATE:.0%} of an exact eigenvalue{advice}")
+    if explained is not None:
+        show_captured(explained, FitSpec.of(fitted).standardize)
+    if (lost := found.lost) is not None:
+        pca = "" if lost.by_pca is None else f", {lost.by_pca:.1%} by PCA"
+        rows = f"{lost.held_out:,} rows that PCA has not seen"
+        click.echo(f"lost by pre-images: {lost.by_preimages:.1%} of the variance{pca} ({rows})")
 
 
 @command(
     "bigkpca export scores.zarr scores.csv --labels y --row-numbers",
     "bigkpca export scores.zarr scores.parquet",
+    "bigkpca export restored.zarr restored.csv --words",
     "bigkpca export model.zarr model.onnx",
 )
 @click.argument("scores", type=PATH)
@@ -104,6 +117,11 @@ def evaluate(model: str, data: str, as_json: bool, quiet: bool, **options: Any) 
     help="Add labels: a file, or the name of an array beside the rows (y).",
 )
 @option("--row-numbers", is_flag=True, help="Add the number of each row, counted from 0.")
+@option(
+    "--words",
+    is_flag=True,
+    help="Write the columns of the table that was ingested: categories by name, dates as dates.",
+)
 @array_option("Array of the rows inside their Zarr group.")
 @overwrite_option
 @common

@@ -124,11 +124,42 @@ overwrite_option = click.option("--overwrite", is_flag=True, help="Replace exist
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
+def _weights(_: click.Context, __: click.Parameter, typed: tuple[str, ...]) -> dict[str, float] | None:
+    """Weights of columns, typed as NAME=W; a name can contain "="."""
+    found: dict[str, float] = {}
+    for each in typed:
+        name, equals, weight = each.rpartition("=")
+        if not (name and equals):
+            raise SpecError(f"--weight {each}: give the name of a column and its weight, e.g. --weight distance=2.5")
+        if name in found:
+            raise SpecError(f"--weight {each}: {name} already has the weight {found[name]:g}: give one of them")
+        try:
+            found[name] = float(weight)
+        except ValueError:
+            raise SpecError(f"--weight {each}: the weight {weight!r} is not a number: give one, 0 or more") from None
+    return found or None
+
+
+weight_option = option(
+    "--weight",
+    "--column-weights",
+    "column_weights",
+    multiple=True,
+    metavar="NAME=W",
+    callback=_weights,
+    unset="none",
+    help="Multiply a column, or all columns of a column of categories, after they are standardised. May be repeated.",
+)
+
+
 def spec_options(names: Iterable[str]) -> Callable[[Command], Command]:
     """One option for each of these fields of FitSpec."""
 
     def decorate(command: Command) -> Command:
         for name in reversed(list(names)):
+            if name == "column_weights":
+                command = weight_option(command)
+                continue
             field, flag = FitSpec.model_fields[name], name.replace("_", "-")
             text = str(field.description)
             about: dict[str, Any] = {"unset": default_of(name), "help": f"{text[0].upper()}{text[1:]}."}

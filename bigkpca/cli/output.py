@@ -7,8 +7,11 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Any
 
 import click
+import numpy as np
 
+from bigkpca.numerics.certificates import accuracy
 from bigkpca.numerics.display import at_most, share_at_most
+from bigkpca.numerics.linear_pca import only_followed
 
 
 def show(facts: Mapping[str, Any], as_json: bool) -> None:
@@ -20,7 +23,13 @@ def show(facts: Mapping[str, Any], as_json: bool) -> None:
         click.echo(f"{key.replace('_', ' '):<{width}}  {_readable(key, value)}")
 
 
-_COLUMNS = {"text": "{} categories", "characters": "{} characters", "date": "days since 1970-01-01", "time": "hours"}
+_COLUMNS = {
+    "text": "{} categories",
+    "ordinal": "{} levels",
+    "characters": "{} characters",
+    "date": "days since 1970-01-01",
+    "time": "hours",
+}
 
 
 def _first(words: Sequence[str]) -> str:
@@ -101,6 +110,39 @@ def show_spectrum(facts: Mapping[str, Any], rows: int = 10) -> None:
     lines = [tuple(columns), *zip(*columns.values(), strict=True)]
     click.echo("\n".join(aligned(lines, [[*columns].index("trust")] if trust else [], "   ")))
     _show_errors(facts["method"], proven, likely, certified["estimated"])
+    whole = facts["method"] == "exact" and proven["residuals"] is None
+    click.echo(f"approximation: {_accuracy(trust, shares, whole)} (how well kernel PCA is known, not how useful it is)")
+    click.echo(f"captured in feature space: {sum(shares):.1%} of the variance")
+    if facts["captured"] is not None:
+        show_captured(facts["captured"], facts["standardize"])
+
+
+def _accuracy(trust: Sequence[str] | None, shares: Sequence[float], whole: bool) -> str:
+    """How accurate the components are."""
+    if whole:
+        return "exact"
+    if trust is None:
+        return "not known, fit with a larger --size"
+    known = len(trust) - trust.count("doubtful")
+    return f"{accuracy(tuple(trust), np.array(shares))[0]}, {known} of {len(trust)} components are solid or fair"
+
+
+_MOST_COLUMNS = 12
+
+
+def show_captured(found: Mapping[str, Any], standardized: bool) -> None:
+    """Print the shares of the variance of columns that scores explain, beside linear PCA with as many components."""
+    scores = f"{found['components']} scores" if found["components"] > 1 else "the score"
+    rows = f"{found['held_out']:,} rows that PCA has not seen"
+    click.echo(f"captured of the columns: {found['by_scores']:.1%} by {scores}, {found['by_pca']:.1%} by PCA ({rows})")
+    if not (columns := found["columns"]):
+        return
+    words = [f"{name} {each['by_scores']:.0%} (PCA {each['by_pca']:.0%})" for name, each in columns.items()]
+    more = f", ... ({len(words)} in all)" if len(words) > _MOST_COLUMNS else ""
+    click.echo(f"captured of each column: {', '.join(words[:_MOST_COLUMNS])}{more}")
+    if (only := only_followed({name: each["by_scores"] for name, each in columns.items()})) is not None:
+        advice = "" if standardized else "; --standardize gives each column the same weight"
+        click.echo(f"the scores follow {only} only{advice}")
 
 
 def aligned(rows: Iterable[Sequence[str]], left: Container[int], gap: str = "  ") -> list[str]:

@@ -14,7 +14,7 @@ from typing import Any, Unpack
 import numpy as np
 
 from bigkpca.comparing import results
-from bigkpca.comparing.results import FIGURE, Folder, TrialGroup, advice, group_trials
+from bigkpca.comparing.results import FIGURE, Folder, TrialGroup, advice, group_trials, pca_note
 from bigkpca.comparing.trials import (
     Candidate,
     MethodVariant,
@@ -42,6 +42,7 @@ from bigkpca.errors import MemoryLimitError, SpecError
 from bigkpca.execution.clusters import opener
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.options import ClusterOptions, RunOptions, of_fit, takes, with_names_of_fields
+from bigkpca.execution.progress import shown_pass
 from bigkpca.numerics.display import ShowsSummary, Summary
 from bigkpca.numerics.methods import Exact
 from bigkpca.reporting import INSTALL
@@ -70,6 +71,11 @@ class Comparison(ShowsSummary):
         Number of fits left out because the time budget ran out.
     scheduler : str or None
         Address of the cluster where the fits ran; memory is then that of the process that drives a fit.
+    pca_error : float or None
+        The error of reconstruction by linear PCA with as many components, measured as `preimage_error` of the trials;
+        None if it is not known.
+    pca_note : str or None
+        A sentence that compares it with the best pre-images.
     """
 
     path: str
@@ -79,11 +85,15 @@ class Comparison(ShowsSummary):
     reference: str
     missing: int
     scheduler: str | None = None
+    pca_error: float | None = None
+    pca_note: str | None = None
 
     def summary(self) -> Summary:
         """The output path, the number of fits, and the advice."""
         fits = f"{len(self.trials):,}" + (f", {self.missing:,} more left to run" if self.missing else "")
         facts = {"path": self.path, "fits": fits, "errors against": self.reference, "advice": self.advice}
+        if self.pca_note:
+            facts["linear PCA"] = self.pca_note
         if self.scheduler:
             facts["fits on"] = f"{self.scheduler}; memory is that of the driving process, without workers"
         return Summary("Comparison", facts)
@@ -173,6 +183,7 @@ def compare(
         raise SpecError(f"components={spec.components}: a comparison needs a number of components")
     methods = methods.split(",") if isinstance(methods, str) else methods
     rows = open_rows(data, run.array)
+    spec = spec.for_rows(rows)  # other processes do not get the names of columns
     chosen = all_variants() if methods is None else parse_variants(methods)
     if seeds < 1:
         raise SpecError(f"seeds={seeds}: at least one is needed")
@@ -202,7 +213,18 @@ def compare(
         groups = group_trials(trials)
         if results.can_draw():
             folder.write_figure(results.comparison_svg(groups, last_name(rows.where), reference.description))
-    return Comparison(folder.path, tuple(trials), groups, advice(groups), reference.description, missing, run.scheduler)
+    pca = reference.pca_error
+    return Comparison(
+        folder.path,
+        tuple(trials),
+        groups,
+        advice(groups),
+        reference.description,
+        missing,
+        run.scheduler,
+        pca,
+        pca_note(groups, len(reference.eigenvalues), pca),
+    )
 
 
 def _reference(
@@ -213,10 +235,13 @@ def _reference(
     found: ReferenceSolution
     if (reason := why_not_exact(rows, spec, limit, threads)) is None:
         run.progress.note("fitting the exact reference")
-        found = processes.run(exact_reference, rows, spec, opened)
+        with shown_pass(run.progress, "fitting the reference"):
+            found = processes.run(exact_reference, rows, spec, opened)
     else:
         run.progress.note(f"{reason}: using a sampled reference")
-        found = processes.run(sampled_reference, rows, spec, sampled_size(rows, spec, largest, limit, threads), opened)
+        size = sampled_size(rows, spec, largest, limit, threads)
+        with shown_pass(run.progress, "fitting the reference"):
+            found = processes.run(sampled_reference, rows, spec, size, opened)
     return found
 
 
@@ -246,7 +271,8 @@ def _trials(
             break
         try:
             own = with_sigma(spec, reference.sigma)  # so that all seeds have the same kernel
-            trial = processes.run(run_trial, rows, own, candidate, reference, opened)
+            with shown_pass(run.progress, f"fitting {candidate.variant}, size {candidate.size:,}"):
+                trial = processes.run(run_trial, rows, own, candidate, reference, opened)
         except (ProcessDiedError, MemoryLimitError) as error:
             run.progress.note(f"{candidate.variant} with size {candidate.size:,} is left out: {error}")
             left += 1

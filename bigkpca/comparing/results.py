@@ -114,7 +114,7 @@ class Folder:
             ) from error
 
     def write_reference(self, reference: ReferenceSolution) -> None:
-        numbers = reference.sigma, reference.seconds, reference.peak_mb
+        numbers = reference.sigma, reference.seconds, reference.peak_mb, reference.pca_error
         content = io.BytesIO()
         np.savez(
             content,
@@ -226,6 +226,22 @@ def advice(groups: Sequence[TrialGroup]) -> str:
         f"Use {best}: scores are off by {best.median('score_error'):.2%}, eigenvalues by "
         f"{best.median('eigenvalue_error'):.2%}, in {_cost(best)} ({why}){against}."
     )
+
+
+def pca_note(groups: Sequence[TrialGroup], components: int, error: float | None) -> str | None:
+    """A sentence on linear PCA with as many components, whose reconstruction has this `error`; None if it is unknown.
+
+    It compares PCA with the fit with the best pre-images.
+    """
+    if error is None:
+        return None
+    text = f"Linear PCA with {components} components: the error of reconstruction is {error:.2%}"
+    known = [group for group in groups if not math.isnan(group.median("preimage_error"))]
+    if not known:
+        return f"{text}."
+    best = min(known, key=lambda group: group.median("preimage_error"))
+    verdict = "better" if error < best.median("preimage_error") else "worse"
+    return f"{text}, {verdict} than the best pre-images ({best.median('preimage_error'):.2%}, {best})."
 
 
 def _cost(group: TrialGroup) -> str:

@@ -36,6 +36,7 @@ from bigkpca.execution.progress import Progress
 from bigkpca.fitting.fit import fit_rows
 from bigkpca.fitting.sample import sample_lengths
 from bigkpca.numerics import landmarks, measures, methods
+from bigkpca.numerics.linear_pca import LinearPCA
 from bigkpca.numerics.model import Model
 from bigkpca.numerics.random_streams import PROBES, random_stream
 from bigkpca.spec import EXACT_MOST_ROWS, VARIED, FitSpec, resolve
@@ -163,6 +164,7 @@ _MAX_LANDMARKS = 4000
 class ReferenceSolution:
     """Eigenvalues (r,) and sampled rows (m, d) with their scores (m, r), which errors are measured against.
 
+    `pca_error` is the error of linear PCA with as many components as the reference, as `TrialResult.preimage_error`.
     `description` states how they were computed and how accurate they are. `sigma` is the median length, None if the
     spec sets one. `seconds` and `peak_mb` are the cost of the exact fit, None if the reference is sampled.
     """
@@ -174,6 +176,7 @@ class ReferenceSolution:
     sigma: float | None
     seconds: float | None
     peak_mb: float | None
+    pca_error: float | None = None
 
 
 def why_not_exact(rows: Rows, spec: FitSpec, limit: int | None, threads: int) -> str | None:
@@ -206,7 +209,8 @@ def exact_reference(rows: Rows, spec: FitSpec, opened: Opener = open_engine) -> 
     # Scores of fitted rows are sqrt(lambda) u, components u / sqrt(lambda): no kernels need to be computed.
     scores, X = model.solution.components[numbers] * eigenvalues, read_rows(rows, numbers, Engine())
     description = f"exact kernel PCA of {rows.shape[0]:,} rows ({how})"
-    return ReferenceSolution(eigenvalues, scores, X, description, sigma, seconds, peak)
+    pca = _pca_error(model, X, len(eigenvalues))
+    return ReferenceSolution(eigenvalues, scores, X, description, sigma, seconds, peak, pca)
 
 
 def sampled_size(rows: Rows, spec: FitSpec, largest: int, limit: int | None, threads: int) -> int:
@@ -229,7 +233,8 @@ def sampled_reference(rows: Rows, spec: FitSpec, size: int, opened: Opener = ope
         f"by {found.sampled} exact rows; its components have residuals of {np.median(found.residuals):.2g} (median) "
         f"to {found.residuals.max():.2g}, so smaller errors are not meaningful"
     )
-    return ReferenceSolution(found.eigenvalues, scores_in_memory(model, X), X, description, sigma, None, None)
+    scores, pca = scores_in_memory(model, X), _pca_error(model, X, len(found.eigenvalues))
+    return ReferenceSolution(found.eigenvalues, scores, X, description, sigma, None, None, pca)
 
 
 def with_sigma(spec: FitSpec, sigma: float | None) -> FitSpec:
@@ -427,14 +432,34 @@ def run_trial(
 
 
 def _preimage_error(model: Model, X: Array, Y: Array) -> float | None:
-    """The error of pre-images of 256 rows X from their scores Y, relative to the variance of rows; None without
-    either."""
+    """The error of pre-images of the rows X that `_held_out` marks, from their scores Y, relative to the variance of
+    rows; None without either."""
     if model.decoder is None:
         return None
-    units = 1.0 if model.features.scale is None else model.features.scale
-    variance = float(np.mean(np.sum(((X - X.mean(axis=0, dtype=np.float64)) / units) ** 2, axis=1)))
-    if not variance:
+    held_out = _held_out(X)
+    found = model.reconstructing(int(held_out.sum()))(Y[held_out].astype(model.features.dtype), None)
+    return _relative_error(model, X, model.features.shifted(found.rows))
+
+
+def _pca_error(model: Model, X: Array, r: int) -> float | None:
+    """The error of linear PCA with r components of the other rows, relative to the variance of rows; None for rows that
+    are not vectors, or do not vary."""
+    held_out = _held_out(X)
+    if not model.features.kernel.on_vectors or model.features.precomputed or held_out.all():
         return None
-    some = slice(None, None, -(-len(X) // _RECONSTRUCTED_ROWS))
-    found = model.reconstructing(len(X[some]))(Y[some].astype(model.features.dtype), None)
-    return float(np.mean(np.sum(((X[some] - found.rows) / units) ** 2, axis=1))) / variance
+    Z = model.features.shifted(X).astype(np.float64)
+    with single_threaded_blas:
+        return _relative_error(model, X, LinearPCA.of(Z[~held_out], r).reconstruct(Z[held_out]))
+
+
+def _held_out(X: Array) -> Array:
+    """Which of the rows X are reconstructed, (m,): at most 256."""
+    return np.arange(len(X)) % -(-len(X) // _RECONSTRUCTED_ROWS) == 0
+
+
+def _relative_error(model: Model, X: Array, found: Array) -> float | None:
+    """Mean squared distance of the reconstructed rows from those found, both in the units of the model, over the
+    variance of the rows X; None if these do not vary."""
+    Z = model.features.shifted(X).astype(np.float64)
+    variance = float(np.mean(np.sum((Z - Z.mean(axis=0)) ** 2, axis=1)))
+    return float(np.mean(np.sum((Z[_held_out(X)] - found) ** 2, axis=1))) / variance if variance else None

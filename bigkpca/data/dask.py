@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from dask.base import optimize
 from dask.delayed import Delayed, delayed
+from scipy.sparse import issparse
 
 from bigkpca.data.frames import FRAME, column_names, frame_dtype
 from bigkpca.data.rows import EVERY, ArrayRows, anonymous, check_shape
+from bigkpca.data.sparse import SparseRows, sparse_rows
 from bigkpca.errors import Array, DataError, SpecError, check_numeric
 from bigkpca.numerics.linalg import aligned
 
@@ -22,16 +24,18 @@ if TYPE_CHECKING:  # slow to import, and a caller with such rows has already imp
 
 @dataclass(frozen=True)
 class DaskRows:
-    """Rows of a Dask array; each task depends only on the chunks that hold its rows.
+    """Rows of a Dask array, dense or of sparse chunks; each task depends only on the chunks that hold its rows.
 
-    names are those of the columns of a frame, if any. Rows with unknown chunk sizes, (nan, d), have no blocks, only
-    chunks: they were not counted.
+    names are those of the columns of a frame, and labels the DataArray that these rows are, if any. Rows with unknown
+    chunk sizes, (nan, d), have no blocks, only chunks: they were not counted.
     """
 
     values: da.Array
     where: str = "the dask array"
     name: None = None
     names: tuple[str, ...] | None = None
+    one_hot: tuple[()] = ()
+    labels: Any = None
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -40,6 +44,11 @@ class DaskRows:
     @property
     def dtype(self) -> np.dtype[Any]:
         return np.dtype(self.values.dtype)
+
+    @property
+    def sparse(self) -> bool:
+        """Whether the chunks are SciPy sparse matrices."""
+        return issparse(self.values._meta)
 
     @property
     def counted(self) -> bool:
@@ -58,13 +67,23 @@ class DaskRows:
     def part(self, start: int, stop: int, columns: slice = EVERY) -> Delayed:
         # Not optimized one by one, or a chunk that many blocks need would be computed for each of them.
         piece = self.values[start:stop, columns].rechunk(-1).to_delayed(optimize_graph=False).item()
-        return delayed(ArrayRows)(piece, start, self.where, first_column=columns.start or 0)
+        return delayed(rows_of_chunk)(piece, start, self.where, columns.start or 0)
 
     def block(self, start: int, stop: int, columns: slice = EVERY) -> Array:
-        return aligned(np.asarray(self.values[start:stop, columns].compute()))
+        found = self.values[start:stop, columns].compute()
+        return aligned(found.toarray() if issparse(found) else np.asarray(found))
 
     def fingerprint(self) -> dict[str, Any]:
         return anonymous(self) | {"stamp": self.values.name}  # Dask names graphs by their content
+
+
+def rows_of_chunk(values: Any, first: int, where: str, first_column: int = 0) -> ArrayRows | SparseRows:
+    """Rows first, first + 1, ... and columns first_column, ... in a computed chunk, dense or sparse."""
+    if not issparse(values):
+        return ArrayRows(values, first, where, first_column=first_column)
+    if first_column:  # of a part of a matrix that is read in tiles
+        return ArrayRows(values.toarray(), first, where, first_column=first_column)
+    return replace(sparse_rows(values), first=first, where=where)
 
 
 def array_rows(array: da.Array) -> DaskRows:

@@ -15,14 +15,16 @@ from bigkpca.data.stores import is_path
 from bigkpca.errors import Array, DataError, SpecError, check_numeric
 
 FRAME = "the dask dataframe"
+_MOST_NAMED = 5  # columns that one message names
 
 
 def is_data_array(data: Any) -> bool:
     """Whether `data` is an xarray DataArray; xarray itself is not imported for this."""
-    return _is_of(data, "xarray", "DataArray")
+    return is_of(data, "xarray", "DataArray")
 
 
-def _is_of(data: Any, module: str, name: str) -> bool:
+def is_of(data: Any, module: str, name: str) -> bool:
+    """Whether `data` is of this class; its module, which a caller with such an object has imported, is not imported."""
     return isinstance(data, getattr(sys.modules.get(module), name, ()))
 
 
@@ -48,9 +50,8 @@ def check_data_array(data: Any) -> None:
 
 
 def is_dask_array(data: Any) -> bool:
-    """Whether `data` is a Dask array; `dask.array`, whose import takes half a second, is not imported for this: a
-    caller with such an array has already imported it."""
-    return _is_of(data, "dask.array", "Array")
+    """Whether `data` is a Dask array; the import of `dask.array` takes half a second."""
+    return is_of(data, "dask.array", "Array")
 
 
 def is_dask_frame(data: Any) -> bool:
@@ -100,10 +101,10 @@ def check_frame(data: Any) -> None:
     as in scikit-learn; dates are not."""
     if hasattr(data, "collect") and hasattr(data, "sink_parquet"):  # first, since accessing its columns would warn
         raise SpecError(
-            "a LazyFrame has no rows yet: pass the result of its collect() or, if that does not fit in memory, write "
-            "it with sink_parquet(FILE.parquet) and convert the file with bigkpca ingest"
+            "a LazyFrame has no rows yet: pass the result of its collect() or, if that does not fit in memory, make a "
+            'dataset with bigkpca.ingest(frame, "rows.zarr") and pass its path'
         )
-    if _is_of(data, "xarray", "Dataset"):
+    if is_of(data, "xarray", "Dataset"):
         first = next(iter(data.data_vars), "name")
         rows = "" if len(data.dims) < 2 else f".stack(row={list(data.dims)!r})"
         dim = "row" if rows else next(iter(data.dims), "row")
@@ -127,21 +128,36 @@ def check_frame(data: Any) -> None:
             "some values of the array are masked: omit their rows, or impute them; X.filled(value) returns an array "
             "without a mask"
         )
-    if not is_frame(data):
+    of_arrow = is_of(data, "pyarrow", "Table")
+    if not (is_frame(data) or of_arrow):
         _check_no_texts(data)
         return
-    for number, (name, dtype) in enumerate(zip(data.columns, data.dtypes, strict=True)):
-        fits = dtype.kind in "buif" if hasattr(dtype, "kind") else dtype.is_numeric() or str(dtype) == "Boolean"
-        if not fits:  # numbers that pandas or polars store as something else
-            values = np.asarray(data.iloc[:, number] if hasattr(data, "iloc") else data.to_series(number))
-            # NumPy would convert times and complex numbers, with another meaning.
-            fits = values.ndim == 1 and values.dtype.kind not in "mMc" and _are_floats(values)
-        if not fits:
-            raise DataError(
-                f"the frame contains {dtype} values in column {number} ({name!r}): rows must be real numbers (integer, "
-                "float or bool); omit the column, or encode it: text and categories as codes, dates as the time since "
-                "a fixed date"
-            )
+    names, dtypes = (data.schema.names, data.schema.types) if of_arrow else (data.columns, data.dtypes)
+    unfit = [
+        f"{dtype} values in column {number} ({name!r})"
+        for number, (name, dtype) in enumerate(zip(names, dtypes, strict=True))
+        if not _is_numeric(data, number, dtype)
+    ]
+    if unfit:
+        more = [f"and in {len(unfit) - _MOST_NAMED} more columns"] if len(unfit) > _MOST_NAMED else []
+        raise DataError(
+            f"the frame contains {', '.join([*unfit[:_MOST_NAMED], *more])}: rows must be real numbers (integer, float "
+            "or bool). Leave these columns out, encode them in a pipeline with scikit-learn's ColumnTransformer, or "
+            "make a dataset, which turns dates into days and text into columns of 0 and 1: "
+            'bigkpca.ingest(frame, "rows.zarr", categories="one-hot")'
+        )
+
+
+def _is_numeric(data: Any, number: int, dtype: Any) -> bool:
+    """Whether a column of a frame of this dtype holds numbers, or something that can become numbers unchanged."""
+    if is_of(data, "pyarrow", "Table"):
+        values = data.column(number).to_numpy()
+    elif dtype.kind in "buif" if hasattr(dtype, "kind") else dtype.is_numeric() or str(dtype) == "Boolean":
+        return True
+    else:  # numbers that pandas or polars store as something else
+        values = np.asarray(data.iloc[:, number] if hasattr(data, "iloc") else data.to_series(number))
+    # NumPy would convert times and complex numbers, with another meaning.
+    return values.ndim == 1 and values.dtype.kind not in "mMc" and _are_floats(values)
 
 
 def _check_no_texts(data: Any) -> None:
@@ -157,8 +173,8 @@ def _check_no_texts(data: Any) -> None:
         if isinstance(value, str) and not _are_floats(np.array(value)):
             raise DataError(
                 f"the array contains the text {str(value)!r:.40} at {list(place)} (counted from 0): rows must be "
-                "numbers. Write the table to a file and convert it: bigkpca ingest turns text into columns with "
-                "--categories one-hot, and into rows of characters for string kernels with --text"
+                "numbers. Make a dataset of the table or its file with bigkpca ingest, which turns text into columns "
+                "of 0 and 1 with --categories one-hot, and into rows of characters for string kernels with --text"
             )
 
 

@@ -14,8 +14,8 @@ import numpy as np
 
 from bigkpca.data.blocks import fit_block_rows, split
 from bigkpca.data.dask import DaskRows
-from bigkpca.data.rows import Rows, little_endian
-from bigkpca.errors import Array, SpecError, check_finite
+from bigkpca.data.rows import Rows, check_rows, little_endian
+from bigkpca.errors import Array, SpecError
 
 TILE_BYTES = 2**23  # one read, which takes longer than the product with it
 PART_BYTES = 2**26  # sent to a task that cannot read the source itself
@@ -84,7 +84,7 @@ def matrix_tiles(rows: Rows, part: Part, *, upper: bool = False, digest: Any = N
         for left in range(first, part.columns.stop, width):
             columns = slice(left, min(left + width, part.columns.stop))
             K = rows.block(numbers.start, numbers.stop, columns)
-            check_finite(K, a, rows.where, left)
+            check_rows(rows, K, a, left)
             if digest is not None:
                 digest.update(little_endian(K))
             yield Part(numbers, columns), K

@@ -36,6 +36,7 @@ class NpyRows:
     stamp: str  # of the version that was opened
     name: None = None
     names: None = None
+    one_hot: tuple[()] = ()
 
     @property
     def grain(self) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,7 @@ from bigkpca.data.json_files import run_folders, scratch_folders
 from bigkpca.data.npy import NpyRows
 from bigkpca.data.retrying import retried
 from bigkpca.data.rows import ArrayRows, Rows, check_shape
-from bigkpca.data.sparse import SparseRows, hdf5_rows, is_stored_matrix, npz_rows, sparse_rows, zarr_matrix
+from bigkpca.data.sparse import SparseRows, hdf5_rows, is_backed, is_stored_matrix, npz_rows, sparse_rows, zarr_matrix
 from bigkpca.data.stored import array_path
 from bigkpca.data.stores import NODE_FILES, expanded, is_path, parent, store_of
 from bigkpca.data.zarr import ATTRIBUTE, ZarrRows, group_rows
@@ -74,10 +75,11 @@ def path_of(data: Any) -> str | None:
 
 
 def is_lazy(data: Any) -> bool:
-    """Whether `data` is a path, a Dask or Zarr array, a Zarr group, a Dask frame, or a DataArray over Dask, whose rows
-    need not be in memory."""
+    """Whether `data` is a path, a Dask or Zarr array, a Zarr group, a backed matrix of AnnData, a Dask frame, or a
+    DataArray over Dask, whose rows need not be in memory."""
     held = data.data if is_data_array(data) else data
-    return is_path(held) or is_dask_array(held) or isinstance(held, zarr.Array | zarr.Group) or is_dask_frame(held)
+    stored = is_path(held) or isinstance(held, zarr.Array | zarr.Group) or is_backed(held)
+    return stored or is_dask_array(held) or is_dask_frame(held)
 
 
 def _opened(data: Any, array: str | None) -> Rows:
@@ -92,7 +94,8 @@ def _any_rows(data: Any, array: str | None) -> Rows:
         return _path_rows(expanded(data), array)
     if is_data_array(data):
         check_data_array(data)
-        return _any_rows(data.data, array)
+        rows = _any_rows(data.data, array)
+        return replace(rows, labels=data) if isinstance(rows, ArrayRows | DaskRows) else rows
     if is_dask_frame(data):
         return frame_rows(data)
     if is_dask_array(data):
@@ -110,6 +113,8 @@ def _any_rows(data: Any, array: str | None) -> Rows:
                 f"{path or 'the data'} is a Zarr group of the arrays {names}, but rows must be one array: {named}"
             )
         return _path_rows(path, array)
+    if is_backed(data):
+        return _backed_rows(data.group)
     if isinstance(data, ArrayRows | DaskRows | ZarrRows | NpyRows | SparseRows):
         return data
     if issparse(data):
@@ -168,6 +173,22 @@ def _path_rows(path: str, array: str | None) -> Rows:
     if is_stored_matrix(node):
         return zarr_matrix(path, node, array) or group_rows(path, node, array or "X")
     return group_rows(path, node, array)
+
+
+def _backed_rows(group: Any) -> Rows:
+    """Rows of a sparse matrix of AnnData that is open, in a group of Zarr or HDF5."""
+    if isinstance(group, zarr.Group):
+        path = array_path(group)
+        if path is None:
+            raise SpecError("the backed matrix is in a Zarr store without a path: pass its to_memory()")
+        return _path_rows(path, None)
+    if not group:
+        raise SpecError(
+            "the file of the backed matrix is closed: open it again with anndata.read_h5ad(path, backed='r')"
+        )
+    if group.file.mode != "r":
+        raise SpecError(f"{group.file.filename} is open for writing: open it with anndata.read_h5ad(path, backed='r')")
+    return _file_rows(lambda file: hdf5_rows(file, group.name.strip("/")), group.file.filename)
 
 
 def _file_rows(opened: Callable[[str], Rows], path: str) -> Rows:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -19,6 +19,19 @@ if TYPE_CHECKING:  # `--help` imports this file for the options of a fit, and mu
 
 
 EVERY = slice(None)  # all columns
+
+
+class OneHot(NamedTuple):
+    """The columns of 0 and 1 that a column of categories became: `start`, ..., `stop` - 1."""
+
+    name: str
+    start: int
+    stop: int
+
+    @property
+    def columns(self) -> slice:
+        """Their place in a row."""
+        return slice(self.start, self.stop)
 
 
 class Rows(Protocol):
@@ -35,6 +48,10 @@ class Rows(Protocol):
     @property
     def names(self) -> tuple[str, ...] | None:
         """Names of the columns; None if they have none."""
+
+    @property
+    def one_hot(self) -> tuple[OneHot, ...]:
+        """The columns of 0 and 1 that are one column of categories, as their dataset records them."""
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -97,6 +114,8 @@ class ArrayRows:
     first_column: int = 0
     grid: tuple[int, int] = (1, 1)
     names: tuple[str, ...] | None = None
+    one_hot: tuple[OneHot, ...] = ()
+    labels: Any = None  # the DataArray that these rows are
 
     __repr__ = brief
 
@@ -145,7 +164,7 @@ def take(rows: Rows, numbers: Array) -> Array:
         found = np.concatenate([rows.block(int(g[0]), int(g[-1]) + 1)[g - g[0]] for g in groups])
     if found.dtype.kind == "f" and not np.isfinite(found).all():
         for number, row in zip(numbers, found, strict=True):
-            check_finite(row[None], int(number), rows.where, names=rows.names)
+            check_rows(rows, row[None], int(number))
     return found
 
 
@@ -154,7 +173,7 @@ def tiles(rows: Rows, start: int, stop: int, tile_rows: int, digest: Any = None)
     `_pieces`. Checks every row for NaN and infinity, and adds the little-endian values to `digest`."""
     rest: Array | None = None
     for a, b, X in _pieces(rows, start, stop):
-        check_finite(X, a, rows.where, names=rows.names)
+        check_rows(rows, X, a)
         if digest is not None:
             digest.update(little_endian(X))
         if rest is not None:
@@ -163,6 +182,11 @@ def tiles(rows: Rows, start: int, stop: int, tile_rows: int, digest: Any = None)
         for at in range(0, whole, tile_rows):
             yield X[at : min(at + tile_rows, whole)]
         rest = X[whole:] if whole < len(X) else None
+
+
+def check_rows(rows: Rows, X: Array, first_row: int, first_column: int = 0) -> None:
+    """Raise DataError naming the first NaN or infinity in X (b, d), a part of the rows from this row and column on."""
+    check_finite(X, first_row, rows.where, first_column, rows.names, getattr(rows, "fills", ()))
 
 
 def digest_of_rows(rows: Rows, block: Block) -> str:

@@ -63,6 +63,7 @@ class SparseRows:
     path: str | None = None
     name: str | None = None
     names: tuple[str, ...] | None = None
+    one_hot: tuple[()] = ()
     first: int = 0
     grain: int = 1
     stamp: str | None = None
@@ -167,6 +168,11 @@ def is_stored_matrix(node: Any) -> bool:
     return str(node.attrs.get("encoding-type", "")) in ("anndata", "csr_matrix", "csc_matrix")
 
 
+def is_backed(data: Any) -> bool:
+    """Whether `data` is a sparse matrix of AnnData that was opened but not read (`backed="r"`)."""
+    return all(hasattr(data, name) for name in ("group", "to_memory", "format"))
+
+
 def zarr_matrix(path: str, group: Any, name: str | None) -> SparseRows | None:
     """Rows of a sparse matrix in a group of Zarr, `name` in AnnData (X by default); None if that is a dense array.
     Raises SpecError for a name that does not exist, and for matrices that are stored by columns."""
@@ -267,4 +273,5 @@ def _stored(
     grain = power_of_two(min(dense, int(chunk * rows / max(1, held))))
     at = store_of(path).absolute(path)
     indices, values = vector(node["indices"]), vector(node["data"])
-    return SparseRows(indptr, indices, values, columns, path, at, name, names, grain=grain, stamp=stamp)
+    fitting = names if names is not None and len(names) == columns else None  # raw/X has other variables
+    return SparseRows(indptr, indices, values, columns, path, at, name, fitting, grain=grain, stamp=stamp)

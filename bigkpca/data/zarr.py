@@ -17,7 +17,8 @@ import zarr
 
 from bigkpca.data.blocks import Block
 from bigkpca.data.json_files import parsed, read_if_there
-from bigkpca.data.rows import EVERY, ArrayRows, anonymous, check_shape, digest_of_rows
+from bigkpca.data.packing import Packing, packing_of_array
+from bigkpca.data.rows import EVERY, ArrayRows, OneHot, anonymous, check_shape, digest_of_rows
 from bigkpca.data.stored import (
     ALL_THERE,
     ANY_VERSION,
@@ -32,6 +33,7 @@ from bigkpca.data.stored import (
 from bigkpca.data.stores import StoredFile, store_of
 from bigkpca.data.versions import JOB, check_not_pruned, current_version, version_marks
 from bigkpca.errors import Array, CorruptionError, IncompleteError, SpecError
+from bigkpca.numerics.linalg import aligned
 
 ATTRIBUTE = "bigkpca"  # bigkpca's only key in the attributes of a Zarr group
 MAIN = {"features": "scores", "reconstruction": "x"}  # kinds of output written block by block: the main array of each
@@ -60,6 +62,7 @@ class ZarrRows:
     digests: Digests | None = None
     manifest: Manifest | None = None
     reader: StoredArray | None = None
+    one_hot: tuple[OneHot, ...] = ()
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -67,7 +70,16 @@ class ZarrRows:
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        return np.dtype(self.array.dtype)
+        return np.dtype(self.array.dtype) if self._packing is None else self._packing.dtype
+
+    @property
+    def fills(self) -> tuple[float, ...]:
+        """Stored numbers that mean missing values, which are NaN."""
+        return () if self._packing is None else self._packing.fills
+
+    @cached_property
+    def _packing(self) -> Packing | None:
+        return packing_of_array(self.array, self.where)
 
     @property
     def grain(self) -> int:
@@ -80,11 +92,12 @@ class ZarrRows:
 
     def part(self, start: int, stop: int, columns: slice = EVERY) -> ZarrRows:
         reader = self._reader.part(start, stop, columns)
-        return replace(self, reader=reader, digests=reader.digests, names=None)
+        return replace(self, reader=reader, digests=reader.digests, names=None, one_hot=())
 
     def block(self, start: int, stop: int, columns: slice = EVERY) -> Array:
         try:
-            return self._reader.read(start, stop, columns)
+            found = self._reader.read(start, stop, columns)
+            return found if self._packing is None else aligned(self._packing.decode(found))
         except (CorruptionError, IncompleteError):
             check_not_pruned(self.where)
             raise
@@ -173,7 +186,7 @@ class ZarrRows:
             )
 
     def fingerprint(self) -> dict[str, Any]:
-        digest = hashlib.sha256()
+        digest = hashlib.sha256(self._packed.encode())
         if self._stored is None:
             marks = version_marks(self.array)
             if marks is None:
@@ -186,6 +199,11 @@ class ZarrRows:
         for key, file in sorted(self._stored.items()):
             digest.update(f"{key} {values if self._row_of_chunks(key) == last else file.stamp}\n".encode())
         return anonymous(self) | {"path": store_of(self.where).absolute(self.where), "stamp": digest.hexdigest()}
+
+    @property
+    def _packed(self) -> str:
+        """The part of stamps that changes with the packing; empty without one."""
+        return "" if self._packing is None else f"{self._packing}\n"
 
     @property
     def _height(self) -> int:
@@ -208,7 +226,7 @@ class ZarrRows:
             along = range(block.start // height, (block.stop - 1) // height + 1)
             keys = [self.array.metadata.encode_chunk_key(index) for index in itertools.product(along, range(across))]
             held = [stored[key].stamp if key in stored else "" for key in keys]
-            return hashlib.sha256("\n".join(held).encode()).hexdigest()[:_STAMP_DIGITS]
+            return hashlib.sha256((self._packed + "\n".join(held)).encode()).hexdigest()[:_STAMP_DIGITS]
 
         return [stamp(block) for block in blocks]
 
@@ -281,7 +299,7 @@ def group_rows(path: str, group: zarr.Group, name: str | None) -> ZarrRows:
     if not isinstance(node, zarr.Array):
         raise SpecError(f"{path} does not contain an array {name!r}, but {sorted(key for key, _ in group.arrays())}")
     check_shape(node.shape, f"{path}/{name}")
-    names = None
+    names, one_hot = None, tuple[OneHot, ...]()
     if kind == "dataset" and name == "x":
         rows, columns = about["rows"], about.get("column_names")
         if type(rows) is not int or not 0 < rows <= node.shape[0]:
@@ -295,10 +313,32 @@ def group_rows(path: str, group: zarr.Group, name: str | None) -> ZarrRows:
                     f"{path}: its column names are {columns!r:.80}, for {node.shape[1]} columns; ingest it again"
                 )
             names = tuple(columns)
+        one_hot = _one_hot(path, about.get("encoding"), node.shape[1])
     count, digests, manifest = promised(path, about, name or "x", node)
     whole = digests is not None or (kind == "dataset" and name == "x")
     grows = bool(manifest and about.get("grows"))
-    return ZarrRows(node, path, count, name, whole, names, pinned=grows, digests=digests, manifest=manifest)
+    return ZarrRows(
+        node, path, count, name, whole, names, pinned=grows, digests=digests, manifest=manifest, one_hot=one_hot
+    )
+
+
+def _one_hot(path: str, encoding: Any, width: int) -> tuple[OneHot, ...]:
+    """The columns of categories of a dataset of `width` columns. Raises CorruptionError for a damaged encoding."""
+    if encoding is None:
+        return ()
+    found, at = [], 0
+    try:
+        for column in encoding["columns"]:
+            widths = {"text": len(column["categories"]), "characters": column["length"]}
+            stop = at + widths.get(column["kind"], 1)
+            if column["kind"] == "text":
+                found.append(OneHot(column["name"], at, stop))
+            at = stop
+    except (TypeError, KeyError) as error:
+        raise CorruptionError(f"{path}: its encoding of columns is damaged; ingest it again") from error
+    if at != width:
+        raise CorruptionError(f"{path} describes {at} columns, and has {width}; ingest it again")
+    return tuple(found)
 
 
 def promised(path: str, about: Any, name: str, array: zarr.Array[Any]) -> tuple[int, Digests | None, Manifest | None]:

@@ -45,6 +45,7 @@ from bigkpca.fitting.preimage import of_leading
 from bigkpca.numerics.certificates import Certificate
 from bigkpca.numerics.features import has_landmarks
 from bigkpca.numerics.kernels import Kernel
+from bigkpca.numerics.linear_pca import Captured
 from bigkpca.numerics.model import Model
 from bigkpca.serving import FittedKernelPCA
 from bigkpca.spec import FitSpec
@@ -88,6 +89,11 @@ class ModelMethods(RowsInput, ClassNamePrefixFeaturesOutMixin, TransformerMixin)
     def certificate_(self) -> Certificate:
         """Error bounds and estimates of the fit, and a trust rating for each component."""
         return self.model_.certificate
+
+    @property
+    def captured_(self) -> Captured | None:
+        """The share of the columns that the scores explain, beside linear PCA; None if it is not known."""
+        return self.model_.captured
 
     @property
     def n_components_(self) -> int:
@@ -159,7 +165,8 @@ class ModelMethods(RowsInput, ClassNamePrefixFeaturesOutMixin, TransformerMixin)
         requests a frame, in-memory input gives one; other results stay lazy.
 
         With `out`, scores are streamed to a feature store at that path, and its Zarr array is returned; `dtype` and
-        `n_components` determine what is stored, as in `bigkpca.transform`.
+        `n_components` determine what is stored, as in `bigkpca.transform`. xarray.open_zarr opens it as a dataset with
+        the dim and coordinates of the rows of a DataArray.
 
         Raises SpecError for rows of another width or other columns, and DataError for NaN and infinity. One pass.
         """
@@ -178,7 +185,7 @@ class ModelMethods(RowsInput, ClassNamePrefixFeaturesOutMixin, TransformerMixin)
 
         The result is a NumPy array for in-memory input, and a lazy Dask array for Dask, Zarr and paths. Dask frames and
         DataArrays give the same kind, as in `transform`, with the names, or the dim and coordinates, of the fitted
-        columns. With `out`, pre-images are streamed to that path, and its Zarr array is returned.
+        columns, even after `load`. With `out`, pre-images are streamed to that path, and its Zarr array is returned.
 
         Raises SpecError for scores of another width or model and for kernels without pre-images, and DataError for NaN.
         One pass.
@@ -191,9 +198,9 @@ class ModelMethods(RowsInput, ClassNamePrefixFeaturesOutMixin, TransformerMixin)
         names = getattr(self, "feature_names_in_", None)
         if is_dask_frame(Y):
             return in_frame(Y, PREIMAGES.lazy, self.model_, range(self.model_.columns) if names is None else names)
-        like, scores = getattr(self, "_columns_like", names), open_scores(self.model_, Y, counted=False)
+        like, scores = self._fitted_columns(Y), open_scores(self.model_, Y, counted=False)
         found = PREIMAGES.of(scores, of_leading(self.model_, scores.shape[1]))
-        return in_kind(Y, found, "rows", "feature", like)
+        return in_kind(Y, found, "rows", "feature", names if like is None else like)
 
     def denoise(self, X: Any, out: AnyPath | None = None) -> Any:
         """Denoised rows (n, d): transform and inverse_transform in one step, with iterations that start at X.
@@ -297,7 +304,14 @@ class KernelPCA(ModelMethods, BaseEstimator):  # type: ignore[misc]
     center : bool
         Whether to centre in feature space.
     standardize : bool
-        Whether to scale columns to mean 0 and standard deviation 1 first; sigma then refers to the scaled columns.
+        Whether to scale columns to mean 0 and standard deviation 1 first; sigma then refers to the scaled columns. The
+        columns of 0 and 1 of a column of categories, in a dataset of `ingest`, are scaled as one: its mean squared
+        distance between two rows is 2, as that of every other column.
+    column_weights : mapping of str to float, (d,) array of float, or None
+        Factors w_c of the columns, after standardising: squared distances count w_c² times. A mapping sets those of
+        some columns by name, e.g. {"distance": 2.5}; the name of a column of categories stands for all its columns of 0
+        and 1. Gridded data usually have sqrt(cos(latitude)). A column of weight 0 has no influence, and its mean as
+        pre-image.
     dtype : "float32", "float64" or None
         Precision of block work. None uses that of the data, but at least float32, or float64 where rounding in float32
         would change the bounds or leading eigenvalues by more than 0.01 (recorded in the choices of the model). With
@@ -309,8 +323,8 @@ class KernelPCA(ModelMethods, BaseEstimator):  # type: ignore[misc]
     residual_tol : float
         Largest |Kc u_j - lambda_j u_j| / lambda_j at which exact (above 8192 rows) and refine stop.
     preimage : str or value of bigkpca.preimages
-        How to turn scores back into rows: a name in `bigkpca.preimages.PREIMAGES`, e.g. "fixed-point", "mds" or
-        "linear". `fit` learns "ridge" and "denoising" in one more pass.
+        How to turn scores back into rows: a name in `bigkpca.preimages.PREIMAGES`, e.g. "auto", "fixed-point" or
+        "mds". `fit` learns "ridge" and "denoising" in one more pass.
     noise : float or None
         Standard deviation, in the units of the data, of the noise that pre-images remove: "denoising" is trained on it,
         and `score` adds it.
@@ -344,6 +358,9 @@ class KernelPCA(ModelMethods, BaseEstimator):  # type: ignore[misc]
         Length of the kernel, and its inverse width as in scikit-learn.
     certificate_ : Certificate
         Error bounds and estimates of the fit, and a trust rating for each component.
+    captured_ : Captured or None
+        The share of the columns that the scores explain, beside linear PCA with as many components, from sampled rows.
+        None for few rows, rows that are not vectors, and after `partial_fit`.
     model_ : Model
         The model, which `bigkpca.transform` and other functions take.
     n_features_in_ : int
@@ -382,7 +399,7 @@ class KernelPCA(ModelMethods, BaseEstimator):  # type: ignore[misc]
 
         Parameters
         ----------
-        X : NumPy, Dask or Zarr array, frame, DataArray, or path to a Zarr array, dataset or .npy file
+        X : NumPy, Dask, Zarr or sparse array, frame, DataArray, or path to a Zarr array, dataset or .npy file
             Dask, Zarr and path inputs are streamed. The rows of a Dask frame, or of a Dask array with unknown chunk
             sizes, are counted first, which takes one more pass.
         like : path, Model or fitted KernelPCA, optional

@@ -23,6 +23,7 @@ from bigkpca.data.frames import (
     is_data_array,
     is_frame,
 )
+from bigkpca.data.labels import header
 from bigkpca.data.opening import in_memory, is_lazy, open_rows, open_uncounted
 from bigkpca.data.rows import ArrayRows, Rows
 from bigkpca.data.sparse import sparse_rows
@@ -88,6 +89,7 @@ RESIDUALS = RowOutput(arrays.residuals, projection.residual_rows)
 class RowsInput:
     """Opens rows passed by users, and remembers the number and names of columns as scikit-learn does."""
 
+    model_: Model
     n_features_in_: int
     feature_names_in_: Array
     _columns_like: Any  # the columns of the fitted DataArray, without rows
@@ -115,12 +117,13 @@ class RowsInput:
             values = check_array(frame_values(X), estimator=self, **checks)
         else:
             values = validate_data(self, X, reset=reset, **checks)
-        return sparse_rows(values) if issparse(values) else ArrayRows(values, names=column_names(X))
+        labels = X if is_data_array(X) else None
+        return sparse_rows(values) if issparse(values) else ArrayRows(values, names=column_names(X), labels=labels)
 
     def _check_dims(self, X: Any, *, reset: bool) -> None:
         """Raise an error for a DataArray that differs from the fitted one, whose columns `reset` forgets."""
         check_data_array(X)
-        like = None if reset else getattr(self, "_columns_like", None)
+        like = None if reset else self._fitted_columns(X)
         if reset and hasattr(self, "_columns_like"):
             del self._columns_like
         if not is_data_array(X):
@@ -140,6 +143,14 @@ class RowsInput:
                 f"the coordinates of the dim {X.dims[1]!r} differ from the fitted ones in values or order: sort or "
                 "reindex them"
             )
+
+    def _fitted_columns(self, X: Any) -> Any:
+        """The columns of the DataArray of the fit, as one without rows, if X is a DataArray; None if there is none."""
+        if not is_data_array(X):
+            return None
+        stored = self.model_.provenance.get("column_labels") if hasattr(self, "model_") else None
+        loaded = None if stored is None else header(stored, self.model_.columns, X)
+        return getattr(self, "_columns_like", loaded)
 
     def _matching_rows(self, X: Any, model: Model, *, counted: bool = False) -> Rows:
         """Rows with the same number and names of columns as the fitted rows."""

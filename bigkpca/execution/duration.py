@@ -7,13 +7,14 @@ the probe. For n rows of d columns, D features, q frequencies or landmarks, t th
 of the driver; P passes, b = max(rows of a block, n / t), the rows of the busiest thread; m sampled rows, r components:
 
     reading       bytes that are read, decoded and digested      P b d itemsize, and those of the sample / t
-    features      rows converted; kernels, or sines and cosines  P b d + b D; m D for pre-images of random features
-    products      X S' and half of the symmetric V'V             b d q + b D² / 2; m d q
+    features      rows converted; kernels, or sines and cosines  P b d + b D; p D for the p sampled rows of pre-images
+    products      X S' and half of the symmetric V'V             b d q + b D² / 2; p d q
     sample        entries that are copied and looked at          m d
     k-means       rows compared with centres                     iterations · rows · D / h
     bound         kernels of u unseen rows, and their residuals  (u² d / 2 + u D (d + D)) / h
     krylov        products with the square of these residuals    10 u² / h
-    rounding      512 rows in float64                            512 D (d + D)
+    rounding      512 rows in float64, and                       512 D (d + D)
+                  regressions of pre-images                      (p + D) g (g + d) with g = 500 + r
     span          Cholesky's factor, its inverse, congruences    D³ / h
     eigenproblem  by LAPACK, of all and of half the features     D³ + (D / 2)³
     all pairs     every eigenvector, for column sampling         D³
@@ -46,6 +47,7 @@ from bigkpca.numerics import solvers
 from bigkpca.numerics.kernels import Gaussian
 from bigkpca.numerics.landmarks import KMeans, Uniform
 from bigkpca.numerics.methods import ColumnSampling
+from bigkpca.numerics.preimages.automatic import Automatic, kernel_count
 from bigkpca.numerics.rounding import MEASURED_ROWS
 from bigkpca.spec import ResolvedFit
 
@@ -152,14 +154,18 @@ def terms(fit: ResolvedFit, plan: Plan, speed: Speed, threads: int, driver: int)
     busiest = max(plan.block_rows, n / threads)
     sampled = plan.bytes_read - plan.passes * n * d * fit.stored.itemsize
     frequencies = D // 2 if method.pairs else D
-    # Pre-images of random features come from the features of the sample.
-    decoded = 0 if method.landmarks else m
+    # Pre-images come from scores of sampled rows, those of "auto" also from regressions on kernels of scores.
+    decoded = fit.spec.preimage_rows(m) if fit.spec.keeps_sample else 0
     entries = plan.passes * busiest * d + (busiest + decoded) * D
     # Of the sample.
     compared = rule.iterations * min(m, rule.most_rows(D)) * D if isinstance(rule, KMeans) else 0
     # Of the solution.
     assert isinstance(fit.spec.components, int)
     r, cube, h = min(fit.spec.components, D), float(D) ** 3, driver
+    regression = 0
+    if decoded and isinstance(fit.spec.preimage_value, Automatic):
+        g = min(decoded, kernel_count(d)) + r
+        regression = (decoded + (D if method.landmarks else 0)) * g * (g + d)
     # (size, whether few eigenpairs are found by Lanczos) of the model and of that of half the features
     solved = [(size, method.landmarks and solvers.are_few(r, size)) for size in (D, D // 2)]
     return {
@@ -170,7 +176,7 @@ def terms(fit: ResolvedFit, plan: Plan, speed: Speed, threads: int, driver: int)
         "k-means": compared / h / speed.entries,
         "bound": ((u * u * d / 2 + u * D * (d + D)) / h if u else 0) / product,
         "krylov": u * u * _PRODUCTS / h / speed.entries,
-        "rounding": MEASURED_ROWS * D * (d + D) / speed.double,
+        "rounding": (MEASURED_ROWS * D * (d + D) + regression) / speed.double,
         "span": (cube / h if method.landmarks else 0) / speed.double,
         "eigenproblem": sum(size**3 for size, few in solved if not few) / speed.double,
         "all pairs": (cube if isinstance(method, ColumnSampling) else 0) / speed.double,

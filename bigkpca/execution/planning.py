@@ -23,10 +23,12 @@ from bigkpca.numerics.features import has_landmarks
 from bigkpca.numerics.growth import JUDGING_ROWS, PAIRED_ROWS
 from bigkpca.numerics.kernels import Kernel, Polynomial
 from bigkpca.numerics.kernels.base import Leaf
+from bigkpca.numerics.linear_pca import MOST_VALUES
 from bigkpca.numerics.model import Model
+from bigkpca.numerics.preimages.automatic import Automatic, kernel_count
 from bigkpca.numerics.rounding import FAR_ROWS, MEASURED_ROWS
 from bigkpca.numerics.solvers import OVERSAMPLING, PASSES
-from bigkpca.spec import DENSE_MOST_FEATURES, FitSpec, ResolvedFit, resolve
+from bigkpca.spec import DENSE_MOST_FEATURES, FitSpec, ResolvedFit, resolve_shape
 
 # Resident bytes of a process, measured on Linux with Python 3.11 and 3.13: those of a command that has opened its rows,
 # those that modules imported by other code add (for distributed, with a running cluster), and those that an
@@ -36,6 +38,7 @@ _STARTED = 100_000_000
 _OF_MODULES = {"pandas": 105_000_000, "sklearn": 60_000_000, "dask.array": 20_000_000, "distributed": 40_000_000}
 _SOLVER_BYTES = 25_000_000
 _DECODING_BYTES = 32_000_000  # kept by Zarr's own threads, as observed, for each thread that reads small chunks
+_SPARSER = 4  # sparse chunks are planned as a quarter of dense ones, which is 8 to 17 % of values other than zero
 _RETURNED, _KEPT = 1.05, 1.4  # largest resident memory per byte in use: freed memory is returned at once, or not
 
 
@@ -165,7 +168,8 @@ def graph_bytes(rows: Rows, block: int) -> int:
     """Additional memory of a thread for a Dask array: the rows of a block, and two chunks that they are cut from."""
     if not isinstance(rows, DaskRows):
         return 0
-    return (block + 2 * rows.grid[0]) * rows.shape[1] * rows.dtype.itemsize
+    dense = (block + 2 * rows.grid[0]) * rows.shape[1] * rows.dtype.itemsize
+    return dense // _SPARSER if rows.sparse else dense
 
 
 def components(spec: FitSpec, D: int) -> int:
@@ -181,7 +185,7 @@ _AXES_WIDTH = 512 + OVERSAMPLING
 
 def plan_fit(rows: Rows, spec: FitSpec, threads: int) -> Plan:
     """The cost of fitting `spec` to these rows; see `plan_resolved`."""
-    return plan_resolved(rows, resolve(spec, rows), threads)
+    return plan_resolved(rows, resolve_shape(spec, *rows.shape, rows.dtype), threads)
 
 
 def plan_resolved(rows: Rows, fit: ResolvedFit, threads: int) -> Plan:
@@ -198,7 +202,7 @@ def plan_resolved(rows: Rows, fit: ResolvedFit, threads: int) -> Plan:
     partial_sums = _partial_sums(blocks, threads)
     passes, stages = _stages(rows, fit, block, threads, partial_sums)
     # The model: its feature map, components (D, r), sums (D, D) if it has them, the linear map of its decoder (r, d),
-    # and the scores and residuals of its reference (q, r + 1).
+    # the scores and residuals of its reference (q, r + 1), and what the pre-image keeps.
     width, r = _sketch_width(fit), components(spec, D)
     numbers = D * r + r * d + min(m, REFERENCE_ROWS) * (r + 1) + (D * (D + 2) if width is None else 0)
     summed = moments.entries(D) if width is None else D * width  # numbers of one partial sum
@@ -211,7 +215,7 @@ def plan_resolved(rows: Rows, fit: ResolvedFit, threads: int) -> Plan:
         passes=passes,
         bytes_read=rows.dtype.itemsize * d * (passes * n + min(n, m * rows.grain)),
         peak_bytes=resident(max(stages) + threads * graph_bytes(rows, block)),
-        result_bytes=_work(fit).of_map + 8 * numbers,
+        result_bytes=_work(fit).of_map + 8 * numbers + _decoder_bytes(fit),
         checkpoint_bytes=(partial_sums + passes) * (8 * summed + _far_bytes(rows)) if passes else 0,
     )
 
@@ -243,7 +247,7 @@ def _stages(rows: Rows, fit: ResolvedFit, block: int, threads: int, partial_sums
     # From the sample to the end: the feature map, rows that bound what landmarks miss, rows on which rounding is
     # measured and, if the pre-image needs it, the sample.
     reference = 0 if fit.unseen else min(m, REFERENCE_ROWS)
-    kept = fit.unseen + reference + min(m, PAIRED_ROWS) + (m if spec.keeps_sample else 0)
+    kept = fit.unseen + reference + min(m, PAIRED_ROWS) + (spec.preimage_rows(m) if spec.keeps_sample else 0)
     held = work.of_map + kept * d * rows.dtype.itemsize
     solving = held + _SOLVER_BYTES
     passes, stages = int(spec.standardize), [_sampling_bytes(rows, fit, block, threads)]
@@ -265,15 +269,23 @@ def _stages(rows: Rows, fit: ResolvedFit, block: int, threads: int, partial_sums
         stages.append(solving + _training_bytes(rows, fit, block, at_work, partial_sums))
     elif spec.keeps_sample:
         # The rows of the sample, shifted, their scores, and for each thread a tile of 1024 rows.
-        drawn = m * (d * itemsize + 8 * components(spec, D)) + threads * min(1024, m) * (2 * d + 2 * D) * itemsize
-        stages.append(solving + drawn + (0 if _sketch_width(fit) else 8 * D * D))
+        used = spec.preimage_rows(m)
+        drawn = used * (d * itemsize + 8 * components(spec, D)) + threads * min(1024, m) * (2 * d + 2 * D) * itemsize
+        stages.append(solving + drawn + _making_bytes(fit, threads) + (0 if _sketch_width(fit) else 8 * D * D))
+    stages.append(solving + _captured_bytes(min(fit.n, REFERENCE_ROWS), d))
     stages.append(solving + round(_SAVING * work.of_map))
     return passes, stages
 
 
+def _captured_bytes(m: int, d: int) -> int:
+    """What the scores of m rows capture: five float64 copies of a bounded part of the rows, and linear PCA of it."""
+    few = min(m, max(1, MOST_VALUES // d))
+    return 8 * (5 * few * d + 4 * min(few, d) ** 2)
+
+
 def _axes_pass(rows: Rows, fit: ResolvedFit, block: int, threads: int, partial_sums: int) -> tuple[int, list[int]]:
     """`_pass` of the principal axes of d columns: from a sketch if d x d is not held."""
-    columns = Work(fit.d, 0, fit.dtype.itemsize, scaled=fit.spec.standardize)
+    columns = Work(fit.d, 0, fit.dtype.itemsize, scaled=fit.spec.scales)
     width = _AXES_WIDTH if fit.d > DENSE_MOST_FEATURES else None
     return _pass(streaming_bytes(rows, columns, block), columns, threads, partial_sums, width)
 
@@ -281,7 +293,7 @@ def _axes_pass(rows: Rows, fit: ResolvedFit, block: int, threads: int, partial_s
 def _work(fit: ResolvedFit) -> Work:
     method, itemsize = fit.spec.method_value, fit.dtype.itemsize
     of_map = method.map_bytes(fit.d, fit.size, itemsize)
-    return Work(fit.size, of_map, itemsize, fit.kernel(1.0), method.landmarks, fit.spec.standardize)
+    return Work(fit.size, of_map, itemsize, fit.kernel(1.0), method.landmarks, fit.spec.scales)
 
 
 def _partial_sums(blocks: int, threads: int) -> int:
@@ -294,10 +306,10 @@ def _partial_sums(blocks: int, threads: int) -> int:
 
 
 def _drawn_bytes(rows: Rows, fit: ResolvedFit) -> int:
-    """The sample with the rows that are read with it, and a copy in units of standardised columns for the median."""
+    """The sample with the rows that are read with it, and a copy in units of scaled columns for the median."""
     judging, held_out = min(fit.sample, JUDGING_ROWS), 0 if fit.spec.tol is None else JUDGING_ROWS
     drawn = (fit.sample + fit.unseen + judging + held_out) * fit.d * rows.dtype.itemsize
-    return drawn + (fit.sample * fit.d * fit.dtype.itemsize if fit.spec.standardize else 0)
+    return drawn + (fit.sample * fit.d * fit.dtype.itemsize if fit.spec.scales else 0)
 
 
 def _sampling_bytes(rows: Rows, fit: ResolvedFit, block: int, threads: int) -> int:
@@ -366,6 +378,26 @@ def _training_bytes(rows: Rows, fit: ResolvedFit, block: int, threads: int, part
     )
 
 
+def _decoder_bytes(fit: ResolvedFit) -> int:
+    """Rows that a pre-image keeps, and the kernels of "auto" on scores."""
+    spec, d = fit.spec, fit.d
+    if not (spec.reconstructs and spec.preimage_value.needs_rows) or spec.preimage_value.trained:
+        return 0
+    rows = spec.preimage_rows(fit.sample) * d * fit.dtype.itemsize
+    kernels = kernel_count(d) if isinstance(spec.preimage_value, Automatic) else 0
+    return rows + 8 * kernels * (d + components(spec, fit.size) + 1)
+
+
+def _making_bytes(fit: ResolvedFit, threads: int) -> int:
+    """Making the pre-images of "auto": their regressions; rows and landmarks, once more, with their scores."""
+    spec, d = fit.spec, fit.d
+    if not isinstance(spec.preimage_value, Automatic):
+        return 0
+    r = components(spec, fit.size)
+    pairs = spec.preimage_rows(fit.sample) + (fit.size if spec.method_value.landmarks and not spec.exact else 0)
+    return pairs * (d * fit.dtype.itemsize + 8 * r) + spec.preimage_value.making_bytes(d, r, threads)
+
+
 def _plan_products(rows: Rows, fit: ResolvedFit, threads: int) -> Plan:
     """The cost of exact eigenpairs: an approximate fit, its scores, the rows in memory, and products with K."""
     n, d, spec = fit.n, fit.d, fit.spec
@@ -373,14 +405,14 @@ def _plan_products(rows: Rows, fit: ResolvedFit, threads: int) -> Plan:
     held = n * d * fit.dtype.itemsize
     block = 8 * n * (components(spec, n) + OVERSAMPLING + 1)
     multiplying = (_BLOCKS_HELD + threads) * block + threads * strip_bytes(d, fit.dtype.itemsize)
-    working = _SOLVER_BYTES + held + max(round(_SAVING * held), multiplying)
+    working = _SOLVER_BYTES + held + max(round(_SAVING * held), multiplying, _making_bytes(fit, threads))
     return replace(
         start,
         size=n,
         passes=start.passes + 2,
         bytes_read=start.bytes_read + 2 * rows.dtype.itemsize * n * d,
         peak_bytes=max(start.peak_bytes, resident(working)),
-        result_bytes=held + 8 * n * (components(spec, n) + 1),
+        result_bytes=held + 8 * n * (components(spec, n) + 1) + _decoder_bytes(fit),
         checkpoint_bytes=max(start.checkpoint_bytes, (_PRODUCTS + _partial_sums(n // 4096 + 1, threads)) * block),
     )
 
@@ -545,7 +577,7 @@ def plan_evaluate(rows: Rows, model: Model, sample: int, pooled: int, threads: i
     )
     one += 3 * 8 * r * (sample + D + r)
     choosing = pool + 5 * factor + tile_rows(d, D, 8) * 8 * (3 * D + 2 * d)
-    working = fixed + max(choosing, pool + factor + probes + threads * one)
+    working = fixed + max(choosing, pool + factor + probes + max(threads * one, _captured_bytes(pooled, d)))
     plan = _one_pass(rows, model, block, working, 8 * 5 * r)
     sampled = rows.dtype.itemsize * d * min(n, pooled * rows.grain)
     return replace(plan, tasks=2 * plan.tasks - 1, bytes_read=plan.bytes_read + sampled)

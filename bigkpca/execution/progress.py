@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cache
@@ -56,6 +57,16 @@ def shown(progress: Progress | bool | None) -> Progress:
     return progress
 
 
+@contextmanager
+def shown_pass(progress: Progress, title: str, rows: int = 0) -> Iterator[Callable[[int], None]]:
+    """A pass, of this number of rows if it is known, and a function that counts the rows that are done."""
+    progress.start(title, rows)
+    try:
+        yield progress.advance
+    finally:
+        progress.finish()
+
+
 _LINE_SECONDS = 60.0  # between two lines about a pass that is not shown as a bar
 
 
@@ -78,36 +89,41 @@ class ShownProgress:
         self._started = self._told = 0.0  # when the pass began, and when a line was last printed
 
     def start(self, title: str, rows: int) -> None:
+        self._stop_bar()  # of a pass that ends in a search for its error
         self._title, self._rows, self._done = title, rows, 0
         self._started = self._told = time.perf_counter()
         if not self._quiet and not self._json and stderr().is_terminal:
             from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
             from rich.progress import Progress as Bars
 
-            columns = TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[rate]}")
+            columns = TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[done]}")
             self._bars = Bars(*columns, TimeRemainingColumn(), console=stderr(), transient=True)
-            self._bars.add_task(title, total=rows or None, rate="")
+            self._bars.add_task(title, total=rows or None, done="")
             self._bars.start()
 
     def advance(self, rows: int) -> None:
         self._done += rows
-        if not self._bars and time.perf_counter() - self._told >= _LINE_SECONDS:
-            self._told = time.perf_counter()
-            done, left = f"{self._done:,}", ""
-            if self._rows >= self._done > 0:
-                seconds = (self._told - self._started) * (self._rows / self._done - 1)
-                done, left = f"{done} of {self._rows:,}", f", {timedelta(seconds=round(seconds))} left"
-            self.note(f"{self._title}: {done} rows ({self._rate()}){left}")
+        known = self._rows >= self._done > 0
+        done = f"{self._done:,} of {self._rows:,} rows" if known else f"{self._done:,} rows"
         if self._bars:
-            self._bars.update(self._bars.task_ids[0], completed=self._done, rate=self._rate())
+            self._bars.update(self._bars.task_ids[0], completed=self._done, done=f"{done} ({self._rate()})")
+        elif time.perf_counter() - self._told >= _LINE_SECONDS:
+            self._told = time.perf_counter()
+            seconds = (self._told - self._started) * (self._rows / self._done - 1) if known else 0
+            left = f", {timedelta(seconds=round(seconds))} left" if known else ""
+            self.note(f"{self._title}: {done} ({self._rate()}){left}")
 
     def finish(self) -> None:
-        if self._bars:
-            self._bars.stop()
-            self._bars = None
+        self._stop_bar()
         if self._done:
             seconds = time.perf_counter() - self._started
             self.note(f"{self._title}: {self._done:,} rows in {seconds:.1f} s ({self._rate()})")
+        self._done = 0
+
+    def _stop_bar(self) -> None:
+        if self._bars:
+            self._bars.stop()
+            self._bars = None
 
     def note(self, message: str) -> None:
         if not self._quiet or message.startswith(WARNING):

@@ -140,7 +140,8 @@ def check_columns(rows: Rows, model: Model) -> None:
         if apart := names_apart(rows.names, model.names, "the model"):
             raise SpecError(
                 f"{rows.where} {apart}; pass rows with the columns on which the model was fitted, in the same order "
-                "(`bigkpca info MODEL --json` lists them)"
+                "(`bigkpca info MODEL --json` lists them): bigkpca ingest FILE NEW.zarr --like DATASET makes them from "
+                "a file, as in the dataset of the fit"
             )
         return
     if rows.shape[1] == model.columns:

@@ -41,6 +41,7 @@ from bigkpca.numerics.landmarks.sampling import Factor, Proposals, check_diagona
 from bigkpca.numerics.linalg import rank_tolerance
 from bigkpca.numerics.methods import PrincipalFeatures, RandomFeatures
 from bigkpca.numerics.model import Model
+from bigkpca.numerics.preimages.base import spread
 from bigkpca.numerics.random_streams import ALPHA, FREQUENCIES, LANDMARKS, PROPOSALS, SKETCH, random_stream
 from bigkpca.numerics.solvers import OVERSAMPLING, leading_eigenpairs, starting_block
 from bigkpca.spec import DENSE_MOST_FEATURES, FitSpec, ResolvedFit
@@ -190,8 +191,7 @@ def principal_features(
     # Residuals are about the mean of all rows, not of the sample. Projections can be about any point: they stay about
     # the one near most rows, since a few far rows may pull the mean so far away that rounding makes all others equal.
     mean = principal.mean - axes @ (axes.T @ principal.mean) if kept < columns.columns else np.zeros(columns.columns)
-    moved = mean if columns.scale is None else mean * columns.scale
-    columns = replace(columns, offset=rounded(columns.offset + moved, prepared.rows))
+    columns = replace(columns, offset=rounded(columns.offset + columns.unscaled(mean), prepared.rows))
     axes = axes.astype(columns.dtype)
     frequencies, phases = _frequencies(
         kernel, method.coupling, method.form, count, kept, columns.dtype, spec.seed, lambda: np.eye(kept)
@@ -403,7 +403,7 @@ def choose_features(rows: Rows, fit: ResolvedFit, limits: SizeLimits, engine: En
     make_features = feature_map_factory(prepared, fit, engine)
     grown = None if spec.tol is None else grow_size(prepared, make_features, fit, limits, engine)
     features = make_features(fit) if grown is None else grown.features
-    few, unseen = prepared.sampled.few[:PAIRED_ROWS], prepared.sampled.unseen
+    few, unseen, sample = prepared.sampled.few[:PAIRED_ROWS], prepared.sampled.unseen, prepared.sampled.sample
     near_mean = np.zeros(features.size) if spec.exact else mean_features(features, few)
     near_mean = near_mean.astype(features.dtype).astype(np.float64)  # rounded as when it is subtracted from tiles
     return ChosenFeatures(
@@ -412,7 +412,7 @@ def choose_features(rows: Rows, fit: ResolvedFit, limits: SizeLimits, engine: En
         None if spec.method_value.landmarks else growth.kernel_error(features, few, spec.center),
         grown,
         tuple(_choices(prepared, fit, features, grown)),
-        prepared.sampled.sample if spec.keeps_sample else None,
+        spread(sample, spec.preimage_rows(len(sample))) if spec.keeps_sample else None,
         few.copy(),  # a view would keep more of them in memory
         unseen,
         unseen[:REFERENCE_ROWS] if len(unseen) else prepared.sampled.few[:REFERENCE_ROWS],

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from bigkpca.data.labels import Labels
 from bigkpca.data.rows import Rows, anonymous
 from bigkpca.errors import ConstantKernelError, RoundingError
 from bigkpca.execution.blas import single_threaded_blas
@@ -22,6 +23,7 @@ from bigkpca.fitting.warnings import (
     moved_by_rounding,
     note_lowered,
     warn_above_tolerance,
+    warn_if_dominated,
     warn_if_fewer,
     warn_if_indefinite,
     warn_if_narrow,
@@ -52,7 +54,8 @@ def fit_rows(
     Raises MemoryLimitError, before anything is read, if the plan needs more than `limit` or than the workers may use,
     and before a second fit in float64 that needs more; DataError for NaN and infinity (naming row and column) and for
     constant data, SpecError for a tolerance that no size reaches. Warns IndefiniteKernelWarning if the kernel has
-    negative eigenvalues, which are dropped; NarrowKernelWarning if the Gram matrix is close to the identity;
+    negative eigenvalues, which are dropped; DominantVariableWarning if one column makes nearly all of the distances
+    between rows; NarrowKernelWarning if the Gram matrix is close to the identity;
     ToleranceWarning if memory or time ended the growth; FewerComponentsWarning if the model has fewer components than
     requested.
     """
@@ -60,8 +63,7 @@ def fit_rows(
     limits = replace(check_fits(rows, fit, engine, limit), deadline=deadline)
     make_room(engine.kept, rows, fit, limit)
     provenance: Provenance = {"spec": spec.to_dict(), "identity": identity or anonymous(rows)}
-    if rows.names is not None:
-        provenance["column_names"] = list(rows.names)
+    provenance |= of_columns(rows)
     note_lowered(fit, engine.progress)
     if spec.precomputed:
         model = refine.fit_precomputed(rows, fit, engine)
@@ -81,6 +83,16 @@ def fit_rows(
     warn_if_fewer(model, fit, engine.progress)
     model = with_decoder(model, rows, chosen.sample, spec, engine, found.basis)
     return with_reference(model, None if spec.exact else chosen.reference, rows.shape[0], spec.seed, engine, spec)
+
+
+def of_columns(rows: Rows) -> Provenance:
+    """What a model records about the columns of rows: their names, or dim and coordinates, if they have any."""
+    found: Provenance = {}
+    if rows.names is not None:
+        found["column_names"] = list(rows.names)
+    if (labels := getattr(rows, "labels", None)) is not None:
+        found["column_labels"] = Labels.of(labels, 1).stored()
+    return found
 
 
 def _solved(rows: Rows, fit: ResolvedFit, limits: SizeLimits, engine: Engine) -> tuple[ChosenFeatures, Solved]:
@@ -112,6 +124,7 @@ def _solved(rows: Rows, fit: ResolvedFit, limits: SizeLimits, engine: Engine) ->
             break
         engine.progress.note(f"size {grown.size} has error {reached:.4g}, above tol={spec.tol}: growing further")
         limits = replace(limits, bias=limits.bias * reached / grown.error.value)
+    warn_if_dominated(rows, chosen.few, chosen.features, spec)
     warn_if_narrow(chosen.features, chosen.few, found.solution.unexplained)
     warn_of(found, chosen.features)
     if grown and grown.stopped:

@@ -30,8 +30,9 @@ from bigkpca.numerics.growth import PAIRED_ROWS
 from bigkpca.numerics.kernels import Kernel
 from bigkpca.numerics.model import Model, Provenance
 from bigkpca.numerics.moments import ShiftedSums
+from bigkpca.numerics.preimages.base import spread
 from bigkpca.numerics.random_streams import FEW, PROBES, SAMPLE, random_stream
-from bigkpca.spec import FitSpec, ResolvedFit, randomized, resolve, resolve_shape
+from bigkpca.spec import FitSpec, ResolvedFit, randomized, resolve_shape
 
 MAY_CHANGE = ("noise",)  # fields of a spec that may differ where features stay; the rounding of each component adds up
 NO_SUMS = (
@@ -92,7 +93,7 @@ def fit_like(
     """
     assert like.sums is not None
     check_columns(rows, like)
-    fit = resolve(spec, rows).with_features(like.features.size, like.features.dtype)
+    fit = resolve_shape(spec, *rows.shape, rows.dtype).with_features(like.features.size, like.features.dtype)
     check_fits(rows, fit, engine, limit)
     make_room(engine.kept, rows, fit, limit)
     with single_threaded_blas, np.errstate(over="ignore", invalid="ignore"):  # the pass names rows that overflow
@@ -111,8 +112,9 @@ def fit_like(
         "content": found.digest,
         "choices": [*kept, *found.choices],
     }
-    if "column_names" in like.provenance:
-        provenance["column_names"] = like.provenance["column_names"]
+    for key in ("column_names", "column_labels"):
+        if key in like.provenance:
+            provenance[key] = like.provenance[key]
     model = found.model(like.features, provenance)
     warn_if_fewer(model, fit, engine.progress)
     model = with_decoder(model, rows, chosen.sample, spec, engine, found.basis)
@@ -127,7 +129,8 @@ def _chosen(rows: Rows, like: Model, fit: ResolvedFit, engine: Engine) -> Chosen
     few = random_stream(spec.seed, FEW).choice(n, min(PAIRED_ROWS, n), replace=False)
     sample = np.empty(0, np.intp)
     if spec.keeps_sample:
-        sample = np.sort(random_stream(spec.seed, SAMPLE).choice(n, fit.sample, replace=False))
+        drawn = np.sort(random_stream(spec.seed, SAMPLE).choice(n, fit.sample, replace=False))
+        sample = spread(drawn, spec.preimage_rows(fit.sample))
     wanted = np.unique(np.concatenate([few, unseen, sample]))
     read = read_rows(rows, wanted, engine)
     found_few, found_unseen, found_sample = (read[np.searchsorted(wanted, some)] for some in (few, unseen, sample))
@@ -304,7 +307,7 @@ def extend(model: Model, rows: Rows, spec: FitSpec, engine: Engine, limit: int |
     check_columns(rows, model)
     check_extensible(spec)
     check_same_problem(spec, FitSpec.of(model), _MAY_CHANGE)
-    fit = resolve(spec, rows)
+    fit = resolve_shape(spec, *rows.shape, rows.dtype)
     check_fits(rows, fit, engine, limit)
     more = sums_of(rows, model.features, model.sums.about, model.block_rows, engine)
     checks = replace(_checks_of_new_rows(model, rows, fit, engine), far=more.far)

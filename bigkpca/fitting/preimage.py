@@ -42,9 +42,10 @@ def with_decoder(
         features = model.features
         assert has_landmarks(features)
         n, d = features.landmarks.shape
-        numbers = np.sort(random_stream(spec.seed, REFERENCES).choice(n, sample_rows(n, d, 0), replace=False))
+        count = spec.preimage_rows(sample_rows(n, d, 0))
+        numbers = np.sort(random_stream(spec.seed, REFERENCES).choice(n, count, replace=False))
         few = replace(features, landmarks=features.landmarks[numbers])
-        sample = few.landmarks_in_user_units().astype(features.dtype)
+        sample = few.landmarks_in_user_units()
     with single_threaded_blas:
         if not preimage.trained:
             with engine.small_work() as in_order:
@@ -74,15 +75,14 @@ def extend_decoder(model: Model, before: Model, spec: FitSpec) -> Model:
     preimage: Any = spec.preimage_value
     with single_threaded_blas:
         if old_decoder.reference_rows is not None:
-            reference = model.features.unshifted(old_decoder.reference_rows).astype(model.features.dtype)
+            # In float64: far from 0, the units of the data do not fit the precision of the model.
+            reference = model.features.unshifted(old_decoder.reference_rows)
             return replace(model, decoder=preimage.decoder(model.fitted, reference))
         if model.method.landmarks:
             return replace(model, decoder=preimage.decoder(model.fitted))
         start = _carried_over(old_decoder, before.solution, expansion(model.fitted))
         # The decoder made from one row instead of a sample only provides the type; its arrays are replaced.
-        decoder = preimage.decoder(
-            model.fitted, model.features.unshifted(start["mean_row"][None]).astype(model.features.dtype)
-        )
+        decoder = preimage.decoder(model.fitted, model.features.unshifted(start["mean_row"][None]))
         return replace(model, decoder=replace(decoder, **start))
 
 
@@ -118,5 +118,5 @@ def check_extensible(spec: FitSpec) -> None:
     if spec.preimage_value.trained:
         raise SpecError(
             f"preimage={spec.preimage_value.name!r} was trained on the earlier rows and cannot take more: fit again on "
-            "all rows, or use preimage='fixed-point' or 'linear'"
+            "all rows, or use preimage='auto' or 'fixed-point'"
         )

@@ -1,4 +1,5 @@
-"""Make the reference of a model, with which later rows are compared, from rows that the fit has in memory."""
+"""Make the reference of a model, with which later rows are compared, and find what its scores capture of the columns,
+from rows that the fit has in memory."""
 
 from __future__ import annotations
 
@@ -14,6 +15,7 @@ from bigkpca.execution.projection import expansion_of
 from bigkpca.numerics.drift import REFERENCE_ROWS, reference_of
 from bigkpca.numerics.features import FeatureMap, has_landmarks
 from bigkpca.numerics.linalg import Map, rank_tolerance
+from bigkpca.numerics.linear_pca import MOST_VALUES, captured, spread
 from bigkpca.numerics.model import Model
 from bigkpca.numerics.moments import ShiftedSums, block_moments
 from bigkpca.numerics.preimages import Expansion, residuals
@@ -40,7 +42,7 @@ def with_reference(
     model: Model, X: Array | None, count: int, seed: int, engine: Engine, spec: FitSpec | None = None
 ) -> Model:
     """The model with its reference, made from rows X (q, d) of `count` rows, in the units of the data and in random
-    order.
+    order, and with what its scores capture of these rows, unless it has that already.
 
     Reads nothing: if X is None, the model keeps its rows. `spec` is that of the fit, if these rows were fitted. There
     is no reference if k(x, x) is not known.
@@ -55,6 +57,7 @@ def with_reference(
     overfitted = spec is not None and bool(behind > _OVERFITTED * count * values[-1])
     halved = overfitted and (model.sums is not None if X is not None else model.certificate.residuals is None)
     most = min(max(count // 2, 1), REFERENCE_ROWS) if halved else REFERENCE_ROWS
+    some = np.empty(0, np.intp)
     with engine.small_work() as in_order, np.errstate(over="ignore", invalid="ignore"):
         if X is None:
             some = np.sort(random_stream(seed, DRIFT).choice(count, min(count, most), replace=False))
@@ -67,7 +70,12 @@ def with_reference(
             held_out = held_out or (np.zeros_like(found.scores), found.residuals + np.sum(found.scores**2, axis=1))
         errors = _errors(model, found, given)
         reference = reference_of(found.scores, found.residuals, values, count, errors, held_out)
-        return replace(model, reference=reference)
+        about = model.captured
+        if about is None:
+            at = spread(len(found.scores), max(1, MOST_VALUES // model.columns))
+            known = _kept_rows(model, some[at]) if X is None else X[at]
+            about = captured(model.features, known, found.scores[at])
+        return replace(model, reference=reference, captured=about)
 
 
 def _held_out(
@@ -127,6 +135,12 @@ def _of_kept_rows(model: Model, some: Array) -> _Scored:
     squares = diagonal[some] - 2 * solution.mean[some] + solution.mean.mean()  # of the centred rows
     left = np.maximum(squares - np.einsum("ij,ij->i", Y, Y), 0)
     return _Scored(Y, left, diagonal[some], np.sqrt(np.abs(diagonal[some] * diagonal.sum())))
+
+
+def _kept_rows(model: Model, some: Array) -> Array:
+    """Rows that the model keeps, by their numbers, in the units of the data."""
+    assert has_landmarks(model.features)
+    return model.features.unshifted(model.features.landmarks[some])
 
 
 def _errors(model: Model, found: _Scored, given: Expansion) -> Array:

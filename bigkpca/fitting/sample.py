@@ -15,6 +15,7 @@ from bigkpca.numerics.bandwidth import Length
 from bigkpca.numerics.features import Columns
 from bigkpca.numerics.growth import JUDGING_ROWS
 from bigkpca.numerics.kernels import Sigmoid
+from bigkpca.numerics.moments import ColumnMoments
 from bigkpca.numerics.random_streams import FEW, HELD_OUT, PAIRS, SAMPLE, UNSEEN, random_stream
 from bigkpca.spec import FitSpec, ResolvedFit
 
@@ -51,7 +52,9 @@ def prepare_sample(rows: Rows, fit: ResolvedFit, engine: Engine) -> PreparedSamp
         median = bandwidth.median_sigma(_distances(sampled.sample, columns, spec, engine), spec.distance)
         columns = replace(columns, kernel=fit.kernel(median))
     if spec.needs_variance:
-        gamma = bandwidth.scale_gamma(_scaled(sampled.sample, columns))
+        # As in scikit-learn, the variance of all entries, which includes the means of columns unless standardised.
+        about = columns if spec.standardize else replace(columns, offset=np.zeros(fit.d))
+        gamma = bandwidth.scale_gamma(_scaled(sampled.sample, about))
         columns = replace(columns, kernel=fit.kernel(gamma))
     if isinstance(columns.kernel, Sigmoid):
         _check_saturation(columns.kernel, columns.shifted(sampled.few), rows.where)
@@ -114,25 +117,39 @@ def sample_lengths(rows: Rows, fit: ResolvedFit, engine: Engine) -> dict[str, Le
 
 
 def _distances(sample: Array, columns: Columns, spec: FitSpec, engine: Engine) -> Array:
-    """Distances of sampled pairs, in units of the standardised columns if `standardize` is set."""
+    """Distances of sampled pairs, in units of the standardised and weighted columns."""
     scaled = _scaled(sample, columns)
     return bandwidth.pair_distances(scaled, spec.distance, random_stream(spec.seed, PAIRS), engine.in_order)
 
 
 def _scaled(sample: Array, columns: Columns) -> Array:
-    """Sampled rows as they are or, if columns are standardised, in standardised units."""
+    """Sampled rows as they are or, if columns are standardised or weighted, in the units of these."""
     return sample if columns.scale is None else columns.shifted(sample)
 
 
 def _shift(rows: Rows, few: Array, fit: ResolvedFit, engine: Engine) -> Columns:
     """Offset and scale of a fit, with a kernel of any length."""
-    offset, scale, kernel, spec = np.zeros(fit.d), None, fit.kernel(1.0), fit.spec
+    offset, found, kernel, spec = np.zeros(fit.d), None, fit.kernel(1.0), fit.spec
     if spec.standardize:
         found = sum_by_block("standardising", block_columns, rows, (), spec.block_rows, engine)
-        offset, scale = rounded(found.mean, rows), found.scale
+        offset = rounded(found.mean, rows)
     elif kernel.allows_shift(spec.center):
         offset = rounded(np.median(few, axis=0), rows)  # the median, which outliers and sentinels do not move
+    scale = scale_of(rows, spec, found)
+    if scale is not None and found is None:  # pre-images of columns of weight 0 are their offset
+        offset = np.where(np.isinf(scale), rounded(few.mean(axis=0, dtype=np.float64), rows), offset)
     return Columns(kernel, offset, fit.dtype, scale=scale)
+
+
+def scale_of(rows: Rows, spec: FitSpec, moments: ColumnMoments | None) -> Array | None:
+    """What columns (d,) are divided by: deviations, if `moments` of the columns are given, over the weights of `spec`,
+    one for each column; None without either."""
+    scale = None if moments is None else moments.scale(each.columns for each in rows.one_hot)
+    if spec.column_weights is None:
+        return scale
+    with np.errstate(divide="ignore"):
+        found: Array = (1.0 if scale is None else scale) / np.array(spec.column_weights)
+    return found
 
 
 def rounded(mean: Array, rows: Rows) -> Array:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from bigkpca.data.rows import Rows
 from bigkpca.errors import (
     Array,
     DataError,
+    DominantVariableWarning,
     FewerComponentsWarning,
     IndefiniteKernelWarning,
     NarrowKernelWarning,
@@ -14,22 +16,27 @@ from bigkpca.errors import (
     ToleranceWarning,
     UniformLandmarksWarning,
     UnseenClusterWarning,
+    column_called,
     warn,
 )
 from bigkpca.execution.progress import Progress
 from bigkpca.fitting.solve import Solved
 from bigkpca.numerics import bandwidth, solvers
 from bigkpca.numerics.certificates import MISSED, spectral
+from bigkpca.numerics.display import share_at_least
+from bigkpca.numerics.dominance import dominant_columns
 from bigkpca.numerics.eigenpairs import Solution
 from bigkpca.numerics.features import FeatureMap
 from bigkpca.numerics.linalg import rank_tolerance
 from bigkpca.numerics.model import Model
 from bigkpca.numerics.random_streams import PAIRS, random_stream
 from bigkpca.spec import FitSpec, ResolvedFit
+from bigkpca.spec.weights import OPTION
 
 _NOTICEABLY_NEGATIVE = -1e-8  # rounding alone gives eigenvalues of about -1e-15 of the largest
 _LONG = 1000  # times the median distance
 _MOSTLY_UNEXPLAINED = 0.5
+_MOST_UNNAMED = 32  # columns of a table without names; the smallest images have 64 pixels
 _TOO_COARSE = 0.05  # share that rounding may move before a warning
 
 
@@ -151,6 +158,43 @@ def check_length(features: FeatureMap, X: Array) -> None:
             f"sigma={sigma:g} is {sigma / median:.0e} times the length from the median distance between rows, so all "
             f"rows look equal to the kernel: use sigma={median:.4g}, or leave it out"
         )
+
+
+def dominance(rows: Rows, X: Array, features: FeatureMap, spec: FitSpec) -> str | None:
+    """A sentence on the column that makes nearly all of the distances between some of the rows, X (q, d), and on the
+    options that change this; None if there is none.
+
+    Columns without names are compared only where they may be those of a table: a few, of floating-point numbers. The
+    pixels of an image, of one unit, are more. Columns of strings and of kernels that are functions are not compared,
+    nor does a column count that has a weight above 1, which was given to make it count.
+    """
+    kernel, d = features.kernel, rows.shape[1]
+    as_table = rows.names is not None or (rows.dtype.kind == "f" and d <= _MOST_UNNAMED)
+    if not (as_table and kernel.on_vectors and kernel.savable):
+        return None
+    found = dominant_columns(features.shifted(X), (each.columns for each in rows.one_hot))
+    if found is None:
+        return None
+    first = found.columns.start
+    whole = next((each.name for each in rows.one_hot if each.start == first), None)
+    name = column_called(first, rows.names) if whole is None else f"the column of categories {whole!r}"
+    if isinstance(weights := spec.column_weights or {}, dict):
+        heaviest = weights.get(whole or (rows.names or {first: ""})[first], 1.0)
+    else:
+        heaviest = max(weights[found.columns])
+    if heaviest > 1:
+        return None
+    scale = "" if spec.standardize else "scale the columns with --standardize (standardize=True in Python), or "
+    return (
+        f"{name} makes {share_at_least(found.share, 1)} of the mean squared distance between rows, so the other "
+        f"columns hardly matter: {scale}set weights with {OPTION}"
+    )
+
+
+def warn_if_dominated(rows: Rows, X: Array, features: FeatureMap, spec: FitSpec) -> None:
+    """Warn if one column makes nearly all of the distances between sampled rows X (q, d); see `dominance`."""
+    if (message := dominance(rows, X, features, spec)) is not None:
+        warn(f"{rows.where}: {message}", DominantVariableWarning)
 
 
 def warn_if_narrow(features: FeatureMap, X: Array, by_fit: float | None) -> None:

@@ -1,4 +1,4 @@
-"""Ingestion: files of any supported format, streamed into one dataset on disk, shard by shard.
+"""Ingestion: files of any supported format and tables in memory, streamed into one dataset on disk, shard by shard.
 
 files -> checked pieces of at most 4 MB -> whole shards -> sync -> one attribute update that publishes
 
@@ -11,8 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -22,12 +21,13 @@ import zarr
 from bigkpca.data.blocks import power_of_two
 from bigkpca.data.rows import little_endian
 from bigkpca.data.stored import ALL_THERE, StoredArray, crc32c, writing_empty_chunks
-from bigkpca.data.stores import MOST_JSON_BYTES, AnyPath, expanded, last_name, store_of
+from bigkpca.data.stores import MOST_JSON_BYTES, AnyPath, expanded, is_path, last_name, store_of
 from bigkpca.data.zarr import ATTRIBUTE, stored_array
-from bigkpca.errors import Array, SpecError
-from bigkpca.execution.progress import Progress, shown
+from bigkpca.errors import Array, CorruptionError, DataError, SpecError
+from bigkpca.execution.progress import Progress, shown, shown_pass
 from bigkpca.ingesting.columns import ColumnOptions, Encoding, Missing
 from bigkpca.ingesting.formats.base import USUAL, Allowed
+from bigkpca.ingesting.notation import Notation
 from bigkpca.ingesting.source import Files, Source, kind_of
 from bigkpca.spec.units import parse_bytes
 from bigkpca.storage import groups, records
@@ -111,7 +111,7 @@ class Ingested:
 
 
 def ingest(
-    sources: AnyPath | Sequence[AnyPath],
+    sources: Any,
     destination: AnyPath,
     *,
     member: str | None = None,
@@ -121,6 +121,15 @@ def ingest(
     drop: Sequence[str] = (),
     missing: Missing = "refuse",
     categories: Literal["one-hot"] | None = None,
+    categorical: str | Sequence[str] = (),
+    numeric: str | Sequence[str] = (),
+    ordinal: Mapping[str, Sequence[str]] | None = None,
+    max_categories: int | None = None,
+    na_values: str | Sequence[str] = (),
+    decimal: str = ".",
+    thousands: str | None = None,
+    date_format: str | Mapping[str, str] | None = None,
+    encoding: str | None = None,
     text: str | None = None,
     like: AnyPath | None = None,
     block_rows: int | None = None,
@@ -129,7 +138,8 @@ def ingest(
     memory: str | int | None = None,
     progress: Progress | bool = False,
 ) -> Ingested:
-    """Stream files into the dataset `destination`: x (n, d), the rows of all sources in order, and y (n,), labels.
+    """Stream files or tables into the dataset `destination`: x (n, d), the rows of all sources in order, and y (n,),
+    labels.
 
     Axes after the first are flattened. Columns with names (Parquet, CSV with a header) are matched by name in all files
     after the first, and the names are kept; the index of a pandas frame is left out. Booleans become 0 and 1, dates
@@ -138,8 +148,10 @@ def ingest(
 
     Parameters
     ----------
-    sources : path or list of paths
-        Files in the formats listed in `docs/getting-started.md`, all with the same columns.
+    sources : path, data frame, or list of these
+        Files in the formats listed in `docs/getting-started.md`, folders of such files, and tables of pandas, polars
+        and pyarrow, all with the same columns. Folders named like year=2013 become columns. A polars LazyFrame, and a
+        pyarrow Dataset or RecordBatchReader, are read once and copied to a temporary file (in `TMPDIR`).
     destination : path
         Folder of the dataset.
     member : str, optional
@@ -157,7 +169,29 @@ def ingest(
         and 1. The median is that of a uniform sample if a column has more than 100,000 values (5000 or more for wide
         tables).
     categories : {"one-hot"}, optional
-        Turn each distinct text of a text column, at most 1000, into a column of 0 and 1, in alphabetical order.
+        Turn each distinct text of a text column, at most 1000, into a column of 0 and 1, in alphabetical order. Columns
+        of a CSV file in which at least half of the distinct texts are numbers or dates are refused.
+    categorical : str or sequence of str, optional
+        Columns that become categories, also without `categories`: text of any kind, and codes such as ZIP codes, whose
+        texts are kept as they are written.
+    numeric : str or sequence of str, optional
+        Columns that are read as numbers, with or without a currency symbol, which is ignored, or a percent sign, which
+        divides by 100.
+    ordinal : dict of str to sequence of str, optional
+        The levels of columns, lowest first, which become 0, 1, 2 and so on.
+    max_categories : int, optional
+        Keep only this many of the most frequent texts of each column as categories; all others become the category
+        `(other)`, also those that first appear in rows added later.
+    na_values : str or sequence of str, optional
+        Further texts, also in quotes, and numbers that mean a missing value.
+    decimal, thousands : str, optional
+        Decimal and thousands separators of numbers that are stored as text, as in all CSV files.
+    date_format : str or dict of str to str, optional
+        Format of the dates that are not in ISO 8601, as for `datetime.strptime` ("%d/%m/%Y"), for all columns of CSV
+        files in which it occurs, or for each named column.
+    encoding : str, optional
+        Encoding of CSV files ("cp1252"), unless they begin with the mark of UTF-8, UTF-16 or UTF-32; by default UTF-8.
+        Unlike the other options, it is not kept for further files.
     text : str, optional
         Name of a text column: rows are the numbers of its characters, padded with zeros, for string kernels
         (`kernels.Spectrum`). For FASTA files, this is always the sequence.
@@ -186,7 +220,8 @@ def ingest(
     SpecError
         Files or names that do not exist, or options that conflict.
     DataError
-        Values that are not finite numbers, listed by column; rows are counted from 0 in each file.
+        Values that are not finite numbers, listed by column; rows are counted from 0 in each file. Tables of types that
+        Arrow does not have.
     CorruptionError
         Files that do not decode.
     MemoryLimitError
@@ -200,14 +235,31 @@ def ingest(
     more if words first appear late in a column of a text file. Memory does not depend on the number of rows.
     """
     progress = shown(progress)
-    choice = ColumnOptions(None if columns is None else tuple(columns), tuple(drop), missing, categories, text)
+    single = date_format if isinstance(date_format, str) else ""
+    formats = {} if date_format is None or isinstance(date_format, str) else date_format
+    choice = ColumnOptions(
+        None if columns is None else tuple(columns),
+        tuple(drop),
+        missing,
+        categories,
+        text,
+        _several(categorical),
+        _several(numeric),
+        tuple((name, _several(levels)) for name, levels in (ordinal or {}).items()),
+        max_categories,
+        Notation(decimal, thousands or "", _several(na_values), single),
+        tuple(formats.items()),
+    )
     if like is not None and (append or choice != ColumnOptions()):
         raise SpecError("like takes all column settings from a dataset: leave out append and other column options")
     given = None if like is None else expanded(like)
-    sources = [sources] if isinstance(sources, str | os.PathLike) else sources
+    sources = sources if isinstance(sources, Sequence) and not is_path(sources) else [sources]
     allowed = USUAL if memory is None else Allowed(parse_bytes(memory))
-    files = Files.open(sources, member, labels, dtype, choice, allowed)
-    out = group_path(destination, *(each["path"] for each in files.identity["sources"]))
+    notation = _notation(expanded(destination) if append else given)
+    files = Files.open(sources, member, labels, dtype, choice, allowed, encoding, notation, progress)
+    out = group_path(
+        destination, *(each["path"] for each in files.identity["sources"]), *map(expanded, filter(is_path, sources))
+    )
     path = store_of(out).absolute(out)
     if block_rows is not None and block_rows < 1:
         raise SpecError(f"block_rows={block_rows}: must be at least 1")
@@ -220,10 +272,14 @@ def ingest(
     if append and overwrite:
         raise SpecError("append adds to a dataset, but overwrite replaces it: choose one")
     with store_of(path).writer(path):
-        if append:
-            done = _append(files, path, record, allowed, progress)
-        else:
-            done = _create(files, path, record, allowed, overwrite, progress)
+        try:
+            if append:
+                done = _append(files, path, record, allowed, progress)
+            else:
+                done = _create(files, path, record, allowed, overwrite, progress)
+        except (DataError, CorruptionError):
+            files.check_unchanged()  # a file that changes between passes can have values that the first did not see
+            raise
     group, about = groups.finished_dataset(path)
     return Ingested(
         path=path,
@@ -271,6 +327,22 @@ def _create(
         _publish(scratch, about)
     target.put_in_place()
     return False
+
+
+def _several(values: Any) -> tuple[str, ...]:
+    """Names or texts, of which a single one need not be in a list, as text."""
+    if values is None:
+        return ()
+    return tuple(map(str, values)) if isinstance(values, Iterable) and not isinstance(values, str) else (str(values),)
+
+
+def _notation(path: str | None) -> Notation | None:
+    """The notation in which the files of the dataset at `path` are read; None if there is no such dataset."""
+    about = None if path is None else groups.describe(path)
+    if about is None or "encoding" not in about:
+        return None
+    records.check(about["encoding"], records.ENCODING, str(path))
+    return Encoding.from_json(about["encoding"]).notation
 
 
 def _like(files: Files, path: str, progress: Progress) -> Source:
@@ -333,19 +405,16 @@ def _fill(
     x = Shards.after(_continued(path, group, "x", start))
     y = None if source.label_dtype is None else Shards.after(_continued(path, group, "y", start))
     digest = hashlib.sha256()
-    progress.start("ingest", source.rows or 0)
-    try:
+    with shown_pass(progress, "ingest", source.expected) as advance:
         for X, labels in source.pieces():
             digest.update(little_endian(X))
             x.add(X)
             if y is not None and labels is not None:
                 y.add(_codes(labels, categories))
-            progress.advance(len(X))
+            advance(len(X))
         if y is not None and source.column is not None:
             for labels in source.column_pieces():
                 y.add(_codes(labels, categories))
-    finally:
-        progress.finish()
     stop = x.flush()
     if y is not None:
         source.check_labels(y.flush() - start, stop - start)

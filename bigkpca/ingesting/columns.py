@@ -8,26 +8,27 @@ columns, which is determined by options and first rows and stored with a dataset
 | date, also with a time of day | days since 1970-01-01, in UTC if it has a time zone |
 | time of day, duration | hours |
 | text, categories | one column of 0 and 1 for each category |
+| ordinal | the number of its level, from 0 |
 | characters of a text | one column for each position: the number of the character, 0 after the last |
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
 import numpy as np
 
 from bigkpca.errors import Array, DataError, SpecError, column_called, names_apart, unknown_name
+from bigkpca.ingesting.notation import ISO, Notation, parsed_dates, parsed_numbers, without_missing, written_numbers
 
-Kind = Literal["number", "boolean", "date", "time", "text", "characters"]
+Kind = Literal["number", "boolean", "date", "time", "ordinal", "text", "characters"]
 
 Missing = Literal["refuse", "drop", "mean", "median"]
 UNITS = {"date": "days since 1970-01-01", "time": "hours"}
-MISSING = ("", "NA", "N/A", "n/a", "#N/A", "#NA", "NULL", "null", "None", "NaN", "nan", "-NaN", "-nan")
-"""Texts that mean a missing value, as in pandas and Arrow: in text files unless quoted, and wherever numbers, dates and
-the like are stored as text."""
+OTHER = "(other)"
+"""The category of all texts that are not among the most frequent."""
 
 _DAY, _HOUR = 86_400e6, 3_600e6  # in microseconds
 _FITS: dict[Kind, tuple[Kind, ...]] = {  # kinds of stored values that a kind accepts, besides texts
@@ -43,8 +44,9 @@ _WORDS = {"number": "a number", "boolean": "true or false", "date": "a date", "t
 class TableColumn:
     """How one column of a table becomes columns of numbers.
 
-    categories: the texts that each have a column of 0 and 1, or the characters, numbered from 1. length: of the longest
-    text, for characters only. fills: the replacements for missing values in each column of numbers, or empty.
+    categories: the texts that each have a column of 0 and 1, the levels, or the characters, numbered from 1. length: of
+    the longest text, for characters only. fills: the replacements for missing values in each column of numbers, or
+    empty. other: whether the last category is that of all other texts.
     """
 
     name: str
@@ -52,6 +54,8 @@ class TableColumn:
     categories: tuple[str, ...] = ()
     fills: tuple[float, ...] = ()
     length: int = 0
+    other: bool = False
+    notation: Notation = ISO
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -69,12 +73,27 @@ class TableColumn:
         return UNITS.get(self.kind)
 
     def to_json(self) -> dict[str, Any]:
-        return {**asdict(self), "categories": list(self.categories), "fills": list(self.fills)}
+        own = {
+            "name": self.name,
+            "kind": self.kind,
+            "categories": list(self.categories),
+            "fills": list(self.fills),
+            "length": self.length,
+        }
+        if self.other:
+            own["other"] = True
+        return own | ({"notation": self.notation.to_json()} if self.notation != ISO else {})
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> TableColumn:
         return cls(
-            values["name"], values["kind"], tuple(values["categories"]), tuple(values["fills"]), values["length"]
+            values["name"],
+            values["kind"],
+            tuple(values["categories"]),
+            tuple(values["fills"]),
+            values["length"],
+            values.get("other", False),
+            Notation.from_json(values.get("notation", {})),
         )
 
 
@@ -84,6 +103,7 @@ ADVICE: dict[Reason, str] = {
     "unread": "Turn text into columns of 0 and 1 with --categories one-hot, name labels with --labels, or leave these "
     "columns out with --drop.",
     "infinite": "Remove or repair these rows first.",
+    "unknown": "List every level with --ordinal, and texts that mean a missing value with --na-values.",
 }
 ADVICE_OF_DATASET: dict[Reason, str] = {
     "missing": "The dataset was made without missing values: remove or repair these rows, or make a new dataset.",
@@ -93,20 +113,26 @@ ADVICE_OF_DATASET: dict[Reason, str] = {
 }
 
 
+_MOST_EXAMPLES = 1000
+
+
 @dataclass(frozen=True)
 class Fault:
-    """Why some values of a column cannot be read: the first such value, its row, and the number of such values."""
+    """Why some values of a column cannot be read: the first such value, its row, the number of such values, and some
+    distinct texts among them."""
 
     reason: Reason
     what: str
     row: int
     count: int
+    examples: tuple[str, ...] = ()
 
     def joined(self, later: Fault) -> Fault:
         """Both faults combined. If there are values of another kind, only these count."""
         if self.reason != later.reason and "unread" in (self.reason, later.reason):
             return self if self.reason == "unread" else later
-        return replace(self, count=self.count + later.count)
+        examples = tuple(dict.fromkeys(self.examples + later.examples))[:_MOST_EXAMPLES]
+        return replace(self, count=self.count + later.count, examples=examples)
 
 
 def kind_of(kind: Any) -> Kind | None:
@@ -126,8 +152,9 @@ def kind_of(kind: Any) -> Kind | None:
     return "text" if types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind) else None
 
 
-def numbers(values: Any, kind: Kind) -> tuple[Array, Array]:
-    """(numbers (k,), missing (k,)) of an Arrow array of this kind, which is not text, or of texts; 0 where missing.
+def numbers(values: Any, kind: Kind, notation: Notation = ISO) -> tuple[Array, Array]:
+    """(numbers (k,), missing (k,)) of an Arrow array of this kind, which is not text, or of texts in this notation; 0
+    where missing.
 
     Raises pyarrow.ArrowInvalid for a text that is not of this kind, and for values of another kind, such as dates for
     numbers."""
@@ -136,8 +163,10 @@ def numbers(values: Any, kind: Kind) -> tuple[Array, Array]:
     if pa.types.is_dictionary(values.type):
         values = values.cast(values.type.value_type)
     own = kind_of(values.type)
+    if own == "number" and kind == "date" and notation.date_format:  # 20130517
+        own, values = "text", values.cast(pa.string())
     if own == "text":
-        values = _parsed(values.cast(pa.large_string()), kind)
+        values = _parsed(values.cast(pa.large_string()), kind, notation)
     elif not pa.types.is_null(values.type) and own not in _FITS[kind]:
         raise pa.ArrowInvalid(f"{values.type} is not {_WORDS[kind]}")  # Arrow would convert them with another meaning
     missing = values.is_null().to_numpy(zero_copy_only=False)
@@ -154,35 +183,30 @@ def numbers(values: Any, kind: Kind) -> tuple[Array, Array]:
         found = filled.to_numpy(zero_copy_only=False)
     if kind == "boolean" and own == "number" and not np.isin(found, (0, 1)).all():
         raise pa.ArrowInvalid("a number is not true or false")
-    if found.dtype.kind == "f" and np.isnan(found).any():
-        missing = missing | np.isnan(found)
-        found = np.where(missing, 0, found)
+    absent = np.isnan(found) if found.dtype.kind == "f" else np.zeros(len(found), bool)
+    if kind == "number" and notation.na_values:
+        absent |= np.isin(found, notation.numbers.astype(np.result_type(found.dtype, np.float32)))
+    if absent.any():
+        missing = missing | absent
+        found = np.where(missing, 0, found).astype(found.dtype)
     return found, missing
 
 
-def _parsed(texts: Any, kind: Kind) -> Any:
+def _parsed(texts: Any, kind: Kind, notation: Notation) -> Any:
     """Texts as values of a kind, null where they mean a missing value."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
     if kind == "number":
-        try:
-            return texts.cast(pa.float64())
-        except pa.ArrowInvalid:  # for blanks, words, and texts that mean missing values
-            pass
-    texts = pc.utf8_trim_whitespace(texts)
-    texts = pc.if_else(pc.is_in(texts, pa.array(MISSING, texts.type)), pa.scalar(None, texts.type), texts)
-    if kind in ("date", "time"):  # Arrow reads these to microseconds
+        return parsed_numbers(texts, notation)
+    if kind == "date":
+        return parsed_dates(texts, notation)
+    texts = without_missing(texts, notation)
+    if kind == "time":  # on the first day, to microseconds, since Arrow does not cast text to times of day
         texts = pc.replace_substring_regex(texts, r"(\.\d{6})\d+", r"\1")
-    if kind == "date":  # one by one, since some can have a time zone
-        zoned = pc.match_substring_regex(texts, r":.*(Z|[+-]\d\d(:?\d\d)?)$")
-        none = pa.scalar(None, texts.type)
-        in_utc = pc.if_else(zoned, texts, none).cast(pa.timestamp("us", "UTC")).cast(pa.timestamp("us"))
-        return pc.coalesce(pc.if_else(zoned, none, texts).cast(pa.timestamp("us")), in_utc)
-    if kind == "time":  # on the first day, since Arrow does not cast text to times of day
         day, space = (pa.scalar(text, texts.type) for text in ("1970-01-01", " "))
         return pc.binary_join_element_wise(day, texts, space).cast(pa.timestamp("us"))
-    return texts.cast(pa.float64() if kind == "number" else pa.bool_())
+    return texts.cast(pa.bool_())
 
 
 def _microseconds(values: Any, to: Any) -> Array:
@@ -193,22 +217,29 @@ def _microseconds(values: Any, to: Any) -> Array:
     return found
 
 
-def texts_of(values: Any) -> tuple[Any, Array]:
-    """(texts, which of them are missing (k,), i.e. null or empty) of an Arrow array."""
+def texts_of(values: Any, notation: Notation = ISO) -> tuple[Any, Array]:
+    """(texts, which of them are missing (k,), i.e. null, NaN, empty or among the `na_values`) of an Arrow array."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    texts = values.cast(pa.string())
-    return texts, pc.or_kleene(texts.is_null(), pc.equal(texts, "")).to_numpy(zero_copy_only=False)
+    if pa.types.is_dictionary(values.type):
+        values = values.cast(values.type.value_type)
+    nothing, texts = pc.is_null(values, nan_is_null=True), values.cast(pa.string())  # 1.0 without its point
+    absent = pc.equal(texts, "")
+    if notation.na_values:
+        absent = pc.or_(absent, pc.is_in(texts, pa.array(notation.na_values, pa.string())))
+    return texts, pc.or_kleene(nothing, absent).to_numpy(zero_copy_only=False)
 
 
-def codes(values: Any, categories: tuple[str, ...]) -> tuple[Array, Array, Array]:
+def codes(values: Any, column: TableColumn) -> tuple[Array, Array, Array]:
     """(category number (k,), missing (k,), unknown category (k,)) of texts; the number is -1 for the last two."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    texts, missing = texts_of(values)
-    found = pc.index_in(texts, pa.array(categories, pa.string())).fill_null(-1).to_numpy()
+    texts, missing = texts_of(values, column.notation)
+    found = pc.index_in(texts, pa.array(column.categories, pa.string())).fill_null(-1).to_numpy()
+    if column.other:
+        found = np.where((found < 0) & ~missing, len(column.categories) - 1, found)
     return found, missing, (found < 0) & ~missing
 
 
@@ -216,7 +247,7 @@ def characters(values: Any, column: TableColumn) -> tuple[Array, Array, Array]:
     """(numbers of characters (k, length), missing (k,), longer or with other characters (k,)) of texts."""
     import pyarrow.compute as pc
 
-    texts, missing = texts_of(values)
+    texts, missing = texts_of(values, column.notation)
     cut = pc.utf8_slice_codeunits(texts.fill_null(""), 0, column.length)
     padded = np.array(cut.to_pylist(), dtype=f"<U{column.length}")
     points = padded.view(np.uint32).reshape(len(padded), column.length)
@@ -237,14 +268,20 @@ class Marks:
 
     def fault(self, values: Any, column: TableColumn, first: int, kept: Array, *, missing_too: bool) -> Fault | None:
         """The first value that is not of the kind of the column, or else the first other fault in a kept row."""
+        import pyarrow as pa
+
         bad = self.unread if self.unread.any() else (self.strange | (self.missing & missing_too)) & kept
         if not bad.any():
             return None
         i = int(np.argmax(bad))
         reason: Reason = "unread" if self.unread[i] else "missing" if self.missing[i] else "unknown"
-        if reason == "unknown" and not column.of_text:
+        if reason == "unknown" and not column.of_text and column.kind != "ordinal":
             reason = "infinite"
-        return Fault(reason, _said(values[i].as_py(), column, reason), first + i, int(bad.sum()))
+        examples: tuple[str, ...] = ()
+        if reason == "unread" and kind_of(values.type) == "text":
+            examples = tuple(values.filter(pa.array(bad)).unique()[:_MOST_EXAMPLES].to_pylist())
+        what = _said(values[i].as_py(), column, reason)
+        return Fault(reason, what, first + i, int(bad.sum()), examples)
 
 
 def marks_of(values: Any, column: TableColumn) -> Marks:
@@ -252,23 +289,24 @@ def marks_of(values: Any, column: TableColumn) -> Marks:
     import pyarrow as pa
 
     nothing = np.zeros(len(values), bool)
-    if column.of_text:
-        read = codes(values, column.categories) if column.kind == "text" else characters(values, column)
+    if column.of_text or column.kind == "ordinal":
+        read = characters(values, column) if column.kind == "characters" else codes(values, column)
         return Marks(read[1], nothing, read[2])
-    unread = unread_values(values, column.kind)
+    unread = unread_values(values, column.kind, column.notation)
     found, missing = np.zeros(len(values)), nothing
     if not unread.all():
-        found[~unread], missing[~unread] = numbers(values.filter(pa.array(~unread)), column.kind)
+        found[~unread], missing[~unread] = numbers(values.filter(pa.array(~unread)), column.kind, column.notation)
     return Marks(missing, unread, ~np.isfinite(found))
 
 
-def unread_values(values: Any, kind: Kind) -> Array:
+def unread_values(values: Any, kind: Kind, notation: Notation = ISO) -> Array:
     """Which values of an Arrow array are not of a kind."""
     import pyarrow as pa
+    import pyarrow.compute as pc
 
     def fails(part: Any) -> bool:
         try:
-            numbers(part, kind)
+            numbers(part, kind, notation)
         except pa.ArrowInvalid:
             return True
         return False
@@ -279,20 +317,30 @@ def unread_values(values: Any, kind: Kind) -> Array:
     if own != "text" and own not in _FITS[kind]:
         return np.ones(len(values), bool)
     coded = values if pa.types.is_dictionary(values.type) else values.dictionary_encode()
-    of_distinct = np.array([fails(coded.dictionary.slice(i, 1)) for i in range(len(coded.dictionary))])
+    of_distinct = np.ones(len(coded.dictionary), bool)
+    unsure = of_distinct.copy()
+    if own == "text" and kind == "number":  # most at once: there can be a hundred thousand
+        texts = without_missing(coded.dictionary.cast(pa.large_string()), notation)
+        of_distinct = ~written_numbers(texts, notation).fill_null(True).to_numpy(zero_copy_only=False)
+        infinite = pc.match_substring_regex(texts, "(?i)^[+-]?(inf|nan)").fill_null(False)
+        unsure = of_distinct & infinite.to_numpy(zero_copy_only=False)
+    of_distinct[unsure] = [fails(coded.dictionary.slice(i, 1)) for i in np.flatnonzero(unsure)]
     at = coded.indices.fill_null(0).to_numpy(zero_copy_only=False)
     return of_distinct[at] & coded.is_valid().to_numpy(zero_copy_only=False)
 
 
 def _said(value: Any, column: TableColumn, reason: Reason) -> str:
     if reason == "unread":
-        return f"{value!r}, not {_WORDS[column.kind]}"
+        written = f" of the format {column.notation.date_format!r}" if column.notation.date_format else ""
+        return f"{value!r}, not {_WORDS[column.kind]}{written}"
     if reason == "infinite":
         return "infinity"
     if reason == "unknown" and column.kind == "characters":
         longer = len(value) > column.length
         what = f"longer than the {column.length} characters" if longer else f"not made of the {len(column.categories)}"
         return f"{value!r:.40}, {what} of the dataset"
+    if reason == "unknown" and column.kind == "ordinal":
+        return f"{value!r}, not one of its levels {', '.join(column.categories)}"
     if reason == "unknown":
         return f"{value!r}, not one of the {len(column.categories)} categories of the dataset"
     if value is None:
@@ -319,7 +367,8 @@ class TableFrame:
     columns: their numbers in the file, without labels and row names. names: of all columns of the file. kinds, types:
     of the columns, the latter as named by the file; the kind is None if values cannot become numbers. read: batches
     (pyarrow.RecordBatch) of the columns with these numbers, in this order; columns of a text file are texts.
-    from_first_rows: whether kinds are inferred from the first rows, so later rows can contain words.
+    from_first_rows: whether kinds are inferred from the first rows, so later rows can contain words. formatted: numbers
+    of the columns whose first rows have dates of the given format.
     """
 
     where: str
@@ -334,6 +383,7 @@ class TableFrame:
     notes: tuple[str, ...] = ()
     text: str | None = None  # the column whose characters are the rows, unless options differ
     from_first_rows: bool = False
+    formatted: frozenset[int] = frozenset()
 
     @property
     def column_names(self) -> tuple[str, ...] | None:
@@ -364,6 +414,12 @@ class Encoding:
         return tuple(name for column in self.columns for name in column.names) if self.named else None
 
     @property
+    def notation(self) -> Notation:
+        """The notation of text files, by which their first lines are inspected."""
+        date_format = next((each.notation.date_format for each in self.columns if each.notation.date_format), "")
+        return replace(self.columns[0].notation, date_format=date_format, signs=False)
+
+    @property
     def width(self) -> int:
         return sum(len(column.names) for column in self.columns)
 
@@ -375,7 +431,10 @@ class Encoding:
     @property
     def plain(self) -> bool:
         """Whether all columns are numbers or booleans, used unchanged."""
-        as_they_are = all(column.kind in ("number", "boolean") and not column.fills for column in self.columns)
+        as_they_are = all(
+            column.kind in ("number", "boolean") and not column.fills and column.notation == ISO
+            for column in self.columns
+        )
         return as_they_are and self.missing == "refuse" and self.left_out == ()
 
     def places(self, frame: TableFrame, whose: str) -> dict[int, TableColumn]:
@@ -430,8 +489,8 @@ class Encoding:
         found = []
         for j, column in places.items():
             dtype: np.dtype[Any] = np.dtype(np.float64)
-            if column.of_text:
-                dtype = np.min_scalar_type(len(column.categories) if column.kind == "characters" else 1)
+            if column.of_text or column.kind == "ordinal":
+                dtype = np.min_scalar_type(1 if column.kind == "text" else len(column.categories))
             elif column.kind in ("number", "boolean"):
                 dtype = own[j] or dtype
             found.append(np.result_type(dtype, np.float32) if column.fills else dtype)
@@ -461,34 +520,52 @@ def encode(values: Any, column: TableColumn) -> tuple[Array, Array, Array]:
     the column has fills. Strange values are infinite numbers, and texts whose category or characters the column lacks.
     Raises pyarrow.ArrowInvalid if a value is not of the kind of the column."""
     if column.kind == "text":
-        found, missing, strange = codes(values, column.categories)
+        found, missing, strange = codes(values, column)
         X = (found[:, None] == np.arange(len(column.categories))).astype(np.uint8)
     elif column.kind == "characters":
         X, missing, strange = characters(values, column)
     else:
-        found, missing = numbers(values, column.kind)
-        strange = ~np.isfinite(found)
+        found, missing, strange = single_numbers(values, column)
         X = found[:, None]
     if column.fills and missing.any():
         X = np.where(missing[:, None], column.fills, X)
     return X, missing, strange
 
 
+def single_numbers(values: Any, column: TableColumn) -> tuple[Array, Array, Array]:
+    """`encode`, as numbers (k,) that are not filled in, for a column that becomes one column of numbers."""
+    if column.kind == "ordinal":
+        return codes(values, column)
+    found, missing = numbers(values, column.kind, column.notation)
+    return found, missing, ~np.isfinite(found)
+
+
 @dataclass(frozen=True)
 class ColumnOptions:
-    """Column options: only these, all but these, the treatment of missing values and text, or the text column whose
-    characters are the rows."""
+    """Column options: only these, all but these, the treatment of missing values and text, columns of a given kind, the
+    way in which texts write values, or the text column whose characters are the rows.
+
+    ordinal: the levels of columns. date_formats: the formats of single columns.
+    """
 
     columns: tuple[str, ...] | None = None
     drop: tuple[str, ...] = ()
     missing: Missing = "refuse"
     categories: Literal["one-hot"] | None = None
     text: str | None = None
+    categorical: tuple[str, ...] = ()
+    numeric: tuple[str, ...] = ()
+    ordinal: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    max_categories: int | None = None
+    notation: Notation = ISO
+    date_formats: tuple[tuple[str, str], ...] = ()
 
     def __post_init__(self) -> None:
         if self.columns is not None and self.drop:
             raise SpecError("columns lists the columns to keep, and drop those to leave out: use only one of them")
-        if self.text is not None and (self.columns is not None or self.drop or self.categories):
+        if self.text is not None and (
+            self.columns is not None or self.drop or self.categories or any(self.given.values())
+        ):
             raise SpecError("text makes rows from the characters of one column: leave out columns, drop and categories")
         if self.text is not None and self.missing in ("mean", "median"):
             raise SpecError(f"missing texts have no {self.missing}: drop their rows with missing='drop'")
@@ -498,6 +575,35 @@ class ColumnOptions:
         ):
             if value not in known:
                 raise unknown_name(what, str(value), [name for name in known if name])
+        for _, date_format in self.date_formats:
+            Notation(date_format=date_format)  # checks it
+        if self.max_categories is not None and self.max_categories < 1:
+            raise SpecError(f"max_categories={self.max_categories}: must be at least 1")
+        if self.max_categories is not None and not (self.categories or self.categorical):
+            raise SpecError("max_categories limits categories: use it with categories='one-hot' or categorical")
+        for name, levels in self.ordinal:
+            if len(levels) < 2 or len(set(levels)) < len(levels) or "" in levels:
+                raise SpecError(f"ordinal: column {name!r} needs two or more different levels, lowest first")
+            if absent := next((level for level in levels if level in self.notation.na_values), None):
+                raise SpecError(f"ordinal: the level {absent!r} of column {name!r} is also one of na_values")
+        named = [name for group in self.given.values() for name in group]
+        if twice := next((name for name in named if named.count(name) > 1), None):
+            options = " and ".join(option for option, group in self.given.items() if twice in group)
+            raise SpecError(f"column {twice!r} is named by {options}: name it once")
+        for option, group in self.given.items():
+            for name in group:
+                if name in self.drop or (self.columns is not None and name not in self.columns):
+                    raise SpecError(f"{option} names the column {name!r}, which is left out")
+
+    @property
+    def given(self) -> dict[str, tuple[str, ...]]:
+        """The columns whose kind is given, by option."""
+        return {
+            "categorical": self.categorical,
+            "numeric": self.numeric,
+            "ordinal": tuple(name for name, _ in self.ordinal),
+            "date_format": tuple(name for name, _ in self.date_formats),
+        }
 
     @property
     def identity(self) -> dict[str, Any]:
@@ -508,6 +614,12 @@ class ColumnOptions:
             "missing": None if self.missing == "refuse" else self.missing,
             "categories": self.categories,
             "text": self.text,
+            "categorical": list(self.categorical) or None,
+            "numeric": list(self.numeric) or None,
+            "ordinal": {name: list(levels) for name, levels in self.ordinal} or None,
+            "max_categories": self.max_categories,
+            "date_formats": dict(self.date_formats) or None,
+            **self.notation.to_json(),
         }
         return {key: value for key, value in own.items() if value is not None}
 
@@ -522,12 +634,13 @@ def chosen(frames: Sequence[TableFrame], choice: ColumnOptions, names: tuple[str
     known = names if names is not None else first.column_names
     if first.text is not None and choice == ColumnOptions(missing=choice.missing):
         choice = replace(choice, text=first.text)
+    named = [name for group in choice.given.values() for name in group]
     if known is None:
-        if choice.columns is not None or choice.drop or choice.text is not None:
+        if choice.columns is not None or choice.drop or choice.text is not None or named:
             raise SpecError(f"{first.where} has no column names, by which columns could be chosen")
         kinds = _kinds(frames, [str(k) for k in range(len(first.columns))], by_name=False)
-        return Encoding(tuple(_column(name, kind, choice) for name, kind in kinds), choice.missing, (), named=False)
-    for name in (*(choice.columns or ()), *choice.drop, *([] if choice.text is None else [choice.text])):
+        return Encoding(tuple(_column(choice, *each) for each in kinds), choice.missing, (), named=False)
+    for name in (*(choice.columns or ()), *choice.drop, *([] if choice.text is None else [choice.text]), *named):
         if name not in known:
             raise unknown_name(f"column of {first.where}", name, known)
     if choice.text is not None:
@@ -536,14 +649,15 @@ def chosen(frames: Sequence[TableFrame], choice: ColumnOptions, names: tuple[str
     if not kept:
         raise SpecError(f"no column of {first.where} is left: drop fewer columns")
     left_out = None if choice.columns is not None else tuple(name for name in known if name in choice.drop)
-    columns = tuple(_column(name, kind, choice) for name, kind in _kinds(frames, kept, by_name=True))
+    columns = tuple(_column(choice, *each) for each in _kinds(frames, kept, by_name=True))
     return Encoding(columns, choice.missing, left_out)
 
 
-def _kinds(frames: Sequence[TableFrame], names: Sequence[str], *, by_name: bool) -> list[tuple[str, Kind]]:
-    """The kind of each column: text if any file has text, otherwise that of the first file. Raises DataError."""
+def _kinds(frames: Sequence[TableFrame], names: Sequence[str], *, by_name: bool) -> list[tuple[str, Kind, bool]]:
+    """The kind of each column: text if any file has text, otherwise that of the first file; and whether a file has
+    dates of the given format there. Raises DataError."""
     found: dict[str, list[Kind]] = {name: [] for name in names}
-    unfit = []
+    formatted, unfit = set(), []
     for frame in frames:
         own = frame.column_names if by_name and frame.column_names is not None else names
         for name, number, kind, type_ in zip(own, frame.columns, frame.kinds, frame.types, strict=False):
@@ -551,11 +665,29 @@ def _kinds(frames: Sequence[TableFrame], names: Sequence[str], *, by_name: bool)
                 unfit.append(f"{frame.where}: {column_called(number, frame.names)} is of type {type_}")
             elif name in found and kind is not None and type_ != "null":
                 found[name].append(kind)
+            if number in frame.formatted:
+                formatted.add(name)
     if unfit:
         raise DataError("; ".join(unfit) + ": not numbers, booleans, times or text; leave it out with --drop")
-    return [(name, "text" if "text" in found[name] else next(iter(found[name]), "number")) for name in names]
+    return [
+        (name, "text" if "text" in found[name] else next(iter(found[name]), "number"), name in formatted)
+        for name in names
+    ]
 
 
-def _column(name: str, kind: Kind, choice: ColumnOptions) -> TableColumn:
-    """A column of a kind. Text that does not become categories is read as numbers, which some files store as text."""
-    return TableColumn(name, "number" if kind == "text" and choice.categories is None else kind)
+def _column(choice: ColumnOptions, name: str, kind: Kind, formatted: bool) -> TableColumn:
+    """A column of a kind, unless an option names it. Text that does not become categories is read as numbers, which
+    some files store as text. formatted: whether its texts are dates of the format given for all columns."""
+    levels, date_format = dict(choice.ordinal).get(name, ()), dict(choice.date_formats).get(name)
+    if date_format is None:
+        date_format = choice.notation.date_format if formatted and kind in ("date", "text") else ""
+    if name in choice.categorical:
+        kind = "text"
+    elif levels:
+        kind = "ordinal"
+    elif date_format:
+        kind = "date"
+    elif name in choice.numeric or (kind == "text" and choice.categories is None):
+        kind = "number"
+    notation = replace(choice.notation, date_format=date_format if kind == "date" else "", signs=name in choice.numeric)
+    return TableColumn(name, kind, levels, notation=notation)

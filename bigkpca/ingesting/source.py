@@ -11,12 +11,15 @@ from typing import Any
 import numpy as np
 
 from bigkpca.data.retrying import changed
-from bigkpca.data.stores import is_url, store_of
+from bigkpca.data.stores import is_path, is_url, store_of
 from bigkpca.errors import Array, SpecError, check_finite
-from bigkpca.execution.progress import Progress
+from bigkpca.execution.progress import Progress, Silent
 from bigkpca.ingesting.columns import ColumnOptions, Encoding, chosen
 from bigkpca.ingesting.formats import Column, Table, TableFrame, open_column, open_rows_of
 from bigkpca.ingesting.formats.base import USUAL, Allowed, cast
+from bigkpca.ingesting.formats.folders import files_in, keys_of, with_keys
+from bigkpca.ingesting.formats.in_memory import kind_of_table, table_in_memory
+from bigkpca.ingesting.notation import Notation
 from bigkpca.ingesting.tables import MissingCounts, learnt, no_rows, rows_of
 
 _BY_ORDER = "has no column names; assuming that its columns have the order of the files with names"
@@ -39,28 +42,34 @@ class Files:
     @classmethod
     def open(
         cls,
-        sources: Sequence[str | os.PathLike[str]],
+        sources: Sequence[Any],
         member: str | None,
         labels: str | None,
         dtype: str | None,
         choice: ColumnOptions,
         allowed: Allowed = USUAL,
+        encoding: str | None = None,
+        notation: Notation | None = None,
+        progress: Progress = Silent(),
     ) -> Files:
-        """Read the headers of all files. Raises SpecError, and MemoryLimitError for too many columns."""
-        paths = [Path(source).expanduser() for source in sources]
-        for source, path in zip(sources, paths, strict=True):
-            if is_url(given := os.fspath(source)):
-                store_of(given)  # raises an error for URLs that contain secrets
-                raise SpecError(f"{given}: only files on a local disk can be ingested: copy it to one")
-            if path.is_dir():
-                raise SpecError(f"{path} is a folder: give files; a Zarr array or group needs no ingest")
-            if not path.is_file():
-                raise SpecError(f"{path} does not exist")
-        if not paths:
+        """Read the headers of files, and tables that are not files.
+
+        encoding: of text files. notation: of text files, if it is not in `choice`. Raises SpecError, DataError for a
+        table that is empty or not Arrow's, and MemoryLimitError for too many columns.
+        """
+        if not sources:
             raise SpecError("nothing to ingest: give at least one file")
+        if not (labels is None or isinstance(labels, str | os.PathLike)):
+            raise SpecError(f"labels is of type {type(labels).__name__}: name a column, or give the path of a file")
         labels = labels if labels is None else os.path.expanduser(labels)
         apart = Path(labels) if labels is not None and os.path.isfile(labels) else None
-        files = tuple(open_rows_of(path, member, None if apart else labels, allowed) for path in paths)
+        own = None if apart else labels
+        opening = _Opening(member, own, allowed, encoding, notation or choice.notation, progress)
+        found = [each for number in range(len(sources)) for each in opening.of(sources, number)]
+        files = tuple(rows for rows, _ in found)
+        of_text = any(isinstance(each, TableFrame) and each.from_first_rows for each in files)
+        if encoding is not None and not of_text and apart is None:
+            raise SpecError(f"encoding={encoding!r} is for CSV files, and {files[0].where} is not one: leave it out")
         if choice != ColumnOptions() and (array := next((each for each in files if isinstance(each, Table)), None)):
             raise SpecError(f"{array.where} is an array of numbers: column options work only with CSV and Parquet")
         if choice.missing == "drop" and apart:
@@ -69,20 +78,22 @@ class Files:
             )
         stored = None if dtype is None else _storable(dtype)
         identity = {
-            "sources": [_identity(path, member) for path in paths],
-            "labels": _identity(apart, None) if apart else labels,
+            "sources": [identity for _, identity in found],
+            "labels": _identity(apart, None, encoding) if apart else labels,
             "dtype": None if stored is None else stored.name,
             "table": choice.identity or None,
         }
-        column = open_column(apart, allowed) if apart else None
+        column = open_column(apart, allowed, encoding) if apart else None
         return cls(files, column, choice, stored, identity)
 
     def check_unchanged(self) -> None:
         """Raise IncompleteError if a file is no longer the one whose header was read."""
         apart = self.identity["labels"]
         for each in [*self.identity["sources"], *([apart] if isinstance(apart, dict) else [])]:
+            if each["path"] is None:
+                continue
             path = Path(each["path"])
-            if not path.exists() or _identity(path, each["member"]) != each:
+            if not path.exists() or each | _identity(path, each["member"], each.get("encoding")) != each:
                 raise changed(str(path))
 
     @property
@@ -100,17 +111,20 @@ class Files:
         be learnt from them.
         """
         frames = [each for each in self.files if isinstance(each, TableFrame)]
+        counted = 0
         of_dataset = whose is not None
         if frames and encoding is None:
             whose = whose or next((frame for frame in frames if frame.names is not None), frames[0]).where
             own = chosen(frames, self.choice, names)
-            encoding = learnt(frames, own, whose, progress, words=self.choice.categories is not None)
+            counting = _Counting(progress)
+            encoding = learnt(frames, own, whose, counting, self.choice)
+            counted = counting.rows if encoding.missing != "drop" else 0
         counts = MissingCounts()
         tables = []
         for each in self.files:
             if isinstance(each, TableFrame):
                 assert encoding is not None
-                each = rows_of(each, encoding, whose or "", counts, self.dtype, of_dataset=of_dataset)
+                each = rows_of(each, encoding, whose or "", counts, self.dtype, progress, of_dataset=of_dataset)
             tables.append(each)
         first = tables[0]
         for table in tables[1:]:
@@ -125,8 +139,8 @@ class Files:
                     f"the labels of {table.where} are {here}, but those of {first.where} {there}: use one kind"
                 )
         dtype = self.dtype or _storable(first.dtype)
-        paths = tuple(each["path"] for each in self.identity["sources"])
-        source = Source(tuple(tables), self.column, dtype, encoding if frames else None, counts, paths)
+        paths = tuple(each["path"] or each["table"] for each in self.identity["sources"])
+        source = Source(tuple(tables), self.column, dtype, encoding if frames else None, counts, paths, counted)
         source.check_labels(self.column.rows if self.column else None, source.rows)
         return source
 
@@ -136,7 +150,7 @@ class Source:
     """The rows of all files as numbers.
 
     column: the labels, if in a separate file. encoding: of the columns of tables, None for arrays. counts: of missing
-    values, filled in while the rows are read.
+    values, filled in while the rows are read. counted: number of rows of tables that an earlier pass found, or 0.
     """
 
     tables: tuple[Table, ...]
@@ -145,6 +159,7 @@ class Source:
     encoding: Encoding | None
     counts: MissingCounts
     paths: tuple[str, ...]
+    counted: int = 0
 
     @property
     def names(self) -> tuple[str, ...] | None:
@@ -176,6 +191,11 @@ class Source:
         known = [table.rows for table in self.tables if table.rows is not None]
         return sum(known) if len(known) == len(self.tables) else None
 
+    @property
+    def expected(self) -> int:
+        """Number of rows for the progress; 0 if it is not known."""
+        return self.rows or self.counted
+
     def check_memory(self, allowed: Allowed, shard_rows: int) -> None:
         """Raise MemoryLimitError if rows need more memory than allowed."""
         table = max(self.tables, key=lambda each: each.held)
@@ -195,7 +215,7 @@ class Source:
         for table in self.tables:
             row, dropped = 0, self.counts.rows_dropped
             for X, labels in table.batches:
-                check_finite(X, row, table.where, names=table.names)
+                check_finite(X, row, table.where, names=table.names, fills=table.fills)
                 if labels is not None:
                     check_finite(labels[:, None], row, f"the labels of {table.where}")
                 yield cast(X, self.dtype, row + np.arange(len(X)), table.where, table.called), labels
@@ -214,10 +234,97 @@ class Source:
             row += len(labels)
 
 
-def _identity(path: Path, member: str | None) -> dict[str, Any]:
-    """The identity of a file: path, size, modification time, and the array in it."""
+@dataclass
+class _Counting:
+    """Progress that counts the rows of the longest pass, which is one over all files."""
+
+    progress: Progress
+    rows: int = 0
+    current: int = 0  # rows of the pass that was started last
+
+    def start(self, title: str, rows: int) -> None:
+        self.current = 0
+        self.progress.start(title, rows)
+
+    def advance(self, rows: int) -> None:
+        self.current += rows
+        self.rows = max(self.rows, self.current)
+        self.progress.advance(rows)
+
+    def finish(self) -> None:
+        self.progress.finish()
+
+    def note(self, message: str) -> None:
+        self.progress.note(message)
+
+
+Opened = tuple[Table | TableFrame, dict[str, Any]]
+"""The rows of a file or a table, and its identity, JSON-ready."""
+
+
+@dataclass(frozen=True)
+class _Opening:
+    """How sources are opened: the array in each file, the name of the labels in each, the memory, the encoding and
+    notation of text files, and the progress of tables that are not files."""
+
+    member: str | None
+    labels: str | None
+    allowed: Allowed
+    encoding: str | None
+    notation: Notation
+    progress: Progress
+
+    def of(self, sources: Sequence[Any], number: int) -> list[Opened]:
+        """A source: the file or table itself, or the files of a folder."""
+        source = sources[number]
+        if not is_path(source):
+            return [self._table(source, "" if len(sources) == 1 else f" sources[{number}]")]
+        path = Path(source).expanduser()
+        if is_url(given := os.fspath(source)):
+            store_of(given)  # raises an error for URLs that contain secrets
+            raise SpecError(f"{given}: only files on a local disk can be ingested: copy it to one")
+        if path.is_dir():
+            return self._folder(path)
+        if not path.is_file():
+            raise SpecError(f"{path} does not exist")
+        return [self._whole(self._file(path, {}))]
+
+    def _table(self, data: Any, which: str) -> Opened:
+        called = kind_of_table(data)
+        frame, digest = table_in_memory(data, f"the {called}{which}", self.labels, self.progress)
+        self.allowed.check_table(frame.where, len(frame.columns))
+        return self._whole((frame, {"path": None, "table": called, "sha256": digest}))
+
+    def _folder(self, folder: Path) -> list[Opened]:
+        """The files of a folder. Those without rows, which some programs write, are left out."""
+        paths = files_in(folder)
+        found = [self._file(folder / path, keys) for path, keys in zip(paths, keys_of(paths), strict=True)]
+        return [each for each in found if each[0].rows != 0] or [self._whole(found[0])]
+
+    def _file(self, path: Path, keys: Mapping[str, Any]) -> Opened:
+        of_file = None if self.labels in keys else self.labels
+        rows = open_rows_of(path, self.member, of_file, self.allowed, self.encoding, self.notation)
+        identity = _identity(path, self.member, self.encoding)
+        if not keys:
+            return rows, identity
+        if isinstance(rows, Table):
+            raise SpecError(f"{path} is an array of numbers, to which {', '.join(keys)} in its path cannot be added")
+        texts = {key: None if value.as_py() is None else str(value) for key, value in keys.items()}
+        return with_keys(rows, keys, self.labels), identity | {"keys": texts}
+
+    @staticmethod
+    def _whole(opened: Opened) -> Opened:
+        """Raise DataError if it is known to have no rows."""
+        if opened[0].rows == 0:
+            raise no_rows(opened[0].where, dropped=False)
+        return opened
+
+
+def _identity(path: Path, member: str | None, encoding: str | None) -> dict[str, Any]:
+    """The identity of a file: path, size, modification time, the array in it, and the encoding if one is given."""
     status = path.stat()
-    return {"path": os.path.abspath(path), "size": status.st_size, "mtime_ns": status.st_mtime_ns, "member": member}
+    own = {"path": os.path.abspath(path), "size": status.st_size, "mtime_ns": status.st_mtime_ns, "member": member}
+    return own if encoding is None else {**own, "encoding": encoding}
 
 
 def _storable(dtype: str | np.dtype[Any]) -> np.dtype[Any]:

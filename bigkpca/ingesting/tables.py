@@ -3,6 +3,7 @@ cannot be read."""
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -13,10 +14,12 @@ import numpy as np
 
 from bigkpca.data.blocks import READ_BYTES
 from bigkpca.errors import Array, DataError, column_called
-from bigkpca.execution.progress import Progress
+from bigkpca.execution.progress import Progress, shown_pass
 from bigkpca.ingesting.columns import (
     ADVICE,
     ADVICE_OF_DATASET,
+    OTHER,
+    ColumnOptions,
     Encoding,
     Fault,
     Kind,
@@ -24,16 +27,17 @@ from bigkpca.ingesting.columns import (
     TableFrame,
     Unreadable,
     encode,
-    kind_of,
     marks_of,
-    numbers,
+    single_numbers,
     texts_of,
     unread_values,
 )
 from bigkpca.ingesting.formats.base import Batches, Table, cast, name_of_column
+from bigkpca.ingesting.notation import ISO, notations_of, quoted, remedy, written_numbers
 from bigkpca.numerics.random_streams import MEDIANS, random_stream
 
 MOST_CATEGORIES = 1000  # of one column
+_MOST_TEXTS = 1_000_000  # distinct ones of a column of which the most frequent become categories
 _SAMPLE = 100_000  # values of a column used for its median,
 _SAMPLE_BYTES = 64_000_000  # or as many as fit in this for all columns, with 16 bytes each
 _MOST_FAULTS = 20  # columns that one message lists
@@ -53,6 +57,7 @@ def rows_of(
     whose: str,
     counts: MissingCounts,
     dtype: np.dtype[Any] | None,
+    progress: Progress,
     *,
     of_dataset: bool,
 ) -> Table:
@@ -75,7 +80,7 @@ def rows_of(
             for batch in _pieces(frame.read(columns_to_read(frame, places)), encoding.width):
                 kept = np.ones(len(batch), bool)
                 if labels is not None and encoding.missing == "drop":
-                    kept = ~_unlabelled(batch.column(len(places)))
+                    kept = ~_unlabelled(batch.column(len(places)), encoding)
                 X, kept, rounded = _encoded(batch, tuple(places.values()), encoding, common, kept, counts)
                 rows = first + np.flatnonzero(kept)
                 if dtype is None and rounded is not None:
@@ -93,7 +98,7 @@ def rows_of(
                 counts.rows_dropped += len(kept) - len(rows)
                 first += len(batch)
         except (Unreadable, pa.ArrowInvalid) as error:
-            raise DataError(problems(frame, places, encoding, of_dataset=of_dataset)) from error
+            raise DataError(problems(frame, places, encoding, progress, of_dataset=of_dataset)) from error
 
     return Table(
         where=frame.where,
@@ -132,6 +137,8 @@ def _encoded(
 ) -> tuple[Array, Array, tuple[int, int, int] | None]:
     """(kept rows of numbers (m, width), which rows are kept (k,), (row, column, value) of the first whole number that
     the dtype rounds) of a batch that begins with these columns. Raises Unreadable for values that cannot be read."""
+    import pyarrow as pa
+
     X = np.empty((len(batch), encoding.width), dtype)
     strange = np.zeros(len(batch), bool)
     whole: list[tuple[int, Array]] = []
@@ -139,7 +146,12 @@ def _encoded(
     for k, column in enumerate(columns):
         found, missing, unknown = encode(batch.column(k), column)
         strange |= unknown
-        if dtype.kind == "f" and found.dtype.kind in "iu" and found.dtype.itemsize == 8:
+        if (
+            dtype.kind == "f"
+            and column.kind == "number"
+            and found.dtype.itemsize == 8
+            and not pa.types.is_floating(batch.column(k).type)
+        ):
             whole.append((k, found[:, 0]))
         with np.errstate(over="ignore"):  # of infinity, in a row that is rejected or dropped
             X[:, at : at + found.shape[1]] = found
@@ -153,11 +165,22 @@ def _encoded(
     if (strange & kept).any():
         raise Unreadable
     for k, values in whole:
-        exact = 2 ** (np.finfo(dtype).nmant + 1)  # the dtype holds all whole numbers up to this
-        for i in map(int, np.flatnonzero(((values > exact) | (values < -exact)) & kept)):
-            if int(dtype.type(values[i])) != int(values[i]):
-                return X[kept], kept, (i, k, int(batch.column(k)[i].as_py()))
+        exact = 2 ** (np.finfo(dtype).nmant + 1)  # the dtype holds all whole numbers below this
+        if -exact < values.min(initial=0) and values.max(initial=0) < exact:
+            continue
+        for i in map(int, np.flatnonzero(((values >= exact) | (values <= -exact)) & kept)):
+            written = _whole_number(batch.column(k)[i].as_py(), columns[k].notation.thousands)
+            if written is not None and int(dtype.type(written)) != written:
+                return X[kept], kept, (i, k, written)
     return X[kept], kept, None
+
+
+def _whole_number(value: Any, thousands: str) -> int | None:
+    """The integer that a value is or writes without a point or exponent; None for any other."""
+    if isinstance(value, str):
+        written = value.strip().replace(thousands, "")
+        return int(written) if re.fullmatch(r"[+-]?[0-9]{1,4000}", written) else None
+    return value if isinstance(value, int) else None
 
 
 def kept_rows(batch: Any, missing: Sequence[Array], encoding: Encoding, frame: TableFrame) -> Array:
@@ -165,16 +188,12 @@ def kept_rows(batch: Any, missing: Sequence[Array], encoding: Encoding, frame: T
     if encoding.missing != "drop":
         return np.ones(len(batch), bool)
     kept: Array = ~np.logical_or.reduce(missing)
-    return kept if frame.labels is None else kept & ~_unlabelled(batch.column(len(missing)))
+    return kept if frame.labels is None else kept & ~_unlabelled(batch.column(len(missing)), encoding)
 
 
-def _unlabelled(labels: Any) -> Array:
-    import pyarrow as pa
-
-    if kind_of(labels.type) == "text":
-        return texts_of(labels)[1]
-    found: Array = labels.is_null(nan_is_null=pa.types.is_floating(labels.type)).to_numpy(zero_copy_only=False)
-    return found
+def _unlabelled(labels: Any, encoding: Encoding) -> Array:
+    """Which labels (k,) of an Arrow array are missing."""
+    return texts_of(labels, encoding.columns[0].notation)[1]
 
 
 def no_rows(where: str, *, dropped: bool) -> DataError:
@@ -184,14 +203,32 @@ def no_rows(where: str, *, dropped: bool) -> DataError:
     return DataError(f"{where} is empty: it has no rows")
 
 
-def problems(frame: TableFrame, places: Mapping[int, TableColumn], encoding: Encoding, *, of_dataset: bool) -> str:
+def _shown(batches: Iterable[Any], progress: Progress, title: str, frame: TableFrame) -> Iterator[Any]:
+    """The batches of a file, as a pass that is shown."""
+    with shown_pass(progress, title, frame.rows or 0) as advance:
+        for batch in batches:
+            yield batch
+            advance(len(batch))
+
+
+def problems(
+    frame: TableFrame,
+    places: Mapping[int, TableColumn],
+    encoding: Encoding,
+    progress: Progress,
+    *,
+    of_dataset: bool,
+) -> str:
     """A message that lists the unreadable values in each column of a file, and what to do. One pass over the file."""
     found: dict[int, Fault] = {}
+    read: Counter[int] = Counter()  # number of values of each column
     refuse, first = encoding.missing == "refuse", 0
-    for batch in _pieces(frame.read(columns_to_read(frame, places)), encoding.width):
+    batches = _shown(frame.read(columns_to_read(frame, places)), progress, "searching for errors", frame)
+    for batch in _pieces(batches, encoding.width):
         marks = [marks_of(batch.column(k), column) for k, column in enumerate(places.values())]
         kept = kept_rows(batch, [each.missing for each in marks], encoding, frame)
         for k, (j, column) in enumerate(places.items()):
+            read[j] += int((~marks[k].missing & ~marks[k].unread).sum())
             fault = marks[k].fault(batch.column(k), column, first, kept, missing_too=refuse)
             if fault is not None:
                 found[j] = found[j].joined(fault) if j in found else fault
@@ -203,48 +240,121 @@ def problems(frame: TableFrame, places: Mapping[int, TableColumn], encoding: Enc
     more = len(found) - len(lines)
     all_advice = ADVICE_OF_DATASET if of_dataset else ADVICE
     advice = " ".join(all_advice[why] for why in all_advice if any(fault.reason == why for fault in found.values()))
+    if not of_dataset and (own := _remedies(frame, places, found, read)):
+        advice = f"Use {own}. Otherwise: {advice[0].lower()}{advice[1:]}"
     if len(lines) == 1:
         return f"{frame.where}: {lines[0]} (rows of data and columns are counted from 0). {advice}"
     head = f"{frame.where}: {len(found)} columns cannot be read (rows of data and columns are counted from 0):"
     return "\n".join([head, *(f"  {line}" for line in lines), *([f"  and {more} more"] if more else []), advice])
 
 
+def _remedies(
+    frame: TableFrame, places: Mapping[int, TableColumn], found: Mapping[int, Fault], read: Mapping[int, int]
+) -> str:
+    """The options that read the unreadable columns for which some are likely, in words."""
+    options: dict[str, list[str]] = {}
+    for j, fault in found.items():
+        column, option = places[j], None
+        if fault.reason == "missing" and not read[j]:
+            option = f"--drop {quoted(column.name)}"
+        elif fault.reason == "unread":
+            option = remedy(
+                column.name,
+                fault.examples,
+                number=column.kind == "number" and column.notation == replace(ISO, na_values=column.notation.na_values),
+                among_others=read[j] > 0,
+                whole_file=frame.from_first_rows,
+            )
+        if option is not None:
+            options.setdefault(option, []).append(repr(column.name))
+    return "; ".join(f"{option} for {', '.join(names[:5])}" for option, names in options.items())
+
+
 def learnt(
-    frames: Sequence[TableFrame], encoding: Encoding, whose: str, progress: Progress, *, words: bool
+    frames: Sequence[TableFrame], encoding: Encoding, whose: str, progress: Progress, choice: ColumnOptions
 ) -> Encoding:
     """The encoding with the categories of its text columns, and with the replacements for missing values.
 
-    Dropped rows do not count. One pass over the files, if there is something to learn. words: whether a column whose
-    first rows are of another kind becomes text if later rows have words, which takes two more passes. Raises a
-    DataError that lists unreadable values, and columns without values or with more than 1000 categories.
+    Dropped rows do not count. One pass over the files, if there is something to learn. With `categories`, a column
+    whose first rows are of another kind becomes text if later rows have words, which takes two more passes. A note
+    describes columns of text files that hold numbers and words. Raises a DataError that lists unreadable values,
+    columns without values or with too many categories, and columns that consist mostly of numbers or dates, unless
+    `categorical` names them.
     """
     filled = encoding.missing in ("mean", "median")
+    words = choice.categories is not None
     unsure = words and any(frame.from_first_rows for frame in frames)
     if not (filled or unsure or any(column.of_text for column in encoding.columns)):
         return encoding
-    found: dict[str, str] = {}
+    found: dict[str, _Word] = {}
     while True:
         try:
-            learners = _look_at_all(frames, encoding, whose, progress)
+            learners = _look_at_all(frames, encoding, whose, progress, choice.max_categories)
             break
         except _Misfit as misfit:
-            if found or not words or not (found := _words(frames, encoding, whose)):
-                raise DataError(problems(misfit.frame, misfit.places, encoding, of_dataset=False)) from misfit.__cause__
-        for where in found.values():
-            progress.note(f"{where}: reading the column as text")
+            if found or not words or not (found := _words(frames, encoding, whose, progress)):
+                message = problems(misfit.frame, misfit.places, encoding, progress, of_dataset=False)
+                raise DataError(message) from misfit.__cause__
         columns = [replace(each, kind="text") if each.name in found else each for each in encoding.columns]
         encoding = replace(encoding, columns=tuple(columns))
     pairs = list(zip(learners, encoding.columns, strict=True))
+    refused = _check_mixed(frames, pairs, encoding, whose, found, progress, choice) if unsure else {}
     faults = [
-        fault + (f" ({found[column.name]})" if column.name in found else "")
+        f"{fault} ({found[column.name].place})" if column.name in found else fault
         for learner, column in pairs
-        if (fault := learner.fault(column, filled=filled))
+        if column.name not in refused and (fault := learner.fault(column, filled=filled))
     ]
+    messages = list(refused.values())
     if faults:
-        alone = encoding.columns[0].kind == "characters"
-        raise DataError(f"{whose}: {'; '.join(faults)}" + ("" if alone else ": leave these columns out with --drop"))
-    columns_learnt = (learner.learnt(column, encoding.missing) for learner, column in pairs)
+        advice = "" if encoding.columns[0].kind == "characters" else ": leave these columns out with --drop"
+        if any(isinstance(learner, _Texts) and learner.too_many for learner in learners):
+            advice += ", or keep the most frequent texts with --max-categories 100"
+        messages.append(f"{whose}: {'; '.join(faults)}{advice}")
+    if messages:
+        raise DataError("\n".join(messages))
+    columns_learnt = [learner.learnt(column, encoding.missing) for learner, column in pairs]
+    for learner, column in zip(learners, columns_learnt, strict=True):
+        if column.other and isinstance(learner, _Texts):
+            progress.note(learner.merged(column))
     return replace(encoding, columns=tuple(columns_learnt))
+
+
+def _check_mixed(
+    frames: Sequence[TableFrame],
+    pairs: Sequence[tuple[_Learner, TableColumn]],
+    encoding: Encoding,
+    whose: str,
+    found: dict[str, _Word],
+    progress: Progress,
+    choice: ColumnOptions,
+) -> dict[str, str]:
+    """Note the columns of text that hold numbers or dates, too; return messages that refuse those that mostly do.
+
+    found: columns whose first word is known, to which the others are added, in one pass over the files.
+    """
+    seen = {
+        column.name: learner.numbers_and_words(column)
+        for learner, column in pairs
+        if isinstance(learner, _Texts) and column.name not in choice.categorical
+    }
+    sought = {name: each.kind for name, each in seen.items() if (each.rows or each.mostly) and name not in found}
+    if sought:
+        columns = [replace(each, kind=sought.get(each.name, "text")) for each in encoding.columns]
+        found |= _words(frames, replace(encoding, columns=tuple(columns)), whose, progress)
+    refused = {}
+    for name in (name for name in seen if name in found):
+        each, word = seen[name], found[name]
+        message = word.place + (f"; {each.others}" if each.rows else "")
+        if not each.mostly:
+            progress.note(message)
+            continue
+        words = each.words or (word.text,)
+        option = remedy(name, words, number=True, among_others=each.rows > 0, whole_file=True)
+        refused[name] = (
+            f"{message}. " + (f"Use {option}. " if option else "") + "To make categories of its texts, use "
+            f"--categorical {quoted(name)}{each.limit}; to leave it out, --drop {quoted(name)}"
+        )
+    return refused
 
 
 class _Misfit(Exception):
@@ -255,7 +365,9 @@ class _Misfit(Exception):
         self.frame, self.places = frame, places
 
 
-def _look_at_all(frames: Sequence[TableFrame], encoding: Encoding, whose: str, progress: Progress) -> list[_Learner]:
+def _look_at_all(
+    frames: Sequence[TableFrame], encoding: Encoding, whose: str, progress: Progress, max_categories: int | None
+) -> list[_Learner]:
     """What is learnt about each column from the kept rows, in one pass over all files. Raises _Misfit."""
     import pyarrow as pa
 
@@ -263,7 +375,7 @@ def _look_at_all(frames: Sequence[TableFrame], encoding: Encoding, whose: str, p
     learners: list[_Learner] = []
     for k, column in enumerate(encoding.columns):
         if column.of_text:
-            learners.append(_Texts() if column.kind == "text" else _Characters())
+            learners.append(_Texts(max_categories) if column.kind == "text" else _Characters())
         else:
             learners.append(_Numbers(most, random_stream(k, MEDIANS)))
     counts = [frame.rows or 0 for frame in frames]
@@ -274,12 +386,11 @@ def _look_at_all(frames: Sequence[TableFrame], encoding: Encoding, whose: str, p
             rows = left = 0
             try:
                 for batch in frame.read(columns_to_read(frame, places)):
-                    taken = [
-                        texts_of(batch.column(k)) if column.of_text else numbers(batch.column(k), column.kind)
-                        for k, column in enumerate(encoding.columns)
-                    ]
-                    kept = kept_rows(batch, [missing for _, missing in taken], encoding, frame)
-                    for learner, (values, missing) in zip(learners, taken, strict=True):
+                    taken = [_taken(batch.column(k), column) for k, column in enumerate(encoding.columns)]
+                    kept = kept_rows(batch, [missing for _, missing, _ in taken], encoding, frame)
+                    for learner, (values, missing, strange) in zip(learners, taken, strict=True):
+                        if strange is not None and (strange & kept & ~missing).any():
+                            raise Unreadable
                         learner.add(values, kept & ~missing)
                     rows, left = rows + len(batch), left + int(kept.sum())
                     progress.advance(len(batch))
@@ -292,32 +403,76 @@ def _look_at_all(frames: Sequence[TableFrame], encoding: Encoding, whose: str, p
     return learners
 
 
-def _words(frames: Sequence[TableFrame], encoding: Encoding, whose: str) -> dict[str, str]:
-    """Columns whose later rows have words, unlike the first rows, with the first word, for messages. One pass."""
-    found: dict[str, str] = {}
+def _taken(values: Any, column: TableColumn) -> tuple[Any, Array, Array | None]:
+    """(texts or numbers, which are missing (k,), which are infinite or not a level (k,)) of an Arrow array."""
+    return (*texts_of(values, column.notation), None) if column.of_text else single_numbers(values, column)
+
+
+@dataclass(frozen=True)
+class _Word:
+    """The first value of a column that is not of the kind of the others, and where it is, as a sentence."""
+
+    text: str
+    place: str
+
+
+def _words(frames: Sequence[TableFrame], encoding: Encoding, whose: str, progress: Progress) -> dict[str, _Word]:
+    """The columns, of those that are not text, with a value of another kind. One pass."""
+    found: dict[str, _Word] = {}
     for frame in (each for each in frames if each.from_first_rows):
         places = encoding.places(frame, whose)
         first = 0
-        for batch in frame.read(columns_to_read(frame, places)):
+        batches = frame.read(columns_to_read(frame, places))
+        for batch in _shown(batches, progress, "searching for words", frame):
             for k, (j, column) in enumerate(places.items()):
                 if column.of_text or column.name in found:
                     continue
-                unread = unread_values(batch.column(k), column.kind)
+                unread = unread_values(batch.column(k), column.kind, column.notation)
                 if unread.any():
                     i = int(unread.argmax())
-                    called = f"row {first + i}, {column_called(j, frame.names)}"
                     word = batch.column(k)[i].as_py()
-                    found[column.name] = f"{frame.where}: {called}, is {word!r}, unlike the first rows"
+                    called = column_called(j, frame.names)
+                    place = f"{frame.where}: {called} is read as text since row {first + i:,}: {word!r:.60}"
+                    found[column.name] = _Word(word, place)
             first += len(batch)
     return found
 
 
+@dataclass(frozen=True)
+class _Mixed:
+    """The numbers or dates (`kind`) among the texts of a column: the number of rows with them, whether they, with those
+    in other notations, make at least half of the distinct texts, and the other texts. complete: whether all rows were
+    counted."""
+
+    kind: Kind
+    rows: int
+    mostly: bool
+    words: tuple[str, ...]
+    complete: bool
+
+    @property
+    def others(self) -> str:
+        if self.rows == 1:
+            return f"1 other is a {self.kind}"
+        return f"{self.rows:,} others are {self.kind}s" if self.complete else f"over 1,000 others are {self.kind}s"
+
+    @property
+    def limit(self) -> str:
+        return "" if self.complete else " --max-categories 100"
+
+
 @dataclass
 class _Texts:
-    """The texts of a column, and the number of rows with each; none if there are too many."""
+    """The texts of a column, and the number of rows with each; none if there are too many. kept: how many of the most
+    frequent become categories; None for all."""
 
+    kept: int | None = None
     counts: Counter[str] = field(default_factory=Counter)
     too_many: bool = False
+
+    @property
+    def most(self) -> int:
+        return MOST_CATEGORIES if self.kept is None else _MOST_TEXTS
 
     def add(self, texts: Any, kept: Array) -> None:
         import pyarrow as pa
@@ -328,19 +483,46 @@ class _Texts:
         found = pc.value_counts(texts.filter(pa.array(kept)))
         for text, count in zip(found.field(0).to_pylist(), found.field(1).to_pylist(), strict=True):
             self.counts[text] += count
-        self.too_many = len(self.counts) > MOST_CATEGORIES
+        self.too_many = len(self.counts) > self.most
+
+    def numbers_and_words(self, column: TableColumn) -> _Mixed:
+        """Which texts are numbers, or dates in ISO 8601."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        texts = pa.array(self.counts, pa.string())
+        dates = pc.match_substring_regex(texts, r"^\d{4}-\d\d-\d\d([T ]|$)")
+        numbers = pc.or_(written_numbers(texts, ISO), written_numbers(texts, column.notation))
+        kind: Kind = "date" if (pc.sum(dates).as_py() or 0) > (pc.sum(numbers).as_py() or 0) else "number"
+        of_kind = (dates if kind == "date" else numbers).to_numpy(zero_copy_only=False)
+        rows = sum(count for count, one in zip(self.counts.values(), of_kind, strict=True) if one)
+        mostly = bool(2 * of_kind.sum() >= len(texts) > 0 or notations_of(list(self.counts)))
+        return _Mixed(kind, rows, mostly, tuple(texts.filter(pa.array(~of_kind)).to_pylist()), not self.too_many)
 
     def fault(self, column: TableColumn, *, filled: bool) -> str | None:
         if self.too_many:
-            return f"column {column.name!r} has more than {MOST_CATEGORIES} distinct texts"
+            return f"column {column.name!r} has more than {self.most} distinct texts"
         return None if self.counts else f"column {column.name!r} has no value"
 
     def learnt(self, column: TableColumn, missing: str) -> TableColumn:
-        """The column with its categories, in alphabetical order."""
-        categories = tuple(sorted(self.counts))
-        shares = np.array([self.counts[text] for text in categories]) / self.counts.total()
+        """The column with its categories, in alphabetical order, and last that of all others."""
+        categories, counts = sorted(self.counts), Counter(self.counts)
+        other = self.kept is not None and len(counts) > self.kept
+        if other:
+            ranked = sorted((text for text in counts if text != OTHER), key=lambda text: (-counts[text], text))
+            categories = [*sorted(ranked[: self.kept]), OTHER]
+            counts[OTHER] = counts.total() - sum(counts[text] for text in categories[:-1])
+        shares = np.array([counts[text] for text in categories]) / self.counts.total()
         fills = {"mean": shares, "median": (shares > 0.5).astype(float)}.get(missing, np.empty(0))
-        return replace(column, categories=categories, fills=tuple(fills.tolist()))
+        return replace(column, categories=tuple(categories), fills=tuple(fills.tolist()), other=other)
+
+    def merged(self, column: TableColumn) -> str:
+        """A note on the texts that have no category."""
+        rows = self.counts.total() - sum(self.counts[text] for text in column.categories[:-1])
+        return (
+            f"column {column.name!r}: keeping the {len(column.categories) - 1:,} most frequent of {len(self.counts):,} "
+            f"texts; the others, in {rows:,} rows, become {column.names[-1]!r}"
+        )
 
 
 @dataclass
@@ -380,10 +562,8 @@ class _Numbers:
     further: list[Array] = field(default_factory=list)  # the same for the last batches
 
     def add(self, values: Array, kept: Array) -> None:
-        """Add the kept numbers. Raises Unreadable if one is infinite."""
+        """Add the kept numbers, which are finite."""
         found = values[kept].astype(np.float64)
-        if not np.isfinite(found).all():
-            raise Unreadable
         self.count += len(found)
         self.total += float(found.sum())
         self.further.append(np.stack([self.rng.random(len(found)), found]))

@@ -17,6 +17,7 @@ from bigkpca.errors import Array
 from bigkpca.numerics.display import ShowsSummary, Summary, number
 from bigkpca.numerics.eigenpairs import Solution
 from bigkpca.numerics.features import FeatureMap
+from bigkpca.numerics.linear_pca import Captured, Lost
 
 _ROUNDING = 1e-9  # of an eigenvalue: the smallest standard error that is reported
 _NORMAL = 1.96  # standard errors to either side of a normal estimate: a 95 % interval
@@ -232,6 +233,11 @@ class Evaluation(ShowsSummary):
         |K - K^|_F.
     total_variance : Estimate
         tr(Kc), or tr(K) when not centred.
+    captured : Captured or None
+        The share of the columns that the scores explain, beside linear PCA, from the rows that the sample was drawn
+        from; None if these are too few, or for kernels that do not compare quantities.
+    lost : Lost or None
+        The error of pre-images of some of these rows, beside linear PCA; None also for models without pre-images.
     """
 
     rows: int
@@ -242,6 +248,8 @@ class Evaluation(ShowsSummary):
     intervals: Array
     frobenius: Estimate
     total_variance: Estimate
+    captured: Captured | None = None
+    lost: Lost | None = None
 
     def summary(self) -> Summary:
         """The estimates with their standard errors."""
@@ -249,6 +257,8 @@ class Evaluation(ShowsSummary):
             "|K - K^|": f"{number(self.frobenius.value)} ± {number(self.frobenius.standard_error)}",
             "total variance": f"{number(self.total_variance.value)} ± {number(self.total_variance.standard_error)}",
         }
+        if self.captured is not None:
+            facts["columns explained"] = "{:.1%}, by linear PCA {:.1%}".format(*self.captured.shares)
         columns = {
             "u'Kc u": self.eigenvalues,
             "standard error": self.standard_errors,

@@ -43,7 +43,7 @@ class FeatureMap(ABC):
     """v(x) in R^D for rows x in R^d. Every row is first transformed to (x - offset) / scale.
 
     offset (d,), float64, is zero unless the kernel allows a shift or rows are standardised; scale (d,), float64, is
-    None unless rows are standardised.
+    the deviation of a standardised column over its weight, infinite for a weight of 0, and None without either.
     """
 
     name: ClassVar[str]
@@ -93,8 +93,11 @@ class FeatureMap(ABC):
 
     def unshifted(self, X: Array) -> Array:
         """X scale + offset in float64, (b, d): the inverse of `shifted`, in the units of the data."""
-        X = X.astype(np.float64)
-        return (X if self.scale is None else X * self.scale) + self.offset
+        return self.unscaled(X.astype(np.float64)) + self.offset
+
+    def unscaled(self, D: Array) -> Array:
+        """D scale: differences of shifted rows (b, d) in the units of the data; 0 in columns of weight 0."""
+        return D if self.scale is None else D * np.where(np.isinf(self.scale), 0.0, self.scale)
 
     def in_precision(self, dtype: np.dtype[Any]) -> Self:
         """The same map with block work in this dtype, to which landmarks or frequencies are converted."""

@@ -16,14 +16,15 @@ from bigkpca.numerics.drift import Reference
 from bigkpca.numerics.eigenpairs import Projection, Solution
 from bigkpca.numerics.features import FeatureMap, has_landmarks
 from bigkpca.numerics.linalg import all_aligned
+from bigkpca.numerics.linear_pca import Captured
 from bigkpca.numerics.methods import Method
 from bigkpca.numerics.moments import Moments, ShiftedSums
 from bigkpca.numerics.preimages import (
+    Automatic,
     Decode,
     Decoder,
     Expansion,
     Fitted,
-    FixedPoint,
     expansion,
     reconstructing,
     residuals,
@@ -35,14 +36,16 @@ class Provenance(TypedDict, total=False):
 
     `spec` contains the fields of the `FitSpec`; `identity` is the fingerprint of the rows (path, shape, dtype, stamp),
     and `content` the digest of the data that was read; `added` are fingerprints of added rows, with their digests;
-    `choices` are the values of options that were left open, with reasons; `products` counts products with the Gram
-    matrix; `like` is the digest of the model whose features this one has.
+    `column_names` are those of a frame or dataset, and `column_labels` the dim and coordinates of a DataArray (see
+    `data.labels`); `choices` are the values of options that were left open, with reasons; `products` counts products
+    with the Gram matrix; `like` is the digest of the model whose features this one has.
     """
 
     spec: dict[str, Any]
     identity: dict[str, Any]
     content: str
     column_names: list[str]
+    column_labels: dict[str, Any]
     choices: list[dict[str, Any]]
     products: int
     added: list[dict[str, Any]]
@@ -73,6 +76,9 @@ class Model(ShowsSummary):
     earlier : Reference or None
         If a scheduled job fitted again, and `reference` is that of the rows that caused this: the reference of the
         earlier rows.
+    captured : Captured or None
+        The share of the columns that the scores explain, beside linear PCA, from sampled rows of the fit; None if there
+        are too few, for kernels that do not compare quantities, and after rows were added.
     """
 
     features: FeatureMap
@@ -84,6 +90,7 @@ class Model(ShowsSummary):
     decoder: Decoder | None = None
     reference: Reference | None = None
     earlier: Reference | None = None
+    captured: Captured | None = None
 
     def __post_init__(self) -> None:
         vars(self).update(all_aligned(vars(self)))  # as after storing and loading, so that results have the same bits
@@ -166,7 +173,8 @@ class Model(ShowsSummary):
         """The model of only the r leading components, without pre-image and references."""
         s = self.solution
         fewer = replace(s, components=s.components[:, :r], eigenvalues=s.eigenvalues[:r])
-        return replace(self, solution=fewer, certificate=Certificate(), decoder=None, reference=None, earlier=None)
+        others: dict[str, Any] = dict.fromkeys(("decoder", "reference", "earlier", "captured"))
+        return replace(self, solution=fewer, certificate=Certificate(), **others)
 
     def factor(self, tolerance: float) -> Array | None:
         """P (D, m) with K ≈ (V P)(V P)' for the features V of the rows; None if V itself is that factor."""
@@ -184,7 +192,7 @@ class Model(ShowsSummary):
         if the model has no decoder.
         """
         if self.decoder is None:
-            FixedPoint().check(self.features.kernel, self.method)
+            Automatic().check(self.features.kernel, self.method)
             raise SpecError("this model has no pre-images: fit it again with preimage='ridge' or 'denoising'")
         return reconstructing(self.decoder, self.features, self.solution, most_rows)
 

@@ -160,12 +160,15 @@ class ColumnMoments:
         squares = self.squares + other.squares + delta**2 * (self.count * other.count / count)
         return ColumnMoments(count, self.mean + delta * (other.count / count), squares)
 
-    @property
-    def scale(self) -> Array:
-        """Standard deviations (dividing by n), and 1 for constant columns, (d,)."""
+    def scale(self, one_hot: Iterable[slice] = ()) -> Array:
+        """Standard deviations (dividing by n), and 1 for constant columns, (d,). The columns of 0 and 1 of each column
+        of categories have one scale, the root of the sum of their variances: sqrt(1 - Σ p_c²) for shares p_c."""
         deviations = np.sqrt(self.squares / self.count)
         # The rounding errors of a constant column must not be scaled up to unit variance.
-        return np.where(deviations > 1e-14 * np.abs(self.mean), deviations, 1.0)
+        deviations[deviations <= 1e-14 * np.abs(self.mean)] = 0.0
+        for columns in one_hot:
+            deviations[columns] = np.linalg.norm(deviations[columns])
+        return np.where(deviations > 0, deviations, 1.0)
 
 
 def column_moments(X: Array) -> ColumnMoments:

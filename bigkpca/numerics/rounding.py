@@ -238,7 +238,7 @@ def _of_random_rows(features: FeatureMap, shift: Array, X: Array, in_order: Map)
         with np.errstate(over="ignore"):
             if (sigma := getattr(features.kernel, "sigma", None)) is not None:  # points about one length away, too
                 away = np.random.default_rng(0).standard_normal(near.shape) * (sigma / np.sqrt(near.shape[1]))
-                near = np.concatenate([near, near + (away if features.scale is None else away * features.scale)])
+                near = np.concatenate([near, near + features.unscaled(away)])
             near = near.astype(np.result_type(X.dtype, np.float32))
         X = np.concatenate([X, near[np.isfinite(near).all(axis=1)]])
     rounded, exact = _in_both(features, X, in_order)

@@ -46,8 +46,9 @@ def report(
 ) -> str:
     """Write an HTML report of a model.
 
-    The report says how far the components can be trusted and how much of the variance they hold, and shows scores,
-    pre-images along components and the rows with the largest residuals, as far as these are available.
+    The report says how accurate the approximation of kernel PCA is and, separately, what the components capture, beside
+    linear PCA. It shows scores, pre-images along components and the rows with the largest residuals, as far as these
+    are available.
 
     Parameters
     ----------
@@ -139,7 +140,7 @@ def installed() -> bool:
 
 def _page(model: Model, path: str, data: ReportData, mark: str, progress: Progress) -> str:
     facts = model_info(model, path)
-    drawn = (page.score_plots, page.components, page.preimages, page.novelty, page.drift)
+    drawn = (page.capture, page.score_plots, page.components, page.preimages, page.novelty, page.drift)
     found = []
     for draw in (lambda *_: page.quality(model), *drawn):
         if (section := draw(model, data)) is not None:
@@ -151,8 +152,8 @@ def _page(model: Model, path: str, data: ReportData, mark: str, progress: Progre
     return render(
         request=mark,
         title="Kernel PCA of " + (last_name(source) if source else "an array"),
-        tiles=text.tiles(model),
-        findings=text.findings(model, data) + page.named_columns(data),
+        tiles=text.tiles(model, data),
+        findings=text.findings(model, data) + page.named_columns(data) + text.dominant_column(model, data),
         sections=found,
         provenance=text.provenance(model, facts, written_by, plan),
         choices=facts["choices"],

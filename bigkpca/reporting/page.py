@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,9 +11,11 @@ import numpy as np
 
 from bigkpca.data.rows import take
 from bigkpca.errors import Array, SpecError
+from bigkpca.evaluating import reconstructed
 from bigkpca.execution.blas import single_threaded_blas
 from bigkpca.fitting.preimage import of_leading
 from bigkpca.numerics.display import number
+from bigkpca.numerics.linear_pca import Captured, spread
 from bigkpca.numerics.model import Model
 from bigkpca.reporting import figures, text
 from bigkpca.reporting.drawing import Drawing, PictureFrame
@@ -69,7 +71,7 @@ READING = (
 
 def named_columns(data: ReportData) -> str:
     """The column that explains most of each of the first components, in a sentence; if it explains much."""
-    if data.sample is None or data.scores is None:
+    if data.sample is None or data.scores is None or not data.columns:
         return ""
     at, rows = data.sample
     found = [
@@ -81,8 +83,11 @@ def named_columns(data: ReportData) -> str:
     return f" Of the columns, {', '.join(found)}." if found else ""
 
 
-def column_tables(data: ReportData, y: Array, at: Array, names: Sequence[str], rows: Array) -> tuple[ReportTable, ...]:
-    """The columns that go with scores y, and these rows (k, d), whose scores are y[at], with their values in them."""
+def column_tables(
+    data: ReportData, y: Array, at: Array, names: Sequence[str], rows: Array, walk: Array | None = None
+) -> tuple[ReportTable, ...]:
+    """The columns that go with scores y, and these rows (k, d), whose scores are y[at], with their values in them; and
+    the values in pre-images `walk` (7, d) along the component."""
     assert data.sample is not None
     every = relations(data.sample[1], y[data.sample[0]], data.columns)[:_SHOWN]
     found = [each for each in every if each.share >= 0.005]  # less is shown as 0 %
@@ -91,8 +96,13 @@ def column_tables(data: ReportData, y: Array, at: Array, names: Sequence[str], r
     scores = [f"{value:.4g}".replace("-", "−") for value in y[at]]
     values = [column.words(rows) for column in columns]
     of_rows = ReportTable(head, tuple(zip(names, scores, *values, strict=True)))
+    others: tuple[ReportTable, ...] = (of_rows,)
+    if walk is not None:
+        steps = [f"{step:+d}".replace("-", "−").replace("+0", "0") for step in _STEPS]
+        nearest = zip(steps, *(column.nearest(walk) for column in columns), strict=True)
+        others += (ReportTable(("deviations", *(column.name for column in columns)), tuple(nearest)),)
     if not found:
-        return (of_rows,)
+        return others
     lines = []
     for each in found:
         unit = f" ({each.column.unit})" if each.column.unit else ""
@@ -100,23 +110,25 @@ def column_tables(data: ReportData, y: Array, at: Array, names: Sequence[str], r
         if each.ends is not None:
             how = f"lowest mean {each.ends[0]}, highest {each.ends[1]}"
         lines.append((each.column.name + unit, f"{each.share:.0%}", how))
-    return ReportTable(("column", "explains", "how"), tuple(lines), words=True), of_rows
+    return ReportTable(("column", "explains", "how"), tuple(lines), words=True), *others
 
 
 _COMPONENTS = 6  # components shown with pre-images and extreme rows
-_STEPS = (-3, -2, -1, 0, 1, 2, 3)  # standard deviations along a component
+_STEPS = (-2, -1, 0, 1, 2)  # standard deviations along a component; few scores are further out
 _PAIRS = 8  # rows shown with their pre-images
-_COMPARED, _COMPARED_PRODUCTS = 500, 1_000_000_000  # rows whose pre-images are compared, rows x features x columns
-_PCA_ROWS, _PCA_VALUES = 5000, 4_000_000  # rows, and values of rows, that PCA is fitted to
-_ROWS_PER_COMPONENT = 5  # fewer rows are not enough for PCA
+_MOST_COLUMNS = 30  # of the table of what all scores explain
 _ALONG = (
-    "The first strip of each component shows pre-images of points on its axis, from 3 standard deviations below the "
-    "mean to 3 above."
+    "The first strip of each component shows pre-images of points on its axis, from 2 standard deviations below the "
+    "mean to 2 above."
+)
+_ALONG_TABLE = (
+    "Last are pre-images of points on the axis of the component, from 2 standard deviations below the mean to 2 above; "
+    "a column of categories shows the nearest one."
 )
 
 
 def quality(model: Model) -> Section:
-    """The section on how good the fit is."""
+    """The section on the accuracy of the approximation."""
     certificate = model.certificate
     proven = certificate.explained_variance_ratio_upper is not None
     bars = "Dots: this model. Light bars: range of the exact share (proven)."
@@ -124,7 +136,6 @@ def quality(model: Model) -> Section:
         bars += f" Dark bars: range of all of them with {certificate.confidence:.0%} confidence."
     cards = [
         Card("Spectrum", bars if proven else "Dots: this model. No bound is proven.", figures.spectrum(model)),
-        Card("Share of variance", "Sum over the leading components.", figures.cumulative(model)),
     ]
     if drawing := figures.trust(model):
         lines = (
@@ -143,7 +154,32 @@ def quality(model: Model) -> Section:
     if certificate.trust:
         columns["trust"] = list(certificate.trust)
     table = ReportTable(tuple(columns), tuple(zip(*columns.values(), strict=True)))
-    return Section("Is it good?", "", tuple(cards), table)
+    return Section("How accurate is it?", "", tuple(cards), table)
+
+
+def capture(model: Model, data: ReportData) -> Section:
+    """The section on what the components hold in feature space, and on the columns that their scores explain together,
+    beside linear PCA."""
+    cards = [Card("Share of variance in feature space", "Sum over the leading components.", figures.cumulative(model))]
+    if (found := data.captured) is not None:
+        cards.append(_explained(found, text.column_places(model, data)))
+    return Section("What do they capture?", "", tuple(cards))
+
+
+def _explained(found: Captured, places: Mapping[str, slice]) -> Card:
+    """Shares of the variance of the columns, by scores and by linear PCA."""
+    shares = {"all columns": found.shares, **(found.of_columns(places) if len(places) > 1 else {})}
+    lines = [(name, f"{ours:.0%}", f"{pca:.0%}") for name, (ours, pca) in list(shares.items())[: _MOST_COLUMNS + 1]]
+    r = found.components
+    head = ("column", f"{r} scores" if r > 1 else "the score", f"linear PCA, {r} component{'s' * (r > 1)}")
+    about = (
+        f"Share of the variance of {found.held_out:,} rows, in the units of the model, that a linear function "
+        "of the scores explains, and that linear PCA explains. Both were fitted to "
+        f"{found.rows:,} other rows."
+    )
+    if len(shares) > len(lines):
+        about += f" The {_MOST_COLUMNS} of {len(shares) - 1:,} columns with the largest shares are shown."
+    return Card("Explained by all scores together", about, tables=(ReportTable(head, tuple(lines), words=True),))
 
 
 def score_plots(model: Model, data: ReportData) -> Section | None:
@@ -204,7 +240,8 @@ def components(model: Model, data: ReportData) -> Section | None:
     if best is not None and best not in shown:  # which the headline names
         shown.append(best)
     cards = tuple(_component(model, data, frame, j, walks.get(j)) for j in shown)
-    readings = [_ALONG * bool(walks), READING * bool(data.sample)]
+    as_words = data.columns and model.decoder and not frame
+    readings = [_ALONG * bool(walks), READING * bool(data.columns), _ALONG_TABLE * bool(as_words)]
     return Section("What do the components mean?", " ".join(filter(None, readings)), cards)
 
 
@@ -221,9 +258,10 @@ def _component(model: Model, data: ReportData, frame: PictureFrame | None, j: in
             note = f"Labels explain {explained:.0%} of it.{text.extreme_labels(y, data.labels)}"
         if frame and data.rows is not None:
             pictures += [_row_pictures(data, frame, f"{word.capitalize()} scores", at) for word, at in extremes.items()]
-        elif data.sample:
+        elif data.sample and data.columns:
             at = np.concatenate(list(extremes.values()))
-            tables = column_tables(data, y, at, _row_names(data, at), _rows(data, at))
+            walked = None if model.decoder is None else _walk(model, j)[0]
+            tables = column_tables(data, y, at, _row_names(data, at), _rows(data, at), walked)
         else:
             head = tuple(part for word in extremes for part in (f"{word} score", "row"))
             columns: list[list[str]] = []
@@ -284,64 +322,46 @@ def _walks(model: Model, frame: PictureFrame) -> dict[int, Pictures]:
         change = float(np.linalg.norm(rows[-1] - rows[0]) / np.linalg.norm(rows[len(_STEPS) // 2]))
         lost = f"; {far.sum()} of them are too far from all data, and the mean is shown" if far.any() else ""
         alt = (
-            f"Pre-images at −3 to 3 standard deviations along component {j + 1}; the last differs from the first by "
+            f"Pre-images at −2 to 2 standard deviations along component {j + 1}; the last differs from the first by "
             f"{change:.0%} of the length of the middle one{lost}"
         )
-        caption = f"Along the axis, −3 to 3 standard deviations{lost}"
+        caption = f"Along the axis, −2 to 2 standard deviations{lost}"
         found[j] = Pictures(frame.strip(rows), alt, caption)
     return found
 
 
 def preimages(model: Model, data: ReportData) -> Section | None:
     """The section that compares rows with the pre-images of their scores, and with their reconstruction by PCA."""
-    if data.rows is None or data.scores is None or model.decoder is None:
+    if data.sample is None or data.scores is None or model.decoder is None:
         return None
     try:
         used = of_leading(model, data.scores.shape[1])
     except SpecError:  # `left_out` gives the reason
         return None
-    r, frame = used.components, _frame(data, model)
-    most = max(_PAIRS, min(_PCA_ROWS, _PCA_VALUES // model.columns))
-    shown = np.linspace(0, len(data.numbers) - 1, min(most, len(data.numbers))).astype(np.intp)
-    few = max(_PAIRS, min(_COMPARED, _COMPARED_PRODUCTS // (used.features.size * used.columns)))
-    at = np.linspace(0, len(shown) - 1, min(few, len(shown))).astype(np.intp)
-    rows = _rows(data, shown)
-    X, units = rows[at].astype(np.float64), 1.0 if used.features.scale is None else used.features.scale
+    at, rows = data.sample
     with single_threaded_blas:
-        found = {"pre-images": used.reconstructing(len(at))(data.scores[shown[at]], None).rows}
-        if len(rows) >= _ROWS_PER_COMPONENT * r:
-            found["PCA"] = by_pca(rows / units, r)[at] * units
-    spread = float(np.sum(((X - rows.mean(axis=0, dtype=np.float64)) / units) ** 2))
-    lines = [
-        (f"{name} of {r} components", f"{np.sum(((Y - X) / units) ** 2) / spread:.1%}")
-        for name, Y in found.items()
-        if spread
-    ]
-    about = f"Share of the variance of {len(at):,} rows that is lost."
-    about += f" PCA was fitted to {len(rows):,} of the rows." if "PCA" in found else ""
+        found = reconstructed(used, rows, data.scores[at])
+    frame, r = _frame(data, model), used.components
+    if found is None:
+        return None
+    lost = {"pre-images": (found.by_preimages, found.lost.by_preimages)}
+    about = f"Share of the variance of {len(found.numbers):,} rows that is lost."
+    if found.by_pca is not None and found.lost.by_pca is not None:
+        lost["linear PCA"] = found.by_pca, found.lost.by_pca
+        about += f" PCA was fitted to {found.lost.rows:,} other rows."
+    lines = [(f"{name} of {r} components", f"{share:.1%}") for name, (_, share) in lost.items()]
     cards = [
         Card("Error of reconstruction", about, tables=(ReportTable(("method", "lost"), tuple(lines), words=True),))
     ]
     if frame:
-        seen = np.linspace(0, len(at) - 1, min(_PAIRS, len(at))).astype(np.intp)
-        caption = "Rows " + ", ".join(_row_names(data, shown[at[seen]]))
-        below = " and ".join(f"{name}, {lost} lost" for name, lost in lines)
-        strip = frame.strip(rows[at[seen]], *(Y[seen] for Y in found.values()))
+        seen = spread(len(found.numbers), _PAIRS)
+        shown = found.numbers[seen]
+        caption = "Rows " + ", ".join(_row_names(data, at[shown]))
+        below = " and ".join(f"{name}, {share} lost" for name, share in lines)
+        strip = frame.strip(rows[shown], *(restored[seen] for restored, _ in lost.values()))
         pictures = Pictures(strip, f"{caption}, and below them {below}", caption)
-        title = f"Rows above, {' and '.join(found)} below"
-        cards.append(Card(title, pictures=(pictures,)))
+        cards.append(Card(f"Rows above, {' and '.join(lost)} below", pictures=(pictures,)))
     return Section("What do they keep of a row?", "", tuple(cards))
-
-
-def by_pca(rows: Array, r: int) -> Array:
-    """Rows (m, d) as PCA of these rows with r components reconstructs them, from the smaller of both Gram matrices."""
-    mean = rows.mean(axis=0, dtype=np.float64)
-    X = rows - mean
-    if len(X) < X.shape[1]:
-        U = np.linalg.eigh(X @ X.T)[1][:, -r:]
-        return mean + U @ (U.T @ X)
-    V = np.linalg.eigh(X.T @ X)[1][:, -r:]
-    return mean + X @ V @ V.T
 
 
 def novelty(model: Model, data: ReportData) -> Section | None:

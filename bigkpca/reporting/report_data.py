@@ -19,8 +19,9 @@ from bigkpca.data.stores import AnyPath, store_of
 from bigkpca.data.versions import JOB
 from bigkpca.errors import Array, BigKPCAError, CorruptionError, SpecError
 from bigkpca.execution.blas import single_threaded_blas
-from bigkpca.execution.progress import Progress
+from bigkpca.execution.progress import Progress, shown_pass
 from bigkpca.ingesting.columns import Encoding, Kind
+from bigkpca.numerics.linear_pca import Captured, captured, spread
 from bigkpca.numerics.model import Model
 from bigkpca.reporting.drawing import PALETTE, image_shape, is_picture
 from bigkpca.storage import block_arrays, groups, records
@@ -59,10 +60,22 @@ class ShownColumn:
                 str(moment.astype("datetime64[D]")) if day == np.floor(day) else str(moment)[:16].replace("T", " ")
                 for day, moment in moments  # with the time of day where there is one
             ]
+        if self.kind == "ordinal":
+            return [self.categories[round(min(max(value, 0), len(self.categories) - 1))] for value in values[:, 0]]
         numbers = [f"{value + 0.0:.4g}".replace("-", "−") for value in values[:, 0]]  # 0.0 makes no sign of -0.0
         if self.kind == "boolean":
             return [{"0": "no", "1": "yes"}.get(each, each) for each in numbers]
         return numbers
+
+    def nearest(self, rows: Array) -> list[str]:
+        """The values of rows (k, d) that need not be rows of the table, such as pre-images: of categories, the nearest
+        one."""
+        rows = rows.astype(np.float64)
+        if self.kind == "text":
+            rows[:, self.place] = np.eye(len(self.categories))[rows[:, self.place].argmax(axis=1)]
+        elif self.kind == "boolean":
+            rows[:, self.place] = rows[:, self.place] >= 0.5
+        return self.words(rows)
 
 
 @dataclass(frozen=True)
@@ -119,7 +132,9 @@ _MAX_SCORES = 65_536  # rows shown, if their scores are given
 _MAX_PROJECTED = 20_000  # rows shown, if they must be projected first
 _MAX_PRODUCTS = 5e10  # rows x features x columns: a few seconds, even for models that keep all their rows
 _SAMPLE_VALUES = 4e6  # values of rows, from which relations to columns are computed
+_FEWEST_SAMPLED = 8
 _MAX_BYTES = 64_000_000  # of scores in memory
+_PARTS = 32  # of a reading of rows, after which progress is shown
 _STRETCHES = 64  # of consecutive rows
 
 
@@ -149,7 +164,8 @@ class ReportData:
 
     `numbers` (m,), ascending, are the row numbers shown, out of `total` rows, with `scores` (m, r) and `residual` (m,).
     `shape` is (H, W) or (H, W, 3) of a row as a picture. `columns` are those of the table that rows were made of;
-    `sample` are positions (k,) and rows (k, d) from which relations of scores to them are computed.
+    `sample` are positions (k,) and rows (k, d), from which relations of scores to columns are computed, and `captured`,
+    what the scores explain of all columns together.
     """
 
     total: int
@@ -163,6 +179,7 @@ class ReportData:
     drift: tuple[DriftOfRun, ...] = ()
     columns: tuple[ShownColumn, ...] = ()
     sample: tuple[Array, Array] | None = None
+    captured: Captured | None = None
 
 
 def collect_report_data(
@@ -181,13 +198,13 @@ def collect_report_data(
     if opened is None and rows is None:
         if labels is not None:
             raise SpecError("labels need rows, and there are none: " + notes[0] + "; give their scores")
-        return ReportData(0, np.empty(0, np.intp), None, None, None, None, shape, tuple(notes))
+        return ReportData(0, np.empty(0, np.intp), None, None, None, None, shape, tuple(notes), captured=model.captured)
     max_rows_in_memory = _MAX_BYTES // (8 * model.components)
     if opened is not None:
         total = opened.shape[0]
         numbers = spread_row_numbers(total, min(_MAX_SCORES, max_rows_in_memory))
         progress.note(f"reading {len(numbers):,} of {total:,} scores")
-        found = take(opened, numbers).astype(np.float64)
+        found = _taken(opened, numbers, "reading scores", progress).astype(np.float64)
         if rows is not None and rows.shape[0] < total:
             notes.append(f"{rows.where} has fewer rows than there are scores, so that no row of it is shown")
             rows = None
@@ -204,12 +221,26 @@ def collect_report_data(
     if shape is None:  # then that of rows before ingest flattened them
         recorded = tuple((dataset_at(source["path"]) or {}).get("row_shape") or ())
         shape = recorded if is_picture(recorded) and np.prod(recorded) == model.columns else None
-    drift, sample = _drift(scores), None
-    if rows is not None and columns:
-        most = max(2, int(_SAMPLE_VALUES / rows.shape[1]))
-        at = np.linspace(0, len(numbers) - 1, min(most, len(numbers))).astype(np.intp)
-        sample = at, take(rows, numbers[at])
-    return ReportData(total, numbers, found, rows, found_labels, residual, shape, tuple(notes), drift, columns, sample)
+    sample, explained = None, None
+    if rows is not None:
+        at = spread(len(numbers), max(_FEWEST_SAMPLED, int(_SAMPLE_VALUES / rows.shape[1])))
+        sample = at, _taken(rows, numbers[at], "reading rows", progress)
+        with single_threaded_blas:
+            explained = captured(model.features, sample[1], found[at])
+    return ReportData(
+        total,
+        numbers,
+        found,
+        rows,
+        found_labels,
+        residual,
+        shape,
+        tuple(notes),
+        _drift(scores),
+        columns,
+        sample,
+        explained or model.captured,
+    )
 
 
 def _drift(scores: Any) -> tuple[DriftOfRun, ...]:
@@ -283,16 +314,22 @@ def _input(source: Mapping[str, Any], model: Model, array: str | None) -> tuple[
 def _projected(model: Model, rows: Rows, numbers: Array, progress: Progress) -> Array:
     """Scores (m, r) of the rows with these numbers."""
     step, found = tile_rows(model.columns, model.features.size, 8), []
-    progress.start("projecting", len(numbers))
-    try:
-        with single_threaded_blas:
-            for start in range(0, len(numbers), step):
-                X = take(rows, numbers[start : start + step])
-                found += list(model.project([X], len(X)))
-                progress.advance(len(X))
-    finally:
-        progress.finish()
+    with shown_pass(progress, "projecting", len(numbers)) as advance, single_threaded_blas:
+        for start in range(0, len(numbers), step):
+            X = take(rows, numbers[start : start + step])
+            found += list(model.project([X], len(X)))
+            advance(len(X))
     return np.concatenate(found).astype(np.float64)
+
+
+def _taken(rows: Rows, numbers: Array, title: str, progress: Progress) -> Array:
+    """The rows with these ascending numbers, read in a few dozen parts."""
+    found = []
+    with shown_pass(progress, title, len(numbers)) as advance:
+        for part in np.array_split(numbers, min(_PARTS, len(numbers))):
+            found.append(take(rows, part))
+            advance(len(part))
+    return np.concatenate(found)
 
 
 def _values(array: Any, numbers: Array) -> Array:

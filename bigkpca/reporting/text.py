@@ -1,4 +1,4 @@
-"""Text of a report: quality of the fit, findings, provenance."""
+"""Text of a report: accuracy of the fit and what it captures, findings, provenance."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ import numpy as np
 
 from bigkpca.errors import Array
 from bigkpca.execution.planning import Plan
-from bigkpca.numerics.certificates import trustworthy
+from bigkpca.fitting.warnings import dominance
+from bigkpca.numerics.certificates import accuracy, trustworthy
 from bigkpca.numerics.display import at_most, share_at_least, share_at_most
+from bigkpca.numerics.linear_pca import Captured, only_followed, places_of
 from bigkpca.numerics.methods import Exact, Nystroem
 from bigkpca.numerics.model import Model
 from bigkpca.reporting.report_data import ReportData, RowLabels
@@ -18,7 +20,7 @@ from bigkpca.spec import FitSpec
 from bigkpca.storage.describe import whole_gram
 
 _EXTREMES = 6  # rows at either end of a component
-_NEARLY_ALL, _MOST = 0.95, 0.5  # shares of the variance that components hold, or of all variance
+_MOST = 0.5  # of the variance
 
 
 @dataclass(frozen=True)
@@ -30,60 +32,63 @@ class Tile:
     note: str
 
 
-def tiles(model: Model) -> tuple[Tile, ...]:
-    """How good the fit is: a verdict, the components to trust, the variance that they hold, and the error."""
-    return _verdict(model), _trusted(model), _variance(model), _error(model)
+def tiles(model: Model, data: ReportData | None = None) -> tuple[Tile, ...]:
+    """How accurate the approximation is, its error, and what the components capture: in feature space, and of the
+    columns, beside linear PCA."""
+    found = model.captured if data is None else data.captured
+    columns = () if found is None else (_columns(found, column_places(model, data)),)
+    return _approximation(model), _error(model), _variance(model), *columns
 
 
-def grade(trust: tuple[str, ...], shares: Array) -> tuple[str, float]:
-    """A verdict on components with these shares (r,) of the variance, and the trusted part of what they hold.
-
-    Doubtful components count by their share of variance, since small ones at the end of a spectrum matter little.
-    """
-    trusted, held = np.array([word != "doubtful" for word in trust]), float(shares.sum())
-    part = float(shares[trusted].sum()) / held if held else 0.0
-    if part < _MOST:
-        return "Not good", part
-    if part < _NEARLY_ALL:
-        return "Of limited use" if held < _MOST else "Good in part", part
-    return "Sound but incomplete" if held < _MOST else "Good", part
+_MEANING = "It says how well kernel PCA is known, not how useful it is."
 
 
-def _verdict(model: Model) -> Tile:
-    trust, shares = model.certificate.trust, model.solution.explained_variance_ratio
-    held, further, beyond = _held_and_beyond(model)
-    longer = " or use a longer sigma" if model.features.kernel.stationary else ""
-    more = ""
-    if beyond is not None and held < _MOST:
-        more = f" To hold more, {'keep more components' if further >= beyond else 'fit with a larger size'}{longer}."
-    if whole_gram(model):
-        word, note = "Exact", "The whole Gram matrix was solved: there is no error of approximation."
-    elif trust is None:
-        word, note = "Not known", "Fit with a larger size to learn how far the components can be trusted."
-    else:
-        word, _ = grade(trust, shares)
-        better = "A larger size" if model.certificate.residuals is None else "More products with the Gram matrix"
-        note = f"{better} would help."
-        if word == "Good":
-            note = "Nearly all that the components hold can be trusted."
-        elif word == "Sound but incomplete":
-            note = "What the components hold can be trusted, but most of the variance lies outside them."
-    return Tile("Verdict", word, note + more)
-
-
-def _trusted(model: Model) -> Tile:
-    """How many components can be trusted, what they hold, and which is the first that cannot."""
-    trust, r = model.certificate.trust, model.components
+def _approximation(model: Model) -> Tile:
+    """How well kernel PCA of these rows is known, which says nothing about its use."""
+    trust, r, name, whole = model.certificate.trust, model.components, "Approximation", whole_gram(model)
+    exact = "The whole Gram matrix was solved: there is no error of approximation."
     if trust is None:
-        return Tile("Components to trust", f"{r} of {r}" if whole_gram(model) else "not known", "")
-    how = "rounding" if whole_gram(model) else "estimated" if model.certificate.residuals is None else "from residuals"
-    counts = ", ".join(f"{trust.count(word)} {word}" for word in ("solid", "fair", "doubtful") if word in trust)
-    count, (_, part) = r - trust.count("doubtful"), grade(trust, model.solution.explained_variance_ratio)
-    note = f"{counts} ({how})."
+        unknown = "Fit with a larger size to learn how accurate the components are."
+        return Tile(name, "Exact", exact) if whole else Tile(name, "Not known", unknown)
+    word, part = accuracy(trust, model.solution.explained_variance_ratio)
+    counts = ", ".join(f"{trust.count(each)} {each}" for each in ("solid", "fair", "doubtful") if each in trust)
+    how = "rounding" if whole else "estimated" if model.certificate.residuals is None else "from residuals"
+    count = r - trust.count("doubtful")
+    note = f"{count} of {r} components are solid or fair: {counts} ({how})."
     if 0 < count < r:
-        note += f" Those to trust hold {share_at_least(part, 1)} of the variance that all {r} hold."
+        note += f" These {count} hold {share_at_least(part, 1)} of the variance that all {r} hold."
         note += f" The first doubtful one is component {trustworthy(trust) + 1}."
-    return Tile("Components to trust", f"{count} of {r}", note)
+    if whole:
+        return Tile(name, "Exact", f"{exact} {note}")
+    if word != "accurate":
+        better = "A larger size" if model.certificate.residuals is None else "More products with the Gram matrix"
+        note += f" {better} would help."
+    return Tile(name, word.capitalize(), f"{note} {_MEANING}")
+
+
+def column_places(model: Model, data: ReportData | None) -> dict[str, slice]:
+    """The columns of each variable of the table that the rows were made of; empty if columns have no names."""
+    if data is not None and data.columns:
+        return {column.name: column.place for column in data.columns}
+    return {} if model.names is None else places_of(model.names)
+
+
+_NAMED = 3  # columns that the tile names at either end
+
+
+def _columns(found: Captured, places: dict[str, slice]) -> Tile:
+    """What the scores explain of the columns, and linear PCA with as many components."""
+    (ours, pca), r = found.shares, found.components
+    scores, components = (f"all {r} scores", f"{r} components") if r > 1 else ("the score", "1 component")
+    note = f"By a linear function of {scores}; linear PCA with {components}: {pca:.0%}."
+    shares = {name: share for name, (share, _) in found.of_columns(places).items()}
+    if (only := only_followed(shares)) is not None:
+        note += f" The scores follow {only} only."
+    elif len(shares) > 1:
+        most = [f"{name} {share:.0%}" for name, share in list(shares.items())[:_NAMED]]
+        least = [f"{name} {share:.0%}" for name, share in list(shares.items())[max(_NAMED, len(shares) - _NAMED) :]]
+        note += f" Most of {', '.join(most)}" + (f"; least of {', '.join(least)}." if least else ".")
+    return Tile("Captured of the columns", f"{ours:.0%}, PCA {pca:.0%}", note)
 
 
 def _held_and_beyond(model: Model) -> tuple[float, float, float | None]:
@@ -104,7 +109,7 @@ def _total_known(model: Model) -> bool:
 
 
 def _variance(model: Model) -> Tile:
-    certificate, name = model.certificate, "Variance held"
+    certificate, name = model.certificate, "Captured in feature space"
     held, further, beyond = _held_and_beyond(model)
     low = certificate.explained_variance_ratio_lower
     if not _total_known(model):
@@ -120,11 +125,15 @@ def _variance(model: Model) -> Tile:
             note += f" Estimated: {held:.1%}."
     if beyond is not None:
         note += f" More components would add {'less than 0.1%' if further < 0.001 else f'about {further:.1%}'}."
+        if held < _MOST:
+            advice = "keep more components" if further >= beyond else "fit with a larger size"
+            longer = " or use a longer sigma" if model.features.kernel.stationary else ""
+            note += f" To hold more, {advice}{longer}."
     return Tile(name, value, note)
 
 
 def _error(model: Model) -> Tile:
-    """The error of approximation: the first that is known makes the value, the others the note."""
+    """The first error that is known makes the value, the others the note."""
     certificate, found, more = model.certificate, [], ""
     if whole_gram(model):
         found.append(("none", "The method is exact."))
@@ -147,7 +156,7 @@ def _error(model: Model) -> Tile:
         more = f" No component with more than {most} of it was missed ({certificate.confidence:.0%} confidence)."
     (value, note), *others = found or [("not known", "")]
     also = "".join(f" {what[:-1]}: {figure}." for figure, what in others)
-    return Tile("Error", value, note + more + also)
+    return Tile("Error of approximation", value, note + more + also)
 
 
 def findings(model: Model, data: ReportData) -> str:
@@ -162,6 +171,14 @@ def findings(model: Model, data: ReportData) -> str:
     explained = explained_by_labels(data.scores, data.labels)
     ends = extreme_labels(data.scores[:, best], data.labels)
     return f"{text} Component {best + 1} separates the labels best: they explain {explained[best]:.0%} of it.{ends}"
+
+
+def dominant_column(model: Model, data: ReportData) -> str:
+    """A sentence on the column that makes nearly all of the distances between rows, if there is one."""
+    if data.rows is None or data.sample is None:
+        return ""
+    found = dominance(data.rows, data.sample[1], model.features, FitSpec.of(model))
+    return "" if found is None else f" {found[0].upper()}{found[1:]}."
 
 
 def best_component(data: ReportData) -> int | None:
@@ -212,12 +229,15 @@ def provenance(model: Model, facts: dict[str, Any], written_by: str, plan: Plan 
             "memory of the fit": f"{plan.peak_bytes / 1e6:,.0f} MB at most in a process of this machine (planned)",
         }
     added = sum(more["shape"][0] for more in model.provenance.get("added", []))
+    weights = facts["options"].get("column_weights")
+    named = [f"{name} {weight:g}" for name, weight in weights.items()] if isinstance(weights, dict) else ["by column"]
     return {
         "method": facts["method"],
         "kernel": f"{name} ({parameters})" if parameters else name,
         "landmarks" if "landmarks" in facts else "random features": f"{model.features.size:,}",
         "components": f"{model.components:,}",
         "pre-image": facts["preimage"] or "none",
+        **({"weights of columns": ", ".join(named)} if weights else {}),
         "data": identity["path"] or "an array in memory",
         "rows": f"{identity['shape'][0]:,} × {identity['shape'][1]:,}, {np.dtype(identity['dtype']).name}",
         "precision": facts["dtype"],

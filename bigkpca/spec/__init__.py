@@ -80,8 +80,9 @@ class ResolvedFit:
 
 
 def resolve(spec: FitSpec, rows: Rows) -> ResolvedFit:
-    """The meaning of the spec for these rows. Raises SpecError if it needs a number of components and has none."""
-    return resolve_shape(spec, *rows.shape, rows.dtype)
+    """The meaning of the spec for these rows. Raises SpecError if it needs a number of components and has none, and if
+    column weights do not fit the rows."""
+    return resolve_shape(spec.for_rows(rows), *rows.shape, rows.dtype)
 
 
 def resolve_shape(spec: FitSpec, n: int, d: int, stored: np.dtype[Any]) -> ResolvedFit:

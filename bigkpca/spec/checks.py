@@ -13,7 +13,8 @@ from bigkpca.errors import Array, SpecError
 from bigkpca.numerics import kernels, landmarks, methods, preimages
 from bigkpca.numerics.kernels import Kernel
 from bigkpca.numerics.methods import Method
-from bigkpca.numerics.preimages import FixedPoint, Preimage
+from bigkpca.numerics.preimages import Automatic, Preimage
+from bigkpca.spec import weights
 
 
 def wanted(error: Mapping[str, Any]) -> str:
@@ -217,11 +218,12 @@ def _method_fits(spec: Any) -> Iterator[Clash]:
             ("kernel", "method"),
             f"kernel='precomputed' needs method='exact', not {method.name!r}: no other method reads a kernel matrix",
         )
-    if spec.precomputed and spec.standardize:
-        yield Clash(
-            ("kernel", "standardize"),
-            "standardize=True does not work with kernel='precomputed', whose rows are kernel values: leave it out",
-        )
+    for name, option in (("standardize", "standardize=True"), ("column_weights", weights.OPTION)):
+        if spec.precomputed and getattr(spec, name):
+            yield Clash(
+                ("kernel", name),
+                f"{option} does not work with kernel='precomputed', whose rows are kernel values: leave it out",
+            )
     if spec.n_directions != "auto" and not method.principal:
         yield Clash(
             ("n_directions", "method"),
@@ -269,12 +271,15 @@ def _kinds_fit(spec: Any) -> Iterator[Clash]:
     except SpecError as error:
         yield Clash(("kernel", "sigma", "gamma", "degree", "coef0"), str(error))
         return
+    if spec.column_weights and not (kernel.on_vectors or spec.precomputed):
+        message = f"{weights.OPTION} does not work with {kernel}, whose columns are characters: leave it out"
+        yield Clash(("kernel", "column_weights"), message)
     try:
         spec.method_value.check(kernel, None if spec.size == "auto" else spec.size)
     except SpecError as error:
         yield Clash(("method", "kernel", "size", "degree", "coef0"), str(error))
     preimage = spec.preimage_value
-    if preimage == FixedPoint():  # the default; a kernel that has none raises an error only when rows are requested
+    if preimage == Automatic():  # the default; a kernel that has none raises an error only when rows are requested
         return
     try:
         if spec.precomputed:

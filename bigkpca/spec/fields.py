@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
+from bigkpca.data.rows import Rows
 from bigkpca.errors import Array, BigKPCAError, SpecError, unknown_name
 from bigkpca.numerics import kernels, landmarks, methods, preimages
 from bigkpca.numerics.kernels import Distance, Kernel
 from bigkpca.numerics.methods import Method
 from bigkpca.numerics.preimages import Preimage
-from bigkpca.spec import checks
+from bigkpca.spec import checks, weights
 
 if TYPE_CHECKING:
     from bigkpca.numerics.model import Model
@@ -29,6 +30,7 @@ class ProblemOptions(TypedDict, total=False):
     coef0: float
     center: bool
     standardize: bool
+    column_weights: Any
     dtype: Any
     residual_tol: float
     preimage: Any
@@ -124,7 +126,15 @@ class FitSpec(BaseModel):
     landmarks: str | Any = Field("auto", description=f"one of {', '.join(landmarks.RULES)}, or a .npy file of rows")
     n_directions: int | Literal["auto"] = Field("auto", description="number of principal axes that rff-pca keeps")
     center: bool = Field(True, description="centre in feature space")
-    standardize: bool = Field(False, description="scale columns to mean 0 and standard deviation 1, in one more pass")
+    standardize: bool = Field(
+        False,
+        description="scale columns to mean 0 and standard deviation 1, a column of categories as one, in one more pass",
+    )
+    column_weights: dict[str, float] | tuple[float, ...] | None = Field(
+        None,
+        description="factors of columns by name, after standardising; the name of a column of categories stands for "
+        "all its columns of 0 and 1",
+    )
     dtype: Literal["float32", "float64"] | None = Field(
         None,
         description="working precision, float32 or float64; defaults to the precision of the data, or to float64 if "
@@ -139,7 +149,7 @@ class FitSpec(BaseModel):
         1e-2, gt=0, description="exact and refine stop when the relative residual of every component is at most this"
     )
     preimage: str | Any = Field(
-        "fixed-point",
+        "auto",
         description=f"how to turn scores back into rows: {_either(_preimages(trained=False))}; or "
         f"{_either(_preimages(trained=True))}, which are trained in one more pass; options follow a colon, e.g. "
         "ridge:ridge=0.01,size=500",
@@ -181,6 +191,7 @@ class FitSpec(BaseModel):
     _landmarks = field_validator("landmarks", mode="before")(checks.landmark_rule)
     _size = field_validator("size", "n_directions")(checks.size)
     _positive = field_validator("sigma", "gamma")(checks.positive)
+    _weights = field_validator("column_weights", mode="before")(weights.checked)
 
     @model_validator(mode="after")
     def _combinations(self) -> FitSpec:
@@ -220,6 +231,10 @@ class FitSpec(BaseModel):
         """Whether pre-images need sampled rows, which models otherwise do not keep."""
         needed = self.preimage_value.needs_rows or not self.method_value.landmarks
         return needed and not self.refine and self.reconstructs
+
+    def preimage_rows(self, sample: int) -> int:
+        """How many of the sampled rows pre-images need, if they need any."""
+        return min(sample, getattr(self.preimage_value, "rows", sample))
 
     @property
     def stationary(self) -> bool:
@@ -295,6 +310,17 @@ class FitSpec(BaseModel):
         """Number of landmarks passed by the caller, including repeated ones; None if a rule chooses them."""
         own: Any = self.landmarks
         return own.count if isinstance(own, landmarks.OwnRows | landmarks.RowNumbers) else None
+
+    @property
+    def scales(self) -> bool:
+        """Whether columns are divided by numbers: deviations, weights, or both."""
+        return self.standardize or self.column_weights is not None
+
+    def for_rows(self, rows: Rows) -> FitSpec:
+        """The same fit with a weight for each column of these rows. Raises SpecError if weights do not fit them."""
+        if self.column_weights is None:
+            return self
+        return self.model_copy(update={"column_weights": weights.for_columns(self.column_weights, rows)})
 
     def at(self, size: int) -> FitSpec:
         """The same fit with that size."""

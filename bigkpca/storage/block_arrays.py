@@ -18,14 +18,17 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Literal, TypeAlias
+from warnings import catch_warnings, simplefilter
 
 import zarr
 from zarr.abc.buffer import Buffer as AnyBuffer
 from zarr.buffer.cpu import Buffer
+from zarr.errors import UnstableSpecificationWarning
 from zarr.storage import MemoryStore
 
 from bigkpca.data.blocks import Block, split
 from bigkpca.data.json_files import read_if_there, read_record, replace_json, write_json
+from bigkpca.data.labels import Labels, as_array
 from bigkpca.data.retrying import retried
 from bigkpca.data.stored import ALL_THERE, StoredArray, files_below, sha256, writing_empty_chunks
 from bigkpca.data.stores import StoredFile, last_name, parent, store_of
@@ -36,20 +39,48 @@ from bigkpca.storage import groups, records
 Stored: TypeAlias = "zarr.Array[Any]"  # (n, r) or (n, d), as stored
 Kind = Literal["features", "reconstruction"]
 _METADATA = "zarr.json"  # in the folder of each array
-_TYPES = {"scores": "f", "residual": "f", "x": "f", "converged": "b", "iterations": "u", "far": "b"}  # kinds of dtypes
+TYPES: dict[str, dict[str, str]] = {  # kinds of dtypes of the arrays that each output can have, besides coordinates
+    "features": {"scores": "f", "residual": "f"},
+    "reconstruction": {"x": "f", "converged": "b", "iterations": "u", "far": "b"},
+}
 _NAMES = {"features": ("row", "component"), "reconstruction": ("row", "column")}
 
 
-def create(path: str, record: Mapping[str, Any], n: int, arrays: Mapping[str, tuple[tuple[int, ...], Any]]) -> None:
-    """Create empty arrays for n rows: name -> (shape of a row, dtype).
+def create(
+    path: str,
+    record: Mapping[str, Any],
+    n: int,
+    arrays: Mapping[str, tuple[tuple[int, ...], Any]],
+    labels: Labels | None = None,
+) -> None:
+    """Create empty arrays for n rows: name -> (shape of a row, dtype), and those of the coordinates of the rows.
 
     `record` contains format, model, input and the number of rows of a block.
     """
-    group = groups.create_group(path, record)
+    group, block_rows = groups.create_group(path, record), record["block_rows"]
+    along, across = _NAMES[record["format"]]
+    coords: Mapping[str, Array] = {}
+    attributes = {}
+    if labels is not None:
+        along, across, coords = labels.dim, across + "_" * (across == labels.dim), labels.coords
+        attributes = {"coordinates": " ".join(name for name in coords if name != along)}  # as xarray reads them
     for name, (row, dtype) in arrays.items():
-        shape = (n, *row)
-        names = _NAMES[record["format"]][: len(shape)]
-        groups.create_array(group, name, shape, dtype, record["block_rows"], names, compress=False)
+        shape, own = (n, *row), attributes if name == MAIN[record["format"]] else None
+        names = (along, across)[: len(shape)]
+        groups.create_array(group, name, shape, dtype, block_rows, names, compress=False, attributes=own)
+    with catch_warnings():
+        simplefilter("ignore", UnstableSpecificationWarning)  # of text, which xarray reads
+        for name, values in coords.items():
+            numbers, units = as_array(values)
+            groups.create_array(group, name, (n,), numbers.dtype, block_rows, (along,), attributes=units)
+
+
+def write_coordinates(path: str, block: Block, labels: Labels) -> dict[str, str]:
+    """Write the coordinates of a block of rows. Returns the SHA-256 of each."""
+    with catch_warnings():
+        simplefilter("ignore", UnstableSpecificationWarning)
+        own = {name: as_array(values[block.start : block.stop])[0] for name, values in labels.coords.items()}
+        return write_block(path, block, own)
 
 
 def open_main(path: str, kind: Kind) -> Stored:
@@ -214,7 +245,8 @@ def promised(path: str, manifest: Mapping[str, Any]) -> list[tuple[Block, dict[s
         shapes = {(array.shape[0], (array.shards or (0,))[0]) for array in arrays.values()}
     except Exception as error:  # errors of JSON, and those of each kind of damaged metadata
         raise CorruptionError(f"{path}: its manifest or metadata is unreadable ({error!r}); {again(path)}") from error
-    fits &= all(array.dtype.kind == _TYPES[name] for name, array in arrays.items() if name in _TYPES)
+    types = TYPES.get(manifest["format"], {})
+    fits &= all(array.dtype.kind == types[name] for name, array in arrays.items() if name in types)
     fits &= all(manifest.get(key) == value for key, value in about.items())
     grown = about.get("grows") and len(shapes) == 1 and min(shapes)[0] > manifest["rows"]  # by a run in progress
     fits &= shapes == {(min(shapes)[0] if grown else manifest["rows"], manifest["block_rows"])}

@@ -13,7 +13,10 @@ from bigkpca.data.stores import NODE_FILES, AnyPath, expanded, is_url, last_name
 from bigkpca.errors import IncompleteError, SpecError
 from bigkpca.storage.groups import describe, is_finished, named
 
-_OTHER_FORMATS = (".npy", ".npz", ".csv.gz", ".csv", ".tsv", ".txt", ".parquet", ".h5", ".hdf5", ".html", ".json")
+_OTHER_FORMATS = (
+    *(".npy", ".npz", ".csv.gz", ".csv", ".tsv", ".txt", ".parquet", ".feather", ".arrow", ".h5", ".hdf5"),
+    *(".html", ".json"),
+)
 
 
 def output_path(path: AnyPath, *inputs: str | None) -> str:
@@ -247,7 +250,10 @@ def other(there: Mapping[str, Any], record: Mapping[str, Any]) -> str:
             return f"a {what} of other rows" + (f" ({', '.join(known)})" if known else "")
     here, held = dict(_flat(record)), dict(_flat({key: there.get(key) for key in record}))
     differing = [key for key in {**here, **held} if here.get(key) != held.get(key)][:3]
-    values = [f"{key.removeprefix('spec.')} is {held.get(key)!r} there and {here.get(key)!r} here" for key in differing]
+    values = [
+        f"{key.removeprefix('spec.')} is {held.get(key)!r:.80} there and {here.get(key)!r:.80} here"
+        for key in differing
+    ]
     return f"a {what} made with other options ({', '.join(values)})"
 
 

@@ -41,6 +41,7 @@ def create_array(
     names: Sequence[str],
     *,
     compress: bool = True,
+    attributes: Mapping[str, Any] | None = None,
 ) -> zarr.Array[Any]:
     """An array of rows whose shards contain `shard_rows` rows in checksummed chunks of about 1 MB.
 
@@ -60,7 +61,8 @@ def create_array(
         chunks=(chunk_rows, *shape[1:]),
         shards=(shard_rows, *shape[1:]),
         compressors=ZstdCodec(level=1, checksum=True) if compress else Crc32cCodec(),
-        fill_value=np.nan if dtype.kind == "f" else 0,
+        fill_value={"f": np.nan, "U": ""}.get(dtype.kind, 0),
+        attributes=None if attributes is None else dict(attributes),
         dimension_names=tuple(names),
         config={"write_empty_chunks": True},
     )

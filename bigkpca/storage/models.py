@@ -21,6 +21,7 @@ import zarr
 
 from bigkpca.data.blocks import power_of_two
 from bigkpca.data.json_files import parsed, read_if_there
+from bigkpca.data.labels import are_stored_labels
 from bigkpca.data.rows import little_endian
 from bigkpca.data.stored import ALL_THERE, StoredArray
 from bigkpca.data.stores import AnyPath, expanded, is_path, store_of
@@ -32,6 +33,7 @@ from bigkpca.numerics.eigenpairs import Solution
 from bigkpca.numerics.features import MAPS, FeatureMap, Shape, from_parts
 from bigkpca.numerics.kernels import Kernel
 from bigkpca.numerics.linalg import all_aligned
+from bigkpca.numerics.linear_pca import Captured
 from bigkpca.numerics.model import Model
 from bigkpca.numerics.moments import Moments, ShiftedSums
 from bigkpca.numerics.registry import check_plain, name_in
@@ -152,7 +154,7 @@ def _is_shape(value: Any, least: int) -> bool:
     return isinstance(value, list) and all(type(length) is int and least <= length < _MOST for length in value)
 
 
-_Part = TypeVar("_Part", Moments, ShiftedSums, Reference)
+_Part = TypeVar("_Part", Moments, ShiftedSums, Reference, Captured)
 _SOLUTION: dict[str, Shape] = {"mean": ("D",), "components": ("D", "r"), "eigenvalues": ("r",)}
 _MOMENTS: dict[str, Shape] = {"mean": ("D",), "scatter": ("D", "D")}
 _REFERENCES = ("reference", "earlier")
@@ -180,12 +182,16 @@ def assembled(about: Mapping[str, Any], arrays: Mapping[str, Array]) -> Model:
         name: _part(Reference, name, about, arrays, Reference.shapes, {**sizes, "r+1": sizes["r"] + 1}, "rows")
         for name in _REFERENCES
     }
+    captured = _part(Captured, "captured", about, arrays, Captured.shapes, sizes, "rows")
     provenance: Any = {key: about[key] for key in about if key not in _OWN}
     if found := records.wrong(provenance, records.PROVENANCE, partial=True):
         raise SpecError(found)
     names = provenance.get("column_names")
     if names is not None and len(names) != features.columns:
         raise SpecError(f"{len(names)} column names for {features.columns} columns")
+    labels = provenance.get("column_labels")
+    if labels is not None and not are_stored_labels(labels, features.columns):
+        raise SpecError(f"the coordinates of the columns do not have {features.columns} values")
     model = Model(
         features,
         solution,
@@ -193,6 +199,7 @@ def assembled(about: Mapping[str, Any], arrays: Mapping[str, Array]) -> Model:
         certificate=certificate,
         provenance=provenance,
         decoder=decoder,
+        captured=captured,
         **references,
     )
     if "spec" in provenance:
@@ -247,7 +254,8 @@ def _part(
     if about.get(name) is None:
         return None
     given: dict[str, Any] = _shaped(f"{name}_", arrays, shapes, sizes) | _dict_of(about[name], name)
-    if given.get("largest") is None and kind is not Reference:  # infinite; models from before it was kept have none
+    summed = kind in (Moments, ShiftedSums)
+    if summed and given.get("largest") is None:  # infinite; models from before it was kept have none
         given["largest"] = np.inf
     check_plain(kind, given, f"the part {name!r}")
     if not records.is_count(given[count]):
@@ -290,7 +298,9 @@ def _shaped(
         if shape and not fits:
             wanted = ", ".join(map(str, shape))
             raise SpecError(f"the array {prefix}{name} has the shape {values.shape}, and not ({wanted})")
-        if finite and not (values.size and np.isfinite(values).all()):
+        # A column of weight 0 has an infinite scale.
+        usable = ~np.isnan(values) if name == "scale" else np.isfinite(values)
+        if finite and not (values.size and usable.all()):
             raise SpecError(f"the array {prefix}{name} is empty, or contains NaN or infinity")
     return found
 
@@ -423,6 +433,13 @@ def _parts(model: Model) -> tuple[dict[str, Any], dict[str, Array]]:
         if (reference := getattr(model, kind)) is not None:
             about[kind] = {"rows": reference.rows}
             arrays |= {f"{kind}_{name}": getattr(reference, name) for name in reference.shapes}
+    if (captured := model.captured) is not None:
+        about["captured"] = {
+            "rows": captured.rows,
+            "held_out": captured.held_out,
+            "components": captured.components,
+        }
+        arrays |= {f"captured_{name}": getattr(captured, name) for name in captured.shapes}
     about["arrays"] = sorted(arrays)
     return about, arrays
 

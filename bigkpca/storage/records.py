@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from bigkpca.data.labels import are_stored_labels
 from bigkpca.errors import CorruptionError
 
 Check = Callable[[Any], bool]
@@ -72,16 +73,29 @@ DATASET: dict[str, Check] = {
 """The entries of the attribute of a finished dataset."""
 _TABLE_COLUMN: dict[str, Check] = {
     "name": is_str,
-    "kind": lambda value: value in ("number", "boolean", "date", "time", "text", "characters"),
+    "kind": lambda value: value in ("number", "boolean", "date", "time", "ordinal", "text", "characters"),
     "categories": listed(is_str),
     "fills": listed(lambda value: type(value) in (int, float)),
     "length": lambda value: value == 0 or is_count(value),
+}
+_NOTATION: dict[str, Check] = {
+    "decimal": is_str,
+    "thousands": is_str,
+    "na_values": listed(is_str),
+    "date_format": is_str,
+    "signs": lambda value: isinstance(value, bool),
+}
+_OF_SOME_COLUMNS: dict[str, Check] = {
+    "other": lambda value: isinstance(value, bool),
+    "notation": lambda value: (
+        isinstance(value, dict) and value.keys() <= _NOTATION.keys() and not wrong(value, _NOTATION, partial=True)
+    ),
 }
 ENCODING: dict[str, Check] = {
     "missing": lambda value: value in ("refuse", "drop", "mean", "median"),
     "left_out": _optional(listed(is_str)),
     "named": lambda value: isinstance(value, bool),
-    "columns": listed(_record(_TABLE_COLUMN)),
+    "columns": listed(lambda value: _record(_TABLE_COLUMN)(value) and not wrong(value, _OF_SOME_COLUMNS, partial=True)),
 }
 """What the attribute of a dataset made from a table records about its columns."""
 FITTED: dict[str, Check] = {
@@ -92,6 +106,7 @@ FITTED: dict[str, Check] = {
 PROVENANCE: dict[str, Check] = {
     **FITTED,
     "column_names": listed(is_str),
+    "column_labels": are_stored_labels,
     "like": is_text,
     "bigkpca": is_text,
     "added": listed(lambda value: isinstance(value, dict) and _is_shape(value.get("shape"))),

@@ -9,6 +9,7 @@ from math import ceil
 from typing import Any
 
 from bigkpca.data.blocks import Block, split
+from bigkpca.data.labels import Labels
 from bigkpca.data.opening import opened_again
 from bigkpca.data.retrying import changed, retried
 from bigkpca.data.rows import Rows
@@ -97,6 +98,7 @@ class _Job:
     """A run that writes this output, or rewrites some of its blocks."""
 
     work: BlockOutput
+    labels: Labels | None  # of the rows
     record: dict[str, Any]  # identifies the output
     place: Destination
     blocks: tuple[Block, ...]
@@ -113,19 +115,26 @@ def written(work: BlockOutput, out: AnyPath, options: Mapping[str, Any], run: Ru
         plan.check(run.memory_limit, "ask for smaller blocks with --block-rows, or fit a model with fewer landmarks")
         engine.check_memory(lambda threads: work.plan(threads).peak_bytes)
         engine.check_paths(fingerprint["path"])
+        labels = labels_of(work)
         record = {
             "format": work.kind,
             "model": work.made_by,
             "input": fingerprint,
             "block_rows": plan.block_rows,
             **options,
+            **({} if labels is None else {"coordinates": labels.identity}),
         }
         place = open_destination(out, record, overwrite=run.overwrite)
         if place.note:
             run.progress.note(place.note)
+        if labels is not None and labels.left_out:
+            run.progress.note(
+                f"coordinates that are not stored: {', '.join(labels.left_out)} (only numbers, text and times are, "
+                "and those whose names no other array has)"
+            )
         check_count(ceil(work.rows.shape[0] / plan.block_rows), 500, "use larger blocks with --block-rows")
         holding = replace(engine, progress=Holding(engine.progress, out))
-        job = _Job(work, record, place, split(work.rows.shape[0], plan.block_rows), holding)
+        job = _Job(work, labels, record, place, split(work.rows.shape[0], plan.block_rows), holding)
         if not place.done or not _repaired(job, overwrite=run.overwrite):
             digests = _write_missing(job, job.blocks)
             block_arrays.publish(place.work, record, job.blocks, digests)
@@ -174,9 +183,9 @@ def _repaired(job: _Job, *, overwrite: bool) -> bool:
 def _write_missing(job: _Job, blocks: Sequence[Block]) -> list[dict[str, str]]:
     """Write the missing blocks beside the output; return the digests of all these blocks, in order."""
     work, place, engine = job.work, job.place, job.engine
-    path = begun(place, job.record, work.rows, work.arrays)
+    path = begun(place, job.record, work.rows, work.arrays, job.labels)
     engine.check_paths(path)
-    names = tuple(work.arrays)
+    names = _names(work.arrays, job.labels)
     stored = block_arrays.stored_blocks(path, blocks, names)
     checks = [Task(block_arrays.block_digests, (path, block, names), len(block)) for block in stored]
     found = engine.each("checking finished blocks", checks) if stored else []
@@ -187,20 +196,40 @@ def _write_missing(job: _Job, blocks: Sequence[Block]) -> list[dict[str, str]]:
     given = [work.function, path, work.model]
     if work.prepared and missing:
         given.append(work.prepared(work.model))
+    # First the coordinates, so that a block is finished once its rows are written.
+    labels = job.labels
+    coords = [{} if labels is None else block_arrays.write_coordinates(path, block, labels) for block in missing]
     new = engine.each(work.title, BlockTasks(_write, work.rows, missing, given))
-    digests |= {block.number: digest for block, digest in zip(missing, new, strict=True)}
+    for block, digest, of_coordinates in zip(missing, new, coords, strict=True):
+        digests[block.number] = digest | of_coordinates
     block_arrays.check_stored(path, blocks, names)
     check_unchanged(work.rows, job.record["input"])
     return [digests[block.number] for block in blocks]
 
 
-def begun(place: Destination, record: dict[str, Any], rows: Rows, arrays: Mapping[str, Any]) -> str:
+def begun(
+    place: Destination, record: dict[str, Any], rows: Rows, arrays: Mapping[str, Any], labels: Labels | None = None
+) -> str:
     """The folder in which an output is written block by block: that of an interrupted run, or a new one."""
-    if not block_arrays.holds(place.work, arrays):
+    if not block_arrays.holds(place.work, _names(arrays, labels)):
         place.clear()
         with place.made() as scratch:
-            block_arrays.create(scratch, record, rows.shape[0], arrays)
+            block_arrays.create(scratch, record, rows.shape[0], arrays, labels)
     return store_of(place.work).absolute(place.work)
+
+
+def labels_of(work: BlockOutput) -> Labels | None:
+    """The dim and coordinates of the rows of an output, if they are a DataArray."""
+    if (given := getattr(work.rows, "labels", None)) is None:
+        return None
+    found = Labels.of(given, 0)
+    kept = {name: values for name, values in found.coords.items() if name not in block_arrays.TYPES[work.kind]}
+    return replace(found, coords=kept, left_out=(*found.left_out, *(found.coords.keys() - kept.keys())))
+
+
+def _names(arrays: Mapping[str, Any], labels: Labels | None) -> tuple[str, ...]:
+    """The names of all arrays of an output."""
+    return (*arrays, *(() if labels is None else labels.coords))
 
 
 def _write(

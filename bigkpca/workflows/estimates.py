@@ -6,20 +6,29 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Unpack
 
+import numpy as np
+
 from bigkpca import evaluating
 from bigkpca.data.opening import open_rows
-from bigkpca.errors import MemoryLimitError
+from bigkpca.data.rows import ArrayRows, Rows, take
+from bigkpca.data.zarr import ZarrRows
+from bigkpca.errors import CorruptionError, DataError, MemoryLimitError
 from bigkpca.evaluating import CrossValidation
 from bigkpca.execution.duration import measured_speed, not_timed, timed
 from bigkpca.execution.options import ReadingOptions, RunOptions, of_fit, takes, with_names_of_fields
 from bigkpca.execution.planning import Plan, check_peak, plan_resolved, sample_bytes
 from bigkpca.fitting.memory_limits import check_fits
-from bigkpca.fitting.sample import sample_lengths
+from bigkpca.fitting.sample import sample_lengths, scale_of
+from bigkpca.fitting.warnings import warn_if_dominated
 from bigkpca.numerics.bandwidth import Length
 from bigkpca.numerics.evaluation import Evaluation
-from bigkpca.spec import FitOptions, FitSpec, resolve
+from bigkpca.numerics.features import Columns
+from bigkpca.numerics.moments import column_moments
+from bigkpca.spec import FitOptions, FitSpec, ResolvedFit, resolve
 from bigkpca.spec.units import SAMPLED_ROWS, SCORED_PREIMAGE
 from bigkpca.storage.models import AnyModel, model_of
+
+_STRETCHES, _STRETCH_ROWS = 8, 128  # of rows that a plan reads, consecutive ones
 
 
 class _PlanOptions(FitOptions, ReadingOptions, total=False):
@@ -53,8 +62,9 @@ def plan(data: Any, **options: Unpack[_PlanOptions]) -> Plan:
 
     Notes
     -----
-    Reads no rows. The time assumes an idle machine with the data on its local disk; a probe of a twentieth of a second
-    measures the speed of the machine.
+    Reads no rows, except about a thousand of a dataset or frame with column names: it warns if one column makes nearly
+    all of the distances between them (DominantVariableWarning). The time assumes an idle machine with the data on its
+    local disk; a probe of a twentieth of a second measures the speed of the machine.
 
     Examples
     --------
@@ -74,9 +84,27 @@ def plan(data: Any, **options: Unpack[_PlanOptions]) -> Plan:
             found = timed(found, fit, measured_speed(), engine.all_threads, engine.threads)
         try:
             check_fits(rows, fit, engine, run.memory_limit)
+            _warn_if_dominated(rows, fit)
         except MemoryLimitError as error:
             return replace(found, refused=str(error))
     return found
+
+
+def _warn_if_dominated(rows: Rows, fit: ResolvedFit) -> None:
+    """Warn if one column makes nearly all of the distances between a few stretches of rows, whose columns have names
+    and whose values are in memory or stored in chunks."""
+    spec = fit.spec
+    if rows.names is None or spec.precomputed or not isinstance(rows, ArrayRows | ZarrRows):
+        return
+    length = min(fit.n, _STRETCH_ROWS)
+    starts = np.linspace(0, fit.n - length, _STRETCHES).astype(np.intp)
+    try:
+        X = take(rows, np.unique(starts[:, None] + np.arange(length)))
+    except (DataError, CorruptionError):  # which the fit reports
+        return
+    columns = Columns(fit.kernel(1.0), np.zeros(fit.d), np.dtype(np.float64))
+    scale = scale_of(rows, spec, column_moments(X) if spec.standardize else None)
+    warn_if_dominated(rows, X, replace(columns, scale=scale), spec)
 
 
 @with_names_of_fields
@@ -87,6 +115,7 @@ def sigma(
     kernel: str = "gaussian",
     random_state: int = 0,
     standardize: bool = False,
+    column_weights: Any = None,
     **options: Unpack[ReadingOptions],
 ) -> dict[str, Length]:
     """Candidate lengths sigma of a kernel, from distances between sampled pairs of rows.
@@ -100,6 +129,8 @@ def sigma(
         Seed of the sample.
     standardize : bool
         Scale columns to mean 0 and deviation 1 first.
+    column_weights : mapping or array of shape (d,), optional
+        As in `KernelPCA`.
     **options
         Options of the run.
 
@@ -127,7 +158,8 @@ def sigma(
     1.5
     """
     run = RunOptions.of(ReadingOptions, options)
-    spec, rows = FitSpec.checked(kernel=kernel, seed=random_state, standardize=standardize), open_rows(data, run.array)
+    spec = FitSpec.checked(kernel=kernel, seed=random_state, standardize=standardize, column_weights=column_weights)
+    rows = open_rows(data, run.array)
     with run.engine() as engine:
         fit = resolve(spec, rows)
         check_peak(
@@ -145,6 +177,7 @@ def cross_validate(
     kernel: str = "gaussian",
     random_state: int = 0,
     standardize: bool = False,
+    column_weights: Any = None,
     preimage: Any = SCORED_PREIMAGE,
     noise: float | None = None,
     size: int | str = "auto",
@@ -158,9 +191,9 @@ def cross_validate(
     Parameters
     ----------
     data : path, NumPy, Dask or Zarr array, frame, or DataArray, (n, d)
-    kernel, random_state, standardize, preimage, noise, size
-        As in `fit`. With `noise`, pre-images of noisy rows are compared with the rows themselves; with `standardize`,
-        errors are in standard deviations of the columns.
+    kernel, random_state, standardize, column_weights, preimage, noise, size
+        As in `fit`. With `noise`, pre-images of noisy rows are compared with the rows themselves; with `standardize`
+        and weights, errors are those of the standardised and weighted columns.
     sigmas : sequence of float, optional
         Lengths to try; by default 0.5, 0.71, 1, 1.41 and 2 times the median length.
     n_components : sequence of int, optional
@@ -195,7 +228,13 @@ def cross_validate(
     """
     run = RunOptions.of(ReadingOptions, options)
     spec = FitSpec.checked(
-        kernel=kernel, seed=random_state, standardize=standardize, preimage=preimage, noise=noise, size=size
+        kernel=kernel,
+        seed=random_state,
+        standardize=standardize,
+        column_weights=column_weights,
+        preimage=preimage,
+        noise=noise,
+        size=size,
     )
     with run.engine() as engine:
         return evaluating.cross_validate(

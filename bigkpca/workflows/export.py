@@ -11,15 +11,17 @@ from typing import IO, Any
 import numpy as np
 
 from bigkpca.data.blocks import READ_BYTES
-from bigkpca.data.opening import open_rows
+from bigkpca.data.opening import open_rows, path_of
 from bigkpca.data.rows import Rows
 from bigkpca.data.stores import AnyPath, expanded, store_of
 from bigkpca.errors import Array, SpecError, require
-from bigkpca.execution.progress import Progress, shown
+from bigkpca.execution.progress import Progress, shown, shown_pass
+from bigkpca.ingesting.columns import TableColumn
+from bigkpca.ingesting.decoding import decode
 from bigkpca.numerics.model import Model
 from bigkpca.serving.onnx import onnx_model
 from bigkpca.storage import block_arrays, destination, models
-from bigkpca.workflows.inputs import dataset_at, feature_store, labels_path, names_of, open_labels
+from bigkpca.workflows.inputs import dataset_at, feature_store, labels_path, names_of, open_labels, table_columns
 
 _SUFFIXES = (".csv", ".parquet", ".npy")
 
@@ -39,6 +41,7 @@ def export(
     *,
     labels: AnyPath | None = None,
     row_numbers: bool = False,
+    words: bool = False,
     array: str | None = None,
     overwrite: bool = False,
     progress: Progress | bool = False,
@@ -60,6 +63,9 @@ def export(
         Text labels are written as text.
     row_numbers : bool
         Add a column `row`: the number of each row, counted from 0.
+    words : bool
+        Write the columns of the table that a dataset was ingested from, instead of its columns of numbers: categories
+        by name, dates as dates, Boolean values as true and false. Pre-images of such rows get the nearest category.
     array : str, optional
         Name of the array if `data` is a Zarr group.
     overwrite : bool
@@ -77,7 +83,7 @@ def export(
     ------
     SpecError
         An unknown suffix, a file that already exists, a path inside a folder of arrays, labels that do not match the
-        rows, labels for a .npy file, or types that the format lacks.
+        rows, labels for a .npy file, `words` of rows that are not those of a table, or types that the format lacks.
     CorruptionError
         Rows that cannot be read.
     LockedError
@@ -100,34 +106,38 @@ def export(
     progress = shown(progress)
     path = expanded(out)
     if path.lower().endswith(".onnx"):
-        if labels is not None or row_numbers:
-            raise SpecError(f"{path}: a model has no rows: leave out labels and row numbers")
+        if labels is not None or row_numbers or words:
+            raise SpecError(f"{path}: a model has no rows: leave out labels, row numbers and words")
         return export_model(models.model_of(data), path, overwrite=overwrite)
     suffix = next((end for end in _SUFFIXES if path.lower().endswith(end)), None)
     if suffix is None:
         raise SpecError(f"{path}: rows are exported as {', '.join(_SUFFIXES)}, models as .onnx: choose such a name")
-    if suffix == ".npy" and (labels is not None or row_numbers):
-        raise SpecError(f"{path}: a .npy file holds numbers of one type: export labels and row numbers as .parquet")
+    if suffix == ".npy" and (labels is not None or row_numbers or words):
+        raise SpecError(
+            f"{path}: a .npy file holds numbers of one type: export labels, row numbers and words as .parquet"
+        )
     if suffix != ".npy":
         require("pyarrow", "tables", path)
     rows = open_rows(data, array)
+    table_of = _table_columns(data, rows) if words else None
     word = "column" if feature_store(data) is None else "kernelpca"
-    names = rows.names or tuple(f"{word}{j}" for j in range(rows.shape[1]))
+    own = None if table_of is None else tuple(column.name for column in table_of)
+    names = own or rows.names or tuple(f"{word}{j}" for j in range(rows.shape[1]))
     with _locked(path, rows.fingerprint()["path"], overwrite=overwrite) as path:
-        table = _Table(rows, names, _labels(labels, data, rows), row_numbers)
+        table = _Table(rows, names, _labels(labels, data, rows), row_numbers, table_of)
         twice = [name for name, count in Counter(table.names).items() if count > 1]
         if twice and (labels is not None or row_numbers or suffix == ".parquet"):
             raise SpecError(
                 f"{path}: two columns would have the name {twice[0]!r}, which readers reject: rename one first"
             )
-        progress.start("exporting", rows.shape[0])
-        try:
-            with store_of(path).writing(path) as file, _writer(suffix, file, table) as write:
-                for part in table.parts():
-                    write(part)
-                    progress.advance(len(part[0]))
-        finally:
-            progress.finish()
+        with (
+            shown_pass(progress, "exporting", rows.shape[0]) as advance,
+            store_of(path).writing(path) as file,
+            _writer(suffix, file, table) as write,
+        ):
+            for part in table.parts():
+                write(part)
+                advance(len(part[0]))
     return Exported(path, rows.shape[0], len(table.names))
 
 
@@ -152,6 +162,19 @@ def _locked(path: str, source: str | None, *, overwrite: bool) -> Iterator[str]:
                 f"{path} already exists: choose another name, or replace it with --overwrite (overwrite=True in Python)"
             )
         yield path
+
+
+def _table_columns(data: Any, rows: Rows) -> tuple[TableColumn, ...]:
+    """The columns of the table that rows were ingested from. Raises SpecError if there is no such table."""
+    path, found = path_of(data), None
+    if feature_store(data) is None and path is not None:
+        found = table_columns(path)
+    if found is None or sum(len(column.names) for column in found) != rows.shape[1]:
+        raise SpecError(
+            f"{rows.where} has no columns with words: --words (words= in Python) exports a dataset that bigkpca ingest "
+            "made of a table, or pre-images of its rows while it exists"
+        )
+    return found
 
 
 def _labels(given: AnyPath | None, data: Any, rows: Rows) -> Callable[[int, int], Array] | None:
@@ -183,13 +206,23 @@ class _Table:
     own_names: tuple[str, ...]
     labels: Callable[[int, int], Array] | None
     row_numbers: bool
+    columns: tuple[TableColumn, ...] | None = None  # of the table, instead of columns of numbers
+
+    def own(self, X: Array) -> list[Any]:
+        """The columns of rows X (k, d), without those before them."""
+        if self.columns is None:
+            return list(_native(X).T)
+        stops = np.cumsum([len(column.names) for column in self.columns])
+        return [
+            decode(part, column) for part, column in zip(np.split(X, stops[:-1], axis=1), self.columns, strict=True)
+        ]
 
     @property
     def names(self) -> list[str]:
         """Names of all columns."""
         return [*(["row"] if self.row_numbers else []), *(["label"] if self.labels else []), *self.own_names]
 
-    def parts(self) -> Iterator[list[Array]]:
+    def parts(self) -> Iterator[list[Any]]:
         """All columns (k,), a range of rows at a time."""
         chunk = max(self.rows.grid[0], self.rows.grain)  # read as a whole, so that no chunk is read twice
         step = max(1, READ_BYTES // (self.rows.shape[1] * self.rows.dtype.itemsize * chunk)) * chunk
@@ -197,7 +230,7 @@ class _Table:
             stop = min(start + step, self.rows.shape[0])
             numbers = [np.arange(start, stop)] if self.row_numbers else []
             labels = [_native(self.labels(start, stop))] if self.labels else []
-            yield [*numbers, *labels, *_native(self.rows.block(start, stop)).T]
+            yield [*numbers, *labels, *self.own(self.rows.block(start, stop))]
 
 
 def _native(values: Array) -> Array:
@@ -218,7 +251,7 @@ def _type(dtype: np.dtype[Any], what: str) -> Any:
 
 
 @contextmanager
-def _writer(suffix: str, file: IO[bytes], table: _Table) -> Iterator[Callable[[list[Array]], Any]]:
+def _writer(suffix: str, file: IO[bytes], table: _Table) -> Iterator[Callable[[list[Any]], Any]]:
     """A writer of columns (k,) of a range of rows; text has enough digits to distinguish all numbers."""
     if suffix == ".npy":
         rows = table.rows
@@ -228,7 +261,10 @@ def _writer(suffix: str, file: IO[bytes], table: _Table) -> Iterator[Callable[[l
         return
     import pyarrow as pa
 
-    types = [_type(table.rows.dtype, "the rows")] * len(table.own_names)
+    if table.columns is None:
+        types = [_type(table.rows.dtype, "the rows")] * len(table.own_names)
+    else:
+        types = [values.type for values in table.own(_native(np.zeros((1, table.rows.shape[1]), table.rows.dtype)))]
     if table.labels:
         types.insert(0, _type(table.labels(0, 1).dtype, "the labels"))
     if table.row_numbers:

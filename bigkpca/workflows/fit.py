@@ -13,7 +13,7 @@ from bigkpca.errors import CorruptionError, DataError, SpecError
 from bigkpca.execution.engine import Engine, KeptFeatures
 from bigkpca.execution.options import RunOptions, WritingOptions, of_fit, takes, with_names_of_fields
 from bigkpca.fitting import merge as merging
-from bigkpca.fitting.fit import fit_rows
+from bigkpca.fitting.fit import fit_rows, of_columns
 from bigkpca.numerics.model import Model
 from bigkpca.spec import FitOptions, FitSpec
 from bigkpca.storage import destination, groups, models
@@ -144,8 +144,8 @@ def fit_and_save(
     record: dict[str, Any] = {"format": "model", "spec": spec.to_dict(), "identity": fingerprint}
     record |= {"like": digest, "added": None}
     with store_of(out).writer(out):
-        if rows.names is not None and "column_names" in (groups.describe(out) or {}):  # older models have none
-            record["column_names"] = list(rows.names)
+        there = groups.describe(out) or {}
+        record |= {key: value for key, value in of_columns(rows).items() if key in there}  # older models have none
         place = destination.open_destination(out, record, overwrite=run.overwrite, whole=True)
         if place.done:
             remove_saved(out)

@@ -55,7 +55,8 @@ def transform(
     """Write the scores of rows to a feature store, and return them as a Zarr array.
 
     Scores are (v(x) - mean) @ components. Each block of rows is one shard, written by one task; the manifest is
-    published last. Repeating the call resumes an interrupted one, and does nothing if it was finished.
+    published last. Repeating the call resumes an interrupted one, and does nothing if it was finished. The dim of the
+    rows of a DataArray, and coordinates along it that are numbers, text or times, are stored in arrays beside scores.
 
     Parameters
     ----------

@@ -98,7 +98,7 @@ def test_info_of_everything(made, tmp_path):
     model = facts["model.zarr"]
     assert facts["scores.zarr"]["model"] == model["digest"]
     assert (model["components"], model["center"], model["standardize"], model["noise"]) == (6, True, False, None)
-    assert (model["preimage"], model["preimage_options"]) == ("fixed-point", {})
+    assert (model["preimage"], model["preimage_options"]) == ("auto", {})
     assert model["options"] == {"components": 6, "size": 40}
     shown = run("info", made.model).stdout
     assert re.search("^noise +none$", shown, re.M)
@@ -320,7 +320,10 @@ def test_sigma_tells_what_it_found_and_evaluate_what_memory_it_needs(made):
     assert refused.exit_code == 4
     assert re.search(r"needs \d+ MB in a process, but 20 MB are allowed: ask for a smaller --sample", refused.stderr)
     evaluated = run("evaluate", made.model, made.dataset, "-q").stdout
-    assert re.search(r"\nverdict: (all|\d of) 6 components are within 10% of an exact eigenvalue[^\n]*\n\Z", evaluated)
+    approximation = r"\napproximation: (all|\d of) 6 components are within 10% of an exact eigenvalue[^\n]*\n"
+    captured = r"captured of the columns: \d\d\.\d% by 6 scores, \d\d\.\d% by PCA \(\d+ rows that PCA has not seen\)\n"
+    lost = r"lost by pre-images: \d\d\.\d% of the variance, \d\d\.\d% by PCA \(\d+ rows that PCA has not seen\)\n\Z"
+    assert re.search(approximation + captured + lost, evaluated)
     for path in (made.dataset, made.model):
         told = run("verify", path, "-q", "--timeout", "60 s").stdout
         files = re.search(r"^files +([1-9]\d*)\nchecked (\d+) files?: all intact\n\Z", told, re.M)

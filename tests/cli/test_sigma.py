@@ -55,6 +55,20 @@ def test_the_command_prints_the_curve_marks_the_best_and_saves_all(rows, tmp_pat
     assert lines[-1].startswith("bigkpca fit")
 
 
+def test_the_command_prints_the_error_of_pca_and_where_it_is_better(tmp_path):
+    rng = np.random.default_rng(0)
+    np.save(tmp_path / "flat.npy", rng.normal(size=(90, 2)) @ rng.normal(size=(2, 6)))
+    command = ("sigma", tmp_path / "flat.npy", "--cv", "--components", "2,4", "--size", 30, "-q")
+    shown = run(*command)
+    assert shown.exit_code == 0, shown.output
+    told = re.findall(r"^ +linear PCA +(\d+) +(\S+) ± \S+$", shown.stdout, re.M)
+    assert [components for components, _ in told] == ["2", "4"]
+    assert "\nlinear PCA is better than every setting with as many components: 2 (" in shown.stdout
+    facts = json.loads(run(*command, "--json").stdout)
+    assert [f"{one['error']:.5g}" for one in facts["pca"]] == [error for _, error in told]
+    assert facts["pca_note"] in shown.stdout
+
+
 @pytest.mark.parametrize(("size", "ridge"), [(40, 0.01), pytest.param("auto", 0.1, marks=pytest.mark.full)])
 def test_the_command_it_prints_makes_the_best_model(size, ridge, tmp_path, X, monkeypatch):
     monkeypatch.setattr("bigkpca.evaluating.RIDGES", (ridge,))

@@ -17,7 +17,7 @@ from distributed import Client
 import bigkpca
 from bigkpca import KernelPCA, measures
 from bigkpca.comparing import results, trials
-from bigkpca.comparing.results import Spread, TrialGroup, advice
+from bigkpca.comparing.results import Spread, TrialGroup, advice, pca_note
 from bigkpca.comparing.trials import Candidate, MethodVariant, TrialResult, parse_variants, run_trial
 from bigkpca.data.opening import open_rows
 from bigkpca.data.rows import ArrayRows
@@ -76,6 +76,36 @@ def test_errors_are_those_of_the_estimator_against_exact_kernel_pca(compared, X,
     assert trial.relative_trace_error == (own.certificate_.relative_trace_error if way != "rff" else None)
 
 
+def test_the_error_of_pca_is_that_of_rows_that_it_has_not_seen(compared, X):
+    train, test = X[1::2], X[::2]
+    V = np.linalg.svd(train - train.mean(axis=0), full_matrices=False)[2][:COMPONENTS]
+    Z = test - train.mean(axis=0)
+    error = np.mean(np.sum((Z - Z @ V.T @ V) ** 2, axis=1)) / np.sum(X.var(axis=0))
+    assert compared.pca_error == pytest.approx(error, rel=1e-5)
+    assert compared.pca_note in repr(compared)
+
+
+def test_pca_is_compared_with_the_best_pre_images():
+    def tried(size, error):
+        return TrialGroup(MethodVariant("rff"), size, 1, {"preimage_error": error and Spread(error, error, error)})
+
+    groups = tried(9, 0.3), tried(20, 0.2), tried(30, None)
+    start = "Linear PCA with 6 components: the error of reconstruction is"
+    assert pca_note(groups, 6, 0.1) == f"{start} 10.00%, better than the best pre-images (20.00%, rff with size 20)."
+    assert pca_note(groups, 6, 0.25) == f"{start} 25.00%, worse than the best pre-images (20.00%, rff with size 20)."
+    assert pca_note(groups[2:], 6, 0.25) == f"{start} 25.00%."
+    assert pca_note(groups, 6, None) is None
+
+
+def test_pca_of_few_equal_or_textual_rows_is_not_known(digits):
+    def error(X, **options):
+        return trials.exact_reference(ArrayRows(X), FitSpec.checked(components=2, **options)).pca_error
+
+    assert error(digits[:257]) is not None
+    assert error(digits[:256]) is None  # all of which are reconstructed
+    assert error(digits[:257].astype(np.int64), kernel="spectrum") is None
+
+
 def test_errors_of_standardized_columns_do_not_depend_on_their_units(digits):
     variant, given = MethodVariant("nystroem", "uniform"), FitSpec(components=3, standardize=True, sigma=3.0)
     found = []
@@ -124,6 +154,8 @@ def test_a_killed_comparison_goes_on(data, tmp_path):
     notes = Recorder()
     bigkpca.compare(data, out, progress=notes, **FEW | {"sizes": [30, 60], "seeds": 2})
     assert notes.notes[0] == "continuing: 3 of 8 fits are already done"
+    assert [title.split()[0] for title, _ in notes.started] == ["fitting"] * 5
+    assert notes.finished == 5
     after = (out / "compare.csv").read_text()
     assert after.startswith(before)
     assert after.count("\n") == 10
@@ -313,11 +345,13 @@ def test_the_command_prints_a_table_and_json(compared, data):
     first, head, *lines = shown.stdout.splitlines()
     assert first == f"errors against {compared.reference}; medians over seeds"
     assert head.split()[:6] == ["method", "landmarks", "size", "seconds", "peak", "MB"]
-    assert sorted(line.split()[0] for line in lines[:-2]) == sorted(trial.method for trial in compared.trials)
-    assert lines[-2].startswith("Use ")
+    assert sorted(line.split()[0] for line in lines[:-3]) == sorted(trial.method for trial in compared.trials)
+    assert lines[-3].startswith("Use ")
+    assert lines[-2] == compared.pca_note
     as_json = json.loads(run(*command, "--json").stdout)
     assert as_json["trials"][1]["method"] == "nystroem"
-    assert as_json["advice"] == lines[-2]
+    assert as_json["advice"] == lines[-3]
+    assert (as_json["pca_note"], as_json["pca_error"]) == (lines[-2], compared.pca_error)
     wrong = run(*command, "--sizes", "3x")
     assert wrong.exit_code == 2
     assert "--sizes 3x: give whole numbers, e.g. 100,400,1600" in wrong.stderr

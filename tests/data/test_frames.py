@@ -5,6 +5,7 @@ from datetime import datetime
 import numpy as np
 import pandas as pd
 import polars as pl
+import pyarrow as pa
 import pytest
 
 from bigkpca import KernelPCA
@@ -47,6 +48,20 @@ def test_columns_that_are_no_numbers_are_named():
             for use in (open_rows, KernelPCA(1).fit):
                 with case((name, number)), pytest.raises(DataError, match=message):
                     use(data)
+
+
+def test_all_columns_that_are_no_numbers_are_named_with_what_to_do():
+    columns = {"a": [1.0, 2.0], "w": ["u", "v"], "t": [DAY, DAY]}
+    places = r"\w+.* values in column 1 \('w'\), \w+.* values in column 2 \('t'\): rows must be"
+    advice = (
+        r"scikit-learn's ColumnTransformer, or make .*: bigkpca\.ingest\(frame, \"rows.zarr\", categories=\"one-hot\"\)"
+    )
+    for frame in (pd.DataFrame(columns), pl.DataFrame(columns), pa.table(columns)):
+        with case(type(frame)), pytest.raises(DataError, match=rf"the frame contains {places}.*{advice}"):
+            KernelPCA(1).fit(frame)
+    many = pd.DataFrame({f"w{number}": ["u", "v"] for number in range(8)})
+    with pytest.raises(DataError, match=r"in column 4 \('w4'\), and in 3 more columns: rows must be"):
+        KernelPCA(1).fit(many)
 
 
 def test_columns_that_are_numbers_are_rows_however_they_are_kept():

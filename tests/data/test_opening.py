@@ -20,8 +20,8 @@ from hypothesis import strategies as st
 from bigkpca import KernelPCA
 from bigkpca.data.npy import NpyRows
 from bigkpca.data.opening import open_rows
-from bigkpca.data.rows import ArrayRows, take, tiles
-from bigkpca.errors import DataError, SpecError
+from bigkpca.data.rows import ArrayRows, OneHot, take, tiles
+from bigkpca.errors import CorruptionError, DataError, SpecError
 from bigkpca.ingesting import ingest
 from tests.data.cases import case
 from tests.data.kinds import KINDS, X, in_chunks, in_memory_zarr
@@ -190,6 +190,41 @@ def test_the_group_of_a_dataset_is_read_as_its_path(tmp_path):
     assert found.fingerprint() == open_rows(made).fingerprint()
     np.testing.assert_array_equal(found.block(0, 103), X)
     assert isinstance(KernelPCA(1, size=20).fit(made).transform(zarr.open_group(made)), da.Array)
+
+
+def test_rows_of_a_dataset_know_its_columns_of_categories(tmp_path):
+    (tmp_path / "t.csv").write_text("a,kind,b,other\n1,u,2,x\n3,v,4,x\n5,w,6,y\n")
+    made = ingest(tmp_path / "t.csv", tmp_path / "t.zarr", categories="one-hot").path
+    rows = open_rows(made)
+    assert rows.one_hot == (OneHot("kind", 1, 4), OneHot("other", 5, 7))
+    assert [rows.names[each.columns] for each in rows.one_hot] == [
+        ("kind=u", "kind=v", "kind=w"),
+        ("other=x", "other=y"),
+    ]
+    assert pickle.loads(pickle.dumps(rows)).one_hot == rows.one_hot
+    assert rows.part(0, 2).one_hot == ()  # which tasks do not need
+    for other in (X, zarr.open_group(made)["x"], da.ones((3, 7)), as_npy(tmp_path, X)):
+        assert open_rows(other).one_hot == ()
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ([], "describes 0 columns, and has 3; ingest it again"),
+        ([{"kind": "number"}], "its encoding of columns is damaged; ingest it again"),
+        ("text", "its encoding of columns is damaged"),
+        (None, "its encoding of columns is damaged"),
+        ([{"name": "a", "kind": "text", "categories": 3, "length": 0}], "its encoding of columns is damaged"),
+    ],
+)
+def test_a_damaged_encoding_of_columns_is_named(columns, message, tmp_path):
+    (tmp_path / "t.csv").write_text("a,kind\n1,u\n3,v\n")
+    made = ingest(tmp_path / "t.csv", tmp_path / "t.zarr", categories="one-hot").path
+    group = zarr.open_group(made)
+    about = group.attrs["bigkpca"]
+    group.attrs["bigkpca"] = {**about, "encoding": {**about["encoding"], "columns": columns}}
+    with pytest.raises(CorruptionError, match=message):
+        open_rows(made)
 
 
 def test_fingerprints_tell_what_is_in_memory_apart():

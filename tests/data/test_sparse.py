@@ -3,16 +3,19 @@
 import pickle
 from contextlib import contextmanager
 
+import dask.array as da
 import h5py
 import numpy as np
 import pytest
 import scipy.sparse as sp
 import zarr
 
+import bigkpca
 from bigkpca import KernelPCA
 from bigkpca.data import sparse
 from bigkpca.data.opening import open_rows
 from bigkpca.errors import CorruptionError, DataError, SpecError
+from bigkpca.execution.planning import graph_bytes
 from bigkpca.storage.describe import info
 
 RNG = np.random.default_rng(4)
@@ -96,13 +99,121 @@ def test_rows_are_those_of_the_dense_matrix(write, tmp_path):
         np.testing.assert_array_equal(open_rows(path, "dense").block(5, 9), DENSE[5:9])
 
 
+class Backed:
+    """A sparse matrix that AnnData has opened but not read: `anndata.read_h5ad(path, backed="r").X`."""
+
+    format = "csr"
+
+    def __init__(self, group):
+        self.group, self.shape, self.dtype = group, tuple(group.attrs["shape"]), group["data"].dtype
+
+    def to_memory(self):
+        raise AssertionError("rows must be read block by block")
+
+
+def in_chunks(matrix, kind=sp.csr_matrix):
+    """A Dask array of sparse chunks, as `anndata.experimental.read_lazy` makes it."""
+    return da.from_array(matrix.toarray(), chunks=(150, -1)).map_blocks(kind)
+
+
+FULL = [pytest.param(kind, marks=pytest.mark.full) for kind in ("csc chunks", "uncounted", "zarr")]
+
+
+@pytest.fixture(params=["chunks", "hdf5", *FULL])
+def lazy(request, tmp_path):
+    """CSR as a matrix that is not in memory."""
+    if request.param == "hdf5":
+        with h5py.File(in_hdf5(tmp_path), "r") as file:
+            yield Backed(file["X"])
+    elif request.param == "zarr":
+        yield Backed(zarr.open_group(in_zarr(tmp_path), mode="r")["X"])
+    else:
+        chunks = in_chunks(CSR, sp.csc_array if request.param == "csc chunks" else sp.csr_matrix)
+        if request.param == "uncounted":
+            chunks._chunks = ((np.nan,) * 5, chunks.chunks[1])
+        yield chunks
+
+
+OPTIONS = {"n_components": 4, "size": 60, "random_state": 0}
+
+
+def test_lazy_matrices_give_the_same_results_as_those_in_memory(lazy, tmp_path):
+    expected = KernelPCA(**OPTIONS).fit(CSR)
+    found = KernelPCA(**OPTIONS).fit(lazy)
+    np.testing.assert_array_equal(found.eigenvalues_, expected.eigenvalues_)
+    scores = found.transform(lazy)
+    assert isinstance(scores, da.Array)
+    np.testing.assert_allclose(scores.compute(), expected.transform(CSR), atol=1e-12)  # its tiles are chunks
+    np.testing.assert_allclose(found.residual(lazy).compute(), expected.residual(CSR))
+    stored = bigkpca.transform(found.model_, lazy, tmp_path / "s.zarr")
+    np.testing.assert_array_equal(stored[:], expected.transform(CSR))
+
+
+def test_parts_of_sparse_chunks():
+    rows = open_rows(in_chunks(CSR))
+    assert (rows.shape, rows.dtype, rows.sparse) == (DENSE.shape, DENSE.dtype, True)
+    np.testing.assert_array_equal(rows.block(100, 320, slice(3, 9)), DENSE[100:320, 3:9])
+    for columns in (slice(None), slice(0, 4), slice(3, 9)):
+        part = rows.part(100, 320, columns).compute(scheduler="synchronous")
+        np.testing.assert_array_equal(part.block(140, 310, columns), DENSE[140:310, columns])
+    dense = open_rows(da.from_array(DENSE, chunks=(150, -1)))
+    assert not dense.sparse
+    assert graph_bytes(rows, 100) == graph_bytes(dense, 100) // 4
+
+
+def test_a_kernel_matrix_can_have_sparse_chunks():
+    K = sp.csr_array(CSR[:200] @ CSR[:200].T)
+    options = {"kernel": "precomputed", "n_components": 3}
+    found = KernelPCA(**options).fit(in_chunks(K).rechunk((70, 90)))
+    np.testing.assert_allclose(found.eigenvalues_, KernelPCA(**options).fit(K.toarray()).eigenvalues_)
+
+
+def test_backed_matrices_that_cannot_be_read_again(tmp_path):
+    path = in_hdf5(tmp_path)
+    in_memory = zarr.open_group(zarr.storage.MemoryStore(), mode="w").create_group("X")
+    in_group(in_memory, CSR)
+    with h5py.File(path, "r+") as file:
+        writable = Backed(file["X"])
+        with pytest.raises(SpecError, match=r"x\.h5ad is open for writing: open it with .*backed='r'"):
+            open_rows(writable)
+    with pytest.raises(SpecError, match=r"the file of the backed matrix is closed: open it again"):
+        open_rows(writable)
+    with pytest.raises(SpecError, match=r"in a Zarr store without a path: pass its to_memory\(\)"):
+        open_rows(Backed(in_memory))
+
+
+def test_names_of_other_variables_are_not_used(tmp_path):
+    path = in_hdf5(tmp_path)
+    with h5py.File(path, "r+") as file:
+        in_group(file.create_group("raw/X"), sp.csr_array(sp.hstack([CSR, CSR])))
+    assert open_rows(path, "raw/X").names is None
+    assert open_rows(path, "X").names is not None
+
+
+@pytest.mark.full
+@pytest.mark.filterwarnings("ignore")  # of AnnData, about pandas and its own names
+def test_matrices_of_anndata_itself(tmp_path):
+    anndata = pytest.importorskip("anndata", reason="stand-ins of its matrices are tested above")
+    expected = KernelPCA(**OPTIONS).fit_transform(CSR)
+    if hasattr(anndata.settings, "allow_write_nullable_strings"):  # which are the names in pandas 3
+        anndata.settings.allow_write_nullable_strings = True
+    whole = anndata.AnnData(X=sp.csr_matrix(CSR))
+    whole.write_h5ad(tmp_path / "a.h5ad")
+    whole.write_zarr(tmp_path / "a.zarr")
+    backed = anndata.read_h5ad(tmp_path / "a.h5ad", backed="r")
+    lazy = [anndata.experimental.read_lazy(tmp_path / name).X for name in ("a.h5ad", "a.zarr")]
+    stored = anndata.io.sparse_dataset(zarr.open_group(tmp_path / "a.zarr", mode="r")["X"])
+    for X in (backed.X, stored, *lazy):
+        np.testing.assert_allclose(KernelPCA(**OPTIONS).fit_transform(X).compute(), expected, atol=1e-12)
+    backed.file.close()
+
+
 def test_a_fit_gives_the_same_bits_as_of_dense_rows():
-    options = {"n_components": 4, "size": 60, "random_state": 0}
-    dense = KernelPCA(**options).fit(DENSE)
+    dense = KernelPCA(**OPTIONS).fit(DENSE)
     scores = dense.transform(DENSE)
     for kind in ("csr_array", "csc_matrix", "coo_array", "bsr_array", "lil_array"):
         X = getattr(sp, kind)(CSR)
-        found = KernelPCA(**options)
+        found = KernelPCA(**OPTIONS)
         np.testing.assert_array_equal(found.fit_transform(X), scores, err_msg=kind)
         np.testing.assert_array_equal(found.eigenvalues_, dense.eigenvalues_, err_msg=kind)
         np.testing.assert_array_equal(found.transform(X), scores, err_msg=kind)

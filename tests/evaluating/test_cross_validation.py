@@ -9,7 +9,7 @@ import pytest
 from bigkpca import KernelPCA, kernels, preimages
 from bigkpca.data.rows import ArrayRows
 from bigkpca.errors import DataError, SpecError
-from bigkpca.evaluating import LENGTHS, RIDGES, CrossValidation, Setting, cross_validate, preimage_error
+from bigkpca.evaluating import LENGTHS, RIDGES, CrossValidation, PCASetting, Setting, cross_validate, preimage_error
 from bigkpca.execution.engine import Engine
 from bigkpca.fitting.sample import sample_lengths
 from bigkpca.numerics.preimages import Noise
@@ -170,6 +170,57 @@ def test_errors_of_standardized_columns_are_in_their_deviations(X):
     assert all(one.standardized for one in found)
     np.testing.assert_allclose([one.error for one in found[1].settings], [one.error for one in found[0].settings], 1e-3)
     assert 0 < found[0].best.error < 1  # of the variance of a column
+
+
+def naive_pca(X, r, noise=None, units=1.0, folds=3):
+    """The errors of folds of PCA by a singular value decomposition."""
+    X = X[random_stream(0, FOLDS).permutation(len(X))]
+    errors = []
+    for part in np.array_split(np.arange(len(X)), folds):
+        train, test = np.delete(X, part, axis=0) / units, X[part]
+        V = np.linalg.svd(train - train.mean(axis=0), full_matrices=False)[2][:r]
+        given = (test if noise is None else noised(test, noise)) / units - train.mean(axis=0)
+        errors.append(np.mean((test / units - train.mean(axis=0) - given @ V.T @ V) ** 2))
+    return errors
+
+
+@pytest.mark.parametrize(("noise", "standardize"), [(None, False), (3.0, False), (None, True)])
+def test_linear_pca_is_scored_on_the_same_rows(noise, standardize, X):
+    X = X[:, 20:44]
+    spec = {"size": 30, "noise": noise, "standardize": standardize}
+    found = errors_of(X, spec, sigmas=[3.0], components=[2, 9])
+    assert [one.components for one in found.pca] == [2, 9]
+    deviations = np.where(X.std(axis=0) > 0, X.std(axis=0), 1.0)
+    for one in found.pca:
+        errors = naive_pca(X, one.components, noise, deviations if standardize else 1.0)
+        assert one.error == pytest.approx(np.mean(errors), rel=1e-5)
+        assert one.standard_error == pytest.approx(np.std(errors, ddof=1) / np.sqrt(3), rel=1e-4)
+
+
+def test_it_is_said_where_pca_is_better_than_every_setting():
+    """Rows in a plane: two components of PCA restore them, and no component of a short kernel does."""
+    rng = np.random.default_rng(0)
+    flat = rng.normal(size=(120, 2)) @ rng.normal(size=(2, 8))
+    found = errors_of(flat, {"size": 40}, sigmas=[1.0, 2.0], components=[2, 5])
+    assert max(one.error for one in found.pca) < 1e-20 < found.best.error
+    least = {r: min(one.error for one in found.settings if one.components == r) for r in (2, 5)}
+    assert found.pca_note == (
+        "linear PCA is better than every setting with as many components: "
+        f"2 ({found.pca[0].error:.5g}, the best setting {least[2]:.5g}), "
+        f"5 ({found.pca[1].error:.5g}, the best setting {least[5]:.5g})"
+    )
+    assert f"PCA of {found.best.components}" in repr(found)
+
+
+def test_pca_is_compared_with_the_best_setting_of_as_many_components():
+    settings = (Setting(1.0, 5, None, 3.0, 0.1), Setting(2.0, 5, None, 2.0, 0.1), Setting(2.0, 9, None, 1.0, 0.1))
+    pca = PCASetting(5, 2.5, 0.1), PCASetting(9, 0.5, 0.1)
+    found = CrossValidation(settings, 100, 3, 40, False, pca=pca)
+    assert found.pca_note == (
+        "linear PCA is better than every setting with as many components: 9 (0.5, the best setting 1)"
+    )
+    assert replace(found, pca=pca[:1]).pca_note is None
+    assert replace(found, pca=()).pca_note is None
 
 
 def test_a_best_value_at_the_edge_is_remarked():

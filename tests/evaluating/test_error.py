@@ -12,6 +12,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 import bigkpca
 from bigkpca import KernelPCA
 from bigkpca.errors import DataError, SpecError
+from bigkpca.numerics.linear_pca import captured
 from tests.evaluating.models import R, fitted, some_rows, truth
 from tests.helpers.commands import run
 from tests.helpers.stores import counted_reads
@@ -29,6 +30,27 @@ def test_digits_fitted_and_new(digits, center):
         assert abs(found.frobenius.value - true["frobenius"]) <= 4 * found.frobenius.standard_error
         difference = abs(found.total_variance.value - true["total_variance"])
         assert difference <= 4 * found.total_variance.standard_error + 1e-5 * true["total_variance"]
+
+
+def test_an_evaluation_tells_what_scores_capture_of_columns_and_what_pre_images_lose(digits):
+    X = digits[:600].astype(np.float64)
+    kpca = KernelPCA(R, size=60, random_state=1).fit(X)
+    found, Y = bigkpca.evaluate(kpca, X, sample=150), kpca.transform(X)  # drawn from all rows
+    own = captured(kpca.model_.features, X, Y)
+    assert found.captured.shares == pytest.approx(own.shares, rel=1e-4)
+    assert (found.captured.rows, found.captured.held_out) == (450, 150)
+    held_out = np.linspace(0, 599, 150).astype(int)
+    train = np.delete(X, held_out, axis=0)
+    spread = np.sum((X[held_out] - train.mean(axis=0)) ** 2)
+    lost = np.sum((X[held_out] - kpca.inverse_transform(Y[held_out])) ** 2) / spread
+    assert found.lost.by_preimages == pytest.approx(lost, rel=1e-4)
+    V = np.linalg.svd(train - train.mean(axis=0), full_matrices=False)[2][:R]
+    Z = X[held_out] - train.mean(axis=0)
+    assert found.lost.by_pca == pytest.approx(np.sum((Z - Z @ V.T @ V) ** 2) / spread, rel=1e-4)
+    assert "columns explained" in repr(found)
+    without = bigkpca.evaluate(fitted(X, kernel="laplacian"), X, sample=150)
+    assert without.captured is not None
+    assert without.lost is None
 
 
 def test_models_that_keep_all_rows_have_no_error_on_them():
@@ -56,8 +78,11 @@ def test_rows_are_read_once_for_the_sample_and_once_more(stored, monkeypatch):
 
 def assert_same(found, other):
     for part in fields(found):
-        values = (np.asarray(getattr(each, part.name), object) for each in (found, other))
-        assert_array_equal(*values, part.name)
+        first, second = (getattr(each, part.name) for each in (found, other))
+        if part.name == "captured":
+            assert_same(first, second)
+        else:
+            assert_array_equal(np.asarray(first, object), np.asarray(second, object), part.name)
 
 
 @pytest.mark.full

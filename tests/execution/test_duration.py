@@ -43,7 +43,9 @@ def naive(way, n, d, D, threads, driver):
     m = min(n, max(D if landmarks else 0, min(20_000, 16_000_000 // d)))
     u = min(n, 4096, 4_000_000 // d) if landmarks else 0
     q = D if landmarks else D // 2
-    decoded = 0 if landmarks else m
+    decoded = min(m, 2000)
+    kernels = min(decoded, 500, 8_000_000 // d) + 50
+    regressions = (decoded + (D if landmarks else 0)) * kernels * (kernels + d)
     by_lanczos = [size for size in (D, D // 2) if landmarks and size >= 2048]
     by_lapack = [size for size in (D, D // 2) if size not in by_lanczos]
     times = {
@@ -54,7 +56,7 @@ def naive(way, n, d, D, threads, driver):
         "k-means": iterations * min(m, max(20_000, D)) * D / driver / SPEED.entries,
         "bound": (u * u * d / 2 + u * D * d + u * D * D) / driver / product,
         "krylov": 10 * u * u / driver / SPEED.entries,
-        "rounding": 512 * D * (d + D) / SPEED.double,
+        "rounding": (512 * D * (d + D) + regressions) / SPEED.double,
         "span": D**3 / driver / SPEED.double if landmarks else 0,
         "eigenproblem": sum(size**3 for size in by_lapack) / SPEED.double,
         "all pairs": D**3 / SPEED.double if way == "columns" else 0,

@@ -177,11 +177,17 @@ def test_what_a_rule_works_with_and_the_landmarks_and_features_that_it_gives_are
     own = plan_fit(rows(10**6), FitSpec.checked(landmarks=np.eye(30, 50)), 2)
     assert own.size == 30
     pairs, phases = (
-        plan_fit(rows(10**6), FitSpec.checked(method=methods.RandomFeatures(form), size=100), 2)
+        plan_fit(rows(10**6), FitSpec.checked(method=methods.RandomFeatures(form), size=100, preimage="linear"), 2)
         for form in ("orthogonal", "phase")
     )
     assert pairs.size == phases.size == 100
     assert phases.result_bytes - pairs.result_bytes == 50 * 50 * 4  # frequencies
+    with_rows, without = (
+        plan_fit(rows(10**6), FitSpec.checked(preimage=preimage), 2) for preimage in ("auto:rows=700", "linear")
+    )
+    kernels = 8 * 500 * (50 + 50 + 1)
+    assert with_rows.result_bytes - without.result_bytes == 4 * 700 * 50 + kernels
+    assert with_rows.peak_bytes > without.peak_bytes
 
 
 def test_a_worker_needs_what_its_passes_need_and_no_solver():

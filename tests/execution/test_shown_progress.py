@@ -1,8 +1,10 @@
-"""Lines about progress where there is no terminal."""
+"""Lines about progress where there is no terminal, and bars where there is one."""
 
+import io
 import re
 
 import pytest
+from rich.console import Console
 
 from bigkpca.execution import progress
 
@@ -23,3 +25,56 @@ def test_a_line_says_what_is_left_only_where_the_number_of_rows_is_known(rows, t
     shown.advance(1000)
     (line,) = notes
     assert re.fullmatch(told, line)
+
+
+@pytest.fixture
+def terminal(monkeypatch):
+    """What a terminal of 100 columns shows, each time as a whole."""
+    text = io.StringIO()
+    console = Console(file=text, force_terminal=True, width=100)
+    monkeypatch.setattr(progress, "stderr", lambda: console)
+
+    def shown(bars):
+        text.seek(0)
+        text.truncate()
+        bars.refresh()
+        return re.sub(r"\x1b\[[\d;?]*[a-zA-Z]", "", text.getvalue())
+
+    return shown
+
+
+@pytest.mark.parametrize(("rows", "done"), [(4000, "1,000 of 4,000 rows ("), (0, " 1,000 rows (")])
+def test_a_bar_shows_the_rows_that_are_done(rows, done, terminal):
+    shown = progress.ShownProgress(quiet=False)
+    with progress.shown_pass(shown, "ingest", rows) as advance:
+        advance(1000)
+        line = terminal(shown._bars)
+    assert re.search(rf"ingest .*{re.escape(done)}[\d,]+ rows/s\)", line)
+    assert bool(re.search(r"[\d-]:[\d-]{2}:[\d-]{2}", line)) == bool(rows)  # time left
+
+
+def test_a_pass_within_another_ends_the_bar_of_the_first_and_each_line_is_shown_once(terminal, monkeypatch):
+    shown, notes = progress.ShownProgress(quiet=False), []
+    monkeypatch.setattr(shown, "note", notes.append)
+    with progress.shown_pass(shown, "ingest", 9) as advance:
+        advance(3)
+        first = shown._bars
+        with progress.shown_pass(shown, "searching for errors") as search:
+            search(2)
+            assert not first.live.is_started
+            assert "searching for errors" in terminal(shown._bars)
+    assert shown._bars is None
+    (line,) = notes
+    assert line.startswith("searching for errors: 2 rows in ")
+
+
+def test_a_pass_that_fails_is_finished():
+    ended = []
+
+    class Told(progress.Silent):
+        def finish(self):
+            ended.append(True)
+
+    with pytest.raises(KeyError), progress.shown_pass(Told(), "reading", 3):
+        raise KeyError
+    assert ended == [True]

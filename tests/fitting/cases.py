@@ -31,6 +31,8 @@ CASES = {
     "row numbers": {"landmarks": [11, 133, 7, *range(60, 100)], "size": "auto"},
     "standardize": {"standardize": True},
     "standardize rff-pca": {"standardize": True, "method": "rff-pca"},
+    "column weights": {"column_weights": np.arange(64) % 5 / 2},
+    "column weights rff-pca": {"column_weights": np.arange(64) % 5 / 2, "standardize": True, "method": "rff-pca"},
     "randomized rff": {"method": "rff", "solver": "randomized"},
     "randomized rff-pca": {"method": "rff-pca", "solver": "randomized"},
 }

@@ -7,12 +7,14 @@ from operator import add
 import numpy as np
 import pytest
 
+from bigkpca import KernelPCA
 from bigkpca.data.rows import ArrayRows
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.planning import plan_fit
 from bigkpca.fitting.merge import extend
 from bigkpca.fitting.reference import with_reference
 from bigkpca.numerics.drift import REFERENCE_ROWS
+from bigkpca.numerics.linear_pca import captured
 from bigkpca.numerics.preimages import FixedPoint
 from bigkpca.spec import FitSpec
 from tests.fitting.cases import CASES, OPTIONS, fitted
@@ -174,6 +176,32 @@ def test_precomputed_and_extended_models_have_no_reference_nor_those_that_overfl
     cubic = fit(rows, components=2, kernel="polynomial", degree=3, size=50)
     assert cubic.reference is not None
     assert with_reference(cubic, rows * np.float32(1e25), 200, 0, ONE).reference is None
+
+
+@pytest.mark.parametrize("options", [{}, {"standardize": True}, {"method": "exact"}, {"refine": 2}], ids=str)
+def test_a_model_knows_what_its_scores_capture_of_rows_of_the_fit(options, X, tmp_path):
+    X = X[:300, 20:44]
+    kpca = KernelPCA(3, size=50, random_state=0, **options).fit(X)
+    model = kpca.model_
+    assert kpca.captured_ is model.captured
+    expected = captured(model.features, X, kpca.transform(X))  # of more rows, and in another order
+    assert model.captured.rows + model.captured.held_out == (300 if "refine" in options else 150)
+    np.testing.assert_allclose(model.captured.shares, expected.shares, atol=0.1)
+    kpca.save(tmp_path / "m.zarr")
+    again = KernelPCA.load(tmp_path / "m.zarr").model_.captured
+    assert (again.rows, again.components) == (model.captured.rows, 3)
+    np.testing.assert_array_equal(again.by_scores, model.captured.by_scores)
+    assert model.leading(2).captured is None
+    if not options:
+        assert extend(model, ArrayRows(X), FitSpec.of(model), ONE).captured is None
+        known = with_reference(model, X[:60], 300, 0, ONE)
+        assert known.captured is model.captured
+
+
+def test_what_scores_capture_is_found_on_a_bounded_number_of_values(X, monkeypatch):
+    monkeypatch.setattr("bigkpca.fitting.reference.MOST_VALUES", 64 * 40)
+    found = fitted(X[:300]).captured
+    assert (found.rows, found.held_out) == (30, 10)
 
 
 @pytest.mark.bits

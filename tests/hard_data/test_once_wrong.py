@@ -114,6 +114,7 @@ def test_bounds_hold_where_a_few_rows_are_giants(factor, degree, options):
 @pytest.mark.full
 @pytest.mark.filterwarnings("ignore::bigkpca.errors.NarrowKernelWarning")
 @pytest.mark.filterwarnings("ignore::bigkpca.errors.FewerComponentsWarning")
+@pytest.mark.filterwarnings("ignore::bigkpca.errors.DominantVariableWarning")
 def test_long_columns_and_wide_kernels_in_single_precision():
     X = normal()
     X[:, 0] = np.random.default_rng(2).random(800) * 300
@@ -124,6 +125,7 @@ def test_long_columns_and_wide_kernels_in_single_precision():
     bounds_hold(wide, eigenvalues(gaussian_gram(normal(), 150.0)))
 
 
+@pytest.mark.filterwarnings("ignore::bigkpca.errors.DominantVariableWarning")
 def test_float64_is_chosen_where_single_precision_would_count_and_said():
     X = (np.random.default_rng(3).normal(size=(1000, 2)) * [1, 30]).astype(np.float32)
     kpca = KernelPCA(10, sigma=100.0, size=200, random_state=0).fit(X)

@@ -45,10 +45,14 @@ def problems_of_model(folder, options, **environment):
 
 
 def toml_of(values):
-    """TOML of these values: plain keys first, then a table for each mapping."""
-    plain = [f"{_key(key)} = {toml_value(value)}\n" for key, value in values.items() if not isinstance(value, Mapping)]
-    tables = [f"[{_key(key)}]\n{toml_of(value)}" for key, value in values.items() if isinstance(value, Mapping)]
-    return "".join(plain + tables)
+    """TOML of these values: plain keys first, then a table for each mapping, with inline tables in it."""
+    plain = {key: value for key, value in values.items() if not isinstance(value, Mapping)}
+    tables = [f"[{_key(key)}]\n{_lines(value)}" for key, value in values.items() if key not in plain]
+    return "".join([_lines(plain), *tables])
+
+
+def _lines(values):
+    return "".join(f"{_key(key)} = {toml_value(value)}\n" for key, value in values.items())
 
 
 def toml_value(value):
@@ -93,6 +97,7 @@ _OTHERS = _some(
     components=_COUNTS | st.floats(0.01, 0.99) | st.sampled_from(["auto", "none"]),
     center=st.booleans(),
     standardize=st.booleans(),
+    column_weights=st.dictionaries(st.sampled_from(["origin", "kind=a b", "Ort"]), st.floats(0, 9) | st.just(2)),
     dtype=st.sampled_from(["float32", "float64"]),
     preimage=st.sampled_from(["fixed-point", "ridge", "linear", "ridge:size=500"]),
     noise=positive(),

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import zarr
 
-X = np.random.default_rng(3).normal(size=(60, 3)) * [1, 10, 100]
+X = np.random.default_rng(3).normal(size=(60, 3)) * [1, 2, 3]
 FRAME = pd.DataFrame(X, columns=list("abc"))
 TURNED = FRAME[["c", "b", "a"]]
 

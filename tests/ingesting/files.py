@@ -8,6 +8,7 @@ import h5py
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.feather as feather
 import pyarrow.parquet as pq
 import pytest
 
@@ -121,9 +122,23 @@ def write_csv_gz(path, X, y):
 
 
 def write_parquet(path, X, y):
-    columns = dict(zip("abcde", X.T, strict=True))
-    pq.write_table(pa.table({"label": y, **columns}), path / "a.parquet", row_group_size=70)
+    pq.write_table(arrow_table(X, y), path / "a.parquet", row_group_size=70)
     return path / "a.parquet", {"labels": "label"}
+
+
+def arrow_table(X, y):
+    return pa.table({"label": y, **dict(zip("abcde", X.T, strict=True))})
+
+
+def write_feather(path, X, y):
+    feather.write_feather(arrow_table(X, y), str(path / "a.feather"), chunksize=70)
+    return path / "a.feather", {"labels": "label"}
+
+
+def write_arrow_stream(path, X, y):
+    with pa.ipc.new_stream(path / "a.arrow", arrow_table(X, y).schema) as file:
+        file.write_table(arrow_table(X, y), max_chunksize=70)
+    return path / "a.arrow", {"labels": "label"}
 
 
 def write_hdf5(path, X, y):
@@ -134,4 +149,4 @@ def write_hdf5(path, X, y):
 
 
 WRITERS = [write_npy, write_big_endian_fortran_npy, write_npz, write_fortran_npz, write_idx, write_idx_gz]
-WRITERS += [write_csv, write_csv_gz, write_parquet, write_hdf5]
+WRITERS += [write_csv, write_csv_gz, write_parquet, write_feather, write_arrow_stream, write_hdf5]

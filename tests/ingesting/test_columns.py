@@ -3,9 +3,12 @@ what its columns are, so that further files can be checked."""
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 
 from bigkpca.errors import DataError
+from bigkpca.ingesting.columns import numbers, unread_values
+from bigkpca.ingesting.notation import ISO, Notation
 from bigkpca.storage.describe import info
 from tests.ingesting.files import made, refuse
 
@@ -75,3 +78,36 @@ def test_truth_values_may_follow_numbers(tmp_path):
     assert "encoding" not in info(str(tmp_path / "o.zarr"))
     found = made(tmp_path, {"a": [True, False]}, append=True, dtype="float64")
     assert found["x"].tolist() == [[0.5], [2], [1], [0]]
+
+
+@pytest.mark.parametrize("notation", [ISO, Notation(",", "."), Notation(signs=True)])
+def test_texts_that_are_not_numbers_are_those_that_fail_one_by_one(notation):
+    texts = [
+        "1",
+        " 2 ",
+        "x",
+        "NA",
+        "",
+        "inf",
+        "-Infinity",
+        "nan",
+        "1,5",
+        "1.500",
+        "$3",
+        "5%",
+        "1e5",
+        "e5",
+        ".",
+        "-",
+        "0x1",
+    ]
+    texts = pa.array([*texts, None, "x"])
+    expected = []
+    for i in range(len(texts)):
+        try:
+            numbers(texts.slice(i, 1), "number", notation)
+            expected.append(False)
+        except pa.ArrowInvalid:
+            expected.append(True)
+    assert unread_values(texts, "number", notation).tolist() == expected
+    assert 4 < sum(expected) < 12

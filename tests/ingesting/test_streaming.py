@@ -134,7 +134,7 @@ def ingest_and_delete(source, folder):
 
 
 @pytest.mark.parametrize(
-    "suffix", [".npy", *(pytest.param(s, marks=pytest.mark.full) for s in (".csv.gz", ".npz", ".gz"))]
+    "suffix", [".npy", *(pytest.param(s, marks=pytest.mark.full) for s in (".csv.gz", ".utf-16.csv.gz", ".npz", ".gz"))]
 )
 def test_memory_does_not_grow_with_the_rows(tmp_path, suffix):
     """Peaks for 4 and 16 shards of 1 MB: in pieces and shards the longer one needs no more."""
@@ -145,7 +145,8 @@ def test_memory_does_not_grow_with_the_rows(tmp_path, suffix):
         if suffix in (".npy", ".npz"):
             (np.save if suffix == ".npy" else np.savez)(source, values)
         else:
-            content = idx_bytes(values) if suffix == ".gz" else csv_text(values).encode()
+            codec = "utf-16" if "utf-16" in suffix else "utf-8"
+            content = idx_bytes(values) if suffix == ".gz" else csv_text(values).encode(codec)
             source.write_bytes(gzip.compress(content, 1))
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(base, "READ_BYTES", 2**19)
@@ -165,7 +166,7 @@ def test_progress_is_told_of_every_row(tmp_path):
     made(tmp_path, X, progress=told)
     assert told == Recorder([("ingest", 300)], 300, 1, [])
     refuse(tmp_path, DataError, "row 1", "1,2\n3,x\n", progress=told)
-    assert told == Recorder([("ingest", 300), ("ingest", 0)], 300, 2, [])
+    assert told == Recorder([("ingest", 300), ("ingest", 0), ("searching for errors", 0)], 302, 3, [])
 
 
 def test_a_file_that_changes_or_cannot_be_read_for_the_moment_is_not_called_damaged(tmp_path):

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from bigkpca.errors import CorruptionError, DataError, IncompleteError, SpecError
 from bigkpca.ingesting import columns, ingest, tables
-from bigkpca.ingesting.formats import binary, text
+from bigkpca.ingesting.formats import arrow, text
 from bigkpca.storage import groups
 from bigkpca.storage.describe import info
 from tests.helpers.commands import run
@@ -95,13 +95,13 @@ def test_any_table_of_text_and_numbers_is_that_of_pandas(values, size, kind, tmp
     complete = frame.dropna()
     source = WRITERS[kind](path / f"a.{kind}", frame)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(binary, "READ_BYTES", size)
+        patch.setattr(arrow, "READ_BYTES", size)
         patch.setattr(text, "_TEXT_BYTES", size)
         if complete.empty:
             message = "no value|no row has a value"
             refuse(path, DataError, message, source, missing="drop", categories="one-hot")
             return
-        found = made(path, source, missing="drop", categories="one-hot")
+        found = made(path, source, missing="drop", categorical="word")  # also if most of its texts are numbers
     categories = sorted(complete["word"].unique())
     expected = [[float(word == each) for each in categories] for word in complete["word"]]
     np.testing.assert_array_equal(found["x"], np.column_stack([expected, complete[["x", "z"]]]))
@@ -220,7 +220,7 @@ def test_names_with_commas_are_quoted(tmp_path):
 
 @pytest.mark.parametrize("kind", WRITERS)
 def test_every_bad_column_is_told_in_one_run(kind, tmp_path, monkeypatch):
-    monkeypatch.setattr(binary, "READ_BYTES", 5000)
+    monkeypatch.setattr(arrow, "READ_BYTES", 5000)
     monkeypatch.setattr(text, "_TEXT_BYTES", 5000)
     source = WRITERS[kind](tmp_path / f"a.{kind}", FLIGHTS)
     with pytest.raises(DataError) as caught:
@@ -323,7 +323,7 @@ def test_wide_encodings_are_made_a_few_rows_at_a_time(tmp_path, monkeypatch):
 
 def test_texts_that_are_no_numbers_are_found_without_parsing_each(tmp_path, monkeypatch):
     parsed, real = [], columns.numbers
-    monkeypatch.setattr(columns, "numbers", lambda values, kind: parsed.append(len(values)) or real(values, kind))
+    monkeypatch.setattr(columns, "numbers", lambda values, *how: parsed.append(len(values)) or real(values, *how))
     message = "is 'UA', not a number, and 199,999 more such rows"
     refuse(tmp_path, DataError, message, {"word": ["UA", "AA"] * 100_000})
     assert 0 < len(parsed) < 1000

@@ -66,7 +66,7 @@ def test_what_is_told_of_a_model():
     model = fitted()
     told = repr(model)
     assert told.startswith("Model of 20 components\n  method     nystroem\n")
-    for fact in ("landmarks  40", "rows       300", "columns    8", "pre-image  fixed-point", "... 17 more"):
+    for fact in ("landmarks  40", "rows       300", "columns    8", "pre-image  auto", "... 17 more"):
         assert fact in told
     assert f"{model.solution.eigenvalues[0]:.5g}" in told
     found = model.certificate

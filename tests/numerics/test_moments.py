@@ -80,7 +80,7 @@ def test_moments_of_columns_are_those_of_two_passes_in_any_split(seed, n, d, cut
     assert_allclose(total.mean, exact.mean(axis=0).astype(float), rtol=1e-14)
     assert_allclose(total.squares, ((exact - exact.mean(axis=0)) ** 2).sum(axis=0).astype(float), rtol=1e-8, atol=1e-5)
     assert (total.squares >= 0).all()
-    assert_allclose(total.scale**2, np.where(total.scale == 1, 1, total.squares / n), rtol=1e-12)
+    assert_allclose(total.scale() ** 2, np.where(total.scale() == 1, 1, total.squares / n), rtol=1e-12)
 
 
 def test_rows_that_are_taken_away_leave_the_moments_of_the_others():

@@ -1,5 +1,6 @@
 """Reports of tables: columns that explain components, and values in the words of the table."""
 
+import json
 import re
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 import bigkpca
 from bigkpca.errors import CorruptionError
 from bigkpca.reporting.report_data import ShownColumn, relations, shown_columns
+from tests.helpers.commands import run
 
 RNG = np.random.default_rng(2)
 N = 600
@@ -52,10 +54,48 @@ def test_values_are_told_in_the_words_of_the_table():
     assert kind.words(np.array([[1.0, 0], [0, 1], [0.25, 0.75], [0, 0]])) == ["a", "b", "missing", "missing"]
     day = ShownColumn("day", slice(0, 1), "date")
     assert day.words(np.array([[15706.0], [15706.25], [-1.0]])) == ["2013-01-01", "2013-01-01 06:00", "1969-12-31"]
+    size = ShownColumn("size", slice(0, 1), "ordinal", ("low", "mid", "high"))
+    assert size.words(np.array([[0], [1.4], [2], [-3.0], [7]])) == ["low", "mid", "high", "low", "high"]
     late = ShownColumn("late", slice(0, 1), "boolean")
     assert late.words(np.array([[1.0], [0.0], [0.25]])) == ["yes", "no", "0.25"]
     number = ShownColumn("number", slice(0, 1))
     assert number.words(np.array([[-0.0], [-1234.5], [0.1]])) == ["0", "−1234", "0.1"]
+
+
+def test_rows_that_are_none_of_the_table_show_the_nearest_values():
+    kind, late = ShownColumn("kind", slice(0, 3), "text", ("a", "b", "c")), ShownColumn("late", slice(3, 4), "boolean")
+    rows = np.array([[0.6, 0.3, 0.1, 0.7], [-0.1, 0.2, 1.3, 0.4], [0.0, 0.0, 0.0, -0.2]], np.float32)
+    assert kind.nearest(rows) == ["a", "c", "a"]
+    assert late.nearest(rows) == ["yes", "no", "no"]
+    assert rows[0, 0] == np.float32(0.6)  # as it was
+    assert ShownColumn("number", slice(3, 4)).nearest(rows) == ["0.7", "0.4", "−0.2"]
+
+
+@pytest.mark.usefixtures("sketched")
+def test_pre_images_along_a_component_are_rows_in_words(place):
+    page = Path(bigkpca.report(place / "m.zarr", place / "r.html", scores=place / "s.zarr")).read_text("utf-8")
+    tables = re.findall(r"<table.*?</table>", page, re.S)
+    (first, *_) = [table for table in tables if ">deviations<" in table]
+    carriers = re.findall(r'<td data-name="carrier">(\w+)</td>', first)
+    assert len(carriers) == 5
+    assert set(carriers) <= {"UA", "AA", "DL"}
+    assert ("UA" in (carriers[0], carriers[-1])) == (carriers[0] != carriers[-1])  # at one end
+    assert [re.search(rf">{step}<", first) is not None for step in ("−2", "0", r"\+2")] == [True] * 3
+    assert "a column of categories shows the nearest one" in page
+
+
+@pytest.mark.full
+@pytest.mark.usefixtures("sketched")
+@pytest.mark.filterwarnings("ignore::bigkpca.errors.DominantVariableWarning")
+def test_a_column_that_dominates_and_weights_are_named(place):
+    bigkpca.fit(place / "x.zarr", place / "raw.zarr", components=2, size=30)
+    page = Path(bigkpca.report(place / "raw.zarr", place / "raw.html")).read_text("utf-8")
+    assert re.search(r"Column \d \(&#39;distance&#39;\) makes 9\d\.\d% of the mean squared distance", page)
+    weights = {"carrier": 2, "day": 0.5}
+    bigkpca.fit(place / "x.zarr", place / "w.zarr", components=2, size=30, standardize=True, column_weights=weights)
+    page = Path(bigkpca.report(place / "w.zarr", place / "w.html")).read_text("utf-8")
+    assert "of the mean squared distance between rows" not in page
+    assert "carrier 2, day 0.5" in page
 
 
 @pytest.mark.usefixtures("sketched")
@@ -73,6 +113,42 @@ def test_the_page_names_the_columns_of_components_and_shows_rows_with_their_valu
     ):
         assert text in page
     assert "no pictures" not in page
+
+
+@pytest.mark.usefixtures("sketched")
+@pytest.mark.filterwarnings("ignore::bigkpca.errors.DominantVariableWarning")
+def test_the_page_tells_an_accurate_approximation_from_a_useful_one(tmp_path):
+    """Distances between these rows are those of one column: kernel PCA is well known, and knows nothing else."""
+    rng, n = np.random.default_rng(5), 900
+    table = {"distance": rng.uniform(0, 4000, n), "delay": rng.normal(size=n), "carrier": rng.choice(["UA", "AA"], n)}
+    pd.DataFrame(table).to_csv(tmp_path / "a.csv", index=False)
+    bigkpca.ingest(tmp_path / "a.csv", tmp_path / "x.zarr", categories="one-hot")
+    bigkpca.fit(tmp_path / "x.zarr", tmp_path / "m.zarr", components=4, size=100)
+    page = Path(bigkpca.report(tmp_path / "m.zarr", tmp_path / "r.html")).read_text("utf-8")
+    tiles = dict(re.findall(r"<p>([^<]*)</p><strong>([^<]*)</strong>", page))
+    assert tiles["Approximation"] == "Accurate"
+    assert "It says how well kernel PCA is known, not how useful it is." in page
+    assert "The scores follow distance only." in page
+    found = re.findall(r'<td data-name="column">(.*?)</td><td data-name="4 scores">(\d+)%</td>', page)
+    shares = {name: int(share) for name, share in found}
+    assert set(shares) == {"all columns", "distance", "delay", "carrier"}
+    assert min(shares["all columns"], shares["distance"]) > 90
+    assert max(shares["delay"], shares["carrier"]) < 5
+    shown = run("info", tmp_path / "m.zarr").stdout
+    assert re.search(
+        r"^approximation: accurate, 4 of 4 .* \(how well kernel PCA is known, not how useful it is\)$", shown, re.M
+    )
+    assert "\nthe scores follow distance only; --standardize gives each column the same weight\n" in shown
+    assert re.search(r"^captured of each column: distance 9\d% \(PCA 100%\), .*carrier 0% \(PCA \d+%\)", shown, re.M)
+    told = json.loads(run("info", tmp_path / "m.zarr", "--json").stdout)["captured"]
+    assert (told["rows"], told["held_out"], told["components"]) == (675, 225, 4)
+    assert next(iter(told["columns"])) == "distance"
+    evaluated = run("evaluate", tmp_path / "m.zarr", tmp_path / "x.zarr", "-q").stdout
+    assert "the scores follow distance only" in evaluated
+    (tmp_path / "x.zarr").rename(tmp_path / "gone")  # what is stored with the model remains
+    page = Path(bigkpca.report(tmp_path / "m.zarr", tmp_path / "again.html")).read_text("utf-8")
+    assert "The scores follow distance only." in page
+    assert '<td data-name="column">carrier</td>' in page
 
 
 def test_datasets_that_describe_other_columns_are_damaged(place):

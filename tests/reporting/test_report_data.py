@@ -41,6 +41,7 @@ def test_labels_come_from_everywhere_as_names_kinds_or_bins(place, tmp_path):
     assert {np.count_nonzero(bins.values == name) for name in bins.names} <= {359, 360}
 
 
+@pytest.mark.filterwarnings("ignore::bigkpca.errors.DominantVariableWarning")
 @pytest.mark.usefixtures("sketched")
 def test_ends_of_components_have_the_names_of_categories(tmp_path):
     lines = [f"{value},{value % 3},{'low' if value < 20 else 'high'}" for value in range(40)]

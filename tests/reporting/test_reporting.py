@@ -20,16 +20,18 @@ from tests.reporting.conftest import drawn
 
 def test_the_page_answers_and_has_every_section(page):
     tiles = dict(re.findall(r"<p>([^<]*)</p><strong>([^<]*)</strong>", page))
-    assert list(tiles) == ["Verdict", "Components to trust", "Variance held", "Error"]
-    assert tiles["Verdict"] in ("Good in part", "Of limited use")
-    assert re.match(r"\d of 8$", tiles["Components to trust"])
-    assert re.match(r"at least \d+\.\d%$", tiles["Variance held"])
-    assert re.match(r"at most \d+\.\d%$", tiles["Error"])
+    assert list(tiles) == [
+        "Approximation", "Error of approximation", "Captured in feature space", "Captured of the columns",
+    ]  # fmt: skip
+    assert tiles["Approximation"] == "Accurate in part"
+    assert re.match(r"at most \d+\.\d%$", tiles["Error of approximation"])
+    assert re.match(r"at least \d+\.\d%$", tiles["Captured in feature space"])
+    assert re.match(r"\d\d%, PCA \d\d%$", tiles["Captured of the columns"])
     assert page.index("<summary>Digests and all options") < page.index("digest of the model") < page.index("</main>")
     titles = re.findall(r"<h2>(.*?)</h2>", page)
     assert titles == [
-        "Is it good?", "What did it find?", "What do the components mean?", "What do they keep of a row?",
-        "What is new?", "How was it made?",
+        "How accurate is it?", "What do they capture?", "What did it find?", "What do the components mean?",
+        "What do they keep of a row?", "What is new?", "How was it made?",
     ]  # fmt: skip
     for word in ("1 over the rows, beside a sample", "MB at most in a process", "median distance", "kmeans", "seed",
                  "1,797 × 64, uint8", f"bigkpca {version('bigkpca')}"):  # fmt: skip
@@ -106,6 +108,9 @@ def test_it_tells_what_it_reads_and_draws(small, tmp_path):
     shown = Recorder()
     bigkpca.report(small / "m.zarr", tmp_path / "r.html", scores=np.zeros((60, 2)), progress=shown)
     assert shown.notes[0] == "reading 60 of 60 scores"
+    assert shown.started[0] == ("reading scores", 60)
+    assert shown.finished == len(shown.started)
+    assert shown.rows == sum(rows for _, rows in shown.started)
     titles = re.findall("<h2>(.*?)</h2>", (tmp_path / "r.html").read_text("utf-8"))
     assert shown.notes[1:] == [f"drawn: {title}" for title in titles if title.endswith("?")][:-1]
     assert len(titles) > 3
@@ -145,7 +150,7 @@ def test_rows_that_are_gone_or_have_changed_are_said_to(small, place, tmp_path):
     assert "the rows cannot be read" in text
     assert "give --scores" in text
     assert "What did it find?" not in text
-    assert "Along the axis, −3 to 3" in text  # these need no rows
+    assert "Along the axis, −2 to 2" in text  # these need no rows
     with pytest.raises(SpecError, match="labels need rows, and there are none"):
         page(5, labels=place / "labels.npy")
 

@@ -14,6 +14,7 @@ CASES = {
     "gaussian": {},
     "float32": {"dtype": "float32"},
     "standardized": {"standardize": True},
+    "column weights": {"standardize": True, "column_weights": np.arange(64) % 5 / 2},
     "not centred": {"center": False},
     "laplacian": {"kernel": "laplacian"},
     "matern 1/2": {"kernel": kernels.Matern(30.0, nu=0.5)},

@@ -76,6 +76,7 @@ def test_it_stands_in_pipelines_and_is_cloned():
     np.testing.assert_array_equal(clone(light).transform(X), light.transform(X))
 
 
+@pytest.mark.filterwarnings("ignore::bigkpca.errors.DominantVariableWarning")
 def test_frames_are_compared_by_name():
     frame = pd.DataFrame(X[:, :3], columns=list("abc"))
     light = copied(KernelPCA(2, size=50, random_state=0).fit(frame))

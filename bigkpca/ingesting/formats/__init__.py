@@ -11,15 +11,17 @@ from pathlib import Path
 
 from bigkpca.errors import SpecError, check_numeric, require
 from bigkpca.ingesting.columns import TableFrame
-from bigkpca.ingesting.formats import binary, text
+from bigkpca.ingesting.formats import arrow, binary, text
 from bigkpca.ingesting.formats.base import USUAL, Allowed, Column, Format, Table, decoding
 from bigkpca.ingesting.formats.text import check_first_lines
+from bigkpca.ingesting.notation import ISO, Notation
 
 __all__ = ["FORMATS", "Column", "Table", "TableFrame", "open_column", "open_rows_of"]
 
 _TEXT = Format(text.csv_frame, (".csv", ".csv.gz", ".tsv"), column=text.csv_column)
 _IDX = Format(binary.idx, column=binary.idx_column)
-_PARQUET = Format(binary.parquet, (".parquet",), signature=b"PAR1")
+_PARQUET = Format(arrow.parquet, (".parquet",), signature=b"PAR1")
+_ARROW = Format(arrow.feather, (".feather", ".arrow"), signature=b"ARROW1")
 
 FORMATS: tuple[Format, ...] = (
     Format(binary.npy, (".npy",), signature=b"\x93NUMPY", column=binary.npy_column),
@@ -27,17 +29,28 @@ FORMATS: tuple[Format, ...] = (
     _TEXT,
     _IDX,
     _PARQUET,
+    _ARROW,
     Format(text.fasta, text.SUFFIXES),
     Format(binary.hdf5, (".h5", ".hdf5"), signature=b"\x89HDF\r\n\x1a\n"),
 )
 
 
-def open_rows_of(path: Path, member: str | None, labels: str | None, allowed: Allowed = USUAL) -> Table | TableFrame:
-    """Rows of the file at `path`, from its array `member` and without its column or array `labels`. Raises
-    MemoryLimitError, SpecError for an unknown format or name, DataError and CorruptionError; the batches raise the last
-    two as well."""
+def open_rows_of(
+    path: Path,
+    member: str | None,
+    labels: str | None,
+    allowed: Allowed = USUAL,
+    encoding: str | None = None,
+    notation: Notation = ISO,
+) -> Table | TableFrame:
+    """Rows of the file at `path`, from its array `member` and without its column or array `labels`. encoding, notation:
+    of text files. Raises MemoryLimitError, SpecError for an unknown format or name, DataError and CorruptionError; the
+    batches raise the last two as well."""
     kind = _readable(path, allowed)
-    rows = kind.rows(path, member, labels)
+    if kind is _TEXT:
+        rows: Table | TableFrame = text.csv_frame(path, member, labels, encoding, notation)
+    else:
+        rows = kind.rows(path, member, labels)
     if isinstance(rows, Table):
         check_numeric(rows.dtype, rows.where)
     else:
@@ -45,9 +58,11 @@ def open_rows_of(path: Path, member: str | None, labels: str | None, allowed: Al
     return rows
 
 
-def open_column(path: Path, allowed: Allowed = USUAL) -> Column:
+def open_column(path: Path, allowed: Allowed = USUAL, encoding: str | None = None) -> Column:
     """Labels (n,) of the file at `path`. Raises the errors of `open_rows_of`."""
     kind = _readable(path, allowed)
+    if kind is _TEXT:
+        return text.csv_column(path, encoding)
     column = kind.column
     if column is None:
         raise SpecError(f"{path}: a file of labels must be .npy, IDX or one-column .csv")
@@ -60,7 +75,7 @@ def _readable(path: Path, allowed: Allowed) -> Format:
         head = file.read(8)
     signed = next((kind for kind in FORMATS if kind.signature and head.startswith(kind.signature)), None)
     suffixed = next((kind for kind in FORMATS if path.name.lower().endswith(kind.suffixes)), None)
-    if signed is _PARQUET and suffixed and not binary.ends_as_parquet(path):  # text can begin with PAR1, too
+    if signed is _PARQUET and suffixed and not arrow.ends_as_parquet(path):  # text can begin with PAR1, too
         signed = None
     kind = signed or suffixed
     if kind is None:
@@ -71,7 +86,7 @@ def _readable(path: Path, allowed: Allowed) -> Format:
             known = [*(suffix for kind in FORMATS for suffix in kind.suffixes), "IDX and IDX.gz (the format of MNIST)"]
             raise SpecError(f"{path} has an unknown format; these can be ingested: {', '.join(known)}")
         kind = _IDX
-    if kind in (_TEXT, _PARQUET):
+    if kind in (_TEXT, _PARQUET, _ARROW):
         require("pyarrow", "tables", str(path))
     if kind is _TEXT:
         check_first_lines(path, allowed)

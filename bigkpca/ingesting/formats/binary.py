@@ -1,35 +1,30 @@
-"""Readers of binary files: .npy, .npz and IDX, Parquet by pyarrow, HDF5 by h5py."""
+"""Readers of binary files: .npy, .npz and IDX, HDF5 by h5py."""
 
 from __future__ import annotations
 
 import gzip
 import math
-import os
-import re
 import struct
 import zipfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from itertools import repeat
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
 
-from bigkpca.data.blocks import READ_BYTES
+from bigkpca.data import packing
 from bigkpca.data.npy import NpyRows, read_npy_header
-from bigkpca.data.rows import check_shape
 from bigkpca.data.sparse import h5py_for
-from bigkpca.errors import Array, CorruptionError, DataError, unknown_name
-from bigkpca.ingesting.columns import Kind, TableFrame, TableLabels, kind_of
+from bigkpca.errors import Array, CorruptionError, DataError
 from bigkpca.ingesting.formats.base import (
     TEXT,
     Batches,
     Column,
     StoredHeader,
     Table,
-    check_finite_labels,
     check_labels,
-    check_single,
     choose,
     decoding,
     member_table,
@@ -173,10 +168,11 @@ def idx_column(path: Path) -> Column:
 
 
 def hdf5(path: Path, member: str | None, labels: str | None) -> Table:
-    """Rows of one data set of an HDF5 file, with another data set as labels."""
+    """Rows of one data set of an HDF5 or netCDF4 file, with another data set as labels; both decoded."""
     h5py = h5py_for(path)
     arrays: dict[str, StoredHeader] = {}
     chunks: dict[str, int] = {}
+    attributes: dict[str, dict[str, Any]] = {}
 
     def look(name: str, node: Any) -> None:
         if isinstance(node, h5py.Dataset):
@@ -187,10 +183,17 @@ def hdf5(path: Path, member: str | None, labels: str | None) -> Table:
                 dtype = np.dtype(object)
             chunks[name] = math.prod(node.chunks or ()) * dtype.itemsize if node.chunks else 0
             arrays[name] = StoredHeader(shape, TEXT if h5py.check_string_dtype(dtype) is not None else dtype)
+            attributes[name] = {key: node.attrs[key] for key in packing.ATTRIBUTES if key in node.attrs}
 
     with decoding(path), h5py.File(path, "r") as file:
         file.visititems(look)
     chosen = choose(arrays, member, labels, str(path))
+    packings = {
+        name: found
+        for name in (chosen, labels)
+        if name and (found := packing.packing_of(attributes[name], arrays[name].dtype, f"{path}:{name}"))
+    }
+    arrays |= {name: StoredHeader(arrays[name].shape, found.dtype) for name, found in packings.items()}
 
     def pieces(file: Any, name: str) -> Iterator[Array]:
         x = arrays[chosen]
@@ -200,6 +203,8 @@ def hdf5(path: Path, member: str | None, labels: str | None) -> Table:
                 values = stored[a:b]
             except UnicodeDecodeError as error:
                 raise DataError(f"{path}:{name} is not UTF-8 text: {error}") from error
+            if name in packings:
+                values = packings[name].decode(values)
             values = values.astype(str) if values.dtype == object else native(values)
             yield values.reshape(b - a, math.prod(values.shape[1:])) if name == chosen else values
 
@@ -209,95 +214,5 @@ def hdf5(path: Path, member: str | None, labels: str | None) -> Table:
             yield from zip(pieces(file, chosen), ys, strict=False)
 
     # A chunk is decompressed as a whole.
-    return member_table(path, arrays, chosen, labels, batches(), 2 * max(chunks[chosen], chunks[labels or chosen]))
-
-
-def ends_as_parquet(path: Path) -> bool:
-    """Whether the last four bytes are the signature of Parquet, as the first four are."""
-    with path.open("rb") as file:
-        file.seek(-min(4, os.fstat(file.fileno()).st_size), os.SEEK_END)
-        return file.read() == b"PAR1"
-
-
-def parquet(path: Path, member: str | None, labels: str | None) -> TableFrame:
-    """Columns of a Parquet file, without labels and the index of a pandas frame."""
-    import pyarrow as pa
-    from pyarrow.parquet import ParquetFile
-
-    refuse_names(path, member)
-    with decoding(path, pa.ArrowException), ParquetFile(path) as file:
-        schema, rows = file.schema_arrow, file.metadata.num_rows
-    if labels is not None and labels not in schema.names:
-        raise unknown_name(f"column of {path}", labels, schema.names)
-    if labels is not None:
-        check_single(schema.names, labels, str(path))
-    # The index of a pandas frame, by pandas' metadata or, where that is lost, by the names.
-    named = (schema.pandas_metadata or {}).get("index_columns", [])
-    index = [
-        name
-        for name in schema.names
-        if name != labels and (name in named or re.fullmatch(r"__index_level_\d+__", name))
-    ]
-    columns = tuple(j for j, name in enumerate(schema.names) if name != labels and name not in index)
-    check_shape((rows, len(columns)), str(path))
-
-    def read(kinds: Mapping[int, Kind]) -> Iterator[Any]:
-        size = max(1, READ_BYTES // (len(kinds) * 8))
-        names = [schema.names[j] for j in kinds]
-        alone = all(schema.names.count(name) == 1 for name in names)  # otherwise columns are matched by number
-        with decoding(path, pa.ArrowException), ParquetFile(path) as file:
-            for batch in file.iter_batches(batch_size=size, columns=names if alone else None):
-                yield batch.select(names if alone else list(kinds))
-
-    notes = [
-        f"leaving out column {name!r}, which is the index of a pandas frame (to keep it, call reset_index() before "
-        "writing the frame)"
-        for name in index
-    ]
-    return TableFrame(
-        where=str(path),
-        columns=columns,
-        names=tuple(schema.names),
-        kinds=tuple(kind_of(schema.field(j).type) for j in columns),
-        types=tuple(str(schema.field(j).type) for j in columns),
-        dtypes=tuple(_dtype(schema.field(j).type) for j in columns),
-        rows=rows,
-        labels=None if labels is None else _labels(schema, labels, path),
-        read=read,
-        notes=tuple(notes),
-    )
-
-
-def _dtype(kind: Any) -> np.dtype[Any] | None:
-    """The dtype of the values of a column of integers, floats or booleans; None for any other."""
-    from pyarrow import types
-
-    if types.is_dictionary(kind):
-        return _dtype(kind.value_type)
-    number = types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind)
-    return np.dtype(kind.to_pandas_dtype()) if number else None
-
-
-def _labels(schema: Any, name: str, path: Path) -> TableLabels:
-    """The labels in a column: numbers of its dtype, text for everything else."""
-    import pyarrow as pa
-
-    dtype = _dtype(schema.field(name).type) or TEXT
-
-    def values(column: Any, rows: Array) -> Array:
-        if column.null_count:
-            row = rows[np.argmax(column.is_null().to_numpy(zero_copy_only=False))]
-            raise DataError(f"{path}: row {row} (counted from 0) has no label: column {name!r} is null")
-        if dtype == TEXT:
-            try:
-                column = column.cast(pa.string())
-            except pa.ArrowException as error:
-                raise DataError(
-                    f"{path}:{name}, of type {column.type}, cannot be labels, which must be numbers or UTF-8 text: "
-                    f"{error}"
-                ) from error
-        found: Array = column.to_numpy(zero_copy_only=False).astype(dtype)
-        check_finite_labels(found, rows, str(path))
-        return found
-
-    return TableLabels(schema.names.index(name), dtype, values)
+    table = member_table(path, arrays, chosen, labels, batches(), 2 * max(chunks[chosen], chunks[labels or chosen]))
+    return replace(table, fills=packings[chosen].fills) if chosen in packings else table

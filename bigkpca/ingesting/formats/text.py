@@ -5,18 +5,21 @@ booleans above numbers, or if its fields are the numbers 0, 1, 2 and so on, as p
 
 Blanks around words are removed. Texts that mean a missing value, such as NA, are words if they are quoted.
 
+Files are UTF-8 unless they begin with the mark of UTF-16 or UTF-32, or an encoding is given: such files are converted
+while they are read.
+
 If only the first column has no name, it holds row names, as written by pandas and R, and is left out.
 """
 
 from __future__ import annotations
 
+import codecs
 import csv
 import gzip
 import io
 import re
-from codecs import BOM_UTF16_BE, BOM_UTF16_LE
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Any
@@ -25,7 +28,7 @@ import numpy as np
 
 from bigkpca.data.blocks import READ_BYTES
 from bigkpca.errors import Array, DataError, SpecError, unknown_name
-from bigkpca.ingesting.columns import MISSING, Kind, TableFrame, TableLabels, kind_of
+from bigkpca.ingesting.columns import Kind, TableFrame, TableLabels, kind_of
 from bigkpca.ingesting.formats.base import (
     TEXT,
     Allowed,
@@ -35,47 +38,69 @@ from bigkpca.ingesting.formats.base import (
     decoding,
     refuse_names,
 )
+from bigkpca.ingesting.notation import ISO, MISSING, Notation, written_dates, written_numbers
 
 _TEXT_BYTES = READ_BYTES // 4  # a number takes two bytes of text or more, and eight in memory
 _SNIFF_BYTES = 2**16
 _PIECE_BYTES = 2**20
-_DELIMITERS = (b",", b";", b"\t")
+_INSPECTED = 1000  # distinct texts of a column that are compared with a date format
+_DELIMITERS = (b",", b";", b"\t", b"|")
+_UTF8 = "utf-8-sig"
+_MARKS = (  # that of UTF-16 begins that of UTF-32
+    (codecs.BOM_UTF8, _UTF8),
+    (codecs.BOM_UTF32_LE, "utf-32"),
+    (codecs.BOM_UTF32_BE, "utf-32"),
+    (codecs.BOM_UTF16_LE, "utf-16"),
+    (codecs.BOM_UTF16_BE, "utf-16"),
+)
 
 
 @dataclass(frozen=True)
 class TextRows:
     """The layout of a file: fields of the first line, blank lines before it, length of the longest of the first
-    lines."""
+    lines. formatted: numbers of the columns whose first rows have dates of the given format."""
 
     path: Path
     delimiter: str
     first: tuple[str, ...]
     blank: int
     longest: int
+    encoding: str
+    notation: Notation = ISO
     has_header: bool = True
     kinds: tuple[Kind, ...] = ()
+    formatted: frozenset[int] = frozenset()
 
     @classmethod
-    def open(cls, path: Path) -> TextRows:
-        """Inspect the first lines. Raises DataError if the file has no rows or is not UTF-8 text."""
-        with _decoding(path), _open(path, "utf-8-sig", newline="") as file:
+    def open(cls, path: Path, encoding: str | None = None, notation: Notation = ISO) -> TextRows:
+        """Inspect the first lines. Raises DataError if the file has no rows or is not text in its encoding."""
+        encoding = _encoding(path, encoding)
+        with _decoding(path, encoding), _open(path, encoding, newline="") as file:
             lines = file.readlines(_SNIFF_BYTES)
             further = bool(file.readline(1))
+        if any("\0" in line for line in lines):
+            raise _undecoded(path, encoding, "it has null characters")
         blank = next((i for i, line in enumerate(lines) if line.strip()), None)
         if blank is None:
             raise DataError(f"{path} is empty")
-        delimiter = next((mark for mark in "\t;" if mark in lines[blank]), ",")
+        delimiter = _delimiter(lines[blank], notation)
         reader = csv.reader(lines[blank:], delimiter=delimiter)
-        first = tuple(field.strip() for field in next(reader))
-        layout = cls(path, delimiter, first, blank, max(map(len, lines)))
+        try:
+            first = tuple(field.strip() for field in next(reader))
+        except csv.Error as error:
+            raise DataError(f"{path}: the first line cannot be read: {error}") from error
+        layout = cls(path, delimiter, first, blank, max(map(len, lines)), encoding, notation)
         alone = not further and not any(line.strip() for line in lines[blank + reader.line_num :])
-        kinds: Sequence[Kind] = ["number"] * layout.width if alone else layout._kinds()
+        formatted: frozenset[int] = frozenset()
+        kinds: Sequence[Kind] = ["number"] * layout.width
+        if not alone:
+            kinds, formatted = layout._kinds()
         if alone and layout._is_header(kinds):
             raise DataError(f"{path} is empty: it has a header but no rows")
         if not layout._is_header(kinds):
             layout = replace(layout, has_header=False)
-            kinds = layout._kinds()
-        return replace(layout, kinds=tuple(kinds))
+            kinds, formatted = layout._kinds()
+        return replace(layout, kinds=tuple(kinds), formatted=formatted)
 
     @property
     def width(self) -> int:
@@ -107,9 +132,9 @@ class TextRows:
         import pyarrow.compute as pc
 
         types = {str(j): pa.string() for j in kinds}
-        words = [k for k, kind in enumerate(kinds.values()) if kind in ("text", "characters")]
+        words = [k for k, kind in enumerate(kinds.values()) if kind in ("text", "characters", "ordinal")]
         misfits: list[Any] = []
-        with _decoding(self.path), self._file() as file, self._batches(file, types, misfits) as batches:
+        with self._decoding(), self._file() as file, self._batches(file, types, misfits) as batches:
             try:
                 for batch in batches:
                     self._check_widths(misfits)
@@ -121,7 +146,7 @@ class TextRows:
                     yield pa.record_batch(columns, schema=batch.schema)
             except pa.ArrowInvalid as error:
                 if "UTF8" in str(error):
-                    raise _not_utf8(self.path, error) from error
+                    raise _undecoded(self.path, self.encoding, error) from error
                 raise
             self._check_widths(misfits)
 
@@ -145,20 +170,48 @@ class TextRows:
         csv.writer(line, delimiter=self.delimiter).writerow(self.first)
         alone = replace(self, blank=0, has_header=False)
         with alone._batches(io.BytesIO(line.getvalue().encode()), {}, []) as batches:
-            own = [kind_of(kind) for kind in batches.schema.types]
+            own, _ = self._as_written([kind_of(kind) or "text" for kind in batches.schema.types], list(self.first))
         return "text" in own or any(
             kind != "number" and other == "number" for kind, other in zip(own, below, strict=True)
         )
 
-    def _kinds(self) -> tuple[Kind, ...]:
-        """Kinds of the columns by the first rows; anything that is not UTF-8 text counts as text here."""
-        with _decoding(self.path), self._file() as file, self._batches(file, {}, []) as batches:
-            return tuple(kind_of(kind) or "text" for kind in batches.schema.types)
+    def _kinds(self) -> tuple[tuple[Kind, ...], frozenset[int]]:
+        """Kinds of the columns by the first rows, and which have dates of the given format; anything that is not UTF-8
+        text counts as text here."""
+        with self._decoding(), self._file() as file, self._batches(file, {}, []) as batches:
+            kinds = tuple(kind_of(kind) or "text" for kind in batches.schema.types)
+        if self.notation == replace(ISO, na_values=self.notation.na_values):
+            return kinds, frozenset()
+        first = next(iter(self.read(dict.fromkeys(range(self.width), "text"))), None)
+        return (kinds, frozenset()) if first is None else self._as_written(kinds, first.columns)
+
+    def _as_written(self, kinds: Sequence[Kind], columns: Sequence[Any]) -> tuple[tuple[Kind, ...], frozenset[int]]:
+        """The kinds of columns of texts in the notation of the file: dates if any text has the given format, and
+        numbers if half of the distinct texts are numbers."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        found, formatted = list(kinds), set()
+        for j, (kind, texts) in enumerate(zip(kinds, columns, strict=True)):
+            if kind not in ("text", "date") or self.notation == ISO:
+                continue
+            texts = pc.unique(pa.array([texts]) if isinstance(texts, str) else texts).drop_null()
+            few = texts[:_INSPECTED].to_pylist()
+            if self.notation.date_format and any(written_dates(few, self.notation.date_format)):
+                found[j] = "date"
+                formatted.add(j)
+            elif len(texts) and 2 * (pc.sum(written_numbers(texts, self.notation)).as_py() or 0) >= len(texts):
+                found[j] = "number"
+        return tuple(found), frozenset(formatted)
+
+    def _decoding(self) -> AbstractContextManager[None]:
+        return _decoding(self.path, self.encoding)
 
     def _file(self) -> Any:
         import pyarrow as pa
 
-        return pa.input_stream(str(self.path), compression="gzip" if _is_packed(self.path) else None)
+        file = pa.input_stream(str(self.path), compression="gzip" if _is_packed(self.path) else None)
+        return file if self.encoding == _UTF8 else pa.transcoding_input_stream(file, self.encoding, "utf-8")
 
     @contextmanager
     def _batches(self, file: Any, types: Mapping[str, Any], misfits: list[Any]) -> Iterator[Any]:
@@ -181,7 +234,7 @@ class TextRows:
         converting = arrow.ConvertOptions(
             column_types=types,
             include_columns=list(types),
-            null_values=MISSING,
+            null_values=MISSING if types else self.notation.missing,
             strings_can_be_null=True,
             quoted_strings_can_be_null=not types,  # during inference, quotes can surround numbers, too
         )
@@ -200,13 +253,15 @@ class TextRows:
 def check_first_lines(path: Path, allowed: Allowed) -> None:
     """Raise MemoryLimitError if one of the first lines needs more memory than allowed; no line is read as a whole."""
     with decoding(path), gzip.open(path) if _is_packed(path) else path.open("rb") as file:
-        seen = length = 0
+        seen = length = longest = widest = 0
         fields = dict.fromkeys(_DELIMITERS, 1)
         while piece := file.readline(_PIECE_BYTES):
             length, seen = length + len(piece), seen + len(piece)
             for mark in fields:
                 fields[mark] += piece.count(mark)
-            allowed.check_line(str(path), length, max(fields.values()))
+            if length > longest or max(fields.values()) > widest:  # shorter lines need no more
+                longest, widest = max(longest, length), max(widest, *fields.values())
+                allowed.check_line(str(path), longest, widest)
             if piece.endswith(b"\n"):
                 length, fields = 0, dict.fromkeys(_DELIMITERS, 1)
                 if seen >= 4 * _SNIFF_BYTES:  # an inspected character has up to four bytes
@@ -225,21 +280,56 @@ def _open(path: Path, encoding: str, newline: str | None = None) -> IO[str]:
 
 
 @contextmanager
-def _decoding(path: Path) -> Iterator[None]:
+def _decoding(path: Path, encoding: str) -> Iterator[None]:
     """Turn errors of decoding into errors of the package."""
     try:
         with decoding(path):
             yield
-    except UnicodeDecodeError as error:
-        raise _not_utf8(path, error) from error
+    except UnicodeError as error:
+        raise _undecoded(path, encoding, error) from error
 
 
-def _not_utf8(path: Path, error: Exception) -> DataError:
-    marked = isinstance(error, UnicodeDecodeError) and error.object.startswith((BOM_UTF16_LE, BOM_UTF16_BE))
-    own = "UTF-16" if marked else "latin1"
-    return DataError(
-        f"{path} is not UTF-8 text: {error}; convert it to UTF-8, e.g. iconv -f {own} -t UTF-8 FILE > NEW.csv"
-    )
+def _encoding(path: Path, given: str | None) -> str:
+    """The encoding of a file: that of the mark it begins with, the given one, or UTF-8. Raises SpecError for an unknown
+    encoding."""
+    if given is not None:
+        try:
+            "".encode(given)
+        except (LookupError, ValueError) as error:
+            raise SpecError(f"encoding {given!r} is unknown: Python's name of it is needed, such as cp1252") from error
+        given = _UTF8 if codecs.lookup(given).name == "utf-8" else given
+    mark = next((encoding for mark, encoding in _MARKS if _head(path, 4).startswith(mark)), None)
+    return mark or given or _UTF8
+
+
+def _head(path: Path, length: int) -> bytes:
+    """The first bytes of a file, decompressed."""
+    with decoding(path), gzip.open(path) if _is_packed(path) else path.open("rb") as file:
+        return file.read(length)
+
+
+def _undecoded(path: Path, encoding: str, error: Exception | str) -> DataError:
+    """The error for a file that is not text in its encoding, with the encoding that it is likely to have."""
+    head = _head(path, 4096)
+    zeros = [head[start::2].count(0) for start in (0, 1)]
+    own, certain = "cp1252", "if it comes from Windows in Western Europe; otherwise "
+    if max(zeros) > len(head) / 8:
+        own, certain = ("utf-16-le" if zeros[1] > zeros[0] else "utf-16-be"), ""
+    elif isinstance(error, str):
+        return DataError(f"{path}: {error} in its first lines: is it a text file?")
+    else:
+        certain += "name the encoding that it has"
+    name = "UTF-8" if encoding == _UTF8 else encoding
+    return DataError(f"{path} is not {name} text: {error}; read it with --encoding {own} {certain}".rstrip())
+
+
+def _delimiter(line: str, notation: Notation) -> str:
+    """A tab or semicolon if the first line has one, or else a comma if it has one, or a bar. In a file with one column
+    of decimal commas, commas separate nothing."""
+    for mark in "\t;,|":
+        if mark in line:
+            return mark
+    return ";" if notation.decimal == "," else ","
 
 
 _WHOLE = re.compile(r"\s*[+-]?\d[\d_]*\s*")
@@ -249,10 +339,12 @@ _ROW_NAMES = (
 )
 
 
-def csv_frame(path: Path, member: str | None, labels: str | None) -> TableFrame:
+def csv_frame(
+    path: Path, member: str | None, labels: str | None, encoding: str | None = None, notation: Notation = ISO
+) -> TableFrame:
     """Columns of a .csv file, without its column of labels."""
     refuse_names(path, member)
-    layout = TextRows.open(path)
+    layout = TextRows.open(path, encoding, notation)
     label = None if labels is None else layout.column(labels)
     row_names = None if label == 0 else layout.row_names
     columns = tuple(j for j in range(layout.width) if j not in (label, row_names))
@@ -271,12 +363,13 @@ def csv_frame(path: Path, member: str | None, labels: str | None) -> TableFrame:
         read=layout.read,
         notes=() if row_names is None else (_ROW_NAMES,),
         from_first_rows=True,
+        formatted=layout.formatted,
     )
 
 
-def csv_column(path: Path) -> Column:
+def csv_column(path: Path, encoding: str | None = None) -> Column:
     """Labels in a .csv file with one column, numbers or text."""
-    layout = TextRows.open(path)
+    layout = TextRows.open(path, encoding)
     if layout.width != 1:
         raise SpecError(f"{path} has {layout.width} columns: a file of labels must have one")
     labels = _labels(layout, 0)

@@ -50,6 +50,8 @@ SMALL, MODERATE = 0.01, 0.1
 MISSED = 1 / 3  # of an eigenvalue: landmarks may have missed at most this share if its component is solid
 NEAR = 1 / 4  # of what may be missed, a bound mostly several times the true value: components closer than this may mix
 
+_NEARLY_ALL, _MOST = 0.95, 0.5  # of what components hold: the solid and fair part of accurate ones, and of a part
+
 
 # Shapes of fields that are arrays; letters stand for sizes.
 _VECTOR, _CURVE, _STRATA, _SAMPLE = ({"shape": shape} for shape in (("r",), ("k", 2), ("s", 6), ("q", "d")))
@@ -224,6 +226,17 @@ def _each(rounded: Callable[[float], float], bounds: Array | None) -> Array | No
 def trustworthy(trust: tuple[str, ...]) -> int:
     """Number of leading components before the first doubtful one."""
     return next((number for number, word in enumerate(trust) if word == "doubtful"), len(trust))
+
+
+def accuracy(trust: tuple[str, ...], shares: Array) -> tuple[str, float]:
+    """How accurate components with these shares (r,) of the variance are, in words, and the part of it that is solid or
+    fair.
+
+    Doubtful components count by their share, since small ones at the end of a spectrum matter little.
+    """
+    trusted, held = np.array([word != "doubtful" for word in trust]), float(shares.sum())
+    part = float(shares[trusted].sum()) / held if held else 0.0
+    return "inaccurate" if part < _MOST else "accurate in part" if part < _NEARLY_ALL else "accurate", part
 
 
 def before_largest_gap(eigenvalues: Array) -> tuple[int, float]:

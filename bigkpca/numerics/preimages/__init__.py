@@ -6,6 +6,7 @@ base                interfaces of methods, training passes and decoders; least s
                     from the landmarks' own scores; φ^ of scores as a combination of landmarks; residuals (novelty)
 fixed_point         "fixed-point", no pass: F(z), how near φ(z) is to φ^, its gradient, and the iteration
 ridge               "ridge" and "denoising", kernel ridge regression from scores, of noisy rows where asked, one pass
+automatic           "auto", the fixed point for known rows, and for scores the map that suits them best, no pass
 distances           "mds", from distances to reference rows, no pass
 
 Formulas: `docs/numerics.md`, section 18.
@@ -28,6 +29,7 @@ from typing import Any
 import numpy as np
 
 from bigkpca.errors import Array, unknown_name
+from bigkpca.numerics.preimages.automatic import Automatic, AutomaticDecoder
 from bigkpca.numerics.preimages.base import (
     Decode,
     Decoder,
@@ -53,6 +55,7 @@ from bigkpca.numerics.registry import Registry
 
 __all__ = [
     "PREIMAGES",
+    "Automatic",
     "Decode",
     "Decoder",
     "Denoising",
@@ -88,6 +91,7 @@ __all__ = [
 PREIMAGES: Registry[Any] = Registry(
     "preimage",
     (
+        Automatic,
         FixedPoint,
         Distances,
         Ridge,
@@ -99,6 +103,7 @@ from_dict = PREIMAGES.from_dict
 _DECODERS: dict[str, type[Decoder]] = {
     decoder.name: decoder
     for decoder in (
+        AutomaticDecoder,
         FixedPointDecoder,
         DistancesDecoder,
         KernelDecoder,

@@ -57,15 +57,19 @@ class Regression:
 
         Features are scaled to unit length first; then `tolerance` bounds the rounding of equal features.
         """
+        return self.solve(penalty, tolerance, self.cross)
+
+    def solve(self, penalty: Array, tolerance: float, right: Array) -> Array:
+        """(scatter + penalty)⁻¹ right, for a right side (q, c): see `weights`."""
         regularised = self.scatter + penalty
         diagonal = np.diag(regularised)
         lengths = np.sqrt(np.where(diagonal > 0, diagonal, 1))
         regularised /= np.outer(lengths, lengths)
         regularised[np.diag_indices_from(regularised)] += tolerance
-        cross = self.cross / lengths[:, None]
+        scaled = right / lengths[:, None]
         # `solve` would warn of a large condition, which `tolerance` bounds.
         factor = scipy.linalg.cho_factor(regularised, check_finite=False)
-        solved = scipy.linalg.cho_solve(factor, cross, check_finite=False)
+        solved = scipy.linalg.cho_solve(factor, scaled, check_finite=False)
         return np.asarray(solved / lengths[:, None])
 
 
@@ -136,6 +140,13 @@ class Fitted:
             return project(V, overwrite=True)
 
         return np.concatenate(list(self.in_order(of_tile, range(0, len(X), height)))).astype(np.float64)
+
+    def landmark_scores(self) -> Array:
+        """Scores (l, r), float64, of the landmarks."""
+        assert has_landmarks(self.features)
+        if self.moments is None:
+            return self.solution.components * self.solution.eigenvalues  # = (K - mean) A
+        return self.solution.projection()(self.basis.W if self.basis else self.features.gram())
 
 
 @dataclass(frozen=True)
@@ -291,6 +302,11 @@ def sampled(rows: Array | None, what: str) -> Array:
     return rows
 
 
+def spread(rows: Array, count: int) -> Array:
+    """At most `count` of the rows (m, d), evenly spread over them."""
+    return rows[np.unique(np.linspace(0, len(rows) - 1, min(count, len(rows))).astype(np.intp))]
+
+
 _TILE_ROWS = 1024
 _TOLERANCE = 1e-12
 
@@ -313,6 +329,11 @@ class LinearDecoder(Decoder):
     def __call__(self, Y: Array) -> Array:
         """Rows (b, d) of scores Y (b, r)."""
         return self.mean_row + (Y - self.mean_score) @ self.weights
+
+    @classmethod
+    def of_sums(cls, sums: Regression) -> Self:
+        """Least squares without a penalty, from sums of pairs of scores and rows."""
+        return cls(sums.mean, sums.mean_rows, sums.weights(np.zeros_like(sums.scatter), _TOLERANCE))
 
 
 @dataclass(frozen=True)
@@ -337,19 +358,14 @@ class LinearMap:
         """Accept every kernel and method."""
 
     def decoder(self, fitted: Fitted, rows: Array | None = None) -> LinearDecoder:
-        features, solution = fitted.features, fitted.solution
-        if not has_landmarks(features):
-            rows = sampled(rows, "pre-images of random features")
-            X, Y = features.shifted(rows), fitted.scores(rows)
-        elif fitted.moments is None:
-            X, Y = features.landmarks, solution.components * solution.eigenvalues  # = (K - mean) A
+        if has_landmarks(fitted.features):
+            X, Y = fitted.features.landmarks, fitted.landmark_scores()
         else:
-            X, Y = features.landmarks, solution.projection()(fitted.basis.W if fitted.basis else features.gram())
+            rows = sampled(rows, "pre-images of random features")
+            X, Y = fitted.features.shifted(rows), fitted.scores(rows)
         tiles = (slice(start, start + _TILE_ROWS) for start in range(0, len(X), _TILE_ROWS))
         pairs = ((Y[tile].copy(), X[tile].astype(np.float64)) for tile in tiles)
-        sums = block_regression(pairs, Y.mean(axis=0), X.mean(axis=0, dtype=np.float64))
-        no_penalty = np.zeros((len(sums.mean), len(sums.mean)))
-        return LinearDecoder(sums.mean, sums.mean_rows, sums.weights(no_penalty, _TOLERANCE))
+        return LinearDecoder.of_sums(block_regression(pairs, Y.mean(axis=0), X.mean(axis=0, dtype=np.float64)))
 
 
 @dataclass(frozen=True)

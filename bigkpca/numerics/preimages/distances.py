@@ -13,7 +13,7 @@ from bigkpca.numerics.display import brief
 from bigkpca.numerics.eigenpairs import Solution
 from bigkpca.numerics.features import FeatureMap, Shape
 from bigkpca.numerics.kernels import Kernel, squared_norms
-from bigkpca.numerics.preimages.base import Decode, Decoder, Expansion, Fitted, Preimages, expansion, sampled
+from bigkpca.numerics.preimages.base import Decode, Decoder, Expansion, Fitted, Preimages, expansion, sampled, spread
 
 _LEAST_RATIO = 1e-12  # least ratio of k(x, y) to k(x, x) from which distances are computed
 _LEAST_SPREAD = 1e-4  # of the largest squared width of the neighbours; smaller widths are noise
@@ -69,8 +69,7 @@ class Distances:
     def decoder(self, fitted: Fitted, rows: Array | None = None) -> DistancesDecoder:
         features = fitted.features
         self.check(features.kernel, fitted.method)
-        found = sampled(rows, "pre-images by 'mds'")
-        found = found[np.unique(np.linspace(0, len(found) - 1, min(self.rows, len(found))).astype(np.intp))]
+        found = spread(sampled(rows, "pre-images by 'mds'"), self.rows)
         given = expansion(fitted)
         tiles = (found[start : start + _TILE_ROWS] for start in range(0, len(found), _TILE_ROWS))
         parts = [(V @ given.origin, V @ given.map) for V, _ in features.tiles(tiles, min(_TILE_ROWS, len(found)))]

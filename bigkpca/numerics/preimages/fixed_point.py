@@ -293,9 +293,12 @@ class FixedPoint:
 
     def decoder(self, fitted: Fitted, rows: Array | None = None) -> FixedPointDecoder:
         self.check(fitted.features.kernel, fitted.method)
+        return self.starting_at(LinearMap().decoder(fitted, rows), fitted)
+
+    def starting_at(self, start: LinearDecoder, fitted: Fitted) -> FixedPointDecoder:
+        """The decoder that starts at this linear map where the row itself is not known."""
         given = expansion(fitted)
         used = given if self.mean_term else given.without_mean()
-        start = LinearMap().decoder(fitted, rows)
         return FixedPointDecoder(
             origin=used.origin,
             map=None if used.map is fitted.solution.components else used.map,

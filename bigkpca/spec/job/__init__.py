@@ -189,7 +189,8 @@ def check_keys(raw: Mapping[str, Any], environment: Mapping[str, str]) -> Check:
 def _check_key(check: Check, kind: type[JobTable], key: Key, raw: Any) -> None:
     """Fill in the variables of a value and check it."""
     check.given[key] = raw
-    names = dict.fromkeys(name[2:-1] for name in _VARIABLE.findall(raw)) if isinstance(raw, str) else {}
+    texts = [each for each in (raw.values() if isinstance(raw, dict) else [raw]) if isinstance(each, str)]
+    names = dict.fromkeys(name[2:-1] for text in texts for name in _VARIABLE.findall(text))
     unset = [name for name in names if name not in check.environment]
     for name in unset:
         check.wrong(f"the environment variable {name} is not set", key)
@@ -198,14 +199,25 @@ def _check_key(check: Check, kind: type[JobTable], key: Key, raw: Any) -> None:
         return
     if unset:
         return
-    value = _VARIABLE.sub(lambda name: check.environment[name[0][2:-1]], raw) if names else raw
-    # A variable can hold a number or a boolean, and 50.0 is 50.
-    candidates = [value, _literal(value)] if isinstance(raw, str) and _VARIABLE.fullmatch(raw) else [value]
+    if isinstance(raw, dict):
+        candidates: list[Any] = [{name: _filled(check, each)[-1] for name, each in raw.items()}]
+    else:
+        candidates = _filled(check, raw)
+    # 50.0 is 50.
     whole = [int(each) if isinstance(each, float) and each.is_integer() else each for each in candidates]
     try:
         check.values[key] = _read(kind, key[-1], whole)
     except ValidationError:
         check.wrong_kind(kind, key)
+
+
+def _filled(check: Check, raw: Any) -> list[Any]:
+    """A value with its variables filled in, as text and, if it is a variable, as the number or boolean that this can
+    hold."""
+    if not isinstance(raw, str):
+        return [raw]
+    value = _VARIABLE.sub(lambda name: check.environment[name[0][2:-1]], raw)
+    return [value, _literal(value)] if _VARIABLE.fullmatch(raw) else [value]
 
 
 def _read(kind: type[JobTable], name: str, candidates: Iterable[Any]) -> Any:

@@ -128,10 +128,16 @@ _IN_FILES: Mapping[str, Any] = {
     "size": _Count | Literal["auto"],
     "landmarks": _named(landmarks.RULES, "auto", pattern=r"\.npy$"),
     "n_directions": _Count | Literal["auto"],
+    "column_weights": dict[str, Annotated[float, Field(ge=0)]],
     "preimage": _named(preimages.PREIMAGES, pattern=_WITH_OPTIONS),
 }
 _DESCRIBED = {"kernel": f"one of {', '.join(_KERNELS)}; options follow a colon, e.g. spectrum:k=4"}
-_EXAMPLES = {"kernel": ["spectrum:k=4"], "landmarks": ["landmarks.npy"], "preimage": ["ridge:size=500"]}
+_EXAMPLES: Mapping[str, Any] = {
+    "kernel": ["spectrum:k=4"],
+    "column_weights": [{"origin": 4}],
+    "landmarks": ["landmarks.npy"],
+    "preimage": ["ridge:size=500"],
+}
 _ELSEWHERE = {"seed", "block_rows"}  # in other tables of the file
 
 _FIELDS: dict[str, Any] = {
@@ -220,7 +226,10 @@ def _schema(kind: type[JobTable]) -> dict[str, Any]:
         kinds = schema.get("anyOf") or [{name: value for name, value in schema.items() if name not in _ABOUT}]
         texts = [each for each in kinds if each["type"] == "string"]
         found[key] = schema
-        if all({"enum", "const", "pattern"} & each.keys() for each in texts):  # no text accepts every value
+        if kinds[0]["type"] == "object":  # of numbers
+            inside = {"anyOf": [kinds[0]["additionalProperties"], {"type": "string", "pattern": f"^{VARIABLE}$"}]}
+            found[key] = schema | {"additionalProperties": inside}
+        elif all({"enum", "const", "pattern"} & each.keys() for each in texts):  # no text accepts every value
             variables = {"type": "string", "pattern": VARIABLE if texts else f"^{VARIABLE}$"}
             found[key] = {name: schema[name] for name in _ABOUT if name in schema} | {"anyOf": [*kinds, variables]}
     whole = kind.model_json_schema()
@@ -240,6 +249,9 @@ def words(schema: Mapping[str, Any]) -> str:
     for kind in schema.get("anyOf", [schema]):
         if kind["type"] == "boolean":
             found.append("true or false")
+        elif kind["type"] == "object":
+            example = ", ".join(f"{name} = {value}" for name, value in schema["examples"][0].items())
+            found.append(f"a table of names, each with {words(kind['additionalProperties'])}, such as {{{example}}}")
         elif kind["type"] in _NUMBERS:
             bounds = [text.format(kind[bound]) for bound, text in _BOUNDS.items() if kind.get(bound, MOST) != MOST]
             found.append(f"{_NUMBERS[kind['type']]} {' and '.join(bounds)}".strip())

@@ -51,9 +51,7 @@ def test_a_csv_with_bad_fields_is_refused(tmp_path, monkeypatch):
         ("a,b\n", None, r"a\.csv is empty: it has a header but no rows"),
         ("a,b", None, r"a\.csv is empty: it has a header but no rows"),
         ("\n\na,b\n\n", None, r"a\.csv is empty: it has a header but no rows"),
-        ("a,b\n1,\xff\n", None, r"is not UTF-8 text.*iconv -f latin1 -t UTF-8 FILE"),
-        ("\xff\xfea\0\n\0001\0\n\0", None, r"is not UTF-8 text.*iconv -f UTF-16 -t UTF-8 FILE"),
-        ("\xfe\xff\0a\0\n\0001\0\n", None, r"is not UTF-8 text.*iconv -f UTF-16 -t UTF-8 FILE"),
+        ("a,b\n1,\xff\n", None, r"is not UTF-8 text.*read it with --encoding cp1252"),
         ("k,a\n" + "1,2\n" * 20000 + "x,2\n", "k", r"row 20000 .* has the label 'x', but the first ones are int64"),
     ):
         refuse(tmp_path, DataError, message, lines.encode("latin1"), labels=labels)

@@ -13,7 +13,7 @@ from hypothesis.extra import numpy as hnp
 
 from bigkpca.errors import CorruptionError, DataError, SpecError
 from bigkpca.ingesting import Ingested, ingest, shard_rows
-from bigkpca.ingesting.formats import base, binary, text
+from bigkpca.ingesting.formats import arrow, base, text
 from tests.helpers.disks import tree_bytes
 from tests.helpers.named import stored
 from tests.helpers.stores import sha256
@@ -24,7 +24,7 @@ from tests.ingesting.files import WORDS, WRITERS, X, Y, about, csv_text, idx_byt
 def test_every_format_gives_the_rows_and_labels_of_numpy(tmp_path, monkeypatch, writer):
     source, options = writer(tmp_path, X, Y)
     for piece_bytes in (2**23, 5000, 333, 1):
-        for module in (base, binary):
+        for module in (base, arrow):
             monkeypatch.setattr(module, "READ_BYTES", piece_bytes)
         monkeypatch.setattr(text, "_TEXT_BYTES", piece_bytes)
         out = str(tmp_path / f"{piece_bytes}.zarr")
@@ -136,10 +136,13 @@ def test_the_shard_rule_does_not_know_n(tmp_path):
 
 def test_sources_that_do_not_fit_together_are_refused(tmp_path):
     words, codes = (csv_text(X[:4], ["k", *"abcde"], labels) for labels in (WORDS, range(4)))
+    (tmp_path / "empty").mkdir()
+    zarr.create_array(tmp_path / "x.zarr", data=X)
     for contents, options, message in (
         ([], {}, "nothing to ingest"),
         ([tmp_path / "none.npy"], {}, r"none\.npy does not exist"),
-        ([tmp_path], {}, "is a folder"),
+        ([tmp_path / "empty"], {}, "empty is a folder without files to ingest"),
+        ([tmp_path / "x.zarr"], {}, "x.zarr is a folder that holds a Zarr array or group, which needs no ingest"),
         ([X, X[:, :4]], {}, r"b\.npy has 4 columns, .*a\.npy has 5"),
         ([X, X.astype("f4")], {}, "holds float32, .*float64: choose one type with --dtype"),
         ([X], {"dtype": "real"}, "'real' is not a number type"),
@@ -191,7 +194,12 @@ def test_members_are_chosen_by_name_or_by_being_the_only_one(tmp_path):
 
 @pytest.mark.parametrize(
     ("name", "library", "extra"),
-    [("a.h5", "h5py", "io"), ("a.csv", "pyarrow", "tables"), ("a.parquet", "pyarrow", "tables")],
+    [
+        ("a.h5", "h5py", "io"),
+        ("a.csv", "pyarrow", "tables"),
+        ("a.parquet", "pyarrow", "tables"),
+        ("a.arrow", "pyarrow", "tables"),
+    ],
 )
 def test_a_missing_extra_is_named(name, library, extra, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, library, None)

@@ -5,12 +5,12 @@ import numpy as np
 import pyarrow as pa
 
 from bigkpca.errors import DataError, SpecError
-from bigkpca.ingesting.formats import binary
+from bigkpca.ingesting.formats import arrow
 from tests.ingesting.files import X, Y, made, refuse
 
 
 def test_parquet_with_nulls_or_text_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(binary, "READ_BYTES", 64)
+    monkeypatch.setattr(arrow, "READ_BYTES", 64)
     numbers = {"a": np.arange(22), "b": pa.array([*range(20), None, 3])}
     table = numbers | {"name": ["x"] * 22, "on": [b"1"] * 22}
     both = r"(?s)2 columns cannot .*row 0, column 2 \('name'\) is 'x', .*row 20, column 1 \('b'\) is missing"

@@ -24,19 +24,39 @@ def csv(**columns):
 
 def test_a_column_is_text_where_any_row_holds_a_word(tmp_path):
     for early, missing in (("7", "refuse"), ("2013-01-01", "mean"), ("true", "median"), ("7", "drop"), ("", "drop")):
-        values = [early] * 200 + ["x"]
-        found = made(tmp_path, csv(a=range(201), w=values), categories="one-hot", missing=missing)
-        categories = sorted({early, "x"} - {""})
+        values = [early] * 200 + ["x", "y"]
+        found = made(tmp_path, csv(a=range(202), w=values), categories="one-hot", missing=missing)
+        categories = sorted({early, "x", "y"} - {""})
         assert found["names"] == ["a", *(f"w={each}" for each in categories)]
         expected = [[float(word == each) for each in categories] for word in values if word]
         np.testing.assert_array_equal(found["x"][:, 1:], expected)
-        note = (
-            f"{tmp_path / 'a.csv'}: row 200, column 1 ('w'), is 'x', unlike the first rows: reading the column as text"
-        )
+        others = {"7": "; 200 others are numbers", "2013-01-01": "; 200 others are dates"}.get(early, "")
+        note = f"{tmp_path / 'a.csv'}: column 1 ('w') is read as text since row 200: 'x'{others}"
         assert note in found["notes"]
-    found = made(tmp_path, csv(a=[1, 2], w=[1, 2]), csv(a=[3] * 201, w=LATE), categories="one-hot")
-    assert found["names"] == ["a", "w=0", "w=1", "w=2", "w=x"]  # also where a later file holds the word
-    assert found["x"].sum(axis=0).tolist() == [606, 67, 68, 67, 1]
+    late = [*LATE, *"uvwyz"]
+    found = made(tmp_path, csv(a=[1, 2], w=[1, 2]), csv(a=[3] * 206, w=late), categories="one-hot")
+    names = [f"w={each}" for each in "012uvwxyz"]  # also where a later file holds the word
+    assert found["names"] == ["a", *names]
+    assert found["x"].sum(axis=0).tolist() == [621, 67, 68, 67, *[1] * 6]
+
+
+def test_a_column_that_is_mostly_numbers_becomes_categories_only_if_it_is_named(tmp_path):
+    table = csv(a=range(201), w=LATE)
+    message = r"column 1 \('w'\) is read as text since row 200: 'x'; 200 others are numbers\. Use --na-values x if"
+    for categories in ("one-hot", None):
+        if categories:
+            refuse(tmp_path, DataError, message, table, categories=categories)
+            refuse(
+                tmp_path,
+                DataError,
+                "since row 200: 'x'; 202 others",
+                csv(a=[1, 2], w=[1, 2]),
+                table,
+                categories=categories,
+            )
+        found = made(tmp_path, table, categories=categories, categorical=["w"])
+        assert found["names"] == ["a", "w=0", "w=1", "w=2", "w=x"]
+        assert found["notes"] == []
 
 
 def test_without_categories_a_late_word_is_named_with_what_helps(tmp_path):
@@ -49,7 +69,7 @@ def test_without_categories_a_late_word_is_named_with_what_helps(tmp_path):
 
 def test_a_number_column_of_too_many_values_names_the_word_that_made_it_text(tmp_path):
     table = csv(a=range(1502), w=[*range(1500), "n.a.", 3])
-    message = r"column 'w' has more than 1000 distinct texts \(.*row 1500, column 1 \('w'\), is 'n\.a\.', unlike"
+    message = r"column 1 \('w'\) is read as text since row 1,500: 'n\.a\.'; over 1,000 others are numbers"
     refuse(tmp_path, DataError, message, table, categories="one-hot")
 
 

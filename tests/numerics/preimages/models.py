@@ -20,7 +20,16 @@ from bigkpca.numerics.kernels import (
 )
 from bigkpca.numerics.methods import ColumnSampling, Exact, Nystroem, PrincipalFeatures, RandomFeatures
 from bigkpca.numerics.moments import block_moments
-from bigkpca.numerics.preimages import Denoising, Distances, Fitted, FixedPoint, LinearMap, Ridge, reconstructing
+from bigkpca.numerics.preimages import (
+    Automatic,
+    Denoising,
+    Distances,
+    Fitted,
+    FixedPoint,
+    LinearMap,
+    Ridge,
+    reconstructing,
+)
 
 GAUSSIAN = Gaussian(1.5)
 NYSTROEM = Nystroem()
@@ -52,7 +61,7 @@ WITHOUT_PULL = [
     Function(lambda X, Y: X @ Y.T),
 ]
 BY_LANDMARKS = [Nystroem(), Nystroem("thesis"), ColumnSampling(), Exact()]
-WAYS = [FixedPoint(), Distances(neighbours=6), Ridge(size=12), LinearMap(), Denoising(noise=0.1, size=12)]
+WAYS = [Automatic(), FixedPoint(), Distances(neighbours=6), Ridge(size=12), LinearMap(), Denoising(noise=0.1, size=12)]
 SEED = np.random.SeedSequence(3)
 
 

@@ -68,7 +68,7 @@ def test_messages_of_the_model_show_variables(tmp_path):
     for option, value, reason in (
         ('kernel = "${V}"', "gausian", 'give "gaussian", "laplacian"'),
         ('size = "${V}"', "0", 'give a whole number of at least 1 or "auto"'),
-        ('preimage = "ridge:${V}"', "size=secret", 'give "fixed-point"'),
+        ('preimage = "ridge:${V}"', "size=secret", 'give "auto"'),
         ('landmarks = "${V}.npy"', "secret", "landmarks cannot be read"),
         ('n_directions = "${V}"', "3", hidden),
     ):

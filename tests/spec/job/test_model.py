@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from tests.helpers.jobs import problems_of_model
+from tests.helpers.jobs import LEAST, job_of, problems_of, problems_of_model
 
 OF_ONE_OPTION = [
     ("components = 0", "give a whole number of at least 1, a number above 0 and below 1"),
@@ -72,3 +72,21 @@ def test_landmarks_that_are_no_rows(tmp_path):
         (found,) = problems_of_model(tmp_path, f'landmarks = "{name}.npy"')
         assert found.startswith(f'line 5: model.landmarks = "{name}.npy": ')
         assert reason in found
+
+
+def test_weights_of_columns_are_a_table_of_numbers(tmp_path):
+    wanted = "give a table of names, each with a number of at least 0, such as {origin = 4}"
+    for written in ("{origin = -1}", '{origin = "4"}', "{origin = inf}", "{origin = nan}", "{origin = {a = 1}}"):
+        assert problems_of_model(tmp_path, f"column_weights = {written}") == [
+            f"line 5: [model.column_weights]: {wanted}"
+        ]
+    for written in ("[1, 2]", '"${W}"'):
+        assert problems_of_model(tmp_path, f"column_weights = {written}", W="{}")[0].endswith(wanted)
+    text = LEAST.replace("[output]", "[model.column_weights]\norigin = 4\n'kind=a' = 0.5\n[output]")
+    assert job_of(tmp_path, text).model.spec.column_weights == {"kind=a": 0.5, "origin": 4.0}
+    text = text.replace("origin = 4", "origin = '${W}'")
+    assert job_of(tmp_path, text, W="0.25").model.spec.column_weights["origin"] == 0.25
+    assert problems_of(tmp_path, text)[0].endswith("the environment variable W is not set")
+    assert problems_of(tmp_path, text, W="-9")[0].endswith(f"[model.column_weights]: {wanted}")
+    (clash,) = problems_of_model(tmp_path, "kernel = 'spectrum'\ncolumn_weights = {a = 1}")
+    assert "does not work with" in clash

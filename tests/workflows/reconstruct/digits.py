@@ -9,7 +9,8 @@ N, CHUNK = 500, 100
 OPTIONS = {"components": 8, "size": 60, "seed": 3, "block_rows": CHUNK}
 ARRAYS = ("x", "converged", "iterations", "far")
 WAYS = {
-    "fixed-point": {},
+    "auto": {},
+    "fixed-point": {"preimage": "fixed-point"},
     "anchored": {"preimage": preimages.FixedPoint(anchor=0.05, iterations=7)},
     "thesis": {"preimage": preimages.FixedPoint(mean_term=False)},
     "mds": {"preimage": preimages.Distances(neighbours=8, rows=100)},

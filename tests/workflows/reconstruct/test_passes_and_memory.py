@@ -128,7 +128,9 @@ def test_peaks_of_pre_images_stay_below_their_plan(tmp_path):
 @pytest.mark.alone
 @pytest.mark.long
 @linux
-@pytest.mark.parametrize("options", [["ridge"], ["denoising", "--noise", "1"], ["mds"], ["linear"], ["fixed-point"]])
+@pytest.mark.parametrize(
+    "options", [["ridge"], ["denoising", "--noise", "1"], ["mds"], ["linear"], ["fixed-point"], ["auto"]]
+)
 @pytest.mark.parametrize("n", [2000, 20_000])
 def test_peaks_of_every_way_back_stay_below_their_plan(options, n, tmp_path):
     rows, model = wide_rows(tmp_path / "rows.npy", n, 784), tmp_path / "model.zarr"

@@ -46,7 +46,7 @@ def test_reconstruct_is_inverse_transform_of_every_kind_of_scores(kpca, scores, 
     np.testing.assert_array_equal(found.rows, expected)
     for name in ARRAYS[1:]:
         np.testing.assert_array_equal(block_arrays.values(str(back), name), getattr(found, name))
-    assert found.iterations.max() > 0
+    assert (found.rows.std(axis=0) > 0).any()
 
 
 @pytest.mark.full
@@ -61,7 +61,9 @@ def test_denoise_is_one_call_for_every_kind_of_rows(kpca, dataset, X, denoised, 
     stored = kpca.denoise(dataset, out=tmp_path / "rows.zarr")
     np.testing.assert_allclose(stored[:], expected, atol=1e-3)  # other blocks
     # Iterations start at the rows, and end near where those of the scores alone do.
-    from_scores = zarr.open_group(back, mode="r")["x"][:]
+    assert not np.array_equal(zarr.open_group(back, mode="r")["x"][:], expected)
+    fixed = KernelPCA(**kpca.get_params() | {"preimage": "fixed-point"}).fit(X)
+    from_scores = fixed.inverse_transform(fixed.transform(X))
     assert not np.array_equal(from_scores, expected)
     np.testing.assert_allclose(expected, from_scores, atol=0.1)
 

@@ -1,0 +1,84 @@
+"""Rows restored from their scores alone: the default pre-image beside the fixed point and PCA, on images and tables."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from sklearn import datasets
+from sklearn.decomposition import PCA
+
+from benchmarks.common import arguments, covertype, mnist, some_rows, usps
+from benchmarks.results import Results, table
+from bigkpca import KernelPCA
+from bigkpca.errors import DominantVariableWarning
+
+COMPONENTS = (2, 5, 10, 50)
+WIDER = (4.0, 16.0)  # times the median length
+IMAGES: dict[str, Callable[[], Any]] = {"MNIST": mnist, "USPS": usps, "digits": lambda: datasets.load_digits().data}
+TABLES: dict[str, Callable[[], Any]] = {
+    "covertype": covertype,
+    "breast cancer": lambda: datasets.load_breast_cancer().data,
+    "wine": lambda: datasets.load_wine().data,
+    "diabetes": lambda: datasets.load_diabetes().data,
+    "iris": lambda: datasets.load_iris().data,
+}
+
+Rows = np.ndarray[Any, Any]
+
+
+def parts_of(X: Rows, *, standardised: bool) -> tuple[Rows, Rows]:
+    """Three quarters of the rows to fit, and the rest, at most 1000, to restore."""
+    shuffled = X[np.random.default_rng(0).permutation(len(X))].astype(np.float64)
+    count = len(X) * 3 // 4
+    train, test = shuffled[:count], shuffled[count : count + 1000]
+    if not standardised:
+        return train, test
+    mean, scale = train.mean(axis=0), train.std(axis=0)
+    scale[scale == 0] = 1
+    return (train - mean) / scale, (test - mean) / scale
+
+
+def error(model: Any, train: Rows, test: Rows) -> float:
+    """Mean squared error of the pre-images of scores, over all entries."""
+    model.fit(train)
+    return float(np.mean((np.asarray(model.inverse_transform(model.transform(test))) - test) ** 2))
+
+
+def lines_of(name: str, X: Rows, *, standardised: bool) -> Iterator[list[Any]]:
+    """For each number of components: the error of PCA, and of kernel PCA as a multiple of it."""
+    train, test = parts_of(X, standardised=standardised)
+    for r in COMPONENTS:
+        if r >= min(X.shape[1], len(train)):
+            return
+        pca = error(PCA(r, svd_solver="full"), train, test)
+        default = KernelPCA(r, random_state=0)
+        errors = [error(default, train, test)]
+        errors.append(error(KernelPCA(r, preimage="fixed-point", random_state=0), train, test))
+        sigma: Any = default.sigma_
+        errors += [error(KernelPCA(r, sigma=by * sigma, random_state=0), train, test) for by in WIDER]
+        yield [name, len(train), r, pca, *[f"{each / pca:.3g}" for each in errors]]
+
+
+def main(argv: Sequence[str] | None = None) -> Results:
+    given = arguments(__doc__ or "", argv, rows=10_000)
+    warnings.simplefilter("ignore", DominantVariableWarning)  # of tables that are not standardised
+    header = ["rows of", "fitted", "components", "PCA's error", "default", "fixed-point"]
+    header += [f"default, {by:g} sigma" for by in WIDER]
+    found = []
+    for kind, sets, units in (("images", IMAGES, (False,)), ("tables", TABLES, (False, True))):
+        for standardised in units:
+            lines = [
+                line
+                for name, X in ((name, load()) for name, load in sets.items())
+                for line in lines_of(name, some_rows(X, min(given.rows, len(X))), standardised=standardised)
+            ]
+            title = f"Errors as multiples of PCA's, {kind}{', standardised' if standardised else ''}"
+            found.append(table(f"{title}; at most {given.rows} rows", header, lines))
+    return Results(tuple(found))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,273 @@
+"""How texts write numbers and dates: separators, signs, date formats and missing values; and the options that would
+read given texts."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, fields, replace
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+
+from bigkpca.errors import Array, SpecError
+
+MISSING = ("", "NA", "N/A", "n/a", "#N/A", "#NA", "NULL", "null", "None", "NaN", "nan", "-NaN", "-nan")
+"""Texts that mean a missing value, as in pandas and Arrow: in text files unless quoted, and wherever numbers, dates and
+the like are stored as text."""
+
+
+@dataclass(frozen=True)
+class Notation:
+    """The way in which texts write values.
+
+    decimal, thousands: separators of numbers. na_values: further texts, and numbers, that mean a missing value.
+    date_format: of dates, as for `datetime.strptime`; ISO 8601 if empty. signs: whether numbers can have a currency
+    symbol, which is ignored, or a percent sign, which divides by 100.
+    """
+
+    decimal: str = "."
+    thousands: str = ""
+    na_values: tuple[str, ...] = ()
+    date_format: str = ""
+    signs: bool = False
+
+    def __post_init__(self) -> None:
+        for name, mark in (("decimal", self.decimal), ("thousands", self.thousands or "_")):
+            if len(mark) != 1 or mark.isalnum() or mark in "+-":
+                raise SpecError(f"{name}={mark!r}: must be one character, such as a comma or a point")
+        if self.decimal == self.thousands:
+            raise SpecError(f"decimal and thousands are both {self.decimal!r}: they must differ")
+        if self.date_format:
+            _check_format(self.date_format)
+
+    @property
+    def numbers(self) -> Array:
+        """The numbers among `na_values`, as Python or this notation writes them."""
+        found = []
+        for text in self.na_values:
+            for written in (text, text.replace(self.thousands, "").replace(self.decimal, ".")):
+                with suppress(ValueError):
+                    found.append(float(written))
+                    break
+        return np.array(found)
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """All texts that mean a missing value."""
+        return MISSING + self.na_values
+
+    @property
+    def plain(self) -> bool:
+        """Whether Arrow reads the numbers as they are."""
+        return self.decimal == "." and not self.thousands and not self.signs
+
+    def to_json(self) -> dict[str, Any]:
+        """The entries that differ from the defaults."""
+        own = {each.name: getattr(self, each.name) for each in fields(self) if getattr(self, each.name) != each.default}
+        return {**own, "na_values": list(self.na_values)} if self.na_values else own
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> Notation:
+        return cls(**{**values, "na_values": tuple(values.get("na_values", ()))})
+
+
+ISO = Notation()
+
+
+def _read(text: str, date_format: str) -> datetime:
+    """The date in a text. Raises ValueError."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # Python 3.13.0 takes %y for a format without a year
+        return datetime.strptime(text, date_format)
+
+
+def _check_format(given: str) -> None:
+    """Raise SpecError unless a format writes and reads the year of a date."""
+    moment = datetime(2013, 5, 17, 16, 8, 9, tzinfo=UTC)
+    try:
+        year = _read(moment.strftime(given), given).year
+    except ValueError as error:
+        raise SpecError(f"date_format={given!r} cannot be read: {error}") from error
+    if year != moment.year:
+        raise SpecError(f"date_format={given!r} has no year: write it as in '%d/%m/%Y'")
+
+
+def without_missing(texts: Any, notation: Notation) -> Any:
+    """Texts without blanks at both ends; null where they mean a missing value."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    texts = pc.utf8_trim_whitespace(texts)
+    known = pa.array(notation.missing, texts.type)
+    return pc.if_else(pc.is_in(texts, known), pa.scalar(None, texts.type), texts)
+
+
+def parsed_numbers(texts: Any, notation: Notation) -> Any:
+    """Texts as float64, null where missing. Raises pyarrow.ArrowInvalid for any other text."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if notation.plain:
+        try:
+            return texts.cast(pa.float64())
+        except pa.ArrowInvalid:  # for blanks, words, and texts that mean missing values
+            return without_missing(texts, notation).cast(pa.float64())
+    texts = without_missing(texts, notation)
+    if not pc.all(written_numbers(texts, notation)).as_py() and texts.null_count < len(texts):
+        raise pa.ArrowInvalid("a text is not a number")
+    bare = _without_signs(texts) if notation.signs else texts
+    if notation.thousands:
+        bare = pc.replace_substring(bare, notation.thousands, "")
+    values = pc.replace_substring(bare, notation.decimal, ".").cast(pa.float64())
+    return pc.if_else(pc.ends_with(texts, "%"), pc.divide(values, 100.0), values) if notation.signs else values
+
+
+def written_numbers(texts: Any, notation: Notation) -> Any:
+    """Which texts of an Arrow array are numbers in a notation; null where the text is null. Groups of digits have three
+    digits, or two except the last, as in India, and the first does not start with 0."""
+    import pyarrow.compute as pc
+
+    mark, point = re.escape(notation.thousands), re.escape(notation.decimal)
+    whole = r"[0-9]+" + (rf"|[1-9][0-9]{{0,2}}(?:{mark}[0-9]{{2,3}})*{mark}[0-9]{{3}}" if mark else "")
+    pattern = rf"^[+-]?(?:(?:{whole})(?:{point}[0-9]*)?|{point}[0-9]+)(?:[eE][+-]?[0-9]+)?$"
+    return pc.match_substring_regex(_without_signs(texts) if notation.signs else texts, pattern)
+
+
+def _without_signs(texts: Any) -> Any:
+    """Texts without a currency symbol before or after the number, or a percent sign after it."""
+    import pyarrow.compute as pc
+
+    return pc.replace_substring_regex(
+        pc.replace_substring_regex(texts, r"^([+-]?)\p{Sc}\s*", r"\1"), r"([0-9.,'])\s*[\p{Sc}%]$", r"\1"
+    )
+
+
+def parsed_dates(texts: Any, notation: Notation) -> Any:
+    """Texts as timestamps in microseconds, in UTC if they have a time zone, null where missing. Raises
+    pyarrow.ArrowInvalid."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    texts = without_missing(texts, notation)
+    if notation.date_format:
+        coded = texts.dictionary_encode()
+        moments = pa.array([_moment(each, notation.date_format) for each in coded.dictionary.to_pylist()], _timestamp())
+        return moments.take(coded.indices)
+    # Arrow reads these to microseconds, one by one, since some can have a time zone.
+    texts = pc.replace_substring_regex(texts, r"(\.\d{6})\d+", r"\1")
+    zoned = pc.match_substring_regex(texts, r":.*(Z|[+-]\d\d(:?\d\d)?)$")
+    none = pa.scalar(None, texts.type)
+    in_utc = pc.if_else(zoned, texts, none).cast(pa.timestamp("us", "UTC")).cast(_timestamp())
+    return pc.coalesce(pc.if_else(zoned, none, texts).cast(_timestamp()), in_utc)
+
+
+def _timestamp() -> Any:
+    import pyarrow as pa
+
+    return pa.timestamp("us")
+
+
+def _moment(text: str, date_format: str) -> datetime:
+    """The date in a text, in UTC, without a time zone. Raises pyarrow.ArrowInvalid."""
+    import pyarrow as pa
+
+    try:
+        found = _read(text, date_format)
+    except ValueError as error:
+        raise pa.ArrowInvalid(str(error)) from error
+    return found if found.tzinfo is None else found.astimezone(UTC).replace(tzinfo=None)
+
+
+def written_dates(texts: Iterable[str], date_format: str) -> list[bool]:
+    """Which texts are dates of a format."""
+
+    def fits(text: str) -> bool:
+        try:
+            _read(text, date_format)
+        except ValueError:
+            return False
+        return True
+
+    return [fits(text) for text in texts]
+
+
+_NUMBERS = tuple(
+    Notation(decimal, thousands, signs=signs)
+    for decimal, thousands in ((".", ""), (",", ""), (".", ","), (",", "."), (".", " "), (",", " "), (".", "'"))
+    for signs in (False, True)
+)
+_DAYS = (
+    *(f"{day}{mark}{month}{mark}%Y" for mark in "/.-" for day, month in (("%d", "%m"), ("%m", "%d"))),
+    *("%Y/%m/%d", "%Y.%m.%d", "%d/%m/%y", "%m/%d/%y", "%d-%b-%Y", "%d-%b-%y"),
+    *("%d %b %Y", "%b %d, %Y", "%d %B %Y", "%B %d, %Y"),
+)
+_TIMES = ("", " %H:%M", " %H:%M:%S", " %I:%M %p", " %I:%M:%S %p", "T%H:%M:%S")
+_EXAMPLES, _FIRST = 50, 3  # texts that formats of dates are tried on, and those of which one must fit at once
+_LONGEST = 60  # characters of a text that can be a number or a date
+_NO_YES = (("no", "yes"), ("n", "y"), ("off", "on"), ("f", "t"), ("false", "true"))
+
+
+def notations_of(texts: Sequence[str]) -> list[Notation]:
+    """The simplest notations that read the most of these texts, if these are at least half of them."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    short = [text for text in texts if len(text) <= _LONGEST]
+    given = pa.array(short, pa.string())
+    scores = {each: pc.sum(written_numbers(given, each)).as_py() or 0 for each in _NUMBERS}
+    few = short[:_EXAMPLES]
+    for day in _DAYS:
+        if any(written_dates([text.partition(" ")[0] for text in few[:_FIRST]], day.partition(" ")[0])):
+            for time in _TIMES:
+                if any(written_dates(few[:_FIRST], day + time)):
+                    fitting = sum(written_dates(few, day + time)) * len(short) // len(few)
+                    scores[Notation(date_format=day + time)] = fitting
+    most = max(scores.values())
+    if 2 * most < len(texts) or not texts:
+        return []
+    best = [each for each, score in scores.items() if score == most]
+    least = min(len(each.to_json()) for each in best)
+    return [each for each in best if len(each.to_json()) == least]
+
+
+def remedy(name: str, texts: Sequence[str], *, number: bool, among_others: bool, whole_file: bool) -> str | None:
+    """The options that read a column whose unreadable texts are these; None if no option is likely.
+
+    number: whether the column is read as numbers so far. among_others: whether it also has values that are read.
+    whole_file: whether a date format can be given for the whole file, and not only for the column.
+    """
+    found = [each for each in notations_of(texts) if each != ISO] if number else []
+    if found:
+        return " or ".join(_options(replace(each, na_values=()), name, whole_file=whole_file) for each in found[:2])
+    lowered = {text.lower() for text in texts}
+    for pair in _NO_YES:
+        if lowered <= set(pair) and number and not among_others:
+            return f"--ordinal {quoted(name)}=" + ",".join(
+                sorted(set(texts), key=lambda text: pair.index(text.lower()))
+            )
+    if among_others and 0 < len(texts) <= _FIRST:
+        return f"--na-values {','.join(map(quoted, texts))} if this means a missing value"
+    return None
+
+
+def _options(notation: Notation, name: str, *, whole_file: bool) -> str:
+    """A notation as options of the command line."""
+    if notation.date_format:
+        return f"--date-format '{'' if whole_file else name + '='}{notation.date_format}'"
+    options = [
+        *([f"--numeric {quoted(name)}"] if notation.signs else []),
+        *([f"--thousands {quoted(notation.thousands)}"] if notation.thousands else []),
+        *([f"--decimal {notation.decimal}"] if notation.decimal != "." else []),
+    ]
+    return " ".join(options)
+
+
+def quoted(text: str) -> str:
+    """A name or text as an option takes it: in quotes if it has blanks or commas, or is empty."""
+    if "," in text and len(text) > 1:
+        return f"'\"{text}\"'"
+    return text if re.fullmatch(r"[^\s'\"]+", text) else f'"{text}"' if "'" in text else f"'{text}'"

@@ -1,0 +1,249 @@
+"""Linear PCA as the baseline of kernel PCA, and the share of the columns that the scores of each of them explain.
+
+A certificate bounds the error of an approximation of kernel PCA. It does not show whether kernel PCA suits the rows:
+linear PCA with as many components may explain more of the columns. Source: `docs/numerics.md`, section 21.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import ClassVar
+
+import numpy as np
+
+from bigkpca.errors import Array, SpecError
+from bigkpca.numerics.display import brief
+from bigkpca.numerics.features import FeatureMap, Shape
+from bigkpca.numerics.linalg import eigh_descending
+
+ROWS_PER_COMPONENT = 5  # of a fit to sampled rows: fewer are not enough
+MOST_VALUES = 2_000_000  # of rows that a fit holds already: float64 copies of them take 16 MB each
+_HELD_OUT = 4  # every fourth row is held out
+_LEAST_HELD_OUT = 8
+_LARGEST = 1e100  # squares of larger values could overflow
+
+
+@dataclass(frozen=True)
+class LinearPCA:
+    """Principal component analysis: the mean (d,) and orthonormal axes (d, r), leading ones first.
+
+    Examples
+    --------
+    >>> X = np.array([[1.0, 1.0], [3.0, 2.0], [5.0, 3.0]])
+    >>> LinearPCA.of(X, 1).reconstruct(X).round(1)
+    array([[1., 1.],
+           [3., 2.],
+           [5., 3.]])
+    """
+
+    mean: Array
+    axes: Array
+
+    __repr__ = brief
+
+    @classmethod
+    def of(cls, X: Array, r: int) -> LinearPCA:
+        """PCA of rows X (m, d), from the smaller of both Gram matrices; of fewer than r components if X has no more."""
+        mean = X.mean(axis=0, dtype=np.float64)
+        centred = X - mean
+        if len(X) >= X.shape[1]:
+            return cls(mean, eigh_descending(centred.T @ centred, r)[1])
+        values, U = eigh_descending(centred @ centred.T, r)
+        kept = values > len(X) * np.finfo(np.float64).eps * values[0]
+        return cls(mean, centred.T @ (U[:, kept] / np.sqrt(values[kept])))
+
+    def leading(self, r: int) -> LinearPCA:
+        """PCA with the r leading components only."""
+        return LinearPCA(self.mean, self.axes[:, :r])
+
+    def reconstruct(self, X: Array) -> Array:
+        """The projections (b, d) of rows X (b, d) onto mean + span of the axes, float64."""
+        return self.mean + ((X - self.mean) @ self.axes) @ self.axes.T
+
+
+@dataclass(frozen=True)
+class Captured:
+    """What scores explain of the columns of held-out rows, in the units of the model, and what linear PCA explains.
+
+    The columns are regressed on the scores, by least squares with a constant, and PCA has as many components as there
+    are scores. Both are fitted to other rows than those they are judged on.
+
+    Attributes
+    ----------
+    rows, held_out : int
+        Number of rows that regression and PCA were fitted to, and of rows that they were judged on.
+    components : int
+        Number of scores, and of components of PCA.
+    variance : (d,) array
+        Mean squared deviation of each column of the held-out rows from its mean over the other rows.
+    by_scores, by_pca : (d,) array
+        Mean squared error of the regression on the scores, and of the reconstruction by PCA.
+    """
+
+    shapes: ClassVar[dict[str, Shape]] = dict.fromkeys(("variance", "by_scores", "by_pca"), ("d",))
+    rows: int
+    held_out: int
+    components: int
+    variance: Array
+    by_scores: Array
+    by_pca: Array
+
+    __repr__ = brief
+
+    def __post_init__(self) -> None:
+        if not (min(self.rows, self.held_out, self.components) >= 1 and self.variance.sum() > 0):
+            raise SpecError(f"{self.held_out} held-out rows that do not vary, or {self.components} components")
+        if min(self.variance.min(), self.by_scores.min(), self.by_pca.min()) < 0:
+            raise SpecError("negative variances or squared errors of columns")
+
+    @property
+    def shares(self) -> tuple[float, float]:
+        """The shares of the variance of all columns that the scores and PCA explain; not below 0."""
+        return self._shares(slice(None))
+
+    def of_columns(self, places: Mapping[str, slice]) -> dict[str, tuple[float, float]]:
+        """The shares of the variance of each named part of the columns, as `shares`, the largest first.
+
+        Parts that do not vary in the held-out rows are left out.
+        """
+        found = {name: self._shares(place) for name, place in places.items() if self.variance[place].sum() > 0}
+        return dict(sorted(found.items(), key=lambda each: -each[1][0]))
+
+    def _shares(self, place: slice) -> tuple[float, float]:
+        total = float(self.variance[place].sum())
+        by_scores, by_pca = (1 - float(left[place].sum()) / total for left in (self.by_scores, self.by_pca))
+        return max(by_scores, 0.0), max(by_pca, 0.0)
+
+
+def captured(features: FeatureMap, X: Array, Y: Array) -> Captured | None:
+    """What scores Y (m, r) explain of their rows X (m, d), in the units of the data.
+
+    Every fourth row is held out. None if the columns are not quantities, or if there are too few rows for r components.
+    """
+    if not features.kernel.on_vectors or features.precomputed or not len(X):
+        return None
+    r, held_out = Y.shape[1], held_out_rows(len(X))
+    train = int((~held_out).sum())
+    if train < ROWS_PER_COMPONENT * r or len(X) - train < _LEAST_HELD_OUT:
+        return None
+    with np.errstate(over="ignore", invalid="ignore"):
+        Z = features.shifted(X).astype(np.float64)
+        if not (np.abs(Z).max() < _LARGEST and np.abs(Y).max() < _LARGEST):
+            return None
+    Z -= Z[0]  # so that columns that do not vary are zero, and not rounding errors
+    Y = np.column_stack([np.ones(len(Y)), Y / max(float(np.abs(Y).max()), np.finfo(float).tiny)])
+    baseline = LinearPCA.of(Z[~held_out], r)
+    expected, judged = Y[held_out] @ np.linalg.lstsq(Y[~held_out], Z[~held_out])[0], Z[held_out]
+    variance, by_scores, by_pca = (
+        np.mean((judged - found) ** 2, axis=0) for found in (baseline.mean, expected, baseline.reconstruct(judged))
+    )
+    if not variance.sum() > 0:
+        return None
+    return Captured(train, len(judged), r, variance, by_scores, by_pca)
+
+
+@dataclass(frozen=True)
+class Lost:
+    """The share of the variance of held-out rows that is lost where their pre-images, or linear PCA, stand for them.
+
+    Attributes
+    ----------
+    rows, held_out, components : int
+        As in `Captured`: PCA was fitted to other rows.
+    by_preimages, by_pca : float
+        Squared distance to the rows, over their squared distance from the mean of the other rows, in the units of the
+        model. `by_pca` is None if the other rows are too few for PCA with as many components.
+    """
+
+    rows: int
+    held_out: int
+    components: int
+    by_preimages: float
+    by_pca: float | None
+
+
+@dataclass(frozen=True)
+class Reconstruction:
+    """Held-out rows as their pre-images and linear PCA restore them.
+
+    Attributes
+    ----------
+    lost : Lost
+        The errors.
+    numbers : (k,) array
+        Positions of the held-out rows among all.
+    by_preimages, by_pca : (k, d) array
+        The restored rows, in the units of the data; `by_pca` is None like `lost.by_pca`.
+    """
+
+    lost: Lost
+    numbers: Array
+    by_preimages: Array
+    by_pca: Array | None
+
+    __repr__ = brief
+
+
+def reconstruction(
+    features: FeatureMap, X: Array, numbers: Array, by_preimages: Array, r: int
+) -> Reconstruction | None:
+    """The reconstruction of those of the rows X (m, d) with these numbers (k,), of r components.
+
+    `by_preimages` (k, d) are their pre-images. None if all rows are held out, or do not vary.
+    """
+    Z, others = features.shifted(X).astype(np.float64), np.ones(len(X), bool)
+    others[numbers], origin = False, Z[0].copy()
+    Z -= origin
+    fitted, judged = int(others.sum()), Z[numbers]
+    total = float(np.sum((judged - Z[others].mean(axis=0)) ** 2)) if fitted else 0.0
+    if not total > 0:
+        return None
+
+    def lost(restored: Array) -> float:
+        return float(np.sum((judged - restored) ** 2)) / total
+
+    of_preimages = lost(features.shifted(by_preimages) - origin)
+    if fitted < ROWS_PER_COMPONENT * r:
+        return Reconstruction(Lost(fitted, len(judged), r, of_preimages, None), numbers, by_preimages, None)
+    baseline = LinearPCA.of(Z[others], r).reconstruct(judged)
+    errors = Lost(fitted, len(judged), r, of_preimages, lost(baseline))
+    return Reconstruction(errors, numbers, by_preimages, features.unshifted(baseline + origin))
+
+
+_FOLLOWED, _IGNORED = 0.5, 0.1  # shares of the variance of a column
+
+
+def only_followed(shares: Mapping[str, float]) -> str | None:
+    """The column that scores follow, if they explain most of it and hardly anything of any other; None if not so."""
+    followed = [name for name, share in shares.items() if share >= _FOLLOWED]
+    ignored = sum(share <= _IGNORED for share in shares.values())
+    return followed[0] if len(followed) == 1 and len(shares) > 1 and ignored == len(shares) - 1 else None
+
+
+def spread(m: int, most: int) -> Array:
+    """The numbers of at most `most` of m rows, evenly spaced and ascending."""
+    return np.linspace(0, m - 1, min(m, most)).astype(np.intp)
+
+
+def held_out_rows(m: int) -> Array:
+    """Whether each of m rows is held out, (m,): every fourth."""
+    return np.arange(m) % _HELD_OUT == _HELD_OUT - 1
+
+
+def places_of(names: Sequence[str]) -> dict[str, slice]:
+    """The columns of each variable of a table: a column, or the neighbours made of the categories of one.
+
+    `names` are those of `ingest`, which calls the columns of a category `carrier=AA`, `carrier=UA`.
+
+    Examples
+    --------
+    >>> places_of(["distance", "carrier=AA", "carrier=UA"])
+    {'distance': slice(0, 1, None), 'carrier': slice(1, 3, None)}
+    """
+    found: dict[str, slice] = {}
+    for name, columns in groupby(enumerate(names), key=lambda each: each[1].partition("=")[0]):
+        numbers = [j for j, _ in columns]
+        found[name if name not in found else names[numbers[0]]] = slice(numbers[0], numbers[-1] + 1)
+    return found

@@ -1,0 +1,101 @@
+"""Weights of columns: checked as typed, and resolved to one weight for each column of given rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from bigkpca.data.rows import Rows
+from bigkpca.errors import SpecError, nearest
+
+Weights = dict[str, float] | tuple[float, ...]
+OPTION = "--weight (column_weights= in Python)"
+_SHOWN = 8  # names of columns in a message
+
+
+def checked(value: Any) -> Weights | None:
+    """Weights by name, or one for each column. Raises SpecError for anything but finite numbers of at least 0."""
+    if value is None:
+        return None
+    pairs = dict(value.items()) if hasattr(value, "items") else None
+    if pairs is not None and all(isinstance(name, str) for name in pairs):  # a mapping, or a Series with names
+        return {name: _weight(each, repr(name)) for name, each in sorted(pairs.items())} or None
+    if isinstance(value, Mapping):
+        raise SpecError(
+            "column weights go by the names of columns, which are text: pass {'distance': 2.5}, or an array"
+        )
+    values: Any = np.asarray(value)
+    if isinstance(value, str) or values.ndim != 1:
+        raise SpecError(
+            f"column weights must be a mapping such as {{'distance': 2.5}}, or an array with one weight for each "
+            f"column, not {value!r:.80}"
+        )
+    return tuple(_weight(each, f"column {j}") for j, each in enumerate(values.tolist()))
+
+
+def _weight(value: Any, of: str) -> float:
+    try:
+        weight = float(value)
+    except (TypeError, ValueError, OverflowError):
+        weight = np.nan
+    if isinstance(value, str | bool) or not (np.isfinite(weight) and weight >= 0):
+        raise SpecError(f"the weight of {of} is {value!r:.80}: give a finite number, 0 or more")
+    return weight
+
+
+def for_columns(weights: Weights, rows: Rows) -> tuple[float, ...]:
+    """One weight for each column of these rows, (d,); the name of a column of categories stands for all its columns.
+
+    Raises SpecError for names that the rows do not have, for weights of a column of categories and of a part of it, for
+    another number of weights than columns, and if all are 0.
+    """
+    d = rows.shape[1]
+    if isinstance(weights, tuple):
+        if len(weights) != d:
+            raise SpecError(
+                f"{len(weights)} column weights were given, but {rows.where} has {d} columns: give one for each"
+            )
+        found = np.array(weights)
+    else:
+        found = _by_name(weights, rows)
+    if not found.any():
+        raise SpecError(f"all column weights are 0, which leaves no column of {rows.where}: give a positive one")
+    return tuple(found.tolist())
+
+
+def _by_name(weights: Mapping[str, float], rows: Rows) -> Any:
+    if rows.names is None:
+        raise SpecError(
+            f"{rows.where} has no column names, by which weights could be given: pass an array with one weight for "
+            f"each of its {rows.shape[1]} columns (column_weights= in Python)"
+        )
+    places: dict[str, list[int]] = {}
+    for j, name in enumerate(rows.names):
+        places.setdefault(name, []).append(j)
+    places |= {each.name: list(range(each.start, each.stop)) for each in rows.one_hot}
+    found, given = np.ones(rows.shape[1]), dict[int, str]()
+    for name, weight in weights.items():
+        if name not in places:
+            raise SpecError(_unknown(name, rows, places))
+        if twice := [given[j] for j in places[name] if j in given]:
+            raise SpecError(
+                f"weights are given for {twice[0]!r} and for {name!r}, which are the same column or parts of it: give "
+                "one of them"
+            )
+        found[places[name]] = weight
+        given |= dict.fromkeys(places[name], name)
+    return found
+
+
+def _unknown(name: str, rows: Rows, known: Mapping[str, Sequence[int]]) -> str:
+    near = nearest(name, known)
+    hint = f"did you mean {near!r}? " if near else ""
+    parts = {j for each in rows.one_hot for j in range(each.start, each.stop)}
+    columns = [each for each, places in known.items() if len(places) != 1 or places[0] not in parts]
+    more = f" and {len(columns) - _SHOWN} more" if len(columns) > _SHOWN else ""
+    return (
+        f"a weight is given for {name!r}, which is not a column of {rows.where}: {hint}its columns are "
+        f"{', '.join(columns[:_SHOWN])}{more}"
+    )

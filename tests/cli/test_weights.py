@@ -1,0 +1,97 @@
+"""Weights of columns on the command line: typed, refused, shown, and used by a job."""
+
+import json
+import re
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import bigkpca
+from tests.helpers.commands import run, run_apart
+
+pytestmark = pytest.mark.usefixtures("quiet_signals")
+RNG = np.random.default_rng(4)
+FRAME = pd.DataFrame({"day": RNG.normal(size=90), "origin": RNG.choice(["A", "B"], 90), "late": RNG.normal(size=90)})
+WEIGHTS = ("--weight", "origin=4", "--weight", "late=0.5")
+
+
+@pytest.fixture
+def rows(tmp_path):
+    FRAME.to_csv(tmp_path / "t.csv", index=False)
+    bigkpca.ingest(tmp_path / "t.csv", tmp_path / "t.zarr", categories="one-hot")
+    return tmp_path / "t.zarr"
+
+
+def test_typed_weights_reach_the_model_and_info_shows_them(rows, tmp_path):
+    options = ("--standardize", *WEIGHTS, "--components", 2, "--size", 20, "-q")
+    assert run("fit", rows, tmp_path / "m.zarr", *options).exit_code == 0
+    facts = json.loads(run("info", tmp_path / "m.zarr", "--json").stdout)
+    assert facts["options"]["column_weights"] == {"late": 0.5, "origin": 4.0}
+    assert re.search("^options .*column weights late 0.5, origin 4$", run("info", tmp_path / "m.zarr").stdout, re.M)
+    model = bigkpca.fit(
+        rows, tmp_path / "p.zarr", standardize=True, column_weights={"origin": 4, "late": 0.5}, n_components=2, size=20
+    )
+    assert facts["digest"] == bigkpca.info(str(tmp_path / "p.zarr"))["digest"]
+    np.testing.assert_array_equal(model.features.scale[1], model.features.scale[2])
+    assert run("plan", rows, *WEIGHTS, "-q").exit_code == 0
+
+
+def test_a_name_can_contain_an_equals_sign(rows):
+    plain, part, whole = (
+        run("sigma", rows, *more, "-q").stdout for more in ((), ("--weight", "origin=A=9"), ("--weight", "origin=9"))
+    )
+    assert len({plain, part, whole}) == 3
+    found = bigkpca.sigma(rows, column_weights={"origin=A": 9})["median"].sigma
+    assert part.split()[:2] == ["median", f"{found:.6g}"]
+
+
+def test_what_is_no_weight_is_refused_in_the_words_typed(rows, tmp_path):
+    for typed, message in {
+        ("origin",): "--weight origin: give the name of a column and its weight, e.g. --weight distance=2.5",
+        ("=3",): "--weight =3: give the name of a column",
+        ("origin=much",): "--weight origin=much: the weight 'much' is not a number: give one, 0 or more",
+        ("origin=1", "origin=2"): "--weight origin=2: origin already has the weight 1: give one of them",
+        ("origin=-1",): "the weight of 'origin' is -1.0: give a finite number, 0 or more",
+        ("origin=nan",): "the weight of 'origin' is nan",
+        ("origni=2",): "a weight is given for 'origni', which is not a column of",
+        ("origin=2", "origin=A=3"): "weights are given for 'origin' and for 'origin=A'",
+    }.items():
+        words = [word for each in typed for word in ("--weight", each)]
+        for command in (("fit", rows, tmp_path / "m.zarr"), ("sigma", rows), ("plan", rows)):
+            shown = run(*command, *words)
+            assert (shown.exit_code, message in shown.stderr) == (2, True), (command, shown.output)
+    assert not (tmp_path / "m.zarr").exists()
+
+
+@pytest.mark.full
+def test_a_cross_validation_prints_the_command_with_the_weights(rows):
+    options = ("--cv", "--components", 2, "--size", 20, "--standardize", "--weight", "origin=2.5", "-q")
+    lines = run("sigma", rows, *options).stdout.splitlines()
+    assert lines[0].startswith(
+        "mean squared error of pre-images, in standard deviations of the columns, times their weights, 3 folds"
+    )
+    assert "--standardize --weight origin=2.5" in lines[-1]
+
+
+@pytest.mark.full
+def test_a_dominant_column_is_warned_of_in_a_line(tmp_path):
+    FRAME.assign(day=FRAME["day"] * 1000).drop(columns="origin").to_csv(tmp_path / "t.csv", index=False)
+    bigkpca.ingest(tmp_path / "t.csv", tmp_path / "t.zarr")
+    shown = run_apart("plan", tmp_path / "t.zarr").stderr
+    assert re.search(r"^bigkpca: warning: .*column 0 \('day'\) makes 99.9% of the mean squared", shown, re.M)
+
+
+@pytest.mark.full
+def test_a_job_fits_with_the_weights_of_its_file(rows, tmp_path):
+    (tmp_path / "job.toml").write_text(
+        f'[input]\npath = "{rows}"\n[model]\npath = "m.zarr"\ncomponents = 2\nsize = 20\nstandardize = true\n'
+        'column_weights = { origin = 4, late = 0.5 }\n[output]\npath = "out"\n'
+    )
+    assert run("run", tmp_path / "job.toml").exit_code == 0
+    assert bigkpca.info(str(tmp_path / "m.zarr"))["options"]["column_weights"] == {"late": 0.5, "origin": 4.0}
+    assert run("run", tmp_path / "job.toml").exit_code == 0
+    text = (tmp_path / "job.toml").read_text()
+    (tmp_path / "job.toml").write_text(text.replace("origin = 4", "origin = 5"))
+    shown = run("run", tmp_path / "job.toml")
+    assert (shown.exit_code, "column_weights" in shown.stderr) == (2, True), shown.output

@@ -1,0 +1,163 @@
+"""Dims, coordinates and multi-indexes of DataArrays: what a model keeps of them, and what it gives back."""
+
+import dask.array as da
+import numpy as np
+import pandas as pd
+import pytest
+import xarray as xr
+
+import bigkpca
+from bigkpca import KernelPCA
+from bigkpca.data import labels
+from bigkpca.data.labels import Labels, are_stored_labels, header
+from bigkpca.errors import SpecError
+from bigkpca.storage.models import _parts, assembled
+
+FIELD = xr.DataArray(
+    np.random.default_rng(0).normal(size=(60, 3, 4)),
+    dims=("time", "lat", "lon"),
+    coords={
+        "time": pd.date_range("2000", periods=60),
+        "lat": np.float32([-10.1, 0, 10.1]),
+        "lon": [0, 90, 180, 270],
+        "zone": ("lat", ["s", "eq", "north"]),
+        "land": (("lat", "lon"), np.eye(3, 4, dtype=bool)),
+    },
+)
+KINDS = {
+    "stacked": FIELD.stack(cell=["lat", "lon"]),
+    "times": FIELD[:, 0, 0].drop_vars(["lat", "lon", "zone", "land"]).expand_dims(x=30).rename(time="band"),
+    "names": FIELD[:, :, 0].drop_vars(["lon", "land"]),
+    "bare": xr.DataArray(FIELD.values.reshape(60, 12), dims=("t", "c")),
+}
+
+
+def fresh():
+    return KernelPCA(3, size=40, random_state=0)
+
+
+def loaded(kpca, path):
+    kpca.save(path)
+    return KernelPCA.load(path)
+
+
+@pytest.mark.parametrize(
+    "kind", ["stacked", "names", *(pytest.param(kind, marks=pytest.mark.full) for kind in ("times", "bare"))]
+)
+def test_a_loaded_model_gives_back_the_dims_coordinates_and_multi_index_of_the_columns(kind, tmp_path):
+    rows = KINDS[kind]
+    if kind == "times":
+        rows = rows + xr.DataArray(np.random.default_rng(1).normal(size=rows.shape), dims=rows.dims)
+    kpca = fresh().fit(rows)
+    again = loaded(kpca, tmp_path / "m.zarr")
+    scores = kpca.transform(rows)
+    back = again.inverse_transform(scores)
+    xr.testing.assert_identical(back, kpca.inverse_transform(scores))
+    assert {name: each.dtype for name, each in back.coords.items()} == {
+        name: each.dtype for name, each in rows.coords.items()
+    }
+    xr.testing.assert_identical(again.inverse_transform(again.transform(rows.chunk())).compute(), back)
+
+
+def test_columns_of_other_coordinates_are_refused_after_a_load_as_before(tmp_path):
+    again = loaded(fresh().fit(KINDS["stacked"]), tmp_path / "m.zarr")
+    with pytest.raises(SpecError, match="the coordinates of the dim 'cell' differ from the fitted ones"):
+        again.transform(FIELD.assign_coords(lat=[1.0, 2, 3]).stack(cell=["lat", "lon"]))
+    with pytest.raises(SpecError, match="the model was fitted on columns along 'cell'"):
+        again.transform(FIELD.stack(other=["lat", "lon"]))
+    assert again.transform(KINDS["stacked"].values).shape == (60, 3)
+    assert not hasattr(again.fit(KINDS["stacked"].values), "_columns_like")
+    assert again.inverse_transform(xr.DataArray(np.zeros((2, 3)), dims=("t", "r"))).dims == ("t", "feature")
+
+
+@pytest.mark.full
+def test_functions_store_labels_like_the_estimator(tmp_path):
+    rows, options = KINDS["stacked"], {"n_components": 3, "size": 40}
+    model = bigkpca.fit(rows.chunk(time=30), tmp_path / "m.zarr", **options)
+    assert model.provenance["column_labels"]["levels"] == ["lat", "lon"]
+    assert (
+        bigkpca.fit(rows, tmp_path / "n.zarr", **options).provenance["column_labels"]
+        == (bigkpca.fit(rows, tmp_path / "n.zarr", **options).provenance["column_labels"])
+    )
+    other = rows.rename(cell="place")
+    with pytest.raises(
+        SpecError, match=r"made with other options \(column_labels\.dim is 'cell' there and 'place' here"
+    ):
+        bigkpca.fit(other, tmp_path / "n.zarr", **options)
+    part = bigkpca.fit(rows.values + 1, tmp_path / "p.zarr", like=model)
+    assert part.provenance["column_labels"] == model.provenance["column_labels"]
+    merged = KernelPCA._of(bigkpca.merge([model, part]))
+    assert merged.inverse_transform(fresh().fit_transform(rows)).unstack("cell").dims == ("time", "lat", "lon")
+
+
+def test_what_cannot_be_stored_is_left_out(monkeypatch):
+    rows = KINDS["bare"].assign_coords(
+        gap=("c", [np.nan, *range(11)]),
+        lazy=("c", da.ones(12)),
+        mixed=("c", np.array([1, "a"] * 6, object)),
+        complex=("c", np.ones(12) * 1j),
+        good=("c", np.arange(12)),
+        **{"a/b": ("c", np.arange(12))},
+    )
+    found = Labels.of(rows, 1)
+    assert set(found.left_out) == {"mixed", "complex", "a/b"}
+    assert set(found.stored()["coords"]) == {"good", "lazy"}
+    assert set(found.coords) == {"good", "gap", "lazy"}
+    monkeypatch.setattr(labels, "_MOST", 11)
+    assert found.stored() == {"dim": "c", "coords": {}}
+    assert "levels" not in Labels.of(KINDS["stacked"], 1).stored()
+
+
+def test_identities_tell_labels_apart():
+    first = Labels.of(KINDS["stacked"], 1).identity
+    assert first == Labels.of(KINDS["stacked"].copy(), 1).identity
+    assert Labels.of(KINDS["stacked"], 1).left_out == ()
+    for other in (
+        FIELD.assign_coords(lat=[1.0, 2, 3]).stack(cell=["lat", "lon"]),
+        FIELD.stack(place=["lat", "lon"]),
+        KINDS["stacked"].reset_index("cell"),
+        KINDS["stacked"].drop_vars("land"),
+    ):
+        assert Labels.of(other, 1).identity != first
+
+
+GOOD = Labels.of(KINDS["stacked"], 1).stored()
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        None,
+        {"dim": 1},
+        {"coords": []},
+        {"levels": "lat"},
+        {"levels": ["nowhere"]},
+        {"levels": [1]},
+        {"coords": {"a": {"dtype": "<i8", "values": [1, "a"]}}},
+        {"coords": {"a": {"dtype": "<i8", "values": [1.5]}}},
+        {"coords": {"a": {"dtype": "|O", "values": [1]}}},
+        {"coords": {"a": {"dtype": "<f8", "values": [float("inf")]}}},
+        {"coords": {"a": {"values": [1]}}},
+        {"coords": {"a": {"dtype": "|u1", "values": [300]}}},
+        {"coords": {"a": {"dtype": "|b4", "values": [True]}}},
+        {"coords": {"a": {"dtype": "U", "values": [1]}}},
+    ],
+)
+def test_labels_that_a_model_cannot_have_are_refused(wrong, tmp_path):
+    plain = {"dim": "c", "coords": {"a": {"dtype": "<f8", "values": [1.5, 2]}}}
+    assert are_stored_labels(GOOD)
+    assert are_stored_labels(plain)
+    assert not are_stored_labels({**plain, **wrong} if wrong else wrong)
+
+
+def test_a_model_with_labels_of_other_columns_is_damaged():
+    about, arrays = _parts(fresh().fit(KINDS["stacked"]).model_)
+    kept = {key: value for key, value in about.items() if key != "column_labels"}
+    assert about["column_labels"] == GOOD
+    for coords, message in (
+        ({"a": {"dtype": "<i8", "values": [1, 2]}}, "the coordinates of the columns do not have 12 values"),
+        ({"a": 5}, "column_labels is"),
+    ):
+        with pytest.raises(SpecError, match=message):
+            assembled({**kept, "column_labels": {"dim": "c", "coords": coords}}, arrays)
+    assert header(GOOD, 12, FIELD).indexes["cell"].equals(KINDS["stacked"].indexes["cell"])

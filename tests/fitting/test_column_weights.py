@@ -1,0 +1,241 @@
+"""Weights of columns, and columns of categories standardised as one: the same as by hand, wherever a model is used."""
+
+import pickle
+from itertools import product
+
+import numpy as np
+import pandas as pd
+import pytest
+import xarray as xr
+from numpy.testing import assert_allclose, assert_array_equal
+
+import bigkpca
+from bigkpca import KernelPCA
+from bigkpca.data.opening import open_rows
+from bigkpca.data.rows import ArrayRows, OneHot
+from bigkpca.errors import SpecError
+from bigkpca.evaluating import cross_validate
+from bigkpca.execution.engine import Engine
+from bigkpca.fitting.fit import fit_rows
+from bigkpca.numerics.methods import METHODS
+from bigkpca.spec import FitSpec
+from bigkpca.storage.models import load_model, model_digest
+from tests.fitting.cases import not_uniform
+from tests.helpers.fits import fit, scores
+
+RNG = np.random.default_rng(7)
+N = 160
+KIND = RNG.choice(["a", "b", "c", "d"], N, p=[0.6, 0.2, 0.15, 0.05])
+FRAME = pd.DataFrame({"x": RNG.normal(5, 3, N), "kind": KIND, "y": RNG.exponential(40, N), "same": 1.0})
+W = np.array([2.0, 0.5, 1.0, 4.0, 1.0])  # powers of two, which round nothing
+X = RNG.normal(size=(N, 5)) + 1
+OPTIONS = {"components": 3, "size": 20, "seed": 1}
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("weights")
+    FRAME.to_csv(folder / "t.csv", index=False)
+    bigkpca.ingest(folder / "t.csv", folder / "t.zarr", categories="one-hot")
+    return folder / "t.zarr"
+
+
+def by_hand(rows, weight=1.0):
+    """x, the four columns of 0 and 1, y and a constant column, standardised plainly."""
+    found = rows - rows.mean(axis=0)
+    found[:, [0, 5]] /= found[:, [0, 5]].std(axis=0)
+    shares = rows[:, 1:5].mean(axis=0)
+    found[:, 1:5] *= weight / np.sqrt(1 - np.sum(shares**2))
+    return found
+
+
+def values(path):
+    return open_rows(path).block(0, N)
+
+
+def closely(one, other):
+    """The same eigenvalues, and scores up to signs."""
+    assert_allclose(one.solution.eigenvalues, other.solution.eigenvalues, rtol=1e-6)
+
+
+@not_uniform
+@pytest.mark.parametrize("method", METHODS)
+def test_weights_are_the_columns_multiplied_by_hand_for_every_method(method):
+    weighted, plain = (fit(rows, **OPTIONS, method=method, **more) for rows, more in _pairs())
+    assert_allclose(weighted.solution.eigenvalues, plain.solution.eigenvalues, rtol=1e-12)
+    assert_allclose(scores(weighted, X), scores(plain, X * W), atol=1e-10)
+    assert_allclose(weighted.features.kernel.sigma, plain.features.kernel.sigma, rtol=1e-12)  # the median length
+
+
+def _pairs():
+    return (X, {"column_weights": W}), (X * W, {})
+
+
+@pytest.mark.parametrize(
+    "kernel",
+    [
+        "laplacian",
+        "polynomial",
+        *(pytest.param(name, marks=pytest.mark.full) for name in ("matern", "linear", "cosine")),
+    ],
+)
+def test_weights_are_the_columns_multiplied_by_hand_for_every_kernel(kernel):
+    weighted, plain = (fit(rows, **OPTIONS, kernel=kernel, **more) for rows, more in _pairs())
+    assert_allclose(weighted.solution.eigenvalues, plain.solution.eigenvalues, rtol=1e-12)
+
+
+@pytest.mark.full
+def test_the_variance_and_a_tolerance_are_those_of_weighted_columns():
+    for more in ({"gamma": "scale"}, {"tol": 0.3, "size": "auto"}, {"refine": 3}, {"noise": 0.1}):
+        weighted, plain = (fit(rows, **OPTIONS | more, **weights) for rows, weights in _pairs())
+        assert_allclose(weighted.solution.eigenvalues, plain.solution.eigenvalues, rtol=1e-12)
+
+
+def test_a_column_of_categories_has_the_mean_squared_distance_of_a_number(table):
+    model = fit(str(table), **OPTIONS, standardize=True)
+    Z = model.features.shifted(values(table)).astype(np.float64)
+    pairs = np.array([np.subtract(Z[i], Z[j]) ** 2 for i, j in product(range(N), repeat=2)]).mean(axis=0)
+    assert_allclose([pairs[0], pairs[1:5].sum(), pairs[5]], 2, rtol=1e-5)
+    assert pairs[6] == 0  # the constant one
+    assert len(set(model.features.scale[1:5])) == 1
+    assert model.features.scale[6] == 1
+
+
+@pytest.mark.parametrize("weight", [pytest.param(1.0, marks=pytest.mark.full), 3.0])
+def test_standardised_categories_are_those_divided_by_hand(table, weight):
+    names = {"column_weights": {"kind": weight}} if weight != 1 else {}
+    closely(fit(str(table), **OPTIONS, standardize=True, **names), fit(by_hand(values(table), weight), **OPTIONS))
+
+
+def test_rows_without_an_encoding_are_standardised_column_by_column(table):
+    plain = fit(values(table), **OPTIONS, standardize=True)
+    assert_allclose(plain.features.scale[:6], values(table).std(axis=0)[:6])
+
+
+def test_categories_that_are_all_the_same_are_a_constant_column():
+    rows = ArrayRows(np.column_stack([X[:, :2], np.ones(N)]), one_hot=(OneHot("kind", 2, 3),))
+    model = fit_rows(rows, FitSpec.checked(**OPTIONS, standardize=True), Engine(threads=1))
+    assert model.features.scale[2] == 1
+
+
+@pytest.mark.full
+def test_names_arrays_series_and_data_arrays_are_the_same_weights(table):
+    frame = pd.DataFrame(X, columns=list("vwxyz"))
+    by_name = dict(zip(frame.columns, W, strict=True))
+    given = (W, list(W), tuple(W), pd.Series(W), xr.DataArray(W, dims="c"), by_name, pd.Series(by_name)[::-1])
+    found = {
+        model_digest(KernelPCA(3, size=40, random_state=1, column_weights=each).fit(frame).model_) for each in given
+    }
+    assert len(found) == 2  # arrays and names are recorded as such
+    block = fit(str(table), **OPTIONS, column_weights={"kind": 2.0, "y": 0.25})
+    one_each = fit(str(table), **OPTIONS, column_weights=[1, 2, 2, 2, 2, 0.25, 1])
+    assert_array_equal(block.features.scale, one_each.features.scale)
+    assert_array_equal(scores(block, str(table)), scores(one_each, str(table)))
+
+
+def test_a_column_of_weight_0_has_no_influence_and_its_mean_as_pre_image():
+    weights = [1.0, 0.0, 1.0, 1.0, 1.0]
+    for more in ({"standardize": True}, {"kernel": "polynomial"}, {"method": "rff-pca", "dtype": "float32"}):
+        model = fit(X, **OPTIONS, column_weights=weights, **more)
+        by_hand = fit(X * weights, **OPTIONS, **more)
+        assert_allclose(model.solution.eigenvalues, by_hand.solution.eigenvalues, rtol=1e-4)
+        moved = X + np.array([0, 1000.0, 0, 0, 0])
+        assert_array_equal(scores(model, moved), scores(model, X))
+        if model.decoder is not None:
+            restored = model.reconstructing(N)(scores(model, X), None).rows
+            assert np.isfinite(restored).all()
+            assert_allclose(restored[:, 1], X[:, 1].mean(), rtol=1e-5)
+
+
+def test_a_model_with_weights_is_stored_loaded_and_used_as_it_is(tmp_path):
+    options = {"standardize": True, "column_weights": [2, 0, 1, 1, 3], "size": 40, "random_state": 1}
+    kpca = KernelPCA(3, **options).fit(X)
+    kpca.save(tmp_path / "m.zarr")
+    loaded = KernelPCA.load(tmp_path / "m.zarr")
+    assert loaded.column_weights == (2.0, 0.0, 1.0, 1.0, 3.0)
+    assert model_digest(load_model(tmp_path / "m.zarr")) == model_digest(kpca.model_)
+    assert_array_equal(loaded.transform(X), kpca.transform(X))
+    light = pickle.loads(pickle.dumps(kpca.to_sklearn()))
+    assert_allclose(light.transform(X), kpca.transform(X), atol=1e-12)
+    assert_allclose(light.inverse_transform(kpca.transform(X)), kpca.inverse_transform(kpca.transform(X)), rtol=1e-9)
+    assert np.abs(kpca.denoise(X)[:, 4] - X[:, 4]).mean() < X[:, 4].std()  # in the units of the data
+
+
+def test_pre_images_are_in_the_units_of_the_data(table):
+    kpca = KernelPCA(20, size=120, standardize=True, column_weights={"kind": 3.0, "y": 0.5}, random_state=0).fit(table)
+    rows = values(table)
+    restored = kpca.inverse_transform(np.asarray(kpca.transform(table)))
+    assert (restored[:, 1:5].argmax(axis=1) == rows[:, 1:5].argmax(axis=1)).mean() > 0.98
+    assert abs(restored[:, 0].mean() - 5) < 1
+    assert np.corrcoef(restored[:, 5], rows[:, 5])[0, 1] > 0.8
+    assert_allclose(restored[:, 6], 1)
+
+
+def test_parts_that_are_added_up_must_have_the_same_weights(table, tmp_path):
+    options = {"size": 40, "standardize": True, "random_state": 0}
+    kpca = KernelPCA(3, column_weights={"kind": 2}, **options).fit(table)
+    like = KernelPCA(3).fit(values(table), like=kpca)  # rows without names, under weights by name
+    assert_array_equal(like.model_.features.scale, kpca.model_.features.scale)
+    assert like.model_.provenance["spec"]["column_weights"] == {"kind": 2.0}
+    more = KernelPCA(3, column_weights={"kind": 2}, **options).fit(table).partial_fit(table)
+    assert_array_equal(more.model_.features.scale, kpca.model_.features.scale)
+    other = KernelPCA(3, column_weights={"kind": 3}, **options).fit(table)
+    with pytest.raises(
+        SpecError, match=r"column_weights=\{'kind': 3.0\}, but the model was fitted with \{'kind': 2.0\}"
+    ):
+        more.set_params(column_weights={"kind": 3}).partial_fit(table)
+    with pytest.raises(SpecError, match="model 2 has different features from the first one"):
+        bigkpca.merge([kpca, other])
+    with pytest.raises(SpecError, match=r"column_weights=.*must not change"):
+        bigkpca.fit(table, tmp_path / "m.zarr", like=kpca, column_weights={"kind": 3})
+
+
+@pytest.mark.full
+def test_another_weight_makes_another_model_at_the_same_place(table, tmp_path):
+    options = {"standardize": True, "n_components": 2, "size": 20}
+    first = bigkpca.fit(table, tmp_path / "m.zarr", column_weights={"kind": 2}, **options)
+    again = bigkpca.fit(table, tmp_path / "m.zarr", column_weights={"kind": 2.0}, **options)  # is there already
+    assert model_digest(again) == model_digest(first)
+    with pytest.raises(SpecError, match=r"m.zarr already"):
+        bigkpca.fit(table, tmp_path / "m.zarr", column_weights={"kind": 3}, **options)
+
+
+def test_lengths_are_those_of_weighted_columns(table):
+    rows, weights = values(table), {"kind": 4.0}
+    found = bigkpca.sigma(table, standardize=True, column_weights=weights)["median"].sigma
+    assert found == pytest.approx(bigkpca.sigma(by_hand(rows, 4.0))["median"].sigma, rel=1e-5)
+
+
+@pytest.mark.full
+def test_a_cross_validation_measures_errors_of_weighted_columns():
+    spec = FitSpec.checked(size=30, seed=2, preimage="ridge")
+    plain = cross_validate(open_rows(X * W), spec, Engine(threads=1), components=[2], sigmas=[2.0])
+    spec = FitSpec.checked(size=30, seed=2, preimage="ridge", column_weights=W)
+    weighted = cross_validate(open_rows(X), spec, Engine(threads=1), components=[2], sigmas=[2.0])
+    assert [one.error for one in weighted.settings] == pytest.approx([one.error for one in plain.settings], rel=1e-6)
+    assert (plain.weighted, weighted.weighted) == (False, True)
+
+
+@pytest.mark.full
+def test_a_cross_validation_standardises_categories_as_a_fit_does(table):
+    options = {"n_components": [2], "sigmas": [2.0], "size": 30, "preimage": "ridge"}
+    found = bigkpca.cross_validate(table, standardize=True, column_weights={"kind": 2}, **options)
+    expected = bigkpca.cross_validate(by_hand(values(table), 2.0), **options)  # of all rows, where folds have their own
+    assert found.best.error == pytest.approx(expected.best.error, rel=0.03)
+
+
+@pytest.mark.full
+def test_a_comparison_takes_weights_by_name(table, tmp_path):
+    found = bigkpca.compare(
+        table, tmp_path / "c", methods="nystroem/uniform", sizes=[20], n_components=2, standardize=True,
+        column_weights={"kind": 2},
+    )  # fmt: skip
+    assert len(found.trials) >= 1
+
+
+def test_weights_of_kernels_that_do_not_take_them_are_refused():
+    message = r"--weight \(column_weights= in Python\) does not work with kernel='precomputed'"
+    with pytest.raises(SpecError, match=message):
+        FitSpec.checked(kernel="precomputed", column_weights=[1, 2])
+    with pytest.raises(SpecError, match=r"does not work with .*pectrum.*, whose columns are characters"):
+        FitSpec.checked(kernel="spectrum", column_weights=[1, 2])

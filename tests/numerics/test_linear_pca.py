@@ -1,0 +1,174 @@
+"""Linear PCA as the baseline, and what scores explain of the columns, against plain loops."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from bigkpca import KernelPCA, kernels
+from bigkpca.errors import SpecError
+from bigkpca.numerics.certificates import accuracy
+from bigkpca.numerics.features import Columns, GivenKernels
+from bigkpca.numerics.linear_pca import (
+    Captured,
+    LinearPCA,
+    captured,
+    only_followed,
+    places_of,
+    reconstruction,
+    spread,
+)
+
+
+def by_svd(train, test, r):
+    """PCA of rows, by the definition."""
+    mean = train.mean(axis=0)
+    V = np.linalg.svd(train - mean, full_matrices=False)[2][:r]
+    return mean + (test - mean) @ V.T @ V
+
+
+def of_columns(X, scale=None, dtype=np.float64):
+    """The feature map of plain columns in the units of the model."""
+    return Columns(kernels.Gaussian(1.0), X.mean(axis=0), np.dtype(dtype), scale=scale)
+
+
+@pytest.mark.parametrize("shape", [(40, 6), (6, 40), (12, 12)])
+def test_pca_is_the_best_linear_reconstruction(shape):
+    rng = np.random.default_rng(0)
+    X, new = rng.normal(size=shape) + 5, rng.normal(size=(9, shape[1]))
+    found = LinearPCA.of(X, 5)
+    for r in (1, 5):
+        np.testing.assert_allclose(found.leading(r).reconstruct(new), by_svd(X, new, r), atol=1e-9)
+    np.testing.assert_allclose(LinearPCA.of(X, 50).reconstruct(X), X, atol=1e-9)  # as many as there are
+
+
+def test_rows_without_variance_have_no_axes():
+    same = np.full((3, 7), 2.0)
+    np.testing.assert_array_equal(LinearPCA.of(same, 2).reconstruct(same + 1), same)
+
+
+def naive(Z, Y):
+    """Mean squared errors of every fourth row: of the mean, the regression on scores, and PCA, fitted to the others."""
+    test = np.array([i % 4 == 3 for i in range(len(Z))])
+    A = np.column_stack([np.ones(len(Y)), Y])
+    B = np.linalg.pinv(A[~test]) @ Z[~test]
+    answers = Z[~test].mean(axis=0), A[test] @ B, by_svd(Z[~test], Z[test], Y.shape[1])
+    return [np.mean((Z[test] - each) ** 2, axis=0) for each in answers]
+
+
+@pytest.mark.parametrize("scaled", [False, True])
+def test_shares_are_those_of_a_regression_and_of_pca_on_held_out_rows(scaled):
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(203, 5)) * [1, 10, 100, 1, 1] + 3
+    Y = np.column_stack([np.tanh(X[:, 1]), X[:, 2] + rng.normal(size=203)])
+    scale = X.std(axis=0) if scaled else None
+    found = captured(of_columns(X, scale), X, Y)
+    assert (found.rows, found.held_out, found.components) == (153, 50, 2)
+    expected = naive(X / (scale if scaled else 1), Y)
+    np.testing.assert_allclose([found.variance, found.by_scores, found.by_pca], expected, rtol=1e-9)
+    total = found.variance.sum()
+    assert found.shares == (
+        pytest.approx(1 - found.by_scores.sum() / total),
+        pytest.approx(1 - found.by_pca.sum() / total),
+    )
+    ours, pca = found.of_columns({"first two": slice(0, 2)})["first two"]
+    assert ours == pytest.approx(1 - found.by_scores[:2].sum() / found.variance[:2].sum())
+    assert pca == pytest.approx(max(1 - found.by_pca[:2].sum() / found.variance[:2].sum(), 0))
+
+
+def test_columns_are_sorted_by_their_share_and_constant_ones_left_out():
+    found = Captured(8, 8, 1, np.array([2.0, 0.0, 4.0, 1.0]), np.array([1.0, 0.0, 1.0, 3.0]), np.zeros(4))
+    places = {name: slice(j, j + 1) for j, name in enumerate("abcd")}
+    assert list(found.of_columns(places).items()) == [("c", (0.75, 1.0)), ("a", (0.5, 1.0)), ("d", (0.0, 1.0))]
+
+
+def test_parts_of_categories_are_one_column():
+    names = ["a", "b=x", "b=y=z", "c", "d=", "d=1", "c=1"]
+    expected = {"a": (0, 1), "b": (1, 3), "c": (3, 4), "d": (4, 6), "c=1": (6, 7)}
+    assert {name: (place.start, place.stop) for name, place in places_of(names).items()} == expected
+
+
+def test_scores_follow_a_column_if_they_explain_it_and_no_other():
+    assert only_followed({"a": 0.9, "b": 0.1, "c": 0.0}) == "a"
+    assert only_followed({"a": 0.4, "b": 0.1}) is None
+    assert only_followed({"a": 0.9, "b": 0.2}) is None
+    assert only_followed({"a": 0.9, "b": 0.8, "c": 0.0}) is None
+    assert only_followed({"a": 0.9}) is None
+
+
+def test_nothing_is_known_from_few_rows_or_of_rows_that_are_not_vectors_or_overflow():
+    rng = np.random.default_rng(0)
+    X, Y = rng.normal(size=(40, 3)), rng.normal(size=(40, 2))
+    features = of_columns(X)
+    assert captured(features, X, Y) is not None
+    assert captured(features, X[:31], Y[:31]) is None  # seven are held out
+    assert captured(features, X[:0], Y[:0]) is None
+    assert captured(features, X, rng.normal(size=(40, 6))) is not None
+    assert captured(features, X, rng.normal(size=(40, 7))) is None  # 30 other rows, and 35 are needed
+    assert captured(replace(features, kernel=kernels.Spectrum(2)), X, Y) is None
+    given = GivenKernels(kernels.Precomputed(), np.zeros(3), precision="float64")
+    assert captured(given, X, Y) is None
+    for bad in (np.nan, np.inf, 1e150):
+        assert captured(features, np.where(np.arange(40)[:, None] == 7, bad, X), Y) is None
+        assert captured(features, X, np.where(np.arange(40)[:, None] == 7, bad, Y)) is None
+    assert captured(of_columns(X, dtype=np.float32), X * 1e60, Y) is None
+    assert captured(features, np.ones((40, 3)), Y) is None
+
+
+def test_shares_that_no_rows_have_are_refused():
+    found = Captured(8, 8, 1, np.ones(2), np.ones(2), np.ones(2))
+    with pytest.raises(SpecError, match="0 held-out rows that do not vary, or 1 components"):
+        replace(found, held_out=0)
+    with pytest.raises(SpecError, match="8 held-out rows that do not vary, or 1 components"):
+        replace(found, variance=np.zeros(2))
+    with pytest.raises(SpecError, match="negative variances or squared errors of columns"):
+        replace(found, by_pca=np.array([1.0, -1.0]))
+
+
+def test_rows_that_are_taken_are_evenly_spread():
+    np.testing.assert_array_equal(spread(5, 9), np.arange(5))
+    np.testing.assert_array_equal(spread(9, 3), [0, 4, 8])
+
+
+def test_reconstructions_are_judged_on_rows_that_pca_has_not_seen():
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(30, 4)) @ np.diag([9, 3, 1, 1]) + 7
+    scale = X.std(axis=0)
+    numbers, restored = np.array([2, 5, 29]), rng.normal(size=(3, 4))
+    found = reconstruction(of_columns(X, scale), X, numbers, restored, 2)
+    train, test = np.delete(X, numbers, axis=0), X[numbers]
+    pca = by_svd(train / scale, test / scale, 2) * scale
+    np.testing.assert_allclose(found.by_pca, pca, atol=1e-9)
+
+    def lost(rows):
+        return np.sum(((test - rows) / scale) ** 2) / np.sum(((test - train.mean(axis=0)) / scale) ** 2)
+
+    assert found.lost.by_preimages == pytest.approx(lost(restored))
+    assert found.lost.by_pca == pytest.approx(lost(pca))
+    assert (found.lost.rows, found.lost.held_out, found.lost.components) == (27, 3, 2)
+    few = reconstruction(of_columns(X, scale), X, numbers, restored, 6)
+    assert few.by_pca is few.lost.by_pca is None
+    assert few.lost.by_preimages == found.lost.by_preimages
+    assert reconstruction(of_columns(X), X, np.arange(30), X, 2) is None
+    assert reconstruction(of_columns(X), np.ones((30, 4)), numbers, restored, 2) is None
+
+
+def columns_of_different_scale(n=900):
+    """Distance in metres, which makes nearly all of every distance between rows, and three other columns."""
+    rng = np.random.default_rng(5)
+    return np.column_stack([rng.uniform(0, 4000, n), rng.normal(size=(n, 3))])
+
+
+@pytest.mark.filterwarnings("ignore::bigkpca.errors.DominantVariableWarning")
+def test_an_accurate_model_can_follow_one_column_only():
+    X = columns_of_different_scale()
+    model = KernelPCA(4, size=100, random_state=0).fit(X).model_
+    assert accuracy(model.certificate.trust, model.solution.explained_variance_ratio)[0] == "accurate"
+    assert set(model.certificate.trust) <= {"solid", "fair"}
+    shares = model.captured.of_columns(places_of(["distance", "a", "b", "c"]))
+    assert shares["distance"][0] > 0.95
+    assert max(shares[name][0] for name in "abc") < 0.05
+    assert min(pca for _, pca in shares.values()) > 0.999  # as many components as columns
+    assert only_followed({name: ours for name, (ours, _) in shares.items()}) == "distance"
+    alike = KernelPCA(4, size=100, standardize=True, random_state=0).fit(X).model_
+    assert min(ours for ours, _ in alike.captured.of_columns(places_of("abcd")).values()) > 0.5

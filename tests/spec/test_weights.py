@@ -1,0 +1,88 @@
+"""Weights of columns as typed: what is refused before any row is read, and in which words."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import bigkpca
+from bigkpca import KernelPCA
+from bigkpca.data.rows import ArrayRows, OneHot
+from bigkpca.errors import SpecError
+from bigkpca.spec import FitSpec
+from bigkpca.spec.weights import checked, for_columns
+from tests.data.cases import case
+
+NAMES = ("distance", "origin=JFK", "origin=LGA", "delay")
+ROWS = ArrayRows(np.zeros((3, 4)), names=NAMES, one_hot=(OneHot("origin", 1, 3),), where="flights.zarr")
+
+
+def test_values_that_are_no_weights_are_refused_by_name_or_number():
+    for value, message in (
+        ({"delay": -1}, r"the weight of 'delay' is -1: give a finite number, 0 or more"),
+        ({"delay": float("inf")}, r"the weight of 'delay' is inf: give a finite number"),
+        ({"delay": float("nan")}, r"the weight of 'delay' is nan: give a finite number"),
+        ({"delay": "2"}, r"the weight of 'delay' is '2': give a finite number"),
+        ({"delay": True}, r"the weight of 'delay' is True: give a finite number"),
+        ({"delay": None}, r"the weight of 'delay' is None: give a finite number"),
+        ({"delay": [1, 2]}, r"the weight of 'delay' is \[1, 2\]: give a finite number"),
+        ([1, -0.5], r"the weight of column 1 is -0.5: give a finite number"),
+        ([1, np.nan], r"the weight of column 1 is nan: give a finite number"),
+        ({1: 2}, r"column weights go by the names of columns, which are text: pass \{'distance': 2.5\}, or an array"),
+        ("delay", r"must be a mapping such as \{'distance': 2.5\}, or an array .* not 'delay'"),
+        (3.0, r"must be a mapping such as .* not 3.0"),
+        ([[1, 2]], r"must be a mapping such as .* not \[\[1, 2\]\]"),
+    ):
+        with case(value), pytest.raises(SpecError, match=message):
+            FitSpec.checked(column_weights=value)
+
+
+def test_weights_are_recorded_in_one_form():
+    assert checked({"b": 2, "a": np.float32(0.5)}) == {"a": 0.5, "b": 2.0}
+    assert list(checked({"b": 2, "a": 1})) == ["a", "b"]
+    assert checked(pd.Series({"a": 2})) == {"a": 2.0}
+    assert checked(pd.Series([1, 2])) == (1.0, 2.0)
+    assert checked(np.array([1, 2])) == (1.0, 2.0)
+    assert checked({}) is None
+    assert checked(None) is None
+    for value in ({"a": 2}, [1, 2]):
+        spec = FitSpec.checked(column_weights=value)
+        assert FitSpec.from_dict(spec.to_dict(), None) == spec
+    assert "column_weights" not in FitSpec().to_dict()  # so that earlier models are recognised
+
+
+def test_names_stand_for_columns_and_for_all_columns_of_categories():
+    assert for_columns({"origin": 4, "delay": 0.5}, ROWS) == (1, 4, 4, 0.5)
+    assert for_columns({"origin=LGA": 4}, ROWS) == (1, 1, 4, 1)
+    assert for_columns((1, 2, 3, 4), ROWS) == (1, 2, 3, 4)
+
+
+def test_weights_that_do_not_fit_the_rows_are_refused():
+    unnamed = ArrayRows(ROWS.values)
+    for weights, rows, message in (
+        ({"orign": 2}, ROWS, "'orign', which is not a column of flights.zarr: did you mean 'origin'. its columns are "
+         "distance, delay, origin$"),
+        ({"origin=LGB": 2}, ROWS, "'origin=LGB', which is not a column of flights.zarr: did you mean 'origin'"),
+        ({"q": 2}, ROWS, "'q', which is not a column of flights.zarr: its columns are"),
+        ({"origin": 2, "origin=JFK": 3}, ROWS, "for 'origin' and for 'origin=JFK', which are the same column or parts"),
+        ({"delay": 2}, unnamed, "the array has no column names, .* one weight for each of its 4 columns"),
+        ((1.0, 2.0), ROWS, "2 column weights were given, but flights.zarr has 4 columns: give one for each"),
+        ((0.0,) * 4, ROWS, "all column weights are 0, which leaves no column of flights.zarr: give a positive one"),
+        (dict.fromkeys(NAMES, 0), ROWS, "all column weights are 0"),
+    ):  # fmt: skip
+        with case(weights), pytest.raises(SpecError, match=message):
+            for_columns(weights, rows)
+    many = ArrayRows(np.zeros((2, 20)), names=tuple(f"c{j:02}" for j in range(20)))
+    with pytest.raises(SpecError, match=r"its columns are c00, .*, c07 and 12 more$"):
+        for_columns({"zzz": 1}, many)
+
+
+def test_they_are_refused_before_a_row_is_read(tmp_path, monkeypatch):
+    (tmp_path / "t.csv").write_text("a,kind\n" + "1,u\n2,v\n" * 20)
+    bigkpca.ingest(tmp_path / "t.csv", tmp_path / "t.zarr", categories="one-hot")
+    monkeypatch.setattr("bigkpca.data.stored.StoredArray.read", lambda *_: pytest.fail("read"))
+    for call in (bigkpca.sigma, bigkpca.cross_validate, bigkpca.plan, lambda *a, **k: KernelPCA(**k).fit(*a)):
+        with pytest.raises(SpecError, match=r"'knd', which is not a column of .*t.zarr: did you mean 'kind'"):
+            call(tmp_path / "t.zarr", column_weights={"knd": 2})
+    with pytest.raises(SpecError, match="did you mean 'kind'"):
+        bigkpca.fit(tmp_path / "t.zarr", tmp_path / "m.zarr", column_weights={"knd": 2})
+    assert not (tmp_path / "m.zarr").exists()
