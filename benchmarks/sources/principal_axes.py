@@ -9,6 +9,7 @@ n - 1 for a Gaussian one.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from sklearn.decomposition import PCA
 
 from benchmarks.sources.common import arguments, save_figure, save_table
 from bigkpca import KernelPCA
-from bigkpca.errors import Array
+from bigkpca.errors import Array, DominantVariableWarning
 
 MEANS = np.array([4.0, 20.0, 20.0])
 COVARIANCE = np.array([[1, 9, 12.75], [9, 100, 120], [12.75, 120, 225]])
@@ -114,6 +115,7 @@ def draw(shoes: Array, apples: Array, folder: Path) -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
+    warnings.simplefilter("ignore", DominantVariableWarning)  # axes of different lengths are the example
     given = arguments(__doc__ or "", argv, rows=5000)
     shoes, apples = feet(min(given.rows, 200)), trees(given.rows)
     title = f"Linear examples, {given.rows} apple trees"
