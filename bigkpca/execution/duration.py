@@ -11,7 +11,7 @@ of the driver; P passes, b = max(rows of a block, n / t), the rows of the busies
     products      X S' and half of the symmetric V'V             b d q + b D² / 2; p d q
     sample        entries that are copied and looked at          m d
     k-means       rows compared with centres                     iterations · rows · D / h
-    bound         kernels of u unseen rows, and their residuals  (u² d / 2 + u D (d + D)) / h
+    bound         kernels of u drawn rows, and their residuals  (u² d / 2 + u D (d + D)) / h
     krylov        products with the square of these residuals    10 u² / h
     rounding      512 rows in float64, and                       512 D (d + D)
                   regressions of pre-images                      (p + D) g (g + d) with g = 500 + r
@@ -148,7 +148,7 @@ def not_timed(rows: Rows, fit: ResolvedFit) -> str | None:
 
 def terms(fit: ResolvedFit, plan: Plan, speed: Speed, threads: int, driver: int) -> dict[str, float]:
     """Seconds of each term, if its operations were as fast as those of the probe."""
-    n, d, D, m, u, method, rule = fit.n, fit.d, fit.size, fit.sample, fit.unseen, fit.spec.method_value, fit.rule
+    n, d, D, m, u, method, rule = fit.n, fit.d, fit.size, fit.sample, fit.drawn, fit.spec.method_value, fit.rule
     product = speed.double if fit.dtype == np.float64 else speed.single
     # Of the passes.
     busiest = max(plan.block_rows, n / threads)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import reduce
 from operator import add
@@ -23,6 +24,7 @@ from bigkpca.execution.engine import (
     tile_height,
 )
 from bigkpca.execution.tasks import BlockTasks, Carried, Task, named_rows
+from bigkpca.numerics.certificates.sampling import Draw, ResidualSample, Sampler
 from bigkpca.numerics.evaluation import Probes, Sums, block_sums
 from bigkpca.numerics.features import Columns, FeatureMap
 from bigkpca.numerics.landmarks.sampling import Factor
@@ -53,15 +55,18 @@ def block_columns(rows: Rows, block: Block) -> ColumnMoments:
 
 @dataclass(frozen=True)
 class BlockSums:
-    """Sums over the features, the SHA-256 of each block's values, in block order, and the farthest rows of a fit."""
+    """Sums over the features, the SHA-256 of each block's values, in block order, the farthest rows of a fit, and rows
+    drawn by their residuals."""
 
     sums: Any  # ShiftedSums, or Action
     digests: tuple[str, ...]
     far: FarRows | None = None
+    drawn: ResidualSample | None = None
 
     def __add__(self, other: BlockSums) -> BlockSums:
         far = None if self.far is None or other.far is None else self.far + other.far
-        return BlockSums(self.sums + other.sums, self.digests + other.digests, far)
+        drawn = None if self.drawn is None or other.drawn is None else self.drawn + other.drawn
+        return BlockSums(self.sums + other.sums, self.digests + other.digests, far, drawn)
 
     @property
     def content(self) -> str:
@@ -77,12 +82,13 @@ def sums_of(
     engine: Engine,
     title: str = "fitting",
     kept: KeptFeatures | None = None,
+    draw: Draw | None = None,
 ) -> BlockSums:
-    """Sums of the features of all rows, a digest of the rows, and the farthest ones: one pass. `shift` (D,) is near
-    their mean. Features are also stored in `kept`, as long as there is room."""
+    """Sums of the features of all rows, a digest of the rows, the farthest ones, and those that `draw` draws: one pass.
+    `shift` (D,) is near their mean. Features are also stored in `kept`, as long as there is room."""
     if kept is not None:
         kept.begin()
-    return sum_by_block(title, _block_sums, rows, (features, shift), block_rows, engine, kept)
+    return sum_by_block(title, _block_sums, rows, (features, shift, draw), block_rows, engine, kept)
 
 
 def action_of(
@@ -101,14 +107,22 @@ def action_of(
 
 @refuse_overflow(lambda summary: summary.sums.products)
 def _block_sums(
-    rows: Rows, block: Block, features: FeatureMap, shift: Array, kept: KeptFeatures | None = None
+    rows: Rows, block: Block, features: FeatureMap, shift: Array, draw: Draw | None, kept: KeptFeatures | None = None
 ) -> BlockSums:
     digest = hashlib.sha256()
     X_tiles, most_rows = block_tiles(rows, block, features, digest)
-    farthest = Farthest()
-    V_tiles = features.tiles(X_tiles, most_rows, farthest.see)
-    sums = shifted_sums(V_tiles if kept is None else kept.keeping(block.start, V_tiles), shift)
-    return BlockSums(sums, (digest.hexdigest(),), farthest.found)
+    farthest, sampler = Farthest(), None if draw is None else Sampler(draw, block.start)
+
+    def watch(X: Array, shifted: Array) -> None:
+        farthest.see(X, shifted)
+        if sampler is not None:
+            sampler.see(X)
+
+    V_tiles: Iterable[tuple[Array, Array]] = features.tiles(X_tiles, most_rows, watch)
+    if kept is not None:
+        V_tiles = kept.keeping(block.start, V_tiles)
+    sums = shifted_sums(V_tiles if sampler is None else sampler.drawing(V_tiles), shift)
+    return BlockSums(sums, (digest.hexdigest(),), farthest.found, None if sampler is None else sampler.found)
 
 
 @refuse_overflow(lambda summary: summary.sums.products)

@@ -226,9 +226,9 @@ def worker_bytes(rows: Rows, fit: ResolvedFit, threads: int) -> int:
     if fit.spec.precomputed or fit.matrix_free:
         return plan_resolved(rows, fit, threads).peak_bytes
     block = min(fit.n, fit_block_rows(fit.n, rows.grain, fit.spec.block_rows))
-    blocks, row = ceil(fit.n / block), fit.d * rows.dtype.itemsize
+    blocks, row, reference = ceil(fit.n / block), fit.d * rows.dtype.itemsize, min(fit.n, REFERENCE_ROWS)
     at_work, partial_sums = min(threads, blocks), _partial_sums(blocks, threads)
-    stages = [(fit.sample + fit.unseen) * row + threads * reading_bytes(rows, 0, block)]
+    stages = [(fit.sample + reference) * row + threads * reading_bytes(rows, 0, block)]
     if not fit.spec.exact:
         work = _work(fit)
         passes = _pass(streaming_bytes(rows, work, block), work, at_work, partial_sums, _sketch_width(fit))[1]
@@ -246,8 +246,8 @@ def _stages(rows: Rows, fit: ResolvedFit, block: int, threads: int, partial_sums
     at_work = min(threads, ceil(fit.n / block))  # in a pass
     # From the sample to the end: the feature map, rows that bound what landmarks miss, rows on which rounding is
     # measured and, if the pre-image needs it, the sample.
-    reference = 0 if fit.unseen else min(m, REFERENCE_ROWS)
-    kept = fit.unseen + reference + min(m, PAIRED_ROWS) + (spec.preimage_rows(m) if spec.keeps_sample else 0)
+    reference = min(fit.n, REFERENCE_ROWS)
+    kept = fit.drawn + reference + min(m, PAIRED_ROWS) + (spec.preimage_rows(m) if spec.keeps_sample else 0)
     held = work.of_map + kept * d * rows.dtype.itemsize
     solving = held + _SOLVER_BYTES
     passes, stages = int(spec.standardize), [_sampling_bytes(rows, fit, block, threads)]
@@ -308,7 +308,7 @@ def _partial_sums(blocks: int, threads: int) -> int:
 def _drawn_bytes(rows: Rows, fit: ResolvedFit) -> int:
     """The sample with the rows that are read with it, and a copy in units of scaled columns for the median."""
     judging, held_out = min(fit.sample, JUDGING_ROWS), 0 if fit.spec.tol is None else JUDGING_ROWS
-    drawn = (fit.sample + fit.unseen + judging + held_out) * fit.d * rows.dtype.itemsize
+    drawn = (fit.sample + min(fit.n, REFERENCE_ROWS) + judging + held_out) * fit.d * rows.dtype.itemsize
     return drawn + (fit.sample * fit.d * fit.dtype.itemsize if fit.spec.scales else 0)
 
 
@@ -316,7 +316,7 @@ def _sampling_bytes(rows: Rows, fit: ResolvedFit, block: int, threads: int) -> i
     """Drawing the sample, held twice while it is assembled; choosing landmarks or frequencies; trying sizes."""
     m, d, D, rule, itemsize = fit.sample, fit.d, fit.size, fit.rule, fit.dtype.itemsize
     drawn, row = _drawn_bytes(rows, fit), d * rows.dtype.itemsize
-    reading = 2 * (m + fit.unseen) * row + threads * reading_bytes(rows, 0, block)
+    reading = 2 * (m + min(fit.n, REFERENCE_ROWS)) * row + threads * reading_bytes(rows, 0, block)
     if rule is None:
         working = fit.spec.method_value.working_bytes(m, d, D)
     else:  # its candidates, shifted, and its work space
@@ -339,11 +339,11 @@ def _solving_bytes(fit: ResolvedFit, threads: int) -> int:
 
     rounding: the scatter (D, D), packed and not, W or none; 768 rows and their features in both precisions, for which
     landmarks are held four times in float64. basis: ten squares (D, D): scatter, W, its basis, the rounding, and the
-    factors of their products. spectral: six squares; and for u unseen rows the upper half of (u, u), (u, D) and their
+    factors of their products. spectral: six squares; and for u drawn rows two squares (u, u), (u, D) and their
     coordinates, with tiles of 512 rows for each thread. Unless only a few components are solved for, LAPACK makes
     copies.
     """
-    d, D, u, itemsize, spec = fit.d, fit.size, fit.unseen, fit.dtype.itemsize, fit.spec
+    d, D, u, itemsize, spec = fit.d, fit.size, fit.drawn, fit.dtype.itemsize, fit.spec
     square, landmarks = 8 * D * D, spec.method_value.landmarks
     measured = MEASURED_ROWS + (256 if landmarks else 0)
     rows = measured * (8 * 4 * d + (8 + itemsize) * D)
@@ -354,7 +354,7 @@ def _solving_bytes(fit: ResolvedFit, threads: int) -> int:
     rounding = 3 * square + rows + 8 * 5 * d * D
     basis = (10 + 2 * (not spec.center)) * square + rows
     tiles = threads * 512 * itemsize * (4 * d + 2 * 512)
-    spectral = (6 + copies) * square + itemsize * (u * (u // 2 + 512 + D + d) + D * D) + tiles
+    spectral = (6 + copies) * square + itemsize * (u * (2 * u + 2 * D + d) + D * D) + tiles
     return max(rounding, basis, spectral)
 
 
@@ -469,7 +469,7 @@ def sample_bytes(rows: Rows, fit: ResolvedFit, threads: int) -> int:
     row = fit.d * rows.dtype.itemsize
     drawn = _drawn_bytes(rows, fit) + threads * 2**22
     reading = threads * reading_bytes(rows, 0, fit_block_rows(fit.n, rows.grain))
-    return resident(max(drawn, 2 * (fit.sample + fit.unseen) * row + reading))
+    return resident(max(drawn, 2 * (fit.sample + min(fit.n, REFERENCE_ROWS)) * row + reading))
 
 
 def largest_size_that_fits(rows: Rows, fit: ResolvedFit, threads: int, limit: int) -> int | None:

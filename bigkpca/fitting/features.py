@@ -19,7 +19,7 @@ from bigkpca.execution.engine import Engine, fit_blocks
 from bigkpca.execution.passes import ResidualDraws, action_of, draws_by_residual, mean_features, sums_of
 from bigkpca.fitting.sample import PreparedSample, prepare_sample, rounded
 from bigkpca.numerics import growth, landmarks
-from bigkpca.numerics.drift import REFERENCE_ROWS
+from bigkpca.numerics.certificates import SampledFrom
 from bigkpca.numerics.evaluation import Estimate
 from bigkpca.numerics.features import (
     Columns,
@@ -386,9 +386,8 @@ class ChosenFeatures:
     choices: tuple[Choice, ...]
     sample: Array | None  # (m, d), if the pre-image needs it
     few: Array  # (q, d) of the sample: the kernel is judged on these rows, and rounding is measured on the first
-    unseen: Array  # (m, d), from which the error of the landmarks is bounded
-    reference: Array  # (q, d) of all rows, whose scores and residuals the model keeps; a part of `unseen` or `few`
-    triangular: bool | None = None  # the basis of the span of the landmarks, if the strata of another model require it
+    reference: Array  # (q, d) of all rows, whose scores and residuals the model keeps
+    like: SampledFrom | None = None  # how the rows of another model were drawn, with which these are to be joined
 
 
 def choose_features(rows: Rows, fit: ResolvedFit, limits: SizeLimits, engine: Engine) -> ChosenFeatures:
@@ -403,7 +402,7 @@ def choose_features(rows: Rows, fit: ResolvedFit, limits: SizeLimits, engine: En
     make_features = feature_map_factory(prepared, fit, engine)
     grown = None if spec.tol is None else grow_size(prepared, make_features, fit, limits, engine)
     features = make_features(fit) if grown is None else grown.features
-    few, unseen, sample = prepared.sampled.few[:PAIRED_ROWS], prepared.sampled.unseen, prepared.sampled.sample
+    few, sample = prepared.sampled.few[:PAIRED_ROWS], prepared.sampled.sample
     near_mean = np.zeros(features.size) if spec.exact else mean_features(features, few)
     near_mean = near_mean.astype(features.dtype).astype(np.float64)  # rounded as when it is subtracted from tiles
     return ChosenFeatures(
@@ -414,8 +413,7 @@ def choose_features(rows: Rows, fit: ResolvedFit, limits: SizeLimits, engine: En
         tuple(_choices(prepared, fit, features, grown)),
         spread(sample, spec.preimage_rows(len(sample))) if spec.keeps_sample else None,
         few.copy(),  # a view would keep more of them in memory
-        unseen,
-        unseen[:REFERENCE_ROWS] if len(unseen) else prepared.sampled.few[:REFERENCE_ROWS],
+        prepared.sampled.reference,
     )
 
 

@@ -19,15 +19,16 @@ from bigkpca.fitting.features import ChosenFeatures, kept_choices
 from bigkpca.fitting.memory_limits import check_fits, make_room
 from bigkpca.fitting.preimage import check_extensible, extend_decoder, with_decoder
 from bigkpca.fitting.reference import with_reference
-from bigkpca.fitting.sample import unseen_row_numbers
-from bigkpca.fitting.solve import Checks, rounding_of, solve, solve_rows, some_of
+from bigkpca.fitting.sample import reference_row_numbers
+from bigkpca.fitting.solve import Checks, draw_of, first_basis, rounding_of, solve, solve_rows, some_of
 from bigkpca.fitting.warnings import warn_if_beyond_tolerance, warn_if_fewer, warn_if_not_uniform, warn_of
 from bigkpca.numerics import eigenpairs, growth, rounding
-from bigkpca.numerics.certificates import spectral
-from bigkpca.numerics.certificates.spectral import Stratum
-from bigkpca.numerics.drift import REFERENCE_ROWS
+from bigkpca.numerics.certificates import SampledFrom, sample_of
+from bigkpca.numerics.certificates.sampling import Residuals, ResidualSample
+from bigkpca.numerics.features import FeatureMap
 from bigkpca.numerics.growth import PAIRED_ROWS
 from bigkpca.numerics.kernels import Kernel
+from bigkpca.numerics.linalg import Map
 from bigkpca.numerics.model import Model, Provenance
 from bigkpca.numerics.moments import ShiftedSums
 from bigkpca.numerics.preimages.base import spread
@@ -125,16 +126,18 @@ def _chosen(rows: Rows, like: Model, fit: ResolvedFit, engine: Engine) -> Chosen
     """The features of a model, with the rows that their error on these rows is measured on."""
     assert like.sums is not None
     features, spec, n = like.features, fit.spec, fit.n
-    unseen = unseen_row_numbers(fit)
+    reference = reference_row_numbers(fit)
     few = random_stream(spec.seed, FEW).choice(n, min(PAIRED_ROWS, n), replace=False)
     sample = np.empty(0, np.intp)
     if spec.keeps_sample:
         drawn = np.sort(random_stream(spec.seed, SAMPLE).choice(n, fit.sample, replace=False))
         sample = spread(drawn, spec.preimage_rows(fit.sample))
-    wanted = np.unique(np.concatenate([few, unseen, sample]))
+    wanted = np.unique(np.concatenate([few, reference, sample]))
     read = read_rows(rows, wanted, engine)
-    found_few, found_unseen, found_sample = (read[np.searchsorted(wanted, some)] for some in (few, unseen, sample))
-    strata = like.certificate.strata
+    found_few, found_reference, found_sample = (
+        read[np.searchsorted(wanted, some)] for some in (few, reference, sample)
+    )
+    kept = sample_of(like.certificate)
     return ChosenFeatures(
         features,
         like.sums.about,
@@ -143,9 +146,8 @@ def _chosen(rows: Rows, like: Model, fit: ResolvedFit, engine: Engine) -> Chosen
         (),
         found_sample if spec.keeps_sample else None,
         found_few,
-        found_unseen,
-        found_unseen[:REFERENCE_ROWS] if len(unseen) else found_few[:REFERENCE_ROWS],
-        None if strata is None else bool(spectral.from_array(strata)[0].triangular),
+        found_reference,
+        None if kept is None else kept[1],
     )
 
 
@@ -154,7 +156,6 @@ class _Part:
     """What merging needs of one of the models, besides its sums."""
 
     count: int
-    strata: tuple[Stratum, ...]
     rounded: tuple[float, float]  # see `Checks`
     sample: Array | None
 
@@ -174,13 +175,14 @@ def merge(models: Iterable[Model], engine: Engine) -> Model:
     parts: list[_Part] = []
     added: list[dict[str, Any]] = []  # identities of all rows, in the form that `partial_fit` records
     numbers: dict[str, int] = {}  # numbers of the models, by the digests of their rows
+    drawn = _Drawn()
     nodes: list[tuple[int, ShiftedSums]] = []  # of the binary tree of sums, levels descending: at most log2
     for number, model in enumerate(models, 1):
         if first is None:
             first = model
         _check_same_features(first, model, number)
         assert model.sums is not None
-        found, strata = model.provenance, model.certificate.strata
+        found = model.provenance
         own = [{**found.get("identity", {}), "sha256": found.get("content")}, *found.get("added", [])]
         digests = [each["sha256"] for each in own if each.get("sha256") is not None]
         for digest in digests:
@@ -191,8 +193,9 @@ def merge(models: Iterable[Model], engine: Engine) -> Model:
                 )
         numbers.update(dict.fromkeys(digests, number))
         added += own
-        known = () if strata is None else spectral.from_array(strata)
-        parts.append(_Part(model.sums.count, known, rounding_of(model), model.certificate.sample))
+        drawn.add(model)
+        uniform = None if model.certificate.draws is not None else model.certificate.sample
+        parts.append(_Part(model.sums.count, rounding_of(model), uniform))
         level, value = 0, model.sums
         while nodes and nodes[-1][0] == level:
             value = nodes.pop()[1] + value
@@ -202,7 +205,7 @@ def merge(models: Iterable[Model], engine: Engine) -> Model:
         raise SpecError(f"{len(parts)} models were given: merging needs at least two")
     sums = reduce(lambda right, left: left + right, (value for _, value in reversed(nodes)))
     fit = resolve_shape(FitSpec.of(first), sums.count, first.features.columns, first.features.dtype)
-    return _with_sums(first, sums, fit, _joint_checks(first, sums, parts), engine, added[1:])
+    return _with_sums(first, sums, fit, _joint_checks(first, sums, parts, drawn), engine, added[1:])
 
 
 def _with_sums(
@@ -218,6 +221,8 @@ def _with_sums(
     features = model.features
     with single_threaded_blas, np.errstate(over="ignore", invalid="ignore"):
         with engine.small_work() as in_order:
+            if checks.basis is None:
+                checks = with_basis(features, checks, in_order)
             found = solve(sums.moments, features, fit, checks, in_order)
         solution = eigenpairs.aligned(found.solution, model.solution, features.gram())
     found = replace(found, solution=solution, sums=sums, basis=None)
@@ -231,8 +236,33 @@ def _with_sums(
     return extend_decoder(larger, model, fit.spec)
 
 
-def _joint_checks(first: Model, sums: ShiftedSums, parts: list[_Part]) -> Checks:
-    """The evidence of all parts: their strata and rounding; landmarks and sampled rows measure the rounding again."""
+class _Drawn:
+    """The rows that models keep of those that their passes drew, joined one model after the other; None if a model has
+    none, if they were drawn in other directions, or with the same random numbers, as for the same rows."""
+
+    def __init__(self) -> None:
+        self.sample: ResidualSample | None = None
+        self.how: SampledFrom | None = None
+        self._models = 0
+
+    def add(self, model: Model) -> None:
+        found = sample_of(model.certificate)
+        first, self._models = not self._models, self._models + 1
+        if first and found is not None:
+            self.sample, self.how = found
+        elif found is None or self.sample is None or self.how is None:
+            self.sample = self.how = None
+        else:
+            more, how = found
+            alike = (how.of, how.triangular, how.most) == (self.how.of, self.how.triangular, self.how.most)
+            if not alike or np.isin(more.uniform, self.sample.uniform).any():
+                self.sample = self.how = None
+            else:
+                self.sample, self.how = self.sample + more, self.how._replace(kept=min(self.how.kept, how.kept))
+
+
+def _joint_checks(first: Model, sums: ShiftedSums, parts: list[_Part], drawn: _Drawn) -> Checks:
+    """The evidence of all parts: drawn rows and rounding; landmarks and sampled rows measure the rounding again."""
     seed, total, sample = FitSpec.of(first).seed, sum(part.count for part in parts), None
     if all(part.sample is not None for part in parts):  # in proportion to their numbers of rows
         counts = [max(1, rounding.MEASURED_ROWS * part.count // total) for part in parts]
@@ -241,13 +271,8 @@ def _joint_checks(first: Model, sums: ShiftedSums, parts: list[_Part]) -> Checks
     landmarks = first.features.landmarks_in_user_units()
     rows = [first.features.offset[None], *(each.astype(np.float64) for each in (landmarks, sample) if each is not None)]
     few = np.concatenate([each[: rounding.MEASURED_ROWS] for each in rows])
-    kinds = {stratum.triangular for part in parts for stratum in part.strata}
-    # Without strata of every part, or with strata in different bases, nothing is known about what the landmarks missed.
-    known = all(part.strata for part in parts) and len(kinds) == 1
-    before = tuple(stratum for part in parts for stratum in part.strata) if known else ()
     of_trace, of_values = (float(sum(part.rounded[i] for part in parts)) for i in range(2))
-    triangular = bool(kinds.pop()) if known else None
-    return Checks(few, sums.about, few[:0], 0, sample, before, (of_trace, of_values), triangular)
+    return Checks(few, sums.about, 0, sample, None, drawn=drawn.sample, like=drawn.how, rounded=(of_trace, of_values))
 
 
 def _check_same_features(first: Model, model: Model, number: int) -> None:
@@ -309,8 +334,16 @@ def extend(model: Model, rows: Rows, spec: FitSpec, engine: Engine, limit: int |
     check_same_problem(spec, FitSpec.of(model), _MAY_CHANGE)
     fit = resolve_shape(spec, *rows.shape, rows.dtype)
     check_fits(rows, fit, engine, limit)
-    more = sums_of(rows, model.features, model.sums.about, model.block_rows, engine)
-    checks = replace(_checks_of_new_rows(model, rows, fit, engine), far=more.far)
+    checks = _checks_of_new_rows(model, rows, fit, engine)
+    kept, draw, features = sample_of(model.certificate), None, model.features
+    if kept is not None:
+        sample, how = kept
+        with single_threaded_blas, engine.small_work() as in_order:
+            checks = with_basis(features, replace(checks, like=how), in_order)
+            draw = draw_of(features, checks.basis, fit, checks.few, how, sample.count)
+    more = sums_of(rows, features, model.sums.about, model.block_rows, engine, draw=draw)
+    drawn = None if kept is None or more.drawn is None else kept[0] + more.drawn
+    checks = replace(checks, far=more.far, drawn=drawn)
     added = [*model.provenance.get("added", []), anonymous(rows) | {"sha256": more.content}]
     recorded = model.provenance["spec"] | {key: getattr(spec, key) for key in _MAY_CHANGE}
     return _with_sums(model, model.sums + more.sums, fit, checks, engine, added, recorded)
@@ -321,24 +354,27 @@ def _checks_of_new_rows(model: Model, rows: Rows, fit: ResolvedFit, engine: Engi
     ones."""
     features, sums = model.features, model.sums
     assert sums is not None
-    unseen = unseen_row_numbers(fit)
-    strata = model.certificate.strata
-    if model.method.landmarks and strata is None:  # an older model, without strata: nothing is known
-        unseen = unseen[:0]
     n = fit.n
     few = random_stream(fit.spec.seed, PROBES).choice(n, min(n, rounding.MEASURED_ROWS), replace=False)
-    wanted = np.unique(np.concatenate([few, unseen]))
+    wanted = np.sort(few)
     found = read_rows(rows, wanted, engine)
     some = found[np.searchsorted(wanted, few)]
     landmarks = features.landmarks_in_user_units()
     if landmarks is not None:
         some = np.concatenate([some.astype(np.float64), landmarks[: rounding.MEASURED_ROWS]])
-    before = () if strata is None else spectral.from_array(strata)
     earlier_sample, sample = model.certificate.sample, None
-    if earlier_sample is not None:  # old and new rows in proportion to their numbers
+    if (
+        earlier_sample is not None and model.certificate.draws is None
+    ):  # old and new rows in proportion to their numbers
         kept = rounding.MEASURED_ROWS * sums.count // (sums.count + n)
         fresh = found[np.searchsorted(wanted, few[: rounding.MEASURED_ROWS - kept])]
         sample = np.concatenate([some_of(earlier_sample, kept, fit.spec.seed), fresh])
-    unseen_rows = found[np.searchsorted(wanted, unseen)]
-    triangular = bool(before[0].triangular) if before else None
-    return Checks(some, sums.about, unseen_rows, n, sample, before, rounding_of(model), triangular)
+    return Checks(some, sums.about, n, sample, None, rounded=rounding_of(model))
+
+
+def with_basis(features: FeatureMap, checks: Checks, in_order: Map) -> Checks:
+    """The checks with the basis of the span of the landmarks, and the residuals by which rows were drawn."""
+    like = checks.like
+    basis = first_basis(features, None if like is None else bool(like.triangular), in_order)
+    residuals = None if basis is None or like is None else Residuals.of(basis, features.dtype, int(like.of))
+    return replace(checks, basis=basis, residuals=residuals)

@@ -12,6 +12,7 @@ from bigkpca.execution.engine import Engine, sum_by_block
 from bigkpca.execution.passes import block_columns, read_rows
 from bigkpca.numerics import bandwidth, landmarks
 from bigkpca.numerics.bandwidth import Length
+from bigkpca.numerics.drift import REFERENCE_ROWS
 from bigkpca.numerics.features import Columns
 from bigkpca.numerics.growth import JUDGING_ROWS
 from bigkpca.numerics.kernels import Sigmoid
@@ -31,7 +32,7 @@ class SampledRows:
     few: Array  # at most 2048 of the sample, on which choices are judged; drawn, since strides may hit periods
     own: Array  # landmarks that the caller gave by row numbers; 0 rows if none
     held_out: Array  # rows outside the sample, on which a size is judged; 0 rows unless the size grows
-    unseen: Array  # from all rows, in random order, by an independent stream: `unseen_row_numbers`
+    reference: Array  # from all rows, in random order, by an independent stream: `reference_row_numbers`
 
 
 @dataclass(frozen=True)
@@ -89,11 +90,11 @@ def draw_sample(rows: Rows, fit: ResolvedFit, engine: Engine) -> SampledRows:
         count = min(_HELD_OUT_ROWS, n - m)
         ranks = np.sort(random_stream(spec.seed, HELD_OUT).choice(n - m, count, replace=False))
         held_out = ranks + np.searchsorted(numbers - np.arange(m), ranks, side="right")
-    unseen = unseen_row_numbers(fit)
-    wanted = np.unique(np.concatenate([numbers, own, held_out, unseen]))
+    reference = reference_row_numbers(fit)
+    wanted = np.unique(np.concatenate([numbers, own, held_out, reference]))
     found = read_rows(rows, wanted, engine)
     sample = found if len(wanted) == m else found[np.searchsorted(wanted, numbers)]
-    others = [found[np.searchsorted(wanted, some)] for some in (own, held_out, unseen)]
+    others = [found[np.searchsorted(wanted, some)] for some in (own, held_out, reference)]
     # The first comparison settles most cases cheaply.
     if (sample[-1] == sample[0]).all() and (sample == sample[0]).all():
         raise DataError(
@@ -103,10 +104,10 @@ def draw_sample(rows: Rows, fit: ResolvedFit, engine: Engine) -> SampledRows:
     return SampledRows(sample, sample[numbers], *others)
 
 
-def unseen_row_numbers(fit: ResolvedFit) -> Array:
-    """Numbers of the rows used to bound what landmarks miss, in random order: drawn from all rows, independently of the
-    sample from which landmarks, sigma and sizes are chosen; a row may be in both."""
-    return random_stream(fit.spec.seed, UNSEEN).choice(fit.n, fit.unseen, replace=False)
+def reference_row_numbers(fit: ResolvedFit) -> Array:
+    """Numbers of the rows whose scores and residuals a model keeps, in random order: drawn from all rows, independently
+    of the sample from which landmarks, sigma and sizes are chosen; a row may be in both."""
+    return random_stream(fit.spec.seed, UNSEEN).choice(fit.n, min(fit.n, REFERENCE_ROWS), replace=False)
 
 
 def sample_lengths(rows: Rows, fit: ResolvedFit, engine: Engine) -> dict[str, Length]:

@@ -14,14 +14,14 @@ from bigkpca.errors import Array, DataError, SpecError, check_overflow
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.passes import action_of, sums_of
 from bigkpca.fitting.features import Choice, ChosenFeatures, choice
-from bigkpca.numerics import certificates, eigenpairs, rounding
-from bigkpca.numerics.certificates import Certificate, Evidence, spectral
-from bigkpca.numerics.certificates.spectral import Stratum
+from bigkpca.numerics import certificates, eigenpairs, rounding, solvers
+from bigkpca.numerics.certificates import Certificate, Evidence, SampledFrom, spectral
+from bigkpca.numerics.certificates.sampling import Draw, Residuals, ResidualSample
 from bigkpca.numerics.eigenpairs import Solution
 from bigkpca.numerics.features import FeatureMap, KernelRows, has_landmarks
 from bigkpca.numerics.landmarks import Uniform
 from bigkpca.numerics.linalg import Map, at_once, rank_tolerance
-from bigkpca.numerics.methods import Exact
+from bigkpca.numerics.methods import Exact, Nystroem
 from bigkpca.numerics.model import Model, Provenance
 from bigkpca.numerics.moments import Moments, ShiftedSums
 from bigkpca.numerics.random_streams import JOINED, KRYLOV, PROBES, SKETCH, random_stream
@@ -58,21 +58,22 @@ class Checks:
 
     `few` (q, d) of the sample and the `far` rows of the pass measure the rounding, with `shift` (D,), the fixed vector
     subtracted in the pass.
-    `unseen` (m, d), in random order, were drawn from `count` rows independently of the landmarks; 0 rows if they prove
-    nothing. `before` are the strata of rows fitted earlier, and `rounded` is how far rounding moved their tr(E) and an
-    eigenvalue. If there is no bound, `sample` (q, d) of all rows gives an estimate; None if the earlier rows are not
-    known. `triangular` requires the basis of Cholesky's factor, or that of eigenvectors: strata apply to parts of one
-    basis. None if there are no strata to agree with.
+    `drawn` are rows of all passes, by `residuals`, in the first directions of `basis`; None if they prove nothing.
+    `like` is how those of rows fitted earlier were drawn, which requires the same basis: that of Cholesky's factor, or
+    of eigenvectors. `rounded` is how far rounding moved the tr(E) and an eigenvalue of those rows; `count` is the number
+    of the others. If there is no bound, `sample` (q, d) of all rows gives an estimate; None if the earlier rows are not
+    known.
     """
 
     few: Array
     shift: Array
-    unseen: Array
     count: int
     sample: Array | None
-    before: tuple[Stratum, ...] = ()
+    basis: Basis | None
+    residuals: Residuals | None = None
+    drawn: ResidualSample | None = None
+    like: SampledFrom | None = None
     rounded: tuple[float, float] = (0.0, 0.0)
-    triangular: bool | None = None
     far: FarRows | None = None
 
 
@@ -127,17 +128,19 @@ def _solve_from_sums(
     """Solution and certificate of all methods except the exact one."""
     spec = fit.spec
     method = spec.method_value
-    measured, basis = at_once(
-        in_order,
-        lambda: rounding.measured(features, moments, checks.shift, checks.few, checks.far, in_order),
-        lambda: _first_basis(features, checks, tolerance, in_order),
-    )
-    kept = None if basis is None else _significant_directions(moments, basis, measured, checks, tolerance, in_order)
+    measured = rounding.measured(features, moments, checks.shift, checks.few, checks.far, in_order)
+    kept = None if checks.basis is None else _significant_directions(moments, measured, checks, tolerance, in_order)
     span = None if kept is None else kept.span
-    del basis  # of all directions
 
-    def solved(components: Any) -> Solution:
-        return method.solve(moments, features, components, spec.center, tolerance, span, in_order)
+    def solved(components: Any) -> tuple[Solution, Solution]:
+        """The solution, and Nyström's with a few more components where there are landmarks."""
+        if span is not None and method == Nystroem() and isinstance(components, int):
+            wide = _nystroem(span, components, spec.center, tolerance, in_order)
+            return wide.first(components), wide
+        solution = method.solve(moments, features, components, spec.center, tolerance, span, in_order)
+        if span is None:
+            return solution, solution
+        return solution, _nystroem(span, solution.components.shape[1], spec.center, tolerance, in_order)
 
     asked = _asked_first(spec)
     evidence, first = at_once(
@@ -146,10 +149,18 @@ def _solve_from_sums(
     evidence = replace(evidence, kept=kept)
 
     def with_components(components: Any) -> tuple[Solution, Certificate]:
-        solution = first if components is asked else solved(components)
+        solution, wide = first if components is asked else solved(components)
         if has_landmarks(features) and span is not None:
             return solution, certificates.of_landmarks(
-                method, features, solution, span, evidence, center=spec.center, tolerance=tolerance, in_order=in_order
+                method,
+                features,
+                solution,
+                wide,
+                span,
+                evidence,
+                center=spec.center,
+                tolerance=tolerance,
+                in_order=in_order,
             )
         return solution, certificates.of_random_features(
             method, moments, features, solution, evidence, center=spec.center, tolerance=tolerance
@@ -166,6 +177,11 @@ def _solve_from_sums(
     return replace(chosen, solution=solution, choices=choices, basis=None if span is None else span.basis)
 
 
+def _nystroem(span: Span, components: int, center: bool, tolerance: float, in_order: Map) -> Solution:
+    """Nyström's solution, with a few components more, which may mix with the last ones."""
+    return solvers.nystroem(span, components + spectral.SPARE, center=center, tolerance=tolerance, in_order=in_order)
+
+
 def _negative_on_few(features: FeatureMap, few: Array, center: bool) -> float:
     """The most negative eigenvalue of the Gram matrix of a few rows, relative to its largest; 0 for kernels without
     negative eigenvalues. Landmarks may not span the negative directions of the rows."""
@@ -179,27 +195,47 @@ def _negative_on_few(features: FeatureMap, few: Array, center: bool) -> float:
     return least / largest if least < _NEGATIVE * largest and largest > 0 else 0.0
 
 
-def _first_basis(features: FeatureMap, checks: Checks, tolerance: float, in_order: Map) -> Basis | None:
-    """The first basis of the span of the landmarks: that of Cholesky's factor, otherwise of the eigenvectors of W."""
-    W, wanted = features.gram(in_order), checks.triangular
-    if W is None:
+def first_basis(features: FeatureMap, triangular: bool | None, in_order: Map) -> Basis | None:
+    """The basis of the span of the landmarks: that of Cholesky's factor, otherwise of the eigenvectors of W, which
+    `triangular` may require. None without landmarks, and if kernels overflow."""
+    W, tolerance = features.gram(in_order), rank_tolerance(features.dtype)
+    if W is None or not np.isfinite(W).all():
         return None
-    if wanted is False:
+    if triangular is False:
         return eigenvector_basis(W, tolerance)
     # Rounding is measured in each direction, so some may lie below the rank tolerance. A model that began with
     # Cholesky's factor gets it on every machine, since rounding moves eigenvalues by far less than half of this.
-    return basis_of(W, tolerance, in_order, least=SMALLEST if wanted is None else SMALLEST / 2)
+    return basis_of(W, tolerance, in_order, least=SMALLEST if triangular is None else SMALLEST / 2)
+
+
+def draw_of(
+    features: FeatureMap, basis: Basis | None, fit: ResolvedFit, few: Array, like: SampledFrom | None, before: int = 0
+) -> Draw | None:
+    """How the pass of a fit draws rows, `before` which others were passed; `few` are some of its rows. None where they
+    would prove nothing."""
+    if basis is None or basis.indefinite or not fit.drawn:
+        return None
+    residuals = Residuals.of(basis, features.dtype, None if like is None else int(like.of))
+    most, least = fit.drawn if like is None else int(like.most), 0.0
+    if before + fit.n > most:  # half of what the few rows say
+        ((V, diagonal),) = features.tiles([few[: rounding.MEASURED_ROWS]], rounding.MEASURED_ROWS)
+        least = fit.n * float(residuals(V, diagonal).mean()) / most / 2
+    return Draw(residuals, most, least if np.isfinite(least) else 0.0, fit.spec.seed, before)
 
 
 def _significant_directions(
-    moments: Moments, basis: Basis, measured: Rounding, checks: Checks, tolerance: float, in_order: Map
+    moments: Moments, measured: Rounding, checks: Checks, tolerance: float, in_order: Map
 ) -> Significant:
     """The directions of a basis of the span of the landmarks that are more than rounding; those of the eigenvectors of
-    W if rounding would leave out more than a third of tr(E) of Cholesky's, unless strata require one basis."""
-    fewest = min((each.directions for each in checks.before), default=None)  # of strata fitted before
-    found = measured.significant(of_basis(basis, moments, in_order), fewest, in_order)
+    W if rounding would leave out more than a third of tr(E) of Cholesky's, unless rows fitted before require one
+    basis."""
+    basis, like = checks.basis, checks.like
+    assert basis is not None
+    least = 1 if checks.residuals is None else max(1, checks.residuals.P.shape[1])
+    most = None if like is None else int(like.kept)
+    found = measured.significant(of_basis(basis, moments, in_order), most, in_order, least)
     bound = max(found.span.trace_error, 0.0) + found.trace_rounding
-    if checks.triangular is not None or not basis.triangular or found.dropped.sum() <= _LOST * bound:
+    if like is not None or not basis.triangular or found.dropped.sum() <= _LOST * bound:
         return found
     del found  # some matrices of the size of W
     return measured.significant(of_basis(eigenvector_basis(basis.W, tolerance), moments), None, in_order)
@@ -218,11 +254,13 @@ def _evidence(
     uniform = isinstance(fit.rule, Uniform) and checks.count == moments.count  # of all rows
     found = Evidence(measured, uniform=uniform, before=(*checks.rounded, checks.count / moments.count))
     if has_landmarks(features) and span is not None and features.kernel.positive:
-        if not len(checks.unseen):
-            return replace(found, strata=checks.before)
+        assert checks.basis is not None
+        if checks.drawn is None or span.basis.triangular != checks.basis.triangular:
+            return found
         rng = random_stream(fit.spec.seed, KRYLOV)
-        more = spectral.stratum(features, span, checks.unseen, checks.count, checks.few, measured.value, rng, in_order)
-        return replace(found, strata=(*checks.before, more))
+        error = spectral.error_of(features, span, checks.drawn, checks.few, measured.value, in_order)
+        bound = spectral.spectral_error(error, checks.drawn, rng, in_order)
+        return replace(found, drawn=checks.drawn, residuals=checks.residuals, error=error, spectral=bound)
     if checks.sample is None:
         return found
     missed = spectral.estimate(features, span, checks.sample, moments.count, fit.spec.center)
@@ -289,27 +327,45 @@ def chosen_components(spec: FitSpec, with_components: Callable[[Any], tuple[Solu
 
 def solve_rows(rows: Rows, chosen: ChosenFeatures, fit: ResolvedFit, engine: Engine) -> Solved:
     """Run the passes of a fit and solve its eigenproblem."""
-    features, spec, sums, far = chosen.features, fit.spec, None, None
+    features, spec = chosen.features, fit.spec
     if not spec.exact and fit.randomized(features.size):
         solution, digest = _solve_by_sketch(rows, features, chosen.near_mean, spec, engine)
-        solved = Solved(solution, Certificate(), ())
-    else:
-        if spec.exact:
-            assert has_landmarks(features)
-            digest = hashlib.sha256(features.landmarks.tobytes()).hexdigest()  # the landmarks are the rows
-        else:
-            found = sums_of(rows, features, chosen.near_mean, spec.block_rows, engine, kept=engine.kept)
-            sums, digest, far = found.sums, found.content, found.far
+        solved, sums = Solved(solution, Certificate(), ()), None
+    elif spec.exact:
+        assert has_landmarks(features)
         few = chosen.few[: rounding.MEASURED_ROWS]
-        unseen, count = chosen.unseen, rows.shape[0]
-        checks = Checks(few, chosen.near_mean, unseen, count, few, far=far, triangular=chosen.triangular)
-        moments = None if sums is None else sums.moments
+        checks = Checks(few, chosen.near_mean, rows.shape[0], few, None)
         with engine.small_work() as in_order:
-            solved = solve(moments, features, fit, checks, in_order)
+            solved = solve(None, features, fit, checks, in_order)
+        digest = hashlib.sha256(features.landmarks.tobytes()).hexdigest()  # the landmarks are the rows
+        return replace(solved, digest=digest)
+    else:
+        solved, sums, digest = _solve_by_pass(rows, chosen, fit, engine)
     certified = solved.certificate
     if chosen.kernel_error:
         certified = replace(certified, kernel_error=chosen.kernel_error.value)
     return replace(solved, certificate=certified, sums=sums, digest=digest)
+
+
+def _solve_by_pass(
+    rows: Rows, chosen: ChosenFeatures, fit: ResolvedFit, engine: Engine
+) -> tuple[Solved, ShiftedSums, str]:
+    """Solution, sums and digest of one pass; of one more where eigenvectors of W lose less to rounding than its
+    Cholesky factor, since rows are drawn in directions of one basis."""
+    features, like = chosen.features, chosen.like
+    few, triangular = chosen.few[: rounding.MEASURED_ROWS], None if like is None else bool(like.triangular)
+    while True:
+        with engine.small_work() as in_order:
+            basis = first_basis(features, triangular, in_order)
+            draw = draw_of(features, basis, fit, few, like)
+        found = sums_of(rows, features, chosen.near_mean, fit.spec.block_rows, engine, kept=engine.kept, draw=draw)
+        residuals = None if draw is None else draw.residuals
+        checks = Checks(few, chosen.near_mean, rows.shape[0], few, basis, residuals, found.drawn, like, far=found.far)
+        with engine.small_work() as in_order:
+            solved = solve(found.sums.moments, features, fit, checks, in_order)
+        if draw is None or basis is None or solved.basis is None or solved.basis.triangular == basis.triangular:
+            return solved, found.sums, found.content
+        triangular = False
 
 
 def _solve_by_sketch(

@@ -22,7 +22,7 @@ from bigkpca.errors import (
 from bigkpca.execution.progress import Progress
 from bigkpca.fitting.solve import Solved
 from bigkpca.numerics import bandwidth, solvers
-from bigkpca.numerics.certificates import MISSED, spectral
+from bigkpca.numerics.certificates import MISSED
 from bigkpca.numerics.display import share_at_least
 from bigkpca.numerics.dominance import dominant_columns
 from bigkpca.numerics.eigenpairs import Solution
@@ -75,10 +75,9 @@ def warn_of(found: Solved, features: FeatureMap, double: str = "omit dtype or us
             f": {advice}subtract what is common to all rows, or scale columns to similar size",
             RoundingWarning,
         )
-    strata = found.certificate.strata
-    if strata is None or not features.kernel.stationary:  # only stationary kernels show that rows are far
+    cluster = found.certificate.cluster
+    if cluster is None or not features.kernel.stationary:  # only stationary kernels show that rows are far
         return
-    cluster = max(each.cluster for each in spectral.from_array(strata))
     if cluster > found.solution.eigenvalues[-1]:
         warn(
             "rows that are similar to each other but to no landmark would form a component with an eigenvalue of about "

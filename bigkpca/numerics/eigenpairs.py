@@ -70,6 +70,10 @@ class Solution:
         """The projection from features to scores, in the given precision."""
         return Projection(self.mean.astype(dtype, copy=False), self.components.astype(dtype, copy=False))
 
+    def first(self, count: int) -> Solution:
+        """The solution with the leading `count` components, or all if there are fewer."""
+        return replace(self, components=self.components[:, :count].copy(), eigenvalues=self.eigenvalues[:count].copy())
+
     @property
     def explained_variance_ratio(self) -> Array:
         """eigenvalues / total_variance, (r,).

@@ -141,11 +141,12 @@ class Rounding:
         least = self.precision * np.maximum(terms, _ALIKE * np.abs(sizes))
         return _SAFETY * (np.maximum(moved, least) + self._of_W(A) * np.abs(sizes))
 
-    def significant(self, span: Span, most: int | None = None, in_order: Map = map) -> Significant:
+    def significant(self, span: Span, most: int | None = None, in_order: Map = map, least: int = 1) -> Significant:
         """The leading directions of the basis for which the bound of tr(E), rounding included, is smallest.
 
-        Directions come in the order of the lengths of their coefficients: for eigenvectors, |L| descending. At most
-        `most` of them: those kept for the rows fitted before, whose rounding is not measured again.
+        The first `least` are kept. The others come in the order of the lengths of their coefficients: for eigenvectors,
+        |L| descending. At most `most` of them: those kept for the rows fitted before, whose rounding is not measured
+        again.
         """
         P, squares, count = span.basis.P, np.abs(span.squares), span.moments.count
         of_W, moved = self._of_W(P) * squares, count * span.basis.quadratic_forms(self.second, in_order)
@@ -153,7 +154,9 @@ class Rounding:
         # Σ v_i² over rows unlike those measured; over all rows in float64
         beyond = _squares(span.moments) if self.precision == _DOUBLE else _excess(span.moments, self.squares)
         others = self.precision * (_TERM * _weighted_squares(P, beyond) + _ALIKE * squares)
-        every = np.argsort(np.einsum("ij,ij->j", P, P), kind="stable")
+        lengths = np.einsum("ij,ij->j", P, P)
+        lengths[:least] = 0
+        every = np.argsort(lengths, kind="stable")
         order = every[:most]
         # Errors of directions add up; in case they cancel by chance in the measurement, as independent ones do.
         errors = np.abs(np.cumsum(moved[order])) + np.sqrt(np.cumsum(moved[order] ** 2))
@@ -161,6 +164,7 @@ class Rounding:
         errors = _SAFETY * (errors + self.trace * abs(span.moments.trace))
         explained = np.cumsum(span.squares[order])
         usable = np.cumsum(span.basis.signs[order] > 0) > 0
+        usable[: least - 1] = False
         k = 1 + int(np.argmin(np.where(usable, errors - explained, np.inf)))
         if k == P.shape[1]:
             return Significant(span, float(errors[-1]), np.empty(0))

@@ -11,7 +11,7 @@ from bigkpca.data.blocks import sample_rows
 from bigkpca.data.rows import Rows
 from bigkpca.errors import SpecError
 from bigkpca.numerics import landmarks
-from bigkpca.numerics.certificates import spectral
+from bigkpca.numerics.certificates import sampling
 from bigkpca.numerics.kernels import Kernel
 from bigkpca.numerics.kernels.base import Leaf
 from bigkpca.numerics.landmarks import LandmarkRule
@@ -23,7 +23,7 @@ DENSE_MOST_FEATURES = 8192  # the same, for the D x D moments of random features
 RANDOM_FEATURES = 2048
 _PER_COMPONENT, _LEAST_LANDMARKS, _MOST_LANDMARKS = 20, 500, 2000
 SIZE_RULE = f"{_PER_COMPONENT} per component, at least {_LEAST_LANDMARKS} and at most {_MOST_LANDMARKS}"
-_UNSEEN_BYTES = 16_000_000
+_DRAWN_BYTES = 16_000_000
 _MOST_GROWN = 8192  # landmarks or random features that a size grows to: their square matrices take 0.5 GB
 
 
@@ -33,9 +33,9 @@ class ResolvedFit:
 
     `spec` holds what does not depend on rows. size is D: all rows, the size that was given, or the most that a
     tolerance may need; by default 2048 random features, or min(max(20 r, 500), 2000) landmarks, but at least r and at
-    most n. sample is the number of rows of the bounded sample, and unseen the number of those that bound what
-    landmarks miss: at most 4096, or 16 MB as float32, and none where no bound holds (random features, the exact method,
-    kernels that may be indefinite). matrix_free says that eigenpairs come from products with the Gram matrix.
+    most n. sample is the number of rows of the bounded sample, and drawn about that of the rows of the pass that bound
+    what landmarks miss: at most 2048, or 16 MB as float32, and none where no bound holds (random features, the exact
+    method, kernels that may be indefinite). matrix_free says that eigenpairs come from products with the Gram matrix.
     """
 
     spec: FitSpec
@@ -46,7 +46,7 @@ class ResolvedFit:
     size: int
     size_reason: str
     sample: int
-    unseen: int
+    drawn: int
     matrix_free: bool
     rule: LandmarkRule | None  # None for random features and the exact method, which choose no rows
     rule_reason: str
@@ -94,9 +94,9 @@ def resolve_shape(spec: FitSpec, n: int, d: int, stored: np.dtype[Any]) -> Resol
         )
     size, size_reason = _size(spec, n, d)
     rule, rule_reason = _rule(spec) if method.landmarks and not spec.exact else (None, "")
-    unseen = 0
+    drawn = 0
     if method.landmarks and not spec.exact and spec.kernel_value(d, 1.0).positive:
-        unseen = min(n, max(2, min(spectral.HELD_OUT_ROWS, _UNSEEN_BYTES // (4 * d))))
+        drawn = min(n, max(2, min(sampling.SAMPLED_ROWS, _DRAWN_BYTES // (4 * d))))
     widest = np.dtype(np.float64)  # long doubles gain nothing in a matrix product
     return ResolvedFit(
         spec=spec,
@@ -107,7 +107,7 @@ def resolve_shape(spec: FitSpec, n: int, d: int, stored: np.dtype[Any]) -> Resol
         size=size,
         size_reason=size_reason,
         sample=sample_rows(n, d, size if method.landmarks else 0),
-        unseen=unseen,
+        drawn=drawn,
         matrix_free=large or spec.refine > 0,
         rule=rule,
         rule_reason=rule_reason,

@@ -16,21 +16,23 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
+from typing import NamedTuple
 
 import numpy as np
 
 from bigkpca.errors import Array, RoundingError
 from bigkpca.numerics import solvers
+from bigkpca.numerics.certificates.estimates import Refined, refined
+from bigkpca.numerics.certificates.sampling import Residuals, ResidualSample
 from bigkpca.numerics.certificates.spectral import (
     CONFIDENCE,
     Halved,
-    Stratum,
+    SampledError,
+    SpectralError,
     agreement_of,
-    as_array,
     gaps,
     learning_curve,
     residuals_of,
-    spectral_error,
     stability_of_features,
     stability_of_landmarks,
 )
@@ -46,6 +48,7 @@ from bigkpca.numerics.span import Span
 # Least stability, and largest residual, of "solid" and "fair" components. With a least stability of 0.99, a close
 # neighbour can still have a share that halving does not show, and intervals of an evaluation miss the eigenvalue.
 SOLID, FAIR = 0.995, 0.9
+CLOSE = 0.99  # least estimated cosine of a solid component with the exact one
 SMALL, MODERATE = 0.01, 0.1
 MISSED = 1 / 3  # of an eigenvalue: landmarks may have missed at most this share if its component is solid
 NEAR = 1 / 4  # of what may be missed, a bound mostly several times the true value: components closer than this may mix
@@ -53,8 +56,26 @@ NEAR = 1 / 4  # of what may be missed, a bound mostly several times the true val
 _NEARLY_ALL, _MOST = 0.95, 0.5  # of what components hold: the solid and fair part of accurate ones, and of a part
 
 
+class SampledFrom(NamedTuple):
+    """What a model keeps of a `ResidualSample` besides its rows, all as float64.
+
+    of: number of directions from which residuals are known. kept: number of directions of the span that exceed
+    rounding. triangular: whether its basis is that of Cholesky's factor.
+    """
+
+    count: float
+    total: float
+    threshold: float
+    most: float
+    of: float
+    kept: float
+    triangular: float
+
+
 # Shapes of fields that are arrays; letters stand for sizes.
-_VECTOR, _CURVE, _STRATA, _SAMPLE = ({"shape": shape} for shape in (("r",), ("k", 2), ("s", 6), ("q", "d")))
+_VECTOR, _CURVE, _DRAWS, _SAMPLING, _SAMPLE = (
+    {"shape": shape} for shape in (("r",), ("k", 2), ("q", 2), (len(SampledFrom._fields),), ("q", "d"))
+)
 # Numbers that models store as null where they are unknown. Later ones are left out there, so that the digests of models
 # that were stored before them stay.
 _WRITTEN_AS_NULL = frozenset(
@@ -73,7 +94,7 @@ _WRITTEN_AS_NULL = frozenset(
 class Certificate(ShowsSummary):
     """Bounds and estimates of the error of a fit. E = K - K^; T is tr(Kc), or tr(K) when not centred; r components.
 
-    The attributes down to `strata` are known for landmarks of a positive semidefinite kernel. None means not known.
+    The attributes down to `cluster` are known for landmarks of a positive semidefinite kernel. None means not known.
     Source: `docs/numerics.md`, section 14.
 
     Attributes
@@ -92,24 +113,33 @@ class Certificate(ShowsSummary):
         The probability that all bounds called likely are correct.
     eigenvalue_likely_upper, explained_variance_ratio_likely_upper : (r,) array
         The resulting bounds of lambda_j and lambda_j / T, for all j at once.
-    strata : (k, 6) array
-        The sampled rows behind these bounds, see `spectral.Stratum`.
+    eigenvalue_estimate, eigenvalue_standard_error : (r,) array
+        Estimates of lambda_j and their standard errors, from the error of sampled rows. The errors are 0 if all rows
+        were sampled.
+    cluster : float
+        About the eigenvalue of a component that is missing, since its rows are similar to each other but to no
+        landmark; 0 if none was found.
     missed : (r,) array
         The largest eigenvalue that may be missing, as a share of eigenvalue j: spectral_error_likely, or an estimate of
         the norm of H E H for random features and indefinite kernels. For other methods with landmarks the residual
         |K^ u_j - lambda_j u_j| / lambda_j against Nyström's K^ is added, so that it bounds the residual of u_j.
     sample : (q, d) array
-        The rows behind such an estimate, in the units of the data, kept for when rows are added.
+        The rows behind bounds and estimates, in the units of the data, kept for when rows are added.
+    draws : (q, 2) array
+        The residual and the random number by which each of these rows was drawn; see `sampling.ResidualSample`.
+    sampling : (7,) array
+        How they were drawn, see `SampledFrom`.
     rounding : (r,) array
         The largest rounding error of each eigenvalue, as a share of it; if all rows are landmarks, of the scores.
     learning_curve : (k, 2) array
         Number of landmarks, and the relative trace error of that subset of them.
     stability : (r,) array
-        Cosine of each component with the nearest one in Nyström's model of half the landmarks; for random features,
-        between models of both halves.
+        Estimated cosine of each component with the exact one, from the error of sampled rows. Without it, the cosine
+        with the nearest component in Nyström's model of half the landmarks; for random features, between models of both
+        halves.
     gap : (r,) array
         Distance of each eigenvalue to the nearest other that is not within 2 % of it, as a share of it; eigenvalues
-        after the last one are those of the model of half the landmarks or features.
+        after the last one are those of the same model or, without them, of half the landmarks or features.
     leave_one_out_residual : float
         Mean of k(s, s) - |z(s)|² of uniform landmarks, each left out in turn: an estimate for a new row.
     kernel_error : float
@@ -137,15 +167,20 @@ class Certificate(ShowsSummary):
     confidence: float | None = None
     missed: Array | None = field(default=None, metadata=_VECTOR)
     rounding: Array | None = field(default=None, metadata=_VECTOR)
-    strata: Array | None = field(default=None, metadata=_STRATA)
+    eigenvalue_estimate: Array | None = field(default=None, metadata=_VECTOR)
+    eigenvalue_standard_error: Array | None = field(default=None, metadata=_VECTOR)
+    cluster: float | None = None
+    draws: Array | None = field(default=None, metadata=_DRAWS)
+    sampling: Array | None = field(default=None, metadata=_SAMPLING)
     sample: Array | None = field(default=None, metadata=_SAMPLE)
 
     @property
     def trust(self) -> tuple[str, ...] | None:
         """Trust in each component: "solid", "fair" or "doubtful"; None if nothing is known about any.
 
-        "solid": the missed share is at most 0.01; or it is at most 1/3, and the residual <= 0.01; or it is at most 1/3
-        and four times the gap, and stability >= 0.995: what is missed may mix components that are close to each other.
+        "solid": the missed share is at most 0.01; or it is at most 1/3, and the residual <= 0.01 or, where the cosine
+        with the exact component is estimated, that is at least 0.99; or it is at most 1/3 and four times the gap, and
+        the stability between models >= 0.995: what is missed may mix components that are close to each other.
         "fair": the missed share is at most 0.1; or it is at most 1, so that nothing larger than the component is
         missed, and stability >= 0.9; or the residual <= 0.1. Rounding must be at most 0.01 for "solid", 0.1 for "fair".
         If the missed share is not known, a residual can make a component solid, but stability only fair.
@@ -153,9 +188,12 @@ class Certificate(ShowsSummary):
         if self.residuals is not None:
             solid, fair = self.residuals <= SMALL, self.residuals <= MODERATE
         elif self.stability is not None:
-            solid, fair = (self.stability >= SOLID) & (self.missed is not None), self.stability >= FAIR
+            estimated = self.eigenvalue_estimate is not None
+            solid = (self.stability >= (CLOSE if estimated else SOLID)) & (self.missed is not None)
+            fair = self.stability >= FAIR
             if self.missed is not None:
-                solid &= NEAR * self.missed <= (np.inf if self.gap is None else self.gap)
+                if not estimated:
+                    solid &= NEAR * self.missed <= (np.inf if self.gap is None else self.gap)
                 fair &= self.missed <= 1
         elif self.missed is not None:
             solid, fair = np.zeros((2, len(self.missed)), bool)
@@ -185,6 +223,8 @@ class Certificate(ShowsSummary):
             facts["error of the kernel"] = f"{self.kernel_error:.2%} (estimated)"
         columns = {
             **self.bounds,
+            "estimate": self.eigenvalue_estimate,
+            "standard error": self.eigenvalue_standard_error,
             "missed": self.missed,
             "rounding": self.rounding,
             "stability": self.stability,
@@ -326,15 +366,18 @@ def _upper_shares(nystroem: Array, error: float, explained: float) -> Array:
 class Evidence:
     """The data of a certificate in addition to the sums of the pass.
 
-    rounding: errors of its arithmetic. kept: the directions of W that exceed rounding. strata: sampled rows not used to
-    make landmarks. missed: an estimate if strata give no bound; sample: its rows. uniform: whether landmarks are a
-    uniform sample. before: rounding of tr(E) and of eigenvalues before rows were added, and the share of the added
-    rows.
+    rounding: errors of its arithmetic. kept: the directions of W that exceed rounding. drawn: rows of the pass, by
+    their `residuals`, with their `error` and what it proves. missed: an estimate where that gives no bound; sample: its
+    rows. uniform: whether landmarks are a uniform sample. before: rounding of tr(E) and of eigenvalues before rows were
+    added, and the share of the added rows.
     """
 
     rounding: Rounding | None = None
     kept: Significant | None = None
-    strata: tuple[Stratum, ...] = ()
+    drawn: ResidualSample | None = None
+    residuals: Residuals | None = None
+    error: SampledError | None = None
+    spectral: SpectralError | None = None
     missed: float | None = None
     sample: Array | None = None
     uniform: bool = False
@@ -357,6 +400,7 @@ def of_landmarks(
     method: Method,
     features: KernelRows,
     solution: Solution,
+    nystroem: Solution,
     span: Span,
     evidence: Evidence,
     *,
@@ -364,16 +408,28 @@ def of_landmarks(
     tolerance: float,
     in_order: Map = map,
 ) -> Certificate:
-    """The certificate of a method with landmarks, from moments, W and evidence; see `proven`."""
+    """The certificate of a method with landmarks, from moments, W and evidence; see `proven`.
+
+    `nystroem` is Nyström's solution, with a few more components.
+    """
     moments, values = span.moments, solution.eigenvalues
-    halved = stability_of_landmarks(span, solution, center, tolerance, in_order)
-    nystroem, apart = solution, np.zeros(len(values))
-    r = solution.components.shape[1]
+    r, better, halved = len(values), None, None
+    if evidence.error is not None:
+        better = _refined(evidence.error, nystroem, span, center, in_order)
+    else:
+        halved = stability_of_landmarks(span, solution, center, tolerance, in_order)
+    cosines = None if halved is None else halved.cosines
+    if better is not None:
+        cosines = np.zeros(r)
+        cosines[: len(better.eigenvalues)] = better.cosines()[:r]
+    apart = np.zeros(r)
     if method != Nystroem():
         # Eigenvalues of the other methods are not bounds, and their models of half the landmarks share their errors.
-        nystroem = solvers.nystroem(span, r, center=center, tolerance=tolerance, in_order=in_order)
         apart, agreement = residuals_of(span, solution, center), agreement_of(moments, nystroem, solution, center)
-        halved = None if halved is None else halved._replace(cosines=np.minimum(halved.cosines, agreement))
+        cosines = None if cosines is None else np.minimum(cosines, agreement)
+    behind = nystroem.eigenvalues[r:] if halved is None else halved.behind
+    halved = None if cosines is None else Halved(cosines, behind)
+    nystroem = nystroem.first(r)
     if not features.kernel.positive or span.basis.indefinite:
         if evidence.missed is not None:
             # No bound of K^ is known: small eigenvalues of W can make it arbitrarily large, even through one row that
@@ -390,13 +446,12 @@ def of_landmarks(
         tolerance = max(tolerance, float(L.min() / L.max()))
     curve = learning_curve(span, center, tolerance, bounds.trace / bounds.total)
     likely = nearer = None
-    if evidence.strata:
-        likely = spectral_error(evidence.strata, moments.largest, len(span.basis.signs), dropped)
-        likely = min(likely, bounds.error)
+    if evidence.spectral is not None:
+        likely = min(evidence.spectral.bound, bounds.error)
         # lambda_j = Lam_j + e and T >= explained + e for some e of at most `likely`
         nearer = np.minimum((bounds.most + likely) / (bounds.explained + likely), bounds.shares)
     whole = bounds.explained + bounds.error
-    return Certificate(
+    found = Certificate(
         trace_error=bounds.trace,
         relative_trace_error=bounds.error / whole if whole > 0 else None,
         eigenvalue_lower=bounds.low,
@@ -404,7 +459,7 @@ def of_landmarks(
         explained_variance_ratio_lower=bounds.low / (bounds.total + bounds.coarse),
         explained_variance_ratio_upper=bounds.shares,
         learning_curve=curve,
-        stability=None if halved is None else halved.cosines,
+        stability=cosines,
         gap=gaps(values, halved),
         # The residual of each landmark given all others is 1 / (W⁻¹)_ii (Schur complements).
         leave_one_out_residual=float(np.mean(1 / span.basis.inverse)) if evidence.uniform else None,
@@ -414,8 +469,55 @@ def of_landmarks(
         confidence=None if likely is None else CONFIDENCE,
         missed=(bounds.error if likely is None else likely) / values + apart,
         rounding=bounds.slack / values,
-        strata=as_array(evidence.strata) if evidence.strata else None,
+        cluster=None if evidence.spectral is None else evidence.spectral.cluster,
     )
+    if better is not None and len(better.eigenvalues) >= r:
+        found = replace(
+            found,
+            eigenvalue_estimate=np.clip(better.eigenvalues[:r], bounds.low, bounds.high),
+            eigenvalue_standard_error=better.standard_errors[:r],
+        )
+    return replace(found, **_kept_sample(evidence, span))
+
+
+def _refined(error: SampledError, nystroem: Solution, span: Span, center: bool, in_order: Map) -> Refined:
+    """Estimates of eigenpairs from the scores of sampled rows, whose kernels with the landmarks are known."""
+    # Scores have the squared lengths of the eigenvalues.
+    Q = (error.C - nystroem.mean) @ (nystroem.components / np.sqrt(nystroem.eigenvalues))
+    return refined(error, Q, np.diag(nystroem.eigenvalues), in_order)
+
+
+def _kept_sample(evidence: Evidence, span: Span) -> dict[str, Array]:
+    """The fields of a certificate from which `sample_of` makes the sample again."""
+    drawn, residuals = evidence.drawn, evidence.residuals
+    if drawn is None or residuals is None:
+        return {}
+    sampling = SampledFrom(
+        drawn.count,
+        drawn.total,
+        drawn.threshold,
+        drawn.most,
+        residuals.P.shape[1],
+        len(span.basis.signs),
+        span.basis.triangular,
+    )
+    return {
+        "sample": drawn.X,
+        "draws": np.column_stack([drawn.residuals, drawn.uniform]),
+        "sampling": np.array(sampling, np.float64),
+    }
+
+
+def sample_of(certificate: Certificate) -> tuple[ResidualSample, SampledFrom] | None:
+    """The sample that a certificate keeps; None without one."""
+    if certificate.sampling is None or certificate.draws is None or certificate.sample is None:
+        return None
+    how = SampledFrom(*certificate.sampling.tolist())
+    residuals, uniform = certificate.draws.T
+    sample = ResidualSample(
+        certificate.sample, residuals, uniform, int(how.count), how.total, how.threshold, int(how.most)
+    )
+    return sample, how
 
 
 def _estimated(

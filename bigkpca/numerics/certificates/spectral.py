@@ -5,8 +5,8 @@ Source: `docs/numerics.md`, section 14.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import astuple, dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import NamedTuple
 
@@ -15,9 +15,10 @@ import scipy
 
 from bigkpca.errors import Array, DataError
 from bigkpca.numerics import solvers
+from bigkpca.numerics.certificates.sampling import ResidualSample
 from bigkpca.numerics.eigenpairs import Solution
 from bigkpca.numerics.features import FeatureMap, KernelRows
-from bigkpca.numerics.linalg import Map, product
+from bigkpca.numerics.linalg import Map
 from bigkpca.numerics.methods import Method
 from bigkpca.numerics.moments import Moments
 from bigkpca.numerics.rounding import farthest
@@ -28,82 +29,86 @@ _TILE_ROWS = 512
 
 
 @dataclass(frozen=True)
-class ResidualMatrix:
-    """E = K - C P P'C' (m, m), as products: forming the second term would take longer than forming K.
+class SampledError:
+    """E = K - C P P'C' of sampled rows, (m, m), in the dtype of block work, and the probabilities (m,) of these rows.
 
-    tiles: the upper half of K; tile i contains 512 columns down to the diagonal. C (m, l): kernels with the landmarks.
-    kernels (m,): the diagonal of K, float64.
+    F_ij = E_ij / (p_i p_j)^(1/2). kernels (m,): the diagonal of K, float64. C (m, l): kernels with the
+    landmarks. rounding: a bound of the norm of the error of F.
     """
 
-    tiles: list[Array]
+    E: Array
     C: Array
-    P: Array
     kernels: Array
+    probabilities: Array
+    rounding: float = 0.0
 
     def times(self, Q: Array, in_order: Map = map) -> Array:
-        """E Q (m, b), float64: products of tiles in the dtype of block work, added up in float64."""
-        m, C, right = len(Q), self.C, Q.astype(self.C.dtype)
+        """E Q (m, b), float64."""
 
-        def with_tile(i: int) -> Array:
-            out, own = np.zeros((m + C.shape[1], Q.shape[1])), slice(i * _TILE_ROWS, len(self.tiles[i]))
-            with _quiet():
-                for first in range(0, own.start, _TILE_ROWS):  # a piece is in the cache for its transpose
-                    others = slice(first, first + _TILE_ROWS)
-                    out[others] = self.tiles[i][others] @ right[own]
-                    out[own] += self.tiles[i][others].T @ right[others]
-                out[own] += self.tiles[i][own] @ right[own]
-                out[m:] = C[own].T @ right[own]
-            return out
+        def tile(start: int) -> Array:
+            return self.E[start : start + _TILE_ROWS].astype(np.float64) @ Q
 
-        longest_first = range(len(self.tiles) - 1, -1, -1)
-        found = np.asarray(sum(in_order(with_tile, longest_first)))
-        inner = product(self.P.T, found[m:].astype(C.dtype), _TILE_ROWS, in_order)
-        inner = product(self.P, inner, _TILE_ROWS, in_order)
-        found[:m] -= product(C, inner, _TILE_ROWS, in_order)
-        return np.asarray(found[:m])
+        with _quiet():
+            return np.concatenate(list(in_order(tile, range(0, len(Q), _TILE_ROWS))))
 
+    def scaled_times(self, Q: Array, in_order: Map = map) -> Array:
+        """F Q (m, b), float64."""
+        weights = 1 / np.sqrt(self.probabilities)[:, None]
+        return weights * self.times(weights * Q, in_order)
+
+    @property
     def diagonal(self) -> Array:
         """The diagonal of E (m,), float64, not below zero."""
-        B = self.C @ self.P
-        return np.maximum(self.kernels - np.einsum("ij,ij->i", B, B), 0)
+        return np.maximum(np.diagonal(self.E).astype(np.float64), 0)
 
-    def is_cluster(self, eigenvalue: float, vector: Array) -> bool:
-        """Whether an eigenvector belongs to several rows that are similar to each other but to no landmark."""
-        several = 1 / float(np.sum(vector**4))  # rows that share it (participation ratio)
-        alike = eigenvalue > _ALIKE * several * float(vector**2 @ self.kernels)
+    def cluster(self, eigenvalue: float, vector: Array) -> float:
+        """The eigenvalue of an eigenvector of F, if it belongs to several rows that are similar to each other but to no
+        landmark; else 0."""
+        several, weights = 1 / float(np.sum(vector**4)), vector**2  # rows that share it (participation ratio)
+        alike = eigenvalue > _ALIKE * several * float(weights @ (self.kernels / self.probabilities))
         if several < _LEAST_ROWS or not alike:
-            return False
-        return float(vector**2 @ (self.diagonal() > _UNSEEN * self.kernels)) > _UNSEEN
+            return 0.0
+        unseen = float(weights @ (self.diagonal > _UNSEEN * self.kernels)) > _UNSEEN
+        return eigenvalue if unseen else 0.0
 
 
-def residual_matrix(features: KernelRows, span: Span, X: Array, in_order: Map = map) -> ResidualMatrix:
+def sampled_error(
+    features: KernelRows, span: Span, X: Array, probabilities: Array, in_order: Map = map
+) -> SampledError:
     """E of rows X (m, d) in the units of the data, in the dtype of block work."""
     rows, kernel = features.shifted(X), features.kernel
-    diagonal, C = kernel.diagonal(rows), np.empty((len(X), features.size), features.dtype)
+    m, diagonal = len(X), kernel.diagonal(rows)
+    with _quiet():
+        P = span.basis.P.astype(features.dtype, copy=False)
+    C, B = np.empty((m, features.size), features.dtype), np.empty((m, P.shape[1]), features.dtype)
+    E = np.empty((m, m), features.dtype)
 
-    def columns(start: int) -> Array:
+    def coordinates(start: int) -> None:
         own = slice(start, start + _TILE_ROWS)
         with _quiet():
             C[own] = kernel(rows[own], features.landmarks)
-        return C[own]
+            np.matmul(C[own], P, out=B[own])
 
-    def tile(start: int) -> Array:
-        stop = min(start + _TILE_ROWS, len(X))
-        evaluate, K = kernel.against(rows[start:stop], _TILE_ROWS), np.empty((stop, stop - start), features.dtype)
+    def tile(start: int) -> None:  # the rows of a tile to the left of the diagonal, and their transpose above it
+        own = slice(start, min(start + _TILE_ROWS, m))
+        evaluate = kernel.against(rows[own], _TILE_ROWS)
+        K = np.empty((_TILE_ROWS, own.stop - start), features.dtype)
         with _quiet():
-            for first in range(0, stop, _TILE_ROWS):
-                piece = slice(first, min(first + _TILE_ROWS, stop))
-                evaluate(rows[piece], K[piece])
-            own = np.arange(stop - start)
-            K[start + own, own] = diagonal[start:stop]
-        return K
+            for first in range(0, own.stop, _TILE_ROWS):
+                others = slice(first, min(first + _TILE_ROWS, own.stop))
+                piece = K[: others.stop - first]
+                evaluate(rows[others], piece)
+                if first == start:
+                    np.fill_diagonal(piece, diagonal[own])
+                piece -= B[others] @ B[own].T
+                E[others, own], E[own, others] = piece, piece.T
 
-    for _ in in_order(columns, range(0, len(X), _TILE_ROWS)):
+    starts = range(0, m, _TILE_ROWS)
+    for _ in in_order(coordinates, starts):
         pass
-    longest_first = range(0, len(X), _TILE_ROWS)[::-1]
-    with _quiet():
-        P = span.basis.P.astype(C.dtype, copy=False)
-    return ResidualMatrix(list(in_order(tile, longest_first))[::-1], C, P, diagonal.astype(np.float64))
+    for _ in in_order(tile, starts[::-1]):  # the longest first
+        pass
+    return SampledError(E, C, diagonal.astype(np.float64), probabilities)
 
 
 def _quiet() -> np.errstate:
@@ -111,9 +116,7 @@ def _quiet() -> np.errstate:
     return np.errstate(over="ignore", invalid="ignore")  # set in every thread, as settings are per thread
 
 
-HELD_OUT_ROWS = 4096  # the bound is at least 3 n R / m, and the work grows with m²
 CONFIDENCE = 0.95
-_DOUBLE_ROWS = 2896  # in float64: the same number of bytes
 _CALIBRATING_ROWS = 64
 _SAFETY = 4  # times the measured rounding
 _COARSE = 0.05  # of the norm: with more rounding in float32, work is in float64
@@ -124,123 +127,97 @@ _LEAST_ROWS, _UNSEEN, _ALIKE = 3.0, 0.9, 0.5
 
 
 @dataclass(frozen=True)
-class Stratum:
-    """`sampled` rows, drawn uniformly from `count` rows without replacement and independently of the landmarks.
+class SpectralError:
+    """An upper bound of the largest eigenvalue of E with a probability of 95 %, or that eigenvalue if all rows were
+    sampled, raised by at most a tenth. cluster: that of F if it belongs to rows that are similar to each other but to
+    no landmark; else 0."""
 
-    norm is an upper bound of the largest eigenvalue of the sampled square of E, with an error probability of 1e-4, for
-    this many leading `directions` of the basis, which is that of Cholesky's factor if `triangular` is 1, otherwise that
-    of eigenvectors. cluster is that eigenvalue, scaled to all rows, if it belongs to rows that are similar to each
-    other but to no landmark; else 0.
-    """
-
-    count: int
-    sampled: int
-    norm: float
-    directions: int
+    bound: float
     cluster: float = 0.0
-    triangular: float = 0.0
-
-    def upper_mean(self, largest: float, allowed: float) -> float:
-        """R p of `spectral_error` for R = `largest`, with the probability `allowed` of an error."""
-        from scipy.optimize import brentq
-
-        q, limit = self.norm / (self.sampled * largest), -np.log(allowed) / self.sampled
-
-        def excess(p: float) -> float:
-            return float(scipy.special.rel_entr(q, p) + scipy.special.rel_entr(1 - q, 1 - p)) - limit
-
-        least, most = max(q, 1e-300), 1 - 1e-15
-        if not least < most or excess(most) <= 0:
-            return largest
-        return largest * float(brentq(excess, least, most, xtol=1e-12, rtol=1e-9)) * (1 + 1e-6)
 
 
 def spectral_error(
-    strata: Sequence[Stratum], largest: float, directions: int = 0, dropped: Array | tuple[()] = ()
-) -> float:
-    """An upper bound of the largest eigenvalue of E with a probability of 95 %; `largest` is max k(x, x).
+    error: SampledError, sample: ResidualSample, rng: np.random.Generator, in_order: Map = map
+) -> SpectralError:
+    """The bound from the error of sampled rows:
 
-        Σ over strata of n R p,   p the largest with  m kl(q, p) <= ln(1 / δ),   q = norm / (m R),
+        s = |F| / t,   |E| <= t p,   p the largest with  p - s + s ln(s / p) <= ln(1 / δ),   t = `sample.threshold`.
 
-    kl(q, p) = q ln(q / p) + (1 - q) ln((1 - q) / (1 - p)), R = largest, δ an equal share of 5 %. E is a sum of squares
-    e_i e_i' over all rows, each at most R in any direction. The Chernoff bound, which holds for sampling without
-    replacement (Hoeffding 1963), bounds the mean over all rows by the mean over m, in the leading direction. A stratum
-    that contains all its rows needs no bound. `directions` of W are in use now; those `dropped` after a stratum was
-    drawn increase E by at most the squares of all rows in them.
+    Row i contributes T_i = B_i <v, e_i>² / (p_i t), with B_i = 1 if it was drawn and v the leading direction of E, in
+    which the sum of all <v, e_i>² is |E|. So Σ T_i has the mean |E| / t and is at most s, and each T_i is in [0, 1], or
+    certain: E exp(-c T_i) <= exp(-(1 - exp(-c)) E T_i), from which Chernoff's bound for Poisson variables follows.
     """
-    parts = sum(s.sampled < s.count for s in strata)
-    allowed = (1 - CONFIDENCE - _MISSED * len(strata)) / max(parts, 1)
-    if allowed <= 0:  # with this many strata, no bound is valid at this confidence
-        return largest * sum(s.count for s in strata)
-    found = sum(s.norm if s.sampled == s.count else s.count * s.upper_mean(largest, allowed) for s in strata)
-    return found + float(np.sum(dropped[: max(0, max(s.directions for s in strata) - directions)]))
+    found = largest_eigenvalue(partial(error.scaled_times, in_order=in_order), len(error.E), rng)
+    if found is None:  # kernels of two far rows may overflow
+        return SpectralError(np.inf)
+    norm, leading = found[0] + error.rounding, found[1]
+    cluster = error.cluster(float(leading.values[0]), leading.vectors[:, 0])
+    if not sample.threshold:
+        return SpectralError(norm, cluster)
+    bound = sample.threshold * upper_mean(norm / sample.threshold, 1 - CONFIDENCE - _MISSED)
+    return SpectralError(bound, cluster)
 
 
-def stratum(
+def upper_mean(s: float, allowed: float) -> float:
+    """The largest p with p - s + s ln(s / p) <= ln(1 / allowed): an upper bound of the mean of a sum of independent
+    numbers in [0, 1], of which s was found, with this probability of an error."""
+    from scipy.optimize import brentq
+
+    limit = -np.log(allowed)
+
+    def excess(p: float) -> float:
+        return float(p - s + scipy.special.xlogy(s, s / p)) - limit
+
+    if not np.isfinite(s):
+        return np.inf
+    # ln(1 + x) <= x - x² / (2 (1 + x)) for x > 0, so the root is at most this:
+    most = s + limit + np.sqrt(limit * (limit + 2 * s))
+    return float(brentq(excess, max(s, 1e-300), most * (1 + 1e-9), rtol=1e-9)) * (1 + 1e-6)
+
+
+def error_of(
     features: KernelRows,
     span: Span,
-    X: Array,
-    count: int,
+    sample: ResidualSample,
     calibrating: Array,
     value: float,
-    rng: np.random.Generator,
     in_order: Map = map,
-) -> Stratum:
-    """The stratum of rows X (m, d), in the units of the data, drawn from `count`.
+) -> SampledError:
+    """E of the sampled rows, with its rounding.
 
-    `value` is the largest error of a kernel value in float64. m² kernels are held in the dtype of block work; in
-    float64, of fewer rows, if rounding would matter. Other rows, `calibrating`, decide between these, so that X stays a
-    uniform sample.
+    `value` is the largest error of a kernel value in float64. m² kernels are held in the dtype of block work, or in
+    float64 if rounding would matter: other rows, `calibrating` (q, d), decide, so that the sample stays random.
     """
-    off = np.zeros(2)
+    X, p, off = sample.X, sample.probabilities, 0.0
     if features.dtype != np.float64:
-        off, norm = _off(features, span, (calibrating, X), rng, in_order)
-        if not off[0] * len(X) <= _COARSE * norm:
-            # The first part of rows in random order is a uniform sample, too.
-            features, X = features.in_precision(np.dtype(np.float64)), X if len(X) == count else X[:_DOUBLE_ROWS]
-            off = np.zeros(2)
-    unknown = Stratum(count, len(X), 0.0, len(span.basis.signs), 0.0, float(span.basis.triangular))
-    E = residual_matrix(features, span, X, in_order)
+        some = calibrating[_first_and_farthest(features, calibrating)]
+        off, norm = _off(features, span, some, np.ones(len(some)), in_order)
+        if off * sample.most <= _COARSE * norm:
+            far = _first_and_farthest(features, X)
+            off = max(off * sample.count, _off(features, span, X[far], p[far], in_order)[0] * len(X))
+        else:
+            features, off = features.in_precision(np.dtype(np.float64)), 0.0
+    found = sampled_error(features, span, X, p, in_order)
     # With B = CP, the error of B B' is 2 |B| |P| |error of C|, in Frobenius norms, where |B|² is at most Σ k(x, x).
-    seen_through_P = 2 * np.sqrt(float(E.kernels.sum()) * E.C.size) * float(np.linalg.norm(span.basis.P))
-    rounding = len(X) * float(off.max()) + _SAFETY * value * (len(X) + seen_through_P)
-    found = largest_eigenvalue(partial(E.times, in_order=in_order), len(X), rng)
-    if found is None:
-        return replace(unknown, norm=np.inf)  # kernels of two far rows may overflow
-    norm, leading = found
-    eigenvalue, vector = float(leading.values[0]), leading.vectors[:, 0]
-    cluster = eigenvalue * count / len(X) if E.is_cluster(eigenvalue, vector) else 0.0
-    return replace(unknown, norm=norm + rounding, cluster=cluster)
+    weights = float(np.sum(1 / p))
+    through_P = 2 * np.sqrt(float(np.sum(found.kernels / p)) * weights * features.size) * np.linalg.norm(span.basis.P)
+    return replace(found, rounding=off + _SAFETY * value * (weights + float(through_P)))
 
 
-def _off(
-    features: KernelRows, span: Span, samples: Sequence[Array], rng: np.random.Generator, in_order: Map
-) -> tuple[Array, float]:
-    """Errors of products with E in the dtype of block work, in norm per row, of a part of each sample.
+def _first_and_farthest(features: KernelRows, X: Array) -> Array:
+    """Numbers of at most 64 rows: the farthest ones, whose kernels have the largest errors, and the first ones."""
+    far = farthest(features.shifted(X), _CALIBRATING_ROWS // 2)
+    others = np.setdiff1d(np.arange(min(len(X), _CALIBRATING_ROWS)), far)[: _CALIBRATING_ROWS // 2]
+    return np.concatenate([far, others])
 
-    The second value is the norm of E for the first part.
-    """
-    parts, directions = [], []
-    for X in samples:  # of each the farthest rows, whose kernels have the largest errors, and the first ones
-        far = farthest(features.shifted(X), _CALIBRATING_ROWS // 2)
-        others = np.setdiff1d(np.arange(min(len(X), _CALIBRATING_ROWS)), far)[: _CALIBRATING_ROWS // 2]
-        parts.append(X[np.concatenate([far, others])])
-    for part in parts:
-        columns = rng.standard_normal((len(part), len(part)))
-        columns[:, 0] = 1  # where all kernels add up and errors are largest
-        directions.append(np.linalg.qr(columns)[0])
-    Q = scipy.linalg.block_diag(*directions)
-    maps, rows = (features.in_precision(np.dtype(np.float64)), features), np.concatenate(parts)
-    exact, found = in_order(lambda i: residual_matrix(maps[i], span, rows).times(Q), range(2))
-    off, start = np.full(len(parts), np.inf), 0
-    for i, part in enumerate(parts):
-        own = np.s_[start : start + len(part)]
-        difference = found[own, own] - exact[own, own]
-        if np.isfinite(difference).all():
-            off[i] = _SAFETY * float(np.linalg.norm(difference, 2)) / len(part)
-        start += len(part)
-    of_first = exact[: len(parts[0]), : len(parts[0])]
-    return off, float(np.linalg.norm(of_first, 2)) if np.isfinite(of_first).all() else 0.0
+
+def _off(features: KernelRows, span: Span, X: Array, probabilities: Array, in_order: Map) -> tuple[float, float]:
+    """The norm of the error of F in the dtype of block work, per row, times a safety factor; and the norm of E."""
+    maps, roots = (features.in_precision(np.dtype(np.float64)), features), np.sqrt(probabilities)
+    exact, found = (each.E for each in in_order(lambda i: sampled_error(maps[i], span, X, probabilities), range(2)))
+    difference = (found - exact) / roots / roots[:, None]
+    off = _SAFETY * float(np.linalg.norm(difference, 2)) / len(X) if np.isfinite(difference).all() else np.inf
+    return off, float(np.linalg.norm(exact, 2)) if np.isfinite(exact).all() else 0.0
 
 
 def estimate(features: FeatureMap, span: Span | None, X: Array, count: int, center: bool) -> float:
@@ -296,17 +273,7 @@ def largest_eigenvalue(apply: Callable[[Array], Array], m: int, rng: np.random.G
     return max(float(found.values[0]), 0.0) / (1 if whole else 1 - missed**2), found
 
 
-def as_array(strata: Iterable[Stratum]) -> Array:
-    """Strata as rows (count, sampled, norm, directions, cluster, triangular), (k, 6), float64."""
-    return np.array([astuple(each) for each in strata], np.float64)
-
-
-def from_array(values: Array) -> tuple[Stratum, ...]:
-    """The strata that `as_array` wrote."""
-    return tuple(Stratum(int(n), int(m), norm, int(directions), *others) for n, m, norm, directions, *others in values)
-
-
-_SPARE = 10  # components of the half model beyond r, so that the r-th is not separated from a neighbour
+SPARE = 10  # components of another model beyond r, so that the r-th is not separated from a neighbour
 _SAME = 0.02  # of an eigenvalue: eigenvectors of values this close mix under the slightest change
 
 
@@ -402,7 +369,7 @@ def stability_of_landmarks(
         return None
     try:
         half = span.every(2, tolerance)
-        few = solvers.nystroem(half, min(count, r + _SPARE), center=center, tolerance=tolerance, in_order=in_order)
+        few = solvers.nystroem(half, min(count, r + SPARE), center=center, tolerance=tolerance, in_order=in_order)
     except DataError:  # half of the landmarks may span nothing that varies
         return None
     return _halved(span.moments, few.components, few.eigenvalues, solution, center)
@@ -418,7 +385,7 @@ def stability_of_features(
     fewer, numbers = parted
     r = solution.components.shape[1]
     try:
-        half = method.solve(moments.part(numbers), fewer, min(len(numbers), r + _SPARE), center, tolerance)
+        half = method.solve(moments.part(numbers), fewer, min(len(numbers), r + SPARE), center, tolerance)
     except DataError:  # half of the features may not vary
         return None
     A = np.zeros((len(moments.mean), half.components.shape[1]))

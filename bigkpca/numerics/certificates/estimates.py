@@ -1,0 +1,67 @@
+"""Estimates of the exact eigenvalues and components from the error of sampled rows.
+
+Source: `docs/numerics.md`, section 14.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from bigkpca.errors import Array
+from bigkpca.numerics.certificates.spectral import SampledError
+from bigkpca.numerics.linalg import Map, eigh_descending, product
+
+_TILE_ROWS = 512
+_SAME = 0.02  # of an eigenvalue: eigenvectors of values this close mix under the slightest change
+
+
+@dataclass(frozen=True)
+class Refined:
+    """Estimates of eigenpairs of Kc from unit scores Q (n, c) of an approximation K^ = K - E.
+
+    eigenvalues (c,), descending: those of T = Q'KcQ, each plus |(I - QQ')E q|² / itself for its Ritz vector q, which is
+    what directions outside of Q add to second order. standard_errors (c,): of the sampling. rotation (c, c): the
+    eigenvectors of T. outside (c,): |(I - QQ')E q|.
+    """
+
+    eigenvalues: Array
+    standard_errors: Array
+    rotation: Array
+    outside: Array
+
+    def cosines(self) -> Array:
+        """The cosine of the angle between each column of Q and the eigenvectors of Kc of its rank, and of eigenvalues
+        within 2 % of that, (c,)."""
+        values, inside = self.eigenvalues, self.rotation**2
+        near = np.abs(values[:, None] - values) <= _SAME * values[:, None]
+        gap = np.where(near, np.inf, np.abs(values[:, None] - values)).min(axis=1)
+        gap = np.minimum(gap, values)
+        mixed = 1 - np.einsum("ij,ij->i", inside, near)
+        return np.sqrt(np.clip(1 - mixed - (self.outside / gap) ** 2, 0, 1))
+
+
+def refined(error: SampledError, Q: Array, approximate: Array, in_order: Map = map) -> Refined:
+    """The estimates from unit scores Q (m, c) of the sampled rows and Q'K^Q = `approximate` (c, c), of all rows.
+
+    Q'EQ is the sum of E_ij q_i q_j' over all pairs of rows, estimated from pairs of sampled ones with weights
+    1 / (p_i p_j), and 1 / p_i for i = j (Horvitz and Thompson 1952). The variance of a sum is the sum over sampled rows
+    of (1 - p_i) times the square of what it would lose without row i.
+    """
+    p, weights = error.probabilities[:, None], 1 / error.probabilities[:, None]
+    own, E = error.diagonal[:, None], error.E
+    image = error.times(weights * Q, in_order)
+    T = (weights * Q).T @ (image - (weights - 1) * own * Q)
+    values, Z = eigh_descending(approximate + (T + T.T) / 2)
+    q, image = Q @ Z, image @ Z
+    others = image - weights * own * q  # Σ over other rows j of E_ij q_j / p_j
+    lost = weights * q * (2 * others + own * q)
+    errors = np.sqrt(np.sum((1 - p) * lost**2, axis=0))
+    # (E q)_i² is too large by the variance of the sum over the others, which is estimated from its terms
+    spread = (1 - p) * weights**2 * q**2
+    noise = product(np.square(E), spread.astype(E.dtype), _TILE_ROWS, in_order) - own**2 * spread
+    squares = np.sum(weights * ((others + own * q) ** 2 - noise), axis=0)
+    outside = np.maximum(squares - np.sum((T @ Z) ** 2, axis=0), 0)
+    safe = np.maximum(values, np.finfo(float).tiny)
+    return Refined(values + outside / safe, errors, Z, np.sqrt(outside))

@@ -1,0 +1,164 @@
+"""The rows from which the error of landmarks is bounded and estimated: drawn in the pass itself, each with a
+probability in proportion to what a part of the landmarks leaves unexplained of it.
+
+Source: `docs/numerics.md`, section 14.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+import numpy as np
+
+from bigkpca.errors import Array
+from bigkpca.numerics.display import brief
+from bigkpca.numerics.random_streams import UNSEEN
+from bigkpca.numerics.span import Basis, nested, part_size
+
+SAMPLED_ROWS = 2048  # expected number: the bound is at least 3 / 2048 of all residuals, and the work grows with m²
+_STEP = 4  # residuals are those of every 4th landmark: 1/16 of the work for all of them
+_LEAST = 2.0**-8  # of k(x, x): the least residual, far above rounding
+
+
+@dataclass(frozen=True)
+class ResidualSample:
+    """Rows X (m, d) drawn independently from `count`, in the units and dtype of the data.
+
+    Row i is drawn if u_i < r_i / threshold, for a random number u_i of its own that is uniform on [0, 1), and its
+    residual r_i, which is at least what the landmarks leave unexplained of k(x_i, x_i). So its probability is min(1,
+    r_i / threshold), and 1 with a threshold of 0. About `most` rows are kept: the threshold rises to total / most, where
+    total is the sum of all residuals, but not of those in which rows differ from each other by chance: it does not
+    depend on the random numbers.
+    """
+
+    X: Array
+    residuals: Array  # r (m,)
+    uniform: Array  # u (m,)
+    count: int
+    total: float  # Σ r_i over all rows
+    threshold: float
+    most: int
+
+    __repr__ = brief
+
+    def __add__(self, other: Self) -> Self:
+        """The sample of both sets of rows together."""
+        joined = replace(
+            self,
+            X=np.concatenate([self.X, other.X]),
+            residuals=np.concatenate([self.residuals, other.residuals]),
+            uniform=np.concatenate([self.uniform, other.uniform]),
+            count=self.count + other.count,
+            total=self.total + other.total,
+            threshold=max(self.threshold, other.threshold),
+        )
+        return joined.thinned()
+
+    def thinned(self) -> Self:
+        """The sample with the threshold that its number of rows and its total need."""
+        threshold = max(self.threshold, self.total / self.most if self.count > self.most else 0.0)
+        kept = self.uniform * threshold < self.residuals
+        if kept.all():
+            return replace(self, threshold=threshold)
+        parts = {name: getattr(self, name)[kept] for name in ("X", "residuals", "uniform")}
+        return replace(self, threshold=threshold, **parts)
+
+    @property
+    def probabilities(self) -> Array:
+        """The probability with which each row was drawn, (m,)."""
+        if not self.threshold:
+            return np.ones(len(self.X))
+        return np.minimum(1, self.residuals / self.threshold)
+
+
+@dataclass(frozen=True)
+class Residuals:
+    """r(x) = k(x, x) - |P'v(x)|² for some coordinates P'v(x) in the span of landmarks, at least 1/256 of k(x, x).
+
+    numbers (l',) are those of the landmarks, P (l', q) leading columns of a `Basis`, in the dtype of block work: few
+    enough that rounding stays below that part. So no part of the span that contains these q directions leaves more.
+    """
+
+    numbers: Array
+    P: Array
+
+    __repr__ = brief
+
+    @classmethod
+    def of(cls, basis: Basis, dtype: np.dtype[Any], count: int | None = None) -> Self:
+        """Those of every 4th landmark; for a basis of eigenvectors, of a sixteenth of them: of `count` directions, or as
+        many as rounding allows."""
+        l, of_part = len(basis.W), part_size(len(basis.W), _STEP)  # noqa: E741
+        if basis.triangular:
+            numbers, P = nested(l)[:of_part], basis.P[nested(l)[:of_part], :of_part]
+        else:
+            numbers, P = np.arange(l), basis.P[:, : part_size(l, _STEP**2)]
+        # Rounding of |P'v|² is at most twice |P'v| <= k(x, x)^(1/2) times that of P'v, with |v| <= (l' k(x, x) largest)^(1/2).
+        if count is None:
+            squares = len(numbers) * float(np.diag(basis.W).max()) * np.cumsum(np.sum(P**2, axis=0))
+            count = int(np.count_nonzero(2 * np.finfo(dtype).eps * np.sqrt(squares) <= _LEAST / 2))
+        return cls(numbers, np.ascontiguousarray(P[:, :count].astype(dtype)))
+
+    def __call__(self, V: Array, diagonal: Array) -> Array:
+        """r (b,), float64, of features V (b, l) and k(x, x) (b,)."""
+        B = V[:, self.numbers] @ self.P
+        left = diagonal.astype(np.float64) - np.einsum("ij,ij->i", B, B, dtype=np.float64)
+        return np.maximum(left, 0) + _LEAST * np.abs(diagonal)
+
+
+@dataclass(frozen=True)
+class Draw:
+    """How a pass draws its rows: about `most`, by these residuals; not with a threshold below `least`, so that a block
+    keeps few more than its share. seed and `before`, the number of rows of earlier passes, start the random numbers."""
+
+    residuals: Residuals
+    most: int
+    least: float
+    seed: int
+    before: int = 0
+
+
+class Sampler:
+    """Draws rows from the tiles of a block that begins with row `start`."""
+
+    def __init__(self, draw: Draw, start: int) -> None:
+        self._draw, self._at, self._tile = draw, draw.before + start, np.empty(0)
+        self._parts: list[ResidualSample] = []
+
+    def see(self, X: Array) -> None:
+        """Remember the rows X (b, d) of the tile whose features come next."""
+        self._tile = X
+
+    def drawing(self, tiles: Iterable[tuple[Array, Array]]) -> Iterator[tuple[Array, Array]]:
+        """The tiles (V, k(x, x)), after rows of each were drawn."""
+        draw = self._draw
+        for V, diagonal in tiles:
+            X, residuals = self._tile, draw.residuals(V, diagonal)
+            # With the bytes of the tile, so that models of different rows, which may be merged, have different numbers.
+            entropy = (draw.seed, UNSEEN, self._at, zlib.crc32(np.ascontiguousarray(X)))
+            uniform = np.random.default_rng(entropy).random(len(X))
+            kept = uniform * draw.least < residuals
+            self._parts.append(
+                ResidualSample(
+                    X[kept], residuals[kept], uniform[kept], len(X), float(residuals.sum()), draw.least, draw.most
+                )
+            )
+            self._at += len(X)
+            yield V, diagonal
+
+    @property
+    def found(self) -> ResidualSample:
+        """The rows drawn from all tiles seen."""
+        first = self._parts[0]
+        joined = replace(
+            first,
+            X=np.concatenate([each.X for each in self._parts]),
+            residuals=np.concatenate([each.residuals for each in self._parts]),
+            uniform=np.concatenate([each.uniform for each in self._parts]),
+            count=sum(each.count for each in self._parts),
+            total=sum(each.total for each in self._parts),
+        )
+        return joined.thinned()
