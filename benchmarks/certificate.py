@@ -14,7 +14,8 @@ from bigkpca.execution.blas import single_threaded_blas
 from bigkpca.execution.engine import Engine
 from bigkpca.fitting.features import SizeLimits, choose_features
 from bigkpca.fitting.fit import fit_rows
-from bigkpca.fitting.solve import Checks, solve
+from bigkpca.fitting.solve import Checks, draw_of, first_basis, solve
+from bigkpca.numerics.certificates import sample_of
 from bigkpca.numerics.linalg import rank_tolerance
 from bigkpca.numerics.model import Model
 from bigkpca.numerics.rounding import MEASURED_ROWS
@@ -36,8 +37,12 @@ def main(argv: Sequence[str] | None = None) -> Results:
         fit = resolve(spec, rows)
         chosen = choose_features(rows, fit, SizeLimits(given.size), engine)
         measured = chosen.few[:MEASURED_ROWS]  # as a fit measures rounding
-        checks = Checks(measured, chosen.near_mean, chosen.unseen, rows.shape[0], measured)
-        few = replace(checks, unseen=chosen.unseen[:0])
+        with engine.small_work() as in_order:
+            basis = first_basis(chosen.features, None, in_order)
+        draw, kept = draw_of(chosen.features, basis, fit, measured, None), sample_of(model.certificate)
+        residuals, drawn = (None, None) if draw is None or kept is None else (draw.residuals, kept[0])
+        checks = Checks(measured, chosen.near_mean, rows.shape[0], measured, basis, residuals, drawn)
+        few = replace(checks, drawn=None)
 
         def solved(
             checks: Checks = checks, model: Model = model, fit: ResolvedFit = fit, engine: Engine = engine

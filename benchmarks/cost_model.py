@@ -27,6 +27,7 @@ from bigkpca.execution.engine import Engine
 from bigkpca.execution.planning import plan_resolved
 from bigkpca.fitting.fit import fit_rows
 from bigkpca.ingesting import ingest
+from bigkpca.numerics.certificates import sample_of
 from bigkpca.numerics.model import Model
 from bigkpca.spec import FitSpec, ResolvedFit, resolve
 from bigkpca.workflows.fit import save
@@ -153,8 +154,8 @@ def measured(setting: Setting, given: argparse.Namespace) -> Timed:
 
 def _took_a_detour(model: Model, fit: ResolvedFit) -> bool:
     """Whether the fit was repeated in float64, or solved by eigenvectors as Cholesky's factor was not accurate."""
-    strata = model.certificate.strata
-    return model.features.dtype != fit.dtype or (strata is not None and not strata[0, -1])
+    kept = sample_of(model.certificate)
+    return model.features.dtype != fit.dtype or (kept is not None and not kept[1].triangular)
 
 
 def fitted_coefficients(runs: Sequence[Timed]) -> dict[str, float]:

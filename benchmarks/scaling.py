@@ -24,6 +24,7 @@ from bigkpca.execution.engine import Engine
 from bigkpca.execution.tasks import Carried, group_size
 from bigkpca.fitting.fit import fit_rows
 from bigkpca.numerics import moments
+from bigkpca.numerics.drift import REFERENCE_ROWS
 from bigkpca.numerics.moments import ShiftedSums
 from bigkpca.spec import FitSpec, ResolvedFit, resolve
 
@@ -109,14 +110,14 @@ def measured(given: argparse.Namespace) -> Parts:
         block=block,
         move=move,
         addition=median(lambda: few + few),
-        sampled=fit.sample + fit.unseen,
+        sampled=fit.sample + REFERENCE_ROWS,
         grain=rows.grain,
     )
 
 
 def _sampled_rows(fit: ResolvedFit, grain: int) -> int:
     """Rows in the chunks that are read for the sample."""
-    return min(fit.n, (fit.sample + fit.unseen) * grain)
+    return min(fit.n, (fit.sample + REFERENCE_ROWS) * grain)
 
 
 def _move(cluster: Engine, value: Any) -> float:

@@ -266,8 +266,8 @@ def _joint_checks(first: Model, sums: ShiftedSums, parts: list[_Part], drawn: _D
     seed, total, sample = FitSpec.of(first).seed, sum(part.count for part in parts), None
     if all(part.sample is not None for part in parts):  # in proportion to their numbers of rows
         counts = [max(1, rounding.MEASURED_ROWS * part.count // total) for part in parts]
-        drawn = [some_of(p.sample, count, seed) for p, count in zip(parts, counts, strict=True) if p.sample is not None]
-        sample = np.concatenate(drawn)
+        some = [some_of(p.sample, count, seed) for p, count in zip(parts, counts, strict=True) if p.sample is not None]
+        sample = np.concatenate(some)
     landmarks = first.features.landmarks_in_user_units()
     rows = [first.features.offset[None], *(each.astype(np.float64) for each in (landmarks, sample) if each is not None)]
     few = np.concatenate([each[: rounding.MEASURED_ROWS] for each in rows])

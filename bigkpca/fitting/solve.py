@@ -60,8 +60,8 @@ class Checks:
     subtracted in the pass.
     `drawn` are rows of all passes, by `residuals`, in the first directions of `basis`; None if they prove nothing.
     `like` is how those of rows fitted earlier were drawn, which requires the same basis: that of Cholesky's factor, or
-    of eigenvectors. `rounded` is how far rounding moved the tr(E) and an eigenvalue of those rows; `count` is the number
-    of the others. If there is no bound, `sample` (q, d) of all rows gives an estimate; None if the earlier rows are not
+    of eigenvectors. `rounded` is how far rounding moved the tr(E) and an eigenvalue of those rows; `count` is how many
+    others there are. If there is no bound, `sample` (q, d) of all rows gives an estimate; None if earlier rows are not
     known.
     """
 
@@ -231,7 +231,7 @@ def _significant_directions(
     basis."""
     basis, like = checks.basis, checks.like
     assert basis is not None
-    least = 1 if checks.residuals is None else max(1, checks.residuals.P.shape[1])
+    least = 0 if checks.residuals is None else checks.residuals.P.shape[1]
     most = None if like is None else int(like.kept)
     found = measured.significant(of_basis(basis, moments, in_order), most, in_order, least)
     bound = max(found.span.trace_error, 0.0) + found.trace_rounding

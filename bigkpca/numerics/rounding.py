@@ -141,7 +141,7 @@ class Rounding:
         least = self.precision * np.maximum(terms, _ALIKE * np.abs(sizes))
         return _SAFETY * (np.maximum(moved, least) + self._of_W(A) * np.abs(sizes))
 
-    def significant(self, span: Span, most: int | None = None, in_order: Map = map, least: int = 1) -> Significant:
+    def significant(self, span: Span, most: int | None = None, in_order: Map = map, least: int = 0) -> Significant:
         """The leading directions of the basis for which the bound of tr(E), rounding included, is smallest.
 
         The first `least` are kept. The others come in the order of the lengths of their coefficients: for eigenvectors,
@@ -164,14 +164,14 @@ class Rounding:
         errors = _SAFETY * (errors + self.trace * abs(span.moments.trace))
         explained = np.cumsum(span.squares[order])
         usable = np.cumsum(span.basis.signs[order] > 0) > 0
-        usable[: least - 1] = False
+        usable[: max(least - 1, 0)] = False
         k = 1 + int(np.argmin(np.where(usable, errors - explained, np.inf)))
         if k == P.shape[1]:
             return Significant(span, float(errors[-1]), np.empty(0))
         # Errors of single directions have either sign, and grow with the root of the number of rows. Errors that grow
         # with the number itself appear in the sum over all directions.
-        least = 2 * _DOUBLE * _weighted_squares(P, _squares(span.moments))  # from the arithmetic after the pass
-        noise = np.maximum(np.abs(moved) * np.sqrt(self.rows / max(count, self.rows)), least) + of_W + of_far
+        smallest = 2 * _DOUBLE * _weighted_squares(P, _squares(span.moments))  # from the arithmetic after the pass
+        noise = np.maximum(np.abs(moved) * np.sqrt(self.rows / max(count, self.rows)), smallest) + of_W + of_far
         return Significant(span.keep(np.sort(order[:k])), float(errors[k - 1]), (squares + _SAFETY * noise)[every[k:]])
 
     def _of_W(self, A: Array) -> Array:

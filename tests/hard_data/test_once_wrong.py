@@ -17,7 +17,7 @@ from bigkpca.errors import (
     ToleranceWarning,
     UnseenClusterWarning,
 )
-from bigkpca.numerics.certificates import spectral
+from bigkpca.numerics.certificates import sample_of, sampling
 from bigkpca.numerics.kernels import Gaussian
 from tests.helpers import oracles
 
@@ -54,9 +54,6 @@ def cosines(kpca, X, vectors):
 
 def normal(n=800, d=3, dtype=np.float32):
     return np.random.default_rng(0).normal(size=(n, d)).astype(dtype)
-
-
-CHOLESKY = 5  # the column of a certificate's strata that says whether the basis is a Cholesky factor
 
 
 # Far values
@@ -267,7 +264,7 @@ def test_added_rows_from_elsewhere_are_not_trusted():
     values = eigenvalues(gaussian_gram(np.r_[first, more], 2.0))
     found = kpca.certificate_
     assert "solid" not in found.trust
-    assert found.strata.shape == (2, 6)
+    assert len(found.sample) == 800
     assert (values[:5] <= found.eigenvalue_likely_upper).all()
     assert found.spectral_error_likely > values[0] / 2
 
@@ -279,7 +276,7 @@ def test_added_rows_keep_the_basis_of_the_first_ones(sentinel):
     X[np.random.default_rng(1).random(len(X)) < 0.05, 2] += -9999 * sentinel
     for first, more in ((X[:600], X[600:]), (X[::4], normal(600, X.shape[1]))):
         kpca = KernelPCA(8, size=200 if len(first) > 300 else 130, random_state=0).fit(first).partial_fit(more)
-        assert kpca.certificate_.strata[:, CHOLESKY].tolist() == [not sentinel] * 2
+        assert sample_of(kpca.certificate_)[1].triangular == (not sentinel)
         bounds_hold(kpca, eigenvalues(gaussian_gram(np.concatenate([first, more]), kpca.sigma_)))
 
 
@@ -289,7 +286,7 @@ def test_the_sign_of_a_rounding_error_does_not_choose_the_basis():
         X = np.random.default_rng(seed).normal(size=(47, 4))
         kpca = KernelPCA(3, sigma=2.0, size=47, landmarks="uniform", random_state=0).fit(X)
         assert kpca.certificate_.trace_error < 1e-8
-        assert kpca.certificate_.strata[:, CHOLESKY] == [True], seed
+        assert sample_of(kpca.certificate_)[1].triangular, seed
 
 
 def test_one_principal_direction_is_not_trusted(digits):
@@ -325,7 +322,7 @@ def test_a_kernel_without_a_diagonal_is_fitted_or_refused_in_words():
 def test_the_likely_bound_holds_as_often_as_it_says(monkeypatch):
     rng = np.random.default_rng(0)
     X = np.r_[rng.normal(size=(460, 2)), rng.normal(size=(20, 2)) * 0.05 + 9]
-    monkeypatch.setattr(spectral, "HELD_OUT_ROWS", 120)
+    monkeypatch.setattr(sampling, "SAMPLED_ROWS", 120)
     held, bounds, K = [], [], gaussian_gram(X, 1.0)
     for seed in range(60):
         with warnings.catch_warnings():

@@ -16,12 +16,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from bigkpca.errors import Array, RoundingError
-from bigkpca.numerics import solvers
 from bigkpca.numerics.certificates.estimates import Refined, refined
 from bigkpca.numerics.certificates.sampling import Residuals, ResidualSample
 from bigkpca.numerics.certificates.spectral import (
@@ -63,7 +62,7 @@ class SampledFrom(NamedTuple):
     rounding. triangular: whether its basis is that of Cholesky's factor.
     """
 
-    count: float
+    rows: float
     total: float
     threshold: float
     most: float
@@ -484,10 +483,10 @@ def _refined(error: SampledError, nystroem: Solution, span: Span, center: bool, 
     """Estimates of eigenpairs from the scores of sampled rows, whose kernels with the landmarks are known."""
     # Scores have the squared lengths of the eigenvalues.
     Q = (error.C - nystroem.mean) @ (nystroem.components / np.sqrt(nystroem.eigenvalues))
-    return refined(error, Q, np.diag(nystroem.eigenvalues), in_order)
+    return refined(error, Q, np.diag(nystroem.eigenvalues), span.moments.count if center else None, in_order)
 
 
-def _kept_sample(evidence: Evidence, span: Span) -> dict[str, Array]:
+def _kept_sample(evidence: Evidence, span: Span) -> dict[str, Any]:
     """The fields of a certificate from which `sample_of` makes the sample again."""
     drawn, residuals = evidence.drawn, evidence.residuals
     if drawn is None or residuals is None:
@@ -515,7 +514,7 @@ def sample_of(certificate: Certificate) -> tuple[ResidualSample, SampledFrom] | 
     how = SampledFrom(*certificate.sampling.tolist())
     residuals, uniform = certificate.draws.T
     sample = ResidualSample(
-        certificate.sample, residuals, uniform, int(how.count), how.total, how.threshold, int(how.most)
+        certificate.sample, residuals, uniform, int(how.rows), how.total, how.threshold, int(how.most)
     )
     return sample, how
 

@@ -42,8 +42,11 @@ class Refined:
         return np.sqrt(np.clip(1 - mixed - (self.outside / gap) ** 2, 0, 1))
 
 
-def refined(error: SampledError, Q: Array, approximate: Array, in_order: Map = map) -> Refined:
-    """The estimates from unit scores Q (m, c) of the sampled rows and Q'K^Q = `approximate` (c, c), of all rows.
+def refined(
+    error: SampledError, Q: Array, approximate: Array, centred: int | None = None, in_order: Map = map
+) -> Refined:
+    """The estimates from unit scores Q (m, c) of the sampled rows and Q'K^Q = `approximate` (c, c), of all rows, the
+    number of which is `centred` if scores have the mean 0 and Kc = H K H; None if Kc = K.
 
     Q'EQ is the sum of E_ij q_i q_j' over all pairs of rows, estimated from pairs of sampled ones with weights
     1 / (p_i p_j), and 1 / p_i for i = j (Horvitz and Thompson 1952). The variance of a sum is the sum over sampled rows
@@ -61,7 +64,10 @@ def refined(error: SampledError, Q: Array, approximate: Array, in_order: Map = m
     # (E q)_i² is too large by the variance of the sum over the others, which is estimated from its terms
     spread = (1 - p) * weights**2 * q**2
     noise = product(np.square(E), spread.astype(E.dtype), _TILE_ROWS, in_order) - own**2 * spread
-    squares = np.sum(weights * ((others + own * q) ** 2 - noise), axis=0)
-    outside = np.maximum(squares - np.sum((T @ Z) ** 2, axis=0), 0)
+    image = others + own * q  # E q, without bias
+    inside = np.sum((T @ Z) ** 2, axis=0)
+    if centred is not None:
+        inside += np.sum(weights * image, axis=0) ** 2 / centred
+    outside = np.maximum(np.sum(weights * (image**2 - noise), axis=0) - inside, 0)
     safe = np.maximum(values, np.finfo(float).tiny)
     return Refined(values + outside / safe, errors, Z, np.sqrt(outside))

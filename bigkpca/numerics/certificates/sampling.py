@@ -29,9 +29,8 @@ class ResidualSample:
 
     Row i is drawn if u_i < r_i / threshold, for a random number u_i of its own that is uniform on [0, 1), and its
     residual r_i, which is at least what the landmarks leave unexplained of k(x_i, x_i). So its probability is min(1,
-    r_i / threshold), and 1 with a threshold of 0. About `most` rows are kept: the threshold rises to total / most, where
-    total is the sum of all residuals, but not of those in which rows differ from each other by chance: it does not
-    depend on the random numbers.
+    r_i / threshold), and 1 with a threshold of 0. With a threshold of total / most, about `most` rows are drawn. The
+    threshold does not depend on the random numbers, so each row is drawn independently of all others.
     """
 
     X: Array
@@ -89,14 +88,14 @@ class Residuals:
 
     @classmethod
     def of(cls, basis: Basis, dtype: np.dtype[Any], count: int | None = None) -> Self:
-        """Those of every 4th landmark; for a basis of eigenvectors, of a sixteenth of them: of `count` directions, or as
-        many as rounding allows."""
+        """Those of every 4th landmark; for eigenvectors, of a sixteenth of them. Of `count` directions, or as many as
+        rounding allows."""
         l, of_part = len(basis.W), part_size(len(basis.W), _STEP)  # noqa: E741
         if basis.triangular:
             numbers, P = nested(l)[:of_part], basis.P[nested(l)[:of_part], :of_part]
         else:
             numbers, P = np.arange(l), basis.P[:, : part_size(l, _STEP**2)]
-        # Rounding of |P'v|² is at most twice |P'v| <= k(x, x)^(1/2) times that of P'v, with |v| <= (l' k(x, x) largest)^(1/2).
+        # |P'v| is at most k(x, x)^(1/2), and |v| at most (l' k(x, x))^(1/2) times the largest k(s, s)^(1/2).
         if count is None:
             squares = len(numbers) * float(np.diag(basis.W).max()) * np.cumsum(np.sum(P**2, axis=0))
             count = int(np.count_nonzero(2 * np.finfo(dtype).eps * np.sqrt(squares) <= _LEAST / 2))
@@ -138,7 +137,7 @@ class Sampler:
         for V, diagonal in tiles:
             X, residuals = self._tile, draw.residuals(V, diagonal)
             # With the bytes of the tile, so that models of different rows, which may be merged, have different numbers.
-            entropy = (draw.seed, UNSEEN, self._at, zlib.crc32(np.ascontiguousarray(X)))
+            entropy = (draw.seed, UNSEEN, self._at, zlib.crc32(X.tobytes()))
             uniform = np.random.default_rng(entropy).random(len(X))
             kept = uniform * draw.least < residuals
             self._parts.append(

@@ -83,13 +83,13 @@ def sampled_error(
     C, B = np.empty((m, features.size), features.dtype), np.empty((m, P.shape[1]), features.dtype)
     E = np.empty((m, m), features.dtype)
 
-    def coordinates(start: int) -> None:
+    def coordinates(start: int) -> Array:
         own = slice(start, start + _TILE_ROWS)
         with _quiet():
             C[own] = kernel(rows[own], features.landmarks)
-            np.matmul(C[own], P, out=B[own])
+            return np.matmul(C[own], P, out=B[own])
 
-    def tile(start: int) -> None:  # the rows of a tile to the left of the diagonal, and their transpose above it
+    def tile(start: int) -> Array:  # the rows of a tile to the left of the diagonal, and their transpose above it
         own = slice(start, min(start + _TILE_ROWS, m))
         evaluate = kernel.against(rows[own], _TILE_ROWS)
         K = np.empty((_TILE_ROWS, own.stop - start), features.dtype)
@@ -102,6 +102,7 @@ def sampled_error(
                     np.fill_diagonal(piece, diagonal[own])
                 piece -= B[others] @ B[own].T
                 E[others, own], E[own, others] = piece, piece.T
+        return K
 
     starts = range(0, m, _TILE_ROWS)
     for _ in in_order(coordinates, starts):
@@ -214,7 +215,7 @@ def _first_and_farthest(features: KernelRows, X: Array) -> Array:
 def _off(features: KernelRows, span: Span, X: Array, probabilities: Array, in_order: Map) -> tuple[float, float]:
     """The norm of the error of F in the dtype of block work, per row, times a safety factor; and the norm of E."""
     maps, roots = (features.in_precision(np.dtype(np.float64)), features), np.sqrt(probabilities)
-    exact, found = (each.E for each in in_order(lambda i: sampled_error(maps[i], span, X, probabilities), range(2)))
+    exact, found = in_order(lambda i: sampled_error(maps[i], span, X, probabilities).E, range(2))
     difference = (found - exact) / roots / roots[:, None]
     off = _SAFETY * float(np.linalg.norm(difference, 2)) / len(X) if np.isfinite(difference).all() else np.inf
     return off, float(np.linalg.norm(exact, 2)) if np.isfinite(exact).all() else 0.0

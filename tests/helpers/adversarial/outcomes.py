@@ -10,7 +10,7 @@ from sklearn.base import clone
 
 from bigkpca.errors import BigKPCAError
 from bigkpca.execution.blas import single_threaded_blas
-from bigkpca.numerics.certificates import spectral
+from bigkpca.numerics.certificates import sampling
 from tests.helpers.adversarial.cases import CONTAINERS, estimator_of, rows_of
 from tests.helpers.adversarial.truth import remainder, truth
 
@@ -28,7 +28,7 @@ class Outcome:
 def outcome(case):
     """Fit, and hold all that the fit says against the truth."""
     X, found, scores = rows_of(case), Outcome(), None
-    sampled = mock.patch.object(spectral, "HELD_OUT_ROWS", case.held_out or spectral.HELD_OUT_ROWS)
+    sampled = mock.patch.object(sampling, "SAMPLED_ROWS", case.held_out or sampling.SAMPLED_ROWS)
     with warnings.catch_warnings(record=True) as caught, sampled:
         warnings.simplefilter("always")
         try:

@@ -1,0 +1,246 @@
+"""Rows drawn in a pass, and what their error bounds and estimates."""
+
+from dataclasses import replace
+from functools import reduce
+from operator import add
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+from bigkpca.numerics import solvers
+from bigkpca.numerics.certificates.estimates import refined
+from bigkpca.numerics.certificates.sampling import Draw, Residuals, Sampler
+from bigkpca.numerics.certificates.spectral import SampledError, sampled_error, upper_mean
+from bigkpca.numerics.features import KernelRows
+from bigkpca.numerics.kernels import Cosine, Gaussian, Laplacian, Linear, Polynomial
+from bigkpca.numerics.moments import Moments
+from bigkpca.numerics.span import basis_of, eigenvector_basis, span_of
+from tests.helpers import oracles
+from tests.numerics.fits import threads
+
+KERNELS = [Gaussian(1.5), Laplacian(2.0), Linear(), Polynomial(0.3), Cosine()]
+
+
+def rows(seed, n, d=3):
+    rng = np.random.default_rng(seed)
+    return rng.normal(size=(n, d)) * rng.uniform(0.3, 2, d) + rng.normal(size=(4, d))[rng.integers(0, 4, n)]
+
+
+def remainder(kernel, X, S):
+    """E = K - C W⁺ C', by definition."""
+    return kernel.gram(X) - oracles.nystroem_gram(kernel(X, S), kernel.gram(S), 1e-12)
+
+
+def drawn(draw, features, X, start=0, tile=64):
+    """The rows that a block X draws, which begins with row `start`."""
+    sampler = Sampler(draw, start)
+    tiles = [X[at : at + tile] for at in range(0, len(X), tile)]
+
+    def evaluated():
+        for each in tiles:
+            sampler.see(each)
+            yield features.kernel(each, features.landmarks), features.kernel.diagonal(each)
+
+    for _ in sampler.drawing(evaluated()):
+        pass
+    return sampler.found
+
+
+@pytest.fixture(scope="module")
+def X():
+    return rows(0, 600)
+
+
+@pytest.fixture(scope="module")
+def features(X):
+    return KernelRows(Gaussian(1.5), np.zeros(3), X[:40])
+
+
+@pytest.fixture(scope="module")
+def residuals(features):
+    return Residuals.of(basis_of(features.gram(), 1e-12), np.dtype(np.float64))
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("basis", [basis_of, eigenvector_basis])
+def test_residuals_are_at_least_what_all_landmarks_leave(kernel, dtype, basis):
+    X = rows(1, 300).astype(dtype)
+    S = X[:48]
+    found = Residuals.of(basis(kernel.gram(S), 1e-12), np.dtype(dtype))
+    r = found(kernel(X, S), kernel.diagonal(X))
+    exact = np.diag(remainder(kernel, X.astype(float), S.astype(float)))
+    assert (r >= exact).all()
+    assert (r <= kernel.diagonal(X) * (1 + 2**-7)).all()
+    assert found.P.shape[1] > 1
+    if basis is basis_of and kernel == Gaussian(1.5):  # as documented: of every 4th landmark, and a 256th of k(x, x)
+        quarter = np.diag(remainder(kernel, X.astype(float), S[::4].astype(float)))
+        assert_allclose(r, quarter + 2**-8, atol=1e-5)
+
+
+def test_directions_beyond_rounding_are_not_used():
+    X = 1000 + 1e-3 * rows(2, 100)
+    kernel = Gaussian(1.0)
+    basis = basis_of(kernel.gram(X), 1e-12)
+    single, double = (Residuals.of(basis, np.dtype(dtype)).P.shape[1] for dtype in (np.float32, np.float64))
+    assert single < double
+
+
+def test_rows_are_drawn_as_often_as_stated(X, features, residuals):
+    r = residuals(features.kernel(X, features.landmarks), features.kernel.diagonal(X))
+    most, count = 50, 400
+    times, sizes = np.zeros(len(X)), []
+    for seed in range(count):
+        found = drawn(Draw(residuals, most, 0.0, seed), features, X)
+        numbers = [int(np.flatnonzero((row == X).all(axis=1))[0]) for row in found.X]
+        assert_allclose(found.residuals, r[numbers])
+        assert_allclose(found.probabilities, np.minimum(1, r[numbers] * most / r.sum()))
+        times[numbers] += 1
+        sizes.append(len(numbers))
+    p = np.minimum(1, r * most / r.sum())
+    deviation = (times - count * p) / np.sqrt(count * p * (1 - p) + 1e-9)
+    assert abs(deviation).max() < 5
+    assert abs(np.mean(deviation**2) - 1) < 0.2
+    assert abs(np.mean(sizes) - p.sum()) < 5 * np.sqrt(p.sum() / count)
+
+
+def test_samples_of_parts_are_the_sample_of_the_whole(X, features, residuals):
+    draw = Draw(residuals, 50, 0.0, seed=3)
+    parts = [drawn(draw, features, X[start : start + 128], start) for start in range(0, len(X), 128)]
+    whole = drawn(draw, features, X)
+    for joined in (reduce(add, parts), parts[0] + (parts[1] + (parts[2] + (parts[3] + parts[4])))):
+        assert_array_equal(joined.X, whole.X)
+        assert_array_equal(joined.uniform, whole.uniform)
+        assert_allclose(joined.threshold, whole.threshold)
+        assert joined.count == len(X)
+    least = whole.threshold / 2  # a block keeps fewer rows then, and none of the final ones is lost
+    fewer = [drawn(replace(draw, least=least), features, X[start : start + 128], start) for start in range(0, 600, 128)]
+    assert sum(len(each.X) for each in fewer) < sum(len(each.X) for each in parts)
+    assert_array_equal(reduce(add, fewer).X, whole.X)
+
+
+def test_all_rows_are_drawn_if_they_are_few(X, features, residuals):
+    found = drawn(Draw(residuals, 600, 0.0, 0), features, X)
+    assert_array_equal(found.X, X)
+    assert_array_equal(found.probabilities, np.ones(600))
+    more = drawn(Draw(residuals, 600, 0.0, 0), features, X + 0.1, start=600)
+    assert len((found + more).X) < 700
+
+
+def test_other_rows_have_other_random_numbers(X, features, residuals):
+    draw = Draw(residuals, 600, 0.0, 0)
+    one, other = drawn(draw, features, X), drawn(draw, features, X + 0.1)
+    assert not np.isin(one.uniform, other.uniform).any()
+    assert not np.isin(one.uniform, drawn(replace(draw, seed=1), features, X).uniform).any()
+    assert not np.isin(one.uniform, drawn(replace(draw, before=1), features, X).uniform).any()
+
+
+@pytest.mark.parametrize("m", [1, 511, 512, 1100])
+def test_the_error_of_sampled_rows_is_that_of_the_matrix(m, features):
+    X = rows(3, m)
+    span = span_of(features.gram(), Moments(1, np.zeros(40), np.eye(40), 1.0), 1e-12)
+    E, p = remainder(features.kernel, X, features.landmarks), np.random.default_rng(0).uniform(0.1, 1, m)
+    found = sampled_error(features, span, X, p, threads)
+    assert_allclose(found.E, E, atol=1e-9)
+    assert found.E.tobytes() == sampled_error(features, span, X, p).E.tobytes()
+    Q = np.random.default_rng(0).normal(size=(m, 3))
+    assert_allclose(found.times(Q, threads), E @ Q, atol=1e-9)
+    assert_allclose(found.scaled_times(Q), E / np.sqrt(p) / np.sqrt(p[:, None]) @ Q, atol=1e-8)
+    assert_allclose(found.diagonal, np.diag(E), atol=1e-9)
+
+
+@pytest.mark.parametrize("s", [0.0, 1e-9, 0.3, 2.0, 50.0, 1e4])
+@pytest.mark.parametrize("allowed", [0.05, 1e-3])
+def test_the_upper_mean_is_the_largest_that_is_not_ruled_out(s, allowed):
+    p = s + np.linspace(1e-9, 12 + 6 * np.sqrt(12 * s), 10**6)
+    exponent = p - s + (s * np.log(s / p) if s else 0)
+    assert_allclose(upper_mean(s, allowed), p[exponent <= -np.log(allowed)][-1], rtol=1e-4)
+
+
+def _groups(rng):
+    """Residuals of groups of equal rows, with as few members as samples miss."""
+    sizes = np.array([1] * 300 + [3] * 60 + [30] * 10 + [200])
+    return np.repeat(np.eye(len(sizes)), sizes, axis=0) * rng.uniform(0.2, 1, sizes.sum())[:, None]
+
+
+def _heavy(rng):
+    """Residuals with a few large ones in one direction."""
+    vectors = rng.normal(size=(900, 30)) * 0.05
+    vectors[:12, 0] += 3
+    return vectors
+
+
+def _flat(rng):
+    """Residuals in random directions."""
+    return rng.normal(size=(900, 40)) / 6
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("layout", [_groups, _heavy, _flat])
+@pytest.mark.parametrize("slack", [1.0, 4.0])
+def test_bounds_hold_as_often_as_stated(layout, slack):
+    rng = np.random.default_rng(0)
+    vectors = layout(rng)
+    E = vectors @ vectors.T
+    norm, r, misses, draws = np.linalg.eigvalsh(E)[-1], np.diag(E) * rng.uniform(1, slack, len(E)), 0, 400
+    for most in (20, 100):
+        t = r.sum() / most
+        p = np.minimum(1, r / t)
+        for _ in range(draws // 2):
+            kept = rng.random(len(r)) < p
+            w = 1 / np.sqrt(p[kept])
+            s = np.linalg.eigvalsh(E[np.ix_(kept, kept)] * w * w[:, None])[-1] if kept.any() else 0.0
+            misses += t * upper_mean(s / t, 0.05) < norm
+    assert misses <= 0.05 * draws
+
+
+def pairs_of(X, features, center, count):
+    """The span of the landmarks, Q and Q'K^Q of rows X, for Nyström."""
+    V = features.kernel(X, features.landmarks)
+    moments = Moments(len(X), *oracles.two_pass_moments(V), float(features.kernel.diagonal(X).sum()))
+    span = span_of(features.gram(), moments, 1e-12)
+    found = solvers.nystroem(span, count, center=center, tolerance=1e-12)
+    Q = found.projection()(V) / np.sqrt(found.eigenvalues)
+    return span, Q, np.diag(found.eigenvalues)
+
+
+@pytest.mark.parametrize("center", [True, False])
+def test_estimates_from_all_rows_are_those_of_rayleigh_and_ritz(X, features, center):
+    span, Q, approximate = pairs_of(X, features, center, 12)
+    K = features.kernel.gram(X)
+    if center:
+        K = K - K.mean(axis=0) - K.mean(axis=1)[:, None] + K.mean()
+    found = refined(sampled_error(features, span, X, np.ones(len(X))), Q, approximate, len(X) if center else None)
+    values, Z = np.linalg.eigh(Q.T @ K @ Q)
+    values, Z = values[::-1], Z[:, ::-1]
+    outside = np.linalg.norm(K @ Q @ Z - Q @ Z * values, axis=0)
+    assert_allclose(found.outside, outside, atol=1e-6)
+    assert_allclose(found.eigenvalues, values + outside**2 / values, rtol=1e-9)
+    assert_allclose(np.abs(np.sum(found.rotation * Z, axis=0)), 1, rtol=1e-6)
+    assert_array_equal(found.standard_errors, np.zeros(12))
+    exact, U = np.linalg.eigh(K)
+    exact, U = exact[::-1], U[:, ::-1]
+    assert_allclose(found.eigenvalues[:6], exact[:6], rtol=1e-4)
+    assert np.abs(np.diag(approximate)[:6] / exact[:6] - 1).max() > 1e-3
+    assert_allclose(found.cosines()[:6], np.abs(np.sum(Q[:, :6] * U[:, :6], axis=0)), atol=5e-3)
+
+
+def test_estimates_are_right_on_average_and_know_their_errors(X, features, residuals):
+    span, Q, approximate = pairs_of(X, features, True, 12)
+    whole = sampled_error(features, span, X, np.ones(len(X)))
+    exact = refined(whole, Q, approximate, len(X))
+    r = residuals(features.kernel(X, features.landmarks), features.kernel.diagonal(X))
+    p = np.minimum(1, r * 250 / r.sum())
+    rng, found = np.random.default_rng(0), []
+    for _ in range(60):
+        kept = np.flatnonzero(rng.random(len(X)) < p)
+        part = SampledError(whole.E[np.ix_(kept, kept)], whole.C[kept], whole.kernels[kept], p[kept])
+        found.append(refined(part, Q[kept], approximate, len(X)))
+    values = np.array([each.eigenvalues[:5] for each in found])
+    errors = np.array([each.standard_errors[:5] for each in found])
+    assert (np.abs(values.mean(axis=0) - exact.eigenvalues[:5]) < 5 * values.std(axis=0) / np.sqrt(60)).all()
+    assert_allclose(np.sqrt(np.mean(errors**2, axis=0)), values.std(axis=0), rtol=0.5)
+    assert np.mean(np.abs(values - exact.eigenvalues[:5]) <= 1.96 * errors) >= 0.9
+    plain = np.abs(np.diag(approximate)[:5] - exact.eigenvalues[:5])
+    assert (np.abs(values - exact.eigenvalues[:5]).mean(axis=0) < plain / 2).all()
