@@ -10,7 +10,7 @@ import click
 import numpy as np
 
 from bigkpca.numerics.certificates import accuracy
-from bigkpca.numerics.display import at_most, share_at_most
+from bigkpca.numerics.display import at_most, plus_minus, share_at_most
 from bigkpca.numerics.linear_pca import only_followed
 
 
@@ -82,16 +82,18 @@ def show_spectrum(facts: Mapping[str, Any], rows: int = 10) -> None:
     """Print eigenvalues with their upper bounds and trust, one line for each of the first `rows` components and one for
     all others, then the errors of the whole fit."""
     certified = facts["certificate"]
-    proven, likely, trust = certified["proven"], certified["likely"], certified["estimated"]["trust"]
+    proven, likely, estimated = certified["proven"], certified["likely"], certified["estimated"]
+    trust, exact = estimated["trust"], estimated["eigenvalue_estimate"]
     bounds = {"proven at most": proven["eigenvalue_upper"]}
     if likely["confidence"]:
         bounds[f"at most, {likely['confidence']:.0%}"] = likely["eigenvalue_upper"]
     bounds = {title: upper for title, upper in bounds.items() if upper}
     values, shares = facts["eigenvalues"], facts["explained_variance_ratio"]
-    shown = range(min(rows, len(values)))
+    shown, errors = range(min(rows, len(values))), estimated["eigenvalue_standard_error"]
     columns = {
         "component": [str(number + 1) for number in shown],
         "eigenvalue": [f"{values[number]:#.5g}" for number in shown],
+        **({"exact (estimate)": [plus_minus(exact[number], errors[number]) for number in shown]} if exact else {}),
         "share of variance": [f"{shares[number]:.2%}" for number in shown],
         "cumulative": [f"{sum(shares[: number + 1]):.2%}" for number in shown],
         **{title: [f"{at_most(upper[number]):#.5g}" for number in shown] for title, upper in bounds.items()},
@@ -109,7 +111,7 @@ def show_spectrum(facts: Mapping[str, Any], rows: int = 10) -> None:
             cells.append(others.get(title, ""))
     lines = [tuple(columns), *zip(*columns.values(), strict=True)]
     click.echo("\n".join(aligned(lines, [[*columns].index("trust")] if trust else [], "   ")))
-    _show_errors(facts["method"], proven, likely, certified["estimated"])
+    _show_errors(facts["method"], proven, likely, estimated)
     whole = facts["method"] == "exact" and proven["residuals"] is None
     click.echo(f"approximation: {_accuracy(trust, shares, whole)} (how well kernel PCA is known, not how useful it is)")
     click.echo(f"captured in feature space: {sum(shares):.1%} of the variance")

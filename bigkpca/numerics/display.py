@@ -14,6 +14,7 @@ from bigkpca.errors import Array
 
 _SHORT = 6  # arrays with more entries are shown by dtype and shape
 _ROUNDED = 1e-12  # of a share: the last digit of a float must not turn 50 % into 50.1 %
+_DECIMALS = 7  # with more, powers of ten are shorter
 _LINES, _TABLE_LINES = 3, 10  # components that are listed, in text and in HTML
 
 
@@ -41,6 +42,14 @@ def at_least(value: float, digits: int = 5) -> float:
 def at_most(value: float, digits: int = 5) -> float:
     """The value rounded up to this many significant digits."""
     return float(Context(prec=digits, rounding=ROUND_CEILING).create_decimal_from_float(float(value)))
+
+
+def plus_minus(value: float, error: float) -> str:
+    """A value and its standard error, of which two digits are shown; five digits of the value without an error."""
+    if not (np.isfinite(value) and 0 < error < np.inf):
+        return number(value)
+    decimals = max(0, 1 - int(np.floor(np.log10(error))))
+    return f"{value:.{decimals}f} ± {error:.{decimals}f}" if decimals < _DECIMALS else f"{value:.6g} ± {error:.1e}"
 
 
 def share_at_least(share: float, digits: int = 2) -> str:

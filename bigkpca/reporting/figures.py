@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bigkpca.errors import Array
-from bigkpca.numerics.certificates import FAIR, MODERATE, SMALL, SOLID
+from bigkpca.numerics.certificates import FAIR, MODERATE, SMALL
 from bigkpca.numerics.display import share_at_most
 from bigkpca.numerics.model import Model
 from bigkpca.reporting.drawing import (
@@ -114,7 +114,11 @@ def trust(model: Model) -> Drawing | None:
     elif certificate.stability is None:
         return None
     else:
-        values, borders, what = 1 - certificate.stability, (1 - SOLID, 1 - FAIR), "1 − stability (estimated)"
+        values, borders, what = (
+            1 - certificate.stability,
+            (1 - certificate.least_stability, 1 - FAIR),
+            "1 − stability (estimated)",
+        )
     values = np.maximum(values, 1e-6)
     x = np.arange(1, len(values) + 1)
     counts = [f"{words.count(word)} {word}" for word in _MARKS]

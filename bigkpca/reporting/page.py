@@ -150,6 +150,8 @@ def quality(model: Model) -> Section:
         "eigenvalue": [number(value) for value in model.solution.eigenvalues],
         "share": [f"{value:.2%}" for value in model.solution.explained_variance_ratio],
     }
+    if certificate.estimates:
+        columns["exact (estimate)"] = list(certificate.estimates)
     columns |= {title: [number(value) for value in values] for title, values in certificate.bounds.items()}
     if certificate.trust:
         columns["trust"] = list(certificate.trust)

@@ -35,7 +35,16 @@ from bigkpca.numerics.certificates.spectral import (
     stability_of_features,
     stability_of_landmarks,
 )
-from bigkpca.numerics.display import ShowsSummary, Summary, at_least, at_most, counted, number, share_at_most
+from bigkpca.numerics.display import (
+    ShowsSummary,
+    Summary,
+    at_least,
+    at_most,
+    counted,
+    number,
+    plus_minus,
+    share_at_most,
+)
 from bigkpca.numerics.eigenpairs import Solution
 from bigkpca.numerics.features import FeatureMap, KernelRows
 from bigkpca.numerics.linalg import ALGEBRA, Map, arrays_of, rounding_of_eigenvalues
@@ -187,11 +196,10 @@ class Certificate(ShowsSummary):
         if self.residuals is not None:
             solid, fair = self.residuals <= SMALL, self.residuals <= MODERATE
         elif self.stability is not None:
-            estimated = self.eigenvalue_estimate is not None
-            solid = (self.stability >= (CLOSE if estimated else SOLID)) & (self.missed is not None)
+            solid = (self.stability >= self.least_stability) & (self.missed is not None)
             fair = self.stability >= FAIR
             if self.missed is not None:
-                if not estimated:
+                if self.eigenvalue_estimate is None:
                     solid &= NEAR * self.missed <= (np.inf if self.gap is None else self.gap)
                 fair &= self.missed <= 1
         elif self.missed is not None:
@@ -204,6 +212,11 @@ class Certificate(ShowsSummary):
         if self.rounding is not None:
             solid, fair = solid & (self.rounding <= SMALL), fair & (self.rounding <= MODERATE)
         return tuple(np.select([solid, fair], ["solid", "fair"], "doubtful").tolist())
+
+    @property
+    def least_stability(self) -> float:
+        """The least stability of a solid component."""
+        return SOLID if self.eigenvalue_estimate is None else CLOSE
 
     def summary(self) -> Summary:
         """The bounds and estimates of the whole model, and of each component."""
@@ -222,8 +235,7 @@ class Certificate(ShowsSummary):
             facts["error of the kernel"] = f"{self.kernel_error:.2%} (estimated)"
         columns = {
             **self.bounds,
-            "estimate": self.eigenvalue_estimate,
-            "standard error": self.eigenvalue_standard_error,
+            "estimate": self.estimates,
             "missed": self.missed,
             "rounding": self.rounding,
             "stability": self.stability,
@@ -243,6 +255,13 @@ class Certificate(ShowsSummary):
             f"at most, {self.confidence or 0:.0%}": _each(at_most, self.eigenvalue_likely_upper),
         }
         return {title: values for title, values in bounds.items() if values is not None}
+
+    @property
+    def estimates(self) -> tuple[str, ...] | None:
+        """Estimated eigenvalues with their standard errors, as text, (r,); None if not known."""
+        if self.eigenvalue_estimate is None or self.eigenvalue_standard_error is None:
+            return None
+        return tuple(map(plus_minus, self.eigenvalue_estimate, self.eigenvalue_standard_error))
 
     @classmethod
     def shapes(cls) -> dict[str, tuple[str | int, ...]]:
