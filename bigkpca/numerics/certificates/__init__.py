@@ -186,12 +186,15 @@ class Certificate(ShowsSummary):
     def trust(self) -> tuple[str, ...] | None:
         """Trust in each component: "solid", "fair" or "doubtful"; None if nothing is known about any.
 
-        "solid": the missed share is at most 0.01; or it is at most 1/3, and the residual <= 0.01 or, where the cosine
-        with the exact component is estimated, that is at least 0.99; or it is at most 1/3 and four times the gap, and
-        the stability between models >= 0.995: what is missed may mix components that are close to each other.
-        "fair": the missed share is at most 0.1; or it is at most 1, so that nothing larger than the component is
-        missed, and stability >= 0.9; or the residual <= 0.1. Rounding must be at most 0.01 for "solid", 0.1 for "fair".
-        If the missed share is not known, a residual can make a component solid, but stability only fair.
+        "solid": the missed share is at most 1/3, and the residual <= 0.01 or the estimated cosine with the exact
+        component >= 0.99. "fair": the missed share is at most 1, so that nothing larger than the component is missed,
+        and that cosine >= 0.9; or the residual <= 0.1.
+
+        Where the cosine is not estimated, the stability between models takes its place: for "solid" it must be >=
+        0.995, and the missed share at most four times the gap, since it may mix components that are close to each
+        other; and a missed share of at most 0.01 is enough for "solid", one of 0.1 for "fair". Rounding must be at most
+        0.01 for "solid", 0.1 for "fair". If the missed share is not known, a residual can make a component solid, but
+        stability only fair.
         """
         if self.residuals is not None:
             solid, fair = self.residuals <= SMALL, self.residuals <= MODERATE
@@ -207,8 +210,9 @@ class Certificate(ShowsSummary):
         else:
             return None
         if self.missed is not None:
-            solid = (solid & (self.missed <= MISSED)) | (self.missed <= SMALL)
-            fair = fair | (self.missed <= MODERATE)
+            bounded = self.eigenvalue_estimate is None  # else it is known whether close components mix
+            solid = (solid & (self.missed <= MISSED)) | (bounded & (self.missed <= SMALL))
+            fair = fair | (bounded & (self.missed <= MODERATE))
         if self.rounding is not None:
             solid, fair = solid & (self.rounding <= SMALL), fair & (self.rounding <= MODERATE)
         return tuple(np.select([solid, fair], ["solid", "fair"], "doubtful").tolist())
@@ -432,14 +436,14 @@ def of_landmarks(
     """
     moments, values = span.moments, solution.eigenvalues
     r, better, halved = len(values), None, None
-    if evidence.error is not None:
+    if evidence.error is not None and evidence.spectral is not None:
         better = _refined(evidence.error, nystroem, span, center, in_order)
     else:
         halved = stability_of_landmarks(span, solution, center, tolerance, in_order)
     cosines = None if halved is None else halved.cosines
-    if better is not None:
+    if better is not None and evidence.spectral is not None:
         cosines = np.zeros(r)
-        cosines[: len(better.eigenvalues)] = better.cosines()[:r]
+        cosines[: len(better.eigenvalues)] = better.cosines(evidence.spectral.norm)[:r]
     apart = np.zeros(r)
     if method != Nystroem():
         # Eigenvalues of the other methods are not bounds, and their models of half the landmarks share their errors.

@@ -31,15 +31,21 @@ class Refined:
     rotation: Array
     outside: Array
 
-    def cosines(self) -> Array:
+    def cosines(self, missed: float) -> Array:
         """The cosine of the angle between each column of Q and the eigenvectors of Kc of its rank, and of eigenvalues
-        within 2 % of that, (c,)."""
-        values, inside = self.eigenvalues, self.rotation**2
+        within 2 % of that, (c,); 0 for eigenvalues below `missed`, that of E.
+
+        The squared sine is the part outside of these Ritz vectors; that outside of Q, to first order (outside /
+        (eigenvalue - missed))²; and what other Ritz vectors add by way of directions outside of Q, to second order.
+        """
+        values, outside = self.eigenvalues, self.outside
         near = np.abs(values[:, None] - values) <= _SAME * values[:, None]
-        gap = np.where(near, np.inf, np.abs(values[:, None] - values)).min(axis=1)
-        gap = np.minimum(gap, values)
-        mixed = 1 - np.einsum("ij,ij->i", inside, near)
-        return np.sqrt(np.clip(1 - mixed - (self.outside / gap) ** 2, 0, 1))
+        mixed = 1 - np.einsum("ij,ij->i", self.rotation**2, near)
+        apart = np.maximum(values - missed, np.finfo(float).tiny)
+        through = np.outer(outside / apart, outside) / np.where(near, np.inf, values[:, None] - values)
+        with np.errstate(over="ignore", invalid="ignore"):
+            sines = mixed + (outside / apart) ** 2 + np.sum(through**2, axis=1)
+        return np.sqrt(np.clip(np.nan_to_num(1 - sines, nan=0.0), 0, 1))
 
 
 def refined(

@@ -129,11 +129,15 @@ _LEAST_ROWS, _UNSEEN, _ALIKE = 3.0, 0.9, 0.5
 
 @dataclass(frozen=True)
 class SpectralError:
-    """An upper bound of the largest eigenvalue of E with a probability of 95 %, or that eigenvalue if all rows were
-    sampled, raised by at most a tenth. cluster: that of F if it belongs to rows that are similar to each other but to
-    no landmark; else 0."""
+    """What sampled rows say of the largest eigenvalue of E.
+
+    bound: an upper bound with a probability of 95 %; if all rows were sampled, the eigenvalue, raised by at most a
+    tenth. norm: the largest eigenvalue of F, which is about that of E. cluster: the same if it belongs to rows that are
+    similar to each other but to no landmark; else 0.
+    """
 
     bound: float
+    norm: float
     cluster: float = 0.0
 
 
@@ -150,13 +154,14 @@ def spectral_error(
     """
     found = largest_eigenvalue(partial(error.scaled_times, in_order=in_order), len(error.E), rng)
     if found is None:  # kernels of two far rows may overflow
-        return SpectralError(np.inf)
+        return SpectralError(np.inf, np.inf)
     norm, leading = found[0] + error.rounding, found[1]
-    cluster = error.cluster(float(leading.values[0]), leading.vectors[:, 0])
+    eigenvalue = float(leading.values[0])
+    cluster = error.cluster(eigenvalue, leading.vectors[:, 0])
     if not sample.threshold:
-        return SpectralError(norm, cluster)
+        return SpectralError(norm, eigenvalue, cluster)
     bound = sample.threshold * upper_mean(norm / sample.threshold, 1 - CONFIDENCE - _MISSED)
-    return SpectralError(bound, cluster)
+    return SpectralError(bound, eigenvalue, cluster)
 
 
 def upper_mean(s: float, allowed: float) -> float:
