@@ -128,6 +128,10 @@ class DominantVariableWarning(UserWarning):
     """One column makes nearly all of the distances between rows, so that the components show little else."""
 
 
+class RepeatedRowsWarning(UserWarning):
+    """A frame that equals the rows appended last was not appended again."""
+
+
 class ToleranceWarning(UserWarning):
     """Memory or time ended the growth of a model before it met its tolerance."""
 

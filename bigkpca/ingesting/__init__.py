@@ -23,7 +23,7 @@ from bigkpca.data.rows import little_endian
 from bigkpca.data.stored import ALL_THERE, StoredArray, crc32c, writing_empty_chunks
 from bigkpca.data.stores import MOST_JSON_BYTES, AnyPath, expanded, is_path, last_name, store_of
 from bigkpca.data.zarr import ATTRIBUTE, stored_array
-from bigkpca.errors import Array, CorruptionError, DataError, SpecError
+from bigkpca.errors import Array, CorruptionError, DataError, RepeatedRowsWarning, SpecError, warn
 from bigkpca.execution.progress import Progress, shown, shown_pass
 from bigkpca.ingesting.columns import ColumnOptions, Encoding, Missing
 from bigkpca.ingesting.formats.base import USUAL, Allowed
@@ -200,7 +200,8 @@ def ingest(
     block_rows : int, optional
         Rows per shard.
     append : bool
-        Add the rows to a finished dataset with the same columns, dtype and kind of labels.
+        Add the rows to a finished dataset with the same columns, dtype and kind of labels. Rows that were appended last
+        are not added again, and a `RepeatedRowsWarning` says so for frames, which are recognised by their values.
     overwrite : bool
         Replace an existing dataset once the new one is finished.
     memory : str or int, optional
@@ -367,6 +368,12 @@ def _append(files: Files, path: str, record: Mapping[str, Any], allowed: Allowed
     group, about = groups.finished_dataset(path, "r+")
     *earlier, last = about["provenance"]
     if earlier and about["sources"][-len(last["sources"]) :] == files.identity["sources"]:
+        if frames := [each["table"] for each in files.identity["sources"] if each["path"] is None]:
+            warn(
+                f"{path}: these rows were appended last, so the {frames[0]} is not added again; to add equal rows on "
+                "purpose, put them into one frame, or one list of frames",
+                RepeatedRowsWarning,
+            )
         return True
     if files.choice.identity not in ({}, about.get("table")):
         raise SpecError(f"{path} keeps its original columns: leave out column options when you append")

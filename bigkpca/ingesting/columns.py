@@ -15,13 +15,21 @@ columns, which is determined by options and first rows and stored with a dataset
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, get_args
 
 import numpy as np
 
 from bigkpca.errors import Array, DataError, SpecError, column_called, names_apart, unknown_name
-from bigkpca.ingesting.notation import ISO, Notation, parsed_dates, parsed_numbers, without_missing, written_numbers
+from bigkpca.ingesting.notation import (
+    ISO,
+    Notation,
+    parsed_dates,
+    parsed_numbers,
+    spelled,
+    without_missing,
+    written_numbers,
+)
 
 Kind = Literal["number", "boolean", "date", "time", "ordinal", "text", "characters"]
 
@@ -95,6 +103,10 @@ class TableColumn:
             values.get("other", False),
             Notation.from_json(values.get("notation", {})),
         )
+
+
+AS_TEXT = TableColumn("", "text")
+"""How labels are read, and columns whose kind is not yet known."""
 
 
 Reason = Literal["missing", "unread", "infinite", "unknown"]
@@ -217,17 +229,22 @@ def _microseconds(values: Any, to: Any) -> Array:
     return found
 
 
-def texts_of(values: Any, notation: Notation = ISO) -> tuple[Any, Array]:
-    """(texts, which of them are missing (k,), i.e. null, NaN, empty or among the `na_values`) of an Arrow array."""
+def texts_of(values: Any, notation: Notation = ISO, *, categories: bool = False) -> tuple[Any, Array]:
+    """(texts, which of them are missing (k,), i.e. null, NaN, empty or among the `na_values`) of an Arrow array.
+    categories: whether numbers and truth values get one spelling in all files."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
     if pa.types.is_dictionary(values.type):
         values = values.cast(values.type.value_type)
     nothing, texts = pc.is_null(values, nan_is_null=True), values.cast(pa.string())  # 1.0 without its point
+    na_values = pa.array(notation.na_values, pa.string())
+    if categories:
+        coded, na_values = texts.dictionary_encode(), spelled(na_values, notation)
+        texts = spelled(coded.dictionary, notation).take(coded.indices)
     absent = pc.equal(texts, "")
     if notation.na_values:
-        absent = pc.or_(absent, pc.is_in(texts, pa.array(notation.na_values, pa.string())))
+        absent = pc.or_(absent, pc.is_in(texts, na_values))
     return texts, pc.or_kleene(nothing, absent).to_numpy(zero_copy_only=False)
 
 
@@ -236,8 +253,9 @@ def codes(values: Any, column: TableColumn) -> tuple[Array, Array, Array]:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    texts, missing = texts_of(values, column.notation)
-    found = pc.index_in(texts, pa.array(column.categories, pa.string())).fill_null(-1).to_numpy()
+    texts, missing = texts_of(values, column.notation, categories=True)
+    known = spelled(pa.array(column.categories, pa.string()), column.notation)
+    found = pc.index_in(texts, known).fill_null(-1).to_numpy()
     if column.other:
         found = np.where((found < 0) & ~missing, len(column.categories) - 1, found)
     return found, missing, (found < 0) & ~missing
@@ -368,7 +386,8 @@ class TableFrame:
     of the columns, the latter as named by the file; the kind is None if values cannot become numbers. read: batches
     (pyarrow.RecordBatch) of the columns with these numbers, in this order; columns of a text file are texts.
     from_first_rows: whether kinds are inferred from the first rows, so later rows can contain words. formatted: numbers
-    of the columns whose first rows have dates of the given format.
+    of the columns whose first rows have dates of the given format. notes_as: notes on columns, by their numbers, for
+    users who do not name them, if they are read as this kind.
     """
 
     where: str
@@ -379,11 +398,12 @@ class TableFrame:
     dtypes: tuple[np.dtype[Any] | None, ...]
     rows: int | None
     labels: TableLabels | None
-    read: Callable[[Mapping[int, Kind]], Iterator[Any]]
+    read: Callable[[Mapping[int, TableColumn]], Iterator[Any]]
     notes: tuple[str, ...] = ()
     text: str | None = None  # the column whose characters are the rows, unless options differ
     from_first_rows: bool = False
     formatted: frozenset[int] = frozenset()
+    notes_as: Mapping[int, tuple[Kind, str]] = field(default_factory=dict)
 
     @property
     def column_names(self) -> tuple[str, ...] | None:
@@ -685,7 +705,7 @@ def _column(choice: ColumnOptions, name: str, kind: Kind, formatted: bool) -> Ta
         kind = "text"
     elif levels:
         kind = "ordinal"
-    elif date_format:
+    elif date_format and name not in choice.numeric:
         kind = "date"
     elif name in choice.numeric or (kind == "text" and choice.categories is None):
         kind = "number"

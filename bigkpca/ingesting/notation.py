@@ -126,6 +126,30 @@ def parsed_numbers(texts: Any, notation: Notation) -> Any:
     return pc.if_else(pc.ends_with(texts, "%"), pc.divide(values, 100.0), values) if notation.signs else values
 
 
+def plain_numbers(texts: Any, notation: Notation) -> Any:
+    """Texts that are numbers in a notation with a decimal point and no thousands mark; others as they are."""
+    import pyarrow.compute as pc
+
+    if notation.plain:
+        return texts
+    bare = pc.replace_substring(texts, notation.thousands, "") if notation.thousands else texts
+    bare = pc.replace_substring(bare, notation.decimal, ".")
+    return pc.if_else(written_numbers(texts, replace(notation, signs=False)), bare, texts)
+
+
+def spelled(texts: Any, notation: Notation) -> Any:
+    """Texts as Arrow writes the numbers and truth values of typed columns: 1.5 for 1,5, 1 for 1.0, true for True.
+
+    What different numbers or codes can be stays different: 01234, 1.10.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    texts = pc.replace_substring_regex(plain_numbers(texts, notation), r"^([+-]?[0-9]+)\.0$", r"\1")
+    lowered = pc.utf8_lower(texts)
+    return pc.if_else(pc.is_in(lowered, pa.array(["true", "false"])), lowered, texts)
+
+
 def written_numbers(texts: Any, notation: Notation) -> Any:
     """Which texts of an Arrow array are numbers in a notation; null where the text is null. Groups of digits have three
     digits, or two except the last, as in India, and the first does not start with 0."""
@@ -159,10 +183,33 @@ def parsed_dates(texts: Any, notation: Notation) -> Any:
         return moments.take(coded.indices)
     # Arrow reads these to microseconds, one by one, since some can have a time zone.
     texts = pc.replace_substring_regex(texts, r"(\.\d{6})\d+", r"\1")
-    zoned = pc.match_substring_regex(texts, r":.*(Z|[+-]\d\d(:?\d\d)?)$")
+    zoned = _zoned(texts)
     none = pa.scalar(None, texts.type)
     in_utc = pc.if_else(zoned, texts, none).cast(pa.timestamp("us", "UTC")).cast(_timestamp())
     return pc.coalesce(pc.if_else(zoned, none, texts).cast(_timestamp()), in_utc)
+
+
+def _zoned(texts: Any) -> Any:
+    """Which dates in ISO 8601 have a time zone."""
+    import pyarrow.compute as pc
+
+    return pc.match_substring_regex(texts, r":.*(Z|[+-]\d\d(:?\d\d)?)$")
+
+
+def have_zones(texts: Any) -> set[bool]:
+    """Whether dates in ISO 8601 have a time zone: both if only some do."""
+    return set(_zoned(texts).to_pylist())
+
+
+def are_iso_dates(texts: Any, notation: Notation) -> bool:
+    """Whether all texts are dates in ISO 8601, or mean a missing value."""
+    import pyarrow as pa
+
+    try:
+        parsed_dates(texts, replace(notation, date_format=""))
+    except pa.ArrowInvalid:
+        return False
+    return True
 
 
 def _timestamp() -> Any:
@@ -182,15 +229,16 @@ def _moment(text: str, date_format: str) -> datetime:
     return found if found.tzinfo is None else found.astimezone(UTC).replace(tzinfo=None)
 
 
-def written_dates(texts: Iterable[str], date_format: str) -> list[bool]:
-    """Which texts are dates of a format."""
+def written_dates(texts: Iterable[str], date_format: str, *, again: bool = False) -> list[bool]:
+    """Which texts are dates of a format. again: and are what the format writes for them, so that not every number of
+    six digits is a date."""
 
     def fits(text: str) -> bool:
         try:
-            _read(text, date_format)
+            found = _read(text, date_format)
         except ValueError:
             return False
-        return True
+        return not again or found.strftime(date_format) == text
 
     return [fits(text) for text in texts]
 

@@ -18,6 +18,7 @@ from bigkpca.execution.progress import Progress, shown_pass
 from bigkpca.ingesting.columns import (
     ADVICE,
     ADVICE_OF_DATASET,
+    AS_TEXT,
     OTHER,
     ColumnOptions,
     Encoding,
@@ -108,15 +109,21 @@ def rows_of(
         label_dtype=None if labels is None else labels.dtype,
         batches=batches(),
         names=names,
-        notes=frame.notes,
+        notes=(*frame.notes, *_notes(frame, places)),
         numbers=in_file,
     )
 
 
-def columns_to_read(frame: TableFrame, places: Mapping[int, TableColumn]) -> dict[int, Kind]:
+def _notes(frame: TableFrame, places: Mapping[int, TableColumn]) -> Iterator[str]:
+    """Notes on how columns are read that no option names."""
+    for j, (kind, note) in frame.notes_as.items():
+        if j in places and places[j].kind == kind and not places[j].notation.signs:
+            yield note
+
+
+def columns_to_read(frame: TableFrame, places: Mapping[int, TableColumn]) -> Mapping[int, TableColumn]:
     """The columns of an encoding, followed by the column of labels, by their numbers in the file."""
-    kinds: dict[int, Kind] = {j: column.kind for j, column in places.items()}
-    return kinds if frame.labels is None else {**kinds, frame.labels.column: "text"}
+    return places if frame.labels is None else {**places, frame.labels.column: AS_TEXT}
 
 
 def _pieces(batches: Iterable[Any], width: int) -> Iterator[Any]:
@@ -405,7 +412,9 @@ def _look_at_all(
 
 def _taken(values: Any, column: TableColumn) -> tuple[Any, Array, Array | None]:
     """(texts or numbers, which are missing (k,), which are infinite or not a level (k,)) of an Arrow array."""
-    return (*texts_of(values, column.notation), None) if column.of_text else single_numbers(values, column)
+    if column.of_text:
+        return (*texts_of(values, column.notation, categories=column.kind == "text"), None)
+    return single_numbers(values, column)
 
 
 @dataclass(frozen=True)

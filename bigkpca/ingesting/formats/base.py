@@ -207,7 +207,7 @@ def row_shape(shape: tuple[int, ...], where: str) -> tuple[int, ...]:
     return shape[1:]
 
 
-def refuse_names(path: Path, member: str | None, labels: str | None = None) -> None:
+def refuse_names(path: Path | str, member: str | None, labels: str | None = None) -> None:
     """Raise SpecError if an array is named in a file with only one array, or labels in a file without names."""
     if member is not None:
         raise SpecError(f"{path} has no members: leave out --member {member}")
