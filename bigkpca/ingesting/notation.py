@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
@@ -206,7 +206,7 @@ def are_iso_dates(texts: Any, notation: Notation) -> bool:
     import pyarrow as pa
 
     try:
-        parsed_dates(texts, replace(notation, date_format=""))
+        parsed_dates(pa.array(texts, pa.string()), replace(notation, date_format=""))
     except pa.ArrowInvalid:
         return False
     return True
@@ -282,36 +282,49 @@ def notations_of(texts: Sequence[str]) -> list[Notation]:
     return [each for each in best if len(each.to_json()) == least]
 
 
-def remedy(name: str, texts: Sequence[str], *, number: bool, among_others: bool, whole_file: bool) -> str | None:
+def remedy(
+    name: str, texts: Sequence[str], own: Notation, *, number: bool, among_others: bool, whole_file: bool
+) -> str | None:
     """The options that read a column whose unreadable texts are these; None if no option is likely.
 
-    number: whether the column is read as numbers so far. among_others: whether it also has values that are read.
-    whole_file: whether a date format can be given for the whole file, and not only for the column.
+    own: how the column is read so far. number: whether as numbers or dates. among_others: whether it also has values
+    that are read. whole_file: whether a date format can be given for the whole file, and not only for the column.
     """
-    found = [each for each in notations_of(texts) if each != ISO] if number else []
-    if found:
-        return " or ".join(_options(replace(each, na_values=()), name, whole_file=whole_file) for each in found[:2])
+    found = notations_of(texts) if number else []
+    options = [_change(own, each, name, whole_file=whole_file) for each in found]
+    if any(options):
+        return " or ".join([option for option in options if option][:2])
+    if own.date_format and texts and are_iso_dates(texts, ISO):
+        return None if among_others else "no --date-format"
     lowered = {text.lower() for text in texts}
     for pair in _NO_YES:
         if lowered <= set(pair) and number and not among_others:
             return f"--ordinal {quoted(name)}=" + ",".join(
                 sorted(set(texts), key=lambda text: pair.index(text.lower()))
             )
-    if among_others and 0 < len(texts) <= _FIRST:
+    if among_others and not found and 0 < len(texts) <= _FIRST:
         return f"--na-values {','.join(map(quoted, texts))} if this means a missing value"
     return None
 
 
-def _options(notation: Notation, name: str, *, whole_file: bool) -> str:
-    """A notation as options of the command line."""
-    if notation.date_format:
-        return f"--date-format '{'' if whole_file else name + '='}{notation.date_format}'"
-    options = [
-        *([f"--numeric {quoted(name)}"] if notation.signs else []),
-        *([f"--thousands {quoted(notation.thousands)}"] if notation.thousands else []),
-        *([f"--decimal {notation.decimal}"] if notation.decimal != "." else []),
-    ]
-    return " ".join(options)
+def _change(own: Notation, other: Notation, name: str, *, whole_file: bool) -> str:
+    """The options of the command line that change a notation to another one; empty if none is missing."""
+    here, there = own.to_json(), other.to_json()
+    new = _options(other, {key for key in there if there[key] != here.get(key)}, name, whole_file=whole_file)
+    old = {key for key in here if key != "signs" and here[key] != there.get(key)}
+    replaced = _options(own, old, name, whole_file=whole_file)
+    return f"{new} instead of {replaced}" if new and replaced else new
+
+
+def _options(notation: Notation, names: Collection[str], name: str, *, whole_file: bool) -> str:
+    """The fields of these names as options of the command line."""
+    options = {
+        "signs": f"--numeric {quoted(name)}",
+        "thousands": f"--thousands {quoted(notation.thousands)}",
+        "decimal": f"--decimal {notation.decimal}",
+        "date_format": f"--date-format '{'' if whole_file else name + '='}{notation.date_format}'",
+    }
+    return " ".join(option for key, option in options.items() if key in names)
 
 
 def quoted(text: str) -> str:

@@ -34,7 +34,7 @@ from bigkpca.ingesting.columns import (
     unread_values,
 )
 from bigkpca.ingesting.formats.base import Batches, Table, cast, name_of_column
-from bigkpca.ingesting.notation import ISO, notations_of, quoted, remedy, written_numbers
+from bigkpca.ingesting.notation import ISO, notations_of, quoted, remedy, written_dates, written_numbers
 from bigkpca.numerics.random_streams import MEDIANS, random_stream
 
 MOST_CATEGORIES = 1000  # of one column
@@ -268,9 +268,11 @@ def _remedies(
             option = remedy(
                 column.name,
                 fault.examples,
-                number=column.kind == "number" and column.notation == replace(ISO, na_values=column.notation.na_values),
+                column.notation,
+                number=column.kind in ("number", "date"),
                 among_others=read[j] > 0,
-                whole_file=frame.from_first_rows,
+                whole_file=frame.from_first_rows
+                and not any(other.notation.date_format for k, other in places.items() if k != j),
             )
         if option is not None:
             options.setdefault(option, []).append(repr(column.name))
@@ -344,6 +346,7 @@ def _check_mixed(
         for learner, column in pairs
         if isinstance(learner, _Texts) and column.name not in choice.categorical
     }
+    notations = {column.name: column.notation for _, column in pairs}
     sought = {name: each.kind for name, each in seen.items() if (each.rows or each.mostly) and name not in found}
     if sought:
         columns = [replace(each, kind=sought.get(each.name, "text")) for each in encoding.columns]
@@ -356,7 +359,7 @@ def _check_mixed(
             progress.note(message)
             continue
         words = each.words or (word.text,)
-        option = remedy(name, words, number=True, among_others=each.rows > 0, whole_file=True)
+        option = remedy(name, words, notations[name], number=True, among_others=each.rows > 0, whole_file=True)
         refused[name] = (
             f"{message}. " + (f"Use {option}. " if option else "") + "To make categories of its texts, use "
             f"--categorical {quoted(name)}{each.limit}; to leave it out, --drop {quoted(name)}"
@@ -495,12 +498,14 @@ class _Texts:
         self.too_many = len(self.counts) > self.most
 
     def numbers_and_words(self, column: TableColumn) -> _Mixed:
-        """Which texts are numbers, or dates in ISO 8601."""
+        """Which texts are numbers, or dates in ISO 8601 or in the format of the column."""
         import pyarrow as pa
         import pyarrow.compute as pc
 
         texts = pa.array(self.counts, pa.string())
         dates = pc.match_substring_regex(texts, r"^\d{4}-\d\d-\d\d([T ]|$)")
+        if given := column.notation.date_format:
+            dates = pc.or_(dates, pa.array(written_dates(self.counts, given), pa.bool_()))
         numbers = pc.or_(written_numbers(texts, ISO), written_numbers(texts, column.notation))
         kind: Kind = "date" if (pc.sum(dates).as_py() or 0) > (pc.sum(numbers).as_py() or 0) else "number"
         of_kind = (dates if kind == "date" else numbers).to_numpy(zero_copy_only=False)
