@@ -229,22 +229,18 @@ def _microseconds(values: Any, to: Any) -> Array:
     return found
 
 
-def texts_of(values: Any, notation: Notation = ISO, *, categories: bool = False) -> tuple[Any, Array]:
-    """(texts, which of them are missing (k,), i.e. null, NaN, empty or among the `na_values`) of an Arrow array.
-    categories: whether numbers and truth values get one spelling in all files."""
+def texts_of(values: Any, notation: Notation = ISO) -> tuple[Any, Array]:
+    """(texts, which of them are missing (k,), i.e. null, NaN, empty or among the `na_values`) of an Arrow array."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
     if pa.types.is_dictionary(values.type):
         values = values.cast(values.type.value_type)
     nothing, texts = pc.is_null(values, nan_is_null=True), values.cast(pa.string())  # 1.0 without its point
-    na_values = pa.array(notation.na_values, pa.string())
-    if categories:
-        coded, na_values = texts.dictionary_encode(), spelled(na_values, notation)
-        texts = spelled(coded.dictionary, notation).take(coded.indices)
     absent = pc.equal(texts, "")
     if notation.na_values:
-        absent = pc.or_(absent, pc.is_in(texts, na_values))
+        na_values = {text for each in notation.na_values for text in (each, f"{each}.0", each.removesuffix(".0"))}
+        absent = pc.or_(absent, pc.is_in(texts, pa.array(na_values, pa.string())))
     return texts, pc.or_kleene(nothing, absent).to_numpy(zero_copy_only=False)
 
 
@@ -253,9 +249,10 @@ def codes(values: Any, column: TableColumn) -> tuple[Array, Array, Array]:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    texts, missing = texts_of(values, column.notation, categories=True)
-    known = spelled(pa.array(column.categories, pa.string()), column.notation)
-    found = pc.index_in(texts, known).fill_null(-1).to_numpy()
+    texts, missing = texts_of(values, column.notation)
+    coded, known = texts.dictionary_encode(), pa.array(column.categories, pa.string())
+    words, known = (spelled(each, column.notation) for each in (coded.dictionary, known))
+    found = pc.index_in(words, known).take(coded.indices).fill_null(-1).to_numpy()
     if column.other:
         found = np.where((found < 0) & ~missing, len(column.categories) - 1, found)
     return found, missing, (found < 0) & ~missing
@@ -601,11 +598,6 @@ class ColumnOptions:
             raise SpecError(f"max_categories={self.max_categories}: must be at least 1")
         if self.max_categories is not None and not (self.categories or self.categorical):
             raise SpecError("max_categories limits categories: use it with categories='one-hot' or categorical")
-        for name, levels in self.ordinal:
-            if len(levels) < 2 or len(set(levels)) < len(levels) or "" in levels:
-                raise SpecError(f"ordinal: column {name!r} needs two or more different levels, lowest first")
-            if absent := next((level for level in levels if level in self.notation.na_values), None):
-                raise SpecError(f"ordinal: the level {absent!r} of column {name!r} is also one of na_values")
         named = [name for group in self.given.values() for name in group]
         if twice := next((name for name in named if named.count(name) > 1), None):
             options = " and ".join(option for option, group in self.given.items() if twice in group)
@@ -650,6 +642,7 @@ def chosen(frames: Sequence[TableFrame], choice: ColumnOptions, names: tuple[str
     names: of the columns, if already known; otherwise those of the first file that has names. Raises SpecError for a
     name that no column has, and DataError if a column has a type that cannot be numbers.
     """
+    _check_levels(choice)
     first = next((frame for frame in frames if frame.names is not None), frames[0])
     known = names if names is not None else first.column_names
     if first.text is not None and choice == ColumnOptions(missing=choice.missing):
@@ -671,6 +664,18 @@ def chosen(frames: Sequence[TableFrame], choice: ColumnOptions, names: tuple[str
     left_out = None if choice.columns is not None else tuple(name for name in known if name in choice.drop)
     columns = tuple(_column(choice, *each) for each in _kinds(frames, kept, by_name=True))
     return Encoding(columns, choice.missing, left_out)
+
+
+def _check_levels(choice: ColumnOptions) -> None:
+    """Raise SpecError for levels that are equal, also as numbers or truth values, or mean a missing value."""
+    import pyarrow as pa
+
+    for name, levels in choice.ordinal:
+        different = set(spelled(pa.array(levels, pa.string()), choice.notation).to_pylist())
+        if len(different) < max(2, len(levels)) or "" in levels:
+            raise SpecError(f"ordinal: column {name!r} needs two or more different levels, lowest first")
+        if absent := next((level for level in levels if level in choice.notation.na_values), None):
+            raise SpecError(f"ordinal: the level {absent!r} of column {name!r} is also one of na_values")
 
 
 def _kinds(frames: Sequence[TableFrame], names: Sequence[str], *, by_name: bool) -> list[tuple[str, Kind, bool]]:

@@ -34,7 +34,16 @@ from bigkpca.ingesting.columns import (
     unread_values,
 )
 from bigkpca.ingesting.formats.base import Batches, Table, cast, name_of_column
-from bigkpca.ingesting.notation import ISO, notations_of, quoted, remedy, written_dates, written_numbers
+from bigkpca.ingesting.notation import (
+    ISO,
+    Notation,
+    notations_of,
+    quoted,
+    remedy,
+    spelled,
+    written_dates,
+    written_numbers,
+)
 from bigkpca.numerics.random_streams import MEDIANS, random_stream
 
 MOST_CATEGORIES = 1000  # of one column
@@ -385,7 +394,7 @@ def _look_at_all(
     learners: list[_Learner] = []
     for k, column in enumerate(encoding.columns):
         if column.of_text:
-            learners.append(_Texts(max_categories) if column.kind == "text" else _Characters())
+            learners.append(_Texts(column.notation, max_categories) if column.kind == "text" else _Characters())
         else:
             learners.append(_Numbers(most, random_stream(k, MEDIANS)))
     counts = [frame.rows or 0 for frame in frames]
@@ -415,9 +424,7 @@ def _look_at_all(
 
 def _taken(values: Any, column: TableColumn) -> tuple[Any, Array, Array | None]:
     """(texts or numbers, which are missing (k,), which are infinite or not a level (k,)) of an Arrow array."""
-    if column.of_text:
-        return (*texts_of(values, column.notation, categories=column.kind == "text"), None)
-    return single_numbers(values, column)
+    return (*texts_of(values, column.notation), None) if column.of_text else single_numbers(values, column)
 
 
 @dataclass(frozen=True)
@@ -475,9 +482,10 @@ class _Mixed:
 
 @dataclass
 class _Texts:
-    """The texts of a column, and the number of rows with each; none if there are too many. kept: how many of the most
-    frequent become categories; None for all."""
+    """The texts of a column, in the spelling of categories, and the number of rows with each; none if there are too
+    many. kept: how many of the most frequent become categories; None for all."""
 
+    notation: Notation
     kept: int | None = None
     counts: Counter[str] = field(default_factory=Counter)
     too_many: bool = False
@@ -493,7 +501,8 @@ class _Texts:
         if self.too_many:
             return
         found = pc.value_counts(texts.filter(pa.array(kept)))
-        for text, count in zip(found.field(0).to_pylist(), found.field(1).to_pylist(), strict=True):
+        texts = spelled(found.field(0), self.notation)
+        for text, count in zip(texts.to_pylist(), found.field(1).to_pylist(), strict=True):
             self.counts[text] += count
         self.too_many = len(self.counts) > self.most
 

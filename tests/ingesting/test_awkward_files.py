@@ -55,6 +55,16 @@ refused(
     "decimal commas", b"a;b\n0,125;1\n-2,5;2\n", "Use --decimal , for 'a'", {"decimal": ","}, [[0.125, 1], [-2.5, 2]]
 )
 read("one column of decimal commas", b"a\n1,5\n", [[1.5]], decimal=",")
+read(
+    *("no header, one column of decimal commas", b"0,125\n0,25\n", [[0, 125], [0, 25]]),
+    note="reading commas as delimiters of two columns; if they are decimal commas, use --decimal ,",
+)
+read(
+    "no header, one column of decimal commas, with the option",
+    b"\n0,125\n-3\n0,25\n",
+    [[0.125], [-3], [0.25]],
+    decimal=",",
+)
 read("no header and decimal commas", b"1,5;2,5\n3;4\n", [[1.5, 2.5], [3, 4]], decimal=",")
 refused(
     "a point among decimal commas",
@@ -94,6 +104,16 @@ refused(
     "Use --thousands ' ' for 'a'",
     {"thousands": " "},
     [[1000], [25000]],
+)
+refused(
+    *("decimals with a thousands mark", b'a\n"1,23"\n"2,5"\n', "Use --decimal , instead of --thousands , for 'a'"),
+    *({"decimal": ",", "thousands": None}, [[1.23], [2.5]]),
+    thousands=",",
+)
+refused(
+    *("a thousands mark that is missing", b"a;b\n1.234,5;1\n", r"Use --thousands \. for 'a'\. Otherwise"),
+    *({"thousands": "."}, [[1234.5, 1]]),
+    decimal=",",
 )
 read("groups as in India", b'a\n"12,34,567"\n', [[1234567]], thousands=",")
 refused(
@@ -168,7 +188,70 @@ refused(
 )
 read("dates of two formats", b"d,e\n01/02/2013,2013-01-02\n", [[DAY + 31, DAY + 1]], date_format="%d/%m/%Y")
 read("dates as whole numbers", b"d,e\n20130102,20130102\n", [[DAY + 1, 20130102]], date_format={"d": "%Y%m%d"})
+read(
+    *("whole numbers that are all dates", b"d,e\n20130102,7\n20130101,9\n", [[DAY + 1, 7], [DAY, 9]]),
+    *(["d", "e"], r"reading the numbers of column 0 \('d'\) as dates of the format '%Y%m%d'"),
+    date_format="%Y%m%d",
+)
+none = "no column is read as dates of the format '%Y%m%d', .* use --date-format 'COLUMN=%Y%m%d'"
+for content in (b"d\n20130102\n20139901\n", b"d\n20130102\n2013111\n"):
+    read(
+        f"whole numbers that are not all dates {content[-8:]}",
+        content,
+        [[int(each)] for each in content.split()[1:]],
+        note=none,
+        date_format="%Y%m%d",
+    )
+read(
+    "whole numbers above dates, no header",
+    b"20130102,1,2\n20139901,1,2\n",
+    [[20130102, 1, 2], [20139901, 1, 2]],
+    note=none,
+    date_format="%Y%m%d",
+)
+read("whole numbers that are named", b"d\n20130102\n", [[20130102]], note=none, date_format="%Y%m%d", numeric="d")
+mixed_zones = b"d\n2013-01-01T06:00Z\n2013-01-01T00:00+06:00\n2013-01-02\n2013-01-02 06:00\n"
+in_utc = [[DAY + 0.25], [DAY - 0.25], [DAY + 1], [DAY + 1.25]]
+without = r"reading the dates of column 0 \('d'\) without a time zone as UTC, since others have one"
+for options in ({}, {"categories": "one-hot"}):
+    read(f"dates of which some have a time zone {options}", mixed_zones, in_utc, ["d"], without, **options)
+read(
+    "dates of several time zones",
+    b"d\n2013-01-01T06:00Z\n2013-01-01T00:00+06:00\n",
+    in_utc[:2],
+    ["d"],
+    categories="one-hot",
+)
 read("dates with time zones", b"d\n2013-01-01 00:00+0600\n", [[DAY - 0.25]], date_format="%Y-%m-%d %H:%M%z")
+refused(
+    *("a date of another format than the one given", b"d\n01/13/2013\n01/02/2013\n"),
+    *(r"Use --date-format '%m/%d/%Y' instead of --date-format '%d/%m/%Y' for 'd'\. Otherwise",),
+    *({"date_format": "%m/%d/%Y"}, [[DAY + 12], [DAY + 1]]),
+    date_format="%d/%m/%Y",
+)
+refused(
+    *("a date of another format among categories", b"d\n13/01/2013\n01/13/2013\n"),
+    r"row 1: '01/13/2013'; 1 other is a date\. Use --date-format '%m/%d/%Y' instead of --date-format '%d/%m/%Y'\.",
+    **{"date_format": "%d/%m/%Y", "categories": "one-hot"},
+)
+refused(
+    *(
+        "another format of one of two columns",
+        b"d,e\n01/31/2013,31/01/2013\n",
+        "Use --date-format 'd=%m/%d/%Y' for 'd'",
+    ),
+    *({"date_format": {"d": "%m/%d/%Y", "e": "%d/%m/%Y"}}, [[DAY + 30, DAY + 30]]),
+    date_format="%d/%m/%Y",
+)
+refused(
+    *("dates that need no format", b"d\n2013-01-02\n", "Use no --date-format for 'd'"),
+    *({"date_format": None}, [[DAY + 1]]),
+    date_format={"d": "%d.%m.%Y"},
+)
+refused(
+    *("an ISO date among others", b"d\n02.01.2013\n2013-01-02\n", r"format '%d\.%m\.%Y' \(rows .*0\)\. Turn text"),
+    date_format="%d.%m.%Y",
+)
 wrong = r"row 1, column 0 \('d'\) is '13/13/2013', not a date of the format '%d/%m/%Y'"
 refused("a date that does not exist", b"d\n01/02/2013\n13/13/2013\n", wrong, date_format="%d/%m/%Y")
 read("times of day", b"t\n06:30\n23:15:00\n", [[6.5], [23.25]])
@@ -228,11 +311,29 @@ refused(
 read("true and FALSE", b"a,b\ntrue,1\nFALSE,2\n", [[1, 1], [0, 2]])
 sizes = b"size\nlow\nhigh\n mid\n"
 read("levels", sizes, [[0], [2], [1]], ["size"], ordinal={"size": ["low", "mid", "high"]})
+degrees = b'd,w\nNone,"NA"\nBSc,NA\nNA,x\n None ,"None"\nBSc,x\n'
+read(
+    *("levels that would mean a missing value", degrees, [[0, 1, 0, 0], [0, 0, 1, 0], [1, 0, 0, 1]]),
+    ["d", "w=NA", "w=None", "w=x"],
+    **{"ordinal": {"d": ["None", "BSc"]}, "missing": "drop", "categories": "one-hot"},
+)
+for twice in (["1", "1.0"], ["True", "true"]):
+    refused(f"levels {twice}", b"a\n1\n", "column 'a' needs two or more different levels", ordinal={"a": twice})
 refused(
     "a level that is not listed",
     sizes,
     r"row 1, column 0 \('size'\) is 'high', not one of its levels low, mid",
     ordinal={"size": ["low", "mid"]},
+)
+read(
+    *("numbers and truth values as categories", b"c,t\n1.0,True\n1,TRUE\n1.50,false\n01,False\n-9.0,true\n"),
+    *([[0, 1, 0, 0, 1], [0, 1, 0, 0, 1], [0, 0, 1, 1, 0], [1, 0, 0, 1, 0]],),
+    *(["c=01", "c=1", "c=1.50", "t=false", "t=true"],),
+    **{"categorical": ["c", "t"], "na_values": "-9", "missing": "drop"},
+)
+read(
+    *("German numbers as categories", b"c;x\n1.234,5;1\n1,5;2\n", [[0, 1, 1], [1, 0, 2]], ["c=1.5", "c=1234.5", "x"]),
+    **{"categorical": ["c"], "decimal": ",", "thousands": "."},
 )
 letters = b"w\n" + b"a\nb\n" * 3 + b"b\nc\nd\n"
 top = [[int(each == b) for each in ("a", "b", "(other)")] for b in ["a", "b"] * 3 + ["b"]] + [[0, 0, 1]] * 2

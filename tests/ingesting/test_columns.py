@@ -57,6 +57,28 @@ def test_words_of_parquet_are_words_and_null_is_missing(tmp_path):
     assert found["x"].tolist() == [[1], [2], [3], [2]]  # numbers that are kept as text
 
 
+@pytest.mark.parametrize("first", ["csv", "parquet"])
+def test_numbers_and_truth_values_are_the_same_categories_in_csv_and_parquet(first, tmp_path):
+    frame = pd.DataFrame({"c": [2.0, 1.5, -3.0], "t": [True, False, True], "n": [1, 2, 1], "w": ["1.0", "x", "TRUE"]})
+    named = frame.assign(w=["1", "x", "true"]).astype({"c": str, "t": str, "n": str})
+    named = named.assign(c=named.c.str.removesuffix(".0"), t=named.t.str.lower())
+    expected = pd.get_dummies(named, prefix_sep="=", dtype=int)
+    contents = {"csv": frame.to_csv(index=False), "parquet": frame}
+    second = "parquet" if first == "csv" else "csv"
+    options = {"categorical": ["c", "t", "n", "w"]}
+    found = made(tmp_path, contents[first], contents[second], **options)
+    assert found["names"] == list(expected.columns)
+    np.testing.assert_array_equal(found["x"], np.tile(expected, (2, 1)))
+    made(tmp_path, contents[first], **options)
+    np.testing.assert_array_equal(made(tmp_path, contents[second], append=True)["x"], found["x"])
+
+
+def test_levels_are_found_in_every_spelling(tmp_path):
+    for content in ("a\n2.0\n1\n10\n", pd.DataFrame({"a": [2.0, 1.0, 10.0]})):
+        for levels in (["1", "2", "10"], ["1.0", "2.0", "10.0"]):
+            assert made(tmp_path, content, ordinal={"a": levels})["x"].tolist() == [[1], [0], [2]]
+
+
 def test_a_number_is_no_truth_value_unless_it_is_0_or_1(tmp_path):
     made(tmp_path, {"t": [True, False], "a": [1.0, 2]}, dtype="float64")
     message = r"row 2, column 0 \('t'\) is 5, not true or false \("

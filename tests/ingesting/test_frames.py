@@ -266,6 +266,39 @@ def test_a_stream_that_fails_or_finds_no_space_publishes_nothing(tmp_path, monke
     refuse_frame(tmp_path, IncompleteError, message, pl.LazyFrame({"a": [1.0]}))
 
 
+@of_batches
+def test_errors_of_a_source_name_the_table(tmp_path):
+    def fail(frame):
+        raise ValueError("no luck")
+
+    lazy = pl.LazyFrame({"a": ["1", "x"]})
+    for frame, message in (
+        (lazy.select("b"), 'polars LazyFrame cannot be read: ColumnNotFoundError: unable to find column "b"; [^\n]*$'),
+        (pl.scan_csv(tmp_path / "none.csv"), r"polars LazyFrame cannot be read: FileNotFoundError: .*none\.csv"),
+        (lazy.cast(pl.Int64), "polars LazyFrame cannot be read: InvalidOperationError: conversion from `str`"),
+        (lazy.map_batches(fail, schema={"a": pl.String}), r"polars LazyFrame cannot be read: \w+: .*no luck"),
+    ):
+        refuse_frame(tmp_path, DataError, message, frame)
+    schema = pa.schema({"a": pa.float64()})
+    for error in (OSError(5, "Input/output error"), FileNotFoundError(2, "Input gone")):
+
+        def batches(error=error):
+            yield pa.record_batch([[1.0]], schema=schema)
+            raise error
+
+        reader = pa.RecordBatchReader.from_batches(schema, batches())
+        refuse_frame(tmp_path, DataError, "RecordBatchReader cannot be read: .*Input[^\n]*$", reader)
+
+
+def test_memory_errors_of_a_source_stay_what_they_are():
+    with pytest.raises(MemoryError, match="all"), in_memory._of_source("it"):
+        raise MemoryError("all")
+
+
+def test_a_frame_has_no_members(tmp_path):
+    refuse_frame(tmp_path, SpecError, "the pandas DataFrame has no members: leave out --member x", TABLE, member="x")
+
+
 def test_what_is_not_a_table_is_refused_with_a_way_out(tmp_path):
     for data, message in (
         (np.ones((3, 2)), "the numpy ndarray cannot be ingested: .*; fit and transform use arrays as they are"),

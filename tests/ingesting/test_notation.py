@@ -140,6 +140,8 @@ def test_the_command_line_takes_the_same_options(tmp_path):
     for option, message in (
         (("--ordinal", "size"), "'size' is not of the form COLUMN=LOW,HIGH"),
         (("--date-format", "%d/%m/%Y", "--date-format", "%Y"), "give one format, or COLUMN=FORMAT for each column"),
+        (("--date-format", "day=%d/%m/%Y", "--date-format", "day=%Y"), "column 'day' is named twice"),
+        (("--ordinal", "size=low,mid", "--ordinal", "size=mid,low"), "column 'size' is named twice"),
     ):
         done = run("ingest", tmp_path / "a.csv", tmp_path / "p.zarr", *option)
         assert (done.exit_code, message in done.output) == (2, True), done.output
@@ -312,6 +314,25 @@ def test_numbers_that_mean_a_missing_value_are_found_in_every_precision(values, 
 def test_na_values_count_for_labels(tmp_path):
     found = made(tmp_path, "a,y\n1,5\n2,?\n3,6\n", na_values="?", missing="drop", labels="y")
     assert found["x"].tolist() == [[1], [3]]
+
+
+@pytest.mark.parametrize("apart", [False, True])
+def test_labels_are_numbers_in_the_notation_of_the_file(apart, tmp_path):
+    labels = "y\n1,5\n-2\n1.000,25\n"
+    (tmp_path / "y.csv").write_text(labels)
+    table = "\n".join(f"{n};{label}" for n, label in zip("x123", labels.split(), strict=True))
+    options = {"labels": str(tmp_path / "y.csv"), "drop": ["y"]} if apart else {"labels": "y"}
+    found = made(tmp_path, table, decimal=",", thousands=".", **options)
+    np.testing.assert_array_equal(found["y"], [1.5, -2, 1000.25])
+    found = made(tmp_path, table.replace("-2", "4,5"), append=True, labels=options["labels"])
+    np.testing.assert_array_equal(found["y"][3:], [1.5, -2 if apart else 4.5, 1000.25])
+
+
+def test_numbers_that_mean_a_missing_value_do_as_categories_in_every_spelling(tmp_path):
+    for content in ("a\n-9\n1\n", "a\n-9.0\n1\n", {"a": [-9.0, 1.0]}, {"a": [-9, 1]}):
+        for na_value in ("-9", "-9.0"):
+            found = made(tmp_path, content, categorical="a", na_values=na_value, missing="drop")
+            assert (found["names"], len(found["x"])) == (["a=1"], 1)
 
 
 def test_long_integers_with_thousands_separators_are_not_rounded_in_silence(tmp_path):
