@@ -173,12 +173,12 @@ def ingest(
         of a CSV file in which at least half of the distinct texts are numbers or dates are refused.
     categorical : str or sequence of str, optional
         Columns that become categories, also without `categories`: text of any kind, and codes such as ZIP codes, whose
-        texts are kept as they are written.
+        texts are kept as they are written, except that 1.0 becomes 1, and True becomes true, as in Parquet.
     numeric : str or sequence of str, optional
         Columns that are read as numbers, with or without a currency symbol, which is ignored, or a percent sign, which
         divides by 100.
     ordinal : dict of str to sequence of str, optional
-        The levels of columns, lowest first, which become 0, 1, 2 and so on.
+        The levels of columns, lowest first, which become 0, 1, 2 and so on. A level such as None is not missing.
     max_categories : int, optional
         Keep only this many of the most frequent texts of each column as categories; all others become the category
         `(other)`, also those that first appear in rows added later.
@@ -188,7 +188,7 @@ def ingest(
         Decimal and thousands separators of numbers that are stored as text, as in all CSV files.
     date_format : str or dict of str to str, optional
         Format of the dates that are not in ISO 8601, as for `datetime.strptime` ("%d/%m/%Y"), for all columns of CSV
-        files in which it occurs, or for each named column.
+        files in which it occurs (or of whole numbers, if all of the first rows have it), or for each named column.
     encoding : str, optional
         Encoding of CSV files ("cp1252"), unless they begin with the mark of UTF-8, UTF-16 or UTF-32; by default UTF-8.
         Unlike the other options, it is not kept for further files.

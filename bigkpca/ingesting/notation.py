@@ -76,6 +76,7 @@ class Notation:
 
 
 ISO = Notation()
+_MOMENT = datetime(2013, 5, 17, 16, 8, 9, tzinfo=UTC)
 
 
 def _read(text: str, date_format: str) -> datetime:
@@ -87,12 +88,11 @@ def _read(text: str, date_format: str) -> datetime:
 
 def _check_format(given: str) -> None:
     """Raise SpecError unless a format writes and reads the year of a date."""
-    moment = datetime(2013, 5, 17, 16, 8, 9, tzinfo=UTC)
     try:
-        year = _read(moment.strftime(given), given).year
+        year = _read(_MOMENT.strftime(given), given).year
     except ValueError as error:
         raise SpecError(f"date_format={given!r} cannot be read: {error}") from error
-    if year != moment.year:
+    if year != _MOMENT.year:
         raise SpecError(f"date_format={given!r} has no year: write it as in '%d/%m/%Y'")
 
 
@@ -296,6 +296,8 @@ def remedy(
         return " or ".join([option for option in options if option][:2])
     if own.date_format and texts and are_iso_dates(texts, ISO):
         return None if among_others else "no --date-format"
+    if found and _MOMENT.strftime(own.date_format).isdigit():  # numbers among others that could be dates
+        return f"--numeric {quoted(name)}"
     lowered = {text.lower() for text in texts}
     for pair in _NO_YES:
         if lowered <= set(pair) and number and not among_others:

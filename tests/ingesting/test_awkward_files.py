@@ -210,6 +210,17 @@ read(
     date_format="%Y%m%d",
 )
 read("whole numbers that are named", b"d\n20130102\n", [[20130102]], note=none, date_format="%Y%m%d", numeric="d")
+late_number = b"d\n" + b"20130102\n" * 40 + b"7\n"
+for options in ({}, {"categories": "one-hot"}):
+    refused(
+        f"a late number among dates {options}",
+        late_number,
+        "'7'.* Use --numeric d",
+        {"numeric": "d", "date_format": None},
+        [[20130102]] * 40 + [[7]],
+        date_format="%Y%m%d",
+        **options,
+    )
 mixed_zones = b"d\n2013-01-01T06:00Z\n2013-01-01T00:00+06:00\n2013-01-02\n2013-01-02 06:00\n"
 in_utc = [[DAY + 0.25], [DAY - 0.25], [DAY + 1], [DAY + 1.25]]
 without = r"reading the dates of column 0 \('d'\) without a time zone as UTC, since others have one"
@@ -389,7 +400,7 @@ refused("a very long first field", b"x" * 300_000 + b",1\n", "the first line can
 def test_an_awkward_file_is_read_right_or_refused_with_the_option_that_reads_it(
     name, content, options, expected, names, note, tmp_path, monkeypatch
 ):
-    if name.startswith(("a word late", "latin1 far")):
+    if name.startswith(("a word late", "latin1 far", "a late number")):
         monkeypatch.setattr(text, "_TEXT_BYTES", 32)  # kinds of columns are inferred before the word
     source = tmp_path / ("a.csv.gz" if content.startswith(b"\x1f\x8b") else "a.csv")
     source.write_bytes(content)
