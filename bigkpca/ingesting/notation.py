@@ -183,30 +183,25 @@ def parsed_dates(texts: Any, notation: Notation) -> Any:
         return moments.take(coded.indices)
     # Arrow reads these to microseconds, one by one, since some can have a time zone.
     texts = pc.replace_substring_regex(texts, r"(\.\d{6})\d+", r"\1")
-    zoned = _zoned(texts)
+    in_zone = zoned(texts)
     none = pa.scalar(None, texts.type)
-    in_utc = pc.if_else(zoned, texts, none).cast(pa.timestamp("us", "UTC")).cast(_timestamp())
-    return pc.coalesce(pc.if_else(zoned, none, texts).cast(_timestamp()), in_utc)
+    in_utc = pc.if_else(in_zone, texts, none).cast(pa.timestamp("us", "UTC")).cast(_timestamp())
+    return pc.coalesce(pc.if_else(in_zone, none, texts).cast(_timestamp()), in_utc)
 
 
-def _zoned(texts: Any) -> Any:
+def zoned(texts: Any) -> Any:
     """Which dates in ISO 8601 have a time zone."""
     import pyarrow.compute as pc
 
     return pc.match_substring_regex(texts, r":.*(Z|[+-]\d\d(:?\d\d)?)$")
 
 
-def have_zones(texts: Any) -> set[bool]:
-    """Whether dates in ISO 8601 have a time zone: both if only some do."""
-    return set(_zoned(texts).to_pylist())
-
-
-def are_iso_dates(texts: Any, notation: Notation) -> bool:
-    """Whether all texts are dates in ISO 8601, or mean a missing value."""
+def are_iso_dates(texts: Any) -> bool:
+    """Whether all texts are dates in ISO 8601."""
     import pyarrow as pa
 
     try:
-        parsed_dates(pa.array(texts, pa.string()), replace(notation, date_format=""))
+        parsed_dates(pa.array(texts, pa.string()), ISO)
     except pa.ArrowInvalid:
         return False
     return True
@@ -294,7 +289,7 @@ def remedy(
     options = [_change(own, each, name, whole_file=whole_file) for each in found]
     if any(options):
         return " or ".join([option for option in options if option][:2])
-    if own.date_format and texts and are_iso_dates(texts, ISO):
+    if own.date_format and texts and are_iso_dates(texts):
         return None if among_others else "no --date-format"
     if found and _MOMENT.strftime(own.date_format).isdigit():  # numbers among others that could be dates
         return f"--numeric {quoted(name)}"

@@ -193,6 +193,10 @@ read(
     *(["d", "e"], r"reading the numbers of column 0 \('d'\) as dates of the format '%Y%m%d'"),
     date_format="%Y%m%d",
 )
+read(
+    *("whole numbers that are dates or missing", b"d\n20130102\n-\n", [[DAY + 1], [DAY + 1]]),
+    **{"date_format": "%Y%m%d", "na_values": "-", "missing": "mean"},
+)
 none = "no column is read as dates of the format '%Y%m%d', .* use --date-format 'COLUMN=%Y%m%d'"
 for content in (b"d\n20130102\n20139901\n", b"d\n20130102\n2013111\n"):
     read(

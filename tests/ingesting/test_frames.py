@@ -273,7 +273,7 @@ def test_errors_of_a_source_name_the_table(tmp_path):
 
     lazy = pl.LazyFrame({"a": ["1", "x"]})
     for frame, message in (
-        (lazy.select("b"), 'polars LazyFrame cannot be read: ColumnNotFoundError: unable to find column "b"; [^\n]*$'),
+        (lazy.select("b"), "polars LazyFrame cannot be read: ColumnNotFoundError: [^\n]*b[^\n]*$"),
         (pl.scan_csv(tmp_path / "none.csv"), r"polars LazyFrame cannot be read: FileNotFoundError: .*none\.csv"),
         (lazy.cast(pl.Int64), "polars LazyFrame cannot be read: InvalidOperationError: conversion from `str`"),
         (lazy.map_batches(fail, schema={"a": pl.String}), r"polars LazyFrame cannot be read: \w+: .*no luck"),

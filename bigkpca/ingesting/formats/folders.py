@@ -12,7 +12,7 @@ from urllib.parse import unquote
 
 from bigkpca.data.stores import NODE_FILES
 from bigkpca.errors import SpecError, require
-from bigkpca.ingesting.columns import AS_TEXT, Kind, TableColumn, TableFrame, kind_of
+from bigkpca.ingesting.columns import AS_TEXT, TableColumn, TableFrame, kind_of
 from bigkpca.ingesting.formats.arrow import arrow_labels, dtype_of
 from bigkpca.ingesting.notation import quoted
 
@@ -33,10 +33,10 @@ def files_in(folder: Path) -> list[Path]:
 
 @dataclass(frozen=True)
 class Key:
-    """The values of a key in the names of all folders: their Arrow type, and the first one with leading zeros."""
+    """The values of a key in the names of all folders: their Arrow type, and a note if it does not keep the texts."""
 
     type: Any
-    padded: str | None
+    note: str = ""
 
 
 def keys_of(paths: Sequence[Path]) -> tuple[list[dict[str, str | None]], dict[str, Key]]:
@@ -50,14 +50,19 @@ def keys_of(paths: Sequence[Path]) -> tuple[list[dict[str, str | None]], dict[st
         }
         for path in paths
     ]
-    names = list(dict.fromkeys(name for each in texts for name in each))
-    if names:
-        require("pyarrow", "tables", str(paths[0]))
+    if not any(texts):
+        return texts, {}
+    require("pyarrow", "tables", str(paths[0]))
+    import pyarrow as pa
+
     found = {}
-    for name in names:
+    for name in dict.fromkeys(name for each in texts for name in each):
         values = [each[name] for each in texts if name in each]
+        found[name] = Key(_narrowest(values))
         padded = next((value for value in values if value and re.match("[+-]?0[0-9]", value)), None)
-        found[name] = Key(_narrowest(values), padded)
+        if padded is not None and pa.types.is_integer(found[name].type):
+            keep = f"to keep the text, use --categorical {quoted(name)}"
+            found[name] = replace(found[name], note=f"reading {name}={padded} in its path as a number ({keep})")
     return texts, found
 
 
@@ -83,24 +88,17 @@ def with_keys(
 
     if frame.names is None:
         raise SpecError(f"{frame.where} has no column names, so {', '.join(texts)} in its path cannot be columns")
-    width, names = len(frame.names), list(texts)
     own = [k for k, j in enumerate(frame.columns) if frame.names[j] not in texts]
-    more = {width + k: keys[name].type for k, name in enumerate(names) if name != labels}
-    notes: dict[int, tuple[Kind, str]] = {}
-    for j in more:
-        name, key = names[j - width], keys[names[j - width]]
-        if key.padded is not None and pa.types.is_integer(key.type):
-            keep = f"to keep the text, use --categorical {quoted(name)}"
-            notes[j] = ("number", f"reading {name}={key.padded} in its path as a number ({keep})")
+    added = dict(enumerate(texts, start=len(frame.names)))
+    more = {j: keys[name] for j, name in added.items() if name != labels}
 
     def read(columns: Mapping[int, TableColumn]) -> Iterator[Any]:
-        stored = {j: column for j, column in columns.items() if j < width} or {frame.columns[0]: AS_TEXT}
+        stored = {j: column for j, column in columns.items() if j not in added} or {frame.columns[0]: AS_TEXT}
         values = {}
-        for j, column in columns.items():
-            if j >= width:
-                text = pa.scalar(texts[names[j - width]], pa.string())
-                words = j in more and column.kind in ("text", "ordinal")
-                values[j] = text if words else text.cast(keys[names[j - width]].type)
+        for j in added.keys() & columns.keys():
+            text = pa.scalar(texts[added[j]], pa.string())
+            words = j in more and columns[j].kind in ("text", "ordinal")
+            values[j] = text if words else text.cast(keys[added[j]].type)
         for batch in frame.read(stored):
             found = dict(zip(stored, batch.columns, strict=True))
             found |= {j: pa.repeat(value, len(batch)) for j, value in values.items()}
@@ -108,15 +106,16 @@ def with_keys(
 
     of_labels = frame.labels
     if labels is not None and labels in texts:
-        of_labels = arrow_labels(width + names.index(labels), pa.field(labels, keys[labels].type), frame.where)
+        number = next(j for j, name in added.items() if name == labels)
+        of_labels = arrow_labels(number, pa.field(labels, keys[labels].type), frame.where)
     return replace(
         frame,
         columns=(*(frame.columns[k] for k in own), *more),
-        names=(*frame.names, *names),
-        kinds=(*(frame.kinds[k] for k in own), *map(kind_of, more.values())),
-        types=(*(frame.types[k] for k in own), *map(str, more.values())),
-        dtypes=(*(frame.dtypes[k] for k in own), *map(dtype_of, more.values())),
+        names=(*frame.names, *texts),
+        kinds=(*(frame.kinds[k] for k in own), *(kind_of(key.type) for key in more.values())),
+        types=(*(frame.types[k] for k in own), *(str(key.type) for key in more.values())),
+        dtypes=(*(frame.dtypes[k] for k in own), *(dtype_of(key.type) for key in more.values())),
         labels=of_labels,
         read=read,
-        notes_as={**frame.notes_as, **notes},
+        notes_as={**frame.notes_as, **{j: ("number", key.note) for j, key in more.items() if key.note}},
     )

@@ -43,10 +43,11 @@ from bigkpca.ingesting.notation import (
     MISSING,
     Notation,
     are_iso_dates,
-    have_zones,
     plain_numbers,
+    without_missing,
     written_dates,
     written_numbers,
+    zoned,
 )
 
 _TEXT_BYTES = READ_BYTES // 4  # a number takes two bytes of text or more, and eight in memory
@@ -229,7 +230,7 @@ class TextRows:
         or a number if half of the distinct texts are numbers."""
         import pyarrow.compute as pc
 
-        texts = pc.unique(texts).drop_null()
+        texts = without_missing(pc.unique(texts), self.notation).drop_null()
         few, called = texts[:_INSPECTED], column_called(j, self.names)
         if self.notation.date_format and len(few):
             dates = written_dates(few.to_pylist(), self.notation.date_format, again=kind == "number")
@@ -238,8 +239,8 @@ class TextRows:
                 return _Kind("date", True, note)
         if kind != "text" or not len(few):
             return _Kind(kind)
-        if are_iso_dates(few, self.notation):
-            return _Kind("date", note=_ZONES.format(called) if have_zones(few) == {False, True} else "")
+        if are_iso_dates(few):
+            return _Kind("date", note=_ZONES.format(called) if len(zoned(few).unique()) > 1 else "")
         if replace(self.notation, na_values=(), date_format="") != ISO:
             numbers = pc.sum(written_numbers(texts, self.notation)).as_py() or 0
             return _Kind("number" if 2 * numbers >= len(texts) else "text")
@@ -383,9 +384,8 @@ def _delimiter(lines: Sequence[str], notation: Notation) -> str:
     """A tab or semicolon if the first line has one, or else a comma if it has one, or a bar. In a file with one column
     of decimal commas, commas separate nothing."""
     found = next((mark for mark in "\t;,|" if mark in lines[0]), ",")
-    return (
-        ";" if found == notation.decimal == "," and (found not in lines[0] or _are_numbers(lines, notation)) else found
-    )
+    alone = found == notation.decimal == "," and ("," not in lines[0] or _are_numbers(lines, notation))
+    return ";" if alone else found
 
 
 def _are_numbers(lines: Sequence[str], notation: Notation) -> bool:
