@@ -18,7 +18,7 @@ from bigkpca.data.stores import MOST_JSON_BYTES
 from bigkpca.errors import Array
 
 _UNITS = {"s": "seconds", "ms": "milliseconds", "us": "microseconds", "ns": "nanoseconds"}
-_MOST = 3 * MOST_JSON_BYTES // 4  # bytes of the coordinates in the metadata of a model: 6 million numbers of 8 bytes
+_MOST = 9 * MOST_JSON_BYTES // 16  # bytes of coordinates that a model stores, as 3/4 of its metadata in base 64
 _LAZY_TEXT_BYTES = 100  # planned for a text whose length is not known before it is computed
 _DTYPE = re.compile(r"\|[biu]1|<([iu][248]|f[248]|[mM]8\[(s|ms|us|ns)\]|U[1-9]\d{0,6})")
 
@@ -82,12 +82,8 @@ class Labels:
 
     def fitting(self) -> Labels:
         """Without the coordinates that would make the metadata of a model too large to be read."""
-        kept, held = [], 0
-        for name, values in self.coords.items():
-            if held + values.nbytes * 4 // 3 <= _MOST:
-                kept.append(name)
-                held += values.nbytes * 4 // 3
-        return self.only(kept)
+        ends = np.cumsum([values.nbytes for values in self.coords.values()])
+        return self.only([name for name, end in zip(self.coords, ends, strict=True) if end <= _MOST])
 
 
 def bytes_of_labels(data: Any, axis: int) -> int:
@@ -113,29 +109,32 @@ def header_from(stored: dict[str, Any], length: int, like: Any) -> Any:
     return found.set_index({dim: levels}) if (levels := stored.get("levels")) else found
 
 
-def labels_apart(given: Any, fitted: Any) -> str | None:
-    """How the columns of a DataArray differ from those of another one of the same width; None if they do not."""
-    dim = fitted.dims[1]
-    if given.dims[1] != dim:
+def labels_apart(given: Any, stored: dict[str, Any]) -> str | None:
+    """How the index of the columns of a DataArray differs from that of stored labels of as many columns; None if it
+    does not, or if one of them has no index."""
+    dim, own, coords = stored["dim"], given.dims[1], stored["coords"]
+    if str(own) != dim:
         return (
             f"the DataArray has the dims {given.dims}: the model was fitted on columns along {dim!r}, which must be "
             "the last dim; transpose or rename"
         )
-    here, there = (each.indexes.get(dim) for each in (given, fitted))
-    if here is None or there is None or here.equals(there):
+    here = [given[name].values for name in _levels(given, own) or given.indexes.keys() & {own}]
+    there = [_restored(coords[name]) for name in stored.get("levels", [dim]) if name in coords]
+    if not (here and there):
         return None
-    first = next(j for j in range(len(here)) if not here[j : j + 1].equals(there[j : j + 1]))
-    order = here.isin(there).all() and there.isin(here).all()
-    what, advice = ("order", "sort or reindex them") if order else ("values", "select the columns of the fit")
+    what, advice, first = "levels", "stack the same dims", 0
+    if len(here) == len(there):
+        equal = [(a == b) | ((a != a) & (b != b)) for a, b in zip(here, there, strict=True)]  # of NaN, too
+        if (same := np.logical_and.reduce(equal)).all():
+            return None
+        reordered = set(zip(*here, strict=True)) == set(zip(*there, strict=True))
+        what, advice = ("order", "sort or reindex them") if reordered else ("values", "select the columns of the fit")
+        first = int(np.argmin(same))
+    found, fitted = (", ".join(str(values[first]) for values in each) for each in (here, there))
     return (
-        f"the coordinates of the dim {dim!r} differ from the fitted ones in {what}: column {first} is "
-        f"{_shown(here[first])}, and {_shown(there[first])} in the fit; {advice}"
+        f"the coordinates of the dim {dim!r} differ from the fitted ones in {what}: column {first} is {found} here, "
+        f"and {fitted} in the fit; {advice}"
     )
-
-
-def _shown(label: Any) -> str:
-    """A label of an index, without the types of NumPy's numbers."""
-    return f"({', '.join(map(str, label))})" if isinstance(label, tuple) else str(label)
 
 
 def as_array(values: Array) -> Array:
@@ -161,7 +160,7 @@ def _levels(data: Any, dim: Any) -> tuple[str, ...]:
 
 def _item_bytes(coordinate: Any) -> int:
     """Bytes of each value of a coordinate in memory: text takes 4 for each character of the longest one."""
-    if coordinate.dtype.kind != "O":
+    if coordinate.dtype.kind not in "OT":  # objects, and text of any length
         return int(coordinate.dtype.itemsize)
     if coordinate.chunks is not None:
         return _LAZY_TEXT_BYTES
@@ -171,8 +170,8 @@ def _item_bytes(coordinate: Any) -> int:
 def _plain(coordinate: Any) -> Array | None:
     """The values of a coordinate, computed if lazy, in a dtype that can be stored; None if there is none."""
     values: Array = np.asarray(coordinate.values)
-    if values.dtype.kind == "O" and all(isinstance(each, str) for each in values.flat):
-        values = values.astype(str)
+    if values.dtype.kind in "OT" and all(isinstance(each, str) for each in values.flat):
+        values = values.astype(object).astype(str)
     if values.dtype.kind in "mM":
         return values if np.datetime_data(values.dtype) in [(unit, 1) for unit in _UNITS] else None
     known = values.dtype.kind == "U" or (values.dtype.kind in "buif" and values.dtype.itemsize <= 8)

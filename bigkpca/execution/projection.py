@@ -12,7 +12,7 @@ import numpy as np
 
 from bigkpca.data.blocks import Block, tile_rows
 from bigkpca.data.frames import FRAME, frame_dtype, is_data_array
-from bigkpca.data.labels import header_from, labels_apart
+from bigkpca.data.labels import labels_apart
 from bigkpca.data.matrix_tiles import Part, matrix_tiles
 from bigkpca.data.rows import ArrayRows, Rows, tiles
 from bigkpca.errors import Array, SpecError, check_overflow, names_apart
@@ -147,7 +147,7 @@ def check_columns(rows: Rows, model: Model) -> None:
         return
     if rows.shape[1] == model.columns:
         given, stored = rows.data_array, model.provenance.get("column_labels")
-        if given is not None and stored and (apart := labels_apart(given, header_from(stored, model.columns, given))):
+        if given is not None and stored and (apart := labels_apart(given, stored)):
             raise SpecError(apart)
         return
     if model.features.precomputed:
