@@ -5,9 +5,10 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import math
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,7 +19,7 @@ from bigkpca.data.stores import MOST_JSON_BYTES
 from bigkpca.errors import Array
 
 _UNITS = {"s": "seconds", "ms": "milliseconds", "us": "microseconds", "ns": "nanoseconds"}
-_MOST = 9 * MOST_JSON_BYTES // 16  # bytes of coordinates that a model stores, as 3/4 of its metadata in base 64
+MOST_BYTES = 9 * MOST_JSON_BYTES // 16  # of coordinates that a model stores: 3/4 of its metadata, in base 64
 _LAZY_TEXT_BYTES = 100  # planned for a text whose length is not known before it is computed
 _DTYPE = re.compile(r"\|[biu]1|<([iu][248]|f[248]|[mM]8\[(s|ms|us|ns)\]|U[1-9]\d{0,6})")
 
@@ -38,10 +39,15 @@ class Labels:
     left_out: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, data: Any, axis: int) -> Labels:
-        """The labels of one axis of a DataArray. Computes coordinates that are lazy."""
-        dim, along = data.dims[axis], _along(data, axis)
-        coords = {str(name): values for name, each in along.items() if (values := _plain(each)) is not None}
+    def of(cls, data: Any, axis: int, most: float = math.inf) -> Labels:
+        """The labels of one axis of a DataArray. Computes coordinates that are lazy, and leaves out those with which
+        all would have more than `most` bytes."""
+        dim, length, along = data.dims[axis], data.shape[axis], _along(data, axis)
+        coords: dict[str, Array] = {}
+        for name, each in along.items():
+            left = most - sum(values.nbytes for values in coords.values())
+            if length * _item_bytes(each) <= left and (values := _plain(each)) is not None and values.nbytes <= left:
+                coords[str(name)] = values
         attrs = {str(name): found for name, each in along.items() if (found := _attributes(each))}
         left_out = tuple(str(name) for name in along if str(name) not in coords)
         return cls(str(dim), coords, attrs, _levels(data, dim), left_out)
@@ -55,7 +61,7 @@ class Labels:
         """What a model keeps, JSON-ready."""
         return self._record(lambda values: {"values": base64.b64encode(little_endian(values)).decode()})
 
-    def _record(self, described: Any) -> dict[str, Any]:
+    def _record(self, described: Callable[[Array], dict[str, Any]]) -> dict[str, Any]:
         coords = {
             name: {"dtype": values.dtype.newbyteorder("<").str, **described(values)}
             | ({"attrs": self.attrs[name]} if name in self.attrs else {})
@@ -74,16 +80,11 @@ class Labels:
             found |= {"_FillValue": np.iinfo(np.int64).min} if np.isnat(values).any() else {}
         return found
 
-    def only(self, names: Any) -> Labels:
+    def only(self, names: Collection[str]) -> Labels:
         """Without the coordinates of other names, which are left out."""
         kept = {name: values for name, values in self.coords.items() if name in names}
         left_out = (*self.left_out, *(name for name in self.coords if name not in kept))
         return Labels(self.dim, kept, self.attrs, self.levels, left_out)
-
-    def fitting(self) -> Labels:
-        """Without the coordinates that would make the metadata of a model too large to be read."""
-        ends = np.cumsum([values.nbytes for values in self.coords.values()])
-        return self.only([name for name, end in zip(self.coords, ends, strict=True) if end <= _MOST])
 
 
 def bytes_of_labels(data: Any, axis: int) -> int:

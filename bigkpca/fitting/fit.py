@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from bigkpca.data.labels import Labels
+from bigkpca.data.labels import MOST_BYTES, Labels
 from bigkpca.data.rows import Rows, anonymous
 from bigkpca.errors import ConstantKernelError, RoundingError
 from bigkpca.execution.blas import single_threaded_blas
@@ -93,12 +93,12 @@ def of_columns(rows: Rows, progress: Progress | None = None) -> Provenance:
     if rows.names is not None:
         found["column_names"] = list(rows.names)
     if rows.data_array is not None:
-        labels = Labels.of(rows.data_array, 1).fitting()
+        labels = Labels.of(rows.data_array, 1, MOST_BYTES)
         found["column_labels"] = labels.stored()
         if labels.left_out and progress is not None:
             progress.note(
                 f"coordinates of the columns that are not stored: {', '.join(labels.left_out)} (only numbers, text and "
-                "times are, of at most 36 MB together)"
+                f"times are, of at most {MOST_BYTES / 1e6:.0f} MB together)"
             )
     return found
 

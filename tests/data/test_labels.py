@@ -10,11 +10,12 @@ import xarray as xr
 
 import bigkpca
 from bigkpca import KernelPCA
-from bigkpca.data import labels
-from bigkpca.data.labels import Labels, are_stored_labels, bytes_of_labels, header_from
+from bigkpca.data.labels import MOST_BYTES, Labels, are_stored_labels, bytes_of_labels, header_from
 from bigkpca.data.stores import MOST_JSON_BYTES
 from bigkpca.errors import SpecError
+from bigkpca.fitting import fit
 from bigkpca.storage.models import _parts, assembled
+from tests.helpers.lazy import refuse
 
 FIELD = xr.DataArray(
     np.random.default_rng(0).normal(size=(60, 3, 4)),
@@ -105,24 +106,27 @@ def test_what_cannot_be_stored_is_left_out_with_a_note(monkeypatch, tmp_path, ca
     )
     found = Labels.of(rows, 1)
     assert set(found.left_out) == {"mixed", "complex"}
-    assert set(found.coords) == set(found.fitting().stored()["coords"]) == {"good", "gap", "lazy", "text", "a/b"}
+    assert set(found.coords) == set(found.stored()["coords"]) == {"good", "gap", "lazy", "text", "a/b"}
     restored = header_from(found.stored(), 12, rows)
     np.testing.assert_array_equal(restored["gap"], rows["gap"])
-    monkeypatch.setattr(labels, "_MOST", 3 * 96)
+    monkeypatch.setattr(fit, "MOST_BYTES", 3 * 96)
     bigkpca.fit(rows, tmp_path / "m.zarr", n_components=2, size=30, progress=True)
     assert "columns that are not stored: mixed, complex, text, a/b (only numbers, text" in capsys.readouterr().err
     kept = bigkpca.load(tmp_path / "m.zarr").provenance["column_labels"]
     assert set(kept["coords"]) == {"good", "gap", "lazy"}
-    monkeypatch.setattr(labels, "_MOST", 100)
-    assert "levels" not in Labels.of(KINDS["stacked"], 1).fitting().stored()
+    assert "levels" not in Labels.of(KINDS["stacked"], 1, 100).stored()
+    unknown = rows.assign_coords(lazy=("c", da.zeros(12, chunks=12, dtype=object).map_blocks(refuse, dtype=object)))
+    assert "lazy" in Labels.of(unknown, 1, 12 * 100 - 1).left_out
+    short = rows.assign_coords(lazy=("c", da.from_array(np.array(["a" * 1000] * 12, object))))
+    assert "lazy" in Labels.of(short, 1, 12 * 4 * 1000 - 1).left_out
 
 
 def test_coordinates_of_millions_of_columns_are_kept():
     count = 1_500_000
     grid = xr.DataArray(np.broadcast_to(np.float32(0), (1, count)), dims=("time", "cell"))
     grid = grid.assign_coords(lat=("cell", np.linspace(-90, 90, count)), lon=("cell", np.arange(count) % 1440 / 4))
-    found = Labels.of(grid, 1)
-    assert found.fitting() == found.only(["lat", "lon"])
+    found = Labels.of(grid, 1, MOST_BYTES)
+    assert not found.left_out
     assert len(json.dumps(found.stored())) < MOST_JSON_BYTES
     assert bytes_of_labels(grid, 1) == 16 * count
 

@@ -11,6 +11,7 @@ import xarray as xr
 import bigkpca
 from bigkpca import KernelPCA
 from bigkpca.errors import CorruptionError, MemoryLimitError, SpecError
+from bigkpca.workflows import block_writer
 from tests.helpers.lazy import refuse
 
 VALUES = np.random.default_rng(0).normal(size=(500, 6))
@@ -158,6 +159,20 @@ def test_coordinates_are_planned_as_memory_before_they_are_computed(kpca, tmp_pa
         ):
             bigkpca.transform(kpca, rows, tmp_path / "s.zarr", memory="1GB")
     assert not (tmp_path / "s.zarr").exists()
+
+
+def test_manifests_with_many_coordinates_stay_readable(kpca, tmp_path, monkeypatch):
+    monkeypatch.setattr(block_writer, "MOST_JSON_BYTES", 4 * 600)
+    bare = TABLE.drop_vars([name for name in COORDS if name != "band"])
+    bigkpca.transform(kpca, bare, tmp_path / "s.zarr", block_rows=128)
+    with pytest.raises(SpecError, match="the output would have 4 blocks, more than the limit of 2: use larger blocks"):
+        bigkpca.transform(kpca, TABLE, tmp_path / "t.zarr", block_rows=128)
+
+
+def test_a_finished_model_without_coordinates_is_named(tmp_path, capsys):
+    for rows in (VALUES, TABLE):
+        bigkpca.fit(rows, tmp_path / "m.zarr", n_components=2, size=40, progress=True)
+    assert "m.zarr has no names or coordinates of columns: remove it and fit again" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("name", ["season", pytest.param("time", marks=pytest.mark.full)])
