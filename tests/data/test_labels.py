@@ -117,7 +117,7 @@ def test_what_cannot_be_stored_is_left_out_with_a_note(monkeypatch, tmp_path, ca
     assert "levels" not in Labels.of(KINDS["stacked"], 1, 100).stored()
     unknown = rows.assign_coords(lazy=("c", da.zeros(12, chunks=12, dtype=object).map_blocks(refuse, dtype=object)))
     assert "lazy" in Labels.of(unknown, 1, 12 * 100 - 1).left_out
-    short = rows.assign_coords(lazy=("c", da.from_array(np.array(["a" * 1000] * 12, object))))
+    short = rows.assign_coords(lazy=("c", da.from_array(np.array(["a" * 1000] * 12, object), 12)))
     assert "lazy" in Labels.of(short, 1, 12 * 4 * 1000 - 1).left_out
 
 
