@@ -111,8 +111,8 @@ def header_from(stored: dict[str, Any], length: int, like: Any) -> Any:
 
 
 def labels_apart(given: Any, stored: dict[str, Any]) -> str | None:
-    """How the index of the columns of a DataArray differs from that of stored labels of as many columns; None if it
-    does not, or if one of them has no index."""
+    """How the dim and index of the columns of a DataArray differ from stored ones; None if they do not. Columns of
+    another number, or without an index, are not compared."""
     dim, own, coords = stored["dim"], given.dims[1], stored["coords"]
     if str(own) != dim:
         return (
@@ -121,7 +121,7 @@ def labels_apart(given: Any, stored: dict[str, Any]) -> str | None:
         )
     here = [given[name].values for name in _levels(given, own) or given.indexes.keys() & {own}]
     there = [_restored(coords[name]) for name in stored.get("levels", [dim]) if name in coords]
-    if not (here and there):
+    if not (here and there) or len(here[0]) != len(there[0]):
         return None
     what, advice, first = "levels", "stack the same dims", 0
     if len(here) == len(there):

@@ -121,12 +121,17 @@ class RowsInput:
         return sparse_rows(values) if issparse(values) else ArrayRows(values, names=column_names(X), data_array=given)
 
     def _check_dims(self, X: Any, *, reset: bool) -> None:
-        """Raise an error for a DataArray that is not a table; `reset` remembers its columns for pre-images."""
+        """Raise an error for a DataArray that is not a table, or has other columns than those of the fit; `reset`
+        replaces these, which pre-images have."""
         check_data_array(X)
-        if reset and hasattr(self, "_columns_like"):
+        given = X if is_data_array(X) else None
+        if not reset:
+            projection.check_labels(given, self.model_)  # before scikit-learn counts columns
+            return
+        if hasattr(self, "_columns_like"):
             del self._columns_like
-        if reset and is_data_array(X):
-            self._columns_like = projection.header_of(X)
+        if given is not None:
+            self._columns_like = projection.header_of(given)
 
     def _fitted_columns(self, X: Any) -> Any:
         """The columns of the DataArray of the fit, as one without rows, if X is a DataArray; None if there is none."""

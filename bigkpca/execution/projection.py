@@ -137,6 +137,7 @@ def score_rows(rows: Rows, model: Model, engine: Engine) -> Array:
 def check_columns(rows: Rows, model: Model) -> None:
     """Raise SpecError unless the rows are as wide as those on which the model was fitted, and their columns, if both
     have names or coordinates, have the same ones in the same order."""
+    check_labels(rows.data_array, model)
     if rows.names is not None and model.names is not None:
         if apart := names_apart(rows.names, model.names, "the model"):
             raise SpecError(
@@ -146,9 +147,6 @@ def check_columns(rows: Rows, model: Model) -> None:
             )
         return
     if rows.shape[1] == model.columns:
-        given, stored = rows.data_array, model.provenance.get("column_labels")
-        if given is not None and stored and (apart := labels_apart(given, stored)):
-            raise SpecError(apart)
         return
     if model.features.precomputed:
         raise SpecError(
@@ -159,6 +157,14 @@ def check_columns(rows: Rows, model: Model) -> None:
         f"{rows.where} has {rows.shape[1]} columns, but the model was fitted on {model.columns}: pass rows with the "
         "same columns in the same order"
     )
+
+
+def check_labels(given: Any, model: Model) -> None:
+    """Raise SpecError if a DataArray (None: other rows) has columns along another dim than those on which the model was
+    fitted, or with other coordinates."""
+    stored = model.provenance.get("column_labels")
+    if given is not None and stored is not None and (apart := labels_apart(given, stored)):
+        raise SpecError(apart)
 
 
 _MOST_ROWS = 1024  # more rows are worth tasks on several threads

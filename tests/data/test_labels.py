@@ -163,6 +163,10 @@ def test_functions_compare_coordinates_of_columns_like_the_estimator(tmp_path):
         SpecError, match=r"in levels: column 0 is 0 here, and -10\.1, 0 in the fit; stack the same dims"
     ):
         bigkpca.transform(fresh().fit(KINDS["stacked"]).model_, numbered, tmp_path / "s.zarr")
+    with pytest.raises(
+        SpecError, match=r"the dims \('lon', 'time'\): the model was fitted on columns along 'lon', which"
+    ):
+        bigkpca.transform(model, rows.T, tmp_path / "s.zarr")
     assert not (tmp_path / "s.zarr").exists()
 
 
