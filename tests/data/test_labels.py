@@ -121,6 +121,7 @@ def test_what_cannot_be_stored_is_left_out_with_a_note(monkeypatch, tmp_path, ca
     assert "lazy" in Labels.of(short, 1, 12 * 4 * 1000 - 1).left_out
 
 
+@pytest.mark.full
 def test_coordinates_of_millions_of_columns_are_kept():
     count = 1_500_000
     grid = xr.DataArray(np.broadcast_to(np.float32(0), (1, count)), dims=("time", "cell"))
@@ -170,6 +171,7 @@ def test_functions_compare_coordinates_of_columns_like_the_estimator(tmp_path):
     assert not (tmp_path / "s.zarr").exists()
 
 
+@pytest.mark.full
 def test_columns_without_an_index_and_dims_that_are_numbers_are_accepted():
     rows = KINDS["bare"]
     for fitted, given in ((rows, KINDS["stacked"].rename(cell="c", time="t")), (rows.rename(t=0, c=1),) * 2):

@@ -116,6 +116,7 @@ def test_outputs_with_and_without_coordinates_are_told_apart(kpca, tmp_path):
     assert bigkpca.verify(out)
 
 
+@pytest.mark.full
 def test_attributes_of_coordinates_are_stored(kpca, tmp_path):
     rows = TABLE.copy()
     for name, attrs in (("weight", {"units": "kg", "range": [0, 1.5]}), ("time", {"long_name": "hour"})):
@@ -127,7 +128,7 @@ def test_attributes_of_coordinates_are_stored(kpca, tmp_path):
         bigkpca.transform(kpca, TABLE, tmp_path / "s.zarr")
 
 
-@pytest.mark.parametrize("dim", ["scores", pytest.param("residual", marks=pytest.mark.full), "x"])
+@pytest.mark.parametrize("dim", ["scores", *(pytest.param(name, marks=pytest.mark.full) for name in ("residual", "x"))])
 def test_dims_with_the_names_of_arrays_are_renamed(dim, tmp_path):
     rows = TABLE.rename(time=dim)
     KernelPCA(2, size=40, random_state=0).fit(rows).transform(rows, tmp_path / "s.zarr")
@@ -169,6 +170,7 @@ def test_manifests_with_many_coordinates_stay_readable(kpca, tmp_path, monkeypat
         bigkpca.transform(kpca, TABLE, tmp_path / "t.zarr", block_rows=128)
 
 
+@pytest.mark.full
 def test_a_finished_model_without_coordinates_is_named(tmp_path, capsys):
     for rows in (VALUES, TABLE):
         bigkpca.fit(rows, tmp_path / "m.zarr", n_components=2, size=40, progress=True)
