@@ -26,8 +26,8 @@ if TYPE_CHECKING:  # slow to import, and a caller with such rows has already imp
 class DaskRows:
     """Rows of a Dask array, dense or of sparse chunks; each task depends only on the chunks that hold its rows.
 
-    names are those of the columns of a frame, and labels the DataArray that these rows are, if any. Rows with unknown
-    chunk sizes, (nan, d), have no blocks, only chunks: they were not counted.
+    names are those of the columns of a frame. Rows with unknown chunk sizes, (nan, d), have no blocks, only chunks:
+    they were not counted.
     """
 
     values: da.Array
@@ -35,7 +35,8 @@ class DaskRows:
     name: None = None
     names: tuple[str, ...] | None = None
     one_hot: tuple[()] = ()
-    labels: Any = None
+    fills: tuple[()] = ()
+    data_array: Any = None
 
     @property
     def shape(self) -> tuple[int, int]:

@@ -37,6 +37,8 @@ class NpyRows:
     name: None = None
     names: None = None
     one_hot: tuple[()] = ()
+    fills: tuple[()] = ()
+    data_array: Any = None
 
     @property
     def grain(self) -> int:

@@ -54,6 +54,14 @@ class Rows(Protocol):
         """The columns of 0 and 1 that are one column of categories, as their dataset records them."""
 
     @property
+    def fills(self) -> tuple[str, ...]:
+        """The stored numbers that mean missing, for messages; their values are NaN."""
+
+    @property
+    def data_array(self) -> Any:
+        """The DataArray of xarray that these rows are, with its dims and coordinates; None for other rows."""
+
+    @property
     def shape(self) -> tuple[int, int]:
         """(n, d)."""
 
@@ -115,7 +123,8 @@ class ArrayRows:
     grid: tuple[int, int] = (1, 1)
     names: tuple[str, ...] | None = None
     one_hot: tuple[OneHot, ...] = ()
-    labels: Any = None  # the DataArray that these rows are
+    fills: tuple[()] = ()
+    data_array: Any = None
 
     __repr__ = brief
 
@@ -186,7 +195,7 @@ def tiles(rows: Rows, start: int, stop: int, tile_rows: int, digest: Any = None)
 
 def check_rows(rows: Rows, X: Array, first_row: int, first_column: int = 0) -> None:
     """Raise DataError naming the first NaN or infinity in X (b, d), a part of the rows from this row and column on."""
-    check_finite(X, first_row, rows.where, first_column, rows.names, getattr(rows, "fills", ()))
+    check_finite(X, first_row, rows.where, first_column, rows.names, rows.fills)
 
 
 def digest_of_rows(rows: Rows, block: Block) -> str:

@@ -64,6 +64,8 @@ class SparseRows:
     name: str | None = None
     names: tuple[str, ...] | None = None
     one_hot: tuple[()] = ()
+    fills: tuple[()] = ()
+    data_array: Any = None
     first: int = 0
     grain: int = 1
     stamp: str | None = None

@@ -63,6 +63,7 @@ class ZarrRows:
     manifest: Manifest | None = None
     reader: StoredArray | None = None
     one_hot: tuple[OneHot, ...] = ()
+    data_array: Any = None
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -73,9 +74,8 @@ class ZarrRows:
         return np.dtype(self.array.dtype) if self._packing is None else self._packing.dtype
 
     @property
-    def fills(self) -> tuple[float, ...]:
-        """Stored numbers that mean missing values, which are NaN."""
-        return () if self._packing is None else self._packing.fills
+    def fills(self) -> tuple[str, ...]:
+        return () if self._packing is None else self._packing.shown_fills
 
     @cached_property
     def _packing(self) -> Packing | None:

@@ -12,6 +12,7 @@ import numpy as np
 
 from bigkpca.data.blocks import Block, tile_rows
 from bigkpca.data.frames import FRAME, frame_dtype, is_data_array
+from bigkpca.data.labels import labels_apart
 from bigkpca.data.matrix_tiles import Part, matrix_tiles
 from bigkpca.data.rows import ArrayRows, Rows, tiles
 from bigkpca.errors import Array, SpecError, check_overflow, names_apart
@@ -135,7 +136,8 @@ def score_rows(rows: Rows, model: Model, engine: Engine) -> Array:
 
 def check_columns(rows: Rows, model: Model) -> None:
     """Raise SpecError unless the rows are as wide as those on which the model was fitted, and their columns, if both
-    have names, have the same names in the same order."""
+    have names or coordinates, have the same ones in the same order."""
+    check_labels(rows.data_array, model)
     if rows.names is not None and model.names is not None:
         if apart := names_apart(rows.names, model.names, "the model"):
             raise SpecError(
@@ -155,6 +157,14 @@ def check_columns(rows: Rows, model: Model) -> None:
         f"{rows.where} has {rows.shape[1]} columns, but the model was fitted on {model.columns}: pass rows with the "
         "same columns in the same order"
     )
+
+
+def check_labels(given: Any, model: Model) -> None:
+    """Raise SpecError if a DataArray (None: other rows) has columns along another dim than those on which the model was
+    fitted, or with other coordinates."""
+    stored = model.provenance.get("column_labels")
+    if given is not None and stored is not None and (apart := labels_apart(given, stored)):
+        raise SpecError(apart)
 
 
 _MOST_ROWS = 1024  # more rows are worth tasks on several threads
@@ -224,6 +234,7 @@ def in_data_array(given: Any, values: Any, name: str, columns: str = "component"
     rows = given.dims[0]
     coords = _coords_along(given, rows)
     if like is not None and hasattr(like, "dims"):
+        like = like.rename({like.dims[1]: f"{rows}_"}) if like.dims[1] == rows else like
         columns = like.dims[1]
         coords = coords.merge(_coords_along(like, columns)).coords
     columns += "_" * (columns == rows)  # a dim can occur only once
