@@ -82,7 +82,8 @@ def _weights(spec: FitSpec, model: Model) -> Any:
     """One weight for each column of a model, or the weights as typed if it has no names of columns."""
     if model.names is None or spec.column_weights is None:
         return spec.column_weights
-    blocks = tuple(OneHot(name, place.start, place.stop) for name, place in places_of(model.names).items())
+    places = places_of(model.names).items()
+    blocks = tuple(OneHot(name, place.start, place.stop) for name, place in places if name not in model.names)
     columns = ArrayRows(np.empty((0, model.columns)), names=model.names, one_hot=blocks, where="the model")
     return spec.for_rows(columns).column_weights
 

@@ -258,7 +258,10 @@ def test_the_same_weights_typed_in_another_way_are_the_same(table):
             kpca.set_params(column_weights=other).partial_fit(table)
     KernelPCA(3, column_weights=given[2]).fit(table, like=first)
     wrong = parts | {"kind=d": 3.0, "y": 0.5}
-    for other, message in ((wrong, "the model was fitted with"), ({"knd": 2}, "'knd', which is not a column of the m")):
+    for other, message in (
+        (wrong, "the model was fitted with"),
+        ({"knd": 2}, "'knd', .*the model: did .* x, y, same, kind$"),
+    ):
         with pytest.raises(SpecError, match=message):
             kpca.set_params(column_weights=other).partial_fit(table)
     unnamed = KernelPCA(3, column_weights=W, random_state=0).fit(X)
