@@ -95,7 +95,9 @@ def test_a_job_fits_with_the_weights_of_its_file(rows, tmp_path):
     (tmp_path / "job.toml").write_text(text.replace("origin = 4", "origin = 5"))
     shown = run("run", tmp_path / "job.toml")
     assert (shown.exit_code, "column_weights" in shown.stderr) == (2, True), shown.output
-    (tmp_path / "job.toml").write_text(text.replace("m.zarr", "n.zarr").replace("origin = 4", "orign = 4"))
+    (tmp_path / "job.toml").write_text(
+        text.replace("m.zarr", "n.zarr").replace('"out"', '"other"').replace("origin", "orign")
+    )
     shown = run("run", tmp_path / "job.toml")
     assert (shown.exit_code, "a weight is given for 'orign'" in shown.stderr) == (2, True), shown.output
     assert not (tmp_path / "n.zarr").exists()
