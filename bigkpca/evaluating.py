@@ -25,7 +25,7 @@ from bigkpca.execution.blas import single_threaded_blas
 from bigkpca.execution.engine import Engine, sum_by_block
 from bigkpca.execution.passes import block_evaluation, read_rows
 from bigkpca.execution.planning import check_peak, plan_evaluate, plan_fit, process_bytes, sample_bytes
-from bigkpca.execution.projection import check_columns
+from bigkpca.execution.projection import check_columns, prepare_preimages
 from bigkpca.execution.tasks import Carried, Task
 from bigkpca.fitting.fit import fit_rows
 from bigkpca.fitting.preimage import train_preimage, with_decoder
@@ -132,7 +132,7 @@ def preimage_error(
     pre-image of x plus noise, where the noise is a function of the row number, and iterations start at the noisy row.
     Raises SpecError for models without pre-images.
     """
-    model.reconstructing(1)  # raises SpecError if the model has no pre-images
+    prepare_preimages(model)
     added = None if noise is None else _noise(noise)
     given = model, added, model.features.scale if units is None else units
     total, count = sum_by_block("scoring", _squared_error, rows, given, model.block_rows, engine)
