@@ -235,8 +235,8 @@ def check_overflow(values: Array, where: str) -> None:
 
     if not np.isfinite(values).all():
         raise DataError(
-            f"{where}: kernel values overflow: some row is far larger than the rest; remove it, scale the columns, "
-            "or fit with dtype float64"
+            f"{where}: kernel values overflow: some row is far larger than the rest, or some weight of a column; "
+            "remove it, scale the columns, or fit with dtype float64"
         )
 
 

@@ -25,7 +25,7 @@ from bigkpca.execution.blas import single_threaded_blas
 from bigkpca.execution.engine import Engine, sum_by_block
 from bigkpca.execution.passes import block_evaluation, read_rows
 from bigkpca.execution.planning import check_peak, plan_evaluate, plan_fit, process_bytes, sample_bytes
-from bigkpca.execution.projection import check_columns
+from bigkpca.execution.projection import check_columns, prepare_preimages
 from bigkpca.execution.tasks import Carried, Task
 from bigkpca.fitting.fit import fit_rows
 from bigkpca.fitting.preimage import train_preimage, with_decoder
@@ -33,6 +33,7 @@ from bigkpca.fitting.sample import draw_sample, sample_lengths, scale_of
 from bigkpca.numerics import evaluation
 from bigkpca.numerics.display import ShowsSummary, Summary
 from bigkpca.numerics.evaluation import Evaluation
+from bigkpca.numerics.features import shifted_rows
 from bigkpca.numerics.linalg import rank_tolerance
 from bigkpca.numerics.linear_pca import (
     MOST_VALUES,
@@ -126,13 +127,14 @@ def preimage_error(
 ) -> float:
     """Mean over all entries of (x - x^)², where x^ is the pre-image of the scores of x, in one pass.
 
-    In the units of the data, or of `units` (d,) for each column. With `noise`, a standard deviation in the units of the
-    data, x^ is the pre-image of x plus noise, where the noise is a function of the row number, and iterations start at
-    the noisy row. Raises SpecError for models without pre-images.
+    Entries are divided by `units` (d,), by default the scale of the model: in standard deviations of the columns if it
+    standardises, and times their weights. With `noise`, a standard deviation in the units of the data, x^ is the
+    pre-image of x plus noise, where the noise is a function of the row number, and iterations start at the noisy row.
+    Raises SpecError for models without pre-images.
     """
-    model.reconstructing(1)  # raises SpecError if the model has no pre-images
+    prepare_preimages(model)
     added = None if noise is None else _noise(noise)
-    given = model, added, 1.0 if units is None else units
+    given = model, added, model.features.scale if units is None else units
     total, count = sum_by_block("scoring", _squared_error, rows, given, model.block_rows, engine)
     return float(total / count)
 
@@ -142,17 +144,19 @@ def _noise(deviation: float) -> Noise:
     return Noise(deviation, np.random.SeedSequence(0, spawn_key=(SCORING,)).generate_state(2, np.uint64), 1)
 
 
-def _squared_error(rows: Rows, block: Block, model: Model, noise: Noise | None, units: Array | float) -> Array:
+def _squared_error(rows: Rows, block: Block, model: Model, noise: Noise | None, units: Array | None) -> Array:
     """Sum of the squared errors of the entries of one block, and the number of entries, (2,)."""
     height = tile_rows(model.columns, model.features.size, 8)
     most_rows = min(height, len(block))
+    errors = np.empty((most_rows, model.columns))
     decode = model.reconstructing(most_rows)
     total, first = 0.0, block.start
     for X in tiles(rows, block.start, block.stop, height):
         given = X if noise is None else noise.added(X, first, 0)
         (Y,) = model.project([given], most_rows)
         found = decode(Y, None if noise is None else given)
-        total += float(np.sum(((X.astype(np.float64) - found.rows) / units) ** 2))
+        shifted_rows(X.astype(np.float64), found.rows, units, errors[: len(X)])
+        total += float(np.sum(errors[: len(X)] ** 2))
         first += len(X)
     return np.array([total, len(block) * model.columns])
 

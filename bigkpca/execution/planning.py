@@ -25,7 +25,6 @@ from bigkpca.numerics.kernels import Kernel, Polynomial
 from bigkpca.numerics.kernels.base import Leaf
 from bigkpca.numerics.linear_pca import MOST_VALUES
 from bigkpca.numerics.model import Model
-from bigkpca.numerics.preimages.automatic import Automatic, kernel_count
 from bigkpca.numerics.rounding import FAR_ROWS, MEASURED_ROWS
 from bigkpca.numerics.solvers import OVERSAMPLING, PASSES
 from bigkpca.spec import DENSE_MOST_FEATURES, FitSpec, ResolvedFit, resolve_shape
@@ -271,7 +270,7 @@ def _stages(rows: Rows, fit: ResolvedFit, block: int, threads: int, partial_sums
         # The rows of the sample, shifted, their scores, and for each thread a tile of 1024 rows.
         used = spec.preimage_rows(m)
         drawn = used * (d * itemsize + 8 * components(spec, D)) + threads * min(1024, m) * (2 * d + 2 * D) * itemsize
-        stages.append(solving + drawn + _making_bytes(fit, threads) + (0 if _sketch_width(fit) else 8 * D * D))
+        stages.append(solving + drawn + (0 if _sketch_width(fit) else 8 * D * D))
     stages.append(solving + _captured_bytes(min(fit.n, REFERENCE_ROWS), d))
     stages.append(solving + round(_SAVING * work.of_map))
     return passes, stages
@@ -379,23 +378,11 @@ def _training_bytes(rows: Rows, fit: ResolvedFit, block: int, threads: int, part
 
 
 def _decoder_bytes(fit: ResolvedFit) -> int:
-    """Rows that a pre-image keeps, and the kernels of "auto" on scores."""
-    spec, d = fit.spec, fit.d
+    """Rows that a pre-image keeps."""
+    spec = fit.spec
     if not (spec.reconstructs and spec.preimage_value.needs_rows) or spec.preimage_value.trained:
         return 0
-    rows = spec.preimage_rows(fit.sample) * d * fit.dtype.itemsize
-    kernels = kernel_count(d) if isinstance(spec.preimage_value, Automatic) else 0
-    return rows + 8 * kernels * (d + components(spec, fit.size) + 1)
-
-
-def _making_bytes(fit: ResolvedFit, threads: int) -> int:
-    """Making the pre-images of "auto": their regressions; rows and landmarks, once more, with their scores."""
-    spec, d = fit.spec, fit.d
-    if not isinstance(spec.preimage_value, Automatic):
-        return 0
-    r = components(spec, fit.size)
-    pairs = spec.preimage_rows(fit.sample) + (fit.size if spec.method_value.landmarks and not spec.exact else 0)
-    return pairs * (d * fit.dtype.itemsize + 8 * r) + spec.preimage_value.making_bytes(d, r, threads)
+    return spec.preimage_rows(fit.sample) * fit.d * fit.dtype.itemsize
 
 
 def _plan_products(rows: Rows, fit: ResolvedFit, threads: int) -> Plan:
@@ -405,7 +392,7 @@ def _plan_products(rows: Rows, fit: ResolvedFit, threads: int) -> Plan:
     held = n * d * fit.dtype.itemsize
     block = 8 * n * (components(spec, n) + OVERSAMPLING + 1)
     multiplying = (_BLOCKS_HELD + threads) * block + threads * strip_bytes(d, fit.dtype.itemsize)
-    working = _SOLVER_BYTES + held + max(round(_SAVING * held), multiplying, _making_bytes(fit, threads))
+    working = _SOLVER_BYTES + held + max(round(_SAVING * held), multiplying)
     return replace(
         start,
         size=n,
@@ -556,7 +543,8 @@ def plan_reconstruct(
     reading = streaming_bytes(rows, _work_of_model(model), block) if denoising else reading_bytes(rows, height, block)
     # The pre-images of a block are kept in float64 until its last tile.
     one = reading + model.decoder.working_bytes(model.features, height) + 8 * block * d
-    working = _model_bytes(model) + decoder + threads * (one + graph_bytes(rows, block))
+    learning = model.decoder.learning_bytes(model.features)
+    working = _model_bytes(model) + decoder + learning + threads * (one + graph_bytes(rows, block))
     return _one_pass(rows, model, block, working, n * row_bytes)
 
 
@@ -576,7 +564,8 @@ def plan_evaluate(rows: Rows, model: Model, sample: int, pooled: int, threads: i
         sample * (D + 2 * d) + height * (D + 3 * sample)
     )
     one += 3 * 8 * r * (sample + D + r)
-    choosing = pool + 5 * factor + tile_rows(d, D, 8) * 8 * (3 * D + 2 * d)
+    learning = model.decoder.learning_bytes(model.features) if model.decoder else 0
+    choosing = pool + 5 * factor + tile_rows(d, D, 8) * 8 * (3 * D + 2 * d) + learning
     working = fixed + max(choosing, pool + factor + probes + max(threads * one, _captured_bytes(pooled, d)))
     plan = _one_pass(rows, model, block, working, 8 * 5 * r)
     sampled = rows.dtype.itemsize * d * min(n, pooled * rows.grain)

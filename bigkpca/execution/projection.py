@@ -87,6 +87,13 @@ def expansion_of(model: Model) -> Expansion:
         return all_aligned(model).expansion()
 
 
+def prepare_preimages(model: Model) -> None:
+    """Let the decoder of a model learn, once for all blocks: the same bits on any number of threads. Raises SpecError
+    if the model has none."""
+    with single_threaded_blas:
+        model.reconstructing(1)
+
+
 def block_preimages(scores: Rows, block: Block, model: Model) -> Preimages:
     """Pre-images of a block of scores."""
     height = tile_rows(model.columns, model.features.size, 8)
@@ -124,6 +131,7 @@ def residual_rows(rows: Rows, model: Model, engine: Engine) -> Array:
 def reconstruct_rows(given: Rows, model: Model, function: Any, engine: Engine) -> Preimages:
     """`function` (`block_preimages` or `block_denoised`) of all rows, or scores, in memory."""
     blocks = fit_blocks(given, model.block_rows)
+    prepare_preimages(model)
     return joined(iter(engine.each("reconstructing", BlockTasks(function, given, blocks, [model]))))
 
 

@@ -185,15 +185,20 @@ class Model(ShowsSummary):
         """The part of the model that pre-image methods use."""
         return Fitted(self.features, self.solution, self.moments, self.method)
 
+    def check_preimages(self) -> None:
+        """Raise SpecError if the model has no decoder."""
+        if self.decoder is None:
+            Automatic().check(self.features.kernel, self.method)
+            raise SpecError("this model has no pre-images: fit it again with preimage='ridge' or 'denoising'")
+
     def reconstructing(self, most_rows: int) -> Decode:
         """Prepare pre-images for tiles of at most `most_rows` rows, in the units of the data.
 
         The returned function maps scores (b, r), and rows (b, d) to start from or None, to Preimages. Raises SpecError
         if the model has no decoder.
         """
-        if self.decoder is None:
-            Automatic().check(self.features.kernel, self.method)
-            raise SpecError("this model has no pre-images: fit it again with preimage='ridge' or 'denoising'")
+        self.check_preimages()
+        assert self.decoder is not None
         return reconstructing(self.decoder, self.features, self.solution, most_rows)
 
     def residual(self, X: Array) -> Array:

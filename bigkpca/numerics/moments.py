@@ -153,6 +153,7 @@ class ColumnMoments:
     mean: Array
     squares: Array
 
+    @np.errstate(over="ignore", invalid="ignore")
     def __add__(self, other: ColumnMoments) -> ColumnMoments:
         """Moments of both sets of rows together (Chan, Golub and LeVeque 1983)."""
         count = self.count + other.count
@@ -171,6 +172,7 @@ class ColumnMoments:
         return np.where(deviations > 0, deviations, 1.0)
 
 
+@np.errstate(over="ignore", invalid="ignore")  # what overflows is infinite or NaN, which the caller refuses
 def column_moments(X: Array) -> ColumnMoments:
     """Moments of the columns of one tile X (b, d), b >= 1."""
     rows = X.astype(np.float64)

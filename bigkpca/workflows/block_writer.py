@@ -68,7 +68,7 @@ class BlockOutput:
     function: Callable[..., dict[str, Array]]  # of (rows, block, model, prepared value)
     title: str
     model_path: str | None
-    prepared: Callable[[Model], Any] | None = None  # computed from the model once for all blocks
+    prepared: Callable[[Model], Any] | None = None  # computed from the model, or kept in it, once for all blocks
 
 
 @dataclass(frozen=True)

@@ -67,6 +67,11 @@ class Noise:
 _TOLERANCE = 1e-12
 
 
+def kernel_bytes(p: int, r: int, columns: int, rows: int) -> int:
+    """Bytes of a tile of `rows` rows from p kernels on r scores, in float64."""
+    return 8 * rows * (p + r + 2 + 2 * columns) + 3 * 8 * p * (r + 2)
+
+
 @dataclass(frozen=True)
 class KernelDecoder(Decoder):
     """x = mean_row + (k(y, T) - mean_feature) weights, k Gaussian of length sigma, T (p, r) scores of sampled rows."""
@@ -100,7 +105,7 @@ class KernelDecoder(Decoder):
 
     def working_bytes(self, features: FeatureMap, rows: int) -> int:
         p, r = self.landmarks.shape
-        return 8 * rows * (p + r + 2 + 2 * features.columns) + 3 * 8 * p * (r + 2)
+        return kernel_bytes(p, r, features.columns, rows)
 
 
 class _OnScores:
