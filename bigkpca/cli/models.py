@@ -72,7 +72,7 @@ def evaluate(model: str, data: str, as_json: bool, quiet: bool, **options: Any) 
 
     fitted = load_model(model)
     found = estimates.evaluate(fitted, data, progress=ShownProgress(quiet), **options)
-    explained = None if found.captured is None else captured_info(found.captured, fitted.names)
+    explained = None if found.captured is None else captured_info(found.captured, fitted.variables)
     if as_json:
         facts = {**asdict(found), "captured": explained}
         click.echo(json.dumps(facts, default=lambda array: array.tolist()))

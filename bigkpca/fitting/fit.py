@@ -86,10 +86,13 @@ def fit_rows(
 
 
 def of_columns(rows: Rows) -> Provenance:
-    """What a model records about the columns of rows: their names, or dim and coordinates, if they have any."""
+    """What a model records about the columns of rows: their names, which of them are one column of categories, or dim
+    and coordinates."""
     found: Provenance = {}
     if rows.names is not None:
         found["column_names"] = list(rows.names)
+    if rows.one_hot:
+        found["one_hot"] = [list(each) for each in rows.one_hot]
     if (labels := getattr(rows, "labels", None)) is not None:
         found["column_labels"] = Labels.of(labels, 1).stored()
     return found

@@ -112,7 +112,7 @@ def fit_like(
         "content": found.digest,
         "choices": [*kept, *found.choices],
     }
-    for key in ("column_names", "column_labels"):
+    for key in ("column_names", "one_hot", "column_labels"):
         if key in like.provenance:
             provenance[key] = like.provenance[key]
     model = found.model(like.features, provenance)

@@ -6,9 +6,8 @@ linear PCA with as many components may explain more of the columns. Source: `doc
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import groupby
 from typing import ClassVar
 
 import numpy as np
@@ -230,20 +229,3 @@ def spread(m: int, most: int) -> Array:
 def held_out_rows(m: int) -> Array:
     """Whether each of m rows is held out, (m,): every fourth."""
     return np.arange(m) % _HELD_OUT == _HELD_OUT - 1
-
-
-def places_of(names: Sequence[str]) -> dict[str, slice]:
-    """The columns of each variable of a table: a column, or the neighbours made of the categories of one.
-
-    `names` are those of `ingest`, which calls the columns of a category `carrier=AA`, `carrier=UA`.
-
-    Examples
-    --------
-    >>> places_of(["distance", "carrier=AA", "carrier=UA"])
-    {'distance': slice(0, 1, None), 'carrier': slice(1, 3, None)}
-    """
-    found: dict[str, slice] = {}
-    for name, columns in groupby(enumerate(names), key=lambda each: each[1].partition("=")[0]):
-        numbers = [j for j, _ in columns]
-        found[name if name not in found else names[numbers[0]]] = slice(numbers[0], numbers[-1] + 1)
-    return found

@@ -162,13 +162,13 @@ def capture(model: Model, data: ReportData) -> Section:
     beside linear PCA."""
     cards = [Card("Share of variance in feature space", "Sum over the leading components.", figures.cumulative(model))]
     if (found := data.captured) is not None:
-        cards.append(_explained(found, text.column_places(model, data)))
+        cards.append(_explained(found, model.variables))
     return Section("What do they capture?", "", tuple(cards))
 
 
-def _explained(found: Captured, places: Mapping[str, slice]) -> Card:
+def _explained(found: Captured, variables: Mapping[str, slice]) -> Card:
     """Shares of the variance of the columns, by scores and by linear PCA."""
-    shares = {"all columns": found.shares, **(found.of_columns(places) if len(places) > 1 else {})}
+    shares = {"all columns": found.shares, **(found.of_columns(variables) if len(variables) > 1 else {})}
     lines = [(name, f"{ours:.0%}", f"{pca:.0%}") for name, (ours, pca) in list(shares.items())[: _MOST_COLUMNS + 1]]
     r = found.components
     head = ("column", f"{r} scores" if r > 1 else "the score", f"linear PCA, {r} component{'s' * (r > 1)}")
