@@ -175,7 +175,7 @@ def _explained(found: Captured, variables: Mapping[str, slice]) -> Card:
     about = (
         f"Share of the variance of {found.held_out:,} rows, in the units of the model, that a linear function "
         "of the scores explains, and that linear PCA explains. Both were fitted to "
-        f"{found.rows:,} other rows."
+        f"{found.rows:,} other rows, kernel PCA {'to these, too' if found.seen else 'not to these either'}."
     )
     if len(shares) > len(lines):
         about += f" The {_MOST_COLUMNS} of {len(shares) - 1:,} columns with the largest shares are shown."
@@ -340,7 +340,7 @@ def preimages(model: Model, data: ReportData) -> Section | None:
         return None
     at, rows = data.sample
     with single_threaded_blas:
-        found = reconstructed(used, rows, data.scores[at])
+        found = reconstructed(used, rows, data.scores[at], seen=data.seen)
     frame, r = _frame(data, model), used.components
     if found is None:
         return None
@@ -349,6 +349,8 @@ def preimages(model: Model, data: ReportData) -> Section | None:
     if found.by_pca is not None and found.lost.by_pca is not None:
         lost["linear PCA"] = found.by_pca, found.lost.by_pca
         about += f" PCA was fitted to {found.lost.rows:,} other rows."
+    if found.lost.seen:
+        about += " Kernel PCA was fitted to these rows, too, which favours it if they are few: see bigkpca evaluate."
     lines = [(f"{name} of {r} components", f"{share:.1%}") for name, (_, share) in lost.items()]
     cards = [
         Card("Error of reconstruction", about, tables=(ReportTable(("method", "lost"), tuple(lines), words=True),))

@@ -99,7 +99,7 @@ def model_info(model: Model, path: str) -> dict[str, Any]:
 
 def captured_info(found: Captured, variables: Mapping[str, slice]) -> dict[str, Any]:
     """What scores capture, as JSON-ready values: shares of the variance of all columns and of each variable."""
-    numbers = {name: getattr(found, name) for name in ("rows", "held_out", "components")}
+    numbers = {name: getattr(found, name) for name in ("rows", "held_out", "components", "seen")}
     by_scores, by_pca = found.shares
     of_columns = None
     if variables:

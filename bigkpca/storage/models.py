@@ -440,6 +440,7 @@ def _parts(model: Model) -> tuple[dict[str, Any], dict[str, Array]]:
             "rows": captured.rows,
             "held_out": captured.held_out,
             "components": captured.components,
+            "seen": captured.seen,
         }
         arrays |= {f"captured_{name}": getattr(captured, name) for name in captured.shapes}
     about["arrays"] = sorted(arrays)
