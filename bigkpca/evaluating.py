@@ -44,6 +44,7 @@ from bigkpca.numerics.linear_pca import (
     captured,
     held_out_rows,
     reconstruction,
+    some_held_out,
     spread,
 )
 from bigkpca.numerics.model import Model
@@ -140,15 +141,16 @@ LEAST_RESTORED, _MOST_RESTORED = 8, 500  # rows whose pre-images are compared wi
 _RESTORED_PRODUCTS = 1_000_000_000  # rows x features x columns
 
 
-def reconstructed(model: Model, X: Array, Y: Array, *, seen: bool) -> Reconstruction | None:
+def reconstructed(model: Model, X: Array, Y: Array, *, seen: bool = True) -> Reconstruction | None:
     """Up to 500 of the held-out rows of X (m, d), from their scores Y (m, r), beside linear PCA of the other rows.
 
     None for models without pre-images, and for rows that do not vary.
     """
     if model.decoder is None:
         return None
-    most, held_out = _most_restored(model.features.size, model.columns), np.flatnonzero(held_out_rows(len(X)))
-    numbers = held_out[spread(len(held_out), most)]
+    numbers = some_held_out(len(X), _most_restored(model.features.size, model.columns))
+    if not len(numbers):
+        return None
     restored = model.reconstructing(len(numbers))(Y[numbers], None).rows
     return reconstruction(model.features, X, numbers, restored, model.components, seen=seen)
 

@@ -37,7 +37,7 @@ from bigkpca.fitting.fit import fit_rows
 from bigkpca.fitting.others import with_other_preimages, without
 from bigkpca.fitting.sample import sample_lengths
 from bigkpca.numerics import landmarks, measures, methods
-from bigkpca.numerics.linear_pca import restored_by_pca, share_lost
+from bigkpca.numerics.linear_pca import restored_by_pca, share_lost, some_held_out
 from bigkpca.numerics.model import Model
 from bigkpca.numerics.random_streams import PROBES, random_stream
 from bigkpca.spec import EXACT_MOST_ROWS, VARIED, FitSpec, resolve
@@ -434,11 +434,11 @@ def run_trial(
 
 
 def _preimage_error(model: Model, spec: FitSpec, X: Array, Y: Array) -> float | None:
-    """The share of the variance of some rows of X (m, d) that is lost by pre-images from a model of all other rows. From
-    the scores Y (m, r) of the model itself if it has neither sums nor untrained pre-images; None without pre-images."""
-    if model.decoder is None:
+    """The share of the variance of some held-out rows of X (m, d) that is lost by pre-images, from a model without them
+    or, if there is none, from the scores Y (m, r) of the model itself. None without pre-images or held-out rows."""
+    numbers = some_held_out(len(X), _RECONSTRUCTED_ROWS)
+    if model.decoder is None or not len(numbers):
         return None
-    numbers = _judged(len(X))
     judged = X[numbers]
     with Engine().small_work() as in_order:
         other = without(model, judged, None, spec, in_order)
@@ -456,12 +456,7 @@ def _pca_error(model: Model, X: Array, r: int) -> float | None:
     rows; None for rows that are not vectors or do not vary, and if there are too few others."""
     if not model.features.kernel.on_vectors or model.features.precomputed:
         return None
-    numbers = _judged(len(X))
+    numbers = some_held_out(len(X), _RECONSTRUCTED_ROWS)
     with single_threaded_blas:
         restored = restored_by_pca(model.features, X, numbers, r)
     return None if restored is None else share_lost(model.features, X, numbers, restored)
-
-
-def _judged(m: int) -> Array:
-    """The numbers of the rows, of m, that are restored: at most 256, evenly spaced."""
-    return np.arange(0, m, -(-m // _RECONSTRUCTED_ROWS))

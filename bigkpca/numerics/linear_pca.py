@@ -119,7 +119,7 @@ class Captured:
         return max(by_scores, 0.0), max(by_pca, 0.0)
 
 
-def captured(features: FeatureMap, X: Array, Y: Array, *, seen: bool) -> Captured | None:
+def captured(features: FeatureMap, X: Array, Y: Array, *, seen: bool = True) -> Captured | None:
     """What scores Y (m, r) explain of their rows X (m, d), in the units of the data.
 
     Every fourth row is held out, `seen` if the model of these scores was fitted to it. None if the columns are not
@@ -193,7 +193,7 @@ class Reconstruction:
 
 
 def reconstruction(
-    features: FeatureMap, X: Array, numbers: Array, by_preimages: Array, r: int, *, seen: bool
+    features: FeatureMap, X: Array, numbers: Array, by_preimages: Array, r: int, *, seen: bool = True
 ) -> Reconstruction | None:
     """The reconstruction of those of the rows X (m, d) with these numbers (k,), of r components.
 
@@ -265,3 +265,9 @@ def spread(m: int, most: int) -> Array:
 def held_out_rows(m: int) -> Array:
     """Whether each of m rows is held out, (m,): every fourth."""
     return np.arange(m) % _HELD_OUT == _HELD_OUT - 1
+
+
+def some_held_out(m: int, most: int) -> Array:
+    """The numbers of at most `most` of the rows that `held_out_rows` marks, evenly spaced and ascending."""
+    numbers = np.flatnonzero(held_out_rows(m))
+    return numbers[spread(len(numbers), most)]
