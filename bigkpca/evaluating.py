@@ -24,7 +24,7 @@ from bigkpca.errors import (
 from bigkpca.execution.blas import single_threaded_blas
 from bigkpca.execution.engine import Engine, sum_by_block
 from bigkpca.execution.passes import block_evaluation, read_rows
-from bigkpca.execution.planning import check_peak, plan_evaluate, plan_fit, process_bytes, sample_bytes
+from bigkpca.execution.planning import MOST_SOLVED, check_peak, plan_evaluate, plan_fit, process_bytes, sample_bytes
 from bigkpca.execution.projection import check_columns
 from bigkpca.execution.tasks import Carried, Task
 from bigkpca.fitting.fit import fit_rows
@@ -36,6 +36,7 @@ from bigkpca.numerics.display import ShowsSummary, Summary
 from bigkpca.numerics.evaluation import Evaluation
 from bigkpca.numerics.linalg import rank_tolerance
 from bigkpca.numerics.linear_pca import (
+    MOST_RESTORED,
     MOST_VALUES,
     Captured,
     LinearPCA,
@@ -114,7 +115,7 @@ def _judged(
     """
     own, judged, spec = fitted_to(model, rows.fingerprint), held_out_rows(len(X)), FitSpec.of(model)
     other, used, Y_used = None, None, Y
-    if own and judged.any():
+    if own and judged.any() and model.features.size <= MOST_SOLVED:
         with engine.small_work() as in_order:
             kept = numbers[judged] if spec.exact or spec.refine else None
             other = without(model, X[judged], kept, spec, in_order)
@@ -137,7 +138,7 @@ def fitted_to(model: Model, fingerprint: Callable[[], dict[str, Any]]) -> bool |
     return None if own is None or "added" in model.provenance else False
 
 
-LEAST_RESTORED, _MOST_RESTORED = 8, 500  # rows whose pre-images are compared with linear PCA
+_LEAST_RESTORED = 8  # rows whose pre-images are compared with linear PCA
 _RESTORED_PRODUCTS = 1_000_000_000  # rows x features x columns
 
 
@@ -157,7 +158,7 @@ def reconstructed(model: Model, X: Array, Y: Array, *, seen: bool = True) -> Rec
 
 def _most_restored(size: int, columns: int) -> int:
     """The largest number of rows that are restored."""
-    return max(LEAST_RESTORED, min(_MOST_RESTORED, _RESTORED_PRODUCTS // (size * columns)))
+    return max(_LEAST_RESTORED, min(MOST_RESTORED, _RESTORED_PRODUCTS // (size * columns)))
 
 
 def preimage_error(

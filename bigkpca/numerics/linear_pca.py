@@ -18,6 +18,7 @@ from bigkpca.numerics.features import FeatureMap, Shape
 from bigkpca.numerics.linalg import eigh_descending
 
 ROWS_PER_COMPONENT = 5  # of a fit to sampled rows: fewer are not enough
+MOST_RESTORED = 500  # rows whose pre-images are compared with linear PCA
 MOST_VALUES = 2_000_000  # of rows that a fit holds already: float64 copies of them take 16 MB each
 _HELD_OUT = 4  # every fourth row is held out
 _LEAST_HELD_OUT = 8

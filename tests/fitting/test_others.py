@@ -20,6 +20,7 @@ from tests.helpers.stores import as_npy
 
 JUDGED = np.arange(3, 240, 4)
 KEPT = np.delete(np.arange(240), JUDGED)
+SLOW = partial(pytest.param, marks=pytest.mark.full)
 
 
 def in_order(function, values):
@@ -84,7 +85,7 @@ def truth(kpca, X, new):
     return [1 - np.sum((new - each) ** 2) / total for each in answers]
 
 
-@pytest.mark.parametrize("options", [{"size": 200}, {"method": "exact"}, {"refine": 1}], ids=str)
+@pytest.mark.parametrize("options", [{"size": 200}, {"method": "exact"}, SLOW({"refine": 1})], ids=str)
 def test_the_verdict_on_noise_is_that_on_new_rows(noise, options):
     X, new = noise
     kpca = KernelPCA(20, random_state=0, **options).fit(X)
@@ -96,11 +97,7 @@ def test_the_verdict_on_noise_is_that_on_new_rows(noise, options):
     assert found.shares[0] < found.shares[1]
 
 
-@pytest.mark.parametrize(
-    "options",
-    [{"size": 200}, *(pytest.param(each, marks=pytest.mark.full) for each in ({"method": "exact"}, {"refine": 1}))],
-    ids=str,
-)
+@pytest.mark.parametrize("options", [{"size": 200}, SLOW({"method": "exact"}), SLOW({"refine": 1})], ids=str)
 def test_the_verdict_of_an_evaluation_is_that_on_new_rows(options, noise, tmp_path):
     X, new = noise
     fitted, fresh = as_npy(tmp_path, X), as_npy(tmp_path, new, "new.npy")
