@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -103,10 +104,13 @@ def test_pca_is_compared_with_the_best_pre_images():
 
     groups = tried(9, 0.3), tried(20, 0.2), tried(30, None)
     start = "Linear PCA with 6 components: the error of reconstruction is"
-    assert pca_note(groups, 6, 0.1) == f"{start} 10.00%, better than the best pre-images (20.00%, rff with size 20)."
-    assert pca_note(groups, 6, 0.25) == f"{start} 25.00%, worse than the best pre-images (20.00%, rff with size 20)."
-    assert pca_note(groups[2:], 6, 0.25) == f"{start} 25.00%."
-    assert pca_note(groups, 6, None) is None
+    best = partial(pca_note, groups, 6, seen=False)
+    assert best(0.1) == f"{start} 10.00%, better than the best pre-images (20.00%, rff with size 20)."
+    assert best(0.25) == f"{start} 25.00%, worse than the best pre-images (20.00%, rff with size 20)."
+    trained = "; unlike PCA, these were trained on the rows that are judged."
+    assert pca_note(groups, 6, 0.1, seen=True) == f"{best(0.1)[:-1]}{trained}"
+    assert pca_note(groups[2:], 6, 0.25, seen=False) == f"{start} 25.00%."
+    assert best(None) is None
 
 
 @pytest.mark.filterwarnings("ignore::bigkpca.errors.NarrowKernelWarning")
