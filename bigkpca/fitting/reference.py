@@ -53,7 +53,8 @@ def with_reference(
     values = model.solution.eigenvalues
     behind = model.solution.total_variance - values.sum()
     overfitted = spec is not None and bool(behind > _OVERFITTED * count * values[-1])
-    halved = overfitted and (model.sums is not None if X is not None else model.certificate.residuals is None)
+    separable = spec is not None and (model.sums is not None if X is not None else model.certificate.residuals is None)
+    halved = overfitted and separable
     most = min(max(count // 2, 1), REFERENCE_ROWS) if halved else REFERENCE_ROWS
     with engine.small_work() as in_order, np.errstate(over="ignore", invalid="ignore"):
         if X is None:
@@ -68,8 +69,8 @@ def with_reference(
         errors = _errors(model, found, given)
         reference = reference_of(found.scores, found.residuals, values, count, errors, expected)
         about = model.captured
-        if about is None and spec is not None and count <= REFERENCE_ROWS:
-            about = _captured_of_few(model, X, count, spec, in_order)
+        if about is None and spec is not None and (count <= REFERENCE_ROWS or (separable and held_out is None)):
+            about = _captured_unseen(model, X, count, spec, in_order)
         if about is None:
             at = spread(len(known), max(1, MOST_VALUES // model.columns))
             Y = found.scores if held_out is None else held_out[0]
@@ -88,10 +89,10 @@ def _held_out(
     return padded(again.scores, model.components), again.residuals
 
 
-def _captured_of_few(model: Model, X: Array | None, count: int, spec: FitSpec, in_order: Map) -> Captured | None:
-    """What scores capture of the columns of few rows: all are known, so the rows that are judged can be left out of
-    kernel PCA as they are left out of linear PCA."""
-    most, numbers = max(1, MOST_VALUES // model.columns), None
+def _captured_unseen(model: Model, X: Array | None, count: int, spec: FitSpec, in_order: Map) -> Captured | None:
+    """What scores capture of the columns of some rows, where those that are judged are left out of kernel PCA as they
+    are left out of linear PCA; None if they cannot be."""
+    most, numbers = min(REFERENCE_ROWS, max(1, MOST_VALUES // model.columns)), None
     if X is None:
         numbers = random_stream(spec.seed, DRIFT).permutation(count)[:most]
         X = _kept_rows(model, numbers)
