@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise, product
 from typing import Any
@@ -24,10 +24,11 @@ from bigkpca.errors import (
 from bigkpca.execution.blas import single_threaded_blas
 from bigkpca.execution.engine import Engine, sum_by_block
 from bigkpca.execution.passes import block_evaluation, read_rows
-from bigkpca.execution.planning import check_peak, plan_evaluate, plan_fit, process_bytes, sample_bytes
+from bigkpca.execution.planning import MOST_SOLVED, check_peak, plan_evaluate, plan_fit, process_bytes, sample_bytes
 from bigkpca.execution.projection import check_columns, prepare_preimages
 from bigkpca.execution.tasks import Carried, Task
 from bigkpca.fitting.fit import fit_rows
+from bigkpca.fitting.others import padded, pieces, with_other_preimages, without
 from bigkpca.fitting.preimage import train_preimage, with_decoder
 from bigkpca.fitting.sample import draw_sample, sample_lengths, scale_of
 from bigkpca.numerics import evaluation
@@ -36,11 +37,16 @@ from bigkpca.numerics.evaluation import Evaluation
 from bigkpca.numerics.features import shifted_rows
 from bigkpca.numerics.linalg import rank_tolerance
 from bigkpca.numerics.linear_pca import (
+    MOST_RESTORED,
     MOST_VALUES,
+    Captured,
     LinearPCA,
+    Lost,
     Reconstruction,
     captured,
+    held_out_rows,
     reconstruction,
+    some_held_out,
     spread,
 )
 from bigkpca.numerics.model import Model
@@ -84,7 +90,8 @@ def evaluate_rows(
     pooled = min(_POOL_FACTOR * sample, sample_rows(n, rows.shape[1], sample))
     plan_evaluate(rows, model, sample, pooled, engine.threads).check(limit, _REMEDY)
     engine.check_memory(lambda threads: plan_evaluate(rows, model, sample, pooled, threads).peak_bytes)
-    X = read_rows(rows, np.sort(rng.choice(n, pooled, replace=False)), engine)
+    pooled_numbers = np.sort(rng.choice(n, pooled, replace=False))
+    X = read_rows(rows, pooled_numbers, engine)
     with single_threaded_blas, np.errstate(over="ignore", invalid="ignore"):
         P = model.factor(rank_tolerance(features.dtype))
         height = tile_rows(model.columns, features.size, 8)
@@ -94,28 +101,65 @@ def evaluate_rows(
         numbers, drawn = evaluation.draw(sizes, sample, n, rng)
         given = evaluation.probes(features, model.solution, X[numbers], P, drawn)
         some = spread(len(X), max(1, MOST_VALUES // model.columns))
-        found = captured(features, X[some], pool.Y[some])
-        restored = None if found is None else reconstructed(model, X[some], pool.Y[some])
+        found, lost = _judged(model, X[some], pool.Y[some], pooled_numbers[some], rows, engine)
     sums = sum_by_block("evaluating", block_evaluation, rows, (model, given), model.block_rows, engine)
     result = evaluation.evaluation(sums, given, P, center=center)
-    return replace(result, captured=found, lost=None if restored is None else restored.lost)
+    return replace(result, captured=found, lost=lost)
 
 
-LEAST_RESTORED, _MOST_RESTORED = 8, 500  # rows whose pre-images are compared with linear PCA
+def _judged(
+    model: Model, X: Array, Y: Array, numbers: Array, rows: Rows, engine: Engine
+) -> tuple[Captured | None, Lost | None]:
+    """What scores Y (m, r) capture of sampled rows X (m, d), and what pre-images lose of them, beside linear PCA.
+
+    If these are the rows of the fit, with these numbers, the rows that are judged are left out of kernel PCA, too.
+    """
+    own, judged, spec = fitted_to(model, rows.fingerprint), held_out_rows(len(X)), FitSpec.of(model)
+    other, used, Y_used = None, None, Y
+    if own and judged.any() and model.features.size <= MOST_SOLVED:
+        with engine.small_work() as in_order:
+            kept = numbers[judged] if spec.exact or spec.refine else None
+            other = without(model, X[judged], kept, spec, in_order)
+    if other is not None:
+        Y_used = np.concatenate(list(other.project(*pieces(X, model.features))))
+        used = with_other_preimages(other, model, X[judged], spec)
+    found = captured(model.features, X, padded(Y_used, model.components), seen=own is not False and other is None)
+    if found is None:
+        return None, None
+    seen = own is not False and used is None
+    restored = reconstructed(used or model, X, Y if used is None else Y_used, seen=seen)
+    return found, None if restored is None else restored.lost
+
+
+def fitted_to(model: Model, fingerprint: Callable[[], dict[str, Any]]) -> bool | None:
+    """Whether a model was fitted to the rows with this fingerprint; None if it does not record that."""
+    own = model.provenance.get("identity", {}).get("stamp")
+    if own is not None and fingerprint()["stamp"] == own:
+        return True
+    return None if own is None or "added" in model.provenance else False
+
+
+_LEAST_RESTORED = 8  # rows whose pre-images are compared with linear PCA
 _RESTORED_PRODUCTS = 1_000_000_000  # rows x features x columns
 
 
-def reconstructed(model: Model, X: Array, Y: Array) -> Reconstruction | None:
-    """A quarter of the rows X (m, d), or up to 500, from their scores Y (m, r), beside linear PCA of the other rows.
+def reconstructed(model: Model, X: Array, Y: Array, *, seen: bool = True) -> Reconstruction | None:
+    """Up to 500 of the held-out rows of X (m, d), from their scores Y (m, r), beside linear PCA of the other rows.
 
     None for models without pre-images, and for rows that do not vary.
     """
     if model.decoder is None:
         return None
-    most = max(LEAST_RESTORED, min(_MOST_RESTORED, _RESTORED_PRODUCTS // (model.features.size * model.columns)))
-    numbers = spread(len(X), min(most, max(LEAST_RESTORED, len(X) // 4)))
+    numbers = some_held_out(len(X), _most_restored(model.features.size, model.columns))
+    if not len(numbers):
+        return None
     restored = model.reconstructing(len(numbers))(Y[numbers], None).rows
-    return reconstruction(model.features, X, numbers, restored, model.components)
+    return reconstruction(model.features, X, numbers, restored, model.components, seen=seen)
+
+
+def _most_restored(size: int, columns: int) -> int:
+    """The largest number of rows that are restored."""
+    return max(_LEAST_RESTORED, min(MOST_RESTORED, _RESTORED_PRODUCTS // (size * columns)))
 
 
 def preimage_error(

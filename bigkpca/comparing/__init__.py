@@ -158,10 +158,13 @@ def compare(
     LockedError
         If another process is writing to `out`.
 
-    Notes ----- Errors are measured at up to 4096 rows against exact kernel PCA: from the whole Gram matrix up to 8192
+    Notes
+    -----
+    Errors are measured at up to 4096 rows against exact kernel PCA: from the whole Gram matrix up to 8192
     rows, and above from products with it while n² d <= 4e12 and `memory` allows. Otherwise the reference is a Nyström
     model of twice the largest size, with eigenvalues corrected by exact rows, as noted in `reference` of the result. A
-    median sigma is computed once, for all seeds.
+    median sigma is computed once, for all seeds. Pre-images and linear PCA are compared on up to 256 rows that neither
+    has seen, except pre-images that are trained in a pass ("ridge", "denoising").
 
     Each fit runs in a separate process, with all threads of this machine or on the cluster of `scheduler` (never on a
     current Dask client), and makes its usual passes over the data. Fits that need more than `memory` are left out. On a
@@ -223,7 +226,7 @@ def compare(
         missing,
         run.scheduler,
         pca,
-        pca_note(groups, len(reference.eigenvalues), pca),
+        pca_note(groups, len(reference.eigenvalues), pca, seen=spec.preimage_value.trained),
     )
 
 

@@ -23,7 +23,7 @@ from bigkpca.numerics.features import has_landmarks
 from bigkpca.numerics.growth import JUDGING_ROWS, PAIRED_ROWS
 from bigkpca.numerics.kernels import Kernel, Polynomial
 from bigkpca.numerics.kernels.base import Leaf
-from bigkpca.numerics.linear_pca import MOST_VALUES
+from bigkpca.numerics.linear_pca import MOST_RESTORED, MOST_VALUES
 from bigkpca.numerics.model import Model
 from bigkpca.numerics.rounding import FAR_ROWS, MEASURED_ROWS
 from bigkpca.numerics.solvers import OVERSAMPLING, PASSES
@@ -38,6 +38,7 @@ _OF_MODULES = {"pandas": 105_000_000, "sklearn": 60_000_000, "dask.array": 20_00
 _SOLVER_BYTES = 25_000_000
 _DECODING_BYTES = 32_000_000  # kept by Zarr's own threads, as observed, for each thread that reads small chunks
 _SPARSER = 4  # sparse chunks are planned as a quarter of dense ones, which is 8 to 17 % of values other than zero
+MOST_SOLVED = 2048  # features of a model that an evaluation solves again: a second or two
 _RETURNED, _KEPT = 1.05, 1.4  # largest resident memory per byte in use: freed memory is returned at once, or not
 
 
@@ -566,10 +567,29 @@ def plan_evaluate(rows: Rows, model: Model, sample: int, pooled: int, threads: i
     one += 3 * 8 * r * (sample + D + r)
     learning = model.decoder.learning_bytes(model.features) if model.decoder else 0
     choosing = pool + 5 * factor + tile_rows(d, D, 8) * 8 * (3 * D + 2 * d) + learning
-    working = fixed + max(choosing, pool + factor + probes + max(threads * one, _captured_bytes(pooled, d)))
+    judging = _judging_bytes(rows, model, pooled, threads)
+    working = fixed + max(choosing, pool + factor + probes + max(threads * one, judging))
     plan = _one_pass(rows, model, block, working, 8 * 5 * r)
     sampled = rows.dtype.itemsize * d * min(n, pooled * rows.grain)
     return replace(plan, tasks=2 * plan.tasks - 1, bytes_read=plan.bytes_read + sampled)
+
+
+def _judging_bytes(rows: Rows, model: Model, m: int, threads: int) -> int:
+    """What scores of m rows capture and pre-images lose, from the model of the other rows; one step after the other."""
+    features, spec, d, decoder = model.features, FitSpec.of(model), rows.shape[1], model.decoder
+    fit = resolve_shape(spec, *rows.shape, features.dtype).with_features(features.size, features.dtype)
+    restoring, own = 0, 2 * _map_bytes(model) + model.solution.components.nbytes
+    if decoder is not None:
+        few, kept = min(m, MOST_RESTORED), _decoder_bytes(fit)
+        decoding = decoder.working_bytes(features, few) + 4 * 8 * few * d
+        restoring = kept + max(decoding, decoder.learning_bytes(features))
+    if features.size > MOST_SOLVED:
+        return _captured_bytes(m, d) + restoring
+    if spec.exact or spec.refine:
+        solving = _solving_matrix_bytes(fit, features.size)
+    else:
+        solving, own = _solving_bytes(replace(fit, unseen=0), threads), own + 8 * moments.entries(features.size)
+    return _captured_bytes(m, d) + max(solving, own + restoring)
 
 
 def _work_of_model(model: Model) -> Work:

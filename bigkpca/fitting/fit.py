@@ -87,11 +87,13 @@ def fit_rows(
 
 
 def of_columns(rows: Rows, progress: Progress | None = None) -> Provenance:
-    """What a model records about the columns of rows: their names, or dim and coordinates, if they have any. `progress`
-    reports coordinates that are left out."""
+    """What a model records about the columns of rows: their names, which of them are one column of categories, or dim
+    and coordinates. `progress` reports coordinates that are left out."""
     found: Provenance = {}
     if rows.names is not None:
         found["column_names"] = list(rows.names)
+    if rows.one_hot:
+        found["one_hot"] = [list(each) for each in rows.one_hot]
     if rows.data_array is not None:
         labels = Labels.of(rows.data_array, 1, MOST_BYTES)
         found["column_labels"] = labels.stored()

@@ -28,7 +28,6 @@ from bigkpca.numerics.certificates.spectral import Stratum
 from bigkpca.numerics.drift import REFERENCE_ROWS
 from bigkpca.numerics.growth import PAIRED_ROWS
 from bigkpca.numerics.kernels import Kernel
-from bigkpca.numerics.linear_pca import places_of
 from bigkpca.numerics.model import Model, Provenance
 from bigkpca.numerics.moments import ShiftedSums
 from bigkpca.numerics.preimages.base import spread
@@ -82,8 +81,7 @@ def _weights(spec: FitSpec, model: Model) -> Any:
     """One weight for each column of a model, or the weights as typed if it has no names of columns."""
     if model.names is None or spec.column_weights is None:
         return spec.column_weights
-    places = places_of(model.names).items()
-    blocks = tuple(OneHot(name, place.start, place.stop) for name, place in places if name not in model.names)
+    blocks = tuple(OneHot(*each) for each in model.provenance.get("one_hot", []))
     columns = ArrayRows(np.empty((0, model.columns)), names=model.names, one_hot=blocks, where="the model")
     return spec.for_rows(columns).column_weights
 
@@ -126,7 +124,7 @@ def fit_like(
         "content": found.digest,
         "choices": [*kept, *found.choices],
     }
-    for key in ("column_names", "column_labels"):
+    for key in ("column_names", "one_hot", "column_labels"):
         if key in like.provenance:
             provenance[key] = like.provenance[key]
     model = found.model(like.features, provenance)

@@ -8,7 +8,7 @@ from typing import Any, TypedDict
 
 import numpy as np
 
-from bigkpca.errors import Array, SpecError
+from bigkpca.errors import Array, SpecError, column_called
 from bigkpca.numerics import methods
 from bigkpca.numerics.certificates import Certificate
 from bigkpca.numerics.display import ShowsSummary, Summary, counted
@@ -36,15 +36,17 @@ class Provenance(TypedDict, total=False):
 
     `spec` contains the fields of the `FitSpec`; `identity` is the fingerprint of the rows (path, shape, dtype, stamp),
     and `content` the digest of the data that was read; `added` are fingerprints of added rows, with their digests;
-    `column_names` are those of a frame or dataset, and `column_labels` the dim and coordinates of a DataArray (see
-    `data.labels`); `choices` are the values of options that were left open, with reasons; `products` counts products
-    with the Gram matrix; `like` is the digest of the model whose features this one has.
+    `column_names` are those of a frame or dataset, `one_hot` the name, start and stop of the columns of 0 and 1 that a
+    column of categories became, and `column_labels` the dim and coordinates of a DataArray (see `data.labels`);
+    `choices` are the values of options that were left open, with reasons; `products` counts products with the Gram
+    matrix; `like` is the digest of the model whose features this one has.
     """
 
     spec: dict[str, Any]
     identity: dict[str, Any]
     content: str
     column_names: list[str]
+    one_hot: list[list[Any]]
     column_labels: dict[str, Any]
     choices: list[dict[str, Any]]
     products: int
@@ -134,6 +136,21 @@ class Model(ShowsSummary):
         """Names of the columns of the fitted rows, if any."""
         names = self.provenance.get("column_names")
         return None if names is None else tuple(names)
+
+    @property
+    def variables(self) -> dict[str, slice]:
+        """The columns of each variable of the fitted rows: a named column, or all those of a column of categories.
+
+        Of columns with the same name, later ones are called by number and name. Empty if columns have no names.
+        """
+        found: dict[str, slice] = {}
+        blocks = {start: (name, stop) for name, start, stop in self.provenance.get("one_hot", [])}
+        names, at = self.names or (), 0
+        while at < len(names):
+            name, stop = blocks.get(at, (names[at], at + 1))
+            found[name if name not in found else column_called(at, names)] = slice(at, stop)
+            at = stop
+        return found
 
     @property
     def block_rows(self) -> int | None:
