@@ -68,8 +68,12 @@ class Regression:
         regularised[np.diag_indices_from(regularised)] += tolerance
         scaled = right / lengths[:, None]
         # `solve` would warn of a large condition, which `tolerance` bounds.
-        factor = scipy.linalg.cho_factor(regularised, check_finite=False)
-        solved = scipy.linalg.cho_solve(factor, scaled, check_finite=False)
+        try:
+            factor = scipy.linalg.cho_factor(regularised, check_finite=False)
+            solved = scipy.linalg.cho_solve(factor, scaled, check_finite=False)
+        except np.linalg.LinAlgError:  # indefinite by rounding: without the directions that are rounding only
+            values, vectors = scipy.linalg.eigh(regularised, check_finite=False)
+            solved = vectors @ ((vectors.T @ scaled) / np.where(values > tolerance, values, np.inf)[:, None])
         return np.asarray(solved / lengths[:, None])
 
 

@@ -139,7 +139,11 @@ class _OnScores:
         # With the noise of a copy that is not used in a pass.
         T = fitted.scores(some if noise is None else noise.added(some, 0, noise.copies))
         if len(np.unique(T, axis=0)) <= len(T) // 2:
-            raise _too_alike(noise)
+            what = "of rows" if noise is None else f"of rows with noise of {noise.deviation:g}"
+            raise DataError(
+                f"scores {what} are too similar to predict rows: most have no kernel value with any landmark, because "
+                "the kernel is too narrow for them; use a larger sigma" + ("" if noise is None else ", or less noise")
+            )
         sigma = bandwidth.median_sigma(bandwidth.pair_distances(T, "sqeuclidean", rng), "sqeuclidean")
         shift = Gaussian(sigma)(T, T).mean(axis=0)
         row_shift = features.shifted(some).mean(axis=0, dtype=np.float64)
@@ -172,15 +176,6 @@ class Ridge(_OnScores):
     name: ClassVar[str] = "ridge"
     ridge: float = 0.3
     size: int = 1000
-
-
-def _too_alike(noise: Noise | None) -> DataError:
-    """The error for scores that do not determine rows."""
-    what = "of rows" if noise is None else f"of rows with noise of {noise.deviation:g}"
-    return DataError(
-        f"scores {what} are too similar to predict rows: most have no kernel value with any landmark, because the "
-        "kernel is too narrow for them; use a larger sigma" + ("" if noise is None else ", or less noise")
-    )
 
 
 @dataclass(frozen=True)
@@ -220,10 +215,7 @@ class KernelTraining:
 
     def decoder(self, sums: Regression) -> KernelDecoder:
         penalty = self.ridge * Gaussian(self.sigma).gram(self.landmarks)
-        try:
-            weights = sums.weights(penalty, _TOLERANCE)
-        except np.linalg.LinAlgError:
-            raise _too_alike(self.noise) from None
+        weights = sums.weights(penalty, _TOLERANCE)
         return KernelDecoder(self.landmarks, sums.mean, sums.mean_rows, weights, self.sigma)
 
 
