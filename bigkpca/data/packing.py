@@ -43,7 +43,7 @@ class Packing:
 
     @property
     def shown_fills(self) -> tuple[str, ...]:
-        """The fills with as few digits as tell them from other numbers of their dtype."""
+        """The fills, in the shortest form that identifies them."""
         return tuple(str(self.stored.type(fill)) for fill in self.fills)
 
     def decode(self, numbers: Array) -> Array:

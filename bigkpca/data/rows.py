@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
@@ -111,7 +111,18 @@ def little_endian(X: Array) -> memoryview:
 
 
 @dataclass(frozen=True)
-class ArrayRows:
+class BaseRows:
+    """Base of the rows of every source. By default there is no DataArray, and no number means missing."""
+
+    data_array: Any = field(default=None, kw_only=True, repr=False)
+
+    @property
+    def fills(self) -> tuple[str, ...]:
+        return ()
+
+
+@dataclass(frozen=True)
+class ArrayRows(BaseRows):
     """Rows first, first + 1, ... and columns first_column, ... of a table, in memory."""
 
     values: Array
@@ -123,8 +134,6 @@ class ArrayRows:
     grid: tuple[int, int] = (1, 1)
     names: tuple[str, ...] | None = None
     one_hot: tuple[OneHot, ...] = ()
-    fills: tuple[()] = ()
-    data_array: Any = None
 
     __repr__ = brief
 

@@ -18,7 +18,7 @@ import zarr
 from bigkpca.data.blocks import Block
 from bigkpca.data.json_files import parsed, read_if_there
 from bigkpca.data.packing import Packing, packing_of_array
-from bigkpca.data.rows import EVERY, ArrayRows, OneHot, anonymous, check_shape, digest_of_rows
+from bigkpca.data.rows import EVERY, ArrayRows, BaseRows, OneHot, anonymous, check_shape, digest_of_rows
 from bigkpca.data.stored import (
     ALL_THERE,
     ANY_VERSION,
@@ -43,7 +43,7 @@ MANIFEST = "manifest.json"  # in the folder of that array, once all of it is the
 
 
 @dataclass(frozen=True)
-class ZarrRows:
+class ZarrRows(BaseRows):
     """Rows of a Zarr array (v2 or v3).
 
     `count` rows are trusted: all of a foreign array, and those that a dataset's attribute guarantees. `whole`: every
@@ -63,7 +63,6 @@ class ZarrRows:
     manifest: Manifest | None = None
     reader: StoredArray | None = None
     one_hot: tuple[OneHot, ...] = ()
-    data_array: Any = None
 
     @property
     def shape(self) -> tuple[int, int]:

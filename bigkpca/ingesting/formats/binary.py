@@ -193,9 +193,10 @@ def hdf5(path: Path, member: str | None, labels: str | None) -> Table:
         for name in (chosen, labels)
         if name and (found := packing.packing_of(attributes[name], arrays[name].dtype, f"{path}:{name}"))
     }
+    # Labels that are integers stay integers: they cannot be missing.
+    whole = labels if labels in packings and packings[labels].is_whole else None
     for name, found in packings.items():
-        whole = name == labels and found.is_whole  # integers that cannot be missing stay integers
-        arrays[name] = StoredHeader(arrays[name].shape, found.stored if whole else found.dtype)
+        arrays[name] = StoredHeader(arrays[name].shape, found.stored if name == whole else found.dtype)
 
     def pieces(file: Any, name: str) -> Iterator[Array]:
         x = arrays[chosen]
@@ -207,7 +208,7 @@ def hdf5(path: Path, member: str | None, labels: str | None) -> Table:
                 raise DataError(f"{path}:{name} is not UTF-8 text: {error}") from error
             if name in packings:
                 numbers, values = values, packings[name].decode(values)
-                if name == labels and packings[name].is_whole:
+                if name == whole:
                     check_finite(values[:, None], a, f"the labels of {path}:{name}", fills=packings[name].shown_fills)
                     values = numbers.view(packings[name].stored)
             values = values.astype(str) if values.dtype == object else native(values)

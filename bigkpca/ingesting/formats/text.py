@@ -53,7 +53,7 @@ from bigkpca.ingesting.notation import (
 _TEXT_BYTES = READ_BYTES // 4  # a number takes two bytes of text or more, and eight in memory
 _SNIFF_BYTES = 2**16
 _PIECE_BYTES = 2**20
-_INSPECTED = 1000  # distinct texts of a column that are compared with a date format
+_MOST_TEXTS = 1000  # distinct texts of a column that are compared with a date format
 _DELIMITERS = (b",", b";", b"\t", b"|")
 _UTF8 = "utf-8-sig"
 _MARKS = (  # that of UTF-16 begins that of UTF-32
@@ -224,27 +224,27 @@ class TextRows:
             notes_as={j: (each.kind, each.note) for j, each in found.items() if each.note},
         )
 
-    def _kind(self, j: int, kind: Kind, texts: Any) -> _Kind:
+    def _kind(self, j: int, kind: Kind, texts: Any) -> _Inspected:
         """The kind of column j in the notation of the file, of these texts in its first rows: a date if any text has
         the given format, or if all do that are numbers as well; a date in ISO 8601, also if only some have a time zone;
         or a number if half of the distinct texts are numbers."""
         import pyarrow.compute as pc
 
         texts = without_missing(pc.unique(texts), self.notation).drop_null()
-        few, called = texts[:_INSPECTED], column_called(j, self.names)
+        few, called = texts[:_MOST_TEXTS], column_called(j, self.names)
         if self.notation.date_format and len(few):
             dates = written_dates(few.to_pylist(), self.notation.date_format, again=kind == "number")
             if any(dates) if kind != "number" else all(dates):
                 note = _WHOLE_DATES.format(called, self.notation.date_format) if kind == "number" else ""
-                return _Kind("date", True, note)
+                return _Inspected("date", True, note)
         if kind != "text" or not len(few):
-            return _Kind(kind)
+            return _Inspected(kind)
         if are_iso_dates(few):
-            return _Kind("date", note=_ZONES.format(called) if len(zoned(few).unique()) > 1 else "")
+            return _Inspected("date", note=_ZONES.format(called) if len(zoned(few).unique()) > 1 else "")
         if replace(self.notation, na_values=(), date_format="") != ISO:
             numbers = pc.sum(written_numbers(texts, self.notation)).as_py() or 0
-            return _Kind("number" if 2 * numbers >= len(texts) else "text")
-        return _Kind("text")
+            return _Inspected("number" if 2 * numbers >= len(texts) else "text")
+        return _Inspected("text")
 
     def _decoding(self) -> AbstractContextManager[None]:
         return _decoding(self.path, self.encoding)
@@ -295,7 +295,7 @@ class TextRows:
 
 
 @dataclass(frozen=True)
-class _Kind:
+class _Inspected:
     """The kind of a column, whether it has dates of the given format, and a note for users."""
 
     kind: Kind
