@@ -9,7 +9,7 @@ import math
 import re
 import sys
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -84,7 +84,7 @@ class Labels:
         """Without the coordinates of other names, which are left out."""
         kept = {name: values for name, values in self.coords.items() if name in names}
         left_out = (*self.left_out, *(name for name in self.coords if name not in kept))
-        return Labels(self.dim, kept, self.attrs, self.levels, left_out)
+        return replace(self, coords=kept, left_out=left_out)
 
 
 def bytes_of_labels(data: Any, axis: int) -> int:
@@ -110,7 +110,7 @@ def header_from(stored: dict[str, Any], length: int, like: Any) -> Any:
     return found.set_index({dim: levels}) if (levels := stored.get("levels")) else found
 
 
-def labels_apart(given: Any, stored: dict[str, Any]) -> str | None:
+def difference_of_columns(given: Any, stored: dict[str, Any]) -> str | None:
     """How the dim and index of the columns of a DataArray differ from stored ones; None if they do not. Columns of
     another number, or without an index, are not compared."""
     dim, own, coords = stored["dim"], given.dims[1], stored["coords"]
@@ -119,23 +119,38 @@ def labels_apart(given: Any, stored: dict[str, Any]) -> str | None:
             f"the DataArray has the dims {given.dims}: the model was fitted on columns along {dim!r}, which must be "
             "the last dim; transpose or rename"
         )
-    here = [given[name].values for name in _levels(given, own) or given.indexes.keys() & {own}]
-    there = [_restored(coords[name]) for name in stored.get("levels", [dim]) if name in coords]
-    if not (here and there) or len(here[0]) != len(there[0]):
+    here = {str(name): given[name].values for name in _levels(given, own) or given.indexes.keys() & {own}}
+    there = {name: _restored(coords[name]) for name in stored.get("levels", [dim]) if name in coords}
+    if not (here and there) or any(len(values) != given.shape[1] for values in there.values()):
         return None
-    what, advice, first = "levels", "stack the same dims", 0
-    if len(here) == len(there):
-        equal = [(a == b) | ((a != a) & (b != b)) for a, b in zip(here, there, strict=True)]  # of NaN, too
-        if (same := np.logical_and.reduce(equal)).all():
-            return None
-        reordered = set(zip(*here, strict=True)) == set(zip(*there, strict=True))
-        what, advice = ("order", "sort or reindex them") if reordered else ("values", "select the columns of the fit")
-        first = int(np.argmin(same))
-    found, fitted = (", ".join(str(values[first]) for values in each) for each in (here, there))
-    return (
-        f"the coordinates of the dim {dim!r} differ from the fitted ones in {what}: column {first} is {found} here, "
-        f"and {fitted} in the fit; {advice}"
-    )
+    differ = f"the coordinates of the dim {dim!r} differ from the fitted ones in"
+    if list(here) != list(there):
+        found, fitted = (", ".join(names) for names in (here, there))
+        return f"{differ} levels: they are {found} here, and {fitted} in the fit; stack the same dims in the same order"
+    pairs = [_in_one_precision(here[name], there[name]) for name in here]
+    same = np.logical_and.reduce([(a == b) | ((a != a) & (b != b)) for a, b in pairs])  # NaN is NaN
+    if same.all():
+        return None
+    columns = [list(zip(*values, strict=True)) for values in zip(*pairs, strict=True)]
+    reordered = set(columns[0]) == set(columns[1])
+    what, advice = ("order", "sort or reindex them") if reordered else ("values", "select the columns of the fit")
+    first = int(np.argmin(same))
+    found, fitted = (", ".join(map(_shown, values[first])) for values in columns)
+    return f"{differ} {what}: column {first} is {found} here, and {fitted} in the fit; {advice}"
+
+
+def _in_one_precision(a: Array, b: Array) -> tuple[Array, Array]:
+    """Two coordinates, floats in the narrower dtype of both: 0.1 in float64 is 0.1 in float32."""
+    if a.dtype.kind == b.dtype.kind == "f":
+        dtype = min(a.dtype, b.dtype, key=lambda each: each.itemsize)
+        with np.errstate(over="ignore"):
+            return a.astype(dtype, copy=False), b.astype(dtype, copy=False)
+    return a, b
+
+
+def _shown(value: Any) -> str:
+    """A value of a coordinate, text in quotes: '1' is not 1."""
+    return repr(str(value)) if isinstance(value, str) else str(value)
 
 
 def as_array(values: Array) -> Array:

@@ -12,7 +12,7 @@ import numpy as np
 
 from bigkpca.data.blocks import Block, tile_rows
 from bigkpca.data.frames import FRAME, frame_dtype, is_data_array
-from bigkpca.data.labels import labels_apart
+from bigkpca.data.labels import difference_of_columns
 from bigkpca.data.matrix_tiles import Part, matrix_tiles
 from bigkpca.data.rows import ArrayRows, Rows, tiles
 from bigkpca.errors import Array, SpecError, check_overflow, names_apart
@@ -171,8 +171,8 @@ def check_labels(given: Any, model: Model) -> None:
     """Raise SpecError if a DataArray (None: other rows) has columns along another dim than those on which the model was
     fitted, or with other coordinates."""
     stored = model.provenance.get("column_labels")
-    if given is not None and stored is not None and (apart := labels_apart(given, stored)):
-        raise SpecError(apart)
+    if given is not None and stored is not None and (found := difference_of_columns(given, stored)):
+        raise SpecError(found)
 
 
 _MOST_ROWS = 1024  # more rows are worth tasks on several threads

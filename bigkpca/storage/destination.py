@@ -250,7 +250,7 @@ def other(there: Mapping[str, Any], record: Mapping[str, Any]) -> str:
             return f"a {what} of other rows" + (f" ({', '.join(known)})" if known else "")
     for key, of in (("coordinates", "rows"), ("column_labels", "columns")):
         if key in record and there.get(key) != record[key]:
-            return f"a {what} of {of} with other coordinates ({_apart(there.get(key), record[key])})"
+            return f"a {what} of {of} with other coordinates ({_difference(there.get(key), record[key])})"
     here, held = dict(_flat(record)), dict(_flat({key: there.get(key) for key in record}))
     differing = [key for key in {**here, **held} if here.get(key) != held.get(key)][:3]
     values = [
@@ -260,7 +260,7 @@ def other(there: Mapping[str, Any], record: Mapping[str, Any]) -> str:
     return f"a {what} made with other options ({', '.join(values)})"
 
 
-def _apart(there: Any, here: Any) -> str:
+def _difference(there: Any, here: Any) -> str:
     """How coordinates that are stored, in a record that may be damaged, differ from those of a run."""
     held, given = (each if isinstance(each, dict) else {} for each in (there, here))
     if not (held and given):

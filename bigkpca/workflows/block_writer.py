@@ -225,8 +225,11 @@ def _labels_of(work: BlockOutput, plan: Plan, limit: int | None) -> Labels | Non
     if (given := work.rows.data_array) is None:
         return None
     dim, held = given.dims[0], bytes_of_labels(given, 0)
-    if dim in block_arrays.TYPES[work.kind]:  # of which the array with this name would be the coordinate
-        given = given.rename({dim: f"{dim}_"})
+    # An array of the output with the name of the dim would be its coordinate.
+    taken, free = block_arrays.TYPES[work.kind].keys() | ({*given.dims, *given.coords} - {dim}), dim
+    while free in taken:
+        free = f"{free}_"
+    given = given.rename({dim: free})
     check_peak(
         plan.peak_bytes + held,
         limit,

@@ -161,7 +161,7 @@ def test_functions_compare_coordinates_of_columns_like_the_estimator(tmp_path):
         bigkpca.transform(fresh().fit(KINDS["stacked"]).model_, other, tmp_path / "s.zarr")
     numbered = KINDS["bare"].rename(c="cell").assign_coords(cell=range(12))
     with pytest.raises(
-        SpecError, match=r"in levels: column 0 is 0 here, and -10\.1, 0 in the fit; stack the same dims"
+        SpecError, match="in levels: they are cell here, and lat, lon in the fit; stack the same dims in the same order"
     ):
         bigkpca.transform(fresh().fit(KINDS["stacked"]).model_, numbered, tmp_path / "s.zarr")
     with pytest.raises(
@@ -169,6 +169,30 @@ def test_functions_compare_coordinates_of_columns_like_the_estimator(tmp_path):
     ):
         bigkpca.transform(model, rows.T, tmp_path / "s.zarr")
     assert not (tmp_path / "s.zarr").exists()
+
+
+def test_columns_that_are_stacked_in_another_order_are_refused_though_their_numbers_are_equal():
+    square = xr.DataArray(np.random.default_rng(0).normal(size=(60, 3, 3)), dims=("time", "y", "x"))
+    square = square.assign_coords(y=range(3), x=range(3))
+    kpca = fresh().fit(square.stack(cell=["y", "x"]))
+    with pytest.raises(SpecError, match="in levels: they are x, y here, and y, x in the fit; stack the same dims in"):
+        kpca.transform(square.stack(cell=["x", "y"]))
+
+
+def test_coordinates_are_compared_in_the_narrower_precision_and_text_is_shown_in_quotes():
+    values = np.array([0.1, np.nan, 1e300, *range(9)])
+    rows = KINDS["bare"].assign_coords(c=values)
+    with np.errstate(over="ignore"):
+        narrow = rows.assign_coords(c=values.astype("f4"))
+    scores = fresh().fit(rows).transform(rows.values)
+    for fitted, given in ((rows, narrow), (narrow, rows)):
+        np.testing.assert_array_equal(fresh().fit(fitted).transform(given), scores)
+    kpca, texts = fresh().fit(rows.assign_coords(c=range(12))), [str(number) for number in range(12)]
+    with pytest.raises(SpecError, match="in values: column 0 is '0' here, and 0 in the fit; select the columns"):
+        kpca.transform(rows.assign_coords(c=texts))
+    near = rows.assign_coords(c=np.nextafter(np.float32(0.1), 1) + np.arange(12, dtype="f4"))
+    with pytest.raises(SpecError, match=r"column 0 is 0\.1000000[0-9]+ here, and 0\.1 in the fit"):
+        fresh().fit(rows).transform(near)
 
 
 @pytest.mark.full

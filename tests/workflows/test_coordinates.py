@@ -137,6 +137,17 @@ def test_dims_with_the_names_of_arrays_are_renamed(dim, tmp_path):
     np.testing.assert_array_equal(found[found.dims[0]], TIMES)
 
 
+@pytest.mark.parametrize("dim", ["scores", pytest.param("x", marks=pytest.mark.full)])
+def test_renamed_dims_have_names_that_are_free(dim, tmp_path):
+    rows = TABLE.rename(time=dim, season=f"{dim}_", band=f"{dim}__")
+    kpca = KernelPCA(2, size=40, random_state=0).fit(rows)
+    (kpca.transform if dim == "scores" else kpca.denoise)(rows, tmp_path / "s.zarr")
+    found = opened(tmp_path / "s.zarr")
+    assert found[dim].dims[0] == f"{dim}___"
+    np.testing.assert_array_equal(found[f"{dim}___"], TIMES)
+    np.testing.assert_array_equal(found[f"{dim}_"], TABLE["season"])
+
+
 @pytest.mark.parametrize("dim", ["zarr.json", *(pytest.param(name, marks=pytest.mark.full) for name in ("a/b", "a b"))])
 def test_names_that_no_folder_can_have_are_left_out(dim, tmp_path, capsys):
     rows = TABLE.rename(time=dim)
