@@ -420,7 +420,6 @@ def run_trial(
     r = reference.scores.shape[1]
     with single_threaded_blas:
         Y = scores_in_memory(model, reference.rows)
-        preimage_error, preimages_seen = _preimage_error(model, spec, reference.rows, Y)
         return TrialResult(
             method=candidate.variant.method,
             landmarks=candidate.variant.landmarks,
@@ -433,24 +432,22 @@ def run_trial(
             # With fewer components, an exact direction is outside their span.
             subspace_cosine=measures.subspace_cosine(reference.scores, Y) if Y.shape[1] >= r else 0.0,
             score_error=measures.score_error(reference.scores, Y),
-            preimage_error=preimage_error,
-            preimages_seen=preimages_seen,
+            **_preimage_error(model, spec, reference.rows, Y),
         )
 
 
-def _preimage_error(model: Model, spec: FitSpec, X: Array, Y: Array) -> tuple[float | None, float | None]:
-    """The share of the variance of some held-out rows of X (m, d) that is lost by pre-images, from a model without them
-    and 0 or, if there is none, from the scores Y (m, r) of the model itself and 1. None without pre-images or held-out
-    rows."""
+def _preimage_error(model: Model, spec: FitSpec, X: Array, Y: Array) -> dict[str, float | None]:
+    """Fields of a trial on the pre-images of some held-out rows of X (m, d), from a model without them or, if there is
+    none, from the scores Y (m, r) of the model itself; none of them without pre-images or held-out rows."""
     numbers = some_held_out(len(X), _RECONSTRUCTED_ROWS)
     if model.decoder is None or not len(numbers):
-        return None, None
+        return {}
     with Engine().small_work() as in_order:
         judged = np.isin(np.arange(len(X)), numbers)
         _, (model, Y, seen) = judged_without(Judged(model, Y, True), X, judged, None, spec, in_order)
     scores = Y[numbers, : model.components].astype(model.features.dtype)
     restored = model.reconstructing(len(numbers))(scores, None).rows
-    return share_lost(model.features, X, numbers, restored), float(bool(seen))
+    return {"preimage_error": share_lost(model.features, X, numbers, restored), "preimages_seen": float(bool(seen))}
 
 
 def _pca_error(model: Model, X: Array, r: int) -> float | None:

@@ -102,8 +102,7 @@ def with_other_preimages(other: Model, model: Model, X: Array, spec: FitSpec) ->
 def _among(rows: Array, others: Array) -> Array:
     """Whether each of the rows (m, d) is one of the others (q, d) up to rounding, (m,)."""
     A, B = rows.astype(np.float64), others.astype(np.float64)
-    squares = squared_norms(A)[:, None]
-    same: Array = squares + squared_norms(B) - 2 * A @ B.T <= _SAME * squares
+    same: Any = squared_norms(B) - 2 * A @ B.T <= (_SAME - 1) * squared_norms(A)[:, None]
     return np.asarray(same.any(axis=1))
 
 
