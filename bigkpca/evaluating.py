@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from bigkpca.data.blocks import Block, sample_rows, tile_rows
-from bigkpca.data.rows import ArrayRows, OneHot, Rows, tiles
+from bigkpca.data.rows import ArrayRows, Rows, tiles
 from bigkpca.errors import (
     Array,
     DataError,
@@ -24,11 +24,11 @@ from bigkpca.errors import (
 from bigkpca.execution.blas import single_threaded_blas
 from bigkpca.execution.engine import Engine, sum_by_block
 from bigkpca.execution.passes import block_evaluation, read_rows
-from bigkpca.execution.planning import MOST_SOLVED, check_peak, plan_evaluate, plan_fit, process_bytes, sample_bytes
+from bigkpca.execution.planning import check_peak, plan_evaluate, plan_fit, process_bytes, sample_bytes
 from bigkpca.execution.projection import check_columns, prepare_preimages
 from bigkpca.execution.tasks import Carried, Task
 from bigkpca.fitting.fit import fit_rows
-from bigkpca.fitting.others import padded, pieces, with_other_preimages, without
+from bigkpca.fitting.others import Judged, judged_without
 from bigkpca.fitting.preimage import train_preimage, with_decoder
 from bigkpca.fitting.sample import draw_sample, sample_lengths, scale_of
 from bigkpca.numerics import evaluation
@@ -50,7 +50,7 @@ from bigkpca.numerics.linear_pca import (
     spread,
 )
 from bigkpca.numerics.model import Model
-from bigkpca.numerics.moments import column_moments
+from bigkpca.numerics.moments import OneHot, column_moments
 from bigkpca.numerics.preimages import Noise, iteration_bytes
 from bigkpca.numerics.random_streams import FOLDS, PROBES, SCORING, random_stream
 from bigkpca.spec import EXACT_MOST_ROWS, FitSpec, resolve
@@ -115,36 +115,31 @@ def _judged(
     If these are the rows of the fit, with these numbers, the rows that are judged are left out of kernel PCA, too.
     """
     own, judged, spec = fitted_to(model, rows.fingerprint), held_out_rows(len(X)), FitSpec.of(model)
-    other, used, Y_used = None, None, Y
-    if own and judged.any() and model.features.size <= MOST_SOLVED:
+    of_scores = of_preimages = Judged(model, Y, own)
+    if own:
+        kept = numbers if spec.exact or spec.refine else None
         with engine.small_work() as in_order:
-            kept = numbers[judged] if spec.exact or spec.refine else None
-            other = without(model, X[judged], kept, spec, in_order)
-    if other is not None:
-        Y_used = np.concatenate(list(other.project(*pieces(X, model.features))))
-        used = with_other_preimages(other, model, X[judged], spec)
-    found = captured(model.features, X, padded(Y_used, model.components), seen=own is not False and other is None)
+            of_scores, of_preimages = judged_without(of_scores, X, judged, kept, spec, in_order)
+    found = captured(model.features, X, of_scores.scores, seen=of_scores.seen)
     if found is None:
         return None, None
-    seen = own is not False and used is None
-    restored = reconstructed(used or model, X, Y if used is None else Y_used, seen=seen)
+    restored = reconstructed(of_preimages.model, X, of_preimages.scores, seen=of_preimages.seen)
     return found, None if restored is None else restored.lost
 
 
 def fitted_to(model: Model, fingerprint: Callable[[], dict[str, Any]]) -> bool | None:
-    """Whether a model was fitted to the rows with this fingerprint; None if it does not record that."""
+    """True if a model was fitted to the rows with this fingerprint; None if that is not known, since other files may
+    have the same rows."""
     own = model.provenance.get("identity", {}).get("stamp")
-    if own is not None and fingerprint()["stamp"] == own:
-        return True
-    return None if own is None or "added" in model.provenance else False
+    return True if own is not None and fingerprint()["stamp"] == own else None
 
 
 _LEAST_RESTORED = 8  # rows whose pre-images are compared with linear PCA
 _RESTORED_PRODUCTS = 1_000_000_000  # rows x features x columns
 
 
-def reconstructed(model: Model, X: Array, Y: Array, *, seen: bool = True) -> Reconstruction | None:
-    """Up to 500 of the held-out rows of X (m, d), from their scores Y (m, r), beside linear PCA of the other rows.
+def reconstructed(model: Model, X: Array, Y: Array, *, seen: bool | None = True) -> Reconstruction | None:
+    """Up to 500 of the held-out rows of X (m, d), from their scores Y (m, s), s >= r, beside linear PCA of the others.
 
     None for models without pre-images, and for rows that do not vary.
     """
@@ -153,7 +148,7 @@ def reconstructed(model: Model, X: Array, Y: Array, *, seen: bool = True) -> Rec
     numbers = some_held_out(len(X), _most_restored(model.features.size, model.columns))
     if not len(numbers):
         return None
-    restored = model.reconstructing(len(numbers))(Y[numbers], None).rows
+    restored = model.reconstructing(len(numbers))(Y[numbers, : model.components], None).rows
     return reconstruction(model.features, X, numbers, restored, model.components, seen=seen)
 
 

@@ -34,7 +34,7 @@ from bigkpca.execution.passes import read_rows
 from bigkpca.execution.planning import largest_size_that_fits, plan_fit
 from bigkpca.execution.progress import Progress
 from bigkpca.fitting.fit import fit_rows
-from bigkpca.fitting.others import with_other_preimages, without
+from bigkpca.fitting.others import Judged, judged_without
 from bigkpca.fitting.sample import sample_lengths
 from bigkpca.numerics import landmarks, measures, methods
 from bigkpca.numerics.linear_pca import restored_by_pca, share_lost, some_held_out
@@ -391,7 +391,9 @@ class TrialResult:
     preimage_error : float or None
         Squared distance of pre-images from up to 256 rows, over the squared distance of these from the mean of other
         rows; in standard deviations of the columns if the fit standardised them. The model and its pre-images are made
-        without these rows, unless the pre-images are trained in a pass.
+        without these rows where that takes no other pass.
+    preimages_seen : float or None
+        1 if the pre-images were made from these rows, too, and 0 if not.
     """
 
     method: str
@@ -405,6 +407,7 @@ class TrialResult:
     subspace_cosine: float | None = None
     score_error: float | None = None
     preimage_error: float | None = None
+    preimages_seen: float | None = None
 
 
 def run_trial(
@@ -429,26 +432,22 @@ def run_trial(
             # With fewer components, an exact direction is outside their span.
             subspace_cosine=measures.subspace_cosine(reference.scores, Y) if Y.shape[1] >= r else 0.0,
             score_error=measures.score_error(reference.scores, Y),
-            preimage_error=_preimage_error(model, spec, reference.rows, Y),
+            **_preimage_error(model, spec, reference.rows, Y),
         )
 
 
-def _preimage_error(model: Model, spec: FitSpec, X: Array, Y: Array) -> float | None:
-    """The share of the variance of some held-out rows of X (m, d) that is lost by pre-images, from a model without them
-    or, if there is none, from the scores Y (m, r) of the model itself. None without pre-images or held-out rows."""
+def _preimage_error(model: Model, spec: FitSpec, X: Array, Y: Array) -> dict[str, float | None]:
+    """Fields of a trial on the pre-images of some held-out rows of X (m, d), from a model without them or, if there is
+    none, from the scores Y (m, r) of the model itself; none of them without pre-images or held-out rows."""
     numbers = some_held_out(len(X), _RECONSTRUCTED_ROWS)
     if model.decoder is None or not len(numbers):
-        return None
-    judged = X[numbers]
+        return {}
     with Engine().small_work() as in_order:
-        other = without(model, judged, None, spec, in_order)
-        other = None if other is None else with_other_preimages(other, model, judged, spec)
-    if other is not None:
-        model, scores = other, scores_in_memory(other, judged)
-    else:
-        scores = Y[numbers]
-    restored = model.reconstructing(len(numbers))(scores.astype(model.features.dtype), None).rows
-    return share_lost(model.features, X, numbers, restored)
+        judged = np.isin(np.arange(len(X)), numbers)
+        _, (model, Y, seen) = judged_without(Judged(model, Y, True), X, judged, None, spec, in_order)
+    scores = Y[numbers, : model.components].astype(model.features.dtype)
+    restored = model.reconstructing(len(numbers))(scores, None).rows
+    return {"preimage_error": share_lost(model.features, X, numbers, restored), "preimages_seen": float(bool(seen))}
 
 
 def _pca_error(model: Model, X: Array, r: int) -> float | None:

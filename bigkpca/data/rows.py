@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -13,25 +13,13 @@ from bigkpca.data.blocks import READ_BYTES, Block, power_of_two
 from bigkpca.errors import Array, DataError, check_finite
 from bigkpca.numerics.display import brief
 from bigkpca.numerics.linalg import aligned
+from bigkpca.numerics.moments import OneHot
 
 if TYPE_CHECKING:  # `--help` imports this file for the options of a fit, and must be fast
     from dask.delayed import Delayed
 
 
 EVERY = slice(None)  # all columns
-
-
-class OneHot(NamedTuple):
-    """The columns of 0 and 1 that a column of categories became: `start`, ..., `stop` - 1."""
-
-    name: str
-    start: int
-    stop: int
-
-    @property
-    def columns(self) -> slice:
-        """Their place in a row."""
-        return slice(self.start, self.stop)
 
 
 class Rows(Protocol):

@@ -39,7 +39,7 @@ from bigkpca.estimator.parameters import (
 )
 from bigkpca.execution.engine import KeptFeatures
 from bigkpca.execution.options import RunOptions, in_words_of_python, takes, with_names_of_fields
-from bigkpca.execution.projection import are_maps, in_frame, of_rows_there, stacked_rows
+from bigkpca.execution.projection import are_maps, in_frame, of_rows_there, prepare_preimages, stacked_rows
 from bigkpca.fitting.merge import extend, spec_like
 from bigkpca.fitting.preimage import of_leading
 from bigkpca.numerics.certificates import Certificate
@@ -250,6 +250,8 @@ class ModelMethods(RowsInput, ClassNamePrefixFeaturesOutMixin, TransformerMixin)
         It can be pickled, and needs only NumPy, SciPy and scikit-learn."""
         check_is_fitted(self)
         model = self.model_
+        if model.decoder is not None:
+            prepare_preimages(model)
         return FittedKernelPCA(model.features, model.solution, model.decoder, model.names)
 
     def to_onnx(self, path: AnyPath, *, overwrite: bool = False) -> None:

@@ -256,14 +256,14 @@ def _stages(rows: Rows, fit: ResolvedFit, block: int, threads: int, partial_sums
         passes += more
         stages.append(_drawn_bytes(rows, fit) + max(working))
     if spec.exact:
-        stages.append(solving + _solving_matrix_bytes(fit, D))
+        stages.append(solving + _solving_matrix_bytes(spec.components, D))
     else:
         more, working = _pass(streaming_bytes(rows, work, block), work, at_work, partial_sums, _sketch_width(fit))
         passes += more
         working[0] += (at_work + partial_sums) * _far_bytes(rows)
         stages += [held + stage for stage in working]
         if _sketch_width(fit) is None:
-            stages.append(solving + _solving_bytes(fit, threads))
+            stages.append(solving + _solving_bytes(spec, d, D, fit.unseen, itemsize, threads))
     if spec.preimage_value.trained:
         passes += 1
         stages.append(solving + _training_bytes(rows, fit, block, at_work, partial_sums))
@@ -334,8 +334,9 @@ def _far_bytes(rows: Rows) -> int:
     return FAR_ROWS * (rows.shape[1] * rows.dtype.itemsize + 8)
 
 
-def _solving_bytes(fit: ResolvedFit, threads: int) -> int:
-    """Eigenproblem and certificate, from the sums of a pass: the largest of these stages, which follow one another.
+def _solving_bytes(spec: FitSpec, d: int, D: int, u: int, itemsize: int, threads: int) -> int:
+    """Eigenproblem and certificate, from the sums of a pass of d columns and D features: the largest of these stages,
+    which follow one another.
 
     rounding: the scatter (D, D), packed and not, W or none; 768 rows and their features in both precisions, for which
     landmarks are held four times in float64. basis: ten squares (D, D): scatter, W, its basis, the rounding, and the
@@ -343,7 +344,6 @@ def _solving_bytes(fit: ResolvedFit, threads: int) -> int:
     coordinates, with tiles of 512 rows for each thread. Unless only a few components are solved for, LAPACK makes
     copies.
     """
-    d, D, u, itemsize, spec = fit.d, fit.size, fit.unseen, fit.dtype.itemsize, fit.spec
     square, landmarks = 8 * D * D, spec.method_value.landmarks
     measured = MEASURED_ROWS + (256 if landmarks else 0)
     rows = measured * (8 * 4 * d + (8 + itemsize) * D)
@@ -358,10 +358,10 @@ def _solving_bytes(fit: ResolvedFit, threads: int) -> int:
     return max(rounding, basis, spectral)
 
 
-def _solving_matrix_bytes(fit: ResolvedFit, n: int) -> int:
+def _solving_matrix_bytes(wanted: Any, n: int) -> int:
     """Eigenpairs of a matrix (n, n): the matrix, a centred copy and, if many pairs are requested, these and work
     space."""
-    few = isinstance(fit.spec.components, int) and solvers.are_few(fit.spec.components, n)
+    few = isinstance(wanted, int) and solvers.are_few(wanted, n)
     return (5 if few else 8) * 8 * n * n // 2
 
 
@@ -412,7 +412,7 @@ def _plan_precomputed(rows: Rows, fit: ResolvedFit, threads: int) -> Plan:
     cut, reading = parts(rows, spec.block_rows, upper=False), threads * tile_bytes(rows)
     r = components(spec, n)
     passes, tasks, share = 1, len(cut), 1.0
-    working = max(8 * n * n + itemsize * n * n + reading, _SOLVER_BYTES + _solving_matrix_bytes(fit, n))
+    working = max(8 * n * n + itemsize * n * n + reading, _SOLVER_BYTES + _solving_matrix_bytes(spec.components, n))
     if fit.matrix_free:
         passes, share = 1 + _PRODUCTS, 1 + _PRODUCTS * upper_share(rows)
         tasks += _PRODUCTS * (2 * len(parts(rows, spec.block_rows, upper=share < passes)) - 1)
@@ -577,18 +577,18 @@ def plan_evaluate(rows: Rows, model: Model, sample: int, pooled: int, threads: i
 def _judging_bytes(rows: Rows, model: Model, m: int, threads: int) -> int:
     """What scores of m rows capture and pre-images lose, from the model of the other rows; one step after the other."""
     features, spec, d, decoder = model.features, FitSpec.of(model), rows.shape[1], model.decoder
-    fit = resolve_shape(spec, *rows.shape, features.dtype).with_features(features.size, features.dtype)
     restoring, own = 0, 2 * _map_bytes(model) + model.solution.components.nbytes
     if decoder is not None:
-        few, kept = min(m, MOST_RESTORED), _decoder_bytes(fit)
+        few, kept = min(m, MOST_RESTORED), sum(array.nbytes for array in decoder.arrays().values())
         decoding = decoder.working_bytes(features, few) + 4 * 8 * few * d
         restoring = kept + max(decoding, decoder.learning_bytes(features))
     if features.size > MOST_SOLVED:
         return _captured_bytes(m, d) + restoring
     if spec.exact or spec.refine:
-        solving = _solving_matrix_bytes(fit, features.size)
+        solving = _solving_matrix_bytes(model.components, features.size)
     else:
-        solving, own = _solving_bytes(replace(fit, unseen=0), threads), own + 8 * moments.entries(features.size)
+        solving = _solving_bytes(spec, d, features.size, 0, features.dtype.itemsize, threads)
+        own += 8 * moments.entries(features.size)
     return _captured_bytes(m, d) + max(solving, own + restoring)
 
 

@@ -87,8 +87,8 @@ def fit_rows(
 
 
 def of_columns(rows: Rows, progress: Progress | None = None) -> Provenance:
-    """What a model records about the columns of rows: their names, which of them are one column of categories, or dim
-    and coordinates. `progress` reports coordinates that are left out."""
+    """What a model records about the columns of rows: their names, which of them encode one column of categories, or
+    dim and coordinates. `progress` reports coordinates that are left out."""
     found: Provenance = {}
     if rows.names is not None:
         found["column_names"] = list(rows.names)

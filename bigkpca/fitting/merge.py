@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from bigkpca.data.rows import ArrayRows, OneHot, Rows, anonymous
+from bigkpca.data.rows import ArrayRows, Rows, anonymous
 from bigkpca.errors import Array, SpecError
 from bigkpca.execution.blas import single_threaded_blas
 from bigkpca.execution.engine import Engine
@@ -81,8 +81,7 @@ def _weights(spec: FitSpec, model: Model) -> Any:
     """One weight for each column of a model, or the weights as typed if it has no names of columns."""
     if model.names is None or spec.column_weights is None:
         return spec.column_weights
-    blocks = tuple(OneHot(*each) for each in model.provenance.get("one_hot", []))
-    columns = ArrayRows(np.empty((0, model.columns)), names=model.names, one_hot=blocks, where="the model")
+    columns = ArrayRows(np.empty((0, model.columns)), names=model.names, one_hot=model.one_hot, where="the model")
     return spec.for_rows(columns).column_weights
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from bigkpca.errors import Array
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.projection import expansion_of
-from bigkpca.fitting.others import padded, pieces, tile_height, without
+from bigkpca.fitting.others import padded, scored_without, tile_height, without
 from bigkpca.numerics.drift import REFERENCE_ROWS, reference_of
 from bigkpca.numerics.features import has_landmarks
 from bigkpca.numerics.linalg import Map
@@ -97,12 +97,8 @@ def _captured_unseen(model: Model, X: Array | None, count: int, spec: FitSpec, i
         numbers = random_stream(spec.seed, DRIFT).permutation(count)[:most]
         X = _kept_rows(model, numbers)
     X = X[:most]
-    judged = held_out_rows(len(X))
-    other = without(model, X[judged], None if numbers is None else numbers[judged], spec, in_order)
-    if other is None:
-        return None
-    Y = np.concatenate(list(other.project(*pieces(X, model.features))))
-    return captured(model.features, X, padded(Y, model.components), seen=False)
+    found = scored_without(model, X, held_out_rows(len(X)), numbers, spec, in_order)
+    return None if found is None else captured(model.features, X, found.scores, seen=found.seen)
 
 
 def _of_rows(model: Model, X: Array, given: Expansion, in_order: Map) -> _Scored:

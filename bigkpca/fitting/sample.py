@@ -67,7 +67,7 @@ def prepare_sample(rows: Rows, fit: ResolvedFit, engine: Engine) -> PreparedSamp
 def _check_sizes(rows: Rows, scaled: Array, spec: FitSpec, least: float, most: float) -> None:
     """Raise DataError naming the column of the largest number of scaled rows (m, d), unless its size is in range, or
     all numbers are zero."""
-    sizes = np.maximum(scaled.max(axis=0), -scaled.min(axis=0))
+    sizes = np.maximum(scaled.max(axis=0), -scaled.min(axis=0).astype(np.float64))
     j = int(sizes.argmax())  # of NaN, if there is any
     if sizes[j] <= most and not 0 < sizes[j] < least:
         return

@@ -80,8 +80,8 @@ class Captured:
         Mean squared deviation of each column of the held-out rows from its mean over the other rows.
     by_scores, by_pca : (d,) array
         Mean squared error of the regression on the scores, and of the reconstruction by PCA.
-    seen : bool
-        Whether the held-out rows are among those that kernel PCA was fitted to.
+    seen : bool or None
+        Whether the held-out rows are among those that kernel PCA was fitted to; None if that is not known.
     """
 
     shapes: ClassVar[dict[str, Shape]] = dict.fromkeys(("variance", "by_scores", "by_pca"), ("d",))
@@ -91,7 +91,7 @@ class Captured:
     variance: Array
     by_scores: Array
     by_pca: Array
-    seen: bool = True
+    seen: bool | None = True
 
     __repr__ = brief
 
@@ -120,7 +120,7 @@ class Captured:
         return max(by_scores, 0.0), max(by_pca, 0.0)
 
 
-def captured(features: FeatureMap, X: Array, Y: Array, *, seen: bool = True) -> Captured | None:
+def captured(features: FeatureMap, X: Array, Y: Array, *, seen: bool | None = True) -> Captured | None:
     """What scores Y (m, r) explain of their rows X (m, d), in the units of the data.
 
     Every fourth row is held out, `seen` if the model of these scores was fitted to it. None if the columns are not
@@ -159,8 +159,9 @@ class Lost:
     by_preimages, by_pca : float
         Squared distance to the rows, over their squared distance from the mean of the other rows, in the units of the
         model. `by_pca` is None if the other rows are too few for PCA with as many components.
-    seen : bool
-        Whether the held-out rows are among those that kernel PCA or its pre-images were fitted to.
+    seen : bool or None
+        Whether the held-out rows are among those that kernel PCA or its pre-images were fitted to; None if that is not
+        known.
     """
 
     rows: int
@@ -168,7 +169,7 @@ class Lost:
     components: int
     by_preimages: float
     by_pca: float | None
-    seen: bool = True
+    seen: bool | None = True
 
 
 @dataclass(frozen=True)
@@ -194,7 +195,7 @@ class Reconstruction:
 
 
 def reconstruction(
-    features: FeatureMap, X: Array, numbers: Array, by_preimages: Array, r: int, *, seen: bool = True
+    features: FeatureMap, X: Array, numbers: Array, by_preimages: Array, r: int, *, seen: bool | None = True
 ) -> Reconstruction | None:
     """The reconstruction of those of the rows X (m, d) with these numbers (k,), of r components.
 
@@ -235,17 +236,22 @@ def _split(features: FeatureMap, X: Array, numbers: Array) -> tuple[Array, Array
     return np.delete(Z, numbers, axis=0), Z[numbers], origin
 
 
-def judged_on(held_out: int, seen: bool) -> str:
+_LEFT_OUT_OF = {False: "both", True: "PCA, but not of kernel PCA", None: "PCA; kernel PCA may have seen them"}
+
+
+def judged_on(held_out: int, seen: bool | None) -> str:
     """On which rows kernel and linear PCA are compared, in words.
 
     Examples
     --------
     >>> judged_on(512, False)
-    '512 rows that neither has seen'
+    '512 rows that were left out of both'
     >>> judged_on(512, True)
-    '512 rows that PCA has not seen, but kernel PCA has'
+    '512 rows that were left out of PCA, but not of kernel PCA'
+    >>> judged_on(512, None)
+    '512 rows that were left out of PCA; kernel PCA may have seen them'
     """
-    return f"{held_out:,} rows that " + ("PCA has not seen, but kernel PCA has" if seen else "neither has seen")
+    return f"{held_out:,} rows that were left out of {_LEFT_OUT_OF[seen]}"
 
 
 _FOLLOWED, _IGNORED = 0.5, 0.1  # shares of the variance of a column

@@ -18,7 +18,7 @@ from bigkpca.numerics.features import FeatureMap, has_landmarks
 from bigkpca.numerics.linalg import all_aligned
 from bigkpca.numerics.linear_pca import Captured
 from bigkpca.numerics.methods import Method
-from bigkpca.numerics.moments import Moments, ShiftedSums
+from bigkpca.numerics.moments import Moments, OneHot, ShiftedSums
 from bigkpca.numerics.preimages import (
     Automatic,
     Decode,
@@ -138,13 +138,18 @@ class Model(ShowsSummary):
         return None if names is None else tuple(names)
 
     @property
+    def one_hot(self) -> tuple[OneHot, ...]:
+        """The columns of 0 and 1 of each column of categories of the fitted rows."""
+        return tuple(OneHot(*each) for each in self.provenance.get("one_hot", []))
+
+    @property
     def variables(self) -> dict[str, slice]:
         """The columns of each variable of the fitted rows: a named column, or all those of a column of categories.
 
         Of columns with the same name, later ones are called by number and name. Empty if columns have no names.
         """
         found: dict[str, slice] = {}
-        blocks = {start: (name, stop) for name, start, stop in self.provenance.get("one_hot", [])}
+        blocks = {start: (name, stop) for name, start, stop in self.one_hot}
         names, at = self.names or (), 0
         while at < len(names):
             name, stop = blocks.get(at, (names[at], at + 1))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -16,6 +17,19 @@ from bigkpca.numerics.display import brief
 
 _WIDTH = 512  # minimum width of a strip: narrower ones make products slower
 _MULTIPLE = 16  # columns that begin at the boundary of a cache line of float32
+
+
+class OneHot(NamedTuple):
+    """The columns of 0 and 1 that a column of categories became: `start`, ..., `stop` - 1."""
+
+    name: str
+    start: int
+    stop: int
+
+    @property
+    def columns(self) -> slice:
+        """Their place in a row."""
+        return slice(self.start, self.stop)
 
 
 def _strips(D: int) -> Iterator[tuple[slice, int, int]]:

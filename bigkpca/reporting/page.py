@@ -166,6 +166,9 @@ def capture(model: Model, data: ReportData) -> Section:
     return Section("What do they capture?", "", tuple(cards))
 
 
+_FITTED = {False: "was not fitted", True: "was fitted", None: "may have been fitted"}
+
+
 def _explained(found: Captured, variables: Mapping[str, slice]) -> Card:
     """Shares of the variance of the columns, by scores and by linear PCA."""
     shares = {"all columns": found.shares, **(found.of_columns(variables) if len(variables) > 1 else {})}
@@ -175,7 +178,7 @@ def _explained(found: Captured, variables: Mapping[str, slice]) -> Card:
     about = (
         f"Share of the variance of {found.held_out:,} rows, in the units of the model, that a linear function "
         "of the scores explains, and that linear PCA explains. Both were fitted to "
-        f"{found.rows:,} other rows, kernel PCA {'to these, too' if found.seen else 'not to these either'}."
+        f"{found.rows:,} other rows. Kernel PCA {_FITTED[found.seen]} to the judged rows."
     )
     if len(shares) > len(lines):
         about += f" The {_MOST_COLUMNS} of {len(shares) - 1:,} columns with the largest shares are shown."
@@ -308,7 +311,8 @@ def _walk(model: Model, j: int) -> tuple[Array, Array]:
     n = model.sums.count if model.sums else model.provenance["identity"]["shape"][0]
     Y = np.zeros((len(_STEPS), model.components))
     Y[:, j] = np.array(_STEPS) * np.sqrt(model.solution.eigenvalues[j] / n)
-    found = model.reconstructing(len(_STEPS))(Y, None)
+    with single_threaded_blas:
+        found = model.reconstructing(len(_STEPS))(Y, None)
     return found.rows, found.far
 
 
@@ -349,8 +353,8 @@ def preimages(model: Model, data: ReportData) -> Section | None:
     if found.by_pca is not None and found.lost.by_pca is not None:
         lost["linear PCA"] = found.by_pca, found.lost.by_pca
         about += f" PCA was fitted to {found.lost.rows:,} other rows."
-    if found.lost.seen:
-        about += " Kernel PCA was fitted to these rows, too, which favours it if they are few: see bigkpca evaluate."
+    fitted = f" Kernel PCA {_FITTED[found.lost.seen]} to the judged rows, too, which favours it if they are few"
+    about += f"{fitted}: see bigkpca evaluate."
     lines = [(f"{name} of {r} components", f"{share:.1%}") for name, (_, share) in lost.items()]
     cards = [
         Card("Error of reconstruction", about, tables=(ReportTable(("method", "lost"), tuple(lines), words=True),))

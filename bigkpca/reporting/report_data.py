@@ -166,7 +166,8 @@ class ReportData:
     `numbers` (m,), ascending, are the row numbers shown, out of `total` rows, with `scores` (m, r) and `residual` (m,).
     `shape` is (H, W) or (H, W, 3) of a row as a picture. `columns` are those of the table that rows were made of;
     `sample` are positions (k,) and rows (k, d), from which relations of scores to columns are computed, and `captured`,
-    what the scores explain of all columns together. `seen` unless the model was fitted to other rows.
+    what the scores explain of all columns together. `seen` if the model was fitted to these rows, None if that is not
+    known.
     """
 
     total: int
@@ -181,7 +182,7 @@ class ReportData:
     columns: tuple[ShownColumn, ...] = ()
     sample: tuple[Array, Array] | None = None
     captured: Captured | None = None
-    seen: bool = True
+    seen: bool | None = None
 
 
 def collect_report_data(
@@ -232,7 +233,7 @@ def collect_report_data(
             explained = model.captured  # of a model without the rows that are judged
         else:
             with single_threaded_blas:
-                explained = captured(model.features, sample[1], found[at], seen=own is not False)
+                explained = captured(model.features, sample[1], found[at], seen=own)
     return ReportData(
         total,
         numbers,
@@ -246,7 +247,7 @@ def collect_report_data(
         columns,
         sample,
         explained or model.captured,
-        own is not False,
+        own,
     )
 
 

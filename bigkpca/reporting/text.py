@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from bigkpca.data.rows import ArrayRows, OneHot
+from bigkpca.data.rows import ArrayRows
 from bigkpca.errors import Array
 from bigkpca.execution.planning import Plan
 from bigkpca.fitting.warnings import dominance
@@ -171,8 +171,7 @@ def dominant_column(model: Model, data: ReportData) -> str:
     """A sentence on the column that makes nearly all of the distances between rows, if there is one."""
     if data.sample is None:
         return ""
-    one_hot = tuple(OneHot(*each) for each in model.provenance.get("one_hot", []))
-    rows = ArrayRows(data.sample[1], names=model.names, one_hot=one_hot)
+    rows = ArrayRows(data.sample[1], names=model.names, one_hot=model.one_hot)
     found = dominance(rows, rows.values, model.features, FitSpec.of(model))
     return "" if found is None else f" {found[0].upper()}{found[1:]}."
 

@@ -73,13 +73,17 @@ def test_errors_are_those_of_the_estimator_against_exact_kernel_pca(compared, X,
     projected = Z @ np.linalg.inv(Z.T @ Z) @ (Z.T @ Y)
     assert trial.score_error == pytest.approx(np.sqrt(np.sum((Y - projected) ** 2) / np.sum(Y**2)), rel=1e-6)
     judged = np.arange(3, len(X), 4)
-    spec = FitSpec.of(own.model_)
+    spec, seen = FitSpec.of(own.model_), share_lost(X, own.inverse_transform(Z[judged]))
     other = without(own.model_, X[judged], None, spec, map)
-    other = with_other_preimages(other, own.model_, X[judged], spec)
-    (scores,) = other.project([X[judged]], len(judged))
-    error = share_lost(X, other.reconstructing(len(judged))(scores, None).rows)
-    assert trial.preimage_error == pytest.approx(error, rel=1e-3)
-    assert trial.preimage_error > 1.2 * share_lost(X, own.inverse_transform(Z[judged]))  # of rows that it has seen
+    assert trial.preimages_seen == (way == "columns") == (other is None)
+    if other is None:
+        assert trial.preimage_error == pytest.approx(seen, rel=1e-3)
+    else:
+        other = with_other_preimages(other, own.model_, X[judged], spec)
+        (scores,) = other.project([X[judged]], len(judged))
+        error = share_lost(X, other.reconstructing(len(judged))(scores, None).rows)
+        assert trial.preimage_error == pytest.approx(error, rel=1e-3)
+        assert trial.preimage_error > 1.2 * seen
     assert trial.relative_trace_error == (own.certificate_.relative_trace_error if way != "rff" else None)
 
 
@@ -99,17 +103,18 @@ def test_the_error_of_pca_is_that_of_rows_that_it_has_not_seen(compared, X):
 
 
 def test_pca_is_compared_with_the_best_pre_images():
-    def tried(size, error):
-        return TrialGroup(MethodVariant("rff"), size, 1, {"preimage_error": error and Spread(error, error, error)})
+    def tried(size, error, seen=0.0):
+        spreads = {"preimage_error": error and Spread(error, error, error), "preimages_seen": Spread(seen, seen, seen)}
+        return TrialGroup(MethodVariant("rff"), size, 1, spreads)
 
     groups = tried(9, 0.3), tried(20, 0.2), tried(30, None)
     start = "Linear PCA with 6 components: the error of reconstruction is"
-    best = partial(pca_note, groups, 6, seen=False)
+    best = partial(pca_note, groups, 6)
     assert best(0.1) == f"{start} 10.00%, better than the best pre-images (20.00%, rff with size 20)."
     assert best(0.25) == f"{start} 25.00%, worse than the best pre-images (20.00%, rff with size 20)."
     trained = "; unlike PCA, these were trained on the rows that are judged."
-    assert pca_note(groups, 6, 0.1, seen=True) == f"{best(0.1)[:-1]}{trained}"
-    assert pca_note(groups[2:], 6, 0.25, seen=False) == f"{start} 25.00%."
+    assert pca_note((groups[0], tried(20, 0.2, 1.0)), 6, 0.1) == f"{best(0.1)[:-1]}{trained}"
+    assert pca_note(groups[2:], 6, 0.25) == f"{start} 25.00%."
     assert best(None) is None
 
 

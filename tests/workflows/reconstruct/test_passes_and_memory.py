@@ -88,6 +88,13 @@ def test_a_way_back_that_does_not_fit_in_memory_is_refused(model, scores, datase
     assert run("reconstruct", model, scores, tmp_path / "out.zarr", "--memory", "2 GB", "-q").exit_code == 0
 
 
+def test_an_evaluation_of_many_rows_by_an_exact_model_of_few_is_planned(X):
+    exact = fitted(np.float32(X[:60]), method="exact", components=0.5)
+    many = ArrayRows(np.broadcast_to(np.float32(0), (10**5, 64)))
+    plan = plan_evaluate(many, exact, 100, 800, 2)
+    assert process_bytes() < plan.peak_bytes < plan_evaluate(many, exact, 1000, 8000, 2).peak_bytes
+
+
 def test_a_plan_of_the_way_back_counts_what_takes_memory(model, X):
     fitted_model, rows = load_model(model), ArrayRows(np.broadcast_to(np.float32(0), (10**6, 64)))
     plan = plan_reconstruct(rows, fitted_model, None, 2)
