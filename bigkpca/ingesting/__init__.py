@@ -367,11 +367,13 @@ def _append(files: Files, path: str, record: Mapping[str, Any], allowed: Allowed
     """Add rows to a finished dataset; return whether the same rows were already added last."""
     group, about = groups.finished_dataset(path, "r+")
     *earlier, last = about["provenance"]
-    if earlier and about["sources"][-len(last["sources"]) :] == files.identity["sources"]:
-        if frames := [each["table"] for each in files.identity["sources"] if each["path"] is None]:
+    identity = files.identity
+    same_labels = last.get("labels", identity["labels"]) == identity["labels"]
+    if earlier and same_labels and about["sources"][-len(last["sources"]) :] == identity["sources"]:
+        if frames := [each["table"] for each in identity["sources"] if each["path"] is None]:
             warn(
-                f"{path}: these rows were appended last, so the {frames[0]} is not added again; to add equal rows on "
-                "purpose, put them into one frame, or one list of frames",
+                f"{path}: these rows were appended last, so the {frames[0]} is not added again; to add equal rows once "
+                "more, write them to a new file and append it",
                 RepeatedRowsWarning,
             )
         return True
@@ -394,8 +396,9 @@ def _append(files: Files, path: str, record: Mapping[str, Any], allowed: Allowed
     categories = {text: code for code, text in enumerate(about.get("categories", []))}
     added = _fill(path, group, source, about["rows"], categories, progress)
     files.check_unchanged()
-    sources, provenance = about["sources"] + files.identity["sources"], about["provenance"] + added["provenance"]
-    _publish(path, {**added, "sources": sources, "provenance": provenance})
+    (entry,) = added["provenance"]
+    provenance = [*about["provenance"], entry | {"labels": identity["labels"]}]
+    _publish(path, {**added, "sources": about["sources"] + identity["sources"], "provenance": provenance})
     return False
 
 

@@ -20,7 +20,7 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from bigkpca.errors import Array, DataError, SpecError, column_called, names_apart, unknown_name
+from bigkpca.errors import Array, DataError, SpecError, column_called, names_apart, require, unknown_name
 from bigkpca.ingesting.notation import (
     ISO,
     Notation,
@@ -28,6 +28,7 @@ from bigkpca.ingesting.notation import (
     parsed_numbers,
     spelled,
     without_missing,
+    written_dates,
     written_numbers,
 )
 
@@ -177,6 +178,9 @@ def numbers(values: Any, kind: Kind, notation: Notation = ISO) -> tuple[Array, A
     own = kind_of(values.type)
     if own == "number" and kind == "date" and notation.date_format:  # 20130517
         own, values = "text", values.cast(pa.string())
+        whole = without_missing(values.unique(), notation).drop_null().to_pylist()
+        if not all(written_dates(whole, notation.date_format, again=True)):
+            raise pa.ArrowInvalid("a number is not a date with all its digits")  # 1022013, which has lost a zero
     if own == "text":
         values = _parsed(values.cast(pa.large_string()), kind, notation)
     elif not pa.types.is_null(values.type) and own not in _FITS[kind]:
@@ -230,18 +234,23 @@ def _microseconds(values: Any, to: Any) -> Array:
 
 
 def texts_of(values: Any, notation: Notation = ISO) -> tuple[Any, Array]:
-    """(texts, which of them are missing (k,), i.e. null, NaN, empty or among the `na_values`) of an Arrow array."""
+    """(texts as a dictionary in the spelling of categories, which of them are missing (k,), i.e. null, NaN, empty or
+    among the `na_values`) of an Arrow array. The dictionary can hold a text twice."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
     if pa.types.is_dictionary(values.type):
         values = values.cast(values.type.value_type)
-    nothing, texts = pc.is_null(values, nan_is_null=True), values.cast(pa.string())  # 1.0 without its point
-    absent = pc.equal(texts, "")
-    if notation.na_values:
-        na_values = {text for each in notation.na_values for text in (each, f"{each}.0", each.removesuffix(".0"))}
-        absent = pc.or_(absent, pc.is_in(texts, pa.array(na_values, pa.string())))
-    return texts, pc.or_kleene(nothing, absent).to_numpy(zero_copy_only=False)
+    coded, written = values.cast(pa.string()).dictionary_encode(), _written(values, notation)
+    words = spelled(coded.dictionary, written)
+    absent = pc.is_in(words, spelled(pa.array(["", *notation.na_values], pa.string()), written)).take(coded.indices)
+    missing = pc.or_kleene(pc.is_null(values, nan_is_null=True), absent).to_numpy(zero_copy_only=False)
+    return pa.DictionaryArray.from_arrays(coded.indices, words), missing
+
+
+def _written(values: Any, notation: Notation) -> Notation:
+    """The notation of the texts of an Arrow array: the given one unless Arrow writes them, from typed values."""
+    return notation if kind_of(values.type) == "text" else ISO
 
 
 def codes(values: Any, column: TableColumn) -> tuple[Array, Array, Array]:
@@ -250,19 +259,27 @@ def codes(values: Any, column: TableColumn) -> tuple[Array, Array, Array]:
     import pyarrow.compute as pc
 
     texts, missing = texts_of(values, column.notation)
-    coded, known = texts.dictionary_encode(), pa.array(column.categories, pa.string())
-    words, known = (spelled(each, column.notation) for each in (coded.dictionary, known))
-    found = pc.index_in(words, known).take(coded.indices).fill_null(-1).to_numpy()
+    known = pa.array(column.categories, pa.string())
+    if column.kind == "ordinal":  # as the user wrote them
+        known = spelled(known, _written(values, column.notation))
+    found = pc.index_in(texts.dictionary, known).take(texts.indices).fill_null(-1).to_numpy()
     if column.other:
         found = np.where((found < 0) & ~missing, len(column.categories) - 1, found)
     return found, missing, (found < 0) & ~missing
+
+
+def whole_texts_of(values: Any) -> tuple[Any, Array]:
+    """(texts as they are, which of them are missing (k,)) of an Arrow array, for rows of characters."""
+    import pyarrow as pa
+
+    return values.cast(pa.string()), texts_of(values)[1]
 
 
 def characters(values: Any, column: TableColumn) -> tuple[Array, Array, Array]:
     """(numbers of characters (k, length), missing (k,), longer or with other characters (k,)) of texts."""
     import pyarrow.compute as pc
 
-    texts, missing = texts_of(values, column.notation)
+    texts, missing = whole_texts_of(values)
     cut = pc.utf8_slice_codeunits(texts.fill_null(""), 0, column.length)
     padded = np.array(cut.to_pylist(), dtype=f"<U{column.length}")
     points = padded.view(np.uint32).reshape(len(padded), column.length)
@@ -382,9 +399,9 @@ class TableFrame:
     columns: their numbers in the file, without labels and row names. names: of all columns of the file. kinds, types:
     of the columns, the latter as named by the file; the kind is None if values cannot become numbers. read: batches
     (pyarrow.RecordBatch) of the columns with these numbers, in this order; columns of a text file are texts.
-    from_first_rows: whether kinds are inferred from the first rows, so later rows can contain words. formatted: numbers
-    of the columns whose first rows have dates of the given format. notes_as: notes on columns, by their numbers, for
-    users who do not name them, if they are read as this kind.
+    from_first_rows: numbers of the columns whose kinds are inferred from the first rows, so later rows can contain
+    words. formatted: numbers of the columns whose first rows have dates of the given format. notes_as: notes on
+    columns, by their numbers, for users who do not name them, if they are read as this kind.
     """
 
     where: str
@@ -398,7 +415,7 @@ class TableFrame:
     read: Callable[[Mapping[int, TableColumn]], Iterator[Any]]
     notes: tuple[str, ...] = ()
     text: str | None = None  # the column whose characters are the rows, unless options differ
-    from_first_rows: bool = False
+    from_first_rows: frozenset[int] = frozenset()
     formatted: frozenset[int] = frozenset()
     notes_as: Mapping[int, tuple[Kind, str]] = field(default_factory=dict)
 
@@ -592,6 +609,7 @@ class ColumnOptions:
         ):
             if value not in known:
                 raise unknown_name(what, str(value), [name for name in known if name])
+        _check_levels(self)
         for _, date_format in self.date_formats:
             Notation(date_format=date_format)  # checks it
         if self.max_categories is not None and self.max_categories < 1:
@@ -642,7 +660,6 @@ def chosen(frames: Sequence[TableFrame], choice: ColumnOptions, names: tuple[str
     names: of the columns, if already known; otherwise those of the first file that has names. Raises SpecError for a
     name that no column has, and DataError if a column has a type that cannot be numbers.
     """
-    _check_levels(choice)
     first = next((frame for frame in frames if frame.names is not None), frames[0])
     known = names if names is not None else first.column_names
     if first.text is not None and choice == ColumnOptions(missing=choice.missing):
@@ -668,6 +685,9 @@ def chosen(frames: Sequence[TableFrame], choice: ColumnOptions, names: tuple[str
 
 def _check_levels(choice: ColumnOptions) -> None:
     """Raise SpecError for levels that are equal, also as numbers or truth values, or mean a missing value."""
+    if not choice.ordinal:
+        return
+    require("pyarrow", "tables", "ordinal")
     import pyarrow as pa
 
     for name, levels in choice.ordinal:

@@ -118,9 +118,13 @@ class Files:
             own = chosen(frames, self.choice, names)
             given = self.choice.notation.date_format
             if given and not any(column.notation.date_format for column in own.columns):
+                fits = any(frame.formatted for frame in frames)
+                because = (
+                    "other options name the columns that have it" if fits else "no CSV file has it in its first rows"
+                )
                 progress.note(
-                    f"no column is read as dates of the format {given!r}, since it fits the first rows of no column of "
-                    f"a CSV file; to read a column in it, use --date-format 'COLUMN={given}'"
+                    f"no column is read as dates of the format {given!r}, since {because}; to read a column in it, use "
+                    f"--date-format 'COLUMN={given}'"
                 )
             counting = _Counting(progress)
             encoding = learnt(frames, own, whose, counting, self.choice)
@@ -130,7 +134,9 @@ class Files:
         for each in self.files:
             if isinstance(each, TableFrame):
                 assert encoding is not None
-                each = rows_of(each, encoding, whose or "", counts, self.dtype, progress, of_dataset=of_dataset)
+                each = rows_of(
+                    each, encoding, whose or "", counts, self.dtype, progress, None if of_dataset else self.choice
+                )
             tables.append(each)
         first = tables[0]
         for table in tables[1:]:

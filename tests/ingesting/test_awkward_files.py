@@ -130,6 +130,16 @@ refused(
     *("euros", euros, r"Use --numeric p --thousands \. --decimal , for 'p'"),
     *({"numeric": "p", "thousands": ".", "decimal": ","}, [[1000.5, 1], [2, 2]]),
 )
+refused(
+    *("dollars with decimal commas", b"a;d\n1,5;$5\n", "Use --numeric d for 'd'"),
+    *({"numeric": "d"}, [[1.5, 5]]),
+    decimal=",",
+)
+refused(
+    *("dollars with other marks", b"a;d\n1'000,5;$1'000\n2;$7\n", "Use --numeric d for 'd'"),
+    *({"numeric": "d"}, [[1000.5, 1000], [2, 7]]),
+    **{"decimal": ",", "thousands": "'"},
+)
 refused("percent", b"a,b\n50%,1\n12.5 %,2\n", "Use --numeric a for 'a'", {"numeric": ["a"]}, [[0.5, 1], [0.125, 2]])
 refused("a sign elsewhere", b"p,q\n$1,$2\n", "Use .*--numeric q", numeric=["p"])
 read("exponents and signs", b"a\n+1e3\n-.5\n5.\n", [[1000], [-0.5], [5]])
@@ -246,20 +256,20 @@ refused(
 )
 refused(
     *("a date of another format among categories", b"d\n13/01/2013\n01/13/2013\n"),
-    r"row 1: '01/13/2013'; 1 other is a date\. Use --date-format '%m/%d/%Y' instead of --date-format '%d/%m/%Y'\.",
+    r"row 1: '01/13/2013'; 1 other is a date\. To make categories",  # no format reads both
     **{"date_format": "%d/%m/%Y", "categories": "one-hot"},
 )
 refused(
     *(
         "another format of one of two columns",
         b"d,e\n01/31/2013,31/01/2013\n",
-        "Use --date-format 'd=%m/%d/%Y' for 'd'",
+        "Use --date-format 'e=%d/%m/%Y' --date-format 'd=%m/%d/%Y' instead of --date-format '%d/%m/%Y' for 'd'",
     ),
     *({"date_format": {"d": "%m/%d/%Y", "e": "%d/%m/%Y"}}, [[DAY + 30, DAY + 30]]),
     date_format="%d/%m/%Y",
 )
 refused(
-    *("dates that need no format", b"d\n2013-01-02\n", "Use no --date-format for 'd'"),
+    *("dates that need no format", b"d\n2013-01-02\n", "Leave out --date-format for 'd'"),
     *({"date_format": None}, [[DAY + 1]]),
     date_format={"d": "%d.%m.%Y"},
 )
@@ -269,6 +279,41 @@ refused(
 )
 wrong = r"row 1, column 0 \('d'\) is '13/13/2013', not a date of the format '%d/%m/%Y'"
 refused("a date that does not exist", b"d\n01/02/2013\n13/13/2013\n", wrong, date_format="%d/%m/%Y")
+refused(
+    *("one date of another format", b"d\n17/05/2013\n18/05/2013\n05/17/2013\n"),
+    *(r"row 2, column 0 \('d'\) is '05/17/2013', .*0\)\. Turn text",),
+    date_format="%d/%m/%Y",
+)
+refused(
+    *("a number among named dates", b"n\n20130517\n12\n20130518\n"),
+    *(r"Use --numeric n instead of --date-format 'n=%Y%m%d' for 'n'\.",),
+    *({"numeric": "n", "date_format": None}, [[20130517], [12], [20130518]]),
+    date_format={"n": "%Y%m%d"},
+)
+refused(
+    "a number among dates of whole numbers",
+    b"n\n20130517\n12\n20130518\n",
+    r"since row 1: '12'; 2 others are dates\. Use --numeric n instead of --date-format 'n=%Y%m%d'\. "
+    "To make .* --categorical n instead of --date-format 'n=%Y%m%d'; .* --drop n instead of",
+    **{"date_format": {"n": "%Y%m%d"}, "categories": "one-hot"},
+)
+refused(
+    *("dates beside decimal commas", b"a;d\n1,5;31.01.2013\n", r"Use --date-format '%d\.%m\.%Y' for 'd'\. Otherwise"),
+    *({"date_format": "%d.%m.%Y"}, [[1.5, DAY + 30]]),
+    decimal=",",
+)
+refused(
+    *("dates that are named as numbers", b"d\n31/01/2013\n", "Use --date-format '%d/%m/%Y' instead of --numeric d for"),
+    *({"numeric": (), "date_format": "%d/%m/%Y"}, [[DAY + 30]]),
+    numeric="d",
+)
+other = "no column is read as dates of the format '%d/%m/%Y', since other options name the columns that have it; "
+for options in ({"drop": ["d"]}, {"categorical": "d"}):
+    read(
+        f"dates that another option names {options}",
+        *(b"d,e\n17/05/2013,1\n", [[1]] if "drop" in options else [[1, 1]]),
+        **{"note": other, "date_format": "%d/%m/%Y", **options},
+    )
 read("times of day", b"t\n06:30\n23:15:00\n", [[6.5], [23.25]])
 
 # Missing values and words among numbers.
@@ -276,7 +321,7 @@ for mark in ("NA", "N/A", "null", "NaN", "None", "", "  ", '"NA"', '""'):
     read(f"missing as {mark!r}", f"a,b\n1,2\n{mark},3\n3,4\n".encode(), [[1, 2], [2, 3], [3, 4]], missing="mean")
 dashes = b"a,b\n1,2\n-,3\n3,4\n"
 refused(
-    *("missing as a dash", dashes, "Use --na-values - if this means a missing value for 'a'"),
+    *("missing as a dash", dashes, "If '-' in 'a' means a missing value, use --na-values -"),
     *({"na_values": "-", "missing": "mean"}, [[1, 2], [2, 3], [3, 4]]),
 )
 codes = b'a,w\n1,x\n2,"unknown"\n-999.0,x\n3,y\n'
@@ -293,7 +338,9 @@ refused(
     "delimiters at the ends of lines", b"a,b,\n1,2,\n3,4,\n", "Use --drop '' for ''", {"drop": [""]}, [[1, 2], [3, 4]]
 )
 mixed = b"a,b\n" + b"".join(b"%d,1\n" % i for i in range(300)) + b"oops,1\n" + b"7,1\n" * 99
-since = r"column 0 \('a'\) is read as text since row 300: 'oops'; 399 others are numbers\. Use --na-values oops"
+since = (
+    r"column 0 \('a'\) is read as text since row 300: 'oops'; 399 others are numbers\. If 'oops' .*use --na-values oops"
+)
 refused("a word late in a column of numbers", mixed, since, categories="one-hot")
 refused(
     "a word early in a column of numbers",
@@ -349,6 +396,21 @@ read(
 read(
     *("German numbers as categories", b"c;x\n1.234,5;1\n1,5;2\n", [[0, 1, 1], [1, 0, 2]], ["c=1.5", "c=1234.5", "x"]),
     **{"categorical": ["c"], "decimal": ",", "thousands": "."},
+)
+read(
+    *("German numbers that are spelled once", b"c\n1,234\n1.234,0\n1234\n1,234\n", [[1, 0], [0, 1], [0, 1], [1, 0]]),
+    *(["c=1.234", "c=1234"],),
+    **{"categorical": ["c"], "decimal": ",", "thousands": "."},
+)
+read("levels as German numbers", b"c\n1,5\n1,0\n", [[1], [0]], ordinal={"c": ["1", "1,5"]}, decimal=",")
+read(
+    *("a version that means a missing value", b"c,x\nv2,1\nv2.0,2\nv3,3\n", [[1, 0, 1], [0, 1, 3]]),
+    *(["c=v2", "c=v3", "x"],),
+    **{"categorical": "c", "na_values": "v2.0", "missing": "drop"},
+)
+read(
+    *("a number that means a missing value, in German", b"c;x\n9,0;1\n1,5;2\n9;3\n", [[1, 2]], ["c=1.5", "x"]),
+    **{"categorical": "c", "na_values": "9", "missing": "drop", "decimal": ","},
 )
 letters = b"w\n" + b"a\nb\n" * 3 + b"b\nc\nd\n"
 top = [[int(each == b) for each in ("a", "b", "(other)")] for b in ["a", "b"] * 3 + ["b"]] + [[0, 0, 1]] * 2

@@ -128,7 +128,28 @@ def test_keys_with_leading_zeros_are_numbers_unless_they_are_categories(tmp_path
     assert made(tmp_path, further, append=True)["x"][-1].tolist() == [1.5, 0, 1, 0]
     levels = {"zip": ["90210", "01234", "00501"]}
     assert made(tmp_path, folder, ordinal=levels)["x"].tolist() == [[0.5, 2], [0.5, 1], [0.5, 0]]
-    np.testing.assert_array_equal(made(tmp_path, folder, labels="zip")["y"], [501, 1234, 90210])  # as in files
+    assert made(tmp_path, folder, labels="zip")["categories"] == ["00501", "01234", "90210"]
+    labels = made(tmp_path, write(tmp_path / "h", {"zip=7/a.parquet": pa.table({"a": [0.5]})}), labels="zip")
+    assert (labels["y"].tolist(), labels["categories"]) == ([7], None)
+
+
+def test_keys_keep_their_digits_where_these_say_more_than_a_number(tmp_path):
+    def folder(name, key):
+        path = tmp_path / name / key
+        path.mkdir(parents=True)
+        (path / "a.csv").write_text("a\n1\n")
+        return tmp_path / name
+
+    assert made(tmp_path, folder("hex", "id=0x10"), categorical="id")["names"] == ["a", "id=0x10"]
+    refuse(tmp_path, DataError, r"column 1 \('id'\) is '0x10', not a number", tmp_path / "hex")
+    days = folder("days", "day=01022013")
+    assert made(tmp_path, days, date_format={"day": "%d%m%Y"})["x"].tolist() == [[1, 15737]]  # 2013-02-01
+    message = r"row 0, column 0 \('day'\) is 1022013, not a date of the format '%d%m%Y'"
+    refuse(tmp_path, DataError, message, {"day": [1022013, 10022013]}, date_format={"day": "%d%m%Y"})
+    dotted = folder("dotted", "d=01.02.2013")
+    message = r"Use --date-format 'd=%d\.%m\.%Y' .*instead of --date-format '%d\.%m\.%Y' for 'd'"
+    refuse(tmp_path, DataError, message, dotted, date_format="%d.%m.%Y")
+    assert made(tmp_path, dotted, date_format={"d": "%d.%m.%Y"})["x"].tolist() == [[1, 15737]]
 
 
 def test_a_key_replaces_a_column_of_the_file_as_in_pyarrow(tmp_path):

@@ -101,6 +101,35 @@ def test_a_table_in_memory_becomes_the_dataset_of_its_file(frame, of_file, tmp_p
         assert ingest(frame(), tmp_path / "o.zarr", labels="y", append=True).already_done  # as for files
 
 
+def test_equal_rows_are_appended_from_a_new_file(tmp_path):
+    frame = pd.DataFrame({"a": [0.5, 1.5]})
+    frame.to_parquet(tmp_path / "again.parquet")
+    for rows in (frame, frame[:1], frame):
+        ingest(rows, tmp_path / "o.zarr", append=rows is not frame or (tmp_path / "o.zarr").exists())
+    with pytest.warns(RepeatedRowsWarning, match="to add equal rows once more, write them to a new file and append it"):
+        ingest(frame, tmp_path / "o.zarr", append=True)
+    assert ingest(tmp_path / "again.parquet", tmp_path / "o.zarr", append=True).rows == 7
+
+
+def test_rows_with_other_labels_are_not_those_that_were_appended_last(tmp_path):
+    (tmp_path / "g.csv").write_text("a\n1\n2\n")
+    for name, labels in (("l0", "1\n2\n"), ("l1", "7\n8\n")):
+        (tmp_path / f"{name}.csv").write_text(labels)
+    for name in ("l0", "l0", "l1", "l1"):
+        append = (tmp_path / "o.zarr").exists()
+        done = ingest(tmp_path / "g.csv", tmp_path / "o.zarr", labels=str(tmp_path / f"{name}.csv"), append=append)
+    assert done.already_done
+    assert stored(done.path)["y"].tolist() == [1, 2, 1, 2, 7, 8]
+
+
+def test_a_stream_whose_batches_have_another_schema_is_named(tmp_path):
+    frame = pl.LazyFrame({"a": [0.5, 1.5]}).map_batches(
+        lambda part: part.select(pl.col("a").cast(pl.String), b=1.0), validate_output_schema=False
+    )
+    with pytest.raises(DataError, match="the polars LazyFrame cannot be read as an Arrow table"):
+        ingest(frame, tmp_path / "o.zarr")
+
+
 def test_a_table_of_pandas_numbers_is_kept_bit_for_bit(tmp_path):
     X = RNG.normal(size=(50, 3)).astype(np.float32)
     for frame in (pd.DataFrame(X), pl.DataFrame(X), pa.table({"a": X[:, 0], "b": X[:, 1], "c": X[:, 2]})):

@@ -70,7 +70,8 @@ def _narrowest(texts: Sequence[str | None]) -> Any:
     """The Arrow type of whole numbers or dates, if all texts can be read as such, or else of text."""
     import pyarrow as pa
 
-    for kind in (pa.int32(), pa.int64(), pa.date32()):
+    digits = all(text is None or re.fullmatch("[+-]?[0-9]+", text) for text in texts)  # Arrow takes 0x10, too
+    for kind in (pa.int32(), pa.int64()) if digits else (pa.date32(),):
         with suppress(pa.ArrowInvalid):
             return pa.array(texts, pa.string()).cast(kind).type
     return pa.string()
@@ -82,7 +83,7 @@ def with_keys(
     """The frame with a column for each key, after its own; a key replaces a column of the same name, as in pyarrow.
 
     texts: of this frame. labels: the name of the key that holds the labels, if one does. Categories and levels are the
-    texts, such as 01234.
+    texts, such as 01234, and so are dates of a given format.
     """
     import pyarrow as pa
 
@@ -96,8 +97,8 @@ def with_keys(
         stored = {j: column for j, column in columns.items() if j not in added} or {frame.columns[0]: AS_TEXT}
         values = {}
         for j in added.keys() & columns.keys():
-            text = pa.scalar(texts[added[j]], pa.string())
-            words = j in more and columns[j].kind in ("text", "ordinal")
+            text, column = pa.scalar(texts[added[j]], pa.string()), columns[j]
+            words = column.kind in ("text", "ordinal") or column.notation.date_format
             values[j] = text if words else text.cast(keys[added[j]].type)
         for batch in frame.read(stored):
             found = dict(zip(stored, batch.columns, strict=True))
@@ -107,7 +108,8 @@ def with_keys(
     of_labels = frame.labels
     if labels is not None and labels in texts:
         number = next(j for j, name in added.items() if name == labels)
-        of_labels = arrow_labels(number, pa.field(labels, keys[labels].type), frame.where)
+        kind = pa.string() if keys[labels].note else keys[labels].type  # 01234 is a text
+        of_labels = arrow_labels(number, pa.field(labels, kind), frame.where)
     return replace(
         frame,
         columns=(*(frame.columns[k] for k in own), *more),

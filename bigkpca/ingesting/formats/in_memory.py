@@ -125,6 +125,8 @@ def _copied(data: Any, where: str, progress: Progress) -> _Held:
         try:
             file = closing.enter_context(TemporaryFile())
             digest, rows = _write(pieces, schema, file, progress, f"copying {where}", 0)
+        except pa.ArrowException as error:  # the batches have another schema than the table
+            raise DataError(f"{where} cannot be read as an Arrow table: {error}") from error
         except OSError as error:
             raise IncompleteError(
                 f"{where} can be read only once, and its rows cannot be copied to a temporary file in {gettempdir()}: "

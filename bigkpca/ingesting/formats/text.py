@@ -138,11 +138,11 @@ class TextRows:
         return self.first.index(name)
 
     def read(self, columns: Mapping[int, TableColumn]) -> Iterator[Any]:
-        """Batches of the texts of columns with these numbers; null where they mean a missing value. A level such as
-        None, which is named by the user, means none."""
+        """Batches of the texts of columns with these numbers; null where they mean a missing value. A level that
+        the user names, such as None, is not missing."""
         import pyarrow as pa
 
-        # Arrow's list of such texts is that of a whole file, so columns with another list are read apart.
+        # Arrow takes one list of missing texts per file, so columns with another list are read apart.
         groups: dict[tuple[str, ...], dict[int, TableColumn]] = {}
         for j, column in columns.items():
             levels = column.categories if column.kind == "ordinal" else ()
@@ -432,7 +432,7 @@ def csv_frame(
         labels=None if label is None else _labels(layout, label),
         read=layout.read,
         notes=layout.notes if row_names is None else (_ROW_NAMES,),
-        from_first_rows=True,
+        from_first_rows=frozenset(columns),
         formatted=layout.formatted,
         notes_as=layout.notes_as,
     )
@@ -457,18 +457,15 @@ def csv_column(path: Path, encoding: str | None = None, notation: Notation = ISO
 def _labels(layout: TextRows, column: int) -> TableLabels:
     """The labels in a column: integers, floats or else text, according to the first rows."""
 
-    def texts_of(part: Any) -> list[Any]:
-        found: list[Any] = plain_numbers(part, layout.notation).to_pylist()
-        return found
-
-    first = next((texts_of(each) for each in layout.texts(column)), [])
-    texts = [text for text in first if text]
-    whole = all(_WHOLE.fullmatch(text) for text in texts)  # as floats, distinct long integers would become equal
-    kinds = ("int64", "uint64") if whole else ("float64",)
-    dtype = next((dtype for dtype in map(np.dtype, kinds) if _all_are(texts, dtype)), TEXT)
+    notation = layout.notation
+    texts = [text for text in next((part.to_pylist() for part in layout.texts(column)), []) if text]
+    # As floats, distinct long integers would become equal.
+    whole = all(_WHOLE.fullmatch(text.replace(notation.thousands, "")) for text in texts)
+    kinds = map(np.dtype, ("int64", "uint64") if whole else ("float64",))
+    dtype = next((kind for kind in kinds if _as_numbers(texts, kind, notation) is not None), TEXT)
 
     def values(part: Any, rows: Array) -> Array:
-        given = texts_of(part)
+        given = part.to_pylist()
         if not all(given):
             row = rows[next(i for i, text in enumerate(given) if not text)]
             raise DataError(
@@ -477,26 +474,31 @@ def _labels(layout: TextRows, column: int) -> TableLabels:
             )
         if dtype == TEXT:
             return np.array(given, str)
-        if not _all_are(given, dtype):
-            i = next(i for i, text in enumerate(given) if not _all_are([text], dtype))
+        found = _as_numbers(given, dtype, notation)
+        if found is None:
+            i = next(i for i, text in enumerate(given) if _as_numbers([text], dtype, notation) is None)
             raise DataError(
                 f"{layout.path}: row {rows[i]} (counted from 0) has the label {given[i]!r}, but the first ones are "
                 f"{dtype} numbers: labels must be all of one kind"
             )
-        found = np.array(given).astype(dtype)
         check_finite_labels(found, rows, str(layout.path))
         return found
 
     return TableLabels(column, dtype, values)
 
 
-def _all_are(texts: Sequence[str], dtype: np.dtype[Any]) -> bool:
-    """Whether all texts can be read as this dtype."""
+def _as_numbers(texts: Sequence[str], dtype: np.dtype[Any], notation: Notation) -> Array | None:
+    """Texts as numbers of this dtype (k,); None if one is not such a number."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    given = pa.array(texts, pa.string())
+    if not (notation.plain or pc.all(written_numbers(given, notation)).as_py()):
+        return None
     try:
-        np.array(texts).astype(dtype)
+        return np.array(plain_numbers(given, notation).to_pylist(), str).astype(dtype)
     except (ValueError, OverflowError):
-        return False
-    return True
+        return None
 
 
 SEQUENCE = "sequence"
