@@ -64,19 +64,20 @@ def lines_of(name: str, X: Rows, *, standardised: bool) -> Iterator[list[Any]]:
 
 def main(argv: Sequence[str] | None = None) -> Results:
     given = arguments(__doc__ or "", argv, rows=10_000)
-    warnings.simplefilter("ignore", DominantVariableWarning)  # of tables that are not standardised
     header = ["rows of", "fitted", "components", "PCA's error", "default", "fixed-point"]
     header += [f"default, {by:g} sigma" for by in WIDER]
     found = []
-    for kind, sets, units in (("images", IMAGES, (False,)), ("tables", TABLES, (False, True))):
-        for standardised in units:
-            lines = [
-                line
-                for name, X in ((name, load()) for name, load in sets.items())
-                for line in lines_of(name, some_rows(X, min(given.rows, len(X))), standardised=standardised)
-            ]
-            title = f"Errors as multiples of PCA's, {kind}{', standardised' if standardised else ''}"
-            found.append(table(f"{title}; at most {given.rows} rows", header, lines))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DominantVariableWarning)  # of tables that are not standardised
+        for kind, sets, units in (("images", IMAGES, (False,)), ("tables", TABLES, (False, True))):
+            for standardised in units:
+                lines = [
+                    line
+                    for name, X in ((name, load()) for name, load in sets.items())
+                    for line in lines_of(name, some_rows(X, min(given.rows, len(X))), standardised=standardised)
+                ]
+                title = f"Errors as multiples of PCA's, {kind}{', standardised' if standardised else ''}"
+                found.append(table(f"{title}; at most {given.rows} rows", header, lines))
     return Results(tuple(found))
 
 

@@ -128,6 +128,10 @@ class DominantVariableWarning(UserWarning):
     """One column makes nearly all of the distances between rows, so that the components show little else."""
 
 
+class RepeatedRowsWarning(UserWarning):
+    """A frame that equals the rows appended last was not appended again."""
+
+
 class ToleranceWarning(UserWarning):
     """Memory or time ended the growth of a model before it met its tolerance."""
 
@@ -231,8 +235,8 @@ def check_overflow(values: Array, where: str) -> None:
 
     if not np.isfinite(values).all():
         raise DataError(
-            f"{where}: kernel values overflow: some row is far larger than the rest; remove it, scale the columns, "
-            "or fit with dtype float64"
+            f"{where}: kernel values overflow: some row is far larger than the rest, or some weight of a column; "
+            "remove it, scale the columns, or fit with dtype float64"
         )
 
 
@@ -242,7 +246,7 @@ def check_finite(
     where: str,
     first_column: int = 0,
     names: Sequence[str] | None = None,
-    fills: Sequence[float] = (),
+    fills: Sequence[str] = (),
 ) -> None:
     """Raise DataError naming the first NaN or infinity in X (b, d), a part of the data `where` that starts at this row
     and column; `names` are the names of all columns, and `fills` the stored numbers that became NaN.
@@ -263,7 +267,7 @@ def check_finite(
         row, column = bad[0]
         value, advice = "NaN" if np.isnan(X[row, column]) else "infinity", "remove or impute such rows first"
         if fills and value == "NaN":
-            value = f"missing, as the fill value {' or '.join(f'{fill:g}' for fill in fills)} or as NaN"
+            value = f"missing, as the fill value {' or '.join(fills)} or as NaN"
             advice += ", or open the array with xarray and pass the DataArray that dropna or fillna returns"
         raise DataError(
             f"{where}: row {first_row + row}, {column_called(first_column + column, names)} is {value} (both counted "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise, product
 from typing import Any
@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from bigkpca.data.blocks import Block, sample_rows, tile_rows
-from bigkpca.data.rows import ArrayRows, OneHot, Rows, tiles
+from bigkpca.data.rows import ArrayRows, Rows, tiles
 from bigkpca.errors import (
     Array,
     DataError,
@@ -25,25 +25,32 @@ from bigkpca.execution.blas import single_threaded_blas
 from bigkpca.execution.engine import Engine, sum_by_block
 from bigkpca.execution.passes import block_evaluation, read_rows
 from bigkpca.execution.planning import check_peak, plan_evaluate, plan_fit, process_bytes, sample_bytes
-from bigkpca.execution.projection import check_columns
+from bigkpca.execution.projection import check_columns, prepare_preimages
 from bigkpca.execution.tasks import Carried, Task
 from bigkpca.fitting.fit import fit_rows
+from bigkpca.fitting.others import Judged, judged_without
 from bigkpca.fitting.preimage import train_preimage, with_decoder
 from bigkpca.fitting.sample import draw_sample, sample_lengths, scale_of
 from bigkpca.numerics import evaluation
 from bigkpca.numerics.display import ShowsSummary, Summary
 from bigkpca.numerics.evaluation import Evaluation
+from bigkpca.numerics.features import shifted_rows
 from bigkpca.numerics.linalg import rank_tolerance
 from bigkpca.numerics.linear_pca import (
+    MOST_RESTORED,
     MOST_VALUES,
+    Captured,
     LinearPCA,
+    Lost,
     Reconstruction,
     captured,
+    held_out_rows,
     reconstruction,
+    some_held_out,
     spread,
 )
 from bigkpca.numerics.model import Model
-from bigkpca.numerics.moments import column_moments
+from bigkpca.numerics.moments import OneHot, column_moments
 from bigkpca.numerics.preimages import Noise, iteration_bytes
 from bigkpca.numerics.random_streams import FOLDS, PROBES, SCORING, random_stream
 from bigkpca.spec import EXACT_MOST_ROWS, FitSpec, resolve
@@ -83,7 +90,8 @@ def evaluate_rows(
     pooled = min(_POOL_FACTOR * sample, sample_rows(n, rows.shape[1], sample))
     plan_evaluate(rows, model, sample, pooled, engine.threads).check(limit, _REMEDY)
     engine.check_memory(lambda threads: plan_evaluate(rows, model, sample, pooled, threads).peak_bytes)
-    X = read_rows(rows, np.sort(rng.choice(n, pooled, replace=False)), engine)
+    pooled_numbers = np.sort(rng.choice(n, pooled, replace=False))
+    X = read_rows(rows, pooled_numbers, engine)
     with single_threaded_blas, np.errstate(over="ignore", invalid="ignore"):
         P = model.factor(rank_tolerance(features.dtype))
         height = tile_rows(model.columns, features.size, 8)
@@ -93,28 +101,60 @@ def evaluate_rows(
         numbers, drawn = evaluation.draw(sizes, sample, n, rng)
         given = evaluation.probes(features, model.solution, X[numbers], P, drawn)
         some = spread(len(X), max(1, MOST_VALUES // model.columns))
-        found = captured(features, X[some], pool.Y[some])
-        restored = None if found is None else reconstructed(model, X[some], pool.Y[some])
+        found, lost = _judged(model, X[some], pool.Y[some], pooled_numbers[some], rows, engine)
     sums = sum_by_block("evaluating", block_evaluation, rows, (model, given), model.block_rows, engine)
     result = evaluation.evaluation(sums, given, P, center=center)
-    return replace(result, captured=found, lost=None if restored is None else restored.lost)
+    return replace(result, captured=found, lost=lost)
 
 
-LEAST_RESTORED, _MOST_RESTORED = 8, 500  # rows whose pre-images are compared with linear PCA
+def _judged(
+    model: Model, X: Array, Y: Array, numbers: Array, rows: Rows, engine: Engine
+) -> tuple[Captured | None, Lost | None]:
+    """What scores Y (m, r) capture of sampled rows X (m, d), and what pre-images lose of them, beside linear PCA.
+
+    If these are the rows of the fit, with these numbers, the rows that are judged are left out of kernel PCA, too.
+    """
+    own, judged, spec = fitted_to(model, rows.fingerprint), held_out_rows(len(X)), FitSpec.of(model)
+    of_scores = of_preimages = Judged(model, Y, own)
+    if own:
+        kept = numbers if spec.exact or spec.refine else None
+        with engine.small_work() as in_order:
+            of_scores, of_preimages = judged_without(of_scores, X, judged, kept, spec, in_order)
+    found = captured(model.features, X, of_scores.scores, seen=of_scores.seen)
+    if found is None:
+        return None, None
+    restored = reconstructed(of_preimages.model, X, of_preimages.scores, seen=of_preimages.seen)
+    return found, None if restored is None else restored.lost
+
+
+def fitted_to(model: Model, fingerprint: Callable[[], dict[str, Any]]) -> bool | None:
+    """True if a model was fitted to the rows with this fingerprint; None if that is not known, since other files may
+    have the same rows."""
+    own = model.provenance.get("identity", {}).get("stamp")
+    return True if own is not None and fingerprint()["stamp"] == own else None
+
+
+_LEAST_RESTORED = 8  # rows whose pre-images are compared with linear PCA
 _RESTORED_PRODUCTS = 1_000_000_000  # rows x features x columns
 
 
-def reconstructed(model: Model, X: Array, Y: Array) -> Reconstruction | None:
-    """A quarter of the rows X (m, d), or up to 500, from their scores Y (m, r), beside linear PCA of the other rows.
+def reconstructed(model: Model, X: Array, Y: Array, *, seen: bool | None = True) -> Reconstruction | None:
+    """Up to 500 of the held-out rows of X (m, d), from their scores Y (m, s), s >= r, beside linear PCA of the others.
 
     None for models without pre-images, and for rows that do not vary.
     """
     if model.decoder is None:
         return None
-    most = max(LEAST_RESTORED, min(_MOST_RESTORED, _RESTORED_PRODUCTS // (model.features.size * model.columns)))
-    numbers = spread(len(X), min(most, max(LEAST_RESTORED, len(X) // 4)))
-    restored = model.reconstructing(len(numbers))(Y[numbers], None).rows
-    return reconstruction(model.features, X, numbers, restored, model.components)
+    numbers = some_held_out(len(X), _most_restored(model.features.size, model.columns))
+    if not len(numbers):
+        return None
+    restored = model.reconstructing(len(numbers))(Y[numbers, : model.components], None).rows
+    return reconstruction(model.features, X, numbers, restored, model.components, seen=seen)
+
+
+def _most_restored(size: int, columns: int) -> int:
+    """The largest number of rows that are restored."""
+    return max(_LEAST_RESTORED, min(MOST_RESTORED, _RESTORED_PRODUCTS // (size * columns)))
 
 
 def preimage_error(
@@ -126,13 +166,14 @@ def preimage_error(
 ) -> float:
     """Mean over all entries of (x - x^)², where x^ is the pre-image of the scores of x, in one pass.
 
-    In the units of the data, or of `units` (d,) for each column. With `noise`, a standard deviation in the units of the
-    data, x^ is the pre-image of x plus noise, where the noise is a function of the row number, and iterations start at
-    the noisy row. Raises SpecError for models without pre-images.
+    Entries are divided by `units` (d,), by default the scale of the model: in standard deviations of the columns if it
+    standardises, and times their weights. With `noise`, a standard deviation in the units of the data, x^ is the
+    pre-image of x plus noise, where the noise is a function of the row number, and iterations start at the noisy row.
+    Raises SpecError for models without pre-images.
     """
-    model.reconstructing(1)  # raises SpecError if the model has no pre-images
+    prepare_preimages(model)
     added = None if noise is None else _noise(noise)
-    given = model, added, 1.0 if units is None else units
+    given = model, added, model.features.scale if units is None else units
     total, count = sum_by_block("scoring", _squared_error, rows, given, model.block_rows, engine)
     return float(total / count)
 
@@ -142,17 +183,19 @@ def _noise(deviation: float) -> Noise:
     return Noise(deviation, np.random.SeedSequence(0, spawn_key=(SCORING,)).generate_state(2, np.uint64), 1)
 
 
-def _squared_error(rows: Rows, block: Block, model: Model, noise: Noise | None, units: Array | float) -> Array:
+def _squared_error(rows: Rows, block: Block, model: Model, noise: Noise | None, units: Array | None) -> Array:
     """Sum of the squared errors of the entries of one block, and the number of entries, (2,)."""
     height = tile_rows(model.columns, model.features.size, 8)
     most_rows = min(height, len(block))
+    errors = np.empty((most_rows, model.columns))
     decode = model.reconstructing(most_rows)
     total, first = 0.0, block.start
     for X in tiles(rows, block.start, block.stop, height):
         given = X if noise is None else noise.added(X, first, 0)
         (Y,) = model.project([given], most_rows)
         found = decode(Y, None if noise is None else given)
-        total += float(np.sum(((X.astype(np.float64) - found.rows) / units) ** 2))
+        shifted_rows(X.astype(np.float64), found.rows, units, errors[: len(X)])
+        total += float(np.sum(errors[: len(X)] ** 2))
         first += len(X)
     return np.array([total, len(block) * model.columns])
 

@@ -153,6 +153,7 @@ def having(found):
 
 
 @pytest.mark.full
+@pytest.mark.filterwarnings("ignore::bigkpca.errors.DominantVariableWarning")  # a page shows where it is due
 @pytest.mark.parametrize("page", having(python_of))
 def test_the_python_of_a_page_runs(page, prepared):
     names = {}

@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import zarr
+from scipy.spatial.distance import cdist
 from sklearn.base import clone
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
@@ -161,12 +162,39 @@ def test_estimators_with_values_can_be_cloned_printed_pickled_and_loaded(options
         np.testing.assert_allclose(same.transform(X), expected, rtol=1e-12, atol=1e-12)
 
 
-def test_pickles_hold_no_training_data_but_the_rows_that_the_pre_image_keeps(digits, small):
-    rows_and_kernels = 8 * 64 * (200 - 100) + 8 * 200 * (64 + 6 + 1)
-    for preimage, more in (("fixed-point", 0), ("auto:rows=200", rows_and_kernels)):
-        small.set_params(preimage=preimage)
-        few, many = (len(pickle.dumps(small.fit(rows.astype(np.float64)))) for rows in (digits[:100], digits))
-        assert many < few + more + 1000
+@pytest.mark.parametrize("preimage", ["fixed-point", "linear", "ridge:size=100", "auto:rows=100"])
+def test_pickles_do_not_grow_with_the_training_data(preimage, digits, small):
+    small.set_params(preimage=preimage)
+    few, many = (len(pickle.dumps(small.fit(rows.astype(np.float64)))) for rows in (digits[:200], digits))
+    assert many < few + 1000
+
+
+KEPT = [
+    ({"preimage": "fixed-point"}, {}),
+    pytest.param({"preimage": "ridge"}, {}, marks=pytest.mark.full),
+    pytest.param({"preimage": "denoising", "noise": 1.0}, {}, marks=pytest.mark.full),
+    pytest.param({"preimage": "linear"}, {}, marks=pytest.mark.full),
+    ({}, {"decoder_rows": 900}),
+    pytest.param({"preimage": "auto:rows=100"}, {"decoder_rows": 100}, marks=pytest.mark.full),
+    pytest.param({"preimage": "mds"}, {"decoder_rows": 900}, marks=pytest.mark.full),
+    pytest.param({"preimage": "fixed-point", "landmarks": "uniform"}, {"landmarks": 60}, marks=pytest.mark.full),
+    pytest.param({"preimage": "fixed-point", "kernel": "polynomial"}, {"landmarks": 60}, marks=pytest.mark.full),
+    pytest.param({"preimage": "fixed-point", "refine": 2}, {"landmarks": 900}, marks=pytest.mark.full),
+    ({"preimage": "fixed-point", "method": "rff"}, {"certificate_sample": 512}),
+]
+
+
+@pytest.mark.parametrize(("options", "kept"), KEPT, ids=str)
+def test_a_model_contains_the_rows_that_the_documentation_says(options, kept, digits, small, tmp_path):
+    X = digits[:900].astype(np.float64)
+    small.set_params(**options).fit(X).save(tmp_path / "m.zarr")
+    found = {}
+    for name, array in zarr.open_group(tmp_path / "m.zarr", mode="r").arrays():
+        if array.ndim == 2 and array.shape[1] == X.shape[1]:
+            forms = array[:], small.model_.features.unshifted(array[:])
+            nearest = np.min([cdist(X, rows, "chebyshev").min(axis=0) for rows in forms], axis=0)
+            found[name] = int((nearest < 1e-6).sum())
+    assert {name: count for name, count in found.items() if count} == kept
 
 
 def test_partial_fit_adds_rows_and_records_what_it_solves(X, small, tmp_path):

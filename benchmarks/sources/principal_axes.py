@@ -115,12 +115,13 @@ def draw(shoes: Array, apples: Array, folder: Path) -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    warnings.simplefilter("ignore", DominantVariableWarning)  # axes of different lengths are the example
-    given = arguments(__doc__ or "", argv, rows=5000)
-    shoes, apples = feet(min(given.rows, 200)), trees(given.rows)
-    title = f"Linear examples, {given.rows} apple trees"
-    save_table(title, ["what", "source", "kernel PCA"], lines_of(shoes, apples), given.folder, "principal_axes")
-    draw(shoes, apples, given.folder)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DominantVariableWarning)  # axes of different lengths are the example
+        given = arguments(__doc__ or "", argv, rows=5000)
+        shoes, apples = feet(min(given.rows, 200)), trees(given.rows)
+        title = f"Linear examples, {given.rows} apple trees"
+        save_table(title, ["what", "source", "kernel PCA"], lines_of(shoes, apples), given.folder, "principal_axes")
+        draw(shoes, apples, given.folder)
 
 
 if __name__ == "__main__":

@@ -28,6 +28,7 @@ from bigkpca.execution.projection import (
     block_scores,
     check_columns,
     expansion_of,
+    prepare_preimages,
 )
 from bigkpca.execution.tasks import constant, run_function
 from bigkpca.fitting.preimage import of_leading
@@ -177,7 +178,7 @@ def preimages(model: AnyModel, Y: Any) -> da.Array:
     model = model_of(model)
     scores = open_scores(model, Y)
     model = of_leading(model, scores.shape[1])
-    model.reconstructing(1)  # raises SpecError for a model without pre-images
+    prepare_preimages(model)
     return _blockwise(scores, _preimages, (model.columns,), model.features.dtype, (model,), model.block_rows)
 
 
@@ -194,7 +195,7 @@ def denoised(model: AnyModel, X: Any) -> da.Array:
     """
     model, rows = model_of(model), open_uncounted(X)
     check_columns(rows, model)
-    model.reconstructing(1)
+    prepare_preimages(model)
     return _blockwise(rows, _denoised, (model.columns,), model.features.dtype, (model,), model.block_rows)
 
 

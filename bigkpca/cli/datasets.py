@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import csv
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, TypeVar
 
 import click
 
@@ -11,6 +12,8 @@ from bigkpca.cli.command import command, option, verbose_option
 from bigkpca.cli.options import PATH, array_option, common, json_option, memory_option, overwrite_option
 from bigkpca.cli.output import SPECTRUM, show, show_model
 from bigkpca.execution.progress import ShownProgress
+
+T = TypeVar("T")
 
 
 def _listed(text: str) -> tuple[str, ...]:
@@ -27,18 +30,28 @@ def _some(_: click.Context, __: click.Parameter, text: str | None) -> tuple[str,
     return () if text is None else _listed(text)
 
 
+def _each_once(values: Iterable[tuple[str, T]], param: click.Parameter) -> dict[str, T]:
+    """Values by column. Raises BadParameter for a column that is named twice."""
+    found: dict[str, T] = {}
+    for name, value in values:
+        if name in found:
+            raise click.BadParameter(f"column {name!r} is named twice", param=param)
+        found[name] = value
+    return found
+
+
 def _levels(_: click.Context, param: click.Parameter, texts: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
     """Levels of columns, each as NAME=A,B,..."""
     if wrong := next((text for text in texts if "=" not in text), None):
         raise click.BadParameter(f"{wrong!r} is not of the form COLUMN=LOW,HIGH", param=param)
-    return {name: _listed(levels) for name, _, levels in (text.rpartition("=") for text in texts)}
+    return _each_once(((name, _listed(levels)) for name, _, levels in (text.rpartition("=") for text in texts)), param)
 
 
 def _formats(_: click.Context, param: click.Parameter, texts: tuple[str, ...]) -> str | dict[str, str] | None:
     """One format of all dates, or formats of columns, each as NAME=FORMAT."""
-    named = {name: given for name, mark, given in (text.rpartition("=") for text in texts) if mark and "%" not in name}
-    if len(named) == len(texts):
-        return named or None
+    parts = [text.rpartition("=") for text in texts]
+    if all(mark and "%" not in name for name, mark, _ in parts):
+        return _each_once(((name, given) for name, _, given in parts), param) or None
     if len(texts) > 1:
         raise click.BadParameter("give one format, or COLUMN=FORMAT for each column", param=param)
     return texts[0]

@@ -24,6 +24,7 @@ from bigkpca.cli.options import (
 from bigkpca.cli.output import show, show_captured, show_model
 from bigkpca.execution.progress import ShownProgress
 from bigkpca.numerics.certificates import MODERATE
+from bigkpca.numerics.linear_pca import judged_on
 from bigkpca.spec import FitSpec
 from bigkpca.spec.units import SAMPLED_ROWS
 
@@ -72,7 +73,7 @@ def evaluate(model: str, data: str, as_json: bool, quiet: bool, **options: Any) 
 
     fitted = load_model(model)
     found = estimates.evaluate(fitted, data, progress=ShownProgress(quiet), **options)
-    explained = None if found.captured is None else captured_info(found.captured, fitted.names)
+    explained = None if found.captured is None else captured_info(found.captured, fitted.variables)
     if as_json:
         facts = {**asdict(found), "captured": explained}
         click.echo(json.dumps(facts, default=lambda array: array.tolist()))
@@ -97,7 +98,7 @@ def evaluate(model: str, data: str, as_json: bool, quiet: bool, **options: Any) 
         show_captured(explained, FitSpec.of(fitted).standardize)
     if (lost := found.lost) is not None:
         pca = "" if lost.by_pca is None else f", {lost.by_pca:.1%} by PCA"
-        rows = f"{lost.held_out:,} rows that PCA has not seen"
+        rows = judged_on(lost.held_out, lost.seen)
         click.echo(f"lost by pre-images: {lost.by_preimages:.1%} of the variance{pca} ({rows})")
 
 

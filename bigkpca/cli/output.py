@@ -11,7 +11,7 @@ import numpy as np
 
 from bigkpca.numerics.certificates import accuracy
 from bigkpca.numerics.display import at_most, plus_minus, share_at_most
-from bigkpca.numerics.linear_pca import only_followed
+from bigkpca.numerics.linear_pca import judged_on, only_followed
 
 
 def show(facts: Mapping[str, Any], as_json: bool) -> None:
@@ -135,7 +135,7 @@ _MOST_COLUMNS = 12
 def show_captured(found: Mapping[str, Any], standardized: bool) -> None:
     """Print the shares of the variance of columns that scores explain, beside linear PCA with as many components."""
     scores = f"{found['components']} scores" if found["components"] > 1 else "the score"
-    rows = f"{found['held_out']:,} rows that PCA has not seen"
+    rows = judged_on(found["held_out"], found["seen"])
     click.echo(f"captured of the columns: {found['by_scores']:.1%} by {scores}, {found['by_pca']:.1%} by PCA ({rows})")
     if not (columns := found["columns"]):
         return

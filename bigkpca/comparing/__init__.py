@@ -158,10 +158,14 @@ def compare(
     LockedError
         If another process is writing to `out`.
 
-    Notes ----- Errors are measured at up to 4096 rows against exact kernel PCA: from the whole Gram matrix up to 8192
+    Notes
+    -----
+    Errors are measured at up to 4096 rows against exact kernel PCA: from the whole Gram matrix up to 8192
     rows, and above from products with it while n² d <= 4e12 and `memory` allows. Otherwise the reference is a Nyström
     model of twice the largest size, with eigenvalues corrected by exact rows, as noted in `reference` of the result. A
-    median sigma is computed once, for all seeds.
+    median sigma is computed once, for all seeds. Pre-images and linear PCA are compared on up to 256 rows that are left
+    out of both; pre-images that cannot be made again without these rows, such as those that are trained in a pass
+    ("ridge", "denoising"), are judged as they are.
 
     Each fit runs in a separate process, with all threads of this machine or on the cluster of `scheduler` (never on a
     current Dask client), and makes its usual passes over the data. Fits that need more than `memory` are left out. On a

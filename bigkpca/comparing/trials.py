@@ -34,9 +34,10 @@ from bigkpca.execution.passes import read_rows
 from bigkpca.execution.planning import largest_size_that_fits, plan_fit
 from bigkpca.execution.progress import Progress
 from bigkpca.fitting.fit import fit_rows
+from bigkpca.fitting.others import Judged, judged_without
 from bigkpca.fitting.sample import sample_lengths
 from bigkpca.numerics import landmarks, measures, methods
-from bigkpca.numerics.linear_pca import LinearPCA
+from bigkpca.numerics.linear_pca import restored_by_pca, share_lost, some_held_out
 from bigkpca.numerics.model import Model
 from bigkpca.numerics.random_streams import PROBES, random_stream
 from bigkpca.spec import EXACT_MOST_ROWS, VARIED, FitSpec, resolve
@@ -388,8 +389,11 @@ class TrialResult:
     score_error : float or None
         |Y - Y^ B|_F / |Y|_F with the best B, i.e. the part that no linear map of the scores restores.
     preimage_error : float or None
-        Mean squared distance of pre-images from their rows, over the variance of the rows; in standard deviations of
-        the columns if the fit standardised them.
+        Squared distance of pre-images from up to 256 rows, over the squared distance of these from the mean of other
+        rows; in standard deviations of the columns if the fit standardised them. The model and its pre-images are made
+        without these rows where that takes no other pass.
+    preimages_seen : float or None
+        1 if the pre-images were made from these rows, too, and 0 if not.
     """
 
     method: str
@@ -403,6 +407,7 @@ class TrialResult:
     subspace_cosine: float | None = None
     score_error: float | None = None
     preimage_error: float | None = None
+    preimages_seen: float | None = None
 
 
 def run_trial(
@@ -427,39 +432,30 @@ def run_trial(
             # With fewer components, an exact direction is outside their span.
             subspace_cosine=measures.subspace_cosine(reference.scores, Y) if Y.shape[1] >= r else 0.0,
             score_error=measures.score_error(reference.scores, Y),
-            preimage_error=_preimage_error(model, reference.rows, Y),
+            **_preimage_error(model, spec, reference.rows, Y),
         )
 
 
-def _preimage_error(model: Model, X: Array, Y: Array) -> float | None:
-    """The error of pre-images of the rows X that `_held_out` marks, from their scores Y, relative to the variance of
-    rows; None without either."""
-    if model.decoder is None:
-        return None
-    held_out = _held_out(X)
-    found = model.reconstructing(int(held_out.sum()))(Y[held_out].astype(model.features.dtype), None)
-    return _relative_error(model, X, model.features.shifted(found.rows))
+def _preimage_error(model: Model, spec: FitSpec, X: Array, Y: Array) -> dict[str, float | None]:
+    """Fields of a trial on the pre-images of some held-out rows of X (m, d), from a model without them or, if there is
+    none, from the scores Y (m, r) of the model itself; none of them without pre-images or held-out rows."""
+    numbers = some_held_out(len(X), _RECONSTRUCTED_ROWS)
+    if model.decoder is None or not len(numbers):
+        return {}
+    with Engine().small_work() as in_order:
+        judged = np.isin(np.arange(len(X)), numbers)
+        _, (model, Y, seen) = judged_without(Judged(model, Y, True), X, judged, None, spec, in_order)
+    scores = Y[numbers, : model.components].astype(model.features.dtype)
+    restored = model.reconstructing(len(numbers))(scores, None).rows
+    return {"preimage_error": share_lost(model.features, X, numbers, restored), "preimages_seen": float(bool(seen))}
 
 
 def _pca_error(model: Model, X: Array, r: int) -> float | None:
-    """The error of linear PCA with r components of the other rows, relative to the variance of rows; None for rows that
-    are not vectors, or do not vary."""
-    held_out = _held_out(X)
-    if not model.features.kernel.on_vectors or model.features.precomputed or held_out.all():
+    """The share of the variance of the same rows of X (m, d) that is lost by linear PCA with r components of the other
+    rows; None for rows that are not vectors or do not vary, and if there are too few others."""
+    if not model.features.kernel.on_vectors or model.features.precomputed:
         return None
-    Z = model.features.shifted(X).astype(np.float64)
+    numbers = some_held_out(len(X), _RECONSTRUCTED_ROWS)
     with single_threaded_blas:
-        return _relative_error(model, X, LinearPCA.of(Z[~held_out], r).reconstruct(Z[held_out]))
-
-
-def _held_out(X: Array) -> Array:
-    """Which of the rows X are reconstructed, (m,): at most 256."""
-    return np.arange(len(X)) % -(-len(X) // _RECONSTRUCTED_ROWS) == 0
-
-
-def _relative_error(model: Model, X: Array, found: Array) -> float | None:
-    """Mean squared distance of the reconstructed rows from those found, both in the units of the model, over the
-    variance of the rows X; None if these do not vary."""
-    Z = model.features.shifted(X).astype(np.float64)
-    variance = float(np.mean(np.sum((Z - Z.mean(axis=0)) ** 2, axis=1)))
-    return float(np.mean(np.sum((Z[_held_out(X)] - found) ** 2, axis=1))) / variance if variance else None
+        restored = restored_by_pca(model.features, X, numbers, r)
+    return None if restored is None else share_lost(model.features, X, numbers, restored)

@@ -13,7 +13,7 @@ from dask.delayed import Delayed, delayed
 from scipy.sparse import issparse
 
 from bigkpca.data.frames import FRAME, column_names, frame_dtype
-from bigkpca.data.rows import EVERY, ArrayRows, anonymous, check_shape
+from bigkpca.data.rows import EVERY, ArrayRows, BaseRows, anonymous, check_shape
 from bigkpca.data.sparse import SparseRows, sparse_rows
 from bigkpca.errors import Array, DataError, SpecError, check_numeric
 from bigkpca.numerics.linalg import aligned
@@ -23,11 +23,11 @@ if TYPE_CHECKING:  # slow to import, and a caller with such rows has already imp
 
 
 @dataclass(frozen=True)
-class DaskRows:
+class DaskRows(BaseRows):
     """Rows of a Dask array, dense or of sparse chunks; each task depends only on the chunks that hold its rows.
 
-    names are those of the columns of a frame, and labels the DataArray that these rows are, if any. Rows with unknown
-    chunk sizes, (nan, d), have no blocks, only chunks: they were not counted.
+    names are those of the columns of a frame. Rows with unknown chunk sizes, (nan, d), have no blocks, only chunks:
+    they were not counted.
     """
 
     values: da.Array
@@ -35,7 +35,6 @@ class DaskRows:
     name: None = None
     names: tuple[str, ...] | None = None
     one_hot: tuple[()] = ()
-    labels: Any = None
 
     @property
     def shape(self) -> tuple[int, int]:

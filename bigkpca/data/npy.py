@@ -12,7 +12,7 @@ import numpy as np
 
 from bigkpca.data.blocks import power_of_two
 from bigkpca.data.retrying import changed, retried
-from bigkpca.data.rows import EVERY, anonymous, check_shape
+from bigkpca.data.rows import EVERY, BaseRows, anonymous, check_shape
 from bigkpca.data.stores import is_url, store_of
 from bigkpca.data.stores.local import stored_file
 from bigkpca.errors import Array, CorruptionError, DataError, SpecError, check_numeric
@@ -21,7 +21,7 @@ _RUN_BYTES = 2**14  # bytes in sequence in a file that are worth a seek
 
 
 @dataclass(frozen=True)
-class NpyRows:
+class NpyRows(BaseRows):
     """Rows of a .npy file, read with seek and read: mapped pages would count as resident memory.
 
     Trailing axes are flattened; row_shape keeps them.

@@ -94,8 +94,8 @@ def _any_rows(data: Any, array: str | None) -> Rows:
         return _path_rows(expanded(data), array)
     if is_data_array(data):
         check_data_array(data)
-        rows = _any_rows(data.data, array)
-        return replace(rows, labels=data) if isinstance(rows, ArrayRows | DaskRows) else rows
+        rows: Any = _any_rows(data.data, array)
+        return replace(rows, data_array=data)
     if is_dask_frame(data):
         return frame_rows(data)
     if is_dask_array(data):

@@ -36,6 +36,16 @@ class Packing:
     offset: float | None = None
     fills: tuple[float, ...] = ()
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether values that are not missing are the stored integers."""
+        return self.stored.kind in "iu" and self.scale is None and self.offset is None
+
+    @property
+    def shown_fills(self) -> tuple[str, ...]:
+        """The fills, in the shortest form that identifies them."""
+        return tuple(str(self.stored.type(fill)) for fill in self.fills)
+
     def decode(self, numbers: Array) -> Array:
         """The values of stored numbers, which may be changed."""
         numbers = numbers.view(self.stored)
@@ -109,10 +119,15 @@ def _numbers(attributes: Mapping[str, Any], name: str, dtype: np.dtype[Any], whe
             return struct.unpack("<d", base64.standard_b64decode(given))
         except (struct.error, ValueError):
             pass  # refused below
-    values = _as_array(given)
-    if values.dtype.kind not in "iuf":
+    values = [each for each in np.asarray(given, object).reshape(-1).tolist() if not _is_nothing(each)]
+    if _as_array(values).dtype.kind not in "iuf":
         raise _unusable(where, name, given, "a number")
-    return values.reshape(-1).tolist()
+    return values
+
+
+def _is_nothing(given: Any) -> bool:
+    """Whether it is null or NaN as text, which writers of JSON put for NaN: that is missing anyway."""
+    return given is None or (isinstance(given, str | bytes) and given.lower() in ("nan", b"nan"))
 
 
 def _as_stored(number: float, dtype: np.dtype[Any], stored: np.dtype[Any]) -> Sequence[float]:

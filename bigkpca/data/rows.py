@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -13,25 +13,13 @@ from bigkpca.data.blocks import READ_BYTES, Block, power_of_two
 from bigkpca.errors import Array, DataError, check_finite
 from bigkpca.numerics.display import brief
 from bigkpca.numerics.linalg import aligned
+from bigkpca.numerics.moments import OneHot
 
 if TYPE_CHECKING:  # `--help` imports this file for the options of a fit, and must be fast
     from dask.delayed import Delayed
 
 
 EVERY = slice(None)  # all columns
-
-
-class OneHot(NamedTuple):
-    """The columns of 0 and 1 that a column of categories became: `start`, ..., `stop` - 1."""
-
-    name: str
-    start: int
-    stop: int
-
-    @property
-    def columns(self) -> slice:
-        """Their place in a row."""
-        return slice(self.start, self.stop)
 
 
 class Rows(Protocol):
@@ -52,6 +40,14 @@ class Rows(Protocol):
     @property
     def one_hot(self) -> tuple[OneHot, ...]:
         """The columns of 0 and 1 that are one column of categories, as their dataset records them."""
+
+    @property
+    def fills(self) -> tuple[str, ...]:
+        """The stored numbers that mean missing, for messages; their values are NaN."""
+
+    @property
+    def data_array(self) -> Any:
+        """The DataArray of xarray that these rows are, with its dims and coordinates; None for other rows."""
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -103,7 +99,18 @@ def little_endian(X: Array) -> memoryview:
 
 
 @dataclass(frozen=True)
-class ArrayRows:
+class BaseRows:
+    """Base of the rows of every source. By default there is no DataArray, and no number means missing."""
+
+    data_array: Any = field(default=None, kw_only=True, repr=False)
+
+    @property
+    def fills(self) -> tuple[str, ...]:
+        return ()
+
+
+@dataclass(frozen=True)
+class ArrayRows(BaseRows):
     """Rows first, first + 1, ... and columns first_column, ... of a table, in memory."""
 
     values: Array
@@ -115,7 +122,6 @@ class ArrayRows:
     grid: tuple[int, int] = (1, 1)
     names: tuple[str, ...] | None = None
     one_hot: tuple[OneHot, ...] = ()
-    labels: Any = None  # the DataArray that these rows are
 
     __repr__ = brief
 
@@ -186,7 +192,7 @@ def tiles(rows: Rows, start: int, stop: int, tile_rows: int, digest: Any = None)
 
 def check_rows(rows: Rows, X: Array, first_row: int, first_column: int = 0) -> None:
     """Raise DataError naming the first NaN or infinity in X (b, d), a part of the rows from this row and column on."""
-    check_finite(X, first_row, rows.where, first_column, rows.names, getattr(rows, "fills", ()))
+    check_finite(X, first_row, rows.where, first_column, rows.names, rows.fills)
 
 
 def digest_of_rows(rows: Rows, block: Block) -> str:

@@ -21,7 +21,7 @@ from scipy.sparse import csr_array
 
 from bigkpca.data.blocks import READ_BYTES, power_of_two
 from bigkpca.data.retrying import changed, may_pass, retried
-from bigkpca.data.rows import EVERY, anonymous, check_shape, little_endian
+from bigkpca.data.rows import EVERY, BaseRows, anonymous, check_shape, little_endian
 from bigkpca.data.stored import StoredArray, files_below, versions_of
 from bigkpca.data.stores import store_of
 from bigkpca.errors import Array, BigKPCAError, CorruptionError, DataError, SpecError, require
@@ -48,7 +48,7 @@ class Hdf5Vector:
 
 
 @dataclass(frozen=True)
-class SparseRows:
+class SparseRows(BaseRows):
     """Rows first, first + 1, ... of a CSR matrix. path: where it is stored; None in memory.
 
     indptr (n + 1,) is in memory, 8 bytes for each row; indices and values are arrays, or vectors that are read in

@@ -18,7 +18,7 @@ import zarr
 from bigkpca.data.blocks import Block
 from bigkpca.data.json_files import parsed, read_if_there
 from bigkpca.data.packing import Packing, packing_of_array
-from bigkpca.data.rows import EVERY, ArrayRows, OneHot, anonymous, check_shape, digest_of_rows
+from bigkpca.data.rows import EVERY, ArrayRows, BaseRows, anonymous, check_shape, digest_of_rows
 from bigkpca.data.stored import (
     ALL_THERE,
     ANY_VERSION,
@@ -34,6 +34,7 @@ from bigkpca.data.stores import StoredFile, store_of
 from bigkpca.data.versions import JOB, check_not_pruned, current_version, version_marks
 from bigkpca.errors import Array, CorruptionError, IncompleteError, SpecError
 from bigkpca.numerics.linalg import aligned
+from bigkpca.numerics.moments import OneHot
 
 ATTRIBUTE = "bigkpca"  # bigkpca's only key in the attributes of a Zarr group
 MAIN = {"features": "scores", "reconstruction": "x"}  # kinds of output written block by block: the main array of each
@@ -43,7 +44,7 @@ MANIFEST = "manifest.json"  # in the folder of that array, once all of it is the
 
 
 @dataclass(frozen=True)
-class ZarrRows:
+class ZarrRows(BaseRows):
     """Rows of a Zarr array (v2 or v3).
 
     `count` rows are trusted: all of a foreign array, and those that a dataset's attribute guarantees. `whole`: every
@@ -73,9 +74,8 @@ class ZarrRows:
         return np.dtype(self.array.dtype) if self._packing is None else self._packing.dtype
 
     @property
-    def fills(self) -> tuple[float, ...]:
-        """Stored numbers that mean missing values, which are NaN."""
-        return () if self._packing is None else self._packing.fills
+    def fills(self) -> tuple[str, ...]:
+        return () if self._packing is None else self._packing.shown_fills
 
     @cached_property
     def _packing(self) -> Packing | None:

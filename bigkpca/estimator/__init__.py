@@ -39,7 +39,7 @@ from bigkpca.estimator.parameters import (
 )
 from bigkpca.execution.engine import KeptFeatures
 from bigkpca.execution.options import RunOptions, in_words_of_python, takes, with_names_of_fields
-from bigkpca.execution.projection import are_maps, in_frame, of_rows_there, stacked_rows
+from bigkpca.execution.projection import are_maps, in_frame, of_rows_there, prepare_preimages, stacked_rows
 from bigkpca.fitting.merge import extend, spec_like
 from bigkpca.fitting.preimage import of_leading
 from bigkpca.numerics.certificates import Certificate
@@ -222,8 +222,10 @@ class ModelMethods(RowsInput, ClassNamePrefixFeaturesOutMixin, TransformerMixin)
     def score(self, X: Any, y: None = None) -> float:
         """Negative mean squared error of pre-images over all entries of X (n, d), in one pass. Larger is better.
 
-        Pre-images are computed from the scores alone; with `noise`, they are those of X with that noise added, compared
-        with X itself. Raises the errors of `transform`.
+        Errors are in the units of the data, with `standardize` in standard deviations of the columns, and times
+        `column_weights`, as in `cross_validate`. So a grid search cannot choose these two parameters. Pre-images are
+        computed from the scores alone; with `noise`, they are those of X with that noise added, compared with X itself.
+        Raises the errors of `transform`.
         """
         check_is_fitted(self)
         rows = self._matching_rows(X, self.model_, counted=True)
@@ -248,6 +250,8 @@ class ModelMethods(RowsInput, ClassNamePrefixFeaturesOutMixin, TransformerMixin)
         It can be pickled, and needs only NumPy, SciPy and scikit-learn."""
         check_is_fitted(self)
         model = self.model_
+        if model.decoder is not None:
+            prepare_preimages(model)
         return FittedKernelPCA(model.features, model.solution, model.decoder, model.names)
 
     def to_onnx(self, path: AnyPath, *, overwrite: bool = False) -> None:

@@ -23,11 +23,11 @@ from bigkpca.data.frames import (
     is_data_array,
     is_frame,
 )
-from bigkpca.data.labels import header
+from bigkpca.data.labels import header_from
 from bigkpca.data.opening import in_memory, is_lazy, open_rows, open_uncounted
 from bigkpca.data.rows import ArrayRows, Rows
 from bigkpca.data.sparse import sparse_rows
-from bigkpca.errors import Array, SpecError
+from bigkpca.errors import Array
 from bigkpca.execution import projection
 from bigkpca.execution.engine import Engine, KeptFeatures
 from bigkpca.execution.options import RunOptions
@@ -117,39 +117,28 @@ class RowsInput:
             values = check_array(frame_values(X), estimator=self, **checks)
         else:
             values = validate_data(self, X, reset=reset, **checks)
-        labels = X if is_data_array(X) else None
-        return sparse_rows(values) if issparse(values) else ArrayRows(values, names=column_names(X), labels=labels)
+        given = X if is_data_array(X) else None
+        return sparse_rows(values) if issparse(values) else ArrayRows(values, names=column_names(X), data_array=given)
 
     def _check_dims(self, X: Any, *, reset: bool) -> None:
-        """Raise an error for a DataArray that differs from the fitted one, whose columns `reset` forgets."""
+        """Raise an error for a DataArray that is not a table, or has other columns than those of the fit; `reset`
+        replaces these, which pre-images have."""
         check_data_array(X)
-        like = None if reset else self._fitted_columns(X)
-        if reset and hasattr(self, "_columns_like"):
+        given = X if is_data_array(X) else None
+        if not reset:
+            projection.check_labels(given, self.model_)  # before scikit-learn counts columns
+            return
+        if hasattr(self, "_columns_like"):
             del self._columns_like
-        if not is_data_array(X):
-            return
-        if reset:
-            self._columns_like = projection.header_of(X)  # restored on pre-images
-        if like is None:
-            return
-        if X.dims[1] != like.dims[1]:
-            raise SpecError(
-                f"the DataArray has the dims {X.dims}: the model was fitted on columns along {like.dims[1]!r}, which "
-                "must be the last dim; transpose or rename"
-            )
-        own, fitted = (each.indexes.get(X.dims[1]) for each in (X, like))
-        if own is not None and fitted is not None and not own.equals(fitted):
-            raise SpecError(
-                f"the coordinates of the dim {X.dims[1]!r} differ from the fitted ones in values or order: sort or "
-                "reindex them"
-            )
+        if given is not None:
+            self._columns_like = projection.header_of(given)
 
     def _fitted_columns(self, X: Any) -> Any:
         """The columns of the DataArray of the fit, as one without rows, if X is a DataArray; None if there is none."""
         if not is_data_array(X):
             return None
         stored = self.model_.provenance.get("column_labels") if hasattr(self, "model_") else None
-        loaded = None if stored is None else header(stored, self.model_.columns, X)
+        loaded = None if stored is None else header_from(stored, self.model_.columns, X)
         return getattr(self, "_columns_like", loaded)
 
     def _matching_rows(self, X: Any, model: Model, *, counted: bool = False) -> Rows:

@@ -122,7 +122,7 @@ def restores_rows(estimator: Any) -> bool:
     False for a kernel matrix, which has no rows. Raises SpecError if the kernel has no pre-images of the chosen kind.
     """
     if hasattr(estimator, "model_"):
-        estimator.model_.reconstructing(1)
+        estimator.model_.check_preimages()
         return True
     spec = _known(estimator)
     if spec is not None and not spec.reconstructs and not spec.precomputed:

@@ -47,7 +47,7 @@ from bigkpca.numerics import solvers
 from bigkpca.numerics.kernels import Gaussian
 from bigkpca.numerics.landmarks import KMeans, Uniform
 from bigkpca.numerics.methods import ColumnSampling
-from bigkpca.numerics.preimages.automatic import Automatic, kernel_count
+from bigkpca.numerics.preimages import Automatic
 from bigkpca.numerics.rounding import MEASURED_ROWS
 from bigkpca.spec import ResolvedFit
 
@@ -154,18 +154,15 @@ def terms(fit: ResolvedFit, plan: Plan, speed: Speed, threads: int, driver: int)
     busiest = max(plan.block_rows, n / threads)
     sampled = plan.bytes_read - plan.passes * n * d * fit.stored.itemsize
     frequencies = D // 2 if method.pairs else D
-    # Pre-images come from scores of sampled rows, those of "auto" also from regressions on kernels of scores.
-    decoded = fit.spec.preimage_rows(m) if fit.spec.keeps_sample else 0
+    # Pre-images come from scores of sampled rows; those of "auto" are learned later.
+    learned_later = isinstance(fit.spec.preimage_value, Automatic)
+    decoded = fit.spec.preimage_rows(m) if fit.spec.keeps_sample and not learned_later else 0
     entries = plan.passes * busiest * d + (busiest + decoded) * D
     # Of the sample.
     compared = rule.iterations * min(m, rule.most_rows(D)) * D if isinstance(rule, KMeans) else 0
     # Of the solution.
     assert isinstance(fit.spec.components, int)
     r, cube, h = min(fit.spec.components, D), float(D) ** 3, driver
-    regression = 0
-    if decoded and isinstance(fit.spec.preimage_value, Automatic):
-        g = min(decoded, kernel_count(d)) + r
-        regression = (decoded + (D if method.landmarks else 0)) * g * (g + d)
     # (size, whether few eigenpairs are found by Lanczos) of the model and of that of half the features
     solved = [(size, method.landmarks and solvers.are_few(r, size)) for size in (D, D // 2)]
     return {
@@ -176,7 +173,7 @@ def terms(fit: ResolvedFit, plan: Plan, speed: Speed, threads: int, driver: int)
         "k-means": compared / h / speed.entries,
         "bound": ((u * u * d / 2 + u * D * (d + D)) / h if u else 0) / product,
         "krylov": u * u * _PRODUCTS / h / speed.entries,
-        "rounding": (MEASURED_ROWS * D * (d + D) + regression) / speed.double,
+        "rounding": MEASURED_ROWS * D * (d + D) / speed.double,
         "span": (cube / h if method.landmarks else 0) / speed.double,
         "eigenproblem": sum(size**3 for size, few in solved if not few) / speed.double,
         "all pairs": (cube if isinstance(method, ColumnSampling) else 0) / speed.double,

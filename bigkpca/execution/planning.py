@@ -23,9 +23,8 @@ from bigkpca.numerics.features import has_landmarks
 from bigkpca.numerics.growth import JUDGING_ROWS, PAIRED_ROWS
 from bigkpca.numerics.kernels import Kernel, Polynomial
 from bigkpca.numerics.kernels.base import Leaf
-from bigkpca.numerics.linear_pca import MOST_VALUES
+from bigkpca.numerics.linear_pca import MOST_RESTORED, MOST_VALUES
 from bigkpca.numerics.model import Model
-from bigkpca.numerics.preimages.automatic import Automatic, kernel_count
 from bigkpca.numerics.rounding import FAR_ROWS, MEASURED_ROWS
 from bigkpca.numerics.solvers import OVERSAMPLING, PASSES
 from bigkpca.spec import DENSE_MOST_FEATURES, FitSpec, ResolvedFit, resolve_shape
@@ -39,6 +38,7 @@ _OF_MODULES = {"pandas": 105_000_000, "sklearn": 60_000_000, "dask.array": 20_00
 _SOLVER_BYTES = 25_000_000
 _DECODING_BYTES = 32_000_000  # kept by Zarr's own threads, as observed, for each thread that reads small chunks
 _SPARSER = 4  # sparse chunks are planned as a quarter of dense ones, which is 8 to 17 % of values other than zero
+MOST_SOLVED = 2048  # features of a model that an evaluation solves again: a second or two
 _RETURNED, _KEPT = 1.05, 1.4  # largest resident memory per byte in use: freed memory is returned at once, or not
 
 
@@ -256,14 +256,14 @@ def _stages(rows: Rows, fit: ResolvedFit, block: int, threads: int, partial_sums
         passes += more
         stages.append(_drawn_bytes(rows, fit) + max(working))
     if spec.exact:
-        stages.append(solving + _solving_matrix_bytes(fit, D))
+        stages.append(solving + _solving_matrix_bytes(spec.components, D))
     else:
         more, working = _pass(streaming_bytes(rows, work, block), work, at_work, partial_sums, _sketch_width(fit))
         passes += more
         working[0] += (at_work + partial_sums) * _far_bytes(rows)
         stages += [held + stage for stage in working]
         if _sketch_width(fit) is None:
-            stages.append(solving + _solving_bytes(fit, threads))
+            stages.append(solving + _solving_bytes(spec, d, D, fit.drawn, itemsize, threads))
     if spec.preimage_value.trained:
         passes += 1
         stages.append(solving + _training_bytes(rows, fit, block, at_work, partial_sums))
@@ -271,7 +271,7 @@ def _stages(rows: Rows, fit: ResolvedFit, block: int, threads: int, partial_sums
         # The rows of the sample, shifted, their scores, and for each thread a tile of 1024 rows.
         used = spec.preimage_rows(m)
         drawn = used * (d * itemsize + 8 * components(spec, D)) + threads * min(1024, m) * (2 * d + 2 * D) * itemsize
-        stages.append(solving + drawn + _making_bytes(fit, threads) + (0 if _sketch_width(fit) else 8 * D * D))
+        stages.append(solving + drawn + (0 if _sketch_width(fit) else 8 * D * D))
     stages.append(solving + _captured_bytes(min(fit.n, REFERENCE_ROWS), d))
     stages.append(solving + round(_SAVING * work.of_map))
     return passes, stages
@@ -334,8 +334,9 @@ def _far_bytes(rows: Rows) -> int:
     return FAR_ROWS * (rows.shape[1] * rows.dtype.itemsize + 8)
 
 
-def _solving_bytes(fit: ResolvedFit, threads: int) -> int:
-    """Eigenproblem and certificate, from the sums of a pass: the largest of these stages, which follow one another.
+def _solving_bytes(spec: FitSpec, d: int, D: int, u: int, itemsize: int, threads: int) -> int:
+    """Eigenproblem and certificate, from the sums of a pass of d columns and D features: the largest of these stages,
+    which follow one another.
 
     rounding: the scatter (D, D), packed and not, W or none; 768 rows and their features in both precisions, for which
     landmarks are held four times in float64. basis: ten squares (D, D): scatter, W, its basis, the rounding, and the
@@ -343,7 +344,6 @@ def _solving_bytes(fit: ResolvedFit, threads: int) -> int:
     coordinates, with tiles of 512 rows for each thread. Unless only a few components are solved for, LAPACK makes
     copies.
     """
-    d, D, u, itemsize, spec = fit.d, fit.size, fit.drawn, fit.dtype.itemsize, fit.spec
     square, landmarks = 8 * D * D, spec.method_value.landmarks
     measured = MEASURED_ROWS + (256 if landmarks else 0)
     rows = measured * (8 * 4 * d + (8 + itemsize) * D)
@@ -358,10 +358,10 @@ def _solving_bytes(fit: ResolvedFit, threads: int) -> int:
     return max(rounding, basis, spectral)
 
 
-def _solving_matrix_bytes(fit: ResolvedFit, n: int) -> int:
+def _solving_matrix_bytes(wanted: Any, n: int) -> int:
     """Eigenpairs of a matrix (n, n): the matrix, a centred copy and, if many pairs are requested, these and work
     space."""
-    few = isinstance(fit.spec.components, int) and solvers.are_few(fit.spec.components, n)
+    few = isinstance(wanted, int) and solvers.are_few(wanted, n)
     return (5 if few else 8) * 8 * n * n // 2
 
 
@@ -379,23 +379,11 @@ def _training_bytes(rows: Rows, fit: ResolvedFit, block: int, threads: int, part
 
 
 def _decoder_bytes(fit: ResolvedFit) -> int:
-    """Rows that a pre-image keeps, and the kernels of "auto" on scores."""
-    spec, d = fit.spec, fit.d
+    """Rows that a pre-image keeps."""
+    spec = fit.spec
     if not (spec.reconstructs and spec.preimage_value.needs_rows) or spec.preimage_value.trained:
         return 0
-    rows = spec.preimage_rows(fit.sample) * d * fit.dtype.itemsize
-    kernels = kernel_count(d) if isinstance(spec.preimage_value, Automatic) else 0
-    return rows + 8 * kernels * (d + components(spec, fit.size) + 1)
-
-
-def _making_bytes(fit: ResolvedFit, threads: int) -> int:
-    """Making the pre-images of "auto": their regressions; rows and landmarks, once more, with their scores."""
-    spec, d = fit.spec, fit.d
-    if not isinstance(spec.preimage_value, Automatic):
-        return 0
-    r = components(spec, fit.size)
-    pairs = spec.preimage_rows(fit.sample) + (fit.size if spec.method_value.landmarks and not spec.exact else 0)
-    return pairs * (d * fit.dtype.itemsize + 8 * r) + spec.preimage_value.making_bytes(d, r, threads)
+    return spec.preimage_rows(fit.sample) * fit.d * fit.dtype.itemsize
 
 
 def _plan_products(rows: Rows, fit: ResolvedFit, threads: int) -> Plan:
@@ -405,7 +393,7 @@ def _plan_products(rows: Rows, fit: ResolvedFit, threads: int) -> Plan:
     held = n * d * fit.dtype.itemsize
     block = 8 * n * (components(spec, n) + OVERSAMPLING + 1)
     multiplying = (_BLOCKS_HELD + threads) * block + threads * strip_bytes(d, fit.dtype.itemsize)
-    working = _SOLVER_BYTES + held + max(round(_SAVING * held), multiplying, _making_bytes(fit, threads))
+    working = _SOLVER_BYTES + held + max(round(_SAVING * held), multiplying)
     return replace(
         start,
         size=n,
@@ -424,7 +412,7 @@ def _plan_precomputed(rows: Rows, fit: ResolvedFit, threads: int) -> Plan:
     cut, reading = parts(rows, spec.block_rows, upper=False), threads * tile_bytes(rows)
     r = components(spec, n)
     passes, tasks, share = 1, len(cut), 1.0
-    working = max(8 * n * n + itemsize * n * n + reading, _SOLVER_BYTES + _solving_matrix_bytes(fit, n))
+    working = max(8 * n * n + itemsize * n * n + reading, _SOLVER_BYTES + _solving_matrix_bytes(spec.components, n))
     if fit.matrix_free:
         passes, share = 1 + _PRODUCTS, 1 + _PRODUCTS * upper_share(rows)
         tasks += _PRODUCTS * (2 * len(parts(rows, spec.block_rows, upper=share < passes)) - 1)
@@ -556,7 +544,8 @@ def plan_reconstruct(
     reading = streaming_bytes(rows, _work_of_model(model), block) if denoising else reading_bytes(rows, height, block)
     # The pre-images of a block are kept in float64 until its last tile.
     one = reading + model.decoder.working_bytes(model.features, height) + 8 * block * d
-    working = _model_bytes(model) + decoder + threads * (one + graph_bytes(rows, block))
+    learning = model.decoder.learning_bytes(model.features)
+    working = _model_bytes(model) + decoder + learning + threads * (one + graph_bytes(rows, block))
     return _one_pass(rows, model, block, working, n * row_bytes)
 
 
@@ -576,11 +565,31 @@ def plan_evaluate(rows: Rows, model: Model, sample: int, pooled: int, threads: i
         sample * (D + 2 * d) + height * (D + 3 * sample)
     )
     one += 3 * 8 * r * (sample + D + r)
-    choosing = pool + 5 * factor + tile_rows(d, D, 8) * 8 * (3 * D + 2 * d)
-    working = fixed + max(choosing, pool + factor + probes + max(threads * one, _captured_bytes(pooled, d)))
+    learning = model.decoder.learning_bytes(model.features) if model.decoder else 0
+    choosing = pool + 5 * factor + tile_rows(d, D, 8) * 8 * (3 * D + 2 * d) + learning
+    judging = _judging_bytes(rows, model, pooled, threads)
+    working = fixed + max(choosing, pool + factor + probes + max(threads * one, judging))
     plan = _one_pass(rows, model, block, working, 8 * 5 * r)
     sampled = rows.dtype.itemsize * d * min(n, pooled * rows.grain)
     return replace(plan, tasks=2 * plan.tasks - 1, bytes_read=plan.bytes_read + sampled)
+
+
+def _judging_bytes(rows: Rows, model: Model, m: int, threads: int) -> int:
+    """What scores of m rows capture and pre-images lose, from the model of the other rows; one step after the other."""
+    features, spec, d, decoder = model.features, FitSpec.of(model), rows.shape[1], model.decoder
+    restoring, own = 0, 2 * _map_bytes(model) + model.solution.components.nbytes
+    if decoder is not None:
+        few, kept = min(m, MOST_RESTORED), sum(array.nbytes for array in decoder.arrays().values())
+        decoding = decoder.working_bytes(features, few) + 4 * 8 * few * d
+        restoring = kept + max(decoding, decoder.learning_bytes(features))
+    if features.size > MOST_SOLVED:
+        return _captured_bytes(m, d) + restoring
+    if spec.exact or spec.refine:
+        solving = _solving_matrix_bytes(model.components, features.size)
+    else:
+        solving = _solving_bytes(spec, d, features.size, 0, features.dtype.itemsize, threads)
+        own += 8 * moments.entries(features.size)
+    return _captured_bytes(m, d) + max(solving, own + restoring)
 
 
 def _work_of_model(model: Model) -> Work:

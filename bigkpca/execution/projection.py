@@ -12,6 +12,7 @@ import numpy as np
 
 from bigkpca.data.blocks import Block, tile_rows
 from bigkpca.data.frames import FRAME, frame_dtype, is_data_array
+from bigkpca.data.labels import difference_of_columns
 from bigkpca.data.matrix_tiles import Part, matrix_tiles
 from bigkpca.data.rows import ArrayRows, Rows, tiles
 from bigkpca.errors import Array, SpecError, check_overflow, names_apart
@@ -86,6 +87,13 @@ def expansion_of(model: Model) -> Expansion:
         return all_aligned(model).expansion()
 
 
+def prepare_preimages(model: Model) -> None:
+    """Let the decoder of a model learn, once for all blocks: the same bits on any number of threads. Raises SpecError
+    if the model has none."""
+    with single_threaded_blas:
+        model.reconstructing(1)
+
+
 def block_preimages(scores: Rows, block: Block, model: Model) -> Preimages:
     """Pre-images of a block of scores."""
     height = tile_rows(model.columns, model.features.size, 8)
@@ -123,6 +131,7 @@ def residual_rows(rows: Rows, model: Model, engine: Engine) -> Array:
 def reconstruct_rows(given: Rows, model: Model, function: Any, engine: Engine) -> Preimages:
     """`function` (`block_preimages` or `block_denoised`) of all rows, or scores, in memory."""
     blocks = fit_blocks(given, model.block_rows)
+    prepare_preimages(model)
     return joined(iter(engine.each("reconstructing", BlockTasks(function, given, blocks, [model]))))
 
 
@@ -135,7 +144,8 @@ def score_rows(rows: Rows, model: Model, engine: Engine) -> Array:
 
 def check_columns(rows: Rows, model: Model) -> None:
     """Raise SpecError unless the rows are as wide as those on which the model was fitted, and their columns, if both
-    have names, have the same names in the same order."""
+    have names or coordinates, have the same ones in the same order."""
+    check_labels(rows.data_array, model)
     if rows.names is not None and model.names is not None:
         if apart := names_apart(rows.names, model.names, "the model"):
             raise SpecError(
@@ -155,6 +165,14 @@ def check_columns(rows: Rows, model: Model) -> None:
         f"{rows.where} has {rows.shape[1]} columns, but the model was fitted on {model.columns}: pass rows with the "
         "same columns in the same order"
     )
+
+
+def check_labels(given: Any, model: Model) -> None:
+    """Raise SpecError if a DataArray (None: other rows) has columns along another dim than those on which the model was
+    fitted, or with other coordinates."""
+    stored = model.provenance.get("column_labels")
+    if given is not None and stored is not None and (found := difference_of_columns(given, stored)):
+        raise SpecError(found)
 
 
 _MOST_ROWS = 1024  # more rows are worth tasks on several threads
@@ -224,6 +242,7 @@ def in_data_array(given: Any, values: Any, name: str, columns: str = "component"
     rows = given.dims[0]
     coords = _coords_along(given, rows)
     if like is not None and hasattr(like, "dims"):
+        like = like.rename({like.dims[1]: f"{rows}_"}) if like.dims[1] == rows else like
         columns = like.dims[1]
         coords = coords.merge(_coords_along(like, columns)).coords
     columns += "_" * (columns == rows)  # a dim can occur only once

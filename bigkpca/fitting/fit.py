@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from bigkpca.data.labels import Labels
+from bigkpca.data.labels import MOST_BYTES, Labels
 from bigkpca.data.rows import Rows, anonymous
 from bigkpca.errors import ConstantKernelError, RoundingError
 from bigkpca.execution.blas import single_threaded_blas
 from bigkpca.execution.engine import Engine
+from bigkpca.execution.progress import Progress
 from bigkpca.fitting import refine
 from bigkpca.fitting.features import Choice, ChosenFeatures, SizeLimits, choice, choose_features
 from bigkpca.fitting.memory_limits import check_fits, make_room
@@ -63,7 +64,7 @@ def fit_rows(
     limits = replace(check_fits(rows, fit, engine, limit), deadline=deadline)
     make_room(engine.kept, rows, fit, limit)
     provenance: Provenance = {"spec": spec.to_dict(), "identity": identity or anonymous(rows)}
-    provenance |= of_columns(rows)
+    provenance |= of_columns(rows, engine.progress)
     note_lowered(fit, engine.progress)
     if spec.precomputed:
         model = refine.fit_precomputed(rows, fit, engine)
@@ -85,13 +86,22 @@ def fit_rows(
     return with_reference(model, None if spec.exact else chosen.reference, rows.shape[0], spec.seed, engine, spec)
 
 
-def of_columns(rows: Rows) -> Provenance:
-    """What a model records about the columns of rows: their names, or dim and coordinates, if they have any."""
+def of_columns(rows: Rows, progress: Progress | None = None) -> Provenance:
+    """What a model records about the columns of rows: their names, which of them encode one column of categories, or
+    dim and coordinates. `progress` reports coordinates that are left out."""
     found: Provenance = {}
     if rows.names is not None:
         found["column_names"] = list(rows.names)
-    if (labels := getattr(rows, "labels", None)) is not None:
-        found["column_labels"] = Labels.of(labels, 1).stored()
+    if rows.one_hot:
+        found["one_hot"] = [list(each) for each in rows.one_hot]
+    if rows.data_array is not None:
+        labels = Labels.of(rows.data_array, 1, MOST_BYTES)
+        found["column_labels"] = labels.stored()
+        if labels.left_out and progress is not None:
+            progress.note(
+                f"coordinates of the columns that are not stored: {', '.join(labels.left_out)} (only numbers, text and "
+                f"times are, of at most {MOST_BYTES / 1e6:.0f} MB together)"
+            )
     return found
 
 

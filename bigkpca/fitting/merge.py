@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from bigkpca.data.rows import Rows, anonymous
+from bigkpca.data.rows import ArrayRows, Rows, anonymous
 from bigkpca.errors import Array, SpecError
 from bigkpca.execution.blas import single_threaded_blas
 from bigkpca.execution.engine import Engine
@@ -55,14 +55,17 @@ def spec_like(model: Model, options: Mapping[str, Any]) -> FitSpec:
         if type(value) is not type(default) or not np.all(value == default):
             given[name] = value
     spec = FitSpec.checked(**{name: getattr(before, name) for name in FitSpec.model_fields} | given)
-    check_same_problem(spec, before)
+    check_same_problem(spec, model)
     check_extensible(spec)
     return spec
 
 
-def check_same_problem(spec: FitSpec, before: FitSpec, may_change: Collection[str] = MAY_CHANGE) -> None:
+def check_same_problem(spec: FitSpec, model: Model, may_change: Collection[str] = MAY_CHANGE) -> None:
     """Raise SpecError, naming the field, if the spec changes a field that must stay the same when the features stay."""
+    before = FitSpec.of(model)
     now, then = spec.to_dict(), before.to_dict()
+    if "column_weights" in now and _weights(spec, model) == _weights(before, model):  # which may be typed in other ways
+        now["column_weights"] = then.get("column_weights")
     functions = isinstance(spec.kernel, Kernel) and not spec.kernel.savable  # to_dict does not distinguish functions
     changed = [key for key in type(spec).model_fields if now.get(key) != then.get(key) and key not in may_change]
     if functions and spec.kernel != before.kernel:
@@ -73,6 +76,14 @@ def check_same_problem(spec: FitSpec, before: FitSpec, may_change: Collection[st
             f"{key}={getattr(spec, key)!r}, but the model was fitted with {getattr(before, key)!r}, which must not "
             "change: set it back, or fit again on all rows"
         )
+
+
+def _weights(spec: FitSpec, model: Model) -> Any:
+    """One weight for each column of a model, or the weights as typed if it has no names of columns."""
+    if model.names is None or spec.column_weights is None:
+        return spec.column_weights
+    columns = ArrayRows(np.empty((0, model.columns)), names=model.names, one_hot=model.one_hot, where="the model")
+    return spec.for_rows(columns).column_weights
 
 
 def fit_like(
@@ -113,7 +124,7 @@ def fit_like(
         "content": found.digest,
         "choices": [*kept, *found.choices],
     }
-    for key in ("column_names", "column_labels"):
+    for key in ("column_names", "one_hot", "column_labels"):
         if key in like.provenance:
             provenance[key] = like.provenance[key]
     model = found.model(like.features, provenance)
@@ -331,7 +342,7 @@ def extend(model: Model, rows: Rows, spec: FitSpec, engine: Engine, limit: int |
         raise SpecError(NO_SUMS)
     check_columns(rows, model)
     check_extensible(spec)
-    check_same_problem(spec, FitSpec.of(model), _MAY_CHANGE)
+    check_same_problem(spec, model, _MAY_CHANGE)
     fit = resolve_shape(spec, *rows.shape, rows.dtype)
     check_fits(rows, fit, engine, limit)
     checks = _checks_of_new_rows(model, rows, fit, engine)

@@ -8,21 +8,19 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bigkpca.data.blocks import tile_rows
-from bigkpca.errors import Array, DataError
+from bigkpca.errors import Array
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.projection import expansion_of
+from bigkpca.fitting.others import padded, scored_without, tile_height, without
 from bigkpca.numerics.drift import REFERENCE_ROWS, reference_of
-from bigkpca.numerics.features import FeatureMap, has_landmarks
-from bigkpca.numerics.linalg import Map, rank_tolerance
-from bigkpca.numerics.linear_pca import MOST_VALUES, captured, spread
+from bigkpca.numerics.features import has_landmarks
+from bigkpca.numerics.linalg import Map
+from bigkpca.numerics.linear_pca import MOST_VALUES, Captured, captured, held_out_rows, spread
 from bigkpca.numerics.model import Model
-from bigkpca.numerics.moments import ShiftedSums, block_moments
 from bigkpca.numerics.preimages import Expansion, residuals
 from bigkpca.numerics.random_streams import DRIFT, random_stream
 from bigkpca.spec import FitSpec
 
-_TILE_ROWS = 256
 _SAFETY = 32  # times the unit roundoff: how far features may be off; up to 5 was observed
 _MEASURED_ROWS = 64
 _LARGEST = 4  # times the mean error of a score, if a fit by products has not converged
@@ -49,71 +47,64 @@ def with_reference(
     """
     if model.features.precomputed:
         return model
-    given, held_out = expansion_of(model), None
+    given, held_out, expected = expansion_of(model), None, None
     # Variance p lambda_r / n behind component r, spread over p directions, moves an eigenvalue of its size by a factor
     # of (1 + √(p / n))² (Marchenko and Pastur 1967): in flat spectra, components may be chance directions.
     values = model.solution.eigenvalues
     behind = model.solution.total_variance - values.sum()
     overfitted = spec is not None and bool(behind > _OVERFITTED * count * values[-1])
-    halved = overfitted and (model.sums is not None if X is not None else model.certificate.residuals is None)
+    separable = spec is not None and (model.sums is not None if X is not None else model.certificate.residuals is None)
+    halved = overfitted and separable
     most = min(max(count // 2, 1), REFERENCE_ROWS) if halved else REFERENCE_ROWS
-    some = np.empty(0, np.intp)
     with engine.small_work() as in_order, np.errstate(over="ignore", invalid="ignore"):
         if X is None:
             some = np.sort(random_stream(seed, DRIFT).choice(count, min(count, most), replace=False))
-            found, others = _of_kept_rows(model, some), np.delete(np.arange(count), some)
+            found, known = _of_kept_rows(model, some), _kept_rows(model, some)
         else:
-            X, others = X[:most], None
-            found = _of_rows(model, X, given, in_order)
+            some, known = None, X[:most]
+            found = _of_rows(model, known, given, in_order)
         if spec is not None and overfitted:
-            held_out = _held_out(model, X, others, spec, in_order) if halved else None
-            held_out = held_out or (np.zeros_like(found.scores), found.residuals + np.sum(found.scores**2, axis=1))
+            held_out = _held_out(model, known, some, spec, in_order) if halved else None
+            expected = held_out or (np.zeros_like(found.scores), found.residuals + np.sum(found.scores**2, axis=1))
         errors = _errors(model, found, given)
-        reference = reference_of(found.scores, found.residuals, values, count, errors, held_out)
+        reference = reference_of(found.scores, found.residuals, values, count, errors, expected)
         about = model.captured
+        if about is None and spec is not None and (count <= REFERENCE_ROWS or (separable and held_out is None)):
+            about = _captured_unseen(model, X, count, spec, in_order)
         if about is None:
-            at = spread(len(found.scores), max(1, MOST_VALUES // model.columns))
-            known = _kept_rows(model, some[at]) if X is None else X[at]
-            about = captured(model.features, known, found.scores[at])
+            at = spread(len(known), max(1, MOST_VALUES // model.columns))
+            Y = found.scores if held_out is None else held_out[0]
+            about = captured(model.features, known[at], Y[at], seen=held_out is None)
         return replace(model, reference=reference, captured=about)
 
 
 def _held_out(
-    model: Model, X: Array | None, others: Array | None, spec: FitSpec, in_order: Map
+    model: Model, X: Array, numbers: Array | None, spec: FitSpec, in_order: Map
 ) -> tuple[Array, Array] | None:
-    """Scores (q, r) and residuals (q,) of the reference rows in a model of all other rows, with the same features: from
-    the sums without these rows, or from the other rows that an exact model keeps. None if these do not vary."""
-    features, moments = model.features, model.moments
-    if moments is not None and X is not None:
-        height = _height(features)
-        pieces = (X[start : start + height] for start in range(0, len(X), height))
-        moments -= block_moments(features.tiles(pieces, height), moments.mean)
-    else:
-        assert others is not None
-        assert has_landmarks(features)
-        X = features.unshifted(np.delete(features.landmarks, others, axis=0))
-        features = replace(features, landmarks=features.landmarks[others])
-    method: Any = model.method  # the exact method has no moments
-    tolerance, sums = rank_tolerance(features.dtype), None if moments is None else ShiftedSums.of(moments)
-    try:
-        solution = method.solve(moments, features, model.components, spec.center, tolerance, in_order=in_order)
-    except DataError:
+    """Scores (q, r) and residuals (q,) of the reference rows X (q, d) in a model of all other rows; see `without`."""
+    other = without(model, X, numbers, spec, in_order)
+    if other is None:
         return None
-    other = Model(features, solution, sums=sums, provenance=model.provenance)
     again = _of_rows(other, X, other.expansion(), in_order)
-    missing = model.components - again.scores.shape[1]  # the number of components that the other rows do not have
-    return np.pad(again.scores, ((0, 0), (0, missing))), again.residuals
+    return padded(again.scores, model.components), again.residuals
 
 
-def _height(features: FeatureMap) -> int:
-    """Rows of a tile."""
-    return min(_TILE_ROWS, tile_rows(features.columns, features.size, 8))
+def _captured_unseen(model: Model, X: Array | None, count: int, spec: FitSpec, in_order: Map) -> Captured | None:
+    """What scores capture of the columns of some rows, where those that are judged are left out of kernel PCA as they
+    are left out of linear PCA; None if they cannot be."""
+    most, numbers = min(REFERENCE_ROWS, max(1, MOST_VALUES // model.columns)), None
+    if X is None:
+        numbers = random_stream(spec.seed, DRIFT).permutation(count)[:most]
+        X = _kept_rows(model, numbers)
+    X = X[:most]
+    found = scored_without(model, X, held_out_rows(len(X)), numbers, spec, in_order)
+    return None if found is None else captured(model.features, X, found.scores, seen=found.seen)
 
 
 def _of_rows(model: Model, X: Array, given: Expansion, in_order: Map) -> _Scored:
     """The rows X (q, d), tile by tile."""
     features, project = model.features, model.solution.projection(model.features.dtype)
-    height = _height(features)
+    height = tile_height(features)
 
     def of_tile(start: int) -> Any:
         with np.errstate(over="ignore", invalid="ignore"):  # settings are per thread

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
 from bigkpca.data.rows import Rows
-from bigkpca.errors import Array, DataError, SpecError
+from bigkpca.errors import Array, DataError, SpecError, column_called
 from bigkpca.execution.engine import Engine, sum_by_block
 from bigkpca.execution.passes import block_columns, read_rows
 from bigkpca.numerics import bandwidth, landmarks
@@ -19,6 +20,7 @@ from bigkpca.numerics.kernels import Sigmoid
 from bigkpca.numerics.moments import ColumnMoments
 from bigkpca.numerics.random_streams import FEW, HELD_OUT, PAIRS, SAMPLE, UNSEEN, random_stream
 from bigkpca.spec import FitSpec, ResolvedFit
+from bigkpca.spec.weights import OPTION
 
 _HELD_OUT_ROWS = 1024
 _FLAT = 6.0  # argument beyond which tanh is within 1e-5 of 1 or -1
@@ -48,9 +50,10 @@ def prepare_sample(rows: Rows, fit: ResolvedFit, engine: Engine) -> PreparedSamp
     """Draw the sample, and derive offset, scale and kernel from it; one more pass for `standardize`. Raises the same
     errors as `draw_sample`."""
     sampled, spec = draw_sample(rows, fit, engine), fit.spec
-    columns = _shift(rows, sampled.few, fit, engine)
+    columns = _shift(rows, sampled, fit, engine)
+    _check_sizes(rows, columns.shifted(sampled.few), spec, 0, float(np.finfo(fit.dtype).max))
     if spec.needs_median:
-        median = bandwidth.median_sigma(_distances(sampled.sample, columns, spec, engine), spec.distance)
+        median = bandwidth.median_sigma(_distances(rows, sampled.sample, columns, spec, engine), spec.distance)
         columns = replace(columns, kernel=fit.kernel(median))
     if spec.needs_variance:
         # As in scikit-learn, the variance of all entries, which includes the means of columns unless standardised.
@@ -60,6 +63,24 @@ def prepare_sample(rows: Rows, fit: ResolvedFit, engine: Engine) -> PreparedSamp
     if isinstance(columns.kernel, Sigmoid):
         _check_saturation(columns.kernel, columns.shifted(sampled.few), rows.where)
     return PreparedSample(rows, sampled, columns)
+
+
+def _check_sizes(rows: Rows, scaled: Array, spec: FitSpec, least: float, most: float) -> None:
+    """Raise DataError naming the column of the largest number of scaled rows (m, d), unless its size is in range, or
+    all numbers are zero."""
+    sizes = np.maximum(scaled.max(axis=0), -scaled.min(axis=0).astype(np.float64))
+    j = int(sizes.argmax())  # of NaN, if there is any
+    if sizes[j] <= most and not 0 < sizes[j] < least:
+        return
+    weights: Any = spec.column_weights
+    weight = 1.0 if weights is None else weights[j]
+    large = not sizes[j] < least
+    times = "" if weight == 1 else f", times the weight {weight:g},"
+    remedy = "leave it out" if weight == 1 else f"change the weight with {OPTION}"
+    raise DataError(
+        f"{rows.where}: the numbers of {column_called(j, rows.names)}{times} are too {'large' if large else 'small'}: "
+        f"distances between rows {'over' if large else 'under'}flow; scale the column, or {remedy}"
+    )
 
 
 def _check_saturation(kernel: Sigmoid, X: Array, where: str) -> None:
@@ -113,13 +134,21 @@ def reference_row_numbers(fit: ResolvedFit) -> Array:
 def sample_lengths(rows: Rows, fit: ResolvedFit, engine: Engine) -> dict[str, Length]:
     """Candidate lengths sigma of the kernel, from the sample and pairs that this fit would draw."""
     sampled, spec = draw_sample(rows, fit, engine), fit.spec
-    shift = _shift(rows, sampled.few, fit, engine)
-    return bandwidth.candidate_lengths(_distances(sampled.sample, shift, spec, engine), spec.distance)
+    with np.errstate(over="ignore", invalid="ignore"):  # a column that overflows is named
+        shift = _shift(rows, sampled, fit, engine)
+        distances = _distances(rows, sampled.sample, shift, spec, engine)
+    return bandwidth.candidate_lengths(distances, spec.distance)
 
 
-def _distances(sample: Array, columns: Columns, spec: FitSpec, engine: Engine) -> Array:
-    """Distances of sampled pairs, in units of the standardised and weighted columns."""
+def _distances(rows: Rows, sample: Array, columns: Columns, spec: FitSpec, engine: Engine) -> Array:
+    """Distances of sampled pairs, in units of the standardised and weighted columns. Raises DataError naming a column
+    that makes them over- or underflow."""
     scaled = _scaled(sample, columns)
+    limits, d = np.finfo(np.float64), scaled.shape[1]
+    if spec.distance == "sqeuclidean":
+        _check_sizes(rows, scaled, spec, float(np.sqrt(limits.tiny)), float(np.sqrt(limits.max / d) / 2))
+    else:
+        _check_sizes(rows, scaled, spec, 0, float(limits.max / d / 2))
     return bandwidth.pair_distances(scaled, spec.distance, random_stream(spec.seed, PAIRS), engine.in_order)
 
 
@@ -128,31 +157,42 @@ def _scaled(sample: Array, columns: Columns) -> Array:
     return sample if columns.scale is None else columns.shifted(sample)
 
 
-def _shift(rows: Rows, few: Array, fit: ResolvedFit, engine: Engine) -> Columns:
+def _shift(rows: Rows, sampled: SampledRows, fit: ResolvedFit, engine: Engine) -> Columns:
     """Offset and scale of a fit, with a kernel of any length."""
     offset, found, kernel, spec = np.zeros(fit.d), None, fit.kernel(1.0), fit.spec
     if spec.standardize:
         found = sum_by_block("standardising", block_columns, rows, (), spec.block_rows, engine)
         offset = rounded(found.mean, rows)
     elif kernel.allows_shift(spec.center):
-        offset = rounded(np.median(few, axis=0), rows)  # the median, which outliers and sentinels do not move
+        offset = rounded(np.median(sampled.few, axis=0), rows)  # the median, which outliers and sentinels do not move
     scale = scale_of(rows, spec, found)
     if scale is not None and found is None:  # pre-images of columns of weight 0 are their offset
-        offset = np.where(np.isinf(scale), rounded(few.mean(axis=0, dtype=np.float64), rows), offset)
+        mean = rounded(sampled.sample.mean(axis=0, dtype=np.float64), rows)
+        offset = np.where(np.isinf(scale), mean, offset)
     return Columns(kernel, offset, fit.dtype, scale=scale)
 
 
 def scale_of(rows: Rows, spec: FitSpec, moments: ColumnMoments | None) -> Array | None:
     """What columns (d,) are divided by: deviations, if `moments` of the columns are given, over the weights of `spec`,
-    one for each column; None without either."""
-    scale = None if moments is None else moments.scale(each.columns for each in rows.one_hot)
-    if spec.column_weights is None:
-        return scale
+    one for each column; None without either. Raises DataError for a variance that overflows."""
+    scale: Any = 1.0
+    weights = np.ones(rows.shape[1]) if spec.column_weights is None else np.array(spec.column_weights)
+    if moments is not None:
+        scale = moments.scale(each.columns for each in rows.one_hot)
+        lost = (weights > 0) & np.logical_not(np.isfinite(moments.squares))
+        if lost.any():
+            raise DataError(
+                f"{rows.where}: the variance of {column_called(int(lost.argmax()), rows.names)} overflows: scale the "
+                "column, or leave it out"
+            )
+    elif spec.column_weights is None:
+        return None
     with np.errstate(divide="ignore"):
-        found: Array = (1.0 if scale is None else scale) / np.array(spec.column_weights)
+        found: Array = np.where(weights > 0, scale / weights, np.inf)
     return found
 
 
 def rounded(mean: Array, rows: Rows) -> Array:
-    """A mean in the precision of the data, so that subtracting it from a row adds no rounding error."""
-    return mean.astype(np.result_type(rows.dtype, np.float32)).astype(np.float64)
+    """A mean in the precision of the data, so that subtracting it from a row adds no rounding error; finite also where
+    the sum of a column overflows."""
+    return np.nan_to_num(mean.astype(np.result_type(rows.dtype, np.float32))).astype(np.float64)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from bigkpca.data.rows import Rows
@@ -177,11 +179,8 @@ def dominance(rows: Rows, X: Array, features: FeatureMap, spec: FitSpec) -> str 
     first = found.columns.start
     whole = next((each.name for each in rows.one_hot if each.start == first), None)
     name = column_called(first, rows.names) if whole is None else f"the column of categories {whole!r}"
-    if isinstance(weights := spec.column_weights or {}, dict):
-        heaviest = weights.get(whole or (rows.names or {first: ""})[first], 1.0)
-    else:
-        heaviest = max(weights[found.columns])
-    if heaviest > 1:
+    weights: Any = spec.for_rows(rows).column_weights  # one for each column
+    if weights is not None and max(weights[found.columns]) > 1:
         return None
     scale = "" if spec.standardize else "scale the columns with --standardize (standardize=True in Python), or "
     return (

@@ -23,7 +23,7 @@ from bigkpca.data.rows import little_endian
 from bigkpca.data.stored import ALL_THERE, StoredArray, crc32c, writing_empty_chunks
 from bigkpca.data.stores import MOST_JSON_BYTES, AnyPath, expanded, is_path, last_name, store_of
 from bigkpca.data.zarr import ATTRIBUTE, stored_array
-from bigkpca.errors import Array, CorruptionError, DataError, SpecError
+from bigkpca.errors import Array, CorruptionError, DataError, RepeatedRowsWarning, SpecError, warn
 from bigkpca.execution.progress import Progress, shown, shown_pass
 from bigkpca.ingesting.columns import ColumnOptions, Encoding, Missing
 from bigkpca.ingesting.formats.base import USUAL, Allowed
@@ -173,12 +173,12 @@ def ingest(
         of a CSV file in which at least half of the distinct texts are numbers or dates are refused.
     categorical : str or sequence of str, optional
         Columns that become categories, also without `categories`: text of any kind, and codes such as ZIP codes, whose
-        texts are kept as they are written.
+        texts are kept as they are written, except that 1.0 becomes 1, and True becomes true, as in Parquet.
     numeric : str or sequence of str, optional
         Columns that are read as numbers, with or without a currency symbol, which is ignored, or a percent sign, which
         divides by 100.
     ordinal : dict of str to sequence of str, optional
-        The levels of columns, lowest first, which become 0, 1, 2 and so on.
+        The levels of columns, lowest first, which become 0, 1, 2 and so on. A level such as None is not missing.
     max_categories : int, optional
         Keep only this many of the most frequent texts of each column as categories; all others become the category
         `(other)`, also those that first appear in rows added later.
@@ -188,7 +188,7 @@ def ingest(
         Decimal and thousands separators of numbers that are stored as text, as in all CSV files.
     date_format : str or dict of str to str, optional
         Format of the dates that are not in ISO 8601, as for `datetime.strptime` ("%d/%m/%Y"), for all columns of CSV
-        files in which it occurs, or for each named column.
+        files in which it occurs (or of whole numbers, if all of the first rows have it), or for each named column.
     encoding : str, optional
         Encoding of CSV files ("cp1252"), unless they begin with the mark of UTF-8, UTF-16 or UTF-32; by default UTF-8.
         Unlike the other options, it is not kept for further files.
@@ -200,7 +200,8 @@ def ingest(
     block_rows : int, optional
         Rows per shard.
     append : bool
-        Add the rows to a finished dataset with the same columns, dtype and kind of labels.
+        Add the rows to a finished dataset with the same columns, dtype and kind of labels. Rows that were appended last
+        are not added again, and a `RepeatedRowsWarning` says so for frames, which are recognised by their values.
     overwrite : bool
         Replace an existing dataset once the new one is finished.
     memory : str or int, optional
@@ -366,7 +367,15 @@ def _append(files: Files, path: str, record: Mapping[str, Any], allowed: Allowed
     """Add rows to a finished dataset; return whether the same rows were already added last."""
     group, about = groups.finished_dataset(path, "r+")
     *earlier, last = about["provenance"]
-    if earlier and about["sources"][-len(last["sources"]) :] == files.identity["sources"]:
+    identity = files.identity
+    same_labels = last.get("labels", identity["labels"]) == identity["labels"]
+    if earlier and same_labels and about["sources"][-len(last["sources"]) :] == identity["sources"]:
+        if frames := [each["table"] for each in identity["sources"] if each["path"] is None]:
+            warn(
+                f"{path}: these rows were appended last, so the {frames[0]} is not added again; to add equal rows once "
+                "more, write them to a new file and append it",
+                RepeatedRowsWarning,
+            )
         return True
     if files.choice.identity not in ({}, about.get("table")):
         raise SpecError(f"{path} keeps its original columns: leave out column options when you append")
@@ -387,8 +396,9 @@ def _append(files: Files, path: str, record: Mapping[str, Any], allowed: Allowed
     categories = {text: code for code, text in enumerate(about.get("categories", []))}
     added = _fill(path, group, source, about["rows"], categories, progress)
     files.check_unchanged()
-    sources, provenance = about["sources"] + files.identity["sources"], about["provenance"] + added["provenance"]
-    _publish(path, {**added, "sources": sources, "provenance": provenance})
+    (entry,) = added["provenance"]
+    provenance = [*about["provenance"], entry | {"labels": identity["labels"]}]
+    _publish(path, {**added, "sources": about["sources"] + identity["sources"], "provenance": provenance})
     return False
 
 

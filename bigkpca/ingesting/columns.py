@@ -15,13 +15,22 @@ columns, which is determined by options and first rows and stored with a dataset
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, get_args
 
 import numpy as np
 
-from bigkpca.errors import Array, DataError, SpecError, column_called, names_apart, unknown_name
-from bigkpca.ingesting.notation import ISO, Notation, parsed_dates, parsed_numbers, without_missing, written_numbers
+from bigkpca.errors import Array, DataError, SpecError, column_called, names_apart, require, unknown_name
+from bigkpca.ingesting.notation import (
+    ISO,
+    Notation,
+    parsed_dates,
+    parsed_numbers,
+    spelled,
+    without_missing,
+    written_dates,
+    written_numbers,
+)
 
 Kind = Literal["number", "boolean", "date", "time", "ordinal", "text", "characters"]
 
@@ -97,6 +106,10 @@ class TableColumn:
         )
 
 
+AS_TEXT = TableColumn("", "text")
+"""How labels are read, and columns whose kind is not yet known."""
+
+
 Reason = Literal["missing", "unread", "infinite", "unknown"]
 ADVICE: dict[Reason, str] = {
     "missing": "Drop these rows with --missing drop, or fill in values with --missing mean or median.",
@@ -165,6 +178,9 @@ def numbers(values: Any, kind: Kind, notation: Notation = ISO) -> tuple[Array, A
     own = kind_of(values.type)
     if own == "number" and kind == "date" and notation.date_format:  # 20130517
         own, values = "text", values.cast(pa.string())
+        whole = without_missing(values.unique(), notation).drop_null().to_pylist()
+        if not all(written_dates(whole, notation.date_format, again=True)):
+            raise pa.ArrowInvalid("a number is not a date with all its digits")  # 1022013, which has lost a zero
     if own == "text":
         values = _parsed(values.cast(pa.large_string()), kind, notation)
     elif not pa.types.is_null(values.type) and own not in _FITS[kind]:
@@ -218,17 +234,23 @@ def _microseconds(values: Any, to: Any) -> Array:
 
 
 def texts_of(values: Any, notation: Notation = ISO) -> tuple[Any, Array]:
-    """(texts, which of them are missing (k,), i.e. null, NaN, empty or among the `na_values`) of an Arrow array."""
+    """(texts as a dictionary in the spelling of categories, which of them are missing (k,), i.e. null, NaN, empty or
+    among the `na_values`) of an Arrow array. The dictionary can hold a text twice."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
     if pa.types.is_dictionary(values.type):
         values = values.cast(values.type.value_type)
-    nothing, texts = pc.is_null(values, nan_is_null=True), values.cast(pa.string())  # 1.0 without its point
-    absent = pc.equal(texts, "")
-    if notation.na_values:
-        absent = pc.or_(absent, pc.is_in(texts, pa.array(notation.na_values, pa.string())))
-    return texts, pc.or_kleene(nothing, absent).to_numpy(zero_copy_only=False)
+    coded, written = values.cast(pa.string()).dictionary_encode(), _written(values, notation)
+    words = spelled(coded.dictionary, written)
+    absent = pc.is_in(words, spelled(pa.array(["", *notation.na_values], pa.string()), written)).take(coded.indices)
+    missing = pc.or_kleene(pc.is_null(values, nan_is_null=True), absent).to_numpy(zero_copy_only=False)
+    return pa.DictionaryArray.from_arrays(coded.indices, words), missing
+
+
+def _written(values: Any, notation: Notation) -> Notation:
+    """The notation of the texts of an Arrow array: the given one unless Arrow writes them, from typed values."""
+    return notation if kind_of(values.type) == "text" else ISO
 
 
 def codes(values: Any, column: TableColumn) -> tuple[Array, Array, Array]:
@@ -237,17 +259,27 @@ def codes(values: Any, column: TableColumn) -> tuple[Array, Array, Array]:
     import pyarrow.compute as pc
 
     texts, missing = texts_of(values, column.notation)
-    found = pc.index_in(texts, pa.array(column.categories, pa.string())).fill_null(-1).to_numpy()
+    known = pa.array(column.categories, pa.string())
+    if column.kind == "ordinal":  # as the user wrote them
+        known = spelled(known, _written(values, column.notation))
+    found = pc.index_in(texts.dictionary, known).take(texts.indices).fill_null(-1).to_numpy()
     if column.other:
         found = np.where((found < 0) & ~missing, len(column.categories) - 1, found)
     return found, missing, (found < 0) & ~missing
+
+
+def whole_texts_of(values: Any) -> tuple[Any, Array]:
+    """(texts as they are, which of them are missing (k,)) of an Arrow array, for rows of characters."""
+    import pyarrow as pa
+
+    return values.cast(pa.string()), texts_of(values)[1]
 
 
 def characters(values: Any, column: TableColumn) -> tuple[Array, Array, Array]:
     """(numbers of characters (k, length), missing (k,), longer or with other characters (k,)) of texts."""
     import pyarrow.compute as pc
 
-    texts, missing = texts_of(values, column.notation)
+    texts, missing = whole_texts_of(values)
     cut = pc.utf8_slice_codeunits(texts.fill_null(""), 0, column.length)
     padded = np.array(cut.to_pylist(), dtype=f"<U{column.length}")
     points = padded.view(np.uint32).reshape(len(padded), column.length)
@@ -367,8 +399,9 @@ class TableFrame:
     columns: their numbers in the file, without labels and row names. names: of all columns of the file. kinds, types:
     of the columns, the latter as named by the file; the kind is None if values cannot become numbers. read: batches
     (pyarrow.RecordBatch) of the columns with these numbers, in this order; columns of a text file are texts.
-    from_first_rows: whether kinds are inferred from the first rows, so later rows can contain words. formatted: numbers
-    of the columns whose first rows have dates of the given format.
+    from_first_rows: numbers of the columns whose kinds are inferred from the first rows, so later rows can contain
+    words. formatted: numbers of the columns whose first rows have dates of the given format. notes_as: notes on
+    columns, by their numbers, for users who do not name them, if they are read as this kind.
     """
 
     where: str
@@ -379,11 +412,12 @@ class TableFrame:
     dtypes: tuple[np.dtype[Any] | None, ...]
     rows: int | None
     labels: TableLabels | None
-    read: Callable[[Mapping[int, Kind]], Iterator[Any]]
+    read: Callable[[Mapping[int, TableColumn]], Iterator[Any]]
     notes: tuple[str, ...] = ()
     text: str | None = None  # the column whose characters are the rows, unless options differ
-    from_first_rows: bool = False
+    from_first_rows: frozenset[int] = frozenset()
     formatted: frozenset[int] = frozenset()
+    notes_as: Mapping[int, tuple[Kind, str]] = field(default_factory=dict)
 
     @property
     def column_names(self) -> tuple[str, ...] | None:
@@ -575,17 +609,13 @@ class ColumnOptions:
         ):
             if value not in known:
                 raise unknown_name(what, str(value), [name for name in known if name])
+        _check_levels(self)
         for _, date_format in self.date_formats:
             Notation(date_format=date_format)  # checks it
         if self.max_categories is not None and self.max_categories < 1:
             raise SpecError(f"max_categories={self.max_categories}: must be at least 1")
         if self.max_categories is not None and not (self.categories or self.categorical):
             raise SpecError("max_categories limits categories: use it with categories='one-hot' or categorical")
-        for name, levels in self.ordinal:
-            if len(levels) < 2 or len(set(levels)) < len(levels) or "" in levels:
-                raise SpecError(f"ordinal: column {name!r} needs two or more different levels, lowest first")
-            if absent := next((level for level in levels if level in self.notation.na_values), None):
-                raise SpecError(f"ordinal: the level {absent!r} of column {name!r} is also one of na_values")
         named = [name for group in self.given.values() for name in group]
         if twice := next((name for name in named if named.count(name) > 1), None):
             options = " and ".join(option for option, group in self.given.items() if twice in group)
@@ -653,6 +683,21 @@ def chosen(frames: Sequence[TableFrame], choice: ColumnOptions, names: tuple[str
     return Encoding(columns, choice.missing, left_out)
 
 
+def _check_levels(choice: ColumnOptions) -> None:
+    """Raise SpecError for levels that are equal, also as numbers or truth values, or mean a missing value."""
+    if not choice.ordinal:
+        return
+    require("pyarrow", "tables", "ordinal")
+    import pyarrow as pa
+
+    for name, levels in choice.ordinal:
+        different = set(spelled(pa.array(levels, pa.string()), choice.notation).to_pylist())
+        if len(different) < max(2, len(levels)) or "" in levels:
+            raise SpecError(f"ordinal: column {name!r} needs two or more different levels, lowest first")
+        if absent := next((level for level in levels if level in choice.notation.na_values), None):
+            raise SpecError(f"ordinal: the level {absent!r} of column {name!r} is also one of na_values")
+
+
 def _kinds(frames: Sequence[TableFrame], names: Sequence[str], *, by_name: bool) -> list[tuple[str, Kind, bool]]:
     """The kind of each column: text if any file has text, otherwise that of the first file; and whether a file has
     dates of the given format there. Raises DataError."""
@@ -685,7 +730,7 @@ def _column(choice: ColumnOptions, name: str, kind: Kind, formatted: bool) -> Ta
         kind = "text"
     elif levels:
         kind = "ordinal"
-    elif date_format:
+    elif date_format and name not in choice.numeric:
         kind = "date"
     elif name in choice.numeric or (kind == "text" and choice.categories is None):
         kind = "number"

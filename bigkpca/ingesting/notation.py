@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
@@ -76,6 +76,7 @@ class Notation:
 
 
 ISO = Notation()
+_MOMENT = datetime(2013, 5, 17, 16, 8, 9, tzinfo=UTC)
 
 
 def _read(text: str, date_format: str) -> datetime:
@@ -87,12 +88,11 @@ def _read(text: str, date_format: str) -> datetime:
 
 def _check_format(given: str) -> None:
     """Raise SpecError unless a format writes and reads the year of a date."""
-    moment = datetime(2013, 5, 17, 16, 8, 9, tzinfo=UTC)
     try:
-        year = _read(moment.strftime(given), given).year
+        year = _read(_MOMENT.strftime(given), given).year
     except ValueError as error:
         raise SpecError(f"date_format={given!r} cannot be read: {error}") from error
-    if year != moment.year:
+    if year != _MOMENT.year:
         raise SpecError(f"date_format={given!r} has no year: write it as in '%d/%m/%Y'")
 
 
@@ -124,6 +124,30 @@ def parsed_numbers(texts: Any, notation: Notation) -> Any:
         bare = pc.replace_substring(bare, notation.thousands, "")
     values = pc.replace_substring(bare, notation.decimal, ".").cast(pa.float64())
     return pc.if_else(pc.ends_with(texts, "%"), pc.divide(values, 100.0), values) if notation.signs else values
+
+
+def plain_numbers(texts: Any, notation: Notation) -> Any:
+    """Texts that are numbers in a notation with a decimal point and no thousands mark; others as they are."""
+    import pyarrow.compute as pc
+
+    if notation.plain:
+        return texts
+    bare = pc.replace_substring(texts, notation.thousands, "") if notation.thousands else texts
+    bare = pc.replace_substring(bare, notation.decimal, ".")
+    return pc.if_else(written_numbers(texts, replace(notation, signs=False)), bare, texts)
+
+
+def spelled(texts: Any, notation: Notation) -> Any:
+    """Texts as Arrow writes the numbers and truth values of typed columns: 1.5 for 1,5, 1 for 1.0, true for True.
+
+    What different numbers or codes can be stays different: 01234, 1.10.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    texts = pc.replace_substring_regex(plain_numbers(texts, notation), r"^([+-]?[0-9]+)\.0$", r"\1")
+    lowered = pc.utf8_lower(texts)
+    return pc.if_else(pc.is_in(lowered, pa.array(["true", "false"])), lowered, texts)
 
 
 def written_numbers(texts: Any, notation: Notation) -> Any:
@@ -159,10 +183,28 @@ def parsed_dates(texts: Any, notation: Notation) -> Any:
         return moments.take(coded.indices)
     # Arrow reads these to microseconds, one by one, since some can have a time zone.
     texts = pc.replace_substring_regex(texts, r"(\.\d{6})\d+", r"\1")
-    zoned = pc.match_substring_regex(texts, r":.*(Z|[+-]\d\d(:?\d\d)?)$")
+    in_zone = zoned(texts)
     none = pa.scalar(None, texts.type)
-    in_utc = pc.if_else(zoned, texts, none).cast(pa.timestamp("us", "UTC")).cast(_timestamp())
-    return pc.coalesce(pc.if_else(zoned, none, texts).cast(_timestamp()), in_utc)
+    in_utc = pc.if_else(in_zone, texts, none).cast(pa.timestamp("us", "UTC")).cast(_timestamp())
+    return pc.coalesce(pc.if_else(in_zone, none, texts).cast(_timestamp()), in_utc)
+
+
+def zoned(texts: Any) -> Any:
+    """Which dates in ISO 8601 have a time zone."""
+    import pyarrow.compute as pc
+
+    return pc.match_substring_regex(texts, r":.*(Z|[+-]\d\d(:?\d\d)?)$")
+
+
+def are_iso_dates(texts: Any) -> bool:
+    """Whether all texts are dates in ISO 8601."""
+    import pyarrow as pa
+
+    try:
+        parsed_dates(pa.array(texts, pa.string()), ISO)
+    except pa.ArrowInvalid:
+        return False
+    return True
 
 
 def _timestamp() -> Any:
@@ -182,15 +224,16 @@ def _moment(text: str, date_format: str) -> datetime:
     return found if found.tzinfo is None else found.astimezone(UTC).replace(tzinfo=None)
 
 
-def written_dates(texts: Iterable[str], date_format: str) -> list[bool]:
-    """Which texts are dates of a format."""
+def written_dates(texts: Iterable[str], date_format: str, *, again: bool = False) -> list[bool]:
+    """Which texts are dates of a format. again: the date must also format back to the same text, so that not every
+    number of six digits is a date."""
 
     def fits(text: str) -> bool:
         try:
-            _read(text, date_format)
+            found = _read(text, date_format)
         except ValueError:
             return False
-        return True
+        return not again or found.strftime(date_format) == text
 
     return [fits(text) for text in texts]
 
@@ -211,59 +254,120 @@ _LONGEST = 60  # characters of a text that can be a number or a date
 _NO_YES = (("no", "yes"), ("n", "y"), ("off", "on"), ("f", "t"), ("false", "true"))
 
 
-def notations_of(texts: Sequence[str]) -> list[Notation]:
-    """The simplest notations that read the most of these texts, if these are at least half of them."""
+def notations_of(texts: Sequence[str], own: Notation = ISO) -> list[Notation]:
+    """The notations that read the most of these texts, if these are at least half of them: of all such, those that
+    change the fewest entries of `own`, and then the simplest."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
     short = [text for text in texts if len(text) <= _LONGEST]
     given = pa.array(short, pa.string())
-    scores = {each: pc.sum(written_numbers(given, each)).as_py() or 0 for each in _NUMBERS}
+    numbers = (*_NUMBERS, *(Notation(own.decimal, own.thousands, signs=signs) for signs in (False, True)))
+    scores = {each: pc.sum(written_numbers(given, each)).as_py() or 0 for each in numbers}
     few = short[:_EXAMPLES]
     for day in _DAYS:
         if any(written_dates([text.partition(" ")[0] for text in few[:_FIRST]], day.partition(" ")[0])):
             for time in _TIMES:
                 if any(written_dates(few[:_FIRST], day + time)):
                     fitting = sum(written_dates(few, day + time)) * len(short) // len(few)
-                    scores[Notation(date_format=day + time)] = fitting
+                    scores[Notation(own.decimal, own.thousands, date_format=day + time)] = fitting
     most = max(scores.values())
     if 2 * most < len(texts) or not texts:
         return []
+    here = {key: value for key, value in own.to_json().items() if key in ("decimal", "thousands", "date_format")}
+
+    def changes(each: Notation) -> tuple[int, int]:
+        there = each.to_json()
+        return sum(there.get(key) != value for key, value in here.items()), len(there)
+
     best = [each for each, score in scores.items() if score == most]
-    least = min(len(each.to_json()) for each in best)
-    return [each for each in best if len(each.to_json()) == least]
+    least = min(map(changes, best))
+    return [each for each in best if changes(each) == least]
 
 
-def remedy(name: str, texts: Sequence[str], *, number: bool, among_others: bool, whole_file: bool) -> str | None:
-    """The options that read a column whose unreadable texts are these; None if no option is likely.
+@dataclass(frozen=True)
+class Remedy:
+    """What reads a column, as a sentence in which its name follows `link`."""
 
-    number: whether the column is read as numbers so far. among_others: whether it also has values that are read.
-    whole_file: whether a date format can be given for the whole file, and not only for the column.
+    before: str
+    link: str = " for "
+    after: str = ""
+
+    def said(self, names: str = "") -> str:
+        return self.before + (self.link + names if names else "") + self.after
+
+
+@dataclass(frozen=True)
+class DateOptions:
+    """How the command line gives the date format of a column. new: the options before another format. old: the option
+    that another one replaces, or empty. named: whether this option names the column."""
+
+    new: str
+    old: str = ""
+    named: bool = False
+
+
+def remedy(
+    name: str, texts: Sequence[str], own: Notation, dates: DateOptions, *, number: bool, others: Sequence[str]
+) -> Remedy | None:
+    """What reads a column whose unreadable texts are these; None if nothing is likely.
+
+    own: how the column is read so far. number: whether as numbers or dates. others: texts of it that are read.
     """
-    found = [each for each in notations_of(texts) if each != ISO] if number else []
-    if found:
-        return " or ".join(_options(replace(each, na_values=()), name, whole_file=whole_file) for each in found[:2])
+    found = notations_of(texts, own) if number else []
+    if options := [option for each in found if (option := _change(own, each, name, dates, others))]:
+        return Remedy("use " + " or ".join(options[:2]))
+    if own.date_format and texts and are_iso_dates(texts):
+        return None if others else Remedy("leave out --date-format")
     lowered = {text.lower() for text in texts}
     for pair in _NO_YES:
-        if lowered <= set(pair) and number and not among_others:
-            return f"--ordinal {quoted(name)}=" + ",".join(
-                sorted(set(texts), key=lambda text: pair.index(text.lower()))
-            )
-    if among_others and 0 < len(texts) <= _FIRST:
-        return f"--na-values {','.join(map(quoted, texts))} if this means a missing value"
+        if lowered <= set(pair) and number and not others:
+            levels = sorted(set(texts), key=lambda text: pair.index(text.lower()))
+            return Remedy(f"use --ordinal {quoted(name)}=" + ",".join(levels))
+    if others and not found and 0 < len(texts) <= _FIRST:
+        words, verb = " and ".join(map(repr, texts)), "means" if len(texts) == 1 else "mean"
+        option = f"--na-values {','.join(map(quoted, texts))}"
+        return Remedy(f"if {words}", " in ", f" {verb} a missing value, use {option}")
     return None
 
 
-def _options(notation: Notation, name: str, *, whole_file: bool) -> str:
-    """A notation as options of the command line."""
+def _change(own: Notation, other: Notation, name: str, dates: DateOptions, others: Sequence[str]) -> str:
+    """The options of the command line that change a notation to another one; empty if none is missing, or if this
+    replaces an option by which the other texts of the column are read."""
+    here, there = own.to_json(), other.to_json()
+    added = {key for key in there if there[key] != here.get(key)}
+    changed = {key for key in ("thousands", "decimal") if key in here and here[key] != there.get(key)}
+    replaced = _options(own, changed, name, dates)
+    if other.date_format:
+        replaced += [f"--numeric {quoted(name)}"] * own.signs + [dates.old] * bool(dates.old)
+    elif own.date_format:  # numbers, which need no other format
+        added.add("signs")
+        replaced += [dates.old] * dates.named
+    if (replaced or own.date_format) and not _all_read(others, other):
+        return ""
+    new = " ".join(_options(other, added, name, dates))
+    return f"{new} instead of {' '.join(replaced)}" if new and replaced else new
+
+
+def _options(notation: Notation, names: Collection[str], name: str, dates: DateOptions) -> list[str]:
+    """The fields of these names as options of the command line."""
+    options = {
+        "signs": f"--numeric {quoted(name)}",
+        "thousands": f"--thousands {quoted(notation.thousands)}",
+        "decimal": f"--decimal {notation.decimal}",
+        "date_format": f"{dates.new}{notation.date_format}'",
+    }
+    return [option for key, option in options.items() if key in names]
+
+
+def _all_read(texts: Sequence[str], notation: Notation) -> bool:
+    """Whether all texts are numbers, or dates, of a notation."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
     if notation.date_format:
-        return f"--date-format '{'' if whole_file else name + '='}{notation.date_format}'"
-    options = [
-        *([f"--numeric {quoted(name)}"] if notation.signs else []),
-        *([f"--thousands {quoted(notation.thousands)}"] if notation.thousands else []),
-        *([f"--decimal {notation.decimal}"] if notation.decimal != "." else []),
-    ]
-    return " ".join(options)
+        return all(written_dates(texts, notation.date_format))
+    return not texts or bool(pc.all(written_numbers(pa.array(texts, pa.string()), notation)).as_py())
 
 
 def quoted(text: str) -> str:

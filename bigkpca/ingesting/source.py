@@ -16,8 +16,8 @@ from bigkpca.errors import Array, SpecError, check_finite
 from bigkpca.execution.progress import Progress, Silent
 from bigkpca.ingesting.columns import ColumnOptions, Encoding, chosen
 from bigkpca.ingesting.formats import Column, Table, TableFrame, open_column, open_rows_of
-from bigkpca.ingesting.formats.base import USUAL, Allowed, cast
-from bigkpca.ingesting.formats.folders import files_in, keys_of, with_keys
+from bigkpca.ingesting.formats.base import USUAL, Allowed, cast, refuse_names
+from bigkpca.ingesting.formats.folders import Key, files_in, keys_of, with_keys
 from bigkpca.ingesting.formats.in_memory import kind_of_table, table_in_memory
 from bigkpca.ingesting.notation import Notation
 from bigkpca.ingesting.tables import MissingCounts, learnt, no_rows, rows_of
@@ -83,7 +83,7 @@ class Files:
             "dtype": None if stored is None else stored.name,
             "table": choice.identity or None,
         }
-        column = open_column(apart, allowed, encoding) if apart else None
+        column = open_column(apart, allowed, encoding, opening.notation) if apart else None
         return cls(files, column, choice, stored, identity)
 
     def check_unchanged(self) -> None:
@@ -116,6 +116,16 @@ class Files:
         if frames and encoding is None:
             whose = whose or next((frame for frame in frames if frame.names is not None), frames[0]).where
             own = chosen(frames, self.choice, names)
+            given = self.choice.notation.date_format
+            if given and not any(column.notation.date_format for column in own.columns):
+                fits = any(frame.formatted for frame in frames)
+                because = (
+                    "other options name the columns that have it" if fits else "no CSV file has it in its first rows"
+                )
+                progress.note(
+                    f"no column is read as dates of the format {given!r}, since {because}; to read a column in it, use "
+                    f"--date-format 'COLUMN={given}'"
+                )
             counting = _Counting(progress)
             encoding = learnt(frames, own, whose, counting, self.choice)
             counted = counting.rows if encoding.missing != "drop" else 0
@@ -124,7 +134,9 @@ class Files:
         for each in self.files:
             if isinstance(each, TableFrame):
                 assert encoding is not None
-                each = rows_of(each, encoding, whose or "", counts, self.dtype, progress, of_dataset=of_dataset)
+                each = rows_of(
+                    each, encoding, whose or "", counts, self.dtype, progress, None if of_dataset else self.choice
+                )
             tables.append(each)
         first = tables[0]
         for table in tables[1:]:
@@ -287,10 +299,11 @@ class _Opening:
             return self._folder(path)
         if not path.is_file():
             raise SpecError(f"{path} does not exist")
-        return [self._whole(self._file(path, {}))]
+        return [self._whole(self._file(path, {}, {}))]
 
     def _table(self, data: Any, which: str) -> Opened:
         called = kind_of_table(data)
+        refuse_names(f"the {called}{which}", self.member)
         frame, digest = table_in_memory(data, f"the {called}{which}", self.labels, self.progress)
         self.allowed.check_table(frame.where, len(frame.columns))
         return self._whole((frame, {"path": None, "table": called, "sha256": digest}))
@@ -298,19 +311,19 @@ class _Opening:
     def _folder(self, folder: Path) -> list[Opened]:
         """The files of a folder. Those without rows, which some programs write, are left out."""
         paths = files_in(folder)
-        found = [self._file(folder / path, keys) for path, keys in zip(paths, keys_of(paths), strict=True)]
+        texts, keys = keys_of(paths)
+        found = [self._file(folder / path, own, keys) for path, own in zip(paths, texts, strict=True)]
         return [each for each in found if each[0].rows != 0] or [self._whole(found[0])]
 
-    def _file(self, path: Path, keys: Mapping[str, Any]) -> Opened:
-        of_file = None if self.labels in keys else self.labels
+    def _file(self, path: Path, texts: Mapping[str, str | None], keys: Mapping[str, Key]) -> Opened:
+        of_file = None if self.labels in texts else self.labels
         rows = open_rows_of(path, self.member, of_file, self.allowed, self.encoding, self.notation)
         identity = _identity(path, self.member, self.encoding)
-        if not keys:
+        if not texts:
             return rows, identity
         if isinstance(rows, Table):
-            raise SpecError(f"{path} is an array of numbers, to which {', '.join(keys)} in its path cannot be added")
-        texts = {key: None if value.as_py() is None else str(value) for key, value in keys.items()}
-        return with_keys(rows, keys, self.labels), identity | {"keys": texts}
+            raise SpecError(f"{path} is an array of numbers, to which {', '.join(texts)} in its path cannot be added")
+        return with_keys(rows, texts, keys, self.labels), identity | {"keys": dict(texts)}
 
     @staticmethod
     def _whole(opened: Opened) -> Opened:

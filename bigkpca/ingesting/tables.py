@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -18,6 +18,7 @@ from bigkpca.execution.progress import Progress, shown_pass
 from bigkpca.ingesting.columns import (
     ADVICE,
     ADVICE_OF_DATASET,
+    AS_TEXT,
     OTHER,
     ColumnOptions,
     Encoding,
@@ -31,9 +32,19 @@ from bigkpca.ingesting.columns import (
     single_numbers,
     texts_of,
     unread_values,
+    whole_texts_of,
 )
 from bigkpca.ingesting.formats.base import Batches, Table, cast, name_of_column
-from bigkpca.ingesting.notation import ISO, notations_of, quoted, remedy, written_numbers
+from bigkpca.ingesting.notation import (
+    ISO,
+    DateOptions,
+    Remedy,
+    notations_of,
+    quoted,
+    remedy,
+    written_dates,
+    written_numbers,
+)
 from bigkpca.numerics.random_streams import MEDIANS, random_stream
 
 MOST_CATEGORIES = 1000  # of one column
@@ -41,6 +52,7 @@ _MOST_TEXTS = 1_000_000  # distinct ones of a column of which the most frequent 
 _SAMPLE = 100_000  # values of a column used for its median,
 _SAMPLE_BYTES = 64_000_000  # or as many as fit in this for all columns, with 16 bytes each
 _MOST_FAULTS = 20  # columns that one message lists
+_MOST_READ = 1000  # texts of a column that an advised option must read
 
 
 @dataclass
@@ -58,13 +70,12 @@ def rows_of(
     counts: MissingCounts,
     dtype: np.dtype[Any] | None,
     progress: Progress,
-    *,
-    of_dataset: bool,
+    choice: ColumnOptions | None,
 ) -> Table:
     """The rows of a frame as numbers, with its labels. Reading them raises a DataError that lists every invalid column.
 
     whose: the owner of the encoding, in messages. dtype: of the rows; None for the common dtype of the columns, which
-    must hold every whole number. of_dataset: whether the encoding is that of an existing dataset.
+    must hold every whole number. choice: the options, None if the encoding is that of an existing dataset.
     """
     places = encoding.places(frame, whose)
     common = encoding.dtype(frame, places)
@@ -98,7 +109,7 @@ def rows_of(
                 counts.rows_dropped += len(kept) - len(rows)
                 first += len(batch)
         except (Unreadable, pa.ArrowInvalid) as error:
-            raise DataError(problems(frame, places, encoding, progress, of_dataset=of_dataset)) from error
+            raise DataError(problems(frame, places, encoding, progress, choice)) from error
 
     return Table(
         where=frame.where,
@@ -108,15 +119,21 @@ def rows_of(
         label_dtype=None if labels is None else labels.dtype,
         batches=batches(),
         names=names,
-        notes=frame.notes,
+        notes=(*frame.notes, *_notes(frame, places)),
         numbers=in_file,
     )
 
 
-def columns_to_read(frame: TableFrame, places: Mapping[int, TableColumn]) -> dict[int, Kind]:
+def _notes(frame: TableFrame, places: Mapping[int, TableColumn]) -> Iterator[str]:
+    """Notes on how columns are read that no option names."""
+    for j, (kind, note) in frame.notes_as.items():
+        if j in places and places[j].kind == kind and not places[j].notation.signs:
+            yield note
+
+
+def columns_to_read(frame: TableFrame, places: Mapping[int, TableColumn]) -> Mapping[int, TableColumn]:
     """The columns of an encoding, followed by the column of labels, by their numbers in the file."""
-    kinds: dict[int, Kind] = {j: column.kind for j, column in places.items()}
-    return kinds if frame.labels is None else {**kinds, frame.labels.column: "text"}
+    return places if frame.labels is None else {**places, frame.labels.column: AS_TEXT}
 
 
 def _pieces(batches: Iterable[Any], width: int) -> Iterator[Any]:
@@ -216,19 +233,23 @@ def problems(
     places: Mapping[int, TableColumn],
     encoding: Encoding,
     progress: Progress,
-    *,
-    of_dataset: bool,
+    choice: ColumnOptions | None,
 ) -> str:
     """A message that lists the unreadable values in each column of a file, and what to do. One pass over the file."""
+    import pyarrow as pa
+
     found: dict[int, Fault] = {}
-    read: Counter[int] = Counter()  # number of values of each column
+    read: dict[int, list[str]] = {j: [] for j in places}  # texts of each column, more if options say how it is written
     refuse, first = encoding.missing == "refuse", 0
     batches = _shown(frame.read(columns_to_read(frame, places)), progress, "searching for errors", frame)
     for batch in _pieces(batches, encoding.width):
         marks = [marks_of(batch.column(k), column) for k, column in enumerate(places.values())]
         kept = kept_rows(batch, [each.missing for each in marks], encoding, frame)
         for k, (j, column) in enumerate(places.items()):
-            read[j] += int((~marks[k].missing & ~marks[k].unread).sum())
+            most = _MOST_READ if column.notation != ISO else 1
+            if len(read[j]) < most:
+                good = batch.column(k).filter(pa.array(~marks[k].missing & ~marks[k].unread)).unique()[:most]
+                read[j] += (str(value).strip() for value in good.to_pylist())
             fault = marks[k].fault(batch.column(k), column, first, kept, missing_too=refuse)
             if fault is not None:
                 found[j] = found[j].joined(fault) if j in found else fault
@@ -238,10 +259,10 @@ def problems(
         others = f", and {fault.count - 1:,} more such rows" if fault.count > 1 else ""
         lines.append(f"row {fault.row}, {column_called(j, frame.names)} is {fault.what}{others}")
     more = len(found) - len(lines)
-    all_advice = ADVICE_OF_DATASET if of_dataset else ADVICE
+    all_advice = ADVICE_OF_DATASET if choice is None else ADVICE
     advice = " ".join(all_advice[why] for why in all_advice if any(fault.reason == why for fault in found.values()))
-    if not of_dataset and (own := _remedies(frame, places, found, read)):
-        advice = f"Use {own}. Otherwise: {advice[0].lower()}{advice[1:]}"
+    if choice is not None and (own := _remedies(frame, places, found, read, choice)):
+        advice = f"{own[0].upper()}{own[1:]}. Otherwise: {advice[0].lower()}{advice[1:]}"
     if len(lines) == 1:
         return f"{frame.where}: {lines[0]} (rows of data and columns are counted from 0). {advice}"
     head = f"{frame.where}: {len(found)} columns cannot be read (rows of data and columns are counted from 0):"
@@ -249,25 +270,46 @@ def problems(
 
 
 def _remedies(
-    frame: TableFrame, places: Mapping[int, TableColumn], found: Mapping[int, Fault], read: Mapping[int, int]
+    frame: TableFrame,
+    places: Mapping[int, TableColumn],
+    found: Mapping[int, Fault],
+    read: Mapping[int, Sequence[str]],
+    choice: ColumnOptions,
 ) -> str:
-    """The options that read the unreadable columns for which some are likely, in words."""
-    options: dict[str, list[str]] = {}
-    for j, fault in found.items():
-        column, option = places[j], None
-        if fault.reason == "missing" and not read[j]:
-            option = f"--drop {quoted(column.name)}"
-        elif fault.reason == "unread":
-            option = remedy(
-                column.name,
-                fault.examples,
-                number=column.kind == "number" and column.notation == replace(ISO, na_values=column.notation.na_values),
-                among_others=read[j] > 0,
-                whole_file=frame.from_first_rows,
-            )
-        if option is not None:
-            options.setdefault(option, []).append(repr(column.name))
-    return "; ".join(f"{option} for {', '.join(names[:5])}" for option, names in options.items())
+    """What reads the unreadable columns for which something is likely, in words."""
+
+    def with_names(for_all: Collection[int]) -> dict[Remedy, list[str]]:
+        remedies: dict[Remedy, list[str]] = {}
+        for j, fault in found.items():
+            column, own = places[j], None
+            if fault.reason == "missing" and not read[j]:
+                own = Remedy(f"use --drop {quoted(column.name)}")
+            elif fault.reason == "unread":
+                number = column.kind in ("number", "date")
+                dates = _date_options(column.name, choice, places.values(), for_all=j in for_all)
+                own = remedy(column.name, fault.examples, column.notation, dates, number=number, others=read[j])
+            if own is not None:
+                remedies.setdefault(own, []).append(repr(column.name))
+        return remedies
+
+    remedies = with_names(frame.from_first_rows)
+    if sum("--date-format" in each.before for each in remedies) > 1:  # there can be one for all columns only
+        remedies = with_names(())
+    return "; ".join(own.said(", ".join(names[:5])) for own, names in remedies.items())
+
+
+def _date_options(name: str, choice: ColumnOptions, columns: Iterable[TableColumn], *, for_all: bool) -> DateOptions:
+    """How the date format of a column is given: without its name if that can be done (`for_all`) and no other column
+    has a format, and otherwise with all names, since a format for all columns excludes one for a single column."""
+    single, named = choice.notation.date_format, dict(choice.date_formats)
+    kept = [each.name for each in columns if single and each.notation.date_format and each.name != name]
+    new = "".join(f"--date-format '{other}={single}' " for other in kept)
+    own = f"{name}={named[name]}" if name in named else single
+    return DateOptions(
+        f"{new}--date-format '{'' if for_all and not kept and not named.keys() - {name} else name + '='}",
+        f"--date-format '{own}'" if own else "",
+        name in named,
+    )
 
 
 def learnt(
@@ -293,7 +335,7 @@ def learnt(
             break
         except _Misfit as misfit:
             if found or not words or not (found := _words(frames, encoding, whose, progress)):
-                message = problems(misfit.frame, misfit.places, encoding, progress, of_dataset=False)
+                message = problems(misfit.frame, misfit.places, encoding, progress, choice)
                 raise DataError(message) from misfit.__cause__
         columns = [replace(each, kind="text") if each.name in found else each for each in encoding.columns]
         encoding = replace(encoding, columns=tuple(columns))
@@ -348,11 +390,15 @@ def _check_mixed(
         if not each.mostly:
             progress.note(message)
             continue
-        words = each.words or (word.text,)
-        option = remedy(name, words, number=True, among_others=each.rows > 0, whole_file=True)
+        column = next(column for _, column in pairs if column.name == name)
+        of_files = any(name == frame.names[j] for frame in frames if frame.names for j in frame.from_first_rows)
+        dates = _date_options(name, choice, encoding.columns, for_all=of_files or not encoding.named)
+        own = remedy(name, each.words or (word.text,), column.notation, dates, number=True, others=each.fitting)
+        said = "" if own is None else own.said()
+        instead = f" instead of {dates.old}" if dates.named else ""
         refused[name] = (
-            f"{message}. " + (f"Use {option}. " if option else "") + "To make categories of its texts, use "
-            f"--categorical {quoted(name)}{each.limit}; to leave it out, --drop {quoted(name)}"
+            f"{message}. " + (f"{said[0].upper()}{said[1:]}. " if said else "") + "To make categories of its texts, "
+            f"use --categorical {quoted(name)}{each.limit}{instead}; to leave it out, --drop {quoted(name)}{instead}"
         )
     return refused
 
@@ -405,6 +451,8 @@ def _look_at_all(
 
 def _taken(values: Any, column: TableColumn) -> tuple[Any, Array, Array | None]:
     """(texts or numbers, which are missing (k,), which are infinite or not a level (k,)) of an Arrow array."""
+    if column.kind == "characters":
+        return (*whole_texts_of(values), None)
     return (*texts_of(values, column.notation), None) if column.of_text else single_numbers(values, column)
 
 
@@ -441,12 +489,13 @@ def _words(frames: Sequence[TableFrame], encoding: Encoding, whose: str, progres
 @dataclass(frozen=True)
 class _Mixed:
     """The numbers or dates (`kind`) among the texts of a column: the number of rows with them, whether they, with those
-    in other notations, make at least half of the distinct texts, and the other texts. complete: whether all rows were
-    counted."""
+    in other notations, make at least half of the distinct texts, these texts (`fitting`), and the others. complete:
+    whether all rows were counted."""
 
     kind: Kind
     rows: int
     mostly: bool
+    fitting: tuple[str, ...]
     words: tuple[str, ...]
     complete: bool
 
@@ -463,8 +512,8 @@ class _Mixed:
 
 @dataclass
 class _Texts:
-    """The texts of a column, and the number of rows with each; none if there are too many. kept: how many of the most
-    frequent become categories; None for all."""
+    """The texts of a column, in the spelling of categories, and the number of rows with each; none if there are too
+    many. kept: how many of the most frequent become categories; None for all."""
 
     kept: int | None = None
     counts: Counter[str] = field(default_factory=Counter)
@@ -486,18 +535,23 @@ class _Texts:
         self.too_many = len(self.counts) > self.most
 
     def numbers_and_words(self, column: TableColumn) -> _Mixed:
-        """Which texts are numbers, or dates in ISO 8601."""
+        """Which texts are numbers, or dates in ISO 8601 or in the format of the column."""
         import pyarrow as pa
         import pyarrow.compute as pc
 
         texts = pa.array(self.counts, pa.string())
         dates = pc.match_substring_regex(texts, r"^\d{4}-\d\d-\d\d([T ]|$)")
+        if given := column.notation.date_format:
+            dates = pc.or_(dates, pa.array(written_dates(self.counts, given), pa.bool_()))
         numbers = pc.or_(written_numbers(texts, ISO), written_numbers(texts, column.notation))
-        kind: Kind = "date" if (pc.sum(dates).as_py() or 0) > (pc.sum(numbers).as_py() or 0) else "number"
+        numbers = pc.and_not(numbers, dates)  # 20130517
+        count = pc.sum(dates).as_py() or 0
+        kind: Kind = "date" if count and count >= pc.sum(numbers).as_py() else "number"
         of_kind = (dates if kind == "date" else numbers).to_numpy(zero_copy_only=False)
+        fitting, words = (tuple(texts.filter(pa.array(which)).to_pylist()) for which in (of_kind, ~of_kind))
         rows = sum(count for count, one in zip(self.counts.values(), of_kind, strict=True) if one)
         mostly = bool(2 * of_kind.sum() >= len(texts) > 0 or notations_of(list(self.counts)))
-        return _Mixed(kind, rows, mostly, tuple(texts.filter(pa.array(~of_kind)).to_pylist()), not self.too_many)
+        return _Mixed(kind, rows, mostly, fitting, words, not self.too_many)
 
     def fault(self, column: TableColumn, *, filled: bool) -> str | None:
         if self.too_many:

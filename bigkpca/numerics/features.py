@@ -35,7 +35,9 @@ def shifted_rows(X: Array, offset: Array, scale: Array | None, out: Array) -> No
         np.subtract(X, offset.astype(precision), out=out, dtype=precision, casting="same_kind")
     else:
         # Also divided before rounding, so that columns in tiny or huge units neither underflow nor overflow.
-        np.divide(np.subtract(X, offset.astype(precision), dtype=precision), scale, out=out, casting="same_kind")
+        with np.errstate(over="ignore", invalid="ignore"):
+            np.divide(np.subtract(X, offset.astype(precision), dtype=precision), scale, out=out, casting="same_kind")
+        out[:, np.isinf(scale)] = 0  # also where a difference overflows
 
 
 @dataclass(frozen=True)

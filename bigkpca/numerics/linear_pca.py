@@ -6,9 +6,8 @@ linear PCA with as many components may explain more of the columns. Source: `doc
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import groupby
 from typing import ClassVar
 
 import numpy as np
@@ -19,6 +18,7 @@ from bigkpca.numerics.features import FeatureMap, Shape
 from bigkpca.numerics.linalg import eigh_descending
 
 ROWS_PER_COMPONENT = 5  # of a fit to sampled rows: fewer are not enough
+MOST_RESTORED = 500  # rows whose pre-images are compared with linear PCA
 MOST_VALUES = 2_000_000  # of rows that a fit holds already: float64 copies of them take 16 MB each
 _HELD_OUT = 4  # every fourth row is held out
 _LEAST_HELD_OUT = 8
@@ -68,7 +68,7 @@ class Captured:
     """What scores explain of the columns of held-out rows, in the units of the model, and what linear PCA explains.
 
     The columns are regressed on the scores, by least squares with a constant, and PCA has as many components as there
-    are scores. Both are fitted to other rows than those they are judged on.
+    are scores. Both are fitted to other rows than those they are judged on, and so is kernel PCA unless `seen`.
 
     Attributes
     ----------
@@ -80,6 +80,8 @@ class Captured:
         Mean squared deviation of each column of the held-out rows from its mean over the other rows.
     by_scores, by_pca : (d,) array
         Mean squared error of the regression on the scores, and of the reconstruction by PCA.
+    seen : bool or None
+        Whether the held-out rows are among those that kernel PCA was fitted to; None if that is not known.
     """
 
     shapes: ClassVar[dict[str, Shape]] = dict.fromkeys(("variance", "by_scores", "by_pca"), ("d",))
@@ -89,6 +91,7 @@ class Captured:
     variance: Array
     by_scores: Array
     by_pca: Array
+    seen: bool | None = True
 
     __repr__ = brief
 
@@ -117,10 +120,11 @@ class Captured:
         return max(by_scores, 0.0), max(by_pca, 0.0)
 
 
-def captured(features: FeatureMap, X: Array, Y: Array) -> Captured | None:
+def captured(features: FeatureMap, X: Array, Y: Array, *, seen: bool | None = True) -> Captured | None:
     """What scores Y (m, r) explain of their rows X (m, d), in the units of the data.
 
-    Every fourth row is held out. None if the columns are not quantities, or if there are too few rows for r components.
+    Every fourth row is held out, `seen` if the model of these scores was fitted to it. None if the columns are not
+    quantities, or if there are too few rows for r components.
     """
     if not features.kernel.on_vectors or features.precomputed or not len(X):
         return None
@@ -141,7 +145,7 @@ def captured(features: FeatureMap, X: Array, Y: Array) -> Captured | None:
     )
     if not variance.sum() > 0:
         return None
-    return Captured(train, len(judged), r, variance, by_scores, by_pca)
+    return Captured(train, len(judged), r, variance, by_scores, by_pca, seen)
 
 
 @dataclass(frozen=True)
@@ -155,6 +159,9 @@ class Lost:
     by_preimages, by_pca : float
         Squared distance to the rows, over their squared distance from the mean of the other rows, in the units of the
         model. `by_pca` is None if the other rows are too few for PCA with as many components.
+    seen : bool or None
+        Whether the held-out rows are among those that kernel PCA or its pre-images were fitted to; None if that is not
+        known.
     """
 
     rows: int
@@ -162,6 +169,7 @@ class Lost:
     components: int
     by_preimages: float
     by_pca: float | None
+    seen: bool | None = True
 
 
 @dataclass(frozen=True)
@@ -187,29 +195,63 @@ class Reconstruction:
 
 
 def reconstruction(
-    features: FeatureMap, X: Array, numbers: Array, by_preimages: Array, r: int
+    features: FeatureMap, X: Array, numbers: Array, by_preimages: Array, r: int, *, seen: bool | None = True
 ) -> Reconstruction | None:
     """The reconstruction of those of the rows X (m, d) with these numbers (k,), of r components.
 
     `by_preimages` (k, d) are their pre-images. None if all rows are held out, or do not vary.
     """
-    Z, others = features.shifted(X).astype(np.float64), np.ones(len(X), bool)
-    others[numbers], origin = False, Z[0].copy()
-    Z -= origin
-    fitted, judged = int(others.sum()), Z[numbers]
-    total = float(np.sum((judged - Z[others].mean(axis=0)) ** 2)) if fitted else 0.0
-    if not total > 0:
+    of_preimages = share_lost(features, X, numbers, by_preimages)
+    if of_preimages is None:
         return None
+    by_pca = restored_by_pca(features, X, numbers, r)
+    of_pca = None if by_pca is None else share_lost(features, X, numbers, by_pca)
+    errors = Lost(len(X) - len(numbers), len(numbers), r, of_preimages, of_pca, seen)
+    return Reconstruction(errors, numbers, by_preimages, by_pca)
 
-    def lost(restored: Array) -> float:
-        return float(np.sum((judged - restored) ** 2)) / total
 
-    of_preimages = lost(features.shifted(by_preimages) - origin)
-    if fitted < ROWS_PER_COMPONENT * r:
-        return Reconstruction(Lost(fitted, len(judged), r, of_preimages, None), numbers, by_preimages, None)
-    baseline = LinearPCA.of(Z[others], r).reconstruct(judged)
-    errors = Lost(fitted, len(judged), r, of_preimages, lost(baseline))
-    return Reconstruction(errors, numbers, by_preimages, features.unshifted(baseline + origin))
+def share_lost(features: FeatureMap, X: Array, numbers: Array, restored: Array) -> float | None:
+    """The squared distance of those of the rows X (m, d) with these numbers (k,) from the restored ones (k, d), over
+    their squared distance from the mean of the other rows, in the units of the model. None as for `reconstruction`."""
+    others, judged, origin = _split(features, X, numbers)
+    total = float(np.sum((judged - others.mean(axis=0)) ** 2)) if len(others) else 0.0
+    return float(np.sum((judged - features.shifted(restored) + origin) ** 2)) / total if total > 0 else None
+
+
+def restored_by_pca(features: FeatureMap, X: Array, numbers: Array, r: int) -> Array | None:
+    """Those of the rows X (m, d) with these numbers (k,), restored by PCA with r components of the other rows, in the
+    units of the data. None if there are too few other rows."""
+    others, judged, origin = _split(features, X, numbers)
+    if len(others) < ROWS_PER_COMPONENT * r:
+        return None
+    return features.unshifted(LinearPCA.of(others, r).reconstruct(judged) + origin)
+
+
+def _split(features: FeatureMap, X: Array, numbers: Array) -> tuple[Array, Array, Array]:
+    """The rows of X (m, d) without and with these numbers, in the units of the model, and the origin that was
+    subtracted so that columns that do not vary are zero."""
+    Z = features.shifted(X).astype(np.float64)
+    origin = Z[0].copy()
+    Z -= origin
+    return np.delete(Z, numbers, axis=0), Z[numbers], origin
+
+
+_LEFT_OUT_OF = {False: "both", True: "PCA, but not of kernel PCA", None: "PCA; kernel PCA may have seen them"}
+
+
+def judged_on(held_out: int, seen: bool | None) -> str:
+    """On which rows kernel and linear PCA are compared, in words.
+
+    Examples
+    --------
+    >>> judged_on(512, False)
+    '512 rows that were left out of both'
+    >>> judged_on(512, True)
+    '512 rows that were left out of PCA, but not of kernel PCA'
+    >>> judged_on(512, None)
+    '512 rows that were left out of PCA; kernel PCA may have seen them'
+    """
+    return f"{held_out:,} rows that were left out of {_LEFT_OUT_OF[seen]}"
 
 
 _FOLLOWED, _IGNORED = 0.5, 0.1  # shares of the variance of a column
@@ -232,18 +274,7 @@ def held_out_rows(m: int) -> Array:
     return np.arange(m) % _HELD_OUT == _HELD_OUT - 1
 
 
-def places_of(names: Sequence[str]) -> dict[str, slice]:
-    """The columns of each variable of a table: a column, or the neighbours made of the categories of one.
-
-    `names` are those of `ingest`, which calls the columns of a category `carrier=AA`, `carrier=UA`.
-
-    Examples
-    --------
-    >>> places_of(["distance", "carrier=AA", "carrier=UA"])
-    {'distance': slice(0, 1, None), 'carrier': slice(1, 3, None)}
-    """
-    found: dict[str, slice] = {}
-    for name, columns in groupby(enumerate(names), key=lambda each: each[1].partition("=")[0]):
-        numbers = [j for j, _ in columns]
-        found[name if name not in found else names[numbers[0]]] = slice(numbers[0], numbers[-1] + 1)
-    return found
+def some_held_out(m: int, most: int) -> Array:
+    """The numbers of at most `most` of the rows that `held_out_rows` marks, evenly spaced and ascending."""
+    numbers = np.flatnonzero(held_out_rows(m))
+    return numbers[spread(len(numbers), most)]

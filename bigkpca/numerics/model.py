@@ -8,7 +8,7 @@ from typing import Any, TypedDict
 
 import numpy as np
 
-from bigkpca.errors import Array, SpecError
+from bigkpca.errors import Array, SpecError, column_called
 from bigkpca.numerics import methods
 from bigkpca.numerics.certificates import Certificate
 from bigkpca.numerics.display import ShowsSummary, Summary, counted
@@ -18,7 +18,7 @@ from bigkpca.numerics.features import FeatureMap, has_landmarks
 from bigkpca.numerics.linalg import all_aligned
 from bigkpca.numerics.linear_pca import Captured
 from bigkpca.numerics.methods import Method
-from bigkpca.numerics.moments import Moments, ShiftedSums
+from bigkpca.numerics.moments import Moments, OneHot, ShiftedSums
 from bigkpca.numerics.preimages import (
     Automatic,
     Decode,
@@ -36,15 +36,17 @@ class Provenance(TypedDict, total=False):
 
     `spec` contains the fields of the `FitSpec`; `identity` is the fingerprint of the rows (path, shape, dtype, stamp),
     and `content` the digest of the data that was read; `added` are fingerprints of added rows, with their digests;
-    `column_names` are those of a frame or dataset, and `column_labels` the dim and coordinates of a DataArray (see
-    `data.labels`); `choices` are the values of options that were left open, with reasons; `products` counts products
-    with the Gram matrix; `like` is the digest of the model whose features this one has.
+    `column_names` are those of a frame or dataset, `one_hot` the name, start and stop of the columns of 0 and 1 that a
+    column of categories became, and `column_labels` the dim and coordinates of a DataArray (see `data.labels`);
+    `choices` are the values of options that were left open, with reasons; `products` counts products with the Gram
+    matrix; `like` is the digest of the model whose features this one has.
     """
 
     spec: dict[str, Any]
     identity: dict[str, Any]
     content: str
     column_names: list[str]
+    one_hot: list[list[Any]]
     column_labels: dict[str, Any]
     choices: list[dict[str, Any]]
     products: int
@@ -136,6 +138,26 @@ class Model(ShowsSummary):
         return None if names is None else tuple(names)
 
     @property
+    def one_hot(self) -> tuple[OneHot, ...]:
+        """The columns of 0 and 1 of each column of categories of the fitted rows."""
+        return tuple(OneHot(*each) for each in self.provenance.get("one_hot", []))
+
+    @property
+    def variables(self) -> dict[str, slice]:
+        """The columns of each variable of the fitted rows: a named column, or all those of a column of categories.
+
+        Of columns with the same name, later ones are called by number and name. Empty if columns have no names.
+        """
+        found: dict[str, slice] = {}
+        blocks = {start: (name, stop) for name, start, stop in self.one_hot}
+        names, at = self.names or (), 0
+        while at < len(names):
+            name, stop = blocks.get(at, (names[at], at + 1))
+            found[name if name not in found else column_called(at, names)] = slice(at, stop)
+            at = stop
+        return found
+
+    @property
     def block_rows(self) -> int | None:
         """Rows of a block, if the fit set them."""
         rows: int | None = self.provenance.get("spec", {}).get("block_rows")
@@ -185,15 +207,20 @@ class Model(ShowsSummary):
         """The part of the model that pre-image methods use."""
         return Fitted(self.features, self.solution, self.moments, self.method)
 
+    def check_preimages(self) -> None:
+        """Raise SpecError if the model has no decoder."""
+        if self.decoder is None:
+            Automatic().check(self.features.kernel, self.method)
+            raise SpecError("this model has no pre-images: fit it again with preimage='ridge' or 'denoising'")
+
     def reconstructing(self, most_rows: int) -> Decode:
         """Prepare pre-images for tiles of at most `most_rows` rows, in the units of the data.
 
         The returned function maps scores (b, r), and rows (b, d) to start from or None, to Preimages. Raises SpecError
         if the model has no decoder.
         """
-        if self.decoder is None:
-            Automatic().check(self.features.kernel, self.method)
-            raise SpecError("this model has no pre-images: fit it again with preimage='ridge' or 'denoising'")
+        self.check_preimages()
+        assert self.decoder is not None
         return reconstructing(self.decoder, self.features, self.solution, most_rows)
 
     def residual(self, X: Array) -> Array:

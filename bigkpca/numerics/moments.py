@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -16,6 +17,19 @@ from bigkpca.numerics.display import brief
 
 _WIDTH = 512  # minimum width of a strip: narrower ones make products slower
 _MULTIPLE = 16  # columns that begin at the boundary of a cache line of float32
+
+
+class OneHot(NamedTuple):
+    """The columns of 0 and 1 that a column of categories became: `start`, ..., `stop` - 1."""
+
+    name: str
+    start: int
+    stop: int
+
+    @property
+    def columns(self) -> slice:
+        """Their place in a row."""
+        return slice(self.start, self.stop)
 
 
 def _strips(D: int) -> Iterator[tuple[slice, int, int]]:
@@ -153,6 +167,7 @@ class ColumnMoments:
     mean: Array
     squares: Array
 
+    @np.errstate(over="ignore", invalid="ignore")
     def __add__(self, other: ColumnMoments) -> ColumnMoments:
         """Moments of both sets of rows together (Chan, Golub and LeVeque 1983)."""
         count = self.count + other.count
@@ -171,6 +186,7 @@ class ColumnMoments:
         return np.where(deviations > 0, deviations, 1.0)
 
 
+@np.errstate(over="ignore", invalid="ignore")  # what overflows is infinite or NaN, which the caller refuses
 def column_moments(X: Array) -> ColumnMoments:
     """Moments of the columns of one tile X (b, d), b >= 1."""
     rows = X.astype(np.float64)

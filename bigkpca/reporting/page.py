@@ -164,20 +164,23 @@ def capture(model: Model, data: ReportData) -> Section:
     beside linear PCA."""
     cards = [Card("Share of variance in feature space", "Sum over the leading components.", figures.cumulative(model))]
     if (found := data.captured) is not None:
-        cards.append(_explained(found, text.column_places(model, data)))
+        cards.append(_explained(found, model.variables))
     return Section("What do they capture?", "", tuple(cards))
 
 
-def _explained(found: Captured, places: Mapping[str, slice]) -> Card:
+_FITTED = {False: "was not fitted", True: "was fitted", None: "may have been fitted"}
+
+
+def _explained(found: Captured, variables: Mapping[str, slice]) -> Card:
     """Shares of the variance of the columns, by scores and by linear PCA."""
-    shares = {"all columns": found.shares, **(found.of_columns(places) if len(places) > 1 else {})}
+    shares = {"all columns": found.shares, **(found.of_columns(variables) if len(variables) > 1 else {})}
     lines = [(name, f"{ours:.0%}", f"{pca:.0%}") for name, (ours, pca) in list(shares.items())[: _MOST_COLUMNS + 1]]
     r = found.components
     head = ("column", f"{r} scores" if r > 1 else "the score", f"linear PCA, {r} component{'s' * (r > 1)}")
     about = (
         f"Share of the variance of {found.held_out:,} rows, in the units of the model, that a linear function "
         "of the scores explains, and that linear PCA explains. Both were fitted to "
-        f"{found.rows:,} other rows."
+        f"{found.rows:,} other rows. Kernel PCA {_FITTED[found.seen]} to the judged rows."
     )
     if len(shares) > len(lines):
         about += f" The {_MOST_COLUMNS} of {len(shares) - 1:,} columns with the largest shares are shown."
@@ -310,7 +313,8 @@ def _walk(model: Model, j: int) -> tuple[Array, Array]:
     n = model.sums.count if model.sums else model.provenance["identity"]["shape"][0]
     Y = np.zeros((len(_STEPS), model.components))
     Y[:, j] = np.array(_STEPS) * np.sqrt(model.solution.eigenvalues[j] / n)
-    found = model.reconstructing(len(_STEPS))(Y, None)
+    with single_threaded_blas:
+        found = model.reconstructing(len(_STEPS))(Y, None)
     return found.rows, found.far
 
 
@@ -342,7 +346,7 @@ def preimages(model: Model, data: ReportData) -> Section | None:
         return None
     at, rows = data.sample
     with single_threaded_blas:
-        found = reconstructed(used, rows, data.scores[at])
+        found = reconstructed(used, rows, data.scores[at], seen=data.seen)
     frame, r = _frame(data, model), used.components
     if found is None:
         return None
@@ -351,6 +355,8 @@ def preimages(model: Model, data: ReportData) -> Section | None:
     if found.by_pca is not None and found.lost.by_pca is not None:
         lost["linear PCA"] = found.by_pca, found.lost.by_pca
         about += f" PCA was fitted to {found.lost.rows:,} other rows."
+    fitted = f" Kernel PCA {_FITTED[found.lost.seen]} to the judged rows, too, which favours it if they are few"
+    about += f"{fitted}: see bigkpca evaluate."
     lines = [(f"{name} of {r} components", f"{share:.1%}") for name, (_, share) in lost.items()]
     cards = [
         Card("Error of reconstruction", about, tables=(ReportTable(("method", "lost"), tuple(lines), words=True),))

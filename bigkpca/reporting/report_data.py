@@ -18,6 +18,7 @@ from bigkpca.data.rows import Rows, take
 from bigkpca.data.stores import AnyPath, store_of
 from bigkpca.data.versions import JOB
 from bigkpca.errors import Array, BigKPCAError, CorruptionError, SpecError
+from bigkpca.evaluating import fitted_to
 from bigkpca.execution.blas import single_threaded_blas
 from bigkpca.execution.progress import Progress, shown_pass
 from bigkpca.ingesting.columns import Encoding, Kind
@@ -165,7 +166,8 @@ class ReportData:
     `numbers` (m,), ascending, are the row numbers shown, out of `total` rows, with `scores` (m, r) and `residual` (m,).
     `shape` is (H, W) or (H, W, 3) of a row as a picture. `columns` are those of the table that rows were made of;
     `sample` are positions (k,) and rows (k, d), from which relations of scores to columns are computed, and `captured`,
-    what the scores explain of all columns together.
+    what the scores explain of all columns together. `seen` if the model was fitted to these rows, None if that is not
+    known.
     """
 
     total: int
@@ -180,6 +182,7 @@ class ReportData:
     columns: tuple[ShownColumn, ...] = ()
     sample: tuple[Array, Array] | None = None
     captured: Captured | None = None
+    seen: bool | None = None
 
 
 def collect_report_data(
@@ -221,12 +224,16 @@ def collect_report_data(
     if shape is None:  # then that of rows before ingest flattened them
         recorded = tuple((dataset_at(source["path"]) or {}).get("row_shape") or ())
         shape = recorded if is_picture(recorded) and np.prod(recorded) == model.columns else None
-    sample, explained = None, None
+    sample, explained, own = None, None, None
     if rows is not None:
+        own = fitted_to(model, rows.fingerprint)
         at = spread(len(numbers), max(_FEWEST_SAMPLED, int(_SAMPLE_VALUES / rows.shape[1])))
         sample = at, _taken(rows, numbers[at], "reading rows", progress)
-        with single_threaded_blas:
-            explained = captured(model.features, sample[1], found[at])
+        if own and model.captured is not None and model.captured.components == found.shape[1]:
+            explained = model.captured  # of a model without the rows that are judged
+        else:
+            with single_threaded_blas:
+                explained = captured(model.features, sample[1], found[at], seen=own)
     return ReportData(
         total,
         numbers,
@@ -240,6 +247,7 @@ def collect_report_data(
         columns,
         sample,
         explained or model.captured,
+        own,
     )
 
 

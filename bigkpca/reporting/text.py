@@ -7,12 +7,13 @@ from typing import Any
 
 import numpy as np
 
+from bigkpca.data.rows import ArrayRows
 from bigkpca.errors import Array
 from bigkpca.execution.planning import Plan
 from bigkpca.fitting.warnings import dominance
 from bigkpca.numerics.certificates import accuracy, trustworthy
 from bigkpca.numerics.display import at_most, share_at_least, share_at_most
-from bigkpca.numerics.linear_pca import Captured, only_followed, places_of
+from bigkpca.numerics.linear_pca import Captured, only_followed
 from bigkpca.numerics.methods import Exact, Nystroem
 from bigkpca.numerics.model import Model
 from bigkpca.reporting.report_data import ReportData, RowLabels
@@ -36,7 +37,7 @@ def tiles(model: Model, data: ReportData | None = None) -> tuple[Tile, ...]:
     """How accurate the approximation is, its error, and what the components capture: in feature space, and of the
     columns, beside linear PCA."""
     found = model.captured if data is None else data.captured
-    columns = () if found is None else (_columns(found, column_places(model, data)),)
+    columns = () if found is None else (_columns(found, model.variables),)
     return _approximation(model), _error(model), _variance(model), *columns
 
 
@@ -64,13 +65,6 @@ def _approximation(model: Model) -> Tile:
         better = "A larger size" if model.certificate.residuals is None else "More products with the Gram matrix"
         note += f" {better} would help."
     return Tile(name, word.capitalize(), f"{note} {_MEANING}")
-
-
-def column_places(model: Model, data: ReportData | None) -> dict[str, slice]:
-    """The columns of each variable of the table that the rows were made of; empty if columns have no names."""
-    if data is not None and data.columns:
-        return {column.name: column.place for column in data.columns}
-    return {} if model.names is None else places_of(model.names)
 
 
 _NAMED = 3  # columns that the tile names at either end
@@ -175,9 +169,10 @@ def findings(model: Model, data: ReportData) -> str:
 
 def dominant_column(model: Model, data: ReportData) -> str:
     """A sentence on the column that makes nearly all of the distances between rows, if there is one."""
-    if data.rows is None or data.sample is None:
+    if data.sample is None:
         return ""
-    found = dominance(data.rows, data.sample[1], model.features, FitSpec.of(model))
+    rows = ArrayRows(data.sample[1], names=model.names, one_hot=model.one_hot)
+    found = dominance(rows, rows.values, model.features, FitSpec.of(model))
     return "" if found is None else f" {found[0].upper()}{found[1:]}."
 
 

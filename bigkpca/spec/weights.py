@@ -40,7 +40,7 @@ def _weight(value: Any, of: str) -> float:
         weight = float(value)
     except (TypeError, ValueError, OverflowError):
         weight = np.nan
-    if isinstance(value, str | bool) or not (np.isfinite(weight) and weight >= 0):
+    if isinstance(value, str | bool | np.bool) or not (np.isfinite(weight) and weight >= 0):
         raise SpecError(f"the weight of {of} is {value!r:.80}: give a finite number, 0 or more")
     return weight
 

@@ -16,7 +16,9 @@ Readers trust the rows of the manifest, so until step 3 they see the rows from b
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, Literal, TypeAlias
 from warnings import catch_warnings, simplefilter
 
@@ -59,28 +61,41 @@ def create(
     """
     group, block_rows = groups.create_group(path, record), record["block_rows"]
     along, across = _NAMES[record["format"]]
-    coords: Mapping[str, Array] = {}
     attributes = {}
     if labels is not None:
-        along, across, coords = labels.dim, across + "_" * (across == labels.dim), labels.coords
-        attributes = {"coordinates": " ".join(name for name in coords if name != along)}  # as xarray reads them
+        along, across = labels.dim, across + "_" * (across == labels.dim)
+        attributes = {"coordinates": " ".join(name for name in labels.coords if name != along)}  # as xarray reads them
     for name, (row, dtype) in arrays.items():
         shape, own = (n, *row), attributes if name == MAIN[record["format"]] else None
         names = (along, across)[: len(shape)]
         groups.create_array(group, name, shape, dtype, block_rows, names, compress=False, attributes=own)
-    with catch_warnings():
-        simplefilter("ignore", UnstableSpecificationWarning)  # of text, which xarray reads
-        for name, values in coords.items():
-            numbers, units = as_array(values)
-            groups.create_array(group, name, (n,), numbers.dtype, block_rows, (along,), attributes=units)
+    if labels is None:
+        return
+    with _texts():
+        for name, values in labels.coords.items():
+            dtype, own = as_array(values).dtype, labels.attributes(name)
+            groups.create_array(group, name, (n,), dtype, block_rows, (along,), attributes=own)
 
 
 def write_coordinates(path: str, block: Block, labels: Labels) -> dict[str, str]:
     """Write the coordinates of a block of rows. Returns the SHA-256 of each."""
+    own = {name: as_array(values[block.start : block.stop]) for name, values in labels.coords.items()}
+    with _texts():
+        return write_block(path, block, own)
+
+
+@contextmanager
+def _texts() -> Iterator[None]:
+    """Without the warning of Zarr that its type of text, which xarray reads, may change."""
     with catch_warnings():
         simplefilter("ignore", UnstableSpecificationWarning)
-        own = {name: as_array(values[block.start : block.stop])[0] for name, values in labels.coords.items()}
-        return write_block(path, block, own)
+        yield
+
+
+def can_be_named(name: str, kind: Kind) -> bool:
+    """Whether an array of coordinates in an output of this kind can have this name: that of a folder beside the other
+    arrays and the metadata of the group, and one of a list that is separated by blanks."""
+    return re.fullmatch(r"[^/\s\0.][^/\s\0]*", name) is not None and name not in {*TYPES[kind], _METADATA}
 
 
 def open_main(path: str, kind: Kind) -> Stored:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
@@ -17,7 +17,7 @@ from bigkpca.data.zarr import MAIN, ZarrRows
 from bigkpca.errors import CorruptionError, SpecError
 from bigkpca.numerics import preimages
 from bigkpca.numerics.certificates import Certificate
-from bigkpca.numerics.linear_pca import Captured, places_of
+from bigkpca.numerics.linear_pca import Captured
 from bigkpca.numerics.model import Model
 from bigkpca.spec import FitSpec
 from bigkpca.storage import block_arrays, groups, jobs, models, records
@@ -90,20 +90,20 @@ def model_info(model: Model, path: str) -> dict[str, Any]:
         "added": [{"path": each.get("path"), "rows": each["shape"][0]} for each in model.provenance.get("added", [])],
         "eigenvalues": model.solution.eigenvalues.tolist(),
         "explained_variance_ratio": model.solution.explained_variance_ratio.tolist(),
-        "captured": None if model.captured is None else captured_info(model.captured, model.names),
+        "captured": None if model.captured is None else captured_info(model.captured, model.variables),
         "certificate": certificate_info(model.certificate),
         "digest": models.model_digest(model),
         "bytes": _stored_bytes(path),
     }
 
 
-def captured_info(found: Captured, names: Sequence[str] | None) -> dict[str, Any]:
-    """What scores capture, as JSON-ready values: shares of the variance of all columns and, by name, of each."""
-    numbers = {name: getattr(found, name) for name in ("rows", "held_out", "components")}
+def captured_info(found: Captured, variables: Mapping[str, slice]) -> dict[str, Any]:
+    """What scores capture, as JSON-ready values: shares of the variance of all columns and of each variable."""
+    numbers = {name: getattr(found, name) for name in ("rows", "held_out", "components", "seen")}
     by_scores, by_pca = found.shares
     of_columns = None
-    if names is not None:
-        shares = found.of_columns(places_of(names))
+    if variables:
+        shares = found.of_columns(variables)
         of_columns = {name: {"by_scores": ours, "by_pca": pca} for name, (ours, pca) in shares.items()}
     return {**numbers, "by_scores": by_scores, "by_pca": by_pca, "columns": of_columns}
 

@@ -248,6 +248,9 @@ def other(there: Mapping[str, Any], record: Mapping[str, Any]) -> str:
             known = [f"{shape[0]:,} rows"] if isinstance(shape, list) and shape and type(shape[0]) is int else []
             known = [rows["path"], *known] if isinstance(rows.get("path"), str) else known
             return f"a {what} of other rows" + (f" ({', '.join(known)})" if known else "")
+    for key, of in (("coordinates", "rows"), ("column_labels", "columns")):
+        if key in record and there.get(key) != record[key]:
+            return f"a {what} of {of} with other coordinates ({_difference(there.get(key), record[key])})"
     here, held = dict(_flat(record)), dict(_flat({key: there.get(key) for key in record}))
     differing = [key for key in {**here, **held} if here.get(key) != held.get(key)][:3]
     values = [
@@ -255,6 +258,18 @@ def other(there: Mapping[str, Any], record: Mapping[str, Any]) -> str:
         for key in differing
     ]
     return f"a {what} made with other options ({', '.join(values)})"
+
+
+def _difference(there: Any, here: Any) -> str:
+    """How coordinates that are stored, in a record that may be damaged, differ from those of a run."""
+    held, given = (each if isinstance(each, dict) else {} for each in (there, here))
+    if not (held and given):
+        return f"there are none {'here' if held else 'there'}"
+    if held.get("dim") != given["dim"]:
+        return f"the dim is {held.get('dim')!r:.80} there and {given['dim']!r} here"
+    stored = found if isinstance(found := held.get("coords"), dict) else {}
+    names = [name for name in {**stored, **given["coords"]} if stored.get(name) != given["coords"].get(name)]
+    return f"the difference is in {', '.join(names) or 'the levels'}"
 
 
 def _flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

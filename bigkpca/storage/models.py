@@ -189,6 +189,8 @@ def assembled(about: Mapping[str, Any], arrays: Mapping[str, Array]) -> Model:
     names = provenance.get("column_names")
     if names is not None and len(names) != features.columns:
         raise SpecError(f"{len(names)} column names for {features.columns} columns")
+    if (blocks := provenance.get("one_hot")) and blocks[-1][2] > features.columns:
+        raise SpecError(f"columns of categories up to column {blocks[-1][2]}, of {features.columns}")
     labels = provenance.get("column_labels")
     if labels is not None and not are_stored_labels(labels, features.columns):
         raise SpecError(f"the coordinates of the columns do not have {features.columns} values")
@@ -438,6 +440,7 @@ def _parts(model: Model) -> tuple[dict[str, Any], dict[str, Array]]:
             "rows": captured.rows,
             "held_out": captured.held_out,
             "components": captured.components,
+            "seen": captured.seen,
         }
         arrays |= {f"captured_{name}": getattr(captured, name) for name in captured.shapes}
     about["arrays"] = sorted(arrays)

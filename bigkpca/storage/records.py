@@ -35,6 +35,18 @@ def _is_shape(value: Any) -> bool:
     return isinstance(value, list) and len(value) == 2 and all(is_count(length) for length in value)
 
 
+def _are_blocks(value: Any) -> bool:
+    """Whether it lists names, starts and stops of columns, one after the other."""
+    at = 0
+    for each in value if isinstance(value, list) else [None]:
+        match each:
+            case [str(), int(start), int(stop)] if at <= start < stop:
+                at = stop
+            case _:
+                return False
+    return True
+
+
 def _optional(check: Check) -> Check:
     return lambda value: value is None or check(value)
 
@@ -106,6 +118,7 @@ FITTED: dict[str, Check] = {
 PROVENANCE: dict[str, Check] = {
     **FITTED,
     "column_names": listed(is_str),
+    "one_hot": _are_blocks,
     "column_labels": are_stored_labels,
     "like": is_text,
     "bigkpca": is_text,

@@ -9,7 +9,7 @@ from math import ceil
 from typing import Any
 
 from bigkpca.data.blocks import Block, split
-from bigkpca.data.labels import Labels
+from bigkpca.data.labels import Labels, bytes_of_labels
 from bigkpca.data.opening import opened_again
 from bigkpca.data.retrying import changed, retried
 from bigkpca.data.rows import Rows
@@ -18,7 +18,7 @@ from bigkpca.data.zarr import ZarrRows
 from bigkpca.errors import Array, CorruptionError, SpecError
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.options import RunOptions
-from bigkpca.execution.planning import Plan
+from bigkpca.execution.planning import Plan, check_peak
 from bigkpca.execution.progress import Progress
 from bigkpca.execution.tasks import BlockTasks, Task
 from bigkpca.numerics.model import Model
@@ -68,7 +68,7 @@ class BlockOutput:
     function: Callable[..., dict[str, Array]]  # of (rows, block, model, prepared value)
     title: str
     model_path: str | None
-    prepared: Callable[[Model], Any] | None = None  # computed from the model once for all blocks
+    prepared: Callable[[Model], Any] | None = None  # computed from the model, or kept in it, once for all blocks
 
 
 @dataclass(frozen=True)
@@ -115,14 +115,14 @@ def written(work: BlockOutput, out: AnyPath, options: Mapping[str, Any], run: Ru
         plan.check(run.memory_limit, "ask for smaller blocks with --block-rows, or fit a model with fewer landmarks")
         engine.check_memory(lambda threads: work.plan(threads).peak_bytes)
         engine.check_paths(fingerprint["path"])
-        labels = labels_of(work)
+        labels = _labels_of(work, plan, run.memory_limit)
         record = {
             "format": work.kind,
             "model": work.made_by,
             "input": fingerprint,
             "block_rows": plan.block_rows,
             **options,
-            **({} if labels is None else {"coordinates": labels.identity}),
+            "coordinates": labels and labels.identity,
         }
         place = open_destination(out, record, overwrite=run.overwrite)
         if place.note:
@@ -130,9 +130,10 @@ def written(work: BlockOutput, out: AnyPath, options: Mapping[str, Any], run: Ru
         if labels is not None and labels.left_out:
             run.progress.note(
                 f"coordinates that are not stored: {', '.join(labels.left_out)} (only numbers, text and times are, "
-                "and those whose names no other array has)"
+                "under names without blanks and slashes that no other array or file has)"
             )
-        check_count(ceil(work.rows.shape[0] / plan.block_rows), 500, "use larger blocks with --block-rows")
+        of_block = 500 + sum(len(name) + 90 for name in (labels.coords if labels else ()))  # bytes in the manifest
+        check_count(ceil(work.rows.shape[0] / plan.block_rows), of_block, "use larger blocks with --block-rows")
         holding = replace(engine, progress=Holding(engine.progress, out))
         job = _Job(work, labels, record, place, split(work.rows.shape[0], plan.block_rows), holding)
         if not place.done or not _repaired(job, overwrite=run.overwrite):
@@ -218,13 +219,24 @@ def begun(
     return store_of(place.work).absolute(place.work)
 
 
-def labels_of(work: BlockOutput) -> Labels | None:
-    """The dim and coordinates of the rows of an output, if they are a DataArray."""
-    if (given := getattr(work.rows, "labels", None)) is None:
+def _labels_of(work: BlockOutput, plan: Plan, limit: int | None) -> Labels | None:
+    """The dim and coordinates of the rows of an output, if they are a DataArray. Raises MemoryLimitError, before lazy
+    ones are computed, if they need more memory than the plan leaves."""
+    if (given := work.rows.data_array) is None:
         return None
-    found = Labels.of(given, 0)
-    kept = {name: values for name, values in found.coords.items() if name not in block_arrays.TYPES[work.kind]}
-    return replace(found, coords=kept, left_out=(*found.left_out, *(found.coords.keys() - kept.keys())))
+    dim, held = given.dims[0], bytes_of_labels(given, 0)
+    # An array of the output with the name of the dim would be its coordinate.
+    taken, free = block_arrays.TYPES[work.kind].keys() | ({*given.dims, *given.coords} - {dim}), dim
+    while free in taken:
+        free = f"{free}_"
+    given = given.rename({dim: free})
+    check_peak(
+        plan.peak_bytes + held,
+        limit,
+        f"the coordinates of the rows take {held / 1e6:.0f} MB of it; leave out large ones with X.drop_vars",
+    )
+    labels = Labels.of(given, 0)
+    return labels.only([name for name in labels.coords if block_arrays.can_be_named(name, work.kind)])
 
 
 def _names(arrays: Mapping[str, Any], labels: Labels | None) -> tuple[str, ...]:

@@ -145,7 +145,8 @@ def fit_and_save(
     record |= {"like": digest, "added": None}
     with store_of(out).writer(out):
         there = groups.describe(out) or {}
-        record |= {key: value for key, value in of_columns(rows).items() if key in there}  # older models have none
+        columns = of_columns(rows) if there else {}
+        record |= {key: value for key, value in columns.items() if key in there}  # older models have none
         place = destination.open_destination(out, record, overwrite=run.overwrite, whole=True)
         if place.done:
             remove_saved(out)
@@ -157,9 +158,10 @@ def fit_and_save(
                 run.progress.note(f"fitting {out} again: {error}")
             else:
                 run.progress.note(f"{out} already exists, fitted from the same rows and options: nothing to do")
-                if rows.names is not None and model.names is None:
+                if columns.keys() - model.provenance.keys():
                     run.progress.note(
-                        f"{out} has no column names: remove it and fit again, so that later rows can be checked"
+                        f"{out} has no names or coordinates of columns: remove it and fit again, so that later rows "
+                        "can be checked"
                     )
                 return model
         if place.note:

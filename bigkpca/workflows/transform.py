@@ -24,6 +24,7 @@ from bigkpca.execution.projection import (
     block_scores_and_residuals,
     check_columns,
     expansion_of,
+    prepare_preimages,
 )
 from bigkpca.execution.tasks import named_rows
 from bigkpca.fitting.preimage import of_leading
@@ -290,7 +291,7 @@ def _write_preimages(
     run: RunOptions,
 ) -> Stored:
     """Write pre-images of scores or rows; `model` is the `fitted` model, or its leading components."""
-    model.reconstructing(1)  # raises SpecError for a model without pre-images
+    model.check_preimages()
     arrays: dict[str, Any] = {
         "x": ((model.columns,), model.features.dtype),
         "converged": ((), bool),
@@ -303,7 +304,9 @@ def _write_preimages(
 
     computed, title = (block_preimages, "reconstructing") if given == "scores" else (block_denoised, "denoising")
     made_by, function = models.model_digest(fitted), partial(_preimages, computed=computed)
-    work = BlockOutput("reconstruction", rows, made_by, model, arrays, plan, function, title, model_path)
+    work = BlockOutput(
+        "reconstruction", rows, made_by, model, arrays, plan, function, title, model_path, prepare_preimages
+    )
     x = written(work, out, {"given": given}, run)
     if lost := int(np.count_nonzero(block_arrays.values(destination.group_path(out), "far"))):
         run.progress.note(
@@ -329,7 +332,9 @@ def _scores(
     return found
 
 
-def _preimages(rows: Rows, block: Block, model: Model, *, computed: Callable[..., Preimages]) -> dict[str, Array]:
+def _preimages(
+    rows: Rows, block: Block, model: Model, _: None, *, computed: Callable[..., Preimages]
+) -> dict[str, Array]:
     found = computed(rows, block, model)
     return {
         "x": found.rows,

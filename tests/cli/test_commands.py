@@ -321,8 +321,12 @@ def test_sigma_tells_what_it_found_and_evaluate_what_memory_it_needs(made):
     assert re.search(r"needs \d+ MB in a process, but 20 MB are allowed: ask for a smaller --sample", refused.stderr)
     evaluated = run("evaluate", made.model, made.dataset, "-q").stdout
     approximation = r"\napproximation: (all|\d of) 6 components are within 10% of an exact eigenvalue[^\n]*\n"
-    captured = r"captured of the columns: \d\d\.\d% by 6 scores, \d\d\.\d% by PCA \(\d+ rows that PCA has not seen\)\n"
-    lost = r"lost by pre-images: \d\d\.\d% of the variance, \d\d\.\d% by PCA \(\d+ rows that PCA has not seen\)\n\Z"
+    captured = (
+        r"captured of the columns: \d\d\.\d% by 6 scores, \d\d\.\d% by PCA \(\d+ rows that were left out of both\)\n"
+    )
+    lost = (
+        r"lost by pre-images: \d\d\.\d% of the variance, \d\d\.\d% by PCA \(\d+ rows that were left out of both\)\n\Z"
+    )
     assert re.search(approximation + captured + lost, evaluated)
     for path in (made.dataset, made.model):
         told = run("verify", path, "-q", "--timeout", "60 s").stdout

@@ -58,7 +58,7 @@ def test_what_is_no_weight_is_refused_in_the_words_typed(rows, tmp_path):
         ("origin=2", "origin=A=3"): "weights are given for 'origin' and for 'origin=A'",
     }.items():
         words = [word for each in typed for word in ("--weight", each)]
-        for command in (("fit", rows, tmp_path / "m.zarr"), ("sigma", rows), ("plan", rows)):
+        for command in (("fit", rows, tmp_path / "m.zarr"), ("sigma", rows), ("plan", rows), ("compare", rows, "c")):
             shown = run(*command, *words)
             assert (shown.exit_code, message in shown.stderr) == (2, True), (command, shown.output)
     assert not (tmp_path / "m.zarr").exists()
@@ -95,3 +95,9 @@ def test_a_job_fits_with_the_weights_of_its_file(rows, tmp_path):
     (tmp_path / "job.toml").write_text(text.replace("origin = 4", "origin = 5"))
     shown = run("run", tmp_path / "job.toml")
     assert (shown.exit_code, "column_weights" in shown.stderr) == (2, True), shown.output
+    (tmp_path / "job.toml").write_text(
+        text.replace("m.zarr", "n.zarr").replace('"out"', '"other"').replace("origin", "orign")
+    )
+    shown = run("run", tmp_path / "job.toml")
+    assert (shown.exit_code, "a weight is given for 'orign'" in shown.stderr) == (2, True), shown.output
+    assert not (tmp_path / "n.zarr").exists()

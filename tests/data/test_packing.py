@@ -182,6 +182,48 @@ def test_attributes_that_cannot_be_used_are_named(tmp_path, attributes, message)
         packing_of({"_FillValue": "none"}, np.dtype("f4"), "x")
 
 
+@pytest.mark.parametrize("attribute", ["_FillValue", "missing_value"])
+def test_attributes_that_name_no_number_are_ignored_as_by_xarray(attribute):
+    numbers = np.float32([[1, np.nan], [3, 4]])
+    for nothing in ("NaN", "nan", None, [None, "NaN"]):
+        assert packing_of({attribute: nothing}, numbers.dtype, "x") is None
+        assert packing_of({attribute: nothing}, np.dtype("i2"), "x") is None
+    assert packing_of({attribute: ["NaN", 3]}, numbers.dtype, "x").decode(numbers)[1, 0] != 3
+
+
+def test_fill_values_are_shown_as_their_dtype_writes_them(tmp_path):
+    for dtype, fill, shown in (("f4", 9.969209968386869e36, r"9\.96921e\+36"), ("f8", -9999.000001, r"-9999\.000001")):
+        values = np.where(KELVIN > 285, fill, KELVIN).astype(dtype)
+        array = zarr.create_array(str(tmp_path / dtype), data=values, attributes={"missing_value": fill})
+        with pytest.raises(DataError, match=f"is missing, as the fill value {shown} or as NaN"):
+            bigkpca.fit(array, tmp_path / "m.zarr")
+
+
+def test_labels_of_integers_stay_integers_unless_one_is_missing(tmp_path):
+    def write(path, year, **attributes):
+        with h5py.File(path, "w") as file:
+            file["sst"], file["year"] = KELVIN, year
+            file["year"].attrs.update(attributes)
+        return path
+
+    years = 2**53 + np.arange(300)
+    for name, values, attributes, dtype in (
+        ("a", years, {"_FillValue": -1}, "i8"),
+        ("b", np.arange(300).astype("u1").view("i1"), {"_Unsigned": "true"}, "u1"),
+    ):
+        path = write(tmp_path / f"{name}.h5", values, **attributes)
+        bigkpca.ingest(path, tmp_path / f"{name}.zarr", member="sst", labels="year")
+        found = zarr.open_group(tmp_path / f"{name}.zarr")["y"]
+        assert found.dtype == dtype
+        np.testing.assert_array_equal(found[:], values.view(dtype))
+    path = write(tmp_path / "c.h5", years, _FillValue=2**53 + 7)
+    with pytest.raises(
+        DataError, match=r"the labels of .*c\.h5:year: row 7, column 0 is missing, as the fill value 9007"
+    ):
+        bigkpca.ingest(path, tmp_path / "c.zarr", member="sst", labels="year")
+    assert not (tmp_path / "c.zarr").exists()
+
+
 def test_hdf5_and_netcdf4_are_decoded_by_ingest(tmp_path):
     numbers = RNG.integers(-20, 20, (30, 4, 5)).astype(">i2")
     attributes = {"scale_factor": np.array([0.5], "f4"), "add_offset": np.array([3], "f4"), "_FillValue": np.int16(99)}

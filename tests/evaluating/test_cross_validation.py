@@ -50,6 +50,17 @@ def test_the_score_is_minus_the_mean_squared_error(way, X):
     assert KernelPCA(30, size=50, preimage=way, random_state=0).fit(X).score(X) > kpca.score(X)
 
 
+@pytest.mark.parametrize("weights", [None, [2.0, 0.0, 1.0, 0.5]])
+@pytest.mark.parametrize("standardize", [False, True])
+def test_the_score_is_in_standard_deviations_times_weights(standardize, weights):
+    rows = np.random.default_rng(3).normal(size=(90, 4)) * [1, 2, 3, 4]
+    options = {"standardize": standardize, "column_weights": weights, "preimage": "linear", "size": 40}
+    kpca = KernelPCA(3, random_state=0, **options).fit(rows)
+    errors = rows - kpca.inverse_transform(kpca.transform(rows))
+    errors = errors / (rows.std(axis=0) if standardize else 1) * (1 if weights is None else weights)
+    assert kpca.score(rows) == pytest.approx(-np.mean(errors**2), rel=1e-6)
+
+
 def test_with_noise_the_score_is_that_of_denoising(X, monkeypatch):
     # Noise is that of a row, whatever its tile.
     monkeypatch.setattr("bigkpca.evaluating.tile_rows", lambda *_: 32)

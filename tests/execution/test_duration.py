@@ -21,6 +21,7 @@ WAYS = {
     "uniform": {"landmarks": "uniform"},
     "columns": {"method": "columns"},
     "random features": {"method": "rff"},
+    "linear pre-images of random features": {"method": "rff", "preimage": "linear"},
     "float64": {"dtype": "float64"},
     "standardize": {"standardize": True},
 }
@@ -34,7 +35,7 @@ def seconds(options, n, d, threads, driver):
 
 def naive(way, n, d, D, threads, driver):
     """The same formula, written out for data in float32 and 50 components."""
-    landmarks, iterations = way != "random features", 6 if way in ("k-means", "float64", "standardize") else 0
+    landmarks, iterations = "random features" not in way, 6 if way in ("k-means", "float64", "standardize") else 0
     product = SPEED.double if way == "float64" else SPEED.single
     words = 2 if way == "float64" else 1
     passes = 2 if way == "standardize" else 1
@@ -43,9 +44,7 @@ def naive(way, n, d, D, threads, driver):
     m = min(n, max(D if landmarks else 0, min(20_000, 16_000_000 // d)))
     u = min(n, 4096, 4_000_000 // d) if landmarks else 0
     q = D if landmarks else D // 2
-    decoded = min(m, 2000)
-    kernels = min(decoded, 500, 8_000_000 // d) + 50
-    regressions = (decoded + (D if landmarks else 0)) * kernels * (kernels + d)
+    decoded = m if "linear" in way else 0
     by_lanczos = [size for size in (D, D // 2) if landmarks and size >= 2048]
     by_lapack = [size for size in (D, D // 2) if size not in by_lanczos]
     times = {
@@ -56,7 +55,7 @@ def naive(way, n, d, D, threads, driver):
         "k-means": iterations * min(m, max(20_000, D)) * D / driver / SPEED.entries,
         "bound": (u * u * d / 2 + u * D * d + u * D * D) / driver / product,
         "krylov": 10 * u * u / driver / SPEED.entries,
-        "rounding": (512 * D * (d + D) + regressions) / SPEED.double,
+        "rounding": 512 * D * (d + D) / SPEED.double,
         "span": D**3 / driver / SPEED.double if landmarks else 0,
         "eigenproblem": sum(size**3 for size in by_lapack) / SPEED.double,
         "all pairs": D**3 / SPEED.double if way == "columns" else 0,

@@ -13,13 +13,14 @@ import bigkpca
 from bigkpca import KernelPCA
 from bigkpca.data.opening import open_rows
 from bigkpca.data.rows import ArrayRows, OneHot
-from bigkpca.errors import SpecError
+from bigkpca.errors import DataError, SpecError
 from bigkpca.evaluating import cross_validate
 from bigkpca.execution.engine import Engine
 from bigkpca.fitting.fit import fit_rows
 from bigkpca.numerics.methods import METHODS
 from bigkpca.spec import FitSpec
 from bigkpca.storage.models import load_model, model_digest
+from tests.data.cases import case
 from tests.fitting.cases import not_uniform
 from tests.helpers.fits import fit, scores
 
@@ -147,6 +148,55 @@ def test_a_column_of_weight_0_has_no_influence_and_its_mean_as_pre_image():
             assert_allclose(restored[:, 1], X[:, 1].mean(), rtol=1e-5)
 
 
+@pytest.mark.parametrize("standardize", [False, True])
+def test_the_pre_image_of_a_column_of_weight_0_is_the_mean_of_all_sampled_rows(standardize):
+    rows = RNG.exponential(size=(3000, 3))  # more than choices are judged on
+    model = fit(rows, **OPTIONS, column_weights=[1, 0, 1], standardize=standardize)
+    assert_allclose(model.reconstructing(1)(np.zeros((1, 3)), None).rows[0, 1], rows[:, 1].mean(), rtol=1e-12)
+
+
+LARGEST = np.finfo(np.float64).max
+
+
+@pytest.mark.parametrize("more", [{}, {"standardize": True}, {"kernel": "polynomial"}], ids=str)
+@pytest.mark.parametrize("values", [LARGEST, LARGEST * np.sign(X[:, 1] - 1), np.where(X[:, 1] > 2, LARGEST, 0)])
+def test_a_column_of_weight_0_does_not_matter_however_large_it_is(values, more):
+    options = {"size": 20, "random_state": 1, "column_weights": [1.0, 0.0, 1.0, 1.0, 1.0], **more}
+    huge = X.copy()
+    huge[:, 1] = values
+    kpca, plain = (KernelPCA(3, **options).fit(rows) for rows in (huge, X))
+    assert_array_equal(kpca.transform(huge), plain.transform(X))
+    assert_array_equal(kpca.residual(huge), plain.residual(X))
+    assert kpca.score(huge) == plain.score(X)
+    assert np.isfinite(kpca.denoise(huge)).all()
+    found, expected = (bigkpca.evaluate(one.model_, rows, sample=50) for one, rows in ((kpca, huge), (plain, X)))
+    assert found.lost == expected.lost
+
+
+def test_what_overflows_is_named_with_its_weight():
+    huge = X.copy()
+    huge[3:, 1] = LARGEST * np.sign(X[3:, 1])
+    for rows, more, message in (
+        (X, {"column_weights": [1, 1e200, 1, 1, 1]}, r"of column 1, times the weight 1e\+200, are too large: distances "
+         r"between rows overflow; scale the column, or change the weight with --weight"),
+        (X, {"column_weights": [1, 1e308, 1, 1, 1], "sigma": 1.0}, r"column 1, times the weight 1e\+308, are too l"),
+        (X, {"column_weights": [1e-200] * 5}, r"times the weight 1e-200, are too small: distances .* underflow"),
+        (X * 1e-200, {}, r"the numbers of column \d are too small: distances between rows underflow; scale the column"),
+        (huge, {}, "the numbers of column 1 are too large: .* overflow; scale the column, or leave it out"),
+        (huge, {"kernel": "laplacian"}, "the numbers of column 1 are too large"),
+        (huge, {"standardize": True}, "the variance of column 1 overflows: scale the column, or leave it out"),
+        (X * [1, 1e200, 1, 1, 1], {"standardize": True}, "the variance of column 1 overflows"),
+        (X, {"column_weights": [1, 1e200, 1, 1, 1], "kernel": "polynomial"}, "far larger .*, or some weight"),
+    ):  # fmt: skip
+        with case(message), pytest.raises(DataError, match=message):
+            fit(rows, **OPTIONS, **more)
+    frame = pd.DataFrame(huge, columns=list("vwxyz"))
+    with pytest.raises(DataError, match=r"the numbers of column 1 \('w'\) are too large"):
+        bigkpca.sigma(frame)
+    with pytest.raises(DataError, match="row 3, column 1 is infinity"):  # as in every column
+        fit(np.where(np.abs(huge) == LARGEST, np.inf, huge), **OPTIONS, column_weights=[1, 0, 1, 1, 1])
+
+
 def test_a_model_with_weights_is_stored_loaded_and_used_as_it_is(tmp_path):
     options = {"standardize": True, "column_weights": [2, 0, 1, 1, 3], "size": 40, "random_state": 1}
     kpca = KernelPCA(3, **options).fit(X)
@@ -188,6 +238,36 @@ def test_parts_that_are_added_up_must_have_the_same_weights(table, tmp_path):
         bigkpca.merge([kpca, other])
     with pytest.raises(SpecError, match=r"column_weights=.*must not change"):
         bigkpca.fit(table, tmp_path / "m.zarr", like=kpca, column_weights={"kind": 3})
+
+
+def test_the_same_weights_typed_in_another_way_are_the_same(table):
+    options = {"size": 20, "standardize": True, "random_state": 0}
+    parts = {f"kind={each}": 2.0 for each in "abcd"}
+    one_each = [1, 2, 2, 2, 2, 0.5, 1]
+    given = (
+        {"kind": 2, "y": 0.5},
+        parts | {"y": 0.5},
+        np.array(one_each),
+        tuple(one_each),
+        {"kind": 2, "y": 0.5, "x": 1},
+    )
+    first = KernelPCA(3, column_weights=given[0], **options).fit(table)
+    for typed, others in ((given[0], given), (given[2], given[:1])):
+        kpca = KernelPCA(3, column_weights=typed, **options).fit(table)
+        for other in others:
+            kpca.set_params(column_weights=other).partial_fit(table)
+    KernelPCA(3, column_weights=given[2]).fit(table, like=first)
+    wrong = parts | {"kind=d": 3.0, "y": 0.5}
+    for other, message in (
+        (wrong, "the model was fitted with"),
+        ({"knd": 2}, "'knd', .*the model: did .* x, y, same, kind$"),
+    ):
+        with pytest.raises(SpecError, match=message):
+            kpca.set_params(column_weights=other).partial_fit(table)
+    unnamed = KernelPCA(3, column_weights=W, random_state=0).fit(X)
+    unnamed.set_params(column_weights=list(W)).partial_fit(X)
+    with pytest.raises(SpecError, match=r"column_weights=\{'x': 2.0\}, but the model was fitted with \(2.0, 0.5"):
+        unnamed.set_params(column_weights={"x": 2}).partial_fit(X)
 
 
 @pytest.mark.full

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from bigkpca.errors import DataError
-from bigkpca.ingesting.columns import numbers, unread_values
+from bigkpca.ingesting.columns import TableColumn, codes, numbers, unread_values
 from bigkpca.ingesting.notation import ISO, Notation
 from bigkpca.storage.describe import info
 from tests.ingesting.files import made, refuse
@@ -55,6 +55,31 @@ def test_words_of_parquet_are_words_and_null_is_missing(tmp_path):
     assert found["x"][:, -1].tolist() == [1, 4]
     found = made(tmp_path, table, columns=["a"], missing="mean")
     assert found["x"].tolist() == [[1], [2], [3], [2]]  # numbers that are kept as text
+
+
+@pytest.mark.parametrize("first", ["csv", "parquet"])
+def test_numbers_and_truth_values_are_the_same_categories_in_csv_and_parquet(first, tmp_path):
+    frame = pd.DataFrame({"c": [2.0, 1.5, -3.0], "t": [True, False, True], "n": [1, 2, 1], "w": ["1.0", "x", "TRUE"]})
+    named = frame.assign(w=["1", "x", "true"]).astype({"c": str, "t": str, "n": str})
+    named = named.assign(c=named.c.str.removesuffix(".0"), t=named.t.str.lower())
+    expected = pd.get_dummies(named, prefix_sep="=", dtype=int)
+    contents = {"csv": frame.to_csv(index=False), "parquet": frame}
+    second = "parquet" if first == "csv" else "csv"
+    options = {"categorical": ["c", "t", "n", "w"]}
+    made(tmp_path, contents[first], **options)
+    found = [made(tmp_path, contents[second], append=True)]
+    if first == "csv":
+        found.append(made(tmp_path, contents[first], contents[second], **options))
+    for each in found:
+        assert each["names"] == list(expected.columns)
+        np.testing.assert_array_equal(each["x"], np.tile(expected, (2, 1)))
+
+
+def test_levels_are_found_in_every_spelling():
+    for values in (["2.0", "1", "10"], [2.0, 1.0, 10.0], [2, 1, 10]):
+        for levels in (("1", "2", "10"), ("1.0", "2.0", "10.0")):
+            found, _, strange = codes(pa.array(values), TableColumn("a", "ordinal", levels))
+            assert (found.tolist(), strange.any()) == ([1, 0, 2], False)
 
 
 def test_a_number_is_no_truth_value_unless_it_is_0_or_1(tmp_path):

@@ -110,6 +110,48 @@ def test_keys_are_numbers_dates_or_text_and_can_be_missing(tmp_path):
     refuse(tmp_path, DataError, r"a\.parquet: row 0, column 1 \('city'\) is 'New Bern', not a number", tmp_path / "t")
 
 
+def test_keys_with_leading_zeros_are_numbers_unless_they_are_categories(tmp_path):
+    folder = write(
+        tmp_path / "f", {f"zip={key}/a.parquet": pa.table({"a": [0.5]}) for key in ("01234", "00501", "90210")}
+    )
+    found = made(tmp_path, folder)
+    assert found["x"].tolist() == [[0.5, 501], [0.5, 1234], [0.5, 90210]]
+    (note,) = found["notes"]
+    assert (
+        "a.parquet and 2 more: reading zip=00501 in its path as a number (to keep the text, use --categorical" in note
+    )
+    assert made(tmp_path, folder, numeric="zip")["notes"] == made(tmp_path, folder, drop=["zip"])["notes"] == []
+    found = made(tmp_path, folder, categorical="zip")
+    assert (found["names"], found["notes"]) == (["a", "zip=00501", "zip=01234", "zip=90210"], [])
+    np.testing.assert_array_equal(found["x"][:, 1:], np.eye(3))
+    further = write(tmp_path / "g", {"zip=01234/b.parquet": pa.table({"a": [1.5]})})
+    assert made(tmp_path, further, append=True)["x"][-1].tolist() == [1.5, 0, 1, 0]
+    levels = {"zip": ["90210", "01234", "00501"]}
+    assert made(tmp_path, folder, ordinal=levels)["x"].tolist() == [[0.5, 2], [0.5, 1], [0.5, 0]]
+    assert made(tmp_path, folder, labels="zip")["categories"] == ["00501", "01234", "90210"]
+    labels = made(tmp_path, write(tmp_path / "h", {"zip=7/a.parquet": pa.table({"a": [0.5]})}), labels="zip")
+    assert (labels["y"].tolist(), labels["categories"]) == ([7], None)
+
+
+def test_keys_keep_their_digits_where_these_say_more_than_a_number(tmp_path):
+    def folder(name, key):
+        path = tmp_path / name / key
+        path.mkdir(parents=True)
+        (path / "a.csv").write_text("a\n1\n")
+        return tmp_path / name
+
+    assert made(tmp_path, folder("hex", "id=0x10"), categorical="id")["names"] == ["a", "id=0x10"]
+    refuse(tmp_path, DataError, r"column 1 \('id'\) is '0x10', not a number", tmp_path / "hex")
+    days = folder("days", "day=01022013")
+    assert made(tmp_path, days, date_format={"day": "%d%m%Y"})["x"].tolist() == [[1, 15737]]  # 2013-02-01
+    message = r"row 0, column 0 \('day'\) is 1022013, not a date of the format '%d%m%Y'"
+    refuse(tmp_path, DataError, message, {"day": [1022013, 10022013]}, date_format={"day": "%d%m%Y"})
+    dotted = folder("dotted", "d=01.02.2013")
+    message = r"Use --date-format 'd=%d\.%m\.%Y' .*instead of --date-format '%d\.%m\.%Y' for 'd'"
+    refuse(tmp_path, DataError, message, dotted, date_format="%d.%m.%Y")
+    assert made(tmp_path, dotted, date_format={"d": "%d.%m.%Y"})["x"].tolist() == [[1, 15737]]
+
+
 def test_a_key_replaces_a_column_of_the_file_as_in_pyarrow(tmp_path):
     folder = write(tmp_path / "f", {"year=2013/a.parquet": pa.table({"year": pa.array([7], pa.int32()), "a": [0.5]})})
     assert of_pyarrow(folder)["year"].to_pylist() == [2013]

@@ -13,10 +13,11 @@ import pyarrow.dataset
 import pytest
 
 import bigkpca
-from bigkpca.errors import DataError, IncompleteError, MemoryLimitError, SpecError
+from bigkpca.errors import DataError, IncompleteError, MemoryLimitError, RepeatedRowsWarning, SpecError
 from bigkpca.execution.planning import process_bytes
 from bigkpca.ingesting import ingest
 from bigkpca.ingesting.formats import arrow, in_memory
+from bigkpca.ingesting.formats.in_memory import kind_of_table
 from tests.data.cases import case
 from tests.helpers.named import stored
 from tests.helpers.progress import Recorder
@@ -95,8 +96,38 @@ def test_a_table_in_memory_becomes_the_dataset_of_its_file(frame, of_file, tmp_p
     assert (found["names"], found["categories"]) == (of_file["names"], of_file["categories"])
     assert (done.rows, done.labels, done.already_done) == (ROWS, True, False)
     assert ingest(frame(), tmp_path / "o.zarr", **OPTIONS).already_done
-    again = [ingest(frame(), tmp_path / "o.zarr", labels="y", append=True) for _ in range(2)]
-    assert [each.already_done for each in again] == [False, True]  # as for files
+    assert not ingest(frame(), tmp_path / "o.zarr", labels="y", append=True).already_done
+    with pytest.warns(RepeatedRowsWarning, match=f"the {kind_of_table(frame())} is not added again; to add equal rows"):
+        assert ingest(frame(), tmp_path / "o.zarr", labels="y", append=True).already_done  # as for files
+
+
+def test_equal_rows_are_appended_from_a_new_file(tmp_path):
+    frame = pd.DataFrame({"a": [0.5, 1.5]})
+    frame.to_parquet(tmp_path / "again.parquet")
+    for rows in (frame, frame[:1], frame):
+        ingest(rows, tmp_path / "o.zarr", append=rows is not frame or (tmp_path / "o.zarr").exists())
+    with pytest.warns(RepeatedRowsWarning, match="to add equal rows once more, write them to a new file and append it"):
+        ingest(frame, tmp_path / "o.zarr", append=True)
+    assert ingest(tmp_path / "again.parquet", tmp_path / "o.zarr", append=True).rows == 7
+
+
+def test_rows_with_other_labels_are_not_those_that_were_appended_last(tmp_path):
+    (tmp_path / "g.csv").write_text("a\n1\n2\n")
+    for name, labels in (("l0", "1\n2\n"), ("l1", "7\n8\n")):
+        (tmp_path / f"{name}.csv").write_text(labels)
+    for name in ("l0", "l0", "l1", "l1"):
+        append = (tmp_path / "o.zarr").exists()
+        done = ingest(tmp_path / "g.csv", tmp_path / "o.zarr", labels=str(tmp_path / f"{name}.csv"), append=append)
+    assert done.already_done
+    assert stored(done.path)["y"].tolist() == [1, 2, 1, 2, 7, 8]
+
+
+def test_a_stream_whose_batches_have_another_schema_is_named(tmp_path):
+    frame = pl.LazyFrame({"a": [0.5, 1.5]}).map_batches(
+        lambda part: part.select(pl.col("a").cast(pl.String), b=1.0), validate_output_schema=False
+    )
+    with pytest.raises(DataError, match="the polars LazyFrame cannot be read as an Arrow table"):
+        ingest(frame, tmp_path / "o.zarr")
 
 
 def test_a_table_of_pandas_numbers_is_kept_bit_for_bit(tmp_path):
@@ -251,7 +282,7 @@ def test_a_stream_that_fails_or_finds_no_space_publishes_nothing(tmp_path, monke
         raise pa.ArrowInvalid("the source broke")
 
     reader = pa.RecordBatchReader.from_batches(schema, batches())
-    refuse_frame(tmp_path, DataError, "the pyarrow RecordBatchReader cannot be read as an Arrow table: .*broke", reader)
+    refuse_frame(tmp_path, DataError, "the pyarrow RecordBatchReader cannot be read: .*broke$", reader)
 
     class Full(io.BytesIO):
         def write(self, content):
@@ -262,6 +293,39 @@ def test_a_stream_that_fails_or_finds_no_space_publishes_nothing(tmp_path, monke
         "the polars LazyFrame can be read only once, .* No space left on device; set the environment variable TMPDIR"
     )
     refuse_frame(tmp_path, IncompleteError, message, pl.LazyFrame({"a": [1.0]}))
+
+
+@of_batches
+def test_errors_of_a_source_name_the_table(tmp_path):
+    def fail(frame):
+        raise ValueError("no luck")
+
+    lazy = pl.LazyFrame({"a": ["1", "x"]})
+    for frame, message in (
+        (lazy.select("b"), "polars LazyFrame cannot be read: ColumnNotFoundError: [^\n]*b[^\n]*$"),
+        (pl.scan_csv(tmp_path / "none.csv"), r"polars LazyFrame cannot be read: FileNotFoundError: .*none\.csv"),
+        (lazy.cast(pl.Int64), "polars LazyFrame cannot be read: InvalidOperationError: conversion from `str`"),
+        (lazy.map_batches(fail, schema={"a": pl.String}), r"polars LazyFrame cannot be read: \w+: .*no luck"),
+    ):
+        refuse_frame(tmp_path, DataError, message, frame)
+    schema = pa.schema({"a": pa.float64()})
+    for error in (OSError(5, "Input/output error"), FileNotFoundError(2, "Input gone")):
+
+        def batches(error=error):
+            yield pa.record_batch([[1.0]], schema=schema)
+            raise error
+
+        reader = pa.RecordBatchReader.from_batches(schema, batches())
+        refuse_frame(tmp_path, DataError, "RecordBatchReader cannot be read: .*Input[^\n]*$", reader)
+
+
+def test_memory_errors_of_a_source_stay_what_they_are():
+    with pytest.raises(MemoryError, match="all"), in_memory._of_source("it"):
+        raise MemoryError("all")
+
+
+def test_a_frame_has_no_members(tmp_path):
+    refuse_frame(tmp_path, SpecError, "the pandas DataFrame has no members: leave out --member x", TABLE, member="x")
 
 
 def test_what_is_not_a_table_is_refused_with_a_way_out(tmp_path):

@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 
 from bigkpca.errors import CorruptionError, DataError, IncompleteError, SpecError
 from bigkpca.ingesting import ingest, notation, tables
+from bigkpca.ingesting.columns import texts_of
+from bigkpca.ingesting.formats import text
 from bigkpca.ingesting.notation import Notation, notations_of, parsed_dates, parsed_numbers
 from bigkpca.storage import groups
 from bigkpca.storage.describe import info
@@ -140,6 +142,8 @@ def test_the_command_line_takes_the_same_options(tmp_path):
     for option, message in (
         (("--ordinal", "size"), "'size' is not of the form COLUMN=LOW,HIGH"),
         (("--date-format", "%d/%m/%Y", "--date-format", "%Y"), "give one format, or COLUMN=FORMAT for each column"),
+        (("--date-format", "day=%d/%m/%Y", "--date-format", "day=%Y"), "column 'day' is named twice"),
+        (("--ordinal", "size=low,mid", "--ordinal", "size=mid,low"), "column 'size' is named twice"),
     ):
         done = run("ingest", tmp_path / "a.csv", tmp_path / "p.zarr", *option)
         assert (done.exit_code, message in done.output) == (2, True), done.output
@@ -312,6 +316,67 @@ def test_numbers_that_mean_a_missing_value_are_found_in_every_precision(values, 
 def test_na_values_count_for_labels(tmp_path):
     found = made(tmp_path, "a,y\n1,5\n2,?\n3,6\n", na_values="?", missing="drop", labels="y")
     assert found["x"].tolist() == [[1], [3]]
+
+
+@pytest.mark.parametrize("apart", [False, True])
+def test_labels_are_numbers_in_the_notation_of_the_file(apart, tmp_path):
+    labels = "y\n1,5\n-2\n1.000,25\n"
+    (tmp_path / "y.csv").write_text(labels)
+    table = "\n".join(f"{n};{label}" for n, label in zip("x123", labels.split(), strict=True))
+    options = {"labels": str(tmp_path / "y.csv"), "drop": ["y"]} if apart else {"labels": "y"}
+    found = made(tmp_path, table, decimal=",", thousands=".", **options)
+    np.testing.assert_array_equal(found["y"], [1.5, -2, 1000.25])
+    found = made(tmp_path, table.replace("-2", "4,5"), append=True, labels=options["labels"])
+    np.testing.assert_array_equal(found["y"][3:], [1.5, -2 if apart else 4.5, 1000.25])
+
+
+def test_numbers_that_mean_a_missing_value_do_as_categories_in_every_spelling():
+    for values in (["-9", "1"], ["-9.0", "1"], [-9.0, 1.0], [-9, 1]):
+        for na_value in ("-9", "-9.0"):
+            assert texts_of(pa.array(values), Notation(na_values=(na_value,)))[1].tolist() == [True, False]
+
+
+def test_labels_keep_their_texts_unless_all_are_numbers(tmp_path, monkeypatch):
+    options = {"labels": "y", "decimal": ",", "thousands": "."}
+    for texts, y, categories in (
+        (["1.100", "1100", "x"], [0, 1, 2], ["1.100", "1100", "x"]),
+        (["1.5", "1.500"], [0, 1], ["1.5", "1.500"]),
+        (["1.500", "7"], [1500, 7], None),
+        (["18.446.744.073.709.551.615", "1"], [2**64 - 1, 1], None),
+        (["28.446.744.073.709.551.615", "1"], [0, 1], ["28.446.744.073.709.551.615", "1"]),
+    ):
+        found = made(tmp_path, "a;y\n" + "".join(f"1;{each}\n" for each in texts), **options)
+        assert (found["y"].tolist(), found["categories"]) == (y, categories), texts
+    monkeypatch.setattr(text, "_TEXT_BYTES", 32)  # the first ones are numbers
+    content = "a;y\n" + "1;5\n" * 100 + "1;1.5\n"
+    refuse(tmp_path, DataError, "row 100 .* has the label '1.5', but the first ones are int64", content, **options)
+
+
+def test_numbers_of_typed_columns_are_categories_as_they_are(tmp_path):
+    options = {"categorical": "c", "decimal": ",", "thousands": "."}
+    assert made(tmp_path, {"c": [1.234, 1234.0, 2.5]}, **options)["names"] == ["c=1.234", "c=1234", "c=2.5"]
+    found = made(tmp_path, "c\n1,234\n1234\n2,5\n", append=True)["x"]
+    np.testing.assert_array_equal(found, np.concatenate([np.eye(3)] * 2))
+    found = made(tmp_path, {"c": [1.234, 2.5]}, ordinal={"c": ["1.234", "2.5"]}, decimal=",", thousands=".")
+    assert found["x"].tolist() == [[0], [1]]
+
+
+def test_an_advised_format_is_taken_with_all_others(tmp_path):
+    table = "a,b\n17/05/2013,05/17/2013\n"
+    message = "Use --date-format 'a=%d/%m/%Y' --date-format 'b=%m/%d/%Y' instead of --date-format '%d/%m/%Y' for 'b'"
+    refuse(tmp_path, DataError, message, table, date_format="%d/%m/%Y")
+    found = made(tmp_path, table, date_format={"a": "%d/%m/%Y", "b": "%m/%d/%Y"})
+    assert found["x"].tolist() == [[DAY + 136, DAY + 136]]
+    message = "Use --date-format 'a=%d/%m/%Y' for 'a'; use --date-format 'b=%m/%d/%Y' for 'b'"
+    refuse(tmp_path, DataError, message, table)
+    named = {"date_format": {"a": "%d/%m/%Y"}}
+    refuse(tmp_path, DataError, "Use --date-format 'b=%m/%d/%Y' for 'b'", table, **named)
+    message = "Use --date-format 'a=%d/%m/%Y' instead of --date-format 'a=%m/%d/%Y' for 'a'"
+    refuse(tmp_path, DataError, message, table, date_format={"a": "%m/%d/%Y", "b": "%m/%d/%Y"})
+
+
+def test_levels_are_checked_before_files_are_read(tmp_path):
+    refuse(tmp_path, SpecError, "needs two or more different levels", tmp_path / "no.csv", ordinal={"c": ["1", "1.0"]})
 
 
 def test_long_integers_with_thousands_separators_are_not_rounded_in_silence(tmp_path):

@@ -205,7 +205,7 @@ def check_appended(path, new, words):
     np.testing.assert_array_equal(words_of(path), np.concatenate([WORDS[Y], words]))
     assert about(path)["provenance"] == [
         {"sources": ["first.npz"], "rows": [0, 300], "sha256": sha256(X)},
-        {"sources": ["more.npz"], "rows": [300, 300 + len(new)], "sha256": sha256(new)},
+        {"sources": ["more.npz"], "rows": [300, 300 + len(new)], "sha256": sha256(new), "labels": "y"},
     ]
 
 

@@ -14,7 +14,6 @@ from bigkpca.numerics.linear_pca import (
     LinearPCA,
     captured,
     only_followed,
-    places_of,
     reconstruction,
     spread,
 )
@@ -80,12 +79,6 @@ def test_columns_are_sorted_by_their_share_and_constant_ones_left_out():
     found = Captured(8, 8, 1, np.array([2.0, 0.0, 4.0, 1.0]), np.array([1.0, 0.0, 1.0, 3.0]), np.zeros(4))
     places = {name: slice(j, j + 1) for j, name in enumerate("abcd")}
     assert list(found.of_columns(places).items()) == [("c", (0.75, 1.0)), ("a", (0.5, 1.0)), ("d", (0.0, 1.0))]
-
-
-def test_parts_of_categories_are_one_column():
-    names = ["a", "b=x", "b=y=z", "c", "d=", "d=1", "c=1"]
-    expected = {"a": (0, 1), "b": (1, 3), "c": (3, 4), "d": (4, 6), "c=1": (6, 7)}
-    assert {name: (place.start, place.stop) for name, place in places_of(names).items()} == expected
 
 
 def test_scores_follow_a_column_if_they_explain_it_and_no_other():
@@ -165,10 +158,11 @@ def test_an_accurate_model_can_follow_one_column_only():
     model = KernelPCA(4, size=100, random_state=0).fit(X).model_
     assert accuracy(model.certificate.trust, model.solution.explained_variance_ratio)[0] == "accurate"
     assert set(model.certificate.trust) <= {"solid", "fair"}
-    shares = model.captured.of_columns(places_of(["distance", "a", "b", "c"]))
+    places = {name: slice(j, j + 1) for j, name in enumerate(["distance", "a", "b", "c"])}
+    shares = model.captured.of_columns(places)
     assert shares["distance"][0] > 0.95
     assert max(shares[name][0] for name in "abc") < 0.05
     assert min(pca for _, pca in shares.values()) > 0.999  # as many components as columns
     assert only_followed({name: ours for name, (ours, _) in shares.items()}) == "distance"
     alike = KernelPCA(4, size=100, standardize=True, random_state=0).fit(X).model_
-    assert min(ours for ours, _ in alike.captured.of_columns(places_of("abcd")).values()) > 0.5
+    assert min(ours for ours, _ in alike.captured.of_columns(places).values()) > 0.5

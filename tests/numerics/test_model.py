@@ -45,3 +45,14 @@ def test_scores_and_residuals_of_one_reading_are_those_of_two():
     assert_array_equal(np.concatenate(scores), np.concatenate(list(model.project(TILES, 27))))
     assert_array_equal(np.concatenate(residuals), np.concatenate(list(model.residuals(TILES, 27, given))))
     assert not np.shares_memory(pairs[0][0], pairs[1][0])
+
+
+def test_variables_are_columns_by_name_and_the_columns_of_a_category_are_one():
+    assert fitted().variables == {}
+    names = ["a=b", "kind=u", "kind=v"]
+    model = fitted(column_names=names, one_hot=[["kind", 1, 3]])
+    assert model.variables == {"a=b": slice(0, 1), "kind": slice(1, 3)}
+    # The name of a column means nothing: without the record, a user chose it.
+    assert fitted(column_names=names).variables == {name: slice(j, j + 1) for j, name in enumerate(names)}
+    again = fitted(column_names=["a", "a", "b"]).variables
+    assert again == {"a": slice(0, 1), "column 1 ('a')": slice(1, 2), "b": slice(2, 3)}

@@ -128,6 +128,8 @@ def test_the_page_tells_an_accurate_approximation_from_a_useful_one(tmp_path):
     tiles = dict(re.findall(r"<p>([^<]*)</p><strong>([^<]*)</strong>", page))
     assert tiles["Approximation"] == "Accurate"
     assert "It says how well kernel PCA is known, not how useful it is." in page
+    assert "Both were fitted to 675 other rows. Kernel PCA was not fitted to the judged rows." in page
+    assert "Kernel PCA was fitted to the judged rows, too, which favours it if they are few" in page  # the pre-images
     assert "The scores follow distance only." in page
     found = re.findall(r'<td data-name="column">(.*?)</td><td data-name="4 scores">(\d+)%</td>', page)
     shares = {name: int(share) for name, share in found}

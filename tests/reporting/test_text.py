@@ -1,15 +1,19 @@
 """What the report says about trust, bounds, labels and the learning curve."""
 
 import re
+from contextlib import nullcontext
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
 import bigkpca
+from bigkpca.data.rows import ArrayRows, OneHot
+from bigkpca.errors import DominantVariableWarning
 from bigkpca.numerics.certificates import accuracy
 from bigkpca.reporting import figures, page, text
-from bigkpca.reporting.report_data import RowLabels
+from bigkpca.reporting.report_data import ReportData, RowLabels
+from tests.helpers.fits import fit
 
 SOUND, SHAKY = "solid", "doubtful"
 
@@ -27,6 +31,20 @@ def test_the_accuracy_weighs_components_by_what_they_hold():
         ([SHAKY, SHAKY], [0.6, 0.3], "inaccurate", 0),
     ):
         assert accuracy(tuple(trust), np.array(shares)) == (says, pytest.approx(part))
+
+
+def test_a_weight_of_one_category_is_a_weight_in_fit_and_report():
+    """Weights by name and by column end the warning alike."""
+    codes = np.random.default_rng(0).integers(0, 2, 90)
+    X = np.column_stack([np.random.default_rng(1).normal(0, 1e-3, 90), np.eye(2)[codes]])
+    rows = ArrayRows(X, names=("a", "kind=u", "kind=v"), one_hot=(OneHot("kind", 1, 3),))
+    for weights, warned in (({"kind=u": 4}, False), ({"a": 0.5}, True)):
+        options = {"column_weights": weights, "components": 1, "size": 9}
+        with pytest.warns(DominantVariableWarning) if warned else nullcontext():
+            model = fit(rows, **options)
+        data = ReportData(90, np.arange(90), None, rows, None, None, None, (), sample=(np.arange(90), X))
+        found = text.dominant_column(model, data)
+        assert ("The column of categories 'kind' makes " in found) == warned
 
 
 def said(model):

@@ -23,6 +23,8 @@ def test_values_that_are_no_weights_are_refused_by_name_or_number():
         ({"delay": float("nan")}, r"the weight of 'delay' is nan: give a finite number"),
         ({"delay": "2"}, r"the weight of 'delay' is '2': give a finite number"),
         ({"delay": True}, r"the weight of 'delay' is True: give a finite number"),
+        ({"delay": np.True_}, r"the weight of 'delay' is .*True.*: give a finite number"),
+        ([True, False], r"the weight of column 0 is True: give a finite number"),
         ({"delay": None}, r"the weight of 'delay' is None: give a finite number"),
         ({"delay": [1, 2]}, r"the weight of 'delay' is \[1, 2\]: give a finite number"),
         ([1, -0.5], r"the weight of column 1 is -0.5: give a finite number"),

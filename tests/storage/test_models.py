@@ -9,10 +9,11 @@ import zarr
 
 import bigkpca
 from bigkpca import kernels
+from bigkpca.data.rows import ArrayRows, OneHot
 from bigkpca.errors import CorruptionError, SpecError
 from bigkpca.numerics.certificates import Certificate
 from bigkpca.storage.describe import info
-from bigkpca.storage.models import load_model, model_digest, save_model
+from bigkpca.storage.models import _parts, assembled, load_model, model_digest, save_model
 from tests.data.cases import case
 from tests.helpers.disks import tree_bytes
 from tests.helpers.fits import fit
@@ -139,3 +140,19 @@ def test_arrays_of_a_model_have_no_more_chunks_than_megabytes(tmp_path):
     for name, array in zarr.open_group(tmp_path / "model.zarr", mode="r").arrays():
         chunks = -(-array.shape[0] // array.chunks[0])
         assert chunks <= 1 + array.nbytes / 2**19, name
+
+
+def test_a_model_keeps_which_columns_are_one_column_of_categories(tmp_path):
+    rows = ArrayRows(X[:, :4], names=tuple("abcd"), one_hot=(OneHot("kind", 1, 3),))
+    model = fit(rows, **FIT)
+    save_model(model, str(tmp_path / "m.zarr"))
+    assert load_model(str(tmp_path / "m.zarr")).variables == {"a": slice(0, 1), "kind": slice(1, 3), "d": slice(3, 4)}
+    about, arrays = _parts(model)
+    for wrong, message in (
+        ([["kind", 1, 9]], "columns of categories up to column 9, of 4"),
+        ([["kind", 1, 3], ["other", 2, 4]], "one_hot is"),
+        ([["kind", 1]], "one_hot is"),
+        ({"kind": 1}, "one_hot is"),
+    ):
+        with pytest.raises(SpecError, match=message):
+            assembled({**about, "one_hot": wrong}, arrays)

@@ -58,11 +58,11 @@ def open_rows_of(
     return rows
 
 
-def open_column(path: Path, allowed: Allowed = USUAL, encoding: str | None = None) -> Column:
+def open_column(path: Path, allowed: Allowed = USUAL, encoding: str | None = None, notation: Notation = ISO) -> Column:
     """Labels (n,) of the file at `path`. Raises the errors of `open_rows_of`."""
     kind = _readable(path, allowed)
     if kind is _TEXT:
-        return text.csv_column(path, encoding)
+        return text.csv_column(path, encoding, notation)
     column = kind.column
     if column is None:
         raise SpecError(f"{path}: a file of labels must be .npy, IDX or one-column .csv")

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from bigkpca.data.blocks import READ_BYTES
-from bigkpca.errors import Array, DataError, unknown_name
+from bigkpca.errors import Array, DataError, SpecError, unknown_name
 from bigkpca.ingesting.columns import TableFrame, TableLabels, kind_of
 from bigkpca.ingesting.formats.base import TEXT, check_finite_labels, check_single, decoding, refuse_names
 
@@ -52,7 +52,13 @@ def feather(path: Path, member: str | None, labels: str | None) -> TableFrame:
 
     refuse_names(path, member)
     with path.open("rb") as file:
-        indexed = file.read(6) == b"ARROW1"
+        head = file.read(6)
+    if head.startswith(b"FEA1"):
+        raise SpecError(
+            f"{path} is a Feather file of version 1, which cannot be read in batches: write it again as version 2, "
+            "e.g. with pyarrow.feather.read_table and write_feather"
+        )
+    indexed = head == b"ARROW1"
 
     def opened(numbers: Sequence[int] | None) -> Any:
         if not indexed:

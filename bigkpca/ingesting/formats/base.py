@@ -89,7 +89,7 @@ class Table:
     notes: tuple[str, ...] = ()  # notes for users on how the file is read
     numbers: tuple[int, ...] | None = None  # of the columns in the file, if they are not 0, 1, 2 ...
     held: int = 0  # bytes read at once, if more than a batch
-    fills: tuple[float, ...] = ()  # stored numbers that mean missing values
+    fills: tuple[str, ...] = ()  # stored numbers that mean missing values, for messages
 
     def called(self, column: int) -> str:
         """The name of a column in messages: its number in the file, with its name if it has one."""
@@ -207,7 +207,7 @@ def row_shape(shape: tuple[int, ...], where: str) -> tuple[int, ...]:
     return shape[1:]
 
 
-def refuse_names(path: Path, member: str | None, labels: str | None = None) -> None:
+def refuse_names(path: Path | str, member: str | None, labels: str | None = None) -> None:
     """Raise SpecError if an array is named in a file with only one array, or labels in a file without names."""
     if member is not None:
         raise SpecError(f"{path} has no members: leave out --member {member}")

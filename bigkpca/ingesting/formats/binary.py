@@ -17,7 +17,7 @@ import numpy as np
 from bigkpca.data import packing
 from bigkpca.data.npy import NpyRows, read_npy_header
 from bigkpca.data.sparse import h5py_for
-from bigkpca.errors import Array, CorruptionError, DataError
+from bigkpca.errors import Array, CorruptionError, DataError, check_finite
 from bigkpca.ingesting.formats.base import (
     TEXT,
     Batches,
@@ -193,7 +193,10 @@ def hdf5(path: Path, member: str | None, labels: str | None) -> Table:
         for name in (chosen, labels)
         if name and (found := packing.packing_of(attributes[name], arrays[name].dtype, f"{path}:{name}"))
     }
-    arrays |= {name: StoredHeader(arrays[name].shape, found.dtype) for name, found in packings.items()}
+    # Labels that are integers stay integers: they cannot be missing.
+    whole = labels if labels in packings and packings[labels].is_whole else None
+    for name, found in packings.items():
+        arrays[name] = StoredHeader(arrays[name].shape, found.stored if name == whole else found.dtype)
 
     def pieces(file: Any, name: str) -> Iterator[Array]:
         x = arrays[chosen]
@@ -204,7 +207,10 @@ def hdf5(path: Path, member: str | None, labels: str | None) -> Table:
             except UnicodeDecodeError as error:
                 raise DataError(f"{path}:{name} is not UTF-8 text: {error}") from error
             if name in packings:
-                values = packings[name].decode(values)
+                numbers, values = values, packings[name].decode(values)
+                if name == whole:
+                    check_finite(values[:, None], a, f"the labels of {path}:{name}", fills=packings[name].shown_fills)
+                    values = numbers.view(packings[name].stored)
             values = values.astype(str) if values.dtype == object else native(values)
             yield values.reshape(b - a, math.prod(values.shape[1:])) if name == chosen else values
 
@@ -215,4 +221,4 @@ def hdf5(path: Path, member: str | None, labels: str | None) -> Table:
 
     # A chunk is decompressed as a whole.
     table = member_table(path, arrays, chosen, labels, batches(), 2 * max(chunks[chosen], chunks[labels or chosen]))
-    return replace(table, fills=packings[chosen].fills) if chosen in packings else table
+    return replace(table, fills=packings[chosen].shown_fills) if chosen in packings else table

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
 from bigkpca.data.stores import NODE_FILES
 from bigkpca.errors import SpecError, require
-from bigkpca.ingesting.columns import Kind, TableFrame, kind_of
+from bigkpca.ingesting.columns import AS_TEXT, TableColumn, TableFrame, kind_of
 from bigkpca.ingesting.formats.arrow import arrow_labels, dtype_of
+from bigkpca.ingesting.notation import quoted
 
 _NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 
@@ -28,69 +31,93 @@ def files_in(folder: Path) -> list[Path]:
     return sorted(seen, key=str)
 
 
-def keys_of(paths: Sequence[Path]) -> list[dict[str, Any]]:
-    """The keys in the names of the folders of each path, e.g. of year=2013/month=1/part-0.parquet, as Arrow scalars:
-    whole numbers or dates if all values of a key are, otherwise text."""
-    texts = [dict(part.split("=", 1) for part in path.parts[:-1] if "=" in part) for path in paths]
+@dataclass(frozen=True)
+class Key:
+    """The values of a key in the names of all folders: their Arrow type, and a note if it does not keep the texts."""
+
+    type: Any
+    note: str = ""
+
+
+def keys_of(paths: Sequence[Path]) -> tuple[list[dict[str, str | None]], dict[str, Key]]:
+    """The keys in the names of the folders of each path, e.g. of year=2013/month=1/part-0.parquet, and their types:
+    whole numbers or dates if all values of a key are, otherwise text, as in pyarrow and polars."""
+    texts = [
+        {
+            unquote(name): None if value == _NO_VALUE else unquote(value)
+            for name, mark, value in (part.partition("=") for part in path.parts[:-1])
+            if mark
+        }
+        for path in paths
+    ]
     if not any(texts):
-        return [{}] * len(paths)
+        return texts, {}
     require("pyarrow", "tables", str(paths[0]))
     import pyarrow as pa
 
-    found: list[dict[str, Any]] = [{} for _ in paths]
+    found = {}
     for name in dict.fromkeys(name for each in texts for name in each):
-        values = [None if each[name] == _NO_VALUE else unquote(each[name]) for each in texts if name in each]
-        scalars = iter(_narrowest(pa.array(values, pa.string())))
-        for own, each in zip(found, texts, strict=True):
-            if name in each:
-                own[unquote(name)] = next(scalars)
-    return found
+        values = [each[name] for each in texts if name in each]
+        found[name] = Key(_narrowest(values))
+        padded = next((value for value in values if value and re.match("[+-]?0[0-9]", value)), None)
+        if padded is not None and pa.types.is_integer(found[name].type):
+            keep = f"to keep the text, use --categorical {quoted(name)}"
+            found[name] = replace(found[name], note=f"reading {name}={padded} in its path as a number ({keep})")
+    return texts, found
 
 
-def _narrowest(texts: Any) -> Any:
-    """Texts as whole numbers or dates, if all of them can be read as such."""
+def _narrowest(texts: Sequence[str | None]) -> Any:
+    """The Arrow type of whole numbers or dates, if all texts can be read as such, or else of text."""
     import pyarrow as pa
 
-    for kind in (pa.int32(), pa.int64(), pa.date32()):
-        try:
-            return texts.cast(kind)
-        except pa.ArrowInvalid:
-            continue
-    return texts
+    digits = all(text is None or re.fullmatch("[+-]?[0-9]+", text) for text in texts)  # Arrow takes 0x10, too
+    for kind in (pa.int32(), pa.int64()) if digits else (pa.date32(),):
+        with suppress(pa.ArrowInvalid):
+            return pa.array(texts, pa.string()).cast(kind).type
+    return pa.string()
 
 
-def with_keys(frame: TableFrame, keys: Mapping[str, Any], labels: str | None) -> TableFrame:
+def with_keys(
+    frame: TableFrame, texts: Mapping[str, str | None], keys: Mapping[str, Key], labels: str | None
+) -> TableFrame:
     """The frame with a column for each key, after its own; a key replaces a column of the same name, as in pyarrow.
 
-    labels: the name of the key that holds the labels, if one does.
+    texts: of this frame. labels: the name of the key that holds the labels, if one does. Categories and levels are the
+    texts, such as 01234, and so are dates of a given format.
     """
     import pyarrow as pa
 
     if frame.names is None:
-        raise SpecError(f"{frame.where} has no column names, so {', '.join(keys)} in its path cannot be columns")
-    width, names = len(frame.names), list(keys)
-    own = [k for k, j in enumerate(frame.columns) if frame.names[j] not in keys]
-    more = {width + k: value.type for k, (name, value) in enumerate(keys.items()) if name != labels}
+        raise SpecError(f"{frame.where} has no column names, so {', '.join(texts)} in its path cannot be columns")
+    own = [k for k, j in enumerate(frame.columns) if frame.names[j] not in texts]
+    added = dict(enumerate(texts, start=len(frame.names)))
+    more = {j: keys[name] for j, name in added.items() if name != labels}
 
-    def read(kinds: Mapping[int, Kind]) -> Iterator[Any]:
-        stored = {j: kind for j, kind in kinds.items() if j < width} or {frame.columns[0]: "text"}
-        places = {j: k for k, j in enumerate(stored)}
+    def read(columns: Mapping[int, TableColumn]) -> Iterator[Any]:
+        stored = {j: column for j, column in columns.items() if j not in added} or {frame.columns[0]: AS_TEXT}
+        values = {}
+        for j in added.keys() & columns.keys():
+            text, column = pa.scalar(texts[added[j]], pa.string()), columns[j]
+            words = column.kind in ("text", "ordinal") or column.notation.date_format
+            values[j] = text if words else text.cast(keys[added[j]].type)
         for batch in frame.read(stored):
-            columns = [
-                batch.column(places[j]) if j < width else pa.repeat(keys[names[j - width]], len(batch)) for j in kinds
-            ]
-            yield pa.record_batch(columns, names=[str(j) for j in kinds])
+            found = dict(zip(stored, batch.columns, strict=True))
+            found |= {j: pa.repeat(value, len(batch)) for j, value in values.items()}
+            yield pa.record_batch([found[j] for j in columns], names=[str(j) for j in columns])
 
-    key = None
-    if labels is not None and labels in keys:
-        key = arrow_labels(width + names.index(labels), pa.field(labels, keys[labels].type), frame.where)
+    of_labels = frame.labels
+    if labels is not None and labels in texts:
+        number = next(j for j, name in added.items() if name == labels)
+        kind = pa.string() if keys[labels].note else keys[labels].type  # 01234 is a text
+        of_labels = arrow_labels(number, pa.field(labels, kind), frame.where)
     return replace(
         frame,
         columns=(*(frame.columns[k] for k in own), *more),
-        names=(*frame.names, *names),
-        kinds=(*(frame.kinds[k] for k in own), *map(kind_of, more.values())),
-        types=(*(frame.types[k] for k in own), *map(str, more.values())),
-        dtypes=(*(frame.dtypes[k] for k in own), *map(dtype_of, more.values())),
-        labels=key or frame.labels,
+        names=(*frame.names, *texts),
+        kinds=(*(frame.kinds[k] for k in own), *(kind_of(key.type) for key in more.values())),
+        types=(*(frame.types[k] for k in own), *(str(key.type) for key in more.values())),
+        dtypes=(*(frame.dtypes[k] for k in own), *(dtype_of(key.type) for key in more.values())),
+        labels=of_labels,
         read=read,
+        notes_as={**frame.notes_as, **{j: ("number", key.note) for j, key in more.items() if key.note}},
     )

@@ -5,14 +5,14 @@ from __future__ import annotations
 import hashlib
 import io
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from tempfile import TemporaryFile, gettempdir
 from typing import IO, Any
 from weakref import finalize
 
 from bigkpca.data.frames import is_dask_frame, is_of
-from bigkpca.errors import DataError, IncompleteError, SpecError, require
+from bigkpca.errors import BigKPCAError, DataError, IncompleteError, SpecError, require
 from bigkpca.execution.progress import Progress, shown_pass
 from bigkpca.ingesting.columns import TableFrame
 from bigkpca.ingesting.formats.arrow import Read, arrow_frame, batch_rows, cut, plain, plain_type
@@ -72,11 +72,7 @@ def _arrow_table(frame: Any, where: str) -> Any:
     try:
         return pa.table(frame)
     except pa.ArrowException as error:
-        raise _not_arrow(where, error) from error
-
-
-def _not_arrow(where: str, error: Exception) -> DataError:
-    return DataError(f"{where} cannot be read as an Arrow table: {error}")
+        raise DataError(f"{where} cannot be read as an Arrow table: {error}") from error
 
 
 def _in_parts(rows: int, part: Callable[[int, int, Sequence[int]], Any]) -> Read:
@@ -121,15 +117,16 @@ def _copied(data: Any, where: str, progress: Progress) -> _Held:
     """A table whose rows are copied to a temporary file, which exists as long as the reader of its rows."""
     import pyarrow as pa
 
-    schema, batches = _stream(data, where)
-    pieces = cut(batches, batch_rows(len(schema)), range(len(schema)))
+    with _of_source(where):
+        schema, batches = _stream(data, where)
+    pieces = cut(_guarded(batches, where), batch_rows(len(schema)), range(len(schema)))
     schema = _plain_schema(schema)
     with ExitStack() as closing:
         try:
             file = closing.enter_context(TemporaryFile())
             digest, rows = _write(pieces, schema, file, progress, f"copying {where}", 0)
-        except pa.ArrowException as error:
-            raise _not_arrow(where, error) from error
+        except pa.ArrowException as error:  # the batches have another schema than the table
+            raise DataError(f"{where} cannot be read as an Arrow table: {error}") from error
         except OSError as error:
             raise IncompleteError(
                 f"{where} can be read only once, and its rows cannot be copied to a temporary file in {gettempdir()}: "
@@ -144,6 +141,24 @@ def _copied(data: Any, where: str, progress: Progress) -> _Held:
 
         finalize(read, closing.pop_all().close)
     return _Held(schema, rows, read, digest=digest)
+
+
+@contextmanager
+def _of_source(where: str) -> Iterator[None]:
+    """Turn any error of the source of a table, such as a missing file or a function of the user, into a DataError."""
+    try:
+        yield
+    except (BigKPCAError, MemoryError):
+        raise
+    except Exception as error:
+        # Arrow appends the traceback, and Polars its plan.
+        said = str(error).partition(". Detail: ")[0].partition("\n\n")[0]
+        raise DataError(f"{where} cannot be read: {type(error).__name__}: {said}") from error
+
+
+def _guarded(batches: Iterable[Any], where: str) -> Iterator[Any]:
+    with _of_source(where):
+        yield from batches
 
 
 def _stream(data: Any, where: str) -> tuple[Any, Iterable[Any]]:

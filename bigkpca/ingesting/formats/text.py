@@ -20,15 +20,15 @@ import io
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
 
 from bigkpca.data.blocks import READ_BYTES
-from bigkpca.errors import Array, DataError, SpecError, unknown_name
-from bigkpca.ingesting.columns import Kind, TableFrame, TableLabels, kind_of
+from bigkpca.errors import Array, DataError, SpecError, column_called, unknown_name
+from bigkpca.ingesting.columns import AS_TEXT, Kind, TableColumn, TableFrame, TableLabels, kind_of
 from bigkpca.ingesting.formats.base import (
     TEXT,
     Allowed,
@@ -38,12 +38,22 @@ from bigkpca.ingesting.formats.base import (
     decoding,
     refuse_names,
 )
-from bigkpca.ingesting.notation import ISO, MISSING, Notation, written_dates, written_numbers
+from bigkpca.ingesting.notation import (
+    ISO,
+    MISSING,
+    Notation,
+    are_iso_dates,
+    plain_numbers,
+    without_missing,
+    written_dates,
+    written_numbers,
+    zoned,
+)
 
 _TEXT_BYTES = READ_BYTES // 4  # a number takes two bytes of text or more, and eight in memory
 _SNIFF_BYTES = 2**16
 _PIECE_BYTES = 2**20
-_INSPECTED = 1000  # distinct texts of a column that are compared with a date format
+_MOST_TEXTS = 1000  # distinct texts of a column that are compared with a date format
 _DELIMITERS = (b",", b";", b"\t", b"|")
 _UTF8 = "utf-8-sig"
 _MARKS = (  # that of UTF-16 begins that of UTF-32
@@ -58,7 +68,8 @@ _MARKS = (  # that of UTF-16 begins that of UTF-32
 @dataclass(frozen=True)
 class TextRows:
     """The layout of a file: fields of the first line, blank lines before it, length of the longest of the first
-    lines. formatted: numbers of the columns whose first rows have dates of the given format."""
+    lines. formatted: numbers of the columns whose first rows have dates of the given format. notes, notes_as: as in
+    TableFrame."""
 
     path: Path
     delimiter: str
@@ -70,6 +81,8 @@ class TextRows:
     has_header: bool = True
     kinds: tuple[Kind, ...] = ()
     formatted: frozenset[int] = frozenset()
+    notes: tuple[str, ...] = ()
+    notes_as: Mapping[int, tuple[Kind, str]] = field(default_factory=dict)
 
     @classmethod
     def open(cls, path: Path, encoding: str | None = None, notation: Notation = ISO) -> TextRows:
@@ -83,7 +96,7 @@ class TextRows:
         blank = next((i for i, line in enumerate(lines) if line.strip()), None)
         if blank is None:
             raise DataError(f"{path} is empty")
-        delimiter = _delimiter(lines[blank], notation)
+        delimiter = _delimiter(lines[blank:], notation)
         reader = csv.reader(lines[blank:], delimiter=delimiter)
         try:
             first = tuple(field.strip() for field in next(reader))
@@ -91,16 +104,14 @@ class TextRows:
             raise DataError(f"{path}: the first line cannot be read: {error}") from error
         layout = cls(path, delimiter, first, blank, max(map(len, lines)), encoding, notation)
         alone = not further and not any(line.strip() for line in lines[blank + reader.line_num :])
-        formatted: frozenset[int] = frozenset()
-        kinds: Sequence[Kind] = ["number"] * layout.width
-        if not alone:
-            kinds, formatted = layout._kinds()
-        if alone and layout._is_header(kinds):
-            raise DataError(f"{path} is empty: it has a header but no rows")
-        if not layout._is_header(kinds):
-            layout = replace(layout, has_header=False)
-            kinds, formatted = layout._kinds()
-        return replace(layout, kinds=tuple(kinds), formatted=formatted)
+        numbers: list[Kind] = ["number"] * layout.width
+        layout = replace(layout, kinds=tuple(numbers)) if alone else layout._inspected()
+        if layout._is_header():
+            if alone:
+                raise DataError(f"{path} is empty: it has a header but no rows")
+            return layout
+        unsure = delimiter == "," and layout.width == 2 and _are_numbers(lines[blank:], Notation(","))
+        return replace(layout, has_header=False, notes=(_TWO_COLUMNS,) * unsure)._inspected()
 
     @property
     def width(self) -> int:
@@ -126,24 +137,39 @@ class TextRows:
         check_single(self.first, name, str(self.path))
         return self.first.index(name)
 
-    def read(self, kinds: Mapping[int, Kind]) -> Iterator[Any]:
-        """Batches of the texts of columns with these numbers and kinds; null where they mean a missing value."""
+    def read(self, columns: Mapping[int, TableColumn]) -> Iterator[Any]:
+        """Batches of the texts of columns with these numbers; null where they mean a missing value. A level that
+        the user names, such as None, is not missing."""
+        import pyarrow as pa
+
+        # Arrow takes one list of missing texts per file, so columns with another list are read apart.
+        groups: dict[tuple[str, ...], dict[int, TableColumn]] = {}
+        for j, column in columns.items():
+            levels = column.categories if column.kind == "ordinal" else ()
+            groups.setdefault(tuple(each for each in MISSING if each not in levels), {})[j] = column
+        order = [j for group in groups.values() for j in group]
+        for parts in zip(*(self._read(group, missing) for missing, group in groups.items()), strict=True):
+            found = dict(zip(order, (each for part in parts for each in part.columns), strict=True))
+            yield pa.record_batch([found[j] for j in columns], names=[str(j) for j in columns])
+
+    def _read(self, columns: Mapping[int, TableColumn], missing: Sequence[str]) -> Iterator[Any]:
+        """Batches of the texts of columns; null where they are among `missing`, and not in quotes."""
         import pyarrow as pa
         import pyarrow.compute as pc
 
-        types = {str(j): pa.string() for j in kinds}
-        words = [k for k, kind in enumerate(kinds.values()) if kind in ("text", "characters", "ordinal")]
+        types = {str(j): pa.string() for j in columns}
+        words = [k for k, each in enumerate(columns.values()) if each.of_text or each.kind == "ordinal"]
         misfits: list[Any] = []
-        with self._decoding(), self._file() as file, self._batches(file, types, misfits) as batches:
+        with self._decoding(), self._file() as file, self._batches(file, types, misfits, missing) as batches:
             try:
                 for batch in batches:
                     self._check_widths(misfits)
-                    columns = batch.columns
+                    found = batch.columns
                     for k in words:  # strip blanks, and then drop those that mean a missing value
-                        stripped = pc.utf8_trim_whitespace(columns[k])
-                        missing = pc.and_(pc.is_in(stripped, pa.array(MISSING)), pc.not_equal(stripped, columns[k]))
-                        columns[k] = pc.if_else(missing, pa.scalar(None, pa.string()), stripped)
-                    yield pa.record_batch(columns, schema=batch.schema)
+                        stripped = pc.utf8_trim_whitespace(found[k])
+                        absent = pc.and_(pc.is_in(stripped, pa.array(missing)), pc.not_equal(stripped, found[k]))
+                        found[k] = pc.if_else(absent, pa.scalar(None, pa.string()), stripped)
+                    yield pa.record_batch(found, schema=batch.schema)
             except pa.ArrowInvalid as error:
                 if "UTF8" in str(error):
                     raise _undecoded(self.path, self.encoding, error) from error
@@ -151,7 +177,7 @@ class TextRows:
             self._check_widths(misfits)
 
     def texts(self, column: int) -> Iterator[Any]:
-        return (batch.column(0) for batch in self.read({column: "text"}))
+        return (batch.column(0) for batch in self.read({column: AS_TEXT}))
 
     def _check_widths(self, misfits: Sequence[Any]) -> None:
         """Raise DataError if a row has more or fewer fields than the first line."""
@@ -162,47 +188,63 @@ class TextRows:
                 f"{self.width} (rows of data are counted from 0)"
             )
 
-    def _is_header(self, below: Sequence[Kind]) -> bool:
+    def _is_header(self) -> bool:
         """Whether the first line is a header, given the kinds of the columns below it."""
         if self.width > 2 and self.first == tuple(map(str, range(self.width))):
             return True
+        import pyarrow as pa
+
         line = io.StringIO()
         csv.writer(line, delimiter=self.delimiter).writerow(self.first)
         alone = replace(self, blank=0, has_header=False)
         with alone._batches(io.BytesIO(line.getvalue().encode()), {}, []) as batches:
-            own, _ = self._as_written([kind_of(kind) or "text" for kind in batches.schema.types], list(self.first))
+            inferred = _kinds_of(batches.schema)
+        own = [
+            kind if kind == "number" else self._kind(j, kind, pa.array([text])).kind
+            for j, (kind, text) in enumerate(zip(inferred, self.first, strict=True))
+        ]
         return "text" in own or any(
-            kind != "number" and other == "number" for kind, other in zip(own, below, strict=True)
+            kind != "number" and other == "number" for kind, other in zip(own, self.kinds, strict=True)
         )
 
-    def _kinds(self) -> tuple[tuple[Kind, ...], frozenset[int]]:
-        """Kinds of the columns by the first rows, and which have dates of the given format; anything that is not UTF-8
-        text counts as text here."""
+    def _inspected(self) -> TextRows:
+        """The layout with the kinds of the columns by the first rows; anything that is not UTF-8 text counts as text
+        here."""
         with self._decoding(), self._file() as file, self._batches(file, {}, []) as batches:
-            kinds = tuple(kind_of(kind) or "text" for kind in batches.schema.types)
-        if self.notation == replace(ISO, na_values=self.notation.na_values):
-            return kinds, frozenset()
-        first = next(iter(self.read(dict.fromkeys(range(self.width), "text"))), None)
-        return (kinds, frozenset()) if first is None else self._as_written(kinds, first.columns)
+            kinds = _kinds_of(batches.schema)
+        unsure = [
+            j for j, kind in enumerate(kinds) if kind == "text" or (kind != "boolean" and self.notation.date_format)
+        ]
+        first = next(iter(self.read(dict.fromkeys(unsure, AS_TEXT))), None) if unsure else None
+        found = {} if first is None else {j: self._kind(j, kinds[j], first.column(str(j))) for j in unsure}
+        return replace(
+            self,
+            kinds=tuple(found[j].kind if j in found else kind for j, kind in enumerate(kinds)),
+            formatted=frozenset(j for j, each in found.items() if each.formatted),
+            notes_as={j: (each.kind, each.note) for j, each in found.items() if each.note},
+        )
 
-    def _as_written(self, kinds: Sequence[Kind], columns: Sequence[Any]) -> tuple[tuple[Kind, ...], frozenset[int]]:
-        """The kinds of columns of texts in the notation of the file: dates if any text has the given format, and
-        numbers if half of the distinct texts are numbers."""
-        import pyarrow as pa
+    def _kind(self, j: int, kind: Kind, texts: Any) -> _Inspected:
+        """The kind of column j in the notation of the file, of these texts in its first rows: a date if any text has
+        the given format, or if all do that are numbers as well; a date in ISO 8601, also if only some have a time zone;
+        or a number if half of the distinct texts are numbers."""
         import pyarrow.compute as pc
 
-        found, formatted = list(kinds), set()
-        for j, (kind, texts) in enumerate(zip(kinds, columns, strict=True)):
-            if kind not in ("text", "date") or self.notation == ISO:
-                continue
-            texts = pc.unique(pa.array([texts]) if isinstance(texts, str) else texts).drop_null()
-            few = texts[:_INSPECTED].to_pylist()
-            if self.notation.date_format and any(written_dates(few, self.notation.date_format)):
-                found[j] = "date"
-                formatted.add(j)
-            elif len(texts) and 2 * (pc.sum(written_numbers(texts, self.notation)).as_py() or 0) >= len(texts):
-                found[j] = "number"
-        return tuple(found), frozenset(formatted)
+        texts = without_missing(pc.unique(texts), self.notation).drop_null()
+        few, called = texts[:_MOST_TEXTS], column_called(j, self.names)
+        if self.notation.date_format and len(few):
+            dates = written_dates(few.to_pylist(), self.notation.date_format, again=kind == "number")
+            if any(dates) if kind != "number" else all(dates):
+                note = _WHOLE_DATES.format(called, self.notation.date_format) if kind == "number" else ""
+                return _Inspected("date", True, note)
+        if kind != "text" or not len(few):
+            return _Inspected(kind)
+        if are_iso_dates(few):
+            return _Inspected("date", note=_ZONES.format(called) if len(zoned(few).unique()) > 1 else "")
+        if replace(self.notation, na_values=(), date_format="") != ISO:
+            numbers = pc.sum(written_numbers(texts, self.notation)).as_py() or 0
+            return _Inspected("number" if 2 * numbers >= len(texts) else "text")
+        return _Inspected("text")
 
     def _decoding(self) -> AbstractContextManager[None]:
         return _decoding(self.path, self.encoding)
@@ -214,7 +256,9 @@ class TextRows:
         return file if self.encoding == _UTF8 else pa.transcoding_input_stream(file, self.encoding, "utf-8")
 
     @contextmanager
-    def _batches(self, file: Any, types: Mapping[str, Any], misfits: list[Any]) -> Iterator[Any]:
+    def _batches(
+        self, file: Any, types: Mapping[str, Any], misfits: list[Any], missing: Sequence[str] = MISSING
+    ) -> Iterator[Any]:
         """Batches of the columns with these types, or of all; rows of another width are left out and collected."""
         import pyarrow as pa
         from pyarrow import csv as arrow
@@ -234,7 +278,7 @@ class TextRows:
         converting = arrow.ConvertOptions(
             column_types=types,
             include_columns=list(types),
-            null_values=MISSING if types else self.notation.missing,
+            null_values=missing if types else self.notation.missing,
             strings_can_be_null=True,
             quoted_strings_can_be_null=not types,  # during inference, quotes can surround numbers, too
         )
@@ -248,6 +292,19 @@ class TextRows:
                     "missing somewhere?"
                 ) from error
             raise
+
+
+@dataclass(frozen=True)
+class _Inspected:
+    """The kind of a column, whether it has dates of the given format, and a note for users."""
+
+    kind: Kind
+    formatted: bool = False
+    note: str = ""
+
+
+def _kinds_of(schema: Any) -> tuple[Kind, ...]:
+    return tuple(kind_of(kind) or "text" for kind in schema.types)
 
 
 def check_first_lines(path: Path, allowed: Allowed) -> None:
@@ -323,16 +380,29 @@ def _undecoded(path: Path, encoding: str, error: Exception | str) -> DataError:
     return DataError(f"{path} is not {name} text: {error}; read it with --encoding {own} {certain}".rstrip())
 
 
-def _delimiter(line: str, notation: Notation) -> str:
+def _delimiter(lines: Sequence[str], notation: Notation) -> str:
     """A tab or semicolon if the first line has one, or else a comma if it has one, or a bar. In a file with one column
     of decimal commas, commas separate nothing."""
-    for mark in "\t;,|":
-        if mark in line:
-            return mark
-    return ";" if notation.decimal == "," else ","
+    found = next((mark for mark in "\t;,|" if mark in lines[0]), ",")
+    alone = found == notation.decimal == "," and ("," not in lines[0] or _are_numbers(lines, notation))
+    return ";" if alone else found
+
+
+def _are_numbers(lines: Sequence[str], notation: Notation) -> bool:
+    """Whether all lines that are not blank consist of a single number."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    return bool(pc.all(written_numbers(pa.array([line.strip() for line in lines if line.strip()]), notation)).as_py())
 
 
 _WHOLE = re.compile(r"\s*[+-]?\d[\d_]*\s*")
+_TWO_COLUMNS = "reading commas as delimiters of two columns; if they are decimal commas, use --decimal ,"
+_WHOLE_DATES = (
+    "reading the numbers of {0} as dates of the format {1!r} (to keep numbers, name the columns of dates, as in "
+    "--date-format 'COLUMN={1}')"
+)
+_ZONES = "reading the dates of {} without a time zone as UTC, since others have one"
 _ROW_NAMES = (
     "leaving out the first column, which has no name and so holds row names, as written by pandas and R (to keep it, "
     "name it in the header)"
@@ -361,15 +431,16 @@ def csv_frame(
         rows=None,
         labels=None if label is None else _labels(layout, label),
         read=layout.read,
-        notes=() if row_names is None else (_ROW_NAMES,),
-        from_first_rows=True,
+        notes=layout.notes if row_names is None else (_ROW_NAMES,),
+        from_first_rows=frozenset(columns),
         formatted=layout.formatted,
+        notes_as=layout.notes_as,
     )
 
 
-def csv_column(path: Path, encoding: str | None = None) -> Column:
+def csv_column(path: Path, encoding: str | None = None, notation: Notation = ISO) -> Column:
     """Labels in a .csv file with one column, numbers or text."""
-    layout = TextRows.open(path, encoding)
+    layout = TextRows.open(path, encoding, notation)
     if layout.width != 1:
         raise SpecError(f"{path} has {layout.width} columns: a file of labels must have one")
     labels = _labels(layout, 0)
@@ -385,11 +456,13 @@ def csv_column(path: Path, encoding: str | None = None) -> Column:
 
 def _labels(layout: TextRows, column: int) -> TableLabels:
     """The labels in a column: integers, floats or else text, according to the first rows."""
-    first: list[str | None] = next((each.to_pylist() for each in layout.texts(column)), [])
-    texts = [text for text in first if text]
-    whole = all(_WHOLE.fullmatch(text) for text in texts)  # as floats, distinct long integers would become equal
-    kinds = ("int64", "uint64") if whole else ("float64",)
-    dtype = next((dtype for dtype in map(np.dtype, kinds) if _all_are(texts, dtype)), TEXT)
+
+    notation = layout.notation
+    texts = [text for text in next((part.to_pylist() for part in layout.texts(column)), []) if text]
+    # As floats, distinct long integers would become equal.
+    whole = all(_WHOLE.fullmatch(text.replace(notation.thousands, "")) for text in texts)
+    kinds = map(np.dtype, ("int64", "uint64") if whole else ("float64",))
+    dtype = next((kind for kind in kinds if _as_numbers(texts, kind, notation) is not None), TEXT)
 
     def values(part: Any, rows: Array) -> Array:
         given = part.to_pylist()
@@ -401,26 +474,31 @@ def _labels(layout: TextRows, column: int) -> TableLabels:
             )
         if dtype == TEXT:
             return np.array(given, str)
-        if not _all_are(given, dtype):
-            i = next(i for i, text in enumerate(given) if not _all_are([text], dtype))
+        found = _as_numbers(given, dtype, notation)
+        if found is None:
+            i = next(i for i, text in enumerate(given) if _as_numbers([text], dtype, notation) is None)
             raise DataError(
                 f"{layout.path}: row {rows[i]} (counted from 0) has the label {given[i]!r}, but the first ones are "
                 f"{dtype} numbers: labels must be all of one kind"
             )
-        found = np.array(given).astype(dtype)
         check_finite_labels(found, rows, str(layout.path))
         return found
 
     return TableLabels(column, dtype, values)
 
 
-def _all_are(texts: Sequence[str], dtype: np.dtype[Any]) -> bool:
-    """Whether all texts can be read as this dtype."""
+def _as_numbers(texts: Sequence[str], dtype: np.dtype[Any], notation: Notation) -> Array | None:
+    """Texts as numbers of this dtype (k,); None if one is not such a number."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    given = pa.array(texts, pa.string())
+    if not (notation.plain or pc.all(written_numbers(given, notation)).as_py()):
+        return None
     try:
-        np.array(texts).astype(dtype)
+        return np.array(plain_numbers(given, notation).to_pylist(), str).astype(dtype)
     except (ValueError, OverflowError):
-        return False
-    return True
+        return None
 
 
 SEQUENCE = "sequence"
@@ -432,7 +510,7 @@ def fasta(path: Path, member: str | None, labels: str | None) -> TableFrame:
     """The sequences of a FASTA file, as one column of text."""
     refuse_names(path, member, labels)
 
-    def read(kinds: Mapping[int, Kind]) -> Iterator[Any]:
+    def read(columns: Mapping[int, TableColumn]) -> Iterator[Any]:
         import pyarrow as pa
 
         held: list[str] = []

@@ -1,7 +1,7 @@
 """ "auto": the fixed point where the row is known; from scores alone, the map with the smallest error on held-out rows.
 
-No pass: the maps are fitted to the landmarks and to sampled rows, which the model keeps, so that rows can be added to
-it. Source: `docs/numerics.md`, section 18.
+No pass: the maps are fitted to the landmarks and to sampled rows, which the model keeps, at the first use of a decoder.
+Source: `docs/numerics.md`, section 18.
 """
 
 from __future__ import annotations
@@ -23,16 +23,20 @@ from bigkpca.numerics.kernels import Gaussian, Kernel, squared_norms
 from bigkpca.numerics.methods import Method
 from bigkpca.numerics.preimages.base import (
     Decode,
+    Decoder,
+    Expansion,
     Fitted,
     LinearDecoder,
     Preimages,
     Regression,
     block_regression,
+    expansion,
     sampled,
+    scores_of,
     spread,
 )
-from bigkpca.numerics.preimages.fixed_point import FixedPoint, FixedPointDecoder
-from bigkpca.numerics.preimages.ridge import KernelDecoder
+from bigkpca.numerics.preimages.fixed_point import FixedPoint, FixedPointDecoder, stored
+from bigkpca.numerics.preimages.ridge import KernelDecoder, kernel_bytes
 
 RIDGES = (0.01, 0.1, 1.0)  # penalties of the kernels on scores, to choose from
 _MOST_KERNELS = 500
@@ -54,8 +58,8 @@ class Automatic:
     several penalties of the kernels; and the fixed point that starts at the linear map. They are fitted to the
     landmarks and to sampled rows. Where the row itself is known (denoising), the fixed point starts there.
 
-    Needs no pass. Raises SpecError if an option is out of range; from `check`, if the kernel or the method is
-    unsuitable. Source: `docs/numerics.md`, section 18.
+    Needs no pass: a decoder learns at its first use. Raises SpecError if an option is out of range; from `check`, if
+    the kernel or the method is unsuitable. Source: `docs/numerics.md`, section 18.
 
     Parameters
     ----------
@@ -82,19 +86,10 @@ class Automatic:
 
     def decoder(self, fitted: Fitted, rows: Array | None = None) -> AutomaticDecoder:
         self.check(fitted.features.kernel, fitted.method)
-        kept = spread(sampled(rows, "pre-images by 'auto'"), self.rows)
-        R = fitted.features.shifted(kept)
-        pairs = _Pairs.of(fitted, R, fitted.scores(kept))
-        fixed = FixedPoint().starting_at(pairs.linear(pairs.total), fitted)
-        chosen = pairs.best(fixed.decoding(fitted.features, fitted.solution, len(R)))
-        regression = pairs.kernels(chosen) if chosen and np.isfinite(chosen) else {}
-        return AutomaticDecoder(**vars(fixed) | regression, rows=R, iterates=chosen is None)
-
-    def making_bytes(self, columns: int, components: int, threads: int) -> int:
-        """Bytes that the regressions need besides rows and scores: sums of each tile, their totals, and solutions."""
-        features = kernel_count(columns) + components
-        tiles = threads * _TILE_ROWS * (features + columns)
-        return 8 * ((threads + 8) * features * (features + columns) + tiles)
+        R = fitted.features.shifted(spread(sampled(rows, "pre-images by 'auto'"), self.rows))
+        known = has_landmarks(fitted.features) and fitted.moments
+        few = bool(known and known.count >= _ROWS_PER_LANDMARK * fitted.features.size)
+        return AutomaticDecoder(**stored(expansion(fitted), fitted.solution), rows=R, from_landmarks=few)
 
 
 @dataclass(frozen=True)
@@ -112,9 +107,9 @@ class _Pairs:
     held_out: tuple[tuple[Array, Array], ...]  # scores (h, r) and rows (h, d) of each fold
 
     @classmethod
-    def of(cls, fitted: Fitted, R: Array, Y: Array) -> _Pairs:
-        """The pairs of sampled rows R (m, d), scores Y (m, r), and of landmarks where these are few among the rows."""
-        T, sigma = _kernels_on(Y, R.shape[1])
+    def of(cls, Y: Array, R: Array, count: int) -> _Pairs:
+        """The pairs of scores Y (m, r) and rows R (m, d), of which the first `count` may be held out."""
+        T, sigma = _kernels_on(Y[:count], R.shape[1])
         gram, p = Gaussian(sigma).gram(T), len(T)
         penalty = np.zeros((p + Y.shape[1],) * 2)
         penalty[:p, :p] = gram
@@ -127,18 +122,14 @@ class _Pairs:
                 pair = _features(Y[tile], T, sigma), X[tile].astype(np.float64)
                 return block_regression([pair], shift, row_shift)
 
-            found: Any = fitted.in_order(of_tile, range(0, len(X), _TILE_ROWS))
-            return reduce(add, found)
+            return reduce(add, map(of_tile, range(0, len(X), _TILE_ROWS)))
 
-        step = max(_FOLDS, len(R) // _HELD_OUT)
-        folds = 0 if len(R) < _LEAST_ROWS else _FOLDS if step == _FOLDS else 1
-        number = np.arange(len(R)) % step
+        step = max(_FOLDS, count // _HELD_OUT)
+        folds = 0 if count < _LEAST_ROWS else _FOLDS if step == _FOLDS else 1
+        number = np.arange(len(R))
+        number = np.where(number < count, number % step, step)
         held_out = tuple((Y[number == fold], R[number == fold].astype(np.float64)) for fold in range(folds))
-        scores, X, few = Y[number >= folds], R[number >= folds], fitted.moments
-        if has_landmarks(fitted.features) and few and few.count >= _ROWS_PER_LANDMARK * fitted.features.size:
-            scores = np.concatenate([scores, fitted.landmark_scores()])
-            X = np.concatenate([X, fitted.features.landmarks])
-        pairs = (*held_out, (scores, X))
+        pairs = (*held_out, (Y[number >= folds], R[number >= folds]))
         return cls(T, sigma, penalty, tuple(sums(*pair) for pair in pairs if len(pair[0])), held_out)
 
     @property
@@ -215,23 +206,75 @@ def _features(Y: Array, T: Array, sigma: float) -> Array:
 
 
 @dataclass(frozen=True)
-class AutomaticDecoder(FixedPointDecoder):
-    """Decoder of `Automatic`: x = mean_row + (y - mean_score) weights + (k(y, T) - mean_kernel) kernel_weights.
+class AutomaticDecoder(Decoder):
+    """Decoder of `Automatic`: the expansion of φ^, and sampled rows (m, d), from which the map is learned at first use.
 
-    T are `landmarks`, k is Gaussian of length sigma; without them, the map is linear. `iterates` if the fixed point
-    starts at this map. rows (m, d) are the sampled rows.
+    map is None if it equals the components of the model. `from_landmarks` if these are rows of the regressions, too.
     """
 
     name: ClassVar[str] = "auto"
     shapes: ClassVar[Mapping[str, Shape]] = {
-        **FixedPointDecoder.shapes,
+        **{each: FixedPointDecoder.shapes[each] for each in ("origin", "linear", "map", "quadratic")},
         "rows": ("m", "d"),
-        "landmarks": ("p", "r"),
-        "mean_kernel": ("p",),
-        "kernel_weights": ("p", "d"),
     }
-    _: KW_ONLY
+    origin: Array  # (D,)
+    linear: Array  # (r,)
+    constant: float
     rows: Array  # (m, d)
+    from_landmarks: bool
+    map: Array | None = None  # (D, r)
+    quadratic: Array | None = None  # (r, r)
+
+    __repr__ = brief
+
+    def decoding(self, features: FeatureMap, solution: Solution, most_rows: int) -> Decode:
+        return self.learned(features, solution).decoding(features, solution, most_rows)
+
+    def learned(self, features: FeatureMap, solution: Solution) -> LearnedDecoder:
+        """The map, which is learned once, since features and solution are those of the model that has the decoder."""
+        known: LearnedDecoder | None = vars(self).get("_learned")
+        if known is None:
+            R = self.rows
+            if self.from_landmarks and has_landmarks(features):
+                R = np.concatenate([R, features.landmarks])
+            pairs = _Pairs.of(scores_of(features.unshifted(R), features, solution), R, len(self.rows))
+            given = stored(self.expansion(solution), solution)
+            fixed = FixedPointDecoder(**given, **vars(pairs.linear(pairs.total)), **vars(FixedPoint()))
+            chosen = pairs.best(fixed.decoding(features, solution, len(self.rows)))
+            regression = pairs.kernels(chosen) if chosen and np.isfinite(chosen) else {}
+            known = LearnedDecoder(**vars(fixed) | regression, iterates=chosen is None)
+            vars(self)["_learned"] = known
+        return known
+
+    def expansion(self, solution: Solution) -> Expansion:
+        G = solution.components if self.map is None else self.map
+        return Expansion(self.origin, G, self.constant, self.linear, self.quadratic)
+
+    def working_bytes(self, features: FeatureMap, rows: int) -> int:
+        p, r = kernel_count(features.columns), len(self.linear)
+        return super().working_bytes(features, rows) + kernel_bytes(p, r, features.columns, rows)
+
+    def learning_bytes(self, features: FeatureMap) -> int:
+        d, r = features.columns, len(self.linear)
+        pairs = len(self.rows) + (features.size if self.from_landmarks else 0)
+        g = kernel_count(d) + r
+        # Rows, twice, and scores; sums of a tile, their totals, and solutions.
+        return 8 * (pairs * (3 * d + r) + 9 * g * (g + d) + _TILE_ROWS * (g + d))
+
+    @property
+    def reference_rows(self) -> Array:
+        return self.rows
+
+
+@dataclass(frozen=True)
+class LearnedDecoder(FixedPointDecoder):
+    """x = mean_row + (y - mean_score) weights + (k(y, T) - mean_kernel) kernel_weights.
+
+    T are `landmarks`, k is Gaussian of length sigma; without them, the map is linear. `iterates` if the fixed point
+    starts at this map.
+    """
+
+    _: KW_ONLY
     iterates: bool
     landmarks: Array | None = None  # T (p, r)
     mean_kernel: Array | None = None  # (p,)
@@ -255,10 +298,6 @@ class AutomaticDecoder(FixedPointDecoder):
 
         return decode
 
-    def working_bytes(self, features: FeatureMap, rows: int) -> int:
-        kernels = self._kernels
-        return super().working_bytes(features, rows) + (kernels.working_bytes(features, rows) if kernels else 0)
-
     @property
     def _kernels(self) -> KernelDecoder | None:
         """The part of the map with kernels on scores."""
@@ -266,7 +305,3 @@ class AutomaticDecoder(FixedPointDecoder):
             return None
         nothing = np.zeros(len(self.mean_row))
         return KernelDecoder(self.landmarks, self.mean_kernel, nothing, self.kernel_weights, self.sigma)
-
-    @property
-    def reference_rows(self) -> Array:
-        return self.rows

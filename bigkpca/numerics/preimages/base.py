@@ -68,8 +68,12 @@ class Regression:
         regularised[np.diag_indices_from(regularised)] += tolerance
         scaled = right / lengths[:, None]
         # `solve` would warn of a large condition, which `tolerance` bounds.
-        factor = scipy.linalg.cho_factor(regularised, check_finite=False)
-        solved = scipy.linalg.cho_solve(factor, scaled, check_finite=False)
+        try:
+            factor = scipy.linalg.cho_factor(regularised, check_finite=False)
+            solved = scipy.linalg.cho_solve(factor, scaled, check_finite=False)
+        except np.linalg.LinAlgError:  # indefinite by rounding: without the directions that are rounding only
+            values, vectors = scipy.linalg.eigh(regularised, check_finite=False)
+            solved = vectors @ ((vectors.T @ scaled) / np.where(values > tolerance, values, np.inf)[:, None])
         return np.asarray(solved / lengths[:, None])
 
 
@@ -132,14 +136,7 @@ class Fitted:
 
     def scores(self, X: Array, most_rows: int = 1024) -> Array:
         """Scores (m, r), float64, of rows X (m, d) in memory, in the units of the data."""
-        project = Projection(self.solution.mean.astype(self.features.dtype), self.solution.components)
-        height = max(1, min(most_rows, len(X), _TILE_FEATURES // self.features.size))
-
-        def of_tile(start: int) -> Array:
-            ((V, _),) = self.features.tiles([X[start : start + height]], height)
-            return project(V, overwrite=True)
-
-        return np.concatenate(list(self.in_order(of_tile, range(0, len(X), height)))).astype(np.float64)
+        return scores_of(X, self.features, self.solution, most_rows, self.in_order)
 
     def landmark_scores(self) -> Array:
         """Scores (l, r), float64, of the landmarks."""
@@ -147,6 +144,18 @@ class Fitted:
         if self.moments is None:
             return self.solution.components * self.solution.eigenvalues  # = (K - mean) A
         return self.solution.projection()(self.basis.W if self.basis else self.features.gram())
+
+
+def scores_of(X: Array, features: FeatureMap, solution: Solution, most_rows: int = 1024, in_order: Map = map) -> Array:
+    """Scores (m, r), float64, of rows X (m, d) in memory, in the units of the data."""
+    project = Projection(solution.mean.astype(features.dtype), solution.components)
+    height = max(1, min(most_rows, len(X), _TILE_FEATURES // features.size))
+
+    def of_tile(start: int) -> Array:
+        ((V, _),) = features.tiles([X[start : start + height]], height)
+        return project(V, overwrite=True)
+
+    return np.concatenate(list(in_order(of_tile, range(0, len(X), height)))).astype(np.float64)
 
 
 @dataclass(frozen=True)
@@ -211,6 +220,10 @@ class Decoder(ABC):
         of the landmarks.
         """
         return iteration_bytes(features.size, features.columns, rows)
+
+    def learning_bytes(self, features: FeatureMap) -> int:
+        """Bytes of what the decoder learns at its first use, and of learning it; by default none."""
+        return 0
 
     arrays = arrays_of
 

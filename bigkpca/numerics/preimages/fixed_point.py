@@ -293,26 +293,21 @@ class FixedPoint:
 
     def decoder(self, fitted: Fitted, rows: Array | None = None) -> FixedPointDecoder:
         self.check(fitted.features.kernel, fitted.method)
-        return self.starting_at(LinearMap().decoder(fitted, rows), fitted)
-
-    def starting_at(self, start: LinearDecoder, fitted: Fitted) -> FixedPointDecoder:
-        """The decoder that starts at this linear map where the row itself is not known."""
         given = expansion(fitted)
         used = given if self.mean_term else given.without_mean()
         return FixedPointDecoder(
-            origin=used.origin,
-            map=None if used.map is fitted.solution.components else used.map,
-            linear=used.linear,
-            quadratic=used.quadratic,
-            mean_score=start.mean_score,
-            mean_row=start.mean_row,
-            weights=start.weights,
-            constant=used.constant,
+            **stored(used, fitted.solution),
+            **vars(LinearMap().decoder(fitted, rows)),
             mean_term=self.mean_term,
             anchor=self.anchor,
             iterations=self.iterations,
             tol=self.tol,
         )
+
+
+def stored(given: Expansion, solution: Solution) -> dict[str, Any]:
+    """The fields of an expansion that a decoder stores: no map that equals the components of the model."""
+    return vars(given) | {"map": None if given.map is solution.components else given.map}
 
 
 @dataclass(frozen=True)

@@ -67,6 +67,11 @@ class Noise:
 _TOLERANCE = 1e-12
 
 
+def kernel_bytes(p: int, r: int, columns: int, rows: int) -> int:
+    """Bytes of a tile of `rows` rows from p kernels on r scores, in float64."""
+    return 8 * rows * (p + r + 2 + 2 * columns) + 3 * 8 * p * (r + 2)
+
+
 @dataclass(frozen=True)
 class KernelDecoder(Decoder):
     """x = mean_row + (k(y, T) - mean_feature) weights, k Gaussian of length sigma, T (p, r) scores of sampled rows."""
@@ -100,7 +105,7 @@ class KernelDecoder(Decoder):
 
     def working_bytes(self, features: FeatureMap, rows: int) -> int:
         p, r = self.landmarks.shape
-        return 8 * rows * (p + r + 2 + 2 * features.columns) + 3 * 8 * p * (r + 2)
+        return kernel_bytes(p, r, features.columns, rows)
 
 
 class _OnScores:
@@ -134,7 +139,11 @@ class _OnScores:
         # With the noise of a copy that is not used in a pass.
         T = fitted.scores(some if noise is None else noise.added(some, 0, noise.copies))
         if len(np.unique(T, axis=0)) <= len(T) // 2:
-            raise _too_alike(noise)
+            what = "of rows" if noise is None else f"of rows with noise of {noise.deviation:g}"
+            raise DataError(
+                f"scores {what} are too similar to predict rows: most have no kernel value with any landmark, because "
+                "the kernel is too narrow for them; use a larger sigma" + ("" if noise is None else ", or less noise")
+            )
         sigma = bandwidth.median_sigma(bandwidth.pair_distances(T, "sqeuclidean", rng), "sqeuclidean")
         shift = Gaussian(sigma)(T, T).mean(axis=0)
         row_shift = features.shifted(some).mean(axis=0, dtype=np.float64)
@@ -167,15 +176,6 @@ class Ridge(_OnScores):
     name: ClassVar[str] = "ridge"
     ridge: float = 0.3
     size: int = 1000
-
-
-def _too_alike(noise: Noise | None) -> DataError:
-    """The error for scores that do not determine rows."""
-    what = "of rows" if noise is None else f"of rows with noise of {noise.deviation:g}"
-    return DataError(
-        f"scores {what} are too similar to predict rows: most have no kernel value with any landmark, because the "
-        "kernel is too narrow for them; use a larger sigma" + ("" if noise is None else ", or less noise")
-    )
 
 
 @dataclass(frozen=True)
@@ -215,10 +215,7 @@ class KernelTraining:
 
     def decoder(self, sums: Regression) -> KernelDecoder:
         penalty = self.ridge * Gaussian(self.sigma).gram(self.landmarks)
-        try:
-            weights = sums.weights(penalty, _TOLERANCE)
-        except np.linalg.LinAlgError:
-            raise _too_alike(self.noise) from None
+        weights = sums.weights(penalty, _TOLERANCE)
         return KernelDecoder(self.landmarks, sums.mean, sums.mean_rows, weights, self.sigma)
 
 

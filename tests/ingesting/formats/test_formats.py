@@ -207,6 +207,13 @@ def test_a_missing_extra_is_named(name, library, extra, tmp_path, monkeypatch):
     refuse(tmp_path, SpecError, rf"needs {library}: pip install 'bigkpca\[{extra}\]'", tmp_path / name)
 
 
+def test_a_feather_file_of_version_1_is_not_called_damaged(tmp_path):
+    (tmp_path / "a.feather").write_bytes(b"FEA1" + bytes(200) + b"FEA1")
+    refuse(
+        tmp_path, SpecError, r"a\.feather is a Feather file of version 1, .*: write it again", tmp_path / "a.feather"
+    )
+
+
 def test_a_truncated_or_changed_file_is_corrupt(tmp_path):
     for writer in WRITERS:
         source, options = writer(tmp_path, X, Y)

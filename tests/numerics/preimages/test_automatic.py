@@ -1,5 +1,6 @@
 """The default: the map from scores with the smallest error on held-out rows, and the fixed point of known rows."""
 
+import pickle
 from dataclasses import replace
 
 import numpy as np
@@ -11,8 +12,9 @@ from bigkpca import KernelPCA
 from bigkpca.errors import SpecError
 from bigkpca.numerics.kernels import Gaussian, Laplacian, Linear
 from bigkpca.numerics.methods import Exact
-from bigkpca.numerics.preimages import Automatic, FixedPoint, LinearMap
+from bigkpca.numerics.preimages import Automatic, FixedPoint, LinearMap, automatic
 from bigkpca.numerics.preimages.automatic import kernel_count
+from bigkpca.numerics.preimages.base import scores_of
 from tests.numerics.preimages.models import back, decoder, fitted, pca, random_fitted, rows
 
 
@@ -23,6 +25,10 @@ def on_a_curve(n, noise=0.02, seed=0):
     return np.column_stack([t, t**2, t**3, np.sin(3 * t), np.cos(3 * t)]) + noise * rng.normal(size=(n, 5))
 
 
+def learned(model, X):
+    return decoder(Automatic(), model, X).learned(model.features, model.solution)
+
+
 def squared_error(way, model, X, Q):
     return float(((back(way, model, model.scores(Q), None, X).rows - Q) ** 2).mean())
 
@@ -31,7 +37,7 @@ def squared_error(way, model, X, Q):
 def test_the_map_of_kernels_equals_least_squares_with_a_penalty_on_the_kernels_only(size):
     X, Q = on_a_curve(100), on_a_curve(9, seed=5)
     model = fitted(Gaussian(0.5), 2, X=X, size=size)
-    made = decoder(Automatic(), model, X)
+    made = learned(model, X)
     T, p = made.landmarks, len(made.landmarks)
     Y, rows_ = model.scores(X), X
     if 4 * size <= len(X):  # few landmarks: they are rows of the regression too
@@ -66,7 +72,7 @@ def test_a_curve_comes_back_better_than_from_pca_the_fixed_point_and_the_linear_
 def test_rows_that_no_map_gives_back_better_than_pca_come_back_as_from_pca(kernel, n):
     X, Q = rows(n, 5) * [5, 3, 2, 1, 0.5] + [3, -2, 9, 0, 1], rows(9, 5, seed=4)
     model = fitted(kernel, 3, X=X, size=min(n, 20), offset=X.mean(axis=0) if kernel != Linear() else None)
-    assert decoder(Automatic(), model, X).iterates
+    assert learned(model, X).iterates
     assert_allclose(back(Automatic(), model, model.scores(Q), None, X).rows, pca(X, Q, 3), atol=1e-3)
 
 
@@ -83,7 +89,7 @@ def test_known_rows_start_the_fixed_point():
 def test_features_that_do_not_see_all_of_a_row_do_not_start_there():
     X = on_a_curve(400)
     model = random_fitted("principal-alpha", 3, X)
-    assert not decoder(Automatic(), model, X).iterates
+    assert not learned(model, X).iterates
     Y = model.scores(X[:5])
     known, unknown = (back(Automatic(), model, Y, start, X).rows for start in (X[:5] + 9.0, None))
     assert_allclose(known, unknown)
@@ -96,7 +102,7 @@ def test_equal_scores_and_few_rows_have_pre_images():
     assert np.isfinite(back(Automatic(), narrow, narrow.scores(Q), None, Q).rows).all()
     for n in (3, 15):
         few = fitted(Gaussian(0.8), 2, X=(Q := on_a_curve(n, noise=0)), size=n)
-        assert decoder(Automatic(), few, Q).iterates
+        assert learned(few, Q).iterates
 
 
 def test_at_most_so_many_rows_are_kept_from_the_first_to_the_last():
@@ -107,6 +113,27 @@ def test_at_most_so_many_rows_are_kept_from_the_first_to_the_last():
     assert made.working_bytes(model.features, 64) >= FixedPoint().decoder(model).working_bytes(model.features, 64)
     assert kernel_count(784) == 500
     assert kernel_count(10**6) * 10**6 <= 8_000_000 < 2 * kernel_count(10**6) * 10**6
+
+
+def test_a_decoder_learns_once_at_its_first_use_and_is_pickled_with_what_it_learned(monkeypatch):
+    X, calls = on_a_curve(300), []
+    model = fitted(Gaussian(0.8), 2, X=X, size=30)
+    monkeypatch.setattr(automatic, "scores_of", lambda *given: calls.append(1) or scores_of(*given))
+    made, Y = decoder(Automatic(), model, X), model.scores(X[:5])
+    assert not calls
+    stored = set(made.arrays()) | set(made.parameters())
+    first = made.decoding(model.features, model.solution, 5)(Y, None).rows
+    again = pickle.loads(pickle.dumps(made)).decoding(model.features, model.solution, 9)(Y, None).rows
+    assert_allclose(first, again, rtol=1e-9)  # its arrays may be aligned in another way
+    assert calls == [1]
+    assert (
+        stored
+        == set(made.arrays()) | set(made.parameters())
+        == {"name", "origin", "linear", "constant", "rows", "from_landmarks"}
+    )
+    anew = Automatic().decoder(model, X).decoding(model.features, model.solution, 5)(Y, None).rows
+    assert_allclose(anew, first, rtol=1e-9)
+    assert calls == [1, 1]
 
 
 def test_a_number_of_rows_and_models_that_will_not_do_are_refused():
@@ -121,7 +148,7 @@ def test_a_number_of_rows_and_models_that_will_not_do_are_refused():
 def test_a_decoder_without_its_kernels_is_linear():
     X = on_a_curve(300)
     model = fitted(Gaussian(0.8), 2, X=X, size=30)
-    made = decoder(Automatic(), model, X)
+    made = learned(model, X)
     bare = replace(made, landmarks=None)
     Y = model.scores(X[:5])
     found = bare.decoding(model.features, model.solution, 5)(Y, None).rows

@@ -1,5 +1,6 @@
 """Maps learned by ridge regression, from rows as they are and from noised ones, and the sums they are learned from."""
 
+from dataclasses import replace
 from functools import reduce
 from itertools import pairwise
 from operator import add
@@ -158,3 +159,21 @@ def test_a_column_that_never_varies_has_no_weight_and_equal_columns_share_theirs
     F[:, 1] = F[:, 0]
     weights = block_sums(F, X, [0]).weights(np.zeros((4, 4)), 1e-12)
     assert_allclose(weights[0], weights[1], atol=1e-4)
+
+
+def test_sums_that_rounding_made_indefinite_fit_as_well_as_those_without_rounding():
+    F, X = rows(60, 4), rows(60, seed=1)
+    F[:, 1] = F[:, 0]
+    sums, direction = block_sums(F, X, [0]), np.array([1.0, -1, 0, 0]) / np.sqrt(2)
+    lengths = np.sqrt(np.diag(sums.scatter))
+    noise = np.outer(lengths * direction, lengths * direction)
+    given = replace(sums, scatter=sums.scatter - 1e-9 * noise, cross=sums.cross + 1e-9 * rows(4, seed=2))
+    assert_allclose(np.linalg.eigvalsh(given.scatter / np.outer(lengths, lengths))[0], -1e-9, rtol=1e-4)
+
+    def error(F, w):
+        return np.sum((X - X.mean(axis=0) - (F - F.mean(axis=0)) @ w) ** 2)
+
+    weights = given.weights(np.zeros((4, 4)), 1e-12)
+    assert np.abs(weights).max() < 1e3
+    best = error(F[:, 1:], naive_regression(F[:, 1:], X, 1e-20 * np.eye(3)))
+    assert_allclose(error(F, weights), best, rtol=1e-9)

@@ -27,7 +27,12 @@ from tests.helpers.stores import sha256
 from tests.workflows.reconstruct.digits import ARRAYS, CHUNK, N, error_of, fitted
 
 
-def test_reconstruct_is_inverse_transform_of_every_kind_of_scores(kpca, scores, back, tmp_path):
+@pytest.mark.parametrize("way", ["auto", "fixed-point"])
+def test_reconstruct_is_inverse_transform_of_every_kind_of_scores(way, kpca, scores, back, X, tmp_path):
+    if way != "auto":
+        kpca = KernelPCA(**kpca.get_params() | {"preimage": way}).fit(X)
+        scores, back = tmp_path / "scores.zarr", tmp_path / "back.zarr"
+        bigkpca.reconstruct(kpca, kpca.transform(X, out=scores), back, block_rows=CHUNK)
     array = zarr.open_group(scores, mode="r")["scores"]
     Y = array[:]
     expected = zarr.open_group(back, mode="r")["x"][:]
@@ -47,6 +52,7 @@ def test_reconstruct_is_inverse_transform_of_every_kind_of_scores(kpca, scores, 
     for name in ARRAYS[1:]:
         np.testing.assert_array_equal(block_arrays.values(str(back), name), getattr(found, name))
     assert (found.rows.std(axis=0) > 0).any()
+    assert found.iterations.any() == (way == "fixed-point")
 
 
 @pytest.mark.full

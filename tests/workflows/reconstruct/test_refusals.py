@@ -143,7 +143,8 @@ def test_far_rows_become_the_mean_are_flagged_and_counted(model, X, tmp_path):
     stored = bigkpca.denoise(model, given, tmp_path / "rows.zarr", progress=notes)
     np.testing.assert_array_equal(np.flatnonzero(block_arrays.values(str(tmp_path / "rows.zarr"), "far")), [3, 250])
     assert notes.notes == ["2 of 500 rows are far from all data and were set to the mean: see the array far"]
-    mean = fitted_model.decoder.mean_row + fitted_model.features.offset
+    learned = fitted_model.decoder.learned(fitted_model.features, fitted_model.solution)
+    mean = learned.mean_row + fitted_model.features.offset
     np.testing.assert_allclose(stored[[3, 250]], np.tile(mean, (2, 1)), rtol=1e-6)
     np.testing.assert_allclose(mean, X.mean(axis=0), atol=1.5)
     np.save(tmp_path / "rows.npy", given)

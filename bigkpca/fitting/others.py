@@ -1,0 +1,122 @@
+"""The model of all rows but some, without another pass: to judge a model on rows that it was not fitted to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from bigkpca.data.blocks import tile_rows
+from bigkpca.errors import Array, DataError
+from bigkpca.execution.planning import MOST_SOLVED
+from bigkpca.numerics.features import FeatureMap, has_landmarks
+from bigkpca.numerics.kernels import squared_norms
+from bigkpca.numerics.linalg import Map, rank_tolerance
+from bigkpca.numerics.model import Model
+from bigkpca.numerics.moments import ShiftedSums, block_moments
+from bigkpca.spec import FitSpec
+
+_TILE_ROWS = 256
+_SAME = 1e-8  # squared distance between a row and itself after rounding, over the square of the row
+
+
+def without(model: Model, X: Array, numbers: Array | None, spec: FitSpec, in_order: Map) -> Model | None:
+    """The model of all its rows but X (q, d), with the same features: from the sums without these rows or, if it keeps
+    its rows and these are their `numbers`, from the others. None with neither, if the method takes landmarks for a
+    sample of the rows, since X may contain them, and if the other rows do not vary."""
+    features, moments = model.features, model.moments
+    if model.method.uniform:
+        return None
+    if moments is not None:
+        moments -= block_moments(features.tiles(*pieces(X, features)), moments.mean)
+    elif numbers is not None:
+        assert has_landmarks(features)
+        features = replace(features, landmarks=np.delete(features.landmarks, numbers, axis=0))
+    else:
+        return None
+    method: Any = model.method  # the exact method has no moments
+    tolerance, sums = rank_tolerance(features.dtype), None if moments is None else ShiftedSums.of(moments)
+    try:
+        solution = method.solve(moments, features, model.components, spec.center, tolerance, in_order=in_order)
+    except DataError:
+        return None
+    return Model(features, solution, sums=sums, provenance=model.provenance)
+
+
+class Judged(NamedTuple):
+    """A model, the scores (m, r) of rows in it, and whether it was fitted to those that are judged; None: not known."""
+
+    model: Model
+    scores: Array
+    seen: bool | None
+
+
+def scored_without(
+    model: Model, X: Array, judged: Array, numbers: Array | None, spec: FitSpec, in_order: Map
+) -> Judged | None:
+    """The model `without` those of the rows X (m, d) that are `judged` (m,), and scores of all of X in it, zero for
+    components that it lacks. None also for more than 2048 features, which take long to solve for again."""
+    if model.features.size > MOST_SOLVED or not judged.any():
+        return None
+    other = without(model, X[judged], None if numbers is None else numbers[judged], spec, in_order)
+    if other is None:
+        return None
+    Y = np.concatenate(list(other.project(*pieces(X, model.features))))
+    return Judged(other, padded(Y, model.components), False)
+
+
+def judged_without(
+    given: Judged, X: Array, judged: Array, numbers: Array | None, spec: FitSpec, in_order: Map
+) -> tuple[Judged, Judged]:
+    """What the scores and the pre-images of rows X (m, d) are judged by: as `scored_without`, and with other
+    pre-images, where there are such models; otherwise `given`."""
+    other = scored_without(given.model, X, judged, numbers, spec, in_order)
+    if other is None:
+        return given, given
+    used = with_other_preimages(other.model, given.model, X[judged], spec)
+    return other, given if used is None else other._replace(model=used)
+
+
+def with_other_preimages(other: Model, model: Model, X: Array, spec: FitSpec) -> Model | None:
+    """`other`, the model without rows X (q, d) of `model`, with pre-images that do not depend on X either.
+
+    The rows that a decoder keeps are used again, without X. None if the pre-images were trained in a pass, or come from
+    rows that are gone, or from landmarks some of which are in X.
+    """
+    preimage: Any = spec.preimage_value
+    if model.decoder is None or preimage.trained:
+        return None
+    Z = model.features.shifted(X)
+    if (kept := model.decoder.reference_rows) is None:
+        if not has_landmarks(other.features) or _among(other.features.landmarks, Z).any():
+            return None
+        return replace(other, decoder=preimage.decoder(other.fitted))
+    kept = kept[~_among(kept, Z)]
+    if len(kept) < 2:
+        return None
+    return replace(other, decoder=preimage.decoder(other.fitted, model.features.unshifted(kept)))
+
+
+def _among(rows: Array, others: Array) -> Array:
+    """Whether each of the rows (m, d) is one of the others (q, d) up to rounding, (m,)."""
+    A, B = rows.astype(np.float64), others.astype(np.float64)
+    same: Any = squared_norms(B) - 2 * A @ B.T <= (_SAME - 1) * squared_norms(A)[:, None]
+    return np.asarray(same.any(axis=1))
+
+
+def tile_height(features: FeatureMap) -> int:
+    """Rows of a tile."""
+    return min(_TILE_ROWS, tile_rows(features.columns, features.size, 8))
+
+
+def pieces(X: Array, features: FeatureMap) -> tuple[Iterator[Array], int]:
+    """The tiles of rows X (q, d), and the largest number of rows of one."""
+    height = tile_height(features)
+    return (X[start : start + height] for start in range(0, len(X), height)), height
+
+
+def padded(Y: Array, components: int) -> Array:
+    """Scores Y (q, s) with columns of zeros for the components that other rows do not have."""
+    return np.pad(Y, ((0, 0), (0, components - Y.shape[1])))
