@@ -24,7 +24,6 @@ from bigkpca.execution.engine import Engine
 from bigkpca.execution.tasks import Carried, group_size
 from bigkpca.fitting.fit import fit_rows
 from bigkpca.numerics import moments
-from bigkpca.numerics.drift import REFERENCE_ROWS
 from bigkpca.numerics.moments import ShiftedSums
 from bigkpca.spec import FitSpec, ResolvedFit, resolve
 
@@ -110,14 +109,14 @@ def measured(given: argparse.Namespace) -> Parts:
         block=block,
         move=move,
         addition=median(lambda: few + few),
-        sampled=fit.sample + REFERENCE_ROWS,
+        sampled=fit.sample + fit.reference_rows,
         grain=rows.grain,
     )
 
 
 def _sampled_rows(fit: ResolvedFit, grain: int) -> int:
     """Rows in the chunks that are read for the sample."""
-    return min(fit.n, (fit.sample + REFERENCE_ROWS) * grain)
+    return min(fit.n, (fit.sample + fit.reference_rows) * grain)
 
 
 def _move(cluster: Engine, value: Any) -> float:

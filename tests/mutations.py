@@ -43,7 +43,9 @@ FAULTS = [
     Fault("bigkpca/numerics/moments.py", "mean = self.mean + delta * (other", "mean = self.mean + delta * (self"),
     Fault("bigkpca/numerics/solvers.py", "A.mean(axis=1)[:, None]", "A.mean(axis=0)[:, None]", "columns, thesis"),
     Fault("bigkpca/numerics/solvers.py", "_are_all(A, found, vectors, entry, in_order)", "True", "no proof of all"),
-    Fault("bigkpca/numerics/certificates/spectral.py", " / max(parts, 1)", "", "several strata: below 95 % confidence"),
+    Fault(
+        "bigkpca/numerics/certificates/estimates.py", "(weights - 1) * own * Q", "0 * own * Q", "rare rows count twice"
+    ),
     Fault("bigkpca/numerics/certificates/__init__.py", "bounds.min(axis=0)", "bounds.min(axis=1)"),
     Fault("bigkpca/numerics/rounding.py", "moved = moments.count * np", "moved = np", "rounding of one row, not all"),
     Fault("bigkpca/numerics/landmarks/sampling.py", "chance * bound[j]", "chance * bound.max()", "another law"),

@@ -215,8 +215,10 @@ def plan_resolved(rows: Rows, fit: ResolvedFit, threads: int) -> Plan:
         passes=passes,
         bytes_read=rows.dtype.itemsize * d * (passes * n + min(n, m * rows.grain)),
         peak_bytes=resident(max(stages) + threads * graph_bytes(rows, block)),
-        result_bytes=_work(fit).of_map + 8 * numbers + _decoder_bytes(fit),
-        checkpoint_bytes=(partial_sums + passes) * (8 * summed + _far_bytes(rows)) if passes else 0,
+        result_bytes=_work(fit).of_map + 8 * numbers + _decoder_bytes(fit) + _drawn_in_pass(rows, fit) // 4,
+        checkpoint_bytes=(partial_sums + passes) * (8 * summed + _far_bytes(rows)) + _drawn_in_pass(rows, fit)
+        if passes
+        else 0,
     )
 
 
@@ -226,13 +228,14 @@ def worker_bytes(rows: Rows, fit: ResolvedFit, threads: int) -> int:
     if fit.spec.precomputed or fit.matrix_free:
         return plan_resolved(rows, fit, threads).peak_bytes
     block = min(fit.n, fit_block_rows(fit.n, rows.grain, fit.spec.block_rows))
-    blocks, row, reference = ceil(fit.n / block), fit.d * rows.dtype.itemsize, min(fit.n, REFERENCE_ROWS)
+    blocks, row = ceil(fit.n / block), fit.d * rows.dtype.itemsize
     at_work, partial_sums = min(threads, blocks), _partial_sums(blocks, threads)
-    stages = [(fit.sample + reference) * row + threads * reading_bytes(rows, 0, block)]
+    stages = [(fit.sample + fit.reference_rows) * row + threads * reading_bytes(rows, 0, block)]
     if not fit.spec.exact:
         work = _work(fit)
         passes = _pass(streaming_bytes(rows, work, block), work, at_work, partial_sums, _sketch_width(fit))[1]
-        stages.append(work.of_map + passes[0] + (at_work + partial_sums) * _far_bytes(rows))
+        kept = (at_work + partial_sums) * _far_bytes(rows) + _drawn_in_pass(rows, fit)
+        stages.append(work.of_map + passes[0] + kept)
     if fit.spec.method_value.principal:
         stages.append(_axes_pass(rows, fit, block, at_work, partial_sums)[1][0])
     if fit.spec.preimage_value.trained:
@@ -246,7 +249,7 @@ def _stages(rows: Rows, fit: ResolvedFit, block: int, threads: int, partial_sums
     at_work = min(threads, ceil(fit.n / block))  # in a pass
     # From the sample to the end: the feature map, rows that bound what landmarks miss, rows on which rounding is
     # measured and, if the pre-image needs it, the sample.
-    reference = min(fit.n, REFERENCE_ROWS)
+    reference = fit.reference_rows or min(m, REFERENCE_ROWS)
     kept = fit.drawn + reference + min(m, PAIRED_ROWS) + (spec.preimage_rows(m) if spec.keeps_sample else 0)
     held = work.of_map + kept * d * rows.dtype.itemsize
     solving = held + _SOLVER_BYTES
@@ -260,7 +263,7 @@ def _stages(rows: Rows, fit: ResolvedFit, block: int, threads: int, partial_sums
     else:
         more, working = _pass(streaming_bytes(rows, work, block), work, at_work, partial_sums, _sketch_width(fit))
         passes += more
-        working[0] += (at_work + partial_sums) * _far_bytes(rows)
+        working[0] += (at_work + partial_sums) * _far_bytes(rows) + _drawn_in_pass(rows, fit)
         stages += [held + stage for stage in working]
         if _sketch_width(fit) is None:
             stages.append(solving + _solving_bytes(spec, d, D, fit.drawn, itemsize, threads))
@@ -308,7 +311,7 @@ def _partial_sums(blocks: int, threads: int) -> int:
 def _drawn_bytes(rows: Rows, fit: ResolvedFit) -> int:
     """The sample with the rows that are read with it, and a copy in units of scaled columns for the median."""
     judging, held_out = min(fit.sample, JUDGING_ROWS), 0 if fit.spec.tol is None else JUDGING_ROWS
-    drawn = (fit.sample + min(fit.n, REFERENCE_ROWS) + judging + held_out) * fit.d * rows.dtype.itemsize
+    drawn = (fit.sample + fit.reference_rows + judging + held_out) * fit.d * rows.dtype.itemsize
     return drawn + (fit.sample * fit.d * fit.dtype.itemsize if fit.spec.scales else 0)
 
 
@@ -316,7 +319,7 @@ def _sampling_bytes(rows: Rows, fit: ResolvedFit, block: int, threads: int) -> i
     """Drawing the sample, held twice while it is assembled; choosing landmarks or frequencies; trying sizes."""
     m, d, D, rule, itemsize = fit.sample, fit.d, fit.size, fit.rule, fit.dtype.itemsize
     drawn, row = _drawn_bytes(rows, fit), d * rows.dtype.itemsize
-    reading = 2 * (m + min(fit.n, REFERENCE_ROWS)) * row + threads * reading_bytes(rows, 0, block)
+    reading = 2 * (m + fit.reference_rows) * row + threads * reading_bytes(rows, 0, block)
     if rule is None:
         working = fit.spec.method_value.working_bytes(m, d, D)
     else:  # its candidates, shifted, and its work space
@@ -332,6 +335,11 @@ def _sampling_bytes(rows: Rows, fit: ResolvedFit, block: int, threads: int) -> i
 def _far_bytes(rows: Rows) -> int:
     """The farthest rows beside one sum."""
     return FAR_ROWS * (rows.shape[1] * rows.dtype.itemsize + 8)
+
+
+def _drawn_in_pass(rows: Rows, fit: ResolvedFit) -> int:
+    """Rows drawn in a pass, twice as many as are kept, beside all sums together, and once more when these are added."""
+    return 4 * fit.drawn * (rows.shape[1] * rows.dtype.itemsize + 16)
 
 
 def _solving_bytes(spec: FitSpec, d: int, D: int, u: int, itemsize: int, threads: int) -> int:
@@ -457,7 +465,7 @@ def sample_bytes(rows: Rows, fit: ResolvedFit, threads: int) -> int:
     row = fit.d * rows.dtype.itemsize
     drawn = _drawn_bytes(rows, fit) + threads * 2**22
     reading = threads * reading_bytes(rows, 0, fit_block_rows(fit.n, rows.grain))
-    return resident(max(drawn, 2 * (fit.sample + min(fit.n, REFERENCE_ROWS)) * row + reading))
+    return resident(max(drawn, 2 * (fit.sample + fit.reference_rows) * row + reading))
 
 
 def largest_size_that_fits(rows: Rows, fit: ResolvedFit, threads: int, limit: int) -> int | None:

@@ -20,6 +20,7 @@ from bigkpca.execution.passes import ResidualDraws, action_of, draws_by_residual
 from bigkpca.fitting.sample import PreparedSample, prepare_sample, rounded
 from bigkpca.numerics import growth, landmarks
 from bigkpca.numerics.certificates import SampledFrom
+from bigkpca.numerics.drift import REFERENCE_ROWS
 from bigkpca.numerics.evaluation import Estimate
 from bigkpca.numerics.features import (
     Columns,
@@ -413,7 +414,7 @@ def choose_features(rows: Rows, fit: ResolvedFit, limits: SizeLimits, engine: En
         tuple(_choices(prepared, fit, features, grown)),
         spread(sample, spec.preimage_rows(len(sample))) if spec.keeps_sample else None,
         few.copy(),  # a view would keep more of them in memory
-        prepared.sampled.reference,
+        prepared.sampled.reference if fit.reference_rows else prepared.sampled.few[:REFERENCE_ROWS],
     )
 
 

@@ -25,6 +25,7 @@ from bigkpca.fitting.warnings import warn_if_beyond_tolerance, warn_if_fewer, wa
 from bigkpca.numerics import eigenpairs, growth, rounding
 from bigkpca.numerics.certificates import SampledFrom, sample_of
 from bigkpca.numerics.certificates.sampling import Residuals, ResidualSample
+from bigkpca.numerics.drift import REFERENCE_ROWS
 from bigkpca.numerics.features import FeatureMap
 from bigkpca.numerics.growth import PAIRED_ROWS
 from bigkpca.numerics.kernels import Kernel
@@ -157,7 +158,7 @@ def _chosen(rows: Rows, like: Model, fit: ResolvedFit, engine: Engine) -> Chosen
         (),
         found_sample if spec.keeps_sample else None,
         found_few,
-        found_reference,
+        found_reference if fit.reference_rows else found_few[:REFERENCE_ROWS],
         None if kept is None else kept[1],
     )
 

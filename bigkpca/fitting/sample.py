@@ -13,7 +13,6 @@ from bigkpca.execution.engine import Engine, sum_by_block
 from bigkpca.execution.passes import block_columns, read_rows
 from bigkpca.numerics import bandwidth, landmarks
 from bigkpca.numerics.bandwidth import Length
-from bigkpca.numerics.drift import REFERENCE_ROWS
 from bigkpca.numerics.features import Columns
 from bigkpca.numerics.growth import JUDGING_ROWS
 from bigkpca.numerics.kernels import Sigmoid
@@ -128,7 +127,7 @@ def draw_sample(rows: Rows, fit: ResolvedFit, engine: Engine) -> SampledRows:
 def reference_row_numbers(fit: ResolvedFit) -> Array:
     """Numbers of the rows whose scores and residuals a model keeps, in random order: drawn from all rows, independently
     of the sample from which landmarks, sigma and sizes are chosen; a row may be in both."""
-    return random_stream(fit.spec.seed, UNSEEN).choice(fit.n, min(fit.n, REFERENCE_ROWS), replace=False)
+    return random_stream(fit.spec.seed, UNSEEN).choice(fit.n, fit.reference_rows, replace=False)
 
 
 def sample_lengths(rows: Rows, fit: ResolvedFit, engine: Engine) -> dict[str, Length]:

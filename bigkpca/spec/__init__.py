@@ -12,6 +12,7 @@ from bigkpca.data.rows import Rows
 from bigkpca.errors import SpecError
 from bigkpca.numerics import landmarks
 from bigkpca.numerics.certificates import sampling
+from bigkpca.numerics.drift import REFERENCE_ROWS
 from bigkpca.numerics.kernels import Kernel
 from bigkpca.numerics.kernels.base import Leaf
 from bigkpca.numerics.landmarks import LandmarkRule
@@ -65,6 +66,11 @@ class ResolvedFit:
         """The same fit with existing features, whose number is not limited by the rows: no row is chosen."""
         spec = self.spec.model_copy(update={"tol": None})
         return replace(self, spec=spec, size=size, dtype=dtype, rule=None, rule_reason="")
+
+    @property
+    def reference_rows(self) -> int:
+        """Number of rows drawn for the reference of the model; 0 if those of the sample serve, as it makes no landmarks."""
+        return min(self.n, REFERENCE_ROWS) if self.drawn else 0
 
     def changed(self, **fields: Any) -> ResolvedFit:
         """The fit of the same rows with other fields of the spec."""

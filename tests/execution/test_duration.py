@@ -42,7 +42,7 @@ def naive(way, n, d, D, threads, driver):
     block = min(n, min(65536, max(4096, 2 ** int(np.log2(n // 16)))))
     b = max(block, n / threads)
     m = min(n, max(D if landmarks else 0, min(20_000, 16_000_000 // d)))
-    u = min(n, 4096, 4_000_000 // d) if landmarks else 0
+    u = min(n, 2048, 4_000_000 // d) if landmarks else 0
     q = D if landmarks else D // 2
     decoded = m if "linear" in way else 0
     by_lanczos = [size for size in (D, D // 2) if landmarks and size >= 2048]
