@@ -69,7 +69,7 @@ class ResolvedFit:
 
     @property
     def reference_rows(self) -> int:
-        """Number of rows drawn for the reference of the model; 0 if those of the sample serve, as it makes no landmarks."""
+        """Number of rows drawn for the reference; 0 if those of the sample serve, since no landmarks are made of them."""
         return min(self.n, REFERENCE_ROWS) if self.drawn else 0
 
     def changed(self, **fields: Any) -> ResolvedFit:
