@@ -69,7 +69,7 @@ class ResolvedFit:
 
     @property
     def reference_rows(self) -> int:
-        """Number of rows drawn for the reference; 0 if those of the sample serve, since no landmarks are made of them."""
+        """Number of rows drawn for the reference; 0 if those of the sample serve, from which no landmarks are made."""
         return min(self.n, REFERENCE_ROWS) if self.drawn else 0
 
     def changed(self, **fields: Any) -> ResolvedFit:
