@@ -112,9 +112,8 @@ def moved_by_rounding(found: Solved, share: float) -> bool:
     if certified.rounding is None:
         return False
     leading = int(np.searchsorted(np.cumsum(values), 0.999 * values.sum())) + 1
-    allowed = np.full(len(values), share)
-    if certified.missed is not None:
-        allowed[certified.missed > MISSED] = max(share, MISSED / 10)
+    missed = np.zeros(len(values)) if certified.missed is None else certified.missed
+    allowed = np.maximum(share, np.where(missed > MISSED, missed / 10, 0))
     return bool((certified.rounding > allowed)[:leading].any())
 
 

@@ -23,7 +23,7 @@ def test_the_page_answers_and_has_every_section(page):
     assert list(tiles) == [
         "Approximation", "Error of approximation", "Captured in feature space", "Captured of the columns",
     ]  # fmt: skip
-    assert tiles["Approximation"] == "Accurate in part"
+    assert tiles["Approximation"] == "Accurate"
     assert re.match(r"at most \d+\.\d%$", tiles["Error of approximation"])
     assert re.match(r"at least \d+\.\d%$", tiles["Captured in feature space"])
     assert re.match(r"\d\d%, PCA \d\d%$", tiles["Captured of the columns"])
