@@ -18,13 +18,17 @@ from bigkpca.storage.describe import info
 
 RNG = np.random.default_rng(3)
 KELVIN = (280 + 5 * RNG.normal(size=(300, 9))).round(2)
+OLD = tuple(map(int, xr.__version__.split(".")[:2])) < (2025, 7)
+FORMATS = [2, pytest.param(3, marks=pytest.mark.skipif(OLD, reason="this xarray reads no format 3 of this Zarr"))]
 PACKED = {"dtype": "i2", "scale_factor": 0.01, "add_offset": 280.0, "_FillValue": -32768}
 
 
 def in_xarray(path, values=KELVIN, zarr_format=2, **encoding):
     """The array sst of a dataset that xarray wrote, with these values."""
     rows = xr.DataArray(values, dims=("time", "cell"), name="sst").to_dataset()
-    rows.to_zarr(path, encoding={"sst": PACKED | encoding}, zarr_format=zarr_format, consolidated=False)
+    # Explicit chunks, since the oldest xarray passes on None, which Zarr refuses.
+    encoding = PACKED | {"chunks": values.shape} | encoding
+    rows.to_zarr(path, encoding={"sst": encoding}, zarr_format=zarr_format, consolidated=False)
     return f"{path}/sst"
 
 
@@ -34,7 +38,7 @@ def by_xarray(path):
         return found[name].values
 
 
-@pytest.mark.parametrize("zarr_format", [2, 3])
+@pytest.mark.parametrize("zarr_format", FORMATS)
 @pytest.mark.parametrize("encoding", [{}, {"dtype": "i4"}, {"dtype": "u1", "_FillValue": 255}])
 def test_what_xarray_writes_is_read_as_by_xarray(tmp_path, zarr_format, encoding):
     path = in_xarray(tmp_path / "a.zarr", zarr_format=zarr_format, **encoding)
@@ -51,7 +55,7 @@ def test_fill_values_of_floats_are_read_as_by_xarray(tmp_path, zarr_format):
     values = np.where(KELVIN > 285, np.nan, KELVIN).astype("f4")
     for fill in (np.nan, 1e20):
         rows = xr.DataArray(values, dims=("time", "cell"), name="sst").to_dataset()
-        encoding = {"sst": {"_FillValue": fill}}
+        encoding = {"sst": {"_FillValue": fill, "chunks": values.shape}}
         rows.to_zarr(tmp_path / f"{fill}", encoding=encoding, zarr_format=zarr_format, consolidated=False)
         found = open_rows(zarr.open_array(tmp_path / f"{fill}" / "sst", mode="r"))
         np.testing.assert_array_equal(found.block(0, 300), values)
