@@ -201,7 +201,7 @@ def ingest(
         Rows per shard.
     append : bool
         Add the rows to a finished dataset with the same columns, dtype and kind of labels. Rows that were appended last
-        are not added again, and a `RepeatedRowsWarning` says so for frames, which are recognised by their values.
+        are not added again. Frames are recognised by their values, and a `RepeatedRowsWarning` is issued for them.
     overwrite : bool
         Replace an existing dataset once the new one is finished.
     memory : str or int, optional
