@@ -216,7 +216,7 @@ def draw_of(
     if basis is None or basis.indefinite or not fit.drawn:
         return None
     residuals = Residuals.of(basis, features.dtype, None if like is None else int(like.of))
-    most, least = fit.drawn if like is None else int(like.most), 0.0
+    most, least = fit.most_drawn if like is None else int(like.most), 0.0
     if before + fit.n > most:  # half of what the few rows say
         ((V, diagonal),) = features.tiles([few[: rounding.MEASURED_ROWS]], rounding.MEASURED_ROWS)
         least = fit.n * float(residuals(V, diagonal).mean()) / most / 2

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bigkpca.errors import Array
-from bigkpca.numerics.certificates import FAIR, MODERATE, SMALL
+from bigkpca.numerics.certificates import FAIR, MODERATE, SMALL, SOLID
 from bigkpca.numerics.display import share_at_most
 from bigkpca.numerics.model import Model
 from bigkpca.reporting.drawing import (
@@ -59,6 +59,9 @@ def spectrum(model: Model) -> Drawing:
                 axes.bar(x, likely - np.maximum(bottom, floor), 0.7, np.maximum(bottom, floor), color=ACCENT, alpha=0.6,
                          label=f"range with {certificate.confidence:.0%} confidence")  # fmt: skip
                 alt += f" With {certificate.confidence:.0%} confidence it is at most {likely[0]:.3g}%."
+        if certificate.explained_variance_ratio_estimate is not None:
+            exact = 100 * certificate.explained_variance_ratio_estimate[: len(x)]
+            axes.plot(x, exact, "_", color=ACCENT, markersize=8, label="exact (estimate)")
         label = "this model" if high is not None else "this model, proven at least" if low is not None else "estimate"
         axes.plot(x, shares, "o", color=INK, markersize=3.5, label=label)
         axes.set(xlabel="component", ylabel="share of variance, %", ylim=(0.7 * shares[shares > 0].min(), None))
@@ -114,11 +117,7 @@ def trust(model: Model) -> Drawing | None:
     elif certificate.stability is None:
         return None
     else:
-        values, borders, what = (
-            1 - certificate.stability,
-            (1 - certificate.least_stability, 1 - FAIR),
-            "1 − stability (estimated)",
-        )
+        values, borders, what = 1 - certificate.stability, (1 - SOLID, 1 - FAIR), "1 − stability (estimated)"
     values = np.maximum(values, 1e-6)
     x = np.arange(1, len(values) + 1)
     counts = [f"{words.count(word)} {word}" for word in _MARKS]

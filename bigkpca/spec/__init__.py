@@ -34,8 +34,8 @@ class ResolvedFit:
 
     `spec` holds what does not depend on rows. size is D: all rows, the size that was given, or the most that a
     tolerance may need; by default 2048 random features, or min(max(20 r, 500), 2000) landmarks, but at least r and at
-    most n. sample is the number of rows of the bounded sample, and drawn about that of the rows of the pass that bound
-    what landmarks miss: at most 2048, or 16 MB as float32, and none where no bound holds (random features, the exact
+    most n. sample is the number of rows of the bounded sample, and most_drawn about the most rows of all passes that
+    bound what landmarks miss: 2048, or 16 MB as float32, and none where no bound holds (random features, the exact
     method, kernels that may be indefinite). matrix_free says that eigenpairs come from products with the Gram matrix.
     """
 
@@ -47,7 +47,7 @@ class ResolvedFit:
     size: int
     size_reason: str
     sample: int
-    drawn: int
+    most_drawn: int
     matrix_free: bool
     rule: LandmarkRule | None  # None for random features and the exact method, which choose no rows
     rule_reason: str
@@ -66,6 +66,11 @@ class ResolvedFit:
         """The same fit with existing features, whose number is not limited by the rows: no row is chosen."""
         spec = self.spec.model_copy(update={"tol": None})
         return replace(self, spec=spec, size=size, dtype=dtype, rule=None, rule_reason="")
+
+    @property
+    def drawn(self) -> int:
+        """About the number of rows that a pass draws to bound what landmarks miss."""
+        return min(self.n, self.most_drawn)
 
     @property
     def reference_rows(self) -> int:
@@ -100,9 +105,9 @@ def resolve_shape(spec: FitSpec, n: int, d: int, stored: np.dtype[Any]) -> Resol
         )
     size, size_reason = _size(spec, n, d)
     rule, rule_reason = _rule(spec) if method.landmarks and not spec.exact else (None, "")
-    drawn = 0
+    most_drawn = 0
     if method.landmarks and not spec.exact and spec.kernel_value(d, 1.0).positive:
-        drawn = min(n, max(2, min(sampling.SAMPLED_ROWS, _DRAWN_BYTES // (4 * d))))
+        most_drawn = max(2, min(sampling.SAMPLED_ROWS, _DRAWN_BYTES // (4 * d)))
     widest = np.dtype(np.float64)  # long doubles gain nothing in a matrix product
     return ResolvedFit(
         spec=spec,
@@ -113,7 +118,7 @@ def resolve_shape(spec: FitSpec, n: int, d: int, stored: np.dtype[Any]) -> Resol
         size=size,
         size_reason=size_reason,
         sample=sample_rows(n, d, size if method.landmarks else 0),
-        drawn=drawn,
+        most_drawn=most_drawn,
         matrix_free=large or spec.refine > 0,
         rule=rule,
         rule_reason=rule_reason,

@@ -83,8 +83,8 @@ def test_rounding_of_what_landmarks_miss_does_not_count():
         (0.009, np.full(3, 0.1), False),
         (0.011, np.full(3, 0.3), True),
         (0.011, None, True),
-        (0.03, np.full(3, 0.5), False),
-        (0.04, np.full(3, 0.5), True),
+        (0.04, np.full(3, 0.5), False),
+        (0.06, np.full(3, 0.5), True),
     ):
         certified = Certificate(rounding=np.array([0, 0, rounding]), missed=missed, trace_error=1.0)
         assert moved_by_rounding(Solved(solution, certified, ()), 0.01) == moved

@@ -226,7 +226,7 @@ def test_components_that_what_is_missed_may_mix_are_not_solid():
     U, _, _ = np.linalg.svd(X, full_matrices=False)
     Y = kpca.transform(X).astype(np.float64)
     assert (np.abs(np.einsum("ij,ij->j", U[:, :2], Y)) < 0.9 * np.linalg.norm(Y, axis=0)).all()
-    assert (kpca.certificate_.stability > 0.999).all()
+    assert (kpca.certificate_.stability < 0.9).all()
     assert "solid" not in kpca.certificate_.trust
 
 
@@ -303,7 +303,7 @@ def test_one_principal_direction_is_not_trusted(digits):
 def test_halves_of_the_landmarks_that_span_nothing_stop_no_fit():
     X, far = normal(200, 2, float), np.full((3, 2), 1e3) * [[1], [2], [3]]
     kpca = KernelPCA(1, sigma=1.0, landmarks=np.r_[far[:1], X[:1], far[1:]], random_state=0).fit(X)
-    assert kpca.certificate_.stability is None
+    assert kpca.certificate_.trust == ("doubtful",)
     assert kpca.certificate_.eigenvalue_upper[0] >= eigenvalues(gaussian_gram(X, 1.0))[0]
 
 

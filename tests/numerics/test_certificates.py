@@ -177,7 +177,7 @@ def test_stability_of_random_features_keeps_sines_with_their_cosines():
     assert (found.trace_error, found.eigenvalue_upper, found.learning_curve) == (None, None, None)
 
 
-STABILITY, RESIDUALS = [1.0, 0.995, 0.99, 0.9, 0.89], [1e-3, 0.01, 0.011, 0.1, 0.2]
+STABILITY, RESIDUALS = [1.0, 0.995, 0.99, 0.95, 0.94], [1e-3, 0.01, 0.011, 0.1, 0.2]
 
 
 @pytest.mark.parametrize(
@@ -186,6 +186,15 @@ STABILITY, RESIDUALS = [1.0, 0.995, 0.99, 0.9, 0.89], [1e-3, 0.01, 0.011, 0.1, 0
         ({"stability": STABILITY, "missed": [0.3] * 5}, "solid solid fair fair doubtful"),
         ({"stability": STABILITY, "missed": [0.5] * 5}, "fair fair fair fair doubtful"),
         ({"stability": STABILITY, "missed": [0.01] * 5}, "solid solid solid solid solid"),
+        ({"stability": STABILITY, "missed": [0.6] * 5}, " ".join(["doubtful"] * 5)),
+        (
+            {"stability": STABILITY, "missed": [1.0] * 5, "eigenvalue_estimate": [1.0] * 5},
+            "fair fair fair fair doubtful",
+        ),
+        (
+            {"stability": STABILITY, "missed": [0.01] * 5, "eigenvalue_estimate": [1.0] * 5},
+            "solid solid fair fair doubtful",
+        ),
         ({"stability": STABILITY}, "fair fair fair fair doubtful"),
         ({"missed": [0.01, 0.1, 0.2]}, "solid fair doubtful"),
         (

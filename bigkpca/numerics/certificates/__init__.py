@@ -55,10 +55,10 @@ from bigkpca.numerics.span import Span
 
 # Least stability, and largest residual, of "solid" and "fair" components. With a least stability of 0.99, a close
 # neighbour can still have a share that halving does not show, and intervals of an evaluation miss the eigenvalue.
-SOLID, FAIR = 0.995, 0.9
-CLOSE = 0.99  # least estimated cosine of a solid component with the exact one
+SOLID, FAIR = 0.995, 0.95
 SMALL, MODERATE = 0.01, 0.1
 MISSED = 1 / 3  # of an eigenvalue: landmarks may have missed at most this share if its component is solid
+_HALF = 1 / 2  # the same for fair, if the cosine with the exact component is not estimated; otherwise all of it
 NEAR = 1 / 4  # of what may be missed, a bound mostly several times the true value: components closer than this may mix
 
 _NEARLY_ALL, _MOST = 0.95, 0.5  # of what components hold: the solid and fair part of accurate ones, and of a part
@@ -124,6 +124,8 @@ class Certificate(ShowsSummary):
     eigenvalue_estimate, eigenvalue_standard_error : (r,) array
         Estimates of lambda_j and their standard errors, from the error of sampled rows. The errors are 0 if all rows
         were sampled.
+    explained_variance_ratio_estimate : (r,) array
+        The same estimates over the total variance of the model.
     cluster : float
         About the eigenvalue of a component that is missing, since its rows are similar to each other but to no
         landmark; 0 if none was found.
@@ -177,6 +179,7 @@ class Certificate(ShowsSummary):
     rounding: Array | None = field(default=None, metadata=_VECTOR)
     eigenvalue_estimate: Array | None = field(default=None, metadata=_VECTOR)
     eigenvalue_standard_error: Array | None = field(default=None, metadata=_VECTOR)
+    explained_variance_ratio_estimate: Array | None = field(default=None, metadata=_VECTOR)
     cluster: float | None = None
     draws: Array | None = field(default=None, metadata=_DRAWS)
     sampling: Array | None = field(default=None, metadata=_SAMPLING)
@@ -186,41 +189,35 @@ class Certificate(ShowsSummary):
     def trust(self) -> tuple[str, ...] | None:
         """Trust in each component: "solid", "fair" or "doubtful"; None if nothing is known about any.
 
-        "solid": the missed share is at most 1/3, and the residual <= 0.01 or the estimated cosine with the exact
-        component >= 0.99. "fair": the missed share is at most 1, so that nothing larger than the component is missed,
-        and that cosine >= 0.9; or the residual <= 0.1.
+        "solid": the missed share is at most 1/3, and the residual <= 0.01 or the stability, which estimates the cosine
+        with the exact component, >= 0.995. "fair": the missed share is at most 1, so that nothing larger than the
+        component is missed, and the stability >= 0.95; or the residual <= 0.1.
 
-        Where the cosine is not estimated, the stability between models takes its place: for "solid" it must be >=
-        0.995, and the missed share at most four times the gap, since it may mix components that are close to each
-        other; and a missed share of at most 0.01 is enough for "solid", one of 0.1 for "fair". Rounding must be at most
-        0.01 for "solid", 0.1 for "fair". If the missed share is not known, a residual can make a component solid, but
-        stability only fair.
+        Where the stability is that between models, the missed share must be at most four times the gap for "solid",
+        since it may mix components that are close to each other, and at most 1/2 for "fair". There, a missed share of
+        at most 0.01 is enough for "solid", one of 0.1 for "fair". Rounding must be at most 0.01 for "solid", 0.1 for
+        "fair". If the missed share is not known, a residual can make a component solid, but stability only fair.
         """
+        between_models = self.eigenvalue_estimate is None
         if self.residuals is not None:
             solid, fair = self.residuals <= SMALL, self.residuals <= MODERATE
         elif self.stability is not None:
-            solid = (self.stability >= self.least_stability) & (self.missed is not None)
+            solid = (self.stability >= SOLID) & (self.missed is not None)
             fair = self.stability >= FAIR
             if self.missed is not None:
-                if self.eigenvalue_estimate is None:
+                if between_models:
                     solid &= NEAR * self.missed <= (np.inf if self.gap is None else self.gap)
-                fair &= self.missed <= 1
+                fair &= self.missed <= (_HALF if between_models else 1)
         elif self.missed is not None:
             solid, fair = np.zeros((2, len(self.missed)), bool)
         else:
             return None
         if self.missed is not None:
-            bounded = self.eigenvalue_estimate is None  # else it is known whether close components mix
-            solid = (solid & (self.missed <= MISSED)) | (bounded & (self.missed <= SMALL))
-            fair = fair | (bounded & (self.missed <= MODERATE))
+            solid = (solid & (self.missed <= MISSED)) | (between_models & (self.missed <= SMALL))
+            fair = fair | (between_models & (self.missed <= MODERATE))
         if self.rounding is not None:
             solid, fair = solid & (self.rounding <= SMALL), fair & (self.rounding <= MODERATE)
         return tuple(np.select([solid, fair], ["solid", "fair"], "doubtful").tolist())
-
-    @property
-    def least_stability(self) -> float:
-        """The least stability of a solid component."""
-        return SOLID if self.eigenvalue_estimate is None else CLOSE
 
     def summary(self) -> Summary:
         """The bounds and estimates of the whole model, and of each component."""
@@ -494,10 +491,12 @@ def of_landmarks(
         cluster=None if evidence.spectral is None else evidence.spectral.cluster,
     )
     if better is not None and len(better.eigenvalues) >= r:
+        estimate = np.clip(better.eigenvalues[:r], bounds.low, bounds.high)
         found = replace(
             found,
-            eigenvalue_estimate=np.clip(better.eigenvalues[:r], bounds.low, bounds.high),
+            eigenvalue_estimate=estimate,
             eigenvalue_standard_error=better.standard_errors[:r],
+            explained_variance_ratio_estimate=np.minimum(estimate / bounds.total, bounds.shares),
         )
     return replace(found, **_kept_sample(evidence, span))
 
