@@ -59,9 +59,6 @@ def spectrum(model: Model) -> Drawing:
                 axes.bar(x, likely - np.maximum(bottom, floor), 0.7, np.maximum(bottom, floor), color=ACCENT, alpha=0.6,
                          label=f"range with {certificate.confidence:.0%} confidence")  # fmt: skip
                 alt += f" With {certificate.confidence:.0%} confidence it is at most {likely[0]:.3g}%."
-        if certificate.explained_variance_ratio_estimate is not None:
-            exact = 100 * certificate.explained_variance_ratio_estimate[: len(x)]
-            axes.plot(x, exact, "_", color=ACCENT, markersize=8, label="exact (estimate)")
         label = "this model" if high is not None else "this model, proven at least" if low is not None else "estimate"
         axes.plot(x, shares, "o", color=INK, markersize=3.5, label=label)
         axes.set(xlabel="component", ylabel="share of variance, %", ylim=(0.7 * shares[shares > 0].min(), None))
