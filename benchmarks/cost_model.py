@@ -155,7 +155,7 @@ def measured(setting: Setting, given: argparse.Namespace) -> Timed:
 def _took_a_detour(model: Model, fit: ResolvedFit) -> bool:
     """Whether the fit was repeated in float64, or solved by eigenvectors as Cholesky's factor was not accurate."""
     kept = sample_of(model.certificate)
-    return model.features.dtype != fit.dtype or (kept is not None and not kept[1].triangular)
+    return model.features.dtype != fit.dtype or (kept is not None and bool(kept[1].eigenvectors))
 
 
 def fitted_coefficients(runs: Sequence[Timed]) -> dict[str, float]:

@@ -187,7 +187,7 @@ def merge(models: Iterable[Model], engine: Engine) -> Model:
     parts: list[_Part] = []
     added: list[dict[str, Any]] = []  # identities of all rows, in the form that `partial_fit` records
     numbers: dict[str, int] = {}  # numbers of the models, by the digests of their rows
-    drawn = _Drawn()
+    drawn: _Kept = None
     nodes: list[tuple[int, ShiftedSums]] = []  # of the binary tree of sums, levels descending: at most log2
     for number, model in enumerate(models, 1):
         if first is None:
@@ -205,7 +205,8 @@ def merge(models: Iterable[Model], engine: Engine) -> Model:
                 )
         numbers.update(dict.fromkeys(digests, number))
         added += own
-        drawn.add(model)
+        rows_kept = sample_of(model.certificate)
+        drawn = _joined(drawn, rows_kept) if parts else rows_kept
         uniform = None if model.certificate.draws is not None else model.certificate.sample
         parts.append(_Part(model.sums.count, rounding_of(model), uniform))
         level, value = 0, model.sums
@@ -216,6 +217,10 @@ def merge(models: Iterable[Model], engine: Engine) -> Model:
     if first is None or len(parts) < 2:
         raise SpecError(f"{len(parts)} models were given: merging needs at least two")
     sums = reduce(lambda right, left: left + right, (value for _, value in reversed(nodes)))
+    if drawn is None and sample_of(first.certificate) is not None:
+        engine.progress.note(
+            "no bound with 95 % confidence: the models were fitted with different options, or share some rows"
+        )
     fit = resolve_shape(FitSpec.of(first), sums.count, first.features.columns, first.features.dtype)
     return _with_sums(first, sums, fit, _joint_checks(first, sums, parts, drawn), engine, added[1:])
 
@@ -248,32 +253,25 @@ def _with_sums(
     return extend_decoder(larger, model, fit.spec)
 
 
-class _Drawn:
-    """The rows that models keep of those that their passes drew, joined one model after the other; None if a model has
-    none, if they were drawn in other directions, or with the same random numbers, as for the same rows."""
-
-    def __init__(self) -> None:
-        self.sample: ResidualSample | None = None
-        self.how: SampledFrom | None = None
-        self._models = 0
-
-    def add(self, model: Model) -> None:
-        found = sample_of(model.certificate)
-        first, self._models = not self._models, self._models + 1
-        if first and found is not None:
-            self.sample, self.how = found
-        elif found is None or self.sample is None or self.how is None:
-            self.sample = self.how = None
-        else:
-            more, how = found
-            alike = (how.of, how.triangular, how.most) == (self.how.of, self.how.triangular, self.how.most)
-            if not alike or np.isin(more.uniform, self.sample.uniform).any():
-                self.sample = self.how = None
-            else:
-                self.sample, self.how = self.sample + more, self.how._replace(kept=min(self.how.kept, how.kept))
+_Kept = tuple[ResidualSample, SampledFrom] | None  # the rows that a model keeps of those that its passes drew
 
 
-def _joint_checks(first: Model, sums: ShiftedSums, parts: list[_Part], drawn: _Drawn) -> Checks:
+def _joined(one: _Kept, other: _Kept) -> _Kept:
+    """The rows that two models keep, together; None if one has none, if they were drawn in other directions, or with
+    the same random numbers, as for the same rows."""
+    if one is None or other is None:
+        return None
+    (ours, how), (theirs, otherwise) = one, other
+
+    def drawn_by(how: SampledFrom) -> tuple[float, ...]:
+        return how.of, how.cholesky, how.eigenvectors, how.most
+
+    if drawn_by(how) != drawn_by(otherwise) or np.isin(theirs.uniform, ours.uniform).any():
+        return None
+    return ours + theirs, how._replace(kept=min(how.kept, otherwise.kept))
+
+
+def _joint_checks(first: Model, sums: ShiftedSums, parts: list[_Part], drawn: _Kept) -> Checks:
     """The evidence of all parts: drawn rows and rounding; landmarks and sampled rows measure the rounding again."""
     seed, total, sample = FitSpec.of(first).seed, sum(part.count for part in parts), None
     if all(part.sample is not None for part in parts):  # in proportion to their numbers of rows
@@ -284,7 +282,8 @@ def _joint_checks(first: Model, sums: ShiftedSums, parts: list[_Part], drawn: _D
     rows = [first.features.offset[None], *(each.astype(np.float64) for each in (landmarks, sample) if each is not None)]
     few = np.concatenate([each[: rounding.MEASURED_ROWS] for each in rows])
     of_trace, of_values = (float(sum(part.rounded[i] for part in parts)) for i in range(2))
-    return Checks(few, sums.about, 0, sample, None, drawn=drawn.sample, like=drawn.how, rounded=(of_trace, of_values))
+    found, how = drawn or (None, None)
+    return Checks(few, sums.about, 0, sample, None, drawn=found, like=how, rounded=(of_trace, of_values))
 
 
 def _check_same_features(first: Model, model: Model, number: int) -> None:
@@ -387,6 +386,6 @@ def _checks_of_new_rows(model: Model, rows: Rows, fit: ResolvedFit, engine: Engi
 def with_basis(features: FeatureMap, checks: Checks, in_order: Map) -> Checks:
     """The checks with the basis of the span of the landmarks, and the residuals by which rows were drawn."""
     like = checks.like
-    basis = first_basis(features, None if like is None else bool(like.triangular), in_order)
+    basis = first_basis(features, like, in_order)
     residuals = None if basis is None or like is None else Residuals.of(basis, features.dtype, int(like.of))
     return replace(checks, basis=basis, residuals=residuals)

@@ -16,7 +16,7 @@ from bigkpca.execution.passes import action_of, sums_of
 from bigkpca.fitting.features import Choice, ChosenFeatures, choice
 from bigkpca.numerics import certificates, eigenpairs, rounding, solvers
 from bigkpca.numerics.certificates import Certificate, Evidence, SampledFrom, spectral
-from bigkpca.numerics.certificates.sampling import Draw, Residuals, ResidualSample
+from bigkpca.numerics.certificates.sampling import Draw, Residuals, ResidualSample, threshold_of
 from bigkpca.numerics.eigenpairs import Solution
 from bigkpca.numerics.features import FeatureMap, KernelRows, has_landmarks
 from bigkpca.numerics.landmarks import Uniform
@@ -59,10 +59,10 @@ class Checks:
     `few` (q, d) of the sample and the `far` rows of the pass measure the rounding, with `shift` (D,), the fixed vector
     subtracted in the pass.
     `drawn` are rows of all passes, by `residuals`, in the first directions of `basis`; None if they prove nothing.
-    `like` is how those of rows fitted earlier were drawn, which requires the same basis: that of Cholesky's factor, or
-    of eigenvectors. `rounded` is how far rounding moved the tr(E) and an eigenvalue of those rows; `count` is how many
-    others there are. If there is no bound, `sample` (q, d) of all rows gives an estimate; None if earlier rows are not
-    known.
+    `like` is how those of rows fitted earlier were drawn, which requires the same basis: of Cholesky's factor,
+    eigenvectors or both. `rounded` is how far rounding moved the tr(E) and an eigenvalue of those rows; `count` is how
+    many others there are. If there is no bound, `sample` (q, d) of all rows gives an estimate; None if earlier rows are
+    not known.
     """
 
     few: Array
@@ -195,17 +195,17 @@ def _negative_on_few(features: FeatureMap, few: Array, center: bool) -> float:
     return least / largest if least < _NEGATIVE * largest and largest > 0 else 0.0
 
 
-def first_basis(features: FeatureMap, triangular: bool | None, in_order: Map) -> Basis | None:
-    """The basis of the span of the landmarks: that of Cholesky's factor, otherwise of the eigenvectors of W, which
-    `triangular` may require. None without landmarks, and if kernels overflow."""
+def first_basis(features: FeatureMap, like: SampledFrom | None, in_order: Map) -> Basis | None:
+    """The basis of the span of the landmarks: that of Cholesky's factor, otherwise of the eigenvectors of W; which of
+    them, `like` may require. None without landmarks, and if kernels overflow."""
     W, tolerance = features.gram(in_order), rank_tolerance(features.dtype)
     if W is None or not np.isfinite(W).all():
         return None
-    if triangular is False:
+    if like is not None and not like.cholesky:
         return eigenvector_basis(W, tolerance)
     # Rounding is measured in each direction, so some may lie below the rank tolerance. A model that began with
     # Cholesky's factor gets it on every machine, since rounding moves eigenvalues by far less than half of this.
-    return basis_of(W, tolerance, in_order, least=SMALLEST if triangular is None else SMALLEST / 2)
+    return basis_of(W, tolerance, in_order, least=SMALLEST if like is None else SMALLEST / 2)
 
 
 def draw_of(
@@ -219,26 +219,29 @@ def draw_of(
     most, least = fit.most_drawn if like is None else int(like.most), 0.0
     if before + fit.n > most:  # half of what the few rows say
         ((V, diagonal),) = features.tiles([few[: rounding.MEASURED_ROWS]], rounding.MEASURED_ROWS)
-        least = fit.n * float(residuals(V, diagonal).mean()) / most / 2
+        r, times = residuals(V, diagonal), fit.n / len(V)
+        least = threshold_of(r, times * float(r.sum()), most, times) / 2
     return Draw(residuals, most, least if np.isfinite(least) else 0.0, fit.spec.seed, before)
 
 
 def _significant_directions(
     moments: Moments, measured: Rounding, checks: Checks, tolerance: float, in_order: Map
 ) -> Significant:
-    """The directions of a basis of the span of the landmarks that are more than rounding; those of the eigenvectors of
-    W if rounding would leave out more than a third of tr(E) of Cholesky's, unless rows fitted before require one
-    basis."""
+    """The directions of a basis of the span of the landmarks that are more than rounding. Behind those by which rows
+    were drawn, eigenvectors take the place of Cholesky's directions if rounding would leave out more than a third of
+    tr(E) of these, or if rows fitted before require it."""
     basis, like = checks.basis, checks.like
     assert basis is not None
     least = 0 if checks.residuals is None else checks.residuals.P.shape[1]
     most = None if like is None else int(like.kept)
-    found = measured.significant(of_basis(basis, moments, in_order), most, in_order, least)
-    bound = max(found.span.trace_error, 0.0) + found.trace_rounding
-    if like is not None or not basis.triangular or found.dropped.sum() <= _LOST * bound:
-        return found
-    del found  # some matrices of the size of W
-    return measured.significant(of_basis(eigenvector_basis(basis.W, tolerance), moments), None, in_order)
+    if like is None or not like.eigenvectors or not basis.triangular:
+        found = measured.significant(of_basis(basis, moments, in_order), most, in_order, least)
+        bound = max(found.span.trace_error, 0.0) + found.trace_rounding
+        if like is not None or not basis.triangular or found.dropped.sum() <= _LOST * bound:
+            return found
+        del found  # some matrices of the size of W
+    mixed = eigenvector_basis(basis.W, tolerance, basis.P[:, :least])
+    return measured.significant(of_basis(mixed, moments, in_order), most, in_order, least)
 
 
 def _evidence(
@@ -254,10 +257,12 @@ def _evidence(
     uniform = isinstance(fit.rule, Uniform) and checks.count == moments.count  # of all rows
     found = Evidence(measured, uniform=uniform, before=(*checks.rounded, checks.count / moments.count))
     if has_landmarks(features) and span is not None and features.kernel.positive:
-        assert checks.basis is not None
-        if checks.drawn is None or span.basis.triangular != checks.basis.triangular:
+        if checks.drawn is None:
             return found
         rng = random_stream(fit.spec.seed, KRYLOV)
+        rows = checks.few if checks.far is None else np.concatenate([checks.few, checks.far.X])
+        if checks.residuals is None or not checks.residuals.hold(features, rows):
+            return found
         error = spectral.error_of(features, span, checks.drawn, checks.few, measured.value, in_order)
         bound = spectral.spectral_error(error, checks.drawn, rng, in_order)
         return replace(found, drawn=checks.drawn, residuals=checks.residuals, error=error, spectral=bound)
@@ -350,22 +355,17 @@ def solve_rows(rows: Rows, chosen: ChosenFeatures, fit: ResolvedFit, engine: Eng
 def _solve_by_pass(
     rows: Rows, chosen: ChosenFeatures, fit: ResolvedFit, engine: Engine
 ) -> tuple[Solved, ShiftedSums, str]:
-    """Solution, sums and digest of one pass; of one more where eigenvectors of W lose less to rounding than its
-    Cholesky factor, since rows are drawn in directions of one basis."""
-    features, like = chosen.features, chosen.like
-    few, triangular = chosen.few[: rounding.MEASURED_ROWS], None if like is None else bool(like.triangular)
-    while True:
-        with engine.small_work() as in_order:
-            basis = first_basis(features, triangular, in_order)
-            draw = draw_of(features, basis, fit, few, like)
-        found = sums_of(rows, features, chosen.near_mean, fit.spec.block_rows, engine, kept=engine.kept, draw=draw)
-        residuals = None if draw is None else draw.residuals
-        checks = Checks(few, chosen.near_mean, rows.shape[0], few, basis, residuals, found.drawn, like, far=found.far)
-        with engine.small_work() as in_order:
-            solved = solve(found.sums.moments, features, fit, checks, in_order)
-        if draw is None or basis is None or solved.basis is None or solved.basis.triangular == basis.triangular:
-            return solved, found.sums, found.content
-        triangular = False
+    """Solution, sums and digest of one pass."""
+    features, like, few = chosen.features, chosen.like, chosen.few[: rounding.MEASURED_ROWS]
+    with engine.small_work() as in_order:
+        basis = first_basis(features, like, in_order)
+        draw = draw_of(features, basis, fit, few, like)
+    found = sums_of(rows, features, chosen.near_mean, fit.spec.block_rows, engine, kept=engine.kept, draw=draw)
+    residuals = None if draw is None else draw.residuals
+    checks = Checks(few, chosen.near_mean, rows.shape[0], few, basis, residuals, found.drawn, like, far=found.far)
+    with engine.small_work() as in_order:
+        solved = solve(found.sums.moments, features, fit, checks, in_order)
+    return solved, found.sums, found.content
 
 
 def _solve_by_sketch(

@@ -44,8 +44,11 @@ def at_most(value: float, digits: int = 5) -> float:
     return float(Context(prec=digits, rounding=ROUND_CEILING).create_decimal_from_float(float(value)))
 
 
-def plus_minus(value: float, error: float) -> str:
-    """A value and its standard error, of which two digits are shown; five digits of the value without an error."""
+def plus_minus(value: float | None, error: float | None) -> str:
+    """A value and its standard error, of which two digits are shown; five digits of the value without an error, and
+    nothing for a value that is not known: None or NaN."""
+    if value is None or error is None or np.isnan(value):
+        return ""
     if not (np.isfinite(value) and 0 < error < np.inf):
         return number(value)
     decimals = max(0, 1 - int(np.floor(np.log10(error))))

@@ -25,7 +25,8 @@ class Basis:
 
     Either P = L'⁻¹ of Cholesky's factor, W = L L', in the `nested` order of landmarks, and places (m,) are the numbers
     of its columns, so that those below ⌈l / 8⌉, ⌈l / 4⌉ and ⌈l / 2⌉ are bases of every 8th, 4th and 2nd landmark; or
-    P = Q |Λ|^(-1/2) of the eigenvalues Λ of W above the rank tolerance, descending, and places is None.
+    P = Q |Λ|^(-1/2) of the eigenvalues Λ of W above the rank tolerance, descending, and places is None. In the second
+    case, the first `leading` columns may be those of Cholesky's factor, and Λ that of what they leave of W.
     """
 
     W: Array
@@ -33,6 +34,7 @@ class Basis:
     signs: Array
     inverse: Array
     places: Array | None
+    leading: int = 0
 
     @property
     def triangular(self) -> bool:
@@ -113,15 +115,23 @@ def basis_of(W: Array, tolerance: float, in_order: Map = map, least: float | Non
     return eigenvector_basis(W, tolerance)
 
 
-def eigenvector_basis(W: Array, tolerance: float) -> Basis:
-    """The basis of eigenvectors of W whose eigenvalues are above the rank tolerance; see `basis_of`."""
-    L, Q = eigh_descending(W.copy())
+def eigenvector_basis(W: Array, tolerance: float, first: Array | None = None) -> Basis:
+    """The basis of eigenvectors of W whose eigenvalues are above the rank tolerance; see `basis_of`.
+
+    With orthonormal directions `first` (l, q), which come first: of what they leave, W - W F F' W.
+    """
+    F = np.empty((len(W), 0)) if first is None else first
+    B = W @ F
+    L, Q = eigh_descending(W - B @ B.T)
     largest = np.abs(L).max(initial=0.0)
     kept = np.abs(L) > tolerance * largest
-    if not (kept & (L > 0)).any():
+    if not F.shape[1] and not (kept & (L > 0)).any():
         raise DataError("the kernel matrix of the landmarks has no positive eigenvalue: there is nothing to project on")
-    inverse = Q**2 @ (1 / np.maximum(L, tolerance * largest))
-    return Basis(W, Q[:, kept] / np.sqrt(np.abs(L[kept])), np.sign(L[kept]), inverse, None)
+    Q -= F @ (B.T @ Q)
+    inverse = Q**2 @ (1 / np.maximum(L, tolerance * largest)) + np.einsum("ij,ij->i", F, F)
+    P = np.concatenate([F, Q[:, kept] / np.sqrt(np.abs(L[kept]))], axis=1)
+    signs = np.concatenate([np.ones(F.shape[1]), np.sign(L[kept])])
+    return Basis(W, P, signs, inverse, None, F.shape[1])
 
 
 @dataclass(frozen=True)

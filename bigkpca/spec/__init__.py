@@ -24,7 +24,7 @@ DENSE_MOST_FEATURES = 8192  # the same, for the D x D moments of random features
 RANDOM_FEATURES = 2048
 _PER_COMPONENT, _LEAST_LANDMARKS, _MOST_LANDMARKS = 20, 500, 2000
 SIZE_RULE = f"{_PER_COMPONENT} per component, at least {_LEAST_LANDMARKS} and at most {_MOST_LANDMARKS}"
-_DRAWN_BYTES = 16_000_000
+_DRAWN_BYTES, _LEAST_DRAWN = 16_000_000, 128
 _MOST_GROWN = 8192  # landmarks or random features that a size grows to: their square matrices take 0.5 GB
 
 
@@ -35,8 +35,9 @@ class ResolvedFit:
     `spec` holds what does not depend on rows. size is D: all rows, the size that was given, or the most that a
     tolerance may need; by default 2048 random features, or min(max(20 r, 500), 2000) landmarks, but at least r and at
     most n. sample is the number of rows of the bounded sample, and most_drawn about the most rows of all passes that
-    bound what landmarks miss: 2048, or 16 MB as float32, and none where no bound holds (random features, the exact
-    method, kernels that may be indefinite). matrix_free says that eigenpairs come from products with the Gram matrix.
+    bound what landmarks miss: 2048, or 16 MB as float32 but at least 128, and none where no bound holds (random
+    features, the exact method, kernels that may be indefinite). matrix_free says that eigenpairs come from products
+    with the Gram matrix.
     """
 
     spec: FitSpec
@@ -75,7 +76,7 @@ class ResolvedFit:
     @property
     def reference_rows(self) -> int:
         """Number of rows drawn for the reference; 0 if those of the sample serve, from which no landmarks are made."""
-        return min(self.n, REFERENCE_ROWS) if self.drawn else 0
+        return min(self.drawn, REFERENCE_ROWS)
 
     def changed(self, **fields: Any) -> ResolvedFit:
         """The fit of the same rows with other fields of the spec."""
@@ -107,7 +108,7 @@ def resolve_shape(spec: FitSpec, n: int, d: int, stored: np.dtype[Any]) -> Resol
     rule, rule_reason = _rule(spec) if method.landmarks and not spec.exact else (None, "")
     most_drawn = 0
     if method.landmarks and not spec.exact and spec.kernel_value(d, 1.0).positive:
-        most_drawn = max(2, min(sampling.SAMPLED_ROWS, _DRAWN_BYTES // (4 * d)))
+        most_drawn = min(sampling.SAMPLED_ROWS, max(_LEAST_DRAWN, _DRAWN_BYTES // (4 * d)))
     widest = np.dtype(np.float64)  # long doubles gain nothing in a matrix product
     return ResolvedFit(
         spec=spec,

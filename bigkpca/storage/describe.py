@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
+import numpy as np
+
 from bigkpca.data.blocks import split
 from bigkpca.data.json_files import run_folders
 from bigkpca.data.npy import NpyRows
@@ -133,8 +135,8 @@ _NOT_SHOWN = ("draws", "sampling", "sample")  # rows, kept for those that are ad
 
 def certificate_info(certificate: Certificate) -> dict[str, Any]:
     """The certificate as JSON-ready values: proven bounds, bounds that hold with `confidence`, and the other fields,
-    which are estimates; None where nothing is known."""
-    arrays = {name: values.tolist() for name, values in certificate.arrays().items()}
+    which are estimates; None where nothing is known, also of one component."""
+    arrays = {name: np.where(np.isnan(values), None, values).tolist() for name, values in certificate.arrays().items()}
     known = {part.name: arrays.get(part.name, getattr(certificate, part.name)) for part in fields(certificate)}
     elsewhere = {*_PROVEN, *_LIKELY, *_NOT_SHOWN}
     return {

@@ -68,7 +68,8 @@ class SampledFrom(NamedTuple):
     """What a model keeps of a `ResidualSample` besides its rows, all as float64.
 
     of: number of directions from which residuals are known. kept: number of directions of the span that exceed
-    rounding. triangular: whether its basis is that of Cholesky's factor.
+    rounding. cholesky, eigenvectors: whether the former, and any of the latter, are of Cholesky's factor of W and of
+    eigenvectors.
     """
 
     rows: float
@@ -77,7 +78,8 @@ class SampledFrom(NamedTuple):
     most: float
     of: float
     kept: float
-    triangular: float
+    cholesky: float
+    eigenvectors: float
 
 
 # Shapes of fields that are arrays; letters stand for sizes.
@@ -122,8 +124,8 @@ class Certificate(ShowsSummary):
     eigenvalue_likely_upper, explained_variance_ratio_likely_upper : (r,) array
         The resulting bounds of lambda_j and lambda_j / T, for all j at once.
     eigenvalue_estimate, eigenvalue_standard_error : (r,) array
-        Estimates of lambda_j and their standard errors, from the error of sampled rows. The errors are 0 if all rows
-        were sampled.
+        Estimates of lambda_j and their standard errors, from the error of sampled rows, and rounding. NaN where
+        an eigenvalue may be that of a direction that the landmarks miss.
     explained_variance_ratio_estimate : (r,) array
         The same estimates over the total variance of the model.
     cluster : float
@@ -439,13 +441,17 @@ def of_landmarks(
         halved = stability_of_landmarks(span, solution, center, tolerance, in_order)
     cosines = None if halved is None else halved.cosines
     if better is not None and evidence.spectral is not None:
+        # The largest eigenvalue of other directions: in the span of the landmarks, and outside of it.
+        others = float(nystroem.eigenvalues[-1]) if len(nystroem.eigenvalues) < len(span.basis.signs) - center else 0.0
         cosines = np.zeros(r)
-        cosines[: len(better.eigenvalues)] = better.cosines(evidence.spectral.norm)[:r]
+        cosines[: len(better.eigenvalues)] = better.cosines(max(evidence.spectral.norm, others))[:r]
     apart = np.zeros(r)
     if method != Nystroem():
         # Eigenvalues of the other methods are not bounds, and their models of half the landmarks share their errors.
         apart, agreement = residuals_of(span, solution, center), agreement_of(moments, nystroem, solution, center)
-        cosines = None if cosines is None else np.minimum(cosines, agreement)
+        if cosines is not None:  # of the sum of both angles
+            sines = np.sqrt(np.maximum((1 - cosines**2) * (1 - agreement**2), 0))
+            cosines = np.maximum(cosines * agreement - sines, 0)
     behind = nystroem.eigenvalues[r:] if halved is None else halved.behind
     halved = None if cosines is None else Halved(cosines, behind)
     nystroem = nystroem.first(r)
@@ -490,12 +496,15 @@ def of_landmarks(
         rounding=bounds.slack / values,
         cluster=None if evidence.spectral is None else evidence.spectral.cluster,
     )
-    if better is not None and len(better.eigenvalues) >= r:
-        estimate = np.clip(better.eigenvalues[:r], bounds.low, bounds.high)
+    if better is not None and evidence.spectral is not None and len(better.eigenvalues) >= r:
+        norm, estimate = evidence.spectral.norm, np.clip(better.eigenvalues[:r], bounds.low, bounds.high)
+        known = (estimate > 2 * norm) & (likely <= values)  # others may be those of directions outside
+        estimate = np.where(known, estimate, np.nan)
+        cut = better.added[:r] * norm / (estimate - norm)  # what the second order leaves out
         found = replace(
             found,
             eigenvalue_estimate=estimate,
-            eigenvalue_standard_error=better.standard_errors[:r],
+            eigenvalue_standard_error=np.sqrt(better.standard_errors[:r] ** 2 + cut**2 + bounds.slack**2),
             explained_variance_ratio_estimate=np.minimum(estimate / bounds.total, bounds.shares),
         )
     return replace(found, **_kept_sample(evidence, span))
@@ -520,7 +529,8 @@ def _kept_sample(evidence: Evidence, span: Span) -> dict[str, Any]:
         drawn.most,
         residuals.P.shape[1],
         len(span.basis.signs),
-        span.basis.triangular,
+        span.basis.triangular or span.basis.leading > 0,
+        not span.basis.triangular,
     )
     return {
         "sample": drawn.X,

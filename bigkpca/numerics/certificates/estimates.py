@@ -21,28 +21,34 @@ _SAME = 0.02  # of an eigenvalue: eigenvectors of values this close mix under th
 class Refined:
     """Estimates of eigenpairs of Kc from unit scores Q (n, c) of an approximation K^ = K - E.
 
-    eigenvalues (c,), descending: those of T = Q'KcQ, each plus |(I - QQ')E q|² / itself for its Ritz vector q, which is
-    what directions outside of Q add to second order. standard_errors (c,): of the sampling. rotation (c, c): the
-    eigenvectors of T. outside (c,): |(I - QQ')E q|.
+    eigenvalues (c,), descending: those of T = Q'KcQ, each plus `added` (c,) = |(I - QQ')E q|² / itself for its Ritz
+    vector q, which is what directions outside of Q add to second order. standard_errors (c,): of the sampling.
+    rotation (c, c): the eigenvectors of T. variances (c, c): those of q'Tq for its Ritz vectors q. outside (c,):
+    |(I - QQ')E q|.
     """
 
     eigenvalues: Array
+    added: Array
     standard_errors: Array
     rotation: Array
+    variances: Array
     outside: Array
 
     def cosines(self, missed: float) -> Array:
         """The cosine of the angle between each column of Q and the eigenvectors of Kc of its rank, and of eigenvalues
-        within 2 % of that, (c,); 0 for eigenvalues below `missed`, that of E.
+        within 2 % of that, (c,); 0 for eigenvalues below `missed`, the largest one of other directions.
 
-        The squared sine is the part outside of these Ritz vectors; that outside of Q, to first order (outside /
-        (eigenvalue - missed))²; and what other Ritz vectors add by way of directions outside of Q, to second order.
+        The squared sine is the part outside of these Ritz vectors, with what sampling may hide of it: two standard
+        errors; that outside of Q, to first order (outside / (eigenvalue - missed))²; and what other Ritz vectors add by
+        way of directions outside of Q, to second order.
         """
         values, outside = self.eigenvalues, self.outside
         near = np.abs(values[:, None] - values) <= _SAME * values[:, None]
+        apart_inside = np.where(near, np.inf, values[:, None] - values)
         mixed = 1 - np.einsum("ij,ij->i", self.rotation**2, near)
+        mixed += np.sum(4 * self.variances / apart_inside**2, axis=1)
         apart = np.maximum(values - missed, np.finfo(float).tiny)
-        through = np.outer(outside / apart, outside) / np.where(near, np.inf, values[:, None] - values)
+        through = np.outer(outside / apart, outside) / apart_inside
         with np.errstate(over="ignore", invalid="ignore"):
             sines = mixed + (outside / apart) ** 2 + np.sum(through**2, axis=1)
         return np.sqrt(np.clip(np.nan_to_num(1 - sines, nan=0.0), 0, 1))
@@ -65,8 +71,7 @@ def refined(
     values, Z = eigh_descending(approximate + (T + T.T) / 2)
     q, image = Q @ Z, image @ Z
     others = image - weights * own * q  # Σ over other rows j of E_ij q_j / p_j
-    lost = weights * q * (2 * others + own * q)
-    errors = np.sqrt(np.sum((1 - p) * lost**2, axis=0))
+    variances = _variances((1 - p) * weights**2, q, others, own)
     # (E q)_i² is too large by the variance of the sum over the others, which is estimated from its terms
     spread = (1 - p) * weights**2 * q**2
     noise = product(np.square(E), spread.astype(E.dtype), _TILE_ROWS, in_order) - own**2 * spread
@@ -75,5 +80,17 @@ def refined(
     if centred is not None:
         inside += np.sum(weights * image, axis=0) ** 2 / centred
     outside = np.maximum(np.sum(weights * (image**2 - noise), axis=0) - inside, 0)
-    safe = np.maximum(values, np.finfo(float).tiny)
-    return Refined(values + outside / safe, errors, Z, np.sqrt(outside))
+    added = outside / np.maximum(values, np.finfo(float).tiny)
+    order = np.argsort(-(values + added), kind="stable")
+    variances = variances[np.ix_(order, order)]
+    errors, outside = np.sqrt(np.diag(variances)), np.sqrt(outside[order])
+    return Refined((values + added)[order], added[order], errors, Z[:, order], variances, outside)
+
+
+def _variances(weights: Array, q: Array, others: Array, own: Array) -> Array:
+    """Σ w (q_j o_k + q_k o_j + E_ii q_j q_k)² over rows, (c, c): what the sums Q'EQ would lose without a row."""
+    found = np.empty((q.shape[1], q.shape[1]))
+    half = others + own * q / 2
+    for j in range(len(found)):
+        found[j] = np.sum(weights * (q[:, [j]] * half + half[:, [j]] * q) ** 2, axis=0)
+    return found

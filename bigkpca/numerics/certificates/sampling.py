@@ -15,11 +15,13 @@ import numpy as np
 
 from bigkpca.errors import Array
 from bigkpca.numerics.display import brief
+from bigkpca.numerics.features import KernelRows
 from bigkpca.numerics.random_streams import UNSEEN
 from bigkpca.numerics.span import Basis, nested, part_size
 
 SAMPLED_ROWS = 2048  # expected number: the bound is at least 3 / 2048 of all residuals, and the work grows with m²
 _STEP = 4  # residuals are those of every 4th landmark: 1/16 of the work for all of them
+_CHECKED = 8  # every 8th row of a tile
 _LEAST = 2.0**-8  # of k(x, x): the least residual, far above rounding
 
 
@@ -29,8 +31,9 @@ class ResidualSample:
 
     Row i is drawn if u_i < r_i / threshold, for a random number u_i of its own that is uniform on [0, 1), and its
     residual r_i, which is at least what the landmarks leave unexplained of k(x_i, x_i). So its probability is min(1,
-    r_i / threshold), and 1 with a threshold of 0. With a threshold of total / most, about `most` rows are drawn. The
-    threshold does not depend on the random numbers, so each row is drawn independently of all others.
+    r_i / threshold), and 1 with a threshold of 0. About `most` rows are drawn, all if there are no more. The threshold
+    does not depend on the random numbers, since rows that are drawn for certain are known: so each row is drawn
+    independently of all others.
     """
 
     X: Array
@@ -58,7 +61,8 @@ class ResidualSample:
 
     def thinned(self) -> Self:
         """The sample with the threshold that its number of rows and its total need."""
-        threshold = max(self.threshold, self.total / self.most if self.count > self.most else 0.0)
+        needed = threshold_of(self.residuals, self.total, self.most) if self.count > self.most else 0.0
+        threshold = max(self.threshold, needed)
         kept = self.uniform * threshold < self.residuals
         if kept.all():
             return replace(self, threshold=threshold)
@@ -71,6 +75,17 @@ class ResidualSample:
         if not self.threshold:
             return np.ones(len(self.X))
         return np.minimum(1, self.residuals / self.threshold)
+
+
+def threshold_of(residuals: Array, total: float, most: int, times: float = 1.0) -> float:
+    """The t with Σ min(1, r / t) = most, over residuals r of the sum `total`; all r >= t are among `residuals`, each of
+    them `times` times."""
+    r = np.append(np.sort(residuals)[::-1], 0.0)
+    certain = times * np.arange(len(r))
+    r, certain = r[certain < most], certain[certain < most]  # r[k] and more may be the first that is not certain
+    rest = np.maximum(total - times * (np.cumsum(r) - r), 0)
+    found = rest / (most - certain)
+    return float(found[np.argmax(r < found)] if (r < found).any() else found[-1])
 
 
 @dataclass(frozen=True)
@@ -101,6 +116,14 @@ class Residuals:
             count = int(np.count_nonzero(2 * np.finfo(dtype).eps * np.sqrt(squares) <= _LEAST / 2))
         return cls(numbers, np.ascontiguousarray(P[:, :count].astype(dtype)))
 
+    def hold(self, features: KernelRows, X: Array) -> bool:
+        """Whether no r of rows X (b, d) is too small by rounding in the dtype of block work."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            ((V, diagonal),) = features.tiles([X], len(X))
+            ((exact, values),) = features.in_precision(np.dtype(np.float64)).tiles([X], len(X))
+            B = exact[:, self.numbers] @ self.P
+            return bool((self(V, diagonal) >= values - np.einsum("ij,ij->i", B, B)).all())
+
     def __call__(self, V: Array, diagonal: Array) -> Array:
         """r (b,), float64, of features V (b, l) and k(x, x) (b,)."""
         B = V[:, self.numbers] @ self.P
@@ -120,6 +143,11 @@ class Draw:
     before: int = 0
 
 
+def _as_stored_anywhere(X: Array) -> bytes:
+    """The bytes of X, the same for equal values of one type."""
+    return (X + X.dtype.type(0)).astype(X.dtype.newbyteorder("<")).tobytes()  # -0.0 + 0.0 = 0.0
+
+
 class Sampler:
     """Draws rows from the tiles of a block that begins with row `start`."""
 
@@ -136,8 +164,8 @@ class Sampler:
         draw = self._draw
         for V, diagonal in tiles:
             X, residuals = self._tile, draw.residuals(V, diagonal)
-            # With the bytes of the tile, so that models of different rows, which may be merged, have different numbers.
-            entropy = (draw.seed, UNSEEN, self._at, zlib.crc32(X.tobytes()))
+            # With rows of the tile, so that models of different rows, which may be merged, have different numbers.
+            entropy = (draw.seed, UNSEEN, self._at, zlib.crc32(_as_stored_anywhere(X[::_CHECKED])))
             uniform = np.random.default_rng(entropy).random(len(X))
             kept = uniform * draw.least < residuals
             self._parts.append(
