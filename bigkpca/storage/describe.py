@@ -16,7 +16,7 @@ from bigkpca.data.sparse import SparseRows
 from bigkpca.data.stores import expanded, store_of
 from bigkpca.data.versions import JOB, read_versions
 from bigkpca.data.zarr import MAIN, ZarrRows
-from bigkpca.errors import CorruptionError, SpecError
+from bigkpca.errors import Array, CorruptionError, SpecError
 from bigkpca.numerics import preimages
 from bigkpca.numerics.certificates import Certificate
 from bigkpca.numerics.linear_pca import Captured
@@ -133,10 +133,17 @@ _LIKELY = (
 _NOT_SHOWN = ("draws", "sampling", "sample")  # rows, kept for those that are added later
 
 
+def _listed(values: Array) -> Any:
+    """An array as lists, with None for NaN."""
+    found = values.astype(object)
+    found[np.isnan(values)] = None
+    return found.tolist()
+
+
 def certificate_info(certificate: Certificate) -> dict[str, Any]:
     """The certificate as JSON-ready values: proven bounds, bounds that hold with `confidence`, and the other fields,
     which are estimates; None where nothing is known, also of one component."""
-    arrays = {name: np.where(np.isnan(values), None, values).tolist() for name, values in certificate.arrays().items()}
+    arrays = {name: _listed(values) for name, values in certificate.arrays().items()}
     known = {part.name: arrays.get(part.name, getattr(certificate, part.name)) for part in fields(certificate)}
     elsewhere = {*_PROVEN, *_LIKELY, *_NOT_SHOWN}
     return {

@@ -500,7 +500,7 @@ def of_landmarks(
         norm, estimate = evidence.spectral.norm, np.clip(better.eigenvalues[:r], bounds.low, bounds.high)
         known = (estimate > 2 * norm) & (likely <= values)  # others may be those of directions outside
         estimate = np.where(known, estimate, np.nan)
-        cut = better.added[:r] * norm / (estimate - norm)  # what the second order leaves out
+        cut = better.added[:r] * norm / np.maximum(estimate - norm, norm)  # what the second order leaves out
         found = replace(
             found,
             eigenvalue_estimate=estimate,

@@ -83,8 +83,12 @@ def refined(
     added = outside / np.maximum(values, np.finfo(float).tiny)
     order = np.argsort(-(values + added), kind="stable")
     variances = variances[np.ix_(order, order)]
-    errors, outside = np.sqrt(np.diag(variances)), np.sqrt(outside[order])
-    return Refined((values + added)[order], added[order], errors, Z[:, order], variances, outside)
+    values, added = (values + added)[order], added[order]
+    # Noise between two directions moves both eigenvalues: apart, to second order, and by as much as itself if they tie.
+    apart = np.maximum(np.abs(values[:, None] - values), np.finfo(float).tiny)
+    moved = variances * np.minimum(1, variances / apart**2)
+    errors = np.sqrt(np.sum(moved, axis=1))
+    return Refined(values, added, errors, Z[:, order], variances, np.sqrt(outside[order]))
 
 
 def _variances(weights: Array, q: Array, others: Array, own: Array) -> Array:
