@@ -5,6 +5,7 @@ import os
 import secrets
 import shutil
 import signal
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +23,10 @@ from tests.helpers.s3 import BUCKET, Server, settings
 
 # A shell that runs tests in the background has them ignore SIGINT, and what they start would ignore it, too.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# Tests start hundreds of processes, each of which would compile all modules that it imports.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 # How many examples Hypothesis draws: few by default, more with `--hypothesis-profile=full` in `.ci/run`, the same in
 # each run; others each time with `--hypothesis-profile=long` in `.ci/long`.

@@ -137,7 +137,9 @@ def test_a_command_that_is_cancelled_stops_as_ctrl_c_stops_it(cluster, rows):
 def test_whoever_waits_is_told_when_the_scheduler_goes_away(rows):
     with DaskProcesses(rows / "cluster", 0) as cluster:  # no worker: it waits
         command = [*BY_LINES, "submit", "--scheduler", cluster.address, "--name", "waits", "--wait", "info", "x.npy"]
-        with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as waiting:
+        # Dask looks for a scheduler that is gone for 30 seconds by default.
+        env = os.environ | {"DASK_DISTRIBUTED__COMM__TIMEOUTS__CONNECT": "10s"}
+        with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=env) as waiting:
             wait_until(lambda: "waits" in jobs(cluster))
             assert jobs(cluster)["waits"]["state"] == "waiting"
             cluster.scheduler.send_signal(signal.SIGKILL)

@@ -155,6 +155,7 @@ def test_a_scheduler_that_is_killed_is_named(cluster, engine_of_two):
             os.kill(pid, signal.SIGKILL)
         sleep(0.3)
 
+    engine_of_two.client._timeout = 5  # seconds in which Dask looks for the scheduler again, 30 by default
     with pytest.raises(IncompleteError, match=rf"the scheduler at {cluster.address} is gone"):
         engine_of_two.each("x", named(kill_scheduler, 30, cluster.scheduler.pid))
 
