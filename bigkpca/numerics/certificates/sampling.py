@@ -137,7 +137,7 @@ class Sampler:
         for V, diagonal in tiles:
             X, residuals = self._tile, draw.residuals(V, diagonal)
             # With the bytes of the tile, so that models of different rows, which may be merged, have different numbers.
-            entropy = (draw.seed, UNSEEN, self._at, zlib.crc32(X.tobytes()))
+            entropy = (draw.seed, UNSEEN, self._at, zlib.crc32(np.ascontiguousarray(X).data))
             uniform = np.random.default_rng(entropy).random(len(X))
             kept = uniform * draw.least < residuals
             self._parts.append(
