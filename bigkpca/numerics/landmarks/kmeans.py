@@ -112,8 +112,8 @@ def _on_principal_axes(rows: Array, rng: np.random.Generator, in_order: Map) -> 
 
 
 def _nearest(rows: Array, centres: Array, in_order: Map) -> Array:
-    """The number of the nearest centre of each row, (m,): the largest <x, c> - |c|² / 2, which is one product of (x, -1)
-    and (c, |c|² / 2)."""
+    """The number of the nearest centre of each row, (m,): the one with the largest <x, c> - |c|² / 2, computed as the
+    product of (x, -1) and (c, |c|² / 2)."""
     with np.errstate(over="ignore", invalid="ignore"):
         right = np.vstack([centres.T, 0.5 * squared_norms(centres)])
 
