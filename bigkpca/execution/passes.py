@@ -37,14 +37,27 @@ from bigkpca.numerics.solvers import Action, add_strip, block_action
 
 
 def read_rows(rows: Rows, numbers: Array, engine: Engine) -> Array:
-    """Rows of the given ascending numbers, (m, d), in the dtype of the data; each storage chunk that contains one is
-    read once."""
-    tasks = []
+    """Rows of the given ascending numbers, (m, d); see `read_sets`."""
+    return read_sets(rows, engine, numbers)[0]
+
+
+def read_sets(rows: Rows, engine: Engine, *sets: Array) -> list[Array]:
+    """Rows of each of these sets of numbers, (m, d) each, in their order and in the dtype of the data; each storage
+    chunk that contains one is read once."""
+    wanted = sets[0] if len(sets) == 1 else np.unique(np.concatenate(sets))
+    tasks, inside = [], []
     for block in fit_blocks(rows, None):
-        inside = numbers[np.searchsorted(numbers, block.start) : np.searchsorted(numbers, block.stop)]
-        if len(inside):
-            tasks.append(Task(take, (rows.part(block.start, block.stop), inside), len(inside), named_rows(rows, block)))
-    return np.concatenate(engine.each("sampling rows", tasks))
+        numbers = wanted[np.searchsorted(wanted, block.start) : np.searchsorted(wanted, block.stop)]
+        if len(numbers):
+            part = rows.part(block.start, block.stop)
+            tasks.append(Task(take, (part, numbers), len(numbers), named_rows(rows, block)))
+            inside.append(numbers)
+    found = [np.empty((len(numbers), rows.shape[1]), rows.dtype) for numbers in sets]
+    for known, X in zip(inside, engine.each("sampling rows", tasks), strict=True):
+        for numbers, out in zip(sets, found, strict=True):
+            here = np.flatnonzero((numbers >= known[0]) & (numbers <= known[-1]))
+            out[here] = X[np.searchsorted(known, numbers[here])]
+    return found
 
 
 def block_columns(rows: Rows, block: Block) -> ColumnMoments:

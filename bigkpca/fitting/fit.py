@@ -83,7 +83,8 @@ def fit_rows(
         return with_reference(model, None, rows.shape[0], spec.seed, engine, spec)
     warn_if_fewer(model, fit, engine.progress)
     model = with_decoder(model, rows, chosen.sample, spec, engine, found.basis)
-    return with_reference(model, None if spec.exact else chosen.reference, rows.shape[0], spec.seed, engine, spec)
+    reference = None if spec.exact else chosen.reference
+    return with_reference(model, reference, rows.shape[0], spec.seed, engine, spec, found.basis)
 
 
 def of_columns(rows: Rows, progress: Progress | None = None) -> Provenance:

@@ -16,21 +16,49 @@ from bigkpca.numerics.kernels import squared_norms
 from bigkpca.numerics.linalg import Map, rank_tolerance
 from bigkpca.numerics.model import Model
 from bigkpca.numerics.moments import ShiftedSums, block_moments
+from bigkpca.numerics.span import Basis, of_basis
 from bigkpca.spec import FitSpec
 
 _TILE_ROWS = 256
 _SAME = 1e-8  # squared distance between a row and itself after rounding, over the square of the row
 
 
-def without(model: Model, X: Array, numbers: Array | None, spec: FitSpec, in_order: Map) -> Model | None:
-    """The model of all its rows but X (q, d), with the same features: from the sums without these rows or, if it keeps
+class Mapped(NamedTuple):
+    """Features V (q, D) of rows, and k(x, x) (q,)."""
+
+    V: Array
+    diagonal: Array
+
+    def part(self, rows: Any) -> Mapped:
+        """Those of some of the rows."""
+        return Mapped(self.V[rows], self.diagonal[rows])
+
+
+def mapped(features: FeatureMap, X: Array, in_order: Map) -> Mapped:
+    """The features of rows X (q, d), tile by tile."""
+    height = tile_height(features)
+
+    def of_tile(start: int) -> Any:
+        with np.errstate(over="ignore", invalid="ignore"):  # settings are per thread
+            return next(iter(features.tiles([X[start : start + height]], height)))
+
+    parts = in_order(of_tile, range(0, len(X), height))
+    return Mapped(*(np.concatenate(each) for each in zip(*parts, strict=True)))
+
+
+def without(
+    model: Model, some: Mapped | None, numbers: Array | None, spec: FitSpec, in_order: Map, basis: Basis | None = None
+) -> Model | None:
+    """The model of all its rows but some, with the same features: from the sums without their features or, if it keeps
     its rows and these are their `numbers`, from the others. None with neither, if the method takes landmarks for a
-    sample of the rows, since X may contain them, and if the other rows do not vary."""
+    sample of the rows, which may contain them, and if the other rows do not vary.
+
+    `basis` is that of the landmarks, if the fit already has it."""
     features, moments = model.features, model.moments
     if model.method.uniform:
         return None
-    if moments is not None:
-        moments -= block_moments(features.tiles(*pieces(X, features)), moments.mean)
+    if moments is not None and some is not None:
+        moments -= block_moments([(some.V.copy(), some.diagonal)], moments.mean)
     elif numbers is not None:
         assert has_landmarks(features)
         features = replace(features, landmarks=np.delete(features.landmarks, numbers, axis=0))
@@ -38,8 +66,9 @@ def without(model: Model, X: Array, numbers: Array | None, spec: FitSpec, in_ord
         return None
     method: Any = model.method  # the exact method has no moments
     tolerance, sums = rank_tolerance(features.dtype), None if moments is None else ShiftedSums.of(moments)
+    span = None if basis is None or moments is None else of_basis(basis, moments, in_order)
     try:
-        solution = method.solve(moments, features, model.components, spec.center, tolerance, in_order=in_order)
+        solution = method.solve(moments, features, model.components, spec.center, tolerance, span, in_order)
     except DataError:
         return None
     return Model(features, solution, sums=sums, provenance=model.provenance)
@@ -54,16 +83,30 @@ class Judged(NamedTuple):
 
 
 def scored_without(
-    model: Model, X: Array, judged: Array, numbers: Array | None, spec: FitSpec, in_order: Map
+    model: Model,
+    X: Array,
+    judged: Array,
+    numbers: Array | None,
+    spec: FitSpec,
+    in_order: Map,
+    known: Mapped | None = None,
+    basis: Basis | None = None,
 ) -> Judged | None:
     """The model `without` those of the rows X (m, d) that are `judged` (m,), and scores of all of X in it, zero for
-    components that it lacks. None also for more than 2048 features, which take long to solve for again."""
+    components that it lacks; `known` are the features of X, if they are known. None also for more than 2048 features,
+    which take long to solve for again."""
     if model.features.size > MOST_SOLVED or not judged.any():
         return None
-    other = without(model, X[judged], None if numbers is None else numbers[judged], spec, in_order)
+    if known is None and model.sums is not None:
+        known = mapped(model.features, X, in_order)
+    some = None if known is None else known.part(judged)
+    other = without(model, some, None if numbers is None else numbers[judged], spec, in_order, basis)
     if other is None:
         return None
-    Y = np.concatenate(list(other.project(*pieces(X, model.features))))
+    if known is not None and model.sums is not None:
+        Y = other.projection()(known.V)
+    else:
+        Y = np.concatenate(list(other.project(*pieces(X, model.features))))
     return Judged(other, padded(Y, model.components), False)
 
 

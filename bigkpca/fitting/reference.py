@@ -10,8 +10,9 @@ import numpy as np
 
 from bigkpca.errors import Array
 from bigkpca.execution.engine import Engine
+from bigkpca.execution.planning import MOST_SOLVED
 from bigkpca.execution.projection import expansion_of
-from bigkpca.fitting.others import padded, scored_without, tile_height, without
+from bigkpca.fitting.others import Mapped, mapped, padded, scored_without, tile_height, without
 from bigkpca.numerics.drift import REFERENCE_ROWS, reference_of
 from bigkpca.numerics.features import has_landmarks
 from bigkpca.numerics.linalg import Map
@@ -19,6 +20,7 @@ from bigkpca.numerics.linear_pca import MOST_VALUES, Captured, captured, held_ou
 from bigkpca.numerics.model import Model
 from bigkpca.numerics.preimages import Expansion, residuals
 from bigkpca.numerics.random_streams import DRIFT, random_stream
+from bigkpca.numerics.span import Basis
 from bigkpca.spec import FitSpec
 
 _SAFETY = 32  # times the unit roundoff: how far features may be off; up to 5 was observed
@@ -37,17 +39,23 @@ class _Scored(NamedTuple):
 
 
 def with_reference(
-    model: Model, X: Array | None, count: int, seed: int, engine: Engine, spec: FitSpec | None = None
+    model: Model,
+    X: Array | None,
+    count: int,
+    seed: int,
+    engine: Engine,
+    spec: FitSpec | None = None,
+    basis: Basis | None = None,
 ) -> Model:
     """The model with its reference, made from rows X (q, d) of `count` rows, in the units of the data and in random
     order, and with what its scores capture of these rows, unless it has that already.
 
-    Reads nothing: if X is None, the model keeps its rows. `spec` is that of the fit, if these rows were fitted. There
-    is no reference if k(x, x) is not known.
+    Reads nothing: if X is None, the model keeps its rows. `spec` is that of the fit, if these rows were fitted, and
+    `basis` that of its landmarks, if it is known. There is no reference if k(x, x) is not known.
     """
     if model.features.precomputed:
         return model
-    given, held_out, expected = expansion_of(model), None, None
+    given, held_out, expected, of_known = expansion_of(model), None, None, None
     # Variance p lambda_r / n behind component r, spread over p directions, moves an eigenvalue of its size by a factor
     # of (1 + √(p / n))² (Marchenko and Pastur 1967): in flat spectra, components may be chance directions.
     values = model.solution.eigenvalues
@@ -62,15 +70,17 @@ def with_reference(
             found, known = _of_kept_rows(model, some), _kept_rows(model, some)
         else:
             some, known = None, X[:most]
-            found = _of_rows(model, known, given, in_order)
+            if model.features.size <= MOST_SOLVED:  # else they would take too much memory
+                of_known = mapped(model.features, known, in_order)
+            found = _of_rows(model, known, of_known, given, in_order)
         if spec is not None and overfitted:
-            held_out = _held_out(model, known, some, spec, in_order) if halved else None
+            held_out = _held_out(model, known, of_known, some, spec, in_order, basis) if halved else None
             expected = held_out or (np.zeros_like(found.scores), found.residuals + np.sum(found.scores**2, axis=1))
         errors = _errors(model, found, given)
         reference = reference_of(found.scores, found.residuals, values, count, errors, expected)
         about = model.captured
         if about is None and spec is not None and (count <= REFERENCE_ROWS or (separable and held_out is None)):
-            about = _captured_unseen(model, X, count, spec, in_order)
+            about = _captured_unseen(model, X, of_known, count, spec, in_order, basis)
         if about is None:
             at = spread(len(known), max(1, MOST_VALUES // model.columns))
             Y = found.scores if held_out is None else held_out[0]
@@ -79,39 +89,57 @@ def with_reference(
 
 
 def _held_out(
-    model: Model, X: Array, numbers: Array | None, spec: FitSpec, in_order: Map
+    model: Model,
+    X: Array,
+    known: Mapped | None,
+    numbers: Array | None,
+    spec: FitSpec,
+    in_order: Map,
+    basis: Basis | None,
 ) -> tuple[Array, Array] | None:
     """Scores (q, r) and residuals (q,) of the reference rows X (q, d) in a model of all other rows; see `without`."""
-    other = without(model, X, numbers, spec, in_order)
+    if known is None and numbers is None:
+        known = mapped(model.features, X, in_order)
+    other = without(model, known, numbers, spec, in_order, basis)
     if other is None:
         return None
-    again = _of_rows(other, X, other.expansion(), in_order)
+    again = _of_rows(other, X, known if numbers is None else None, other.expansion(), in_order)
     return padded(again.scores, model.components), again.residuals
 
 
-def _captured_unseen(model: Model, X: Array | None, count: int, spec: FitSpec, in_order: Map) -> Captured | None:
+def _captured_unseen(
+    model: Model,
+    X: Array | None,
+    known: Mapped | None,
+    count: int,
+    spec: FitSpec,
+    in_order: Map,
+    basis: Basis | None,
+) -> Captured | None:
     """What scores capture of the columns of some rows, where those that are judged are left out of kernel PCA as they
-    are left out of linear PCA; None if they cannot be."""
+    are left out of linear PCA; None if they cannot be. `known` are the features of the first of the rows X."""
     most, numbers = min(REFERENCE_ROWS, max(1, MOST_VALUES // model.columns)), None
     if X is None:
         numbers = random_stream(spec.seed, DRIFT).permutation(count)[:most]
         X = _kept_rows(model, numbers)
     X = X[:most]
-    found = scored_without(model, X, held_out_rows(len(X)), numbers, spec, in_order)
+    known = None if known is None or len(known.V) < len(X) else known.part(slice(len(X)))
+    found = scored_without(model, X, held_out_rows(len(X)), numbers, spec, in_order, known, basis)
     return None if found is None else captured(model.features, X, found.scores, seen=found.seen)
 
 
-def _of_rows(model: Model, X: Array, given: Expansion, in_order: Map) -> _Scored:
-    """The rows X (q, d), tile by tile."""
+def _of_rows(model: Model, X: Array, known: Mapped | None, given: Expansion, in_order: Map) -> _Scored:
+    """The rows X (q, d), tile by tile; `known` are their features, if they are known."""
     features, project = model.features, model.solution.projection(model.features.dtype)
     height = tile_height(features)
 
     def of_tile(start: int) -> Any:
+        own = slice(start, start + height)
         with np.errstate(over="ignore", invalid="ignore"):  # settings are per thread
-            ((V, diagonal),) = features.tiles([X[start : start + height]], height)
+            V, diagonal = mapped(features, X[own], map) if known is None else known.part(own)
             exact = V.astype(np.float64)
             left = residuals(given, model.solution, exact, diagonal)
-            return project(V, overwrite=True), left, diagonal, np.sqrt(np.einsum("ij,ij->i", exact, exact))
+            return project(V), left, diagonal, np.sqrt(np.einsum("ij,ij->i", exact, exact))
 
     parts = in_order(of_tile, range(0, len(X), height))
     return _Scored(*(np.concatenate(each) for each in zip(*parts, strict=True)))

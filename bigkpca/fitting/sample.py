@@ -10,7 +10,7 @@ import numpy as np
 from bigkpca.data.rows import Rows
 from bigkpca.errors import Array, DataError, SpecError, column_called
 from bigkpca.execution.engine import Engine, sum_by_block
-from bigkpca.execution.passes import block_columns, read_rows
+from bigkpca.execution.passes import block_columns, read_sets
 from bigkpca.numerics import bandwidth, landmarks
 from bigkpca.numerics.bandwidth import Length
 from bigkpca.numerics.features import Columns
@@ -110,11 +110,7 @@ def draw_sample(rows: Rows, fit: ResolvedFit, engine: Engine) -> SampledRows:
         count = min(_HELD_OUT_ROWS, n - m)
         ranks = np.sort(random_stream(spec.seed, HELD_OUT).choice(n - m, count, replace=False))
         held_out = ranks + np.searchsorted(numbers - np.arange(m), ranks, side="right")
-    reference = reference_row_numbers(fit)
-    wanted = np.unique(np.concatenate([numbers, own, held_out, reference]))
-    found = read_rows(rows, wanted, engine)
-    sample = found if len(wanted) == m else found[np.searchsorted(wanted, numbers)]
-    others = [found[np.searchsorted(wanted, some)] for some in (own, held_out, reference)]
+    sample, *others = read_sets(rows, engine, numbers, own, held_out, reference_row_numbers(fit))
     # The first comparison settles most cases cheaply.
     if (sample[-1] == sample[0]).all() and (sample == sample[0]).all():
         raise DataError(

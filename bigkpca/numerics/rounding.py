@@ -37,7 +37,7 @@ class FarRows:
     def __add__(self, other: FarRows) -> FarRows:
         """The farthest rows of both; of rows at the same distance, the first."""
         X, squares = np.concatenate([self.X, other.X]), np.concatenate([self.squares, other.squares])
-        kept = np.sort(np.argsort(-squares, kind="stable")[:FAR_ROWS])
+        kept = np.sort(_largest(squares, FAR_ROWS))
         return FarRows(X[kept], squares[kept])
 
 
@@ -54,6 +54,7 @@ class Farthest:
             self.found = FarRows(X[:0].copy(), squares[:0])
         least = self.found.squares.min() if len(self.found.squares) == FAR_ROWS else -np.inf
         farther = np.flatnonzero(squares > least)
+        farther = np.sort(farther[_largest(squares[farther], FAR_ROWS)])
         if len(farther):
             self.found += FarRows(X[farther], squares[farther])
 
@@ -291,7 +292,12 @@ def _of_diagonal(features: FeatureMap, X: Array) -> float:
 def farthest(Z: Array, count: int) -> Array:
     """Numbers of the `count` rows of Z (m, d), shifted, farthest from zero: their kernels have the largest errors."""
     with np.errstate(over="ignore"):
-        return np.argsort(-squared_norms(Z), kind="stable")[:count]
+        return _largest(squared_norms(Z), count)
+
+
+def _largest(squares: Array, count: int) -> Array:
+    """Numbers of the `count` largest, descending; of equal ones, the first."""
+    return np.argsort(-squares, kind="stable")[:count]
 
 
 def error_of_values(features: KernelRows, X: Array) -> float:

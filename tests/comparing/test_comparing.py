@@ -25,7 +25,7 @@ from bigkpca.data.rows import ArrayRows
 from bigkpca.errors import CorruptionError, SpecError
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.planning import plan_fit
-from bigkpca.fitting.others import with_other_preimages, without
+from bigkpca.fitting.others import mapped, with_other_preimages, without
 from bigkpca.spec import FitSpec
 from tests.comparing.options import COMPONENTS, FEW, SIZES
 from tests.execution.test_tls import certificates, configured, options_of
@@ -74,7 +74,8 @@ def test_errors_are_those_of_the_estimator_against_exact_kernel_pca(compared, X,
     assert trial.score_error == pytest.approx(np.sqrt(np.sum((Y - projected) ** 2) / np.sum(Y**2)), rel=1e-6)
     judged = np.arange(3, len(X), 4)
     spec, seen = FitSpec.of(own.model_), share_lost(X, own.inverse_transform(Z[judged]))
-    other = without(own.model_, X[judged], None, spec, map)
+    some = mapped(own.model_.features, X[judged], map)
+    other = without(own.model_, some, None, spec, map)
     assert trial.preimages_seen == (way == "columns") == (other is None)
     if other is None:
         assert trial.preimage_error == pytest.approx(seen, rel=1e-3)

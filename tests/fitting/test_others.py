@@ -12,9 +12,10 @@ from bigkpca.comparing import trials
 from bigkpca.comparing.trials import Candidate, MethodVariant, run_trial
 from bigkpca.data.rows import ArrayRows
 from bigkpca.fitting import others
-from bigkpca.fitting.others import with_other_preimages, without
+from bigkpca.fitting.others import mapped, scored_without, with_other_preimages, without
 from bigkpca.numerics.linear_pca import LinearPCA
 from bigkpca.numerics.methods import Nystroem
+from bigkpca.numerics.span import basis_of
 from bigkpca.spec import FitSpec
 from tests.helpers.fits import fit
 from tests.helpers.oracles import with_signs_of
@@ -34,7 +35,7 @@ def apart(X, **options):
     options = {"components": 3, "sigma": 40.0, "dtype": "float64"} | options
     model, own = (fit(rows, **options) for rows in (X, X[KEPT]))
     spec = FitSpec.of(model)
-    other = without(model, X[JUDGED], JUDGED if spec.exact else None, spec, in_order)
+    other = without(model, mapped(model.features, X[JUDGED], in_order), JUDGED if spec.exact else None, spec, in_order)
     return other, own, other and partial(with_other_preimages, other, model, X[JUDGED], spec)
 
 
@@ -65,13 +66,27 @@ def test_there_is_none_without_the_rows_or_for_pre_images_that_took_a_pass(digit
     assert apart(X, method="columns", size=40)[0] is None
     assert apart(X, method=Nystroem(form="thesis"), size=40)[0] is None
     model = fit(X, components=2, size=40, method="rff", solver="randomized")
-    assert without(model, X[JUDGED], None, FitSpec.of(model), in_order) is None
+    assert without(model, mapped(model.features, X[JUDGED], in_order), None, FitSpec.of(model), in_order) is None
     few = np.repeat(X[:2], 120, axis=0)
     model = fit(few, components=1, size=2)
     spec = FitSpec.of(model)
-    assert without(model, few[:120], None, spec, in_order) is None  # the others do not vary
-    other = without(model, few[60:180], None, spec, in_order)
+    of_few = mapped(model.features, few, in_order)
+    assert without(model, of_few.part(slice(120)), None, spec, in_order) is None  # the others do not vary
+    other = without(model, of_few.part(slice(60, 180)), None, spec, in_order)
     assert with_other_preimages(other, model, few[60:180], spec) is None  # the others are the same rows
+
+
+def test_known_features_and_the_basis_of_the_landmarks_change_nothing(digits):
+    X = digits[:240].astype(np.float64)
+    model = fit(X, components=3, sigma=40.0, size=30)
+    spec, judged = FitSpec.of(model), np.isin(np.arange(240), JUDGED)
+    known, basis = mapped(model.features, X, in_order), basis_of(model.features.gram(), 1e-12)
+    before = known.V.copy()
+    plain, found = (scored_without(model, X, judged, None, spec, in_order, *more) for more in ((), (known, basis)))
+    (expected,) = plain.model.project([X], len(X))
+    for scores in (plain.scores, found.scores):
+        assert_allclose(with_signs_of(scores, expected), expected, atol=1e-9)
+    assert np.array_equal(known.V, before)  # others use them, too
 
 
 @pytest.mark.filterwarnings("ignore::bigkpca.errors.DominantVariableWarning")

@@ -11,6 +11,7 @@ from bigkpca import KernelPCA
 from bigkpca.data.rows import ArrayRows
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.planning import plan_fit
+from bigkpca.fitting import others, reference
 from bigkpca.fitting.merge import extend
 from bigkpca.fitting.reference import with_reference
 from bigkpca.numerics.drift import REFERENCE_ROWS
@@ -203,6 +204,21 @@ def test_what_scores_capture_is_found_on_a_bounded_number_of_values(X, monkeypat
     monkeypatch.setattr("bigkpca.fitting.reference.MOST_VALUES", 64 * 40)
     found = fitted(X[:300]).captured
     assert (found.rows, found.held_out) == (30, 10)
+
+
+def test_a_fit_computes_the_features_of_its_reference_rows_once(monkeypatch):
+    X = np.random.default_rng(0).normal(size=(REFERENCE_ROWS + 500, 4))
+    seen, real = [], others.mapped
+
+    def counted(features, X, in_order):
+        seen.append(len(X))
+        return real(features, X, in_order)
+
+    for module in (others, reference):
+        monkeypatch.setattr(module, "mapped", counted)
+    model = fit(X, components=3, size=60, sigma=2.0)
+    assert model.captured.seen is False
+    assert seen == [REFERENCE_ROWS]
 
 
 @pytest.mark.bits

@@ -13,7 +13,7 @@ from bigkpca.numerics.kernels import Kernel, squared_norms
 from bigkpca.numerics.linalg import Map, product
 from bigkpca.numerics.solvers import OVERSAMPLING, leading_eigenpairs, starting_block
 
-_TILE_ROWS = 1024
+_TILE_ROWS = 512
 _MOST_ROWS = 20_000
 _AXES = 64  # principal axes on which rows are compared with centres
 _AXES_ROWS = 2048  # rows from which the axes are computed
@@ -112,15 +112,16 @@ def _on_principal_axes(rows: Array, rng: np.random.Generator, in_order: Map) -> 
 
 
 def _nearest(rows: Array, centres: Array, in_order: Map) -> Array:
-    """The number of the nearest centre of each row, (m,)."""
+    """The number of the nearest centre of each row, (m,): the one with the largest <x, c> - |c|² / 2, computed as the
+    product of (x, -1) and (c, |c|² / 2)."""
     with np.errstate(over="ignore", invalid="ignore"):
-        half_norms = 0.5 * squared_norms(centres)
+        right = np.vstack([centres.T, 0.5 * squared_norms(centres)])
 
     def of_tile(start: int) -> Array:
+        tile = rows[start : start + _TILE_ROWS]
+        left = np.column_stack([tile, np.full(len(tile), -1, tile.dtype)])
         with np.errstate(over="ignore", invalid="ignore"):  # rows that overflow may go to any centre
-            closeness = rows[start : start + _TILE_ROWS] @ centres.T
-            closeness -= half_norms
-        return closeness.argmax(axis=1)
+            return (left @ right).argmax(axis=1)
 
     return np.concatenate(list(in_order(of_tile, range(0, len(rows), _TILE_ROWS))))
 
