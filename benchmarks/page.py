@@ -60,7 +60,8 @@ def _outcome(found: Mapping[str, Any], commit: str) -> Outcome:
         tuple(Table(each["title"], each["header"], each["rows"]) for each in found["results"]["tables"]),
         tuple(Measured(Target(**each["target"]), each["value"]) for each in found["results"]["measured"]),
     )
-    return Outcome(found["name"], found["seconds"], results, found["error"], found.get("commit") or commit)
+    commit = found.get("commit") or commit
+    return Outcome(found["name"], found["seconds"], results, found["error"], commit, found.get("others"))
 
 
 def _plain(outcome: Outcome) -> dict[str, Any]:
@@ -74,7 +75,8 @@ def _plain(outcome: Outcome) -> dict[str, Any]:
 def _section(outcome: Outcome) -> list[str]:
     about = (import_module(f"benchmarks.{outcome.name}").__doc__ or "").strip()
     commit = f" At commit {outcome.commit[:10]}." if outcome.commit else ""
-    run = f"`python -m benchmarks.{outcome.name}`, {outcome.seconds:.0f} s.{commit}"
+    others = "" if outcome.others is None else f", other programs kept {outcome.others:.2f} cores busy"
+    run = f"`python -m benchmarks.{outcome.name}`, {outcome.seconds:.0f} s{others}.{commit}"
     parts = [f"## {outcome.name}", run, about]
     if outcome.results is None:
         return [*parts, f"It failed: `{outcome.error}`"]
