@@ -81,7 +81,7 @@ def test_a_benchmark_prints_the_tables_that_it_returns(each, tmp_path, capsys):
         shared_file("usps", "usps_int16.npz")
     if each.name in ("accuracy", "automatic_size", "cost_model", "drift", "fit_pass", "landmarks", "reconstruction"):
         shared_file("covertype", "covtype_93k.npz")
-    if each.name == "flights":
+    if each.name in ("cost_model", "flights"):
         shared_file("flights", "flights_200k.csv.gz")
     found = suite.run(each.name, [*each.toy, "--folder", str(tmp_path)])
     printed = capsys.readouterr().out
