@@ -5,7 +5,7 @@ seconds = Σ over terms of coefficient · operations / (speed of one thread · t
 Speeds are measured, so the coefficients apply to other machines: with a coefficient of 1 an operation is as fast as in
 the probe. For n rows of d columns, D features, q frequencies or landmarks, t threads that work on blocks and h threads
 of the driver; P passes, b = max(rows of a block, n / t), the rows of the busiest thread; m sampled rows, p pairs of
-them from whose distances sigma comes, u rows drawn for the certificate, r components:
+them from whose distances sigma comes, u rows drawn for the certificate:
 
     reading       bytes that are read, decoded and digested      P b d itemsize, and those of the sample / t
     features      rows converted; kernels, or sines and cosines  P b d + b D; s D for the s sampled rows of pre-images
@@ -13,7 +13,6 @@ them from whose distances sigma comes, u rows drawn for the certificate, r compo
     sample        entries that are copied and looked at          m d + p d / h
     k-means       rows compared with centres                     iterations · rows · D / h
     error         kernels of drawn rows, and their residuals     (u² d / 2 + u D (d + D)) / h
-    squares       products with the square of these residuals    u² (80 + 2 r) / h
     span          Cholesky's factor, its inverse, congruences    D³ / h
     eigenproblem  by LAPACK; of half the random features; again  D³ + (D / 2)³ + D³
                   for column sampling, which needs all pairs
@@ -90,19 +89,17 @@ def _seconds(work: Callable[[], Any]) -> float:
 
 _TIMED_METHODS = ("nystroem", "columns", "rff")  # kernels whose fits were measured
 _DRAWING = 16  # rows are drawn by residuals of every 4th landmark, which take this part of the products of all
-_BOUNDING = 80  # vectors that the square of residuals multiplies for the 95 % bound; two for each component besides
 
 COEFFICIENTS = {
-    "reading": 4.45,
-    "features": 19.0,
-    "products": 1.45,
-    "sample": 9.8,
-    "k-means": 10.8,
-    "error": 6.4,
-    "squares": 3.3,
-    "span": 3.9,
-    "eigenproblem": 9.1,
-    "constant": 0.0,
+    "reading": 2.85,
+    "features": 21.1,
+    "products": 0.9,
+    "sample": 8.42,
+    "k-means": 14.3,
+    "error": 3.79,
+    "span": 14.2,
+    "eigenproblem": 6.03,
+    "constant": 0.3,
 }
 
 
@@ -160,8 +157,8 @@ def terms(fit: ResolvedFit, plan: Plan, speed: Speed, threads: int, driver: int)
     pairs = min(PAIRS, m * (m - 1) // 2) if fit.spec.needs_median else 0
     # Of the solution.
     assert isinstance(fit.spec.components, int)
-    r, cube, h = min(fit.spec.components, D), float(D) ** 3, driver
-    by_lapack = 0 if method.landmarks and solvers.are_few(r, D) else cube
+    cube, h = float(D) ** 3, driver
+    by_lapack = 0 if method.landmarks and solvers.are_few(min(fit.spec.components, D), D) else cube
     again = cube if isinstance(method, ColumnSampling) else 0 if method.landmarks else cube / 8
     return {
         "reading": (passed * fit.stored.itemsize + sampled / threads) / speed.entries,
@@ -170,7 +167,6 @@ def terms(fit: ResolvedFit, plan: Plan, speed: Speed, threads: int, driver: int)
         "sample": (m + pairs / h) * d / speed.entries,
         "k-means": compared / h / speed.entries,
         "error": (u * u * d / 2 + u * D * (d + D) if u else 0) / h / product,
-        "squares": u * u * (_BOUNDING + 2 * r) / h / speed.double,
         "span": (cube / h if method.landmarks else 0) / speed.double,
         "eigenproblem": (by_lapack + again) / speed.double,
         "constant": 1.0,

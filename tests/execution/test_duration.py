@@ -59,7 +59,6 @@ def naive(way, n, d, D, threads, driver):
         "sample": (m * d + pairs * d / driver) / SPEED.entries,
         "k-means": iterations * min(m, max(20_000, D)) * D / driver / SPEED.entries,
         "error": (u * u * d / 2 + u * D * d + u * D * D) / driver / product,
-        "squares": u * u * (80 + 2 * min(50, D)) / driver / SPEED.double,
         "span": D**3 / driver / SPEED.double if landmarks else 0,
         "eigenproblem": (by_lapack + again) / SPEED.double,
         "constant": 1,
