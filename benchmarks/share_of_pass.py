@@ -1,4 +1,7 @@
-"""The parts of a fit other than its pass over the rows, as shares of its time, from a dataset to a model on disk."""
+"""The parts of a fit other than its pass over the rows, as shares of its time, from a dataset to a model on disk.
+
+The share of the certificate is what it adds to the time of the solution, beside which a part of it runs.
+"""
 
 from __future__ import annotations
 

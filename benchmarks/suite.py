@@ -42,7 +42,6 @@ CENTRAL = (  # speed, memory and accuracy
     Benchmark("containers", 3000, 120),
     Benchmark("accuracy", 3000, 150, ("--draws", "2")),
     Benchmark("landmarks", 500, 100),
-    Benchmark("certificate", 3000, 120),
     Benchmark("checkpoints", 3000, 120),
     Benchmark("cost_model", 1000, 60),
     Benchmark("scaling", 3000, 120),

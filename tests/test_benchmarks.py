@@ -45,7 +45,7 @@ SOURCES = {  # rows, and the shared data that are needed
 }
 
 # More than six seconds each: sweeps, and those that start many processes.
-LONG = {"accuracy", "automatic_size", "certificate", "chaos", "comparison", "containers", "cost_model"}
+LONG = {"accuracy", "automatic_size", "chaos", "comparison", "containers", "cost_model"}
 LONG |= {"denoise", "drift", "exact_held", "memory", "peers", "processors", "random_features", "scaling"}
 LONG |= {"denoising", "dna_similarities", "example1", "preimage_starts", "usps_preimages"}  # of the sources
 
