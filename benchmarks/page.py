@@ -18,10 +18,9 @@ hours. `python -m benchmarks peers exact` reruns only those, and keeps the figur
 toy size, to check that they work.
 
 Seconds are medians. Compared programs run in turn, A B C A B C ..., and ratios are medians of the ratios of
-neighbouring runs, since the speed of a machine drifts; "least to most" is their range. Peak memory is the resident
-memory of a separate process. Beside its seconds, each benchmark states how many cores other programs kept busy on
-average, which is the load that slowed it. Data are MNIST, USPS, covertype and the digits of scikit-learn. `benchmarks.json`,
-beside the page, contains the same figures."""
+neighbouring runs, since the speed of a machine drifts; "least to most" is their range. Each benchmark states how many
+cores other programs kept busy meanwhile. Peak memory is the resident memory of a separate process. Data are MNIST,
+USPS, covertype and the digits of scikit-learn. `benchmarks.json`, beside the page, contains the same figures."""
 _CHANGES = ("commit", "date", "memory")  # of the machine's description, from one run to the next
 _TOY = """**At toy size (`--quick`): these figures say nothing about speed.**"""
 
