@@ -10,7 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.sparse.linalg import eigsh
@@ -60,19 +60,35 @@ def some_rows(X: np.ndarray[Any, Any], count: int) -> np.ndarray[Any, Any]:
     return X[np.sort(np.random.default_rng(0).choice(len(X), count, replace=False))]
 
 
-def exact_eigenvalues(
-    X: np.ndarray[Any, Any], sigma: float, count: int, kept: Path
-) -> np.ndarray[Any, np.dtype[np.float64]]:
-    """The leading eigenvalues of the centred Gram matrix, by Lanczos in float64 on the full matrix; kept on disk."""
+class Eigenpairs(NamedTuple):
+    """Leading eigenvalues (r,) of a centred Gram matrix, and their eigenvectors (n, r)."""
+
+    values: np.ndarray[Any, np.dtype[np.float64]]
+    vectors: np.ndarray[Any, np.dtype[np.float64]]
+
+
+def kept_eigenpairs(kept: Path, found: Callable[[], tuple[Any, Any]]) -> Eigenpairs:
+    """Leading eigenpairs, found once and kept on disk as .npz."""
     if not kept.exists():
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        np.savez(kept, **Eigenpairs(*found())._asdict())
+    with np.load(kept) as file:
+        return Eigenpairs(**file)
+
+
+def exact_eigenpairs(X: np.ndarray[Any, Any], sigma: float, count: int, kept: Path) -> Eigenpairs:
+    """Leading eigenpairs of the centred Gram matrix, by Lanczos in float64 on the full matrix; kept on disk."""
+
+    def found() -> tuple[Any, Any]:
         rows = X.astype(np.float64) - X.mean(axis=0, dtype=np.float64)
         K = Gaussian(sigma)(rows, rows)
         means = K.mean(axis=0)
         K -= means
         K -= (means - means.mean())[:, None]
-        kept.parent.mkdir(parents=True, exist_ok=True)
-        np.save(kept, eigsh(K, k=count, which="LA", tol=1e-8)[0][::-1])
-    return np.load(kept)
+        values, vectors = eigsh(K, k=count, which="LA", tol=1e-8)
+        return values[::-1], vectors[:, ::-1]
+
+    return kept_eigenpairs(kept, found)
 
 
 def repeated_dataset(folder: Path, rows: int) -> str:

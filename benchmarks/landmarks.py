@@ -19,7 +19,7 @@ from benchmarks.common import (
     USPS_MEDIAN_DISTANCE,
     arguments,
     covertype,
-    exact_eigenvalues,
+    exact_eigenpairs,
     mnist,
     seconds_of,
     some_rows,
@@ -75,7 +75,7 @@ def main(argv: Sequence[str] | None = None) -> Results:
         X = some_rows(load(), given.rows)
         path = dataset(X, given.folder / f"{name}-{given.rows}.zarr")
         seen = standardized(X) if standardize else X
-        exact = exact_eigenvalues(seen, sigma, COMPONENTS, given.folder / f"exact-{name}-{given.rows}.npy")
+        exact = exact_eigenpairs(seen, sigma, COMPONENTS, given.folder / f"exact-{name}-{given.rows}.npz").values
         for way, options in WAYS.items():
             asked = {"sigma": sigma, "standardize": standardize, **options}
             found = [measured(path, exact, given.repeats, size=size, **asked) for size in sizes]

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import platform
 import subprocess
+import time
+from collections.abc import Callable
 from datetime import UTC, datetime
 from importlib.metadata import distributions
 from pathlib import Path
@@ -31,6 +33,31 @@ def described() -> dict[str, str]:
         "commit": _commit(),
         "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
     }
+
+
+def cores_of_others() -> Callable[[], float | None]:
+    """A function that returns how many cores other programs have kept busy on average since this call; None where the
+    system does not say. Programs that this one started count as its own once they have ended."""
+    started, others = time.monotonic(), _seconds_of_others()
+
+    def since() -> float | None:
+        now = _seconds_of_others()
+        if others is None or now is None:
+            return None
+        return max(now - others, 0.0) / max(time.monotonic() - started, 1e-9)
+
+    return since
+
+
+def _seconds_of_others() -> float | None:
+    """CPU seconds since the start of the machine, without those of this process and of ended ones that it started."""
+    try:
+        fields = Path("/proc/stat").read_text(encoding="utf-8").splitlines()[0].split()[1:9]
+    except OSError:  # not Linux
+        return None
+    idle, waiting = fields[3:5]
+    busy = sum(map(int, fields)) - int(idle) - int(waiting)
+    return busy / os.sysconf("SC_CLK_TCK") - sum(os.times()[:4])
 
 
 def _processor() -> str:

@@ -18,9 +18,9 @@ hours. `python -m benchmarks peers exact` reruns only those, and keeps the figur
 toy size, to check that they work.
 
 Seconds are medians. Compared programs run in turn, A B C A B C ..., and ratios are medians of the ratios of
-neighbouring runs, since the speed of a machine drifts; "least to most" is their range. Peak memory is the resident
-memory of a separate process. Data are MNIST, USPS, covertype and the digits of scikit-learn. `benchmarks.json`,
-beside the page, contains the same figures."""
+neighbouring runs, since the speed of a machine drifts; "least to most" is their range. Each benchmark states how many
+cores other programs kept busy meanwhile. Peak memory is the resident memory of a separate process. Data are MNIST,
+USPS, covertype and the digits of scikit-learn. `benchmarks.json`, beside the page, contains the same figures."""
 _CHANGES = ("commit", "date", "memory")  # of the machine's description, from one run to the next
 _TOY = """**At toy size (`--quick`): these figures say nothing about speed.**"""
 
@@ -60,7 +60,8 @@ def _outcome(found: Mapping[str, Any], commit: str) -> Outcome:
         tuple(Table(each["title"], each["header"], each["rows"]) for each in found["results"]["tables"]),
         tuple(Measured(Target(**each["target"]), each["value"]) for each in found["results"]["measured"]),
     )
-    return Outcome(found["name"], found["seconds"], results, found["error"], found.get("commit") or commit)
+    commit = found.get("commit") or commit
+    return Outcome(found["name"], found["seconds"], results, found["error"], commit, found.get("others"))
 
 
 def _plain(outcome: Outcome) -> dict[str, Any]:
@@ -74,7 +75,8 @@ def _plain(outcome: Outcome) -> dict[str, Any]:
 def _section(outcome: Outcome) -> list[str]:
     about = (import_module(f"benchmarks.{outcome.name}").__doc__ or "").strip()
     commit = f" At commit {outcome.commit[:10]}." if outcome.commit else ""
-    run = f"`python -m benchmarks.{outcome.name}`, {outcome.seconds:.0f} s.{commit}"
+    others = "" if outcome.others is None else f", other programs kept {outcome.others:.2f} cores busy"
+    run = f"`python -m benchmarks.{outcome.name}`, {outcome.seconds:.0f} s{others}.{commit}"
     parts = [f"## {outcome.name}", run, about]
     if outcome.results is None:
         return [*parts, f"It failed: `{outcome.error}`"]

@@ -6,6 +6,11 @@ imports and loading are not timed, nor is a first call of bigkpca and of scikit-
 dask-ml and nystrompca are measured if they are installed. They can be in a separate folder, from which no other process
 imports their dependencies: pip install --target build/peers dask-ml nystrompca. nystrompca computes kernel values one
 by one in Python, which takes ten minutes for 60,000 rows, and runs once.
+
+Two tables compare the smallest sizes of bigkpca, of those measured, that are at least as accurate as scikit-learn's:
+by eigenvalues, for which bigkpca estimates the part that landmarks miss (`certificate_.eigenvalue_estimate`), and by
+scores, for which the cosine counts between the spans of the leading components and of exact ones. The exact eigenpairs
+are computed once in each --folder, by bigkpca's exact method.
 """
 
 from __future__ import annotations
@@ -14,7 +19,8 @@ import argparse
 import json
 import shutil
 import statistics
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -23,12 +29,15 @@ from benchmarks.common import arguments, repeated_dataset, spread
 from benchmarks.results import Measured, Results, Table, Target, table
 from benchmarks.sides import (
     DISK_TO_DISK,
+    FITTED,
     IN_MEMORY,
     LEADING,
+    PCA_FITTED,
+    Run,
     Runs,
     Side,
-    error,
-    leading_eigenvalues,
+    leading_eigenpairs,
+    mean,
     median_peak,
     neighbouring,
     runs_of,
@@ -38,11 +47,10 @@ from benchmarks.sides import (
 
 SIGMA = 2400.0
 COMPONENTS = 50
-_OWN = (0.2, 0.25, 0.4, 0.5, 0.55, 0.8, 1, 1.5, 1.65, 2, 4)  # times --size
+_OWN = (0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.75, 1, 1.25, 1.5, 1.65, 2, 4)  # times --size
+_TIMES = (1, 2, 4)  # --size: landmarks of scikit-learn
 _ON_DISK, _IN_MEMORY = "disk to disk", "in memory"
 _THEIRS = "scikit-learn"
-_EQUAL_ERROR = {1: 4.0, 2: 7.0, 4: 12.0}  # times --size: least ratio of seconds
-_EQUAL_SIZE = {1: 1.3, 2: 1.5, 4: 2.5}
 _MEMORY = 0.5
 
 _ESTIMATOR = f"""{IN_MEMORY}
@@ -51,8 +59,7 @@ KernelPCA(components, sigma=sigma, size=some).fit_transform(few)
 started = time.perf_counter()
 model = KernelPCA(components, sigma=sigma, size=size, random_state=seed)
 scores = model.fit_transform(X)
-print(json.dumps([time.perf_counter() - started, model.eigenvalues_[:20].tolist()]))
-"""
+{FITTED}"""
 
 _SCIKIT_LEARN = f"""{IN_MEMORY}
 from sklearn.decomposition import PCA
@@ -62,8 +69,7 @@ started = time.perf_counter()
 Z = Nystroem(gamma=0.5 / sigma**2, n_components=size, random_state=seed).fit_transform(X)
 pca = PCA(components, svd_solver="covariance_eigh").fit(Z)
 scores = pca.transform(Z)
-print(json.dumps([time.perf_counter() - started, (pca.explained_variance_[:20] * (len(X) - 1.0)).tolist()]))
-"""
+{PCA_FITTED}"""
 
 _INCREMENTAL = f"""{IN_MEMORY}
 from sklearn.decomposition import IncrementalPCA
@@ -72,8 +78,7 @@ started = time.perf_counter()
 Z = Nystroem(gamma=0.5 / sigma**2, n_components=size, random_state=seed).fit_transform(X)
 pca = IncrementalPCA(components).fit(Z)
 scores = pca.transform(Z)
-print(json.dumps([time.perf_counter() - started, (pca.explained_variance_[:20] * (len(X) - 1.0)).tolist()]))
-"""
+{PCA_FITTED}"""
 
 _DASK_ML = f"""{IN_MEMORY}
 import dask.array
@@ -86,8 +91,7 @@ blocks = dask.array.from_array(X, chunks=(chunk, -1))
 Z = blocks.map_blocks(features.transform, dtype=np.float32, chunks=(blocks.chunks[0], (size,))).persist()
 pca = PCA(components, svd_solver="tsqr").fit(Z)
 scores = pca.transform(Z).compute()
-print(json.dumps([time.perf_counter() - started, (pca.explained_variance_[:20] * (len(X) - 1.0)).tolist()]))
-"""
+{PCA_FITTED}"""
 
 _NYSTROMPCA = f"""{IN_MEMORY}
 from nystrompca import NystromKPCA
@@ -96,7 +100,7 @@ model = NystromKPCA(
     n_components=components, kernel="rbf", sigma=sigma * 2**0.5, scale=False, m_subset=size, seed=seed
 )
 scores = model.fit_transform(X)
-print(json.dumps([time.perf_counter() - started, (model.explained_variance_[:20] * len(X)).tolist()]))
+took, values = time.perf_counter() - started, model.explained_variance_ * len(X)
 """
 
 _NUMPY = f"""{IN_MEMORY}
@@ -131,7 +135,7 @@ mean = (total / len(X)).astype(np.float32) @ projection
 scores = np.empty((len(X), components), np.float32)
 for start in range(0, len(X), TILE):
     scores[start : start + TILE] = kernel(X[start : start + TILE] - origin) @ projection - mean
-print(json.dumps([time.perf_counter() - started, found[::-1][:20].tolist()]))
+took, values = time.perf_counter() - started, found[::-1]
 """
 
 
@@ -157,28 +161,86 @@ def sides_of(given: argparse.Namespace, data: str) -> list[Side]:
         *(disk_to_disk(_ours(_ON_DISK), "kmeans", share) for share in _OWN),
         disk_to_disk(f"bigkpca, uniform, {_ON_DISK}", "uniform", 1),
         *(side(_ours(_IN_MEMORY), _ESTIMATOR, share) for share in _OWN),
-        *(side(_THEIRS, _SCIKIT_LEARN, share) for share in _EQUAL_SIZE),
+        *(side(_THEIRS, _SCIKIT_LEARN, share) for share in _TIMES),
         side("scikit-learn, IncrementalPCA", _INCREMENTAL, 1),
         side("dask-ml, PCA of scikit-learn's Nystroem", _DASK_ML, 1, needs="dask_ml"),
         side("nystrompca", _NYSTROMPCA, 1, needs="nystrompca", once=True),
-        *(side("NumPy loop", _NUMPY, share) for share in _EQUAL_SIZE),
+        *(side("NumPy loop", _NUMPY, share) for share in _TIMES),
     ]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Sizes of ours beside those of scikit-learn: the smallest one whose leading components are at most as wrong, or
+    the same size.
+
+    title, equal : what the table and the targets say is equal
+    wrong, shown : how wrong runs are, and how the table shows it
+    bounds : for each place, the least ratio of seconds for each of `_TIMES`
+    """
+
+    title: str
+    equal: str
+    wrong: Callable[[Sequence[Run]], float]
+    shown: Callable[[float], str]
+    bounds: Mapping[str, Sequence[float]]
+    same_size: bool = False
+
+    def size(self, peer: Side, runs: Runs, ours: Mapping[int, Side]) -> int | None:
+        """The size of ours that is compared with a peer; None if none that was measured is as accurate."""
+        if self.same_size:
+            return peer.size
+        return smallest_as_accurate(
+            self.wrong(runs[peer]), {size: self.wrong(runs[side]) for size, side in ours.items()}
+        )
+
+
+def _lost(runs: Sequence[Run]) -> float:
+    return 1 - mean(runs, lambda run: run.cosine)
+
+
+def _cosine(lost: float) -> str:
+    return f"{1 - lost:.7f}"
+
+
+COMPARISONS = (
+    Comparison(
+        "By eigenvalues: error of estimates",
+        "as accurate by eigenvalues as scikit-learn with",
+        lambda runs: mean(runs, lambda run: run.estimated),
+        "{:.3%}".format,
+        {_IN_MEMORY: (7.0, 22.0, 60.0), _ON_DISK: (5.0, 14.0, 40.0)},
+    ),
+    Comparison(
+        "By scores: smallest cosine",
+        "as accurate by scores as scikit-learn with",
+        _lost,
+        _cosine,
+        {_IN_MEMORY: (5.0, 9.0, 16.0), _ON_DISK: (3.5, 6.0, 11.0)},
+    ),
+    Comparison(
+        "At equal l: smallest cosine",
+        "of scikit-learn's",
+        _lost,
+        _cosine,
+        dict.fromkeys((_IN_MEMORY, _ON_DISK), (1.3, 1.5, 2.5)),
+        same_size=True,
+    ),
+)
 
 
 def main(argv: Sequence[str] | None = None) -> Results:
     given = arguments(__doc__ or "", argv, rows=60_000)
     data = repeated_dataset(given.folder, given.rows)
     rows = np.load(data.replace(".zarr", ".npy"), mmap_mode="r")
-    exact = leading_eigenvalues(rows, data, SIGMA, given.folder)
-    runs = runs_of(sides_of(given, data), given.repeats)
+    exact = leading_eigenpairs(rows, data, SIGMA, given.folder)
+    runs = runs_of(sides_of(given, data), given.repeats, exact)
     for path in ("peers-model.zarr", "peers-scores.zarr"):
         shutil.rmtree(given.folder / path, ignore_errors=True)
-    title = f"MNIST, {given.rows} rows, {COMPONENTS} components, sigma = {SIGMA:g}, fit + transform"
-    errors = {side: error(of_side, exact) for side, of_side in runs.items() if of_side}
-    theirs = {side.size: side for side in runs if side.name == _THEIRS}
+    peer = next(side for side in runs if side.name == _THEIRS and side.size == given.size)
     found = table(
-        f"{title}; medians of {given.repeats} interleaved runs; error: mean relative error of the {LEADING} leading "
-        "eigenvalues against exact ones",
+        f"MNIST, {given.rows} rows, {COMPONENTS} components, sigma = {SIGMA:g}, fit + transform; medians of "
+        f"{given.repeats} interleaved runs; the {LEADING} leading components against exact ones",
         [
             "what",
             "l",
@@ -186,75 +248,59 @@ def main(argv: Sequence[str] | None = None) -> Results:
             "least to most",
             f"times as fast as scikit-learn, l = {given.size}",
             "peak MB",
-            "error",
+            "error of eigenvalues",
+            "of estimates",
+            "smallest cosine",
         ],
-        [line(side, runs, theirs[given.size], errors) for side in runs],
+        [line(side, runs, peer) for side in runs],
     )
-    tables, measured = [found], list[Measured]()
-    for where in (_ON_DISK, _IN_MEMORY):
-        ours = {side.size: side for side in runs if side.name == _ours(where)}
-        for shown, figures in (
-            at_equal_error(where, given.size, runs, errors, ours, theirs),
-            at_equal_size(where, given.size, runs, ours, theirs),
-        ):
-            tables.append(shown)
-            measured += figures
-    return Results(tuple(tables), tuple(measured))
+    compared = [compare(each, runs) for each in COMPARISONS]
+    return Results((found, *(shown for shown, _ in compared)), tuple(each for _, more in compared for each in more))
 
 
-def line(side: Side, runs: Runs, peer: Side, errors: dict[Side, float]) -> list[Any]:
+def line(side: Side, runs: Runs, peer: Side) -> list[Any]:
     """The line of a side in the table of all."""
-    if not runs[side]:
-        return [side.name, side.size, "not installed", "", "", "", ""]
-    took = seconds(runs[side])
-    faster = statistics.median(neighbouring(runs[peer], runs[side]))
-    peak = round(median_peak(runs[side]))
-    return [side.name, side.size, statistics.median(took), spread(took), faster, peak, f"{errors[side]:.3%}"]
+    of_side = runs[side]
+    if not of_side:
+        return [side.name, side.size, "not installed", *[""] * 6]
+    errors = [f"{mean(of_side, of):.3%}" for of in (lambda run: run.error, lambda run: run.estimated)]
+    return [
+        side.name,
+        side.size,
+        statistics.median(seconds(of_side)),
+        spread(seconds(of_side)),
+        statistics.median(neighbouring(runs[peer], of_side)),
+        round(median_peak(of_side)),
+        *errors,
+        _cosine(_lost(of_side)),
+    ]
 
 
-def at_equal_error(
-    where: str, unit: int, runs: Runs, errors: dict[Side, float], ours: dict[int, Side], theirs: dict[int, Side]
-) -> tuple[Table, list[Measured]]:
-    """How many times as fast the smallest size is that is as accurate as scikit-learn's, and the targets."""
-    lines, measured = [], []
-    for times, bound in _EQUAL_ERROR.items():
-        peer = theirs[times * unit]
-        size = smallest_as_accurate(errors[peer], {size: errors[side] for size, side in ours.items()})
-        target = Target(
-            f"{where}, as accurate as scikit-learn with l = {peer.size}: its seconds / bigkpca's",
-            "more",
-            bound,
-            "times",
-        )
-        if size is None:
-            lines.append([peer.size, f"{errors[peer]:.3%}", "none measured", "", "", ""])
-            measured.append(target.measured(None))
-            continue
-        found = neighbouring(runs[peer], runs[ours[size]])
-        middle = statistics.median(found)
-        lines.append([peer.size, f"{errors[peer]:.3%}", size, f"{errors[ours[size]]:.3%}", middle, spread(found)])
-        measured.append(target.measured(middle))
-    header = ["scikit-learn, l", "error", "bigkpca, k-means, l", "error", "times as fast", "least to most"]
-    return table(
-        f"At equal error, {where}: the smallest l measured that is at least as accurate", header, lines
-    ), measured
-
-
-def at_equal_size(
-    where: str, unit: int, runs: Runs, ours: dict[int, Side], theirs: dict[int, Side]
-) -> tuple[Table, list[Measured]]:
-    """Seconds and memory beside scikit-learn's with as many landmarks, and the targets."""
-    lines, measured = [], []
-    for times, bound in _EQUAL_SIZE.items():
-        size = times * unit
-        own, peer = runs[ours[size]], runs[theirs[size]]
-        found, share = neighbouring(peer, own), median_peak(own) / median_peak(peer)
-        lines.append([size, statistics.median(found), spread(found), share])
-        fast = Target(f"{where}, l = {size}, scikit-learn's seconds / bigkpca's", "more", bound, "times")
-        small = Target(f"{where}, l = {size}, peak memory / scikit-learn's", "less", _MEMORY, "times")
-        measured += [fast.measured(statistics.median(found)), small.measured(share)]
-    header = ["l", "times as fast", "least to most", "share of its memory"]
-    return table(f"At equal l, {where}: bigkpca with k-means beside scikit-learn", header, lines), measured
+def compare(comparison: Comparison, runs: Runs) -> tuple[Table, list[Measured]]:
+    """A table of ratios of seconds and memory, in memory and from disk to disk, and the targets."""
+    lines, measured = [], list[Measured]()
+    for where, bounds in comparison.bounds.items():
+        ours = {side.size: side for side in runs if side.name == _ours(where)}
+        peers = [side for side in runs if side.name == _THEIRS]
+        for peer, bound in zip(peers, bounds, strict=True):
+            size, named = comparison.size(peer, runs, ours), f"{comparison.equal} l = {peer.size}"
+            fast = Target(f"{where}, {named}: its seconds / bigkpca's", "more", bound, "times")
+            wrong = comparison.shown(comparison.wrong(runs[peer]))
+            if size is None:
+                lines.append([where, peer.size, wrong, "none measured", *[""] * 4])
+                measured.append(fast.measured(None))
+                continue
+            own = runs[ours[size]]
+            found, memory = neighbouring(runs[peer], own), median_peak(own) / median_peak(runs[peer])
+            middle, reached = statistics.median(found), comparison.shown(comparison.wrong(own))
+            lines.append([where, peer.size, wrong, size, reached, middle, spread(found), memory])
+            measured.append(fast.measured(middle))
+            if comparison.same_size:
+                small = Target(f"{where}, {named}: peak memory / its", "less", _MEMORY, "times")
+                measured.append(small.measured(memory))
+    measure = comparison.title.split(": ")[1]
+    header = ["where", "scikit-learn, l", measure, "bigkpca, l", measure, "times as fast", "least to most"]
+    return table(comparison.title, [*header, "share of its memory"], lines), measured
 
 
 if __name__ == "__main__":

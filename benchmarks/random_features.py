@@ -22,12 +22,14 @@ from benchmarks.common import (
 )
 from benchmarks.results import Measured, Results, Table, Target, table
 from benchmarks.sides import (
+    FITTED,
     IN_MEMORY,
     LEADING,
+    PCA_FITTED,
     Runs,
     Side,
-    error,
-    leading_eigenvalues,
+    leading_eigenpairs,
+    mean,
     median_peak,
     neighbouring,
     runs_of,
@@ -68,17 +70,15 @@ started = time.perf_counter()
 Z = RBFSampler(gamma=0.5 / sigma**2, n_components=size, random_state=seed).fit_transform(X)
 pca = PCA(components, svd_solver="covariance_eigh").fit(Z)
 scores = pca.transform(Z)
-print(json.dumps([time.perf_counter() - started, (pca.explained_variance_[:20] * (len(X) - 1.0)).tolist()]))
-"""
+{PCA_FITTED}"""
 _OURS = f"""{IN_MEMORY.replace("data, sigma", "method, data, sigma")}
 from bigkpca import KernelPCA
 KernelPCA(components, method=method, sigma=sigma, size=some).fit_transform(few)
 started = time.perf_counter()
 model = KernelPCA(components, method=method, sigma=sigma, size=size, random_state=seed)
 scores = model.fit_transform(X)
-print(json.dumps([time.perf_counter() - started, model.eigenvalues_[:20].tolist()]))
-"""
-_SHARES = (0.125, 0.25, 0.375, 0.5, 0.75, 1)  # of the features of scikit-learn: ours
+{FITTED}"""
+_SHARES = (0.125, 0.25, 0.375, 0.4375, 0.5, 0.75, 1)  # of the features of scikit-learn: ours
 _METHODS = ("rff", "rff-pca")
 
 
@@ -116,10 +116,11 @@ def beside_scikit_learn(given: argparse.Namespace, data: str) -> tuple[Table, li
         for method in _METHODS
     }
     peer = Side("scikit-learn, RBFSampler + PCA", given.features, _RBF_SAMPLER, (*asked, str(given.features)))
-    runs = runs_of([*(side for of_method in ours.values() for side in of_method.values()), peer], given.repeats)
     rows = np.load(data.replace(".zarr", ".npy"), mmap_mode="r")
-    exact = leading_eigenvalues(rows, data, MEDIAN_DISTANCE, given.folder)
-    errors = {side: error(of_side, exact) for side, of_side in runs.items()}
+    exact = leading_eigenpairs(rows, data, MEDIAN_DISTANCE, given.folder)
+    sides = [*(side for of_method in ours.values() for side in of_method.values()), peer]
+    runs = runs_of(sides, given.repeats, exact)
+    errors = {side: mean(of_side, lambda run: run.error) for side, of_side in runs.items()}
     lines = []
     for side, of_side in runs.items():
         faster, took = neighbouring(runs[peer], of_side), statistics.median(seconds(of_side))

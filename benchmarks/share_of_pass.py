@@ -1,4 +1,7 @@
-"""The parts of a fit other than its pass over the rows, as shares of its time, from a dataset to a model on disk."""
+"""The parts of a fit other than its pass over the rows, as shares of its time, from a dataset to a model on disk.
+
+The share of the certificate is what it adds to the time of the solution, beside which a part of it runs.
+"""
 
 from __future__ import annotations
 
@@ -18,12 +21,14 @@ from bigkpca.fitting import features, fit, solve
 from bigkpca.storage import models
 
 COMPONENTS = 50
-_MOST = {1: 0.15, 2: 0.15, 4: 0.25}  # times --size: share of a fit that is not the pass
+_MOST = {1: 0.35, 2: 0.3, 4: 0.35}  # times --size: share of a fit that is not the pass
+_MOST_CERTIFICATE = 0.1
 _STAGES: dict[str, tuple[tuple[Any, str], ...]] = {  # the functions that make them up, where they are called
     "sample": ((features, "prepare_sample"),),
     "landmarks": ((features, "choose_landmarks"),),
     "pass": ((solve, "sums_of"),),
-    "solution, certificate": ((solve, "solve"),),
+    "solution": ((solve, "_significant_directions"), (solve, "_nystroem")),
+    "certificate": ((solve, "solve"),),
     "pre-image": ((fit, "with_decoder"),),
     "reference": ((fit, "with_reference"),),
     "saving": ((models, "save_model"),),
@@ -60,6 +65,7 @@ def stages_of_a_fit(data: str, model: str, size: int) -> dict[str, float]:
         started = time.perf_counter()
         bigkpca.fit(data, model, components=COMPONENTS, sigma=MEDIAN_DISTANCE, size=size)
         whole = time.perf_counter() - started
+    seconds["certificate"] -= seconds["solution"]  # which it contains: what the certificate adds
     return {**seconds, "the rest": whole - sum(seconds.values()), "fit": whole}
 
 
@@ -75,10 +81,12 @@ def main(argv: Sequence[str] | None = None) -> Results:
         parts = {stage: statistics.median(run[stage] / run["fit"] for run in runs) for stage in runs[0]}
         shares = [f"{part:.1%}" for stage, part in parts.items() if stage != "fit"]
         lines.append([size, statistics.median(run["fit"] for run in runs), f"{share:.1%}", *shares])
-        target = Target(
-            f"all but the pass of a fit of {given.rows} rows, l = {size}", "less", 100 * most, "% of its time"
-        )
-        measured.append(target.measured(100 * share))
+        for what, found, bound in (
+            ("all but the pass", share, most),
+            ("the certificate", parts["certificate"], _MOST_CERTIFICATE),
+        ):
+            target = Target(f"{what} of a fit of {given.rows} rows, l = {size}", "less", 100 * bound, "% of its time")
+            measured.append(target.measured(100 * found))
     shutil.rmtree(model, ignore_errors=True)
     shown = table(
         f"Shares of the time of a fit, MNIST, {given.rows} rows, k-means, {COMPONENTS} components; medians of "

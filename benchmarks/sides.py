@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 
-from benchmarks.common import child, exact_eigenvalues, ratios
+from benchmarks.common import Eigenpairs, child, exact_eigenpairs, kept_eigenpairs, ratios
 from benchmarks.machine import PEERS
 from bigkpca.data.opening import open_rows
 from bigkpca.errors import Array
@@ -20,39 +21,59 @@ from bigkpca.execution.engine import Engine
 from bigkpca.fitting.fit import fit_rows
 from bigkpca.spec import FitSpec
 
-LEADING = 20  # eigenvalues, of which the error is taken
+LEADING = 20  # components, whose eigenvalues and span are compared with the exact ones
 _HELD = 12_000  # rows, up to which the full matrix is held
-_RESIDUAL = 1e-4  # of the products: eigenvalues are off by about its square
+_RESIDUAL = 1e-5  # of the products: eigenvalues are off by about its square, and spans by itself over a gap
 
 DISK_TO_DISK = """
 import json, shutil, sys, time
+import numpy as np
 import zarr
 import bigkpca
-data, model, scores, options, seed = sys.argv[1:]
+data, model, written, options, seed, leading = sys.argv[1:]
 few = zarr.open_array(data + "/x", mode="r")[:1000]
 for first in (True, False):
-    for path in (model, scores):
+    for path in (model, written):
         shutil.rmtree(path, ignore_errors=True)
     if first:  # what is imported and started at the first call
-        bigkpca.fit(few, model, transform=scores, **{**json.loads(options), "size": 100})
+        bigkpca.fit(few, model, transform=written, **{**json.loads(options), "size": 100})
 started = time.perf_counter()
-fitted = bigkpca.fit(data, model, transform=scores, seed=int(seed), **json.loads(options))
-print(json.dumps([time.perf_counter() - started, fitted.solution.eigenvalues[:20].tolist()]))
+fitted = bigkpca.fit(data, model, transform=written, seed=int(seed), **json.loads(options))
+took = time.perf_counter() - started
+values, estimates = fitted.solution.eigenvalues, fitted.certificate.eigenvalue_estimate
+scores = zarr.open_array(written + "/scores", mode="r")
 """
 
 IN_MEMORY = """
 import json, sys, time
 import numpy as np
-data, sigma, components, size, seed = sys.argv[1:]
+data, sigma, components, size, seed, leading = sys.argv[1:]
 sigma, components, size, seed = float(sigma), int(components), int(size), int(seed)
 X = np.load(data.replace(".zarr", ".npy")).astype(np.float32)
 few, some = X[:1000].copy(), min(size, 100)  # for the first call, which is not timed
+estimates = None
 """  # how programs begin whose rows are in memory
+
+FITTED = """
+took, values = time.perf_counter() - started, model.eigenvalues_
+estimates = model.certificate_.eigenvalue_estimate
+"""  # how those of KernelPCA end
+
+PCA_FITTED = """
+took, values = time.perf_counter() - started, pca.explained_variance_ * (len(X) - 1.0)
+"""  # and those of a PCA
+
+_REPORT = f"""
+estimates = values if estimates is None else estimates
+print(json.dumps([took, *(each[:{LEADING}].tolist() for each in (values, estimates))]))
+np.save(leading, scores[:, :{LEADING}])
+"""
 
 
 @dataclass(frozen=True)
 class Side:
-    """A program: Python code that is given `argv` and a seed, and prints JSON: seconds, leading eigenvalues."""
+    """A program: Python code that is given `argv`, a seed and a path, and leaves seconds `took`, eigenvalues `values`,
+    better `estimates` of them or None, and `scores`."""
 
     name: str
     size: int
@@ -64,28 +85,38 @@ class Side:
 
 @dataclass(frozen=True)
 class Run:
-    """What one run of a side took and found."""
+    """What one run of a side took, and how wrong its leading components are.
+
+    error, estimated : mean relative error of the eigenvalues, and of the best estimates of them
+    cosine : the smallest cosine between the span of the scores and that of the exact ones
+    """
 
     seconds: float
     peak: float  # MB
-    eigenvalues: tuple[float, ...]
+    error: float
+    estimated: float
+    cosine: float
 
 
 Runs = dict[Side, list[Run]]
 
 
-def runs_of(sides: Sequence[Side], repeats: int) -> Runs:
+def runs_of(sides: Sequence[Side], repeats: int, exact: Eigenpairs) -> Runs:
     """The runs of each side, in turn A B C A B C ... with one seed per turn; none of what is not installed."""
     found: Runs = {side: [] for side in sides}
-    for seed in range(repeats):
-        for side in sides:
-            code = _runnable(side)
-            if code is None or (side.once and seed):
-                continue
-            printed, peak = child(code, *side.argv, str(seed))
-            seconds, eigenvalues = json.loads(printed)
-            found[side].append(Run(seconds, peak, tuple(eigenvalues)))
-            print(f"{side.name}, {side.size}, seed {seed}: {seconds:.2f} s, {peak:.0f} MB", flush=True)
+    with TemporaryDirectory() as folder:
+        leading = Path(folder) / "leading.npy"
+        for seed in range(repeats):
+            for side in sides:
+                code = _runnable(side)
+                if code is None or (side.once and seed):
+                    continue
+                printed, peak = child(code + _REPORT, *side.argv, str(seed), str(leading))
+                took, *values = json.loads(printed)
+                plain, estimated = (float(np.abs(np.array(each) / exact.values - 1).mean()) for each in values)
+                run = Run(took, peak, plain, estimated, smallest_cosine(np.load(leading), exact.vectors))
+                found[side].append(run)
+                print(f"{side.name}, {side.size}, seed {seed}: {run}", flush=True)
     return found
 
 
@@ -95,6 +126,17 @@ def _runnable(side: Side) -> str | None:
         return side.code
     apart = f"import sys\nsys.path.insert(0, {str(PEERS)!r})\n"
     return apart + side.code if (PEERS / side.needs).is_dir() else None
+
+
+def smallest_cosine(scores: Array, vectors: Array) -> float:
+    """The smallest cosine between the spans of the columns of scores (n, r) and of orthonormal vectors (n, r)."""
+    Q, _ = np.linalg.qr(scores.astype(np.float64))
+    return float(np.linalg.svd(Q.T @ vectors, compute_uv=False)[-1])
+
+
+def mean(runs: Sequence[Run], of: Callable[[Run], float]) -> float:
+    """The mean of a figure over the runs."""
+    return statistics.mean(map(of, runs))
 
 
 def seconds(runs: Sequence[Run]) -> list[float]:
@@ -113,25 +155,23 @@ def median_peak(runs: Sequence[Run]) -> float:
     return statistics.median(run.peak for run in runs)
 
 
-def error(runs: Sequence[Run], exact: Array) -> float:
-    """Mean relative error of the leading eigenvalues, mean over the runs."""
-    return float(np.mean([np.abs(np.array(run.eigenvalues) / exact - 1).mean() for run in runs]))
-
-
 def smallest_as_accurate(allowed: float, errors: Mapping[int, float]) -> int | None:
     """The smallest size whose error is at most the one allowed; None if no size's is."""
     return min((size for size, found in errors.items() if found <= allowed), default=None)
 
 
-def leading_eigenvalues(X: Array, path: str, sigma: float, folder: Path) -> Array:
-    """The exact leading eigenvalues of the rows X, which are also a dataset at `path`; computed once in each folder.
+def leading_eigenpairs(X: Array, path: str, sigma: float, folder: Path) -> Eigenpairs:
+    """The exact leading eigenpairs of the rows X, which are also a dataset at `path`; computed once in each folder.
 
-    Where the full matrix is too large to hold, by products with it until residuals are below 1e-4.
+    Where the full matrix is too large to hold, by the exact method, until residuals are below 1e-5.
     """
-    kept = folder / f"leading-{len(X)}-{sigma:g}.npy"
+    kept = folder / f"leading-{len(X)}-{sigma:g}.npz"
     if len(X) <= _HELD:
-        return exact_eigenvalues(X, sigma, LEADING, kept)
-    if not kept.exists():
+        return exact_eigenpairs(X, sigma, LEADING, kept)
+
+    def found() -> tuple[Array, Array]:
         spec: Any = FitSpec.checked(components=LEADING, sigma=sigma, method="exact", residual_tol=_RESIDUAL)
-        np.save(kept, fit_rows(open_rows(path), spec, Engine()).solution.eigenvalues)
-    return np.load(kept)
+        solution = fit_rows(open_rows(path), spec, Engine()).solution
+        return solution.eigenvalues, solution.components * np.sqrt(solution.eigenvalues)
+
+    return kept_eigenpairs(kept, found)

@@ -4,26 +4,23 @@ seconds = Σ over terms of coefficient · operations / (speed of one thread · t
 
 Speeds are measured, so the coefficients apply to other machines: with a coefficient of 1 an operation is as fast as in
 the probe. For n rows of d columns, D features, q frequencies or landmarks, t threads that work on blocks and h threads
-of the driver; P passes, b = max(rows of a block, n / t), the rows of the busiest thread; m sampled rows, r components:
+of the driver; P passes, b = max(rows of a block, n / t), the rows of the busiest thread; m sampled rows, p pairs of
+them from whose distances sigma comes, u rows drawn for the certificate:
 
     reading       bytes that are read, decoded and digested      P b d itemsize, and those of the sample / t
-    features      rows converted; kernels, or sines and cosines  P b d + b D; p D for the p sampled rows of pre-images
-    products      X S' and half of the symmetric V'V             b d q + b D² / 2; p d q
-    sample        entries that are copied and looked at          m d
+    features      rows converted; kernels, or sines and cosines  P b d + b D; s D for the s sampled rows of pre-images
+    products      X S', half of V'V, residuals by D / 4 of V     b d q + b D² / 2 + b D² / 16; s d q
+    sample        entries that are copied and looked at          m d + p d / h
     k-means       rows compared with centres                     iterations · rows · D / h
-    bound         kernels of u drawn rows, and their residuals  (u² d / 2 + u D (d + D)) / h
-    krylov        products with the square of these residuals    10 u² / h
-    rounding      512 rows in float64, and                       512 D (d + D)
-                  regressions of pre-images                      (p + D) g (g + d) with g = 500 + r
+    error         kernels of drawn rows, and their residuals     (u² d / 2 + u D (d + D)) / h
     span          Cholesky's factor, its inverse, congruences    D³ / h
-    eigenproblem  by LAPACK, of all and of half the features     D³ + (D / 2)³
-    all pairs     every eigenvector, for column sampling         D³
-    lanczos       few eigenvectors, in place of `eigenproblem`   D² r / h
+    eigenproblem  by LAPACK; of half the random features; again  D³ + (D / 2)³ + D³
+                  for column sampling, which needs all pairs
     constant      what every fit takes                           1 second
 
-The term of one pass over the columns to standardise them is in `reading` and `features`. Steps that depend on the
-values of the rows are not included: repeating the fit in float64, and eigenvectors if Cholesky's factor is not
-accurate.
+The term of one pass over the columns to standardise them is in `reading` and `features`. Rows of sparse matrices and
+columns of 0 and 1 made from text count like others, since tasks work on dense tiles. Steps that depend on the values
+of the rows are not included: repeating the fit in float64, and eigenvectors if Cholesky's factor is not accurate.
 
 `python -m benchmarks.cost_model` measures fits, and prints coefficients with their errors for settings that were not
 used to fit them.
@@ -44,11 +41,11 @@ from bigkpca.data.stores.base import is_url
 from bigkpca.execution.blas import single_threaded_blas
 from bigkpca.execution.planning import Plan
 from bigkpca.numerics import solvers
+from bigkpca.numerics.bandwidth import PAIRS
 from bigkpca.numerics.kernels import Gaussian
 from bigkpca.numerics.landmarks import KMeans, Uniform
 from bigkpca.numerics.methods import ColumnSampling
 from bigkpca.numerics.preimages import Automatic
-from bigkpca.numerics.rounding import MEASURED_ROWS
 from bigkpca.spec import ResolvedFit
 
 _SQUARE = 512  # rows of the matrices that are multiplied
@@ -91,23 +88,18 @@ def _seconds(work: Callable[[], Any]) -> float:
 
 
 _TIMED_METHODS = ("nystroem", "columns", "rff")  # kernels whose fits were measured
-_PRODUCTS = 10  # with the square of residuals, for the 95 % bound
+_DRAWING = 16  # rows are drawn by residuals of every 4th landmark, which take this part of the products of all
 
-# 0 if the measured fits cannot separate a term from others: growth with d, or with D³, was attributed to those.
 COEFFICIENTS = {
-    "reading": 0.0,
-    "features": 15.2,
-    "products": 0.826,
-    "sample": 22.0,
-    "k-means": 9.3,
-    "bound": 1.86,
-    "krylov": 0.443,
-    "rounding": 8.06,
-    "span": 2.32,
-    "eigenproblem": 0.266,
-    "all pairs": 6.97,
-    "lanczos": 0.0,
-    "constant": 0.237,
+    "reading": 2.85,
+    "features": 21.1,
+    "products": 0.9,
+    "sample": 8.42,
+    "k-means": 14.3,
+    "error": 3.79,
+    "span": 14.2,
+    "eigenproblem": 6.03,
+    "constant": 0.3,
 }
 
 
@@ -157,26 +149,25 @@ def terms(fit: ResolvedFit, plan: Plan, speed: Speed, threads: int, driver: int)
     # Pre-images come from scores of sampled rows; those of "auto" are learned later.
     learned_later = isinstance(fit.spec.preimage_value, Automatic)
     decoded = fit.spec.preimage_rows(m) if fit.spec.keeps_sample and not learned_later else 0
-    entries = plan.passes * busiest * d + (busiest + decoded) * D
+    passed = plan.passes * busiest * d
+    entries = passed + (busiest + decoded) * D
+    multiplied = busiest * D * D * (1 / 2 + (1 / _DRAWING if u else 0))
     # Of the sample.
     compared = rule.iterations * min(m, rule.most_rows(D)) * D if isinstance(rule, KMeans) else 0
+    pairs = min(PAIRS, m * (m - 1) // 2) if fit.spec.needs_median else 0
     # Of the solution.
     assert isinstance(fit.spec.components, int)
-    r, cube, h = min(fit.spec.components, D), float(D) ** 3, driver
-    # (size, whether few eigenpairs are found by Lanczos) of the model and of that of half the features
-    solved = [(size, method.landmarks and solvers.are_few(r, size)) for size in (D, D // 2)]
+    cube, h = float(D) ** 3, driver
+    by_lapack = 0 if method.landmarks and solvers.are_few(min(fit.spec.components, D), D) else cube
+    again = cube if isinstance(method, ColumnSampling) else 0 if method.landmarks else cube / 8
     return {
-        "reading": (plan.passes * busiest * d * fit.stored.itemsize + sampled / threads) / speed.entries,
+        "reading": (passed * fit.stored.itemsize + sampled / threads) / speed.entries,
         "features": entries * fit.dtype.itemsize / 4 / speed.entries,
-        "products": (busiest * D * D / 2 + (busiest + decoded) * d * frequencies) / product,
-        "sample": m * d / speed.entries,
+        "products": (multiplied + (busiest + decoded) * d * frequencies) / product,
+        "sample": (m + pairs / h) * d / speed.entries,
         "k-means": compared / h / speed.entries,
-        "bound": ((u * u * d / 2 + u * D * (d + D)) / h if u else 0) / product,
-        "krylov": u * u * _PRODUCTS / h / speed.entries,
-        "rounding": MEASURED_ROWS * D * (d + D) / speed.double,
+        "error": (u * u * d / 2 + u * D * (d + D) if u else 0) / h / product,
         "span": (cube / h if method.landmarks else 0) / speed.double,
-        "eigenproblem": sum(size**3 for size, few in solved if not few) / speed.double,
-        "all pairs": (cube if isinstance(method, ColumnSampling) else 0) / speed.double,
-        "lanczos": sum(size**2 * r for size, few in solved if few) / h / speed.double,
+        "eigenproblem": (by_lapack + again) / speed.double,
         "constant": 1.0,
     }

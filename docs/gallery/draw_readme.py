@@ -7,12 +7,12 @@ table of docs/benchmarks.md. To run it: python -m docs.gallery.draw_readme
 from __future__ import annotations
 
 import gzip
-import re
 from pathlib import Path
 
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.colors import to_rgb
+from matplotlib.ticker import LogLocator, StrMethodFormatter
 from PIL import Image
 from sklearn.decomposition import PCA
 
@@ -149,89 +149,60 @@ def draw(
     save(figure, f"overview-{theme}.png")
 
 
-def times() -> None:
-    """Seconds and errors of bigkpca and scikit-learn, from docs/benchmarks.md."""
-    text = (DOCS / "benchmarks.md").read_text(encoding="utf-8")
-    lines = re.findall(
-        r"^\| ([^|]+) \| (\d+) \| ([\d.]+) \| [^|]+ \| [^|]+ \| \d+ \| ([\d.]+)% \|$",
-        text,
-        re.M,
-    )
-    equal = text.split("At equal error, in memory")[1].split("At equal l")[0]
-    ratios = re.findall(
-        r"^\| \d+ \| [\d.]+% \| (\d+) \| [\d.]+% \| ([\d.]+) \|", equal, re.M
-    )
+def table_rows(page: str, title: str) -> list[list[str]]:
+    """The cells of the table of a page whose title begins so, without its header."""
+    lines = page.split(f"\n{title}", 1)[1].split("\n\n")[1].splitlines()
+    return [[cell.strip() for cell in line[1:-1].split(" | ")] for line in lines[2:]]
+
+
+def times(page: Path = DOCS / "benchmarks.md") -> None:
+    """Seconds of bigkpca and scikit-learn against the angle to the exact components."""
+    text = page.read_text(encoding="utf-8").split("\n## peers\n")[1]
     drawn = {"bigkpca": "bigkpca, k-means, in memory", "scikit-learn": "scikit-learn"}
-    found = {
-        name: np.array(
-            [
-                [float(error), float(seconds), float(size)]
-                for what, size, seconds, error in lines
-                if what == one
-            ]
-        )
-        for name, one in drawn.items()
+    found = {  # by size: angle in degrees, seconds
+        name: {
+            int(line[1]): (np.degrees(np.arccos(float(line[-1]))), float(line[2]))
+            for line in table_rows(text, "MNIST, ")
+            if line[0] == program
+        }
+        for name, program in drawn.items()
     }
+    compared = [
+        (int(theirs), int(ours), float(ratio))
+        for where, theirs, _, ours, _, ratio, *_ in table_rows(text, "By scores")
+        if where == "in memory" and ours.isdigit()
+    ]
+    shades = {"bigkpca": 0, "scikit-learn": 7}
     for theme, ink in INK.items():
-        colors = dict.fromkeys(
-            [
-                "text.color",
-                "axes.labelcolor",
-                "axes.edgecolor",
-                "xtick.color",
-                "ytick.color",
-            ],
-            ink,
-        )
-        with plt.style.context(
-            [
-                STYLE,
-                {**colors, "font.size": 12, "axes.labelsize": 12, "axes.titlesize": 12},
-            ]
-        ):
+        inks = ["text.color", "axes.labelcolor", "axes.edgecolor"]
+        inks += ["xtick.color", "ytick.color"]
+        sizes = {"font.size": 12, "axes.labelsize": 12, "axes.titlesize": 12}
+        with plt.style.context([STYLE, dict.fromkeys(inks, ink), sizes]):
             figure, ax = plt.subplots(figsize=(7, 3.4))
-            for (name, points), color in zip(
-                found.items(), (TEN[theme][0], TEN[theme][7]), strict=True
-            ):
-                ax.loglog(points[:, 0], points[:, 1], "o-", color=color, label=name)
-            seconds_of = {int(size): seconds for _, seconds, size in found["bigkpca"]}
-            for (error, seconds, size), (ours, ratio) in zip(
-                found["scikit-learn"], ratios, strict=True
-            ):
-                ends = (error, seconds_of[int(ours)]), (error, seconds)
-                ax.annotate(
-                    "", *ends, arrowprops={"arrowstyle": "-", "color": ink, "ls": ":"}
+            for name, points in found.items():
+                color = TEN[theme][shades[name]]
+                angles, seconds = np.array(list(points.values())).T
+                ax.loglog(angles, seconds, "o-", color=color)
+                last = angles[-1] / 1.1, seconds[-1]
+                ax.text(*last, name, color=color, va="center", ha="left")
+            for theirs, ours, ratio in compared:
+                angle, seconds = found["scikit-learn"][theirs]
+                _, least = found["bigkpca"][ours]
+                ax.plot([angle, angle], [least, seconds], ":", color=ink, lw=1)
+                middle = angle / 1.05, (least * seconds) ** 0.5
+                ax.text(*middle, f"{ratio:.1f} ×", va="center", ha="left")
+                label = f"{theirs:,}" + (
+                    " landmarks" if theirs == compared[0][0] else ""
                 )
-                ax.text(
-                    error * 0.95,
-                    (ends[0][1] * seconds) ** 0.5,
-                    f"{float(ratio):.0f} ×",
-                    va="center",
-                    ha="left",
-                )
-                ax.text(
-                    error,
-                    seconds * 1.15,
-                    f"{size:,.0f}",
-                    color=TEN[theme][7],
-                    ha="center",
-                    va="bottom",
-                    size=10,
-                )
-            ax.set(xlabel="error of the 20 leading eigenvalues (%)", ylabel="seconds")
-            ax.set(
-                xlim=(1.3, 0.05),
-                ylim=(0.9, 90),
-                xticks=[1, 0.5, 0.2, 0.1],
-                yticks=[1, 3, 10, 30],
-            )
-            ax.set(
-                xticklabels=["1", "0.5", "0.2", "0.1"],
-                yticklabels=["1", "3", "10", "30"],
-            )
+                above = angle, seconds * 1.2
+                ax.text(*above, label, color=color, ha="right", va="bottom", size=10)
+            ax.set(xlabel="largest angle to the exact 20 components", ylabel="seconds")
+            widest, narrowest = ax.get_xlim()[::-1]
+            ax.set(xlim=(widest, narrowest / 3), ylim=(None, ax.get_ylim()[1] * 1.3))
+            for axis, shown in (ax.xaxis, "{:g}°"), (ax.yaxis, "{:g}"):
+                axis.set_major_locator(LogLocator(subs=(1, 3)))
+                axis.set_major_formatter(StrMethodFormatter(shown.replace(":", "x:")))
             ax.minorticks_off()
-            ax.text(0.06, 24, "bigkpca", color=TEN[theme][0], ha="right", va="bottom")
-            ax.text(0.115, 54, "scikit-learn", color=TEN[theme][7], va="center")
             ax.set_title("60,000 × 784 rows, fit and transform, 2 cores")
             save(figure, f"times-{theme}.png")
 
