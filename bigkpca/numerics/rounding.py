@@ -54,6 +54,9 @@ class Farthest:
             self.found = FarRows(X[:0].copy(), squares[:0])
         least = self.found.squares.min() if len(self.found.squares) == FAR_ROWS else -np.inf
         farther = np.flatnonzero(squares > least)
+        if len(farther) > FAR_ROWS:
+            farther = farther[np.argsort(-squares[farther], kind="stable")[:FAR_ROWS]]
+            farther.sort()
         if len(farther):
             self.found += FarRows(X[farther], squares[farther])
 
