@@ -25,12 +25,12 @@ Watch = Callable[[Array, Array], None]  # a piece of a tile, and the same rows s
 Shape = tuple[str | int, ...]  # of an array: d, D and r are those of the model, other letters any number
 
 
-_PIECE_BYTES, _LEAST_PIECE_ROWS = 2**21, 512
+_PIECE_BYTES, _LEAST_PIECE_ROWS = 2**21, 1024
 
 
 def piece_rows(d: int, itemsize: int) -> int:
     """Rows of a tile that are shifted and evaluated at a time, a power of two: at most 2 MB, which stay in cache, but
-    at least 512, for which matrix products are as fast as for more."""
+    at least 1024, for which matrix products are as fast as for more."""
     return max(_LEAST_PIECE_ROWS, 1 << (_PIECE_BYTES // (d * itemsize)).bit_length() >> 1)
 
 
