@@ -89,6 +89,37 @@ def test_peaks_of_evaluations_and_lengths_stay_below_their_plan(tmp_path):
     assert 0.3 * planned < peak_bytes("sigma", "-q", raw, "--cv", *tried) <= planned
 
 
+_FIT_TRANSFORM = """
+import numpy as np
+from bigkpca import KernelPCA
+from bigkpca.data.rows import ArrayRows
+from bigkpca.execution.engine import Engine
+from bigkpca.execution.planning import plan_fit, process_bytes
+from bigkpca.spec import FitSpec
+rng = np.random.default_rng(0)
+X = (rng.normal(size=(30_000, 10)).astype("f4") @ rng.normal(size=(10, 300)).astype("f4"))
+X += rng.normal(size=X.shape).astype("f4")
+
+def resident(key):
+    return 1024 * int(next(line for line in open("/proc/self/status") if line.startswith(key)).split()[1])
+
+KernelPCA(5, size=20).fit_transform(X[:2000])  # which imports
+open("/proc/self/clear_refs", "w").write("5")  # a new high-water mark
+before = resident("VmRSS")
+options = {"size": 1000, "n_components": 20}
+assert KernelPCA(random_state=0, **options).fit_transform(X).shape == (30_000, 20)
+plan = plan_fit(ArrayRows(X), FitSpec.checked(size=1000, components=20), Engine().threads)
+print(resident("VmHWM") - before, plan.peak_bytes - process_bytes(), 4 * 1000 * len(X))
+"""
+
+
+@pytest.mark.full
+def test_features_that_fit_transform_keeps_come_on_top_of_what_a_fit_takes_and_no_more():
+    found = subprocess.run([sys.executable, "-c", _FIT_TRANSFORM], capture_output=True, text=True, check=True).stdout
+    used, working, kept = (int(number) for number in found.split())
+    assert kept < used < working + kept, (used, working, kept)
+
+
 _FIT = """
 import sys
 from bigkpca import KernelPCA, landmarks
@@ -99,7 +130,7 @@ from bigkpca.data.opening import open_rows
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.planning import plan_fit
 from bigkpca.spec import FitSpec
-print(plan_fit(open_rows(sys.argv[1]), FitSpec.checked(**options), Engine().threads).peak_bytes)
+print(plan_fit(open_rows(sys.argv[1]), FitSpec.checked(size=1000, components=20), Engine().threads).peak_bytes)
 """
 
 

@@ -178,7 +178,7 @@ def tiles(rows: Rows, start: int, stop: int, tile_rows: int, digest: Any = None)
     """Rows start..stop in tiles of `tile_rows` rows, counted from `start`; the last tile may be shorter. Reads like
     `_pieces`. Checks every row for NaN and infinity, and adds the little-endian values to `digest`."""
     rest: Array | None = None
-    for a, b, X in _pieces(rows, start, stop):
+    for a, b, X in _pieces(rows, start, stop, tile_rows if isinstance(rows, ArrayRows) else None):
         check_rows(rows, X, a)
         if digest is not None:
             digest.update(little_endian(X))
@@ -203,12 +203,13 @@ def digest_of_rows(rows: Rows, block: Block) -> str:
     return digest.hexdigest()
 
 
-def _pieces(rows: Rows, start: int, stop: int) -> Iterator[tuple[int, int, Array]]:
-    """(a, b, rows a..b) of whole storage chunks, at most 4 MB at once (or one chunk, if that is larger), each chunk
-    once; `start` is a multiple of `rows.grain`."""
-    row_bytes = rows.shape[1] * rows.dtype.itemsize
-    # The number of rows is a power of two, so reads of bigkpca's own datasets end where tiles end.
-    step = max(1, power_of_two(READ_BYTES // row_bytes) // rows.grain) * rows.grain
+def _pieces(rows: Rows, start: int, stop: int, step: int | None = None) -> Iterator[tuple[int, int, Array]]:
+    """(a, b, rows a..b) of whole storage chunks, at most 4 MB at once (or one chunk, if that is larger, or `step`
+    rows), each chunk once; `start` is a multiple of `rows.grain`."""
+    if step is None:
+        row_bytes = rows.shape[1] * rows.dtype.itemsize
+        # The number of rows is a power of two, so reads of bigkpca's own datasets end where tiles end.
+        step = max(1, power_of_two(READ_BYTES // row_bytes) // rows.grain) * rows.grain
     for a in range(start, stop, step):
         b = min(a + step, stop)
         yield a, b, rows.block(a, b)

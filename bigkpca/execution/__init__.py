@@ -12,6 +12,7 @@ from contextlib import suppress
 _M_TRIM_THRESHOLD = -1  # from malloc.h
 _BYTES = 65_536  # as Dask sets it for its workers
 _VARIABLE = "MALLOC_TRIM_THRESHOLD_"  # which configures glibc from outside, as Dask does for its workers
+_LARGE_SIZE = 512
 _set = [_VARIABLE in os.environ]
 
 
@@ -21,6 +22,14 @@ def return_freed_memory() -> None:
     costs a tenth of the time."""
     with suppress(AttributeError, OSError):  # other C libraries have no mallopt
         _set[0] = bool(ctypes.CDLL(None).mallopt(_M_TRIM_THRESHOLD, _BYTES)) or _set[0]
+
+
+def trim(size: int) -> None:
+    """Return to the system, once, what work with this many features has freed, if the C library is glibc. It takes 3 ms
+    for 100 MB; for few features, it is not worth it."""
+    if size >= _LARGE_SIZE:
+        with suppress(AttributeError, OSError):
+            ctypes.CDLL(None).malloc_trim(0)
 
 
 def returns_freed_memory() -> bool:

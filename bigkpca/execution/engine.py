@@ -48,15 +48,18 @@ if TYPE_CHECKING:
     from distributed import Client, Worker
 
 
+_PIECE_BYTES = 2**26  # above 32 MB, the C library takes memory from the system and returns it when it is freed
+_ALIGNED = 64
+
+
 class KeptFeatures:
     """Features V (b, D) of tiles of rows, as many as fit into `most_bytes`, of the last pass that began. Scores made
     from them have the same bits as those from recomputed features, since the tiles are the same."""
 
     def __init__(self, most_bytes: int | None = None) -> None:
         self.most_bytes = most_bytes  # None until a fit reserves room
-        self._left = most_bytes or 0
-        self._tiles: dict[tuple[int, int], Array] = {}  # by first row, and by the row after the last
         self._lock = Lock()
+        self.begin()
 
     def __reduce__(self) -> tuple[type[KeptFeatures], tuple[int]]:
         """Another process has no room: features kept there would not come back."""
@@ -65,19 +68,32 @@ class KeptFeatures:
     def begin(self) -> None:
         """Discard the features of another pass, which may differ."""
         with self._lock:
-            self._tiles, self._left = {}, self.most_bytes or 0
+            self._left, self._free = self.most_bytes or 0, np.empty(0, np.uint8)
+            self._tiles: dict[tuple[int, int], Array] = {}  # by first row, and by the row after the last
 
     def keeping(self, start: int, tiles: Iterable[tuple[Array, Array]]) -> Iterator[tuple[Array, Array]]:
         """The tiles (V, diagonal) of consecutive rows from `start` on; V are kept as long as there is room."""
         for V, diagonal in tiles:
-            stop = start + len(V)
-            with self._lock:
-                fits = V.nbytes <= self._left
-                self._left -= V.nbytes * fits
-            if fits:
-                self._tiles[start, stop] = V.copy()  # since V is a work space
+            stop, room = start + len(V), self._room(V.nbytes)
+            if room is not None:
+                copy = room.view(V.dtype).reshape(V.shape)
+                copy[:] = V  # which is a work space
+                self._tiles[start, stop] = copy
             yield V, diagonal
             start = stop
+
+    def _room(self, count: int) -> Array | None:
+        """`count` bytes of memory, aligned; None if that is more than what is left. The system gets a piece back as
+        soon as all its tiles are released, which the allocator would keep."""
+        with self._lock:
+            if count > self._left:
+                return None
+            self._left -= count
+            taken = -(-count // _ALIGNED) * _ALIGNED
+            if taken > len(self._free):
+                self._free = np.empty(max(taken, _PIECE_BYTES), np.uint8)  # resident only where it is written
+            room, self._free = self._free[:count], self._free[taken:]
+        return room
 
     def take(self, start: int, stop: int, height: int) -> list[Array] | None:
         """V of each tile of `height` rows from row `start` to `stop` - 1, which are then released; None if one is

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import reduce
 from operator import add
@@ -14,6 +14,7 @@ import numpy as np
 from bigkpca.data.blocks import Block, split, tile_rows
 from bigkpca.data.rows import Rows, take, tiles
 from bigkpca.errors import Array
+from bigkpca.execution import trim
 from bigkpca.execution.engine import (
     Engine,
     KeptFeatures,
@@ -101,7 +102,9 @@ def sums_of(
     `shift` (D,) is near their mean. Features are also stored in `kept`, as long as there is room."""
     if kept is not None:
         kept.begin()
-    return sum_by_block(title, _block_sums, rows, (features, shift, draw), block_rows, engine, kept)
+    found = sum_by_block(title, _block_sums, rows, (features, shift, draw), block_rows, engine, kept)
+    trim(features.size)  # the work space of all threads, before that of the eigenproblem
+    return found
 
 
 def action_of(
@@ -126,16 +129,20 @@ def _block_sums(
     X_tiles, most_rows = block_tiles(rows, block, features, digest)
     farthest, sampler = Farthest(), None if draw is None else Sampler(draw, block.start)
 
-    def watch(X: Array, shifted: Array) -> None:
-        farthest.see(X, shifted)
-        if sampler is not None:
-            sampler.see(X)
-
-    V_tiles: Iterable[tuple[Array, Array]] = features.tiles(X_tiles, most_rows, watch)
+    if sampler is not None:
+        X_tiles = _seen(X_tiles, sampler.see)
+    V_tiles: Iterable[tuple[Array, Array]] = features.tiles(X_tiles, most_rows, farthest.see)
     if kept is not None:
         V_tiles = kept.keeping(block.start, V_tiles)
     sums = shifted_sums(V_tiles if sampler is None else sampler.drawing(V_tiles), shift)
     return BlockSums(sums, (digest.hexdigest(),), farthest.found, None if sampler is None else sampler.found)
+
+
+def _seen(X_tiles: Iterable[Array], see: Callable[[Array], None]) -> Iterator[Array]:
+    """The tiles, each after `see` has received it."""
+    for X in X_tiles:
+        see(X)
+        yield X
 
 
 @refuse_overflow(lambda summary: summary.sums.products)
@@ -260,10 +267,13 @@ def gram_product(rows: Rows, columns: Columns, B: Array, engine: Engine, title: 
 def _strips(strips: tuple[Block, ...], own: list[int], columns: Columns, B: Array, *parts: Rows) -> Array:
     out = np.zeros(B.shape)
     tile = tile_rows(columns.columns, len(strips[0]), columns.dtype.itemsize)
+    # Rows that were gathered are shifted already: a copy for each tile would take a tenth of the time.
+    as_given = columns.scale is None and not columns.offset.any()
 
     def loaded(i: int) -> tuple[slice, Array]:
         block = strips[i]
-        return slice(block.start, block.stop), columns.shifted(parts[i].block(block.start, block.stop))
+        X = parts[i].block(block.start, block.stop)
+        return slice(block.start, block.stop), X if as_given and X.dtype == columns.dtype else columns.shifted(X)
 
     for i in own:
         rows, X = loaded(i)

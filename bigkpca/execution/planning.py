@@ -19,7 +19,7 @@ from bigkpca.execution.passes import strip_bytes
 from bigkpca.execution.tasks import group_size
 from bigkpca.numerics import moments, solvers
 from bigkpca.numerics.drift import REFERENCE_ROWS
-from bigkpca.numerics.features import has_landmarks
+from bigkpca.numerics.features import has_landmarks, piece_rows
 from bigkpca.numerics.growth import JUDGING_ROWS, PAIRED_ROWS
 from bigkpca.numerics.kernels import Kernel, Polynomial
 from bigkpca.numerics.kernels.base import Leaf
@@ -134,17 +134,18 @@ class Work:
     landmarks: bool = False
     scaled: bool = False
 
-    def row_bytes(self, d: int) -> int:
-        """Bytes of each row of a tile: the row shifted and scaled, its features, and their intermediate values."""
+    def tile_bytes(self, d: int, rows: int) -> int:
+        """Bytes of a tile of features, and for a piece of it: the rows shifted and scaled, and intermediate values."""
         D = self.size
         if self.kernel is None:
-            numbers = 2 * d
+            numbers = d
         elif self.landmarks:  # a copy of the row with two more columns; not all kernels are computed in place
             in_place = isinstance(self.kernel, Leaf) and (self.kernel.radial or self.kernel.towards is not None)
-            numbers = 2 * (d + 2) + (D if in_place else 3 * D)
+            numbers = 2 * (d + 2) + (0 if in_place else 2 * D)
         else:  # angles of pairs of sines and cosines, or the spectra of a sketch
-            numbers = 2 * d + 5 * D if isinstance(self.kernel, Polynomial) else d + 3 * D // 2
-        return self.itemsize * (numbers + d * self.scaled)
+            numbers = 2 * d + 4 * D if isinstance(self.kernel, Polynomial) else d + D // 2
+        piece = min(rows, piece_rows(d, self.itemsize))
+        return self.itemsize * (rows * D + piece * (numbers + d * self.scaled))
 
 
 def reading_bytes(rows: Rows, tile: int, block: int) -> int:
@@ -161,7 +162,7 @@ def streaming_bytes(rows: Rows, work: Work, block: int) -> int:
     d = rows.shape[1]
     tile = min(block, tile_rows(d, work.size, work.itemsize))
     first = 2 * 8 * (work.of_map // work.itemsize)
-    return reading_bytes(rows, tile, block) + work.of_map + max(tile * work.row_bytes(d), first)
+    return reading_bytes(rows, tile, block) + work.of_map + max(work.tile_bytes(d, tile), first)
 
 
 def graph_bytes(rows: Rows, block: int) -> int:

@@ -10,6 +10,7 @@ import numpy as np
 from bigkpca.data.labels import MOST_BYTES, Labels
 from bigkpca.data.rows import Rows, anonymous
 from bigkpca.errors import ConstantKernelError, RoundingError
+from bigkpca.execution import trim
 from bigkpca.execution.blas import single_threaded_blas
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.progress import Progress
@@ -77,6 +78,7 @@ def fit_rows(
     model = found.model(chosen.features, provenance)
     if fit.matrix_free:
         del chosen, found  # products do not need them
+        trim(first.size)
         model = refine.refine_by_products(rows, model, spec, engine)
         warn_if_fewer(model, fit, engine.progress)
         model = with_decoder(model, rows, None, spec, engine)

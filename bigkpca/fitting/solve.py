@@ -11,6 +11,7 @@ import numpy as np
 
 from bigkpca.data.rows import Rows
 from bigkpca.errors import Array, DataError, SpecError, check_overflow
+from bigkpca.execution import trim
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.passes import action_of, sums_of
 from bigkpca.fitting.features import Choice, ChosenFeatures, choice
@@ -131,6 +132,7 @@ def _solve_from_sums(
     measured = rounding.measured(features, moments, checks.shift, checks.few, checks.far, in_order)
     kept = None if checks.basis is None else _significant_directions(moments, measured, checks, tolerance, in_order)
     span = None if kept is None else kept.span
+    trim(features.size)
 
     def solved(components: Any) -> tuple[Solution, Solution]:
         """The solution, and Nyström's with a few more components where there are landmarks."""

@@ -21,8 +21,17 @@ from bigkpca.numerics.linalg import Map, arrays_of, eigh_descending, signs
 
 Fill = Callable[[Array, Array], None]  # (X (b, d), V (b, D)) -> None; writes v(x_i) into row i of V
 Evaluation = Callable[[Array], tuple[Array, Array]]  # X (b, d) -> V (b, D), k(x_i, x_i) (b,)
-Watch = Callable[[Array, Array], None]  # X (b, d), and the same rows shifted and scaled -> None
+Watch = Callable[[Array, Array], None]  # a piece of a tile, and the same rows shifted and scaled -> None
 Shape = tuple[str | int, ...]  # of an array: d, D and r are those of the model, other letters any number
+
+
+_PIECE_BYTES, _LEAST_PIECE_ROWS = 2**21, 1024
+
+
+def piece_rows(d: int, itemsize: int) -> int:
+    """Rows of a tile that are shifted and evaluated at a time, a power of two: at most 2 MB, which stay in cache, but
+    at least 1024, for which matrix products are as fast as for more."""
+    return max(_LEAST_PIECE_ROWS, 1 << (_PIECE_BYTES // (d * itemsize)).bit_length() >> 1)
 
 
 def shifted_rows(X: Array, offset: Array, scale: Array | None, out: Array) -> None:
@@ -118,17 +127,25 @@ class FeatureMap(ABC):
 
     def evaluation(self, most_rows: int, watch: Watch | None = None) -> Evaluation:
         """Prepare `tiles` of at most `most_rows` rows; the returned function owns its work space."""
-        fill = self.filling(most_rows)
-        rows = np.empty((most_rows, self.columns), self.dtype)
+        height = min(most_rows, piece_rows(self.columns, self.dtype.itemsize))
+        fill = self.filling(height)
+        rows = np.empty((height, self.columns), self.dtype)
         values = np.empty((most_rows, self.size), self.dtype)
 
-        def evaluate(X: Array) -> tuple[Array, Array]:
-            tile, V = rows[: len(X)], values[: len(X)]
-            shifted_rows(X, self.offset, self.scale, tile)
+        def evaluate_piece(X: Array, V: Array) -> Array:
+            piece = rows[: len(X)]
+            shifted_rows(X, self.offset, self.scale, piece)
             if watch is not None:
-                watch(X, tile)
-            fill(tile, V)
-            return V, self.kernel.diagonal(tile)
+                watch(X, piece)
+            fill(piece, V)
+            return self.kernel.diagonal(piece)
+
+        def evaluate(X: Array) -> tuple[Array, Array]:
+            V = values[: len(X)]
+            if len(X) <= height:
+                return V, evaluate_piece(X, V)
+            pieces = (slice(start, start + height) for start in range(0, len(X), height))
+            return V, np.concatenate([evaluate_piece(X[piece], V[piece]) for piece in pieces])
 
         return evaluate
 

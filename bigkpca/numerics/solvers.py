@@ -526,10 +526,10 @@ def _product(K: Array, B: Array) -> Array:
     At most 128 terms are added up in the dtype of K: those that are equal round alike, and a sum of n may be wrong by
     n / 4 eps.
     """
-    found = np.zeros((len(K), B.shape[1]))
+    found, part = np.zeros((len(K), B.shape[1])), np.empty((len(K), B.shape[1]), K.dtype)
     for start in range(0, len(B), _SUMMED):
         piece = slice(start, start + _SUMMED)
-        found += K[:, piece] @ B[piece]
+        found += np.matmul(K[:, piece], B[piece], out=part)
     return found
 
 

@@ -60,6 +60,13 @@ def test_tiles_do_not_depend_on_how_storage_is_cut(tmp_path, monkeypatch):
         np.testing.assert_array_equal(ours, plain)
 
 
+def test_tiles_of_rows_in_memory_are_not_copied(monkeypatch):
+    monkeypatch.setattr("bigkpca.data.rows.READ_BYTES", 3 * 7 * 8)
+    found = list(tiles(ArrayRows(X), 10, 103, 16))
+    assert [len(tile) for tile in found] == [16] * 5 + [13]
+    assert all(np.shares_memory(tile, X) for tile in found)
+
+
 def test_images_are_flattened_row_by_row(tmp_path):
     images = np.arange(5 * 3 * 4).reshape(5, 3, 4)
     for order in (images, np.asfortranarray(images)):

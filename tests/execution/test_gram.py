@@ -74,6 +74,14 @@ def test_products_shift_and_scale_their_columns():
     assert_array_equal(passes.gather(ArrayRows(X), columns, Engine(threads=1)), columns.shifted(X))
 
 
+def test_rows_that_need_no_shift_are_multiplied_as_they_are(monkeypatch):
+    X, B = rows_and_block(120)
+    single = X.astype(np.float32)
+    expected = product(ArrayRows(X), B, columns_of(dtype=np.float32))  # whose dtype changes
+    monkeypatch.delattr("bigkpca.numerics.features.FeatureMap.shifted")
+    assert_array_equal(product(ArrayRows(single), B, columns_of(dtype=np.float32)), expected)
+
+
 @pytest.mark.bits
 def test_products_have_the_same_bits_everywhere(engine, tmp_path):
     for n, dtype in ((40, np.float64), (130, np.float32), (200, np.float64)):

@@ -1,6 +1,7 @@
 """Features that a pass keeps: scores from them are the same bytes, and nothing is computed twice."""
 
 import pickle
+import weakref
 from contextlib import nullcontext
 
 import dask.array as da
@@ -105,6 +106,24 @@ def test_a_pass_forgets_what_another_kept():
     elsewhere = pickle.loads(pickle.dumps(KeptFeatures(1000)))  # from where nothing would come back
     list(elsewhere.keeping(0, [(np.ones((4, 5)), np.zeros(4))]))
     assert elsewhere.take(0, 4, 4) is None
+
+
+def test_memory_of_features_is_aligned_and_returned_with_the_last_of_its_tiles():
+    place = KeptFeatures(10**6)
+    given = [np.full((count, 7), count, np.float32) for count in (1, 3, 5)]
+    starts = (0, 1, 4)
+    for start, tile in zip(starts, given, strict=True):
+        list(place.keeping(start, [(tile, np.zeros(len(tile)))]))
+    found = [place.take(start, start + len(tile), len(tile))[0] for start, tile in zip(starts, given, strict=True)]
+    for tile, expected in zip(found, given, strict=True):
+        assert tile.ctypes.data % 16 == 0  # otherwise tasks would get copies
+        np.testing.assert_array_equal(tile, expected)
+    piece = weakref.ref(found[0].base)
+    place.begin()
+    del tile, found[1:]
+    assert piece() is not None
+    found.clear()
+    assert piece() is None
 
 
 def scores_in(store):

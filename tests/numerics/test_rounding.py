@@ -39,6 +39,19 @@ def test_errors_of_the_scatter_follow_from_those_about_zero(dtype, monkeypatch):
     assert np.abs(found.second - of_scatter).max() > 0.1 * largest  # so that one is not taken for the other
 
 
+@pytest.mark.parametrize("height", [1, 7, 40, 100])
+def test_the_farthest_rows_are_those_of_a_sort_the_first_of_equal_ones(height):
+    X = np.random.default_rng(0).integers(-2, 3, (100, 3)).astype(np.float32)  # many have equal lengths
+    farthest = rounding.Farthest()
+    for start in range(0, len(X), height):
+        tile = X[start : start + height]
+        farthest.see(tile + 7, tile)
+    squares = (X**2).sum(axis=1)
+    expected = np.sort(np.argsort(-squares, kind="stable")[: rounding.FAR_ROWS])
+    np.testing.assert_array_equal(farthest.found.X, X[expected] + 7)
+    np.testing.assert_array_equal(farthest.found.squares, squares[expected])
+
+
 def test_sums_that_overflow_are_taken_to_be_wrong_in_their_twentieth_bit():
     features, X = features_of(np.float32, Polynomial(1.0, degree=9))
     X *= np.float32(1e4)

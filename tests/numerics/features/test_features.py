@@ -16,6 +16,7 @@ from bigkpca.numerics.features import (
     PrincipalFourierRows,
     check_sketchable,
     from_parts,
+    piece_rows,
     shifted_rows,
     tensor_sketch,
 )
@@ -55,6 +56,24 @@ def test_equal_values_of_any_dtype_give_equal_features():
         assert V.dtype == np.float32
         assert_array_equal(V, expected)  # 0.25 is exact in every precision, so not even rounding differs
         assert trace == expected_trace
+
+
+def test_a_tall_tile_is_evaluated_in_pieces_which_a_watcher_sees_in_order():
+    X = np.random.default_rng(0).normal(size=(2100, 300))
+    offset, kernel = X.mean(axis=0), Polynomial(degree=2, gamma=0.01)
+    features, seen = kernel_rows(kernel, X[:3], offset), []
+    watched = features.tiles([X], len(X), lambda rows, shifted: seen.append((rows, shifted.copy())))
+    ((V, diagonal),) = watched
+    height = piece_rows(300, 8)
+    assert [len(rows) for rows, _ in seen] == [height, height, 2100 - 2 * height]
+    assert_array_equal(np.concatenate([rows for rows, _ in seen]), X)
+    assert_array_equal(np.concatenate([shifted for _, shifted in seen]), X - offset)
+    assert_allclose(V, (1 + 0.01 * (X - offset) @ (X[:3] - offset).T) ** 2, rtol=1e-12)
+    assert_allclose(diagonal, (1 + 0.01 * ((X - offset) ** 2).sum(axis=1)) ** 2, rtol=1e-12)
+
+
+def test_pieces_are_small_powers_of_two_but_not_too_small_for_products():
+    assert [piece_rows(d, 4) for d in (1, 256, 257, 784, 10**6)] == [2**19, 2048, 1024, 1024, 1024]
 
 
 def fourier(kernel, d=3, m=5, phase=False, dtype=np.float64, offset=None, scale=None):

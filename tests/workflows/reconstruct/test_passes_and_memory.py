@@ -122,7 +122,8 @@ def test_a_plan_of_the_way_back_counts_what_takes_memory(model, X):
 
 
 def peak_and_plan(*command):
-    return peak_bytes(*command, "-q"), planned_bytes(*command, "--overwrite")
+    plan = planned_bytes(*command)  # first: where the output is finished, a command has nothing to refuse
+    return peak_bytes(*command, "-q"), plan
 
 
 @pytest.mark.full

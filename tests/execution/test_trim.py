@@ -1,0 +1,33 @@
+"""Freed memory that the C library keeps goes back to the system, where enough was freed."""
+
+import os
+import platform
+import subprocess
+import sys
+
+import pytest
+
+_CODE = """
+import numpy as np
+from bigkpca.execution import trim
+
+def resident_mb():
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * 4096 / 1e6
+
+pieces = [np.ones(12_000) for _ in range(600)]  # 58 MB in pieces too small for a mapping of their own
+last = pieces.pop()  # above them: without `trim`, those below stay resident
+del pieces
+for size in (0, 100, 1000):
+    trim(size)
+    print(resident_mb())
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="needs the C library that keeps freed memory")
+def test_memory_below_what_is_in_use_returns_only_after_work_with_many_features():
+    env = {key: value for key, value in os.environ.items() if not key.startswith("MALLOC_")}
+    done = subprocess.run([sys.executable, "-c", _CODE], capture_output=True, text=True, check=True, env=env)
+    before, few, many = map(float, done.stdout.split())
+    assert few == before
+    assert many < before - 30
