@@ -85,8 +85,8 @@ def refined(
     variances = variances[np.ix_(order, order)]
     values, added = (values + added)[order], added[order]
     # Noise between two directions moves both eigenvalues: apart, to second order, and by as much as itself if they tie.
-    apart = np.maximum(np.abs(values[:, None] - values), np.finfo(float).tiny)
-    moved = variances * np.minimum(1, variances / apart**2)
+    limit = np.maximum(variances, (values[:, None] - values) ** 2)
+    moved = np.divide(variances**2, limit, out=np.zeros_like(limit), where=limit > 0)
     errors = np.sqrt(np.sum(moved, axis=1))
     return Refined(values, added, errors, Z[:, order], variances, np.sqrt(outside[order]))
 
