@@ -123,7 +123,7 @@ def eigenvector_basis(W: Array, tolerance: float, first: Array | None = None) ->
     F = np.empty((len(W), 0)) if first is None else first
     B = W @ F
     L, Q = eigh_descending(W - B @ B.T)
-    largest = np.abs(L).max(initial=0.0)
+    largest = max(np.abs(L).max(initial=0.0), np.linalg.eigvalsh(B.T @ B).max(initial=0.0))
     kept = np.abs(L) > tolerance * largest
     if not F.shape[1] and not (kept & (L > 0)).any():
         raise DataError("the kernel matrix of the landmarks has no positive eigenvalue: there is nothing to project on")

@@ -17,6 +17,8 @@ from bigkpca.errors import (
     ToleranceWarning,
     UnseenClusterWarning,
 )
+from bigkpca.execution.passes import sums_of
+from bigkpca.fitting import solve
 from bigkpca.numerics.certificates import sample_of, sampling
 from bigkpca.numerics.kernels import Gaussian
 from tests.helpers import oracles
@@ -45,11 +47,12 @@ def bounds_hold(kpca, values, slack=1e-12):
     assert (values[:r] <= found.eigenvalue_likely_upper + slack).all()
 
 
-def cosines(kpca, X, vectors):
-    """Of each component with the eigenvector of its rank."""
+def cosines(kpca, X, vectors, values=None):
+    """Of each component with the eigenvector of its rank, or with those of `values` within 2 % of that."""
     Y = kpca.transform(X).astype(np.float64)
     Y -= Y.mean(axis=0)
-    return np.abs(np.einsum("ij,ij->j", Y, vectors[:, : Y.shape[1]])) / np.linalg.norm(Y, axis=0)
+    near = np.eye(vectors.shape[1]) if values is None else np.abs(values - values[:, None]) <= 0.02 * values
+    return np.linalg.norm((vectors.T @ Y) * near[:, : Y.shape[1]], axis=0) / np.linalg.norm(Y, axis=0)
 
 
 def normal(n=800, d=3, dtype=np.float32):
@@ -316,6 +319,102 @@ def test_a_kernel_without_a_diagonal_is_fitted_or_refused_in_words():
     values = eigenvalues(kernel(X, X))
     assert_allclose(kpca.eigenvalues_, values[: kpca.n_components_], atol=1e-6 * values[0])
     assert kpca.certificate_.relative_trace_error is None
+
+
+def test_eigenvectors_that_replace_cholesky_directions_take_no_second_pass(monkeypatch):
+    """In float32, Cholesky's directions lose more than a third of tr(E) here."""
+    X, passes = normal(2500, 4), []
+    monkeypatch.setattr(solve, "sums_of", lambda *args, **options: passes.append(1) or sums_of(*args, **options))
+    kpca = KernelPCA(8, size=150, random_state=0).fit(X)
+    _, how = sample_of(kpca.certificate_)
+    assert (how.cholesky, how.eigenvectors, len(passes)) == (1, 1, 1)
+    bounds_hold(kpca, eigenvalues(gaussian_gram(X, kpca.sigma_)))
+    assert kpca.certificate_.spectral_error_likely < kpca.certificate_.trace_error
+    halves = KernelPCA(8, size=150, sigma=kpca.sigma_, landmarks=kpca.landmarks_, random_state=0).fit(X[:1250])
+    halves.partial_fit(X[1250:])
+    bounds_hold(halves, eigenvalues(gaussian_gram(X, kpca.sigma_)))
+    assert_allclose(halves.certificate_.spectral_error_likely, kpca.certificate_.spectral_error_likely, rtol=0.5)
+
+
+def test_far_rows_that_float32_merges_leave_no_bound():
+    X = np.random.default_rng(0).normal(size=(1500, 3)) * 0.05
+    X += (np.random.default_rng(1).normal(size=(8, 3)) * 6)[np.arange(1500) % 8]
+    X[:6] = 1e8 + 0.3 * np.random.default_rng(2).normal(size=(6, 3))
+    options = {"sigma": 1.0, "landmarks": X[:66], "random_state": 0}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        single, double = (KernelPCA(4, dtype=dtype, **options).fit(X).certificate_ for dtype in ("float32", None))
+    assert (single.spectral_error_likely, single.eigenvalue_estimate) == (None, None)
+    assert double.spectral_error_likely > 0
+
+
+def coupled(last):
+    """Rows whose first component E mixes with the 14th, of an eigenvalue of `last` times the first, and a fit with
+    landmarks along the axes, which see the two apart."""
+    values = np.r_[1.0, np.minimum(np.linspace(0.97, last + 0.01, 12), 0.975), np.linspace(last, 0.5, 7)]
+    A = np.random.default_rng(0).normal(size=(1500, 20))
+    Q = np.linalg.qr(A - A.mean(axis=0))[0]
+    X = np.column_stack([Q * np.sqrt(values), 0.3 * (Q[:, 0] + Q[:, 13])]) * np.sqrt(1500)
+    landmarks = np.column_stack([np.eye(20), np.zeros(20)])
+    return X, KernelPCA(1, kernel="linear", landmarks=landmarks, random_state=0).fit(X)
+
+
+@pytest.mark.parametrize("last", [0.92, 0.85])
+def test_a_component_that_mixes_with_one_that_is_not_asked_for_is_not_solid(last):
+    X, kpca = coupled(last)
+    U, _, _ = np.linalg.svd(X - X.mean(axis=0), full_matrices=False)
+    (cosine,) = cosines(kpca, X, U)
+    assert cosine < 0.95
+    assert kpca.certificate_.trust == ("doubtful",)
+    assert kpca.certificate_.stability[0] < cosine + 0.03
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("most", [16, 80, 200])
+def test_few_sampled_rows_make_no_component_solid_that_is_not(most, monkeypatch):
+    """As with many columns: close eigenvalues are split by chance."""
+    monkeypatch.setattr(sampling, "SAMPLED_ROWS", most)
+    rng = np.random.default_rng([31, 4])
+    X = rng.normal(size=(4, 3))[rng.integers(0, 4, 900)] * 5 + 0.6 * rng.normal(size=(900, 3))
+    S = X[: int(rng.choice([15, 25, 40]))].copy()
+    kernel = Gaussian(float(rng.choice([1.5, 2.0, 3.0])))
+    values, vectors = spectrum(gaussian_gram(X, kernel.sigma))
+    for seed in range(12):
+        kpca = KernelPCA(5, kernel=kernel, landmarks=S, random_state=seed).fit(X)
+        solid = np.array(kpca.certificate_.trust) == "solid"
+        assert (cosines(kpca, X, vectors, values)[solid] > 0.99).all()
+
+
+@pytest.mark.full
+def test_angles_to_nystroem_and_to_the_exact_component_add_up():
+    counts = {"solid": 0, "fair": 0}
+    for seed in range(30):
+        rng = np.random.default_rng([12, seed])
+        centres = rng.normal(size=(int(rng.integers(2, 8)), 3)) * rng.uniform(0, 3)
+        X = centres[rng.integers(0, len(centres), 500)] + rng.normal(size=(500, 3)) * rng.uniform(0.2, 1, 3)
+        kpca = KernelPCA(6, sigma=1.7, size=100, method="columns", random_state=seed).fit(X)
+        values, vectors = spectrum(gaussian_gram(X, 1.7))
+        for word, least in (("solid", 0.99), ("fair", 0.9)):
+            rated = np.array(kpca.certificate_.trust) == word
+            assert (cosines(kpca, X, vectors, values)[rated] > least).all(), seed
+            counts[word] += int(rated.sum())
+    assert min(counts.values()) > 5
+
+
+def test_eigenvalues_that_the_landmarks_may_miss_have_no_estimate():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 5))[np.arange(1200) % 60] * 8 + rng.normal(size=(1200, 5)) * 0.3
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UnseenClusterWarning)
+        kpca = KernelPCA(25, sigma=2.0, size=30, landmarks="uniform", random_state=0).fit(X)
+    found = kpca.certificate_
+    known = ~np.isnan(found.eigenvalue_estimate)
+    assert (found.missed[known] <= 1).all()
+    assert not known.all()
+    values = eigenvalues(gaussian_gram(X, 2.0))[:25]
+    off = np.abs(found.eigenvalue_estimate - values)[known]
+    assert (off <= 4 * found.eigenvalue_standard_error[known]).all()
+    assert (np.diff(found.eigenvalue_estimate[known]) <= 0).all()
 
 
 @pytest.mark.full

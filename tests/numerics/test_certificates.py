@@ -177,6 +177,12 @@ def test_stability_of_random_features_keeps_sines_with_their_cosines():
     assert (found.trace_error, found.eigenvalue_upper, found.learning_curve) == (None, None, None)
 
 
+def test_angles_add_up():
+    a, b = np.random.default_rng(0).uniform(0, np.pi / 4, (2, 50))
+    assert_allclose(certificates.cosine_of_both(np.cos(a), np.cos(b)), np.cos(a + b), atol=1e-9)
+    assert certificates.cosine_of_both(np.array([0.1]), np.array([0.2]))[0] == 0
+
+
 STABILITY, RESIDUALS = [1.0, 0.995, 0.99, 0.95, 0.94], [1e-3, 0.01, 0.011, 0.1, 0.2]
 
 

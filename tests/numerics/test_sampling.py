@@ -10,7 +10,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from bigkpca.numerics import solvers
 from bigkpca.numerics.certificates.estimates import refined
-from bigkpca.numerics.certificates.sampling import Draw, Residuals, Sampler
+from bigkpca.numerics.certificates.sampling import Draw, Residuals, Sampler, threshold_of
 from bigkpca.numerics.certificates.spectral import SampledError, sampled_error, upper_mean
 from bigkpca.numerics.features import KernelRows
 from bigkpca.numerics.kernels import Cosine, Gaussian, Laplacian, Linear, Polynomial
@@ -118,6 +118,49 @@ def test_samples_of_parts_are_the_sample_of_the_whole(X, features, residuals):
     fewer = [drawn(replace(draw, least=least), features, X[start : start + 128], start) for start in range(0, 600, 128)]
     assert sum(len(each.X) for each in fewer) < sum(len(each.X) for each in parts)
     assert_array_equal(reduce(add, fewer).X, whole.X)
+
+
+@pytest.mark.parametrize("heavy", [False, True])
+@pytest.mark.parametrize("times", [1.0, 2.5])
+def test_the_threshold_makes_the_wanted_number_of_rows(heavy, times):
+    rng = np.random.default_rng(0)
+    r = rng.pareto(0.7, 500) if heavy else rng.uniform(0.5, 1, 500)
+    for most in (1, 20, 400):
+        t = threshold_of(rng.permutation(r), times * r.sum(), most, times)
+        assert_allclose(times * np.minimum(1, r / t).sum(), most)
+        certain = r[r >= t]
+        assert_allclose(threshold_of(np.append(certain, 0.9 * t), times * r.sum(), most, times), t)  # which are enough
+    assert threshold_of(np.r_[5.0, 5.0, np.zeros(9)], 10.0, 4) < 5.0  # fewer rows have residuals
+
+
+def test_samples_of_a_heavy_tail_have_as_many_rows_as_wanted(features):
+    X = rows(5, 4000) * (1 + np.random.default_rng(1).pareto(1.0, 4000))[:, None]
+    kernel = Polynomial(0.3, 3)
+    heavy = KernelRows(kernel, np.zeros(3), X[:8])
+    draw = Draw(Residuals.of(basis_of(heavy.gram(), 1e-12), np.dtype(np.float64)), 300, 0.0, seed=0)
+    whole = drawn(draw, heavy, X)
+    assert 230 < len(whole.X) < 370
+    parts = [drawn(draw, heavy, X[start : start + 1024], start) for start in range(0, 4000, 1024)]
+    assert_array_equal(reduce(add, parts).X, whole.X)
+
+
+def test_rows_that_block_work_merges_have_no_bound():
+    X = np.random.default_rng(0).normal(size=(100, 3))
+    X[:5] += 1e8
+    double = KernelRows(Gaussian(1.0), np.zeros(3), X[4:60])
+    single = double.in_precision(np.dtype(np.float32))
+    residuals = Residuals.of(basis_of(double.gram(), 1e-9), np.dtype(np.float32))
+    assert residuals.hold(single, X[5:])
+    assert residuals.hold(double, X)
+    assert not residuals.hold(single, X)
+
+
+def test_equal_values_have_equal_random_numbers(X, features, residuals):
+    draw = Draw(residuals, 50, 0.0, seed=0)
+    X = np.where(X > 0, X, 0.0)
+    expected = drawn(draw, features, X).uniform
+    for same in (X.astype(">f8"), np.asfortranarray(X), np.where(X == 0, -0.0, X)):
+        assert_array_equal(drawn(draw, features, same).uniform, expected)
 
 
 def test_all_rows_are_drawn_if_they_are_few(X, features, residuals):
@@ -251,6 +294,7 @@ def test_estimates_are_right_on_average_and_know_their_errors(X, features, resid
         kept = np.flatnonzero(rng.random(len(X)) < p)
         part = SampledError(whole.E[np.ix_(kept, kept)], whole.C[kept], whole.kernels[kept], p[kept])
         found.append(refined(part, Q[kept], approximate, len(X)))
+    assert all((np.diff(each.eigenvalues) <= 0).all() for each in found)
     values = np.array([each.eigenvalues[:5] for each in found])
     errors = np.array([each.standard_errors[:5] for each in found])
     assert (np.abs(values.mean(axis=0) - exact.eigenvalues[:5]) < 5 * values.std(axis=0) / np.sqrt(60)).all()

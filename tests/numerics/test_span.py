@@ -46,6 +46,18 @@ def test_both_bases_are_orthonormal_and_span_the_same(l):  # noqa: E741
     assert_allclose(one.solve(b), other.solve(b), rtol=1e-7)
 
 
+@pytest.mark.parametrize("q", [1, 20, 75])
+def test_eigenvectors_follow_given_directions_and_complete_the_span(q):
+    moments, W = well_conditioned(75)
+    first = basis_of(W, 1e-12)
+    mixed = eigenvector_basis(W, 1e-12, first.P[:, :q])
+    assert_array_equal(mixed.P[:, :q], first.P[:, :q])
+    assert (mixed.leading, mixed.triangular, mixed.indefinite) == (q, False, False)
+    assert_allclose(mixed.P.T @ W @ mixed.P, np.eye(75), atol=1e-8)
+    assert_allclose(mixed.inverse, np.diag(np.linalg.inv(W)), rtol=1e-7)
+    assert_allclose(of_basis(mixed, moments).trace_error, of_basis(first, moments).trace_error, rtol=1e-7)
+
+
 @pytest.mark.parametrize("step", PARTS)
 def test_a_part_of_the_landmarks_is_the_span_of_these_alone(step):
     moments, W = well_conditioned(60)

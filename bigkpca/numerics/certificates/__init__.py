@@ -433,27 +433,10 @@ def of_landmarks(
 
     `nystroem` is Nyström's solution, with a few more components.
     """
-    moments, values = span.moments, solution.eigenvalues
-    r, better, halved = len(values), None, None
-    if evidence.error is not None and evidence.spectral is not None:
-        better = _refined(evidence.error, nystroem, span, center, in_order)
-    else:
-        halved = stability_of_landmarks(span, solution, center, tolerance, in_order)
-    cosines = None if halved is None else halved.cosines
-    if better is not None and evidence.spectral is not None:
-        # The largest eigenvalue of other directions: in the span of the landmarks, and outside of it.
-        others = float(nystroem.eigenvalues[-1]) if len(nystroem.eigenvalues) < len(span.basis.signs) - center else 0.0
-        cosines = np.zeros(r)
-        cosines[: len(better.eigenvalues)] = better.cosines(max(evidence.spectral.norm, others))[:r]
-    apart = np.zeros(r)
-    if method != Nystroem():
-        # Eigenvalues of the other methods are not bounds, and their models of half the landmarks share their errors.
-        apart, agreement = residuals_of(span, solution, center), agreement_of(moments, nystroem, solution, center)
-        if cosines is not None:  # of the sum of both angles
-            sines = np.sqrt(np.maximum((1 - cosines**2) * (1 - agreement**2), 0))
-            cosines = np.maximum(cosines * agreement - sines, 0)
-    behind = nystroem.eigenvalues[r:] if halved is None else halved.behind
-    halved = None if cosines is None else Halved(cosines, behind)
+    moments, values, r = span.moments, solution.eigenvalues, len(solution.eigenvalues)
+    better, compared = _compared(method, solution, nystroem, span, evidence, center, tolerance, in_order)
+    # Eigenvalues of other methods are not bounds.
+    apart = np.zeros(r) if method == Nystroem() else residuals_of(span, solution, center)
     nystroem = nystroem.first(r)
     if not features.kernel.positive or span.basis.indefinite:
         if evidence.missed is not None:
@@ -462,7 +445,7 @@ def of_landmarks(
             # of Lam_1 over 2 |K|_F counts as missed.
             frobenius = np.sqrt(moments.count / len(span.basis.W) * moments.squares)
             evidence = replace(evidence, missed=max(evidence.missed, float(nystroem.eigenvalues[0]) - 2 * frobenius))
-        return _estimated(halved, solution, moments, evidence, center, apart)
+        return _estimated(compared, solution, moments, evidence, center, apart)
     rounding, checked = evidence.rounding_of(moments, nystroem, center), evidence.rounding is not None
     bounds = proven(span, nystroem, r, rounding, evidence.trace_rounding(), checked=checked)
     dropped = evidence.kept.dropped if evidence.kept else np.empty(0)
@@ -476,7 +459,7 @@ def of_landmarks(
         # lambda_j = Lam_j + e and T >= explained + e for some e of at most `likely`
         nearer = np.minimum((bounds.most + likely) / (bounds.explained + likely), bounds.shares)
     whole = bounds.explained + bounds.error
-    found = Certificate(
+    return Certificate(
         trace_error=bounds.trace,
         relative_trace_error=bounds.error / whole if whole > 0 else None,
         eigenvalue_lower=bounds.low,
@@ -484,8 +467,8 @@ def of_landmarks(
         explained_variance_ratio_lower=bounds.low / (bounds.total + bounds.coarse),
         explained_variance_ratio_upper=bounds.shares,
         learning_curve=curve,
-        stability=cosines,
-        gap=gaps(values, halved),
+        stability=None if compared is None else compared.cosines,
+        gap=gaps(values, compared),
         # The residual of each landmark given all others is 1 / (W⁻¹)_ii (Schur complements).
         leave_one_out_residual=float(np.mean(1 / span.basis.inverse)) if evidence.uniform else None,
         spectral_error_likely=likely,
@@ -495,26 +478,63 @@ def of_landmarks(
         missed=(bounds.error if likely is None else likely) / values + apart,
         rounding=bounds.slack / values,
         cluster=None if evidence.spectral is None else evidence.spectral.cluster,
+        **_estimates(better, evidence, bounds, values),
+        **_kept_sample(evidence, span),
     )
-    if better is not None and evidence.spectral is not None and len(better.eigenvalues) >= r:
-        norm, estimate = evidence.spectral.norm, np.clip(better.eigenvalues[:r], bounds.low, bounds.high)
-        known = (estimate > 2 * norm) & (likely <= values)  # others may be those of directions outside
-        estimate = np.where(known, estimate, np.nan)
-        cut = better.added[:r] * norm / np.maximum(estimate - norm, norm)  # what the second order leaves out
-        found = replace(
-            found,
-            eigenvalue_estimate=estimate,
-            eigenvalue_standard_error=np.sqrt(better.standard_errors[:r] ** 2 + cut**2 + bounds.slack**2),
-            explained_variance_ratio_estimate=np.minimum(estimate / bounds.total, bounds.shares),
-        )
-    return replace(found, **_kept_sample(evidence, span))
 
 
-def _refined(error: SampledError, nystroem: Solution, span: Span, center: bool, in_order: Map) -> Refined:
-    """Estimates of eigenpairs from the scores of sampled rows, whose kernels with the landmarks are known."""
-    # Scores have the squared lengths of the eigenvalues.
-    Q = (error.C - nystroem.mean) @ (nystroem.components / np.sqrt(nystroem.eigenvalues))
-    return refined(error, Q, np.diag(nystroem.eigenvalues), span.moments.count if center else None, in_order)
+def _compared(
+    method: Method,
+    solution: Solution,
+    nystroem: Solution,
+    span: Span,
+    evidence: Evidence,
+    center: bool,
+    tolerance: float,
+    in_order: Map,
+) -> tuple[Refined | None, Halved | None]:
+    """Estimates from drawn rows, if there are any; and the cosines of components with exact ones, or otherwise with
+    those of half the landmarks."""
+    error, spectral, r = evidence.error, evidence.spectral, len(solution.eigenvalues)
+    better = None
+    if error is None or spectral is None:
+        found = stability_of_landmarks(span, solution, center, tolerance, in_order)
+    else:
+        # Scores have the squared lengths of the eigenvalues.
+        Q = (error.C - nystroem.mean) @ (nystroem.components / np.sqrt(nystroem.eigenvalues))
+        centred = span.moments.count if center else None
+        better = refined(error, Q, np.diag(nystroem.eigenvalues), centred, in_order)
+        # The largest eigenvalue of other directions: in the span of the landmarks, and outside of it.
+        others = float(nystroem.eigenvalues[-1]) if len(nystroem.eigenvalues) < len(span.basis.signs) - center else 0.0
+        cosines = better.cosines(max(spectral.norm, others))[:r]
+        found = Halved(np.pad(cosines, (0, r - len(cosines))), nystroem.eigenvalues[r:])
+    if found is not None and method != Nystroem():
+        # Their models of half the landmarks share their errors.
+        agreement = agreement_of(span.moments, nystroem, solution, center)
+        both = np.minimum if better is None else cosine_of_both
+        found = found._replace(cosines=both(found.cosines, agreement))
+    return better, found
+
+
+def cosine_of_both(a: Array, b: Array) -> Array:
+    """The cosine of the sum of two angles with these cosines, not below 0."""
+    return np.maximum(a * b - np.sqrt(np.maximum((1 - a**2) * (1 - b**2), 0)), 0)
+
+
+def _estimates(better: Refined | None, evidence: Evidence, bounds: Proven, values: Array) -> dict[str, Any]:
+    """The fields of estimated eigenvalues; none of them without an estimate for each component."""
+    r, likely = len(values), evidence.spectral
+    if better is None or likely is None or len(better.eigenvalues) < r:
+        return {}
+    estimate = np.clip(better.eigenvalues[:r], bounds.low, bounds.high)
+    # Others may be those of directions outside.
+    estimate[(estimate <= 2 * likely.norm) | (values < min(likely.bound, bounds.error))] = np.nan
+    cut = better.added[:r] * likely.norm / np.maximum(estimate - likely.norm, likely.norm)  # beyond the second order
+    return {
+        "eigenvalue_estimate": estimate,
+        "eigenvalue_standard_error": np.sqrt(better.standard_errors[:r] ** 2 + cut**2 + bounds.slack**2),
+        "explained_variance_ratio_estimate": np.minimum(estimate / bounds.total, bounds.shares),
+    }
 
 
 def _kept_sample(evidence: Evidence, span: Span) -> dict[str, Any]:

@@ -43,7 +43,7 @@ class Refined:
         way of directions outside of Q, to second order.
         """
         values, outside = self.eigenvalues, self.outside
-        near = np.abs(values[:, None] - values) <= _SAME * values[:, None]
+        near = np.abs(values[:, None] - values) <= _SAME * np.abs(values[:, None])
         apart_inside = np.where(near, np.inf, values[:, None] - values)
         mixed = 1 - np.einsum("ij,ij->i", self.rotation**2, near)
         mixed += np.sum(4 * self.variances / apart_inside**2, axis=1)
