@@ -163,11 +163,14 @@ def test_estimators_with_values_can_be_cloned_printed_pickled_and_loaded(options
 
 
 @pytest.mark.parametrize("preimage", ["fixed-point", "linear", "ridge:size=100", "auto:rows=100"])
-def test_pickles_do_not_grow_with_the_training_data(preimage, digits, small, monkeypatch):
-    monkeypatch.setattr("bigkpca.numerics.certificates.sampling.SAMPLED_ROWS", 100)
+def test_pickles_do_not_grow_with_the_training_data(preimage, digits, small):
     small.set_params(preimage=preimage)
-    few, many = (len(pickle.dumps(small.fit(rows.astype(np.float64)))) for rows in (digits[:200], digits))
-    assert many < few + 20_000  # the number of drawn rows is random
+
+    def without_drawn_rows(X):  # at most 2048 rows
+        kept = small.fit(X.astype(np.float64)).certificate_
+        return len(pickle.dumps(small)) - kept.sample.nbytes - kept.draws.nbytes
+
+    assert without_drawn_rows(digits) < without_drawn_rows(digits[:200]) + 1000
 
 
 DRAWN = {"certificate_sample": 900}  # all, since they are fewer than 2048
