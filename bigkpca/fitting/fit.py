@@ -84,9 +84,9 @@ def fit_rows(
         model = with_decoder(model, rows, None, spec, engine)
         return with_reference(model, None, rows.shape[0], spec.seed, engine, spec)
     warn_if_fewer(model, fit, engine.progress)
-    model = with_decoder(model, rows, chosen.sample, spec, engine, found.basis)
+    model = with_decoder(model, rows, chosen.sample, spec, engine, found.span)
     reference = None if spec.exact else chosen.reference
-    return with_reference(model, reference, rows.shape[0], spec.seed, engine, spec, found.basis)
+    return with_reference(model, reference, rows.shape[0], spec.seed, engine, spec, found.span)
 
 
 def of_columns(rows: Rows, progress: Progress | None = None) -> Provenance:

@@ -130,8 +130,8 @@ def fit_like(
             provenance[key] = like.provenance[key]
     model = found.model(like.features, provenance)
     warn_if_fewer(model, fit, engine.progress)
-    model = with_decoder(model, rows, chosen.sample, spec, engine, found.basis)
-    return with_reference(model, chosen.reference, rows.shape[0], spec.seed, engine, spec)
+    model = with_decoder(model, rows, chosen.sample, spec, engine, found.span)
+    return with_reference(model, chosen.reference, rows.shape[0], spec.seed, engine, spec, found.span)
 
 
 def _chosen(rows: Rows, like: Model, fit: ResolvedFit, engine: Engine) -> ChosenFeatures:
@@ -242,7 +242,7 @@ def _with_sums(
                 checks = with_basis(features, checks, in_order)
             found = solve(sums.moments, features, fit, checks, in_order)
         solution = eigenpairs.aligned(found.solution, model.solution, features.gram())
-    found = replace(found, solution=solution, sums=sums, basis=None)
+    found = replace(found, solution=solution, sums=sums, span=None)
     warn_of(found, features)
     warn_if_beyond_tolerance(found, fit.spec)
     warn_if_not_uniform(fit.spec)

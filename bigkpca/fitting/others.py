@@ -16,7 +16,7 @@ from bigkpca.numerics.kernels import squared_norms
 from bigkpca.numerics.linalg import Map, rank_tolerance
 from bigkpca.numerics.model import Model
 from bigkpca.numerics.moments import ShiftedSums, block_moments
-from bigkpca.numerics.span import Basis, of_basis
+from bigkpca.numerics.span import Span
 from bigkpca.spec import FitSpec
 
 _TILE_ROWS = 256
@@ -47,18 +47,21 @@ def mapped(features: FeatureMap, X: Array, in_order: Map) -> Mapped:
 
 
 def without(
-    model: Model, some: Mapped | None, numbers: Array | None, spec: FitSpec, in_order: Map, basis: Basis | None = None
+    model: Model, some: Mapped | None, numbers: Array | None, spec: FitSpec, in_order: Map, span: Span | None = None
 ) -> Model | None:
     """The model of all its rows but some, with the same features: from the sums without their features or, if it keeps
     its rows and these are their `numbers`, from the others. None with neither, if the method takes landmarks for a
     sample of the rows, which may contain them, and if the other rows do not vary.
 
-    `basis` is that of the landmarks, if the fit already has it."""
+    `span` is that of the landmarks with all rows, if the fit already has it."""
     features, moments = model.features, model.moments
     if model.method.uniform:
         return None
     if moments is not None and some is not None:
         moments -= block_moments([(some.V.copy(), some.diagonal)], moments.mean)
+        if span is not None:
+            coordinates = block_moments([(some.V @ span.basis.P, some.diagonal)], span.coordinates.mean)
+            span = Span(span.basis, moments, span.coordinates - coordinates)
     elif numbers is not None:
         assert has_landmarks(features)
         features = replace(features, landmarks=np.delete(features.landmarks, numbers, axis=0))
@@ -66,7 +69,6 @@ def without(
         return None
     method: Any = model.method  # the exact method has no moments
     tolerance, sums = rank_tolerance(features.dtype), None if moments is None else ShiftedSums.of(moments)
-    span = None if basis is None or moments is None else of_basis(basis, moments, in_order)
     try:
         solution = method.solve(moments, features, model.components, spec.center, tolerance, span, in_order)
     except DataError:
@@ -90,7 +92,7 @@ def scored_without(
     spec: FitSpec,
     in_order: Map,
     known: Mapped | None = None,
-    basis: Basis | None = None,
+    span: Span | None = None,
 ) -> Judged | None:
     """The model `without` those of the rows X (m, d) that are `judged` (m,), and scores of all of X in it, zero for
     components that it lacks; `known` are the features of X, if they are known. None also for more than 2048 features,
@@ -100,7 +102,7 @@ def scored_without(
     if known is None and model.sums is not None:
         known = mapped(model.features, X, in_order)
     some = None if known is None else known.part(judged)
-    other = without(model, some, None if numbers is None else numbers[judged], spec, in_order, basis)
+    other = without(model, some, None if numbers is None else numbers[judged], spec, in_order, span)
     if other is None:
         return None
     if known is not None and model.sums is not None:

@@ -18,7 +18,7 @@ from bigkpca.numerics.features import has_landmarks
 from bigkpca.numerics.model import Model
 from bigkpca.numerics.preimages import Expansion, Regression, expansion
 from bigkpca.numerics.random_streams import REFERENCES, TRAINING, random_stream
-from bigkpca.numerics.span import Basis
+from bigkpca.numerics.span import Span
 from bigkpca.spec import FitSpec
 
 
@@ -28,12 +28,12 @@ def with_decoder(
     sample: Array | None,
     spec: FitSpec,
     engine: Engine,
-    basis: Basis | None = None,
+    span: Span | None = None,
 ) -> Model:
     """The model with its decoder: one pass for ridge and denoising, none for the other pre-images.
 
     `sample` are sampled rows (m, d) in the units of the data, if `spec.keeps_sample`; refined and exact models sample
-    the rows that they keep. `basis` is that of the landmarks, if the fit already has it.
+    the rows that they keep. `span` is that of the landmarks, if the fit already has it.
     """
     if not spec.reconstructs:
         return model
@@ -49,7 +49,7 @@ def with_decoder(
     with single_threaded_blas:
         if not preimage.trained:
             with engine.small_work() as in_order:
-                fitted = replace(model.fitted, basis=basis, in_order=in_order)
+                fitted = replace(model.fitted, basis=None if span is None else span.basis, in_order=in_order)
                 return replace(model, decoder=preimage.decoder(fitted, sample))
         training, sums = train_preimage(model, rows, sample, spec, engine)
         return replace(model, decoder=training.decoder(sums))

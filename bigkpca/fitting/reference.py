@@ -20,7 +20,7 @@ from bigkpca.numerics.linear_pca import MOST_VALUES, Captured, captured, held_ou
 from bigkpca.numerics.model import Model
 from bigkpca.numerics.preimages import Expansion, residuals
 from bigkpca.numerics.random_streams import DRIFT, random_stream
-from bigkpca.numerics.span import Basis
+from bigkpca.numerics.span import Span
 from bigkpca.spec import FitSpec
 
 _SAFETY = 32  # times the unit roundoff: how far features may be off; up to 5 was observed
@@ -45,13 +45,13 @@ def with_reference(
     seed: int,
     engine: Engine,
     spec: FitSpec | None = None,
-    basis: Basis | None = None,
+    span: Span | None = None,
 ) -> Model:
     """The model with its reference, made from rows X (q, d) of `count` rows, in the units of the data and in random
     order, and with what its scores capture of these rows, unless it has that already.
 
     Reads nothing: if X is None, the model keeps its rows. `spec` is that of the fit, if these rows were fitted, and
-    `basis` that of its landmarks, if it is known. There is no reference if k(x, x) is not known.
+    `span` that of its landmarks, if it is known. There is no reference if k(x, x) is not known.
     """
     if model.features.precomputed:
         return model
@@ -74,13 +74,13 @@ def with_reference(
                 of_known = mapped(model.features, known, in_order)
             found = _of_rows(model, known, of_known, given, in_order)
         if spec is not None and overfitted:
-            held_out = _held_out(model, known, of_known, some, spec, in_order, basis) if halved else None
+            held_out = _held_out(model, known, of_known, some, spec, in_order, span) if halved else None
             expected = held_out or (np.zeros_like(found.scores), found.residuals + np.sum(found.scores**2, axis=1))
         errors = _errors(model, found, given)
         reference = reference_of(found.scores, found.residuals, values, count, errors, expected)
         about = model.captured
         if about is None and spec is not None and (count <= REFERENCE_ROWS or (separable and held_out is None)):
-            about = _captured_unseen(model, X, of_known, count, spec, in_order, basis)
+            about = _captured_unseen(model, X, of_known, count, spec, in_order, span)
         if about is None:
             at = spread(len(known), max(1, MOST_VALUES // model.columns))
             Y = found.scores if held_out is None else held_out[0]
@@ -95,12 +95,12 @@ def _held_out(
     numbers: Array | None,
     spec: FitSpec,
     in_order: Map,
-    basis: Basis | None,
+    span: Span | None,
 ) -> tuple[Array, Array] | None:
     """Scores (q, r) and residuals (q,) of the reference rows X (q, d) in a model of all other rows; see `without`."""
     if known is None and numbers is None:
         known = mapped(model.features, X, in_order)
-    other = without(model, known, numbers, spec, in_order, basis)
+    other = without(model, known, numbers, spec, in_order, span)
     if other is None:
         return None
     again = _of_rows(other, X, known if numbers is None else None, other.expansion(), in_order)
@@ -114,7 +114,7 @@ def _captured_unseen(
     count: int,
     spec: FitSpec,
     in_order: Map,
-    basis: Basis | None,
+    span: Span | None,
 ) -> Captured | None:
     """What scores capture of the columns of some rows, where those that are judged are left out of kernel PCA as they
     are left out of linear PCA; None if they cannot be. `known` are the features of the first of the rows X."""
@@ -124,7 +124,7 @@ def _captured_unseen(
         X = _kept_rows(model, numbers)
     X = X[:most]
     known = None if known is None or len(known.V) < len(X) else known.part(slice(len(X)))
-    found = scored_without(model, X, held_out_rows(len(X)), numbers, spec, in_order, known, basis)
+    found = scored_without(model, X, held_out_rows(len(X)), numbers, spec, in_order, known, span)
     return None if found is None else captured(model.features, X, found.scores, seen=found.seen)
 
 

@@ -44,7 +44,7 @@ class Solved:
     solution: Solution
     certificate: Certificate
     choices: tuple[Choice, ...]
-    basis: Basis | None = None  # of the span of the landmarks
+    span: Span | None = None  # of the landmarks
     sums: ShiftedSums | None = None
     digest: str = ""
 
@@ -176,7 +176,7 @@ def _solve_from_sums(
         choices = (*choices, choice("directions", few, reason))
     negative = min(chosen.solution.negative, _negative_on_few(features, checks.few, spec.center))
     solution = replace(chosen.solution, negative=negative)
-    return replace(chosen, solution=solution, choices=choices, basis=None if span is None else span.basis)
+    return replace(chosen, solution=solution, choices=choices, span=span)
 
 
 def _nystroem(span: Span, components: int, center: bool, tolerance: float, in_order: Map) -> Solution:

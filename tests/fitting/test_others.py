@@ -15,7 +15,7 @@ from bigkpca.fitting import others
 from bigkpca.fitting.others import mapped, scored_without, with_other_preimages, without
 from bigkpca.numerics.linear_pca import LinearPCA
 from bigkpca.numerics.methods import Nystroem
-from bigkpca.numerics.span import basis_of
+from bigkpca.numerics.span import span_of
 from bigkpca.spec import FitSpec
 from tests.helpers.fits import fit
 from tests.helpers.oracles import with_signs_of
@@ -76,13 +76,13 @@ def test_there_is_none_without_the_rows_or_for_pre_images_that_took_a_pass(digit
     assert with_other_preimages(other, model, few[60:180], spec) is None  # the others are the same rows
 
 
-def test_known_features_and_the_basis_of_the_landmarks_change_nothing(digits):
+def test_known_features_and_the_span_of_the_landmarks_change_nothing(digits):
     X = digits[:240].astype(np.float64)
     model = fit(X, components=3, sigma=40.0, size=30)
     spec, judged = FitSpec.of(model), np.isin(np.arange(240), JUDGED)
-    known, basis = mapped(model.features, X, in_order), basis_of(model.features.gram(), 1e-12)
+    known, span = mapped(model.features, X, in_order), span_of(model.features.gram(), model.moments, 1e-12)
     before = known.V.copy()
-    plain, found = (scored_without(model, X, judged, None, spec, in_order, *more) for more in ((), (known, basis)))
+    plain, found = (scored_without(model, X, judged, None, spec, in_order, *more) for more in ((), (known, span)))
     (expected,) = plain.model.project([X], len(X))
     for scores in (plain.scores, found.scores):
         assert_allclose(with_signs_of(scores, expected), expected, atol=1e-9)
