@@ -35,7 +35,6 @@ from bigkpca.execution.planning import plan_resolved
 from bigkpca.fitting.fit import fit_rows
 from bigkpca.ingesting import ingest
 from bigkpca.numerics import span
-from bigkpca.numerics.certificates import sample_of
 from bigkpca.numerics.model import Model
 from bigkpca.spec import FitSpec, ResolvedFit, resolve
 from bigkpca.workflows.fit import save
@@ -200,8 +199,7 @@ def measured(setting: Setting, given: argparse.Namespace) -> Timed:
 
 def _took_a_detour(model: Model, fit: ResolvedFit) -> bool:
     """Whether the fit was repeated in float64, or solved by eigenvectors as Cholesky's factor was not accurate."""
-    kept = sample_of(model.certificate)
-    return model.features.dtype != fit.dtype or (kept is not None and bool(kept[1].eigenvectors))
+    return model.features.dtype != fit.dtype or (model.drawn is not None and model.drawn.eigenvectors)
 
 
 def fitted_coefficients(runs: Sequence[Timed]) -> dict[str, float]:

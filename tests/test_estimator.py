@@ -167,13 +167,13 @@ def test_pickles_do_not_grow_with_the_training_data(preimage, digits, small):
     small.set_params(preimage=preimage)
 
     def without_drawn_rows(X):  # at most 2048 rows
-        kept = small.fit(X.astype(np.float64)).certificate_
-        return len(pickle.dumps(small)) - kept.sample.nbytes - kept.draws.nbytes
+        kept = small.fit(X.astype(np.float64)).model_.drawn
+        return len(pickle.dumps(small)) - sum(each.nbytes for each in (kept.X, kept.residuals, kept.uniform))
 
     assert without_drawn_rows(digits) < without_drawn_rows(digits[:200]) + 1000
 
 
-DRAWN = {"certificate_sample": 900}  # all, since they are fewer than 2048
+DRAWN = {"drawn_X": 900}  # all, since they are fewer than 2048
 KEPT = [
     ({"preimage": "fixed-point"}, DRAWN),
     pytest.param({"preimage": "ridge"}, DRAWN, marks=pytest.mark.full),

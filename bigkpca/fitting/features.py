@@ -19,7 +19,7 @@ from bigkpca.execution.engine import Engine, fit_blocks
 from bigkpca.execution.passes import ResidualDraws, action_of, draws_by_residual, mean_features, sums_of
 from bigkpca.fitting.sample import PreparedSample, prepare_sample, rounded
 from bigkpca.numerics import growth, landmarks
-from bigkpca.numerics.certificates import SampledFrom
+from bigkpca.numerics.certificates.sampling import DrawnRows
 from bigkpca.numerics.drift import REFERENCE_ROWS
 from bigkpca.numerics.evaluation import Estimate
 from bigkpca.numerics.features import (
@@ -388,7 +388,7 @@ class ChosenFeatures:
     sample: Array | None  # (m, d), if the pre-image needs it
     few: Array  # (q, d) of the sample: the kernel is judged on these rows, and rounding is measured on the first
     reference: Array  # (q, d) of all rows, whose scores and residuals the model keeps
-    like: SampledFrom | None = None  # how the rows of another model were drawn, with which these are to be joined
+    like: DrawnRows | None = None  # those of another model, with which the rows drawn here are to be joined
 
 
 def choose_features(rows: Rows, fit: ResolvedFit, limits: SizeLimits, engine: Engine) -> ChosenFeatures:

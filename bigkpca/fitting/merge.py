@@ -23,8 +23,7 @@ from bigkpca.fitting.sample import reference_row_numbers
 from bigkpca.fitting.solve import Checks, draw_of, first_basis, rounding_of, solve, solve_rows, some_of
 from bigkpca.fitting.warnings import warn_if_beyond_tolerance, warn_if_fewer, warn_if_not_uniform, warn_of
 from bigkpca.numerics import eigenpairs, growth, rounding
-from bigkpca.numerics.certificates import SampledFrom, sample_of
-from bigkpca.numerics.certificates.sampling import Residuals, ResidualSample
+from bigkpca.numerics.certificates.sampling import DrawnRows, Residuals
 from bigkpca.numerics.drift import REFERENCE_ROWS
 from bigkpca.numerics.features import FeatureMap
 from bigkpca.numerics.growth import PAIRED_ROWS
@@ -149,7 +148,6 @@ def _chosen(rows: Rows, like: Model, fit: ResolvedFit, engine: Engine) -> Chosen
     found_few, found_reference, found_sample = (
         read[np.searchsorted(wanted, some)] for some in (few, reference, sample)
     )
-    kept = sample_of(like.certificate)
     return ChosenFeatures(
         features,
         like.sums.about,
@@ -159,8 +157,11 @@ def _chosen(rows: Rows, like: Model, fit: ResolvedFit, engine: Engine) -> Chosen
         found_sample if spec.keeps_sample else None,
         found_few,
         found_reference if fit.reference_rows else found_few[:REFERENCE_ROWS],
-        None if kept is None else kept[1],
+        like.drawn,
     )
+
+
+_ALIKE = ("directions", "cholesky", "eigenvectors", "most")  # of drawn rows that can be joined
 
 
 @dataclass(frozen=True)
@@ -187,7 +188,7 @@ def merge(models: Iterable[Model], engine: Engine) -> Model:
     parts: list[_Part] = []
     added: list[dict[str, Any]] = []  # identities of all rows, in the form that `partial_fit` records
     numbers: dict[str, int] = {}  # numbers of the models, by the digests of their rows
-    drawn: _Kept = None
+    drawn: DrawnRows | None = None
     nodes: list[tuple[int, ShiftedSums]] = []  # of the binary tree of sums, levels descending: at most log2
     for number, model in enumerate(models, 1):
         if first is None:
@@ -205,10 +206,8 @@ def merge(models: Iterable[Model], engine: Engine) -> Model:
                 )
         numbers.update(dict.fromkeys(digests, number))
         added += own
-        rows_kept = sample_of(model.certificate)
-        drawn = _joined(drawn, rows_kept) if parts else rows_kept
-        uniform = None if model.certificate.draws is not None else model.certificate.sample
-        parts.append(_Part(model.sums.count, rounding_of(model), uniform))
+        drawn = _joined(drawn, model.drawn) if parts else model.drawn
+        parts.append(_Part(model.sums.count, rounding_of(model), model.certificate.sample))
         level, value = 0, model.sums
         while nodes and nodes[-1][0] == level:
             value = nodes.pop()[1] + value
@@ -217,7 +216,7 @@ def merge(models: Iterable[Model], engine: Engine) -> Model:
     if first is None or len(parts) < 2:
         raise SpecError(f"{len(parts)} models were given: merging needs at least two")
     sums = reduce(lambda right, left: left + right, (value for _, value in reversed(nodes)))
-    if drawn is None and sample_of(first.certificate) is not None:
+    if drawn is None and first.drawn is not None:
         engine.progress.note(
             "no bound with 95 % confidence: the models were fitted with different options, or share some rows"
         )
@@ -253,25 +252,17 @@ def _with_sums(
     return extend_decoder(larger, model, fit.spec)
 
 
-_Kept = tuple[ResidualSample, SampledFrom] | None  # the rows that a model keeps of those that its passes drew
-
-
-def _joined(one: _Kept, other: _Kept) -> _Kept:
+def _joined(ours: DrawnRows | None, theirs: DrawnRows | None) -> DrawnRows | None:
     """The rows that two models keep, together; None if one has none, if they were drawn in other directions, or with
     the same random numbers, as for the same rows."""
-    if one is None or other is None:
+    if ours is None or theirs is None or np.isin(theirs.uniform, ours.uniform).any():
         return None
-    (ours, how), (theirs, otherwise) = one, other
-
-    def drawn_by(how: SampledFrom) -> tuple[float, ...]:
-        return how.of, how.cholesky, how.eigenvectors, how.most
-
-    if drawn_by(how) != drawn_by(otherwise) or np.isin(theirs.uniform, ours.uniform).any():
+    if any(getattr(ours, name) != getattr(theirs, name) for name in _ALIKE):
         return None
-    return ours + theirs, how._replace(kept=min(how.kept, otherwise.kept))
+    return replace(ours + theirs, kept=min(ours.kept, theirs.kept))
 
 
-def _joint_checks(first: Model, sums: ShiftedSums, parts: list[_Part], drawn: _Kept) -> Checks:
+def _joint_checks(first: Model, sums: ShiftedSums, parts: list[_Part], drawn: DrawnRows | None) -> Checks:
     """The evidence of all parts: drawn rows and rounding; landmarks and sampled rows measure the rounding again."""
     seed, total, sample = FitSpec.of(first).seed, sum(part.count for part in parts), None
     if all(part.sample is not None for part in parts):  # in proportion to their numbers of rows
@@ -282,8 +273,7 @@ def _joint_checks(first: Model, sums: ShiftedSums, parts: list[_Part], drawn: _K
     rows = [first.features.offset[None], *(each.astype(np.float64) for each in (landmarks, sample) if each is not None)]
     few = np.concatenate([each[: rounding.MEASURED_ROWS] for each in rows])
     of_trace, of_values = (float(sum(part.rounded[i] for part in parts)) for i in range(2))
-    found, how = drawn or (None, None)
-    return Checks(few, sums.about, 0, sample, None, drawn=found, like=how, rounded=(of_trace, of_values))
+    return Checks(few, sums.about, 0, sample, None, drawn=drawn, like=drawn, rounded=(of_trace, of_values))
 
 
 def _check_same_features(first: Model, model: Model, number: int) -> None:
@@ -346,14 +336,13 @@ def extend(model: Model, rows: Rows, spec: FitSpec, engine: Engine, limit: int |
     fit = resolve_shape(spec, *rows.shape, rows.dtype)
     check_fits(rows, fit, engine, limit)
     checks = _checks_of_new_rows(model, rows, fit, engine)
-    kept, draw, features = sample_of(model.certificate), None, model.features
+    kept, draw, features = model.drawn, None, model.features
     if kept is not None:
-        sample, how = kept
         with single_threaded_blas, engine.small_work() as in_order:
-            checks = with_basis(features, replace(checks, like=how), in_order)
-            draw = draw_of(features, checks.basis, fit, checks.few, how, sample.count)
+            checks = with_basis(features, replace(checks, like=kept), in_order)
+            draw = draw_of(features, checks.basis, fit, checks.few, kept, kept.count)
     more = sums_of(rows, features, model.sums.about, model.block_rows, engine, draw=draw)
-    drawn = None if kept is None or more.drawn is None else kept[0] + more.drawn
+    drawn = None if kept is None or more.drawn is None else kept + more.drawn
     checks = replace(checks, far=more.far, drawn=drawn)
     added = [*model.provenance.get("added", []), anonymous(rows) | {"sha256": more.content}]
     recorded = model.provenance["spec"] | {key: getattr(spec, key) for key in _MAY_CHANGE}
@@ -374,9 +363,7 @@ def _checks_of_new_rows(model: Model, rows: Rows, fit: ResolvedFit, engine: Engi
     if landmarks is not None:
         some = np.concatenate([some.astype(np.float64), landmarks[: rounding.MEASURED_ROWS]])
     earlier_sample, sample = model.certificate.sample, None
-    if (
-        earlier_sample is not None and model.certificate.draws is None
-    ):  # old and new rows in proportion to their numbers
+    if earlier_sample is not None:  # old and new rows in proportion to their numbers
         kept = rounding.MEASURED_ROWS * sums.count // (sums.count + n)
         fresh = found[np.searchsorted(wanted, few[: rounding.MEASURED_ROWS - kept])]
         sample = np.concatenate([some_of(earlier_sample, kept, fit.spec.seed), fresh])
@@ -387,5 +374,5 @@ def with_basis(features: FeatureMap, checks: Checks, in_order: Map) -> Checks:
     """The checks with the basis of the span of the landmarks, and the residuals by which rows were drawn."""
     like = checks.like
     basis = first_basis(features, like, in_order)
-    residuals = None if basis is None or like is None else Residuals.of(basis, features.dtype, int(like.of))
+    residuals = None if basis is None or like is None else Residuals.of(basis, features.dtype, like.directions)
     return replace(checks, basis=basis, residuals=residuals)

@@ -16,8 +16,8 @@ from bigkpca.execution.engine import Engine
 from bigkpca.execution.passes import action_of, sums_of
 from bigkpca.fitting.features import Choice, ChosenFeatures, choice
 from bigkpca.numerics import certificates, eigenpairs, rounding, solvers
-from bigkpca.numerics.certificates import Certificate, Evidence, SampledFrom, spectral
-from bigkpca.numerics.certificates.sampling import Draw, Residuals, ResidualSample, threshold_of
+from bigkpca.numerics.certificates import Certificate, Evidence, spectral
+from bigkpca.numerics.certificates.sampling import Draw, DrawnRows, Residuals, ResidualSample, threshold_of
 from bigkpca.numerics.eigenpairs import Solution
 from bigkpca.numerics.features import FeatureMap, KernelRows, has_landmarks
 from bigkpca.numerics.landmarks import Uniform
@@ -45,12 +45,20 @@ class Solved:
     certificate: Certificate
     choices: tuple[Choice, ...]
     span: Span | None = None  # of the landmarks
+    drawn: DrawnRows | None = None
     sums: ShiftedSums | None = None
     digest: str = ""
 
     def model(self, features: FeatureMap, provenance: Provenance) -> Model:
         """The model, without its reference and decoder."""
-        return Model(features, self.solution, sums=self.sums, certificate=self.certificate, provenance=provenance)
+        return Model(
+            features,
+            self.solution,
+            sums=self.sums,
+            certificate=self.certificate,
+            provenance=provenance,
+            drawn=self.drawn,
+        )
 
 
 @dataclass(frozen=True)
@@ -60,7 +68,7 @@ class Checks:
     `few` (q, d) of the sample and the `far` rows of the pass measure the rounding, with `shift` (D,), the fixed vector
     subtracted in the pass.
     `drawn` are rows of all passes, by `residuals`, in the first directions of `basis`; None if they prove nothing.
-    `like` is how those of rows fitted earlier were drawn, which requires the same basis: of Cholesky's factor,
+    `like` are those that a model keeps of rows fitted earlier, which requires the same basis: of Cholesky's factor,
     eigenvectors or both. `rounded` is how far rounding moved the tr(E) and an eigenvalue of those rows; `count` is how
     many others there are. If there is no bound, `sample` (q, d) of all rows gives an estimate; None if earlier rows are
     not known.
@@ -73,7 +81,7 @@ class Checks:
     basis: Basis | None
     residuals: Residuals | None = None
     drawn: ResidualSample | None = None
-    like: SampledFrom | None = None
+    like: DrawnRows | None = None
     rounded: tuple[float, float] = (0.0, 0.0)
     far: FarRows | None = None
 
@@ -169,14 +177,16 @@ def _solve_from_sums(
         )
 
     chosen = chosen_components(spec, with_components)
-    choices = chosen.choices
+    choices, drawn = chosen.choices, None
+    if evidence.error is not None and checks.drawn is not None and checks.residuals is not None and span is not None:
+        drawn = DrawnRows.of(checks.drawn, checks.residuals, span)
     if kept is not None and len(kept.dropped):
         few = len(kept.span.basis.signs)
         reason = f"of {few + len(kept.dropped)} that the landmarks span; the rest may be mostly rounding"
         choices = (*choices, choice("directions", few, reason))
     negative = min(chosen.solution.negative, _negative_on_few(features, checks.few, spec.center))
     solution = replace(chosen.solution, negative=negative)
-    return replace(chosen, solution=solution, choices=choices, span=span)
+    return replace(chosen, solution=solution, choices=choices, span=span, drawn=drawn)
 
 
 def _nystroem(span: Span, components: int, center: bool, tolerance: float, in_order: Map) -> Solution:
@@ -197,7 +207,7 @@ def _negative_on_few(features: FeatureMap, few: Array, center: bool) -> float:
     return least / largest if least < _NEGATIVE * largest and largest > 0 else 0.0
 
 
-def first_basis(features: FeatureMap, like: SampledFrom | None, in_order: Map) -> Basis | None:
+def first_basis(features: FeatureMap, like: DrawnRows | None, in_order: Map) -> Basis | None:
     """The basis of the span of the landmarks: that of Cholesky's factor, otherwise of the eigenvectors of W; which of
     them, `like` may require. None without landmarks, and if kernels overflow."""
     W, tolerance = features.gram(in_order), rank_tolerance(features.dtype)
@@ -211,14 +221,14 @@ def first_basis(features: FeatureMap, like: SampledFrom | None, in_order: Map) -
 
 
 def draw_of(
-    features: FeatureMap, basis: Basis | None, fit: ResolvedFit, few: Array, like: SampledFrom | None, before: int = 0
+    features: FeatureMap, basis: Basis | None, fit: ResolvedFit, few: Array, like: DrawnRows | None, before: int = 0
 ) -> Draw | None:
     """How the pass of a fit draws rows, `before` which others were passed; `few` are some of its rows. None where they
     would prove nothing."""
     if basis is None or basis.indefinite or not fit.drawn:
         return None
-    residuals = Residuals.of(basis, features.dtype, None if like is None else int(like.of))
-    most, least = fit.most_drawn if like is None else int(like.most), 0.0
+    residuals = Residuals.of(basis, features.dtype, None if like is None else like.directions)
+    most, least = fit.most_drawn if like is None else like.most, 0.0
     if before + fit.n > most:  # half of what the few rows say
         ((V, diagonal),) = features.tiles([few[: rounding.MEASURED_ROWS]], rounding.MEASURED_ROWS)
         r, times = residuals(V, diagonal), fit.n / len(V)
@@ -235,7 +245,7 @@ def _significant_directions(
     basis, like = checks.basis, checks.like
     assert basis is not None
     least = 0 if checks.residuals is None else checks.residuals.P.shape[1]
-    most = None if like is None else int(like.kept)
+    most = None if like is None else like.kept
     if like is None or not like.eigenvectors or not basis.triangular:
         found = measured.significant(of_basis(basis, moments, in_order), most, in_order, least)
         bound = max(found.span.trace_error, 0.0) + found.trace_rounding
@@ -267,7 +277,7 @@ def _evidence(
             return found
         error = spectral.error_of(features, span, checks.drawn, checks.few, measured.value, in_order)
         bound = spectral.spectral_error(error, checks.drawn, rng, in_order)
-        return replace(found, drawn=checks.drawn, residuals=checks.residuals, error=error, spectral=bound)
+        return replace(found, error=error, spectral=bound)
     if checks.sample is None:
         return found
     missed = spectral.estimate(features, span, checks.sample, moments.count, fit.spec.center)

@@ -11,6 +11,7 @@ import numpy as np
 from bigkpca.errors import Array, SpecError, column_called
 from bigkpca.numerics import methods
 from bigkpca.numerics.certificates import Certificate
+from bigkpca.numerics.certificates.sampling import DrawnRows
 from bigkpca.numerics.display import ShowsSummary, Summary, counted
 from bigkpca.numerics.drift import Reference
 from bigkpca.numerics.eigenpairs import Projection, Solution
@@ -78,6 +79,8 @@ class Model(ShowsSummary):
     earlier : Reference or None
         If a scheduled job fitted again, and `reference` is that of the rows that caused this: the reference of the
         earlier rows.
+    drawn : DrawnRows or None
+        The rows that bounds with 95 % confidence and estimates come from, kept for when rows are added.
     captured : Captured or None
         The share of the columns that the scores explain, beside linear PCA, from sampled rows of the fit; None if there
         are too few, for kernels that do not compare quantities, and after rows were added.
@@ -93,6 +96,7 @@ class Model(ShowsSummary):
     reference: Reference | None = None
     earlier: Reference | None = None
     captured: Captured | None = None
+    drawn: DrawnRows | None = None
 
     def __post_init__(self) -> None:
         vars(self).update(all_aligned(vars(self)))  # as after storing and loading, so that results have the same bits

@@ -130,7 +130,7 @@ _LIKELY = (
     "eigenvalue_likely_upper",
     "explained_variance_ratio_likely_upper",
 )
-_NOT_SHOWN = ("draws", "sampling", "sample")  # rows, kept for those that are added later
+_NOT_SHOWN = ("sample",)  # rows, kept for those that are added later
 
 
 def _listed(values: Array) -> Any:

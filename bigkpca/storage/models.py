@@ -28,6 +28,7 @@ from bigkpca.data.stores import AnyPath, expanded, is_path, store_of
 from bigkpca.errors import Array, CorruptionError, IncompleteError, SpecError
 from bigkpca.numerics import kernels, moments, preimages
 from bigkpca.numerics.certificates import Certificate
+from bigkpca.numerics.certificates.sampling import DrawnRows
 from bigkpca.numerics.drift import Reference
 from bigkpca.numerics.eigenpairs import Solution
 from bigkpca.numerics.features import MAPS, FeatureMap, Shape, from_parts
@@ -154,7 +155,7 @@ def _is_shape(value: Any, least: int) -> bool:
     return isinstance(value, list) and all(type(length) is int and least <= length < _MOST for length in value)
 
 
-_Part = TypeVar("_Part", Moments, ShiftedSums, Reference, Captured)
+_Part = TypeVar("_Part", Moments, ShiftedSums, Reference, Captured, DrawnRows)
 _SOLUTION: dict[str, Shape] = {"mean": ("D",), "components": ("D", "r"), "eigenvalues": ("r",)}
 _MOMENTS: dict[str, Shape] = {"mean": ("D",), "scatter": ("D", "D")}
 _REFERENCES = ("reference", "earlier")
@@ -183,6 +184,7 @@ def assembled(about: Mapping[str, Any], arrays: Mapping[str, Array]) -> Model:
         for name in _REFERENCES
     }
     captured = _part(Captured, "captured", about, arrays, Captured.shapes, sizes, "rows")
+    drawn = _part(DrawnRows, "drawn", about, arrays, DrawnRows.shapes, sizes)
     provenance: Any = {key: about[key] for key in about if key not in _OWN}
     if found := records.wrong(provenance, records.PROVENANCE, partial=True):
         raise SpecError(found)
@@ -202,6 +204,7 @@ def assembled(about: Mapping[str, Any], arrays: Mapping[str, Array]) -> Model:
         provenance=provenance,
         decoder=decoder,
         captured=captured,
+        drawn=drawn,
         **references,
     )
     if "spec" in provenance:
@@ -435,6 +438,10 @@ def _parts(model: Model) -> tuple[dict[str, Any], dict[str, Array]]:
         if (reference := getattr(model, kind)) is not None:
             about[kind] = {"rows": reference.rows}
             arrays |= {f"{kind}_{name}": getattr(reference, name) for name in reference.shapes}
+    if (drawn := model.drawn) is not None:
+        plain = {part.name: getattr(drawn, part.name) for part in fields(drawn) if part.name not in drawn.shapes}
+        about["drawn"] = plain
+        arrays |= {f"drawn_{name}": getattr(drawn, name) for name in drawn.shapes}
     if (captured := model.captured) is not None:
         about["captured"] = {
             "rows": captured.rows,

@@ -55,7 +55,7 @@ def test_the_whole_story(made, tmp_path):
     fitted = run("fit", dataset, model, *OPTIONS, "--seed", 1)
     assert re.search(r"kernel +gaussian \(sigma \d+", fitted.stdout)
     head, first = re.search(
-        r"(component   eigenvalue   exact .estimate.   share of variance   cumulative.*)\n(.*)", fitted.stdout
+        r"(component   eigenvalue +exact .estimate.   share of variance   cumulative.*)\n(.*)", fitted.stdout
     ).groups()
     assert head.index("   cumulative") == first.index("%") + 1
     assert "unexplained by the landmarks" in fitted.stdout

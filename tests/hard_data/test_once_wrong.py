@@ -19,7 +19,7 @@ from bigkpca.errors import (
 )
 from bigkpca.execution.passes import sums_of
 from bigkpca.fitting import solve
-from bigkpca.numerics.certificates import sample_of, sampling
+from bigkpca.numerics.certificates import sampling
 from bigkpca.numerics.kernels import Gaussian
 from tests.helpers import oracles
 
@@ -267,7 +267,7 @@ def test_added_rows_from_elsewhere_are_not_trusted():
     values = eigenvalues(gaussian_gram(np.r_[first, more], 2.0))
     found = kpca.certificate_
     assert "solid" not in found.trust
-    assert len(found.sample) == 800
+    assert len(kpca.model_.drawn.X) == 800
     assert (values[:5] <= found.eigenvalue_likely_upper).all()
     assert found.spectral_error_likely > values[0] / 2
 
@@ -279,7 +279,7 @@ def test_added_rows_keep_the_basis_of_the_first_ones(sentinel):
     X[np.random.default_rng(1).random(len(X)) < 0.05, 2] += -9999 * sentinel
     for first, more in ((X[:600], X[600:]), (X[::4], normal(600, X.shape[1]))):
         kpca = KernelPCA(8, size=200 if len(first) > 300 else 130, random_state=0).fit(first).partial_fit(more)
-        assert sample_of(kpca.certificate_)[1].eigenvectors == sentinel
+        assert kpca.model_.drawn.eigenvectors == sentinel
         bounds_hold(kpca, eigenvalues(gaussian_gram(np.concatenate([first, more]), kpca.sigma_)))
 
 
@@ -289,7 +289,7 @@ def test_the_sign_of_a_rounding_error_does_not_choose_the_basis():
         X = np.random.default_rng(seed).normal(size=(47, 4))
         kpca = KernelPCA(3, sigma=2.0, size=47, landmarks="uniform", random_state=0).fit(X)
         assert kpca.certificate_.trace_error < 1e-8
-        assert not sample_of(kpca.certificate_)[1].eigenvectors, seed
+        assert not kpca.model_.drawn.eigenvectors, seed
 
 
 def test_one_principal_direction_is_not_trusted(digits):
@@ -326,7 +326,7 @@ def test_eigenvectors_that_replace_cholesky_directions_take_no_second_pass(monke
     X, passes = normal(2500, 4), []
     monkeypatch.setattr(solve, "sums_of", lambda *args, **options: passes.append(1) or sums_of(*args, **options))
     kpca = KernelPCA(8, size=150, random_state=0).fit(X)
-    _, how = sample_of(kpca.certificate_)
+    how = kpca.model_.drawn
     assert (how.cholesky, how.eigenvectors, len(passes)) == (1, 1, 1)
     bounds_hold(kpca, eigenvalues(gaussian_gram(X, kpca.sigma_)))
     assert kpca.certificate_.spectral_error_likely < kpca.certificate_.trace_error

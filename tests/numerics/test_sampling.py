@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
+from bigkpca.errors import SpecError
 from bigkpca.numerics import solvers
 from bigkpca.numerics.certificates.estimates import refined
-from bigkpca.numerics.certificates.sampling import Draw, Residuals, Sampler, threshold_of
+from bigkpca.numerics.certificates.sampling import Draw, DrawnRows, Residuals, Sampler, threshold_of
 from bigkpca.numerics.certificates.spectral import SampledError, sampled_error, upper_mean
 from bigkpca.numerics.features import KernelRows
 from bigkpca.numerics.kernels import Cosine, Gaussian, Laplacian, Linear, Polynomial
@@ -153,6 +154,19 @@ def test_rows_that_block_work_merges_have_no_bound():
     assert residuals.hold(single, X[5:])
     assert residuals.hold(double, X)
     assert not residuals.hold(single, X)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("most", 0), ("threshold", -1.0), ("total", np.nan), ("count", 3), ("kept", 1), ("uniform", np.full(40, 1.0))],
+)
+def test_numbers_that_no_fit_makes_are_refused(name, value, X, features, residuals):
+    found = drawn(Draw(residuals, 600, 0.0, seed=0), features, X[:40])
+    span = span_of(features.gram(), Moments(1, np.zeros(40), np.eye(40), 1.0), 1e-12)
+    kept = DrawnRows.of(found, residuals, span)
+    assert (kept.cholesky, kept.eigenvectors, kept.kept) == (True, False, 40)
+    with pytest.raises(SpecError, match="numbers that no fit makes"):
+        replace(kept, **{name: value})
 
 
 def test_equal_values_have_equal_random_numbers(X, features, residuals):

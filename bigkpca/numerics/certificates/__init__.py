@@ -16,13 +16,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from bigkpca.errors import Array, RoundingError
 from bigkpca.numerics.certificates.estimates import Refined, refined
-from bigkpca.numerics.certificates.sampling import Residuals, ResidualSample
 from bigkpca.numerics.certificates.spectral import (
     CONFIDENCE,
     Halved,
@@ -64,28 +63,8 @@ NEAR = 1 / 4  # of what may be missed, a bound mostly several times the true val
 _NEARLY_ALL, _MOST = 0.95, 0.5  # of what components hold: the solid and fair part of accurate ones, and of a part
 
 
-class SampledFrom(NamedTuple):
-    """What a model keeps of a `ResidualSample` besides its rows, all as float64.
-
-    of: number of directions from which residuals are known. kept: number of directions of the span that exceed
-    rounding. cholesky, eigenvectors: whether the former, and any of the latter, are of Cholesky's factor of W and of
-    eigenvectors.
-    """
-
-    rows: float
-    total: float
-    threshold: float
-    most: float
-    of: float
-    kept: float
-    cholesky: float
-    eigenvectors: float
-
-
 # Shapes of fields that are arrays; letters stand for sizes.
-_VECTOR, _CURVE, _DRAWS, _SAMPLING, _SAMPLE = (
-    {"shape": shape} for shape in (("r",), ("k", 2), ("q", 2), (len(SampledFrom._fields),), ("q", "d"))
-)
+_VECTOR, _CURVE, _SAMPLE = ({"shape": shape} for shape in (("r",), ("k", 2), ("q", "d")))
 # Numbers that models store as null where they are unknown. Later ones are left out there, so that the digests of models
 # that were stored before them stay.
 _WRITTEN_AS_NULL = frozenset(
@@ -136,11 +115,7 @@ class Certificate(ShowsSummary):
         the norm of H E H for random features and indefinite kernels. For other methods with landmarks the residual
         |K^ u_j - lambda_j u_j| / lambda_j against Nyström's K^ is added, so that it bounds the residual of u_j.
     sample : (q, d) array
-        The rows behind bounds and estimates, in the units of the data, kept for when rows are added.
-    draws : (q, 2) array
-        The residual and the random number by which each of these rows was drawn; see `sampling.ResidualSample`.
-    sampling : (7,) array
-        How they were drawn, see `SampledFrom`.
+        Rows behind the estimate of `missed`, in the units of the data, kept for when rows are added.
     rounding : (r,) array
         The largest rounding error of each eigenvalue, as a share of it; if all rows are landmarks, of the scores.
     learning_curve : (k, 2) array
@@ -183,8 +158,6 @@ class Certificate(ShowsSummary):
     eigenvalue_standard_error: Array | None = field(default=None, metadata=_VECTOR)
     explained_variance_ratio_estimate: Array | None = field(default=None, metadata=_VECTOR)
     cluster: float | None = None
-    draws: Array | None = field(default=None, metadata=_DRAWS)
-    sampling: Array | None = field(default=None, metadata=_SAMPLING)
     sample: Array | None = field(default=None, metadata=_SAMPLE)
 
     @property
@@ -387,16 +360,14 @@ def _upper_shares(nystroem: Array, error: float, explained: float) -> Array:
 class Evidence:
     """The data of a certificate in addition to the sums of the pass.
 
-    rounding: errors of its arithmetic. kept: the directions of W that exceed rounding. drawn: rows of the pass, by
-    their `residuals`, with their `error` and what it proves. missed: an estimate where that gives no bound; sample: its
-    rows. uniform: whether landmarks are a uniform sample. before: rounding of tr(E) and of eigenvalues before rows were
-    added, and the share of the added rows.
+    rounding: errors of its arithmetic. kept: the directions of W that exceed rounding. error: that of the rows which
+    the passes drew; spectral: what it proves. missed: an estimate where there is no bound; sample: its rows. uniform:
+    whether landmarks are a uniform sample. before: rounding of tr(E) and of eigenvalues before rows were added, and the
+    share of the added rows.
     """
 
     rounding: Rounding | None = None
     kept: Significant | None = None
-    drawn: ResidualSample | None = None
-    residuals: Residuals | None = None
     error: SampledError | None = None
     spectral: SpectralError | None = None
     missed: float | None = None
@@ -479,7 +450,6 @@ def of_landmarks(
         rounding=bounds.slack / values,
         cluster=None if evidence.spectral is None else evidence.spectral.cluster,
         **_estimates(better, evidence, bounds, values),
-        **_kept_sample(evidence, span),
     )
 
 
@@ -535,40 +505,6 @@ def _estimates(better: Refined | None, evidence: Evidence, bounds: Proven, value
         "eigenvalue_standard_error": np.sqrt(better.standard_errors[:r] ** 2 + cut**2 + bounds.slack**2),
         "explained_variance_ratio_estimate": np.minimum(estimate / bounds.total, bounds.shares),
     }
-
-
-def _kept_sample(evidence: Evidence, span: Span) -> dict[str, Any]:
-    """The fields of a certificate from which `sample_of` makes the sample again."""
-    drawn, residuals = evidence.drawn, evidence.residuals
-    if drawn is None or residuals is None:
-        return {}
-    sampling = SampledFrom(
-        drawn.count,
-        drawn.total,
-        drawn.threshold,
-        drawn.most,
-        residuals.P.shape[1],
-        len(span.basis.signs),
-        span.basis.triangular or span.basis.leading > 0,
-        not span.basis.triangular,
-    )
-    return {
-        "sample": drawn.X,
-        "draws": np.column_stack([drawn.residuals, drawn.uniform]),
-        "sampling": np.array(sampling, np.float64),
-    }
-
-
-def sample_of(certificate: Certificate) -> tuple[ResidualSample, SampledFrom] | None:
-    """The sample that a certificate keeps; None without one."""
-    if certificate.sampling is None or certificate.draws is None or certificate.sample is None:
-        return None
-    how = SampledFrom(*certificate.sampling.tolist())
-    residuals, uniform = certificate.draws.T
-    sample = ResidualSample(
-        certificate.sample, residuals, uniform, int(how.rows), how.total, how.threshold, int(how.most)
-    )
-    return sample, how
 
 
 def _estimated(

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
-from typing import Any, Self
+from dataclasses import dataclass, fields, replace
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from bigkpca.errors import Array
+from bigkpca.errors import Array, SpecError
 from bigkpca.numerics.display import brief
 from bigkpca.numerics.features import KernelRows
 from bigkpca.numerics.random_streams import UNSEEN
-from bigkpca.numerics.span import Basis, nested, part_size
+from bigkpca.numerics.span import Basis, Span, nested, part_size
 
 SAMPLED_ROWS = 2048  # expected number: the bound is at least 3 / 2048 of all residuals, and the work grows with m²
 _STEP = 4  # residuals are those of every 4th landmark: 1/16 of the work for all of them
@@ -46,7 +46,7 @@ class ResidualSample:
 
     __repr__ = brief
 
-    def __add__(self, other: Self) -> Self:
+    def __add__(self, other: ResidualSample) -> Self:
         """The sample of both sets of rows together."""
         joined = replace(
             self,
@@ -75,6 +75,37 @@ class ResidualSample:
         if not self.threshold:
             return np.ones(len(self.X))
         return np.minimum(1, self.residuals / self.threshold)
+
+
+@dataclass(frozen=True)
+class DrawnRows(ResidualSample):
+    """The rows that a model keeps of those that its passes drew, and in which directions.
+
+    directions: number of directions from which residuals are known. kept: number of directions of the span that exceed
+    rounding. cholesky, eigenvectors: whether the former are of Cholesky's factor of W, and whether any of the latter
+    are eigenvectors. Raises SpecError for numbers that no pass makes.
+    """
+
+    directions: int
+    kept: int
+    cholesky: bool
+    eigenvectors: bool
+
+    shapes: ClassVar[dict[str, tuple[str, ...]]] = {"X": ("u", "d"), "residuals": ("u",), "uniform": ("u",)}
+
+    def __post_init__(self) -> None:
+        numbers = self.residuals >= 0, self.uniform >= 0, self.uniform < 1
+        sizes = len(self.X) <= self.count and self.total >= 0 and self.threshold >= 0 and self.most > 0
+        if not (sizes and 0 <= self.directions <= self.kept and all(each.all() for each in numbers)):
+            raise SpecError("the rows that were drawn have numbers that no fit makes")
+
+    @classmethod
+    def of(cls, sample: ResidualSample, residuals: Residuals, span: Span) -> Self:
+        """The sample, with directions of this span."""
+        given = {part.name: getattr(sample, part.name) for part in fields(ResidualSample)}
+        cholesky = span.basis.triangular or span.basis.leading > 0
+        of_span = {"kept": len(span.basis.signs), "cholesky": cholesky, "eigenvectors": not span.basis.triangular}
+        return cls(**given, directions=residuals.P.shape[1], **of_span)
 
 
 def threshold_of(residuals: Array, total: float, most: int, times: float = 1.0) -> float:
