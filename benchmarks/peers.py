@@ -205,7 +205,7 @@ def _cosine(lost: float) -> str:
 
 COMPARISONS = (
     Comparison(
-        "By eigenvalues: error of estimates",
+        "By eigenvalues: error of estimates, of scikit-learn's eigenvalues",
         "as accurate by eigenvalues as scikit-learn with",
         lambda runs: mean(runs, lambda run: run.estimated),
         "{:.3%}".format,

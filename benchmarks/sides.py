@@ -156,8 +156,9 @@ def median_peak(runs: Sequence[Run]) -> float:
 
 
 def smallest_as_accurate(allowed: float, errors: Mapping[int, float]) -> int | None:
-    """The smallest size whose error is at most the one allowed; None if no size's is."""
-    return min((size for size, found in errors.items() if found <= allowed), default=None)
+    """The smallest size from which on all errors are at most the one allowed; None if that of the largest is not."""
+    above = max((size for size, found in errors.items() if found > allowed), default=0)
+    return min((size for size in errors if size > above), default=None)
 
 
 def leading_eigenpairs(X: Array, path: str, sigma: float, folder: Path) -> Eigenpairs:

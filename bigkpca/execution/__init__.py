@@ -12,7 +12,7 @@ from contextlib import suppress
 _M_TRIM_THRESHOLD = -1  # from malloc.h
 _BYTES = 65_536  # as Dask sets it for its workers
 _VARIABLE = "MALLOC_TRIM_THRESHOLD_"  # which configures glibc from outside, as Dask does for its workers
-_LARGE_SIZE = 512
+_LARGE_SIZE = 512  # features: with fewer, a fit frees too little
 _set = [_VARIABLE in os.environ]
 
 
@@ -25,8 +25,8 @@ def return_freed_memory() -> None:
 
 
 def trim(size: int) -> None:
-    """Return to the system, once, what work with this many features has freed, if the C library is glibc. It takes 3 ms
-    for 100 MB; for few features, it is not worth it."""
+    """Return to the system, once, what work with this many features has freed, if the C library is glibc: 3 ms for 100
+    MB. For few features, that is not worth it."""
     if size >= _LARGE_SIZE:
         with suppress(AttributeError, OSError):
             ctypes.CDLL(None).malloc_trim(0)

@@ -88,7 +88,7 @@ def _seconds(work: Callable[[], Any]) -> float:
 
 
 _TIMED_METHODS = ("nystroem", "columns", "rff")  # kernels whose fits were measured
-_DRAWING = 16  # rows are drawn by residuals of every 4th landmark, which take this part of the products of all
+_DRAWING = 1 / 16  # of the products of V with itself: residuals of every 4th landmark, by which rows are drawn
 
 COEFFICIENTS = {
     "reading": 2.85,
@@ -151,7 +151,7 @@ def terms(fit: ResolvedFit, plan: Plan, speed: Speed, threads: int, driver: int)
     decoded = fit.spec.preimage_rows(m) if fit.spec.keeps_sample and not learned_later else 0
     passed = plan.passes * busiest * d
     entries = passed + (busiest + decoded) * D
-    multiplied = busiest * D * D * (1 / 2 + (1 / _DRAWING if u else 0))
+    multiplied = busiest * D * D * (1 / 2 + (_DRAWING if u else 0))
     # Of the sample.
     compared = rule.iterations * min(m, rule.most_rows(D)) * D if isinstance(rule, KMeans) else 0
     pairs = min(PAIRS, m * (m - 1) // 2) if fit.spec.needs_median else 0

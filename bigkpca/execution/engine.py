@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 
 _PIECE_BYTES = 2**26  # above 32 MB, the C library takes memory from the system and returns it when it is freed
-_ALIGNED = 64
+_LINE = 64  # bytes of a cache line: no two tiles share one
 
 
 class KeptFeatures:
@@ -83,13 +83,13 @@ class KeptFeatures:
             start = stop
 
     def _room(self, count: int) -> Array | None:
-        """`count` bytes of memory, aligned; None if that is more than what is left. The system gets a piece back as
+        """`count` bytes of memory; None if that is more than what is left. The system gets a piece back as
         soon as all its tiles are released, which the allocator would keep."""
         with self._lock:
             if count > self._left:
                 return None
             self._left -= count
-            taken = -(-count // _ALIGNED) * _ALIGNED
+            taken = -(-count // _LINE) * _LINE
             if taken > len(self._free):
                 self._free = np.empty(max(taken, _PIECE_BYTES), np.uint8)  # resident only where it is written
             room, self._free = self._free[:count], self._free[taken:]

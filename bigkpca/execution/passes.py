@@ -45,7 +45,7 @@ def read_rows(rows: Rows, numbers: Array, engine: Engine) -> Array:
 def read_sets(rows: Rows, engine: Engine, *sets: Array) -> list[Array]:
     """Rows of each of these sets of numbers, (m, d) each, in their order and in the dtype of the data; each storage
     chunk that contains one is read once."""
-    wanted = sets[0] if len(sets) == 1 else np.unique(np.concatenate(sets))
+    wanted = np.unique(np.concatenate(sets))
     tasks, inside = [], []
     for block in fit_blocks(rows, None):
         numbers = wanted[np.searchsorted(wanted, block.start) : np.searchsorted(wanted, block.stop)]

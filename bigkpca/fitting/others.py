@@ -97,7 +97,7 @@ def scored_without(
     """The model `without` those of the rows X (m, d) that are `judged` (m,), and scores of all of X in it, zero for
     components that it lacks; `known` are the features of X, if they are known. None also for more than 2048 features,
     which take long to solve for again."""
-    if model.features.size > MOST_SOLVED or not judged.any():
+    if model.features.size > MOST_SOLVED or not judged.any() or model.method.uniform:
         return None
     if known is None and model.sums is not None:
         known = mapped(model.features, X, in_order)

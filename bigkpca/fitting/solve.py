@@ -17,7 +17,7 @@ from bigkpca.execution.passes import action_of, sums_of
 from bigkpca.fitting.features import Choice, ChosenFeatures, choice
 from bigkpca.numerics import certificates, eigenpairs, rounding, solvers
 from bigkpca.numerics.certificates import Certificate, Evidence, spectral
-from bigkpca.numerics.certificates.sampling import Draw, DrawnRows, Residuals, ResidualSample, threshold_of
+from bigkpca.numerics.certificates.sampling import Draw, DrawnRows, Residuals, ResidualSample, least_threshold
 from bigkpca.numerics.eigenpairs import Solution
 from bigkpca.numerics.features import FeatureMap, KernelRows, has_landmarks
 from bigkpca.numerics.landmarks import Uniform
@@ -190,8 +190,10 @@ def _solve_from_sums(
 
 
 def _nystroem(span: Span, components: int, center: bool, tolerance: float, in_order: Map) -> Solution:
-    """Nyström's solution, with a few components more, which may mix with the last ones."""
-    return solvers.nystroem(span, components + spectral.SPARE, center=center, tolerance=tolerance, in_order=in_order)
+    """Nyström's solution, with as many components more, at least ten, which may mix with those that are wanted."""
+    return solvers.nystroem(
+        span, components + max(components, spectral.SPARE), center=center, tolerance=tolerance, in_order=in_order
+    )
 
 
 def _negative_on_few(features: FeatureMap, few: Array, center: bool) -> float:
@@ -229,10 +231,9 @@ def draw_of(
         return None
     residuals = Residuals.of(basis, features.dtype, None if like is None else like.directions)
     most, least = fit.most_drawn if like is None else like.most, 0.0
-    if before + fit.n > most:  # half of what the few rows say
+    if before + fit.n > most:
         ((V, diagonal),) = features.tiles([few[: rounding.MEASURED_ROWS]], rounding.MEASURED_ROWS)
-        r, times = residuals(V, diagonal), fit.n / len(V)
-        least = threshold_of(r, times * float(r.sum()), most, times) / 2
+        least = least_threshold(residuals(V, diagonal), fit.n, most)
     return Draw(residuals, most, least if np.isfinite(least) else 0.0, fit.spec.seed, before)
 
 
@@ -272,7 +273,8 @@ def _evidence(
         if checks.drawn is None:
             return found
         rng = random_stream(fit.spec.seed, KRYLOV)
-        rows = checks.few if checks.far is None else np.concatenate([checks.few, checks.far.X])
+        some = checks.drawn.X[spectral.first_and_farthest(features, checks.drawn.X)]
+        rows = np.concatenate([checks.few, some, *([] if checks.far is None else [checks.far.X])])
         if checks.residuals is None or not checks.residuals.hold(features, rows):
             return found
         error = spectral.error_of(features, span, checks.drawn, checks.few, measured.value, in_order)

@@ -151,6 +151,10 @@ def draw(
 
 def table_rows(page: str, title: str) -> list[list[str]]:
     """The cells of the table of a page whose title begins so, without its header."""
+    if f"\n{title}" not in page:
+        raise ValueError(
+            f"no table begins with {title!r}: run python -m benchmarks peers"
+        )
     lines = page.split(f"\n{title}", 1)[1].split("\n\n")[1].splitlines()
     return [[cell.strip() for cell in line[1:-1].split(" | ")] for line in lines[2:]]
 

@@ -124,4 +124,4 @@ if __name__ == "__main__":
 def test_workers_of_a_run_log_json():
     done = subprocess.run([sys.executable, "-c", WITH_WORKERS], capture_output=True, text=True, timeout=120)
     lines = [json.loads(line) for line in done.stderr.splitlines()]
-    assert ("of a worker", "ERROR") in [(line["message"], line["level"]) for line in lines]
+    assert ("of a worker", "ERROR") in [(line.get("message"), line.get("level")) for line in lines]

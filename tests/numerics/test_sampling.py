@@ -11,7 +11,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from bigkpca.errors import SpecError
 from bigkpca.numerics import solvers
 from bigkpca.numerics.certificates.estimates import refined
-from bigkpca.numerics.certificates.sampling import Draw, DrawnRows, Residuals, Sampler, threshold_of
+from bigkpca.numerics.certificates.sampling import Draw, DrawnRows, Residuals, Sampler, least_threshold, threshold_of
 from bigkpca.numerics.certificates.spectral import SampledError, sampled_error, upper_mean
 from bigkpca.numerics.features import KernelRows
 from bigkpca.numerics.kernels import Cosine, Gaussian, Laplacian, Linear, Polynomial
@@ -122,16 +122,25 @@ def test_samples_of_parts_are_the_sample_of_the_whole(X, features, residuals):
 
 
 @pytest.mark.parametrize("heavy", [False, True])
-@pytest.mark.parametrize("times", [1.0, 2.5])
-def test_the_threshold_makes_the_wanted_number_of_rows(heavy, times):
+def test_the_threshold_makes_the_wanted_number_of_rows(heavy):
     rng = np.random.default_rng(0)
     r = rng.pareto(0.7, 500) if heavy else rng.uniform(0.5, 1, 500)
     for most in (1, 20, 400):
-        t = threshold_of(rng.permutation(r), times * r.sum(), most, times)
-        assert_allclose(times * np.minimum(1, r / t).sum(), most)
-        certain = r[r >= t]
-        assert_allclose(threshold_of(np.append(certain, 0.9 * t), times * r.sum(), most, times), t)  # which are enough
+        t = threshold_of(rng.permutation(r), r.sum(), most)
+        assert_allclose(np.minimum(1, r / t).sum(), most)
+        assert_allclose(threshold_of(np.append(r[r >= t], 0.9 * t), r.sum(), most), t)  # which are enough
     assert threshold_of(np.r_[5.0, 5.0, np.zeros(9)], 10.0, 4) < 5.0  # fewer rows have residuals
+
+
+@pytest.mark.parametrize("tail", [0.5, 1.5, 50.0])
+def test_a_few_rows_say_what_the_threshold_is_at_least(tail):
+    rng = np.random.default_rng(0)
+    r = rng.pareto(tail, 20_000)
+    exact = threshold_of(r, r.sum(), 300)
+    found = np.array([least_threshold(rng.choice(r, 512), len(r), 300) for _ in range(200)])
+    assert (found > exact).mean() < 0.02
+    assert np.median(found) > (0.05 if tail < 1 else 0.5) * exact
+    assert least_threshold(np.full(10, np.nan), 100, 5) == 0
 
 
 def test_samples_of_a_heavy_tail_have_as_many_rows_as_wanted(features):

@@ -402,12 +402,13 @@ def of_landmarks(
 ) -> Certificate:
     """The certificate of a method with landmarks, from moments, W and evidence; see `proven`.
 
-    `nystroem` is Nyström's solution, with a few more components.
+    `nystroem` is Nyström's solution, with more components.
     """
     moments, values, r = span.moments, solution.eigenvalues, len(solution.eigenvalues)
     better, compared = _compared(method, solution, nystroem, span, evidence, center, tolerance, in_order)
     # Eigenvalues of other methods are not bounds.
     apart = np.zeros(r) if method == Nystroem() else residuals_of(span, solution, center)
+    others = 0.0 if evidence.spectral is None else _others(evidence.spectral, nystroem, span, center)
     nystroem = nystroem.first(r)
     if not features.kernel.positive or span.basis.indefinite:
         if evidence.missed is not None:
@@ -449,7 +450,7 @@ def of_landmarks(
         missed=(bounds.error if likely is None else likely) / values + apart,
         rounding=bounds.slack / values,
         cluster=None if evidence.spectral is None else evidence.spectral.cluster,
-        **_estimates(better, evidence, bounds, values),
+        **_estimates(better, evidence, bounds, values, others),
     )
 
 
@@ -474,9 +475,7 @@ def _compared(
         Q = (error.C - nystroem.mean) @ (nystroem.components / np.sqrt(nystroem.eigenvalues))
         centred = span.moments.count if center else None
         better = refined(error, Q, np.diag(nystroem.eigenvalues), centred, in_order)
-        # The largest eigenvalue of other directions: in the span of the landmarks, and outside of it.
-        others = float(nystroem.eigenvalues[-1]) if len(nystroem.eigenvalues) < len(span.basis.signs) - center else 0.0
-        cosines = better.cosines(max(spectral.norm, others))[:r]
+        cosines = better.cosines(_others(spectral, nystroem, span, center))[:r]
         found = Halved(np.pad(cosines, (0, r - len(cosines))), nystroem.eigenvalues[r:])
     if found is not None and method != Nystroem():
         # Their models of half the landmarks share their errors.
@@ -486,20 +485,29 @@ def _compared(
     return better, found
 
 
+def _others(spectral: SpectralError, nystroem: Solution, span: Span, center: bool) -> float:
+    """About the largest eigenvalue of Kc in directions outside of these components: Lam_c + |E| at most (Weyl)."""
+    every = len(nystroem.eigenvalues) >= len(span.basis.signs) - center
+    return spectral.norm + (0.0 if every else float(nystroem.eigenvalues[-1]))
+
+
 def cosine_of_both(a: Array, b: Array) -> Array:
     """The cosine of the sum of two angles with these cosines, not below 0."""
     return np.maximum(a * b - np.sqrt(np.maximum((1 - a**2) * (1 - b**2), 0)), 0)
 
 
-def _estimates(better: Refined | None, evidence: Evidence, bounds: Proven, values: Array) -> dict[str, Any]:
-    """The fields of estimated eigenvalues; none of them without an estimate for each component."""
+def _estimates(
+    better: Refined | None, evidence: Evidence, bounds: Proven, values: Array, others: float
+) -> dict[str, Any]:
+    """The fields of estimated eigenvalues; none of them without an estimate for each component. `others` is the largest
+    eigenvalue outside of these components."""
     r, likely = len(values), evidence.spectral
     if better is None or likely is None or len(better.eigenvalues) < r:
         return {}
     estimate = np.clip(better.eigenvalues[:r], bounds.low, bounds.high)
     # Others may be those of directions outside.
     estimate[(estimate <= 2 * likely.norm) | (values < min(likely.bound, bounds.error))] = np.nan
-    cut = better.added[:r] * likely.norm / np.maximum(estimate - likely.norm, likely.norm)  # beyond the second order
+    cut = better.added[:r] * others / np.maximum(estimate - others, likely.norm)  # beyond the second order
     return {
         "eigenvalue_estimate": estimate,
         "eigenvalue_standard_error": np.sqrt(better.standard_errors[:r] ** 2 + cut**2 + bounds.slack**2),

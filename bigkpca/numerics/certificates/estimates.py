@@ -10,11 +10,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from bigkpca.errors import Array
-from bigkpca.numerics.certificates.spectral import SampledError
+from bigkpca.numerics.certificates.spectral import SAME, SampledError
 from bigkpca.numerics.linalg import Map, eigh_descending, product
 
 _TILE_ROWS = 512
-_SAME = 0.02  # of an eigenvalue: eigenvectors of values this close mix under the slightest change
 
 
 @dataclass(frozen=True)
@@ -43,7 +42,7 @@ class Refined:
         way of directions outside of Q, to second order.
         """
         values, outside = self.eigenvalues, self.outside
-        near = np.abs(values[:, None] - values) <= _SAME * np.abs(values[:, None])
+        near = np.abs(values[:, None] - values) <= SAME * np.abs(values[:, None])
         apart_inside = np.where(near, np.inf, values[:, None] - values)
         mixed = 1 - np.einsum("ij,ij->i", self.rotation**2, near)
         mixed += np.sum(4 * self.variances / apart_inside**2, axis=1)

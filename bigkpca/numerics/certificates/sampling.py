@@ -21,6 +21,7 @@ from bigkpca.numerics.span import Basis, Span, nested, part_size
 
 SAMPLED_ROWS = 2048  # expected number: the bound is at least 3 / 2048 of all residuals, and the work grows with m²
 _STEP = 4  # residuals are those of every 4th landmark: 1/16 of the work for all of them
+_ROUNDING = 2.0**-9  # of k(x, x): the most of |P'v|², half of the least residual
 _CHECKED = 8  # every 8th row of a tile
 _LEAST = 2.0**-8  # of k(x, x): the least residual, far above rounding
 
@@ -103,20 +104,32 @@ class DrawnRows(ResidualSample):
     def of(cls, sample: ResidualSample, residuals: Residuals, span: Span) -> Self:
         """The sample, with directions of this span."""
         given = {part.name: getattr(sample, part.name) for part in fields(ResidualSample)}
-        cholesky = span.basis.triangular or span.basis.leading > 0
-        of_span = {"kept": len(span.basis.signs), "cholesky": cholesky, "eigenvectors": not span.basis.triangular}
-        return cls(**given, directions=residuals.P.shape[1], **of_span)
+        return cls(
+            **given,
+            directions=residuals.P.shape[1],
+            kept=len(span.basis.signs),
+            cholesky=span.basis.triangular or span.basis.leading > 0,
+            eigenvectors=not span.basis.triangular,
+        )
 
 
-def threshold_of(residuals: Array, total: float, most: int, times: float = 1.0) -> float:
-    """The t with Σ min(1, r / t) = most, over residuals r of the sum `total`; all r >= t are among `residuals`, each of
-    them `times` times."""
-    r = np.append(np.sort(residuals)[::-1], 0.0)
-    certain = times * np.arange(len(r))
-    r, certain = r[certain < most], certain[certain < most]  # r[k] and more may be the first that is not certain
-    rest = np.maximum(total - times * (np.cumsum(r) - r), 0)
-    found = rest / (most - certain)
+def threshold_of(residuals: Array, total: float, most: int) -> float:
+    """The t with Σ min(1, r / t) = most, over residuals r of the sum `total`; all r >= t are among `residuals`."""
+    r = np.append(np.sort(residuals)[::-1], 0.0)[:most]
+    rest = np.maximum(total - (np.cumsum(r) - r), 0)  # without the k largest
+    found = rest / (most - np.arange(len(r)))
     return float(found[np.argmax(r < found)] if (r < found).any() else found[-1])
+
+
+def least_threshold(residuals: Array, count: int, most: int) -> float:
+    """A t that is rarely larger than `threshold_of` all of `count` rows, of which these residuals are a random sample:
+    the largest one for which Σ min(r, t) >= most t, by the estimate of that sum less three standard errors."""
+    r = np.sort(residuals)
+    below = np.minimum(r, r[:, None])
+    enough = count / len(r) * (below.sum(axis=1) - 3 * np.sqrt(np.sum(below**2, axis=1))) / most
+    if not np.isfinite(enough).all():
+        return 0.0
+    return float(enough[-1]) if enough[-1] >= r[-1] else float(r[enough >= r].max(initial=0.0))
 
 
 @dataclass(frozen=True)
@@ -144,7 +157,7 @@ class Residuals:
         # |P'v| is at most k(x, x)^(1/2), and |v| at most (l' k(x, x))^(1/2) times the largest k(s, s)^(1/2).
         if count is None:
             squares = len(numbers) * float(np.diag(basis.W).max()) * np.cumsum(np.sum(P**2, axis=0))
-            count = int(np.count_nonzero(2 * np.finfo(dtype).eps * np.sqrt(squares) <= _LEAST / 2))
+            count = int(np.count_nonzero(2 * np.finfo(dtype).eps * np.sqrt(squares) <= _ROUNDING))
         return cls(numbers, np.ascontiguousarray(P[:, :count].astype(dtype)))
 
     def hold(self, features: KernelRows, X: Array) -> bool:

@@ -196,10 +196,10 @@ def error_of(
     """
     X, p, off = sample.X, sample.probabilities, 0.0
     if features.dtype != np.float64:
-        some = calibrating[_first_and_farthest(features, calibrating)]
+        some = calibrating[first_and_farthest(features, calibrating)]
         off, norm = _off(features, span, some, np.ones(len(some)), in_order)
         if off * sample.most <= _COARSE * norm:
-            far = _first_and_farthest(features, X)
+            far = first_and_farthest(features, X)
             off = max(off * sample.count, _off(features, span, X[far], p[far], in_order)[0] * len(X))
         else:
             features, off = features.in_precision(np.dtype(np.float64)), 0.0
@@ -210,7 +210,7 @@ def error_of(
     return replace(found, rounding=off + _SAFETY * value * (weights + float(through_P)))
 
 
-def _first_and_farthest(features: KernelRows, X: Array) -> Array:
+def first_and_farthest(features: KernelRows, X: Array) -> Array:
     """Numbers of at most 64 rows: the farthest ones, whose kernels have the largest errors, and the first ones."""
     far = farthest(features.shifted(X), _CALIBRATING_ROWS // 2)
     others = np.setdiff1d(np.arange(min(len(X), _CALIBRATING_ROWS)), far)[: _CALIBRATING_ROWS // 2]
@@ -280,7 +280,7 @@ def largest_eigenvalue(apply: Callable[[Array], Array], m: int, rng: np.random.G
 
 
 SPARE = 10  # components of another model beyond r, so that the r-th is not separated from a neighbour
-_SAME = 0.02  # of an eigenvalue: eigenvectors of values this close mix under the slightest change
+SAME = 0.02  # of an eigenvalue: eigenvectors of values this close mix under the slightest change
 
 
 class Halved(NamedTuple):
@@ -301,7 +301,7 @@ def gaps(values: Array, halved: Halved | None) -> Array:
     """
     every = values if halved is None else np.append(values, halved.behind)
     apart = np.abs(every - values[:, None])
-    return np.where(apart > _SAME * values[:, None], apart, np.inf).min(axis=1) / values
+    return np.where(apart > SAME * values[:, None], apart, np.inf).min(axis=1) / values
 
 
 def residuals_of(span: Span, solution: Solution, center: bool) -> Array:
@@ -329,7 +329,7 @@ def agreement_of(moments: Moments, nystroem: Solution, solution: Solution, cente
     squares, found = nystroem.eigenvalues, np.zeros(len(solution.eigenvalues))
     cosines = _cosines(moments, nystroem.components, solution.components, center)
     for j in range(min(len(squares), len(found))):
-        same = np.abs(squares - squares[j]) <= _SAME * squares[j]
+        same = np.abs(squares - squares[j]) <= SAME * squares[j]
         found[j] = min(float(np.linalg.norm(cosines[same, j])), 1.0)
     return found
 
