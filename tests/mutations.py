@@ -80,7 +80,7 @@ FAULTS = [
     ),
     Fault("bigkpca/execution/workers.py", "check_here(pickle.loads(required))", "pickle.loads(required)", "if late"),
     Fault("bigkpca/execution/planning.py", "+ product) + partial_sums * sums", "+ product)", "memory over plan"),
-    Fault("bigkpca/execution/engine.py", "self._left -= V.nbytes * fits", "self._left -= 0", "over the limit"),
+    Fault("bigkpca/execution/engine.py", "self._left -= count", "self._left -= 0", "over the limit"),
     Fault("bigkpca/fitting/sample.py", 'side="right")', 'side="left")', "held-out rows may be of the sample"),
     Fault("bigkpca/fitting/refine.py", "eps * size) * n / len(X)", "eps * size)", "rounding of few rows, not all"),
     Fault("bigkpca/evaluating.py", "X[part.stop :]", "X[part.start :]", "trains on what it scores"),
