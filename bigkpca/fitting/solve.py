@@ -22,7 +22,7 @@ from bigkpca.numerics.eigenpairs import Solution
 from bigkpca.numerics.features import FeatureMap, KernelRows, has_landmarks
 from bigkpca.numerics.landmarks import Uniform
 from bigkpca.numerics.linalg import Map, at_once, rank_tolerance
-from bigkpca.numerics.methods import Exact, Nystroem
+from bigkpca.numerics.methods import Exact, Method, Nystroem
 from bigkpca.numerics.model import Model, Provenance
 from bigkpca.numerics.moments import Moments, ShiftedSums
 from bigkpca.numerics.random_streams import JOINED, KRYLOV, PROBES, SKETCH, random_stream
@@ -85,6 +85,12 @@ class Checks:
     rounded: tuple[float, float] = (0.0, 0.0)
     far: FarRows | None = None
 
+    def drawn_rows(self, span: Span | None) -> DrawnRows | None:
+        """What a model with this span keeps of the rows that were drawn."""
+        if self.drawn is None or self.residuals is None or span is None:
+            return None
+        return DrawnRows.of(self.drawn, self.residuals, span)
+
 
 def rounding_of(model: Model) -> tuple[float, float]:
     """Bounds on how far rounding may have moved tr(E) and an eigenvalue of a model."""
@@ -143,14 +149,7 @@ def _solve_from_sums(
     trim(features.size)
 
     def solved(components: Any) -> tuple[Solution, Solution]:
-        """The solution, and Nyström's with a few more components where there are landmarks."""
-        if span is not None and method == Nystroem() and isinstance(components, int):
-            wide = _nystroem(span, components, spec.center, tolerance, in_order)
-            return wide.first(components), wide
-        solution = method.solve(moments, features, components, spec.center, tolerance, span, in_order)
-        if span is None:
-            return solution, solution
-        return solution, _nystroem(span, solution.components.shape[1], spec.center, tolerance, in_order)
+        return _solutions(method, moments, features, components, spec.center, tolerance, span, in_order)
 
     asked = _asked_first(spec)
     evidence, first = at_once(
@@ -177,16 +176,35 @@ def _solve_from_sums(
         )
 
     chosen = chosen_components(spec, with_components)
-    choices, drawn = chosen.choices, None
-    if evidence.error is not None and checks.drawn is not None and checks.residuals is not None and span is not None:
-        drawn = DrawnRows.of(checks.drawn, checks.residuals, span)
+    choices = chosen.choices
     if kept is not None and len(kept.dropped):
         few = len(kept.span.basis.signs)
         reason = f"of {few + len(kept.dropped)} that the landmarks span; the rest may be mostly rounding"
         choices = (*choices, choice("directions", few, reason))
     negative = min(chosen.solution.negative, _negative_on_few(features, checks.few, spec.center))
     solution = replace(chosen.solution, negative=negative)
+    drawn = None if evidence.error is None else checks.drawn_rows(span)
     return replace(chosen, solution=solution, choices=choices, span=span, drawn=drawn)
+
+
+def _solutions(
+    method: Method,
+    moments: Moments,
+    features: FeatureMap,
+    components: Any,
+    center: bool,
+    tolerance: float,
+    span: Span | None,
+    in_order: Map,
+) -> tuple[Solution, Solution]:
+    """The solution of a method and, where there are landmarks, Nyström's with more components; else the same again."""
+    if span is not None and method == Nystroem() and isinstance(components, int):
+        wide = _nystroem(span, components, center, tolerance, in_order)
+        return wide.first(components), wide
+    solution = method.solve(moments, features, components, center, tolerance, span, in_order)
+    if span is None:
+        return solution, solution
+    return solution, _nystroem(span, solution.components.shape[1], center, tolerance, in_order)
 
 
 def _nystroem(span: Span, components: int, center: bool, tolerance: float, in_order: Map) -> Solution:
