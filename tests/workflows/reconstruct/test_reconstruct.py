@@ -63,7 +63,8 @@ def test_denoise_is_one_call_for_every_kind_of_rows(kpca, dataset, X, denoised, 
     for lazy in (da.from_array(X, chunks=(77, 30)), zarr.open_array(dataset), dataset):
         found = kpca.denoise(lazy)
         assert isinstance(found, da.Array)
-        np.testing.assert_array_equal(found.compute(scheduler="threads"), expected)
+        # Products of few rows round differently on some processors.
+        np.testing.assert_allclose(found.compute(scheduler="threads"), expected, atol=1e-5)
     stored = kpca.denoise(dataset, out=tmp_path / "rows.zarr")
     np.testing.assert_allclose(stored[:], expected, atol=1e-3)  # other blocks
     # Iterations start at the rows, and end near where those of the scores alone do.
