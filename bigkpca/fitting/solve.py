@@ -252,7 +252,7 @@ def draw_of(
     if before + fit.n > most:
         ((V, diagonal),) = features.tiles([few[: rounding.MEASURED_ROWS]], rounding.MEASURED_ROWS)
         least = least_threshold(residuals(V, diagonal), fit.n, most)
-    return Draw(residuals, most, least if np.isfinite(least) else 0.0, fit.spec.seed, before)
+    return Draw(residuals, most, least, fit.spec.seed, before)
 
 
 def _significant_directions(

@@ -405,10 +405,10 @@ def of_landmarks(
     `nystroem` is Nyström's solution, with more components.
     """
     moments, values, r = span.moments, solution.eigenvalues, len(solution.eigenvalues)
-    better, compared = _compared(method, solution, nystroem, span, evidence, center, tolerance, in_order)
+    others = 0.0 if evidence.spectral is None else _others(evidence.spectral, nystroem, span, center)
+    better, compared = _compared(method, solution, nystroem, span, evidence, others, center, tolerance, in_order)
     # Eigenvalues of other methods are not bounds.
     apart = np.zeros(r) if method == Nystroem() else residuals_of(span, solution, center)
-    others = 0.0 if evidence.spectral is None else _others(evidence.spectral, nystroem, span, center)
     nystroem = nystroem.first(r)
     if not features.kernel.positive or span.basis.indefinite:
         if evidence.missed is not None:
@@ -460,22 +460,23 @@ def _compared(
     nystroem: Solution,
     span: Span,
     evidence: Evidence,
+    others: float,
     center: bool,
     tolerance: float,
     in_order: Map,
 ) -> tuple[Refined | None, Halved | None]:
     """Estimates from drawn rows, if there are any; and the cosines of components with exact ones, or otherwise with
-    those of half the landmarks."""
-    error, spectral, r = evidence.error, evidence.spectral, len(solution.eigenvalues)
+    those of half the landmarks. `others` is the largest eigenvalue outside of Nyström's components."""
+    error, r = evidence.error, len(solution.eigenvalues)
     better = None
-    if error is None or spectral is None:
+    if error is None or evidence.spectral is None:
         found = stability_of_landmarks(span, solution, center, tolerance, in_order)
     else:
         # Scores have the squared lengths of the eigenvalues.
         Q = (error.C - nystroem.mean) @ (nystroem.components / np.sqrt(nystroem.eigenvalues))
         centred = span.moments.count if center else None
         better = refined(error, Q, np.diag(nystroem.eigenvalues), centred, in_order)
-        cosines = better.cosines(_others(spectral, nystroem, span, center))[:r]
+        cosines = better.cosines(others)[:r]
         found = Halved(np.pad(cosines, (0, r - len(cosines))), nystroem.eigenvalues[r:])
     if found is not None and method != Nystroem():
         # Their models of half the landmarks share their errors.

@@ -21,9 +21,9 @@ from bigkpca.numerics.span import Basis, Span, nested, part_size
 
 SAMPLED_ROWS = 2048  # expected number: the bound is at least 3 / 2048 of all residuals, and the work grows with m²
 _STEP = 4  # residuals are those of every 4th landmark: 1/16 of the work for all of them
-_ROUNDING = 2.0**-9  # of k(x, x): the most of |P'v|², half of the least residual
-_CHECKED = 8  # every 8th row of a tile
-_LEAST = 2.0**-8  # of k(x, x): the least residual, far above rounding
+_LEAST = 2.0**-8  # of k(x, x): the least residual
+_ROUNDING = _LEAST / 2  # of k(x, x): the largest rounding error of |P'v|² that is allowed
+_CHECKED = 8  # a checksum is of every 8th row of a tile
 
 
 @dataclass(frozen=True)
