@@ -141,6 +141,16 @@ def on_cluster(
     if scheduler is None:
         raise IncompleteError("the Dask client is closed: open one again, and run the same command again")
     run = _Run(client, scheduler, given, known, due, crew, watch, done)
+    try:
+        yield from _all(run)
+    except (OSError, RuntimeError) as error:  # what Dask raises from a request of which the scheduler dies
+        if client.status == "running":
+            raise
+        raise _gone(run) from error
+
+
+def _all(run: _Run) -> Iterator[dict[Node, Carried]]:
+    given, known = run.given, run.known
     held = given.tasks.held_bytes if isinstance(given.tasks, BlockTasks) else 0
     most_groups: int | None = None  # of one graph
     if held > _MOST_BYTES:  # groups that take rows of the driver's memory with them wait in the scheduler

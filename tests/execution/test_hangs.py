@@ -5,7 +5,7 @@ import re
 import signal
 import socket
 from pathlib import Path
-from threading import Event, Thread
+from threading import Event, Thread, Timer
 from time import sleep
 
 import pytest
@@ -158,6 +158,22 @@ def test_a_scheduler_that_is_killed_is_named(cluster, engine_of_two):
     engine_of_two.client._timeout = 5  # seconds in which Dask looks for the scheduler again, 30 by default
     with pytest.raises(IncompleteError, match=rf"the scheduler at {cluster.address} is gone"):
         engine_of_two.each("x", named(kill_scheduler, 30, cluster.scheduler.pid))
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("seconds", [1, 5])  # the client closes, or the request fails, before the other does
+def test_a_scheduler_that_is_killed_while_it_sends_a_result_is_named(cluster, engine_of_two, monkeypatch, seconds):
+    real, pid = on_cluster._result, cluster.scheduler.pid
+
+    def killed_meanwhile(run, future):
+        os.kill(pid, signal.SIGSTOP)
+        Timer(0.5, os.kill, (pid, signal.SIGKILL)).start()
+        return real(run, future)
+
+    monkeypatch.setattr(on_cluster, "_result", killed_meanwhile)
+    engine_of_two.client._timeout = seconds
+    with pytest.raises(IncompleteError, match=rf"the scheduler at {cluster.address} is gone"):
+        engine_of_two.each("doubling", named(double, 2))
 
 
 @pytest.mark.full
