@@ -13,9 +13,11 @@ from bigkpca.errors import Array, DataError
 from bigkpca.execution.planning import MOST_SOLVED
 from bigkpca.numerics.features import FeatureMap, has_landmarks
 from bigkpca.numerics.kernels import squared_norms
-from bigkpca.numerics.linalg import Map, rank_tolerance
+from bigkpca.numerics.linalg import Map, at_once, rank_tolerance
+from bigkpca.numerics.methods import Nystroem
 from bigkpca.numerics.model import Model
-from bigkpca.numerics.moments import ShiftedSums, block_moments
+from bigkpca.numerics.moments import Moments, ShiftedSums, block_moments
+from bigkpca.numerics.solvers import nystroem
 from bigkpca.numerics.span import Span
 from bigkpca.spec import FitSpec
 
@@ -53,15 +55,13 @@ def without(
     its rows and these are their `numbers`, from the others. None with neither, if the method takes landmarks for a
     sample of the rows, which may contain them, and if the other rows do not vary.
 
-    `span` is that of the landmarks with all rows, if the fit already has it."""
+    `span` is that of the landmarks with all rows, if the fit already has it: then the components of all rows lead to
+    those of the others, see `near` of `solvers.nystroem`."""
     features, moments = model.features, model.moments
     if model.method.uniform:
         return None
     if moments is not None and some is not None:
-        moments -= block_moments([(some.V.copy(), some.diagonal)], moments.mean)
-        if span is not None:
-            coordinates = block_moments([(some.V @ span.basis.P, some.diagonal)], span.coordinates.mean)
-            span = Span(span.basis, moments, span.coordinates - coordinates)
+        moments, span = _sums_without(moments, some, span, in_order)
     elif numbers is not None:
         assert has_landmarks(features)
         features = replace(features, landmarks=np.delete(features.landmarks, numbers, axis=0))
@@ -69,11 +69,28 @@ def without(
         return None
     method: Any = model.method  # the exact method has no moments
     tolerance, sums = rank_tolerance(features.dtype), None if moments is None else ShiftedSums.of(moments)
+    count, near = model.components, model.solution.components
     try:
-        solution = method.solve(moments, features, model.components, spec.center, tolerance, span, in_order)
+        if span is not None and method == Nystroem():
+            solution = nystroem(span, count, center=spec.center, tolerance=tolerance, in_order=in_order, near=near)
+        else:
+            solution = method.solve(moments, features, count, spec.center, tolerance, span, in_order)
     except DataError:
         return None
     return Model(features, solution, sums=sums, provenance=model.provenance)
+
+
+def _sums_without(moments: Moments, some: Mapped, span: Span | None, in_order: Map) -> tuple[Moments, Span | None]:
+    """The moments without those of some rows, and the span with them."""
+    if span is None:
+        return moments - block_moments([(some.V.copy(), some.diagonal)], moments.mean), None
+    P, own = span.basis.P, span.coordinates
+    left, coordinates = at_once(
+        in_order,
+        lambda: moments - block_moments([(some.V.copy(), some.diagonal)], moments.mean),
+        lambda: own - block_moments([(some.V @ P, some.diagonal)], own.mean),
+    )
+    return left, Span(span.basis, left, coordinates)
 
 
 class Judged(NamedTuple):

@@ -84,7 +84,7 @@ def with_reference(
         if about is None:
             at = spread(len(known), max(1, MOST_VALUES // model.columns))
             Y = found.scores if held_out is None else held_out[0]
-            about = captured(model.features, known[at], Y[at], seen=held_out is None)
+            about = captured(model.features, known[at], Y[at], seen=held_out is None, in_order=in_order)
         return replace(model, reference=reference, captured=about)
 
 
@@ -125,7 +125,7 @@ def _captured_unseen(
     X = X[:most]
     known = None if known is None or len(known.V) < len(X) else known.part(slice(len(X)))
     found = scored_without(model, X, held_out_rows(len(X)), numbers, spec, in_order, known, span)
-    return None if found is None else captured(model.features, X, found.scores, seen=found.seen)
+    return None if found is None else captured(model.features, X, found.scores, seen=found.seen, in_order=in_order)
 
 
 def _of_rows(model: Model, X: Array, known: Mapped | None, given: Expansion, in_order: Map) -> _Scored:

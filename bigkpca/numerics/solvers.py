@@ -325,9 +325,18 @@ def _are_all(A: Array, values: Array, vectors: Array, entry: float, in_order: Ma
 
 
 _TILE_ROWS = 512
+_NEAR = 1e-3  # residual over eigenvalue
 
 
-def nystroem(span: Span, components: Components, *, center: bool, tolerance: float, in_order: Map = map) -> Solution:
+def nystroem(
+    span: Span,
+    components: Components,
+    *,
+    center: bool,
+    tolerance: float,
+    in_order: Map = map,
+    near: Array | None = None,
+) -> Solution:
     """Orthogonalised Nyström: exact PCA in the span of the landmarks in feature space.
 
         P'W P = I,  P' scatter P = V Λ V',  components = P V,  eigenvalues = Λ.
@@ -343,8 +352,10 @@ def nystroem(span: Span, components: Components, *, center: bool, tolerance: flo
     for the positive Λ, since H C W⁺ C' H = Z J Z' has the eigenvectors Z R^(-1) B. With every row a landmark this is
     the positive part of H K H; without the negative part of W it would be that of H K₊ H.
 
-    `components` is a number, a share of the total variance in (0, 1), or None for the numerical rank. Raises DataError
-    if no direction varies. Source: `docs/numerics.md`, sections 1 and 7.
+    `components` is a number, a share of the total variance in (0, 1), or None for the numerical rank. `near` (l, r) are
+    components of nearly the same rows. If four products with M = P' scatter P lead from these to as many components,
+    with residuals |M V_j - Λ_j V_j| of at most 1e-3 Λ_j, the result consists of them. Raises DataError if no direction
+    varies. Source: `docs/numerics.md`, sections 1 and 7.
     """
     M, _ = about_the_mean(span.coordinates, center)
     if span.basis.indefinite:
@@ -355,7 +366,8 @@ def nystroem(span: Span, components: Components, *, center: bool, tolerance: flo
         values, B = eigh_descending(roots[:, None] * UJU * roots)
         V = (U / roots) @ (B * np.sqrt(np.maximum(values, 0)))
     else:
-        values, V = _leading_pairs(M, components, in_order)
+        start = None if near is None else span.basis.P.T @ (span.basis.W @ near)
+        values, V = _leading_pairs(M, components, in_order, start)
     variance = at_least_its_parts(span.variance(center), values)
     r = kept_components(values, components, variance, span.moments.trace, tolerance)
     _, mean = about_the_mean(span.moments, center)
@@ -372,9 +384,13 @@ def signs_at_landmarks(span: Span, mean: Array, A: Array) -> Array:
     return signs(np.concatenate([(W[tile] - mean) @ A for tile in tiles]))
 
 
-def _leading_pairs(M: Array, components: Components, in_order: Map) -> tuple[Array, Array]:
+def _leading_pairs(M: Array, components: Components, in_order: Map, start: Array | None = None) -> tuple[Array, Array]:
     """The eigenpairs of a positive semidefinite M (m, m): as many as there are components, or all."""
     count = components if isinstance(components, int) else None
+    if count is not None and start is not None and start.shape[1] == count:
+        near = leading_eigenpairs(lambda Q: product(M, Q, _TILE_ROWS, in_order), start, count, tol=_NEAR)
+        if near.worst(0.0) <= _NEAR:
+            return near.values, near.vectors
     if count is not None and are_few(count, len(M)):
         found = leading(M, count, float(np.diag(M).max()), in_order)
         if found is not None:

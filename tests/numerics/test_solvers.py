@@ -236,6 +236,27 @@ def test_the_unexplained_share_is_the_trace_that_the_span_of_the_landmarks_leave
 
 
 @centred_or_not
+def test_components_of_nearly_the_same_rows_lead_to_those_of_others_and_far_ones_change_nothing(center):
+    X, kernel = rows(3, n=400) * [3.0, 1.0, 0.3], Gaussian(2.0)
+    landmarks, fewer = X[::4], X[8:]
+    W = kernel(landmarks, landmarks)
+
+    def solved(some, near=None):
+        span = span_of(W, moments_at(kernel, some, landmarks)[0], 1e-12)
+        return solvers.nystroem(span, 4, center=center, tolerance=1e-12, near=near)
+
+    alone, all_rows = solved(fewer), solved(X).components
+    led = solved(fewer, all_rows)
+    assert not np.array_equal(led.components, alone.components)
+    assert_allclose(led.eigenvalues, alone.eigenvalues, rtol=1e-6)
+    found, wanted = ((kernel(fewer, landmarks) - each.mean) @ each.components for each in (led, alone))
+    assert_allclose(found, wanted, atol=2e-3 * np.sqrt(alone.eigenvalues[0]))
+    far = np.random.default_rng(0).standard_normal(all_rows.shape)
+    for near in (far, all_rows[:, :3]):
+        assert_array_equal(solved(fewer, near).components, alone.components)
+
+
+@centred_or_not
 def test_plain_is_kernel_pca_of_the_products_of_features(center):
     V = np.column_stack([rows(0, n=30, d=6) * [5, 4, 3, 2, 1, 1] + 1, np.full(30, float(not center)), np.zeros(30)])
     eigenvalues, scores = oracles.gram_kpca(V @ V.T, 6, center)
