@@ -9,9 +9,11 @@ import shutil
 import stat
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import islice
 from pathlib import Path
 from typing import IO, Any
 from uuid import uuid4
@@ -33,6 +35,7 @@ except ImportError as error:
     ) from error
 
 _LOCK = ".bigkpca-lock"  # behind the name of an output
+_AT_ONCE, _BATCH = 16, 256  # files that are forced to disk
 _NO_PLACE = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG, errno.EINVAL)
 
 
@@ -195,11 +198,11 @@ class LocalDisk(Store):
             return
         for partial in Path(path).rglob("*.partial"):
             partial.unlink(missing_ok=True)
-        for folder, _, names in os.walk(path):
-            for name in names:
-                with suppress(FileNotFoundError):  # a partial file, which its writer has renamed or discarded meanwhile
-                    _sync_entry(os.path.join(folder, name))
-            _sync_entry(folder)
+        entries = (os.path.join(folder, name) for folder, _, names in os.walk(path) for name in (*names, ""))
+        # Several at once: a busy disk takes hardly longer for them than for one.
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            while some := list(islice(entries, _BATCH)):
+                list(pool.map(_sync_listed, some))
 
     def move(self, source: str, target: str) -> None:
         os.rename(source, target)
@@ -337,3 +340,12 @@ def _sync_entry(path: str) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+def _sync_listed(path: str) -> None:
+    """The same for a path from a listing; that of a folder ends with a slash."""
+    try:
+        _sync_entry(path)
+    except FileNotFoundError:
+        if path.endswith(os.sep):
+            raise  # otherwise it was a partial file, which its writer has renamed or discarded meanwhile

@@ -81,6 +81,37 @@ def test_sync_removes_what_killed_writes_left(tmp_path):
         assert set(DISK.files(root)) == {"x"}
 
 
+def test_sync_forces_every_file_and_folder_to_disk(tmp_path, monkeypatch):
+    root = folder(tmp_path / "a", x=b"1", y=b"2")
+    for number in range(300):
+        folder(tmp_path / "a" / "c" / str(number), **{"0": b"12"})
+    synced, real = [], os.fsync
+
+    def fsync(handle):
+        synced.append(os.fstat(handle).st_ino)
+        real(handle)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    DISK.sync(root)
+    assert sorted(synced) == sorted(path.stat().st_ino for path in (tmp_path / "a", *(tmp_path / "a").rglob("*")))
+
+
+def test_what_cannot_be_forced_to_disk_is_an_error_unless_it_was_a_partial_file(tmp_path, monkeypatch):
+    root, real = folder(tmp_path / "a", x=b"1"), os.open
+
+    def without(gone):
+        def opened(path, *given):
+            return real(f"{path}-gone" if path == gone else path, *given)
+
+        monkeypatch.setattr(os, "open", opened)
+
+    without(f"{root}/x")
+    DISK.sync(root)
+    without(f"{root}/")
+    with pytest.raises(FileNotFoundError, match="-gone"):
+        DISK.sync(root)
+
+
 def test_two_folders_are_exchanged_at_once(tmp_path):
     a, b = folder(tmp_path / "a", a=b""), folder(tmp_path / "b", b=b"")
     assert DISK.exchange(a, b)
