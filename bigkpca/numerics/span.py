@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -13,6 +14,7 @@ from bigkpca.numerics.linalg import Map, eigh_descending
 from bigkpca.numerics.moments import Moments
 
 PARTS = (8, 4, 2)  # every 8th, 4th and 2nd landmark: models that are compared with that of all landmarks
+_TILE_COLUMNS = 256  # of a triangular product
 SMALLEST = 1e-9  # eigenvalue of W, relative to the largest, down to which Cholesky's factor is accurate
 
 
@@ -49,6 +51,23 @@ class Basis:
     def solve(self, b: Array) -> Array:
         """W⁺ b, for b (l,) or (l, c)."""
         return self.P @ (self.signs * (self.P.T @ b).T).T
+
+    def projection(self, dtype: np.dtype[Any]) -> Callable[[Array], Array]:
+        """Prepare V P, (b, m), of V (b, l) in this dtype: half the work for Cholesky's factor, which is triangular."""
+        if self.places is None:
+            P = self.P.astype(dtype, copy=False)
+            return lambda V: V @ P
+        order, m = nested(len(self.P)), self.P.shape[1]
+        parts = [slice(start, start + _TILE_COLUMNS) for start in range(0, m, _TILE_COLUMNS)]
+        blocks = [self.P[order[: self.places[part][-1] + 1], part].astype(dtype) for part in parts]
+
+        def projected(V: Array) -> Array:
+            V, found = V.take(order, axis=1), np.empty((len(V), m), dtype)
+            for part, block in zip(parts, blocks, strict=True):
+                np.matmul(V[:, : len(block)], block, out=found[:, part])
+            return found
+
+        return projected
 
     def congruence(self, S: Array, in_order: Map = map) -> Array:
         """P'S P (m, m) for a symmetric S (l, l)."""
@@ -96,8 +115,8 @@ def basis_of(W: Array, tolerance: float, in_order: Map = map, least: float | Non
 
     From Cholesky's factor, much faster than eigenvectors, if no eigenvalue of W is below c = `least` (the rank
     tolerance, at least 1e-9, unless given) times the largest row sum, which bounds the largest eigenvalue. This is the
-    case if 1 / tr(W⁻¹) >= 2 c, where W⁻¹ = P P' is known from the factor; else Cholesky of W - c I decides. Otherwise
-    from the eigenvectors that the rank tolerance leaves. Raises DataError if W has no positive eigenvalue.
+    case if 1 / |P|² >= 2 c by a bound of |P|, since W⁻¹ = P P'; else Cholesky of W - c I decides. Otherwise from the
+    eigenvectors that the rank tolerance leaves. Raises DataError if W has no positive eigenvalue.
     """
     share = max(SMALLEST, tolerance) if least is None else least
     order, row_sum = nested(len(W)), float(np.abs(W).sum(axis=0).max(initial=0))
@@ -108,10 +127,11 @@ def basis_of(W: Array, tolerance: float, in_order: Map = map, least: float | Non
         P = np.empty_like(T)
         P[order] = T
         del T
-        inverse = np.einsum("ij,ij->i", P, P)
         least_eigenvalue = share * row_sum
-        if inverse.sum() * 2 * least_eigenvalue <= 1 or linalg.is_positive(W, -least_eigenvalue, in_order):
-            return Basis(W, P, np.ones(len(W)), inverse, np.arange(len(W)))
+        # The bound, and the factor by which P was computed, are wrong by far less than the factor of two.
+        sure = linalg.squared_norm_at_most(P) * 2 * least_eigenvalue <= 1
+        if sure or linalg.is_positive(W, -least_eigenvalue, in_order):
+            return Basis(W, P, np.ones(len(W)), np.einsum("ij,ij->i", P, P), np.arange(len(W)))
     return eigenvector_basis(W, tolerance)
 
 

@@ -10,6 +10,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from bigkpca.errors import SpecError
 from bigkpca.numerics import solvers
+from bigkpca.numerics.certificates import estimates
 from bigkpca.numerics.certificates.estimates import refined
 from bigkpca.numerics.certificates.sampling import Draw, DrawnRows, Residuals, Sampler, least_threshold, threshold_of
 from bigkpca.numerics.certificates.spectral import SampledError, sampled_error, upper_mean
@@ -163,6 +164,24 @@ def test_rows_that_block_work_merges_have_no_bound():
     assert residuals.hold(single, X[5:])
     assert residuals.hold(double, X)
     assert not residuals.hold(single, X)
+
+
+def test_whether_residuals_hold_takes_kernels_with_their_landmarks_only(features, residuals, X):
+    assert len(residuals.numbers) == 10
+    other = features.landmarks.copy()
+    other[np.setdiff1d(np.arange(40), residuals.numbers)] = np.nan
+    assert residuals.hold(replace(features, landmarks=other), X[:50])
+
+
+def test_variances_are_those_of_the_double_sum():
+    rng = np.random.default_rng(0)
+    q, others = rng.normal(size=(2, 50, 4))
+    weights, own = rng.uniform(size=(2, 50, 1))
+    found = estimates._variances(weights, q, others, own)
+    for j in range(4):
+        for k in range(4):
+            lost = q[:, j] * others[:, k] + q[:, k] * others[:, j] + own[:, 0] * q[:, j] * q[:, k]
+            assert_allclose(found[j, k], np.sum(weights[:, 0] * lost**2))
 
 
 @pytest.mark.parametrize(

@@ -54,3 +54,22 @@ def test_a_shift_is_added_to_the_diagonal():
     assert L is not None
     assert_allclose(np.tril(L), np.linalg.cholesky(A + 0.3 * np.eye(70)), atol=1e-12)
     assert linalg.cholesky(A, shift=-0.06) is None
+
+
+@pytest.mark.parametrize("kind", ["random", "triangular", "positive", "rank one", "zero row", "zero", "huge"])
+def test_the_bound_of_a_norm_lies_between_the_norm_and_that_of_frobenius(kind):
+    A = np.random.default_rng(0).normal(size=(40, 30))
+    A = {
+        "random": A,
+        "triangular": np.triu(A[:30]),
+        "positive": np.abs(A),
+        "rank one": np.outer(A[:, 0], A[0]),
+        "zero row": A * (np.arange(40) != 3)[:, None],
+        "zero": 0 * A,
+        "huge": A * np.geomspace(1e-140, 1e140, 40)[:, None],
+    }[kind]
+    norm, frobenius = np.linalg.norm(A, 2) ** 2, np.linalg.norm(A) ** 2
+    found = linalg.squared_norm_at_most(A)
+    assert norm * (1 - 1e-12) <= found <= frobenius * (1 + 1e-12)
+    if kind in ("positive", "rank one"):  # nothing cancels
+        assert_allclose(found, norm, rtol=1e-3)

@@ -79,15 +79,16 @@ def sampled_error(
     rows, kernel = features.shifted(X), features.kernel
     m, diagonal = len(X), kernel.diagonal(rows)
     with _quiet():
-        P = span.basis.P.astype(features.dtype, copy=False)
-    C, B = np.empty((m, features.size), features.dtype), np.empty((m, P.shape[1]), features.dtype)
+        project = span.basis.projection(features.dtype)
+    C, B = np.empty((m, features.size), features.dtype), np.empty((m, len(span.basis.signs)), features.dtype)
     E = np.empty((m, m), features.dtype)
 
     def coordinates(start: int) -> Array:
         own = slice(start, start + _TILE_ROWS)
         with _quiet():
             C[own] = kernel(rows[own], features.landmarks)
-            return np.matmul(C[own], P, out=B[own])
+            B[own] = project(C[own])
+        return B[own]
 
     def tile(start: int) -> Array:  # the rows of a tile to the left of the diagonal, and their transpose above it
         own = slice(start, min(start + _TILE_ROWS, m))
@@ -196,11 +197,10 @@ def error_of(
     """
     X, p, off = sample.X, sample.probabilities, 0.0
     if features.dtype != np.float64:
-        some = calibrating[first_and_farthest(features, calibrating)]
-        off, norm = _off(features, span, some, np.ones(len(some)), in_order)
+        few, far = calibrating[first_and_farthest(features, calibrating)], first_and_farthest(features, X)
+        (off, norm), (of_drawn, _) = _off(features, span, [(few, np.ones(len(few))), (X[far], p[far])], in_order)
         if off * sample.most <= _COARSE * norm:
-            far = first_and_farthest(features, X)
-            off = max(off * sample.count, _off(features, span, X[far], p[far], in_order)[0] * len(X))
+            off = max(off * sample.count, of_drawn * len(X))
         else:
             features, off = features.in_precision(np.dtype(np.float64)), 0.0
     found = sampled_error(features, span, X, p, in_order)
@@ -217,13 +217,20 @@ def first_and_farthest(features: KernelRows, X: Array) -> Array:
     return np.concatenate([far, others])
 
 
-def _off(features: KernelRows, span: Span, X: Array, probabilities: Array, in_order: Map) -> tuple[float, float]:
-    """The norm of the error of F in the dtype of block work, per row, times a safety factor; and the norm of E."""
-    maps, roots = (features.in_precision(np.dtype(np.float64)), features), np.sqrt(probabilities)
-    exact, found = in_order(lambda i: sampled_error(maps[i], span, X, probabilities).E, range(2))
-    difference = (found - exact) / roots / roots[:, None]
-    off = _SAFETY * float(np.linalg.norm(difference, 2)) / len(X) if np.isfinite(difference).all() else np.inf
-    return off, float(np.linalg.norm(exact, 2)) if np.isfinite(exact).all() else 0.0
+def _off(features: KernelRows, span: Span, sets: list[tuple[Array, Array]], in_order: Map) -> list[tuple[float, float]]:
+    """For each of some sets of rows X (b, d) with their probabilities (b,): the norm of the error of F in the dtype of
+    block work, per row, times a safety factor; and the norm of E."""
+    X, p = (np.concatenate(each) for each in zip(*sets, strict=True))
+    maps, roots = (features.in_precision(np.dtype(np.float64)), features), np.sqrt(p)
+    exact, found = in_order(lambda i: sampled_error(maps[i], span, X, p).E, range(2))
+    with _quiet():
+        difference = (found - exact) / roots / roots[:, None]
+    off, ends = [], np.cumsum([len(rows) for rows, _ in sets])
+    for numbers in np.split(np.arange(len(X)), ends[:-1]):
+        D, E = (each[np.ix_(numbers, numbers)] for each in (difference, exact))
+        wrong = _SAFETY * float(np.linalg.norm(D, 2)) / len(D) if np.isfinite(D).all() else np.inf
+        off.append((wrong, float(np.linalg.norm(E, 2)) if np.isfinite(E).all() else 0.0))
+    return off
 
 
 def estimate(features: FeatureMap, span: Span | None, X: Array, count: int, center: bool) -> float:
