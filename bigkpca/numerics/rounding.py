@@ -17,8 +17,8 @@ from bigkpca.numerics.display import brief
 from bigkpca.numerics.eigenpairs import Solution
 from bigkpca.numerics.features import FeatureMap, KernelRows, has_landmarks
 from bigkpca.numerics.kernels import Kernel, squared_norms
-from bigkpca.numerics.linalg import Map, at_once
-from bigkpca.numerics.moments import Moments, block_moments, row_pieces
+from bigkpca.numerics.linalg import Map, at_once, row_pieces
+from bigkpca.numerics.moments import Moments, block_moments
 from bigkpca.numerics.span import Span
 
 FAR_ROWS = 16  # rows that are kept

@@ -74,28 +74,29 @@ class Basis:
         if not self._whole:
             found = self.P.T @ S @ self.P
             return np.asarray((found + found.T) / 2)
-        return linalg.congruence(*self._nested(S), in_order)
+        return linalg.congruence(*self._nested(S, in_order), in_order)
 
     def quadratic_forms(self, S: Array, in_order: Map = map) -> Array:
         """p_j'S p_j (m,) for a symmetric S (l, l)."""
         if not self._whole:
             return np.asarray(np.einsum("ij,ij->j", self.P, S @ self.P))
-        return linalg.quadratic_forms(*self._nested(S), in_order)
+        return linalg.quadratic_forms(*self._nested(S, in_order), in_order)
 
     @property
     def _whole(self) -> bool:
         """Whether P is triangular and square."""
         return self.triangular and self.P.shape[0] == self.P.shape[1]
 
-    def _nested(self, S: Array) -> tuple[Array, Array]:
+    def _nested(self, S: Array, in_order: Map) -> tuple[Array, Array]:
         """S and P in the nested order."""
         order = nested(len(S))
-        return S[np.ix_(order, order)], self.P[order]
+        return linalg.reordered(S, order, in_order), self.P[order]
 
-    def keep(self, columns: Array) -> Self:
-        """The part of the basis with these columns, ascending numbers."""
+    def keep(self, columns: Array | slice) -> Self:
+        """The part of the basis with these columns, ascending numbers; with a slice, a view."""
         places = None if self.places is None else self.places[columns]
-        return replace(self, P=self.P.take(columns, axis=1), signs=self.signs[columns], places=places)
+        P = self.P[:, columns] if isinstance(columns, slice) else self.P.take(columns, axis=1)
+        return replace(self, P=P, signs=self.signs[columns], places=places)
 
 
 def nested(l: int) -> Array:  # noqa: E741
@@ -120,7 +121,7 @@ def basis_of(W: Array, tolerance: float, in_order: Map = map, least: float | Non
     """
     share = max(SMALLEST, tolerance) if least is None else least
     order, row_sum = nested(len(W)), float(np.abs(W).sum(axis=0).max(initial=0))
-    L = linalg.cholesky(W[np.ix_(order, order)], in_order, overwrite=True) if row_sum > 0 else None
+    L = linalg.cholesky(linalg.reordered(W, order, in_order), in_order, overwrite=True) if row_sum > 0 else None
     if L is not None:
         T = linalg.inverse_transposed(L, in_order)
         del L  # squares, which are large
@@ -188,8 +189,8 @@ class Span:
             return None
         return self.trace_error / self.moments.trace
 
-    def keep(self, columns: Array) -> Span:
-        """The span of these columns of the basis, ascending numbers."""
+    def keep(self, columns: Array | slice) -> Span:
+        """The span of these columns of the basis, ascending numbers; with a slice, a view."""
         return replace(self, basis=self.basis.keep(columns), coordinates=self.coordinates.part(columns))
 
     def every(self, step: int, tolerance: float) -> Span:
@@ -199,10 +200,10 @@ class Span:
         """
         l, places = len(self.basis.W), self.basis.places  # noqa: E741
         if places is not None:
-            kept = np.flatnonzero(places < part_size(l, step))
-            if not len(kept):
+            kept = int(np.count_nonzero(places < part_size(l, step)))
+            if not kept:
                 raise DataError(f"every {step}th landmark spans nothing beyond rounding")
-            return self.keep(kept)
+            return self.keep(slice(kept))
         part = span_of(self.basis.W[::step, ::step], self.moments.part(slice(None, None, step)), tolerance)
         P = np.zeros((l, part.basis.P.shape[1]))
         P[::step] = part.basis.P

@@ -42,7 +42,8 @@ def test_bits_are_the_same_for_any_number_of_threads():
         L = linalg.cholesky(A, in_order)
         assert L is not None
         T = linalg.inverse_transposed(L, in_order)
-        return np.tril(L), T, linalg.congruence(S, T, in_order), linalg.quadratic_forms(S, T, in_order)
+        others = linalg.quadratic_forms(S, T, in_order), linalg.reordered(S, np.arange(150)[::-1], in_order)
+        return np.tril(L), T, linalg.congruence(S, T, in_order), *others
 
     for one, other in zip(made(map), made(threads), strict=True):
         assert_array_equal(one, other)
@@ -73,3 +74,9 @@ def test_the_bound_of_a_norm_lies_between_the_norm_and_that_of_frobenius(kind):
     assert norm * (1 - 1e-12) <= found <= frobenius * (1 + 1e-12)
     if kind in ("positive", "rank one"):  # nothing cancels
         assert_allclose(found, norm, rtol=1e-3)
+
+
+@pytest.mark.parametrize("n", [1, 31, 100])
+def test_rows_and_columns_are_reordered_together(n):
+    S, order = np.random.default_rng(0).normal(size=(n, n)), np.random.default_rng(1).permutation(n)
+    assert_array_equal(linalg.reordered(S, order), S[order][:, order])

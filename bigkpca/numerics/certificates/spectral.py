@@ -11,7 +11,6 @@ from functools import partial
 from typing import NamedTuple
 
 import numpy as np
-import scipy
 
 from bigkpca.errors import Array, DataError
 from bigkpca.numerics import solvers
@@ -55,6 +54,15 @@ class SampledError:
         """F Q (m, b), float64."""
         weights = 1 / np.sqrt(self.probabilities)[:, None]
         return weights * self.times(weights * Q, in_order)
+
+    def scores(self, solution: Solution, in_order: Map = map) -> Array:
+        """The scores (m, r) of these rows, float64."""
+
+        def tile(start: int) -> Array:
+            with _quiet():
+                return np.asarray((self.C[start : start + _TILE_ROWS] - solution.mean) @ solution.components)
+
+        return np.concatenate(list(in_order(tile, range(0, len(self.C), _TILE_ROWS))))
 
     @property
     def diagonal(self) -> Array:
@@ -122,6 +130,7 @@ CONFIDENCE = 0.95
 _CALIBRATING_ROWS = 64
 _SAFETY = 4  # times the measured rounding
 _COARSE = 0.05  # of the norm: with more rounding in float32, work is in float64
+_NEWTON_STEPS = 6
 _WIDTH, _PRODUCTS = 8, 10  # of the block Krylov space
 _MISSED = 1e-4  # probability that the Krylov space misses more of the largest eigenvalue than is added to it
 # A cluster without a landmark: least number of rows, least unexplained share of k(x, x), least mean similarity.
@@ -168,18 +177,15 @@ def spectral_error(
 def upper_mean(s: float, allowed: float) -> float:
     """The largest p with p - s + s ln(s / p) <= ln(1 / allowed): an upper bound of the mean of a sum of independent
     numbers in [0, 1], of which s was found, with this probability of an error."""
-    from scipy.optimize import brentq
-
-    limit = -np.log(allowed)
-
-    def excess(p: float) -> float:
-        return float(p - s + scipy.special.xlogy(s, s / p)) - limit
-
     if not np.isfinite(s):
         return np.inf
-    # ln(1 + x) <= x - x² / (2 (1 + x)) for x > 0, so the root is at most this:
-    most = s + limit + np.sqrt(limit * (limit + 2 * s))
-    return float(brentq(excess, max(s, 1e-300), most * (1 + 1e-9), rtol=1e-9)) * (1 + 1e-6)
+    limit, s = -float(np.log(allowed)), max(s, 1e-300)
+    # ln(1 + y) <= y - y² / (2 (1 + y)) for y > 0, so p - s is at most this:
+    x = limit + np.sqrt(limit * (limit + 2 * s))
+    for _ in range(_NEWTON_STEPS):  # which come down to the root from above, since x - s ln(1 + x / s) is convex
+        step = (x - s * np.log1p(x / s) - limit) / x * (s + x)
+        x = min(max(x - step, limit), x)  # beyond s = 1e12 the step may be all rounding, and x does not matter
+    return float(s + x) * (1 + 1e-6)
 
 
 def error_of(
