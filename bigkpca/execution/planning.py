@@ -348,10 +348,10 @@ def _solving_bytes(spec: FitSpec, d: int, D: int, u: int, itemsize: int, threads
     which follow one another.
 
     rounding: the scatter (D, D), packed and not, W or none; 768 rows and their features in both precisions, for which
-    landmarks are held four times in float64; and beside these the factors of the products of the basis. basis: ten squares (D, D): scatter, W, its basis, the rounding, and the
-    factors of their products. spectral: six squares; and for u drawn rows two squares (u, u), (u, D) and their
-    coordinates, with tiles of 512 rows for each thread. Unless only a few components are solved for, LAPACK makes
-    copies.
+    landmarks are held four times in float64; and beside these the factors of the products of the basis. basis: ten
+    squares (D, D): scatter, W, its basis, the rounding, and the factors of their products. spectral: six squares; and
+    for u drawn rows two squares (u, u), (u, D) and their coordinates, with tiles of 512 rows for each thread. Unless
+    only a few components are solved for, LAPACK makes copies.
     """
     square, landmarks = 8 * D * D, spec.method_value.landmarks
     measured = MEASURED_ROWS + (256 if landmarks else 0)

@@ -191,18 +191,23 @@ def is_positive(A: Array, shift: float, in_order: Map = map, *, overwrite: bool 
 _STEPS = 5
 
 
-def squared_norm_at_most(A: Array) -> float:
-    """An upper bound of |A|_2² for A (l, m), at most the Frobenius norm, up to rounding.
+def squared_norm_at_most(A: Array, enough: float = 0.0) -> float:
+    """An upper bound of |A|_2² for A (l, m), at most the square of the Frobenius norm, up to rounding; the first that
+    is found which is at most `enough`.
 
     |A|_2² <= ||A||A|'|_2 = min over x > 0 of max_i (|A||A|'x)_i / x_i (Collatz 1942; Wielandt 1950), and every x gives
     a bound: those of power iteration come close to the least one in a few steps.
     """
-    absolute = np.abs(A)
-    x, bound = np.ones(len(A)), float(np.einsum("ij,ij->", A, A))
+    bound = float(np.einsum("ij,ij->", A, A))
+    if bound <= enough:
+        return bound
+    absolute, x = np.abs(A), np.ones(len(A))
     with np.errstate(all="ignore"):
         for _ in range(_STEPS):
             y = absolute @ (absolute.T @ x)
             bound = float(np.fmin(bound, (y / x).max()))
+            if bound <= enough:
+                break
             x = y / y.max()
     return bound
 

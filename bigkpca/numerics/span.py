@@ -130,7 +130,8 @@ def basis_of(W: Array, tolerance: float, in_order: Map = map, least: float | Non
         del T
         least_eigenvalue = share * row_sum
         # The bound, and the factor by which P was computed, are wrong by far less than the factor of two.
-        sure = linalg.squared_norm_at_most(P) * 2 * least_eigenvalue <= 1
+        enough = 0.5 / max(least_eigenvalue, np.finfo(float).tiny)
+        sure = linalg.squared_norm_at_most(P, enough) * 2 * least_eigenvalue <= 1
         if sure or linalg.is_positive(W, -least_eigenvalue, in_order):
             return Basis(W, P, np.ones(len(W)), np.einsum("ij,ij->i", P, P), np.arange(len(W)))
     return eigenvector_basis(W, tolerance)

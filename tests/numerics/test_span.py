@@ -115,9 +115,14 @@ def test_the_bound_from_the_factor_decides_like_a_second_factorisation(share, mo
         quick = basis_of(W, 0.5, least=least)
         assert quick.triangular is (share < 1e-5)
         with monkeypatch.context() as patch:
-            patch.setattr(linalg, "squared_norm_at_most", lambda P: np.inf)
+            patch.setattr(linalg, "squared_norm_at_most", lambda P, enough: np.inf)
             slow = basis_of(W, 0.5, least=least)
         assert_array_equal(quick.P, slow.P)
+
+
+@pytest.mark.parametrize("scale", [1e-300, 1e-310, 1e-320, 1e300])
+def test_a_matrix_near_the_ends_of_float64_has_a_basis_without_warnings(scale):
+    assert basis_of(scale * np.eye(3), 1e-12).P.shape == (3, 3)
 
 
 def test_a_well_conditioned_matrix_is_factored_once():
