@@ -27,7 +27,7 @@ _STAGES: dict[str, tuple[tuple[Any, str], ...]] = {  # the functions that make t
     "sample": ((features, "prepare_sample"),),
     "landmarks": ((features, "choose_landmarks"),),
     "pass": ((solve, "sums_of"),),
-    "solution": ((solve, "_significant_directions"), (solve, "_nystroem")),
+    "solution": ((solve, "of_basis"), (solve, "_significant_directions"), (solve, "_nystroem")),
     "certificate": ((solve, "solve"),),
     "pre-image": ((fit, "with_decoder"),),
     "reference": ((fit, "with_reference"),),

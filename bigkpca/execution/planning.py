@@ -348,10 +348,10 @@ def _solving_bytes(spec: FitSpec, d: int, D: int, u: int, itemsize: int, threads
     which follow one another.
 
     rounding: the scatter (D, D), packed and not, W or none; 768 rows and their features in both precisions, for which
-    landmarks are held four times in float64. basis: ten squares (D, D): scatter, W, its basis, the rounding, and the
-    factors of their products. spectral: six squares; and for u drawn rows two squares (u, u), (u, D) and their
-    coordinates, with tiles of 512 rows for each thread. Unless only a few components are solved for, LAPACK makes
-    copies.
+    landmarks are held four times in float64; and beside these the factors of the products of the basis. basis: ten
+    squares (D, D): scatter, W, its basis, the rounding, and the factors of their products. spectral: six squares; and
+    for u drawn rows two squares (u, u), (u, D) and their coordinates, with tiles of 512 rows for each thread. Unless
+    only a few components are solved for, LAPACK makes copies.
     """
     square, landmarks = 8 * D * D, spec.method_value.landmarks
     measured = MEASURED_ROWS + (256 if landmarks else 0)
@@ -360,7 +360,7 @@ def _solving_bytes(spec: FitSpec, d: int, D: int, u: int, itemsize: int, threads
     copies = (0 if few else 3) + 2 * (not spec.center)
     if not landmarks:
         return max(5 * square + rows, (3 + copies) * square) + 8 * 2 * d * D
-    rounding = 3 * square + rows + 8 * 5 * d * D
+    rounding = 7 * square + rows + 8 * 5 * d * D
     basis = (10 + 2 * (not spec.center)) * square + rows
     tiles = threads * 512 * itemsize * (4 * d + 2 * 512)
     spectral = (6 + copies) * square + itemsize * (u * (2 * u + 2 * D + d) + D * D) + tiles

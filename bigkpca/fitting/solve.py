@@ -143,8 +143,12 @@ def _solve_from_sums(
     """Solution and certificate of all methods except the exact one."""
     spec = fit.spec
     method = spec.method_value
-    measured = rounding.measured(features, moments, checks.shift, checks.few, checks.far, in_order)
-    kept = None if checks.basis is None else _significant_directions(moments, measured, checks, tolerance, in_order)
+    measured, span = at_once(
+        in_order,
+        lambda: rounding.measured(features, moments, checks.shift, checks.few, checks.far, in_order),
+        lambda: None if checks.basis is None else of_basis(checks.basis, moments, in_order),
+    )
+    kept = None if span is None else _significant_directions(span, measured, checks, tolerance, in_order)
     span = None if kept is None else kept.span
     trim(features.size)
 
@@ -256,23 +260,21 @@ def draw_of(
 
 
 def _significant_directions(
-    moments: Moments, measured: Rounding, checks: Checks, tolerance: float, in_order: Map
+    span: Span, measured: Rounding, checks: Checks, tolerance: float, in_order: Map
 ) -> Significant:
-    """The directions of a basis of the span of the landmarks that are more than rounding. Behind those by which rows
+    """The directions of the span of the landmarks that are more than rounding. Behind those by which rows
     were drawn, eigenvectors take the place of Cholesky's directions if rounding would leave out more than a third of
     tr(E) of these, or if rows fitted before require it."""
-    basis, like = checks.basis, checks.like
-    assert basis is not None
+    basis, like = span.basis, checks.like
     least = 0 if checks.residuals is None else checks.residuals.P.shape[1]
     most = None if like is None else like.kept
     if like is None or not like.eigenvectors or not basis.triangular:
-        found = measured.significant(of_basis(basis, moments, in_order), most, in_order, least)
+        found = measured.significant(span, most, in_order, least)
         bound = max(found.span.trace_error, 0.0) + found.trace_rounding
         if like is not None or not basis.triangular or found.dropped.sum() <= _LOST * bound:
             return found
-        del found  # some matrices of the size of W
     mixed = eigenvector_basis(basis.W, tolerance, basis.P[:, :least])
-    return measured.significant(of_basis(mixed, moments, in_order), most, in_order, least)
+    return measured.significant(of_basis(mixed, span.moments, in_order), most, in_order, least)
 
 
 def _evidence(

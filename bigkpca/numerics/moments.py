@@ -14,6 +14,7 @@ import numpy as np
 
 from bigkpca.errors import Array
 from bigkpca.numerics.display import brief
+from bigkpca.numerics.linalg import row_pieces
 
 _WIDTH = 512  # minimum width of a strip: narrower ones make products slower
 _MULTIPLE = 16  # columns that begin at the boundary of a cache line of float32
@@ -96,9 +97,6 @@ def square_of(sums: Array, D: int) -> Array:
         found[:start, columns], found[columns, :start] = strip, strip.T
         found[columns, columns] = sums[corner : corner + width * width].reshape(width, width)
     return found
-
-
-_PIECE_ROWS = 16
 
 
 @dataclass(frozen=True)
@@ -290,8 +288,3 @@ def shifted_sums(tiles: Iterable[tuple[Array, Array]], shift: Array) -> ShiftedS
 def block_moments(tiles: Iterable[tuple[Array, Array]], shift: Array) -> Moments:
     """Moments of the rows of some tiles, which are overwritten; see `shifted_sums`."""
     return shifted_sums(tiles, shift).moments
-
-
-def row_pieces(stop: int, start: int = 0) -> Iterator[slice]:
-    """Slices of few rows, which stay in cache from one step to the next."""
-    return (slice(first, min(first + _PIECE_ROWS, stop)) for first in range(start, stop, _PIECE_ROWS))

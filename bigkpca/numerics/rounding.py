@@ -17,8 +17,8 @@ from bigkpca.numerics.display import brief
 from bigkpca.numerics.eigenpairs import Solution
 from bigkpca.numerics.features import FeatureMap, KernelRows, has_landmarks
 from bigkpca.numerics.kernels import Kernel, squared_norms
-from bigkpca.numerics.linalg import Map, at_once
-from bigkpca.numerics.moments import Moments, block_moments, row_pieces
+from bigkpca.numerics.linalg import Map, at_once, row_pieces
+from bigkpca.numerics.moments import Moments, block_moments
 from bigkpca.numerics.span import Span
 
 FAR_ROWS = 16  # rows that are kept
@@ -150,12 +150,17 @@ class Rounding:
         again.
         """
         P, squares, count = span.basis.P, np.abs(span.squares), span.moments.count
-        of_W, moved = self._of_W(P) * squares, count * span.basis.quadratic_forms(self.second, in_order)
-        of_far = np.zeros(P.shape[1]) if self.far is None else self.far.of_columns(P)
         # Σ v_i² over rows unlike those measured; over all rows in float64
         beyond = _squares(span.moments) if self.precision == _DOUBLE else _excess(span.moments, self.squares)
-        others = self.precision * (_TERM * _weighted_squares(P, beyond) + _ALIKE * squares)
-        lengths = np.einsum("ij,ij->j", P, P)
+        moved, of_W, terms, lengths, of_far = at_once(
+            in_order,
+            lambda: count * span.basis.quadratic_forms(self.second, in_order),
+            lambda: self._of_W(P) * squares,
+            lambda: _TERM * _weighted_squares(P, beyond),
+            lambda: np.einsum("ij,ij->j", P, P),
+            lambda: np.zeros(P.shape[1]) if self.far is None else self.far.of_columns(P),
+        )
+        others = self.precision * (terms + _ALIKE * squares)
         lengths[:least] = 0
         every = np.argsort(lengths, kind="stable")
         order = every[:most]
@@ -214,19 +219,22 @@ def measured(
         with np.errstate(over="ignore"):
             near = X[squared_norms(features.shifted(X)) < far.squares.min(initial=np.inf)]
         X = near if len(near) else X
-    found, smaller = _of_random_rows(features, shift, X, in_order)
-    if far is None or not len(far.X):
+    X = _with_rows_near_landmarks(features, X)
+    count = len(X)
+    every = X if far is None else np.concatenate([X, far.X])
+    rounded, exact = _in_both(features, every, in_order)
+    found, smaller = _of_random_rows(features, shift, rounded[:count], exact[:count], in_order)
+    found = replace(found, trace=smaller * _of_diagonal(features, every))
+    rounded, exact = rounded[count:], exact[count:]
+    if not len(exact):
         return found
-    rounded, exact = _in_both(features, far.X, in_order)
     if not np.isfinite(rounded).all():
         rounded = exact * (1 + _LOST)
     many = _rows_like_each(exact, _excess(moments, found.squares))
     means = np.column_stack([exact.sum(axis=0), rounded.sum(axis=0, dtype=np.float64)])
     means *= np.sqrt(smaller) * many / moments.count
     weight = np.sqrt(smaller * many)
-    errors = FarErrors(weight * rounded, weight * exact)
-    trace = max(found.trace, smaller * _of_diagonal(features, far.X))
-    return replace(found, means=found.means + means, trace=trace, far=errors)
+    return replace(found, means=found.means + means, far=FarErrors(weight * rounded, weight * exact))
 
 
 def _rows_like_each(far: Array, beyond: Array) -> float:
@@ -236,17 +244,24 @@ def _rows_like_each(far: Array, beyond: Array) -> float:
     return max(1.0, float(beyond.sum()) / squares) if squares else 1.0
 
 
-def _of_random_rows(features: FeatureMap, shift: Array, X: Array, in_order: Map) -> tuple[Rounding, float]:
-    """The rounding of rows like X (q, d) and like points near landmarks; with its ratio to errors in float32."""
-    if has_landmarks(features):
-        near = replace(features, landmarks=_some(features)).landmarks_in_user_units()
-        with np.errstate(over="ignore"):
-            if (sigma := getattr(features.kernel, "sigma", None)) is not None:  # points about one length away, too
-                away = np.random.default_rng(0).standard_normal(near.shape) * (sigma / np.sqrt(near.shape[1]))
-                near = np.concatenate([near, near + features.unscaled(away)])
-            near = near.astype(np.result_type(X.dtype, np.float32))
-        X = np.concatenate([X, near[np.isfinite(near).all(axis=1)]])
-    rounded, exact = _in_both(features, X, in_order)
+def _with_rows_near_landmarks(features: FeatureMap, X: Array) -> Array:
+    """Rows X (q, d) and, if there are landmarks, points near some of these, in the units of the data."""
+    if not has_landmarks(features):
+        return X
+    near = replace(features, landmarks=_some(features)).landmarks_in_user_units()
+    with np.errstate(over="ignore"):
+        if (sigma := getattr(features.kernel, "sigma", None)) is not None:  # points about one length away, too
+            away = np.random.default_rng(0).standard_normal(near.shape) * (sigma / np.sqrt(near.shape[1]))
+            near = np.concatenate([near, near + features.unscaled(away)])
+        near = near.astype(np.result_type(X.dtype, np.float32))
+    return np.concatenate([X, near[np.isfinite(near).all(axis=1)]])
+
+
+def _of_random_rows(
+    features: FeatureMap, shift: Array, rounded: Array, exact: Array, in_order: Map
+) -> tuple[Rounding, float]:
+    """The rounding of rows with these features (q, D), without that of k(x, x); with its ratio to errors in float32.
+    `rounded` is overwritten."""
     ratio = _smaller(features, rounded, exact)
     value = _value(rounded, exact, ratio) if has_landmarks(features) else 0.0
     smaller, precision = (1.0, _SINGLE) if features.dtype == np.float32 else (ratio, _DOUBLE)
@@ -254,12 +269,11 @@ def _of_random_rows(features: FeatureMap, shift: Array, X: Array, in_order: Map)
         sums, second = at_once(
             in_order, lambda: block_moments([(rounded, np.zeros(1))], shift), lambda: exact.T @ exact
         )
-        squares = np.diag(second) / len(X)
-        errors, means = _errors_of_sums(sums, second, exact.mean(axis=0), smaller / len(X), in_order)
+        squares = np.diag(second) / len(exact)
+        errors, means = _errors_of_sums(sums, second, exact.mean(axis=0), smaller / len(exact), in_order)
     if not np.isfinite(errors).all():  # float32 overflows: each sum is assumed to be wrong in its 20th bit
         errors, means = smaller * _LOST * np.outer(np.sqrt(squares), np.sqrt(squares)), np.zeros_like(means)
-    trace = smaller * _of_diagonal(features, X)
-    return Rounding(errors, means, value, precision, len(X), squares, trace), smaller
+    return Rounding(errors, means, value, precision, len(exact), squares, 0.0), smaller
 
 
 def _errors_of_sums(sums: Moments, second: Array, mean: Array, scale: float, in_order: Map) -> tuple[Array, Array]:

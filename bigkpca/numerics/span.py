@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -13,6 +14,7 @@ from bigkpca.numerics.linalg import Map, eigh_descending
 from bigkpca.numerics.moments import Moments
 
 PARTS = (8, 4, 2)  # every 8th, 4th and 2nd landmark: models that are compared with that of all landmarks
+_TILE_COLUMNS = 256  # of a triangular product
 SMALLEST = 1e-9  # eigenvalue of W, relative to the largest, down to which Cholesky's factor is accurate
 
 
@@ -50,33 +52,51 @@ class Basis:
         """W⁺ b, for b (l,) or (l, c)."""
         return self.P @ (self.signs * (self.P.T @ b).T).T
 
+    def projection(self, dtype: np.dtype[Any]) -> Callable[[Array], Array]:
+        """Prepare V P, (b, m), of V (b, l) in this dtype: half the work for Cholesky's factor, which is triangular."""
+        if self.places is None:
+            P = self.P.astype(dtype, copy=False)
+            return lambda V: V @ P
+        order, m = nested(len(self.P)), self.P.shape[1]
+        parts = [slice(start, start + _TILE_COLUMNS) for start in range(0, m, _TILE_COLUMNS)]
+        blocks = [self.P[order[: self.places[part][-1] + 1], part].astype(dtype) for part in parts]
+
+        def projected(V: Array) -> Array:
+            V, found = V.take(order, axis=1), np.empty((len(V), m), dtype)
+            for part, block in zip(parts, blocks, strict=True):
+                np.matmul(V[:, : len(block)], block, out=found[:, part])
+            return found
+
+        return projected
+
     def congruence(self, S: Array, in_order: Map = map) -> Array:
         """P'S P (m, m) for a symmetric S (l, l)."""
         if not self._whole:
             found = self.P.T @ S @ self.P
             return np.asarray((found + found.T) / 2)
-        return linalg.congruence(*self._nested(S), in_order)
+        return linalg.congruence(*self._nested(S, in_order), in_order)
 
     def quadratic_forms(self, S: Array, in_order: Map = map) -> Array:
         """p_j'S p_j (m,) for a symmetric S (l, l)."""
         if not self._whole:
             return np.asarray(np.einsum("ij,ij->j", self.P, S @ self.P))
-        return linalg.quadratic_forms(*self._nested(S), in_order)
+        return linalg.quadratic_forms(*self._nested(S, in_order), in_order)
 
     @property
     def _whole(self) -> bool:
         """Whether P is triangular and square."""
         return self.triangular and self.P.shape[0] == self.P.shape[1]
 
-    def _nested(self, S: Array) -> tuple[Array, Array]:
+    def _nested(self, S: Array, in_order: Map) -> tuple[Array, Array]:
         """S and P in the nested order."""
         order = nested(len(S))
-        return S[np.ix_(order, order)], self.P[order]
+        return linalg.reordered(S, order, in_order), self.P[order]
 
-    def keep(self, columns: Array) -> Self:
-        """The part of the basis with these columns, ascending numbers."""
+    def keep(self, columns: Array | slice) -> Self:
+        """The part of the basis with these columns, ascending numbers; with a slice, a view."""
         places = None if self.places is None else self.places[columns]
-        return replace(self, P=self.P.take(columns, axis=1), signs=self.signs[columns], places=places)
+        P = self.P[:, columns] if isinstance(columns, slice) else self.P.take(columns, axis=1)
+        return replace(self, P=P, signs=self.signs[columns], places=places)
 
 
 def nested(l: int) -> Array:  # noqa: E741
@@ -96,22 +116,24 @@ def basis_of(W: Array, tolerance: float, in_order: Map = map, least: float | Non
 
     From Cholesky's factor, much faster than eigenvectors, if no eigenvalue of W is below c = `least` (the rank
     tolerance, at least 1e-9, unless given) times the largest row sum, which bounds the largest eigenvalue. This is the
-    case if 1 / tr(W⁻¹) >= 2 c, where W⁻¹ = P P' is known from the factor; else Cholesky of W - c I decides. Otherwise
-    from the eigenvectors that the rank tolerance leaves. Raises DataError if W has no positive eigenvalue.
+    case if 1 / |P|² >= 2 c by a bound of |P|, since W⁻¹ = P P'; else Cholesky of W - c I decides. Otherwise from the
+    eigenvectors that the rank tolerance leaves. Raises DataError if W has no positive eigenvalue.
     """
     share = max(SMALLEST, tolerance) if least is None else least
     order, row_sum = nested(len(W)), float(np.abs(W).sum(axis=0).max(initial=0))
-    L = linalg.cholesky(W[np.ix_(order, order)], in_order, overwrite=True) if row_sum > 0 else None
+    L = linalg.cholesky(linalg.reordered(W, order, in_order), in_order, overwrite=True) if row_sum > 0 else None
     if L is not None:
         T = linalg.inverse_transposed(L, in_order)
         del L  # squares, which are large
         P = np.empty_like(T)
         P[order] = T
         del T
-        inverse = np.einsum("ij,ij->i", P, P)
         least_eigenvalue = share * row_sum
-        if inverse.sum() * 2 * least_eigenvalue <= 1 or linalg.is_positive(W, -least_eigenvalue, in_order):
-            return Basis(W, P, np.ones(len(W)), inverse, np.arange(len(W)))
+        # The bound, and the factor by which P was computed, are wrong by far less than the factor of two.
+        enough = 0.5 / max(least_eigenvalue, np.finfo(float).tiny)
+        sure = linalg.squared_norm_at_most(P, enough) * 2 * least_eigenvalue <= 1
+        if sure or linalg.is_positive(W, -least_eigenvalue, in_order):
+            return Basis(W, P, np.ones(len(W)), np.einsum("ij,ij->i", P, P), np.arange(len(W)))
     return eigenvector_basis(W, tolerance)
 
 
@@ -168,8 +190,8 @@ class Span:
             return None
         return self.trace_error / self.moments.trace
 
-    def keep(self, columns: Array) -> Span:
-        """The span of these columns of the basis, ascending numbers."""
+    def keep(self, columns: Array | slice) -> Span:
+        """The span of these columns of the basis, ascending numbers; with a slice, a view."""
         return replace(self, basis=self.basis.keep(columns), coordinates=self.coordinates.part(columns))
 
     def every(self, step: int, tolerance: float) -> Span:
@@ -179,10 +201,10 @@ class Span:
         """
         l, places = len(self.basis.W), self.basis.places  # noqa: E741
         if places is not None:
-            kept = np.flatnonzero(places < part_size(l, step))
-            if not len(kept):
+            kept = int(np.count_nonzero(places < part_size(l, step)))
+            if not kept:
                 raise DataError(f"every {step}th landmark spans nothing beyond rounding")
-            return self.keep(kept)
+            return self.keep(slice(kept))
         part = span_of(self.basis.W[::step, ::step], self.moments.part(slice(None, None, step)), tolerance)
         P = np.zeros((l, part.basis.P.shape[1]))
         P[::step] = part.basis.P

@@ -10,6 +10,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from bigkpca.errors import SpecError
 from bigkpca.numerics import solvers
+from bigkpca.numerics.certificates import estimates
 from bigkpca.numerics.certificates.estimates import refined
 from bigkpca.numerics.certificates.sampling import Draw, DrawnRows, Residuals, Sampler, least_threshold, threshold_of
 from bigkpca.numerics.certificates.spectral import SampledError, sampled_error, upper_mean
@@ -165,6 +166,24 @@ def test_rows_that_block_work_merges_have_no_bound():
     assert not residuals.hold(single, X)
 
 
+def test_whether_residuals_hold_takes_kernels_with_their_landmarks_only(features, residuals, X):
+    assert len(residuals.numbers) == 10
+    other = features.landmarks.copy()
+    other[np.setdiff1d(np.arange(40), residuals.numbers)] = np.nan
+    assert residuals.hold(replace(features, landmarks=other), X[:50])
+
+
+def test_variances_are_those_of_the_double_sum():
+    rng = np.random.default_rng(0)
+    q, others = rng.normal(size=(2, 50, 4))
+    weights, own = rng.uniform(size=(2, 50, 1))
+    found = estimates._variances(weights, q, others, own)
+    for j in range(4):
+        for k in range(4):
+            lost = q[:, j] * others[:, k] + q[:, k] * others[:, j] + own[:, 0] * q[:, j] * q[:, k]
+            assert_allclose(found[j, k], np.sum(weights[:, 0] * lost**2))
+
+
 @pytest.mark.parametrize(
     ("name", "value"),
     [("most", 0), ("threshold", -1.0), ("total", np.nan), ("count", 3), ("kept", 1), ("uniform", np.full(40, 1.0))],
@@ -214,6 +233,24 @@ def test_the_error_of_sampled_rows_is_that_of_the_matrix(m, features):
     assert_allclose(found.times(Q, threads), E @ Q, atol=1e-9)
     assert_allclose(found.scaled_times(Q), E / np.sqrt(p) / np.sqrt(p[:, None]) @ Q, atol=1e-8)
     assert_allclose(found.diagonal, np.diag(E), atol=1e-9)
+    model = replace(solvers.nystroem(span, 3, center=True, tolerance=1e-12), mean=np.linspace(0, 1, 40))
+    scores = (features.kernel(X, features.landmarks) - model.mean) @ model.components
+    assert_allclose(found.scores(model, threads), scores, atol=1e-9)
+
+
+@pytest.mark.parametrize("s", [0.0, 5e-324, 1e-9, 1.0, 1e4, 1e10, 1e20, 1e40, 1e300])
+def test_the_upper_mean_satisfies_its_equation_in_any_range(s):
+    """With y = p / s - 1, s (y - ln(1 + y)) is the limit; here in more digits than float64 has."""
+    limit = -np.log(0.05)
+    found = upper_mean(s, 0.05)
+    assert found >= max(s, limit)
+    assert found <= (s + limit + np.sqrt(limit * (limit + 2 * s))) * (1 + 2e-6)
+    if s < 1e9:
+        at = np.longdouble(found) - s
+        assert at - s * np.log1p(at / max(s, 1e-300)) >= limit
+        less = np.longdouble(found) * (1 - 3e-6) - s
+        assert less - s * np.log1p(less / max(s, 1e-300)) <= limit
+    assert upper_mean(np.inf, 0.05) == upper_mean(np.nan, 0.05) == np.inf
 
 
 @pytest.mark.parametrize("s", [0.0, 1e-9, 0.3, 2.0, 50.0, 1e4])

@@ -1,11 +1,14 @@
 """The basis of the span of landmarks: from Cholesky's factor or from eigenvectors, the same span."""
 
+from unittest import mock
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from bigkpca.errors import DataError
-from bigkpca.numerics import solvers
+from bigkpca.numerics import linalg, solvers
+from bigkpca.numerics import span as span_module
 from bigkpca.numerics.kernels import Gaussian
 from bigkpca.numerics.span import PARTS, basis_of, eigenvector_basis, nested, of_basis, span_of
 from tests.helpers.oracles import matrix_with
@@ -44,6 +47,18 @@ def test_both_bases_are_orthonormal_and_span_the_same(l):  # noqa: E741
     b = np.random.default_rng(0).normal(size=(l, 2))
     assert_allclose(one.solve(b), np.linalg.solve(W, b), rtol=1e-7)
     assert_allclose(one.solve(b), other.solve(b), rtol=1e-7)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_projections_are_products_with_the_basis(dtype, monkeypatch):
+    monkeypatch.setattr(span_module, "_TILE_COLUMNS", 16)
+    W = well_conditioned(75)[1]
+    V = np.random.default_rng(0).normal(size=(9, 75)).astype(dtype)
+    whole = basis_of(W, 1e-12)
+    for basis in (whole, whole.keep(np.array([0, 3, 4, 20, 70])), whole.keep(np.arange(0)), eigenvector_basis(W, 0.1)):
+        found = basis.projection(np.dtype(dtype))(V)
+        assert found.dtype == dtype
+        assert_allclose(found, V @ basis.P, atol=(1e-4 if dtype is np.float32 else 1e-12) * np.abs(whole.P).max())
 
 
 @pytest.mark.parametrize("q", [1, 20, 75])
@@ -91,6 +106,30 @@ def test_columns_that_are_kept_span_a_part():
     assert_allclose(fewer.basis.congruence(moments.scatter), P.T @ moments.scatter @ P, atol=1e-9)
     left = moments.trace - float(np.trace(P.T @ moments.about_zero @ P))
     assert_allclose(fewer.trace_error, left, rtol=1e-9)
+
+
+@pytest.mark.parametrize("share", [1e-7, 1e-6, 0.4e-5, 0.9e-5, 1.1e-5, 1e-4])
+def test_the_bound_from_the_factor_decides_like_a_second_factorisation(share, monkeypatch):
+    for W in (matrix_with(np.geomspace(1e-5, 1, 40)), matrix_with(np.r_[1e-5, np.ones(39)]), well_conditioned(40)[1]):
+        least = share * np.linalg.eigvalsh(W)[0] / 1e-5 / np.abs(W).sum(axis=0).max()
+        quick = basis_of(W, 0.5, least=least)
+        assert quick.triangular is (share < 1e-5)
+        with monkeypatch.context() as patch:
+            patch.setattr(linalg, "squared_norm_at_most", lambda P, enough: np.inf)
+            slow = basis_of(W, 0.5, least=least)
+        assert_array_equal(quick.P, slow.P)
+
+
+@pytest.mark.parametrize("scale", [1e-300, 1e-310, 1e-320, 1e300])
+def test_a_matrix_near_the_ends_of_float64_has_a_basis_without_warnings(scale):
+    assert basis_of(scale * np.eye(3), 1e-12).P.shape == (3, 3)
+
+
+def test_a_well_conditioned_matrix_is_factored_once():
+    W = matrix_with(np.geomspace(1e-4, 1, 40))
+    with mock.patch.object(linalg, "cholesky", side_effect=linalg.cholesky) as factored:
+        assert basis_of(W, 1e-9).triangular
+    assert factored.call_count == 1
 
 
 @pytest.mark.parametrize(("least", "triangular"), [(0.9e-5, True), (1.1e-5, False)])

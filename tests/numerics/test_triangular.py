@@ -42,7 +42,8 @@ def test_bits_are_the_same_for_any_number_of_threads():
         L = linalg.cholesky(A, in_order)
         assert L is not None
         T = linalg.inverse_transposed(L, in_order)
-        return np.tril(L), T, linalg.congruence(S, T, in_order), linalg.quadratic_forms(S, T, in_order)
+        others = linalg.quadratic_forms(S, T, in_order), linalg.reordered(S, np.arange(150)[::-1], in_order)
+        return np.tril(L), T, linalg.congruence(S, T, in_order), *others
 
     for one, other in zip(made(map), made(threads), strict=True):
         assert_array_equal(one, other)
@@ -54,3 +55,33 @@ def test_a_shift_is_added_to_the_diagonal():
     assert L is not None
     assert_allclose(np.tril(L), np.linalg.cholesky(A + 0.3 * np.eye(70)), atol=1e-12)
     assert linalg.cholesky(A, shift=-0.06) is None
+
+
+@pytest.mark.parametrize("kind", ["random", "triangular", "positive", "rank one", "zero row", "zero", "huge"])
+def test_the_bound_of_a_norm_lies_between_the_norm_and_that_of_frobenius(kind, monkeypatch):
+    A = np.random.default_rng(0).normal(size=(40, 30))
+    A = {
+        "random": A,
+        "triangular": np.triu(A[:30]),
+        "positive": np.abs(A),
+        "rank one": np.outer(A[:, 0], A[0]),
+        "zero row": A * (np.arange(40) != 3)[:, None],
+        "zero": 0 * A,
+        "huge": A * np.geomspace(1e-140, 1e140, 40)[:, None],
+    }[kind]
+    norm, frobenius = np.linalg.norm(A, 2) ** 2, np.linalg.norm(A) ** 2
+    found = linalg.squared_norm_at_most(A)
+    assert norm * (1 - 1e-12) <= found <= frobenius * (1 + 1e-12)
+    assert_allclose(linalg.squared_norm_at_most(A, 2 * frobenius), frobenius)
+    monkeypatch.setattr(linalg, "_STEPS", 1)
+    first = linalg.squared_norm_at_most(A)
+    monkeypatch.setattr(linalg, "_STEPS", 5)
+    assert found <= linalg.squared_norm_at_most(A, first) == first
+    if kind in ("positive", "rank one"):  # nothing cancels
+        assert_allclose(found, norm, rtol=1e-3)
+
+
+@pytest.mark.parametrize("n", [1, 31, 100])
+def test_rows_and_columns_are_reordered_together(n):
+    S, order = np.random.default_rng(0).normal(size=(n, n)), np.random.default_rng(1).permutation(n)
+    assert_array_equal(linalg.reordered(S, order), S[order][:, order])

@@ -473,7 +473,7 @@ def _compared(
         found = stability_of_landmarks(span, solution, center, tolerance, in_order)
     else:
         # Scores have the squared lengths of the eigenvalues.
-        Q = (error.C - nystroem.mean) @ (nystroem.components / np.sqrt(nystroem.eigenvalues))
+        Q = error.scores(nystroem, in_order) / np.sqrt(nystroem.eigenvalues)
         centred = span.moments.count if center else None
         better = refined(error, Q, np.diag(nystroem.eigenvalues), centred, in_order)
         cosines = better.cosines(others)[:r]

@@ -91,9 +91,10 @@ def refined(
 
 
 def _variances(weights: Array, q: Array, others: Array, own: Array) -> Array:
-    """Σ w (q_j o_k + q_k o_j + E_ii q_j q_k)² over rows, (c, c): what the sums Q'EQ would lose without a row."""
-    found = np.empty((q.shape[1], q.shape[1]))
+    """Σ w (q_j o_k + q_k o_j + E_ii q_j q_k)² over rows, (c, c): what the sums Q'EQ would lose without a row.
+
+    With h = o + E_ii q / 2 that is Σ w (q_j h_k + q_k h_j)², of which three matrices are products.
+    """
     half = others + own * q / 2
-    for j in range(len(found)):
-        found[j] = np.sum(weights * (q[:, [j]] * half + half[:, [j]] * q) ** 2, axis=0)
-    return found
+    apart, mixed = (weights * q**2).T @ half**2, q * half
+    return np.maximum(apart + apart.T + 2 * (weights * mixed).T @ mixed, 0)

@@ -162,11 +162,13 @@ class Residuals:
 
     def hold(self, features: KernelRows, X: Array) -> bool:
         """Whether no r of rows X (b, d) is too small by rounding in the dtype of block work."""
+        few = replace(features, landmarks=features.landmarks[self.numbers])
+        own = replace(self, numbers=np.arange(few.size))
         with np.errstate(over="ignore", invalid="ignore"):
-            ((V, diagonal),) = features.tiles([X], len(X))
-            ((exact, values),) = features.in_precision(np.dtype(np.float64)).tiles([X], len(X))
-            B = exact[:, self.numbers] @ self.P
-            return bool((self(V, diagonal) >= values - np.einsum("ij,ij->i", B, B)).all())
+            ((V, diagonal),) = few.tiles([X], len(X))
+            ((exact, values),) = few.in_precision(np.dtype(np.float64)).tiles([X], len(X))
+            B = exact @ self.P
+            return bool((own(V, diagonal) >= values - np.einsum("ij,ij->i", B, B)).all())
 
     def __call__(self, V: Array, diagonal: Array) -> Array:
         """r (b,), float64, of features V (b, l) and k(x, x) (b,)."""

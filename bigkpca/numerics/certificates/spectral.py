@@ -11,7 +11,6 @@ from functools import partial
 from typing import NamedTuple
 
 import numpy as np
-import scipy
 
 from bigkpca.errors import Array, DataError
 from bigkpca.numerics import solvers
@@ -26,6 +25,7 @@ from bigkpca.numerics.solvers import Ritz, next_block, rayleigh_ritz
 from bigkpca.numerics.span import PARTS, Span, part_size
 
 _TILE_ROWS = 512
+_PRODUCT_ROWS = 128  # so that their copy in float64 stays in cache
 
 
 @dataclass(frozen=True)
@@ -46,15 +46,24 @@ class SampledError:
         """E Q (m, b), float64."""
 
         def tile(start: int) -> Array:
-            return self.E[start : start + _TILE_ROWS].astype(np.float64) @ Q
+            return self.E[start : start + _PRODUCT_ROWS].astype(np.float64) @ Q
 
         with _quiet():
-            return np.concatenate(list(in_order(tile, range(0, len(Q), _TILE_ROWS))))
+            return np.concatenate(list(in_order(tile, range(0, len(Q), _PRODUCT_ROWS))))
 
     def scaled_times(self, Q: Array, in_order: Map = map) -> Array:
         """F Q (m, b), float64."""
         weights = 1 / np.sqrt(self.probabilities)[:, None]
         return weights * self.times(weights * Q, in_order)
+
+    def scores(self, solution: Solution, in_order: Map = map) -> Array:
+        """The scores (m, r) of these rows, float64."""
+
+        def tile(start: int) -> Array:
+            with _quiet():
+                return np.asarray((self.C[start : start + _TILE_ROWS] - solution.mean) @ solution.components)
+
+        return np.concatenate(list(in_order(tile, range(0, len(self.C), _TILE_ROWS))))
 
     @property
     def diagonal(self) -> Array:
@@ -79,15 +88,16 @@ def sampled_error(
     rows, kernel = features.shifted(X), features.kernel
     m, diagonal = len(X), kernel.diagonal(rows)
     with _quiet():
-        P = span.basis.P.astype(features.dtype, copy=False)
-    C, B = np.empty((m, features.size), features.dtype), np.empty((m, P.shape[1]), features.dtype)
+        project = span.basis.projection(features.dtype)
+    C, B = np.empty((m, features.size), features.dtype), np.empty((m, len(span.basis.signs)), features.dtype)
     E = np.empty((m, m), features.dtype)
 
     def coordinates(start: int) -> Array:
         own = slice(start, start + _TILE_ROWS)
         with _quiet():
             C[own] = kernel(rows[own], features.landmarks)
-            return np.matmul(C[own], P, out=B[own])
+            B[own] = project(C[own])
+        return B[own]
 
     def tile(start: int) -> Array:  # the rows of a tile to the left of the diagonal, and their transpose above it
         own = slice(start, min(start + _TILE_ROWS, m))
@@ -121,6 +131,7 @@ CONFIDENCE = 0.95
 _CALIBRATING_ROWS = 64
 _SAFETY = 4  # times the measured rounding
 _COARSE = 0.05  # of the norm: with more rounding in float32, work is in float64
+_NEWTON_STEPS = 6
 _WIDTH, _PRODUCTS = 8, 10  # of the block Krylov space
 _MISSED = 1e-4  # probability that the Krylov space misses more of the largest eigenvalue than is added to it
 # A cluster without a landmark: least number of rows, least unexplained share of k(x, x), least mean similarity.
@@ -167,18 +178,15 @@ def spectral_error(
 def upper_mean(s: float, allowed: float) -> float:
     """The largest p with p - s + s ln(s / p) <= ln(1 / allowed): an upper bound of the mean of a sum of independent
     numbers in [0, 1], of which s was found, with this probability of an error."""
-    from scipy.optimize import brentq
-
-    limit = -np.log(allowed)
-
-    def excess(p: float) -> float:
-        return float(p - s + scipy.special.xlogy(s, s / p)) - limit
-
     if not np.isfinite(s):
         return np.inf
-    # ln(1 + x) <= x - x² / (2 (1 + x)) for x > 0, so the root is at most this:
-    most = s + limit + np.sqrt(limit * (limit + 2 * s))
-    return float(brentq(excess, max(s, 1e-300), most * (1 + 1e-9), rtol=1e-9)) * (1 + 1e-6)
+    limit, s = -float(np.log(allowed)), max(s, 1e-300)
+    # ln(1 + y) <= y - y² / (2 (1 + y)) for y > 0, so p - s is at most this:
+    x = limit + np.sqrt(limit * (limit + 2 * s))
+    for _ in range(_NEWTON_STEPS):  # which come down to the root from above, since x - s ln(1 + x / s) is convex
+        step = (x - s * np.log1p(x / s) - limit) / x * (s + x)
+        x = min(max(x - step, limit), x)  # beyond s = 1e12 the step may be all rounding, and x does not matter
+    return float(s + x) * (1 + 1e-6)
 
 
 def error_of(
@@ -196,11 +204,10 @@ def error_of(
     """
     X, p, off = sample.X, sample.probabilities, 0.0
     if features.dtype != np.float64:
-        some = calibrating[first_and_farthest(features, calibrating)]
-        off, norm = _off(features, span, some, np.ones(len(some)), in_order)
+        few, far = calibrating[first_and_farthest(features, calibrating)], first_and_farthest(features, X)
+        (off, norm), (of_drawn, _) = _off(features, span, [(few, np.ones(len(few))), (X[far], p[far])], in_order)
         if off * sample.most <= _COARSE * norm:
-            far = first_and_farthest(features, X)
-            off = max(off * sample.count, _off(features, span, X[far], p[far], in_order)[0] * len(X))
+            off = max(off * sample.count, of_drawn * len(X))
         else:
             features, off = features.in_precision(np.dtype(np.float64)), 0.0
     found = sampled_error(features, span, X, p, in_order)
@@ -217,13 +224,20 @@ def first_and_farthest(features: KernelRows, X: Array) -> Array:
     return np.concatenate([far, others])
 
 
-def _off(features: KernelRows, span: Span, X: Array, probabilities: Array, in_order: Map) -> tuple[float, float]:
-    """The norm of the error of F in the dtype of block work, per row, times a safety factor; and the norm of E."""
-    maps, roots = (features.in_precision(np.dtype(np.float64)), features), np.sqrt(probabilities)
-    exact, found = in_order(lambda i: sampled_error(maps[i], span, X, probabilities).E, range(2))
-    difference = (found - exact) / roots / roots[:, None]
-    off = _SAFETY * float(np.linalg.norm(difference, 2)) / len(X) if np.isfinite(difference).all() else np.inf
-    return off, float(np.linalg.norm(exact, 2)) if np.isfinite(exact).all() else 0.0
+def _off(features: KernelRows, span: Span, sets: list[tuple[Array, Array]], in_order: Map) -> list[tuple[float, float]]:
+    """For each of some sets of rows X (b, d) with their probabilities (b,): the norm of the error of F in the dtype of
+    block work, per row, times a safety factor; and the norm of E."""
+    X, p = (np.concatenate(each) for each in zip(*sets, strict=True))
+    maps, roots = (features.in_precision(np.dtype(np.float64)), features), np.sqrt(p)
+    exact, found = in_order(lambda i: sampled_error(maps[i], span, X, p).E, range(2))
+    with _quiet():
+        difference = (found - exact) / roots / roots[:, None]
+    off, ends = [], np.cumsum([len(rows) for rows, _ in sets])
+    for numbers in np.split(np.arange(len(X)), ends[:-1]):
+        D, E = (each[np.ix_(numbers, numbers)] for each in (difference, exact))
+        wrong = _SAFETY * float(np.linalg.norm(D, 2)) / len(D) if np.isfinite(D).all() else np.inf
+        off.append((wrong, float(np.linalg.norm(E, 2)) if np.isfinite(E).all() else 0.0))
+    return off
 
 
 def estimate(features: FeatureMap, span: Span | None, X: Array, count: int, center: bool) -> float:
