@@ -396,7 +396,7 @@ def _leading_pairs(M: Array, components: Components, in_order: Map, start: Array
     """The eigenpairs of a positive semidefinite M (m, m): as many as there are components, or all."""
     count = components if isinstance(components, int) else None
     if count is not None and start is not None and start.shape[1] == count:
-        near = leading_eigenpairs(lambda Q: product(M, Q, _TILE_ROWS, in_order), start, count, tol=_NEAR)
+        near = leading_eigenpairs(lambda Q: _times(M, Q, in_order), start, count, tol=_NEAR)
         if near.worst(0.0) <= _NEAR:
             return near.values, near.vectors
     if count is not None and are_few(count, len(M)):
