@@ -68,11 +68,12 @@ def without(
     else:
         return None
     method: Any = model.method  # the exact method has no moments
-    tolerance, sums = rank_tolerance(features.dtype), None if moments is None else ShiftedSums.of(moments)
+    tolerance = rank_tolerance(features.dtype)
     try:
         solution = method.solve(moments, features, model.components, spec.center, tolerance, span, in_order)
     except DataError:
         return None
+    sums = None if moments is None else ShiftedSums.of(moments)
     return Model(features, solution, sums=sums, provenance=model.provenance)
 
 
