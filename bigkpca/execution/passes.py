@@ -102,6 +102,7 @@ def sums_of(
     `shift` (D,) is near their mean. Features are also stored in `kept`, as long as there is room."""
     if kept is not None:
         kept.begin()
+    trim(features.size)  # what the choice of landmarks has freed, which the threads of the pass do not use again
     found = sum_by_block(title, _block_sums, rows, (features, shift, draw), block_rows, engine, kept)
     trim(features.size)  # the work space of all threads, before that of the eigenproblem
     return found

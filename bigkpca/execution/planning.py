@@ -282,9 +282,9 @@ def _stages(rows: Rows, fit: ResolvedFit, block: int, threads: int, partial_sums
 
 
 def _captured_bytes(m: int, d: int) -> int:
-    """What the scores of m rows capture: five float64 copies of a bounded part of the rows, and linear PCA of it."""
+    """What the scores of m rows capture: three float64 copies of a bounded part of the rows, and linear PCA of it."""
     few = min(m, max(1, MOST_VALUES // d))
-    return 8 * (5 * few * d + 4 * min(few, d) ** 2)
+    return 8 * (3 * few * d + 4 * min(few, d) ** 2)
 
 
 def _axes_pass(rows: Rows, fit: ResolvedFit, block: int, threads: int, partial_sums: int) -> tuple[int, list[int]]:

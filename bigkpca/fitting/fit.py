@@ -76,9 +76,9 @@ def fit_rows(
     chosen, found = _solved(rows, first, limits, engine)
     provenance |= {"content": found.digest, "choices": [*chosen.choices, *found.choices]}
     model = found.model(chosen.features, provenance)
+    trim(first.size)
     if fit.matrix_free:
         del chosen, found  # products do not need them
-        trim(first.size)
         model = refine.refine_by_products(rows, model, spec, engine)
         warn_if_fewer(model, fit, engine.progress)
         model = with_decoder(model, rows, None, spec, engine)

@@ -68,8 +68,7 @@ def without(
     else:
         return None
     method: Any = model.method  # the exact method has no moments
-    tolerance, sums = rank_tolerance(features.dtype), None if moments is None else ShiftedSums.of(moments)
-    count, near = model.components, model.solution.components
+    tolerance, count, near = rank_tolerance(features.dtype), model.components, model.solution.components
     try:
         if span is not None and method == Nystroem():
             solution = nystroem(span, count, center=spec.center, tolerance=tolerance, in_order=in_order, near=near)
@@ -77,6 +76,7 @@ def without(
             solution = method.solve(moments, features, count, spec.center, tolerance, span, in_order)
     except DataError:
         return None
+    sums = None if moments is None else ShiftedSums.of(moments)
     return Model(features, solution, sums=sums, provenance=model.provenance)
 
 

@@ -18,7 +18,7 @@ from bigkpca.numerics.features import has_landmarks
 from bigkpca.numerics.linalg import Map
 from bigkpca.numerics.linear_pca import MOST_VALUES, Captured, captured, held_out_rows, spread
 from bigkpca.numerics.model import Model
-from bigkpca.numerics.preimages import Expansion, residuals
+from bigkpca.numerics.preimages import Expansion, expansion, residuals
 from bigkpca.numerics.random_streams import DRIFT, random_stream
 from bigkpca.numerics.span import Span
 from bigkpca.spec import FitSpec
@@ -103,7 +103,8 @@ def _held_out(
     other = without(model, known, numbers, spec, in_order, span)
     if other is None:
         return None
-    again = _of_rows(other, X, known if numbers is None else None, other.expansion(), in_order)
+    given = expansion(replace(other.fitted, basis=None if span is None else span.basis, in_order=in_order))
+    again = _of_rows(other, X, known if numbers is None else None, given, in_order)
     return padded(again.scores, model.components), again.residuals
 
 
@@ -125,7 +126,11 @@ def _captured_unseen(
     X = X[:most]
     known = None if known is None or len(known.V) < len(X) else known.part(slice(len(X)))
     found = scored_without(model, X, held_out_rows(len(X)), numbers, spec, in_order, known, span)
-    return None if found is None else captured(model.features, X, found.scores, seen=found.seen, in_order=in_order)
+    if found is None:
+        return None
+    scores, seen = found.scores, found.seen
+    del found  # the sums of a model
+    return captured(model.features, X, scores, seen=seen, in_order=in_order)
 
 
 def _of_rows(model: Model, X: Array, known: Mapped | None, given: Expansion, in_order: Map) -> _Scored:

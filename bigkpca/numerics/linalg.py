@@ -105,7 +105,7 @@ def rank_tolerance(dtype: np.dtype[np.generic]) -> float:
 def eigh_descending(A: Array, count: int | None = None) -> tuple[Array, Array]:
     """The `count` largest eigenvalues (all by default), descending, and their eigenvectors in columns.
 
-    A is (m, m), symmetric, float64, and may be overwritten.
+    A is (m, m), symmetric, float64, and may be overwritten if all are computed.
     """
     m = len(A)
     values = vectors = np.empty(0)
@@ -113,7 +113,7 @@ def eigh_descending(A: Array, count: int | None = None) -> tuple[Array, Array]:
         with suppress(np.linalg.LinAlgError):  # LAPACK fails, or loses some, when many are nearly equal
             values, vectors = scipy.linalg.eigh(A, subset_by_index=[m - count, m - 1], check_finite=False)
     if count is None or len(values) < min(count, m):
-        values, vectors = scipy.linalg.eigh(A, driver="evd", overwrite_a=True, check_finite=False)
+        values, vectors = scipy.linalg.eigh(A, driver="evd", overwrite_a=count is None, check_finite=False)
         values, vectors = values[m - min(count or m, m) :], vectors[:, m - min(count or m, m) :]
     return values[::-1], np.ascontiguousarray(vectors[:, ::-1])
 

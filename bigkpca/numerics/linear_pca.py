@@ -135,12 +135,10 @@ def captured(
     if train < ROWS_PER_COMPONENT * r or len(X) - train < _LEAST_HELD_OUT:
         return None
     with np.errstate(over="ignore", invalid="ignore"):
-        Z = features.shifted(X).astype(np.float64)
-        if not (np.abs(Z).max() < _LARGEST and np.abs(Y).max() < _LARGEST):
+        others, judged, _ = _split(features, X, np.flatnonzero(held_out))
+        if not all(np.abs(values).max() < _LARGEST for values in (others, judged, Y)):
             return None
-    Z -= Z[0]  # so that columns that do not vary are zero, and not rounding errors
     Y = np.column_stack([np.ones(len(Y)), Y / max(float(np.abs(Y).max()), np.finfo(float).tiny)])
-    others, judged = Z[~held_out], Z[held_out]
     baseline, weights = at_once(
         in_order, lambda: LinearPCA.of(others, r), lambda: np.linalg.lstsq(Y[~held_out], others)[0]
     )
@@ -235,10 +233,9 @@ def restored_by_pca(features: FeatureMap, X: Array, numbers: Array, r: int) -> A
 def _split(features: FeatureMap, X: Array, numbers: Array) -> tuple[Array, Array, Array]:
     """The rows of X (m, d) without and with these numbers, in the units of the model, and the origin that was
     subtracted so that columns that do not vary are zero."""
-    Z = features.shifted(X).astype(np.float64)
-    origin = Z[0].copy()
-    Z -= origin
-    return np.delete(Z, numbers, axis=0), Z[numbers], origin
+    Z = features.shifted(X)
+    origin = Z[0].astype(np.float64)
+    return np.delete(Z, numbers, axis=0) - origin, Z[numbers] - origin, origin
 
 
 _LEFT_OUT_OF = {False: "both", True: "PCA, but not of kernel PCA", None: "PCA; kernel PCA may have seen them"}

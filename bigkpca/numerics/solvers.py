@@ -403,7 +403,7 @@ def _leading_pairs(M: Array, components: Components, in_order: Map, start: Array
         found = leading(M, count, float(np.diag(M).max()), in_order)
         if found is not None:
             return found
-    return eigh_descending(M.copy(), count)
+    return eigh_descending(M.copy() if count is None else M, count)
 
 
 def nystroem_map(W: Array, tolerance: float, rank: int | None = None) -> Array:

@@ -108,6 +108,23 @@ def test_the_suggested_size_fits(limit, n):
         assert size == float(f"{size:.1e}")  # two digits
 
 
+@pytest.mark.parametrize("n", [60_000, 10**6, 10**8])
+def test_memory_grows_with_the_square_of_the_size_as_the_page_on_sizes_says(n, monkeypatch):
+    monkeypatch.setattr("bigkpca.execution.planning.returns_freed_memory", lambda: True)  # as in a command
+    data = rows(n)
+
+    def per_square(threads, size=10_000):
+        return plan_fit(data, FitSpec.checked(size=size), threads).peak_bytes / size**2
+
+    assert all(84 <= per_square(2, size) <= 89 for size in (10_000, 20_000))
+    assert (per_square(8) <= 92) == (n <= 10**6)
+    if n > 60_000:
+        assert per_square(16) == pytest.approx({10**6: 150, 10**8: 370}[n], rel=0.02)
+    fit = resolve(FitSpec.checked(size=40_000), data)
+    found = [largest_size_that_fits(data, fit, 2, gigabytes * 10**9) for gigabytes in (8, 16, 24, 32, 64)]
+    assert found == pytest.approx([9500, 13_000, 16_000, 19_000, 27_000], rel=0.02)
+
+
 @pytest.mark.parametrize(
     "options", [{"method": "rff"}, {"method": "rff-pca"}, {"method": methods.RandomFeatures(form="phase")}]
 )

@@ -221,6 +221,17 @@ def test_a_fit_computes_the_features_of_its_reference_rows_once(monkeypatch):
     assert seen == [REFERENCE_ROWS]
 
 
+def test_the_model_of_the_other_rows_needs_no_second_decomposition(few, monkeypatch):
+    expected = fitted(few)
+    assert expected.reference.rows < len(few)
+
+    def again(*_):
+        raise AssertionError("W is decomposed again")
+
+    monkeypatch.setattr("bigkpca.numerics.preimages.base.basis_of", again)
+    np.testing.assert_array_equal(fitted(few).reference.edges, expected.reference.edges)
+
+
 @pytest.mark.bits
 def test_any_number_of_threads_gives_the_same_reference(few):
     for options in ({}, {"method": "exact", "size": "auto"}, {"method": "rff"}, {"refine": 2}):

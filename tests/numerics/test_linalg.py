@@ -34,6 +34,14 @@ def test_no_eigenvalue_is_lost_where_all_are_nearly_equal(digits):
         assert_allclose(A @ vectors, vectors, atol=1e-12)
 
 
+def test_a_matrix_of_which_some_eigenpairs_are_computed_stays():
+    kept = matrix_with(SPECTRUM, 0)
+    A = np.asfortranarray(kept)  # LAPACK works on a copy of others in any case
+    for count in (5, 20):
+        eigh_descending(A, count)
+        assert_array_equal(A, kept)
+
+
 def test_the_rank_is_relative_to_the_largest_eigenvalue():
     for scale in (1e-12, 1.0, 1e12):
         values = np.array([4.0, 2.0, 1e-6, 1e-9, 0.0, -1e-9]) * scale

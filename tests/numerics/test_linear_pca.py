@@ -17,6 +17,7 @@ from bigkpca.numerics.linear_pca import (
     reconstruction,
     spread,
 )
+from tests.helpers.memory import traced_peak
 
 
 def by_svd(train, test, r):
@@ -166,3 +167,10 @@ def test_an_accurate_model_can_follow_one_column_only():
     assert only_followed({name: ours for name, (ours, _) in shares.items()}) == "distance"
     alike = KernelPCA(4, size=100, standardize=True, random_state=0).fit(X).model_
     assert min(ours for ours, _ in alike.captured.of_columns(places).values()) > 0.5
+
+
+def test_what_scores_capture_takes_less_than_three_copies_of_the_rows():
+    rng = np.random.default_rng(0)
+    X, Y = rng.normal(size=(2000, 300)).astype(np.float32), rng.normal(size=(2000, 2))
+    features = of_columns(X, dtype=np.float32)
+    assert traced_peak(lambda: captured(features, X, Y)) < 2.75 * 8 * X.size

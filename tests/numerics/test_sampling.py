@@ -231,6 +231,7 @@ def test_the_error_of_sampled_rows_is_that_of_the_matrix(m, features):
     assert found.E.tobytes() == sampled_error(features, span, X, p).E.tobytes()
     Q = np.random.default_rng(0).normal(size=(m, 3))
     assert_allclose(found.times(Q, threads), E @ Q, atol=1e-9)
+    assert_allclose(found.squares_times(Q, threads), E**2 @ Q, atol=1e-9)
     assert_allclose(found.scaled_times(Q), E / np.sqrt(p) / np.sqrt(p[:, None]) @ Q, atol=1e-8)
     assert_allclose(found.diagonal, np.diag(E), atol=1e-9)
     model = replace(solvers.nystroem(span, 3, center=True, tolerance=1e-12), mean=np.linspace(0, 1, 40))

@@ -11,9 +11,7 @@ import numpy as np
 
 from bigkpca.errors import Array
 from bigkpca.numerics.certificates.spectral import SAME, SampledError
-from bigkpca.numerics.linalg import Map, eigh_descending, product
-
-_TILE_ROWS = 512
+from bigkpca.numerics.linalg import Map, eigh_descending
 
 
 @dataclass(frozen=True)
@@ -64,7 +62,7 @@ def refined(
     of (1 - p_i) times the square of what it would lose without row i.
     """
     p, weights = error.probabilities[:, None], 1 / error.probabilities[:, None]
-    own, E = error.diagonal[:, None], error.E
+    own = error.diagonal[:, None]
     image = error.times(weights * Q, in_order)
     T = (weights * Q).T @ (image - (weights - 1) * own * Q)
     values, Z = eigh_descending(approximate + (T + T.T) / 2)
@@ -73,7 +71,7 @@ def refined(
     variances = _variances((1 - p) * weights**2, q, others, own)
     # (E q)_i² is too large by the variance of the sum over the others, which is estimated from its terms
     spread = (1 - p) * weights**2 * q**2
-    noise = product(np.square(E), spread.astype(E.dtype), _TILE_ROWS, in_order) - own**2 * spread
+    noise = error.squares_times(spread, in_order) - own**2 * spread
     image = others + own * q  # E q, without bias
     inside = np.sum((T @ Z) ** 2, axis=0)
     if centred is not None:

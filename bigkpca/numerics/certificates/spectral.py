@@ -51,6 +51,16 @@ class SampledError:
         with _quiet():
             return np.concatenate(list(in_order(tile, range(0, len(Q), _PRODUCT_ROWS))))
 
+    def squares_times(self, Q: Array, in_order: Map = map) -> Array:
+        """The squares of the entries of E, times Q (m, b), in the dtype of E."""
+        Q = Q.astype(self.E.dtype)
+
+        def tile(start: int) -> Array:
+            with _quiet():
+                return np.square(self.E[start : start + _TILE_ROWS]) @ Q
+
+        return np.concatenate(list(in_order(tile, range(0, len(Q), _TILE_ROWS))))
+
     def scaled_times(self, Q: Array, in_order: Map = map) -> Array:
         """F Q (m, b), float64."""
         weights = 1 / np.sqrt(self.probabilities)[:, None]
@@ -87,12 +97,9 @@ def sampled_error(
     """E of rows X (m, d) in the units of the data, in the dtype of block work."""
     rows, kernel = features.shifted(X), features.kernel
     m, diagonal = len(X), kernel.diagonal(rows)
-    with _quiet():
-        project = span.basis.projection(features.dtype)
     C, B = np.empty((m, features.size), features.dtype), np.empty((m, len(span.basis.signs)), features.dtype)
-    E = np.empty((m, m), features.dtype)
 
-    def coordinates(start: int) -> Array:
+    def coordinates(project: Callable[[Array], Array], start: int) -> Array:
         own = slice(start, start + _TILE_ROWS)
         with _quiet():
             C[own] = kernel(rows[own], features.landmarks)
@@ -112,11 +119,15 @@ def sampled_error(
                     np.fill_diagonal(piece, diagonal[own])
                 piece -= B[others] @ B[own].T
                 E[others, own], E[own, others] = piece, piece.T
-        return K
+        return E[own]
 
     starts = range(0, m, _TILE_ROWS)
-    for _ in in_order(coordinates, starts):
+    with _quiet():
+        project = span.basis.projection(features.dtype)
+    for _ in in_order(partial(coordinates, project), starts):
         pass
+    del project  # before E is allocated, which is large
+    E = np.empty((m, m), features.dtype)
     for _ in in_order(tile, starts[::-1]):  # the longest first
         pass
     return SampledError(E, C, diagonal.astype(np.float64), probabilities)
