@@ -110,7 +110,8 @@ def test_the_suggested_size_fits(limit, n):
 
 @pytest.mark.parametrize("n", [60_000, 10**6, 10**8])
 def test_memory_grows_with_the_square_of_the_size_as_the_page_on_sizes_says(n, monkeypatch):
-    monkeypatch.setattr("bigkpca.execution.planning.returns_freed_memory", lambda: True)  # as in a command
+    for name, value in (("returns_freed_memory", True), ("process_bytes", 200 * 10**6)):  # as in a command
+        monkeypatch.setattr(f"bigkpca.execution.planning.{name}", lambda value=value: value)
     data = rows(n)
 
     def per_square(threads, size=10_000):
