@@ -74,6 +74,7 @@ class _Run:
     unfit: int = 0
     fetched: float = field(default_factory=monotonic)  # when sums were last fetched
     seconds: float = 0.0  # the time that this took
+    failed: BaseException | None = None  # the error of a task
     tasks_ended: dict[str, int] = field(default_factory=dict)  # of workers, when they were last asked
 
     def call(self, function: Callable[..., Any], keys: list[Key], *given: Any) -> tuple[Any, ...]:
@@ -144,7 +145,7 @@ def on_cluster(
     try:
         yield from _all(run)
     except (OSError, RuntimeError) as error:  # what Dask raises from a request of which the scheduler dies
-        if client.status == "running":
+        if error is run.failed or client.status == "running":
             raise
         raise _gone(run) from error
 
@@ -256,6 +257,7 @@ def _take(run: _Run, sent: _Sent, key: Key) -> None:
             run.crew.tell()
             raise _Again
         if not isinstance(error, KilledWorker):
+            run.failed = error
             # Perhaps a worker that could not even unpickle its task. If it is not known which worker failed, those that
             # joined later are checked.
             _look_at_new(run)
@@ -350,9 +352,11 @@ def _result(run: _Run, future: Future[Any]) -> Carried | None:
         return None
     except (FutureCancelledError, FuturesCancelledError):
         raise _gone(run) from None
-    except TimeoutError:
+    except Exception as error:
         if future.status == "error":
-            raise  # it is the task's own
+            run.failed = error
+        if run.failed is error or not isinstance(error, TimeoutError):
+            raise
         # The worker that holds it hangs. If the scheduler drops that worker, another one computes it again.
         if run.watch.look(seconds + _ANSWER_SECONDS):
             raise stalled_error(run.watch, what_hangs(run, Graph())) from None

@@ -23,7 +23,7 @@ from bigkpca.numerics.features import has_landmarks, piece_rows
 from bigkpca.numerics.growth import JUDGING_ROWS, PAIRED_ROWS
 from bigkpca.numerics.kernels import Kernel, Polynomial
 from bigkpca.numerics.kernels.base import Leaf
-from bigkpca.numerics.linear_pca import MOST_RESTORED, MOST_VALUES
+from bigkpca.numerics.linear_pca import MOST_RESTORED, MOST_VALUES, ROWS_PER_COMPONENT
 from bigkpca.numerics.model import Model
 from bigkpca.numerics.rounding import FAR_ROWS, MEASURED_ROWS
 from bigkpca.numerics.solvers import OVERSAMPLING, PASSES
@@ -276,15 +276,16 @@ def _stages(rows: Rows, fit: ResolvedFit, block: int, threads: int, partial_sums
         used = spec.preimage_rows(m)
         drawn = used * (d * itemsize + 8 * components(spec, D)) + threads * min(1024, m) * (2 * d + 2 * D) * itemsize
         stages.append(solving + drawn + (0 if _sketch_width(fit) else 8 * D * D))
-    stages.append(solving + _captured_bytes(min(fit.n, REFERENCE_ROWS), d))
+    stages.append(solving + _captured_bytes(min(fit.n, REFERENCE_ROWS), d, components(spec, D)))
     stages.append(solving + round(_SAVING * work.of_map))
     return passes, stages
 
 
-def _captured_bytes(m: int, d: int) -> int:
-    """What the scores of m rows capture: three float64 copies of a bounded part of the rows, and linear PCA of it."""
+def _captured_bytes(m: int, d: int, r: int) -> int:
+    """What r scores of m rows capture: four float64 copies of a bounded part of the rows and of their scores, which are
+    fewer, and linear PCA of it."""
     few = min(m, max(1, MOST_VALUES // d))
-    return 8 * (3 * few * d + 4 * min(few, d) ** 2)
+    return 8 * (4 * few * (d + min(r, few // ROWS_PER_COMPONENT)) + 4 * min(few, d) ** 2)
 
 
 def _axes_pass(rows: Rows, fit: ResolvedFit, block: int, threads: int, partial_sums: int) -> tuple[int, list[int]]:
@@ -592,13 +593,13 @@ def _judging_bytes(rows: Rows, model: Model, m: int, threads: int) -> int:
         decoding = decoder.working_bytes(features, few) + 4 * 8 * few * d
         restoring = kept + max(decoding, decoder.learning_bytes(features))
     if features.size > MOST_SOLVED:
-        return _captured_bytes(m, d) + restoring
+        return _captured_bytes(m, d, model.components) + restoring
     if spec.exact or spec.refine:
         solving = _solving_matrix_bytes(model.components, features.size)
     else:
         solving = _solving_bytes(spec, d, features.size, 0, features.dtype.itemsize, threads)
         own += 8 * moments.entries(features.size)
-    return _captured_bytes(m, d) + max(solving, own + restoring)
+    return _captured_bytes(m, d, model.components) + max(solving, own + restoring)
 
 
 def _work_of_model(model: Model) -> Work:

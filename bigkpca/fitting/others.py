@@ -56,7 +56,7 @@ def without(
     sample of the rows, which may contain them, and if the other rows do not vary.
 
     `span` is that of the landmarks with all rows, if the fit already has it: then the components of all rows lead to
-    those of the others, see `near` of `solvers.nystroem`."""
+    those of the others, see `start` of `solvers.nystroem`."""
     features, moments = model.features, model.moments
     if model.method.uniform:
         return None
@@ -68,10 +68,10 @@ def without(
     else:
         return None
     method: Any = model.method  # the exact method has no moments
-    tolerance, count, near = rank_tolerance(features.dtype), model.components, model.solution.components
+    tolerance, count, start = rank_tolerance(features.dtype), model.components, model.solution.components
     try:
         if span is not None and method == Nystroem():
-            solution = nystroem(span, count, center=spec.center, tolerance=tolerance, in_order=in_order, near=near)
+            solution = nystroem(span, count, center=spec.center, tolerance=tolerance, in_order=in_order, start=start)
         else:
             solution = method.solve(moments, features, count, spec.center, tolerance, span, in_order)
     except DataError:

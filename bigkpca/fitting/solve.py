@@ -273,6 +273,7 @@ def _significant_directions(
         bound = max(found.span.trace_error, 0.0) + found.trace_rounding
         if like is not None or not basis.triangular or found.dropped.sum() <= _LOST * bound:
             return found
+        del found  # some matrices of the size of W
     mixed = eigenvector_basis(basis.W, tolerance, basis.P[:, :least])
     return measured.significant(of_basis(mixed, span.moments, in_order), most, in_order, least)
 

@@ -192,8 +192,8 @@ _STEPS = 5
 
 
 def squared_norm_at_most(A: Array, enough: float = 0.0) -> float:
-    """An upper bound of |A|_2² for A (l, m), at most the square of the Frobenius norm, up to rounding; the first that
-    is found which is at most `enough`.
+    """An upper bound of |A|_2² for A (l, m), at most the square of the Frobenius norm, up to rounding. Stops at the
+    first bound that is at most `enough`.
 
     |A|_2² <= ||A||A|'|_2 = min over x > 0 of max_i (|A||A|'x)_i / x_i (Collatz 1942; Wielandt 1950), and every x gives
     a bound: those of power iteration come close to the least one in a few steps.

@@ -223,8 +223,8 @@ def measured(
     count = len(X)
     every = X if far is None else np.concatenate([X, far.X])
     rounded, exact = _in_both(features, every, in_order)
-    found, smaller = _of_random_rows(features, shift, rounded[:count], exact[:count], in_order)
-    found = replace(found, trace=smaller * _of_diagonal(features, every))
+    off = _of_diagonal(features, every)
+    found, smaller = _of_random_rows(features, shift, rounded[:count], exact[:count], off, in_order)
     rounded, exact = rounded[count:], exact[count:]
     if not len(exact):
         return found
@@ -258,10 +258,10 @@ def _with_rows_near_landmarks(features: FeatureMap, X: Array) -> Array:
 
 
 def _of_random_rows(
-    features: FeatureMap, shift: Array, rounded: Array, exact: Array, in_order: Map
+    features: FeatureMap, shift: Array, rounded: Array, exact: Array, of_diagonal: float, in_order: Map
 ) -> tuple[Rounding, float]:
-    """The rounding of rows with these features (q, D), without that of k(x, x); with its ratio to errors in float32.
-    `rounded` is overwritten."""
+    """The rounding of rows with these features (q, D), given that of k(x, x) in float32; with its ratio to errors in
+    float32. `rounded` is overwritten."""
     ratio = _smaller(features, rounded, exact)
     value = _value(rounded, exact, ratio) if has_landmarks(features) else 0.0
     smaller, precision = (1.0, _SINGLE) if features.dtype == np.float32 else (ratio, _DOUBLE)
@@ -273,7 +273,7 @@ def _of_random_rows(
         errors, means = _errors_of_sums(sums, second, exact.mean(axis=0), smaller / len(exact), in_order)
     if not np.isfinite(errors).all():  # float32 overflows: each sum is assumed to be wrong in its 20th bit
         errors, means = smaller * _LOST * np.outer(np.sqrt(squares), np.sqrt(squares)), np.zeros_like(means)
-    return Rounding(errors, means, value, precision, len(exact), squares, 0.0), smaller
+    return Rounding(errors, means, value, precision, len(exact), squares, smaller * of_diagonal), smaller
 
 
 def _errors_of_sums(sums: Moments, second: Array, mean: Array, scale: float, in_order: Map) -> tuple[Array, Array]:

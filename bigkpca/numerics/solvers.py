@@ -241,7 +241,8 @@ def leading(A: Array, count: int, entry: float, in_order: Map = map) -> tuple[Ar
             order = np.argsort(-found, kind="stable")  # multiple eigenvalues may come in any order
             found, vectors = found[order], np.ascontiguousarray(vectors[:, order])
             if _are_exact(found, vectors, moved[:, order], entry):
-                if _are_all(A, found, vectors, entry, in_order):
+                slack = rounding_of_eigenvalues(n, 0.0, entry, found[0])
+                if _are_all(A, found, vectors, max(float(found[-1]), 0.0) + slack / 2, in_order):
                     return found, vectors
                 if (tried := tried + 1) == _PROOFS:
                     return None
@@ -316,8 +317,9 @@ def _are_exact(values: Array, vectors: Array, moved: Array, entry: float) -> boo
     return bool((norms <= np.maximum(_RESIDUAL * values, noise)).all() and np.linalg.norm(norms) <= together)
 
 
-def _are_all(A: Array, values: Array, vectors: Array, entry: float, in_order: Map) -> bool:
-    """Whether A has no eigenvalue, other than these, above the least of the values plus half the slack."""
+def _are_all(A: Array, values: Array, vectors: Array, above: float, in_order: Map) -> bool:
+    """Whether A (n, n) is proven to have no more eigenvalues above c = `above` than there are vectors V: by Cholesky,
+    since A <= V diag(values) V' + c I is enough (Courant and Fischer)."""
     n, rest = len(A), np.empty_like(A)
 
     def tile(start: int) -> Array:
@@ -328,12 +330,12 @@ def _are_all(A: Array, values: Array, vectors: Array, entry: float, in_order: Ma
 
     for _ in in_order(tile, range(0, n, _LANCZOS_TILE_ROWS)):
         pass
-    shift = max(float(values[-1]), 0.0) + rounding_of_eigenvalues(n, 0.0, entry, values[0]) / 2
-    return is_positive(rest, shift, in_order, overwrite=True)
+    return is_positive(rest, above, in_order, overwrite=True)
 
 
 _TILE_ROWS = 512
-_NEAR = 1e-3  # residual over eigenvalue
+_NEAR = 1e-3  # of an eigenvalue: its residual, and by how much another one may be larger than the least
+_COUNTED = 10
 
 
 def nystroem(
@@ -343,7 +345,7 @@ def nystroem(
     center: bool,
     tolerance: float,
     in_order: Map = map,
-    near: Array | None = None,
+    start: Array | None = None,
 ) -> Solution:
     """Orthogonalised Nyström: exact PCA in the span of the landmarks in feature space.
 
@@ -360,10 +362,9 @@ def nystroem(
     for the positive Λ, since H C W⁺ C' H = Z J Z' has the eigenvectors Z R^(-1) B. With every row a landmark this is
     the positive part of H K H; without the negative part of W it would be that of H K₊ H.
 
-    `components` is a number, a share of the total variance in (0, 1), or None for the numerical rank. `near` (l, r) are
-    components of nearly the same rows. If four products with M = P' scatter P lead from these to as many components,
-    with residuals |M V_j - Λ_j V_j| of at most 1e-3 Λ_j, the result consists of them. Raises DataError if no direction
-    varies. Source: `docs/numerics.md`, sections 1 and 7.
+    `components` is a number, a share of the total variance in (0, 1), or None for the numerical rank. `start`
+    (l, r) are components of nearly the same rows: where possible, as many are found from these, accurate to 1e-3, see
+    `_from_start`. Raises DataError if no direction varies. Source: `docs/numerics.md`, sections 1 and 7.
     """
     M, _ = about_the_mean(span.coordinates, center)
     if span.basis.indefinite:
@@ -374,8 +375,7 @@ def nystroem(
         values, B = eigh_descending(roots[:, None] * UJU * roots)
         V = (U / roots) @ (B * np.sqrt(np.maximum(values, 0)))
     else:
-        start = None if near is None else span.basis.P.T @ (span.basis.W @ near)
-        values, V = _leading_pairs(M, components, in_order, start)
+        values, V = _leading_pairs(M, components, in_order, None if start is None else span.basis.coordinates(start))
     variance = at_least_its_parts(span.variance(center), values)
     r = kept_components(values, components, variance, span.moments.trace, tolerance)
     _, mean = about_the_mean(span.moments, center)
@@ -396,14 +396,27 @@ def _leading_pairs(M: Array, components: Components, in_order: Map, start: Array
     """The eigenpairs of a positive semidefinite M (m, m): as many as there are components, or all."""
     count = components if isinstance(components, int) else None
     if count is not None and start is not None and start.shape[1] == count:
-        near = leading_eigenpairs(lambda Q: _times(M, Q, in_order), start, count, tol=_NEAR)
-        if near.worst(0.0) <= _NEAR:
-            return near.values, near.vectors
+        found = _from_start(M, start, in_order)
+        if found is not None:
+            return found
     if count is not None and are_few(count, len(M)):
         found = leading(M, count, float(np.diag(M).max()), in_order)
         if found is not None:
             return found
     return eigh_descending(M.copy() if count is None else M, count)
+
+
+def _from_start(M: Array, start: Array, in_order: Map) -> tuple[Array, Array] | None:
+    """Eigenpairs Λ, V of a positive semidefinite M (m, m) from a start (m, r), where at most four products lead to
+    residuals |M V_j - Λ_j V_j| of at most 1e-3 Λ_j, and Cholesky proves that they are the leading ones: at most r
+    eigenvalues of M exceed (1 + 1e-3) Λ_r. None otherwise, e.g. if a leading one is missing from the start."""
+    found = leading_eigenpairs(lambda Q: _times(M, Q, in_order), start, start.shape[1], tol=_NEAR)
+    values, V = found.values, found.vectors
+    if not (values[-1] > 0 and found.worst(0.0) <= _NEAR):
+        return None
+    # V counts for more than its eigenvalues, so that its residuals do not matter.
+    counted = np.full(len(values), _COUNTED * values[0])
+    return (values, V) if _are_all(M, counted, V, float(values[-1]) * (1 + _NEAR), in_order) else None
 
 
 def nystroem_map(W: Array, tolerance: float, rank: int | None = None) -> Array:

@@ -52,6 +52,10 @@ class Basis:
         """W⁺ b, for b (l,) or (l, c)."""
         return self.P @ (self.signs * (self.P.T @ b).T).T
 
+    def coordinates(self, A: Array) -> Array:
+        """B (m, c) with P B = A, for coefficients A (l, c) of directions in the span of the basis."""
+        return self.signs[:, None] * (self.P.T @ (self.W @ A))
+
     def projection(self, dtype: np.dtype[Any]) -> Callable[[Array], Array]:
         """Prepare V P, (b, m), of V (b, l) in this dtype: half the work for Cholesky's factor, which is triangular."""
         if self.places is None:

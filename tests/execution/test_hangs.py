@@ -219,6 +219,21 @@ def test_a_client_that_was_closed_is_named():
             known_workers(client, 5)
 
 
+def lost_file(number):
+    raise FileNotFoundError("the task's own")
+
+
+@pytest.mark.full
+def test_the_error_of_a_task_is_not_taken_for_a_scheduler_that_is_gone(monkeypatch):
+    with LocalCluster(n_workers=1, processes=False, dashboard_address="127.0.0.1:0") as cluster:
+        client = Client(cluster, set_as_default=False)
+        # Before the error is raised, workers are asked what they see.
+        monkeypatch.setattr(on_cluster, "_look_at_new", lambda run: (run.failed and client.close()) or set())
+        engine = Engine(client=client)
+        with pytest.raises(FileNotFoundError, match="the task's own"):
+            engine.total("x", named(lost_file, 2))
+
+
 @pytest.mark.long
 def test_a_worker_that_hangs_is_given_up_and_its_tasks_go_elsewhere(tmp_path):
     env = {"DASK_DISTRIBUTED__SCHEDULER__WORKER_TTL": "10s"}

@@ -241,9 +241,9 @@ def test_components_of_nearly_the_same_rows_lead_to_those_of_others_and_far_ones
     landmarks, fewer = X[::4], X[8:]
     W = kernel(landmarks, landmarks)
 
-    def solved(some, near=None):
+    def solved(some, start=None):
         span = span_of(W, moments_at(kernel, some, landmarks)[0], 1e-12)
-        return solvers.nystroem(span, 4, center=center, tolerance=1e-12, near=near)
+        return solvers.nystroem(span, 4, center=center, tolerance=1e-12, start=start)
 
     alone, all_rows = solved(fewer), solved(X).components
     led = solved(fewer, all_rows)
@@ -252,8 +252,23 @@ def test_components_of_nearly_the_same_rows_lead_to_those_of_others_and_far_ones
     found, wanted = ((kernel(fewer, landmarks) - each.mean) @ each.components for each in (led, alone))
     assert_allclose(found, wanted, atol=2e-3 * np.sqrt(alone.eigenvalues[0]))
     far = np.random.default_rng(0).standard_normal(all_rows.shape)
-    for near in (far, all_rows[:, :3]):
-        assert_array_equal(solved(fewer, near).components, alone.components)
+    for start in (far, all_rows[:, :3]):
+        assert_array_equal(solved(fewer, start).components, alone.components)
+
+
+def test_a_component_that_is_missing_from_the_start_is_found():
+    categories, W = np.repeat(np.eye(4), [100, 80, 60, 50], axis=0), np.eye(4)
+
+    def solved(some, start=None):
+        span = span_of(W, block_moments([(some.copy(), np.ones(len(some)))], np.zeros(4)), 1e-12)
+        return solvers.nystroem(span, 3, center=False, tolerance=1e-12, start=start)
+
+    start = solved(categories).components
+    for third in (0, 3):  # rows of the third category that are left
+        others = np.delete(categories, np.arange(180 + third, 240), axis=0)
+        found = solved(others, start)
+        assert_allclose(found.eigenvalues, [100, 80, 50])
+        assert_array_equal(found.components, solved(others).components)
 
 
 @centred_or_not

@@ -93,6 +93,8 @@ def _variances(weights: Array, q: Array, others: Array, own: Array) -> Array:
 
     With h = o + E_ii q / 2 that is Σ w (q_j h_k + q_k h_j)², of which three matrices are products.
     """
-    half = others + own * q / 2
-    apart, mixed = (weights * q**2).T @ half**2, q * half
-    return np.maximum(apart + apart.T + 2 * (weights * mixed).T @ mixed, 0)
+    half, roots = others + own * q / 2, np.sqrt(weights)
+    with np.errstate(over="ignore", invalid="ignore"):
+        apart, mixed = (weights * q**2).T @ half**2, roots * q * half
+        found = np.maximum(apart + apart.T + 2 * mixed.T @ mixed, 0)
+    return np.where(np.isnan(found), np.inf, found)  # of squares that overflow

@@ -191,13 +191,13 @@ def upper_mean(s: float, allowed: float) -> float:
     numbers in [0, 1], of which s was found, with this probability of an error."""
     if not np.isfinite(s):
         return np.inf
-    limit, s = -float(np.log(allowed)), max(s, 1e-300)
+    limit, s = -float(np.log(allowed)), max(float(s), 1e-300)
     # ln(1 + y) <= y - y² / (2 (1 + y)) for y > 0, so p - s is at most this:
-    x = limit + np.sqrt(limit * (limit + 2 * s))
+    x = limit + float(np.sqrt(limit) * np.sqrt(limit + 2 * s))
     for _ in range(_NEWTON_STEPS):  # which come down to the root from above, since x - s ln(1 + x / s) is convex
         step = (x - s * np.log1p(x / s) - limit) / x * (s + x)
-        x = min(max(x - step, limit), x)  # beyond s = 1e12 the step may be all rounding, and x does not matter
-    return float(s + x) * (1 + 1e-6)
+        x = min(max(x - step, limit), x)  # beyond s = 1e14 the step may be all rounding, and x hardly matters
+    return (s + x) * (1 + 1e-6)
 
 
 def error_of(
