@@ -15,11 +15,27 @@ from threadpoolctl import ThreadpoolController
 from bigkpca.errors import warn
 
 
+class _Loaded(ThreadpoolController):  # type: ignore[misc]
+    """The libraries that are loaded. On Linux from the files that the process has mapped: `dl_iterate_phdr` holds the
+    lock of the loader while it waits for Python's, so it and the import of a module of another thread may wait for each
+    other for ever."""
+
+    def _find_libraries_with_dl_iterate_phdr(self) -> None:
+        try:
+            with open("/proc/self/maps", errors="surrogateescape") as file:
+                mapped = [line.rstrip("\n").split(maxsplit=5)[5:] for line in file]
+        except OSError:
+            super()._find_libraries_with_dl_iterate_phdr()
+            return
+        for path in sorted({path for paths in mapped for path in paths if ".so" in path}):
+            self._make_controller_from_path(path)
+
+
 @lru_cache(maxsize=1)
 def _libraries(_modules: int) -> ThreadpoolController:
-    """The libraries that are loaded while this many modules are imported. Searching for them takes 4 ms, a third of a
-    small fit, and only the import of a module can add more."""
-    return ThreadpoolController()
+    """The libraries that are loaded while this many modules are imported. Searching for them takes some ms, a third of
+    a small fit, and only the import of a module can add more."""
+    return _Loaded()
 
 
 @lru_cache(maxsize=1)

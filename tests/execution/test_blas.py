@@ -1,5 +1,6 @@
 """BLAS stays at one thread while tasks run."""
 
+import importlib.util
 import os
 import subprocess
 import sys
@@ -10,7 +11,7 @@ import pytest
 from threadpoolctl import ThreadpoolController, threadpool_info, threadpool_limits
 
 from bigkpca import KernelPCA
-from bigkpca.execution.blas import single_threaded_blas
+from bigkpca.execution.blas import _Loaded, single_threaded_blas
 from bigkpca.execution.tasks import Task
 
 
@@ -120,7 +121,7 @@ def test_tasks_run_with_one_blas_thread(engine):
 FRESH = """
 import sys
 from threadpoolctl import threadpool_info
-from bigkpca.execution.blas import single_threaded_blas
+from bigkpca.execution.blas import _Loaded, single_threaded_blas
 assert "scipy.linalg" in sys.modules
 with single_threaded_blas:
     assert {each["num_threads"] for each in threadpool_info() if each["user_api"] == "blas"} == {1}
@@ -130,3 +131,35 @@ with single_threaded_blas:
 def test_the_blas_of_scipy_has_one_thread_too():
     """SciPy loads its own at its first use: it must be there before a limit is set, which would not hold for it."""
     subprocess.run([sys.executable, "-c", FRESH], timeout=120, check=True)
+
+
+_IMPORTS_BESIDE_SEARCHES = """
+import _imp, shutil, sys, threading
+from importlib.util import find_spec, spec_from_file_location
+import numpy
+from bigkpca.execution.blas import _libraries
+origin, folder = find_spec("_bisect").origin, sys.argv[1]
+paths = [shutil.copy(origin, f"{folder}/{i}.so") for i in range(300)]  # an import of the same file opens it once
+
+def importing():
+    for path in paths:
+        _imp.create_dynamic(spec_from_file_location("_bisect", path))
+
+thread = threading.Thread(target=importing)
+thread.start()
+while thread.is_alive():
+    _libraries.__wrapped__(0)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the loader of Linux")
+def test_a_search_for_libraries_and_an_import_of_another_thread_do_not_wait_for_each_other(tmp_path):
+    if not getattr(importlib.util.find_spec("_bisect"), "has_location", False):
+        pytest.skip("this Python has its modules built in")
+    run = [sys.executable, "-c", _IMPORTS_BESIDE_SEARCHES, str(tmp_path)]
+    assert subprocess.run(run, timeout=100, check=False).returncode == 0
+
+
+def test_the_libraries_found_are_those_of_threadpoolctl():
+    found, wanted = ({each["filepath"] for each in search.info()} for search in (_Loaded(), ThreadpoolController()))
+    assert found == wanted
