@@ -42,7 +42,9 @@ FAULTS = [
     Fault("bigkpca/numerics/moments.py", "sqrt(self.squares / self.count)", "sqrt(self.squares / (self.count - 1))"),
     Fault("bigkpca/numerics/moments.py", "mean = self.mean + delta * (other", "mean = self.mean + delta * (self"),
     Fault("bigkpca/numerics/solvers.py", "A.mean(axis=1)[:, None]", "A.mean(axis=0)[:, None]", "columns, thesis"),
-    Fault("bigkpca/numerics/solvers.py", "_are_all(A, found, vectors, entry, in_order)", "True", "no proof of all"),
+    Fault(
+        "bigkpca/numerics/solvers.py", "is_positive(rest, above, in_order, overwrite=True)", "True", "no proof of all"
+    ),
     Fault(
         "bigkpca/numerics/certificates/estimates.py", "(weights - 1) * own * Q", "0 * own * Q", "rare rows count twice"
     ),
@@ -54,7 +56,12 @@ FAULTS = [
         "bigkpca/numerics/preimages/fixed_point.py", "(2 * features.kernel.gamma", "(features.kernel.gamma", "rff-pca"
     ),
     Fault("bigkpca/numerics/preimages/ridge.py", "[first_row * steps, 0", "[first_row, 0", "rows share noise"),
-    Fault("bigkpca/numerics/linear_pca.py", "LinearPCA.of(Z[~held_out], r)", "LinearPCA.of(Z, r)", "PCA has seen them"),
+    Fault(
+        "bigkpca/numerics/linear_pca.py",
+        "lambda: LinearPCA.of(others, r)",
+        "lambda: LinearPCA.of(np.vstack([others, judged]), r)",
+        "PCA saw them",
+    ),
     Fault("bigkpca/numerics/drift.py", "2 * self.rows", "2 * rows", "many new rows: chance counts as drift"),
     Fault("bigkpca/numerics/evaluation.py", "count - float(sample.mean(row_", "count + float(sample.mean(row_"),
     Fault("bigkpca/numerics/display.py", "rounding=ROUND_CEILING)", "rounding=ROUND_FLOOR)", "proven bounds, in print"),
