@@ -151,6 +151,7 @@ def on_cluster(
 
 
 def _all(run: _Run) -> Iterator[dict[Node, Carried]]:
+    """All nodes that are missing, see `on_cluster`."""
     given, known = run.given, run.known
     held = given.tasks.held_bytes if isinstance(given.tasks, BlockTasks) else 0
     most_groups: int | None = None  # of one graph

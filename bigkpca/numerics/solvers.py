@@ -335,7 +335,7 @@ def _are_all(A: Array, values: Array, vectors: Array, above: float, in_order: Ma
 
 _TILE_ROWS = 512
 _NEAR = 1e-3  # of an eigenvalue: its residual, and by how much another one may be larger than the least
-_COUNTED = 10
+_COUNTED = 10  # times the largest eigenvalue, for which each eigenvector counts in the proof
 
 
 def nystroem(
