@@ -18,9 +18,11 @@ def resident_mb():
 pieces = [np.ones(12_000) for _ in range(600)]  # 58 MB in pieces too small for a mapping of their own
 last = pieces.pop()  # above them: without `trim`, those below stay resident
 del pieces
+resident = []
 for size in (0, 100, 1000):
     trim(size)
-    print(resident_mb())
+    resident.append(resident_mb())
+print(*resident)
 """
 
 
@@ -29,5 +31,5 @@ def test_memory_below_what_is_in_use_returns_only_after_work_with_many_features(
     env = {key: value for key, value in os.environ.items() if not key.startswith("MALLOC_")}
     done = subprocess.run([sys.executable, "-c", _CODE], capture_output=True, text=True, check=True, env=env)
     before, few, many = map(float, done.stdout.split())
-    assert few == before
+    assert few > before - 1  # a page more or less is the interpreter's own
     assert many < before - 30
