@@ -91,15 +91,15 @@ _TIMED_METHODS = ("nystroem", "columns", "rff")  # kernels whose fits were measu
 _DRAWING = 1 / 16  # of the products of V with itself: residuals of every 4th landmark, by which rows are drawn
 
 COEFFICIENTS = {
-    "reading": 2.85,
-    "features": 21.1,
-    "products": 0.9,
-    "sample": 8.42,
-    "k-means": 14.3,
-    "error": 3.79,
-    "span": 14.2,
-    "eigenproblem": 6.03,
-    "constant": 0.3,
+    "reading": 6.04,
+    "features": 0.683,
+    "products": 1.12,
+    "sample": 5.93,
+    "k-means": 4.1,
+    "error": 5.65,
+    "span": 7.21,
+    "eigenproblem": 4.71,
+    "constant": 0.531,
 }
 
 
