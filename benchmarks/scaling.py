@@ -83,7 +83,7 @@ def groups_of(n: int, workers: int, block_rows: int) -> tuple[int, int]:
 
 def zeros(size: int) -> ShiftedSums:
     """The sum of a block without work."""
-    return ShiftedSums(np.zeros(size), 1, np.zeros(size), moments.empty_sums(size), 0.0, 0.0)
+    return ShiftedSums(np.zeros(size), 1, 1.0, np.zeros(size), moments.empty_sums(size), 0.0, 0.0)
 
 
 def measured(given: argparse.Namespace) -> Parts:

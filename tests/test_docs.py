@@ -116,6 +116,14 @@ def write_flights(path, digits):
     path.write_text("\n".join(lines) + "\n")
 
 
+def write_survey(path, digits):
+    """Answers of people, and how many households each stands for."""
+    rng = np.random.default_rng(0)
+    answers = [",".join(map(str, row)) for row in rng.integers(1, 6, (MANY, 4))]
+    lines = [f"{answer},{weight}" for answer, weight in zip(answers, rng.integers(0, 900, MANY), strict=True)]
+    path.write_text("\n".join(["rent,rooms,noise,garden,households", *lines]) + "\n")
+
+
 STAND_INS = {
     "train-images-idx3-ubyte.gz": lambda path, digits: write_idx(path, images(digits)),
     "train-labels-idx1-ubyte.gz": lambda path, digits: write_idx(path, np.arange(MANY, dtype=np.uint8) % 10),
@@ -123,6 +131,7 @@ STAND_INS = {
     "usps.zarr": lambda path, digits: write_dataset(path, (digits[:FEW] / 8 - 1).astype(np.float32)),
     "noisy.zarr": lambda path, digits: write_dataset(path, noisy(digits)),
     "flights.csv": write_flights,
+    "survey.csv": write_survey,
     "nightly.toml": write_job,
     "monday.npy": lambda path, digits: np.save(path, digits[:FEW]),
     "tuesday.npy": lambda path, digits: np.save(path, digits[1 : FEW + 1]),

@@ -12,8 +12,21 @@ import pytest
 
 from tests.helpers import stops
 
-INGEST = ["ingest", "a.npz", "d.zarr", "--member", "x", "--labels", "y", "--block-rows", "32", "-q"]
-APPEND = ["ingest", "b.npz", "d.zarr", "--member", "x", "--labels", "y", "--append", "-q"]
+INGEST = [
+    "ingest",
+    "a.npz",
+    "d.zarr",
+    "--member",
+    "x",
+    "--labels",
+    "y",
+    "--sample-weight",
+    "w",
+    "--block-rows",
+    "32",
+    "-q",
+]
+APPEND = ["ingest", "b.npz", "d.zarr", "--member", "x", "--labels", "y", "--sample-weight", "w", "--append", "-q"]
 FIT = ["fit", "d.zarr", "m.zarr", "--components", "3", "--size", "10", "--seed", "0", "-q"]
 OTHER_FIT = ["fit", "d.zarr", "m2.zarr", "--components", "2", "--size", "10", "--seed", "0", "-q"]
 TRANSFORM = ["transform", "m.zarr", "d.zarr", "s.zarr", "--block-rows", "32", "--residual", "-q"]
@@ -99,8 +112,8 @@ def test_a_killed_command_is_finished_by_the_same_command(name, most, tmp_path):
     here, rng = tmp_path / "here", np.random.default_rng(0)
     here.mkdir()
     for file, rows in (("a.npz", 90), ("b.npz", 40)):
-        np.savez(here / file, x=rng.normal(size=(rows, 4)), y=rng.integers(0, 3, rows))
-    np.savez(here / "c.npz", x=9 + 9 * rng.normal(size=(300, 4)), y=rng.integers(0, 3, 300))
+        np.savez(here / file, x=rng.normal(size=(rows, 4)), y=rng.integers(0, 3, rows), w=rng.random(rows))
+    np.savez(here / "c.npz", x=9 + 9 * rng.normal(size=(300, 4)), y=rng.integers(0, 3, 300), w=rng.random(300))
     (here / "nightly.toml").write_text(JOB)
     kind = name.partition(",")[0]
     timed = [""] if kind == "compare" else ["runs.jsonl"] if kind in ("run", "rollback", "prune") else []

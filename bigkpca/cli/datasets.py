@@ -61,6 +61,7 @@ def _formats(_: click.Context, param: click.Parameter, texts: tuple[str, ...]) -
     "bigkpca ingest rows.csv rows.zarr",
     "bigkpca ingest train-images.gz rows.zarr --labels train-labels.gz",
     "bigkpca ingest flights.csv flights.zarr --drop tailnum --categories one-hot --missing median",
+    "bigkpca ingest survey.csv survey.zarr --sample-weight households",
     "bigkpca ingest more.csv rows.zarr --append",
     "bigkpca ingest flights/ flights.zarr",
 )
@@ -68,6 +69,13 @@ def _formats(_: click.Context, param: click.Parameter, texts: tuple[str, ...]) -
 @click.argument("destination", metavar="DST", type=PATH)
 @option("--member", metavar="NAME", unset="the only one", help="Member to read from .npz and HDF5 files.")
 @option("--labels", type=PATH, metavar="NAME|FILE", unset="none", help="Labels: a member, a column or a second file.")
+@option(
+    "--sample-weight",
+    type=PATH,
+    metavar="NAME|FILE",
+    unset="none",
+    help="Weights of the rows: a member, a column or a second file.",
+)
 @option(
     "--dtype", metavar="T", unset="automatic (that of the files, float64 for CSV)", help="Dtype of the stored rows."
 )

@@ -78,6 +78,7 @@ def _time(seconds: float, plan: Plan) -> str:
     "bigkpca fit rows.zarr model.zarr --components 20",
     "bigkpca fit rows.zarr model.zarr --kernel matern:nu=2.5 --size 2000 --transform scores.zarr",
     "bigkpca fit flights.zarr model.zarr --standardize --weight origin=4 --weight day=0.5",
+    "bigkpca fit survey.zarr model.zarr --sample-weight sample_weight",
     "bigkpca fit rows.zarr model.zarr --tol 0.01 --time-budget '10 min'",
     "bigkpca fit more-rows.zarr second.zarr --like model.zarr",
     "bigkpca fit rows.zarr model.zarr --scheduler tcp://scheduler:8786 --memory '4 GB'",
@@ -106,14 +107,29 @@ def _time(seconds: float, plan: Plan) -> str:
     unset="none",
     help="Use the kernel, landmarks and scaling of this model, so that both can be merged: see bigkpca merge.",
 )
+@option(
+    "--sample-weight",
+    metavar="NAME",
+    unset="none",
+    help="Weights of the rows: an array in the dataset (sample_weight, if ingest made it), or a file (.npy or Zarr).",
+)
 @running
-def fit(data: str, model: str, quiet: bool, transform: str | None, like: str | None, **options: Any) -> None:
+def fit(
+    data: str,
+    model: str,
+    quiet: bool,
+    transform: str | None,
+    like: str | None,
+    sample_weight: str | None,
+    **options: Any,
+) -> None:
     """Fit kernel PCA to DATA and save it as MODEL."""
     from bigkpca.storage.describe import model_info
     from bigkpca.workflows import fit
 
     fields, run = given(options)
-    fitted = fit.fit(data, model, transform=transform, like=like, progress=ShownProgress(quiet), **run, **fields)
+    own: Any = {"transform": transform, "like": like, "sample_weight": sample_weight}
+    fitted = fit.fit(data, model, progress=ShownProgress(quiet), **own, **run, **fields)
     facts = model_info(fitted, model)
     shown = ("path", "method", "kernel", "landmarks", "random_features", "components", "bytes")
     about = {key: facts[key] for key in shown if key in facts}

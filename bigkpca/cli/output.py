@@ -44,7 +44,7 @@ def _readable(key: str, value: Any) -> str:
     if isinstance(value, int) and "bytes" in key:
         return f"{value / 1e6:,.1f} MB"
     if isinstance(value, float):
-        return f"{value:.6g}"
+        return f"{value:,.10g}" if key == "sum" else f"{value:.6g}"
     if key == "encoding":  # how the columns of a table became numbers
         columns = [
             f"{each['name']} ({_COLUMNS.get(each['kind'], each['kind']).format(len(each['categories']))})"

@@ -13,7 +13,7 @@ from dask.delayed import Delayed, delayed
 from scipy.sparse import issparse
 
 from bigkpca.data.frames import FRAME, column_names, frame_dtype
-from bigkpca.data.rows import EVERY, ArrayRows, BaseRows, anonymous, check_shape
+from bigkpca.data.rows import EVERY, ArrayRows, BaseRows, SampleWeights, anonymous, check_shape
 from bigkpca.data.sparse import SparseRows, sparse_rows
 from bigkpca.errors import Array, DataError, SpecError, check_numeric
 from bigkpca.numerics.linalg import aligned
@@ -66,7 +66,7 @@ class DaskRows(BaseRows):
     def part(self, start: int, stop: int, columns: slice = EVERY) -> Delayed:
         # Not optimized one by one, or a chunk that many blocks need would be computed for each of them.
         piece = self.values[start:stop, columns].rechunk(-1).to_delayed(optimize_graph=False).item()
-        return delayed(rows_of_chunk)(piece, start, self.where, columns.start or 0)
+        return delayed(rows_of_chunk)(piece, start, self.where, columns.start or 0, self._weights_of(start, stop))
 
     def block(self, start: int, stop: int, columns: slice = EVERY) -> Array:
         found = self.values[start:stop, columns].compute()
@@ -76,13 +76,15 @@ class DaskRows(BaseRows):
         return anonymous(self) | {"stamp": self.values.name}  # Dask names graphs by their content
 
 
-def rows_of_chunk(values: Any, first: int, where: str, first_column: int = 0) -> ArrayRows | SparseRows:
+def rows_of_chunk(
+    values: Any, first: int, where: str, first_column: int = 0, weights: SampleWeights | None = None
+) -> ArrayRows | SparseRows:
     """Rows first, first + 1, ... and columns first_column, ... in a computed chunk, dense or sparse."""
     if not issparse(values):
-        return ArrayRows(values, first, where, first_column=first_column)
+        return ArrayRows(values, first, where, first_column=first_column, weights=weights)
     if first_column:  # of a part of a matrix that is read in tiles
-        return ArrayRows(values.toarray(), first, where, first_column=first_column)
-    return replace(sparse_rows(values), first=first, where=where)
+        return ArrayRows(values.toarray(), first, where, first_column=first_column, weights=weights)
+    return replace(sparse_rows(values), first=first, where=where, weights=weights)
 
 
 def array_rows(array: da.Array) -> DaskRows:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from io import SEEK_END
 from typing import IO, Any
 
@@ -67,7 +67,7 @@ class NpyRows(BaseRows):
         return cls(path, rows, dtype, tuple(shape[1:]), fortran, start, stamp)
 
     def part(self, start: int, stop: int, columns: slice = EVERY) -> NpyRows:
-        return self
+        return self if self.weights is None else replace(self, weights=self._weights_of(start, stop))
 
     def block(self, start: int, stop: int, columns: slice = EVERY) -> Array:
         (n, d), (left, right, _) = self.shape, columns.indices(self.shape[1])

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
+from copy import copy
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import numpy as np
 
@@ -20,6 +21,20 @@ if TYPE_CHECKING:  # `--help` imports this file for the options of a fit, and mu
 
 
 EVERY = slice(None)  # all columns
+
+
+class SampleWeights(Protocol):
+    """One weight for each row."""
+
+    @property
+    def stamp(self) -> str:
+        """What changes with the weights: the SHA-256 of their values, or of the versions of their files."""
+
+    def part(self, start: int, stop: int) -> SampleWeights:
+        """The weights that a task on rows start..stop needs, numbered as in the whole."""
+
+    def of(self, start: int, stop: int) -> Array:
+        """The weights of rows start..stop, (stop - start,), float64."""
 
 
 class Rows(Protocol):
@@ -48,6 +63,13 @@ class Rows(Protocol):
     @property
     def data_array(self) -> Any:
         """The DataArray of xarray that these rows are, with its dims and coordinates; None for other rows."""
+
+    @property
+    def weights(self) -> SampleWeights | None:
+        """The weights of the rows; None if all are 1."""
+
+    def with_weights(self, weights: SampleWeights | None) -> Self:
+        """The same rows, as they were opened, with these weights."""
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -100,13 +122,25 @@ def little_endian(X: Array) -> memoryview:
 
 @dataclass(frozen=True)
 class BaseRows:
-    """Base of the rows of every source. By default there is no DataArray, and no number means missing."""
+    """Base of the rows of every source. By default there is no DataArray, no number means missing, and no row has a
+    weight."""
 
     data_array: Any = field(default=None, kw_only=True, repr=False)
+    weights: SampleWeights | None = field(default=None, kw_only=True, repr=False)
 
     @property
     def fills(self) -> tuple[str, ...]:
         return ()
+
+    def with_weights(self, weights: SampleWeights | None) -> Self:
+        """The same rows, as they were opened, with these weights."""
+        found = copy(self)
+        object.__setattr__(found, "weights", weights)
+        return found
+
+    def _weights_of(self, start: int, stop: int) -> SampleWeights | None:
+        """The weights that a task on rows start..stop needs."""
+        return None if self.weights is None else self.weights.part(start, stop)
 
 
 @dataclass(frozen=True)
@@ -140,8 +174,8 @@ class ArrayRows(BaseRows):
 
     def part(self, start: int, stop: int, columns: slice = EVERY) -> ArrayRows:
         names = self.names if columns == EVERY else None
-        found = self._cut(start, stop, columns)
-        return ArrayRows(found, start, self.where, first_column=columns.start or 0, names=names)
+        found, weights = self._cut(start, stop, columns), self._weights_of(start, stop)
+        return ArrayRows(found, start, self.where, first_column=columns.start or 0, names=names, weights=weights)
 
     def block(self, start: int, stop: int, columns: slice = EVERY) -> Array:
         return aligned(self._cut(start, stop, columns))
@@ -188,6 +222,19 @@ def tiles(rows: Rows, start: int, stop: int, tile_rows: int, digest: Any = None)
         for at in range(0, whole, tile_rows):
             yield X[at : min(at + tile_rows, whole)]
         rest = X[whole:] if whole < len(X) else None
+
+
+def tile_weights(rows: Rows, start: int, stop: int, tile_rows: int) -> list[Array] | None:
+    """The weights (b,) of the rows of each tile of `tiles`; None if there are none."""
+    if rows.weights is None:
+        return None
+    weights = rows.weights.of(start, stop)
+    return [weights[at : at + tile_rows] for at in range(0, stop - start, tile_rows)]
+
+
+def identity_of(rows: Rows) -> dict[str, Any]:
+    """The fingerprint of rows and of their weights."""
+    return rows.fingerprint() | ({} if rows.weights is None else {"weights": rows.weights.stamp})
 
 
 def check_rows(rows: Rows, X: Array, first_row: int, first_column: int = 0) -> None:

@@ -97,8 +97,9 @@ class SparseRows(BaseRows):
         elif isinstance(self.values, StoredArray) and isinstance(self.indices, StoredArray) and held.start < held.stop:
             values, indices = (each.part(held.start, held.stop) for each in (self.values, self.indices))
         else:
-            return self
-        return replace(self, indptr=indptr, values=values, indices=indices, names=None, first=start)
+            return self if self.weights is None else replace(self, weights=self._weights_of(start, stop))
+        weights = self._weights_of(start, stop)
+        return replace(self, indptr=indptr, values=values, indices=indices, names=None, first=start, weights=weights)
 
     def block(self, start: int, stop: int, columns: slice = EVERY) -> Array:
         indptr, held = self._held(start, stop)

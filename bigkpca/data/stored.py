@@ -15,6 +15,7 @@ import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from copy import copy
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
@@ -221,7 +222,7 @@ class StoredArray:
     array: zarr.Array[Any]
     where: str
     count: int
-    versions: Mapping[str, str | None]
+    versions: dict[str, str | None]
     digests: Digests | None = None
     manifest: Manifest | None = None
 
@@ -236,6 +237,13 @@ class StoredArray:
     @property
     def ndim(self) -> int:
         return len(self.array.shape)
+
+    def while_growing(self) -> StoredArray:
+        """The same rows, while others may add more to the files in which they end."""
+        height, versions = (self.array.shards or self.array.chunks)[0], copy(self.versions)
+        last = chunk_keys(self.array, self.count - 1, self.count) if self.count % height else ()
+        versions |= {key: ANY_VERSION for key in last if key in versions}
+        return replace(self, versions=versions)
 
     def part(self, start: int, stop: int, columns: slice = EVERY) -> StoredArray:
         """The array for a task that reads only these rows and columns, without data about others."""

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import zarr
 
+from bigkpca.data.beside import arrays_of
 from bigkpca.data.blocks import Block
 from bigkpca.data.json_files import parsed, read_if_there
 from bigkpca.data.packing import Packing, packing_of_array
@@ -26,11 +27,10 @@ from bigkpca.data.stored import (
     Manifest,
     StoredArray,
     array_path,
-    chunk_keys,
     files_below,
     versions_of,
 )
-from bigkpca.data.stores import StoredFile, store_of
+from bigkpca.data.stores import StoredFile, last_name, store_of
 from bigkpca.data.versions import JOB, check_not_pruned, current_version, version_marks
 from bigkpca.errors import Array, CorruptionError, IncompleteError, SpecError
 from bigkpca.numerics.linalg import aligned
@@ -92,7 +92,8 @@ class ZarrRows(BaseRows):
 
     def part(self, start: int, stop: int, columns: slice = EVERY) -> ZarrRows:
         reader = self._reader.part(start, stop, columns)
-        return replace(self, reader=reader, digests=reader.digests, names=None, one_hot=())
+        weights = self._weights_of(start, stop)
+        return replace(self, reader=reader, digests=reader.digests, names=None, one_hot=(), weights=weights)
 
     def block(self, start: int, stop: int, columns: slice = EVERY) -> Array:
         try:
@@ -101,6 +102,14 @@ class ZarrRows(BaseRows):
         except (CorruptionError, IncompleteError):
             check_not_pruned(self.where)
             raise
+
+    @property
+    def group(self) -> str | None:
+        """The path of the group that contains the array; None if there is none."""
+        path = array_path(self.array)
+        if path is None or not self.array.path:
+            return None
+        return path.removesuffix(f"/{self.name or last_name(path)}")
 
     def listed(self) -> ZarrRows:
         """The same rows; from now on their files must be the current versions."""
@@ -115,10 +124,8 @@ class ZarrRows(BaseRows):
         versions = versions_of(self.array, self._files)
         if self.whole:
             versions.others = ANY_VERSION
-        if self.pinned and self.count % self._height:  # others may add rows to the files in which these rows end
-            last = chunk_keys(self.array, self.count - 1, self.count)
-            versions.update({key: ANY_VERSION for key in last if key in versions})
-        return StoredArray(self.array, self.where, self.count, versions, self.digests, self.manifest)
+        found = StoredArray(self.array, self.where, self.count, versions, self.digests, self.manifest)
+        return found.while_growing() if self.pinned else found
 
     @cached_property
     def _files(self) -> Mapping[str, StoredFile] | None:
@@ -346,7 +353,7 @@ def promised(path: str, about: Any, name: str, array: zarr.Array[Any]) -> tuple[
     `about` is the attribute of the group. Datasets of earlier versions and foreign groups have no digests. Raises
     CorruptionError for a damaged manifest."""
     kind = about.get("format") if isinstance(about, dict) else None
-    if kind == "dataset" and name in ("x", "y"):
+    if kind == "dataset" and name in arrays_of(about):
         count = about["rows"] if type(about.get("rows")) is int else array.shape[0]
         named = about.get("manifest")
         if not (isinstance(named, dict) and re.fullmatch("manifest-[0-9]+[.]json", str(named.get("file")))):

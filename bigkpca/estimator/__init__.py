@@ -12,7 +12,8 @@ from sklearn.utils.validation import check_is_fitted
 from bigkpca import evaluating
 from bigkpca.data.frames import is_dask_frame, is_data_array
 from bigkpca.data.opening import is_lazy
-from bigkpca.data.rows import Rows
+from bigkpca.data.rows import Rows, identity_of
+from bigkpca.data.sample_weights import aged, weighted
 from bigkpca.data.stores import AnyPath, is_path
 from bigkpca.errors import Array, SpecError
 from bigkpca.estimator.inputs import (
@@ -398,7 +399,7 @@ class KernelPCA(ModelMethods, BaseEstimator):  # type: ignore[misc]
         for name, default in DEFAULTS.items():
             setattr(self, name, parameters.get(name, default))
 
-    def fit(self, X: Any, y: None = None, *, like: AnyModel | None = None) -> Self:
+    def fit(self, X: Any, y: None = None, sample_weight: Any = None, *, like: AnyModel | None = None) -> Self:
         """Fit to rows (n, d).
 
         Parameters
@@ -406,6 +407,9 @@ class KernelPCA(ModelMethods, BaseEstimator):  # type: ignore[misc]
         X : NumPy, Dask, Zarr or sparse array, frame, DataArray, or path to a Zarr array, dataset or .npy file
             Dask, Zarr and path inputs are streamed. The rows of a Dask frame, or of a Dask array with unknown chunk
             sizes, are counted first, which takes one more pass.
+        sample_weight : array (n,), or path, optional
+            Weights of the rows, finite numbers of at least 0: components are those of the weighted mean and scatter.
+            Whole numbers have the effect of repeated rows, 0 that of a row left out. As in `bigkpca.fit`.
         like : path, Model or fitted KernelPCA, optional
             Fit with the features of this model: its kernel, landmarks or frequencies, offset and scale. Parameters left
             at their defaults are taken from its fit; only noise can differ. Estimators fitted this way to different
@@ -426,8 +430,8 @@ class KernelPCA(ModelMethods, BaseEstimator):  # type: ignore[misc]
             The fit needs more than `memory_limit`.
         """
         # Paths are recorded as the command line records them, so that both make the same model.
-        rows = self._rows(X, reset=True)
-        identity = rows.fingerprint() if is_path(X) else None
+        rows = weighted(self._rows(X, reset=True), sample_weight)
+        identity = identity_of(rows) if is_path(X) else None
         return self._fitted(rows, like, identity)
 
     def _fitted(
@@ -451,33 +455,54 @@ class KernelPCA(ModelMethods, BaseEstimator):  # type: ignore[misc]
         return spec_of(self) if fixed else spec_of(self, FitSpec.of(model).seed)
 
     @overload
-    def fit_transform(self, X: Array, y: None = None, *, like: AnyModel | None = None) -> Array: ...
+    def fit_transform(
+        self, X: Array, y: None = None, sample_weight: Any = None, *, like: AnyModel | None = None
+    ) -> Array: ...
     @overload
     def fit_transform(
-        self, X: LazyArray | Stored | AnyPath, y: None = None, *, like: AnyModel | None = None
+        self,
+        X: LazyArray | Stored | AnyPath,
+        y: None = None,
+        sample_weight: Any = None,
+        *,
+        like: AnyModel | None = None,
     ) -> LazyArray: ...
     @overload
-    def fit_transform(self, X: Any, y: None = None, *, like: AnyModel | None = None) -> Any: ...
-    def fit_transform(self, X: Any, y: None = None, *, like: AnyModel | None = None) -> Any:
-        """Same bits as fit(X, like=like).transform(X).
+    def fit_transform(
+        self, X: Any, y: None = None, sample_weight: Any = None, *, like: AnyModel | None = None
+    ) -> Any: ...
+    def fit_transform(self, X: Any, y: None = None, sample_weight: Any = None, *, like: AnyModel | None = None) -> Any:
+        """Same bits as fit(X, sample_weight=sample_weight, like=like).transform(X).
 
         For in-memory rows, features computed in the pass of the fit are kept and reused: as many as `memory_limit`
         leaves room for beside the plan or, without it, up to twice the size of the rows, at least 96 MB, if that holds
         a third of all features.
         """
         if is_lazy(X):
-            return self.fit(X, like=like).transform(X)
-        rows, kept = self._rows(X, reset=True), KeptFeatures()
+            return self.fit(X, sample_weight=sample_weight, like=like).transform(X)
+        rows, kept = weighted(self._rows(X, reset=True), sample_weight), KeptFeatures()
         self._fitted(rows, like, kept=kept)
         output = SCORES if self.dtype else SCORES_LIKE_ROWS
         return in_kind(X, output.of(rows, self.model_, kept), "scores")
 
     @only_if(takes_more_rows)
-    def partial_fit(self, X: Any, y: None = None) -> Self:
-        """Add rows to a fitted model: kernel and landmarks stay, and moments are added. The first call is `fit`.
+    def partial_fit(self, X: Any, y: None = None, sample_weight: Any = None, *, half_life: float | None = None) -> Self:
+        """Add rows to a fitted model: kernel and landmarks stay, and moments are added. The first call is `fit`, with
+        the same options.
 
         Reads a sample of the rows and makes one pass. Signs follow the previous model. Between calls, n_components,
         noise, memory_limit and a random_state that is not a number can change; the model keeps the seed of its fit.
+
+        Parameters
+        ----------
+        X : rows (n, d)
+            As in `fit`.
+        sample_weight : array (n,), or path, optional
+            Weights of the rows, as in `fit`.
+        half_life : float, optional
+            Forget: each row counts half as much as one that comes this many rows later, in this call and in those
+            before. How rows are divided into calls does not matter, as long as all have the same half-life. By default,
+            all rows count the same.
 
         Raises
         ------
@@ -488,13 +513,15 @@ class KernelPCA(ModelMethods, BaseEstimator):  # type: ignore[misc]
             As in `fit`.
         """
         if not hasattr(self, "model_"):
-            return self.fit(X)
-        rows, spec = self._rows(X, reset=False), self._spec_after(self.model_)
+            rows, _ = aged(weighted(self._rows(X, reset=True), sample_weight), half_life)
+            return self._fitted(rows, None, identity_of(rows) if is_path(X) else None)
+        rows, decay = aged(weighted(self._rows(X, reset=False), sample_weight), half_life)
+        spec = self._spec_after(self.model_)
         run = run_of(self)
         with in_words_of_python(), run.engine() as engine:
             if getattr(self, "_like", False):  # defaults stand for the values of the model
                 spec = spec_like(self.model_, dict(spec))
-            self.model_ = extend(self.model_, rows, spec, engine, run.memory_limit)
+            self.model_ = extend(self.model_, rows, spec, engine, run.memory_limit, decay)
         return self
 
     def __add__(self, other: KernelPCA) -> Self:

@@ -6,14 +6,16 @@ import hashlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import reduce
+from itertools import repeat
 from operator import add
 from typing import Any
 
 import numpy as np
 
 from bigkpca.data.blocks import Block, split, tile_rows
-from bigkpca.data.rows import Rows, take, tiles
-from bigkpca.errors import Array
+from bigkpca.data.rows import Rows, SampleWeights, little_endian, take, tile_weights, tiles
+from bigkpca.data.sample_weights import check_weights
+from bigkpca.errors import Array, DataError
 from bigkpca.execution import trim
 from bigkpca.execution.engine import (
     Engine,
@@ -64,7 +66,8 @@ def read_sets(rows: Rows, engine: Engine, *sets: Array) -> list[Array]:
 def block_columns(rows: Rows, block: Block) -> ColumnMoments:
     """Means and deviations of the columns of a block."""
     height = tile_rows(rows.shape[1], rows.shape[1], 8)
-    return reduce(add, map(column_moments, tiles(rows, block.start, block.stop, height)))
+    X_tiles, weights = tiles(rows, block.start, block.stop, height), tile_weights(rows, block.start, block.stop, height)
+    return reduce(add, map(column_moments, X_tiles, repeat(None) if weights is None else weights))
 
 
 @dataclass(frozen=True)
@@ -128,15 +131,24 @@ def _block_sums(
 ) -> BlockSums:
     digest = hashlib.sha256()
     X_tiles, most_rows = block_tiles(rows, block, features, digest)
-    farthest, sampler = Farthest(), None if draw is None else Sampler(draw, block.start)
+    weights = _weights(rows, block, features, digest)
+    farthest, sampler = Farthest(weights), None if draw is None else Sampler(draw, block.start)
 
     if sampler is not None:
         X_tiles = _seen(X_tiles, sampler.see)
     V_tiles: Iterable[tuple[Array, Array]] = features.tiles(X_tiles, most_rows, farthest.see)
     if kept is not None:
         V_tiles = kept.keeping(block.start, V_tiles)
-    sums = shifted_sums(V_tiles if sampler is None else sampler.drawing(V_tiles), shift)
+    sums = shifted_sums(V_tiles if sampler is None else sampler.drawing(V_tiles, weights), shift, weights)
     return BlockSums(sums, (digest.hexdigest(),), farthest.found, None if sampler is None else sampler.found)
+
+
+def _weights(rows: Rows, block: Block, features: FeatureMap, digest: Any) -> list[Array] | None:
+    """The weights of each tile of a block, which are added to `digest`; None if the rows have none."""
+    found = tile_weights(rows, block.start, block.stop, tile_height(features))
+    for weights in found or ():
+        digest.update(little_endian(weights))
+    return found
 
 
 def _seen(X_tiles: Iterable[Array], see: Callable[[Array], None]) -> Iterator[Array]:
@@ -150,7 +162,8 @@ def _seen(X_tiles: Iterable[Array], see: Callable[[Array], None]) -> Iterator[Ar
 def _action(rows: Rows, block: Block, features: FeatureMap, shift: Array, Q: Array) -> BlockSums:
     digest = hashlib.sha256()
     X_tiles, most_rows = block_tiles(rows, block, features, digest)
-    action = block_action(features.tiles(X_tiles, most_rows), shift, Q)
+    weights = _weights(rows, block, features, digest)
+    action = block_action(features.tiles(X_tiles, most_rows), shift, Q, weights)
     return BlockSums(action, (digest.hexdigest(),))
 
 
@@ -162,13 +175,71 @@ def mean_features(features: FeatureMap, X: Array) -> Array:
 
 
 @dataclass(frozen=True)
+class WeightedDraw:
+    """Row numbers that are drawn without replacement, one after the other in proportion to weights, each (m,) in the
+    order in which they are drawn; of all rows, with the sum of the weights, and the number of positive ones.
+
+    Row i has the key E_i / w_i with an exponential number E_i of its own, and the smallest keys are drawn first
+    (Efraimidis and Spirakis 2006).
+    """
+
+    keys: Array
+    numbers: Array
+    most: int
+    weight: float
+    count: int
+
+    def __add__(self, other: WeightedDraw) -> WeightedDraw:
+        keys, numbers = np.concatenate([self.keys, other.keys]), np.concatenate([self.numbers, other.numbers])
+        first = np.argsort(keys, kind="stable")[: self.most]
+        return WeightedDraw(
+            keys[first], numbers[first], self.most, self.weight + other.weight, self.count + other.count
+        )
+
+
+def weighted_draw(
+    rows: Rows, most: int, seed: int, purpose: int, engine: Engine, *, equal: bool = False
+) -> WeightedDraw:
+    """At most `most` rows drawn by their weights, with `equal` chances for all rows of positive weight. Reads only the
+    weights. Raises DataError for weights that are not finite numbers of at least 0, and if none is positive."""
+    assert rows.weights is not None
+    tasks = [
+        Task(
+            _draw,
+            (rows.weights.part(block.start, block.stop), block, rows.where, most, seed, purpose, equal),
+            len(block),
+            named_rows(rows, block),
+        )
+        for block in fit_blocks(rows, None)
+    ]
+    found: WeightedDraw = engine.total("drawing rows", tasks, most, seed, purpose, equal, rows.weights.stamp)
+    if not found.count:
+        raise DataError(f"{rows.where}: all sample weights are zero: at least one must be positive")
+    return found
+
+
+def _draw(
+    weights: SampleWeights, block: Block, where: str, most: int, seed: int, purpose: int, equal: bool
+) -> WeightedDraw:
+    w = weights.of(block.start, block.stop)
+    check_weights(w, block.start, where)
+    positive = np.flatnonzero(w)
+    rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(purpose, block.number)))
+    keys = rng.exponential(size=len(w))[positive] / (1 if equal else w[positive])
+    drawn = WeightedDraw(keys, positive + block.start, most, float(w.sum()), len(positive))
+    none = np.empty(0)
+    return drawn + WeightedDraw(none, none.astype(np.intp), most, 0.0, 0)
+
+
+@dataclass(frozen=True)
 class ResidualDraws:
-    """Rows of one block drawn in proportion to their residuals, with replacement, and shifted like landmarks."""
+    """Rows of one block drawn in proportion to their weights times their residuals, with replacement, and shifted like
+    landmarks."""
 
     rows: Array  # (c, d)
     residuals: Array  # (c,)
-    total: float  # of all residuals in the block
-    trace: float  # Σ k(x, x) in the block
+    total: float  # Σ w times the residual in the block
+    trace: float  # Σ w k(x, x) in the block
 
 
 def draws_by_residual(
@@ -196,13 +267,17 @@ def _draws(
     total, trace = 0.0, 0.0
     height = tile_rows(columns.columns, max(columns.columns, len(factor.landmarks)), 8)
     X_tiles = tiles(rows, block.start, block.stop, height)
+    given = tile_weights(rows, block.start, block.stop, height)
+    weights = None if given is None else iter(given)
     for X, diagonal in columns.tiles(X_tiles, min(height, len(block))):
         left = factor.residual_diagonal(X)
-        share = float(left.sum())
-        total, trace = total + share, trace + float(diagonal.sum())
+        w = np.ones(len(X)) if weights is None else next(weights)
+        shares = w * left
+        share = float(shares.sum())
+        total, trace = total + share, trace + float(w @ diagonal)
         if share > 0:
             slots = np.flatnonzero(rng.random(count) * total < share)
-            picks = rng.choice(len(X), len(slots), p=left / share)
+            picks = rng.choice(len(X), len(slots), p=shares / share)
             drawn[slots], residuals[slots] = X[picks], left[picks]
     return ResidualDraws(drawn, residuals, total, trace)
 

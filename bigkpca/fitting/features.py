@@ -16,8 +16,15 @@ from bigkpca.data.blocks import sample_rows
 from bigkpca.data.rows import Rows
 from bigkpca.errors import Array, DataError, SpecError, check_overflow
 from bigkpca.execution.engine import Engine, fit_blocks
-from bigkpca.execution.passes import ResidualDraws, action_of, draws_by_residual, mean_features, sums_of
-from bigkpca.fitting.sample import PreparedSample, prepare_sample, rounded
+from bigkpca.execution.passes import (
+    ResidualDraws,
+    action_of,
+    draws_by_residual,
+    mean_features,
+    sums_of,
+    weighted_draw,
+)
+from bigkpca.fitting.sample import PreparedSample, SampledRows, prepare_sample, rounded
 from bigkpca.numerics import growth, landmarks
 from bigkpca.numerics.certificates.sampling import DrawnRows
 from bigkpca.numerics.drift import REFERENCE_ROWS
@@ -43,7 +50,7 @@ from bigkpca.numerics.linalg import rank_tolerance
 from bigkpca.numerics.methods import PrincipalFeatures, RandomFeatures
 from bigkpca.numerics.model import Model
 from bigkpca.numerics.preimages.base import spread
-from bigkpca.numerics.random_streams import ALPHA, FREQUENCIES, LANDMARKS, PROPOSALS, SKETCH, random_stream
+from bigkpca.numerics.random_streams import ALPHA, FREQUENCIES, LANDMARKS, PROPOSALS, SAMPLE, SKETCH, random_stream
 from bigkpca.numerics.solvers import OVERSAMPLING, leading_eigenpairs, starting_block
 from bigkpca.spec import DENSE_MOST_FEATURES, FitSpec, ResolvedFit
 
@@ -98,7 +105,8 @@ def _landmarks_of_all_rows(
     proposals, trace, refreshes = Proposals(sample[:0], np.empty(0), 0.0), 0.0, 0
     if kernel.stationary:  # k(x, x) is constant, so uniform rows are draws in proportion to it
         order = rng.permutation(len(sample))
-        trace = float(rows.shape[0] * kernel.diagonal(sample[:1])[0])
+        weight = rows.shape[0] if rows.weights is None else weighted_draw(rows, 0, spec.seed, SAMPLE, engine).weight
+        trace = float(weight * kernel.diagonal(sample[:1])[0])
         proposals = Proposals(sample[order], kernel.diagonal(sample), trace)
     while True:
         before = len(factor.landmarks)
@@ -222,7 +230,7 @@ def principal_axes(prepared: PreparedSample, spec: FitSpec, engine: Engine) -> P
         raise SpecError(f"n_directions={spec.n_directions}, but {rows.where} has only {d} columns")
     if d <= DENSE_MOST_FEATURES:
         moments = sums_of(rows, columns, shift, spec.block_rows, engine, title).sums.moments
-        return axes_of_covariance(moments.mean, moments.scatter, moments.count)
+        return axes_of_covariance(moments.mean, moments.scatter, moments.weight)
     count = min(d, _MAX_SKETCHED_AXES) if spec.n_directions == "auto" else spec.n_directions
     seen: list[Any] = []
 
@@ -234,7 +242,7 @@ def principal_axes(prepared: PreparedSample, spec: FitSpec, engine: Engine) -> P
     start = starting_block(d, min(d, count + OVERSAMPLING), random_stream(spec.seed, SKETCH))
     found = leading_eigenpairs(apply, start, count)
     (action,) = seen
-    n, mean = action.count, action.mean(shift)
+    n, mean = action.weight, action.mean(shift)
     return PrincipalAxes(
         mean, found.vectors, found.values / n, (action.squares_about_zero(shift) - n * float(mean @ mean)) / n
     )
@@ -360,7 +368,8 @@ def _error_estimator(prepared: PreparedSample, spec: FitSpec) -> tuple[Callable[
         return (lambda features: growth.kernel_error(features, few, spec.center)), len(few)
     # Rows from which landmarks may be made have smaller errors than others: two strata, weighted by size.
     seen = sampled.few[: max(1, growth.JUDGING_ROWS * m // n)]
-    strata = [SampleStratum(columns.shifted(seen), m), SampleStratum(columns.shifted(sampled.held_out), n - m)]
+    others = n - m if len(sampled.held_out) else 0
+    strata = [SampleStratum(columns.shifted(seen), m), SampleStratum(columns.shifted(sampled.held_out), others)]
 
     def judge(features: FeatureMap) -> Estimate:
         assert has_landmarks(features)
@@ -388,6 +397,8 @@ class ChosenFeatures:
     sample: Array | None  # (m, d), if the pre-image needs it
     few: Array  # (q, d) of the sample: the kernel is judged on these rows, and rounding is measured on the first
     reference: Array  # (q, d) of all rows, whose scores and residuals the model keeps
+    reference_weights: Array | None  # (q,) of the reference rows; None if all are 1
+    few_weights: Array | None  # (q,) of `few`; None if all are 1
     like: DrawnRows | None = None  # those of another model, with which the rows drawn here are to be joined
 
 
@@ -414,8 +425,17 @@ def choose_features(rows: Rows, fit: ResolvedFit, limits: SizeLimits, engine: En
         tuple(_choices(prepared, fit, features, grown)),
         spread(sample, spec.preimage_rows(len(sample))) if spec.keeps_sample else None,
         few.copy(),  # a view would keep more of them in memory
-        prepared.sampled.reference if fit.reference_rows else prepared.sampled.few[:REFERENCE_ROWS],
+        *_reference(prepared.sampled, fit),
+        prepared.sampled.few_weights,
     )
+
+
+def _reference(sampled: SampledRows, fit: ResolvedFit) -> tuple[Array, Array | None]:
+    """The reference rows of a fit, and their weights."""
+    if fit.reference_rows:
+        return sampled.reference, sampled.reference_weights
+    weights = sampled.few_weights
+    return sampled.few[:REFERENCE_ROWS], None if weights is None else weights[:REFERENCE_ROWS]
 
 
 def _choices(

@@ -9,7 +9,7 @@ import numpy as np
 
 from bigkpca.data.labels import MOST_BYTES, Labels
 from bigkpca.data.rows import Rows, anonymous
-from bigkpca.errors import ConstantKernelError, RoundingError
+from bigkpca.errors import ConstantKernelError, RoundingError, SpecError
 from bigkpca.execution import trim
 from bigkpca.execution.blas import single_threaded_blas
 from bigkpca.execution.engine import Engine
@@ -61,6 +61,7 @@ def fit_rows(
     ToleranceWarning if memory or time ended the growth; FewerComponentsWarning if the model has fewer components than
     requested.
     """
+    _check_takes_weights(rows, spec)
     fit = resolve(spec, rows)
     limits = replace(check_fits(rows, fit, engine, limit), deadline=deadline)
     make_room(engine.kept, rows, fit, limit)
@@ -85,8 +86,26 @@ def fit_rows(
         return with_reference(model, None, rows.shape[0], spec.seed, engine, spec)
     warn_if_fewer(model, fit, engine.progress)
     model = with_decoder(model, rows, chosen.sample, spec, engine, found.span)
-    reference = None if spec.exact else chosen.reference
-    return with_reference(model, reference, rows.shape[0], spec.seed, engine, spec, found.span)
+    reference, weights = (None, None) if spec.exact else (chosen.reference, chosen.reference_weights)
+    count = rows.shape[0] if model.sums is None else model.sums.count
+    return with_reference(model, reference, count, spec.seed, engine, spec, found.span, weights)
+
+
+def _check_takes_weights(rows: Rows, spec: FitSpec) -> None:
+    """Raise SpecError if the rows have weights, and these options allow none."""
+    if rows.weights is None:
+        return
+    names = {
+        "method='exact'": spec.exact,
+        f"refine={spec.refine}": spec.refine > 0,
+        "kernel='precomputed'": spec.precomputed,
+        f"preimage={spec.preimage!r}": not spec.precomputed and spec.reconstructs and spec.preimage_value.trained,
+    }
+    if without := [name for name, used in names.items() if used]:
+        raise SpecError(
+            f"{without[0]} does not take sample weights: omit them, or use method='nystroem', whose components are "
+            "exact if all rows are landmarks"
+        )
 
 
 def of_columns(rows: Rows, progress: Progress | None = None) -> Provenance:

@@ -19,7 +19,7 @@ from bigkpca.fitting.features import ChosenFeatures, kept_choices
 from bigkpca.fitting.memory_limits import check_fits, make_room
 from bigkpca.fitting.preimage import check_extensible, extend_decoder, with_decoder
 from bigkpca.fitting.reference import with_reference
-from bigkpca.fitting.sample import reference_row_numbers
+from bigkpca.fitting.sample import drawn_numbers, reference_row_numbers, weights_of
 from bigkpca.fitting.solve import Checks, draw_of, first_basis, rounding_of, solve, solve_rows, some_of
 from bigkpca.fitting.warnings import warn_if_beyond_tolerance, warn_if_fewer, warn_if_not_uniform, warn_of
 from bigkpca.numerics import eigenpairs, growth, rounding
@@ -32,7 +32,7 @@ from bigkpca.numerics.linalg import Map
 from bigkpca.numerics.model import Model, Provenance
 from bigkpca.numerics.moments import ShiftedSums
 from bigkpca.numerics.preimages.base import spread
-from bigkpca.numerics.random_streams import FEW, PROBES, SAMPLE, random_stream
+from bigkpca.numerics.random_streams import FEW, PROBES, SAMPLE
 from bigkpca.spec import FitSpec, ResolvedFit, randomized, resolve_shape
 
 MAY_CHANGE = ("noise",)  # fields of a spec that may differ where features stay; the rounding of each component adds up
@@ -130,18 +130,21 @@ def fit_like(
     model = found.model(like.features, provenance)
     warn_if_fewer(model, fit, engine.progress)
     model = with_decoder(model, rows, chosen.sample, spec, engine, found.span)
-    return with_reference(model, chosen.reference, rows.shape[0], spec.seed, engine, spec, found.span)
+    assert model.sums is not None
+    return with_reference(
+        model, chosen.reference, model.sums.count, spec.seed, engine, spec, found.span, chosen.reference_weights
+    )
 
 
 def _chosen(rows: Rows, like: Model, fit: ResolvedFit, engine: Engine) -> ChosenFeatures:
     """The features of a model, with the rows that their error on these rows is measured on."""
     assert like.sums is not None
-    features, spec, n = like.features, fit.spec, fit.n
-    reference = reference_row_numbers(fit)
-    few = random_stream(spec.seed, FEW).choice(n, min(PAIRED_ROWS, n), replace=False)
+    features, spec = like.features, fit.spec
+    reference = reference_row_numbers(rows, fit, engine)
+    few = drawn_numbers(rows, PAIRED_ROWS, spec.seed, FEW, engine)
     sample = np.empty(0, np.intp)
     if spec.keeps_sample:
-        drawn = np.sort(random_stream(spec.seed, SAMPLE).choice(n, fit.sample, replace=False))
+        drawn = np.sort(drawn_numbers(rows, fit.sample, spec.seed, SAMPLE, engine))
         sample = spread(drawn, spec.preimage_rows(fit.sample))
     wanted = np.unique(np.concatenate([few, reference, sample]))
     read = read_rows(rows, wanted, engine)
@@ -157,6 +160,8 @@ def _chosen(rows: Rows, like: Model, fit: ResolvedFit, engine: Engine) -> Chosen
         found_sample if spec.keeps_sample else None,
         found_few,
         found_reference if fit.reference_rows else found_few[:REFERENCE_ROWS],
+        weights_of(rows, reference if fit.reference_rows else few[:REFERENCE_ROWS]),
+        weights_of(rows, few),
         like.drawn,
     )
 
@@ -317,8 +322,11 @@ def check_supports_partial_fit(spec: FitSpec) -> None:
     check_extensible(spec)
 
 
-def extend(model: Model, rows: Rows, spec: FitSpec, engine: Engine, limit: int | None = None) -> Model:
+def extend(
+    model: Model, rows: Rows, spec: FitSpec, engine: Engine, limit: int | None = None, decay: float = 1.0
+) -> Model:
     """Add rows to a model: a bounded sample of the new rows, one pass over them, added moments, and a new solution.
+    The weights of earlier rows are first multiplied by `decay`.
 
     Kernel, landmarks, frequencies, offset and scale stay the same; the signs of components follow the old model.
     `components` and `noise` of `spec` may differ from those of the fit, and are recorded in the new model.
@@ -335,39 +343,43 @@ def extend(model: Model, rows: Rows, spec: FitSpec, engine: Engine, limit: int |
     check_same_problem(spec, model, _MAY_CHANGE)
     fit = resolve_shape(spec, *rows.shape, rows.dtype)
     check_fits(rows, fit, engine, limit)
-    checks = _checks_of_new_rows(model, rows, fit, engine)
-    kept, draw, features = model.drawn, None, model.features
+    kept, draw, features, before = model.drawn, None, model.features, model.sums
+    if decay != 1:
+        before, kept = before.scaled(decay), None if kept is None else kept.scaled(decay)
+    checks = _checks_of_new_rows(model, before, rows, fit, engine)
+    checks = replace(checks, rounded=(decay * checks.rounded[0], decay * checks.rounded[1]))
     if kept is not None:
         with single_threaded_blas, engine.small_work() as in_order:
             checks = with_basis(features, replace(checks, like=kept), in_order)
-            draw = draw_of(features, checks.basis, fit, checks.few, kept, kept.count)
+            few = checks.few if rows.weights is None else None
+            draw = draw_of(features, checks.basis, fit, few, kept, kept.count)
     more = sums_of(rows, features, model.sums.about, model.block_rows, engine, draw=draw)
     drawn = None if kept is None or more.drawn is None else kept + more.drawn
-    checks = replace(checks, far=more.far, drawn=drawn)
+    checks = replace(checks, far=more.far, drawn=drawn, weight=more.sums.weight)
     added = [*model.provenance.get("added", []), anonymous(rows) | {"sha256": more.content}]
     recorded = model.provenance["spec"] | {key: getattr(spec, key) for key in _MAY_CHANGE}
-    return _with_sums(model, model.sums + more.sums, fit, checks, engine, added, recorded)
+    return _with_sums(model, before + more.sums, fit, checks, engine, added, recorded)
 
 
-def _checks_of_new_rows(model: Model, rows: Rows, fit: ResolvedFit, engine: Engine) -> Checks:
-    """Rows that measure the error of the extended model: some of the new rows, with landmarks representing the old
-    ones."""
-    features, sums = model.features, model.sums
-    assert sums is not None
-    n = fit.n
-    few = random_stream(fit.spec.seed, PROBES).choice(n, min(n, rounding.MEASURED_ROWS), replace=False)
+def _checks_of_new_rows(model: Model, before: ShiftedSums, rows: Rows, fit: ResolvedFit, engine: Engine) -> Checks:
+    """Rows that measure the error of a model with the sums `before`, to which rows are added: some of the new rows,
+    with landmarks representing the old ones."""
+    features, n = model.features, fit.n
+    few = drawn_numbers(rows, rounding.MEASURED_ROWS, fit.spec.seed, PROBES, engine)
     wanted = np.sort(few)
     found = read_rows(rows, wanted, engine)
     some = found[np.searchsorted(wanted, few)]
-    landmarks = features.landmarks_in_user_units()
+    landmarks, weights = features.landmarks_in_user_units(), weights_of(rows, few)
     if landmarks is not None:
-        some = np.concatenate([some.astype(np.float64), landmarks[: rounding.MEASURED_ROWS]])
+        landmarks = landmarks[: rounding.MEASURED_ROWS]
+        some = np.concatenate([some.astype(np.float64), landmarks])
+        weights = None if weights is None else np.append(weights, np.ones(len(landmarks)))
     earlier_sample, sample = model.certificate.sample, None
     if earlier_sample is not None:  # old and new rows in proportion to their numbers
-        kept = rounding.MEASURED_ROWS * sums.count // (sums.count + n)
+        kept = int(rounding.MEASURED_ROWS * before.weight // (before.weight + n))
         fresh = found[np.searchsorted(wanted, few[: rounding.MEASURED_ROWS - kept])]
         sample = np.concatenate([some_of(earlier_sample, kept, fit.spec.seed), fresh])
-    return Checks(some, sums.about, n, sample, None, rounded=rounding_of(model))
+    return Checks(some, before.about, n, sample, None, rounded=rounding_of(model), few_weights=weights)
 
 
 def with_basis(features: FeatureMap, checks: Checks, in_order: Map) -> Checks:

@@ -26,18 +26,24 @@ _SAME = 1e-8  # squared distance between a row and itself after rounding, over t
 
 
 class Mapped(NamedTuple):
-    """Features V (q, D) of rows, and k(x, x) (q,)."""
+    """Features V (q, D) of rows, k(x, x) (q,), and their weights (q,); None if all are 1."""
 
     V: Array
     diagonal: Array
+    weights: Array | None = None
 
     def part(self, rows: Any) -> Mapped:
         """Those of some of the rows."""
-        return Mapped(self.V[rows], self.diagonal[rows])
+        weights = None if self.weights is None else self.weights[rows]
+        return Mapped(self.V[rows], self.diagonal[rows], weights)
+
+    def moments(self, V: Array, about: Array) -> Moments:
+        """Moments of V (q, m), which is overwritten, in the place of these features; `about` is near their mean."""
+        return block_moments([(V, self.diagonal)], about, None if self.weights is None else [self.weights])
 
 
-def mapped(features: FeatureMap, X: Array, in_order: Map) -> Mapped:
-    """The features of rows X (q, d), tile by tile."""
+def mapped(features: FeatureMap, X: Array, in_order: Map, weights: Array | None = None) -> Mapped:
+    """The features of rows X (q, d) with these weights (q,), tile by tile."""
     height = tile_height(features)
 
     def of_tile(start: int) -> Any:
@@ -45,7 +51,8 @@ def mapped(features: FeatureMap, X: Array, in_order: Map) -> Mapped:
             return next(iter(features.tiles([X[start : start + height]], height)))
 
     parts = in_order(of_tile, range(0, len(X), height))
-    return Mapped(*(np.concatenate(each) for each in zip(*parts, strict=True)))
+    V, diagonal = (np.concatenate(each) for each in zip(*parts, strict=True))
+    return Mapped(V, diagonal, weights)
 
 
 def without(
@@ -83,12 +90,12 @@ def without(
 def _sums_without(moments: Moments, some: Mapped, span: Span | None, in_order: Map) -> tuple[Moments, Span | None]:
     """The moments without those of some rows, and the span with them."""
     if span is None:
-        return moments - block_moments([(some.V.copy(), some.diagonal)], moments.mean), None
+        return moments - some.moments(some.V.copy(), moments.mean), None
     P, own = span.basis.P, span.coordinates
     left, coordinates = at_once(
         in_order,
-        lambda: moments - block_moments([(some.V.copy(), some.diagonal)], moments.mean),
-        lambda: own - block_moments([(some.V @ P, some.diagonal)], own.mean),
+        lambda: moments - some.moments(some.V.copy(), moments.mean),
+        lambda: own - some.moments(some.V @ P, own.mean),
     )
     return left, Span(span.basis, left, coordinates)
 

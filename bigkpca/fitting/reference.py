@@ -46,9 +46,11 @@ def with_reference(
     engine: Engine,
     spec: FitSpec | None = None,
     span: Span | None = None,
+    weights: Array | None = None,
 ) -> Model:
     """The model with its reference, made from rows X (q, d) of `count` rows, in the units of the data and in random
-    order, and with what its scores capture of these rows, unless it has that already.
+    order, with their `weights` (q,) in the fit, and with what its scores capture of these rows, unless it has that
+    already.
 
     Reads nothing: if X is None, the model keeps its rows. `spec` is that of the fit, if these rows were fitted, and
     `span` that of its landmarks, if it is known. There is no reference if k(x, x) is not known.
@@ -64,23 +66,26 @@ def with_reference(
     separable = spec is not None and (model.sums is not None if X is not None else model.certificate.residuals is None)
     halved = overfitted and separable
     most = min(max(count // 2, 1), REFERENCE_ROWS) if halved else REFERENCE_ROWS
+    own = None
     with engine.small_work() as in_order, np.errstate(over="ignore", invalid="ignore"):
         if X is None:
             some = np.sort(random_stream(seed, DRIFT).choice(count, min(count, most), replace=False))
             found, known = _of_kept_rows(model, some), _kept_rows(model, some)
         else:
             some, known = None, X[:most]
+            own = None if weights is None else weights[:most]
             if model.features.size <= MOST_SOLVED:  # else they would take too much memory
-                of_known = mapped(model.features, known, in_order)
+                of_known = mapped(model.features, known, in_order, own)
             found = _of_rows(model, known, of_known, given, in_order)
         if spec is not None and overfitted:
-            held_out = _held_out(model, known, of_known, some, spec, in_order, span) if halved else None
+            held_out = _held_out(model, known, of_known, some, spec, in_order, span, own) if halved else None
             expected = held_out or (np.zeros_like(found.scores), found.residuals + np.sum(found.scores**2, axis=1))
         errors = _errors(model, found, given)
-        reference = reference_of(found.scores, found.residuals, values, count, errors, expected)
+        weight = count if own is None or model.sums is None else model.sums.weight
+        reference = reference_of(found.scores, found.residuals, values, weight, errors, expected, own)
         about = model.captured
         if about is None and spec is not None and (count <= REFERENCE_ROWS or (separable and held_out is None)):
-            about = _captured_unseen(model, X, of_known, count, spec, in_order, span)
+            about = _captured_unseen(model, X, of_known, count, spec, in_order, span, weights)
         if about is None:
             at = spread(len(known), max(1, MOST_VALUES // model.columns))
             Y = found.scores if held_out is None else held_out[0]
@@ -96,10 +101,11 @@ def _held_out(
     spec: FitSpec,
     in_order: Map,
     span: Span | None,
+    weights: Array | None,
 ) -> tuple[Array, Array] | None:
     """Scores (q, r) and residuals (q,) of the reference rows X (q, d) in a model of all other rows; see `without`."""
     if known is None and numbers is None:
-        known = mapped(model.features, X, in_order)
+        known = mapped(model.features, X, in_order, weights)
     other = without(model, known, numbers, spec, in_order, span)
     if other is None:
         return None
@@ -116,6 +122,7 @@ def _captured_unseen(
     spec: FitSpec,
     in_order: Map,
     span: Span | None,
+    weights: Array | None,
 ) -> Captured | None:
     """What scores capture of the columns of some rows, where those that are judged are left out of kernel PCA as they
     are left out of linear PCA; None if they cannot be. `known` are the features of the first of the rows X."""
@@ -125,6 +132,8 @@ def _captured_unseen(
         X = _kept_rows(model, numbers)
     X = X[:most]
     known = None if known is None or len(known.V) < len(X) else known.part(slice(len(X)))
+    if known is None and weights is not None and numbers is None:
+        known = mapped(model.features, X, in_order, weights[: len(X)])
     found = scored_without(model, X, held_out_rows(len(X)), numbers, spec, in_order, known, span)
     if found is None:
         return None
@@ -141,7 +150,7 @@ def _of_rows(model: Model, X: Array, known: Mapped | None, given: Expansion, in_
     def of_tile(start: int) -> Any:
         own = slice(start, start + height)
         with np.errstate(over="ignore", invalid="ignore"):  # settings are per thread
-            V, diagonal = mapped(features, X[own], map) if known is None else known.part(own)
+            V, diagonal, _ = mapped(features, X[own], map) if known is None else known.part(own)
             exact = V.astype(np.float64)
             left = residuals(given, model.solution, exact, diagonal)
             return project(V), left, diagonal, np.sqrt(np.einsum("ij,ij->i", exact, exact))

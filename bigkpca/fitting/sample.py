@@ -9,8 +9,8 @@ import numpy as np
 
 from bigkpca.data.rows import Rows
 from bigkpca.errors import Array, DataError, SpecError, column_called
-from bigkpca.execution.engine import Engine, sum_by_block
-from bigkpca.execution.passes import block_columns, read_sets
+from bigkpca.execution.engine import Engine, fit_blocks, sum_by_block
+from bigkpca.execution.passes import block_columns, read_sets, weighted_draw
 from bigkpca.numerics import bandwidth, landmarks
 from bigkpca.numerics.bandwidth import Length
 from bigkpca.numerics.features import Columns
@@ -34,6 +34,9 @@ class SampledRows:
     own: Array  # landmarks that the caller gave by row numbers; 0 rows if none
     held_out: Array  # rows outside the sample, on which a size is judged; 0 rows unless the size grows
     reference: Array  # from all rows, in random order, by an independent stream: `reference_row_numbers`
+    few_weights: Array | None  # weights of `few` and of `reference`; None if all are 1
+    reference_weights: Array | None
+    weights: Array | None  # those of the sample, if it contains all rows; otherwise it was drawn by its weights
 
 
 @dataclass(frozen=True)
@@ -52,12 +55,13 @@ def prepare_sample(rows: Rows, fit: ResolvedFit, engine: Engine) -> PreparedSamp
     columns = _shift(rows, sampled, fit, engine)
     _check_sizes(rows, columns.shifted(sampled.few), spec, 0, float(np.finfo(fit.dtype).max))
     if spec.needs_median:
-        median = bandwidth.median_sigma(_distances(rows, sampled.sample, columns, spec, engine), spec.distance)
+        distances, pairs = _distances(rows, sampled, columns, spec, engine)
+        median = bandwidth.median_sigma(distances, spec.distance, pairs)
         columns = replace(columns, kernel=fit.kernel(median))
     if spec.needs_variance:
         # As in scikit-learn, the variance of all entries, which includes the means of columns unless standardised.
         about = columns if spec.standardize else replace(columns, offset=np.zeros(fit.d))
-        gamma = bandwidth.scale_gamma(_scaled(sampled.sample, about))
+        gamma = bandwidth.scale_gamma(_scaled(sampled.sample, about), sampled.weights)
         columns = replace(columns, kernel=fit.kernel(gamma))
     if isinstance(columns.kernel, Sigmoid):
         _check_saturation(columns.kernel, columns.shifted(sampled.few), rows.where)
@@ -100,30 +104,71 @@ def draw_sample(rows: Rows, fit: ResolvedFit, engine: Engine) -> SampledRows:
     """Draw the bounded sample, and read all individual rows of the fit at once. Raises DataError if all sampled rows
     are equal."""
     n, m, spec = fit.n, fit.sample, fit.spec
-    numbers = np.sort(random_stream(spec.seed, SAMPLE).choice(n, m, replace=False))
     own = held_out = np.empty(0, np.intp)
+    drawn, every = drawn_numbers(rows, m + (rows.weights is not None), spec.seed, SAMPLE, engine), False
+    if rows.weights is not None:
+        drawn, every = drawn[:m], len(drawn) <= m
+    numbers = np.sort(drawn)
     if isinstance(spec.landmarks, landmarks.RowNumbers):
         if (last := spec.landmarks.numbers.max()) >= n:
             raise SpecError(f"landmark {last} is not a row of {rows.where}, which has {n} rows, counted from 0")
         own = spec.landmarks.numbers.astype(np.intp)
-    if spec.tol is not None:  # row numbers outside the sample, without a list of all n
+    if spec.tol is not None and rows.weights is not None:  # those that would be drawn next
+        held_out = np.sort(drawn_numbers(rows, m + _HELD_OUT_ROWS, spec.seed, SAMPLE, engine)[m:])
+    elif spec.tol is not None:  # row numbers outside the sample, without a list of all n
         count = min(_HELD_OUT_ROWS, n - m)
         ranks = np.sort(random_stream(spec.seed, HELD_OUT).choice(n - m, count, replace=False))
         held_out = ranks + np.searchsorted(numbers - np.arange(m), ranks, side="right")
-    sample, *others = read_sets(rows, engine, numbers, own, held_out, reference_row_numbers(fit))
+    reference = reference_row_numbers(rows, fit, engine)
+    sample, own, held_out, reference_rows = read_sets(rows, engine, numbers, own, held_out, reference)
     # The first comparison settles most cases cheaply.
     if (sample[-1] == sample[0]).all() and (sample == sample[0]).all():
         raise DataError(
             f"{rows.where}: all {m} sampled rows are equal: constant data have no kernel principal components"
         )
-    numbers = random_stream(spec.seed, FEW).choice(m, min(JUDGING_ROWS, m), replace=False)
-    return SampledRows(sample, sample[numbers], *others)
+    if rows.weights is None:
+        few = random_stream(spec.seed, FEW).choice(m, min(JUDGING_ROWS, m), replace=False)
+    else:  # the first ones, which are drawn by their weights, too
+        few = np.searchsorted(numbers, drawn[:JUDGING_ROWS])
+    weights = weights_of(rows, numbers)
+    return SampledRows(
+        sample,
+        sample[few],
+        own,
+        held_out,
+        reference_rows,
+        None if weights is None else weights[few],
+        weights_of(rows, reference),
+        weights if every else None,
+    )
 
 
-def reference_row_numbers(fit: ResolvedFit) -> Array:
-    """Numbers of the rows whose scores and residuals a model keeps, in random order: drawn from all rows, independently
-    of the sample from which landmarks, sigma and sizes are chosen; a row may be in both."""
-    return random_stream(fit.spec.seed, UNSEEN).choice(fit.n, fit.reference_rows, replace=False)
+def drawn_numbers(rows: Rows, count: int, seed: int, purpose: int, engine: Engine, *, equal: bool = False) -> Array:
+    """Numbers of at most `count` rows, drawn without replacement one after the other, in proportion to their weights
+    or, if those are positive, with `equal` chances."""
+    if rows.weights is None:
+        n = rows.shape[0]
+        return random_stream(seed, purpose).choice(n, min(count, n), replace=False)
+    return weighted_draw(rows, count, seed, purpose, engine, equal=equal).numbers
+
+
+def weights_of(rows: Rows, numbers: Array) -> Array | None:
+    """The weights of the rows with these numbers, (m,); None if all are 1."""
+    if rows.weights is None:
+        return None
+    found = np.empty(len(numbers))
+    for block in fit_blocks(rows, None):
+        here = (numbers >= block.start) & (numbers < block.stop)
+        if here.any():
+            found[here] = rows.weights.of(block.start, block.stop)[numbers[here] - block.start]
+    return found
+
+
+def reference_row_numbers(rows: Rows, fit: ResolvedFit, engine: Engine) -> Array:
+    """Numbers of the rows whose scores and residuals a model keeps, in random order: drawn from all rows of positive
+    weight, with equal chances and independently of the sample from which landmarks, sigma and sizes are chosen; a row
+    may be in both."""
+    return drawn_numbers(rows, fit.reference_rows, fit.spec.seed, UNSEEN, engine, equal=True)
 
 
 def sample_lengths(rows: Rows, fit: ResolvedFit, engine: Engine) -> dict[str, Length]:
@@ -131,20 +176,23 @@ def sample_lengths(rows: Rows, fit: ResolvedFit, engine: Engine) -> dict[str, Le
     sampled, spec = draw_sample(rows, fit, engine), fit.spec
     with np.errstate(over="ignore", invalid="ignore"):  # a column that overflows is named
         shift = _shift(rows, sampled, fit, engine)
-        distances = _distances(rows, sampled.sample, shift, spec, engine)
+        distances, _ = _distances(rows, sampled, shift, spec, engine)
     return bandwidth.candidate_lengths(distances, spec.distance)
 
 
-def _distances(rows: Rows, sample: Array, columns: Columns, spec: FitSpec, engine: Engine) -> Array:
-    """Distances of sampled pairs, in units of the standardised and weighted columns. Raises DataError naming a column
-    that makes them over- or underflow."""
-    scaled = _scaled(sample, columns)
+def _distances(
+    rows: Rows, sampled: SampledRows, columns: Columns, spec: FitSpec, engine: Engine
+) -> tuple[Array, Array | None]:
+    """Distances of sampled pairs, and their weights, in units of the standardised and weighted columns. Raises
+    DataError naming a column that makes them over- or underflow."""
+    scaled = _scaled(sampled.sample, columns)
     limits, d = np.finfo(np.float64), scaled.shape[1]
     if spec.distance == "sqeuclidean":
         _check_sizes(rows, scaled, spec, float(np.sqrt(limits.tiny)), float(np.sqrt(limits.max / d) / 2))
     else:
         _check_sizes(rows, scaled, spec, 0, float(limits.max / d / 2))
-    return bandwidth.pair_distances(scaled, spec.distance, random_stream(spec.seed, PAIRS), engine.in_order)
+    rng = random_stream(spec.seed, PAIRS)
+    return bandwidth.weighted_pairs(scaled, spec.distance, rng, engine.in_order, sampled.weights)
 
 
 def _scaled(sample: Array, columns: Columns) -> Array:

@@ -65,18 +65,17 @@ class Solved:
 class Checks:
     """Rows that measure the error of a fit.
 
-    `few` (q, d) of the sample and the `far` rows of the pass measure the rounding, with `shift` (D,), the fixed vector
-    subtracted in the pass.
-    `drawn` are rows of all passes, by `residuals`, in the first directions of `basis`; None if they prove nothing.
-    `like` are those that a model keeps of rows fitted earlier, which requires the same basis: of Cholesky's factor,
-    eigenvectors or both. `rounded` is how far rounding moved the tr(E) and an eigenvalue of those rows; `count` is how
-    many others there are. If there is no bound, `sample` (q, d) of all rows gives an estimate; None if earlier rows are
-    not known.
+    `few` (q, d) of the sample, with their weights (q,), and the `far` rows of the pass measure the rounding, with
+    `shift` (D,), the fixed vector subtracted in the pass. `drawn` are rows of all passes, by `residuals`, in the first
+    directions of `basis`; None if they prove nothing. `like` are those that a model keeps of rows fitted earlier, which
+    requires the same basis: of Cholesky's factor, eigenvectors or both. `rounded` is how far rounding moved the tr(E)
+    and an eigenvalue of those rows; `weight` is that of the others, their number without weights. If there is no bound,
+    `sample` (q, d) of all rows gives an estimate; None if earlier rows are not known.
     """
 
     few: Array
     shift: Array
-    count: int
+    weight: float
     sample: Array | None
     basis: Basis | None
     residuals: Residuals | None = None
@@ -84,6 +83,7 @@ class Checks:
     like: DrawnRows | None = None
     rounded: tuple[float, float] = (0.0, 0.0)
     far: FarRows | None = None
+    few_weights: Array | None = None
 
     def drawn_rows(self, span: Span | None) -> DrawnRows | None:
         """What a model with this span keeps of the rows that were drawn."""
@@ -145,7 +145,9 @@ def _solve_from_sums(
     method = spec.method_value
     measured, span = at_once(
         in_order,
-        lambda: rounding.measured(features, moments, checks.shift, checks.few, checks.far, in_order),
+        lambda: rounding.measured(
+            features, moments, checks.shift, checks.few, checks.far, in_order, checks.few_weights
+        ),
         lambda: None if checks.basis is None else of_basis(checks.basis, moments, in_order),
     )
     kept = None if span is None else _significant_directions(span, measured, checks, tolerance, in_order)
@@ -245,15 +247,20 @@ def first_basis(features: FeatureMap, like: DrawnRows | None, in_order: Map) -> 
 
 
 def draw_of(
-    features: FeatureMap, basis: Basis | None, fit: ResolvedFit, few: Array, like: DrawnRows | None, before: int = 0
+    features: FeatureMap,
+    basis: Basis | None,
+    fit: ResolvedFit,
+    few: Array | None,
+    like: DrawnRows | None,
+    before: int = 0,
 ) -> Draw | None:
-    """How the pass of a fit draws rows, `before` which others were passed; `few` are some of its rows. None where they
-    would prove nothing."""
+    """How the pass of a fit draws rows, `before` which others were passed; `few` are some of its rows, drawn with equal
+    chances, if there are any. None where they would prove nothing."""
     if basis is None or basis.indefinite or not fit.drawn:
         return None
     residuals = Residuals.of(basis, features.dtype, None if like is None else like.directions)
     most, least = fit.most_drawn if like is None else like.most, 0.0
-    if before + fit.n > most:
+    if few is not None and before + fit.n > most:
         ((V, diagonal),) = features.tiles([few[: rounding.MEASURED_ROWS]], rounding.MEASURED_ROWS)
         least = least_threshold(residuals(V, diagonal), fit.n, most)
     return Draw(residuals, most, least, fit.spec.seed, before)
@@ -288,8 +295,8 @@ def _evidence(
     in_order: Map,
 ) -> Evidence:
     """The measurements from which the bounds of a certificate are computed."""
-    uniform = isinstance(fit.rule, Uniform) and checks.count == moments.count  # of all rows
-    found = Evidence(measured, uniform=uniform, before=(*checks.rounded, checks.count / moments.count))
+    uniform = isinstance(fit.rule, Uniform) and checks.weight == moments.weight == moments.count  # of all rows
+    found = Evidence(measured, uniform=uniform, before=(*checks.rounded, checks.weight / moments.weight))
     if has_landmarks(features) and span is not None and features.kernel.positive:
         if checks.drawn is None:
             return found
@@ -303,7 +310,7 @@ def _evidence(
         return replace(found, error=error, spectral=bound)
     if checks.sample is None:
         return found
-    missed = spectral.estimate(features, span, checks.sample, moments.count, fit.spec.center)
+    missed = spectral.estimate(features, span, checks.sample, moments, fit.spec.center)
     return replace(found, missed=missed, sample=checks.sample)
 
 
@@ -394,10 +401,12 @@ def _solve_by_pass(
     features, like, few = chosen.features, chosen.like, chosen.few[: rounding.MEASURED_ROWS]
     with engine.small_work() as in_order:
         basis = first_basis(features, like, in_order)
-        draw = draw_of(features, basis, fit, few, like)
+        draw = draw_of(features, basis, fit, few if rows.weights is None else None, like)
     found = sums_of(rows, features, chosen.near_mean, fit.spec.block_rows, engine, kept=engine.kept, draw=draw)
     residuals = None if draw is None else draw.residuals
-    checks = Checks(few, chosen.near_mean, rows.shape[0], few, basis, residuals, found.drawn, like, far=found.far)
+    checks = Checks(few, chosen.near_mean, found.sums.weight, few, basis, residuals, found.drawn, like, far=found.far)
+    if chosen.few_weights is not None:
+        checks = replace(checks, few_weights=chosen.few_weights[: len(few)])
     with engine.small_work() as in_order:
         solved = solve(found.sums.moments, features, fit, checks, in_order)
     return solved, found.sums, found.content
@@ -418,10 +427,8 @@ def _solve_by_sketch(
     start = starting_block(D, min(D, count + OVERSAMPLING), random_stream(spec.seed, SKETCH))
     found = leading_eigenpairs(apply, start, count)
     ((action, digest),) = actions
-    unexplained = features.unexplained(action.squares_about_zero(near_mean), action.count)
+    unexplained = features.unexplained(action.squares_about_zero(near_mean), action.weight)
     mean = action.mean(near_mean) if spec.center else np.zeros(features.size)
     tolerance = rank_tolerance(features.dtype)
-    solution = eigenpairs.spectrum(
-        found.values, found.vectors, mean, action.count, action.trace, spec.components, unexplained, tolerance
-    )
+    solution = eigenpairs.spectrum(found.values, found.vectors, mean, action, spec.components, unexplained, tolerance)
     return solution, digest

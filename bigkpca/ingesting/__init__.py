@@ -18,6 +18,7 @@ from typing import Any, Literal
 import numpy as np
 import zarr
 
+from bigkpca.data.beside import BESIDE, LABELS, WEIGHTS, Beside, arrays_of
 from bigkpca.data.blocks import power_of_two
 from bigkpca.data.rows import little_endian
 from bigkpca.data.stored import ALL_THERE, StoredArray, crc32c, writing_empty_chunks
@@ -99,7 +100,7 @@ class Shards:
 
 @dataclass(frozen=True)
 class Ingested:
-    """A finished dataset; `already_done` says whether an earlier run had finished it."""
+    """A finished dataset, whether it has labels and sample weights, and whether an earlier run had finished it."""
 
     path: str
     rows: int
@@ -108,6 +109,7 @@ class Ingested:
     dtype: np.dtype[Any]
     labels: bool
     already_done: bool
+    sample_weight: bool = False
 
 
 def ingest(
@@ -116,6 +118,7 @@ def ingest(
     *,
     member: str | None = None,
     labels: str | None = None,
+    sample_weight: str | None = None,
     dtype: str | None = None,
     columns: Sequence[str] | None = None,
     drop: Sequence[str] = (),
@@ -138,8 +141,8 @@ def ingest(
     memory: str | int | None = None,
     progress: Progress | bool = False,
 ) -> Ingested:
-    """Stream files or tables into the dataset `destination`: x (n, d), the rows of all sources in order, and y (n,),
-    labels.
+    """Stream files or tables into the dataset `destination`: x (n, d), the rows of all sources in order, and if there
+    are any, their labels y (n,) and weights sample_weight (n,).
 
     Axes after the first are flattened. Columns with names (Parquet, CSV with a header) are matched by name in all files
     after the first, and the names are kept; the index of a pandas frame is left out. Booleans become 0 and 1, dates
@@ -157,8 +160,11 @@ def ingest(
     member : str, optional
         Name of the array inside .npz and .h5 files.
     labels : str, optional
-        A file with one label for each row of all sources, or the name of an array or column beside the rows. Text
-        becomes codes, numbered by first appearance.
+        A file with one label for each row of all sources, or the name of an array or column, which is kept beside the
+        rows. Text becomes codes, numbered by first appearance.
+    sample_weight : str, optional
+        A file with the weights of all rows, or the name of an array or column with them, which is kept beside the rows:
+        finite numbers of at least 0, for `bigkpca.fit(..., sample_weight="sample_weight")`.
     dtype : str, optional
         Dtype to cast to; by default, all sources must have the same dtype.
     columns, drop : sequence of str, optional
@@ -200,8 +206,9 @@ def ingest(
     block_rows : int, optional
         Rows per shard.
     append : bool
-        Add the rows to a finished dataset with the same columns, dtype and kind of labels. Rows that were appended last
-        are not added again. Frames are recognised by their values, and a `RepeatedRowsWarning` is issued for them.
+        Add the rows to a finished dataset with the same columns, dtype and kind of labels, and with weights if it has
+        some. Rows that were appended last are not added again. Frames are recognised by their values, and a
+        `RepeatedRowsWarning` is issued for them.
     overwrite : bool
         Replace an existing dataset once the new one is finished.
     memory : str or int, optional
@@ -232,8 +239,10 @@ def ingest(
     IncompleteError
         The disk is full, or an earlier ingest did not finish.
 
-    Notes ----- One pass over the files, preceded by another one if categories, means or medians are learnt, and by two
-    more if words first appear late in a column of a text file. Memory does not depend on the number of rows.
+    Notes
+    -----
+    One pass over the files, preceded by another one if categories, means or medians are learnt, and by two more if
+    words first appear late in a column of a text file. Memory does not depend on the number of rows.
     """
     progress = shown(progress)
     single = date_format if isinstance(date_format, str) else ""
@@ -257,7 +266,8 @@ def ingest(
     sources = sources if isinstance(sources, Sequence) and not is_path(sources) else [sources]
     allowed = USUAL if memory is None else Allowed(parse_bytes(memory))
     notation = _notation(expanded(destination) if append else given)
-    files = Files.open(sources, member, labels, dtype, choice, allowed, encoding, notation, progress)
+    beside = {LABELS: labels, WEIGHTS: sample_weight}
+    files = Files.open(sources, member, beside, dtype, choice, allowed, encoding, notation, progress)
     out = group_path(
         destination, *(each["path"] for each in files.identity["sources"]), *map(expanded, filter(is_path, sources))
     )
@@ -288,7 +298,8 @@ def ingest(
         columns=about["columns"],
         row_shape=tuple(about["row_shape"]),
         dtype=np.dtype(_array(group, "x").dtype),
-        labels="y" in group,
+        labels=LABELS.array in arrays_of(about),
+        sample_weight=WEIGHTS.array in arrays_of(about),
         already_done=done,
     )
 
@@ -315,9 +326,9 @@ def _create(
     with target.made() as scratch:
         group = groups.create_group(scratch, record)
         groups.create_array(group, "x", (0, source.columns), source.dtype, rows, ("row", "column"))
-        if source.label_dtype is not None:
-            kind = np.int32 if source.label_dtype.kind == "U" else source.label_dtype.newbyteorder("=")
-            groups.create_array(group, "y", (0,), kind, rows, ("row",))
+        for kind, dtype in source.beside.items():
+            stored = np.int32 if dtype.kind == "U" else dtype.newbyteorder("=")
+            groups.create_array(group, kind.array, (0,), stored, rows, ("row",))
         about = {"columns": source.columns, "row_shape": list(source.tables[0].row_shape)}
         if source.names is not None:
             about["column_names"] = list(source.names)
@@ -349,7 +360,7 @@ def _notation(path: str | None) -> Notation | None:
 def _like(files: Files, path: str, progress: Progress) -> Source:
     """The rows of the files with the columns of the finished dataset at `path`."""
     _, about = groups.finished_dataset(path)
-    records.check(about, records.DATASET, path)
+    records.check_dataset(about, path)
     encoding = None
     if "encoding" in about:
         records.check(about["encoding"], records.ENCODING, path)
@@ -368,8 +379,11 @@ def _append(files: Files, path: str, record: Mapping[str, Any], allowed: Allowed
     group, about = groups.finished_dataset(path, "r+")
     *earlier, last = about["provenance"]
     identity = files.identity
-    same_labels = last.get("labels", identity["labels"]) == identity["labels"]
-    if earlier and same_labels and about["sources"][-len(last["sources"]) :] == identity["sources"]:
+    options = [each.option for each in BESIDE]
+    named = {key: identity[key] for key in options if key == LABELS.option or identity[key] is not None}
+    before = {key: last[key] for key in options if key in last}  # none in earlier versions
+    same_names, added_last = before in ({}, named), about["sources"][-len(last["sources"]) :]
+    if earlier and same_names and added_last == identity["sources"]:
         if frames := [each["table"] for each in identity["sources"] if each["path"] is None]:
             warn(
                 f"{path}: these rows were appended last, so the {frames[0]} is not added again; to add equal rows once "
@@ -381,12 +395,11 @@ def _append(files: Files, path: str, record: Mapping[str, Any], allowed: Allowed
         raise SpecError(f"{path} keeps its original columns: leave out column options when you append")
     source = _like(files, path, progress)
     source.note(progress)
-    x, y = _array(group, "x"), group.get("y")
-    labels = "text" if "categories" in about else kind_of(y.dtype if isinstance(y, zarr.Array) else None)
+    x = _array(group, "x")
     pairs = {
         "columns": (source.columns, x.shape[1]),
         "dtype": (source.dtype.name, x.dtype.name),
-        "labels": (kind_of(source.label_dtype), labels),
+        **{each.option: (kind_of(source.beside.get(each)), _kind_there(each, group, about)) for each in BESIDE},
         "block_rows": (record["block_rows"] or rows_of_shard(x), rows_of_shard(x)),
     }
     for what, (here, there) in pairs.items():
@@ -397,9 +410,16 @@ def _append(files: Files, path: str, record: Mapping[str, Any], allowed: Allowed
     added = _fill(path, group, source, about["rows"], categories, progress)
     files.check_unchanged()
     (entry,) = added["provenance"]
-    provenance = [*about["provenance"], entry | {"labels": identity["labels"]}]
+    provenance = [*about["provenance"], entry | named]
     _publish(path, {**added, "sources": about["sources"] + identity["sources"], "provenance": provenance})
     return False
+
+
+def _kind_there(each: Beside, group: zarr.Group, about: Mapping[str, Any]) -> str:
+    """The kind of values that a dataset holds beside its rows."""
+    if each is LABELS and "categories" in about:
+        return "text"
+    return kind_of(np.dtype(_array(group, each.array).dtype) if each.array in arrays_of(about) else None)
 
 
 def _array(group: zarr.Group, name: str) -> zarr.Array[Any]:
@@ -413,21 +433,19 @@ def _fill(
 ) -> dict[str, Any]:
     """Write all rows of the source from row `start` on; return the attributes that describe them."""
     x = Shards.after(_continued(path, group, "x", start))
-    y = None if source.label_dtype is None else Shards.after(_continued(path, group, "y", start))
+    beside = {each: Shards.after(_continued(path, group, each.array, start)) for each in source.beside}
     digest = hashlib.sha256()
     with shown_pass(progress, "ingest", source.expected) as advance:
-        for X, labels in source.pieces():
+        for X, values_of in source.pieces():
             digest.update(little_endian(X))
             x.add(X)
-            if y is not None and labels is not None:
-                y.add(_codes(labels, categories))
+            for each, values in values_of.items():
+                beside[each].add(_codes(values, categories))
             advance(len(X))
-        if y is not None and source.column is not None:
-            for labels in source.column_pieces():
-                y.add(_codes(labels, categories))
+        for each, values in source.separate_pieces():
+            beside[each].add(_codes(values, categories))
     stop = x.flush()
-    if y is not None:
-        source.check_labels(y.flush() - start, stop - start)
+    source.check_counts({each: shards.flush() - start for each, shards in beside.items()}, stop - start)
     names = [last_name(path) for path in source.paths]
     entry = {"sources": names, "rows": [start, stop], "sha256": digest.hexdigest()}
     counts = source.counts
@@ -436,12 +454,13 @@ def _fill(
         rule = "" if source.encoding is None else source.encoding.missing
         dropped = f"dropped {counts.rows_dropped:,} rows"
         done = dropped if rule == "drop" else f"filled in the {rule} of the column"
-        progress.note(f"missing values: {columns or 'labels'}; {done}")
+        others = " and ".join(f"{each.noun}s" for each in beside)
+        progress.note(f"missing values: {columns or others}; {done}")
         entry["missing"] = {"values": dict(counts.values), "rows_dropped": counts.rows_dropped}
     filled: dict[str, Any] = {"rows": stop, "provenance": [entry]}
     if categories:
         filled["categories"] = list(categories)
-    return filled | _manifest(path, stop, {"x": x} if y is None else {"x": x, "y": y})
+    return filled | _manifest(path, stop, {"x": x, **{each.array: shards for each, shards in beside.items()}})
 
 
 def _continued(path: str, group: zarr.Group, name: str, rows: int) -> StoredArray:
@@ -466,11 +485,11 @@ def _manifest(path: str, rows: int, filled: Mapping[str, Shards]) -> dict[str, A
     return {"manifest": {"file": file, "sha256": hashlib.sha256(content).hexdigest()}}
 
 
-def _codes(labels: Array, categories: dict[str, int]) -> Array:
+def _codes(values: Array, categories: dict[str, int]) -> Array:
     """Numbers unchanged; text as its code in `categories`, which grows by first appearance."""
-    if labels.dtype.kind != "U":
-        return labels
-    return np.array([categories.setdefault(text, len(categories)) for text in labels.tolist()], np.int32)
+    if values.dtype.kind != "U":
+        return values
+    return np.array([categories.setdefault(text, len(categories)) for text in values.tolist()], np.int32)
 
 
 def _publish(path: str, values: Mapping[str, Any]) -> None:

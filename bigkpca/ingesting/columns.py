@@ -20,6 +20,7 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
+from bigkpca.data.beside import Beside
 from bigkpca.errors import Array, DataError, SpecError, column_called, names_apart, require, unknown_name
 from bigkpca.ingesting.notation import (
     ISO,
@@ -383,25 +384,26 @@ def _said(value: Any, column: TableColumn, reason: Reason) -> str:
 
 
 @dataclass(frozen=True)
-class TableLabels:
-    """The label column of a frame: its number, the dtype of the labels, and a function that makes labels (k,) from a
-    part of the column and its row numbers (k,)."""
+class BesideColumn:
+    """A column of a frame with values beside the rows: its number, the dtype of the values, a function that makes them
+    (k,) from a part of the column and its row numbers (k,), and how the column is read."""
 
-    column: int
+    number: int
     dtype: np.dtype[Any]
     values: Callable[[Any, Array], Array]
+    read_as: TableColumn = AS_TEXT
 
 
 @dataclass(frozen=True)
 class TableFrame:
     """The columns of a file.
 
-    columns: their numbers in the file, without labels and row names. names: of all columns of the file. kinds, types:
-    of the columns, the latter as named by the file; the kind is None if values cannot become numbers. read: batches
-    (pyarrow.RecordBatch) of the columns with these numbers, in this order; columns of a text file are texts.
-    from_first_rows: numbers of the columns whose kinds are inferred from the first rows, so later rows can contain
-    words. formatted: numbers of the columns whose first rows have dates of the given format. notes_as: notes on
-    columns, by their numbers, for users who do not name them, if they are read as this kind.
+    columns: their numbers in the file, without row names and columns of values beside the rows. names: of all columns
+    of the file. kinds, types: of the columns, the latter as named by the file; the kind is None if values cannot become
+    numbers. read: batches (pyarrow.RecordBatch) of the columns with these numbers, in this order; columns of a text
+    file are texts. from_first_rows: numbers of the columns whose kinds are inferred from the first rows, so later rows
+    can contain words. formatted: numbers of the columns whose first rows have dates of the given format. notes_as:
+    notes on columns, by their numbers, for users who do not name them, if they are read as this kind.
     """
 
     where: str
@@ -411,7 +413,7 @@ class TableFrame:
     types: tuple[str, ...]
     dtypes: tuple[np.dtype[Any] | None, ...]
     rows: int | None
-    labels: TableLabels | None
+    beside: Mapping[Beside, BesideColumn]
     read: Callable[[Mapping[int, TableColumn]], Iterator[Any]]
     notes: tuple[str, ...] = ()
     text: str | None = None  # the column whose characters are the rows, unless options differ

@@ -10,13 +10,15 @@ from typing import Any
 
 import numpy as np
 
+from bigkpca.data.beside import BESIDE, Beside
 from bigkpca.data.retrying import changed
 from bigkpca.data.stores import is_path, is_url, store_of
 from bigkpca.errors import Array, SpecError, check_finite
 from bigkpca.execution.progress import Progress, Silent
+from bigkpca.ingesting.beside import Names, check_values
 from bigkpca.ingesting.columns import ColumnOptions, Encoding, chosen
 from bigkpca.ingesting.formats import Column, Table, TableFrame, open_column, open_rows_of
-from bigkpca.ingesting.formats.base import USUAL, Allowed, cast, refuse_names
+from bigkpca.ingesting.formats.base import USUAL, Allowed, Batches, cast, refuse_names
 from bigkpca.ingesting.formats.folders import Key, files_in, keys_of, with_keys
 from bigkpca.ingesting.formats.in_memory import kind_of_table, table_in_memory
 from bigkpca.ingesting.notation import Notation
@@ -29,12 +31,12 @@ _BY_ORDER = "has no column names; assuming that its columns have the order of th
 class Files:
     """Everything to ingest, with headers already read.
 
-    column: the labels, if in a separate file. dtype: of the stored rows, None for that of the source rows.
-    identity: identifies all of this, JSON-ready.
+    separate: the values beside the rows that are in separate files. dtype: of the stored rows, None for that of the
+    source rows. identity: identifies all of this, JSON-ready.
     """
 
     files: tuple[Table | TableFrame, ...]
-    column: Column | None
+    separate: Mapping[Beside, Column]
     choice: ColumnOptions
     dtype: np.dtype[Any] | None
     identity: Mapping[str, Any]
@@ -44,7 +46,7 @@ class Files:
         cls,
         sources: Sequence[Any],
         member: str | None,
-        labels: str | None,
+        beside: Mapping[Beside, Any],
         dtype: str | None,
         choice: ColumnOptions,
         allowed: Allowed = USUAL,
@@ -52,44 +54,54 @@ class Files:
         notation: Notation | None = None,
         progress: Progress = Silent(),
     ) -> Files:
-        """Read the headers of files, and tables that are not files.
+        """Read the headers of files, and tables that are not files. beside: the column, array or file of the values
+        beside the rows, if there is one.
 
         encoding: of text files. notation: of text files, if it is not in `choice`. Raises SpecError, DataError for a
         table that is empty or not Arrow's, and MemoryLimitError for too many columns.
         """
         if not sources:
             raise SpecError("nothing to ingest: give at least one file")
-        if not (labels is None or isinstance(labels, str | os.PathLike)):
-            raise SpecError(f"labels is of type {type(labels).__name__}: name a column, or give the path of a file")
-        labels = labels if labels is None else os.path.expanduser(labels)
-        apart = Path(labels) if labels is not None and os.path.isfile(labels) else None
-        own = None if apart else labels
+        for kind, name in beside.items():
+            if not (name is None or isinstance(name, str | os.PathLike)):
+                raise SpecError(
+                    f"{kind.option} is of type {type(name).__name__}: name a column, or give the path of a file"
+                )
+        given = {kind: os.path.expanduser(name) for kind, name in beside.items() if name is not None}
+        apart = {kind: Path(name) for kind, name in given.items() if os.path.isfile(name)}
+        own = {kind: name for kind, name in given.items() if kind not in apart}
+        if len({*own.values()}) < len(own):
+            raise SpecError(f"{' and '.join(kind.option for kind in own)} name the same column: name different ones")
         opening = _Opening(member, own, allowed, encoding, notation or choice.notation, progress)
         found = [each for number in range(len(sources)) for each in opening.of(sources, number)]
         files = tuple(rows for rows, _ in found)
         of_text = any(isinstance(each, TableFrame) and each.from_first_rows for each in files)
-        if encoding is not None and not of_text and apart is None:
+        if encoding is not None and not of_text and not apart:
             raise SpecError(f"encoding={encoding!r} is for CSV files, and {files[0].where} is not one: leave it out")
         if choice != ColumnOptions() and (array := next((each for each in files if isinstance(each, Table)), None)):
             raise SpecError(f"{array.where} is an array of numbers: column options work only with CSV and Parquet")
         if choice.missing == "drop" and apart:
+            kind, path = next(iter(apart.items()))
             raise SpecError(
-                f"{apart} has a label for each row, so rows cannot be dropped: use another value of missing"
+                f"{path} has a {kind.noun} for each row, so rows cannot be dropped: use another value of missing"
             )
         stored = None if dtype is None else _storable(dtype)
         identity = {
             "sources": [identity for _, identity in found],
-            "labels": _identity(apart, None, encoding) if apart else labels,
+            **{
+                kind.option: _identity(apart[kind], None, encoding) if kind in apart else given.get(kind)
+                for kind in BESIDE
+            },
             "dtype": None if stored is None else stored.name,
             "table": choice.identity or None,
         }
-        column = open_column(apart, allowed, encoding, opening.notation) if apart else None
-        return cls(files, column, choice, stored, identity)
+        separate = {kind: open_column(path, kind, allowed, encoding, opening.notation) for kind, path in apart.items()}
+        return cls(files, separate, choice, stored, identity)
 
     def check_unchanged(self) -> None:
         """Raise IncompleteError if a file is no longer the one whose header was read."""
-        apart = self.identity["labels"]
-        for each in [*self.identity["sources"], *([apart] if isinstance(apart, dict) else [])]:
+        apart = [found for kind in BESIDE if isinstance(found := self.identity[kind.option], dict)]
+        for each in [*self.identity["sources"], *apart]:
             if each["path"] is None:
                 continue
             path = Path(each["path"])
@@ -146,14 +158,17 @@ class Files:
                 raise SpecError(
                     f"{table.where} holds {table.dtype}, but {first.where} {first.dtype}: choose one type with --dtype"
                 )
-            if (here := kind_of(table.label_dtype)) != (there := kind_of(first.label_dtype)):
-                raise SpecError(
-                    f"the labels of {table.where} are {here}, but those of {first.where} {there}: use one kind"
-                )
+            for kind in first.beside:
+                here, there = (kind_of(each.beside[kind]) for each in (table, first))
+                if here != there:
+                    raise SpecError(
+                        f"the {kind.noun}s of {table.where} are {here}, but those of {first.where} {there}: use one "
+                        "kind"
+                    )
         dtype = self.dtype or _storable(first.dtype)
         paths = tuple(each["path"] or each["table"] for each in self.identity["sources"])
-        source = Source(tuple(tables), self.column, dtype, encoding if frames else None, counts, paths, counted)
-        source.check_labels(self.column.rows if self.column else None, source.rows)
+        source = Source(tuple(tables), self.separate, dtype, encoding if frames else None, counts, paths, counted)
+        source.check_counts({kind: column.rows for kind, column in self.separate.items()}, source.rows)
         return source
 
 
@@ -161,12 +176,13 @@ class Files:
 class Source:
     """The rows of all files as numbers.
 
-    column: the labels, if in a separate file. encoding: of the columns of tables, None for arrays. counts: of missing
-    values, filled in while the rows are read. counted: number of rows of tables that an earlier pass found, or 0.
+    separate: the values beside the rows that are in separate files. encoding: of the columns of tables, None for
+    arrays. counts: of missing values, filled in while the rows are read. counted: number of rows of tables that an
+    earlier pass found, or 0.
     """
 
     tables: tuple[Table, ...]
-    column: Column | None
+    separate: Mapping[Beside, Column]
     dtype: np.dtype[Any]
     encoding: Encoding | None
     counts: MissingCounts
@@ -193,9 +209,9 @@ class Source:
         return self.tables[0].columns
 
     @property
-    def label_dtype(self) -> np.dtype[Any] | None:
-        """The dtype of the labels; None if there are none."""
-        return self.column.dtype if self.column else self.tables[0].label_dtype
+    def beside(self) -> dict[Beside, np.dtype[Any]]:
+        """The dtypes of the values beside the rows."""
+        return {**self.tables[0].beside, **{kind: column.dtype for kind, column in self.separate.items()}}
 
     @property
     def rows(self) -> int | None:
@@ -214,36 +230,34 @@ class Source:
         itemsize = max(self.dtype.itemsize, *(each.dtype.itemsize for each in self.tables))
         allowed.check_rows(table.where, self.columns * itemsize, shard_rows, table.held)
 
-    def check_labels(self, count: int | None, rows: int | None) -> None:
-        """Raise SpecError if a file of labels is known to have more or fewer labels than there are rows."""
-        if self.column is not None and None not in (count, rows) and count != rows:
-            raise SpecError(
-                f"{self.column.where} holds {count} labels for {rows} rows (the first line of a .csv is its "
-                "header unless it is a number)"
-            )
+    def check_counts(self, counts: Mapping[Beside, int | None], rows: int | None) -> None:
+        """Raise SpecError if a separate file is known to have more or fewer values than there are rows."""
+        for kind, column in self.separate.items():
+            if None not in (counts[kind], rows) and counts[kind] != rows:
+                raise SpecError(
+                    f"{column.where} holds {counts[kind]} {kind.noun}s for {rows} rows (the first line of a .csv is "
+                    "its header unless it is a number)"
+                )
 
-    def pieces(self) -> Iterator[tuple[Array, Array | None]]:
-        """The rows of all files, checked and in one dtype, with their labels."""
+    def pieces(self) -> Batches:
+        """The rows of all files, checked and in one dtype, with the values beside them."""
         for table in self.tables:
             row, dropped = 0, self.counts.rows_dropped
-            for X, labels in table.batches:
+            for X, beside in table.batches:
                 check_finite(X, row, table.where, names=table.names, fills=table.fills)
-                if labels is not None:
-                    check_finite(labels[:, None], row, f"the labels of {table.where}")
-                yield cast(X, self.dtype, row + np.arange(len(X)), table.where, table.called), labels
+                yield cast(X, self.dtype, row + np.arange(len(X)), table.where, table.called), beside
                 row += len(X)
             if not row:
                 raise no_rows(table.where, dropped=self.counts.rows_dropped > dropped)
 
-    def column_pieces(self) -> Iterator[Array]:
-        """The labels from a separate file, checked."""
-        if self.column is None:
-            return
-        row = 0
-        for labels in self.column.batches:
-            check_finite(labels[:, None], row, f"the labels of {self.column.where}")
-            yield labels
-            row += len(labels)
+    def separate_pieces(self) -> Iterator[tuple[Beside, Array]]:
+        """The values of separate files, checked."""
+        for kind, column in self.separate.items():
+            row = 0
+            for values in column.batches:
+                check_values(kind, values, row + np.arange(len(values)), column.where)
+                yield kind, values
+                row += len(values)
 
 
 @dataclass
@@ -276,11 +290,11 @@ Opened = tuple[Table | TableFrame, dict[str, Any]]
 
 @dataclass(frozen=True)
 class _Opening:
-    """How sources are opened: the array in each file, the name of the labels in each, the memory, the encoding and
+    """How sources are opened: the array in each file, the names of values beside the rows, the memory, the encoding and
     notation of text files, and the progress of tables that are not files."""
 
     member: str | None
-    labels: str | None
+    names: Names
     allowed: Allowed
     encoding: str | None
     notation: Notation
@@ -304,7 +318,7 @@ class _Opening:
     def _table(self, data: Any, which: str) -> Opened:
         called = kind_of_table(data)
         refuse_names(f"the {called}{which}", self.member)
-        frame, digest = table_in_memory(data, f"the {called}{which}", self.labels, self.progress)
+        frame, digest = table_in_memory(data, f"the {called}{which}", self.names, self.progress)
         self.allowed.check_table(frame.where, len(frame.columns))
         return self._whole((frame, {"path": None, "table": called, "sha256": digest}))
 
@@ -316,14 +330,14 @@ class _Opening:
         return [each for each in found if each[0].rows != 0] or [self._whole(found[0])]
 
     def _file(self, path: Path, texts: Mapping[str, str | None], keys: Mapping[str, Key]) -> Opened:
-        of_file = None if self.labels in texts else self.labels
+        of_file = {kind: name for kind, name in self.names.items() if name not in texts}
         rows = open_rows_of(path, self.member, of_file, self.allowed, self.encoding, self.notation)
         identity = _identity(path, self.member, self.encoding)
         if not texts:
             return rows, identity
         if isinstance(rows, Table):
             raise SpecError(f"{path} is an array of numbers, to which {', '.join(texts)} in its path cannot be added")
-        return with_keys(rows, texts, keys, self.labels), identity | {"keys": dict(texts)}
+        return with_keys(rows, texts, keys, self.names), identity | {"keys": dict(texts)}
 
     @staticmethod
     def _whole(opened: Opened) -> Opened:
@@ -351,8 +365,8 @@ def _storable(dtype: str | np.dtype[Any]) -> np.dtype[Any]:
     return found
 
 
-def kind_of(labels: np.dtype[Any] | None) -> str:
-    """The kind of labels, for comparison: text is one kind, whatever its length."""
-    if labels is None:
+def kind_of(dtype: np.dtype[Any] | None) -> str:
+    """The kind of values beside the rows, for comparison: text is one kind, whatever its length."""
+    if dtype is None:
         return "none"
-    return "text" if labels.kind == "U" else labels.newbyteorder("=").name
+    return "text" if dtype.kind == "U" else dtype.newbyteorder("=").name

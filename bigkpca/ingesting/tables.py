@@ -18,7 +18,6 @@ from bigkpca.execution.progress import Progress, shown_pass
 from bigkpca.ingesting.columns import (
     ADVICE,
     ADVICE_OF_DATASET,
-    AS_TEXT,
     OTHER,
     ColumnOptions,
     Encoding,
@@ -72,14 +71,14 @@ def rows_of(
     progress: Progress,
     choice: ColumnOptions | None,
 ) -> Table:
-    """The rows of a frame as numbers, with its labels. Reading them raises a DataError that lists every invalid column.
+    """The rows of a frame as numbers, with the values beside them. Reading them raises a DataError that lists every
+    invalid column.
 
     whose: the owner of the encoding, in messages. dtype: of the rows; None for the common dtype of the columns, which
     must hold every whole number. choice: the options, None if the encoding is that of an existing dataset.
     """
     places = encoding.places(frame, whose)
     common = encoding.dtype(frame, places)
-    labels = frame.labels
     in_file = tuple(j for j, column in places.items() for _ in column.names)
     names = None if frame.names is None else encoding.names
 
@@ -89,9 +88,7 @@ def rows_of(
         first = 0
         try:
             for batch in _pieces(frame.read(columns_to_read(frame, places)), encoding.width):
-                kept = np.ones(len(batch), bool)
-                if labels is not None and encoding.missing == "drop":
-                    kept = ~_unlabelled(batch.column(len(places)), encoding)
+                kept = kept_rows(batch, len(places), encoding)
                 X, kept, rounded = _encoded(batch, tuple(places.values()), encoding, common, kept, counts)
                 rows = first + np.flatnonzero(kept)
                 if dtype is None and rounded is not None:
@@ -102,10 +99,8 @@ def rows_of(
                         f"leave the column out with --drop, or round its numbers with --dtype {common}"
                     )
                 X = X if dtype is None else cast(X, dtype, rows, frame.where, partial(name_of_column, in_file, names))
-                of_rows = None
-                if labels is not None:
-                    of_rows = labels.values(batch.column(len(places)).filter(pa.array(kept)), rows)
-                yield X, of_rows
+                beside = zip(frame.beside.items(), batch.columns[len(places) :], strict=True)
+                yield X, {kind: each.values(part.filter(pa.array(kept)), rows) for (kind, each), part in beside}
                 counts.rows_dropped += len(kept) - len(rows)
                 first += len(batch)
         except (Unreadable, pa.ArrowInvalid) as error:
@@ -116,7 +111,7 @@ def rows_of(
         dtype=common if dtype is None else dtype,
         row_shape=(encoding.width,),
         rows=None if encoding.missing == "drop" else frame.rows,
-        label_dtype=None if labels is None else labels.dtype,
+        beside={kind: each.dtype for kind, each in frame.beside.items()},
         batches=batches(),
         names=names,
         notes=(*frame.notes, *_notes(frame, places)),
@@ -132,8 +127,8 @@ def _notes(frame: TableFrame, places: Mapping[int, TableColumn]) -> Iterator[str
 
 
 def columns_to_read(frame: TableFrame, places: Mapping[int, TableColumn]) -> Mapping[int, TableColumn]:
-    """The columns of an encoding, followed by the column of labels, by their numbers in the file."""
-    return places if frame.labels is None else {**places, frame.labels.column: AS_TEXT}
+    """The columns of an encoding, followed by those with values beside the rows, by their numbers in the file."""
+    return {**places, **{each.number: each.read_as for each in frame.beside.values()}}
 
 
 def _pieces(batches: Iterable[Any], width: int) -> Iterator[Any]:
@@ -200,17 +195,15 @@ def _whole_number(value: Any, thousands: str) -> int | None:
     return value if isinstance(value, int) else None
 
 
-def kept_rows(batch: Any, missing: Sequence[Array], encoding: Encoding, frame: TableFrame) -> Array:
-    """Which rows (k,) of a batch are used, given which values (k,) of each column are missing."""
-    if encoding.missing != "drop":
-        return np.ones(len(batch), bool)
-    kept: Array = ~np.logical_or.reduce(missing)
-    return kept if frame.labels is None else kept & ~_unlabelled(batch.column(len(missing)), encoding)
-
-
-def _unlabelled(labels: Any, encoding: Encoding) -> Array:
-    """Which labels (k,) of an Arrow array are missing."""
-    return texts_of(labels, encoding.columns[0].notation)[1]
+def kept_rows(batch: Any, first: int, encoding: Encoding, missing: Iterable[Array] = ()) -> Array:
+    """Which rows (k,) of a batch are used, given which values (k,) of its columns are missing; the columns from number
+    `first` on have the values beside the rows."""
+    kept = np.ones(len(batch), bool)
+    if encoding.missing == "drop":
+        beside = (texts_of(values, encoding.columns[0].notation)[1] for values in batch.columns[first:])
+        for absent in (*missing, *beside):
+            kept &= ~absent
+    return kept
 
 
 def no_rows(where: str, *, dropped: bool) -> DataError:
@@ -244,7 +237,7 @@ def problems(
     batches = _shown(frame.read(columns_to_read(frame, places)), progress, "searching for errors", frame)
     for batch in _pieces(batches, encoding.width):
         marks = [marks_of(batch.column(k), column) for k, column in enumerate(places.values())]
-        kept = kept_rows(batch, [each.missing for each in marks], encoding, frame)
+        kept = kept_rows(batch, len(places), encoding, [each.missing for each in marks])
         for k, (j, column) in enumerate(places.items()):
             most = _MOST_READ if column.notation != ISO else 1
             if len(read[j]) < most:
@@ -433,7 +426,7 @@ def _look_at_all(
             try:
                 for batch in frame.read(columns_to_read(frame, places)):
                     taken = [_taken(batch.column(k), column) for k, column in enumerate(encoding.columns)]
-                    kept = kept_rows(batch, [missing for _, missing, _ in taken], encoding, frame)
+                    kept = kept_rows(batch, len(places), encoding, [missing for _, missing, _ in taken])
                     for learner, (values, missing, strange) in zip(learners, taken, strict=True):
                         if strange is not None and (strange & kept & ~missing).any():
                             raise Unreadable

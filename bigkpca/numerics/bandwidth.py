@@ -15,7 +15,16 @@ _PIECE_BYTES = 2**20  # differences computed at a time, so that they stay in cac
 
 
 def pair_distances(sample: Array, distance: Distance, rng: np.random.Generator, in_order: Map = map) -> Array:
-    """Nonzero distances, |x - y|_1 or |x - y|², of PAIRS random pairs of sampled rows (m, d), ascending.
+    """Nonzero distances, |x - y|_1 or |x - y|², of PAIRS random pairs of sampled rows (m, d), ascending: see
+    `weighted_pairs`."""
+    return weighted_pairs(sample, distance, rng, in_order)[0]
+
+
+def weighted_pairs(
+    sample: Array, distance: Distance, rng: np.random.Generator, in_order: Map = map, weights: Array | None = None
+) -> tuple[Array, Array | None]:
+    """Nonzero distances, |x - y|_1 or |x - y|², of PAIRS random pairs of sampled rows (m, d), ascending, and the weight
+    of each pair, the product of the `weights` (m,) of its rows; None without weights.
 
     Differences have the precision of the sample, at least float32. Every row is the first of equally many pairs, and
     the second is drawn with replacement; if there are fewer distinct pairs than PAIRS, each is taken once. `in_order`
@@ -39,13 +48,17 @@ def pair_distances(sample: Array, distance: Distance, rng: np.random.Generator, 
         return squared_norms(difference) * np.float64(unit) ** 2
 
     distances = np.concatenate([np.empty(0), *in_order(of_piece, range(0, len(first), step))])
-    distances = np.sort(distances[distances > 0])
+    order = np.argsort(distances, kind="stable") if weights is not None else None
+    pairs = None if weights is None or order is None else (weights[first] * weights[second])[order]
+    distances = np.sort(distances) if order is None else distances[order]
+    zeros = int(np.searchsorted(distances, 0, side="right"))
+    distances, pairs = distances[zeros:], None if pairs is None else pairs[zeros:]
     if not len(distances):
         raise DataError(
             f"all {m} sampled rows are equal, so the median distance is zero: constant data have no "
             "kernel principal components"
         )
-    return distances
+    return distances, pairs
 
 
 def _largest(X: Array) -> float:
@@ -53,23 +66,35 @@ def _largest(X: Array) -> float:
     return max(float(X.max()), -float(X.min())) or 1.0
 
 
-def scale_gamma(X: Array) -> float:
-    """1 / (d var(X)) of rows X (m, d), with the variance of all entries about their mean: scikit-learn's "scale".
-    Raises DataError if they do not vary."""
+def scale_gamma(X: Array, weights: Array | None = None) -> float:
+    """1 / (d var(X)) of rows X (m, d) with weights (m,), with the variance of all entries about their mean:
+    scikit-learn's "scale". Raises DataError if they do not vary."""
     largest = _largest(X)  # squares of very large and small entries leave float64
-    deviation = float(np.std(X / largest, dtype=np.float64)) * largest
+    if weights is None:
+        deviation = float(np.std(X / largest, dtype=np.float64)) * largest
+    else:
+        scaled, share = X.astype(np.float64) / largest, weights / (weights.sum() * X.shape[1])
+        deviation = float(np.sqrt(share @ np.sum((scaled - share @ scaled.sum(axis=1)) ** 2, axis=1))) * largest
     if not deviation > 0:
         raise DataError("all entries of the sampled rows are equal: gamma='scale' needs rows that vary")
     return 1 / deviation / deviation / X.shape[1]
 
 
-def median_sigma(distances: Array, distance: Distance) -> float:
-    """The length at which the Gaussian or Laplacian kernel of the median pair is exp(-1).
+def median_sigma(distances: Array, distance: Distance, weights: Array | None = None) -> float:
+    """The length at which the Gaussian or Laplacian kernel of the median pair is exp(-1), from ascending distances (k,)
+    with weights (k,).
 
     For squared distances sigma = √(median / 2), i.e. gamma = 1 / median |x - y|², the middle value of kernlab's sigest;
     for L1 distances sigma = median.
     """
-    return _length(float(np.median(distances)), distance)
+    return _length(float(np.median(distances) if weights is None else _median(distances, weights)), distance)
+
+
+def _median(values: Array, weights: Array) -> float:
+    """The median of ascending values (k,) with weights (k,): for whole numbers, that of repeated values."""
+    below = np.cumsum(weights)
+    low, high = np.searchsorted(below, below[-1] / 2), np.searchsorted(below, below[-1] / 2, side="right")
+    return float(values[low] + values[min(high, len(values) - 1)]) / 2
 
 
 def _length(value: float, distance: Distance) -> float:

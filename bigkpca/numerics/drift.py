@@ -170,9 +170,10 @@ def reference_of(
     scores: Array,
     residuals: Array,
     eigenvalues: Array,
-    count: int,
+    count: float,
     errors: Array | float = 0.0,
     held_out: tuple[Array, Array] | None = None,
+    weights: Array | None = None,
 ) -> Reference | None:
     """The reference made from fitted rows; None if numbers overflow.
 
@@ -186,20 +187,22 @@ def reference_of(
         e = |φ(x) - φ^(x)|² of each.
     eigenvalues : (r,) array
         lambda of the model.
-    count : int
-        Number n of rows that were fitted.
+    count : float
+        Number n of rows that were fitted or, if they have weights, the sum of these.
     errors : (q, r + 1) array or float
         How far rounding may move each score and, last, the residual. Intervals are wider by this on both sides.
     held_out : (q, r) array and (q,) array, optional
         Scores and residuals in a model of the other rows. Intervals contain them.
+    weights : (q,) array, optional
+        Weights of the rows, each 1 by default.
 
     Returns
     -------
     Reference or None
         With these intervals:
 
-            residual  from e to e' = min(e / (1 - h)², (e + |y|²) / (1 - 1/n)²),   h = 1 / n + Σ_j y_j² / lambda_j,
-            score     from y_j to y_j max(1 - e' / lambda_j, 0),
+            residual  from e to e' = min(e / (1 - h)², (e + |y|²) / (1 - w/n)²),   h = w / n + w Σ_j y_j² / lambda_j,
+            score     from y_j to y_j max(1 - w e' / lambda_j, 0),
 
         and, for rows with h > 1/2, to the second term of the minimum, and to 0. This is valid if eigenvalues are far
         from each other. Otherwise components rotate when a row is left out, and only a model of other rows shows how
@@ -210,12 +213,14 @@ def reference_of(
     wider = np.broadcast_to(errors, (q, len(Y) + 1)).T
     places = np.linspace(0, 2 * q - 1, _EDGES).round().astype(np.intp)
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-        h = 1 / count + leverage(scores, eigenvalues)
+        w = np.ones(q) if weights is None else weights
+        h = w / count + w * leverage(scores, eigenvalues)
         factor = np.where(h > _OWN, 0.0, 1 - h)  # 0: nothing is known about the row left out
-        most = (e + np.einsum("ji,ji->i", Y, Y)) * (count / max(count - 1, 1)) ** 2  # from the mean of the others
+        rest = np.where(w < count, count - w, count)
+        most = (e + np.einsum("ji,ji->i", Y, Y)) * (count / rest) ** 2  # from the mean of the others
         left_out = np.where(factor > 0, np.minimum(e / factor**2, most), most)
         gone = np.where(factor > 0, left_out, np.inf)
-        shrunk = (y * np.maximum(1 - gone / value, 0.0) for y, value in zip(Y, eigenvalues, strict=True))
+        shrunk = (y * np.maximum(1 - w * gone / value, 0.0) for y, value in zip(Y, eigenvalues, strict=True))
         values = [np.stack(ends) for ends in zip((*Y, e), (*shrunk, left_out), strict=True)]
         if held_out is not None:
             # The components of the other model, with the signs that make its scores agree with these.

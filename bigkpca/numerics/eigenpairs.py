@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -84,21 +84,32 @@ class Solution:
         return self.eigenvalues / self.total_variance
 
 
+class Counted(Protocol):
+    """Sums over rows: count, weight and trace as in `Moments`."""
+
+    @property
+    def count(self) -> int: ...
+    @property
+    def weight(self) -> float: ...
+    @property
+    def trace(self) -> float: ...
+
+
 def spectrum(
     values: Array,
     V: Array,
     mean: Array,
-    count: int,
-    trace: float,
+    sums: Counted,
     components: Components,
     unexplained: float,
     tolerance: float,
 ) -> Solution:
-    """The solution from leading eigenpairs (values, V) of the scatter of random features."""
-    rank = min(numerical_rank(values, tolerance), count - bool(mean.any()))  # beyond it: rounding errors
-    variance = at_least_its_parts(trace - count * float(mean @ mean), values[values > 0] + unexplained)
+    """The solution from leading eigenpairs (values, V) of the scatter of random features, with the `sums` of the
+    rows."""
+    rank = min(numerical_rank(values, tolerance), sums.count - bool(mean.any()))  # beyond it: rounding errors
+    variance = at_least_its_parts(sums.trace - sums.weight * float(mean @ mean), values[values > 0] + unexplained)
     kept = values[:rank] + unexplained
-    r = kept_components(kept, components, variance, trace, 0.0)
+    r = kept_components(kept, components, variance, sums.trace, 0.0)
     return Solution(mean, V[:, :r] * signs(V[:, :r]), kept[:r].copy(), variance)
 
 

@@ -166,9 +166,9 @@ class FeatureMap(ABC):
         """The landmarks (l, d) in the units of the data, float64; None for features without landmarks."""
         return None
 
-    def unexplained(self, squares: float, count: int) -> float:
-        """Mean diagonal of K - VV', which is added to every eigenvalue; from `squares`, Σ |v(x_i)|² over `count`
-        rows."""
+    def unexplained(self, squares: float, weight: float) -> float:
+        """Mean diagonal of K - VV', which is added to every eigenvalue; from `squares`, Σ w_i |v(x_i)|² over rows with
+        the sum `weight` of weights."""
         return 0.0
 
     @property
@@ -318,10 +318,11 @@ class PrincipalAxes:
         return min(max(int(np.count_nonzero(tails > BIAS)), components), len(self.variances), frequencies)
 
 
-def axes_of_covariance(mean: Array, scatter: Array, count: int) -> PrincipalAxes:
-    """All principal axes from the scatter matrix (d, d) of `count` rows, float64; largest entries are positive."""
-    variances, axes = eigh_descending(scatter / count)
-    return PrincipalAxes(mean, axes * signs(axes), np.maximum(variances, 0), float(np.trace(scatter)) / count)
+def axes_of_covariance(mean: Array, scatter: Array, weight: float) -> PrincipalAxes:
+    """All principal axes from the scatter matrix (d, d) of rows with the sum `weight` of weights, float64; largest
+    entries are positive."""
+    variances, axes = eigh_descending(scatter / weight)
+    return PrincipalAxes(mean, axes * signs(axes), np.maximum(variances, 0), float(np.trace(scatter)) / weight)
 
 
 Coupling = Literal["iid", "orthogonal", "qmc"]
@@ -520,12 +521,12 @@ class PrincipalFourierRows(_Waves):
 
         return fill
 
-    def unexplained(self, squares: float, count: int) -> float:
+    def unexplained(self, squares: float, weight: float) -> float:
         """mean(1 - a²): the amount that K ≈ ZZ' + diag(1 - a_i²) adds to every eigenvalue.
 
-        `squares` is Σ |v(x_i)|², which is Σ a_i² for pairs and has that mean for phases.
+        `squares` is Σ w_i |v(x_i)|², which is Σ w_i a_i² for pairs and has that mean for phases.
         """
-        return 1 - squares / count if self.factor is None else 1 - self.factor**2
+        return 1 - squares / weight if self.factor is None else 1 - self.factor**2
 
     @property
     def blind_off_axes(self) -> bool:

@@ -192,7 +192,7 @@ class Trigonometric(Method):
         span: Span | None = None,
         in_order: Map = map,
     ) -> Solution:
-        unexplained = features.unexplained(moments.squares, moments.count)
+        unexplained = features.unexplained(moments.squares, moments.weight)
         return solvers.plain(
             moments, components, unexplained=unexplained, center=center, tolerance=tolerance, in_order=in_order
         )

@@ -107,11 +107,12 @@ class Model(ShowsSummary):
         what = "landmarks" if has_landmarks(self.features) else "features"
         keeps_rows = self.sums is None and has_landmarks(self.features)
         known = self.sums or has_landmarks(self.features) or self.features.precomputed  # a sketch does not count rows
+        weight = f", of weight {self.sums.weight:,.10g}" if self.sums and self.weighted else ""
         facts = {
             "method": self.method.name if keeps_rows or "spec" in self.provenance else "unknown",
             "kernel": repr(self.features.kernel),
             what: f"{self.features.size:,}",
-            "rows": f"{rows:,}" if known else "not counted",
+            "rows": f"{rows:,}{weight}" if known else "not counted",
             "columns": f"{self.columns:,}",
             "explained": f"{self.solution.explained_variance_ratio.sum():.2%} of the variance",
         }
@@ -124,6 +125,12 @@ class Model(ShowsSummary):
             "trust": self.certificate.trust,
         }
         return Summary(f"Model of {self.components} components", facts, columns)
+
+    @property
+    def weighted(self) -> bool:
+        """Whether rows of the fit had weights."""
+        own = self.sums is not None and self.sums.weight != self.sums.count
+        return own or "weights" in self.provenance.get("identity", {})
 
     @property
     def moments(self) -> Moments | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from itertools import repeat
 from typing import NamedTuple
 
 import numpy as np
@@ -101,13 +102,15 @@ def square_of(sums: Array, D: int) -> Array:
 
 @dataclass(frozen=True)
 class Moments:
-    """Moments of n feature rows v_i in R^D, all in float64.
+    """Moments of n feature rows v_i in R^D with weights w_i, all in float64.
 
-    mean (D,) is Σ v_i / n; scatter (D, D) is Σ (v_i - mean)(v_i - mean)'; trace is Σ k(x_i, x_i), largest is the
+    count is n, the number of rows with a positive weight; weight is Σ w_i, which is n without weights. mean (D,) is Σ
+    w_i v_i / weight; scatter (D, D) is Σ w_i (v_i - mean)(v_i - mean)'; trace is Σ w_i k(x_i, x_i), largest is the
     largest k(x_i, x_i), infinite if it is not known.
     """
 
     count: int
+    weight: float
     mean: Array  # (D,)
     scatter: Array  # (D, D)
     trace: float
@@ -119,27 +122,33 @@ class Moments:
         """Moments of both sets of rows together (Chan, Golub and LeVeque 1983)."""
         if not self.count or not other.count:
             return self if self.count else other
-        count = self.count + other.count
+        weight = self.weight + other.weight
         delta = other.mean - self.mean
-        weighted = delta * (self.count * other.count / count)
+        weighted = delta * (self.weight * other.weight / weight)
         scatter = np.empty_like(self.scatter)
         for piece in row_pieces(len(delta)):
             np.add(self.scatter[piece], other.scatter[piece], out=scatter[piece])
             scatter[piece] += np.outer(weighted[piece], delta)
-        mean = self.mean + delta * (other.count / count)
-        return Moments(count, mean, scatter, self.trace + other.trace, max(self.largest, other.largest))
+        return Moments(
+            self.count + other.count,
+            weight,
+            self.mean + delta * (other.weight / weight),
+            scatter,
+            self.trace + other.trace,
+            max(self.largest, other.largest),
+        )
 
     def __sub__(self, some: Moments) -> Moments:
         """Moments of these rows without some of them, but not all: a + b - b equals a, up to rounding."""
-        count = self.count - some.count
-        mean = self.mean + (self.mean - some.mean) * (some.count / count)
+        weight = self.weight - some.weight
+        mean = self.mean + (self.mean - some.mean) * (some.weight / weight)
         delta = some.mean - mean
-        weighted = delta * (some.count * count / self.count)
+        weighted = delta * (some.weight * weight / self.weight)
         scatter = np.empty_like(self.scatter)
         for piece in row_pieces(len(delta)):
             np.subtract(self.scatter[piece], some.scatter[piece], out=scatter[piece])
             scatter[piece] -= np.outer(weighted[piece], delta)
-        return Moments(count, mean, scatter, self.trace - some.trace, self.largest)
+        return Moments(self.count - some.count, weight, mean, scatter, self.trace - some.trace, self.largest)
 
     def part(self, numbers: Array | slice) -> Moments:
         """Moments of only the features with these numbers."""
@@ -148,35 +157,39 @@ class Moments:
 
     @property
     def about_zero(self) -> Array:
-        """Σ v_i v_i', (D, D)."""
-        return self.scatter + self.count * np.outer(self.mean, self.mean)
+        """Σ w_i v_i v_i', (D, D)."""
+        return self.scatter + self.weight * np.outer(self.mean, self.mean)
 
     @property
     def squares(self) -> float:
-        """Σ |v_i|²."""
-        return float(np.trace(self.scatter) + self.count * self.mean @ self.mean)
+        """Σ w_i |v_i|²."""
+        return float(np.trace(self.scatter) + self.weight * self.mean @ self.mean)
 
 
 @dataclass(frozen=True)
 class ColumnMoments:
-    """Moments of n rows, column by column, in float64: mean (d,), and squares (d,) = Σ (x_i - mean)²."""
+    """Moments of rows with the sum `weight` of weights w_i, the number of rows without weights, column by column, in
+    float64: mean (d,) = Σ w_i x_i / weight, and squares (d,) = Σ w_i (x_i - mean)²."""
 
-    count: int
+    weight: float
     mean: Array
     squares: Array
 
     @np.errstate(over="ignore", invalid="ignore")
     def __add__(self, other: ColumnMoments) -> ColumnMoments:
         """Moments of both sets of rows together (Chan, Golub and LeVeque 1983)."""
-        count = self.count + other.count
+        if not self.weight or not other.weight:
+            return self if self.weight else other
+        weight = self.weight + other.weight
         delta = other.mean - self.mean
-        squares = self.squares + other.squares + delta**2 * (self.count * other.count / count)
-        return ColumnMoments(count, self.mean + delta * (other.count / count), squares)
+        squares = self.squares + other.squares + delta**2 * (self.weight * other.weight / weight)
+        return ColumnMoments(weight, self.mean + delta * (other.weight / weight), squares)
 
     def scale(self, one_hot: Iterable[slice] = ()) -> Array:
-        """Standard deviations (dividing by n), and 1 for constant columns, (d,). The columns of 0 and 1 of each column
-        of categories have one scale, the root of the sum of their variances: sqrt(1 - Σ p_c²) for shares p_c."""
-        deviations = np.sqrt(self.squares / self.count)
+        """Standard deviations (dividing by the weight), and 1 for constant columns, (d,). The columns of 0 and 1 of
+        each column of categories have one scale, the root of the sum of their variances: sqrt(1 - Σ p_c²) for shares
+        p_c."""
+        deviations = np.sqrt(self.squares / self.weight)
         # The rounding errors of a constant column must not be scaled up to unit variance.
         deviations[deviations <= 1e-14 * np.abs(self.mean)] = 0.0
         for columns in one_hot:
@@ -185,23 +198,31 @@ class ColumnMoments:
 
 
 @np.errstate(over="ignore", invalid="ignore")  # what overflows is infinite or NaN, which the caller refuses
-def column_moments(X: Array) -> ColumnMoments:
-    """Moments of the columns of one tile X (b, d), b >= 1."""
+def column_moments(X: Array, weights: Array | None = None) -> ColumnMoments:
+    """Moments of the columns of one tile X (b, d), b >= 1, with these weights (b,)."""
     rows = X.astype(np.float64)
-    mean = rows.mean(axis=0)
+    if weights is None:
+        mean = rows.mean(axis=0)
+        rows -= mean
+        return ColumnMoments(len(rows), mean, np.einsum("ij,ij->j", rows, rows))
+    weight = float(weights.sum())
+    mean = weights @ rows / weight if weight else rows.mean(axis=0)
     rows -= mean
-    return ColumnMoments(len(rows), mean, np.einsum("ij,ij->j", rows, rows))
+    return ColumnMoments(weight, mean, np.einsum("i,ij,ij->j", weights, rows, rows))
 
 
 @dataclass(frozen=True)
 class ShiftedSums:
-    """Sums of n feature rows v_i about a fixed vector c, all in float64, which the blocks of a pass add up.
+    """Sums of n feature rows v_i with weights w_i about a fixed vector c, all in float64, which the blocks of a pass
+    add up.
 
-    total = Σ (v_i - c), products = Σ (v_i - c)(v_i - c)', packed; trace and largest as in `Moments`.
+    total = Σ w_i (v_i - c), products = Σ w_i (v_i - c)(v_i - c)', packed; weight = Σ w_i; count, trace and largest as
+    in `Moments`.
     """
 
     about: Array  # c (D,)
     count: int
+    weight: float
     total: Array  # (D,)
     products: Array  # see `packed`
     trace: float
@@ -213,7 +234,7 @@ class ShiftedSums:
     def of(cls, moments: Moments) -> ShiftedSums:
         """Sums about the mean with these moments."""
         D, m = len(moments.mean), moments
-        return cls(m.mean, m.count, np.zeros(D), of_square(m.scatter), m.trace, m.largest)
+        return cls(m.mean, m.count, m.weight, np.zeros(D), of_square(m.scatter), m.trace, m.largest)
 
     def __add__(self, other: ShiftedSums) -> ShiftedSums:
         """Sums of both sets of rows together: about the same vector or, if those differ, about their mean."""
@@ -222,10 +243,21 @@ class ShiftedSums:
         return ShiftedSums(
             self.about,
             self.count + other.count,
+            self.weight + other.weight,
             self.total + other.total,
             self.products + other.products,
             self.trace + other.trace,
             max(self.largest, other.largest),
+        )
+
+    def scaled(self, factor: float) -> ShiftedSums:
+        """The sums with all weights times a factor."""
+        return replace(
+            self,
+            weight=factor * self.weight,
+            total=factor * self.total,
+            products=factor * self.products,
+            trace=factor * self.trace,
         )
 
     @property
@@ -234,11 +266,11 @@ class ShiftedSums:
         D = len(self.total)
         scatter = square_of(self.products, D)
         if not self.count:
-            return Moments(0, np.zeros(D), scatter, self.trace, self.largest)
-        deviation = self.total / self.count
+            return Moments(0, 0, np.zeros(D), scatter, self.trace, self.largest)
+        deviation = self.total / self.weight
         for piece in row_pieces(D):
             scatter[piece] -= np.outer(self.total[piece], deviation)
-        return Moments(self.count, self.about + deviation, scatter, self.trace, self.largest)
+        return Moments(self.count, self.weight, self.about + deviation, scatter, self.trace, self.largest)
 
 
 _FAR = 32  # times the mean square of the rows nearer than a row
@@ -254,37 +286,48 @@ def _far(V: Array) -> Array:
     return np.flatnonzero(squares >= far[0]) if len(far) else np.empty(0, np.intp)
 
 
-def shifted_sums(tiles: Iterable[tuple[Array, Array]], shift: Array) -> ShiftedSums:
-    """Sums of the rows of one block, one tile (V (b, D), k(x_i, x_i) (b,)) at a time. Tiles are overwritten.
+def shifted_sums(
+    tiles: Iterable[tuple[Array, Array]], shift: Array, weights: Iterable[Array] | None = None
+) -> ShiftedSums:
+    """Sums of the rows of one block, one tile (V (b, D), k(x_i, x_i) (b,)) at a time, with the weights (b,) of the rows
+    of each, which are 1 by default. Tiles are overwritten.
 
     `shift` (D,) is a fixed vector near the mean of all rows. For wide kernels every entry of V is close to 1, and V'V
     in float32 loses the whole spectrum, while (V - shift)'(V - shift), added up in float64, keeps it to 1e-6.
     """
     D = len(shift)
-    count, trace, largest = 0, 0.0, -np.inf
+    count, weight, trace, largest = 0, 0.0, 0.0, -np.inf
     total, products = np.zeros(D), empty_sums(D)
-    work, shifted, ones = np.empty(0), shift, np.empty(0)
-    for V, diagonal in tiles:
+    work, shifted, roots = np.empty(0), shift, np.empty(0)
+    for (V, diagonal), w in zip(tiles, repeat(None) if weights is None else weights, strict=False):
         if shifted.dtype != V.dtype or not work.size:
             work, shifted = work_space(D, V.dtype), shift.astype(V.dtype)
-        if len(ones) != len(V):
-            ones = np.ones(len(V), V.dtype)
         V -= shifted
-        count += len(V)
+        if w is not None:
+            roots = np.sqrt(w).astype(V.dtype)
+            V *= roots[:, None]
+            count, weight = count + int(np.count_nonzero(w)), weight + float(w.sum())
+            trace += float(w @ diagonal)
+        else:
+            if len(roots) != len(V):
+                roots = np.ones(len(V), V.dtype)
+            count, weight = count + len(V), weight + len(V)
+            trace += float(diagonal.sum())
         far = _far(V)
         if len(far):  # alone and in float64, since all that a sum adds after a far row is rounded to its precision
             apart = V[far].astype(np.float64)
             add_products(products, apart, work_space(D, apart.dtype))
-            total += apart.sum(axis=0)
+            total += roots[far].astype(np.float64) @ apart
             V[far] = 0
         add_products(products, V, work)
-        total += ones @ V  # here a product is several times faster than a column sum
-        trace += float(diagonal.sum())
+        total += roots @ V  # here a product is several times faster than a column sum
         largest = max(largest, float(diagonal.max(initial=-np.inf)))
     # `shifted` and not `shift`, since the rounded vector was subtracted.
-    return ShiftedSums(shifted.astype(np.float64), count, total, products, trace, largest)
+    return ShiftedSums(shifted.astype(np.float64), count, weight, total, products, trace, largest)
 
 
-def block_moments(tiles: Iterable[tuple[Array, Array]], shift: Array) -> Moments:
+def block_moments(
+    tiles: Iterable[tuple[Array, Array]], shift: Array, weights: Iterable[Array] | None = None
+) -> Moments:
     """Moments of the rows of some tiles, which are overwritten; see `shifted_sums`."""
-    return shifted_sums(tiles, shift).moments
+    return shifted_sums(tiles, shift, weights).moments

@@ -8,6 +8,7 @@ few random ones rarely include and whose errors may exceed those of all others t
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -27,36 +28,42 @@ FAR_ROWS = 16  # rows that are kept
 @dataclass(frozen=True)
 class FarRows:
     """The farthest rows of a pass, at most 16, in the order of the rows: X (q, d) in the units and dtype of the data,
-    and their squared distances from the offset, (q,), as tiles are shifted and scaled."""
+    their squared distances from the offset, (q,), as tiles are shifted and scaled, and their weights (q,)."""
 
     X: Array
     squares: Array
+    weights: Array
 
     __repr__ = brief
 
     def __add__(self, other: FarRows) -> FarRows:
         """The farthest rows of both; of rows at the same distance, the first."""
-        X, squares = np.concatenate([self.X, other.X]), np.concatenate([self.squares, other.squares])
+        X, squares, weights = (np.concatenate([getattr(each, part) for each in (self, other)]) for part in _PARTS)
         kept = np.sort(_largest(squares, FAR_ROWS))
-        return FarRows(X[kept], squares[kept])
+        return FarRows(X[kept], squares[kept], weights[kept])
+
+
+_PARTS = ("X", "squares", "weights")
 
 
 class Farthest:
-    """Keeps the farthest rows of the tiles that it sees."""
+    """Keeps the farthest rows, of positive weight, of the tiles that it sees; `weights` (b,) are those of each tile."""
 
-    def __init__(self) -> None:
+    def __init__(self, weights: Iterable[Array] | None = None) -> None:
         self.found: FarRows | None = None
+        self._weights = None if weights is None else iter(weights)
 
     def see(self, X: Array, shifted: Array) -> None:
         """Process one tile X (b, d), and the same rows shifted and scaled."""
         squares = squared_norms(shifted)
+        weights = np.ones(len(X)) if self._weights is None else next(self._weights)
         if self.found is None:
-            self.found = FarRows(X[:0].copy(), squares[:0])
+            self.found = FarRows(X[:0].copy(), squares[:0], weights[:0])
         least = self.found.squares.min() if len(self.found.squares) == FAR_ROWS else -np.inf
-        farther = np.flatnonzero(squares > least)
+        farther = np.flatnonzero((squares > least) & (weights > 0))
         farther = np.sort(farther[_largest(squares[farther], FAR_ROWS)])
         if len(farther):
-            self.found += FarRows(X[farther], squares[farther])
+            self.found += FarRows(X[farther], squares[farther], weights[farther])
 
 
 MEASURED_ROWS = 512
@@ -132,11 +139,11 @@ class Rounding:
         A = solution.components
         off = A.T @ self.second @ A
         if self.far is not None:
-            off += self.far.of(A) / moments.count
+            off += self.far.of(A) / moments.weight
         if center:
             B = A.T @ self.means
             off += (B * [1, -1]) @ B.T
-        moved = moments.count * np.hypot.reduce(off, axis=1)  # whose squares do not overflow
+        moved = moments.weight * np.hypot.reduce(off, axis=1)  # whose squares do not overflow
         sizes = np.einsum("ij,ij->j", A, (moments.scatter if center else moments.about_zero) @ A)
         terms = _TERM * _weighted_squares(A, _squares(moments))
         least = self.precision * np.maximum(terms, _ALIKE * np.abs(sizes))
@@ -149,12 +156,12 @@ class Rounding:
         |L| descending. At most `most` of them: those kept for the rows fitted before, whose rounding is not measured
         again.
         """
-        P, squares, count = span.basis.P, np.abs(span.squares), span.moments.count
+        P, squares, moments = span.basis.P, np.abs(span.squares), span.moments
         # Σ v_i² over rows unlike those measured; over all rows in float64
-        beyond = _squares(span.moments) if self.precision == _DOUBLE else _excess(span.moments, self.squares)
+        beyond = _squares(moments) if self.precision == _DOUBLE else _excess(moments, self.squares)
         moved, of_W, terms, lengths, of_far = at_once(
             in_order,
-            lambda: count * span.basis.quadratic_forms(self.second, in_order),
+            lambda: moments.weight * span.basis.quadratic_forms(self.second, in_order),
             lambda: self._of_W(P) * squares,
             lambda: _TERM * _weighted_squares(P, beyond),
             lambda: np.einsum("ij,ij->j", P, P),
@@ -167,7 +174,7 @@ class Rounding:
         # Errors of directions add up; in case they cancel by chance in the measurement, as independent ones do.
         errors = np.abs(np.cumsum(moved[order])) + np.sqrt(np.cumsum(moved[order] ** 2))
         errors += np.sqrt(np.cumsum(others[order] ** 2)) + np.cumsum(of_W[order] + of_far[order])
-        errors = _SAFETY * (errors + self.trace * abs(span.moments.trace))
+        errors = _SAFETY * (errors + self.trace * abs(moments.trace))
         explained = np.cumsum(span.squares[order])
         usable = np.cumsum(span.basis.signs[order] > 0) > 0
         usable[: max(least - 1, 0)] = False
@@ -176,8 +183,8 @@ class Rounding:
             return Significant(span, float(errors[-1]), np.empty(0))
         # Errors of single directions have either sign, and grow with the root of the number of rows. Errors that grow
         # with the number itself appear in the sum over all directions.
-        smallest = 2 * _DOUBLE * _weighted_squares(P, _squares(span.moments))  # from the arithmetic after the pass
-        noise = np.maximum(np.abs(moved) * np.sqrt(self.rows / max(count, self.rows)), smallest) + of_W + of_far
+        smallest = 2 * _DOUBLE * _weighted_squares(P, _squares(moments))  # from the arithmetic after the pass
+        noise = np.maximum(np.abs(moved) * np.sqrt(self.rows / max(moments.count, self.rows)), smallest) + of_W + of_far
         return Significant(span.keep(np.sort(order[:k])), float(errors[k - 1]), (squares + _SAFETY * noise)[every[k:]])
 
     def _of_W(self, A: Array) -> Array:
@@ -198,50 +205,65 @@ def _weighted_squares(A: Array, weights: Array) -> Array:
 
 def _squares(moments: Moments) -> Array:
     """Σ v_i² over all rows, (D,)."""
-    return np.diag(moments.scatter) + moments.count * moments.mean**2
+    return np.diag(moments.scatter) + moments.weight * moments.mean**2
 
 
 def _excess(moments: Moments, squares: Array) -> Array:
     """Σ v_i² (D,) over all rows, beyond twice the sum for rows with these mean squares (D,)."""
-    return np.maximum(_squares(moments) - 2 * moments.count * squares, 0)
+    return np.maximum(_squares(moments) - 2 * moments.weight * squares, 0)
 
 
 def measured(
-    features: FeatureMap, moments: Moments, shift: Array, X: Array, far: FarRows | None = None, in_order: Map = map
+    features: FeatureMap,
+    moments: Moments,
+    shift: Array,
+    X: Array,
+    far: FarRows | None = None,
+    in_order: Map = map,
+    weights: Array | None = None,
 ) -> Rounding:
     """The rounding of a pass with these features and this shift (D,), which produced these moments.
 
-    Measured on rows X (q, d) in the units of the data, on points near landmarks, where kernels are large, and on the
-    far rows of the pass. float32 is compared with float64; the errors of float64 itself are smaller by
-    `smaller_in_double`.
+    Measured on rows X (q, d) in the units of the data, drawn by their weights (q,) in the pass, on points near
+    landmarks, where kernels are large, and on the far rows of the pass. float32 is compared with float64; the errors of
+    float64 itself are smaller by `smaller_in_double`.
     """
+    # Rows drawn for certain represent only themselves, and the others a q-th of all.
+    represented = np.ones(len(X)) if weights is None else np.maximum(weights * (len(X) / moments.weight), 1)
     if far is not None:  # which represent themselves
         with np.errstate(over="ignore"):
-            near = X[squared_norms(features.shifted(X)) < far.squares.min(initial=np.inf)]
-        X = near if len(near) else X
+            near = squared_norms(features.shifted(X)) < far.squares.min(initial=np.inf)
+        if near.any():
+            X, represented = X[near], represented[near]
     X = _with_rows_near_landmarks(features, X)
     count = len(X)
     every = X if far is None else np.concatenate([X, far.X])
     rounded, exact = _in_both(features, every, in_order)
     off = _of_diagonal(features, every)
+    if weights is not None:
+        roots = np.sqrt(represented)[:, None]
+        rounded[: len(roots)] *= roots.astype(rounded.dtype)
+        exact[: len(roots)] *= roots
     found, smaller = _of_random_rows(features, shift, rounded[:count], exact[:count], off, in_order)
     rounded, exact = rounded[count:], exact[count:]
     if not len(exact):
         return found
     if not np.isfinite(rounded).all():
         rounded = exact * (1 + _LOST)
-    many = _rows_like_each(exact, _excess(moments, found.squares))
-    means = np.column_stack([exact.sum(axis=0), rounded.sum(axis=0, dtype=np.float64)])
-    means *= np.sqrt(smaller) * many / moments.count
+    assert far is not None
+    many = _rows_like_each(exact, _excess(moments, found.squares), far.weights)[:, None]
+    means = np.column_stack([(many * exact).sum(axis=0), (many * rounded).sum(axis=0, dtype=np.float64)])
+    means *= np.sqrt(smaller) / moments.weight
     weight = np.sqrt(smaller * many)
     return replace(found, means=found.means + means, far=FarErrors(weight * rounded, weight * exact))
 
 
-def _rows_like_each(far: Array, beyond: Array) -> float:
-    """How many rows there may be like each of the far ones, with features (q, D): the squares of all rows `beyond`
-    those of random ones, (D,), divided by the squares of these."""
+def _rows_like_each(far: Array, beyond: Array, weights: Array) -> Array:
+    """How many rows there may be like each of the far ones, with features (q, D), as a sum of weights, (q,): the
+    squares of all rows `beyond` those of random ones, (D,), divided by the squares of these; at least its own
+    weight."""
     squares = float(np.sum(far**2))
-    return max(1.0, float(beyond.sum()) / squares) if squares else 1.0
+    return np.maximum(weights, float(beyond.sum()) / squares) if squares else weights
 
 
 def _with_rows_near_landmarks(features: FeatureMap, X: Array) -> Array:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields, replace
-from itertools import chain
+from itertools import chain, repeat
 
 import numpy as np
 import scipy
@@ -44,12 +44,15 @@ _SUMMED = 128  # products that are added up in their dtype
 
 @dataclass(frozen=True)
 class Action:
-    """Sums of a pass over n feature rows v_i with a block Q (D, b), about a fixed vector v0, all in float64:
+    """Sums of a pass over n feature rows v_i with weights w_i and a block Q (D, b), about a fixed vector v0, all in
+    float64:
 
-    total = Σ (v_i - v0), products = Σ (v_i - v0)(v_i - v0)'Q, trace = Σ k(x_i, x_i), squares = Σ |v_i - v0|².
+    total = Σ w_i (v_i - v0), products = Σ w_i (v_i - v0)(v_i - v0)'Q, trace = Σ w_i k(x_i, x_i),
+    squares = Σ w_i |v_i - v0|²; count and weight as in `Moments`.
     """
 
     count: int
+    weight: float
     total: Array  # (D,)
     products: Array  # (D, b)
     trace: float
@@ -61,37 +64,44 @@ class Action:
 
     def mean(self, v0: Array) -> Array:
         """Mean of v, (D,)."""
-        return v0 + self.total / self.count
+        return v0 + self.total / self.weight
 
     def applied(self, Q: Array, v0: Array, center: bool) -> Array:
         """Scatter about the mean (or about zero) times Q, (D, b)."""
-        deviation = self.total / self.count
+        deviation = self.total / self.weight
         image = self.products - np.outer(self.total, deviation @ Q)
         if not center:
             m = self.mean(v0)
-            image += np.outer(self.count * m, m @ Q)
+            image += np.outer(self.weight * m, m @ Q)
         return image
 
     def squares_about_zero(self, v0: Array) -> float:
-        """Σ |v_i|²."""
-        return self.squares + 2 * float(self.total @ v0) + self.count * float(v0 @ v0)
+        """Σ w_i |v_i|²."""
+        return self.squares + 2 * float(self.total @ v0) + self.weight * float(v0 @ v0)
 
 
-def block_action(tiles: Iterable[tuple[Array, Array]], shift: Array, Q: Array) -> Action:
-    """The sums of one block, one tile (V (b, D), k(x_i, x_i) (b,)) at a time. Tiles are overwritten."""
-    count, trace, squares = 0, 0.0, 0.0
+def block_action(
+    tiles: Iterable[tuple[Array, Array]], shift: Array, Q: Array, weights: Iterable[Array] | None = None
+) -> Action:
+    """The sums of one block, one tile (V (b, D), k(x_i, x_i) (b,)) at a time, with the weights (b,) of the rows of
+    each, which are 1 by default. Tiles are overwritten."""
+    count, weight, trace, squares = 0, 0.0, 0.0, 0.0
     total, products = np.zeros(len(shift)), np.zeros(Q.shape)
     v0 = right = np.empty(0)
-    for V, diagonal in tiles:
+    for (V, diagonal), w in zip(tiles, repeat(None) if weights is None else weights, strict=False):
         if v0.dtype != V.dtype or not v0.size:
             v0, right = shift.astype(V.dtype), Q.astype(V.dtype)
         V -= v0
+        if w is None:
+            w = np.ones(len(V))
+        else:
+            V *= np.sqrt(w).astype(V.dtype)[:, None]
         products += V.T @ (V @ right)
-        total += np.ones(len(V), V.dtype) @ V
+        total += np.sqrt(w).astype(V.dtype) @ V
         squares += float(np.einsum("ij,ij->i", V, V).sum(dtype=np.float64))
-        count += len(V)
-        trace += float(diagonal.sum())
-    return Action(count, total, products, trace, squares)
+        count, weight = count + int(np.count_nonzero(w)), weight + float(w.sum())
+        trace += float(w @ diagonal)
+    return Action(count, weight, total, products, trace, squares)
 
 
 @dataclass(frozen=True)
@@ -452,7 +462,7 @@ def column_sampling(span: Span, components: Components, *, center: bool, toleran
     Singular values have no signs: if W is indefinite, columns v of V with v'H_l W H_l v < 0 belong to negative
     eigenvalues and are dropped. Raises DataError if no direction varies. Source: `docs/numerics.md`, section 8.
     """
-    n, l, W = span.moments.count, len(span.basis.W), span.basis.W  # noqa: E741
+    n, l, W = span.moments.weight, len(span.basis.W), span.basis.W  # noqa: E741
     second, mean = about_the_mean(span.moments, center)
     squares, V = eigh_descending(_centred_landmarks(second, center))
     D = np.sqrt(np.maximum(squares, 0))
@@ -476,7 +486,7 @@ def column_sampling_map(moments: Moments, tolerance: float) -> Array:
     """P (l, m) with √(n / l) C ((C'C)^(1/2))⁺ C' = (C P)(C P)': (n / l)^(1/4) V D^(-1/2)."""
     squares, V = eigh_descending(about_the_mean(moments, center=False)[0])
     kept = numerical_rank(squares, tolerance)
-    return (moments.count / len(V)) ** 0.25 * V[:, :kept] / squares[:kept] ** 0.25
+    return (moments.weight / len(V)) ** 0.25 * V[:, :kept] / squares[:kept] ** 0.25
 
 
 def nystroem_thesis(
@@ -490,7 +500,7 @@ def nystroem_thesis(
     scores √eigenvalues u(x); H_l = I - 11'/l and w = W 1 / l, or I and 0 when not centred. Score columns are not
     orthogonal, and `nystroem` has smaller errors at the same cost. Source: `docs/numerics.md`, section 8.
     """
-    n, l, W = span.moments.count, len(span.basis.W), span.basis.W  # noqa: E741
+    n, l, W = span.moments.weight, len(span.basis.W), span.basis.W  # noqa: E741
     a, B = eigh_descending(_centred_landmarks(W, center), None if span.basis.indefinite else rank)
     negative = negative_share(a) if span.basis.indefinite else 0.0
     a = a[:rank][: numerical_rank(a[:rank], tolerance)]
@@ -520,7 +530,7 @@ def plain(
     """
     second, mean = about_the_mean(moments, center)
     values, V = _leading_pairs(second, components, in_order)
-    return spectrum(values, V, mean, moments.count, moments.trace, components, unexplained, tolerance)
+    return spectrum(values, V, mean, moments, components, unexplained, tolerance)
 
 
 def add_strip(

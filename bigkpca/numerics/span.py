@@ -174,13 +174,13 @@ class Span:
     @property
     def squares(self) -> Array:
         """Σ over all rows of the square of each coordinate, (m,)."""
-        return np.diag(self.coordinates.scatter) + self.moments.count * self.coordinates.mean**2
+        return np.diag(self.coordinates.scatter) + self.moments.weight * self.coordinates.mean**2
 
     def variance(self, center: bool) -> float:
         """Σ k(x_i, x_i), less n m'W⁺m when centred: at least tr(Kc) for a positive semidefinite kernel."""
         if not center:
             return self.moments.trace
-        return self.moments.trace - self.moments.count * float(self.basis.signs @ self.coordinates.mean**2)
+        return self.moments.trace - self.moments.weight * float(self.basis.signs @ self.coordinates.mean**2)
 
     @property
     def trace_error(self) -> float:

@@ -310,7 +310,7 @@ def _frame(data: ReportData, model: Model) -> PictureFrame | None:
 
 def _walk(model: Model, j: int) -> tuple[Array, Array]:
     """Pre-images (k, d) along component j, and whether each is far from all data (k,)."""
-    n = model.sums.count if model.sums else model.provenance["identity"]["shape"][0]
+    n = model.sums.weight if model.sums else model.provenance["identity"]["shape"][0]
     Y = np.zeros((len(_STEPS), model.components))
     Y[:, j] = np.array(_STEPS) * np.sqrt(model.solution.eigenvalues[j] / n)
     with single_threaded_blas:

@@ -235,6 +235,7 @@ def provenance(model: Model, facts: dict[str, Any], written_by: str, plan: Plan 
         **({"weights of columns": ", ".join(named)} if weights else {}),
         "data": identity["path"] or "an array in memory",
         "rows": f"{identity['shape'][0]:,} × {identity['shape'][1]:,}, {np.dtype(identity['dtype']).name}",
+        **({"weight of the rows": f"{model.sums.weight:,.10g}"} if model.sums and model.weighted else {}),
         "precision": facts["dtype"],
         "seed": str(facts["seed"]),
         **({"rows added later": f"{added:,}"} if added else {}),

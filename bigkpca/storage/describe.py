@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from bigkpca.data.beside import BESIDE
 from bigkpca.data.blocks import split
 from bigkpca.data.json_files import run_folders
 from bigkpca.data.npy import NpyRows
@@ -52,11 +53,11 @@ def info(path: str, array: str | None = None) -> dict[str, Any]:
     facts = {"kind": "dataset", "path": path, "finished": "rows" in about}
     if "rows" not in about:
         return facts | {"advice": "run the same bigkpca ingest command again"}
-    records.check(about, records.DATASET, path)
-    shown = "row_shape", "column_names", "encoding", "labels", "categories", "provenance"
+    records.check_dataset(about, path)
+    options = [each.option for each in BESIDE]
+    shown = "row_shape", "column_names", "encoding", *options, "categories", "provenance"
     own = {key: about[key] for key in shown if key in about}
-    if isinstance(own["labels"], dict):  # in a file of their own
-        own["labels"] = own["labels"]["path"]
+    own |= {key: own[key]["path"] for key in options if isinstance(own.get(key), dict)}  # in separate files
     return facts | _array_facts(open_rows(path)) | own | {"bytes": _stored_bytes(path)}
 
 
@@ -89,6 +90,7 @@ def model_info(model: Model, path: str) -> dict[str, Any]:
         },
         "choices": model.provenance["choices"],
         "fitted_on": {"path": identity["path"], "rows": identity["shape"][0]},
+        **_weights_info(model),
         "added": [{"path": each.get("path"), "rows": each["shape"][0]} for each in model.provenance.get("added", [])],
         "eigenvalues": model.solution.eigenvalues.tolist(),
         "explained_variance_ratio": model.solution.explained_variance_ratio.tolist(),
@@ -97,6 +99,13 @@ def model_info(model: Model, path: str) -> dict[str, Any]:
         "digest": models.model_digest(model),
         "bytes": _stored_bytes(path),
     }
+
+
+def _weights_info(model: Model) -> dict[str, Any]:
+    """The number of rows with a positive weight and the sum of all weights; nothing for rows without weights."""
+    if not model.weighted:
+        return {}
+    return {"sample_weight": True if model.sums is None else {"rows": model.sums.count, "sum": model.sums.weight}}
 
 
 def captured_info(found: Captured, variables: Mapping[str, slice]) -> dict[str, Any]:

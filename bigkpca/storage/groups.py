@@ -2,7 +2,7 @@
 
 There are five kinds of Zarr v3 groups. The attribute `bigkpca` of a group names its kind:
 
-    dataset    x (n, d), optionally y (n,)      finished when the attribute holds `rows`
+    dataset    x (n, d), labels y (n,), ...     finished when the attribute holds `rows`
     model      eigenvalues, components, ...     appears whole, by one rename
     features   scores (n, r), ...               finished when scores/manifest.json exists
     reconstruction   x (n, d), ...              finished when x/manifest.json exists

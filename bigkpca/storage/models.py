@@ -262,6 +262,8 @@ def _part(
     summed = kind in (Moments, ShiftedSums)
     if summed and given.get("largest") is None:  # infinite; models from before it was kept have none
         given["largest"] = np.inf
+    if summed:  # without weights
+        given.setdefault("weight", float(given[count]))
     check_plain(kind, given, f"the part {name!r}")
     if not records.is_count(given[count]):
         raise SpecError(f"{name} is of {given[count]!r:.80} rows")
@@ -418,7 +420,7 @@ def _parts(model: Model) -> tuple[dict[str, Any], dict[str, Array]]:
         "total_variance": solution.total_variance,
         "negative": solution.negative,
         "unexplained": solution.unexplained,
-        "sums": sums and {"count": sums.count, "trace": sums.trace, "largest": largest},
+        "sums": sums and {"count": sums.count, "trace": sums.trace, "largest": largest} | _weight(sums),
         "certificate": model.certificate.numbers(),
         "decoder": model.decoder and model.decoder.parameters(),
         **model.provenance,
@@ -441,7 +443,7 @@ def _parts(model: Model) -> tuple[dict[str, Any], dict[str, Array]]:
     if (drawn := model.drawn) is not None:
         plain = {part.name: getattr(drawn, part.name) for part in fields(drawn) if part.name not in drawn.shapes}
         about["drawn"] = plain
-        arrays |= {f"drawn_{name}": getattr(drawn, name) for name in drawn.shapes}
+        arrays |= {f"drawn_{name}": values for name in drawn.shapes if (values := getattr(drawn, name)) is not None}
     if (captured := model.captured) is not None:
         about["captured"] = {
             "rows": captured.rows,
@@ -452,6 +454,11 @@ def _parts(model: Model) -> tuple[dict[str, Any], dict[str, Array]]:
         arrays |= {f"captured_{name}": getattr(captured, name) for name in captured.shapes}
     about["arrays"] = sorted(arrays)
     return about, arrays
+
+
+def _weight(sums: ShiftedSums) -> dict[str, float]:
+    """The sum of the weights of the rows; nothing without weights, as before there were any."""
+    return {} if sums.weight == sums.count else {"weight": sums.weight}
 
 
 def _digest(about: Mapping[str, Any], arrays: Mapping[str, Array]) -> str:

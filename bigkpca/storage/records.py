@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from bigkpca.data.beside import BESIDE, WEIGHTS
 from bigkpca.data.labels import are_stored_labels
 from bigkpca.errors import CorruptionError
 
@@ -47,6 +48,11 @@ def _are_blocks(value: Any) -> bool:
     return True
 
 
+def _is_source(value: Any) -> bool:
+    """Whether it can say where values beside the rows came from: a name, the identity of a file, or nothing."""
+    return not isinstance(value, dict) or is_text(value.get("path"))
+
+
 def _optional(check: Check) -> Check:
     return lambda value: value is None or check(value)
 
@@ -80,7 +86,7 @@ MANIFEST: dict[str, Check] = {
 """The entries of the attribute and the manifest of scores and reconstructed rows."""
 DATASET: dict[str, Check] = {
     "row_shape": listed(is_count),
-    "labels": lambda value: not isinstance(value, dict) or is_text(value.get("path")),
+    **dict.fromkeys([each.option for each in BESIDE], _is_source),
 }
 """The entries of the attribute of a finished dataset."""
 _TABLE_COLUMN: dict[str, Check] = {
@@ -142,3 +148,8 @@ def check(record: Any, checks: Mapping[str, Check], where: str, advice: str = "m
     found = wrong(record, checks) if isinstance(record, dict) else f"it is {record!r:.80}"
     if found is not None:
         raise CorruptionError(f"{where} is not a valid record: {found}; {advice}")
+
+
+def check_dataset(about: Mapping[str, Any], where: str) -> None:
+    """Raise CorruptionError unless it is the attribute of a finished dataset. Earlier versions had no weights."""
+    check({WEIGHTS.option: None, **about}, DATASET, where)

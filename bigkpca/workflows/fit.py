@@ -7,7 +7,8 @@ from dataclasses import replace
 from typing import Any, Unpack
 
 from bigkpca.data.opening import open_rows, path_of
-from bigkpca.data.rows import Rows
+from bigkpca.data.rows import Rows, identity_of
+from bigkpca.data.sample_weights import weighted
 from bigkpca.data.stores import AnyPath, is_path, store_of
 from bigkpca.errors import CorruptionError, DataError, SpecError
 from bigkpca.execution.engine import Engine, KeptFeatures
@@ -36,6 +37,7 @@ def fit(
     time_budget: str | float | None = None,
     transform: AnyPath | None = None,
     like: AnyModel | None = None,
+    sample_weight: Any = None,
     **options: Unpack[FitCallOptions],
 ) -> Model:
     """Fit a model and save it. Repeating the call on a finished `out` does nothing.
@@ -61,6 +63,11 @@ def fit(
         Fit with the features of this model: its kernel, landmarks or frequencies, offset and scale. Options left at
         their defaults are taken from its fit; only `noise` can differ. Block work has the precision of that model.
         Models fitted this way to different rows can be merged: see `bigkpca.merge`.
+    sample_weight : array (n,), or path, optional
+        Weights of the rows, finite numbers of at least 0: components are those of the weighted mean and scatter. Whole
+        numbers have the effect of repeated rows, 0 that of a row left out. A path is that of a .npy file or of a Zarr
+        array, or the name of an array in the Zarr group of `data`. Not for method="exact", `refine`, precomputed
+        kernels and trained pre-images.
     **options
         Options of the run. An unknown option raises an error that suggests the nearest known one.
 
@@ -114,7 +121,7 @@ def fit(
         raise SpecError("time_budget limits the growth of the size: use it together with a tolerance, tol")
     if not isinstance(spec.kernel, str):
         models.check_savable(spec.kernel)
-    rows = open_rows(data, run.array)
+    rows = weighted(open_rows(data, run.array), sample_weight)
     if transform is not None:
         check_scores_place(rows, path_of(out), transform, overwrite=run.overwrite)  # before the fit
     kept = None if transform is None else KeptFeatures()
@@ -141,7 +148,8 @@ def fit_and_save(
     out = destination.group_path(out, fingerprint["path"])
     digest = None if like is None else models.model_digest(like)
     # A model to which partial_fit or merge added rows is a different one.
-    record: dict[str, Any] = {"format": "model", "spec": spec.to_dict(), "identity": fingerprint}
+    identity = identity_of(rows)
+    record: dict[str, Any] = {"format": "model", "spec": spec.to_dict(), "identity": identity}
     record |= {"like": digest, "added": None}
     with store_of(out).writer(out):
         there = groups.describe(out) or {}
@@ -170,7 +178,7 @@ def fit_and_save(
             engine.check_paths(fingerprint["path"])
             saved = saved_run(out, record, engine.core_types(), run.progress)  # sums of this fit, if it was interrupted
             try:
-                model = fit_model(rows, spec, replace(engine, checkpoint=saved.of, kept=kept), run, like, fingerprint)
+                model = fit_model(rows, spec, replace(engine, checkpoint=saved.of, kept=kept), run, like, identity)
             except DataError:  # the rows have to change before another fit
                 remove_saved(out)
                 raise

@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Unpack
 
+from bigkpca.data.beside import arrays_of
 from bigkpca.data.blocks import Block
 from bigkpca.data.opening import open_rows
 from bigkpca.data.rows import Rows, tiles
@@ -156,7 +157,7 @@ def _dataset(path: str, engine: Engine, run: RunOptions) -> Verified:
     """Check that all chunks of a dataset exist and decode."""
     group, about = groups.finished_dataset(path)
     arrays = block_arrays.open_arrays(path)
-    wanted = {"x"} | ({"y"} if about["labels"] is not None else set())
+    wanted = arrays_of(about)
     if gone := wanted - arrays.keys():
         raise CorruptionError(f"{path}: the arrays {sorted(gone)} are missing; restore them or ingest the data again")
     rows, columns = about["rows"], about["columns"]

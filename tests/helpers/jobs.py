@@ -79,6 +79,7 @@ def positive(most=1e6):
 
 
 _COUNTS = st.integers(1, 10**9)
+_WEIGHTS = st.sampled_from(["sample_weight", "w"])
 _KEPT = _COUNTS | st.sampled_from(["90 days", "1 h"])
 _LENGTHS = _some({}, sigma=positive() | st.just("median")) | st.fixed_dictionaries({"gamma": positive()})
 _KERNELS = _some({}, kernel=st.sampled_from(["gaussian", "rbf", "laplacian", "matern"]))

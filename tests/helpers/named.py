@@ -20,11 +20,12 @@ def parquet(path, frame):
 
 
 def stored(path):
-    """The arrays of a dataset, its names, and the texts of its labels."""
+    """The arrays of a dataset (w has the weights of the rows), its names, and the texts of its labels."""
     group = zarr.open_group(str(path), mode="r")
     about = group.attrs["bigkpca"]
     about = {"names": about.get("column_names"), "categories": about.get("categories")}
-    return {"x": group["x"][:], "y": group["y"][:] if "y" in group else None, **about}
+    beside = {key: group[name][:] if name in group else None for key, name in (("y", "y"), ("w", "sample_weight"))}
+    return {"x": group["x"][:], **beside, **about}
 
 
 WRITERS = {"csv": csv, "parquet": parquet}

@@ -29,7 +29,7 @@ def rows(seed, n=80, d=3):
 
 def moments_of(kernel, X, S):
     V = kernel(X, S)
-    return Moments(len(X), *oracles.two_pass_moments(V), float(kernel.diagonal(X).sum()))
+    return Moments(len(X), len(X), *oracles.two_pass_moments(V), float(kernel.diagonal(X).sum()))
 
 
 def certified(kernel, X, S, center=True, method=ORTHOGONAL, r=5, uniform=False):
@@ -162,7 +162,7 @@ def test_stability_of_random_features_keeps_sines_with_their_cosines():
 
     def unit_scores(features, r):
         (V, _), *_ = features.tiles([X], len(X))
-        moments = Moments(len(X), *oracles.two_pass_moments(V), float(len(X)))
+        moments = Moments(len(X), len(X), *oracles.two_pass_moments(V), float(len(X)))
         solution = solvers.plain(moments, r, center=True, tolerance=1e-12)
         Y = (V - solution.mean) @ solution.components
         return Y / np.linalg.norm(Y, axis=0), moments, solution

@@ -56,6 +56,6 @@ def test_sums_that_overflow_are_taken_to_be_wrong_in_their_twentieth_bit():
     features, X = features_of(np.float32, Polynomial(1.0, degree=9))
     X *= np.float32(1e4)
     with np.errstate(over="ignore"):
-        found = rounding.measured(features, Moments(200, np.zeros(40), np.zeros((40, 40)), 0.0), np.zeros(40), X)
+        found = rounding.measured(features, Moments(200, 200, np.zeros(40), np.zeros((40, 40)), 0.0), np.zeros(40), X)
     assert not found.means.any()
     np.testing.assert_allclose(np.diag(found.second), 2.0**-20 * found.squares)

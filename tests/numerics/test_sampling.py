@@ -190,7 +190,7 @@ def test_variances_are_those_of_the_double_sum():
 )
 def test_numbers_that_no_fit_makes_are_refused(name, value, X, features, residuals):
     found = drawn(Draw(residuals, 600, 0.0, seed=0), features, X[:40])
-    span = span_of(features.gram(), Moments(1, np.zeros(40), np.eye(40), 1.0), 1e-12)
+    span = span_of(features.gram(), Moments(1, 1, np.zeros(40), np.eye(40), 1.0), 1e-12)
     kept = DrawnRows.of(found, residuals, span)
     assert (kept.cholesky, kept.eigenvectors, kept.kept) == (True, False, 40)
     with pytest.raises(SpecError, match="numbers that no fit makes"):
@@ -224,7 +224,7 @@ def test_other_rows_have_other_random_numbers(X, features, residuals):
 @pytest.mark.parametrize("m", [1, 511, 512, 1100])
 def test_the_error_of_sampled_rows_is_that_of_the_matrix(m, features):
     X = rows(3, m)
-    span = span_of(features.gram(), Moments(1, np.zeros(40), np.eye(40), 1.0), 1e-12)
+    span = span_of(features.gram(), Moments(1, 1, np.zeros(40), np.eye(40), 1.0), 1e-12)
     E, p = remainder(features.kernel, X, features.landmarks), np.random.default_rng(0).uniform(0.1, 1, m)
     found = sampled_error(features, span, X, p, threads)
     assert_allclose(found.E, E, atol=1e-9)
@@ -313,7 +313,7 @@ def test_bounds_hold_as_often_as_stated(vectors, draws):
 def pairs_of(X, features, center, count):
     """The span of the landmarks, Q and Q'K^Q of rows X, for Nyström."""
     V = features.kernel(X, features.landmarks)
-    moments = Moments(len(X), *oracles.two_pass_moments(V), float(features.kernel.diagonal(X).sum()))
+    moments = Moments(len(X), len(X), *oracles.two_pass_moments(V), float(features.kernel.diagonal(X).sum()))
     span = span_of(features.gram(), moments, 1e-12)
     found = solvers.nystroem(span, count, center=center, tolerance=1e-12)
     Q = found.projection()(V) / np.sqrt(found.eigenvalues)
@@ -353,7 +353,7 @@ def test_estimates_are_right_on_average_and_know_their_errors(X, features, resid
     rng, found = np.random.default_rng(0), []
     for _ in range(60):
         kept = np.flatnonzero(rng.random(len(X)) < p)
-        part = SampledError(whole.E[np.ix_(kept, kept)], whole.C[kept], whole.kernels[kept], p[kept])
+        part = SampledError(whole.E[np.ix_(kept, kept)], whole.C[kept], whole.kernels[kept], p[kept], whole.roots[kept])
         found.append(refined(part, Q[kept], approximate, len(X)))
     assert all((np.diff(each.eigenvalues) <= 0).all() for each in found)
     values = np.array([each.eigenvalues[:5] for each in found])

@@ -304,7 +304,7 @@ def test_solvers_leave_their_arguments_alone():
     X, kernel = rows(0), Gaussian(1.0)
     moments, W, _ = moments_at(kernel, X, X[:8])
     W = np.asfortranarray(W)  # the order that LAPACK would overwrite
-    moments = Moments(40, moments.mean, np.asfortranarray(moments.scatter), 40.0)
+    moments = Moments(40, 40, moments.mean, np.asfortranarray(moments.scatter), 40.0)
     before = W.copy(), moments.mean.copy(), moments.scatter.copy()
     for center in (True, False):
         options = {"center": center, "tolerance": 1e-12}

@@ -268,6 +268,7 @@ def test_a_dataset_that_vouches_for_what_it_has_not(home):
         ({"column_names": [1, 2, 3, 4]}, "its column names are"),
         ({"row_shape": "x"}, "row_shape is 'x'"),
         ({"labels": {"path": 3}}, "labels is"),
+        ({"sample_weight": {"path": 3}}, "sample_weight is"),
     ):
         hostile.set_attribute(home / "d.zarr", about | changes)
         with case(changes), pytest.raises(CorruptionError, match=f"d.zarr.*{message}"):

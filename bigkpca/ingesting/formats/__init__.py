@@ -9,7 +9,9 @@ from __future__ import annotations
 import gzip
 from pathlib import Path
 
+from bigkpca.data.beside import Beside
 from bigkpca.errors import SpecError, check_numeric, require
+from bigkpca.ingesting.beside import Names
 from bigkpca.ingesting.columns import TableFrame
 from bigkpca.ingesting.formats import arrow, binary, text
 from bigkpca.ingesting.formats.base import USUAL, Allowed, Column, Format, Table, decoding
@@ -38,19 +40,19 @@ FORMATS: tuple[Format, ...] = (
 def open_rows_of(
     path: Path,
     member: str | None,
-    labels: str | None,
+    names: Names,
     allowed: Allowed = USUAL,
     encoding: str | None = None,
     notation: Notation = ISO,
 ) -> Table | TableFrame:
-    """Rows of the file at `path`, from its array `member` and without its column or array `labels`. encoding, notation:
-    of text files. Raises MemoryLimitError, SpecError for an unknown format or name, DataError and CorruptionError; the
-    batches raise the last two as well."""
+    """Rows of the file at `path`, from its array `member`, with the values of these columns or arrays beside them.
+    encoding, notation: of text files. Raises MemoryLimitError, SpecError for an unknown format or name, DataError and
+    CorruptionError; the batches raise the last two as well."""
     kind = _readable(path, allowed)
     if kind is _TEXT:
-        rows: Table | TableFrame = text.csv_frame(path, member, labels, encoding, notation)
+        rows: Table | TableFrame = text.csv_frame(path, member, names, encoding, notation)
     else:
-        rows = kind.rows(path, member, labels)
+        rows = kind.rows(path, member, names)
     if isinstance(rows, Table):
         check_numeric(rows.dtype, rows.where)
     else:
@@ -58,15 +60,16 @@ def open_rows_of(
     return rows
 
 
-def open_column(path: Path, allowed: Allowed = USUAL, encoding: str | None = None, notation: Notation = ISO) -> Column:
-    """Labels (n,) of the file at `path`. Raises the errors of `open_rows_of`."""
+def open_column(
+    path: Path, of: Beside, allowed: Allowed = USUAL, encoding: str | None = None, notation: Notation = ISO
+) -> Column:
+    """Values (n,) beside the rows, of the file at `path`. Raises the errors of `open_rows_of`."""
     kind = _readable(path, allowed)
     if kind is _TEXT:
-        return text.csv_column(path, encoding, notation)
-    column = kind.column
-    if column is None:
-        raise SpecError(f"{path}: a file of labels must be .npy, IDX or one-column .csv")
-    return column(path)
+        return text.csv_column(path, of, encoding, notation)
+    if kind.column is None:
+        raise SpecError(f"{path}: a file of {of.noun}s must be .npy, IDX or one-column .csv")
+    return kind.column(path, of)
 
 
 def _readable(path: Path, allowed: Allowed) -> Format:

@@ -10,10 +10,12 @@ from typing import Any
 
 import numpy as np
 
+from bigkpca.data.beside import LABELS, Beside
 from bigkpca.data.blocks import READ_BYTES
-from bigkpca.errors import Array, DataError, SpecError, unknown_name
-from bigkpca.ingesting.columns import TableFrame, TableLabels, kind_of
-from bigkpca.ingesting.formats.base import TEXT, check_finite_labels, check_single, decoding, refuse_names
+from bigkpca.errors import Array, DataError, SpecError, column_called, unknown_name
+from bigkpca.ingesting.beside import Names, check_single, check_values, weights_of_column
+from bigkpca.ingesting.columns import BesideColumn, TableFrame, kind_of
+from bigkpca.ingesting.formats.base import TEXT, decoding, refuse_names
 
 Read = Callable[[int, Sequence[int]], Iterator[Any]]
 """Returns batches of at most this number of rows, with the columns of these numbers, in this order."""
@@ -26,8 +28,8 @@ def ends_as_parquet(path: Path) -> bool:
         return file.read() == b"PAR1"
 
 
-def parquet(path: Path, member: str | None, labels: str | None) -> TableFrame:
-    """Columns of a Parquet file, without labels and the index of a pandas frame."""
+def parquet(path: Path, member: str | None, names: Names) -> TableFrame:
+    """Columns of a Parquet file, without the index of a pandas frame, and the values of those named beside them."""
     import pyarrow as pa
     from pyarrow.parquet import ParquetFile
 
@@ -42,10 +44,10 @@ def parquet(path: Path, member: str | None, labels: str | None) -> TableFrame:
             for batch in file.iter_batches(batch_size=size, columns=names if alone else None):
                 yield batch.select(names if alone else list(numbers))
 
-    return arrow_frame(str(path), schema, rows, labels, read)
+    return arrow_frame(str(path), schema, rows, names, read)
 
 
-def feather(path: Path, member: str | None, labels: str | None) -> TableFrame:
+def feather(path: Path, member: str | None, names: Names) -> TableFrame:
     """Columns of an Arrow file: of Feather (version 2), which has an index of its batches, or of a stream."""
     import pyarrow as pa
     from pyarrow.dataset import dataset
@@ -75,29 +77,33 @@ def feather(path: Path, member: str | None, labels: str | None) -> TableFrame:
     with decoding(path, pa.ArrowException), opened(None) as file:
         schema = file.schema
         rows = dataset(str(path), format="feather").count_rows() if indexed else None
-    return arrow_frame(str(path), schema, rows, labels, read)
+    return arrow_frame(str(path), schema, rows, names, read)
 
 
 def arrow_frame(
-    where: str, schema: Any, rows: int | None, labels: str | None, read: Read, unfit: Mapping[int, str] | None = None
+    where: str, schema: Any, rows: int | None, names: Names, read: Read, unfit: Mapping[int, str] | None = None
 ) -> TableFrame:
-    """The columns of Arrow data, without labels and the index of a pandas frame. unfit: the types of columns, by their
-    numbers, that Arrow cannot hold."""
-    unfit = unfit or {}
-    if labels is not None and labels not in schema.names:
-        raise unknown_name(f"column of {where}", labels, schema.names)
-    if labels is not None:
-        check_single(schema.names, labels, where)
+    """The columns of Arrow data, without the index of a pandas frame, and the values of those named beside them. unfit:
+    the types of columns, by their numbers, that Arrow cannot hold."""
+    unfit, apart = unfit or {}, set(names.values())
+    for kind, name in names.items():
+        if name not in schema.names:
+            raise unknown_name(f"column of {where}", name, schema.names)
+        check_single(schema.names, name, where, kind)
+        if (number := schema.names.index(name)) in unfit:
+            called = column_called(number, schema.names)
+            raise DataError(f"{where}: {called} is of type {unfit[number]}: it cannot be {kind.noun}s")
     # The index of a pandas frame, by pandas' metadata or, where that is lost, by the names.
     named = (schema.pandas_metadata or {}).get("index_columns", [])
     index = [
         name
         for name in schema.names
-        if name != labels and (name in named or re.fullmatch(r"__index_level_\d+__", name))
+        if name not in apart and (name in named or re.fullmatch(r"__index_level_\d+__", name))
     ]
-    columns = tuple(j for j, name in enumerate(schema.names) if name != labels and name not in index)
+    columns = tuple(j for j, name in enumerate(schema.names) if name not in apart and name not in index)
     if not columns:
-        raise DataError(f"{where} has no columns" + ("" if labels is None else " besides its labels"))
+        besides = f" besides its {' and '.join(f'{kind.noun}s' for kind in names)}" if names else ""
+        raise DataError(f"{where} has no columns{besides}")
     notes = [
         f"leaving out column {name!r}, which is the index of a pandas frame (to keep it, call reset_index() before "
         "writing the frame)"
@@ -111,7 +117,10 @@ def arrow_frame(
         types=tuple(unfit.get(j, str(schema.field(j).type)) for j in columns),
         dtypes=tuple(dtype_of(schema.field(j).type) for j in columns),
         rows=rows,
-        labels=None if labels is None else arrow_labels(schema.names.index(labels), schema.field(labels), where),
+        beside={
+            kind: beside_of(kind, schema.names.index(name), schema.names, schema.field(name).type, where)
+            for kind, name in names.items()
+        },
         read=lambda kinds: read(batch_rows(len(kinds)), list(kinds)),
         notes=tuple(notes),
     )
@@ -163,26 +172,37 @@ def dtype_of(kind: Any) -> np.dtype[Any] | None:
     return np.dtype(kind.to_pandas_dtype()) if number else None
 
 
-def arrow_labels(number: int, field: Any, where: str) -> TableLabels:
+def beside_of(kind: Beside, number: int, names: Sequence[str], type_: Any, where: str) -> BesideColumn:
+    """The values in a column of an Arrow type, beside the rows. names: of all columns. Raises DataError for a type that
+    cannot be weights."""
+    if kind is LABELS:
+        return _labels(number, names[number], type_, where)
+    called = column_called(number, names)
+    if kind_of(type_) not in ("number", "boolean", "text"):
+        raise DataError(f"{where}: {called} is of type {type_}: {kind.noun}s are numbers")
+    return weights_of_column(number, called, where)
+
+
+def _labels(number: int, name: str, type_: Any, where: str) -> BesideColumn:
     """The labels in a column: numbers of its dtype, text for everything else."""
     import pyarrow as pa
 
-    dtype = dtype_of(field.type) or TEXT
+    dtype = dtype_of(type_) or TEXT
 
     def values(column: Any, rows: Array) -> Array:
         if column.null_count:
             row = rows[np.argmax(column.is_null().to_numpy(zero_copy_only=False))]
-            raise DataError(f"{where}: row {row} (counted from 0) has no label: column {field.name!r} is null")
+            raise DataError(f"{where}: row {row} (counted from 0) has no label: column {name!r} is null")
         if dtype == TEXT:
             try:
                 column = column.cast(pa.string())
             except pa.ArrowException as error:
                 raise DataError(
-                    f"{where}:{field.name}, of type {column.type}, cannot be labels, which must be numbers or UTF-8 "
-                    f"text: {error}"
+                    f"{where}:{name}, of type {column.type}, cannot be labels, which must be numbers or UTF-8 text: "
+                    f"{error}"
                 ) from error
         found: Array = column.to_numpy(zero_copy_only=False).astype(dtype)
-        check_finite_labels(found, rows, where)
+        check_values(LABELS, found, rows, where)
         return found
 
-    return TableLabels(number, dtype, values)
+    return BesideColumn(number, dtype, values)

@@ -6,7 +6,7 @@ import math
 import struct
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from bigkpca.data.beside import Beside
 from bigkpca.data.blocks import READ_BYTES
 from bigkpca.data.retrying import may_pass
 from bigkpca.data.rows import check_shape
@@ -24,10 +25,10 @@ from bigkpca.errors import (
     IncompleteError,
     MemoryLimitError,
     SpecError,
-    check_finite,
     unknown_name,
 )
 from bigkpca.execution.planning import process_bytes
+from bigkpca.ingesting.beside import Names, check_values, dtype_of_array
 from bigkpca.ingesting.columns import TableFrame
 
 _COLUMN_BYTES = 18_000  # measured memory of Arrow per CSV column for type inference (10,000 to 100,000 columns)
@@ -72,18 +73,19 @@ USUAL = Allowed(2_000_000_000)
 
 
 TEXT = np.dtype("U")
-Batches = Iterator[tuple[Array, Array | None]]
+Batches = Iterator[tuple[Array, Mapping[Beside, Array]]]
+"""Rows (k, columns), each piece with the values (k,) beside them."""
 
 
 @dataclass(frozen=True)
 class Table:
-    """The rows of a file: batches (k, columns) of at most 4 MB, each with its labels (k,) or None."""
+    """The rows of a file, in batches of at most 4 MB. beside: the dtypes of the values beside them."""
 
     where: str
     dtype: np.dtype[Any]
     row_shape: tuple[int, ...]
     rows: int | None  # None if the file must be read to count them
-    label_dtype: np.dtype[Any] | None
+    beside: Mapping[Beside, np.dtype[Any]]
     batches: Batches
     names: tuple[str, ...] | None = None  # of the columns
     notes: tuple[str, ...] = ()  # notes for users on how the file is read
@@ -102,7 +104,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Column:
-    """Labels in a separate file, in batches (k,)."""
+    """Values beside the rows in a separate file, in batches (k,)."""
 
     where: str
     dtype: np.dtype[Any]
@@ -112,15 +114,16 @@ class Column:
 
 @dataclass(frozen=True)
 class Format:
-    """How a format is recognized and read: `rows` opens (path, member, labels), `column` opens a file of labels.
+    """How a format is recognized and read: `rows` opens (path, member, names of values beside the rows), `column` opens
+    a separate file of such values.
 
     A `signature`, the first bytes of a file, takes precedence over its suffix. A format with neither is recognized by
     other means."""
 
-    rows: Callable[[Path, str | None, str | None], Table | TableFrame]
+    rows: Callable[[Path, str | None, Names], Table | TableFrame]
     suffixes: tuple[str, ...] = ()
     signature: bytes | None = None
-    column: Callable[[Path], Column] | None = None
+    column: Callable[[Path, Beside], Column] | None = None
 
 
 @dataclass(frozen=True)
@@ -194,53 +197,34 @@ def cast(X: Array, dtype: np.dtype[Any], rows: Array, where: str, called: Callab
     return cast
 
 
-def check_finite_labels(labels: Array, rows: Array, where: str) -> None:
-    """Raise DataError naming the first label that is NaN or infinite; `rows` are row numbers in the file (k,)."""
-    if labels.dtype.kind == "f" and not np.isfinite(labels).all():
-        i = int(np.argmin(np.isfinite(labels)))
-        check_finite(labels[i : i + 1, None], int(rows[i]), f"the labels of {where}")
-
-
 def row_shape(shape: tuple[int, ...], where: str) -> tuple[int, ...]:
     """The axes after the first. Raises DataError unless there are rows and columns."""
     check_shape((shape[0], math.prod(shape[1:])) if len(shape) > 1 else shape, where)
     return shape[1:]
 
 
-def refuse_names(path: Path | str, member: str | None, labels: str | None = None) -> None:
-    """Raise SpecError if an array is named in a file with only one array, or labels in a file without names."""
+def refuse_names(path: Path | str, member: str | None, names: Names | None = None) -> None:
+    """Raise SpecError if an array is named in a file with only one array, or values in a file without names."""
     if member is not None:
         raise SpecError(f"{path} has no members: leave out --member {member}")
-    if labels is not None:
-        raise SpecError(f"--labels {labels}: there is no such file, and {path} has no named columns")
+    for kind, name in (names or {}).items():
+        raise SpecError(f"{kind.flag} {name}: there is no such file, and {path} has no named columns")
 
 
-def check_single(names: Sequence[str], name: str, where: str) -> None:
-    """Raise SpecError if several columns have the name of the labels."""
-    if names.count(name) > 1:
-        raise SpecError(f"{where} has {names.count(name)} columns {name!r}: give the column of labels a unique name")
+def paired(X: Iterable[Array], beside: Mapping[Beside, Iterable[Array]]) -> Batches:
+    """Pieces of rows, each with the values beside it."""
+    for piece, *values in zip(X, *beside.values(), strict=True):
+        yield piece, dict(zip(beside, values, strict=True))
 
 
-def check_labels(stored: StoredHeader, rows: int | None, where: str) -> None:
-    """Raise an error unless the array can be the labels of `rows` rows (None: not known yet)."""
-    known = stored.dtype.kind == "U" or (stored.dtype.kind in "buif" and stored.dtype.itemsize <= 8)
-    if len(stored.shape) != 1 or not known:
-        raise DataError(
-            f"{where} has shape {stored.shape} and type {stored.dtype}: labels are (n,), text or numbers of at most 8 "
-            "bytes"
-        )
-    if rows is not None and stored.shape[0] != rows:
-        raise SpecError(f"{where} holds {stored.shape[0]} labels for {rows} rows")
-
-
-def choose(arrays: Mapping[str, StoredHeader], member: str | None, labels: str | None, where: str) -> str:
+def choose(arrays: Mapping[str, StoredHeader], member: str | None, names: Names, where: str) -> str:
     """The name of the array of rows: the given one, or else the only one that can be rows."""
-    for name in (member, labels):
+    for name in (member, *names.values()):
         if name is not None and name not in arrays:
             raise unknown_name(f"array of {where}", name, arrays)
     if member is not None:
         return member
-    able = [k for k, a in arrays.items() if k != labels and len(a.shape) > 1 and a.dtype.kind in "buif"]
+    able = [k for k, a in arrays.items() if k not in names.values() and len(a.shape) > 1 and a.dtype.kind in "buif"]
     if not able:
         raise DataError(f"{where} holds {sorted(arrays)}, but no array of numbers with rows and columns")
     if len(able) > 1:
@@ -249,12 +233,22 @@ def choose(arrays: Mapping[str, StoredHeader], member: str | None, labels: str |
 
 
 def member_table(
-    path: Path, arrays: Mapping[str, StoredHeader], chosen: str, labels: str | None, batches: Batches, held: int = 0
+    path: Path, arrays: Mapping[str, StoredHeader], chosen: str, names: Names, batches: Batches, held: int = 0
 ) -> Table:
-    """The table of one of several arrays of a file, checked against its labels."""
+    """The table of one of several arrays of a file, with the values of others beside it, which are checked."""
     x, where = arrays[chosen], f"{path}:{chosen}"
     axes = row_shape(x.shape, where)
-    if labels is not None:
-        check_labels(arrays[labels], x.shape[0], f"{path}:{labels}")
-    label_dtype = arrays[labels].dtype if labels is not None else None
-    return Table(where, x.dtype, axes, x.shape[0], label_dtype, batches, held=held)
+    beside = {
+        kind: dtype_of_array(kind, arrays[name].shape, arrays[name].dtype, x.shape[0], f"{path}:{name}")
+        for kind, name in names.items()
+    }
+
+    def checked() -> Batches:
+        row = 0
+        for X, values in batches:
+            for kind, part in values.items():
+                check_values(kind, part, row + np.arange(len(part)), f"{path}:{names[kind]}")
+            yield X, values
+            row += len(X)
+
+    return Table(where, x.dtype, axes, x.shape[0], beside, checked(), held=held)

@@ -8,27 +8,28 @@ import struct
 import zipfile
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
-from itertools import repeat
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
 
 from bigkpca.data import packing
+from bigkpca.data.beside import Beside
 from bigkpca.data.npy import NpyRows, read_npy_header
 from bigkpca.data.sparse import h5py_for
 from bigkpca.errors import Array, CorruptionError, DataError, check_finite
+from bigkpca.ingesting.beside import Names, dtype_of_array
 from bigkpca.ingesting.formats.base import (
     TEXT,
     Batches,
     Column,
     StoredHeader,
     Table,
-    check_labels,
     choose,
     decoding,
     member_table,
     native,
+    paired,
     ranges,
     refuse_names,
     row_shape,
@@ -68,56 +69,56 @@ def _npy_header(file: IO[bytes], where: str) -> StoredHeader:
     return StoredHeader(shape, dtype, fortran and len(shape) > 1)
 
 
-def npy(path: Path, member: str | None, labels: str | None) -> Table:
+def npy(path: Path, member: str | None, names: Names) -> Table:
     """Rows of a .npy file."""
-    refuse_names(path, member, labels)
+    refuse_names(path, member, names)
     rows = NpyRows.open(str(path))
     pieces = ranges(rows.shape[0], rows.shape[1] * rows.dtype.itemsize)
-    batches = ((native(rows.block(a, b)), None) for a, b in pieces)
-    return Table(str(path), rows.dtype, rows.row_shape, rows.shape[0], None, batches)
+    batches = paired((native(rows.block(a, b)) for a, b in pieces), {})
+    return Table(str(path), rows.dtype, rows.row_shape, rows.shape[0], {}, batches)
 
 
-def npy_column(path: Path) -> Column:
-    """Labels in a .npy file with one axis."""
+def npy_column(path: Path, kind: Beside) -> Column:
+    """Values beside the rows in a .npy file with one axis."""
     with path.open("rb") as file:
         stored = _npy_header(file, str(path))
         start = file.tell()
-    return _column(path, stored, lambda: path.open("rb"), start)
+    return _column(path, kind, stored, lambda: path.open("rb"), start)
 
 
-def _column(path: Path, stored: StoredHeader, opened: Callable[[], Any], start: int) -> Column:
-    """Labels whose values start at byte `start` of the file that `opened` opens."""
-    check_labels(stored, None, str(path))
+def _column(path: Path, kind: Beside, stored: StoredHeader, opened: Callable[[], Any], start: int) -> Column:
+    """Values that start at byte `start` of the file that `opened` opens."""
+    dtype = dtype_of_array(kind, stored.shape, stored.dtype, None, str(path))
 
     def batches() -> Iterator[Array]:
         with decoding(path), opened() as file:
             file.read(start)
             yield from _stream(file, stored, ranges(stored.shape[0], stored.row_bytes), str(path))
 
-    return Column(str(path), stored.dtype, stored.shape[0], batches())
+    return Column(str(path), dtype, stored.shape[0], batches())
 
 
-def npz(path: Path, member: str | None, labels: str | None) -> Table:
-    """Rows of one array in a .npz file, with another array as labels."""
+def npz(path: Path, member: str | None, names: Names) -> Table:
+    """Rows of one array in a .npz file, with the values of others beside them."""
     arrays = {}
     with decoding(path), zipfile.ZipFile(path) as archive:
         for name in archive.namelist():
             if name.endswith(".npy"):
                 with archive.open(name) as file:
                     arrays[name.removesuffix(".npy")] = _npy_header(file, f"{path}:{name}")
-    chosen = choose(arrays, member, labels, str(path))
+    chosen = choose(arrays, member, names, str(path))
 
     def batches() -> Batches:
         x = arrays[chosen]
         with decoding(path), zipfile.ZipFile(path) as archive:
-            X = _member(archive, chosen, ranges(x.shape[0], x.row_bytes), path)
-            if labels is None:
-                yield from zip(X, repeat(None), strict=False)
-            else:
-                yield from zip(X, _member(archive, labels, ranges(x.shape[0], x.row_bytes), path), strict=True)
+
+            def pieces(name: str) -> Iterator[Array]:
+                return _member(archive, name, ranges(x.shape[0], x.row_bytes), path)
+
+            yield from paired(pieces(chosen), {kind: pieces(name) for kind, name in names.items()})
 
     whole = arrays[chosen].shape[0] * arrays[chosen].row_bytes if arrays[chosen].fortran else 0
-    return member_table(path, arrays, chosen, labels, batches(), 2 * whole)
+    return member_table(path, arrays, chosen, names, batches(), 2 * whole)
 
 
 def _member(archive: zipfile.ZipFile, name: str, pieces: Iterable[tuple[int, int]], path: Path) -> Iterator[Array]:
@@ -147,28 +148,28 @@ def _idx_header(path: Path) -> tuple[StoredHeader, int]:
     return StoredHeader(lengths, np.dtype(_IDX_TYPES[head[2]])), 4 + 4 * head[3]
 
 
-def idx(path: Path, member: str | None, labels: str | None) -> Table:
+def idx(path: Path, member: str | None, names: Names) -> Table:
     """Rows of an IDX file; axes after the first are flattened."""
-    refuse_names(path, member, labels)
+    refuse_names(path, member, names)
     stored, start = _idx_header(path)
 
     def batches() -> Batches:
         with decoding(path), open_unpacked(path) as file:
             file.read(start)
             pieces = ranges(stored.shape[0], stored.row_bytes)
-            yield from zip(_stream(file, stored, pieces, str(path)), repeat(None), strict=False)
+            yield from paired(_stream(file, stored, pieces, str(path)), {})
 
-    return Table(str(path), stored.dtype, row_shape(stored.shape, str(path)), stored.shape[0], None, batches())
+    return Table(str(path), stored.dtype, row_shape(stored.shape, str(path)), stored.shape[0], {}, batches())
 
 
-def idx_column(path: Path) -> Column:
-    """Labels in an IDX file with one axis."""
+def idx_column(path: Path, kind: Beside) -> Column:
+    """Values beside the rows in an IDX file with one axis."""
     stored, start = _idx_header(path)
-    return _column(path, stored, lambda: open_unpacked(path), start)
+    return _column(path, kind, stored, lambda: open_unpacked(path), start)
 
 
-def hdf5(path: Path, member: str | None, labels: str | None) -> Table:
-    """Rows of one data set of an HDF5 or netCDF4 file, with another data set as labels; both decoded."""
+def hdf5(path: Path, member: str | None, names: Names) -> Table:
+    """Rows of one data set of an HDF5 or netCDF4 file, with the values of others beside them; all decoded."""
     h5py = h5py_for(path)
     arrays: dict[str, StoredHeader] = {}
     chunks: dict[str, int] = {}
@@ -187,16 +188,16 @@ def hdf5(path: Path, member: str | None, labels: str | None) -> Table:
 
     with decoding(path), h5py.File(path, "r") as file:
         file.visititems(look)
-    chosen = choose(arrays, member, labels, str(path))
+    chosen = choose(arrays, member, names, str(path))
     packings = {
         name: found
-        for name in (chosen, labels)
-        if name and (found := packing.packing_of(attributes[name], arrays[name].dtype, f"{path}:{name}"))
+        for name in (chosen, *names.values())
+        if (found := packing.packing_of(attributes[name], arrays[name].dtype, f"{path}:{name}"))
     }
-    # Labels that are integers stay integers: they cannot be missing.
-    whole = labels if labels in packings and packings[labels].is_whole else None
+    # Values beside the rows that are integers stay integers: they cannot be missing.
+    whole = {name: kind for kind, name in names.items() if name in packings and packings[name].is_whole}
     for name, found in packings.items():
-        arrays[name] = StoredHeader(arrays[name].shape, found.stored if name == whole else found.dtype)
+        arrays[name] = StoredHeader(arrays[name].shape, found.stored if name in whole else found.dtype)
 
     def pieces(file: Any, name: str) -> Iterator[Array]:
         x = arrays[chosen]
@@ -208,17 +209,18 @@ def hdf5(path: Path, member: str | None, labels: str | None) -> Table:
                 raise DataError(f"{path}:{name} is not UTF-8 text: {error}") from error
             if name in packings:
                 numbers, values = values, packings[name].decode(values)
-                if name == whole:
-                    check_finite(values[:, None], a, f"the labels of {path}:{name}", fills=packings[name].shown_fills)
+                if name in whole:
+                    where = f"the {whole[name].noun}s of {path}:{name}"
+                    check_finite(values[:, None], a, where, fills=packings[name].shown_fills)
                     values = numbers.view(packings[name].stored)
             values = values.astype(str) if values.dtype == object else native(values)
             yield values.reshape(b - a, math.prod(values.shape[1:])) if name == chosen else values
 
     def batches() -> Batches:
         with decoding(path), h5py.File(path, "r") as file:
-            ys = repeat(None) if labels is None else pieces(file, labels)
-            yield from zip(pieces(file, chosen), ys, strict=False)
+            yield from paired(pieces(file, chosen), {kind: pieces(file, name) for kind, name in names.items()})
 
     # A chunk is decompressed as a whole.
-    table = member_table(path, arrays, chosen, labels, batches(), 2 * max(chunks[chosen], chunks[labels or chosen]))
+    largest = max(chunks[name] for name in (chosen, *names.values()))
+    table = member_table(path, arrays, chosen, names, batches(), 2 * largest)
     return replace(table, fills=packings[chosen].shown_fills) if chosen in packings else table

@@ -10,10 +10,12 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
+from bigkpca.data.beside import LABELS
 from bigkpca.data.stores import NODE_FILES
 from bigkpca.errors import SpecError, require
+from bigkpca.ingesting.beside import Names
 from bigkpca.ingesting.columns import AS_TEXT, TableColumn, TableFrame, kind_of
-from bigkpca.ingesting.formats.arrow import arrow_labels, dtype_of
+from bigkpca.ingesting.formats.arrow import beside_of, dtype_of
 from bigkpca.ingesting.notation import quoted
 
 _NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
@@ -77,12 +79,10 @@ def _narrowest(texts: Sequence[str | None]) -> Any:
     return pa.string()
 
 
-def with_keys(
-    frame: TableFrame, texts: Mapping[str, str | None], keys: Mapping[str, Key], labels: str | None
-) -> TableFrame:
+def with_keys(frame: TableFrame, texts: Mapping[str, str | None], keys: Mapping[str, Key], names: Names) -> TableFrame:
     """The frame with a column for each key, after its own; a key replaces a column of the same name, as in pyarrow.
 
-    texts: of this frame. labels: the name of the key that holds the labels, if one does. Categories and levels are the
+    texts: of this frame. names: of the columns and keys with values beside the rows. Categories and levels are the
     texts, such as 01234, and so are dates of a given format.
     """
     import pyarrow as pa
@@ -91,7 +91,7 @@ def with_keys(
         raise SpecError(f"{frame.where} has no column names, so {', '.join(texts)} in its path cannot be columns")
     own = [k for k, j in enumerate(frame.columns) if frame.names[j] not in texts]
     added = dict(enumerate(texts, start=len(frame.names)))
-    more = {j: keys[name] for j, name in added.items() if name != labels}
+    more = {j: keys[name] for j, name in added.items() if name not in names.values()}
 
     def read(columns: Mapping[int, TableColumn]) -> Iterator[Any]:
         stored = {j: column for j, column in columns.items() if j not in added} or {frame.columns[0]: AS_TEXT}
@@ -105,19 +105,20 @@ def with_keys(
             found |= {j: pa.repeat(value, len(batch)) for j, value in values.items()}
             yield pa.record_batch([found[j] for j in columns], names=[str(j) for j in columns])
 
-    of_labels = frame.labels
-    if labels is not None and labels in texts:
-        number = next(j for j, name in added.items() if name == labels)
-        kind = pa.string() if keys[labels].note else keys[labels].type  # 01234 is a text
-        of_labels = arrow_labels(number, pa.field(labels, kind), frame.where)
+    beside, all_names = dict(frame.beside), (*frame.names, *texts)
+    for kind, name in names.items():
+        if name in texts:
+            text = keys[name].note and kind is LABELS  # 01234 is a text
+            number = len(frame.names) + list(texts).index(name)
+            beside[kind] = beside_of(kind, number, all_names, pa.string() if text else keys[name].type, frame.where)
     return replace(
         frame,
         columns=(*(frame.columns[k] for k in own), *more),
-        names=(*frame.names, *texts),
+        names=all_names,
         kinds=(*(frame.kinds[k] for k in own), *(kind_of(key.type) for key in more.values())),
         types=(*(frame.types[k] for k in own), *(str(key.type) for key in more.values())),
         dtypes=(*(frame.dtypes[k] for k in own), *(dtype_of(key.type) for key in more.values())),
-        labels=of_labels,
+        beside=beside,
         read=read,
         notes_as={**frame.notes_as, **{j: ("number", key.note) for j, key in more.items() if key.note}},
     )

@@ -14,6 +14,7 @@ from weakref import finalize
 from bigkpca.data.frames import is_dask_frame, is_of
 from bigkpca.errors import BigKPCAError, DataError, IncompleteError, SpecError, require
 from bigkpca.execution.progress import Progress, shown_pass
+from bigkpca.ingesting.beside import Names
 from bigkpca.ingesting.columns import TableFrame
 from bigkpca.ingesting.formats.arrow import Read, arrow_frame, batch_rows, cut, plain, plain_type
 
@@ -38,7 +39,7 @@ def kind_of_table(data: Any) -> str:
     return f"{type(data).__module__.partition('.')[0].strip('_')} {type(data).__name__}".removeprefix("builtins ")
 
 
-def table_in_memory(data: Any, where: str, labels: str | None, progress: Progress) -> tuple[TableFrame, str]:
+def table_in_memory(data: Any, where: str, names: Names, progress: Progress) -> tuple[TableFrame, str]:
     """The columns of a table that is not a file, and a digest of its rows, which takes one pass over them.
 
     Tables of pandas, polars and pyarrow are read in parts. The rows of others, such as a LazyFrame or a reader, can be
@@ -56,7 +57,7 @@ def table_in_memory(data: Any, where: str, labels: str | None, progress: Progres
         held = _Held(table.schema, len(table), read)
     else:
         held = _copied(data, where, progress)
-    frame = arrow_frame(where, held.schema, held.rows, labels, held.read, held.unfit)
+    frame = arrow_frame(where, held.schema, held.rows, names, held.read, held.unfit)
     digest = held.digest
     if digest is None:
         every = range(len(held.schema))

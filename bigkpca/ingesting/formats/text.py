@@ -26,18 +26,12 @@ from typing import IO, Any
 
 import numpy as np
 
+from bigkpca.data.beside import LABELS, WEIGHTS, Beside
 from bigkpca.data.blocks import READ_BYTES
 from bigkpca.errors import Array, DataError, SpecError, column_called, unknown_name
-from bigkpca.ingesting.columns import AS_TEXT, Kind, TableColumn, TableFrame, TableLabels, kind_of
-from bigkpca.ingesting.formats.base import (
-    TEXT,
-    Allowed,
-    Column,
-    check_finite_labels,
-    check_single,
-    decoding,
-    refuse_names,
-)
+from bigkpca.ingesting.beside import Names, check_single, check_values, weights_of_column
+from bigkpca.ingesting.columns import AS_TEXT, BesideColumn, Kind, TableColumn, TableFrame, kind_of
+from bigkpca.ingesting.formats.base import TEXT, Allowed, Column, decoding, refuse_names
 from bigkpca.ingesting.notation import (
     ISO,
     MISSING,
@@ -128,13 +122,14 @@ class TextRows:
         nameless = self.has_header and [j for j, name in enumerate(self.first) if not name] == [0]
         return 0 if nameless else None
 
-    def column(self, name: str) -> int:
-        """The number of the column of this name. Raises SpecError unless there is exactly one."""
+    def column(self, name: str, kind: Beside) -> int:
+        """The number of the column of this name, with values beside the rows. Raises SpecError unless there is exactly
+        one."""
         if not self.has_header:
             raise SpecError(f"{self.path} has no header, and so no column {name!r}")
         if name not in self.first:
             raise unknown_name(f"column of {self.path}", name, self.first)
-        check_single(self.first, name, str(self.path))
+        check_single(self.first, name, str(self.path), kind)
         return self.first.index(name)
 
     def read(self, columns: Mapping[int, TableColumn]) -> Iterator[Any]:
@@ -176,8 +171,8 @@ class TextRows:
                 raise
             self._check_widths(misfits)
 
-    def texts(self, column: int) -> Iterator[Any]:
-        return (batch.column(0) for batch in self.read({column: AS_TEXT}))
+    def texts(self, column: int, read_as: TableColumn = AS_TEXT) -> Iterator[Any]:
+        return (batch.column(0) for batch in self.read({column: read_as}))
 
     def _check_widths(self, misfits: Sequence[Any]) -> None:
         """Raise DataError if a row has more or fewer fields than the first line."""
@@ -410,16 +405,17 @@ _ROW_NAMES = (
 
 
 def csv_frame(
-    path: Path, member: str | None, labels: str | None, encoding: str | None = None, notation: Notation = ISO
+    path: Path, member: str | None, names: Names, encoding: str | None = None, notation: Notation = ISO
 ) -> TableFrame:
-    """Columns of a .csv file, without its column of labels."""
+    """Columns of a .csv file, with the values of those named beside them."""
     refuse_names(path, member)
     layout = TextRows.open(path, encoding, notation)
-    label = None if labels is None else layout.column(labels)
-    row_names = None if label == 0 else layout.row_names
-    columns = tuple(j for j in range(layout.width) if j not in (label, row_names))
+    beside = {kind: _beside(layout, layout.column(name, kind), kind) for kind, name in names.items()}
+    apart = [each.number for each in beside.values()]
+    row_names = None if 0 in apart else layout.row_names
+    columns = tuple(j for j in range(layout.width) if j not in (*apart, row_names))
     if not columns:
-        raise DataError(f"{path} has only its column of labels")
+        raise DataError(f"{path} has only its column of {' and '.join(f'{kind.noun}s' for kind in beside)}")
     kinds = tuple(layout.kinds[j] for j in columns)
     return TableFrame(
         where=str(path),
@@ -429,7 +425,7 @@ def csv_frame(
         types=kinds,
         dtypes=(np.dtype(np.float64),) * len(columns),
         rows=None,
-        labels=None if label is None else _labels(layout, label),
+        beside=beside,
         read=layout.read,
         notes=layout.notes if row_names is None else (_ROW_NAMES,),
         from_first_rows=frozenset(columns),
@@ -438,23 +434,30 @@ def csv_frame(
     )
 
 
-def csv_column(path: Path, encoding: str | None = None, notation: Notation = ISO) -> Column:
-    """Labels in a .csv file with one column, numbers or text."""
+def csv_column(path: Path, kind: Beside, encoding: str | None = None, notation: Notation = ISO) -> Column:
+    """Values beside the rows in a .csv file with one column."""
     layout = TextRows.open(path, encoding, notation)
     if layout.width != 1:
-        raise SpecError(f"{path} has {layout.width} columns: a file of labels must have one")
-    labels = _labels(layout, 0)
+        raise SpecError(f"{path} has {layout.width} columns: a file of {kind.noun}s must have one")
+    found = _beside(layout, 0, kind)
 
     def batches() -> Iterator[Array]:
         first = 0
-        for texts in layout.texts(0):
-            yield labels.values(texts, first + np.arange(len(texts)))
+        for texts in layout.texts(0, found.read_as):
+            yield found.values(texts, first + np.arange(len(texts)))
             first += len(texts)
 
-    return Column(str(path), labels.dtype, None, batches())
+    return Column(str(path), found.dtype, None, batches())
 
 
-def _labels(layout: TextRows, column: int) -> TableLabels:
+def _beside(layout: TextRows, column: int, kind: Beside) -> BesideColumn:
+    """The values in a column, beside the rows."""
+    if kind is WEIGHTS:
+        return weights_of_column(column, column_called(column, layout.names), str(layout.path), layout.notation)
+    return _labels(layout, column)
+
+
+def _labels(layout: TextRows, column: int) -> BesideColumn:
     """The labels in a column: integers, floats or else text, according to the first rows."""
 
     notation = layout.notation
@@ -481,10 +484,10 @@ def _labels(layout: TextRows, column: int) -> TableLabels:
                 f"{layout.path}: row {rows[i]} (counted from 0) has the label {given[i]!r}, but the first ones are "
                 f"{dtype} numbers: labels must be all of one kind"
             )
-        check_finite_labels(found, rows, str(layout.path))
+        check_values(LABELS, found, rows, str(layout.path))
         return found
 
-    return TableLabels(column, dtype, values)
+    return BesideColumn(column, dtype, values)
 
 
 def _as_numbers(texts: Sequence[str], dtype: np.dtype[Any], notation: Notation) -> Array | None:
@@ -506,9 +509,9 @@ SUFFIXES = tuple(f"{end}{packed}" for end in (".fasta", ".fa", ".fna", ".faa") f
 _NOTE = "reading lower-case letters of sequences, which mark masked regions, as upper-case"
 
 
-def fasta(path: Path, member: str | None, labels: str | None) -> TableFrame:
+def fasta(path: Path, member: str | None, names: Names) -> TableFrame:
     """The sequences of a FASTA file, as one column of text."""
-    refuse_names(path, member, labels)
+    refuse_names(path, member, names)
 
     def read(columns: Mapping[int, TableColumn]) -> Iterator[Any]:
         import pyarrow as pa
@@ -532,7 +535,7 @@ def fasta(path: Path, member: str | None, labels: str | None) -> TableFrame:
         types=("text",),
         dtypes=(None,),
         rows=None,
-        labels=None,
+        beside={},
         read=read,
         notes=(_NOTE,),
         text=SEQUENCE,

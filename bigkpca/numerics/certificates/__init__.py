@@ -415,7 +415,7 @@ def of_landmarks(
             # No bound of K^ is known: small eigenvalues of W can make it arbitrarily large, even through one row that
             # no sample contains. But no eigenvalue of K exceeds |K|_F, of which the landmarks see l / n. So the excess
             # of Lam_1 over 2 |K|_F counts as missed.
-            frobenius = np.sqrt(moments.count / len(span.basis.W) * moments.squares)
+            frobenius = np.sqrt(moments.weight / len(span.basis.W) * moments.squares)
             evidence = replace(evidence, missed=max(evidence.missed, float(nystroem.eigenvalues[0]) - 2 * frobenius))
         return _estimated(compared, solution, moments, evidence, center, apart)
     rounding, checked = evidence.rounding_of(moments, nystroem, center), evidence.rounding is not None
@@ -474,7 +474,7 @@ def _compared(
     else:
         # Scores have the squared lengths of the eigenvalues.
         Q = error.scores(nystroem, in_order) / np.sqrt(nystroem.eigenvalues)
-        centred = span.moments.count if center else None
+        centred = span.moments.weight if center else None
         better = refined(error, Q, np.diag(nystroem.eigenvalues), centred, in_order)
         cosines = better.cosines(others)[:r]
         found = Halved(np.pad(cosines, (0, r - len(cosines))), nystroem.eigenvalues[r:])

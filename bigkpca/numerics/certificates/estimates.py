@@ -52,10 +52,10 @@ class Refined:
 
 
 def refined(
-    error: SampledError, Q: Array, approximate: Array, centred: int | None = None, in_order: Map = map
+    error: SampledError, Q: Array, approximate: Array, centred: float | None = None, in_order: Map = map
 ) -> Refined:
     """The estimates from unit scores Q (m, c) of the sampled rows and Q'K^Q = `approximate` (c, c), of all rows, the
-    number of which is `centred` if scores have the mean 0 and Kc = H K H; None if Kc = K.
+    sum of whose weights is `centred` if scores have the mean 0 and Kc = H K H; None if Kc = K.
 
     Q'EQ is the sum of E_ij q_i q_j' over all pairs of rows, estimated from pairs of sampled ones with weights
     1 / (p_i p_j), and 1 / p_i for i = j (Horvitz and Thompson 1952). The variance of a sum is the sum over sampled rows
@@ -75,7 +75,7 @@ def refined(
     image = others + own * q  # E q, without bias
     inside = np.sum((T @ Z) ** 2, axis=0)
     if centred is not None:
-        inside += np.sum(weights * image, axis=0) ** 2 / centred
+        inside += np.sum(error.roots[:, None] * weights * image, axis=0) ** 2 / centred
     outside = np.maximum(np.sum(weights * (image**2 - noise), axis=0) - inside, 0)
     added = outside / np.maximum(values, np.finfo(float).tiny)
     order = np.argsort(-(values + added), kind="stable")

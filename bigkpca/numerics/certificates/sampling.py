@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
+from itertools import repeat
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -23,6 +24,7 @@ SAMPLED_ROWS = 2048  # expected number: the bound is at least 3 / 2048 of all re
 _STEP = 4  # residuals are those of every 4th landmark: 1/16 of the work for all of them
 _LEAST = 2.0**-8  # of k(x, x): the least residual
 _ROUNDING = _LEAST / 2  # of k(x, x): the largest rounding error of |P'v|² that is allowed
+_HELD = 4  # times the expected number of rows: a block that has drawn more thins them
 _CHECKED = 8  # a checksum is of every 8th row of a tile
 
 
@@ -31,10 +33,10 @@ class ResidualSample:
     """Rows X (m, d) drawn independently from `count`, in the units and dtype of the data.
 
     Row i is drawn if u_i < r_i / threshold, for a random number u_i of its own that is uniform on [0, 1), and its
-    residual r_i, which is at least what the landmarks leave unexplained of k(x_i, x_i). So its probability is min(1,
-    r_i / threshold), and 1 with a threshold of 0. About `most` rows are drawn, all if there are no more. The threshold
-    does not depend on the random numbers, since rows that are drawn for certain are known: so each row is drawn
-    independently of all others.
+    residual r_i, which is at least what the landmarks leave unexplained of w_i k(x_i, x_i), with its weight w_i. So its
+    probability is min(1, r_i / threshold), and 1 with a threshold of 0. About `most` rows are drawn, all if there are
+    no more. The threshold does not depend on the random numbers, since rows that are drawn for certain are known: so
+    each row is drawn independently of all others.
     """
 
     X: Array
@@ -44,21 +46,14 @@ class ResidualSample:
     total: float  # Σ r_i over all rows
     threshold: float
     most: int
+    weights: Array | None = field(default=None, kw_only=True)  # w (m,); 1 if there are none
 
     __repr__ = brief
 
     def __add__(self, other: ResidualSample) -> Self:
         """The sample of both sets of rows together."""
-        joined = replace(
-            self,
-            X=np.concatenate([self.X, other.X]),
-            residuals=np.concatenate([self.residuals, other.residuals]),
-            uniform=np.concatenate([self.uniform, other.uniform]),
-            count=self.count + other.count,
-            total=self.total + other.total,
-            threshold=max(self.threshold, other.threshold),
-        )
-        return joined.thinned()
+        found: Self = _joined(self, other).thinned()
+        return found
 
     def thinned(self) -> Self:
         """The sample with the threshold that its number of rows and its total need."""
@@ -68,7 +63,23 @@ class ResidualSample:
         if kept.all():
             return replace(self, threshold=threshold)
         parts = {name: getattr(self, name)[kept] for name in ("X", "residuals", "uniform")}
-        return replace(self, threshold=threshold, **parts)
+        weights = None if self.weights is None else self.weights[kept]
+        return replace(self, threshold=threshold, weights=weights, **parts)
+
+    def scaled(self, factor: float) -> Self:
+        """The sample with all weights times a factor, which changes no probability."""
+        return replace(
+            self,
+            residuals=factor * self.residuals,
+            total=factor * self.total,
+            threshold=factor * self.threshold,
+            weights=factor * self.own_weights,
+        )
+
+    @property
+    def own_weights(self) -> Array:
+        """The weight of each row, (m,)."""
+        return np.ones(len(self.X)) if self.weights is None else self.weights
 
     @property
     def probabilities(self) -> Array:
@@ -76,6 +87,20 @@ class ResidualSample:
         if not self.threshold:
             return np.ones(len(self.X))
         return np.minimum(1, self.residuals / self.threshold)
+
+
+def _joined(*parts: Any) -> Any:
+    """The rows of all samples, as a sample of the kind of the first, with the largest of their thresholds."""
+    joined = {name: np.concatenate([getattr(each, name) for each in parts]) for name in ("X", "residuals", "uniform")}
+    weighted = any(each.weights is not None for each in parts)
+    return replace(
+        parts[0],
+        count=sum(each.count for each in parts),
+        total=sum(each.total for each in parts),
+        threshold=max(each.threshold for each in parts),
+        weights=np.concatenate([each.own_weights for each in parts]) if weighted else None,
+        **joined,
+    )
 
 
 @dataclass(frozen=True)
@@ -92,10 +117,15 @@ class DrawnRows(ResidualSample):
     cholesky: bool
     eigenvectors: bool
 
-    shapes: ClassVar[dict[str, tuple[str, ...]]] = {"X": ("u", "d"), "residuals": ("u",), "uniform": ("u",)}
+    shapes: ClassVar[dict[str, tuple[str, ...]]] = {
+        "X": ("u", "d"),
+        "residuals": ("u",),
+        "uniform": ("u",),
+        "weights": ("u",),
+    }
 
     def __post_init__(self) -> None:
-        numbers = self.residuals >= 0, self.uniform >= 0, self.uniform < 1
+        numbers = self.residuals >= 0, self.uniform >= 0, self.uniform < 1, self.own_weights > 0
         sizes = len(self.X) <= self.count and self.total >= 0 and self.threshold >= 0 and self.most > 0
         if not (sizes and 0 <= self.directions <= self.kept and all(each.all() for each in numbers)):
             raise SpecError("the rows that were drawn have numbers that no fit makes")
@@ -200,38 +230,45 @@ class Sampler:
     def __init__(self, draw: Draw, start: int) -> None:
         self._draw, self._at, self._tile = draw, draw.before + start, np.empty(0)
         self._parts: list[ResidualSample] = []
+        self._held = 0  # rows drawn so far
 
     def see(self, X: Array) -> None:
         """Remember the rows X (b, d) of the tile whose features come next."""
         self._tile = X
 
-    def drawing(self, tiles: Iterable[tuple[Array, Array]]) -> Iterator[tuple[Array, Array]]:
-        """The tiles (V, k(x, x)), after rows of each were drawn."""
+    def drawing(
+        self, tiles: Iterable[tuple[Array, Array]], weights: Iterable[Array] | None = None
+    ) -> Iterator[tuple[Array, Array]]:
+        """The tiles (V, k(x, x)), after rows of each were drawn, with the weights (b,) of the rows of each."""
         draw = self._draw
-        for V, diagonal in tiles:
+        for (V, diagonal), w in zip(tiles, repeat(None) if weights is None else weights, strict=False):
             X, residuals = self._tile, draw.residuals(V, diagonal)
+            if w is not None:
+                residuals *= w
             # With rows of the tile, so that models of different rows, which may be merged, have different numbers.
             entropy = (draw.seed, UNSEEN, self._at, zlib.crc32(_as_stored_anywhere(X[::_CHECKED])))
             uniform = np.random.default_rng(entropy).random(len(X))
             kept = uniform * draw.least < residuals
-            self._parts.append(
-                ResidualSample(
-                    X[kept], residuals[kept], uniform[kept], len(X), float(residuals.sum()), draw.least, draw.most
-                )
+            found = ResidualSample(
+                X[kept],
+                residuals[kept],
+                uniform[kept],
+                len(X),
+                float(residuals.sum()),
+                draw.least,
+                draw.most,
+                weights=None if w is None else w[kept],
             )
+            self._parts.append(found)
+            self._held += len(found.X)
+            if self._held > _HELD * draw.most:
+                self._parts = [self.found]
+                self._held = len(self._parts[0].X)
             self._at += len(X)
             yield V, diagonal
 
     @property
     def found(self) -> ResidualSample:
         """The rows drawn from all tiles seen."""
-        first = self._parts[0]
-        joined = replace(
-            first,
-            X=np.concatenate([each.X for each in self._parts]),
-            residuals=np.concatenate([each.residuals for each in self._parts]),
-            uniform=np.concatenate([each.uniform for each in self._parts]),
-            count=sum(each.count for each in self._parts),
-            total=sum(each.total for each in self._parts),
-        )
-        return joined.thinned()
+        found: ResidualSample = _joined(*self._parts).thinned()
+        return found

@@ -32,14 +32,16 @@ _PRODUCT_ROWS = 128  # so that their copy in float64 stays in cache
 class SampledError:
     """E = K - C P P'C' of sampled rows, (m, m), in the dtype of block work, and the probabilities (m,) of these rows.
 
-    F_ij = E_ij / (p_i p_j)^(1/2). kernels (m,): the diagonal of K, float64. C (m, l): kernels with the
-    landmarks. rounding: a bound of the norm of the error of F.
+    F_ij = E_ij / (p_i p_j)^(1/2). kernels (m,): the diagonal of K, float64. C (m, l): kernels with the landmarks.
+    roots (m,): of the weights of the rows, √w. E, kernels and scores are those of √w_i k(x_i, x_j) √w_j. rounding: a
+    bound of the norm of the error of F.
     """
 
     E: Array
     C: Array
     kernels: Array
     probabilities: Array
+    roots: Array
     rounding: float = 0.0
 
     def times(self, Q: Array, in_order: Map = map) -> Array:
@@ -70,8 +72,9 @@ class SampledError:
         """The scores (m, r) of these rows, float64."""
 
         def tile(start: int) -> Array:
+            own = slice(start, start + _TILE_ROWS)
             with _quiet():
-                return np.asarray((self.C[start : start + _TILE_ROWS] - solution.mean) @ solution.components)
+                return self.roots[own, None] * ((self.C[own] - solution.mean) @ solution.components)
 
         return np.concatenate(list(in_order(tile, range(0, len(self.C), _TILE_ROWS))))
 
@@ -92,11 +95,18 @@ class SampledError:
 
 
 def sampled_error(
-    features: KernelRows, span: Span, X: Array, probabilities: Array, in_order: Map = map
+    features: KernelRows,
+    span: Span,
+    X: Array,
+    probabilities: Array,
+    in_order: Map = map,
+    weights: Array | None = None,
 ) -> SampledError:
-    """E of rows X (m, d) in the units of the data, in the dtype of block work."""
+    """E of rows X (m, d) in the units of the data, with these weights (m,), in the dtype of block work."""
     rows, kernel = features.shifted(X), features.kernel
     m, diagonal = len(X), kernel.diagonal(rows)
+    roots = np.ones(m) if weights is None else np.sqrt(weights)
+    in_blocks = roots.astype(features.dtype)
     C, B = np.empty((m, features.size), features.dtype), np.empty((m, len(span.basis.signs)), features.dtype)
 
     def coordinates(project: Callable[[Array], Array], start: int) -> Array:
@@ -118,6 +128,8 @@ def sampled_error(
                 if first == start:
                     np.fill_diagonal(piece, diagonal[own])
                 piece -= B[others] @ B[own].T
+                if weights is not None:
+                    piece *= in_blocks[others, None] * in_blocks[own]
                 E[others, own], E[own, others] = piece, piece.T
         return E[own]
 
@@ -130,7 +142,7 @@ def sampled_error(
     E = np.empty((m, m), features.dtype)
     for _ in in_order(tile, starts[::-1]):  # the longest first
         pass
-    return SampledError(E, C, diagonal.astype(np.float64), probabilities)
+    return SampledError(E, C, roots**2 * diagonal, probabilities, roots)
 
 
 def _quiet() -> np.errstate:
@@ -170,9 +182,9 @@ def spectral_error(
 
         s = |F| / t,   |E| <= t p,   p the largest with  p - s + s ln(s / p) <= ln(1 / δ),   t = `sample.threshold`.
 
-    Row i contributes T_i = B_i <v, e_i>² / (p_i t), with B_i = 1 if it was drawn and v the leading direction of E, in
-    which the sum of all <v, e_i>² is |E|. So Σ T_i has the mean |E| / t and is at most s, and each T_i is in [0, 1], or
-    certain: E exp(-c T_i) <= exp(-(1 - exp(-c)) E T_i), from which Chernoff's bound for Poisson variables follows.
+    E = (<e_i, e_j>). Row i contributes T_i = B_i <v, e_i>² / (p_i t), with B_i = 1 if it was drawn and v the direction
+    in which the sum of all <v, e_i>² is |E|. So Σ T_i has the mean |E| / t and is at most s, and each T_i is in [0, 1],
+    or certain: E exp(-c T_i) <= exp(-(1 - exp(-c)) E T_i), from which Chernoff's bound for Poisson variables follows.
     """
     found = largest_eigenvalue(partial(error.scaled_times, in_order=in_order), len(error.E), rng)
     if found is None:  # kernels of two far rows may overflow
@@ -213,19 +225,20 @@ def error_of(
     `value` is the largest error of a kernel value in float64. m² kernels are held in the dtype of block work, or in
     float64 if rounding would matter: other rows, `calibrating` (q, d), decide, so that the sample stays random.
     """
-    X, p, off = sample.X, sample.probabilities, 0.0
+    X, p, weights, off = sample.X, sample.probabilities, sample.weights, 0.0
     if features.dtype != np.float64:
         few, far = calibrating[first_and_farthest(features, calibrating)], first_and_farthest(features, X)
-        (off, norm), (of_drawn, _) = _off(features, span, [(few, np.ones(len(few))), (X[far], p[far])], in_order)
+        of_far = p[far] if weights is None else p[far] / weights[far]
+        (off, norm), (of_drawn, _) = _off(features, span, [(few, np.ones(len(few))), (X[far], of_far)], in_order)
         if off * sample.most <= _COARSE * norm:
-            off = max(off * sample.count, of_drawn * len(X))
+            off = max(off * span.moments.weight, of_drawn * len(X))
         else:
             features, off = features.in_precision(np.dtype(np.float64)), 0.0
-    found = sampled_error(features, span, X, p, in_order)
+    found = sampled_error(features, span, X, p, in_order, weights)
     # With B = CP, the error of B B' is 2 |B| |P| |error of C|, in Frobenius norms, where |B|² is at most Σ k(x, x).
-    weights = float(np.sum(1 / p))
-    through_P = 2 * np.sqrt(float(np.sum(found.kernels / p)) * weights * features.size) * np.linalg.norm(span.basis.P)
-    return replace(found, rounding=off + _SAFETY * value * (weights + float(through_P)))
+    weight = float(np.sum(found.roots**2 / p))
+    through_P = 2 * np.sqrt(float(np.sum(found.kernels / p)) * weight * features.size) * np.linalg.norm(span.basis.P)
+    return replace(found, rounding=off + _SAFETY * value * (weight + float(through_P)))
 
 
 def first_and_farthest(features: KernelRows, X: Array) -> Array:
@@ -251,17 +264,20 @@ def _off(features: KernelRows, span: Span, sets: list[tuple[Array, Array]], in_o
     return off
 
 
-def estimate(features: FeatureMap, span: Span | None, X: Array, count: int, center: bool) -> float:
-    """(n / q) |H (K - K^) H|_2 of rows X (q, d), in the units of the data, drawn from n = `count`.
+def estimate(features: FeatureMap, span: Span | None, X: Array, moments: Moments, center: bool) -> float:
+    """(n / q) |H (K - K^) H|_2 of rows X (q, d), in the units of the data, drawn by their weights from all rows with
+    these moments and the sum n of weights.
 
-    Times 1 + 2 / √q if q < n: an estimate of what is missed if K - K^ has either sign. `span` is that of landmarks,
-    None for random features. At least what |tr(K - K^)|, known from all rows, exceeds that of rows like the sampled.
+    Times 1 + 2 / √q unless all rows are drawn: an estimate of what is missed if K - K^ has either sign. `span` is that
+    of landmarks, None for random features. At least what |tr(K - K^)|, known from all rows, exceeds that of rows like
+    the sampled.
     """
     rows = features.shifted(X)
     ((V, _),) = features.tiles([X], len(X))
     V = V.astype(np.float64)
     E = features.kernel.gram(rows)
-    per_row = count / len(X) * (1 + 2 / np.sqrt(len(X)) if len(X) < count else 1)
+    every = len(X) >= moments.count and moments.weight == moments.count
+    per_row = moments.weight / len(X) * (1 if every else 1 + 2 / np.sqrt(len(X)))
     unlike = 0.0
     if span is None:
         E -= V @ V.T
@@ -275,7 +291,7 @@ def estimate(features: FeatureMap, span: Span | None, X: Array, count: int, cent
         E -= E.mean(axis=0)
         E -= E.mean(axis=1)[:, None]
     if not np.isfinite(E).all():  # kernels overflow: all of K may be missed
-        return float(np.abs(features.kernel.diagonal(rows).astype(np.float64)).max()) * count
+        return float(np.abs(features.kernel.diagonal(rows).astype(np.float64)).max()) * moments.weight
     values = np.linalg.eigvalsh((E + E.T) / 2)
     return max(per_row * float(np.abs(values).max()), unlike)
 

@@ -465,6 +465,10 @@ def parse_keep(keep: str | int) -> int | timedelta:
 
 # A reader of texts, which returns False or raises ValueError for an invalid one, and a description of valid texts.
 _TEXTS: Mapping[Key, tuple[Callable[[Any], Any], str]] = {
+    ("input", "sample_weight"): (
+        lambda text: "/" not in text and not text.endswith(".npy"),
+        "give the name of an array in the Zarr group of the rows, such as sample_weight",
+    ),
     _SCHEDULER: (is_scheduler, "give the address of a Dask scheduler, such as tcp://10.0.0.1:8786"),
     ("run", "memory"): (
         lambda text: not lacks_unit(text) and parse_bytes(text),

@@ -37,6 +37,11 @@ class JobInput(JobTable):
 
     path: _Text = Field(description="path or URL of the rows", examples=["rows.zarr"])
     array: _Text | None = Field(None, description="array to read if the input is a Zarr group", examples=["x"])
+    sample_weight: _Text | None = Field(
+        None,
+        description="array with the weights of the rows, beside them in the same Zarr group; fits use them",
+        examples=["sample_weight"],
+    )
 
 
 class JobOutput(JobTable):

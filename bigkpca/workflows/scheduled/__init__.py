@@ -11,6 +11,7 @@ from typing import Any
 
 from bigkpca.data.blocks import split
 from bigkpca.data.retrying import error_of
+from bigkpca.data.sample_weights import weighted
 from bigkpca.data.stores import AnyPath, expanded, store_of
 from bigkpca.data.versions import read_versions, version_path
 from bigkpca.data.zarr import ZarrRows
@@ -66,11 +67,11 @@ def extract_new(given: ScheduledRun) -> bool:
     if current is not None and not len(interval):
         finish_record(given, records.NOTHING_NEW, current.entry, [done, done], done)
         return interval.resumed
+    rows = weighted(found.pin(max(done, interval.stop)), job.input.sample_weight)
     before = jobs.read_pinned(given.out)
     pin = {"asked": repr(given.asked), "first": interval.first, "stop": interval.stop, "run": record["run"]}
     pin |= {"model": before.get("model") if interval.resumed else None, "made_by": before.get("made_by")}
     jobs.write_pinned(given.out, pin)
-    rows = found.pin(max(done, interval.stop))
     if current is not None and interval.first == done and not given.asked.full:
         append(given, current, model, rows, interval)
     else:
@@ -125,7 +126,7 @@ def plan_run(
     }
     if not len(interval):
         return facts
-    pinned = found.pin(max(done, interval.stop))
+    pinned = weighted(found.pin(max(done, interval.stop)), job.input.sample_weight)
     with options.engine() as engine:
         if to_fit:
             plan = plan_fit(pinned, job.model.spec, engine.threads)

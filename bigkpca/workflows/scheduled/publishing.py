@@ -29,6 +29,7 @@ from bigkpca.execution.planning import Plan, plan_transform
 from bigkpca.execution.projection import check_columns, expansion_of, tile_scores
 from bigkpca.execution.tasks import BlockTasks, named_rows
 from bigkpca.fitting.reference import with_reference
+from bigkpca.fitting.sample import weights_of
 from bigkpca.numerics.drift import REFERENCE_ROWS
 from bigkpca.numerics.model import Model
 from bigkpca.numerics.preimages import Expansion
@@ -451,8 +452,9 @@ def fitted_again(job: Job, number: int, rows: ZarrRows, run: RunOptions, recent:
     with run.engine() as engine:
 
         def compared_with(first: int, stop: int) -> Model:
-            X = take(rows, rows_drawn(first, stop, REFERENCE_ROWS, job.seed))
-            return with_reference(model, X, rows.shape[0], job.seed, engine, job.model.spec)
+            numbers = rows_drawn(first, stop, REFERENCE_ROWS, job.seed)
+            X, weights = take(rows, numbers), weights_of(rows, numbers)
+            return with_reference(model, X, rows.shape[0], job.seed, engine, job.model.spec, weights=weights)
 
         own = compared_with(recent.first, recent.stop)
         if recent.first >= min(len(recent), REFERENCE_ROWS):
@@ -496,4 +498,9 @@ def _check_options(job: Job, model: Model, path: str) -> None:
         both = ", ".join(f"{name} = {own.get(name)!r} there and {asked.get(name)!r} in the job" for name in other)
         raise SpecError(
             f"{path} was fitted with other options: {both}. Remove these from the job, or name another model and output"
+        )
+    if job.input.sample_weight is not None and not model.weighted:
+        raise SpecError(
+            f"{path} was fitted without sample weights: remove input.sample_weight from the job, or name another model "
+            "and output"
         )

@@ -39,7 +39,7 @@ timeout = "soon"
         "nightly.toml, line 3: workers = 4: unknown key: it belongs in [run]\n"
         'nightly.toml, line 4: [input] lacks path: add, for example, path = "rows.zarr"\n'
         'nightly.toml, line 5: input.pth = "rows.zarr": unknown key of [input]: did you mean path? known are path, '
-        "array\n"
+        "array, sample_weight\n"
         "nightly.toml, line 6: unknown table [modle]: did you mean [model]? known are [input], [model], "
         "[output], [run]\n"
         'nightly.toml, line 9: output.path = "${OUT}/features.zarr": the environment variable OUT is not set\n'
@@ -65,6 +65,13 @@ PROBLEMS = [
     (LEAST + "keep = 0", 'line 7: output.keep = 0: give a whole number of at least 1 or text such as "90 days"'),
     (LEAST + 'keep = "9 moons"', 'line 7: output.keep = "9 moons": give a number of versions such as 5, or a time'),
     (LEAST + 'keep = "0"', 'line 7: output.keep = "0": give a number of versions such as 5, or a time such as "90'),
+    *(
+        (
+            LEAST.replace("[model]", f'sample_weight = "{name}"\n[model]'),
+            f'line 3: input.sample_weight = "{name}": give the name of an array in the Zarr group of the rows, such as',
+        )
+        for name in ("w.npy", "other.zarr/w")
+    ),
     (
         RUN + 'workers = 2\nscheduler = "tcp://a:1"',
         'lines 8 and 9: run.scheduler = "tcp://a:1" and run.workers = 2: give the address of a scheduler or a '

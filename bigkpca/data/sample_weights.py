@@ -1,0 +1,203 @@
+"""Weights of rows, in memory or on disk, read in ranges like the rows that they belong to."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, TypeVar
+
+import numpy as np
+import zarr
+
+from bigkpca.data.blocks import READ_BYTES
+from bigkpca.data.rows import Rows, SampleWeights, little_endian
+from bigkpca.data.stored import StoredArray, array_path, files_below, versions_of
+from bigkpca.data.stores import expanded, is_path, is_url, last_name, parent, store_of
+from bigkpca.data.zarr import ZarrRows, stored_array
+from bigkpca.errors import Array, BigKPCAError, DataError, IncompleteError, SpecError, nearest
+
+OPTION = "--sample-weight (sample_weight= in Python)"
+_NUMBERS = "buif"  # kinds of dtypes
+_Rows = TypeVar("_Rows", bound=Rows)
+
+
+@dataclass(frozen=True)
+class HeldWeights:
+    """Weights of rows first, first + 1, ... in memory, (n,)."""
+
+    values: Array
+    first: int = 0
+
+    @property
+    def stamp(self) -> str:
+        return hashlib.sha256(little_endian(self.values)).hexdigest()
+
+    def part(self, start: int, stop: int) -> HeldWeights:
+        return HeldWeights(self.values[start - self.first : stop - self.first], start)
+
+    def of(self, start: int, stop: int) -> Array:
+        return self.values[start - self.first : stop - self.first].astype(np.float64)
+
+
+@dataclass(frozen=True)
+class StoredWeights:
+    """Weights in a Zarr array, (n,). pinned: whether others may add more in the meantime."""
+
+    reader: StoredArray
+    pinned: bool = False
+
+    @cached_property
+    def stamp(self) -> str:
+        folder = array_path(self.reader.array)
+        if self.pinned or folder is None:
+            return self._digest()
+        files = sorted(files_below(folder).items())
+        return hashlib.sha256("\n".join(f"{name} {file.stamp}" for name, file in files).encode()).hexdigest()
+
+    def _digest(self) -> str:
+        digest, n = hashlib.sha256(), self.reader.count
+        for start in range(0, n, READ_BYTES // 8):
+            digest.update(little_endian(self.of(start, min(start + READ_BYTES // 8, n))))
+        return digest.hexdigest()
+
+    def part(self, start: int, stop: int) -> StoredWeights:
+        return replace(self, reader=self.reader.part(start, stop))
+
+    def of(self, start: int, stop: int) -> Array:
+        return np.asarray(self.reader[start:stop]).astype(np.float64)
+
+
+@dataclass(frozen=True)
+class AgedWeights:
+    """The weights of rows of which each counts half as much as one that comes `half_life` rows later: the last of
+    `count` rows has its own weight, or 1."""
+
+    weights: SampleWeights | None
+    half_life: float
+    count: int
+
+    @property
+    def stamp(self) -> str:
+        own = "" if self.weights is None else self.weights.stamp
+        return hashlib.sha256(f"{own} {self.half_life!r} {self.count}".encode()).hexdigest()
+
+    def part(self, start: int, stop: int) -> AgedWeights:
+        return replace(self, weights=None if self.weights is None else self.weights.part(start, stop))
+
+    def of(self, start: int, stop: int) -> Array:
+        aged = 2.0 ** ((np.arange(start, stop) - (self.count - 1)) / self.half_life)
+        return aged if self.weights is None else aged * self.weights.of(start, stop)
+
+
+def aged(rows: Rows, half_life: Any) -> tuple[Rows, float]:
+    """Rows of which each counts half as much as one that comes `half_life` rows later, and the weight of a row before
+    the first one; without a half-life, the rows as they are. Raises SpecError unless it is a positive number."""
+    if half_life is None:
+        return rows, 1.0
+    if isinstance(half_life, bool) or not (isinstance(half_life, int | float | np.number) and 0 < half_life < np.inf):
+        raise SpecError(f"half_life={half_life!r:.80}: it is a positive number of rows")
+    n = rows.shape[0]
+    return rows.with_weights(AgedWeights(rows.weights, float(half_life), n)), float(2.0 ** (-n / half_life))
+
+
+def weighted(rows: _Rows, given: Any) -> _Rows:
+    """Rows with these weights: an array (n,), a Series, the path of a .npy file or of a Zarr array, or the name of an
+    array beside the rows in their Zarr group. If others append rows, there can be more weights than rows.
+
+    Raises SpecError for weights that do not exist or are not numbers, and for weights of another length, and
+    IncompleteError if the weights of rows that others appended are still missing.
+    """
+    if given is None:
+        return rows
+    n, grows = rows.shape[0], isinstance(rows, ZarrRows) and rows.pinned
+    weights, count = _opened(rows, given)
+    if count < n and grows:
+        raise IncompleteError(
+            f"there are {count:,} sample weights for the {n:,} rows of {rows.where}: run the same command again when "
+            "the others are written"
+        )
+    if count != n and not grows:
+        raise SpecError(f"there are {count:,} sample weights for {n:,} rows of {rows.where}: give one for each row")
+    if grows and isinstance(weights, StoredWeights):
+        weights = StoredWeights(replace(weights.reader, count=n).while_growing(), pinned=True)
+    return rows.with_weights(weights)
+
+
+def _opened(rows: Rows, given: Any) -> tuple[SampleWeights, int]:
+    """The weights, and their number."""
+    if isinstance(given, zarr.Array):
+        return _stored(given, f"the zarr array {given.path!r}")
+    if not is_path(given):
+        return _held(np.asarray(given), "sample_weight")
+    path = expanded(given)
+    if path.endswith(".npy") and store_of(path).exists(path):
+        try:
+            with store_of(path).open(path) as file:
+                values = np.load(file, allow_pickle=False)
+        except ValueError as error:
+            raise SpecError(f"sample weights cannot be read from {path}: {error}") from error
+        return _held(values, path)
+    group = rows.group if isinstance(rows, ZarrRows) else None
+    beside = [] if group is None or is_url(path) or path.startswith((".", "/")) else [f"{group}/{path}"]
+    for place in [*beside, store_of(path).absolute(path)]:
+        if isinstance(node := _node(place), zarr.Array):
+            return _stored(node, place, _node(parent(place)))
+    raise SpecError(f"{OPTION}: there is no array {path!r}{_instead(group, path)}")
+
+
+def _node(path: str) -> zarr.Array[Any] | zarr.Group | None:
+    """The Zarr array or group at a path; None if there is none."""
+    if not store_of(path).is_folder(path):
+        return None
+    try:
+        return zarr.open(store_of(path).zarr(path), mode="r")
+    except BigKPCAError:
+        raise
+    except Exception:  # zarr raises several types for folders that hold no node
+        return None
+
+
+def _instead(group: str | None, name: str) -> str:
+    """What can be given instead of a name that does not exist, for a message."""
+    if group is None or not isinstance(node := _node(group), zarr.Group):
+        return ": give the path of a .npy file or of a Zarr array"
+    held = sorted(key for key, each in node.arrays() if each.ndim == 1 and each.dtype.kind in _NUMBERS)
+    near = nearest(name, held)
+    hint = f": did you mean {near!r}? " if near else "; "
+    return f"{hint}{group} has {', '.join(held) or 'no array'} with one number for each row"
+
+
+def _held(values: Array, where: str) -> tuple[HeldWeights, int]:
+    _check(values.dtype, values.shape, where)
+    return HeldWeights(values), len(values)
+
+
+def _stored(
+    array: zarr.Array[Any], where: str, group: zarr.Array[Any] | zarr.Group | None = None
+) -> tuple[StoredWeights, int]:
+    """Weights in an array; in a group, as many as it records, compared with their digests if it has some."""
+    _check(array.dtype, array.shape, where)
+    if isinstance(group, zarr.Group):
+        reader = replace(stored_array(parent(where), group, last_name(where)), where=where)
+    else:
+        reader = StoredArray(array, where, array.shape[0], versions_of(array))
+    return StoredWeights(reader), reader.count
+
+
+def _check(dtype: np.dtype[Any], shape: tuple[int, ...], where: str) -> None:
+    if len(shape) != 1:
+        raise SpecError(f"{where} has shape {shape}: sample weights are one number for each row")
+    if dtype.kind not in _NUMBERS:
+        raise SpecError(f"{where} contains {dtype}: sample weights are numbers")
+
+
+def check_weights(weights: Array, first: int, where: str) -> None:
+    """Raise DataError, naming the first row, for weights (b,) of rows first, first + 1, ... that are negative, NaN or
+    infinite."""
+    wrong = np.flatnonzero(~(np.isfinite(weights) & (weights >= 0)))
+    if len(wrong):
+        i = int(wrong[0])
+        raise DataError(
+            f"{where}: the sample weight of row {first + i} is {weights[i]:g}: weights are finite numbers of at least 0"
+        )

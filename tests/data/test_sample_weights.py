@@ -1,0 +1,112 @@
+"""Weights of rows where users keep them, and while others add to them."""
+
+import numpy as np
+import pytest
+import zarr
+
+from bigkpca.data.opening import open_rows
+from bigkpca.data.sample_weights import weighted
+from bigkpca.data.zarr import ZarrRows
+from bigkpca.errors import IncompleteError, SpecError
+from bigkpca.ingesting import ingest
+
+W = np.random.default_rng(0).exponential(size=100)
+
+
+@pytest.fixture
+def dataset(tmp_path):
+    """100 rows with weights, in shards of 16."""
+    return add(tmp_path / "d.zarr", W)
+
+
+def add(path, weights):
+    """Rows with these weights, added to a dataset if there is one."""
+    np.savez(path.with_suffix(".npz"), x=np.ones((len(weights), 2)), w=weights)
+    how = {"append": True} if path.exists() else {"block_rows": 16}
+    ingest(path.with_suffix(".npz"), path, sample_weight="w", member="x", **how)
+    return path
+
+
+def weights_of(rows, given="sample_weight"):
+    found = weighted(rows, given)
+    return found.weights.of(0, found.shape[0])
+
+
+def test_weights_are_those_that_the_dataset_records(dataset):
+    for name in ("x", "sample_weight"):  # as after an append that was stopped
+        array = zarr.open_array(str(dataset / name), mode="r+")
+        array.resize((120, *array.shape[1:]))
+    for given in ("sample_weight", dataset / "sample_weight"):
+        np.testing.assert_array_equal(weights_of(open_rows(dataset), given), W)
+        part = weighted(open_rows(dataset), given).weights.part(40, 60)
+        np.testing.assert_array_equal(part.of(45, 55), W[45:55])
+
+
+def test_arrays_of_others_are_weights_by_name_or_path(tmp_path):
+    group = zarr.open_group(tmp_path / "g.zarr", mode="w")
+    group.create_array("x", data=np.ones((100, 2)), chunks=(30, 2))
+    group.create_array("deep/w", data=W, chunks=(30,))
+    zarr.save_array(str(tmp_path / "w.zarr"), W)
+    rows = open_rows(str(tmp_path / "g.zarr"))
+    for given in ("deep/w", tmp_path / "g.zarr" / "deep" / "w", str(tmp_path / "w.zarr"), group["deep/w"]):
+        np.testing.assert_array_equal(weights_of(rows, given), W)
+    stamp = weighted(rows, "deep/w").weights.stamp
+    assert weighted(rows, "deep/w").weights.stamp == stamp
+    group["deep/w"][50:60] = 1
+    assert weighted(rows, "deep/w").weights.stamp != stamp
+    held = [zarr.create_array({}, data=values, chunks=(30,)) for values in (W, W, W + 1)]
+    stamps = [weighted(rows, each).weights.stamp for each in held]  # of values, since nothing else tells them apart
+    assert stamps[0] == stamps[1] != stamps[2]
+
+
+def test_names_of_arrays_that_may_be_meant_are_listed(tmp_path, dataset):
+    group = zarr.open_group(dataset)
+    group.create_array("turns", data=np.ones(100, complex))
+    group.create_array("counts", data=np.arange(100))
+    rows = open_rows(dataset)
+    for name, message in (
+        ("count", rf"there is no array 'count': did you mean 'counts'\? {dataset} has counts, sample_weight with one"),
+        ("../d.zarr", r"there is no array '\.\./d\.zarr'; .* has counts, sample_weight with one number for each row"),
+        ("x", r"x has shape \(100, 2\): sample weights are one number for each row"),
+        ("turns", "turns contains complex128: sample weights are numbers"),
+    ):
+        with pytest.raises(SpecError, match=message):
+            weighted(rows, name)
+    np.save(tmp_path / "x.npy", np.ones((100, 2)))
+    np.save(tmp_path / "objects.npy", np.array([1, "a"], object))
+    for name, message in (
+        ("w", "there is no array 'w': give the path of a .npy file or of a Zarr array"),
+        (tmp_path / "none.npy", "there is no array"),
+        (tmp_path / "objects.npy", r"sample weights cannot be read from .*objects\.npy: Object arrays"),
+        (tmp_path / "x.npy", r"x\.npy has shape \(100, 2\)"),
+    ):
+        with pytest.raises(SpecError, match=message):
+            weighted(open_rows(tmp_path / "x.npy"), name)
+    del group["sample_weight"], group["counts"]
+    with pytest.raises(SpecError, match=r"d\.zarr has no array with one number for each row"):
+        weighted(rows, "sample_weight")
+
+
+def test_weights_of_pinned_rows_stay_the_same_while_others_add_more(tmp_path, dataset):
+    def pinned():
+        rows = open_rows(dataset)
+        assert isinstance(rows, ZarrRows)
+        return weighted(rows.pin(98), "sample_weight").weights
+
+    before = pinned()
+    stamp = pinned().stamp  # the first one reads its values after more were added
+    add(dataset, W + 1)
+    assert before.stamp == stamp == pinned().stamp
+    np.testing.assert_array_equal(before.of(80, 98), W[80:98])
+    group = zarr.open_group(tmp_path / "g.zarr", mode="w")
+    x = group.create_array("x", shape=(100, 2), chunks=(16, 2), dtype="f4")
+    w = group.create_array("w", shape=(100,), chunks=(16,), dtype="f4", fill_value=0)
+    x[:], w[:90] = 1, W[:90]
+    found = weighted(open_rows(tmp_path / "g.zarr").pin(90), "w").weights
+    w[90:] = 1
+    np.testing.assert_array_equal(found.of(80, 90), W[80:90].astype("f4"))
+    w.resize((95,))
+    with pytest.raises(IncompleteError, match=r"95 sample weights for the 100 rows .*run the same command again"):
+        weighted(open_rows(tmp_path / "g.zarr").pin(100), "w")
+    with pytest.raises(SpecError, match=r"95 sample weights for 100 rows .*: give one for each row"):
+        weighted(open_rows(tmp_path / "g.zarr"), "w")

@@ -1,0 +1,214 @@
+"""Weighted rows: fits with weights are those of repeated and of absent rows, and certificates hold for them."""
+
+import numpy as np
+import pytest
+import zarr
+from scipy.sparse import csr_array
+
+from bigkpca import KernelPCA, kernels, methods
+from bigkpca.data.rows import ArrayRows
+from bigkpca.data.sample_weights import weighted
+from bigkpca.errors import DataError, SpecError
+from bigkpca.execution.engine import Engine
+from bigkpca.execution.passes import weighted_draw
+from bigkpca.fitting.merge import extend, fit_like, merge, spec_like
+from bigkpca.spec import FitSpec
+from tests.fitting.cases import CASES, fitted, not_uniform
+from tests.helpers.fits import scores
+
+ENGINE = Engine(threads=1)
+SUMMED = ("kmeans", "thesis", "columns", "rff phase", "rff-pca pointwise", "tensor sketch", "standardize")
+
+
+def like(model, X, weights=None):
+    """The model of rows with these weights and the features of `model`."""
+    return fit_like(weighted(ArrayRows(X), weights), model, spec_like(model, {}), ENGINE, None)
+
+
+def exact_eigenvalues(X, weights, kernel, center=True):
+    """Eigenvalues of W^(1/2) K W^(1/2), about the weighted mean, descending."""
+    K = kernel.gram(np.asarray(X, np.float64))
+    if center:
+        means = K @ weights / weights.sum()
+        K = K - means - means[:, None] + weights @ means / weights.sum()
+    roots = np.sqrt(weights)
+    return np.linalg.eigvalsh(roots * K * roots[:, None])[::-1]
+
+
+@not_uniform
+@pytest.mark.parametrize("case", SUMMED)
+def test_whole_numbers_are_repeated_rows_and_zero_is_an_absent_row(case, X):
+    model = fitted(X, **CASES[case])
+    weights = np.random.default_rng(0).integers(0, 4, len(X))
+    found, repeated = like(model, X, weights), like(model, np.repeat(X, weights, axis=0))
+    assert (found.sums.count, found.sums.weight) == (np.count_nonzero(weights), weights.sum())
+    for name in ("eigenvalues", "mean", "total_variance"):
+        np.testing.assert_allclose(getattr(found.solution, name), getattr(repeated.solution, name), rtol=1e-8)
+    ours, theirs = found.certificate, repeated.certificate
+    for name in ("trace_error", "eigenvalue_lower", "eigenvalue_upper", "relative_trace_error"):
+        if getattr(theirs, name) is not None:
+            np.testing.assert_allclose(getattr(ours, name), getattr(theirs, name), rtol=1e-6)
+    kept = weights > 0
+    np.testing.assert_allclose(
+        like(model, X[kept], weights[kept]).solution.eigenvalues, found.solution.eigenvalues, rtol=1e-9
+    )
+
+
+def test_columns_are_standardised_by_weighted_moments(X):
+    weights = np.random.default_rng(0).integers(0, 4, len(X))
+    options = {"standardize": True, "landmarks": X[:40], "size": "auto", "sigma": 9.0}
+    found = KernelPCA(4, **options).fit(X, sample_weight=weights).model_
+    repeated = KernelPCA(4, **options).fit(np.repeat(X, weights, axis=0)).model_
+    np.testing.assert_allclose(found.features.scale, repeated.features.scale, rtol=1e-12)
+    np.testing.assert_allclose(found.solution.eigenvalues, repeated.solution.eigenvalues, rtol=1e-8)
+
+
+@pytest.mark.parametrize("center", [True, False])
+def test_all_rows_as_landmarks_give_the_eigenvalues_of_the_weighted_matrix(X, center):
+    weights = np.random.default_rng(1).exponential(size=len(X))
+    kpca = KernelPCA(8, sigma=30.0, landmarks=X, size="auto", center=center).fit(X, sample_weight=weights)
+    expected = exact_eigenvalues(X, weights, kernels.Gaussian(30.0), center)[:8]
+    np.testing.assert_allclose(kpca.eigenvalues_, expected, rtol=1e-8)
+
+
+WEIGHTS = {
+    "exponential": lambda rng, n: rng.exponential(size=n),
+    "heavy tail": lambda rng, n: rng.pareto(0.7, n) + 1e-6,
+    "one row has nearly all": lambda rng, n: np.where(np.arange(n) == 7, 1e4, 1.0),
+    "tiny": lambda rng, n: 1e-9 * rng.exponential(size=n),
+    "mostly zero": lambda rng, n: (rng.random(n) < 0.2) * rng.exponential(size=n),
+    "two sizes": lambda rng, n: np.where(np.arange(n) % 10 == 0, 1000.0, 0.001),
+}
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("name", WEIGHTS)
+def test_bounds_hold_for_the_weighted_matrix(name, dtype, digits):
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        X = rng.permutation(digits)[:900].astype(dtype)
+        weights = WEIGHTS[name](rng, len(X))
+        kpca = KernelPCA(6, sigma=25.0, size=40, random_state=seed).fit(X, sample_weight=weights)
+        exact, found = exact_eigenvalues(X, weights, kernels.Gaussian(25.0)), kpca.certificate_
+        assert (found.eigenvalue_lower <= exact[:6] * (1 + 1e-12)).all()
+        assert (found.eigenvalue_upper >= exact[:6] * (1 - 1e-12)).all()
+        assert found.confidence is not None
+        assert (found.eigenvalue_likely_upper >= exact[:6] * (1 - 1e-12)).all()
+        assert kpca.explained_variance_ratio_.sum() <= exact[:6].sum() / exact.sum() * (1 + 1e-9)
+        for sure, about in zip(exact, found.eigenvalue_estimate, strict=False):
+            assert np.isnan(about) or abs(about / sure - 1) < 0.25
+
+
+def test_parts_with_weights_add_up(X):
+    weights = np.random.default_rng(2).exponential(size=len(X))
+    first = KernelPCA(5, size=40, random_state=0).fit(X[:150], sample_weight=weights[:150])
+    second = KernelPCA(5).fit(X[150:], sample_weight=weights[150:], like=first)
+    merged, whole = merge([first.model_, second.model_], ENGINE), like(first.model_, X, weights)
+    np.testing.assert_allclose(merged.solution.eigenvalues, whole.solution.eigenvalues, rtol=1e-9)
+    assert merged.sums.weight == pytest.approx(weights.sum())
+    grown = extend(first.model_, weighted(ArrayRows(X[150:]), weights[150:]), FitSpec.of(first.model_), ENGINE)
+    np.testing.assert_allclose(grown.solution.eigenvalues, whole.solution.eigenvalues, rtol=1e-9)
+    exact = exact_eigenvalues(X, weights, first.kernel_)
+    for model in (merged, grown):
+        assert (model.certificate.eigenvalue_lower <= exact[:5]).all()
+        assert (model.certificate.eigenvalue_likely_upper >= exact[:5]).all()
+
+
+def test_weights_of_one_for_all_change_nothing_but_what_is_drawn(X):
+    plain = like(fitted(X), X)
+    found = like(fitted(X), X, np.ones(len(X)))
+    np.testing.assert_allclose(found.solution.eigenvalues, plain.solution.eigenvalues, rtol=1e-12)
+    assert found.sums.weight == found.sums.count == len(X)
+
+
+def test_rows_are_drawn_in_proportion_to_their_weights():
+    n, weights = 40, np.r_[np.zeros(10), np.full(20, 1.0), np.full(10, 3.0)]
+    rows = weighted(ArrayRows(np.zeros((n, 1))), weights)
+    times = np.zeros(n)
+    for seed in range(3000):
+        times[weighted_draw(rows, 1, seed, 0, ENGINE).numbers] += 1
+    np.testing.assert_allclose(times / 3000, weights / weights.sum(), atol=0.02)
+    every = weighted_draw(rows, 100, 0, 0, ENGINE)
+    assert sorted(every.numbers) == list(range(10, 40))
+    assert (every.weight, every.count) == (50, 30)
+    equal = np.zeros(n)
+    for seed in range(3000):
+        equal[weighted_draw(rows, 1, seed, 0, ENGINE, equal=True).numbers] += 1
+    np.testing.assert_allclose(equal[10:] / 3000, 1 / 30, atol=0.015)
+
+
+def test_every_container_gives_the_same_model(X, tmp_path):
+    import dask.array as da
+
+    weights = np.random.default_rng(3).exponential(size=len(X))
+    np.save(tmp_path / "weights.npy", weights)
+    np.save(tmp_path / "rows.npy", X)
+    group = zarr.open_group(tmp_path / "rows.zarr", mode="w")
+    group.create_array("x", data=X, chunks=(64, 64))
+    group.create_array("w", data=weights, chunks=(50,))
+    kpca = KernelPCA(4, size=30, random_state=0, block_rows=128)
+    wanted = kpca.fit(X, sample_weight=weights).eigenvalues_
+    path = str(tmp_path / "rows.zarr")
+    for rows, given in (
+        (da.from_array(X, chunks=(100, 64)), weights),
+        (csr_array(X), weights.tolist()),
+        (str(tmp_path / "rows.npy"), str(tmp_path / "weights.npy")),
+        (group["x"], group["w"]),
+        (f"{path}/x", f"{path}/w"),
+    ):
+        np.testing.assert_allclose(kpca.fit(rows, sample_weight=given).eigenvalues_, wanted, rtol=1e-9)
+
+
+def test_half_lives_do_not_depend_on_how_rows_are_divided(X):
+    kpca = KernelPCA(5, size=40, random_state=0)
+    for start, stop in ((0, 120), (120, 121), (121, 260), (260, 300)):
+        kpca.partial_fit(X[start:stop], half_life=80)
+    weights = 2.0 ** ((np.arange(len(X)) - len(X) + 1) / 80)
+    whole = like(kpca.model_, X, weights)
+    np.testing.assert_allclose(kpca.eigenvalues_, whole.solution.eigenvalues, rtol=1e-9)
+    assert kpca.model_.sums.weight == pytest.approx(weights.sum())
+    exact, found = exact_eigenvalues(X, weights, kpca.kernel_), kpca.certificate_
+    assert (found.eigenvalue_lower <= exact[:5]).all()
+    assert (found.eigenvalue_likely_upper >= exact[:5]).all()
+    for wrong in (0, -1.0, np.nan, np.inf, "a", True):
+        with pytest.raises(SpecError, match="positive number of rows"):
+            kpca.partial_fit(X, half_life=wrong)
+
+
+@pytest.mark.parametrize(
+    ("weights", "error", "words"),
+    [
+        (np.r_[1.0, -1.0, np.ones(298)], DataError, "row 1 is -1: weights are finite numbers of at least 0"),
+        (np.r_[np.ones(299), np.nan], DataError, "row 299 is nan"),
+        (np.r_[np.ones(299), np.inf], DataError, "row 299 is inf"),
+        (np.zeros(300), DataError, "all sample weights are zero: at least one must be positive"),
+        (np.ones(299), SpecError, "299 sample weights for 300 rows"),
+        (np.ones((300, 1)), SpecError, "one number for each row"),
+        (["a"] * 300, SpecError, "sample weights are numbers"),
+        ("nowhere", SpecError, "there is no array 'nowhere'"),
+    ],
+)
+def test_bad_weights_are_refused(weights, error, words, X):
+    with pytest.raises(error, match=words):
+        KernelPCA(3).fit(X, sample_weight=weights)
+
+
+@pytest.mark.parametrize(
+    "options", [{"method": "exact"}, {"refine": 1}, {"preimage": "ridge"}], ids=lambda each: next(iter(each))
+)
+def test_what_takes_no_weights_says_so(options, X):
+    with pytest.raises(SpecError, match="does not take sample weights"):
+        KernelPCA(3, **options).fit(X, sample_weight=np.ones(len(X)))
+
+
+def test_scores_of_a_weighted_fit_have_a_weighted_mean_of_zero(X):
+    weights = np.random.default_rng(6).exponential(size=len(X))
+    kpca = KernelPCA(5, size=60, random_state=0).fit(X, sample_weight=weights)
+    Y = kpca.transform(X)
+    np.testing.assert_allclose(weights @ Y, 0, atol=1e-8 * np.abs(Y).max() * len(X))
+    np.testing.assert_allclose(
+        Y.T @ (weights[:, None] * Y), np.diag(kpca.eigenvalues_), atol=1e-7 * kpca.eigenvalues_[0]
+    )
+    np.testing.assert_allclose(kpca.fit_transform(X, sample_weight=weights), Y)
+    assert scores(kpca.model_, X).shape == Y.shape
+    assert methods.Nystroem().name == kpca.model_.method.name
