@@ -23,11 +23,12 @@ from bigkpca.errors import SpecError
 from bigkpca.execution.progress import Silent
 from bigkpca.execution.projection import check_columns
 from bigkpca.numerics.model import Model
-from bigkpca.plots.along import STEPS, ColumnAxes, draw_walk, walk_along
+from bigkpca.plots.along import STEPS, ColumnAxes, draw_walk, kind_for, walk_along
 from bigkpca.plots.clouds import draw_scores
 from bigkpca.plots.pictures import image_shape as checked_shape
 from bigkpca.plots.pictures import recorded_shape
 from bigkpca.plots.rows import (
+    MAX_SCORES,
     coloring,
     input_rows,
     project_rows,
@@ -144,8 +145,8 @@ def scores(
 
     Notes
     -----
-    Draws at most 65,536 scores that are given, and at most 20,000 rows that it has to project, in evenly spaced
-    stretches. Makes no pass over the data.
+    Draws at most 65,536 rows, in evenly spaced stretches, and fewer wide rows that it has to project. Makes no pass over
+    the data.
 
     Examples
     --------
@@ -157,9 +158,10 @@ def scores(
     """
     check_axes(axes)
     fitted = model_of(model)
-    pair = tuple(components) if isinstance(components, Sequence) else ()
-    if len(pair) != 2:
-        raise SpecError(f"components={components!r}: give two numbers, e.g. (1, 2)")
+    try:
+        x, y = components
+    except (TypeError, ValueError):
+        raise SpecError(f"components={components!r}: give two numbers, e.g. (1, 2)") from None
     if data is not None and scores is not None:
         raise SpecError("data and scores exclude each other: pass rows, or their scores")
     if scores is not None:
@@ -167,19 +169,19 @@ def scores(
     elif data is not None:
         rows = open_rows(data)
         check_columns(rows, fitted)
-        shown = project_rows(rows, fitted, Silent())
+        shown = project_rows(rows, fitted, Silent(), MAX_SCORES)
     else:
         kept, notes = input_rows(source_of(fitted, None), fitted)
         if kept is None:
             raise SpecError(f"{notes[0]}: pass rows (data) or their scores")
-        shown = project_rows(kept, fitted, Silent())
-    first, second = (_index(number, shown.scores.shape[1]) for number in pair)
+        shown = project_rows(kept, fitted, Silent(), MAX_SCORES)
+    pair = _index(x, shown.scores.shape[1]), _index(y, shown.scores.shape[1])
     colored = None
     if color is not None:
         source = source_of(fitted, scores)["path"] if data is None else path_of(data)
         colored = coloring(values_of_rows(color, source, shown.total, shown.numbers))
     axes = own_or_new(axes)
-    draw_scores(axes, shown.scores, (first, second), colored, legend=legend_beside, cmap=cmap)
+    draw_scores(axes, shown.scores, pair, colored, legend=legend_beside, cmap=cmap)
     return axes
 
 
@@ -250,10 +252,10 @@ def component(
     shape = checked_shape(image_shape, fitted.columns)
     if shape is None:
         shape = recorded_shape(_fitted_path(fitted), fitted.columns)
-    drawn = kind or ("pictures" if shape else ColumnAxes.of(fitted).kind)
+    kind = kind_for(fitted, kind, shape)
     along = walk_along(fitted, j, steps)
     axes = own_or_new(axes)
-    draw_walk(axes, fitted, along, drawn, shape, most=most, cmap=cmap)
+    draw_walk(axes, fitted, along, kind, shape, most=most, cmap=cmap)
     if axes.get_legend_handles_labels()[1]:
         axes.legend()
     axes.set_title(f"component {number}")
@@ -324,7 +326,7 @@ def columns(
         places = fitted.variables or {_column_name(name): slice(j, j + 1) for j, name in enumerate(own)}
         axes = own_or_new(axes)
         draw_captured(axes, fitted.captured, places, most=most)
-        axes.legend()
+        axes.legend(loc="lower right")  # below are the shortest bars
         return axes
     rows = open_rows(data)
     check_columns(rows, fitted)
@@ -332,6 +334,8 @@ def columns(
     at, X = sampled_rows(rows, shown.numbers, Silent())
     given = rows.names or fitted.names or [_column_name(j) for j in range(fitted.columns)]
     names, values = correlations(X, shown.scores[at, :r], shown_columns(given, dataset_at(path_of(data)), rows.where))
+    if not names:
+        raise SpecError(f"no column of {rows.where} has numbers or categories, with which scores can be correlated")
     axes = own_or_new(axes)
     draw_correlations(axes, names, values, range(1, values.shape[1] + 1), most=most, cmap=cmap)
     axes.set_title("correlation of columns with scores")

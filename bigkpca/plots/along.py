@@ -101,15 +101,22 @@ def draw_maps(axes: Axes, along: Walk, grid: dict[str, Array], cmap: Any = None)
     (y, row), (x, column) = (np.unique(values.astype(float), return_inverse=True) for values in (ys, xs))
     fields = np.full((len(along.steps), len(y), len(x)), np.nan)
     fields[:, row, column] = along.rows
-    width = (1 + _GAP) * (x[-1] - x[0]) * len(x) / max(len(x) - 1, 1) or 1.0
-    offsets = width * np.arange(len(fields))
+    x_edges, y_edges = _edges(x), _edges(y)
+    offsets = (1 + _GAP) * (x_edges[-1] - x_edges[0]) * np.arange(len(fields))
     low, high = along.rows.min(), along.rows.max()
     for offset, field in zip(offsets, fields, strict=True):
-        drawn = axes.pcolormesh(x + offset, y, field, vmin=low, vmax=high, cmap=cmap, rasterized=True)
-    axes.set_xticks(offsets + (x[0] + x[-1]) / 2, along.names)
+        drawn = axes.pcolormesh(x_edges + offset, y_edges, field, vmin=low, vmax=high, cmap=cmap, rasterized=True)
+    axes.set_xticks(offsets + (x_edges[0] + x_edges[-1]) / 2, along.names)
     axes.set(xlabel=x_name, ylabel=y_name, aspect="equal")
     without_frame(axes)
     axes.figure.colorbar(drawn, ax=axes)
+
+
+def _edges(x: Array) -> Array:
+    """The edges (k + 1,) of cells with these ascending centres (k,)."""
+    inner = (x[1:] + x[:-1]) / 2
+    first, last = (inner[0], inner[-1]) if len(x) > 1 else (x[0] + 0.5, x[0] - 0.5)
+    return np.concatenate([[2 * x[0] - first], inner, [2 * x[-1] - last]])
 
 
 def draw_curves(axes: Axes, along: Walk, index: dict[str, Array]) -> None:
@@ -138,25 +145,33 @@ def draw_bars(axes: Axes, along: Walk, model: Model, names: Sequence[str] | None
     axes.set(xlabel=f"change from {along.names[0]} to {along.names[-1]}{unit}")
 
 
+def kind_for(model: Model, kind: str | None, shape: tuple[int, ...] | None) -> str:
+    """This kind, or else the one that suits the columns. Raises SpecError if the columns do not allow it."""
+    own = ColumnAxes.of(model)
+    if kind is None:
+        return "pictures" if shape else own.kind
+    if kind not in KINDS:
+        raise SpecError(f"kind={kind!r} is not one of {', '.join(KINDS)}")
+    if kind == "pictures" and shape is None:
+        raise SpecError("pictures need the shape of a row: pass image_shape, e.g. (28, 28)")
+    if kind == "maps" and not own.grid:
+        raise SpecError(
+            "maps need columns that were stacked from two dims with numbers as coordinates: fit a DataArray such as "
+            "field.stack(cell=['lat', 'lon'])"
+        )
+    return kind
+
+
 def draw_walk(
     axes: Axes, model: Model, along: Walk, kind: str, shape: tuple[int, ...] | None, *, most: int = 12, cmap: Any = None
 ) -> None:
-    """Draw pre-images as this kind. Raises SpecError if the columns do not allow it."""
+    """Draw pre-images as this kind, which suits the columns."""
     own = ColumnAxes.of(model)
-    if kind == "pictures":
-        if shape is None:
-            raise SpecError("pictures need the shape of a row: pass image_shape, e.g. (28, 28)")
+    if kind == "pictures" and shape is not None:
         draw_pictures(axes, along, shape, cmap)
     elif kind == "maps":
-        if not own.grid:
-            raise SpecError(
-                "maps need columns that were stacked from two dims with numbers as coordinates: fit a DataArray such "
-                "as field.stack(cell=['lat', 'lon'])"
-            )
         draw_maps(axes, along, own.grid, cmap)
     elif kind == "curves":
         draw_curves(axes, along, own.index if len(own.index) == 1 else {})
-    elif kind == "bars":
-        draw_bars(axes, along, model, own.names, most=most)
     else:
-        raise SpecError(f"kind={kind!r} is not one of {', '.join(KINDS)}")
+        draw_bars(axes, along, model, own.names, most=most)

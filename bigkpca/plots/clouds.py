@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bigkpca.errors import Array, SpecError
+from bigkpca.errors import Array
 from bigkpca.plots.rows import RowLabels
 from bigkpca.plots.style import current_colors, label_colors
 
@@ -84,8 +84,6 @@ def _draw_valued(axes: Axes, at: Array, values: Array, most: int, cmap: Any) -> 
         values, locator = np.asarray(date2num(values)), AutoDateLocator()
         ticks = {"ticks": locator, "format": ConciseDateFormatter(locator)}
     known = np.isfinite(values)
-    if not known.any():
-        raise SpecError("color has no finite value: pass numbers, labels, or nothing")
     if not known.all():
         ink = current_colors().ink
         _scatter(axes, _dots(axes, at[~known], np.zeros((~known).sum()), most, np.mean), lambda _: ink, alpha=0.2)
@@ -114,7 +112,7 @@ def _dots(axes: Axes, at: Array, codes: Array, most: int, reduce: Callable[[Arra
 
     size = axes.get_window_extent().size * 72 / axes.figure.dpi
     across, up = np.maximum(np.round(size / [_HEXAGON, _HEXAGON * np.sqrt(3)]).astype(int), 1).tolist()
-    bins = axes.hexbin(*at.T, C=np.arange(len(at)), gridsize=(across, up), reduce_C_function=group)  # type: ignore[arg-type]
+    bins = axes.hexbin(*at.T, C=np.arange(len(at)), gridsize=(across, up), reduce_C_function=group)
     middles = np.asarray(bins.get_offsets())
     bins.remove()
     numbers = np.array([len(members) for members in groups])

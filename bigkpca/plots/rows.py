@@ -22,7 +22,7 @@ from bigkpca.plots.style import PALETTE
 from bigkpca.storage import block_arrays
 from bigkpca.workflows.inputs import dataset_at, feature_store, names_of, open_labels
 
-_MAX_SCORES = 65_536  # rows shown, if their scores are given
+MAX_SCORES = 65_536  # rows shown, if their scores are given
 _MAX_PROJECTED = 20_000  # rows shown, if they must be projected first
 _MAX_PRODUCTS = 5e10  # rows x features x columns: a few seconds, even for models that keep all their rows
 _SAMPLE_VALUES = 4e6  # values of rows, from which relations to columns are computed
@@ -44,15 +44,15 @@ class ShownScores:
 def read_scores(scores: Rows, model: Model, progress: Progress) -> ShownScores:
     """At most 65,536 of these scores."""
     total = scores.shape[0]
-    numbers = spread_row_numbers(total, min(_MAX_SCORES, _MAX_BYTES // (8 * model.components)))
+    numbers = spread_row_numbers(total, min(MAX_SCORES, _MAX_BYTES // (8 * model.components)))
     progress.note(f"reading {len(numbers):,} of {total:,} scores")
     return ShownScores(total, numbers, taken(scores, numbers, "reading scores", progress).astype(np.float64))
 
 
-def project_rows(rows: Rows, model: Model, progress: Progress) -> ShownScores:
-    """Scores of at most 20,000 of these rows."""
+def project_rows(rows: Rows, model: Model, progress: Progress, most: int = _MAX_PROJECTED) -> ShownScores:
+    """Scores of at most `most` of these rows, and of fewer if that would take long."""
     total, affordable = rows.shape[0], int(_MAX_PRODUCTS / (model.features.size * model.columns))
-    most = min(_MAX_PROJECTED, _MAX_BYTES // (8 * model.components), max(1000, affordable))
+    most = min(most, _MAX_BYTES // (8 * model.components), max(1000, affordable))
     numbers = spread_row_numbers(total, most)
     step, found = tile_rows(model.columns, model.features.size, 8), []
     with shown_pass(progress, "projecting", len(numbers)) as advance, single_threaded_blas:
@@ -173,5 +173,10 @@ def as_labels(values: Array) -> RowLabels:
 
 
 def coloring(values: Array) -> RowLabels | Array:
-    """Labels, or the values themselves if they are dates or numbers with more than twelve distinct values."""
+    """Labels, or the values themselves if they are dates or numbers with more than twelve distinct values.
+
+    Raises SpecError if no value is finite.
+    """
+    if values.dtype.kind in "iufM" and not np.isfinite(values).any():
+        raise SpecError("color has no finite value: pass numbers, labels, or nothing")
     return values if values.dtype.kind in "iufM" and len(np.unique(values)) > len(PALETTE) else as_labels(values)

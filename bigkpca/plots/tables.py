@@ -156,7 +156,9 @@ def draw_captured(axes: Axes, found: Captured, places: Mapping[str, slice], *, m
     shares = {"all columns": found.shares, **found.of_columns(places)}
     names = list(shares)[: most + 1][::-1]  # from the bottom up
     ours, pca = 100 * np.array([shares[name] for name in names]).T
-    axes.barh(names, ours, 0.6, color=colors.accent, label=f"{r} scores" if r > 1 else "the score")
+    y = np.arange(len(names))
+    axes.barh(y, ours, 0.6, color=colors.accent, label=f"{r} scores" if r > 1 else "the score")
     label = f"linear PCA, {r} component{'s' * (r > 1)}"
-    axes.plot(pca, np.arange(len(names)), "|", color=colors.ink, markersize=11, markeredgewidth=2, label=label)
+    axes.plot(pca, y, "|", color=colors.ink, markersize=11, markeredgewidth=2, label=label)
+    axes.set_yticks(y, names)
     axes.set(xlabel="explained share of the variance, %", xlim=(0, 104))

@@ -102,6 +102,7 @@ def test_maps_lie_side_by_side_and_land_is_blank(sea):
         assert mesh.get_cmap().name == "RdBu_r"
     edges = [mesh.get_coordinates()[0, [0, -1], 0] for mesh in axes.collections]
     assert edges[0] == pytest.approx([95, 135])
+    assert axes.collections[0].get_coordinates()[[0, -1], 0, 1] == pytest.approx([-15, 15])
     assert all(right[0] > left[1] for left, right in zip(edges, edges[1:], strict=False))
     assert ticks(axes.xaxis) == STEPS
     np.testing.assert_allclose(axes.get_xticks(), [np.mean(edge) for edge in edges])

@@ -121,8 +121,6 @@ def test_numbers_and_dates_have_a_colour_bar_and_rows_without_one_are_faint(axes
     np.testing.assert_allclose(known.get_facecolors(), expected)
     (bar,) = [each for each in axes.figure.axes if each is not axes]
     assert bar.get_ylim() == (5, 7)
-    with pytest.raises(SpecError, match="color has no finite value: pass numbers, labels, or nothing"):
-        draw_scores(axes, Y, (0, 1), np.full(50, np.nan), legend=silent)
     days = np.datetime64("2020-01-01") + np.arange(50)
     draw_scores(axes, Y, (0, 1), days, legend=silent)
     axes.figure.draw_without_rendering()
@@ -135,6 +133,8 @@ def test_what_is_a_label_and_what_a_value():
         assert coloring(values) is values
     for values in (np.arange(40) % 12, np.arange(40) > 3, np.array([f"{i}" for i in range(40)]), np.ones(40)):
         assert isinstance(coloring(values), RowLabels)
+    with pytest.raises(SpecError, match="color has no finite value: pass numbers, labels, or nothing"):
+        coloring(np.full(50, np.nan))
     many = coloring(np.array([f"{i:02}" for i in range(40)]))
     assert len(many.names) == 12
     assert many.names[-1] == "other"

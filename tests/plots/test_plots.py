@@ -78,7 +78,7 @@ def test_labels_come_from_memory_or_from_beside_the_rows(place, digits):
 def test_only_what_is_given_is_drawn_of_many_rows(place, monkeypatch):
     from bigkpca.plots import rows
 
-    monkeypatch.setattr(rows, "_MAX_SCORES", 128)
+    monkeypatch.setattr(rows, "MAX_SCORES", 128)
     Y = np.random.default_rng(0).normal(size=(1000, 4))
     found = places_of(plots.scores(place / "m.zarr", scores=Y, color=np.arange(1000) % 2))
     numbers = rows.spread_row_numbers(1000, 128)

@@ -121,7 +121,7 @@ def test_bars_show_what_the_scores_explain_beside_linear_pca(flights):
     assert [tick.get_text() for tick in few.get_yticklabels()] == names[-3:]
 
 
-def test_what_columns_cannot_draw(flights):
+def test_what_columns_cannot_draw(flights, monkeypatch):
     kpca, frame = flights
     with pytest.raises(SpecError, match="what the scores of this model explain of its columns is not known: pass rows"):
         plots.columns(KernelPCA(2, size=5, random_state=0).fit(RNG.normal(size=(9, 3))))
@@ -131,4 +131,7 @@ def test_what_columns_cannot_draw(flights):
         for value in (0, 2.5):
             with pytest.raises(SpecError, match=rf"{name}={value}: give a number of at least 1"):
                 plots.columns(kpca, frame, **{name: value})
+    monkeypatch.setattr(plots, "shown_columns", lambda *_: (ShownColumn("code", slice(0, 4), "characters", ("x",)),))
+    with pytest.raises(SpecError, match="no column of the array has numbers or categories, with which scores can be"):
+        plots.columns(kpca, frame.to_numpy())
     assert not plt.get_fignums()  # nothing was drawn
