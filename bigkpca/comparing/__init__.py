@@ -50,7 +50,6 @@ from bigkpca.spec import VARIED, FitSpec, ProblemOptions
 from bigkpca.spec.units import SEEDS, TIME_BUDGET
 from bigkpca.storage import destination
 
-
 _SHOWN = {
     "seconds": "seconds",
     "MB": "peak_mb",

@@ -108,4 +108,6 @@ def candidate_lengths(distances: Array, distance: Distance) -> Lengths:
     found["mean"] = float(distances.mean()), float(distances.std() / np.sqrt(len(distances)))
     power = 0.5 if distance == "sqeuclidean" else 1.0  # of the distance: its error moves the length to first order
     lengths = {name: (_length(value, distance), value, error) for name, (value, error) in found.items()}
-    return Lengths({name: Length(sigma, sigma * error / value * power) for name, (sigma, value, error) in lengths.items()})
+    return Lengths(
+        {name: Length(sigma, sigma * error / value * power) for name, (sigma, value, error) in lengths.items()}
+    )

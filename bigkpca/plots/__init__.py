@@ -145,8 +145,8 @@ def scores(
 
     Notes
     -----
-    Draws at most 65,536 rows, in evenly spaced stretches, and fewer wide rows that it has to project. Makes no pass over
-    the data.
+    Draws at most 65,536 rows, in evenly spaced stretches, and fewer wide rows that it has to project first. Makes no
+    pass over the data.
 
     Examples
     --------

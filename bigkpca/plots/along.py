@@ -1,4 +1,4 @@
-"""Pre-images along the axis of a component: as pictures, as maps, as curves, or as changes of the columns of a table."""
+"""Pre-images along the axis of a component: as pictures, maps, curves, or changes of the columns of a table."""
 
 from __future__ import annotations
 

@@ -75,14 +75,15 @@ def _draw_labelled(axes: Axes, at: Array, labels: RowLabels, most: int, legend: 
 
 def _draw_valued(axes: Axes, at: Array, values: Array, most: int, cmap: Any) -> None:
     """Rows without a value are faint."""
+    import matplotlib.dates as dates
     from matplotlib.cm import ScalarMappable
     from matplotlib.colors import Normalize
-    from matplotlib.dates import AutoDateLocator, ConciseDateFormatter, date2num
 
     ticks: dict[str, Any] = {}
     if values.dtype.kind == "M":
-        values, locator = np.asarray(date2num(values)), AutoDateLocator()
-        ticks = {"ticks": locator, "format": ConciseDateFormatter(locator)}
+        of_dates: Any = dates  # which has no types
+        values, locator = np.asarray(of_dates.date2num(values)), of_dates.AutoDateLocator()
+        ticks = {"ticks": locator, "format": of_dates.ConciseDateFormatter(locator)}
     known = np.isfinite(values)
     if not known.all():
         ink = current_colors().ink
@@ -96,7 +97,9 @@ def _scatter(axes: Axes, dots: Dots, paint: Callable[[Array], Any], alpha: float
     """Draw the dots, in the colours that `paint` gives their codes."""
     for width in np.unique(dots.widths):
         here = dots.widths == width
-        axes.scatter(*dots.at[here].T, s=width**2, color=paint(dots.codes[here]), alpha=alpha, linewidth=0)
+        axes.scatter(
+            dots.at[here, 0], dots.at[here, 1], s=width**2, color=paint(dots.codes[here]), alpha=alpha, linewidth=0
+        )
 
 
 def _dots(axes: Axes, at: Array, codes: Array, most: int, reduce: Callable[[Array], Any]) -> Dots:
@@ -110,9 +113,10 @@ def _dots(axes: Axes, at: Array, codes: Array, most: int, reduce: Callable[[Arra
         groups.append(np.asarray(members, np.intp))
         return len(groups)
 
-    size = axes.get_window_extent().size * 72 / axes.figure.dpi
-    across, up = np.maximum(np.round(size / [_HEXAGON, _HEXAGON * np.sqrt(3)]).astype(int), 1).tolist()
-    bins = axes.hexbin(*at.T, C=np.arange(len(at)), gridsize=(across, up), reduce_C_function=group)
+    box = axes.get_window_extent()
+    inches = np.array([box.width, box.height]) / axes.figure.dpi
+    across, up = np.maximum(np.round(inches * 72 / _HEXAGON / [1, np.sqrt(3)]).astype(int), 1).tolist()
+    bins = axes.hexbin(at[:, 0], at[:, 1], np.arange(len(at)), gridsize=(across, up), reduce_C_function=group)
     middles = np.asarray(bins.get_offsets())
     bins.remove()
     numbers = np.array([len(members) for members in groups])

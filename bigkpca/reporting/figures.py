@@ -126,7 +126,9 @@ def learning_curve(model: Model) -> Drawing | None:
 def scores(Y: Array, pair: tuple[int, int], labels: RowLabels | None) -> Drawing:
     """Scatter plot of the scores Y (m, r) of two components, coloured by label; many rows share dots."""
     at, (first, second) = Y[:, pair], (number + 1 for number in pair)
-    spans = [f"component {n} runs from {v.min():.3g} to {v.max():.3g}" for n, v in zip((first, second), at.T, strict=True)]
+    spans = [
+        f"component {n} runs from {v.min():.3g} to {v.max():.3g}" for n, v in zip((first, second), at.T, strict=True)
+    ]
     alt = f"{len(Y):,} rows: {', '.join(spans)}."
     if labels is not None:
         rows = [np.median(at[labels.values == word], axis=0) for word in labels.names]

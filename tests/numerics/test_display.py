@@ -115,7 +115,9 @@ def test_a_plan_is_a_table_of_its_cost():
     unknown = replace(plan, expected_seconds=None)
     assert unknown.expected_time == "not known: it was not estimated"
     assert replace(unknown, not_timed="<why>").expected_time == "not known: <why>"
-    assert replace(plan, expected_seconds=9000.0, threads=8, on_workers=True).expected_time.startswith("about 2.5 h on 8 th")
+    assert replace(plan, expected_seconds=9000.0, threads=8, on_workers=True).expected_time.startswith(
+        "about 2.5 h on 8 th"
+    )
 
 
 def test_lengths_are_a_dict_and_a_table():
@@ -128,7 +130,10 @@ def test_lengths_are_a_dict_and_a_table():
 
 
 def test_settings_are_ranked_by_their_error():
-    settings = tuple(Setting(sigma, 5, ridge, error, 0.1) for sigma, ridge, error in ((1.0, 0.1, 3.0), (2.0, 0.2, 2.0), (1.0, 0.3, 4.0)))
+    settings = tuple(
+        Setting(sigma, 5, ridge, error, 0.1)
+        for sigma, ridge, error in ((1.0, 0.1, 3.0), (2.0, 0.2, 2.0), (1.0, 0.3, 4.0))
+    )
     found = CrossValidation(settings, 300, 3, 40, False)
     assert cells(found._repr_html_())[-3:] == [
         ["rank", "sigma", "components", "ridge", "error", "standard_error"],
@@ -138,7 +143,10 @@ def test_settings_are_ranked_by_their_error():
 
 
 def test_fits_of_a_comparison_are_listed_with_their_medians():
-    trials = [TrialResult("rff", "", 50, seed, seconds, 120.0, score_error=0.25) for seed, seconds in enumerate((1.0, 3.0, 2.0))]
+    trials = [
+        TrialResult("rff", "", 50, seed, seconds, 120.0, score_error=0.25)
+        for seed, seconds in enumerate((1.0, 3.0, 2.0))
+    ]
     found = Comparison("out", tuple(trials), group_trials(trials), "take rff", "exact kernel PCA", 0)
     html = cells(found._repr_html_())
     assert html[-2:] == [

@@ -52,7 +52,7 @@ def test_large_pictures_keep_the_pixels_that_are_asked_for():
 def test_shapes_of_pictures(tmp_path):
     assert image_shape([8, 8], 64) == (8, 8)
     assert image_shape(None, 64) is None
-    with pytest.raises(SpecError, match="give height and width, e.g. 28,28"):
+    with pytest.raises(SpecError, match=r"give height and width, e\.g\. 28,28"):
         image_shape((8, 4, 2), 64)
     with pytest.raises(SpecError, match="makes 56 values, and rows have 64"):
         image_shape((8, 7), 64)

@@ -54,24 +54,35 @@ def test_rows_and_scores_of_any_kind_give_the_same_dots(place, digits, axes):
     assert (other.get_xlabel(), other.get_ylabel()) == ("component 4", "component 3")
 
 
-def test_labels_come_from_memory_or_from_beside_the_rows(place, digits):
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        pytest.param(lambda place, X: {"color": "y"}, id="of the dataset"),
+        pytest.param(lambda place, X: {"color": np.arange(200) % 4, "data": X}, id="in memory"),
+        *(
+            pytest.param(arguments, marks=pytest.mark.full)
+            for arguments in (
+                lambda place, X: {"color": "y", "scores": place / "s.zarr"},
+                lambda place, X: {"color": "y", "data": place / "x.zarr"},
+                lambda place, X: {"color": place / "labels.npy", "data": X},
+                lambda place, X: {"color": (np.arange(200) % 4).tolist()},
+            )
+        ),
+    ],
+)
+def test_labels_come_from_memory_or_from_beside_the_rows(place, digits, arguments):
+    axes = plots.scores(place / "m.zarr", **arguments(place, digits[:200]))
+    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["0", "1", "2", "3"]
+
+
+def test_values_have_the_colours_of_the_map(place, digits):
     path, X = place / "m.zarr", digits[:200]
-    for arguments in (
-        {"color": "y"},
-        {"color": "y", "scores": place / "s.zarr"},
-        {"color": "y", "data": place / "x.zarr"},
-        {"color": place / "labels.npy", "data": X},
-        {"color": np.arange(200) % 4, "data": X},
-        {"color": (np.arange(200) % 4).tolist()},
-    ):
-        axes = plots.scores(path, **arguments)
-        assert [text.get_text() for text in axes.get_legend().get_texts()] == ["0", "1", "2", "3"]
-        plt.close("all")
     bar = plots.scores(path, X, color=X.mean(axis=1), cmap="magma")
     assert len(bar.figure.axes) == 2
     assert bar.get_legend() is None
     np.testing.assert_allclose(
-        bar.collections[0].get_facecolors()[0], plt.get_cmap("magma")(plt.Normalize(*np.percentile(X.mean(axis=1), [0, 100]))(X[0].mean()))
+        bar.collections[0].get_facecolors()[0],
+        plt.get_cmap("magma")(plt.Normalize(*np.percentile(X.mean(axis=1), [0, 100]))(X[0].mean())),
     )
 
 
@@ -101,7 +112,9 @@ def test_what_scores_cannot_draw(place, digits):
         with pytest.raises(SpecError, match=message):
             plots.scores(path, **arguments)
     gone = bigkpca.KernelPCA(2, size=20, random_state=0).fit(X)
-    with pytest.raises(SpecError, match=r"the rows were in memory and were not kept: pass rows \(data\) or their scores"):
+    with pytest.raises(
+        SpecError, match=r"the rows were in memory and were not kept: pass rows \(data\) or their scores"
+    ):
         plots.scores(gone)
     assert not plt.get_fignums()
 
@@ -116,14 +129,14 @@ def artists(axes):
 
 def test_the_report_draws_the_same_figures(images, monkeypatch):
     kpca, X = images
-    model, Y = kpca.model_, kpca.transform(X)
+    values = np.arange(300) % 3  # in clouds so far apart that names need not move
+    model, Y = kpca.model_, kpca.transform(X) + 3 * np.eye(6)[values]
     drawn = []
     monkeypatch.setattr(figures, "drawing", lambda figure, name, alt: drawn.append(artists(figure.axes[0])))
     figures.spectrum(model)
     own = plots.spectrum(model)
     (_, bars, *labels), (_, own_bars, *own_labels) = drawn.pop(), artists(own)
     assert (bars, labels) == (own_bars, own_labels)  # but for marks of trust, which have a figure of their own
-    values = np.arange(300) % 3
     figures.scores(Y, (0, 1), RowLabels(values.astype(str), ("0", "1", "2")))
     assert drawn.pop() == artists(plots.scores(model, scores=Y, color=values))
     runs = tuple(DriftOfRun(run, "", figure, 0.2, 0, 9) for run, figure in enumerate((0.0, 0.4, 0.1), 1))
@@ -141,6 +154,7 @@ def test_the_style_of_the_user_stays(images):
     assert dict(plt.rcParams) == before
 
 
+@pytest.mark.full
 def test_matplotlib_is_imported_by_the_first_call_only():
     code = "import sys, bigkpca.plots; assert 'matplotlib' not in sys.modules; sys.modules['matplotlib'] = None\n"
     code += "try: bigkpca.plots.spectrum(None)\nexcept Exception as error: print(error)"

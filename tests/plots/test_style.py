@@ -89,7 +89,9 @@ def test_axes_are_those_that_were_given_or_new_ones(axes, monkeypatch):
     assert own_or_new(axes) is axes
     assert own_or_new(None) is not own_or_new(None)
     for given in (axes.figure, np.array([axes])):
-        with pytest.raises(SpecError, match=r"axes must be one Axes of Matplotlib, not a value of type (Figure|ndarray)"):
+        with pytest.raises(
+            SpecError, match=r"axes must be one Axes of Matplotlib, not a value of type (Figure|ndarray)"
+        ):
             check_axes(given)
     monkeypatch.setattr(style, "find_spec", lambda name: None)
     with pytest.raises(SpecError, match=r"plots need matplotlib: pip install 'bigkpca\[report\]'"):

@@ -89,7 +89,9 @@ def test_a_column_of_categories_has_a_correlation_ratio(tmp_path):
     scores = next(iter(model.project([np.column_stack([frame["x"], np.eye(3)[kind]])], N)))
     means = pd.DataFrame(scores).groupby(kind).transform("mean").to_numpy()
     ratio = means.std(axis=0) / scores.std(axis=0)
-    values = {tick.get_text(): row for tick, row in zip(axes.get_yticklabels(), axes.images[0].get_array(), strict=True)}
+    values = {
+        tick.get_text(): row for tick, row in zip(axes.get_yticklabels(), axes.images[0].get_array(), strict=True)
+    }
     assert set(values) == {"x", "kind"}
     np.testing.assert_allclose(values["kind"], ratio, atol=1e-5)
 
