@@ -39,13 +39,15 @@ from bigkpca.plots.rows import (
 )
 from bigkpca.plots.runs import draw_drift, drift_of_runs
 from bigkpca.plots.spectra import draw_spectrum
-from bigkpca.plots.style import check_axes, legend_beside, own_or_new
+from bigkpca.plots.style import check_axes, legend_above, legend_beside, own_or_new
 from bigkpca.plots.tables import correlations, draw_captured, draw_correlations, shown_columns
 from bigkpca.storage.models import AnyModel, model_of
 from bigkpca.workflows.inputs import dataset_at, open_scores
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+_STRIP = 2.0  # inches: height of a figure of pictures or maps side by side
 
 __all__ = ["columns", "component", "drift", "scores", "spectrum"]
 
@@ -254,10 +256,10 @@ def component(
         shape = recorded_shape(_fitted_path(fitted), fitted.columns)
     kind = kind_for(fitted, kind, shape)
     along = walk_along(fitted, j, steps)
-    axes = own_or_new(axes)
+    axes = own_or_new(axes, _STRIP if kind in ("pictures", "maps") else None)
     draw_walk(axes, fitted, along, kind, shape, most=most, cmap=cmap)
-    if axes.get_legend_handles_labels()[1]:
-        axes.legend()
+    if kind == "curves":
+        legend_beside(axes)
     axes.set_title(f"component {number}")
     return axes
 
@@ -326,7 +328,7 @@ def columns(
         places = fitted.variables or {_column_name(name): slice(j, j + 1) for j, name in enumerate(own)}
         axes = own_or_new(axes)
         draw_captured(axes, fitted.captured, places, most=most)
-        axes.legend(loc="lower right")  # below are the shortest bars
+        legend_above(axes)
         return axes
     rows = open_rows(data)
     check_columns(rows, fitted)

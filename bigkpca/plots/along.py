@@ -136,7 +136,7 @@ def draw_bars(axes: Axes, along: Walk, model: Model, names: Sequence[str] | None
     change, unit = along.rows[-1] - along.rows[0], ""
     if model.captured is not None:
         spread = model.features.unscaled(np.sqrt(model.captured.variance))
-        change, unit = np.divide(change, spread, out=np.zeros(len(change)), where=spread > 0), ", SD of the column"
+        change, unit = np.divide(change, spread, out=np.zeros(len(change)), where=spread > 0), " (in SD of the column)"
     shown = np.argsort(-np.abs(change), kind="stable")[:most][::-1]  # from the bottom up
     y, colors = np.arange(len(shown)), current_colors()
     axes.barh(y, change[shown], 0.6, color=[colors.accent if up else colors.second for up in change[shown] >= 0])

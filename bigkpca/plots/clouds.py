@@ -120,8 +120,8 @@ def _dots(axes: Axes, at: Array, codes: Array, most: int, reduce: Callable[[Arra
     middles = np.asarray(bins.get_offsets())
     bins.remove()
     numbers = np.array([len(members) for members in groups])
-    steps = np.ceil(5 * np.log1p(numbers) / np.log1p(numbers.max()))
-    return Dots(middles, np.array([reduce(codes[members]) for members in groups]), 2.4 + 0.9 * steps)
+    steps = np.ceil(5 * np.sqrt(np.minimum(numbers / np.quantile(numbers, 0.98), 1)))  # ink is in proportion to rows
+    return Dots(middles, np.array([reduce(codes[members]) for members in groups]), 1.2 + 1.1 * steps)
 
 
 def write_names(axes: Axes, words: Sequence[str], middles: Array, dots: Dots) -> None:

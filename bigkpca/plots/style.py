@@ -63,13 +63,14 @@ def check_axes(axes: Any) -> None:
         raise SpecError(f"axes must be one Axes of Matplotlib, not a value of type {kind}: pass e.g. axes=axes[0]")
 
 
-def own_or_new(axes: Axes | None) -> Axes:
-    """These axes, or the axes of a new figure."""
+def own_or_new(axes: Axes | None, height: float | None = None) -> Axes:
+    """These axes, or the axes of a new figure; `height` in inches, by default that of the style."""
     if axes is not None:
         return axes
-    from matplotlib import pyplot
+    from matplotlib import pyplot, rcParams
 
-    return pyplot.subplots(layout="constrained")[1]
+    width, usual = rcParams["figure.figsize"]
+    return pyplot.subplots(figsize=(width, height or usual), layout="constrained")[1]
 
 
 def plain_ticks(axis: Any, unit: str = "", scale: float = 1.0, **where: Any) -> None:
@@ -98,3 +99,11 @@ def without_frame(axes: Axes) -> None:
 def legend_beside(axes: Axes) -> None:
     """A legend to the right of the axes, where it covers nothing."""
     axes.legend(loc="upper left", bbox_to_anchor=(1, 1))
+
+
+def legend_above(axes: Axes) -> None:
+    """A legend above the axes, where it covers no data, if anything has a label; in one column where words are long."""
+    words = axes.get_legend_handles_labels()[1]
+    columns = len(words) if sum(map(len, words)) < 28 else 1
+    if words:
+        axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=columns, borderaxespad=0.2)

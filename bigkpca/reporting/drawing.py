@@ -111,14 +111,6 @@ def _opened(svg: str, opening: str, name: str, alt: str) -> str:
     return opening + title + rounded
 
 
-def legend_above(axes: Axes) -> None:
-    """A legend above the axes, where it covers no data, if anything has a label; in one column where words are long."""
-    words = axes.get_legend_handles_labels()[1]
-    columns = len(words) if sum(map(len, words)) < 28 else 1
-    if words:
-        axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=columns, borderaxespad=0.2)
-
-
 def legend_below(axes: Axes) -> None:
     """A legend below the axes, with as many columns as fit, to be read line by line."""
     marks, words = axes.get_legend_handles_labels()

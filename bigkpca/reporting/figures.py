@@ -15,8 +15,8 @@ from bigkpca.plots.clouds import draw_scores
 from bigkpca.plots.rows import RowLabels
 from bigkpca.plots.runs import DriftOfRun, draw_drift
 from bigkpca.plots.spectra import MARKS, draw_spectrum
-from bigkpca.plots.style import whole_ticks
-from bigkpca.reporting.drawing import ACCENT, INK, PAPER, SECOND, Drawing, axes_of, drawing, legend_above, legend_below
+from bigkpca.plots.style import legend_above, whole_ticks
+from bigkpca.reporting.drawing import ACCENT, INK, PAPER, SECOND, Drawing, axes_of, drawing, legend_below
 from bigkpca.storage.describe import whole_gram
 
 MAX_POINTS = 2000  # points of a scatter plot; more become a density plot
