@@ -247,8 +247,8 @@ def component(
     ('component 2', 5)
     """
     check_axes(axes)
-    fitted, steps = model_of(model), [float(step) for step in deviations]
-    if len(steps) < 2 or not np.isfinite(steps).all():
+    fitted, steps = model_of(model), _numbers(deviations)
+    if len(steps) < 2:
         raise SpecError(f"deviations={deviations!r}: give at least two numbers, e.g. (-2, 0, 2)")
     j, most = _index(number, fitted.components), _count("n_columns", n_columns)
     shape = checked_shape(image_shape, fitted.columns)
@@ -392,6 +392,15 @@ def _count(name: str, value: Any) -> int:
     if not isinstance(value, int | np.integer) or value < 1:
         raise SpecError(f"{name}={value!r}: give a number of at least 1")
     return int(value)
+
+
+def _numbers(values: Any) -> list[float]:
+    """These finite numbers; none if there are other values."""
+    try:
+        found = [float(value) for value in values]
+    except (TypeError, ValueError):
+        return []
+    return found if np.isfinite(found).all() else []
 
 
 def _column_name(name: Any) -> str:

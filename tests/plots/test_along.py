@@ -164,7 +164,7 @@ def test_what_component_cannot_draw(images, sea):
             SpecError, match=r"there is no component .*: they are counted from 1, and the last one is 6"
         ):
             plots.component(kpca, number)
-    for deviations in ((2,), (-2, np.nan), ()):
+    for deviations in ((2,), (-2, np.nan), (), 3, "ab"):
         with pytest.raises(SpecError, match=r"give at least two numbers, e.g. \(-2, 0, 2\)"):
             plots.component(kpca, deviations=deviations)
     for kind, message in (
