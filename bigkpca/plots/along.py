@@ -97,7 +97,9 @@ def draw_pictures(axes: Axes, along: Walk, shape: tuple[int, ...], cmap: Any = N
 def draw_maps(axes: Axes, along: Walk, grid: dict[str, Array], cmap: Any = None) -> None:
     """Maps side by side over a grid with two coordinates, the second one along x unless it is a latitude; with a colour
     bar. Cells without a column, such as land in a map of the sea, are blank."""
-    (y_name, ys), (x_name, xs) = sorted(grid.items(), key=lambda each: not each[0].lower().startswith("lat"))
+    from matplotlib.ticker import MaxNLocator
+
+    (y_name, ys), (_, xs) = sorted(grid.items(), key=lambda each: not each[0].lower().startswith("lat"))
     (y, row), (x, column) = (np.unique(values.astype(float), return_inverse=True) for values in (ys, xs))
     fields = np.full((len(along.steps), len(y), len(x)), np.nan)
     fields[:, row, column] = along.rows
@@ -107,9 +109,11 @@ def draw_maps(axes: Axes, along: Walk, grid: dict[str, Array], cmap: Any = None)
     for offset, field in zip(offsets, fields, strict=True):
         drawn = axes.pcolormesh(x_edges + offset, y_edges, field, vmin=low, vmax=high, cmap=cmap, rasterized=True)
     axes.set_xticks(offsets + (x_edges[0] + x_edges[-1]) / 2, along.names)
-    axes.set(xlabel=x_name, ylabel=y_name, aspect="equal")
+    axes.set(ylabel=y_name, aspect="equal")
+    axes.yaxis.set_major_locator(MaxNLocator(2))
     without_frame(axes)
-    axes.figure.colorbar(drawn, cax=axes.inset_axes((1.02, 0, 0.015, 1)))  # as high as the maps
+    bar = axes.inset_axes((1.02, 0, 0.015, 1))  # as high as the maps
+    axes.figure.colorbar(drawn, cax=bar, ticks=MaxNLocator(2))
 
 
 def _edges(x: Array) -> Array:

@@ -49,6 +49,7 @@ def draw_spectrum(
     for word, (mark, here) in marks.items():
         axes.plot(x[here], values[here], mark, color=colors.ink, markersize=3.5, label=word)
     name = "eigenvalue" if eigenvalues else "share of variance, %"
+    axes.use_sticky_edges = False  # a bar leaves no room above a dot on its edge
     axes.set(xlabel="component", ylabel=name, ylim=(0.7 * least, None))
     plain_ticks(axes.yaxis)
     whole_ticks(axes)

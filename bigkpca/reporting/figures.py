@@ -144,7 +144,7 @@ def component(model: Model, j: int, along: Walk) -> Drawing | None:
     own = ColumnAxes.of(model)
     if own.kind == "bars" or not own.index:
         return None
-    with axes_of() as (figure, axes):
+    with axes_of(1.3 if own.kind == "maps" else 3.2) as (figure, axes):
         draw_walk(axes, model, along, own.kind, None)
         legend_above(axes)
         alt = f"{own.kind.capitalize()} of pre-images along component {j + 1}: {', '.join(along.names)}."

@@ -42,6 +42,8 @@ def test_dots_bars_and_dashes_are_the_numbers_of_the_certificate(images, eigenva
         np.testing.assert_array_equal(y, values[here])
     assert set(words(axes)) == {*bars, "estimate of the exact value", *known.trust}
     assert axes.get_yscale() == "log"
+    assert axes.get_ylim()[0] == pytest.approx(0.7 * values.min())
+    assert axes.get_ylim()[1] > 1.05 * high.max()
     assert axes.get_ylabel() == ("eigenvalue" if eigenvalues else "share of variance, %")
 
 
