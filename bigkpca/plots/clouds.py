@@ -151,7 +151,7 @@ def write_names(axes: Axes, words: Sequence[str], middles: Array, dots: Dots) ->
 
     for code in np.argsort(-np.bincount(dots.codes, minlength=len(words)), kind="stable"):
         middle = axes.transData.transform(middles[code])
-        half = np.array([letter * (0.36 * len(words[code]) + 0.33), letter * 0.79])
+        half = np.array([0.36 * letter * len(words[code]) + 0.05 * figure.dpi, 12 / 11 * 0.72 * letter])
         inside = grid[((grid > frame.min + half) & (grid < frame.max - half)).all(axis=1)]
         order = np.argsort(((inside - middle) ** 2).sum(axis=1), kind="stable")
         nearest = (place for place in inside[order] if free(place, half, code, 0.75))

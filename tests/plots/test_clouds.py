@@ -11,7 +11,8 @@ from matplotlib.colors import to_hex
 
 from bigkpca.errors import SpecError
 from bigkpca.plots import clouds
-from bigkpca.plots.clouds import Dots, draw_scores, write_names
+from bigkpca.plots.clouds import Dots as _Dots
+from bigkpca.plots.clouds import draw_scores, write_names
 from bigkpca.plots.rows import RowLabels, as_labels, coloring
 from bigkpca.reporting.drawing import axes_of
 
@@ -39,7 +40,7 @@ def test_names_cover_neither_each_other_nor_another_cloud(seed, labels, apart):
     codes = np.concatenate([np.arange(labels), rng.integers(0, labels, 500)])
     at = apart * rng.normal(size=(labels, 2))[codes] + rng.normal(size=(len(codes), 2)) * rng.uniform(0.2, 1, 2)
     words = [f"label {i}"[: rng.integers(2, 8)] + str(i) for i in range(labels)]
-    found, dots, middles = written(words, Dots(at, codes, np.full(len(codes), 3.2)))
+    found, dots, middles = written(words, _Dots(at, codes, np.full(len(codes), 3.2)))
     for (_, first, half, _), (_, second, other, _) in combinations(found, 2):
         assert (np.abs(first - second) > half + other - 6).any()
     for word, place, half, line in found:
