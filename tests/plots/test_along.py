@@ -49,6 +49,7 @@ def test_pictures_are_the_pre_images_side_by_side(images):
     assert np.ptp(np.asarray(colored.images[0].get_array())[..., :3].astype(int), axis=-1).max() > 0
 
 
+@pytest.mark.full
 def test_a_dataset_of_images_needs_no_shape(tmp_path, digits):
     np.save(tmp_path / "x.npy", digits[:80].reshape(-1, 8, 8))
     bigkpca.ingest(tmp_path / "x.npy", tmp_path / "x.zarr")

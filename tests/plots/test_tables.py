@@ -80,6 +80,7 @@ def test_a_table_of_correlations_has_those_of_plain_statistics(flights):
     assert axes.images[0].get_array().shape == (2, 3)
 
 
+@pytest.mark.full
 def test_a_column_of_categories_has_a_correlation_ratio(tmp_path):
     kind = RNG.integers(0, 3, N)
     frame = pd.DataFrame({"x": RNG.normal(size=N), "kind": np.array(["u", "v", "w"])[kind]})
