@@ -16,7 +16,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from bigkpca import arrays
+    from bigkpca import arrays, plots
     from bigkpca.comparing import compare
     from bigkpca.estimator import KernelPCA
     from bigkpca.ingesting import ingest
@@ -51,6 +51,7 @@ _PUBLIC = {
     "merge": ("bigkpca.workflows.fit", "merge"),
     "methods": ("bigkpca.numerics.methods", None),
     "plan": ("bigkpca.workflows.estimates", "plan"),
+    "plots": ("bigkpca.plots", None),
     "preimages": ("bigkpca.numerics.preimages", None),
     "prune": ("bigkpca.workflows.scheduled.history", "prune"),
     "reconstruct": ("bigkpca.workflows.transform", "reconstruct"),
@@ -82,6 +83,7 @@ __all__ = [
     "merge",
     "methods",
     "plan",
+    "plots",
     "preimages",
     "prune",
     "reconstruct",

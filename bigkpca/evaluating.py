@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from itertools import pairwise, product
 from typing import Any
 
@@ -276,11 +276,14 @@ class CrossValidation(ShowsSummary):
     pca: tuple[PCASetting, ...] = ()
 
     def summary(self) -> Summary:
-        """The number of settings, the best setting, and linear PCA with as many components."""
+        """The number of settings, the best setting, and linear PCA with as many components; the best settings."""
         of_pca = {f"PCA of {one.components}": repr(one) for one in self.pca if one.components == self.best.components}
+        ranked = sorted(self.curve(), key=lambda one: one.error)
         return Summary(
             f"CrossValidation of {len(self.settings):,} settings, {self.folds} folds of {self.rows:,} rows",
             {"best": repr(self.best)} | of_pca,
+            {part.name: [getattr(one, part.name) for one in ranked] for part in fields(Setting)},
+            ("rank", [str(j + 1) for j in range(len(ranked))]),
         )
 
     @property

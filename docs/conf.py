@@ -79,7 +79,7 @@ numpydoc_xref_aliases = {
         "execution.progress": ["Progress"],
         "ingesting": ["Ingested"],
         "kernels": ["Kernel"],
-        "numerics.bandwidth": ["Length"],
+        "numerics.bandwidth": ["Length", "Lengths"],
         "numerics.certificates": ["Certificate"],
         "numerics.eigenpairs": ["Solution"],
         "numerics.evaluation": ["Estimate", "Evaluation"],

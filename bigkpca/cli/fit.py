@@ -34,11 +34,9 @@ from bigkpca.spec.units import SCORED_PREIMAGE
 
 if TYPE_CHECKING:
     from bigkpca.evaluating import CrossValidation
-    from bigkpca.execution.planning import Plan
 
 
 _SHOWN_OTHERWISE = ("not_timed", "threads", "on_workers", "refused")
-_UNITS = ((7200.0, 3600.0, "h"), (120.0, 60.0, "min"), (0.0, 1.0, "s"))  # from this many seconds; seconds per unit
 
 
 @command(
@@ -57,21 +55,11 @@ def plan(data: str, as_json: bool, quiet: bool, **options: Any) -> None:
     found = estimates.plan(data, progress=ShownProgress(quiet), **run, **fields)
     facts = {key: value for key, value in asdict(found).items() if key not in _SHOWN_OTHERWISE}
     if not as_json:
-        seconds = facts.pop("expected_seconds")
-        facts["expected_time"] = f"not known: {found.not_timed}" if found.not_timed else _time(seconds, found)
+        del facts["expected_seconds"]
+        facts["expected_time"] = found.expected_time
     show(facts, as_json)
     if found.refused:
         raise MemoryLimitError(found.refused)
-
-
-def _time(seconds: float, plan: Plan) -> str:
-    """An expected time to two digits, and the machine it applies to."""
-    _, length, unit = next(each for each in _UNITS if seconds >= each[0])
-    threads = "1 thread" if plan.threads == 1 else f"{plan.threads} threads"
-    where = f"on this machine, {threads}"
-    if plan.on_workers:
-        where = f"on {threads} of workers, if each is as fast as one on this machine"
-    return f"about {float(f'{seconds / length:.2g}'):,g} {unit} {where}"
 
 
 @command(

@@ -45,10 +45,18 @@ from bigkpca.execution.options import ClusterOptions, RunOptions, of_fit, takes,
 from bigkpca.execution.progress import shown_pass
 from bigkpca.numerics.display import ShowsSummary, Summary
 from bigkpca.numerics.methods import Exact
-from bigkpca.reporting import INSTALL
+from bigkpca.plots.style import INSTALL
 from bigkpca.spec import VARIED, FitSpec, ProblemOptions
 from bigkpca.spec.units import SEEDS, TIME_BUDGET
 from bigkpca.storage import destination
+
+_SHOWN = {
+    "seconds": "seconds",
+    "MB": "peak_mb",
+    "error of the scores": "score_error",
+    "error of the eigenvalues": "eigenvalue_error",
+    "error of pre-images": "preimage_error",
+}
 
 
 @dataclass(frozen=True, repr=False)
@@ -89,14 +97,15 @@ class Comparison(ShowsSummary):
     pca_note: str | None = None
 
     def summary(self) -> Summary:
-        """The output path, the number of fits, and the advice."""
+        """The output path, the number of fits, and the advice; the medians of each method and size."""
         fits = f"{len(self.trials):,}" + (f", {self.missing:,} more left to run" if self.missing else "")
         facts = {"path": self.path, "fits": fits, "errors against": self.reference, "advice": self.advice}
         if self.pca_note:
             facts["linear PCA"] = self.pca_note
         if self.scheduler:
             facts["fits on"] = f"{self.scheduler}; memory is that of the driving process, without workers"
-        return Summary("Comparison", facts)
+        medians = {title: [group.median(name) for group in self.groups] for title, name in _SHOWN.items()}
+        return Summary("Comparison", facts, medians, ("fit", [str(group) for group in self.groups]))
 
 
 class CompareOptions(ProblemOptions, ClusterOptions, total=False):

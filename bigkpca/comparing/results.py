@@ -20,7 +20,8 @@ from bigkpca.data.json_files import read_json, write_json
 from bigkpca.data.stores import Store, store_of
 from bigkpca.errors import CorruptionError, SpecError
 from bigkpca.numerics.methods import Exact
-from bigkpca.reporting.drawing import INK, PALETTE, figure_of, plain_ticks, standalone
+from bigkpca.plots.style import PALETTE, plain_ticks
+from bigkpca.reporting.drawing import INK, figure_of, standalone
 from bigkpca.storage.destination import other
 
 _RECORD, _TRIALS, _REFERENCE, FIGURE = "compare.json", "compare.csv", "reference.npz", "compare.svg"

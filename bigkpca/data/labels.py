@@ -113,14 +113,14 @@ def header_from(stored: dict[str, Any], length: int, like: Any) -> Any:
 def difference_of_columns(given: Any, stored: dict[str, Any]) -> str | None:
     """How the dim and index of the columns of a DataArray differ from stored ones; None if they do not. Columns of
     another number, or without an index, are not compared."""
-    dim, own, coords = stored["dim"], given.dims[1], stored["coords"]
+    dim, own = stored["dim"], given.dims[1]
     if str(own) != dim:
         return (
             f"the DataArray has the dims {given.dims}: the model was fitted on columns along {dim!r}, which must be "
             "the last dim; transpose or rename"
         )
     here = {str(name): given[name].values for name in _levels(given, own) or given.indexes.keys() & {own}}
-    there = {name: _restored(coords[name]) for name in stored.get("levels", [dim]) if name in coords}
+    there = index_values(stored)
     if not (here and there) or any(len(values) != given.shape[1] for values in there.values()):
         return None
     differ = f"the coordinates of the dim {dim!r} differ from the fitted ones in"
@@ -137,6 +137,15 @@ def difference_of_columns(given: Any, stored: dict[str, Any]) -> str | None:
     first = int(np.argmin(same))
     found, fitted = (", ".join(map(_shown, values[first])) for values in columns)
     return f"{differ} {what}: column {first} is {found} here, and {fitted} in the fit; {advice}"
+
+
+def index_values(stored: dict[str, Any] | None) -> dict[str, Array]:
+    """The values of the index that stored labels have: of its levels, or of the coordinate with the name of the dim;
+    empty without an index."""
+    if stored is None:
+        return {}
+    names = stored.get("levels", [stored["dim"]])
+    return {name: _restored(stored["coords"][name]) for name in names if name in stored["coords"]}
 
 
 def _in_one_precision(a: Array, b: Array) -> tuple[Array, Array]:

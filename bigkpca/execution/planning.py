@@ -18,6 +18,7 @@ from bigkpca.execution import returns_freed_memory
 from bigkpca.execution.passes import strip_bytes
 from bigkpca.execution.tasks import group_size
 from bigkpca.numerics import moments, solvers
+from bigkpca.numerics.display import ShowsSummary, Summary
 from bigkpca.numerics.drift import REFERENCE_ROWS
 from bigkpca.numerics.features import has_landmarks, piece_rows
 from bigkpca.numerics.growth import JUDGING_ROWS, PAIRED_ROWS
@@ -42,8 +43,11 @@ MOST_SOLVED = 2048  # features of a model that an evaluation solves again: a sec
 _RETURNED, _KEPT = 1.05, 1.4  # largest resident memory per byte in use: freed memory is returned at once, or not
 
 
-@dataclass(frozen=True)
-class Plan:
+_UNITS = ((7200.0, 3600.0, "h"), (120.0, 60.0, "min"), (0.0, 1.0, "s"))  # from this many seconds; seconds per unit
+
+
+@dataclass(frozen=True, repr=False)
+class Plan(ShowsSummary):
     """The cost of a run. Bytes are decimal wherever users see them.
 
     Attributes
@@ -92,9 +96,42 @@ class Plan:
     on_workers: bool = False
     refused: str | None = None
 
+    def summary(self) -> Summary:
+        """The cost in words."""
+        facts = {
+            "rows": f"{self.rows:,} × {self.columns:,}",
+            "features of a row": f"{self.size:,}",
+            "passes": f"{self.passes:,}, {self.tasks:,} tasks of up to {self.block_rows:,} rows",
+            "read": _megabytes(self.bytes_read),
+            "memory of a process": f"{_megabytes(self.peak_bytes)} at most",
+            "result": _megabytes(self.result_bytes),
+            "checkpoints": f"{_megabytes(self.checkpoint_bytes)} at most",
+            "time": self.expected_time,
+        }
+        if self.refused:
+            facts["refused"] = self.refused
+        return Summary("Plan", facts)
+
+    @property
+    def expected_time(self) -> str:
+        """The expected time to two digits, and the machine it applies to; or why it is not known."""
+        seconds = self.expected_seconds
+        if seconds is None:
+            return f"not known: {self.not_timed or 'it was not estimated'}"
+        _, length, unit = next(each for each in _UNITS if seconds >= each[0])
+        threads = "1 thread" if self.threads == 1 else f"{self.threads} threads"
+        where = f"on this machine, {threads}"
+        if self.on_workers:
+            where = f"on {threads} of workers, if each is as fast as one on this machine"
+        return f"about {float(f'{seconds / length:.2g}'):,g} {unit} {where}"
+
     def check(self, limit: int | None, remedy: str) -> None:
         """Raise MemoryLimitError if the peak is above the limit."""
         check_peak(self.peak_bytes, limit, remedy)
+
+
+def _megabytes(size: int) -> str:
+    return f"{size / 1e6:,.1f} MB"
 
 
 def check_peak(peak_bytes: int, limit: int | None, remedy: str) -> None:

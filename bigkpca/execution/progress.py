@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cache
+from html import escape
 from threading import Thread
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
@@ -68,6 +69,7 @@ def shown_pass(progress: Progress, title: str, rows: int = 0) -> Iterator[Callab
 
 
 _LINE_SECONDS = 60.0  # between two lines about a pass that is not shown as a bar
+_BAR_SECONDS = 0.2  # between two updates of a bar in a notebook
 
 
 @cache
@@ -78,13 +80,41 @@ def stderr() -> Console:
     return Console(stderr=True, highlight=False, soft_wrap=True)
 
 
+class NotebookBar:
+    """A bar in the output of a notebook, which has no terminal. Of `rows` rows, or 0 if their number is not known."""
+
+    def __init__(self, title: str, rows: int) -> None:
+        from IPython.display import display
+
+        self._title, self._rows, self._updated = title, rows, time.perf_counter()
+        self._output = display(self._html(0, ""), display_id=True)
+
+    def update(self, done: int, text: str) -> None:
+        """Show that this many rows are done, unless the last update was a moment ago."""
+        if time.perf_counter() - self._updated >= _BAR_SECONDS:
+            self._updated = time.perf_counter()
+            self._output.update(self._html(done, text))
+
+    def stop(self) -> None:
+        """Remove the bar."""
+        from IPython.display import HTML
+
+        self._output.update(HTML(""))
+
+    def _html(self, done: int, text: str) -> Any:
+        from IPython.display import HTML
+
+        known = f' value="{done}" max="{self._rows}"' if self._rows else ""
+        return HTML(f"<div>{escape(self._title)} <progress{known}></progress> {escape(text)}</div>")
+
+
 class ShownProgress:
-    """Progress on stderr: a bar on a terminal, otherwise a line per minute; a line for each finished pass; only
-    warnings when quiet. json: each line is a JSON object, for log collectors, and there is never a bar."""
+    """Progress on stderr: a bar on a terminal and in a notebook, otherwise a line per minute; a line for each finished
+    pass; only warnings when quiet. json: each line is a JSON object, for log collectors, and there is never a bar."""
 
     def __init__(self, quiet: bool, json: bool = False) -> None:
         self._quiet, self._json = quiet, json
-        self._bars: Bars | None = None
+        self._bars: Bars | NotebookBar | None = None
         self._title, self._rows, self._done = "", 0, 0
         self._started = self._told = 0.0  # when the pass began, and when a line was last printed
 
@@ -92,7 +122,11 @@ class ShownProgress:
         self._stop_bar()  # of a pass that ends in a search for its error
         self._title, self._rows, self._done = title, rows, 0
         self._started = self._told = time.perf_counter()
-        if not self._quiet and not self._json and stderr().is_terminal:
+        if self._quiet or self._json:
+            return
+        if stderr().is_jupyter:
+            self._bars = NotebookBar(title, rows)
+        elif stderr().is_terminal:
             from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
             from rich.progress import Progress as Bars
 
@@ -105,13 +139,16 @@ class ShownProgress:
         self._done += rows
         known = self._rows >= self._done > 0
         done = f"{self._done:,} of {self._rows:,} rows" if known else f"{self._done:,} rows"
-        if self._bars:
-            self._bars.update(self._bars.task_ids[0], completed=self._done, done=f"{done} ({self._rate()})")
+        text = f"{done} ({self._rate()})"
+        seconds = (time.perf_counter() - self._started) * (self._rows / self._done - 1) if known else 0
+        left = f", {timedelta(seconds=round(seconds))} left" if known else ""
+        if isinstance(self._bars, NotebookBar):
+            self._bars.update(self._done, text + left)
+        elif self._bars:
+            self._bars.update(self._bars.task_ids[0], completed=self._done, done=text)
         elif time.perf_counter() - self._told >= _LINE_SECONDS:
             self._told = time.perf_counter()
-            seconds = (self._told - self._started) * (self._rows / self._done - 1) if known else 0
-            left = f", {timedelta(seconds=round(seconds))} left" if known else ""
-            self.note(f"{self._title}: {done} ({self._rate()}){left}")
+            self.note(f"{self._title}: {text}{left}")
 
     def finish(self) -> None:
         self._stop_bar()

@@ -12,7 +12,7 @@ from bigkpca.errors import Array, DataError, SpecError, column_called
 from bigkpca.execution.engine import Engine, fit_blocks, sum_by_block
 from bigkpca.execution.passes import block_columns, read_sets, weighted_draw
 from bigkpca.numerics import bandwidth, landmarks
-from bigkpca.numerics.bandwidth import Length
+from bigkpca.numerics.bandwidth import Lengths
 from bigkpca.numerics.features import Columns
 from bigkpca.numerics.growth import JUDGING_ROWS
 from bigkpca.numerics.kernels import Sigmoid
@@ -171,7 +171,7 @@ def reference_row_numbers(rows: Rows, fit: ResolvedFit, engine: Engine) -> Array
     return drawn_numbers(rows, fit.reference_rows, fit.spec.seed, UNSEEN, engine, equal=True)
 
 
-def sample_lengths(rows: Rows, fit: ResolvedFit, engine: Engine) -> dict[str, Length]:
+def sample_lengths(rows: Rows, fit: ResolvedFit, engine: Engine) -> Lengths:
     """Candidate lengths sigma of the kernel, from the sample and pairs that this fit would draw."""
     sampled, spec = draw_sample(rows, fit, engine), fit.spec
     with np.errstate(over="ignore", invalid="ignore"):  # a column that overflows is named

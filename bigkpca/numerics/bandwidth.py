@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bigkpca.errors import Array, DataError
+from bigkpca.numerics.display import ShowsSummary, Summary
 from bigkpca.numerics.kernels import Distance, squared_norms
 from bigkpca.numerics.linalg import Map
 
@@ -110,7 +111,16 @@ class Length:
     standard_error: float
 
 
-def candidate_lengths(distances: Array, distance: Distance) -> dict[str, Length]:
+class Lengths(ShowsSummary, dict[str, Length]):
+    """Candidate lengths by name: "median", "sigest_low", "sigest_middle", "sigest_high" and "mean"."""
+
+    def summary(self) -> Summary:
+        """The lengths with their standard errors."""
+        facts = {name: f"{each.sigma:.6g} ± {each.standard_error:.2g}" for name, each in self.items()}
+        return Summary("Candidate lengths sigma", facts)
+
+
+def candidate_lengths(distances: Array, distance: Distance) -> Lengths:
     """Common choices of sigma, by name: the median, kernlab's sigest quantiles (0.1, 0.5, 0.9) and the mean
     distance."""
     named = {"median": 0.5, "sigest_low": 0.1, "sigest_middle": 0.5, "sigest_high": 0.9}
@@ -123,4 +133,6 @@ def candidate_lengths(distances: Array, distance: Distance) -> dict[str, Length]
     found["mean"] = float(distances.mean()), float(distances.std() / np.sqrt(len(distances)))
     power = 0.5 if distance == "sqeuclidean" else 1.0  # of the distance: its error moves the length to first order
     lengths = {name: (_length(value, distance), value, error) for name, (value, error) in found.items()}
-    return {name: Length(sigma, sigma * error / value * power) for name, (sigma, value, error) in lengths.items()}
+    return Lengths(
+        {name: Length(sigma, sigma * error / value * power) for name, (sigma, value, error) in lengths.items()}
+    )

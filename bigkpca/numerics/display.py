@@ -77,19 +77,24 @@ def counted(words: Sequence[str]) -> str:
 
 @dataclass(frozen=True)
 class Summary:
-    """A title, facts by name, and columns of numbers or words, one entry for each component."""
+    """A title, facts by name, and columns of numbers or words, one entry for each component.
+
+    Entries are of other things if `names` (of the things, and of each of them) are given; text leaves these out.
+    """
 
     title: str
     facts: Mapping[str, str]
-    columns: Mapping[str, Array | Sequence[str] | None] = field(default_factory=dict)
+    columns: Mapping[str, Array | Sequence[Any] | None] = field(default_factory=dict)
+    names: tuple[str, Sequence[str]] | None = None
 
     def _table(self, most: int) -> Iterator[list[str]]:
         """The header, and a row for each of the leading components."""
         known = {name: values for name, values in self.columns.items() if values is not None}
-        yield ["component", *known]
+        what, names = self.names or ("component", [str(j + 1) for j in range(self._components)])
+        yield [what, *known]
         for j in range(min(most, self._components)):
             cells = (values[j] for values in known.values())
-            yield [str(j + 1), *(cell if isinstance(cell, str) else number(cell) for cell in cells)]
+            yield [names[j], *map(_cell, cells)]
 
     @property
     def _components(self) -> int:
@@ -99,6 +104,8 @@ class Summary:
         """A few lines of text."""
         width = max(map(len, self.facts), default=0)
         lines = [self.title, *(f"  {name:<{width}}  {fact}" for name, fact in self.facts.items())]
+        if self.names is not None:
+            return "\n".join(lines)
         if self._components:
             table = list(self._table(_LINES))
             widths = [max(map(len, column)) for column in zip(*table, strict=True)]
@@ -114,6 +121,13 @@ class Summary:
         more = self._components - _TABLE_LINES
         rest = f"<p>... {more} more</p>" if more > 0 else ""
         return f"<div><p><b>{escape(self.title)}</b></p>{facts}{_html_table(table)}{rest}</div>"
+
+
+def _cell(value: Any) -> str:
+    """Text as it is, a number with five digits, and nothing for a number that is not known."""
+    if isinstance(value, str):
+        return value
+    return "" if value is None or np.isnan(value) else number(value)
 
 
 def _html_table(rows: Sequence[Sequence[str]]) -> str:

@@ -1,8 +1,8 @@
 """Draw a report of a model: one self-contained HTML page on how good it is and what it found.
 
 report_data    scores, rows, labels and columns of a bounded number of rows, and how scores go with columns
-drawing        Matplotlib figures as inline SVG with text alternatives, and rows as pictures
-figures        the figures of a report
+drawing        Matplotlib figures as inline SVG with text alternatives
+figures        the figures of a report, most of them those of `bigkpca.plots`
 text           the sentences
 page           titles, cards and tables, and the HTML page
 """
@@ -22,6 +22,7 @@ from bigkpca.execution.engine import Engine
 from bigkpca.execution.planning import plan_fit
 from bigkpca.execution.progress import Progress, shown
 from bigkpca.numerics.model import Model
+from bigkpca.plots.style import INSTALL
 from bigkpca.reporting import page, text
 from bigkpca.reporting.page import MARK, render
 from bigkpca.reporting.report_data import ReportData, collect_report_data, request_digest
@@ -29,8 +30,6 @@ from bigkpca.spec import FitSpec
 from bigkpca.storage import destination, groups
 from bigkpca.storage.describe import model_info
 from bigkpca.storage.models import AnyModel, model_of
-
-INSTALL = "pip install 'bigkpca[report]'"
 
 
 def report(

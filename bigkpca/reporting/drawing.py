@@ -1,23 +1,17 @@
-"""Matplotlib figures as inline SVG in the colours of the page, and rows as pictures in small PNG files.
+"""Matplotlib figures as inline SVG in the colours of the page.
 
 Text stays text, and colours become CSS variables of the page, so that a figure is legible in light and dark mode.
 """
 
 from __future__ import annotations
 
-import base64
 import io
-import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
-
-from bigkpca.errors import Array, SpecError
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -28,11 +22,6 @@ if TYPE_CHECKING:
 INK, FAINT, PAPER, ACCENT, SECOND = (f"#12345{number}" for number in range(5))
 _VARIABLES = {INK: "ink", FAINT: "faint", PAPER: "paper", ACCENT: "accent", SECOND: "second"}
 _ON_WHITE = {INK: "#1c2126", FAINT: "#c5ccd3", PAPER: "#ffffff", ACCENT: "#1f6fb8", SECOND: "#c4420b"}
-# The least CIEDE2000 difference of two of them is 22.9, and 12.5 as simulated for the three kinds of colour blindness.
-PALETTE = (
-    "#1155cc", "#ddcc00", "#bb0011", "#77ddff", "#665566", "#aa88ff", "#dd6600", "#aa9977", "#557755", "#aaddaa",
-    "#0088aa", "#ee99bb",
-)  # fmt: skip
 _STYLE: dict[str, Any] = {
     "svg.fonttype": "none",
     "font.size": 11,
@@ -40,7 +29,8 @@ _STYLE: dict[str, Any] = {
     "axes.labelcolor": INK,
     "axes.spines.top": False,
     "axes.spines.right": False,
-    "axes.facecolor": "none",
+    "axes.facecolor": PAPER,
+    "axes.prop_cycle": f"cycler('color', ['{ACCENT}', '{SECOND}'])",
     "figure.facecolor": "none",
     "savefig.facecolor": "auto",
     "axes.grid": True,
@@ -121,85 +111,10 @@ def _opened(svg: str, opening: str, name: str, alt: str) -> str:
     return opening + title + rounded
 
 
-def legend_above(axes: Axes) -> None:
-    """A legend above the axes, where it covers no data; in one column where its words are long."""
-    words = axes.get_legend_handles_labels()[1]
-    columns = len(words) if sum(map(len, words)) < 28 else 1
-    axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=columns, borderaxespad=0.2)
-
-
-def plain_ticks(axis: Any, unit: str = "", scale: float = 1.0, **where: Any) -> None:
-    """Label a logarithmic axis with plain numbers, `scale` times the values, without exponents."""
-    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
-
-    axis.set_major_locator(LogLocator(subs=(1, 2, 5), **where))
-    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{scale * value:g}{unit}"))
-    axis.set_minor_formatter(NullFormatter())
-
-
-def whole_ticks(axes: Axes) -> None:
-    from matplotlib.ticker import MaxNLocator
-
-    axes.xaxis.set_major_locator(MaxNLocator(nbins=7, integer=True))
-
-
-_MAX_SIDE = 96  # pixels; larger pictures are subsampled, so that the page stays small
-_MIN_SIDE = 24  # pixels; those of smaller pictures are repeated, so that gaps look narrow
-_GAP = 1
-
-
-@dataclass(frozen=True)
-class PictureFrame:
-    """How rows become pictures: the shape (H, W) or (H, W, 3), and the values shown as black and white."""
-
-    shape: tuple[int, ...]
-    black: float
-    white: float
-
-    @classmethod
-    def of(cls, shape: tuple[int, ...], rows: Array) -> PictureFrame:
-        """The frame in which the rows (m, d) use the whole range of grey, but for 0.1 % at either end."""
-        black, white = np.percentile(rows, [0.1, 99.9]).tolist()
-        if white == black:  # nearly all values are the same
-            black, white = float(rows.min()), float(rows.max())
-        return cls(shape, black, white if white > black else black + 1)
-
-    def pictures(self, rows: Array) -> Array:
-        """Pictures (m, h, w, 3), uint8, of rows (m, d)."""
-        scaled = np.clip((rows.astype(np.float64) - self.black) / (self.white - self.black), 0, 1)
-        side = max(self.shape[:2])
-        step, times = max(1, math.ceil(side / _MAX_SIDE)), max(1, _MIN_SIDE // side)
-        found = (scaled * 255).round().astype(np.uint8).reshape(len(rows), *self.shape[:2], -1)[:, ::step, ::step]
-        found = found.repeat(times, axis=1).repeat(times, axis=2)
-        return np.broadcast_to(found, (*found.shape[:3], 3))
-
-    def strip(self, *lines: Array) -> str:
-        """One line of pictures for each array of rows (m, d), below each other, as the data URI of a PNG."""
-        from matplotlib.image import imsave
-
-        pictures = [np.pad(self.pictures(rows), ((0, 0), (0, _GAP), (0, _GAP), (0, 0))) for rows in lines]
-        image = np.concatenate([np.concatenate(list(line), axis=1) for line in pictures])
-        seen = np.pad(np.full(self.pictures(lines[0][:1]).shape[1:3], 255, np.uint8), ((0, _GAP), (0, _GAP)))
-        alpha = np.tile(seen, (len(lines), len(lines[0])))[..., None]  # gaps are transparent
-        file = io.BytesIO()
-        imsave(file, np.ascontiguousarray(np.concatenate([image, alpha], axis=2)[:-_GAP, :-_GAP]), format="png")
-        return "data:image/png;base64," + base64.b64encode(file.getvalue()).decode()
-
-
-def image_shape(given: Sequence[int] | None, columns: int) -> tuple[int, ...] | None:
-    """The shape, which must be (H, W) or (H, W, 3) and fit the number of columns. Raises SpecError."""
-    if given is None:
-        return None
-    shape = tuple(given)
-    if not is_picture(shape):
-        raise SpecError(f"image shape {shape}: give height and width, e.g. 28,28, and 3 after them for colours")
-    if math.prod(shape) != columns:
-        raise SpecError(
-            f"an image shape of {' × '.join(map(str, shape))} makes {math.prod(shape)} values, and rows have {columns}"
-        )
-    return shape
-
-
-def is_picture(shape: Sequence[int]) -> bool:
-    """Whether rows of this shape can be shown as pictures."""
-    return len(shape) in (2, 3) and min(shape) >= 1 and tuple(shape[2:]) in ((), (1,), (3,))
+def legend_below(axes: Axes) -> None:
+    """A legend below the axes, with as many columns as fit, to be read line by line."""
+    marks, words = axes.get_legend_handles_labels()
+    columns = max(1, min(6, int(330 / (26 + 6.5 * max(map(len, words))))))  # in points
+    order = [i for column in range(columns) for i in range(column, len(words), columns)]  # Matplotlib fills columns
+    axes.legend([marks[i] for i in order], [words[i] for i in order], loc="upper center", ncols=columns,
+                bbox_to_anchor=(0.5, -0.18), handletextpad=0.1, columnspacing=1.2)  # fmt: skip

@@ -17,9 +17,12 @@ from bigkpca.fitting.preimage import of_leading
 from bigkpca.numerics.display import number
 from bigkpca.numerics.linear_pca import Captured, spread
 from bigkpca.numerics.model import Model
+from bigkpca.plots.along import STEPS, ColumnAxes, walk_along
+from bigkpca.plots.pictures import PictureFrame
+from bigkpca.plots.tables import relations
 from bigkpca.reporting import figures, text
-from bigkpca.reporting.drawing import Drawing, PictureFrame
-from bigkpca.reporting.report_data import ReportData, relations
+from bigkpca.reporting.drawing import Drawing
+from bigkpca.reporting.report_data import ReportData
 
 
 @dataclass(frozen=True)
@@ -98,7 +101,7 @@ def column_tables(
     of_rows = ReportTable(head, tuple(zip(names, scores, *values, strict=True)))
     others: tuple[ReportTable, ...] = (of_rows,)
     if walk is not None:
-        steps = [f"{step:+d}".replace("-", "−").replace("+0", "0") for step in _STEPS]
+        steps = [f"{step:+d}".replace("-", "−").replace("+0", "0") for step in STEPS]
         nearest = zip(steps, *(column.nearest(walk) for column in columns), strict=True)
         others += (ReportTable(("deviations", *(column.name for column in columns)), tuple(nearest)),)
     if not found:
@@ -114,12 +117,15 @@ def column_tables(
 
 
 _COMPONENTS = 6  # components shown with pre-images and extreme rows
-_STEPS = (-2, -1, 0, 1, 2)  # standard deviations along a component; few scores are further out
 _PAIRS = 8  # rows shown with their pre-images
 _MOST_COLUMNS = 30  # of the table of what all scores explain
 _ALONG = (
     "The first strip of each component shows pre-images of points on its axis, from 2 standard deviations below the "
     "mean to 2 above."
+)
+_ALONG_COORDINATES = (
+    "A figure shows pre-images of points on the axis of the component, from 2 standard deviations below the mean to 2 "
+    "above."
 )
 _ALONG_TABLE = (
     "Last are pre-images of points on the axis of the component, from 2 standard deviations below the mean to 2 above; "
@@ -234,8 +240,8 @@ def drift(_: Model, data: ReportData) -> Section | None:
 def components(model: Model, data: ReportData) -> Section | None:
     """The section on the meaning of the leading components: pre-images along each, and the rows at its ends."""
     frame = _frame(data, model)
-    walks = _walks(model, frame) if frame else {}
-    if walks:
+    walks, drawn = _walks(model, frame) if frame else {}, _draws_along(model, frame)
+    if walks or drawn:
         count = model.components
     elif data.scores is not None:
         count = data.scores.shape[1]
@@ -246,7 +252,12 @@ def components(model: Model, data: ReportData) -> Section | None:
         shown.append(best)
     cards = tuple(_component(model, data, frame, j, walks.get(j)) for j in shown)
     as_words = data.columns and model.decoder and not frame
-    readings = [_ALONG * bool(walks), READING * bool(data.columns), _ALONG_TABLE * bool(as_words)]
+    readings = [
+        _ALONG * bool(walks),
+        _ALONG_COORDINATES * drawn,
+        READING * bool(data.columns),
+        _ALONG_TABLE * bool(as_words),
+    ]
     return Section("What do the components mean?", " ".join(filter(None, readings)), cards)
 
 
@@ -265,7 +276,7 @@ def _component(model: Model, data: ReportData, frame: PictureFrame | None, j: in
             pictures += [_row_pictures(data, frame, f"{word.capitalize()} scores", at) for word, at in extremes.items()]
         elif data.sample and data.columns:
             at = np.concatenate(list(extremes.values()))
-            walked = None if model.decoder is None else _walk(model, j)[0]
+            walked = None if model.decoder is None else walk_along(model, j).rows
             tables = column_tables(data, y, at, _row_names(data, at), _rows(data, at), walked)
         else:
             head = tuple(part for word in extremes for part in (f"{word} score", "row"))
@@ -273,7 +284,8 @@ def _component(model: Model, data: ReportData, frame: PictureFrame | None, j: in
             for at in extremes.values():
                 columns += [[f"{value:.4g}" for value in y[at]], _row_names(data, at)]
             tables = (ReportTable(head, tuple(zip(*columns, strict=True))),)
-    return Card(title, note, pictures=tuple(pictures), tables=tables)
+    drawing = figures.component(model, j, walk_along(model, j)) if _draws_along(model, frame) else None
+    return Card(title, note, drawing, tuple(pictures), tables)
 
 
 def _row_pictures(data: ReportData, frame: PictureFrame, title: str, at: Array) -> Pictures:
@@ -305,17 +317,13 @@ def _frame(data: ReportData, model: Model) -> PictureFrame | None:
         return PictureFrame.of(data.shape, _rows(data, np.linspace(0, len(data.numbers) - 1, 256).astype(np.intp)))
     if model.decoder is None:
         return None
-    return PictureFrame.of(data.shape, _walk(model, 0)[0])
+    return PictureFrame.of(data.shape, walk_along(model, 0).rows)
 
 
-def _walk(model: Model, j: int) -> tuple[Array, Array]:
-    """Pre-images (k, d) along component j, and whether each is far from all data (k,)."""
-    n = model.sums.weight if model.sums else model.provenance["identity"]["shape"][0]
-    Y = np.zeros((len(_STEPS), model.components))
-    Y[:, j] = np.array(_STEPS) * np.sqrt(model.solution.eigenvalues[j] / n)
-    with single_threaded_blas:
-        found = model.reconstructing(len(_STEPS))(Y, None)
-    return found.rows, found.far
+def _draws_along(model: Model, frame: PictureFrame | None) -> bool:
+    """Whether pre-images are drawn over the coordinates of a DataArray."""
+    labelled = "column_labels" in model.provenance and bool(ColumnAxes.of(model).index)
+    return frame is None and model.decoder is not None and labelled
 
 
 def _walks(model: Model, frame: PictureFrame) -> dict[int, Pictures]:
@@ -324,8 +332,9 @@ def _walks(model: Model, frame: PictureFrame) -> dict[int, Pictures]:
         return {}
     found = {}
     for j in range(min(_COMPONENTS, model.components)):
-        rows, far = _walk(model, j)
-        change = float(np.linalg.norm(rows[-1] - rows[0]) / np.linalg.norm(rows[len(_STEPS) // 2]))
+        along = walk_along(model, j)
+        rows, far = along.rows, along.far
+        change = float(np.linalg.norm(rows[-1] - rows[0]) / np.linalg.norm(rows[len(STEPS) // 2]))
         lost = f"; {far.sum()} of them are too far from all data, and the mean is shown" if far.any() else ""
         alt = (
             f"Pre-images at −2 to 2 standard deviations along component {j + 1}; the last differs from the first by "
@@ -401,7 +410,7 @@ def left_out(model: Model, data: ReportData) -> Iterator[str]:
         yield "no labels: --labels gives some, or bigkpca ingest --labels keeps them with the rows"
     if data.scores is not None and data.residual is None and not model.features.precomputed:
         yield "no residuals: --scores of bigkpca transform --residual shows the rows least like the others"
-    if data.shape is None and not data.columns:
+    if data.shape is None and not data.columns and not _draws_along(model, None):
         yield "no pictures: rows have no image shape; --image-shape gives one"
         yield "no columns: the rows have no names of columns, which bigkpca ingest keeps from tables"
     elif data.shape is not None:

@@ -16,7 +16,8 @@ from bigkpca.numerics.display import at_most, share_at_least, share_at_most
 from bigkpca.numerics.linear_pca import Captured, only_followed
 from bigkpca.numerics.methods import Exact, Nystroem
 from bigkpca.numerics.model import Model
-from bigkpca.reporting.report_data import ReportData, RowLabels
+from bigkpca.plots.rows import RowLabels
+from bigkpca.reporting.report_data import ReportData
 from bigkpca.spec import FitSpec
 from bigkpca.storage.describe import whole_gram
 

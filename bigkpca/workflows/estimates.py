@@ -20,7 +20,7 @@ from bigkpca.execution.planning import Plan, check_peak, plan_resolved, sample_b
 from bigkpca.fitting.memory_limits import check_fits
 from bigkpca.fitting.sample import sample_lengths, scale_of
 from bigkpca.fitting.warnings import warn_if_dominated
-from bigkpca.numerics.bandwidth import Length
+from bigkpca.numerics.bandwidth import Lengths
 from bigkpca.numerics.evaluation import Evaluation
 from bigkpca.numerics.features import Columns
 from bigkpca.numerics.moments import column_moments
@@ -117,7 +117,7 @@ def sigma(
     standardize: bool = False,
     column_weights: Any = None,
     **options: Unpack[ReadingOptions],
-) -> dict[str, Length]:
+) -> Lengths:
     """Candidate lengths sigma of a kernel, from distances between sampled pairs of rows.
 
     Parameters
@@ -136,9 +136,9 @@ def sigma(
 
     Returns
     -------
-    dict of Length
-        Keys are "median", "sigest_low", "sigest_middle", "sigest_high" and "mean"; each value has `sigma`, in the units
-        of the columns, and its `standard_error` from sampling pairs.
+    Lengths
+        A dict of `Length` with keys "median", "sigest_low", "sigest_middle", "sigest_high" and "mean". Each value has
+        `sigma`, in the units of the columns, and its `standard_error` from sampling pairs.
 
     Raises
     ------

@@ -15,7 +15,7 @@ import numpy as np
 import xarray as xr
 from sklearn.decomposition import PCA
 
-from bigkpca import KernelPCA
+from bigkpca import KernelPCA, plots
 
 rng = np.random.default_rng(0)
 months = np.arange("1980-01", "2020-01", dtype="M8[M]").astype("M8[ns]")
@@ -72,3 +72,10 @@ for line, month in enumerate([index.values.argmax(), index.values.argmin()]):
         if column == 0:
             ax.set_ylabel(str(months[month])[:7], fontsize=10)
 fig.colorbar(drawn, ax=[axes[key] for key in "25"], label="°C")
+
+# %%
+# The meaning of the first component: pre-images along its axis, from two standard
+# deviations below the mean to two above. The event moves east as it grows.
+
+fig, ax = plt.subplots(figsize=(7, 1.8))
+plots.component(kpca, 1, cmap="RdBu_r", axes=ax)

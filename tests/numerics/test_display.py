@@ -1,6 +1,7 @@
 """Values that hold arrays say what they are in a few lines, whatever they hold."""
 
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,6 +11,8 @@ from hypothesis import strategies as st
 import bigkpca
 from bigkpca import KernelPCA, landmarks
 from bigkpca.comparing import Comparison
+from bigkpca.comparing.results import group_trials
+from bigkpca.comparing.trials import TrialResult
 from bigkpca.data.rows import ArrayRows
 from bigkpca.evaluating import CrossValidation, Setting
 from bigkpca.numerics.certificates import Certificate
@@ -91,3 +94,63 @@ def test_other_values_tell_their_shapes_or_that_they_are_empty():
     )
     assert repr(bigkpca.evaluate(fitted(), X, sample=50)).startswith("Evaluation on 300 rows, from 50 of them\n")
     assert [name for name in dir(bigkpca) if not name.startswith("__")] == sorted(bigkpca.__all__)
+
+
+def cells(html):
+    """The text of every row of every table."""
+    return [re.findall(r"<td>(.*?)</td>", row) for row in re.findall(r"<tr>(.*?)</tr>", html)]
+
+
+def test_a_plan_is_a_table_of_its_cost():
+    plan = bigkpca.plan(X, n_components=2, size=40)
+    told = dict(cells(plan._repr_html_()))
+    assert told["rows"] == "300 × 8"
+    assert told["features of a row"] == "40"
+    assert told["passes"] == f"1, {plan.tasks} tasks of up to 300 rows"
+    assert told["memory of a process"] == f"{plan.peak_bytes / 1e6:,.1f} MB at most"
+    assert re.match(r"about [\d.]+ s on this machine, \d+ threads?$", told["time"])
+    assert repr(plan).startswith("Plan\n  rows                 300 × 8\n")
+    refused = bigkpca.plan(X, n_components=2, size=40, memory="1 MB")
+    assert dict(cells(refused._repr_html_()))["refused"] == refused.refused
+    unknown = replace(plan, expected_seconds=None)
+    assert unknown.expected_time == "not known: it was not estimated"
+    assert replace(unknown, not_timed="<why>").expected_time == "not known: <why>"
+    assert replace(plan, expected_seconds=9000.0, threads=8, on_workers=True).expected_time.startswith(
+        "about 2.5 h on 8 th"
+    )
+
+
+def test_lengths_are_a_dict_and_a_table():
+    lengths = bigkpca.sigma(X)
+    assert list(lengths) == ["median", "sigest_low", "sigest_middle", "sigest_high", "mean"]
+    expected = [[name, f"{each.sigma:.6g} ± {each.standard_error:.2g}"] for name, each in lengths.items()]
+    assert cells(lengths._repr_html_()) == expected
+    assert repr(lengths).splitlines()[0] == "Candidate lengths sigma"
+    assert lengths == dict(lengths)
+
+
+def test_settings_are_ranked_by_their_error():
+    settings = tuple(
+        Setting(sigma, 5, ridge, error, 0.1)
+        for sigma, ridge, error in ((1.0, 0.1, 3.0), (2.0, 0.2, 2.0), (1.0, 0.3, 4.0))
+    )
+    found = CrossValidation(settings, 300, 3, 40, False)
+    assert cells(found._repr_html_())[-3:] == [
+        ["rank", "sigma", "components", "ridge", "error", "standard_error"],
+        ["1", "2", "5", "0.2", "2", "0.1"],
+        ["2", "1", "5", "0.1", "3", "0.1"],  # with the best ridge
+    ]
+
+
+def test_fits_of_a_comparison_are_listed_with_their_medians():
+    trials = [
+        TrialResult("rff", "", 50, seed, seconds, 120.0, score_error=0.25)
+        for seed, seconds in enumerate((1.0, 3.0, 2.0))
+    ]
+    found = Comparison("out", tuple(trials), group_trials(trials), "take rff", "exact kernel PCA", 0)
+    html = cells(found._repr_html_())
+    assert html[-2:] == [
+        ["fit", "seconds", "MB", "error of the scores", "error of the eigenvalues", "error of pre-images"],
+        [str(found.groups[0]), "2", "120", "0.25", "", ""],
+    ]
+    assert str(found.groups[0]) not in repr(found)

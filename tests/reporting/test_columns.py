@@ -10,7 +10,7 @@ import pytest
 
 import bigkpca
 from bigkpca.errors import CorruptionError
-from bigkpca.reporting.report_data import ShownColumn, relations, shown_columns
+from bigkpca.plots.tables import shown_columns
 from tests.helpers.commands import run
 
 RNG = np.random.default_rng(2)
@@ -30,45 +30,6 @@ def place(tmp_path_factory):
     options = {"standardize": True, "components": 4, "size": 80, "transform": folder / "s.zarr"}
     bigkpca.fit(folder / "x.zarr", folder / "m.zarr", **options)
     return folder
-
-
-def test_shares_are_those_of_plain_statistics():
-    codes, x = RNG.integers(0, 3, N), RNG.normal(size=N)
-    rows = np.column_stack([x, np.eye(3)[codes], np.ones(N)])
-    y = 2 * x - 3 * (codes == 1) + RNG.normal(size=N)
-    kind = ShownColumn("kind", slice(1, 4), "text", ("a", "b", "c"))
-    columns = [ShownColumn("x", slice(0, 1)), kind, ShownColumn("same", slice(4, 5))]
-    found = {each.column.name: each for each in relations(rows, y, columns)}
-    assert found["x"].correlation == pytest.approx(np.corrcoef(x, y)[0, 1])
-    assert found["x"].share == pytest.approx(np.corrcoef(x, y)[0, 1] ** 2)
-    means = pd.Series(y).groupby(codes).transform("mean")
-    assert found["kind"].share == pytest.approx(means.var() / y.var(ddof=1))
-    assert found["kind"].ends[0] == "b"
-    assert found["same"].share == 0
-    shares = [each.share for each in relations(rows, y, columns)]
-    assert shares == sorted(shares, reverse=True)
-
-
-def test_values_are_told_in_the_words_of_the_table():
-    kind = ShownColumn("kind", slice(0, 2), "text", ("a", "b"))
-    assert kind.words(np.array([[1.0, 0], [0, 1], [0.25, 0.75], [0, 0]])) == ["a", "b", "missing", "missing"]
-    day = ShownColumn("day", slice(0, 1), "date")
-    assert day.words(np.array([[15706.0], [15706.25], [-1.0]])) == ["2013-01-01", "2013-01-01 06:00", "1969-12-31"]
-    size = ShownColumn("size", slice(0, 1), "ordinal", ("low", "mid", "high"))
-    assert size.words(np.array([[0], [1.4], [2], [-3.0], [7]])) == ["low", "mid", "high", "low", "high"]
-    late = ShownColumn("late", slice(0, 1), "boolean")
-    assert late.words(np.array([[1.0], [0.0], [0.25]])) == ["yes", "no", "0.25"]
-    number = ShownColumn("number", slice(0, 1))
-    assert number.words(np.array([[-0.0], [-1234.5], [0.1]])) == ["0", "−1234", "0.1"]
-
-
-def test_rows_that_are_none_of_the_table_show_the_nearest_values():
-    kind, late = ShownColumn("kind", slice(0, 3), "text", ("a", "b", "c")), ShownColumn("late", slice(3, 4), "boolean")
-    rows = np.array([[0.6, 0.3, 0.1, 0.7], [-0.1, 0.2, 1.3, 0.4], [0.0, 0.0, 0.0, -0.2]], np.float32)
-    assert kind.nearest(rows) == ["a", "c", "a"]
-    assert late.nearest(rows) == ["yes", "no", "no"]
-    assert rows[0, 0] == np.float32(0.6)  # as it was
-    assert ShownColumn("number", slice(3, 4)).nearest(rows) == ["0.7", "0.4", "−0.2"]
 
 
 @pytest.mark.usefixtures("sketched")

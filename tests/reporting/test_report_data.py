@@ -1,7 +1,5 @@
-"""RowLabels and pictures of rows, wherever they come from."""
+"""Labels, wherever they come from."""
 
-import base64
-import io
 import os
 import re
 
@@ -13,7 +11,7 @@ import bigkpca
 from bigkpca.errors import SpecError
 from bigkpca.execution.progress import Silent
 from bigkpca.ingesting import ingest
-from bigkpca.reporting import drawing, report_data
+from bigkpca.reporting import report_data
 from tests.reporting.conftest import drawn
 
 
@@ -75,23 +73,3 @@ def test_other_labels_and_rows_make_another_report(tmp_path):
             bigkpca.report(tmp_path / "m.zarr", out, **given)
         bigkpca.report(tmp_path / "m.zarr", out, overwrite=True, **given)
         assert out.read_bytes() != first
-
-
-def test_pictures_show_rows():
-    from matplotlib.image import imread
-
-    frame = drawing.PictureFrame((2, 3), 0, 10)
-    rows = np.array([[0, 5, 10, 0, 0, 0], [10, 10, 10, 20, -5, 0]])
-    uri = frame.strip(rows, rows[::-1])
-    image = imread(io.BytesIO(base64.b64decode(uri.removeprefix("data:image/png;base64,"))))
-    assert image.shape == (16 + 1 + 16, 24 + 1 + 24, 4)
-    np.testing.assert_allclose(image[:16:8, :24:8, 0], np.array([[0, 0.5, 1], [0, 0, 0]]), atol=1 / 255)
-    np.testing.assert_allclose(image[17::8, :24:8, 0], np.array([[1, 1, 1], [1, 0, 0]]), atol=1 / 255)
-    assert image[16, 0, 3] == 0  # a gap
-    assert image[0, 0, 3] == 1
-    large = drawing.PictureFrame((200, 100, 3), 0, 1)
-    assert large.pictures(np.zeros((1, 60_000))).shape == (1, 67, 34, 3)
-    flat = drawing.PictureFrame.of((1, 2), np.full((4, 2), 3.0))
-    assert (flat.black, flat.white) == (3, 4)
-    sparse = drawing.PictureFrame.of((1, 2), np.eye(1, 100_000).reshape(-1, 2))
-    assert (sparse.black, sparse.white) == (0, 1)

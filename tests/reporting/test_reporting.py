@@ -12,7 +12,7 @@ from sklearn.datasets import load_digits
 import bigkpca
 from bigkpca import reporting
 from bigkpca.errors import SpecError
-from bigkpca.reporting.report_data import spread_row_numbers
+from bigkpca.plots.rows import spread_row_numbers
 from tests.helpers.commands import run
 from tests.helpers.progress import Recorder
 from tests.reporting.conftest import drawn

@@ -11,8 +11,9 @@ import bigkpca
 from bigkpca.data.rows import ArrayRows, OneHot
 from bigkpca.errors import DominantVariableWarning
 from bigkpca.numerics.certificates import accuracy
+from bigkpca.plots.rows import RowLabels
 from bigkpca.reporting import figures, page, text
-from bigkpca.reporting.report_data import ReportData, RowLabels
+from bigkpca.reporting.report_data import ReportData
 from tests.helpers.fits import fit
 
 SOUND, SHAKY = "solid", "doubtful"

@@ -1,0 +1,33 @@
+"""Axes of a figure that is closed afterwards, and a model of images."""
+
+import matplotlib as mpl
+import matplotlib.pyplot as plt
+import pytest
+
+from bigkpca import KernelPCA
+
+
+@pytest.fixture(scope="session", autouse=True)
+def backend():
+    """No window."""
+    mpl.use("agg")
+
+
+@pytest.fixture(autouse=True)
+def closed():
+    """Closes the figures of a test."""
+    yield
+    plt.close("all")
+
+
+@pytest.fixture
+def axes():
+    """Axes of a new figure."""
+    return plt.subplots(layout="constrained")[1]
+
+
+@pytest.fixture(scope="session")
+def images(digits):
+    """An estimator fitted to 300 images of digits, and these images."""
+    X = digits[:300].astype(float)
+    return KernelPCA(6, size=80, random_state=0).fit(X), X
