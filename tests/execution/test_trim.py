@@ -31,5 +31,5 @@ def test_memory_below_what_is_in_use_returns_only_after_work_with_many_features(
     env = {key: value for key, value in os.environ.items() if not key.startswith("MALLOC_")}
     done = subprocess.run([sys.executable, "-c", _CODE], capture_output=True, text=True, check=True, env=env)
     before, few, many = map(float, done.stdout.split())
-    assert few > before - 1  # a page more or less is the interpreter's own
+    assert abs(few - before) < 1  # a page more or less is the interpreter's own
     assert many < before - 30
