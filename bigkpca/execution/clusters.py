@@ -247,7 +247,7 @@ def _made_cluster(workers: int) -> LocalCluster:
 def _hush() -> dict[str, int]:
     """Silence Dask's messages about work that is interrupted while a cluster closes; errors of tasks arrive with their
     results. Returns the earlier levels of its loggers."""
-    loggers = [logging.getLogger(f"distributed.{name}") for name in ("nanny", "scheduler", "worker.state_machine")]
+    loggers = [logging.getLogger(f"distributed.{name}") for name in ("nanny", "scheduler", "worker")]
     before = {logger.name: logger.level for logger in loggers}
     for logger in loggers:
         logger.setLevel(logging.CRITICAL)
