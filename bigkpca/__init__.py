@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from bigkpca import arrays, plots
     from bigkpca.comparing import compare
     from bigkpca.estimator import KernelPCA
+    from bigkpca.estimator.detector import KernelPCADetector
     from bigkpca.ingesting import ingest
     from bigkpca.numerics import kernels, landmarks, measures, methods, preimages
     from bigkpca.reporting import report
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 _PUBLIC = {
     "arrays": ("bigkpca.arrays", None),
     "KernelPCA": ("bigkpca.estimator", "KernelPCA"),
+    "KernelPCADetector": ("bigkpca.estimator.detector", "KernelPCADetector"),
     "compare": ("bigkpca.comparing", "compare"),
     "cross_validate": ("bigkpca.workflows.estimates", "cross_validate"),
     "denoise": ("bigkpca.workflows.transform", "denoise"),
@@ -66,6 +68,7 @@ _PUBLIC = {
 }
 __all__ = [
     "KernelPCA",
+    "KernelPCADetector",
     "arrays",
     "compare",
     "cross_validate",

@@ -26,6 +26,7 @@ from bigkpca.execution.projection import (
     block_preimages,
     block_residuals,
     block_scores,
+    block_statistics,
     check_columns,
     expansion_of,
     prepare_preimages,
@@ -57,6 +58,7 @@ __all__ = [
     "randomized_svd",
     "residuals",
     "scores",
+    "statistics",
 ]
 
 
@@ -214,6 +216,24 @@ def residuals(model: AnyModel, X: Any) -> da.Array:
     check_columns(rows, model)
     given = model, expansion_of(model)
     return _blockwise(rows, block_residuals, (), model.features.dtype, given, model.block_rows)
+
+
+def statistics(model: AnyModel, X: Any) -> da.Array:
+    """How unusual each row is, (n, 3), lazy: its residual, its distance, and both combined.
+
+    See `bigkpca.KernelPCADetector`. One pass over X when they are computed. Raises the errors of `residuals`, and
+    SpecError if the model was fitted without `calibration_rows`.
+
+    Parameters
+    ----------
+    model : Model, path of one, or fitted KernelPCA
+    X : NumPy, Dask or Zarr array, frame, DataArray, or path, (n, d)
+    """
+    model, rows = model_of(model), open_uncounted(X)
+    model.check_calibrated()
+    check_columns(rows, model)
+    given = model, expansion_of(model)
+    return _blockwise(rows, block_statistics, (3,), np.float64, given, model.block_rows)
 
 
 def leverage(model: AnyModel, X: Any) -> da.Array:

@@ -244,8 +244,10 @@ def with_sigma(spec: FitSpec, sigma: float | None) -> FitSpec:
 
 
 def _median_sigma(rows: Rows, spec: FitSpec) -> float | None:
-    """The median length, if the spec asks for it; otherwise None."""
-    return sample_lengths(rows, resolve(spec, rows), Engine())["median"].sigma if spec.needs_median else None
+    """The kernel length, if it comes from the median length; otherwise None."""
+    if not spec.needs_median:
+        return None
+    return spec.length(sample_lengths(rows, resolve(spec, rows), Engine())["median"].sigma)
 
 
 def scores_in_memory(model: Model, X: Array) -> Array:

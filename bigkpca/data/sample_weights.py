@@ -69,6 +69,29 @@ class StoredWeights:
 
 
 @dataclass(frozen=True)
+class WithoutRows:
+    """The weights of rows of which some, by ascending `numbers`, are left out: their weight is 0. The others have
+    their own weights, or 1."""
+
+    weights: SampleWeights | None
+    numbers: Array
+
+    @property
+    def stamp(self) -> str:
+        own = "" if self.weights is None else self.weights.stamp
+        return hashlib.sha256(own.encode() + little_endian(self.numbers)).hexdigest()
+
+    def part(self, start: int, stop: int) -> WithoutRows:
+        here = self.numbers[slice(*np.searchsorted(self.numbers, [start, stop]))]
+        return WithoutRows(None if self.weights is None else self.weights.part(start, stop), here)
+
+    def of(self, start: int, stop: int) -> Array:
+        found = np.ones(stop - start) if self.weights is None else self.weights.of(start, stop)
+        found[self.numbers[slice(*np.searchsorted(self.numbers, [start, stop]))] - start] = 0
+        return found
+
+
+@dataclass(frozen=True)
 class AgedWeights:
     """The weights of rows of which each counts half as much as one that comes `half_life` rows later: the last of
     `count` rows has its own weight, or 1."""
@@ -99,6 +122,20 @@ def aged(rows: Rows, half_life: Any) -> tuple[Rows, float]:
         raise SpecError(f"half_life={half_life!r:.80}: it is a positive number of rows")
     n = rows.shape[0]
     return rows.with_weights(AgedWeights(rows.weights, float(half_life), n)), float(2.0 ** (-n / half_life))
+
+
+def without(rows: _Rows, numbers: Array) -> _Rows:
+    """The rows, of which those with these ascending numbers take no part in a fit."""
+    return rows.with_weights(WithoutRows(rows.weights, numbers))
+
+
+def number_with_weight(rows: Rows) -> int:
+    """The number of rows with a positive weight."""
+    n, weights = rows.shape[0], rows.weights
+    if weights is None:
+        return n
+    step = READ_BYTES // 8
+    return sum(int(np.count_nonzero(weights.of(at, min(at + step, n)))) for at in range(0, n, step))
 
 
 def weighted(rows: _Rows, given: Any) -> _Rows:

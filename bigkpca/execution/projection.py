@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, TypeGuard
+from typing import Any, TypeGuard, TypeVar
 from weakref import ref
 
 import numpy as np
@@ -81,6 +81,12 @@ def block_residuals(rows: Rows, block: Block, model: Model, given: Expansion) ->
     return np.concatenate(list(model.residuals(X_tiles, most_rows, given))).astype(model.features.dtype)
 
 
+def block_statistics(rows: Rows, block: Block, model: Model, given: Expansion) -> Array:
+    """How unusual the rows of a block are, (rows of the block, 3), float64: see `outliers.statistics`."""
+    assert model.calibration is not None
+    return model.calibration.statistics(*block_scores_and_residuals(rows, block, model, given)).T
+
+
 def expansion_of(model: Model) -> Expansion:
     """The expansion of a model, shared by the residuals of all blocks: the same bits on any number of threads."""
     with single_threaded_blas, np.errstate(over="ignore", invalid="ignore"):
@@ -126,6 +132,19 @@ def residual_rows(rows: Rows, model: Model, engine: Engine) -> Array:
     """`block_residuals` of all rows, (n,), in memory."""
     given, blocks = (model, expansion_of(model)), fit_blocks(rows, model.block_rows)
     return np.concatenate(engine.each("comparing", BlockTasks(block_residuals, rows, blocks, given)))
+
+
+def scores_and_residuals_of_rows(rows: Rows, model: Model, engine: Engine) -> tuple[Array, Array]:
+    """Scores (n, r) and residuals (n,) of all rows, in memory."""
+    given, blocks = (model, expansion_of(model)), fit_blocks(rows, model.block_rows)
+    found = engine.each("comparing", BlockTasks(block_scores_and_residuals, rows, blocks, given))
+    return np.concatenate([scores for scores, _ in found]), np.concatenate([left for _, left in found])
+
+
+def statistics_of_rows(rows: Rows, model: Model, engine: Engine) -> Array:
+    """`block_statistics` of all rows, (n, 3), in memory."""
+    given, blocks = (model, expansion_of(model)), fit_blocks(rows, model.block_rows)
+    return np.concatenate(engine.each("comparing", BlockTasks(block_statistics, rows, blocks, given)))
 
 
 def reconstruct_rows(given: Rows, model: Model, function: Any, engine: Engine) -> Preimages:
@@ -178,7 +197,9 @@ def check_labels(given: Any, model: Model) -> None:
 _MOST_ROWS = 1024  # more rows are worth tasks on several threads
 
 
-_prepared = threading.local()  # the model that a thread used last, and its projection, which has work space
+_prepared = threading.local()  # the models that a thread used last, and what was prepared, which has work space
+
+_Result = TypeVar("_Result")
 
 
 def are_few(rows: Rows, model: Model) -> TypeGuard[ArrayRows]:
@@ -190,17 +211,35 @@ def are_few(rows: Rows, model: Model) -> TypeGuard[ArrayRows]:
 def few_scores(rows: ArrayRows, model: Model) -> Array:
     """Scores (n, r) of few rows, with the same bits as a pass of one block. Raises DataError for NaN and infinity, and
     if kernels overflow."""
-    count, features = rows.shape[0], model.features
-    height = min(tile_height(features), _MOST_ROWS)
-    if getattr(_prepared, "model", lambda: None)() is not model:
-        held = _prepared.held = [all_aligned(model).projecting(height)]
-        _prepared.model = ref(model, lambda _: held.clear())
-    (project,) = _prepared.held
-    with single_threaded_blas, np.errstate(over="ignore", invalid="ignore"):
-        found = [project(X) for X in tiles(rows, rows.first, rows.first + count, height)]
+    found = _of_few(rows, model, "scores", lambda used, height: used.projecting(height))
     scores = found[0] if len(found) == 1 else np.concatenate(found)
-    check_overflow(scores, named_rows(rows, Block(0, rows.first, rows.first + count)))
+    check_overflow(scores, named_rows(rows, Block(0, rows.first, rows.first + len(scores))))
     return scores
+
+
+def few_statistics(rows: ArrayRows, model: Model) -> Array:
+    """`statistics_of_rows` of few rows, as `few_scores`."""
+    assert model.calibration is not None
+    found = _of_few(rows, model, "statistics", lambda used, height: used.scoring(height, used.expansion()))
+    scores, left = (np.concatenate(parts) for parts in zip(*found, strict=True))
+    left = left.astype(scores.dtype)
+    check_overflow(np.column_stack([scores, left]), named_rows(rows, Block(0, rows.first, rows.first + len(scores))))
+    return model.calibration.statistics(scores, left).T
+
+
+def _of_few(
+    rows: ArrayRows, model: Model, kind: str, prepare: Callable[[Model, int], Callable[[Array], _Result]]
+) -> list[_Result]:
+    """What a function computes for each tile of few rows; it is prepared once for a thread and the model that this
+    uses last."""
+    height = min(tile_height(model.features), _MOST_ROWS)
+    with single_threaded_blas, np.errstate(over="ignore", invalid="ignore"):
+        known, held = vars(_prepared).get(kind, (lambda: None, []))
+        if known() is not model:
+            held = [prepare(all_aligned(model), height)]
+            setattr(_prepared, kind, (ref(model, lambda _: held.clear()), held))
+        (compute,) = held
+        return [compute(X) for X in tiles(rows, rows.first, rows.first + rows.shape[0], height)]
 
 
 View = Callable[[Model, Any], Any]  # from `arrays`: lazy values (n, c) or (n,) of rows, which reject unsuitable input

@@ -399,6 +399,7 @@ class ChosenFeatures:
     reference: Array  # (q, d) of all rows, whose scores and residuals the model keeps
     reference_weights: Array | None  # (q,) of the reference rows; None if all are 1
     few_weights: Array | None  # (q,) of `few`; None if all are 1
+    apart: Array  # (c, d) rows that take no part in the fit
     like: DrawnRows | None = None  # those of another model, with which the rows drawn here are to be joined
 
 
@@ -427,6 +428,7 @@ def choose_features(rows: Rows, fit: ResolvedFit, limits: SizeLimits, engine: En
         few.copy(),  # a view would keep more of them in memory
         *_reference(prepared.sampled, fit),
         prepared.sampled.few_weights,
+        prepared.sampled.apart,
     )
 
 

@@ -15,6 +15,7 @@ from bigkpca.execution.blas import single_threaded_blas
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.progress import Progress
 from bigkpca.fitting import refine
+from bigkpca.fitting.calibration import calibrated, without_calibration
 from bigkpca.fitting.features import Choice, ChosenFeatures, SizeLimits, choice, choose_features
 from bigkpca.fitting.memory_limits import check_fits, make_room
 from bigkpca.fitting.preimage import with_decoder
@@ -62,10 +63,11 @@ def fit_rows(
     requested.
     """
     _check_takes_weights(rows, spec)
+    identity, rows = identity or anonymous(rows), without_calibration(rows, spec, engine)
     fit = resolve(spec, rows)
     limits = replace(check_fits(rows, fit, engine, limit), deadline=deadline)
     make_room(engine.kept, rows, fit, limit)
-    provenance: Provenance = {"spec": spec.to_dict(), "identity": identity or anonymous(rows)}
+    provenance: Provenance = {"spec": spec.to_dict(), "identity": identity}
     provenance |= of_columns(rows, engine.progress)
     note_lowered(fit, engine.progress)
     if spec.precomputed:
@@ -88,12 +90,13 @@ def fit_rows(
     model = with_decoder(model, rows, chosen.sample, spec, engine, found.span)
     reference, weights = (None, None) if spec.exact else (chosen.reference, chosen.reference_weights)
     count = rows.shape[0] if model.sums is None else model.sums.count
-    return with_reference(model, reference, count, spec.seed, engine, spec, found.span, weights)
+    model = with_reference(model, reference, count, spec.seed, engine, spec, found.span, weights)
+    return calibrated(model, chosen.apart, engine) if spec.calibration_rows else model
 
 
 def _check_takes_weights(rows: Rows, spec: FitSpec) -> None:
-    """Raise SpecError if the rows have weights, and these options allow none."""
-    if rows.weights is None:
+    """Raise SpecError if the rows have weights, or some are to be set aside, and these options do not allow it."""
+    if rows.weights is None and not spec.calibration_rows:
         return
     names = {
         "method='exact'": spec.exact,
@@ -102,8 +105,9 @@ def _check_takes_weights(rows: Rows, spec: FitSpec) -> None:
         f"preimage={spec.preimage!r}": not spec.precomputed and spec.reconstructs and spec.preimage_value.trained,
     }
     if without := [name for name, used in names.items() if used]:
+        what = "sample weights" if rows.weights is not None else f"calibration_rows={spec.calibration_rows}"
         raise SpecError(
-            f"{without[0]} does not take sample weights: omit them, or use method='nystroem', whose components are "
+            f"{without[0]} does not take {what}: omit one of the two, or use method='nystroem', whose components are "
             "exact if all rows are landmarks"
         )
 

@@ -13,13 +13,19 @@ from bigkpca.data.rows import ArrayRows, Rows, anonymous
 from bigkpca.errors import Array, SpecError
 from bigkpca.execution.blas import single_threaded_blas
 from bigkpca.execution.engine import Engine
-from bigkpca.execution.passes import read_rows, sums_of
+from bigkpca.execution.passes import read_rows, read_sets, sums_of
 from bigkpca.execution.projection import check_columns
+from bigkpca.fitting.calibration import (
+    calibrated,
+    calibration_rows_with,
+    joint_calibration_rows,
+    without_calibration,
+)
 from bigkpca.fitting.features import ChosenFeatures, kept_choices
 from bigkpca.fitting.memory_limits import check_fits, make_room
 from bigkpca.fitting.preimage import check_extensible, extend_decoder, with_decoder
 from bigkpca.fitting.reference import with_reference
-from bigkpca.fitting.sample import drawn_numbers, reference_row_numbers, weights_of
+from bigkpca.fitting.sample import drawn_numbers, numbers_apart, reference_row_numbers, weights_of
 from bigkpca.fitting.solve import Checks, draw_of, first_basis, rounding_of, solve, solve_rows, some_of
 from bigkpca.fitting.warnings import warn_if_beyond_tolerance, warn_if_fewer, warn_if_not_uniform, warn_of
 from bigkpca.numerics import eigenpairs, growth, rounding
@@ -31,6 +37,7 @@ from bigkpca.numerics.kernels import Kernel
 from bigkpca.numerics.linalg import Map
 from bigkpca.numerics.model import Model, Provenance
 from bigkpca.numerics.moments import ShiftedSums
+from bigkpca.numerics.outliers import Calibration
 from bigkpca.numerics.preimages.base import spread
 from bigkpca.numerics.random_streams import FEW, PROBES, SAMPLE
 from bigkpca.spec import FitSpec, ResolvedFit, randomized, resolve_shape
@@ -105,6 +112,7 @@ def fit_like(
     """
     assert like.sums is not None
     check_columns(rows, like)
+    identity, rows = identity or anonymous(rows), without_calibration(rows, spec, engine)
     fit = resolve_shape(spec, *rows.shape, rows.dtype).with_features(like.features.size, like.features.dtype)
     check_fits(rows, fit, engine, limit)
     make_room(engine.kept, rows, fit, limit)
@@ -120,7 +128,7 @@ def fit_like(
     ]
     provenance: Provenance = {
         "spec": like.provenance["spec"] | {key: getattr(spec, key) for key in MAY_CHANGE},
-        "identity": identity or anonymous(rows),
+        "identity": identity,
         "content": found.digest,
         "choices": [*kept, *found.choices],
     }
@@ -131,9 +139,10 @@ def fit_like(
     warn_if_fewer(model, fit, engine.progress)
     model = with_decoder(model, rows, chosen.sample, spec, engine, found.span)
     assert model.sums is not None
-    return with_reference(
+    model = with_reference(
         model, chosen.reference, model.sums.count, spec.seed, engine, spec, found.span, chosen.reference_weights
     )
+    return calibrated(model, chosen.apart, engine) if spec.calibration_rows else model
 
 
 def _chosen(rows: Rows, like: Model, fit: ResolvedFit, engine: Engine) -> ChosenFeatures:
@@ -146,10 +155,8 @@ def _chosen(rows: Rows, like: Model, fit: ResolvedFit, engine: Engine) -> Chosen
     if spec.keeps_sample:
         drawn = np.sort(drawn_numbers(rows, fit.sample, spec.seed, SAMPLE, engine))
         sample = spread(drawn, spec.preimage_rows(fit.sample))
-    wanted = np.unique(np.concatenate([few, reference, sample]))
-    read = read_rows(rows, wanted, engine)
-    found_few, found_reference, found_sample = (
-        read[np.searchsorted(wanted, some)] for some in (few, reference, sample)
+    found_few, found_reference, found_sample, apart = read_sets(
+        rows, engine, few, reference, sample, numbers_apart(rows)
     )
     return ChosenFeatures(
         features,
@@ -162,6 +169,7 @@ def _chosen(rows: Rows, like: Model, fit: ResolvedFit, engine: Engine) -> Chosen
         found_reference if fit.reference_rows else found_few[:REFERENCE_ROWS],
         weights_of(rows, reference if fit.reference_rows else few[:REFERENCE_ROWS]),
         weights_of(rows, few),
+        apart,
         like.drawn,
     )
 
@@ -176,6 +184,7 @@ class _Part:
     count: int
     rounded: tuple[float, float]  # see `Checks`
     sample: Array | None
+    calibration: tuple[float, Calibration | None]  # with the weight of all rows
 
 
 def merge(models: Iterable[Model], engine: Engine) -> Model:
@@ -212,7 +221,11 @@ def merge(models: Iterable[Model], engine: Engine) -> Model:
         numbers.update(dict.fromkeys(digests, number))
         added += own
         drawn = _joined(drawn, model.drawn) if parts else model.drawn
-        parts.append(_Part(model.sums.count, rounding_of(model), model.certificate.sample))
+        parts.append(
+            _Part(
+                model.sums.count, rounding_of(model), model.certificate.sample, (model.sums.weight, model.calibration)
+            )
+        )
         level, value = 0, model.sums
         while nodes and nodes[-1][0] == level:
             value = nodes.pop()[1] + value
@@ -226,7 +239,9 @@ def merge(models: Iterable[Model], engine: Engine) -> Model:
             "no bound with 95 % confidence: the models were fitted with different options, or share some rows"
         )
     fit = resolve_shape(FitSpec.of(first), sums.count, first.features.columns, first.features.dtype)
-    return _with_sums(first, sums, fit, _joint_checks(first, sums, parts, drawn), engine, added[1:])
+    joined = _with_sums(first, sums, fit, _joint_checks(first, sums, parts, drawn), engine, added[1:])
+    apart = joint_calibration_rows([part.calibration for part in parts], fit.spec.seed)
+    return joined if apart is None else calibrated(joined, apart, engine)
 
 
 def _with_sums(
@@ -343,6 +358,8 @@ def extend(
     check_same_problem(spec, model, _MAY_CHANGE)
     fit = resolve_shape(spec, *rows.shape, rows.dtype)
     check_fits(rows, fit, engine, limit)
+    identity = anonymous(rows)
+    rows, apart = calibration_rows_with(model, rows, fit.spec.seed, engine, decay)
     kept, draw, features, before = model.drawn, None, model.features, model.sums
     if decay != 1:
         before, kept = before.scaled(decay), None if kept is None else kept.scaled(decay)
@@ -356,9 +373,10 @@ def extend(
     more = sums_of(rows, features, model.sums.about, model.block_rows, engine, draw=draw)
     drawn = None if kept is None or more.drawn is None else kept + more.drawn
     checks = replace(checks, far=more.far, drawn=drawn, weight=more.sums.weight)
-    added = [*model.provenance.get("added", []), anonymous(rows) | {"sha256": more.content}]
+    added = [*model.provenance.get("added", []), identity | {"sha256": more.content}]
     recorded = model.provenance["spec"] | {key: getattr(spec, key) for key in _MAY_CHANGE}
-    return _with_sums(model, before + more.sums, fit, checks, engine, added, recorded)
+    larger = _with_sums(model, before + more.sums, fit, checks, engine, added, recorded)
+    return larger if apart is None else calibrated(larger, apart, engine)
 
 
 def _checks_of_new_rows(model: Model, before: ShiftedSums, rows: Rows, fit: ResolvedFit, engine: Engine) -> Checks:

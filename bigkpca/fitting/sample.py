@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from bigkpca.data.rows import Rows
+from bigkpca.data.sample_weights import WithoutRows
 from bigkpca.errors import Array, DataError, SpecError, column_called
 from bigkpca.execution.engine import Engine, fit_blocks, sum_by_block
 from bigkpca.execution.passes import block_columns, read_sets, weighted_draw
@@ -34,6 +35,7 @@ class SampledRows:
     own: Array  # landmarks that the caller gave by row numbers; 0 rows if none
     held_out: Array  # rows outside the sample, on which a size is judged; 0 rows unless the size grows
     reference: Array  # from all rows, in random order, by an independent stream: `reference_row_numbers`
+    apart: Array  # rows that take no part in the fit, by which other rows are judged
     few_weights: Array | None  # weights of `few` and of `reference`; None if all are 1
     reference_weights: Array | None
     weights: Array | None  # those of the sample, if it contains all rows; otherwise it was drawn by its weights
@@ -120,7 +122,9 @@ def draw_sample(rows: Rows, fit: ResolvedFit, engine: Engine) -> SampledRows:
         ranks = np.sort(random_stream(spec.seed, HELD_OUT).choice(n - m, count, replace=False))
         held_out = ranks + np.searchsorted(numbers - np.arange(m), ranks, side="right")
     reference = reference_row_numbers(rows, fit, engine)
-    sample, own, held_out, reference_rows = read_sets(rows, engine, numbers, own, held_out, reference)
+    sample, own, held_out, reference_rows, apart = read_sets(
+        rows, engine, numbers, own, held_out, reference, numbers_apart(rows)
+    )
     # The first comparison settles most cases cheaply.
     if (sample[-1] == sample[0]).all() and (sample == sample[0]).all():
         raise DataError(
@@ -137,10 +141,16 @@ def draw_sample(rows: Rows, fit: ResolvedFit, engine: Engine) -> SampledRows:
         own,
         held_out,
         reference_rows,
+        apart,
         None if weights is None else weights[few],
         weights_of(rows, reference),
         weights if every else None,
     )
+
+
+def numbers_apart(rows: Rows) -> Array:
+    """Numbers of the rows that take no part in a fit, by which other rows are judged."""
+    return rows.weights.numbers if isinstance(rows.weights, WithoutRows) else np.empty(0, np.intp)
 
 
 def drawn_numbers(rows: Rows, count: int, seed: int, purpose: int, engine: Engine, *, equal: bool = False) -> Array:

@@ -20,6 +20,7 @@ from bigkpca.numerics.linalg import all_aligned
 from bigkpca.numerics.linear_pca import Captured
 from bigkpca.numerics.methods import Method
 from bigkpca.numerics.moments import Moments, OneHot, ShiftedSums
+from bigkpca.numerics.outliers import Calibration
 from bigkpca.numerics.preimages import (
     Automatic,
     Decode,
@@ -84,6 +85,8 @@ class Model(ShowsSummary):
     captured : Captured or None
         The share of the columns that the scores explain, beside linear PCA, from sampled rows of the fit; None if there
         are too few, for kernels that do not compare quantities, and after rows were added.
+    calibration : Calibration or None
+        Rows that took no part in the fit, by which it is judged how unusual other rows are; None if there are none.
     """
 
     features: FeatureMap
@@ -97,6 +100,7 @@ class Model(ShowsSummary):
     earlier: Reference | None = None
     captured: Captured | None = None
     drawn: DrawnRows | None = None
+    calibration: Calibration | None = None
 
     def __post_init__(self) -> None:
         vars(self).update(all_aligned(vars(self)))  # as after storing and loading, so that results have the same bits
@@ -188,6 +192,20 @@ class Model(ShowsSummary):
         evaluate, project = self.features.evaluation(most_rows), self.projection(precision)
         return lambda X: project(evaluate(X)[0], overwrite=True)
 
+    def scoring(
+        self, most_rows: int, given: Expansion, precision: Any = None
+    ) -> Callable[[Array], tuple[Array, Array]]:
+        """Prepare `scores_and_residuals` for tiles of at most `most_rows` rows; the returned function owns its work
+        space."""
+        evaluate, project = self.features.evaluation(most_rows), self.projection(precision)
+
+        def score(X: Array) -> tuple[Array, Array]:
+            V, diagonal = evaluate(X)
+            left = residuals(given, self.solution, V, diagonal)
+            return project(V, overwrite=True), left
+
+        return score
+
     def projection(self, precision: Any = None) -> Projection:
         """The projection from features to scores in a precision, by default the dtype of block work."""
         return self.solution.projection(self.features.dtype if precision is None else precision)
@@ -203,10 +221,10 @@ class Model(ShowsSummary):
         return methods.named(given) if isinstance(given, str) else methods.from_dict(given)
 
     def leading(self, r: int) -> Model:
-        """The model of only the r leading components, without pre-image and references."""
+        """The model of only the r leading components, without pre-image, references and calibration."""
         s = self.solution
         fewer = replace(s, components=s.components[:, :r], eigenvalues=s.eigenvalues[:r])
-        others: dict[str, Any] = dict.fromkeys(("decoder", "reference", "earlier", "captured"))
+        others: dict[str, Any] = dict.fromkeys(("decoder", "reference", "earlier", "captured", "calibration"))
         return replace(self, solution=fewer, certificate=Certificate(), **others)
 
     def factor(self, tolerance: float) -> Array | None:
@@ -245,6 +263,12 @@ class Model(ShowsSummary):
         if self.features.precomputed:
             raise SpecError("residuals need k(x, x), which rows of a precomputed matrix do not contain: omit residual")
 
+    def check_calibrated(self) -> Calibration:
+        """The calibration. Raises SpecError if there is none."""
+        if self.calibration is None:
+            raise SpecError("the model has no calibration rows, which limits need: fit it with calibration_rows=2000")
+        return self.calibration
+
     def expansion(self) -> Expansion:
         """The expansion that `residuals` needs: that of the decoder, if it has one, otherwise from a decomposition of
         W.
@@ -259,10 +283,7 @@ class Model(ShowsSummary):
         self, X_tiles: Iterable[Array], most_rows: int, given: Expansion, precision: Any = None
     ) -> Iterator[tuple[Array, Array]]:
         """The results of `project` and `residuals` for each tile, from features that are computed once."""
-        project = self.projection(precision)
-        for V, diagonal in self.features.tiles(X_tiles, most_rows):
-            left = residuals(given, self.solution, V, diagonal)
-            yield project(V, overwrite=True), left
+        return map(self.scoring(most_rows, given, precision), X_tiles)
 
     def residuals(self, X_tiles: Iterable[Array], most_rows: int, given: Expansion) -> Iterator[Array]:
         """Novelty (b,) of each tile X (b, d); `given` is the expansion of this model."""

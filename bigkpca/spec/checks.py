@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -125,6 +126,22 @@ def positive(value: float | str | None, info: ValidationInfo) -> float | str | N
     if isinstance(value, float) and not (np.isfinite(value) and value > 0):
         raise SpecError(f"{info.field_name}={value}: must be a positive number")
     return value
+
+
+def sigma(value: float | str) -> float | str:
+    """A number, "median", or a multiple of it, such as "3 median"."""
+    with suppress(ValueError):
+        if isinstance(value, float) or (np.isfinite(times(value)) and times(value) > 0):
+            return value
+    raise SpecError(f"sigma={value!r}: give a positive number, 'median', or a multiple of it, e.g. '3 median'")
+
+
+def times(sigma: str) -> float:
+    """The factor of "median" in a sigma. Raises ValueError for other words."""
+    factor, _, word = sigma.rpartition(" ")
+    if word != "median":
+        raise ValueError(sigma)
+    return float(factor or 1)
 
 
 class Clash(NamedTuple):

@@ -35,6 +35,7 @@ class ProblemOptions(TypedDict, total=False):
     residual_tol: float
     preimage: Any
     noise: float | None
+    calibration_rows: int
     block_rows: int | None
 
 
@@ -99,8 +100,10 @@ class FitSpec(BaseModel):
         description=f"one of {_either(name for name in kernels.KERNELS if name != kernels.Precomputed.name)}; or "
         "precomputed, if the data are the kernel matrix; options follow a colon, e.g. matern:nu=2.5",
     )
-    sigma: float | Literal["median"] = Field(
-        "median", description="length scale of the kernel; 'median' derives it from distances between sampled rows"
+    sigma: float | str = Field(
+        "median",
+        description="length scale of the kernel; 'median' derives it from distances between sampled rows, and "
+        "'3 median' is three times that",
     )
     gamma: float | Literal["scale"] | None = Field(
         None,
@@ -161,6 +164,9 @@ class FitSpec(BaseModel):
         description="standard deviation of the noise that pre-images remove: denoising is trained with it, and "
         "errors of pre-images are measured with it added to the rows",
     )
+    calibration_rows: int = Field(
+        0, ge=0, description="number of rows that are set aside, to judge by them how unusual other rows are"
+    )
     seed: int = Field(0, ge=0, description="seed of all random numbers")
     block_rows: int | None = Field(None, ge=1, description="rows per task")
 
@@ -190,6 +196,7 @@ class FitSpec(BaseModel):
     _preimage = field_validator("preimage")(checks.preimage)
     _landmarks = field_validator("landmarks", mode="before")(checks.landmark_rule)
     _size = field_validator("size", "n_directions")(checks.size)
+    _sigma = field_validator("sigma")(checks.sigma)
     _positive = field_validator("sigma", "gamma")(checks.positive)
     _weights = field_validator("column_weights", mode="before")(weights.checked)
 
@@ -256,7 +263,13 @@ class FitSpec(BaseModel):
     def needs_median(self) -> bool:
         """Whether the kernel length comes from the sample."""
         open_length = isinstance(self.kernel, str) and self.stationary and "sigma" in self.kernel_parameters
-        return open_length and self.sigma == "median" and self.gamma is None
+        return open_length and isinstance(self.sigma, str) and self.gamma is None
+
+    def length(self, median: float | None) -> float:
+        """The kernel length, if it `needs_median`, from the median length of the sample."""
+        assert isinstance(self.sigma, str)
+        assert median is not None
+        return checks.times(self.sigma) * median
 
     @property
     def kernel_parameters(self) -> set[str]:
@@ -277,8 +290,7 @@ class FitSpec(BaseModel):
         gamma: Any = measured if self.needs_variance else self.gamma
         given: dict[str, Any] = {"gamma": gamma or 1 / columns, "degree": self.degree, "coef0": self.coef0}
         if cls.distance is not None and "sigma" in wanted:
-            # needs_median is true when the caller must measure the length.
-            length: Any = measured if self.sigma == "median" else self.sigma
+            length: Any = self.length(measured) if self.needs_median else self.sigma
             if gamma is not None:
                 length = 1 / gamma if cls.distance == "cityblock" else np.sqrt(0.5 / gamma)
             given["sigma"] = float(length)

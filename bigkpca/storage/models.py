@@ -37,6 +37,7 @@ from bigkpca.numerics.linalg import all_aligned
 from bigkpca.numerics.linear_pca import Captured
 from bigkpca.numerics.model import Model
 from bigkpca.numerics.moments import Moments, ShiftedSums
+from bigkpca.numerics.outliers import Calibration
 from bigkpca.numerics.registry import check_plain, name_in
 from bigkpca.storage import groups, records
 
@@ -179,12 +180,14 @@ def assembled(about: Mapping[str, Any], arrays: Mapping[str, Array]) -> Model:
     check_plain(Certificate, certified, "the certificate")
     certificate = Certificate(**certified)
     decoder = _decoder(about.get("decoder"), arrays, sizes)  # models from before pre-images have none
+    more = {**sizes, "r+1": sizes["r"] + 1}
     references = {  # None if the model was extended, or made before models had them
-        name: _part(Reference, name, about, arrays, Reference.shapes, {**sizes, "r+1": sizes["r"] + 1}, "rows")
-        for name in _REFERENCES
+        name: _part(Reference, name, about, arrays, Reference.shapes, more, "rows") for name in _REFERENCES
     }
     captured = _part(Captured, "captured", about, arrays, Captured.shapes, sizes, "rows")
     drawn = _part(DrawnRows, "drawn", about, arrays, DrawnRows.shapes, sizes)
+    held = _shaped("calibration_", arrays, Calibration.shapes, more)
+    calibration = Calibration(**held) if held else None
     provenance: Any = {key: about[key] for key in about if key not in _OWN}
     if found := records.wrong(provenance, records.PROVENANCE, partial=True):
         raise SpecError(found)
@@ -205,6 +208,7 @@ def assembled(about: Mapping[str, Any], arrays: Mapping[str, Array]) -> Model:
         decoder=decoder,
         captured=captured,
         drawn=drawn,
+        calibration=calibration,
         **references,
     )
     if "spec" in provenance:
@@ -444,6 +448,8 @@ def _parts(model: Model) -> tuple[dict[str, Any], dict[str, Array]]:
         plain = {part.name: getattr(drawn, part.name) for part in fields(drawn) if part.name not in drawn.shapes}
         about["drawn"] = plain
         arrays |= {f"drawn_{name}": values for name in drawn.shapes if (values := getattr(drawn, name)) is not None}
+    if (calibration := model.calibration) is not None:
+        arrays |= {f"calibration_{name}": getattr(calibration, name) for name in calibration.shapes}
     if (captured := model.captured) is not None:
         about["captured"] = {
             "rows": captured.rows,

@@ -1,0 +1,284 @@
+"""KernelPCADetector, an outlier detector with the scikit-learn interface."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator, OutlierMixin, clone
+from sklearn.utils.validation import check_is_fitted
+
+from bigkpca import arrays
+from bigkpca.data.frames import is_dask_frame
+from bigkpca.data.opening import in_memory
+from bigkpca.data.rows import Rows, identity_of
+from bigkpca.data.sample_weights import weighted, without
+from bigkpca.data.stores import AnyPath, is_path
+from bigkpca.errors import Array, SpecError
+from bigkpca.estimator import KernelPCA
+from bigkpca.estimator.inputs import RowOutput, RowsInput, in_kind
+from bigkpca.estimator.parameters import only_if
+from bigkpca.execution import projection
+from bigkpca.numerics.outliers import CALIBRATION_ROWS, COMBINED, STATISTICS, Calibration
+
+_ALL = RowOutput(arrays.statistics, projection.statistics_of_rows, projection.few_statistics)
+_COMBINED = RowOutput(
+    lambda model, rows: arrays.statistics(model, rows)[:, COMBINED],
+    lambda rows, model, engine: projection.statistics_of_rows(rows, model, engine)[:, COMBINED],
+    lambda rows, model: projection.few_statistics(rows, model)[:, COMBINED],
+)
+_FITS = 3  # each without the rows that the one before found to be the most unusual
+
+
+def _takes_more_rows(detector: Any) -> None:
+    """Raise SpecError if no rows can be added to the fit of a detector."""
+    if _share(detector.contamination) is not None:
+        raise SpecError(f"contamination={detector.contamination}: partial_fit leaves no rows out; use 'auto', or fit")
+
+
+class KernelPCADetector(RowsInput, OutlierMixin, BaseEstimator):  # type: ignore[misc]
+    """Find unusual rows, of data that do not fit in memory, by kernel PCA.
+
+    A row is unusual if the components leave much of it out (its residual), or if it is far from the mean along the
+    components (its distance, Hotelling's T²). The sum of both, each divided by its mean over the fitted rows, is
+    compared with a limit, which comes from rows that took no part in the fit: a new row of the same distribution
+    exceeds it with a probability of at most `alpha`, whatever the distribution is.
+
+    Parameters
+    ----------
+    kpca : KernelPCA, optional
+        The kernel PCA to fit, with its parameters; by default KernelPCA(0.9, sigma="3 median", random_state=0), since
+        residuals tell rows apart best if the components of a wide kernel explain most of the variance, but not all.
+        Use `standardize` for columns in different units.
+    alpha : float
+        The share of ordinary rows that may be flagged: the probability of a false alarm.
+    contamination : "auto", or float in (0, 0.5]
+        "auto": rows above the limit for `alpha` are flagged. A share: the fitted rows contain this share of unusual
+        ones. That many rows, those with the largest statistics, are left out, and the fit is repeated without them
+        until they stay the same, at most three times; the limit then flags this share of the fitted rows.
+    calibration_rows : int
+        Rows that are set aside for the limit: at most half of all rows and, unless `alpha` needs more, a quarter.
+
+    Attributes
+    ----------
+    kpca_ : KernelPCA
+        The fitted kernel PCA.
+    model_ : Model
+        Its model, with the calibration.
+    offset_ : float
+        Rows whose `score_samples` are below this are flagged.
+    left_out_ : int
+        Number of rows that were left out of the fit as contamination.
+    false_alarms_ : (float, float)
+        Range of the share of ordinary rows above the limit for `alpha`, with a probability of 95 % over the choice of
+        the calibration rows.
+    n_features_in_ : int
+        Number of columns, d.
+    feature_names_in_ : (d,) of str
+        Names of the columns, for frames and for datasets with names.
+
+    Notes
+    -----
+    Passes are those of `KernelPCA.fit`; with a contamination, of at most three such fits and as many passes that
+    compute statistics. Source: `docs/numerics.md`, section 23.
+
+    Examples
+    --------
+    >>> X = np.random.default_rng(0).normal(size=(2000, 4))
+    >>> detector = bigkpca.KernelPCADetector(alpha=0.01).fit(X)
+    >>> detector.predict([[0, 0, 0, 0], [9, 9, 9, 9]])
+    array([ 1, -1])
+    """
+
+    def __init__(
+        self,
+        kpca: KernelPCA | None = None,
+        *,
+        alpha: float = 0.01,
+        contamination: float | str = "auto",
+        calibration_rows: int = CALIBRATION_ROWS,
+    ) -> None:
+        self.kpca = kpca
+        self.alpha = alpha
+        self.contamination = contamination
+        self.calibration_rows = calibration_rows
+
+    def fit(self, X: Any, y: None = None, sample_weight: Any = None) -> Self:
+        """Fit to rows X (n, d), in any container that `KernelPCA.fit` takes; `y` is not used.
+
+        Raises SpecError for an `alpha` that so few rows cannot show, for a `contamination` that is not a share, and for
+        a method that does not take weights; and the errors of `KernelPCA.fit`.
+        """
+        share, alpha = _share(self.contamination), _alpha(self.alpha)
+        rows = weighted(self._rows(X, reset=True), sample_weight)
+        n, identity = rows.shape[0], identity_of(rows) if is_path(X) else None
+        kpca = self._unfitted(rows)
+        self._set(kpca._fitted(rows, None, identity), 0)
+        if share is None:
+            self.offset_ = -float(self.calibration_.limits(alpha)[COMBINED])
+            return self
+        count, before = max(1, round(share * n)), np.empty(0, np.intp)
+        for number in range(_FITS):
+            values = self._values(rows)
+            unusual = np.sort(np.argsort(values, kind="stable")[n - count :])
+            if number == _FITS - 1 or np.array_equal(unusual, before):
+                break
+            self._set(clone(kpca)._fitted(without(rows, unusual), None, identity), count)
+            before = unusual
+        self.offset_ = -float(np.sort(values)[n - count - 1 : n - count + 1].mean())
+        return self
+
+    @only_if(_takes_more_rows)
+    def partial_fit(self, X: Any, y: None = None, sample_weight: Any = None, *, half_life: float | None = None) -> Self:
+        """Add rows to the kernel PCA, as `KernelPCA.partial_fit`, and some of them to the calibration rows, where they
+        replace random ones in proportion to the weights: so the limit follows the rows, with `half_life` the latest.
+        The first call sets aside as many rows as `fit` would.
+
+        Not available with a contamination. Raises the errors of `fit` and of `KernelPCA.partial_fit`.
+        """
+        first = not hasattr(self, "kpca_")
+        kpca = self._unfitted(weighted(self._rows(X, reset=True), sample_weight)) if first else self.kpca_
+        self._set(kpca.partial_fit(X, None, sample_weight, half_life=half_life), 0)
+        self.offset_ = -float(self.calibration_.limits(_alpha(self.alpha))[COMBINED])
+        return self
+
+    def _unfitted(self, rows: Rows) -> KernelPCA:
+        """The kernel PCA for these rows, with the number of calibration rows."""
+        n = number_with_weight(rows)
+        kpca = KernelPCA(0.9, sigma="3 median", random_state=0) if self.kpca is None else clone(self.kpca)
+        needed = int(np.ceil(1 / _alpha(self.alpha))) if _share(self.contamination) is None else 1
+        return kpca.set_params(calibration_rows=min(self.calibration_rows, max(n // 4, needed), max(n // 2, 1)))
+
+    def _set(self, kpca: KernelPCA, left_out: int) -> None:
+        self.kpca_, self.model_, self.left_out_ = kpca, kpca.model_, left_out
+        self.__dict__.pop("_usual_errors", None)
+
+    @property
+    def calibration_(self) -> Calibration:
+        """The calibration rows, which took no part in the fit, and their statistics."""
+        return self.model_.check_calibrated()
+
+    @property
+    def false_alarms_(self) -> tuple[float, float]:
+        """Range of the share of ordinary rows above the limit for `alpha`."""
+        return self.calibration_.range(self.alpha)
+
+    def statistics(self, X: Any) -> Any:
+        """How unusual each row of X (n, d) is, (n, 3): its residual, its distance, and both combined. One pass.
+
+        A NumPy array for rows in memory, a lazy Dask array or frame for Dask, Zarr and paths, and a DataArray for
+        DataArrays. Raises the errors of `KernelPCA.transform`.
+        """
+        return self._of_rows(X, _ALL, STATISTICS)
+
+    def score_samples(self, X: Any) -> Any:
+        """Minus the combined statistic of each row of X (n, d), (n,): lower for more unusual rows. One pass.
+
+        In the containers of `statistics`.
+        """
+        return -self._of_rows(X, _COMBINED, ("combined",))
+
+    def decision_function(self, X: Any) -> Any:
+        """`score_samples` less `offset_`, (n,): negative for rows that are flagged."""
+        return self.score_samples(X) - self.offset_
+
+    def predict(self, X: Any) -> Any:
+        """-1 for rows that are flagged and 1 for others, (n,)."""
+        return 1 - 2 * (self.decision_function(X) < 0).astype(int)
+
+    def p_values(self, X: Any) -> Array:
+        """The share of ordinary rows that are at least as unusual as each row of X (n, d), in memory, (n,).
+
+        A row of the distribution of the fitted rows has a p-value of at most α with a probability of at most α.
+        """
+        values = np.atleast_2d(np.asarray(self.statistics(X))).T
+        return self.calibration_.p_values(values)[COMBINED]
+
+    def reasons(self, X: Any) -> Array:
+        """Which part makes up most of the combined statistic of each row of X (n, d): "residual" or "distance", (n,).
+
+        An empty string for rows that are not flagged.
+        """
+        values = np.atleast_2d(np.asarray(self.statistics(X))).T
+        names = np.array(STATISTICS)[self.calibration_.parts(values).argmax(axis=0)]
+        return np.where(-values[COMBINED] < self.offset_, names, "")
+
+    def contributions(self, X: Any) -> Array:
+        """What is unusual about rows X (n, d) in memory, by column, (n, d).
+
+        The difference between a row and its pre-image, the row that its scores represent, divided by the root mean
+        square of this difference over the calibration rows. About 1 for ordinary rows. A pass over both. Raises
+        SpecError for kernels without pre-images.
+        """
+        check_is_fitted(self)
+        rows = self.kpca_._rows(X, reset=False)
+        values = rows.block(0, rows.shape[0])
+        return (values - self.kpca_.denoise(values)) / self._usual_errors
+
+    @cached_property
+    def _usual_errors(self) -> Array:
+        """Root mean squares (d,) of the differences between the calibration rows and their pre-images."""
+        known = self.calibration_.rows
+        errors = np.sqrt(np.mean((known - self.kpca_.denoise(known)) ** 2, axis=0))
+        least = np.finfo(known.dtype).eps * (np.abs(known).max(axis=0) + 1)  # a constant column is restored exactly
+        return np.maximum(errors, least)
+
+    def _of_rows(self, X: Any, output: RowOutput, names: tuple[str, ...]) -> Any:
+        check_is_fitted(self)
+        if is_dask_frame(X):
+            found = projection.in_frame(self._checked_frame(X), output.lazy, self.model_, names)
+            return found if len(names) > 1 else found[names[0]]
+        values = output.of(self._matching_rows(X, self.model_), self.model_)
+        return in_kind(X, values, "statistics", "statistic")
+
+    def _values(self, rows: Rows) -> Array:
+        """The combined statistic of all rows, (n,), in memory."""
+        found = _COMBINED.of(rows, self.model_)
+        return np.asarray(found if in_memory(rows) else found.compute())
+
+    def save(self, path: AnyPath, *, overwrite: bool = False) -> None:
+        """Save the model with its calibration, as `KernelPCA.save`; `alpha` is chosen when it is loaded."""
+        check_is_fitted(self)
+        self.kpca_.save(path, overwrite=overwrite)
+
+    @classmethod
+    def load(cls, path: AnyPath, *, alpha: float = 0.01) -> Self:
+        """The detector of a saved model, with the limit for `alpha`.
+
+        Raises SpecError for a model that was fitted without `calibration_rows`, and for an `alpha` that its calibration
+        rows cannot show; and the errors of `KernelPCA.load`.
+        """
+        kpca = KernelPCA.load(path)
+        made = cls(kpca, alpha=alpha, calibration_rows=kpca.calibration_rows)
+        made._set(kpca, 0)
+        made.offset_ = -float(made.calibration_.limits(_alpha(alpha))[COMBINED])
+        made._remember(made.model_.columns, made.model_.names)
+        return made
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "offset_")
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+
+def _share(contamination: Any) -> float | None:
+    """The share of unusual rows; None for "auto". Raises SpecError for anything else than a share up to a half."""
+    if isinstance(contamination, str) and contamination == "auto":
+        return None
+    if isinstance(contamination, float | int | np.number) and 0 < contamination <= 0.5:
+        return float(contamination)
+    raise SpecError(f'contamination={contamination!r}: give "auto", or a share above 0 and up to 0.5')
+
+
+def _alpha(alpha: Any) -> float:
+    """A share of ordinary rows. Raises SpecError for anything else."""
+    if isinstance(alpha, float | np.floating) and 0 < alpha < 1:
+        return float(alpha)
+    raise SpecError(f"alpha={alpha!r}: give the share of ordinary rows that may be flagged, between 0 and 1")
+
+
+__all__ = ["KernelPCADetector"]

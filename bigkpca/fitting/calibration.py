@@ -1,0 +1,78 @@
+"""Rows that take no part in a fit, by which it is judged how unusual other rows are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from bigkpca.data.rows import ArrayRows, Rows
+from bigkpca.data.sample_weights import without
+from bigkpca.errors import Array, SpecError
+from bigkpca.execution.engine import Engine, fit_blocks
+from bigkpca.execution.passes import read_sets
+from bigkpca.execution.projection import scores_and_residuals_of_rows
+from bigkpca.fitting.sample import drawn_numbers
+from bigkpca.numerics.landmarks import RowNumbers
+from bigkpca.numerics.model import Model
+from bigkpca.numerics.outliers import Calibration, precisions_of, statistics
+from bigkpca.numerics.random_streams import CALIBRATION, random_stream
+from bigkpca.spec import FitSpec
+
+
+def without_calibration(rows: Rows, spec: FitSpec, engine: Engine) -> Rows:
+    """The rows that are fitted: all but the calibration rows, which are drawn with equal chances from the rows of
+    positive weight. Raises SpecError unless at least as many are left."""
+    count = spec.calibration_rows
+    if not count:
+        return rows
+    own = spec.landmarks.numbers if isinstance(spec.landmarks, RowNumbers) else ()
+    numbers = drawn_numbers(rows, 2 * count + len(own), spec.seed, CALIBRATION, engine, equal=True)
+    numbers = numbers[~np.isin(numbers, own)]
+    if len(numbers) < 2 * count:
+        raise SpecError(
+            f"calibration_rows={count}: at least as many rows must be left to fit, but {rows.where} has only "
+            f"{len(numbers):,}: choose a smaller number"
+        )
+    return without(rows, np.sort(numbers[:count]))
+
+
+def calibrated(model: Model, X: Array, engine: Engine) -> Model:
+    """The model with a calibration, made from rows X (c, d) that took no part in its fit, in the units of the data."""
+    assert model.sums is not None
+    precisions = precisions_of(model.solution, model.sums.weight)
+    values = statistics(precisions, *scores_and_residuals_of_rows(ArrayRows(X), model, engine))
+    return replace(model, calibration=Calibration(X, precisions, np.sort(values, axis=1)))
+
+
+def calibration_rows_with(
+    model: Model, rows: Rows, seed: int, engine: Engine, decay: float
+) -> tuple[Rows, Array | None]:
+    """The new rows that are added to a model, and the calibration rows X (c, d) of old and new rows together: as many
+    as before, of which each new row replaces a random one, in proportion to the weights, those of old rows multiplied
+    by `decay`. None for a model without calibration."""
+    held = model.calibration
+    if held is None:
+        return rows, None
+    assert model.sums is not None
+    n, weights = rows.shape[0], rows.weights
+    new = n if weights is None else sum(float(weights.of(b.start, b.stop).sum()) for b in fit_blocks(rows, None))
+    stream = random_stream(seed, CALIBRATION, model.sums.count)
+    expected = held.count * new / (decay * model.sums.weight + new)
+    count = min(int(expected + stream.random()), n // 2)
+    numbers = np.sort(drawn_numbers(rows, count, int(stream.integers(2**32)), CALIBRATION, engine, equal=True))
+    (own,) = read_sets(rows, engine, numbers)
+    kept = stream.permutation(held.count)[len(own) :]
+    return without(rows, numbers), np.concatenate([held.rows[np.sort(kept)], own])
+
+
+def joint_calibration_rows(parts: Sequence[tuple[float, Calibration | None]], seed: int) -> Array | None:
+    """Calibration rows (c, d) of several models, in proportion to the weights of their rows; None if one has none."""
+    total, found = sum(weight for weight, _ in parts), []
+    for number, (weight, held) in enumerate(parts):
+        if held is None:
+            return None
+        count = max(1, round(held.count * weight / total))
+        found.append(held.rows[np.sort(random_stream(seed, CALIBRATION, number).permutation(held.count)[:count])])
+    return np.concatenate(found)

@@ -1,0 +1,136 @@
+"""How unusual rows are, and limits that rows of the same distribution rarely exceed.
+
+Source: `docs/numerics.md`, section 23.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from scipy.special import betaincinv, betaln, gammaln
+
+from bigkpca.errors import Array, SpecError
+from bigkpca.numerics.display import brief
+from bigkpca.numerics.eigenpairs import Solution
+from bigkpca.numerics.features import Shape
+
+STATISTICS = ("residual", "distance", "combined")
+COMBINED = STATISTICS.index("combined")
+CALIBRATION_ROWS = 2000  # of a detector: limits for shares from 0.05 %, and within a fifth of 5 %
+_RANGE = 0.95  # confidence of the range of a share
+_MOST_EXACT = 100_000  # rows: of more, the share that is flagged equals its probability
+_ROUNDING = 1e-6  # share of the variance: residuals below are rounding errors
+
+
+def precisions_of(solution: Solution, weight: float) -> Array:
+    """Inverse mean squares over fitted rows with this sum of weights, (r + 1,): of the scores of each component and,
+    last, of what all of them leave out, or 0 if that is only rounding."""
+    values = solution.eigenvalues
+    left = solution.total_variance - float(values.sum())
+    return weight / np.append(values, left if left > _ROUNDING * solution.total_variance else np.inf)
+
+
+def statistics(precisions: Array, scores: Array, residuals: Array) -> Array:
+    """How unusual rows with these scores Y (n, r) and residuals (n,) are, (3, n), for precisions p (r + 1,):
+
+        residual   Q  = |φ(x) - φ^(x)|²,   what the components leave out of the row,
+        distance   T² = Σ_j p_j y_j²,      its squared distance from the mean, in standard deviations of the scores,
+        combined   p_(r+1) Q + T² / r,     of which each part has the mean 1 over the fitted rows.
+
+    Source: Hotelling (1931), *Ann. Math. Stat.* 2; Jackson and Mudholkar (1979), *Technometrics* 21; Yue and Qin
+    (2001), *Ind. Eng. Chem. Res.* 40.
+    """
+    Q = residuals.astype(np.float64)
+    T2 = scores.astype(np.float64) ** 2 @ precisions[:-1]
+    return np.array([Q, T2, precisions[-1] * Q + T2 / scores.shape[1]])
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """Rows that took no part in a fit, by which it is judged how unusual other rows are.
+
+    If a new row and the c calibration rows are exchangeable, as rows drawn independently from one distribution are, the
+    rank of the new one among all c + 1 is uniform, apart from ties. So the p-value
+
+        p = (1 + number of calibration rows with at least this value) / (c + 1)
+
+    is at most α with a probability of at most α. Source: Vovk, Gammerman and Shafer (2005), *Algorithmic Learning in a
+    Random World*; `docs/numerics.md`, section 23.
+
+    Attributes
+    ----------
+    rows : (c, d) array
+        The calibration rows, in the units and dtype of the data.
+    precisions : (r + 1,) array
+        Of scores and residuals: see `precisions_of`.
+    values : (3, c) array
+        Each of the `statistics` of the calibration rows, ascending.
+    """
+
+    shapes: ClassVar[dict[str, Shape]] = {"rows": ("c", "d"), "precisions": ("r+1",), "values": ("s", "c")}
+    rows: Array
+    precisions: Array
+    values: Array
+
+    __repr__ = brief
+
+    def __post_init__(self) -> None:
+        if self.values.shape != (len(STATISTICS), len(self.rows)) or not len(self.rows):
+            raise SpecError(f"a calibration of {len(self.rows)} rows with values {self.values.shape}")
+        if not (self.values[:, :-1] <= self.values[:, 1:]).all():
+            raise SpecError("a calibration whose values do not ascend")
+
+    @property
+    def count(self) -> int:
+        """The number c of calibration rows."""
+        return len(self.rows)
+
+    def statistics(self, scores: Array, residuals: Array) -> Array:
+        """The statistics (3, n) of rows with these scores (n, r) and residuals (n,)."""
+        return statistics(self.precisions, scores, residuals)
+
+    def exceeding(self, alpha: float) -> int:
+        """The largest number m of calibration rows above a limit that at most a share `alpha` of rows of the same
+        distribution exceeds. Raises SpecError unless 1 / (c + 1) <= alpha < 1."""
+        least = 1 / (self.count + 1)
+        if not least <= alpha < 1:
+            raise SpecError(
+                f"alpha={alpha:g}: with {self.count:,} calibration rows, alpha can be from {least:.2g} up to 1; for a "
+                "smaller one, fit with more calibration_rows"
+            )
+        return int(np.floor(alpha * (self.count + 1) * (1 + 1e-12))) - 1
+
+    def limits(self, alpha: float) -> Array:
+        """The values (3,) of the statistics that a row of the same distribution exceeds with a probability of at most
+        `alpha`."""
+        return self.values[:, self.count - 1 - self.exceeding(alpha)]
+
+    def p_values(self, values: Array) -> Array:
+        """p of the statistics (3, n) of new rows, (3, n)."""
+        below = [np.searchsorted(own, new) for own, new in zip(self.values, values, strict=True)]
+        return (1 + self.count - np.array(below)) / (self.count + 1)
+
+    def parts(self, values: Array) -> Array:
+        """The two parts (2, n) of the combined statistic, from the statistics (3, n)."""
+        Q, _, both = values
+        own = self.precisions[-1] * Q
+        return np.array([own, both - own])
+
+    def range(self, alpha: float, rows: int | None = None) -> tuple[float, float]:
+        """The range of the share of new rows of the same distribution above the limit for `alpha`, with a probability
+        of 95 % over the calibration rows and the new ones; of infinitely many new rows unless their number is given.
+
+        The probability of exceeding the (m + 1)-th largest of c values has the Beta(m + 1, c - m) distribution if there
+        are no ties, and is smaller with ties; the number of `rows` above the limit is beta-binomial.
+        """
+        a = self.exceeding(alpha) + 1
+        b, tail = self.count - a + 1, (1 - _RANGE) / 2
+        if rows is None or rows > _MOST_EXACT:
+            return float(betaincinv(a, b, tail)), float(betaincinv(a, b, 1 - tail))
+        k = np.arange(rows + 1)
+        ways = gammaln(rows + 1) - gammaln(k + 1) - gammaln(rows - k + 1)
+        below = np.cumsum(np.exp(ways + betaln(k + a, rows - k + b) - betaln(a, b)))
+        low, high = np.searchsorted(below, [tail, 1 - tail])
+        return float(low / rows), float(min(high, rows) / rows)
