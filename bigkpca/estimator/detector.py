@@ -13,7 +13,7 @@ from bigkpca import arrays
 from bigkpca.data.frames import is_dask_frame
 from bigkpca.data.opening import in_memory
 from bigkpca.data.rows import Rows, identity_of
-from bigkpca.data.sample_weights import weighted, without
+from bigkpca.data.sample_weights import number_with_weight, weighted, without
 from bigkpca.data.stores import AnyPath, is_path
 from bigkpca.errors import Array, SpecError
 from bigkpca.estimator import KernelPCA
@@ -31,10 +31,11 @@ _COMBINED = RowOutput(
 _FITS = 3  # each without the rows that the one before found to be the most unusual
 
 
-def _takes_more_rows(detector: Any) -> None:
-    """Raise SpecError if no rows can be added to the fit of a detector."""
+def _takes_more_rows(detector: Any) -> bool:
+    """Whether rows can be added to the fit of a detector. Raises SpecError if they cannot."""
     if _share(detector.contamination) is not None:
         raise SpecError(f"contamination={detector.contamination}: partial_fit leaves no rows out; use 'auto', or fit")
+    return True
 
 
 class KernelPCADetector(RowsInput, OutlierMixin, BaseEstimator):  # type: ignore[misc]
