@@ -1,0 +1,185 @@
+"""Unusual rows: KernelPCADetector beside the detectors of scikit-learn and pyod's kernel PCA, on digits and forest plots
+whose labels they do not see, and the share of ordinary rows that it flags."""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from sklearn.decomposition import PCA
+from sklearn.ensemble import IsolationForest
+from sklearn.metrics import average_precision_score, roc_auc_score
+from sklearn.neighbors import LocalOutlierFactor
+from sklearn.svm import OneClassSVM
+
+from benchmarks.common import SHARED, arguments, covertype, mnist, seconds_of, usps, usps_labels
+from benchmarks.results import Results, Target, table
+from bigkpca import KernelPCADetector
+from bigkpca.errors import Array
+
+_TESTED = 2000  # ordinary rows, and as many unusual ones
+_CONTAMINATION = 0.05
+_ALPHA = 0.01
+_SEEDS = 20
+_BEHIND = 0.02  # the most that the mean AUC may be behind that of the best peer with contaminated rows
+_OURS, _LARGEST = "bigkpca", 20_000  # rows that every detector can take
+Detect = Callable[[Array, Array], Array]  # from fitted and tested rows, how unusual each tested row is
+
+
+class Task(NamedTuple):
+    """One class against the others: rows to fit, and rows to test with their labels, 1 if unusual."""
+
+    fitted: Array
+    tested: Array
+    unusual: Array
+
+
+def labelled(name: str) -> tuple[Array, Array]:
+    """The rows of a data set, and the class of each."""
+    if name == "USPS":
+        return usps(), usps_labels()
+    if name == "MNIST":
+        with gzip.open(SHARED / "mnist" / "train-labels-idx1-ubyte.gz") as file:
+            return mnist().astype(np.float32), np.frombuffer(file.read(), np.uint8, offset=8)
+    with np.load(SHARED / "covertype" / "covtype_93k.npz") as file:
+        y = file["y"]
+    X = covertype().astype(np.float32)
+    return (X - X.mean(axis=0)) / np.maximum(X.std(axis=0), 1e-12), y
+
+
+def tasks(name: str, contamination: float, most: int) -> Iterator[Task]:
+    """Each digit is ordinary in turn, and all others are unusual; each rare type of forest is unusual in turn, among all
+    other types. `contamination` is the share of unusual rows among those that are fitted, of at most `most` ordinary
+    ones."""
+    X, y = labelled(name)
+    rare = name == "covertype"
+    for label in [each for each in np.unique(y) if not (rare and each in (1, 2))]:
+        rng = np.random.default_rng(int(label))
+        is_unusual = (y == label) == rare
+        ordinary, unusual = (rng.permutation(np.flatnonzero(some)) for some in (~is_unusual, is_unusual))
+        count = min(len(ordinary) // 2, most)
+        more = min(int(contamination * count / (1 - contamination)), len(unusual) // 2)
+        fitted = rng.permutation(np.concatenate([ordinary[:count], unusual[:more]]))
+        tested = [ordinary[count : count + _TESTED], unusual[more : more + _TESTED]]
+        yield Task(X[fitted], X[np.concatenate(tested)], np.repeat([0, 1], [len(each) for each in tested]))
+
+
+def detectors(contamination: float, size: int) -> dict[str, Detect]:
+    """The detectors by name, with their defaults; pyod's only if it is installed."""
+
+    def ours(X: Array, T: Array) -> Array:
+        detector = KernelPCADetector(contamination=contamination or "auto")
+        return -detector.set_params(**({"kpca": _small(size)} if size else {})).fit(X).score_samples(T)
+
+    def pca(X: Array, T: Array) -> Array:
+        found = PCA(0.8, svd_solver="full").fit(X)
+        return ((T - found.inverse_transform(found.transform(T))) ** 2).sum(axis=1)
+
+    found: dict[str, Detect] = {
+        _OURS: ours,
+        "IsolationForest": lambda X, T: -IsolationForest(random_state=0).fit(X).score_samples(T),
+        "LocalOutlierFactor": lambda X, T: -LocalOutlierFactor(novelty=True).fit(X).score_samples(T),
+        "OneClassSVM": lambda X, T: -OneClassSVM().fit(X).score_samples(T),
+        "PCA residual, 80 %": pca,
+    }
+    try:
+        from pyod.models.kpca import KPCA
+    except ImportError:
+        return found
+
+    return found | {"pyod KPCA": lambda X, T: KPCA(random_state=0).fit(X).decision_function(T)}
+
+
+def _small(size: int) -> Any:
+    from bigkpca import KernelPCA
+
+    return KernelPCA(0.9, sigma="3 median", size=size, random_state=0)
+
+
+def main(argv: Sequence[str] | None = None) -> Results:
+    given = arguments(__doc__ or "", argv, rows=500_000, size=0, most=3000)
+    lines, means = [], dict[tuple[str, float], float]()
+    for contamination in (0.0, _CONTAMINATION):
+        known = detectors(contamination, given.size)
+        per_set: dict[str, list[tuple[float, float]]] = {name: [] for name in known}
+        for data in ("USPS", "MNIST", "covertype"):
+            found: dict[str, list[tuple[float, float]]] = {name: [] for name in known}
+            for task in tasks(data, contamination, min(given.most, given.rows)):
+                for name, detect in known.items():
+                    values = detect(task.fitted, task.tested)
+                    both = roc_auc_score(task.unusual, values), average_precision_score(task.unusual, values)
+                    found[name].append((float(both[0]), float(both[1])))
+            for name, pairs in found.items():
+                per_set[name].append((float(np.mean([a for a, _ in pairs])), float(np.mean([p for _, p in pairs]))))
+                print(data, contamination, name, per_set[name][-1], flush=True)
+        for name, pairs in per_set.items():
+            means[name, contamination] = float(np.mean([a for a, _ in pairs]))
+            cells = [f"{auc:.3f}, {precision:.3f}" for auc, precision in pairs]
+            lines.append([f"{contamination:.0%}", name, *cells, f"{means[name, contamination]:.3f}"])
+    accuracy = table(
+        f"AUC and average precision, means over classes; at most {given.most:,} rows fitted",
+        ["unusual among fitted", "detector", "USPS", "MNIST", "covertype", "mean AUC"],
+        lines,
+    )
+    measured = []
+    for contamination, behind in ((0.0, 0.0), (_CONTAMINATION, _BEHIND)):
+        best = max(value for (name, share), value in means.items() if share == contamination and name != _OURS)
+        what = f"mean AUC with {contamination:.0%} unusual rows among the fitted ones, less that of the best peer"
+        measured.append(Target(what, "more", -behind, "").measured(means[_OURS, contamination] - best))
+    alarms, share = _false_alarms(given.repeats)
+    measured.append(Target("runs whose share of false alarms is within the range", "more", 0.95, "").measured(share))
+    speed, faster = _speed(given.rows, given.size)
+    measured.append(Target(f"times as fast as the fastest peer on {given.rows:,} rows", "more", 1, "").measured(faster))
+    return Results((accuracy, alarms, speed), tuple(measured))
+
+
+def _false_alarms(repeats: int) -> tuple[Any, float]:
+    """The share of ordinary new rows above the limit, and the share of runs in which it is within the range."""
+    rng = np.random.default_rng(0)
+    heavy = rng.standard_t(2, size=(20_000, 10)) @ rng.normal(size=(10, 10))
+    curve = rng.uniform(0, 9, 20_000)
+    roll = np.column_stack([curve * np.cos(curve), rng.uniform(0, 9, 20_000), curve * np.sin(curve)])
+    sets = {name: labelled(name)[0] for name in ("USPS", "MNIST", "covertype")} | {"Student t": heavy, "roll": roll}
+    lines, within = [], []
+    for name, X in sets.items():
+        shares = []
+        for seed in range(_SEEDS if repeats > 1 else 2):
+            some = np.random.default_rng(seed).permutation(len(X))[:12_000]
+            half = len(some) // 2
+            detector = KernelPCADetector(alpha=_ALPHA).fit(X[some[:half]])
+            new = X[some[half:]]
+            low, high = detector.calibration_.range(_ALPHA, len(new))
+            shares.append(float((detector.predict(new) < 0).mean()))
+            within.append(low <= shares[-1] <= high)
+        lines.append([name, f"{np.mean(shares):.2%}", f"{min(shares):.2%} to {max(shares):.2%}"])
+    share = float(np.mean(within))
+    title = f"Share of new rows flagged with alpha = {_ALPHA:.0%}; within the range in {share:.0%} of {len(within)} runs"
+    return table(title, ["data", "mean", "least to most"], lines), share
+
+
+def _speed(rows: int, size: int) -> tuple[Any, float]:
+    """Seconds of a fit and of the statistics of the same rows."""
+    X = labelled("covertype")[0]
+    X = X[np.random.default_rng(0).integers(len(X), size=rows)]
+    X += np.random.default_rng(1).normal(scale=0.01, size=X.shape).astype(np.float32)
+    fewer = X[:_LARGEST]
+    lines, seconds = [], dict[str, float]()
+    for name, detect in detectors(0.0, size).items():
+        all_rows = name in (_OURS, "IsolationForest", "PCA residual, 80 %")
+        if name == "pyod KPCA":
+            continue
+        small = seconds_of(lambda detect=detect: detect(fewer, fewer))
+        seconds[name] = seconds_of(lambda detect=detect: detect(X, X)) if all_rows else np.inf
+        lines.append([name, small, seconds[name] if all_rows else "not run: grows with the square"])
+    shown = table(
+        f"Seconds of a fit and of the statistics of the same rows of covertype, with small noise (d = {X.shape[1]})",
+        ["detector", f"{len(fewer):,} rows", f"{rows:,} rows"],
+        lines,
+    )
+    return shown, min(value for name, value in seconds.items() if name != _OURS) / seconds[_OURS]
+
+
+if __name__ == "__main__":
+    main()
