@@ -173,7 +173,7 @@ _ALIKE = ("directions", "cholesky", "eigenvectors", "most")  # of drawn rows tha
 class _Part:
     """What merging needs of one of the models, besides its sums."""
 
-    count: int
+    weight: float
     rounded: tuple[float, float]  # see `Checks`
     sample: Array | None
 
@@ -212,7 +212,7 @@ def merge(models: Iterable[Model], engine: Engine) -> Model:
         numbers.update(dict.fromkeys(digests, number))
         added += own
         drawn = _joined(drawn, model.drawn) if parts else model.drawn
-        parts.append(_Part(model.sums.count, rounding_of(model), model.certificate.sample))
+        parts.append(_Part(model.sums.weight, rounding_of(model), model.certificate.sample))
         level, value = 0, model.sums
         while nodes and nodes[-1][0] == level:
             value = nodes.pop()[1] + value
@@ -269,9 +269,9 @@ def _joined(ours: DrawnRows | None, theirs: DrawnRows | None) -> DrawnRows | Non
 
 def _joint_checks(first: Model, sums: ShiftedSums, parts: list[_Part], drawn: DrawnRows | None) -> Checks:
     """The evidence of all parts: drawn rows and rounding; landmarks and sampled rows measure the rounding again."""
-    seed, total, sample = FitSpec.of(first).seed, sum(part.count for part in parts), None
-    if all(part.sample is not None for part in parts):  # in proportion to their numbers of rows
-        counts = [max(1, rounding.MEASURED_ROWS * part.count // total) for part in parts]
+    seed, total, sample = FitSpec.of(first).seed, sum(part.weight for part in parts), None
+    if all(part.sample is not None for part in parts):  # in proportion to their weights
+        counts = [max(1, int(rounding.MEASURED_ROWS * part.weight // total)) for part in parts]
         some = [some_of(p.sample, count, seed) for p, count in zip(parts, counts, strict=True) if p.sample is not None]
         sample = np.concatenate(some)
     landmarks = first.features.landmarks_in_user_units()
@@ -356,6 +356,10 @@ def extend(
     more = sums_of(rows, features, model.sums.about, model.block_rows, engine, draw=draw)
     drawn = None if kept is None or more.drawn is None else kept + more.drawn
     checks = replace(checks, far=more.far, drawn=drawn, weight=more.sums.weight)
+    if checks.sample is not None and (earlier := model.certificate.sample) is not None:  # in proportion to weights
+        count = int(rounding.MEASURED_ROWS * before.weight // (before.weight + more.sums.weight))
+        fresh = checks.sample[: rounding.MEASURED_ROWS - count]
+        checks = replace(checks, sample=np.concatenate([some_of(earlier, count, spec.seed), fresh]))
     added = [*model.provenance.get("added", []), anonymous(rows) | {"sha256": more.content}]
     recorded = model.provenance["spec"] | {key: getattr(spec, key) for key in _MAY_CHANGE}
     return _with_sums(model, before + more.sums, fit, checks, engine, added, recorded)
@@ -369,16 +373,12 @@ def _checks_of_new_rows(model: Model, before: ShiftedSums, rows: Rows, fit: Reso
     wanted = np.sort(few)
     found = read_rows(rows, wanted, engine)
     some = found[np.searchsorted(wanted, few)]
+    sample = None if model.certificate.sample is None else some
     landmarks, weights = features.landmarks_in_user_units(), weights_of(rows, few)
     if landmarks is not None:
         landmarks = landmarks[: rounding.MEASURED_ROWS]
         some = np.concatenate([some.astype(np.float64), landmarks])
         weights = None if weights is None else np.append(weights, np.ones(len(landmarks)))
-    earlier_sample, sample = model.certificate.sample, None
-    if earlier_sample is not None:  # old and new rows in proportion to their numbers
-        kept = int(rounding.MEASURED_ROWS * before.weight // (before.weight + n))
-        fresh = found[np.searchsorted(wanted, few[: rounding.MEASURED_ROWS - kept])]
-        sample = np.concatenate([some_of(earlier_sample, kept, fit.spec.seed), fresh])
     return Checks(some, before.about, n, sample, None, rounded=rounding_of(model), few_weights=weights)
 
 

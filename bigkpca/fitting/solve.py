@@ -310,7 +310,9 @@ def _evidence(
         return replace(found, error=error, spectral=bound)
     if checks.sample is None:
         return found
-    missed = spectral.estimate(features, span, checks.sample, moments, fit.spec.center)
+    # The weights of rows of earlier fits are not known.
+    weights = checks.few_weights if checks.sample is checks.few else None
+    missed = spectral.estimate(features, span, checks.sample, moments, fit.spec.center, weights)
     return replace(found, missed=missed, sample=checks.sample)
 
 

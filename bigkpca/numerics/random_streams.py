@@ -10,6 +10,7 @@ TRAINING, REFERENCES, FOLDS, SCORING, UNSEEN, KRYLOV, VIEW_FREQUENCIES, VIEW_STA
 MEDIANS, JOINED = 20, 21
 
 
-def random_stream(seed: int, purpose: int) -> np.random.Generator:
-    """The random numbers of one purpose: the same on every machine, for any number of workers."""
-    return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(purpose,)))
+def random_stream(seed: int, purpose: int, start: int = 0) -> np.random.Generator:
+    """The random numbers of one purpose, from number `start` on: the same on every machine, for any number of
+    workers."""
+    return np.random.Generator(np.random.PCG64(np.random.SeedSequence(seed, spawn_key=(purpose,))).advance(start))

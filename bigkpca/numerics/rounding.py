@@ -8,7 +8,6 @@ few random ones rarely include and whose errors may exceed those of all others t
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -47,16 +46,17 @@ _PARTS = ("X", "squares", "weights")
 
 
 class Farthest:
-    """Keeps the farthest rows, of positive weight, of the tiles that it sees; `weights` (b,) are those of each tile."""
+    """Keeps the farthest rows, of positive weight, of those that it sees, which have these `weights` (n,)."""
 
-    def __init__(self, weights: Iterable[Array] | None = None) -> None:
+    def __init__(self, weights: Array | None = None) -> None:
         self.found: FarRows | None = None
-        self._weights = None if weights is None else iter(weights)
+        self._weights, self._at = weights, 0
 
     def see(self, X: Array, shifted: Array) -> None:
-        """Process one tile X (b, d), and the same rows shifted and scaled."""
-        squares = squared_norms(shifted)
-        weights = np.ones(len(X)) if self._weights is None else next(self._weights)
+        """Process the next rows X (b, d), a tile or a piece of one, and the same rows shifted and scaled."""
+        squares, start = squared_norms(shifted), self._at
+        self._at += len(X)
+        weights = np.ones(len(X)) if self._weights is None else self._weights[start : self._at]
         if self.found is None:
             self.found = FarRows(X[:0].copy(), squares[:0], weights[:0])
         least = self.found.squares.min() if len(self.found.squares) == FAR_ROWS else -np.inf
