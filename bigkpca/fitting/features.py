@@ -71,8 +71,7 @@ def choose_landmarks(prepared: PreparedSample, fit: ResolvedFit, engine: Engine)
     certain, few = map(columns.shifted, sampled.for_landmarks(size, rule.most_rows(size), rng))
     count = size - len(certain)
     if isinstance(rule, landmarks.RPCholesky) and rule.over == "all":
-        weight = rows.shape[0] if sampled.by_weight is None else sampled.by_weight.draw.weight
-        chosen = _landmarks_of_all_rows(rows, few, weight, columns, rule, count, spec, engine)
+        chosen = _landmarks_of_all_rows(rows, few, sampled.weight(rows), columns, rule, count, spec, engine)
     else:
         with np.errstate(over="ignore", invalid="ignore"):
             check_overflow(columns.kernel.diagonal(few), rows.where)
@@ -405,6 +404,7 @@ class ChosenFeatures:
     reference: Array  # (q, d) of all rows, whose scores and residuals the model keeps
     reference_weights: Array | None  # (q,) of the reference rows; None if all are 1
     few_weights: Array | None  # (q,) of `few`; None if all are 1
+    weight: float  # of all rows, their number without weights
     like: DrawnRows | None = None  # those of another model, with which the rows drawn here are to be joined
 
 
@@ -433,6 +433,7 @@ def choose_features(rows: Rows, fit: ResolvedFit, limits: SizeLimits, engine: En
         few.copy(),  # a view would keep more of them in memory
         *_reference(prepared.sampled, fit),
         prepared.sampled.few_weights,
+        prepared.sampled.weight(rows),
     )
 
 

@@ -141,10 +141,10 @@ def _chosen(rows: Rows, like: Model, fit: ResolvedFit, engine: Engine) -> Chosen
     assert like.sums is not None
     features, spec = like.features, fit.spec
     reference = reference_row_numbers(rows, fit, engine)
-    few = drawn_numbers(rows, PAIRED_ROWS, spec.seed, FEW, engine)
+    few, weight = drawn_numbers(rows, PAIRED_ROWS, spec.seed, FEW, engine)
     sample = np.empty(0, np.intp)
     if spec.keeps_sample:
-        drawn = np.sort(drawn_numbers(rows, fit.sample, spec.seed, SAMPLE, engine))
+        drawn = np.sort(drawn_numbers(rows, fit.sample, spec.seed, SAMPLE, engine).numbers)
         sample = spread(drawn, spec.preimage_rows(fit.sample))
     wanted = np.unique(np.concatenate([few, reference, sample]))
     read = read_rows(rows, wanted, engine)
@@ -162,6 +162,7 @@ def _chosen(rows: Rows, like: Model, fit: ResolvedFit, engine: Engine) -> Chosen
         found_reference if fit.reference_rows else found_few[:REFERENCE_ROWS],
         weights_of(rows, reference if fit.reference_rows else few[:REFERENCE_ROWS]),
         weights_of(rows, few),
+        weight,
         like.drawn,
     )
 
@@ -351,15 +352,10 @@ def extend(
     if kept is not None:
         with single_threaded_blas, engine.small_work() as in_order:
             checks = with_basis(features, replace(checks, like=kept), in_order)
-            few = checks.few if rows.weights is None else None
-            draw = draw_of(features, checks.basis, fit, few, kept, kept.count)
+            draw = draw_of(features, fit, checks, kept, kept.count)
     more = sums_of(rows, features, model.sums.about, model.block_rows, engine, draw=draw)
     drawn = None if kept is None or more.drawn is None else kept + more.drawn
     checks = replace(checks, far=more.far, drawn=drawn, weight=more.sums.weight)
-    if checks.sample is not None and (earlier := model.certificate.sample) is not None:  # in proportion to weights
-        count = int(rounding.MEASURED_ROWS * before.weight // (before.weight + more.sums.weight))
-        fresh = checks.sample[: rounding.MEASURED_ROWS - count]
-        checks = replace(checks, sample=np.concatenate([some_of(earlier, count, spec.seed), fresh]))
     added = [*model.provenance.get("added", []), anonymous(rows) | {"sha256": more.content}]
     recorded = model.provenance["spec"] | {key: getattr(spec, key) for key in _MAY_CHANGE}
     return _with_sums(model, before + more.sums, fit, checks, engine, added, recorded)
@@ -368,18 +364,22 @@ def extend(
 def _checks_of_new_rows(model: Model, before: ShiftedSums, rows: Rows, fit: ResolvedFit, engine: Engine) -> Checks:
     """Rows that measure the error of a model with the sums `before`, to which rows are added: some of the new rows,
     with landmarks representing the old ones."""
-    features, n = model.features, fit.n
-    few = drawn_numbers(rows, rounding.MEASURED_ROWS, fit.spec.seed, PROBES, engine)
+    features = model.features
+    few, weight = drawn_numbers(rows, rounding.MEASURED_ROWS, fit.spec.seed, PROBES, engine)
     wanted = np.sort(few)
     found = read_rows(rows, wanted, engine)
     some = found[np.searchsorted(wanted, few)]
-    sample = None if model.certificate.sample is None else some
+    earlier, sample = model.certificate.sample, None
+    if earlier is not None:  # old and new rows in proportion to their weights
+        kept = int(rounding.MEASURED_ROWS * before.weight // (before.weight + weight))
+        fresh = some[: rounding.MEASURED_ROWS - kept]
+        sample = np.concatenate([some_of(earlier, kept, fit.spec.seed), fresh])
     landmarks, weights = features.landmarks_in_user_units(), weights_of(rows, few)
     if landmarks is not None:
         landmarks = landmarks[: rounding.MEASURED_ROWS]
         some = np.concatenate([some.astype(np.float64), landmarks])
         weights = None if weights is None else np.append(weights, np.ones(len(landmarks)))
-    return Checks(some, before.about, n, sample, None, rounded=rounding_of(model), few_weights=weights)
+    return Checks(some, before.about, weight, sample, None, rounded=rounding_of(model), few_weights=weights)
 
 
 def with_basis(features: FeatureMap, checks: Checks, in_order: Map) -> Checks:

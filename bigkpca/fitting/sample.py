@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from bigkpca.numerics.bandwidth import Lengths
 from bigkpca.numerics.features import Columns
 from bigkpca.numerics.growth import JUDGING_ROWS
 from bigkpca.numerics.kernels import Sigmoid
-from bigkpca.numerics.moments import ColumnMoments
+from bigkpca.numerics.moments import ColumnMoments, represented
 from bigkpca.numerics.random_streams import FEW, HELD_OUT, PAIRS, SAMPLE, UNSEEN, random_stream
 from bigkpca.spec import FitSpec, ResolvedFit
 from bigkpca.spec.weights import OPTION
@@ -39,10 +39,14 @@ class SampledRows:
     reference_weights: Array | None
     by_weight: DrawnByWeight | None  # None if rows have no weights
 
+    def weight(self, rows: Rows) -> float:
+        """The weight of all rows, their number without weights."""
+        return rows.shape[0] if self.by_weight is None else self.by_weight.draw.weight
+
     @property
-    def represented(self) -> Array | None:
-        """The weight of all rows that each row of the sample stands for, (m,); None if all are alike."""
-        return None if self.by_weight is None else self.by_weight.represented
+    def shares(self) -> Array | None:
+        """The weight of all rows that each row of the sample stands for, (m,); None if rows have no weights."""
+        return None if self.by_weight is None else represented(self.by_weight.weights, self.by_weight.draw.weight)
 
     def for_landmarks(self, size: int, most: int, rng: np.random.Generator) -> tuple[Array, Array]:
         """Rows that are landmarks for certain, and at most `most` rows from which the others of `size` are chosen, in
@@ -70,12 +74,6 @@ class DrawnByWeight:
     weights: Array
     draw: WeightedDraw
 
-    @property
-    def represented(self) -> Array:
-        """The weight of all rows that each row stands for, (m,): only its own if it was drawn for certain."""
-        m = len(self.weights)
-        return self.weights if m == self.draw.count else np.maximum(self.weights, self.draw.weight / m)
-
 
 @dataclass(frozen=True)
 class PreparedSample:
@@ -99,7 +97,7 @@ def prepare_sample(rows: Rows, fit: ResolvedFit, engine: Engine) -> PreparedSamp
     if spec.needs_variance:
         # As in scikit-learn, the variance of all entries, which includes the means of columns unless standardised.
         about = columns if spec.standardize else replace(columns, offset=np.zeros(fit.d))
-        gamma = bandwidth.scale_gamma(_scaled(sampled.sample, about), sampled.represented)
+        gamma = bandwidth.scale_gamma(_scaled(sampled.sample, about), sampled.shares)
         columns = replace(columns, kernel=fit.kernel(gamma))
     if isinstance(columns.kernel, Sigmoid):
         _check_saturation(columns.kernel, columns.shifted(sampled.few), rows.where)
@@ -186,13 +184,23 @@ def draw_sample(rows: Rows, fit: ResolvedFit, engine: Engine) -> SampledRows:
     )
 
 
-def drawn_numbers(rows: Rows, count: int, seed: int, purpose: int, engine: Engine, *, equal: bool = False) -> Array:
-    """Numbers of at most `count` rows, drawn without replacement one after the other, in proportion to their weights
-    or, if those are positive, with `equal` chances."""
+class DrawnNumbers(NamedTuple):
+    """Numbers of rows, in the order in which they were drawn, and the weight of all rows."""
+
+    numbers: Array
+    weight: float
+
+
+def drawn_numbers(
+    rows: Rows, count: int, seed: int, purpose: int, engine: Engine, *, equal: bool = False
+) -> DrawnNumbers:
+    """At most `count` rows, drawn without replacement one after the other, in proportion to their weights or, if those
+    are positive, with `equal` chances."""
     if rows.weights is None:
         n = rows.shape[0]
-        return random_stream(seed, purpose).choice(n, min(count, n), replace=False)
-    return weighted_draw(rows, count, seed, purpose, engine, equal=equal).numbers
+        return DrawnNumbers(random_stream(seed, purpose).choice(n, min(count, n), replace=False), n)
+    found = weighted_draw(rows, count, seed, purpose, engine, equal=equal)
+    return DrawnNumbers(found.numbers, found.weight)
 
 
 def weights_of(rows: Rows, numbers: Array) -> Array | None:
@@ -211,7 +219,7 @@ def reference_row_numbers(rows: Rows, fit: ResolvedFit, engine: Engine) -> Array
     """Numbers of the rows whose scores and residuals a model keeps, in random order: drawn from all rows of positive
     weight, with equal chances and independently of the sample from which landmarks, sigma and sizes are chosen; a row
     may be in both."""
-    return drawn_numbers(rows, fit.reference_rows, fit.spec.seed, UNSEEN, engine, equal=True)
+    return drawn_numbers(rows, fit.reference_rows, fit.spec.seed, UNSEEN, engine, equal=True).numbers
 
 
 def sample_lengths(rows: Rows, fit: ResolvedFit, engine: Engine) -> Lengths:
@@ -235,7 +243,7 @@ def _distances(
     else:
         _check_sizes(rows, scaled, spec, 0, float(limits.max / d / 2))
     rng = random_stream(spec.seed, PAIRS)
-    return bandwidth.weighted_pairs(scaled, spec.distance, rng, engine.in_order, sampled.represented)
+    return bandwidth.weighted_pairs(scaled, spec.distance, rng, engine.in_order, sampled.shares)
 
 
 def _scaled(sample: Array, columns: Columns) -> Array:

@@ -288,6 +288,16 @@ def _far(V: Array) -> Array:
     return np.flatnonzero(squares >= far[0]) if len(far) else np.empty(0, np.intp)
 
 
+def represented(weights: Array, total: float) -> Array:
+    """The weight of all rows, with the sum `total`, that each of some rows stands for, which were drawn by their
+    weights (q,): its own if it was drawn for certain, and else the same share of the rest: max(w, c), of the sum
+    `total`."""
+    w = np.sort(weights)[::-1]
+    shares = (total - np.append(0, np.cumsum(w)[:-1])) / np.arange(len(w), 0, -1)  # of all but the k largest
+    share = shares[np.argmax(w <= shares)] if (w <= shares).any() else 0
+    return np.maximum(weights, share)
+
+
 def weighted_tiles(
     tiles: Iterable[tuple[Array, Array]], weights: Iterable[Array] | None
 ) -> Iterator[tuple[Array, Array, Array | None]]:

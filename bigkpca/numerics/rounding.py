@@ -18,7 +18,7 @@ from bigkpca.numerics.eigenpairs import Solution
 from bigkpca.numerics.features import FeatureMap, KernelRows, has_landmarks
 from bigkpca.numerics.kernels import Kernel, squared_norms
 from bigkpca.numerics.linalg import Map, at_once, row_pieces
-from bigkpca.numerics.moments import Moments, block_moments
+from bigkpca.numerics.moments import Moments, block_moments, represented
 from bigkpca.numerics.span import Span
 
 FAR_ROWS = 16  # rows that are kept
@@ -228,20 +228,20 @@ def measured(
     landmarks, where kernels are large, and on the far rows of the pass. float32 is compared with float64; the errors of
     float64 itself are smaller by `smaller_in_double`.
     """
-    # Rows drawn for certain represent only themselves, and the others a q-th of all.
-    represented = np.ones(len(X)) if weights is None else np.maximum(weights * (len(X) / moments.weight), 1)
+    n = moments.weight
+    shares = np.ones(len(X)) if weights is None else represented(weights, n) * (len(X) / n)
     if far is not None:  # which represent themselves
         with np.errstate(over="ignore"):
             near = squared_norms(features.shifted(X)) < far.squares.min(initial=np.inf)
         if near.any():
-            X, represented = X[near], represented[near]
+            X, shares = X[near], shares[near]
     X = _with_rows_near_landmarks(features, X)
     count = len(X)
     every = X if far is None else np.concatenate([X, far.X])
     rounded, exact = _in_both(features, every, in_order)
     off = _of_diagonal(features, every)
     if weights is not None:
-        roots = np.sqrt(represented)[:, None]
+        roots = np.sqrt(shares)[:, None]
         rounded[: len(roots)] *= roots.astype(rounded.dtype)
         exact[: len(roots)] *= roots
     found, smaller = _of_random_rows(features, shift, rounded[:count], exact[:count], off, in_order)

@@ -75,6 +75,10 @@ def test_all_rows_give_the_certified_error(kernel, center, digits):
         found = trace_error(features, strata, center)
         assert_allclose(found.value, model.certificate_.relative_trace_error, rtol=1e-7)
         assert found.standard_error == 0
+    parts = [SampleStratum(shifted[:100], 100, 200), SampleStratum(shifted[100:], 200, 200)]  # the first ones twice
+    repeated = np.concatenate([shifted, shifted[:100]])
+    expected = trace_error(features, [SampleStratum(repeated, 400, 400)], center)
+    assert_allclose(trace_error(features, parts, center).value, expected.value, rtol=1e-12)
     indefinite = KernelRows(kernels.Sigmoid(0.1, -3.0), np.zeros(64), X[:40] / 16)
     assert np.isfinite(trace_error(indefinite, [SampleStratum(X / 16, 300, 300)], center=center).value)
 

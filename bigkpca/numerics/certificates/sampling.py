@@ -68,11 +68,14 @@ class ResidualSample:
     def scaled(self, factor: float) -> Self:
         """The sample with all weights times a factor, which changes no probability, without rows whose weight
         vanishes."""
-        weights, residuals = factor * self.own_weights, factor * self.residuals
-        found = replace(
-            self, residuals=residuals, total=factor * self.total, threshold=factor * self.threshold, weights=weights
+        found = _part(self, (factor * self.own_weights > 0) & (factor * self.residuals > 0))
+        return replace(
+            found,
+            residuals=factor * found.residuals,
+            total=factor * found.total,
+            threshold=factor * found.threshold,
+            weights=factor * found.own_weights,
         )
-        return _part(found, (weights > 0) & (residuals > 0))
 
     @property
     def own_weights(self) -> Array:
@@ -157,12 +160,14 @@ def threshold_of(residuals: Array, total: float, most: int) -> float:
     return float(found[np.argmax(r < found)] if (r < found).any() else found[-1])
 
 
-def least_threshold(residuals: Array, count: int, most: int) -> float:
-    """A t that is rarely larger than `threshold_of` all of `count` rows, of which these residuals are a random sample:
-    the largest one for which Σ min(r, t) >= most t, by the estimate of that sum less three standard errors."""
-    r = np.sort(residuals)
+def least_threshold(residuals: Array, shares: Array, most: int) -> float:
+    """A t that is rarely larger than `threshold_of` all rows, from those of a random sample (q,), each of which stands
+    for `shares` (q,) of them: the largest one for which Σ min(r, t) >= most t, by the estimate of that sum less three
+    standard errors."""
+    order = np.argsort(residuals)
+    r, c = residuals[order], shares[order]
     below = np.minimum(r, r[:, None])
-    enough = count / len(r) * (below.sum(axis=1) - 3 * np.sqrt(np.sum(below**2, axis=1))) / most
+    enough = (below @ c - 3 * np.sqrt(below**2 @ c**2)) / most
     if not np.isfinite(enough).all():
         return 0.0
     return float(enough[-1]) if enough[-1] >= r[-1] else float(r[enough >= r].max(initial=0.0))

@@ -19,7 +19,7 @@ from bigkpca.numerics.eigenpairs import Solution
 from bigkpca.numerics.features import FeatureMap, KernelRows
 from bigkpca.numerics.linalg import Map
 from bigkpca.numerics.methods import Method
-from bigkpca.numerics.moments import Moments
+from bigkpca.numerics.moments import Moments, represented
 from bigkpca.numerics.rounding import farthest
 from bigkpca.numerics.solvers import Ritz, next_block, rayleigh_ritz
 from bigkpca.numerics.span import PARTS, Span, part_size
@@ -273,8 +273,8 @@ def estimate(
     weights: Array | None = None,
 ) -> float:
     """|H R (K - K^) R H|_2 of rows X (q, d), in the units of the data, drawn by their weights (q,) from all rows with
-    these moments and the sum n of weights. R = diag(√ρ) with what each row stands for, ρ: n / q, or its own weight if
-    that is larger or if all rows are drawn.
+    these moments and the sum n of weights. R = diag(√ρ) with the weight ρ that each row stands for, n / q without
+    weights.
 
     Times 1 + 2 / √q unless all rows are drawn: an estimate of what is missed if K - K^ has either sign. `span` is that
     of landmarks, None for random features. At least what |tr(K - K^)|, known from all rows, exceeds that of rows like
@@ -287,7 +287,7 @@ def estimate(
     q, n = len(X), moments.weight
     every = q >= moments.count and (weights is not None or n == moments.count)
     safety = 1.0 if every else 1 + 2 / np.sqrt(q)
-    represented = np.full(q, n / q) if weights is None else np.maximum(weights, 0 if every else n / q)
+    shares = np.full(q, n / q) if weights is None else represented(weights, n)
     unlike = 0.0
     if span is None:
         E -= V @ V.T
@@ -296,8 +296,8 @@ def estimate(
     else:
         Z = V @ span.basis.P
         E -= (Z * span.basis.signs) @ Z.T
-        unlike = abs(span.trace_error) - safety * float(represented @ np.abs(E.diagonal()))
-    roots = np.sqrt(represented)
+        unlike = abs(span.trace_error) - safety * float(shares @ np.abs(E.diagonal()))
+    roots = np.sqrt(shares)
     E *= roots
     E *= roots[:, None]
     if center:
