@@ -33,6 +33,7 @@ from bigkpca.fitting.warnings import (
 )
 from bigkpca.numerics.model import Model, Provenance
 from bigkpca.spec import FitSpec, ResolvedFit, resolve
+from bigkpca.spec.checks import without_weights
 
 _COARSE = 0.01  # share: if rounding may move more than this, the fit is repeated in float64
 
@@ -61,7 +62,8 @@ def fit_rows(
     ToleranceWarning if memory or time ended the growth; FewerComponentsWarning if the model has fewer components than
     requested.
     """
-    _check_takes_weights(rows, spec)
+    if rows.weights is not None and (clash := without_weights(spec)):
+        raise SpecError(clash.message)
     fit = resolve(spec, rows)
     limits = replace(check_fits(rows, fit, engine, limit), deadline=deadline)
     make_room(engine.kept, rows, fit, limit)
@@ -89,23 +91,6 @@ def fit_rows(
     reference, weights = (None, None) if spec.exact else (chosen.reference, chosen.reference_weights)
     count = rows.shape[0] if model.sums is None else model.sums.count
     return with_reference(model, reference, count, spec.seed, engine, spec, found.span, weights)
-
-
-def _check_takes_weights(rows: Rows, spec: FitSpec) -> None:
-    """Raise SpecError if the rows have weights, and these options allow none."""
-    if rows.weights is None:
-        return
-    names = {
-        "method='exact'": spec.exact,
-        f"refine={spec.refine}": spec.refine > 0,
-        "kernel='precomputed'": spec.precomputed,
-        f"preimage={spec.preimage!r}": not spec.precomputed and spec.reconstructs and spec.preimage_value.trained,
-    }
-    if without := [name for name, used in names.items() if used]:
-        raise SpecError(
-            f"{without[0]} does not take sample weights: omit them, or use method='nystroem', whose components are "
-            "exact if all rows are landmarks"
-        )
 
 
 def of_columns(rows: Rows, progress: Progress | None = None) -> Provenance:

@@ -145,6 +145,22 @@ def clashes(spec: Any) -> list[Clash]:
     return [*found, *_kinds_fit(spec)]
 
 
+def without_weights(spec: Any) -> Clash | None:
+    """The field of a valid FitSpec that does not allow weights of rows, and what to use instead; None if all do."""
+    if spec.precomputed:
+        name, instead = "kernel", "another kernel and the rows themselves"
+    elif spec.exact:
+        name, instead = "method", "method='nystroem', whose components are exact if all rows are landmarks"
+    elif spec.refine:
+        name, instead = "refine", "refine=0"
+    elif spec.reconstructs and spec.preimage_value.trained:
+        name, instead = "preimage", "preimage='fixed-point'"
+    else:
+        return None
+    message = f"{name}={getattr(spec, name)!r} does not take sample weights: leave them out, or use {instead}"
+    return Clash((name,), message)
+
+
 def unused(given: Mapping[str, Any], kernel: str, method: str, *, varied: bool = False) -> Iterator[Clash]:
     """Options that a fit (or every fit with `varied` methods) would ignore: the first field of each clash.
 

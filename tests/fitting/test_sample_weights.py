@@ -309,11 +309,19 @@ def test_bad_weights_are_refused(weights, error, words, X):
 
 
 @pytest.mark.parametrize(
-    "options", [{"method": "exact"}, {"refine": 1}, {"preimage": "ridge"}], ids=lambda each: next(iter(each))
+    ("options", "instead"),
+    [
+        ({"method": "exact"}, "method='exact' .* use method='nystroem'"),
+        ({"refine": 1}, "refine=1 .* use refine=0"),
+        ({"preimage": "ridge"}, "preimage='ridge' .* use preimage='fixed-point'"),
+        ({"kernel": "precomputed"}, "kernel='precomputed' .* use another kernel"),
+    ],
+    ids=["exact", "refine", "ridge", "precomputed"],
 )
-def test_what_takes_no_weights_says_so(options, X):
-    with pytest.raises(SpecError, match="does not take sample weights"):
-        KernelPCA(3, **options).fit(X, sample_weight=np.ones(len(X)))
+def test_what_takes_no_weights_says_so(options, instead, X):
+    rows = X @ X.T if options.get("kernel") else X
+    with pytest.raises(SpecError, match=instead.replace(".*", "does not take sample weights: leave them out, or")):
+        KernelPCA(3, **options).fit(rows, sample_weight=np.ones(len(X)))
 
 
 def test_scores_of_a_weighted_fit_have_a_weighted_mean_of_zero(X):
