@@ -33,8 +33,9 @@ from bigkpca.numerics.features import Columns, FeatureMap
 from bigkpca.numerics.landmarks.sampling import Factor
 from bigkpca.numerics.linalg import aligned
 from bigkpca.numerics.model import Model
-from bigkpca.numerics.moments import ColumnMoments, column_moments, shifted_sums
+from bigkpca.numerics.moments import ColumnMoments, column_moments, shifted_sums, weighted_tiles
 from bigkpca.numerics.preimages import Regression, Training
+from bigkpca.numerics.random_streams import random_stream
 from bigkpca.numerics.rounding import FarRows, Farthest
 from bigkpca.numerics.solvers import Action, add_strip, block_action
 
@@ -132,7 +133,8 @@ def _block_sums(
     digest = hashlib.sha256()
     X_tiles, most_rows = block_tiles(rows, block, features, digest)
     weights = _weights(rows, block, features, digest)
-    farthest, sampler = Farthest(weights), None if draw is None else Sampler(draw, block.start)
+    farthest = Farthest(None if weights is None else np.concatenate(weights))
+    sampler = None if draw is None else Sampler(draw, block.start)
 
     if sampler is not None:
         X_tiles = _seen(X_tiles, sampler.see)
@@ -177,7 +179,8 @@ def mean_features(features: FeatureMap, X: Array) -> Array:
 @dataclass(frozen=True)
 class WeightedDraw:
     """Row numbers that are drawn without replacement, one after the other in proportion to weights, each (m,) in the
-    order in which they are drawn; of all rows, with the sum of the weights, and the number of positive ones.
+    order in which they are drawn; of all rows, the sum, the sum of squares and the largest of the weights, and the
+    number of positive ones.
 
     Row i has the key E_i / w_i with an exponential number E_i of its own, and the smallest keys are drawn first
     (Efraimidis and Spirakis 2006).
@@ -187,21 +190,38 @@ class WeightedDraw:
     numbers: Array
     most: int
     weight: float
+    squares: float
+    largest: float
     count: int
 
     def __add__(self, other: WeightedDraw) -> WeightedDraw:
         keys, numbers = np.concatenate([self.keys, other.keys]), np.concatenate([self.numbers, other.numbers])
         first = np.argsort(keys, kind="stable")[: self.most]
         return WeightedDraw(
-            keys[first], numbers[first], self.most, self.weight + other.weight, self.count + other.count
+            keys[first],
+            numbers[first],
+            self.most,
+            self.weight + other.weight,
+            self.squares + other.squares,
+            max(self.largest, other.largest),
+            self.count + other.count,
         )
+
+    @property
+    def effective(self) -> int:
+        """How many rows of equal weight tell as much about a mean: (Σ w)² / Σ w² (Kish 1965)."""
+        return int(self.weight**2 / self.squares)
+
+
+_LARGEST_WEIGHT = 1e-15, 1e15  # products of features and weights in float32 stay far from over- and underflow
 
 
 def weighted_draw(
     rows: Rows, most: int, seed: int, purpose: int, engine: Engine, *, equal: bool = False
 ) -> WeightedDraw:
     """At most `most` rows drawn by their weights, with `equal` chances for all rows of positive weight. Reads only the
-    weights. Raises DataError for weights that are not finite numbers of at least 0, and if none is positive."""
+    weights. Raises DataError for weights that are not finite numbers of at least 0, if none is positive, and if the
+    largest is too small or too large for single precision."""
     assert rows.weights is not None
     tasks = [
         Task(
@@ -215,6 +235,12 @@ def weighted_draw(
     found: WeightedDraw = engine.total("drawing rows", tasks, most, seed, purpose, equal, rows.weights.stamp)
     if not found.count:
         raise DataError(f"{rows.where}: all sample weights are zero: at least one must be positive")
+    least, most_allowed = _LARGEST_WEIGHT
+    if not least <= found.largest <= most_allowed:
+        raise DataError(
+            f"{rows.where}: the largest sample weight is {found.largest:g}: divide all weights by a number, so that it "
+            f"is between {least:g} and {most_allowed:g}; a common factor of all weights changes only the eigenvalues"
+        )
     return found
 
 
@@ -224,11 +250,13 @@ def _draw(
     w = weights.of(block.start, block.stop)
     check_weights(w, block.start, where)
     positive = np.flatnonzero(w)
-    rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(purpose, block.number)))
-    keys = rng.exponential(size=len(w))[positive] / (1 if equal else w[positive])
-    drawn = WeightedDraw(keys, positive + block.start, most, float(w.sum()), len(positive))
-    none = np.empty(0)
-    return drawn + WeightedDraw(none, none.astype(np.intp), most, 0.0, 0)
+    # One random number for each row, whichever block it is in.
+    keys = -np.log1p(-random_stream(seed, purpose, block.start).random(len(w))[positive])
+    with np.errstate(over="ignore"):
+        keys /= 1 if equal else w[positive]
+        weight, squares, largest = float(w.sum()), float(w @ w), float(w.max(initial=0.0))
+    first = np.argsort(keys, kind="stable")[:most]
+    return WeightedDraw(keys[first], positive[first] + block.start, most, weight, squares, largest, len(positive))
 
 
 @dataclass(frozen=True)
@@ -267,14 +295,12 @@ def _draws(
     total, trace = 0.0, 0.0
     height = tile_rows(columns.columns, max(columns.columns, len(factor.landmarks)), 8)
     X_tiles = tiles(rows, block.start, block.stop, height)
-    given = tile_weights(rows, block.start, block.stop, height)
-    weights = None if given is None else iter(given)
-    for X, diagonal in columns.tiles(X_tiles, min(height, len(block))):
+    weights = tile_weights(rows, block.start, block.stop, height)
+    for X, diagonal, w in weighted_tiles(columns.tiles(X_tiles, min(height, len(block))), weights):
         left = factor.residual_diagonal(X)
-        w = np.ones(len(X)) if weights is None else next(weights)
-        shares = w * left
+        shares = left if w is None else w * left
         share = float(shares.sum())
-        total, trace = total + share, trace + float(w @ diagonal)
+        total, trace = total + share, trace + float(diagonal.sum() if w is None else w @ diagonal)
         if share > 0:
             slots = np.flatnonzero(rng.random(count) * total < share)
             picks = rng.choice(len(X), len(slots), p=shares / share)

@@ -28,7 +28,7 @@ def without_calibration(rows: Rows, spec: FitSpec, engine: Engine) -> Rows:
     if not count:
         return rows
     own = spec.landmarks.numbers if isinstance(spec.landmarks, RowNumbers) else ()
-    numbers = drawn_numbers(rows, 2 * count + len(own), spec.seed, CALIBRATION, engine, equal=True)
+    numbers = drawn_numbers(rows, 2 * count + len(own), spec.seed, CALIBRATION, engine, equal=True).numbers
     numbers = numbers[~np.isin(numbers, own)]
     if len(numbers) < 2 * count:
         raise SpecError(
@@ -38,10 +38,10 @@ def without_calibration(rows: Rows, spec: FitSpec, engine: Engine) -> Rows:
     return without(rows, np.sort(numbers[:count]))
 
 
-def calibrated(model: Model, X: Array, engine: Engine) -> Model:
-    """The model with a calibration, made from rows X (c, d) that took no part in its fit, in the units of the data."""
-    assert model.sums is not None
-    precisions = precisions_of(model.solution, model.sums.weight)
+def calibrated(model: Model, X: Array, weight: float, engine: Engine) -> Model:
+    """The model with a calibration, made from rows X (c, d) that took no part in its fit, in the units of the data;
+    `weight` is that of all rows that did."""
+    precisions = precisions_of(model.solution, weight)
     values = statistics(precisions, *scores_and_residuals_of_rows(ArrayRows(X), model, engine))
     return replace(model, calibration=Calibration(X, precisions, np.sort(values, axis=1)))
 
@@ -58,10 +58,10 @@ def calibration_rows_with(
     assert model.sums is not None
     n, weights = rows.shape[0], rows.weights
     new = n if weights is None else sum(float(weights.of(b.start, b.stop).sum()) for b in fit_blocks(rows, None))
-    stream = random_stream(seed, CALIBRATION, model.sums.count)
+    stream = random_stream(seed, CALIBRATION, model.sums.count << 32)
     expected = held.count * new / (decay * model.sums.weight + new)
     count = min(int(expected + stream.random()), n // 2)
-    numbers = np.sort(drawn_numbers(rows, count, int(stream.integers(2**32)), CALIBRATION, engine, equal=True))
+    numbers = np.sort(drawn_numbers(rows, count, int(stream.integers(2**32)), CALIBRATION, engine, equal=True).numbers)
     (own,) = read_sets(rows, engine, numbers)
     kept = stream.permutation(held.count)[len(own) :]
     return without(rows, numbers), np.concatenate([held.rows[np.sort(kept)], own])
@@ -74,5 +74,5 @@ def joint_calibration_rows(parts: Sequence[tuple[float, Calibration | None]], se
         if held is None:
             return None
         count = max(1, round(held.count * weight / total))
-        found.append(held.rows[np.sort(random_stream(seed, CALIBRATION, number).permutation(held.count)[:count])])
+        found.append(held.rows[np.sort(random_stream(seed, CALIBRATION, number << 32).permutation(held.count)[:count])])
     return np.concatenate(found)

@@ -22,7 +22,6 @@ from bigkpca.execution.passes import (
     draws_by_residual,
     mean_features,
     sums_of,
-    weighted_draw,
 )
 from bigkpca.fitting.sample import PreparedSample, SampledRows, prepare_sample, rounded
 from bigkpca.numerics import growth, landmarks
@@ -50,7 +49,7 @@ from bigkpca.numerics.linalg import rank_tolerance
 from bigkpca.numerics.methods import PrincipalFeatures, RandomFeatures
 from bigkpca.numerics.model import Model
 from bigkpca.numerics.preimages.base import spread
-from bigkpca.numerics.random_streams import ALPHA, FREQUENCIES, LANDMARKS, PROPOSALS, SAMPLE, SKETCH, random_stream
+from bigkpca.numerics.random_streams import ALPHA, FREQUENCIES, LANDMARKS, PROPOSALS, SKETCH, random_stream
 from bigkpca.numerics.solvers import OVERSAMPLING, leading_eigenpairs, starting_block
 from bigkpca.spec import DENSE_MOST_FEATURES, FitSpec, ResolvedFit
 
@@ -58,9 +57,9 @@ from bigkpca.spec import DENSE_MOST_FEATURES, FitSpec, ResolvedFit
 def choose_landmarks(prepared: PreparedSample, fit: ResolvedFit, engine: Engine) -> Array:
     """Landmarks (l, d), shifted and scaled like the rows. Raises SpecError if the caller's landmarks do not fit the
     rows, DataError if none can be chosen."""
-    rows, sample, columns, spec = prepared.rows, prepared.sampled.sample, prepared.columns, fit.spec
+    rows, sampled, columns, spec = prepared.rows, prepared.sampled, prepared.columns, fit.spec
     if spec.own_landmarks is not None:
-        own = spec.landmarks.values if isinstance(spec.landmarks, landmarks.OwnRows) else prepared.sampled.own
+        own = spec.landmarks.values if isinstance(spec.landmarks, landmarks.OwnRows) else sampled.own
         if own.shape[1] != rows.shape[1]:
             raise SpecError(f"landmarks have {own.shape[1]} columns, {rows.where} has {rows.shape[1]}")
         own = columns.shifted(own)
@@ -68,16 +67,17 @@ def choose_landmarks(prepared: PreparedSample, fit: ResolvedFit, engine: Engine)
         return landmarks.distinct(own)
     rule, rng = fit.rule, random_stream(spec.seed, LANDMARKS)
     assert rule is not None  # a method of landmarks has one
-    size = min(fit.size, len(sample))
-    if (most := rule.most_rows(size)) < len(sample):
-        sample = sample[np.sort(rng.choice(len(sample), most, replace=False))]
-    few = columns.shifted(sample)
+    size = min(fit.size, len(sampled.sample))
+    certain, few = map(columns.shifted, sampled.for_landmarks(size, rule.most_rows(size), rng))
+    count = size - len(certain)
     if isinstance(rule, landmarks.RPCholesky) and rule.over == "all":
-        chosen = _landmarks_of_all_rows(rows, few, columns, rule, size, spec, engine)
+        chosen = _landmarks_of_all_rows(rows, few, sampled.weight(rows), columns, rule, count, spec, engine)
     else:
         with np.errstate(over="ignore", invalid="ignore"):
             check_overflow(columns.kernel.diagonal(few), rows.where)
-            chosen = rule.choose(few, columns.kernel, size, rng, engine.in_order)
+            chosen = rule.choose(few, columns.kernel, count, rng, engine.in_order)
+    if len(certain):
+        chosen = np.concatenate([certain, chosen])
     if not len(chosen):
         raise DataError(f"{rows.where}: k(x, x) is zero for all sampled rows, so landmarks cannot be chosen")
     check_overflow(chosen, rows.where)  # bounded kernels may be finite at landmarks that are not
@@ -89,13 +89,15 @@ def choose_landmarks(prepared: PreparedSample, fit: ResolvedFit, engine: Engine)
 def _landmarks_of_all_rows(
     rows: Rows,
     sample: Array,
+    weight: float,
     columns: Columns,
     rule: landmarks.RPCholesky,
     size: int,
     spec: FitSpec,
     engine: Engine,
 ) -> Array:
-    """RPCholesky over all rows: rejection sampling from upper bounds of the residuals, refreshed by a pass when stale.
+    """RPCholesky over all rows, which have this weight: rejection sampling from upper bounds of the residuals,
+    refreshed by a pass when stale.
 
     Old bounds stay valid because residuals never grow.
     """
@@ -105,7 +107,6 @@ def _landmarks_of_all_rows(
     proposals, trace, refreshes = Proposals(sample[:0], np.empty(0), 0.0), 0.0, 0
     if kernel.stationary:  # k(x, x) is constant, so uniform rows are draws in proportion to it
         order = rng.permutation(len(sample))
-        weight = rows.shape[0] if rows.weights is None else weighted_draw(rows, 0, spec.seed, SAMPLE, engine).weight
         trace = float(weight * kernel.diagonal(sample[:1])[0])
         proposals = Proposals(sample[order], kernel.diagonal(sample), trace)
     while True:
@@ -361,15 +362,19 @@ def _fit_at_size(fit: ResolvedFit, size: int) -> ResolvedFit:
 
 def _error_estimator(prepared: PreparedSample, spec: FitSpec) -> tuple[Callable[[FeatureMap], Estimate], int]:
     """A function that estimates the error of a feature map on sampled rows, and the number of these rows."""
-    (n, _), sampled, columns = prepared.rows.shape, prepared.sampled, prepared.columns
-    m = len(sampled.sample)
+    sampled, columns = prepared.sampled, prepared.columns
+    m, by_weight = len(sampled.sample), sampled.by_weight
     if not spec.method_value.landmarks:
         few = sampled.few[: growth.PAIRED_ROWS]
         return (lambda features: growth.kernel_error(features, few, spec.center)), len(few)
     # Rows from which landmarks may be made have smaller errors than others: two strata, weighted by size.
+    n = prepared.rows.shape[0] if by_weight is None else by_weight.draw.count
+    weight, every = (m, n) if by_weight is None else (float(by_weight.weights.sum()), by_weight.draw.weight)
     seen = sampled.few[: max(1, growth.JUDGING_ROWS * m // n)]
-    others = n - m if len(sampled.held_out) else 0
-    strata = [SampleStratum(columns.shifted(seen), m), SampleStratum(columns.shifted(sampled.held_out), others)]
+    strata = [
+        SampleStratum(columns.shifted(seen), m, weight),
+        SampleStratum(columns.shifted(sampled.held_out), n - m, every - weight),
+    ]
 
     def judge(features: FeatureMap) -> Estimate:
         assert has_landmarks(features)
@@ -400,6 +405,7 @@ class ChosenFeatures:
     reference_weights: Array | None  # (q,) of the reference rows; None if all are 1
     few_weights: Array | None  # (q,) of `few`; None if all are 1
     apart: Array  # (c, d) rows that take no part in the fit
+    weight: float  # of all rows, their number without weights
     like: DrawnRows | None = None  # those of another model, with which the rows drawn here are to be joined
 
 
@@ -429,6 +435,7 @@ def choose_features(rows: Rows, fit: ResolvedFit, limits: SizeLimits, engine: En
         *_reference(prepared.sampled, fit),
         prepared.sampled.few_weights,
         prepared.sampled.apart,
+        prepared.sampled.weight(rows),
     )
 
 

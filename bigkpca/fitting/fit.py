@@ -34,6 +34,7 @@ from bigkpca.fitting.warnings import (
 )
 from bigkpca.numerics.model import Model, Provenance
 from bigkpca.spec import FitSpec, ResolvedFit, resolve
+from bigkpca.spec.checks import without_weights
 
 _COARSE = 0.01  # share: if rounding may move more than this, the fit is repeated in float64
 
@@ -62,7 +63,8 @@ def fit_rows(
     ToleranceWarning if memory or time ended the growth; FewerComponentsWarning if the model has fewer components than
     requested.
     """
-    _check_takes_weights(rows, spec)
+    if rows.weights is not None and (clash := without_weights(spec, "sample weights")):
+        raise SpecError(clash.message)
     identity, rows = identity or anonymous(rows), without_calibration(rows, spec, engine)
     fit = resolve(spec, rows)
     limits = replace(check_fits(rows, fit, engine, limit), deadline=deadline)
@@ -91,25 +93,7 @@ def fit_rows(
     reference, weights = (None, None) if spec.exact else (chosen.reference, chosen.reference_weights)
     count = rows.shape[0] if model.sums is None else model.sums.count
     model = with_reference(model, reference, count, spec.seed, engine, spec, found.span, weights)
-    return calibrated(model, chosen.apart, engine) if spec.calibration_rows else model
-
-
-def _check_takes_weights(rows: Rows, spec: FitSpec) -> None:
-    """Raise SpecError if the rows have weights, or some are to be set aside, and these options do not allow it."""
-    if rows.weights is None and not spec.calibration_rows:
-        return
-    names = {
-        "method='exact'": spec.exact,
-        f"refine={spec.refine}": spec.refine > 0,
-        "kernel='precomputed'": spec.precomputed,
-        f"preimage={spec.preimage!r}": not spec.precomputed and spec.reconstructs and spec.preimage_value.trained,
-    }
-    if without := [name for name, used in names.items() if used]:
-        what = "sample weights" if rows.weights is not None else f"calibration_rows={spec.calibration_rows}"
-        raise SpecError(
-            f"{without[0]} does not take {what}: omit one of the two, or use method='nystroem', whose components are "
-            "exact if all rows are landmarks"
-        )
+    return calibrated(model, chosen.apart, chosen.weight, engine) if spec.calibration_rows else model
 
 
 def of_columns(rows: Rows, progress: Progress | None = None) -> Provenance:

@@ -142,7 +142,7 @@ def fit_like(
     model = with_reference(
         model, chosen.reference, model.sums.count, spec.seed, engine, spec, found.span, chosen.reference_weights
     )
-    return calibrated(model, chosen.apart, engine) if spec.calibration_rows else model
+    return calibrated(model, chosen.apart, chosen.weight, engine) if spec.calibration_rows else model
 
 
 def _chosen(rows: Rows, like: Model, fit: ResolvedFit, engine: Engine) -> ChosenFeatures:
@@ -150,10 +150,10 @@ def _chosen(rows: Rows, like: Model, fit: ResolvedFit, engine: Engine) -> Chosen
     assert like.sums is not None
     features, spec = like.features, fit.spec
     reference = reference_row_numbers(rows, fit, engine)
-    few = drawn_numbers(rows, PAIRED_ROWS, spec.seed, FEW, engine)
+    few, weight = drawn_numbers(rows, PAIRED_ROWS, spec.seed, FEW, engine)
     sample = np.empty(0, np.intp)
     if spec.keeps_sample:
-        drawn = np.sort(drawn_numbers(rows, fit.sample, spec.seed, SAMPLE, engine))
+        drawn = np.sort(drawn_numbers(rows, fit.sample, spec.seed, SAMPLE, engine).numbers)
         sample = spread(drawn, spec.preimage_rows(fit.sample))
     found_few, found_reference, found_sample, apart = read_sets(
         rows, engine, few, reference, sample, numbers_apart(rows)
@@ -170,6 +170,7 @@ def _chosen(rows: Rows, like: Model, fit: ResolvedFit, engine: Engine) -> Chosen
         weights_of(rows, reference if fit.reference_rows else few[:REFERENCE_ROWS]),
         weights_of(rows, few),
         apart,
+        weight,
         like.drawn,
     )
 
@@ -181,10 +182,10 @@ _ALIKE = ("directions", "cholesky", "eigenvectors", "most")  # of drawn rows tha
 class _Part:
     """What merging needs of one of the models, besides its sums."""
 
-    count: int
+    weight: float
     rounded: tuple[float, float]  # see `Checks`
     sample: Array | None
-    calibration: tuple[float, Calibration | None]  # with the weight of all rows
+    calibration: Calibration | None
 
 
 def merge(models: Iterable[Model], engine: Engine) -> Model:
@@ -221,11 +222,7 @@ def merge(models: Iterable[Model], engine: Engine) -> Model:
         numbers.update(dict.fromkeys(digests, number))
         added += own
         drawn = _joined(drawn, model.drawn) if parts else model.drawn
-        parts.append(
-            _Part(
-                model.sums.count, rounding_of(model), model.certificate.sample, (model.sums.weight, model.calibration)
-            )
-        )
+        parts.append(_Part(model.sums.weight, rounding_of(model), model.certificate.sample, model.calibration))
         level, value = 0, model.sums
         while nodes and nodes[-1][0] == level:
             value = nodes.pop()[1] + value
@@ -240,8 +237,8 @@ def merge(models: Iterable[Model], engine: Engine) -> Model:
         )
     fit = resolve_shape(FitSpec.of(first), sums.count, first.features.columns, first.features.dtype)
     joined = _with_sums(first, sums, fit, _joint_checks(first, sums, parts, drawn), engine, added[1:])
-    apart = joint_calibration_rows([part.calibration for part in parts], fit.spec.seed)
-    return joined if apart is None else calibrated(joined, apart, engine)
+    apart = joint_calibration_rows([(part.weight, part.calibration) for part in parts], fit.spec.seed)
+    return joined if apart is None else calibrated(joined, apart, sums.weight, engine)
 
 
 def _with_sums(
@@ -284,9 +281,9 @@ def _joined(ours: DrawnRows | None, theirs: DrawnRows | None) -> DrawnRows | Non
 
 def _joint_checks(first: Model, sums: ShiftedSums, parts: list[_Part], drawn: DrawnRows | None) -> Checks:
     """The evidence of all parts: drawn rows and rounding; landmarks and sampled rows measure the rounding again."""
-    seed, total, sample = FitSpec.of(first).seed, sum(part.count for part in parts), None
-    if all(part.sample is not None for part in parts):  # in proportion to their numbers of rows
-        counts = [max(1, rounding.MEASURED_ROWS * part.count // total) for part in parts]
+    seed, total, sample = FitSpec.of(first).seed, sum(part.weight for part in parts), None
+    if all(part.sample is not None for part in parts):  # in proportion to their weights
+        counts = [max(1, int(rounding.MEASURED_ROWS * part.weight // total)) for part in parts]
         some = [some_of(p.sample, count, seed) for p, count in zip(parts, counts, strict=True) if p.sample is not None]
         sample = np.concatenate(some)
     landmarks = first.features.landmarks_in_user_units()
@@ -368,36 +365,36 @@ def extend(
     if kept is not None:
         with single_threaded_blas, engine.small_work() as in_order:
             checks = with_basis(features, replace(checks, like=kept), in_order)
-            few = checks.few if rows.weights is None else None
-            draw = draw_of(features, checks.basis, fit, few, kept, kept.count)
+            draw = draw_of(features, fit, checks, kept, kept.count)
     more = sums_of(rows, features, model.sums.about, model.block_rows, engine, draw=draw)
     drawn = None if kept is None or more.drawn is None else kept + more.drawn
     checks = replace(checks, far=more.far, drawn=drawn, weight=more.sums.weight)
     added = [*model.provenance.get("added", []), identity | {"sha256": more.content}]
     recorded = model.provenance["spec"] | {key: getattr(spec, key) for key in _MAY_CHANGE}
-    larger = _with_sums(model, before + more.sums, fit, checks, engine, added, recorded)
-    return larger if apart is None else calibrated(larger, apart, engine)
+    sums = before + more.sums
+    larger = _with_sums(model, sums, fit, checks, engine, added, recorded)
+    return larger if apart is None else calibrated(larger, apart, sums.weight, engine)
 
 
 def _checks_of_new_rows(model: Model, before: ShiftedSums, rows: Rows, fit: ResolvedFit, engine: Engine) -> Checks:
     """Rows that measure the error of a model with the sums `before`, to which rows are added: some of the new rows,
     with landmarks representing the old ones."""
-    features, n = model.features, fit.n
-    few = drawn_numbers(rows, rounding.MEASURED_ROWS, fit.spec.seed, PROBES, engine)
+    features = model.features
+    few, weight = drawn_numbers(rows, rounding.MEASURED_ROWS, fit.spec.seed, PROBES, engine)
     wanted = np.sort(few)
     found = read_rows(rows, wanted, engine)
     some = found[np.searchsorted(wanted, few)]
+    earlier, sample = model.certificate.sample, None
+    if earlier is not None:  # old and new rows in proportion to their weights
+        kept = int(rounding.MEASURED_ROWS * before.weight // (before.weight + weight))
+        fresh = some[: rounding.MEASURED_ROWS - kept]
+        sample = np.concatenate([some_of(earlier, kept, fit.spec.seed), fresh])
     landmarks, weights = features.landmarks_in_user_units(), weights_of(rows, few)
     if landmarks is not None:
         landmarks = landmarks[: rounding.MEASURED_ROWS]
         some = np.concatenate([some.astype(np.float64), landmarks])
         weights = None if weights is None else np.append(weights, np.ones(len(landmarks)))
-    earlier_sample, sample = model.certificate.sample, None
-    if earlier_sample is not None:  # old and new rows in proportion to their numbers
-        kept = int(rounding.MEASURED_ROWS * before.weight // (before.weight + n))
-        fresh = found[np.searchsorted(wanted, few[: rounding.MEASURED_ROWS - kept])]
-        sample = np.concatenate([some_of(earlier_sample, kept, fit.spec.seed), fresh])
-    return Checks(some, before.about, n, sample, None, rounded=rounding_of(model), few_weights=weights)
+    return Checks(some, before.about, weight, sample, None, rounded=rounding_of(model), few_weights=weights)
 
 
 def with_basis(features: FeatureMap, checks: Checks, in_order: Map) -> Checks:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -11,18 +11,19 @@ from bigkpca.data.rows import Rows
 from bigkpca.data.sample_weights import WithoutRows
 from bigkpca.errors import Array, DataError, SpecError, column_called
 from bigkpca.execution.engine import Engine, fit_blocks, sum_by_block
-from bigkpca.execution.passes import block_columns, read_sets, weighted_draw
+from bigkpca.execution.passes import WeightedDraw, block_columns, read_sets, weighted_draw
 from bigkpca.numerics import bandwidth, landmarks
 from bigkpca.numerics.bandwidth import Lengths
 from bigkpca.numerics.features import Columns
 from bigkpca.numerics.growth import JUDGING_ROWS
 from bigkpca.numerics.kernels import Sigmoid
-from bigkpca.numerics.moments import ColumnMoments
+from bigkpca.numerics.moments import ColumnMoments, represented
 from bigkpca.numerics.random_streams import FEW, HELD_OUT, PAIRS, SAMPLE, UNSEEN, random_stream
 from bigkpca.spec import FitSpec, ResolvedFit
 from bigkpca.spec.weights import OPTION
 
 _HELD_OUT_ROWS = 1024
+_ROWS_PER_LANDMARK = 10  # at least, of rows from which landmarks are chosen by weights
 _FLAT = 6.0  # argument beyond which tanh is within 1e-5 of 1 or -1
 
 
@@ -38,7 +39,42 @@ class SampledRows:
     apart: Array  # rows that take no part in the fit, by which other rows are judged
     few_weights: Array | None  # weights of `few` and of `reference`; None if all are 1
     reference_weights: Array | None
-    weights: Array | None  # those of the sample, if it contains all rows; otherwise it was drawn by its weights
+    by_weight: DrawnByWeight | None  # None if rows have no weights
+
+    def weight(self, rows: Rows) -> float:
+        """The weight of all rows, their number without weights."""
+        return rows.shape[0] if self.by_weight is None else self.by_weight.draw.weight
+
+    @property
+    def shares(self) -> Array | None:
+        """The weight of all rows that each row of the sample stands for, (m,); None if rows have no weights."""
+        return None if self.by_weight is None else represented(self.by_weight.weights, self.by_weight.draw.weight)
+
+    def for_landmarks(self, size: int, most: int, rng: np.random.Generator) -> tuple[Array, Array]:
+        """Rows that are landmarks for certain, and at most `most` rows from which the others of `size` are chosen, in
+        the order of the sample.
+
+        These are drawn with equal chances or, if rows have weights, by these: few enough to be drawn in proportion to
+        them, so that all count the same from there on. A row with more than a `size`-th of all weight is a landmark.
+        """
+        m, weighted = len(self.sample), self.by_weight
+        if weighted is None:
+            every = most >= m
+            return self.sample[:0], self.sample if every else self.sample[np.sort(rng.choice(m, most, replace=False))]
+        certain = weighted.weights > weighted.draw.weight / size
+        count = min(most - int(certain.sum()), max(_ROWS_PER_LANDMARK * size, weighted.draw.effective))
+        others = weighted.order[~certain[weighted.order]][:count]
+        return self.sample[certain], self.sample[np.sort(others)]
+
+
+@dataclass(frozen=True)
+class DrawnByWeight:
+    """How a sample (m, d) of rows with weights was drawn: the `order` (m,) of its rows, their `weights` (m,), and the
+    `draw` from all rows."""
+
+    order: Array
+    weights: Array
+    draw: WeightedDraw
 
 
 @dataclass(frozen=True)
@@ -63,7 +99,7 @@ def prepare_sample(rows: Rows, fit: ResolvedFit, engine: Engine) -> PreparedSamp
     if spec.needs_variance:
         # As in scikit-learn, the variance of all entries, which includes the means of columns unless standardised.
         about = columns if spec.standardize else replace(columns, offset=np.zeros(fit.d))
-        gamma = bandwidth.scale_gamma(_scaled(sampled.sample, about), sampled.weights)
+        gamma = bandwidth.scale_gamma(_scaled(sampled.sample, about), sampled.shares)
         columns = replace(columns, kernel=fit.kernel(gamma))
     if isinstance(columns.kernel, Sigmoid):
         _check_saturation(columns.kernel, columns.shifted(sampled.few), rows.where)
@@ -107,16 +143,18 @@ def draw_sample(rows: Rows, fit: ResolvedFit, engine: Engine) -> SampledRows:
     are equal."""
     n, m, spec = fit.n, fit.sample, fit.spec
     own = held_out = np.empty(0, np.intp)
-    drawn, every = drawn_numbers(rows, m + (rows.weights is not None), spec.seed, SAMPLE, engine), False
-    if rows.weights is not None:
-        drawn, every = drawn[:m], len(drawn) <= m
-    numbers = np.sort(drawn)
+    draw = None
+    if rows.weights is None:
+        numbers = np.sort(random_stream(spec.seed, SAMPLE).choice(n, m, replace=False))
+    else:
+        draw = weighted_draw(rows, m if spec.tol is None else m + _HELD_OUT_ROWS, spec.seed, SAMPLE, engine)
+        numbers = np.sort(draw.numbers[:m])
     if isinstance(spec.landmarks, landmarks.RowNumbers):
         if (last := spec.landmarks.numbers.max()) >= n:
             raise SpecError(f"landmark {last} is not a row of {rows.where}, which has {n} rows, counted from 0")
         own = spec.landmarks.numbers.astype(np.intp)
-    if spec.tol is not None and rows.weights is not None:  # those that would be drawn next
-        held_out = np.sort(drawn_numbers(rows, m + _HELD_OUT_ROWS, spec.seed, SAMPLE, engine)[m:])
+    if draw is not None:  # those that would be drawn next
+        held_out = np.sort(draw.numbers[m:])
     elif spec.tol is not None:  # row numbers outside the sample, without a list of all n
         count = min(_HELD_OUT_ROWS, n - m)
         ranks = np.sort(random_stream(spec.seed, HELD_OUT).choice(n - m, count, replace=False))
@@ -127,14 +165,17 @@ def draw_sample(rows: Rows, fit: ResolvedFit, engine: Engine) -> SampledRows:
     )
     # The first comparison settles most cases cheaply.
     if (sample[-1] == sample[0]).all() and (sample == sample[0]).all():
+        those = "" if draw is None else " of positive weight"
         raise DataError(
-            f"{rows.where}: all {m} sampled rows are equal: constant data have no kernel principal components"
+            f"{rows.where}: all {len(sample)} sampled rows{those} are equal: constant data have no kernel principal "
+            "components"
         )
-    if rows.weights is None:
-        few = random_stream(spec.seed, FEW).choice(m, min(JUDGING_ROWS, m), replace=False)
-    else:  # the first ones, which are drawn by their weights, too
-        few = np.searchsorted(numbers, drawn[:JUDGING_ROWS])
     weights = weights_of(rows, numbers)
+    if draw is None or weights is None:
+        by_weight, few = None, random_stream(spec.seed, FEW).choice(m, min(JUDGING_ROWS, m), replace=False)
+    else:
+        by_weight = DrawnByWeight(np.searchsorted(numbers, draw.numbers[:m]), weights, draw)
+        few = by_weight.order[:JUDGING_ROWS]
     return SampledRows(
         sample,
         sample[few],
@@ -144,7 +185,7 @@ def draw_sample(rows: Rows, fit: ResolvedFit, engine: Engine) -> SampledRows:
         apart,
         None if weights is None else weights[few],
         weights_of(rows, reference),
-        weights if every else None,
+        by_weight,
     )
 
 
@@ -153,13 +194,23 @@ def numbers_apart(rows: Rows) -> Array:
     return rows.weights.numbers if isinstance(rows.weights, WithoutRows) else np.empty(0, np.intp)
 
 
-def drawn_numbers(rows: Rows, count: int, seed: int, purpose: int, engine: Engine, *, equal: bool = False) -> Array:
-    """Numbers of at most `count` rows, drawn without replacement one after the other, in proportion to their weights
-    or, if those are positive, with `equal` chances."""
+class DrawnNumbers(NamedTuple):
+    """Numbers of rows, in the order in which they were drawn, and the weight of all rows."""
+
+    numbers: Array
+    weight: float
+
+
+def drawn_numbers(
+    rows: Rows, count: int, seed: int, purpose: int, engine: Engine, *, equal: bool = False
+) -> DrawnNumbers:
+    """At most `count` rows, drawn without replacement one after the other, in proportion to their weights or, if those
+    are positive, with `equal` chances."""
     if rows.weights is None:
         n = rows.shape[0]
-        return random_stream(seed, purpose).choice(n, min(count, n), replace=False)
-    return weighted_draw(rows, count, seed, purpose, engine, equal=equal).numbers
+        return DrawnNumbers(random_stream(seed, purpose).choice(n, min(count, n), replace=False), n)
+    found = weighted_draw(rows, count, seed, purpose, engine, equal=equal)
+    return DrawnNumbers(found.numbers, found.weight)
 
 
 def weights_of(rows: Rows, numbers: Array) -> Array | None:
@@ -178,7 +229,7 @@ def reference_row_numbers(rows: Rows, fit: ResolvedFit, engine: Engine) -> Array
     """Numbers of the rows whose scores and residuals a model keeps, in random order: drawn from all rows of positive
     weight, with equal chances and independently of the sample from which landmarks, sigma and sizes are chosen; a row
     may be in both."""
-    return drawn_numbers(rows, fit.reference_rows, fit.spec.seed, UNSEEN, engine, equal=True)
+    return drawn_numbers(rows, fit.reference_rows, fit.spec.seed, UNSEEN, engine, equal=True).numbers
 
 
 def sample_lengths(rows: Rows, fit: ResolvedFit, engine: Engine) -> Lengths:
@@ -202,7 +253,7 @@ def _distances(
     else:
         _check_sizes(rows, scaled, spec, 0, float(limits.max / d / 2))
     rng = random_stream(spec.seed, PAIRS)
-    return bandwidth.weighted_pairs(scaled, spec.distance, rng, engine.in_order, sampled.weights)
+    return bandwidth.weighted_pairs(scaled, spec.distance, rng, engine.in_order, sampled.shares)
 
 
 def _scaled(sample: Array, columns: Columns) -> Array:

@@ -24,7 +24,7 @@ from bigkpca.numerics.landmarks import Uniform
 from bigkpca.numerics.linalg import Map, at_once, rank_tolerance
 from bigkpca.numerics.methods import Exact, Method, Nystroem
 from bigkpca.numerics.model import Model, Provenance
-from bigkpca.numerics.moments import Moments, ShiftedSums
+from bigkpca.numerics.moments import Moments, ShiftedSums, represented
 from bigkpca.numerics.random_streams import JOINED, KRYLOV, PROBES, SKETCH, random_stream
 from bigkpca.numerics.rounding import FarRows, Rounding, Significant
 from bigkpca.numerics.solvers import OVERSAMPLING, Action, leading_eigenpairs, starting_block
@@ -247,22 +247,18 @@ def first_basis(features: FeatureMap, like: DrawnRows | None, in_order: Map) -> 
 
 
 def draw_of(
-    features: FeatureMap,
-    basis: Basis | None,
-    fit: ResolvedFit,
-    few: Array | None,
-    like: DrawnRows | None,
-    before: int = 0,
+    features: FeatureMap, fit: ResolvedFit, checks: Checks, like: DrawnRows | None, before: int = 0
 ) -> Draw | None:
-    """How the pass of a fit draws rows, `before` which others were passed; `few` are some of its rows, drawn with equal
-    chances, if there are any. None where they would prove nothing."""
+    """How the pass of a fit draws rows, `before` which others were passed. None where they would prove nothing."""
+    basis, few, weights = checks.basis, checks.few[: rounding.MEASURED_ROWS], checks.few_weights
     if basis is None or basis.indefinite or not fit.drawn:
         return None
     residuals = Residuals.of(basis, features.dtype, None if like is None else like.directions)
     most, least = fit.most_drawn if like is None else like.most, 0.0
-    if few is not None and before + fit.n > most:
-        ((V, diagonal),) = features.tiles([few[: rounding.MEASURED_ROWS]], rounding.MEASURED_ROWS)
-        least = least_threshold(residuals(V, diagonal), fit.n, most)
+    if before + fit.n > most:
+        w = np.ones(len(few)) if weights is None else weights[: len(few)]
+        ((V, diagonal),) = features.tiles([few], len(few))
+        least = least_threshold(w * residuals(V, diagonal), represented(w, checks.weight) / w, most)
     return Draw(residuals, most, least, fit.spec.seed, before)
 
 
@@ -310,7 +306,9 @@ def _evidence(
         return replace(found, error=error, spectral=bound)
     if checks.sample is None:
         return found
-    missed = spectral.estimate(features, span, checks.sample, moments, fit.spec.center)
+    # The weights of rows of earlier fits are not known.
+    weights = checks.few_weights if checks.sample is checks.few else None
+    missed = spectral.estimate(features, span, checks.sample, moments, fit.spec.center, weights)
     return replace(found, missed=missed, sample=checks.sample)
 
 
@@ -401,12 +399,12 @@ def _solve_by_pass(
     features, like, few = chosen.features, chosen.like, chosen.few[: rounding.MEASURED_ROWS]
     with engine.small_work() as in_order:
         basis = first_basis(features, like, in_order)
-        draw = draw_of(features, basis, fit, few if rows.weights is None else None, like)
+        weights = None if chosen.few_weights is None else chosen.few_weights[: len(few)]
+        checks = Checks(few, chosen.near_mean, chosen.weight, few, basis, few_weights=weights)
+        draw = draw_of(features, fit, checks, like)
     found = sums_of(rows, features, chosen.near_mean, fit.spec.block_rows, engine, kept=engine.kept, draw=draw)
     residuals = None if draw is None else draw.residuals
-    checks = Checks(few, chosen.near_mean, found.sums.weight, few, basis, residuals, found.drawn, like, far=found.far)
-    if chosen.few_weights is not None:
-        checks = replace(checks, few_weights=chosen.few_weights[: len(few)])
+    checks = replace(checks, weight=found.sums.weight, residuals=residuals, drawn=found.drawn, like=like, far=found.far)
     with engine.small_work() as in_order:
         solved = solve(found.sums.moments, features, fit, checks, in_order)
     return solved, found.sums, found.content

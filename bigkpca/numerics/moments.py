@@ -200,13 +200,15 @@ class ColumnMoments:
 @np.errstate(over="ignore", invalid="ignore")  # what overflows is infinite or NaN, which the caller refuses
 def column_moments(X: Array, weights: Array | None = None) -> ColumnMoments:
     """Moments of the columns of one tile X (b, d), b >= 1, with these weights (b,)."""
-    rows = X.astype(np.float64)
     if weights is None:
+        rows = X.astype(np.float64)
         mean = rows.mean(axis=0)
         rows -= mean
         return ColumnMoments(len(rows), mean, np.einsum("ij,ij->j", rows, rows))
+    X, weights = X[weights > 0], weights[weights > 0]  # 0 times infinity would be NaN
     weight = float(weights.sum())
-    mean = weights @ rows / weight if weight else rows.mean(axis=0)
+    rows = X.astype(np.float64)
+    mean = weights @ rows / (weight or 1)
     rows -= mean
     return ColumnMoments(weight, mean, np.einsum("i,ij,ij->j", weights, rows, rows))
 
@@ -286,6 +288,28 @@ def _far(V: Array) -> Array:
     return np.flatnonzero(squares >= far[0]) if len(far) else np.empty(0, np.intp)
 
 
+def represented(weights: Array, total: float) -> Array:
+    """The weight of all rows, with the sum `total`, that each of some rows stands for, which were drawn by their
+    weights (q,): its own if it was drawn for certain, and else the same share of the rest: max(w, c), of the sum
+    `total`."""
+    w = np.sort(weights)[::-1]
+    shares = (total - np.append(0, np.cumsum(w)[:-1])) / np.arange(len(w), 0, -1)  # of all but the k largest
+    share = shares[np.argmax(w <= shares)] if (w <= shares).any() else 0
+    return np.maximum(weights, share)
+
+
+def weighted_tiles(
+    tiles: Iterable[tuple[Array, Array]], weights: Iterable[Array] | None
+) -> Iterator[tuple[Array, Array, Array | None]]:
+    """Each tile (V (b, D), k(x_i, x_i) (b,)) with the weights (b,) of its rows, without rows of weight 0, whose kernels
+    may overflow."""
+    for (V, diagonal), w in zip(tiles, repeat(None) if weights is None else weights, strict=False):
+        if w is None or w.all():
+            yield V, diagonal, w
+        else:
+            yield V[w > 0], diagonal[w > 0], w[w > 0]
+
+
 def shifted_sums(
     tiles: Iterable[tuple[Array, Array]], shift: Array, weights: Iterable[Array] | None = None
 ) -> ShiftedSums:
@@ -299,20 +323,18 @@ def shifted_sums(
     count, weight, trace, largest = 0, 0.0, 0.0, -np.inf
     total, products = np.zeros(D), empty_sums(D)
     work, shifted, roots = np.empty(0), shift, np.empty(0)
-    for (V, diagonal), w in zip(tiles, repeat(None) if weights is None else weights, strict=False):
+    for V, diagonal, w in weighted_tiles(tiles, weights):
         if shifted.dtype != V.dtype or not work.size:
             work, shifted = work_space(D, V.dtype), shift.astype(V.dtype)
         V -= shifted
         if w is not None:
             roots = np.sqrt(w).astype(V.dtype)
             V *= roots[:, None]
-            count, weight = count + int(np.count_nonzero(w)), weight + float(w.sum())
-            trace += float(w @ diagonal)
-        else:
-            if len(roots) != len(V):
-                roots = np.ones(len(V), V.dtype)
-            count, weight = count + len(V), weight + len(V)
-            trace += float(diagonal.sum())
+        elif len(roots) != len(V):
+            roots = np.ones(len(V), V.dtype)
+        count += len(V)
+        weight += len(V) if w is None else float(w.sum())
+        trace += float(diagonal.sum() if w is None else w @ diagonal)
         far = _far(V)
         if len(far):  # alone and in float64, since all that a sum adds after a far row is rounded to its precision
             apart = V[far].astype(np.float64)

@@ -10,7 +10,7 @@ TRAINING, REFERENCES, FOLDS, SCORING, UNSEEN, KRYLOV, VIEW_FREQUENCIES, VIEW_STA
 MEDIANS, JOINED, CALIBRATION = 20, 21, 22
 
 
-def random_stream(seed: int, purpose: int, *number: int) -> np.random.Generator:
-    """The random numbers of one purpose, of which there may be several streams with a `number`: the same on every
-    machine, for any number of workers."""
-    return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(purpose, *number)))
+def random_stream(seed: int, purpose: int, start: int = 0) -> np.random.Generator:
+    """The random numbers of one purpose, from number `start` on: the same on every machine, for any number of
+    workers."""
+    return np.random.Generator(np.random.PCG64(np.random.SeedSequence(seed, spawn_key=(purpose,))).advance(start))

@@ -8,7 +8,6 @@ few random ones rarely include and whose errors may exceed those of all others t
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -19,7 +18,7 @@ from bigkpca.numerics.eigenpairs import Solution
 from bigkpca.numerics.features import FeatureMap, KernelRows, has_landmarks
 from bigkpca.numerics.kernels import Kernel, squared_norms
 from bigkpca.numerics.linalg import Map, at_once, row_pieces
-from bigkpca.numerics.moments import Moments, block_moments
+from bigkpca.numerics.moments import Moments, block_moments, represented
 from bigkpca.numerics.span import Span
 
 FAR_ROWS = 16  # rows that are kept
@@ -47,16 +46,17 @@ _PARTS = ("X", "squares", "weights")
 
 
 class Farthest:
-    """Keeps the farthest rows, of positive weight, of the tiles that it sees; `weights` (b,) are those of each tile."""
+    """Keeps the farthest rows, of positive weight, of those that it sees, which have these `weights` (n,)."""
 
-    def __init__(self, weights: Iterable[Array] | None = None) -> None:
+    def __init__(self, weights: Array | None = None) -> None:
         self.found: FarRows | None = None
-        self._weights = None if weights is None else iter(weights)
+        self._weights, self._at = weights, 0
 
     def see(self, X: Array, shifted: Array) -> None:
-        """Process one tile X (b, d), and the same rows shifted and scaled."""
-        squares = squared_norms(shifted)
-        weights = np.ones(len(X)) if self._weights is None else next(self._weights)
+        """Process the next rows X (b, d), a tile or a piece of one, and the same rows shifted and scaled."""
+        squares, start = squared_norms(shifted), self._at
+        self._at += len(X)
+        weights = np.ones(len(X)) if self._weights is None else self._weights[start : self._at]
         if self.found is None:
             self.found = FarRows(X[:0].copy(), squares[:0], weights[:0])
         least = self.found.squares.min() if len(self.found.squares) == FAR_ROWS else -np.inf
@@ -228,20 +228,20 @@ def measured(
     landmarks, where kernels are large, and on the far rows of the pass. float32 is compared with float64; the errors of
     float64 itself are smaller by `smaller_in_double`.
     """
-    # Rows drawn for certain represent only themselves, and the others a q-th of all.
-    represented = np.ones(len(X)) if weights is None else np.maximum(weights * (len(X) / moments.weight), 1)
+    n = moments.weight
+    shares = np.ones(len(X)) if weights is None else represented(weights, n) * (len(X) / n)
     if far is not None:  # which represent themselves
         with np.errstate(over="ignore"):
             near = squared_norms(features.shifted(X)) < far.squares.min(initial=np.inf)
         if near.any():
-            X, represented = X[near], represented[near]
+            X, shares = X[near], shares[near]
     X = _with_rows_near_landmarks(features, X)
     count = len(X)
     every = X if far is None else np.concatenate([X, far.X])
     rounded, exact = _in_both(features, every, in_order)
     off = _of_diagonal(features, every)
     if weights is not None:
-        roots = np.sqrt(represented)[:, None]
+        roots = np.sqrt(shares)[:, None]
         rounded[: len(roots)] *= roots.astype(rounded.dtype)
         exact[: len(roots)] *= roots
     found, smaller = _of_random_rows(features, shift, rounded[:count], exact[:count], off, in_order)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields, replace
-from itertools import chain, repeat
+from itertools import chain
 
 import numpy as np
 import scipy
@@ -33,7 +33,7 @@ from bigkpca.numerics.linalg import (
     rounding_of_eigenvalues,
     signs,
 )
-from bigkpca.numerics.moments import Moments
+from bigkpca.numerics.moments import Moments, weighted_tiles
 from bigkpca.numerics.span import Span, basis_of, eigenvector_basis
 
 OVERSAMPLING = 10
@@ -88,18 +88,18 @@ def block_action(
     count, weight, trace, squares = 0, 0.0, 0.0, 0.0
     total, products = np.zeros(len(shift)), np.zeros(Q.shape)
     v0 = right = np.empty(0)
-    for (V, diagonal), w in zip(tiles, repeat(None) if weights is None else weights, strict=False):
+    for V, diagonal, w in weighted_tiles(tiles, weights):
         if v0.dtype != V.dtype or not v0.size:
             v0, right = shift.astype(V.dtype), Q.astype(V.dtype)
         V -= v0
-        if w is None:
-            w = np.ones(len(V))
-        else:
-            V *= np.sqrt(w).astype(V.dtype)[:, None]
+        w = np.ones(len(V)) if w is None else w
+        roots = np.sqrt(w).astype(V.dtype)
+        if weights is not None:
+            V *= roots[:, None]
         products += V.T @ (V @ right)
-        total += np.sqrt(w).astype(V.dtype) @ V
+        total += roots @ V
         squares += float(np.einsum("ij,ij->i", V, V).sum(dtype=np.float64))
-        count, weight = count + int(np.count_nonzero(w)), weight + float(w.sum())
+        count, weight = count + len(V), weight + float(w.sum())
         trace += float(w @ diagonal)
     return Action(count, weight, total, products, trace, squares)
 

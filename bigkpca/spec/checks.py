@@ -159,7 +159,26 @@ def clashes(spec: Any) -> list[Clash]:
         found.append(Clash(("noise", "preimage"), message))
     if any({"kernel", "method", "coef0", "noise"} & {*clash.fields} for clash in found):
         return found  # the next checks need a kernel, a method and a pre-image
+    if spec.calibration_rows and (clash := without_weights(spec, f"calibration_rows={spec.calibration_rows}")):
+        found.append(Clash((*clash.fields, "calibration_rows"), clash.message))
     return [*found, *_kinds_fit(spec)]
+
+
+def without_weights(spec: Any, what: str) -> Clash | None:
+    """The field of a valid FitSpec that does not allow weights of rows, which `what` means, and what to use instead;
+    None if all do."""
+    if spec.precomputed:
+        name, instead = "kernel", "another kernel and the rows themselves"
+    elif spec.exact:
+        name, instead = "method", "method='nystroem', whose components are exact if all rows are landmarks"
+    elif spec.refine:
+        name, instead = "refine", "refine=0"
+    elif spec.reconstructs and spec.preimage_value.trained:
+        name, instead = "preimage", "preimage='fixed-point'"
+    else:
+        return None
+    message = f"{name}={getattr(spec, name)!r} does not take {what}: omit one of the two, or use {instead}"
+    return Clash((name,), message)
 
 
 def unused(given: Mapping[str, Any], kernel: str, method: str, *, varied: bool = False) -> Iterator[Clash]:

@@ -5,13 +5,18 @@ import pytest
 import zarr
 from scipy.sparse import csr_array
 
-from bigkpca import KernelPCA, kernels, methods
+from bigkpca import KernelPCA, kernels, landmarks, methods
+from bigkpca.data.blocks import Block
+from bigkpca.data.opening import open_rows
 from bigkpca.data.rows import ArrayRows
 from bigkpca.data.sample_weights import weighted
 from bigkpca.errors import DataError, SpecError
-from bigkpca.execution.engine import Engine
-from bigkpca.execution.passes import weighted_draw
+from bigkpca.execution.engine import Engine, fit_blocks
+from bigkpca.execution.passes import _draw, draws_by_residual, weighted_draw
+from bigkpca.fitting.fit import fit_rows
 from bigkpca.fitting.merge import extend, fit_like, merge, spec_like
+from bigkpca.numerics.features import Columns
+from bigkpca.numerics.landmarks.sampling import Factor, Proposals, grown
 from bigkpca.spec import FitSpec
 from tests.fitting.cases import CASES, fitted, not_uniform
 from tests.helpers.fits import scores
@@ -78,10 +83,13 @@ WEIGHTS = {
     "tiny": lambda rng, n: 1e-9 * rng.exponential(size=n),
     "mostly zero": lambda rng, n: (rng.random(n) < 0.2) * rng.exponential(size=n),
     "two sizes": lambda rng, n: np.where(np.arange(n) % 10 == 0, 1000.0, 0.001),
+    "half in one row": lambda rng, n: np.where(np.arange(n) == 7, n - 1.0, 1.0),
+    "all as large as allowed": lambda rng, n: np.full(n, 1e15),
+    "from nearly zero to the least that is allowed": lambda rng, n: 1e-15 * 10.0 ** rng.uniform(-300, 0, n).round(-2),
 }
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("dtype", [np.float32, pytest.param(np.float64, marks=pytest.mark.full)])
 @pytest.mark.parametrize("name", WEIGHTS)
 def test_bounds_hold_for_the_weighted_matrix(name, dtype, digits):
     for seed in range(3):
@@ -124,17 +132,121 @@ def test_weights_of_one_for_all_change_nothing_but_what_is_drawn(X):
 def test_rows_are_drawn_in_proportion_to_their_weights():
     n, weights = 40, np.r_[np.zeros(10), np.full(20, 1.0), np.full(10, 3.0)]
     rows = weighted(ArrayRows(np.zeros((n, 1))), weights)
-    times = np.zeros(n)
+    times, equal = np.zeros(n), np.zeros(n)
     for seed in range(3000):
-        times[weighted_draw(rows, 1, seed, 0, ENGINE).numbers] += 1
+        for found, alike in ((times, False), (equal, True)):
+            found[_draw(rows.weights, Block(0, 0, n), "", 1, seed, 0, alike).numbers] += 1
     np.testing.assert_allclose(times / 3000, weights / weights.sum(), atol=0.02)
+    np.testing.assert_allclose(equal[10:] / 3000, 1 / 30, atol=0.015)
     every = weighted_draw(rows, 100, 0, 0, ENGINE)
     assert sorted(every.numbers) == list(range(10, 40))
-    assert (every.weight, every.count) == (50, 30)
-    equal = np.zeros(n)
-    for seed in range(3000):
-        equal[weighted_draw(rows, 1, seed, 0, ENGINE, equal=True).numbers] += 1
-    np.testing.assert_allclose(equal[10:] / 3000, 1 / 30, atol=0.015)
+    assert (every.weight, every.count, every.largest, every.effective) == (50, 30, 3, 22)
+
+
+def test_rows_drawn_by_weights_do_not_depend_on_blocks():
+    X, weights = np.zeros((9000, 1)), np.random.default_rng(0).exponential(size=9000)
+    held, stored = ArrayRows(X), open_rows(zarr.create_array({}, data=X, chunks=(3000, 1)))
+    assert fit_blocks(held, None) != fit_blocks(stored, None)
+    drawn = [weighted_draw(weighted(rows, weights), 500, 0, 0, ENGINE).numbers for rows in (held, stored)]
+    np.testing.assert_array_equal(*drawn)
+
+
+def test_landmarks_are_drawn_by_weights(digits):
+    X, weights = digits.astype(np.float64), np.where(digits[:, 36] > 14, 50.0, 1.0)  # 18 % of the rows, 92 % of weight
+    rows = {row.tobytes() for row in X[weights > 1]}
+    for rule in ("uniform", "rpcholesky", landmarks.RPCholesky(over="all")):
+        kpca = KernelPCA(3, sigma=20.0, landmarks=rule, size=60, random_state=0).fit(X, sample_weight=weights)
+        chosen = kpca.model_.features.landmarks_in_user_units().round()
+        assert np.mean([row.tobytes() in rows for row in chosen]) > 0.75
+    few, single = digits[:600], np.where(np.arange(600) == 7, 600.0, 1.0)  # which is a landmark itself
+    kpca = KernelPCA(3, sigma=20.0, landmarks="kmeans", size=30, random_state=0).fit(few, sample_weight=single)
+    assert (kpca.model_.features.landmarks_in_user_units() == few[7]).all(axis=1).any()
+
+
+def test_column_sampling_has_no_bias_from_weights(digits):
+    X, weights = digits.astype(np.float64), np.where(digits[:, 36] > 14, 50.0, 1.0)
+    exact = exact_eigenvalues(X, weights, kernels.Gaussian(25.0))[:3]
+    kpca = KernelPCA(3, method="columns", sigma=25.0, size=150)
+    found = [kpca.set_params(random_state=seed).fit(X, sample_weight=weights).eigenvalues_ for seed in range(6)]
+    np.testing.assert_allclose(np.mean(found, axis=0), exact, rtol=0.1)
+
+
+def test_the_median_distance_is_that_of_repeated_rows(X):
+    weights = np.random.default_rng(0).integers(0, 4, 60)
+    found = KernelPCA(3).fit(X[:60], sample_weight=weights)
+    repeated = np.repeat(X[:60], weights, axis=0)
+    distances = np.linalg.norm(repeated[:, None] - repeated, axis=2)
+    assert found.kernel_.sigma == pytest.approx(np.median(distances[distances > 0]) / np.sqrt(2), rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"kernel": "polynomial"},
+        {"sigma": 25.0, "standardize": True},
+        {"method": "rff", "sigma": 25.0, "solver": "randomized"},
+    ],
+    ids=["polynomial", "standardize", "sketch"],
+)
+def test_rows_of_weight_zero_may_be_of_any_size(options, X):
+    options = {"components": 3, "size": 40, "dtype": "float32", **options}
+    weights = np.random.default_rng(0).integers(0, 2, len(X))
+    far = np.where(weights[:, None] == 0, 1e200, X)
+    with np.errstate(over="ignore", invalid="ignore"):
+        found, expected = (
+            fit_rows(weighted(ArrayRows(rows), weights), FitSpec(**options), ENGINE) for rows in (far, X)
+        )
+    np.testing.assert_array_equal(found.solution.eigenvalues, expected.solution.eigenvalues)
+
+
+def test_what_random_features_miss_includes_rows_of_large_weight(digits):
+    X, weights = digits[:900].astype(np.float64), np.where(np.arange(900) == 7, 900.0, 1.0)
+    for seed in range(3):
+        model = KernelPCA(3, method="rff", sigma=20.0, size=60, random_state=seed).fit(X, sample_weight=weights).model_
+        V = np.concatenate([V for V, _ in model.features.tiles([X], len(X))])
+        E = model.features.kernel.gram(model.features.shifted(X)) - V @ V.T
+        roots = np.sqrt(weights)
+        unit = roots / np.linalg.norm(roots)
+        H = np.eye(900) - np.outer(unit, unit)
+        missed = np.abs(np.linalg.eigvalsh(H @ (roots * E * roots[:, None]) @ H)).max()
+        assert 0.9 * missed < model.certificate.missed[0] * model.solution.eigenvalues[0] < 1.5 * missed
+
+
+def test_rows_that_are_forgotten_leave_nothing(X):
+    first = fitted(X[:150])
+    found = extend(first, ArrayRows(X[150:]), FitSpec.of(first), ENGINE, decay=0.0)
+    expected = like(first, X[150:])
+    np.testing.assert_allclose(found.solution.eigenvalues, expected.solution.eigenvalues, rtol=1e-9)
+    assert found.sums.weight == 150
+    assert len(found.drawn.X) == 150
+    exact = exact_eigenvalues(X[150:], np.ones(150), first.features.kernel)
+    assert (found.certificate.eigenvalue_likely_upper >= exact[: len(found.solution.eigenvalues)]).all()
+
+
+def test_the_rows_kept_for_an_estimate_are_in_proportion_to_their_weights(digits):
+    X, weights = digits[:1200].astype(np.float64), np.full(600, 0.25)
+    old = {row.tobytes() for row in X[:600]}
+    first = fit_rows(ArrayRows(X[:600]), FitSpec(components=3, size=20, method="rff", sigma=25.0), ENGINE)
+    second = fit_like(weighted(ArrayRows(X[600:]), weights), first, spec_like(first, {}), ENGINE, None)
+    grown = extend(first, weighted(ArrayRows(X[600:]), weights), FitSpec.of(first), ENGINE)
+    for model in (grown, merge([first, second], ENGINE)):
+        share = np.mean([row.tobytes() in old for row in model.certificate.sample])
+        assert share == pytest.approx(0.8, abs=0.01)
+
+
+def test_proposals_of_rpcholesky_are_drawn_by_weights_times_residuals():
+    X = np.arange(8.0)[:, None]
+    columns = Columns(kernels.Gaussian(0.1), np.zeros(1), np.dtype(np.float64))  # rows far from each other
+    factor = grown(
+        Factor.empty(columns.kernel, X), Proposals(X[:1], np.ones(1), 1.0), 1, 0.2, 0.0, np.random.default_rng(0)
+    )
+    weights = np.r_[5.0, 0.0, np.arange(1.0, 7.0)]
+    (block,) = draws_by_residual(
+        weighted(ArrayRows(X), weights), columns, factor, 20_000, np.random.SeedSequence(0), None, ENGINE
+    )
+    assert (block.total, block.trace) == (pytest.approx(21), 26)  # the first row is a landmark
+    shares = np.bincount(block.rows[:, 0].astype(int), minlength=8) / len(block.rows)
+    np.testing.assert_allclose(shares, np.r_[0, 0, np.arange(1.0, 7.0)] / 21, atol=0.015)
 
 
 def test_every_container_gives_the_same_model(X, tmp_path):
@@ -182,6 +294,9 @@ def test_half_lives_do_not_depend_on_how_rows_are_divided(X):
         (np.r_[np.ones(299), np.nan], DataError, "row 299 is nan"),
         (np.r_[np.ones(299), np.inf], DataError, "row 299 is inf"),
         (np.zeros(300), DataError, "all sample weights are zero: at least one must be positive"),
+        (np.eye(300)[5], DataError, "all 1 sampled rows of positive weight are equal"),
+        (np.full(300, 1e-200), DataError, r"largest sample weight is 1e-200: divide all .* between 1e-15 and 1e\+15"),
+        (np.r_[1.0, np.full(299, 1e200)], DataError, r"largest sample weight is 1e\+200: divide all weights"),
         (np.ones(299), SpecError, "299 sample weights for 300 rows"),
         (np.ones((300, 1)), SpecError, "one number for each row"),
         (["a"] * 300, SpecError, "sample weights are numbers"),
@@ -194,11 +309,19 @@ def test_bad_weights_are_refused(weights, error, words, X):
 
 
 @pytest.mark.parametrize(
-    "options", [{"method": "exact"}, {"refine": 1}, {"preimage": "ridge"}], ids=lambda each: next(iter(each))
+    ("options", "instead"),
+    [
+        ({"method": "exact"}, "method='exact' .* use method='nystroem'"),
+        ({"refine": 1}, "refine=1 .* use refine=0"),
+        ({"preimage": "ridge"}, "preimage='ridge' .* use preimage='fixed-point'"),
+        ({"kernel": "precomputed"}, "kernel='precomputed' .* use another kernel"),
+    ],
+    ids=["exact", "refine", "ridge", "precomputed"],
 )
-def test_what_takes_no_weights_says_so(options, X):
-    with pytest.raises(SpecError, match="does not take sample weights"):
-        KernelPCA(3, **options).fit(X, sample_weight=np.ones(len(X)))
+def test_what_takes_no_weights_says_so(options, instead, X):
+    rows = X @ X.T if options.get("kernel") else X
+    with pytest.raises(SpecError, match=instead.replace(".*", "does not take sample weights: leave them out, or")):
+        KernelPCA(3, **options).fit(rows, sample_weight=np.ones(len(X)))
 
 
 def test_scores_of_a_weighted_fit_have_a_weighted_mean_of_zero(X):

@@ -69,14 +69,18 @@ def test_all_rows_give_the_certified_error(kernel, center, digits):
     features = model.model_.features
     shifted = features.shifted(X)
     for strata in (
-        [SampleStratum(shifted, 300)],
-        [SampleStratum(shifted[:100], 100), SampleStratum(shifted[100:], 200)],
+        [SampleStratum(shifted, 300, 300)],
+        [SampleStratum(shifted[:100], 100, 100), SampleStratum(shifted[100:], 200, 200)],
     ):
         found = trace_error(features, strata, center)
         assert_allclose(found.value, model.certificate_.relative_trace_error, rtol=1e-7)
         assert found.standard_error == 0
+    parts = [SampleStratum(shifted[:100], 100, 200), SampleStratum(shifted[100:], 200, 200)]  # the first ones twice
+    repeated = np.concatenate([shifted, shifted[:100]])
+    expected = trace_error(features, [SampleStratum(repeated, 400, 400)], center)
+    assert_allclose(trace_error(features, parts, center).value, expected.value, rtol=1e-12)
     indefinite = KernelRows(kernels.Sigmoid(0.1, -3.0), np.zeros(64), X[:40] / 16)
-    assert np.isfinite(trace_error(indefinite, [SampleStratum(X / 16, 300)], center=center).value)
+    assert np.isfinite(trace_error(indefinite, [SampleStratum(X / 16, 300, 300)], center=center).value)
 
 
 @pytest.mark.full
@@ -87,7 +91,9 @@ def test_errors_from_sampled_rows_lie_within_their_standard_errors(digits):
     shifted, off = features.shifted(X), []
     for _ in range(100):
         few, more = (part[rng.choice(len(part), 60, replace=False)] for part in (shifted[:600], shifted[600:]))
-        found = trace_error(features, [SampleStratum(few, 600), SampleStratum(more, len(X) - 600)], True)
+        found = trace_error(
+            features, [SampleStratum(few, 600, 600), SampleStratum(more, len(X) - 600, len(X) - 600)], True
+        )
         off.append((found.value - certified) / found.standard_error)
     assert abs(np.mean(off)) < 0.35  # the mean z of 120 rows, not of all, makes the error a little larger
     assert 0.8 < np.std(off) < 1.25

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
-from bigkpca.numerics.moments import block_moments, column_moments
+from bigkpca.numerics.moments import block_moments, column_moments, represented
 from tests.helpers import oracles
 from tests.numerics.fits import seeds
 
@@ -104,3 +104,10 @@ def test_far_rows_do_not_round_the_sums_of_the_others(far):
         assert_allclose(across.T @ got.about_zero @ across, near.T @ near, rtol=1e-6, atol=1e-3)
     assert_allclose(got.about_zero[1, 1:2], exact[:, 1] @ exact[:, 1], rtol=1e-6)
     assert_allclose(got.mean[1], exact[:, 1].mean(), rtol=1e-5)
+
+
+def test_rows_drawn_for_certain_stand_for_themselves_and_others_for_equal_shares_of_the_rest():
+    np.testing.assert_allclose(represented(np.array([1.0, 60.0, 2.0, 30.0]), 100.0), [5, 60, 5, 30])
+    np.testing.assert_allclose(represented(np.array([1.0, 2.0]), 100.0), [50, 50])
+    for weights in (np.random.default_rng(0).exponential(size=50), np.full(10, 0.1)):  # all rows
+        np.testing.assert_allclose(represented(weights, weights.sum()), weights)

@@ -52,6 +52,16 @@ def test_the_farthest_rows_are_those_of_a_sort_the_first_of_equal_ones(height):
     np.testing.assert_array_equal(farthest.found.squares, squares[expected])
 
 
+def test_far_rows_have_their_weights_and_rows_of_weight_zero_are_not_among_them():
+    X, weights = np.arange(100.0)[:, None], np.arange(100.0) % 3
+    farthest = rounding.Farthest(weights)
+    for start in range(0, 100, 40):  # pieces of one or several tiles
+        farthest.see(X[start : start + 40], X[start : start + 40])
+    expected = np.flatnonzero(weights)[-rounding.FAR_ROWS :]
+    np.testing.assert_array_equal(farthest.found.X[:, 0], expected)
+    np.testing.assert_array_equal(farthest.found.weights, weights[expected])
+
+
 def test_sums_that_overflow_are_taken_to_be_wrong_in_their_twentieth_bit():
     features, X = features_of(np.float32, Polynomial(1.0, degree=9))
     X *= np.float32(1e4)

@@ -138,10 +138,10 @@ def test_a_few_rows_say_what_the_threshold_is_at_least(tail):
     rng = np.random.default_rng(0)
     r = rng.pareto(tail, 20_000)
     exact = threshold_of(r, r.sum(), 300)
-    found = np.array([least_threshold(rng.choice(r, 512), len(r), 300) for _ in range(200)])
+    found = np.array([least_threshold(rng.choice(r, 512), np.full(512, len(r) / 512), 300) for _ in range(200)])
     assert (found > exact).mean() < 0.02
     assert np.median(found) > (0.05 if tail < 1 else 0.5) * exact
-    assert least_threshold(np.full(10, np.nan), 100, 5) == 0
+    assert least_threshold(np.full(10, np.nan), np.full(10, 10), 5) == 0
 
 
 def test_samples_of_a_heavy_tail_have_as_many_rows_as_wanted(features):

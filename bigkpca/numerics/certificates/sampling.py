@@ -10,7 +10,7 @@ import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, fields, replace
 from itertools import repeat
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
 
@@ -26,6 +26,9 @@ _LEAST = 2.0**-8  # of k(x, x): the least residual
 _ROUNDING = _LEAST / 2  # of k(x, x): the largest rounding error of |P'v|² that is allowed
 _HELD = 4  # times the expected number of rows: a block that has drawn more thins them
 _CHECKED = 8  # a checksum is of every 8th row of a tile
+
+
+_Sample = TypeVar("_Sample", bound="ResidualSample")
 
 
 @dataclass(frozen=True)
@@ -60,20 +63,18 @@ class ResidualSample:
         needed = threshold_of(self.residuals, self.total, self.most) if self.count > self.most else 0.0
         threshold = max(self.threshold, needed)
         kept = self.uniform * threshold < self.residuals
-        if kept.all():
-            return replace(self, threshold=threshold)
-        parts = {name: getattr(self, name)[kept] for name in ("X", "residuals", "uniform")}
-        weights = None if self.weights is None else self.weights[kept]
-        return replace(self, threshold=threshold, weights=weights, **parts)
+        return replace(_part(self, kept), threshold=threshold)
 
     def scaled(self, factor: float) -> Self:
-        """The sample with all weights times a factor, which changes no probability."""
+        """The sample with all weights times a factor, which changes no probability, without rows whose weight
+        vanishes."""
+        found = _part(self, (factor * self.own_weights > 0) & (factor * self.residuals > 0))
         return replace(
-            self,
-            residuals=factor * self.residuals,
-            total=factor * self.total,
-            threshold=factor * self.threshold,
-            weights=factor * self.own_weights,
+            found,
+            residuals=factor * found.residuals,
+            total=factor * found.total,
+            threshold=factor * found.threshold,
+            weights=factor * found.own_weights,
         )
 
     @property
@@ -87,6 +88,14 @@ class ResidualSample:
         if not self.threshold:
             return np.ones(len(self.X))
         return np.minimum(1, self.residuals / self.threshold)
+
+
+def _part(sample: _Sample, kept: Array) -> _Sample:
+    """Some rows of a sample (m,), which is of the same kind."""
+    if kept.all():
+        return sample
+    parts = {name: getattr(sample, name)[kept] for name in ("X", "residuals", "uniform")}
+    return replace(sample, weights=None if sample.weights is None else sample.weights[kept], **parts)
 
 
 def _joined(*parts: Any) -> Any:
@@ -151,12 +160,14 @@ def threshold_of(residuals: Array, total: float, most: int) -> float:
     return float(found[np.argmax(r < found)] if (r < found).any() else found[-1])
 
 
-def least_threshold(residuals: Array, count: int, most: int) -> float:
-    """A t that is rarely larger than `threshold_of` all of `count` rows, of which these residuals are a random sample:
-    the largest one for which Σ min(r, t) >= most t, by the estimate of that sum less three standard errors."""
-    r = np.sort(residuals)
+def least_threshold(residuals: Array, shares: Array, most: int) -> float:
+    """A t that is rarely larger than `threshold_of` all rows, from those of a random sample (q,), each of which stands
+    for `shares` (q,) of them: the largest one for which Σ min(r, t) >= most t, by the estimate of that sum less three
+    standard errors."""
+    order = np.argsort(residuals)
+    r, c = residuals[order], shares[order]
     below = np.minimum(r, r[:, None])
-    enough = count / len(r) * (below.sum(axis=1) - 3 * np.sqrt(np.sum(below**2, axis=1))) / most
+    enough = (below @ c - 3 * np.sqrt(below**2 @ c**2)) / most
     if not np.isfinite(enough).all():
         return 0.0
     return float(enough[-1]) if enough[-1] >= r[-1] else float(r[enough >= r].max(initial=0.0))
@@ -244,6 +255,7 @@ class Sampler:
         for (V, diagonal), w in zip(tiles, repeat(None) if weights is None else weights, strict=False):
             X, residuals = self._tile, draw.residuals(V, diagonal)
             if w is not None:
+                residuals[w == 0] = 0  # which may be infinite
                 residuals *= w
             # With rows of the tile, so that models of different rows, which may be merged, have different numbers.
             entropy = (draw.seed, UNSEEN, self._at, zlib.crc32(_as_stored_anywhere(X[::_CHECKED])))

@@ -19,7 +19,7 @@ from bigkpca.numerics.eigenpairs import Solution
 from bigkpca.numerics.features import FeatureMap, KernelRows
 from bigkpca.numerics.linalg import Map
 from bigkpca.numerics.methods import Method
-from bigkpca.numerics.moments import Moments
+from bigkpca.numerics.moments import Moments, represented
 from bigkpca.numerics.rounding import farthest
 from bigkpca.numerics.solvers import Ritz, next_block, rayleigh_ritz
 from bigkpca.numerics.span import PARTS, Span, part_size
@@ -264,9 +264,17 @@ def _off(features: KernelRows, span: Span, sets: list[tuple[Array, Array]], in_o
     return off
 
 
-def estimate(features: FeatureMap, span: Span | None, X: Array, moments: Moments, center: bool) -> float:
-    """(n / q) |H (K - K^) H|_2 of rows X (q, d), in the units of the data, drawn by their weights from all rows with
-    these moments and the sum n of weights.
+def estimate(
+    features: FeatureMap,
+    span: Span | None,
+    X: Array,
+    moments: Moments,
+    center: bool,
+    weights: Array | None = None,
+) -> float:
+    """|H R (K - K^) R H|_2 of rows X (q, d), in the units of the data, drawn by their weights (q,) from all rows with
+    these moments and the sum n of weights. R = diag(√ρ) with the weight ρ that each row stands for, n / q without
+    weights.
 
     Times 1 + 2 / √q unless all rows are drawn: an estimate of what is missed if K - K^ has either sign. `span` is that
     of landmarks, None for random features. At least what |tr(K - K^)|, known from all rows, exceeds that of rows like
@@ -276,24 +284,30 @@ def estimate(features: FeatureMap, span: Span | None, X: Array, moments: Moments
     ((V, _),) = features.tiles([X], len(X))
     V = V.astype(np.float64)
     E = features.kernel.gram(rows)
-    every = len(X) >= moments.count and moments.weight == moments.count
-    per_row = moments.weight / len(X) * (1 if every else 1 + 2 / np.sqrt(len(X)))
+    q, n = len(X), moments.weight
+    every = q >= moments.count and (weights is not None or n == moments.count)
+    safety = 1.0 if every else 1 + 2 / np.sqrt(q)
+    shares = np.full(q, n / q) if weights is None else represented(weights, n)
     unlike = 0.0
     if span is None:
         E -= V @ V.T
         # What the solver of rff-pca adds to every eigenvalue; zero for other features.
-        E.flat[:: len(E) + 1] -= features.unexplained(float(np.sum(V**2)), len(V))
+        E.flat[:: q + 1] -= features.unexplained(float(np.sum(V**2)), q)
     else:
         Z = V @ span.basis.P
         E -= (Z * span.basis.signs) @ Z.T
-        unlike = abs(span.trace_error) - per_row * float(np.abs(E.diagonal()).sum())
+        unlike = abs(span.trace_error) - safety * float(shares @ np.abs(E.diagonal()))
+    roots = np.sqrt(shares)
+    E *= roots
+    E *= roots[:, None]
     if center:
-        E -= E.mean(axis=0)
-        E -= E.mean(axis=1)[:, None]
+        unit = roots / np.linalg.norm(roots)
+        E -= np.outer(unit, unit @ E)
+        E -= np.outer(E @ unit, unit)
     if not np.isfinite(E).all():  # kernels overflow: all of K may be missed
-        return float(np.abs(features.kernel.diagonal(rows).astype(np.float64)).max()) * moments.weight
+        return float(np.abs(features.kernel.diagonal(rows).astype(np.float64)).max()) * n
     values = np.linalg.eigvalsh((E + E.T) / 2)
-    return max(per_row * float(np.abs(values).max()), unlike)
+    return max(safety * float(np.abs(values).max()), unlike)
 
 
 def largest_eigenvalue(apply: Callable[[Array], Array], m: int, rng: np.random.Generator) -> tuple[float, Ritz] | None:

@@ -17,7 +17,7 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError, model_validator
 
 from bigkpca.data.stores import AnyPath, expanded, is_url, store_of
 from bigkpca.errors import SpecError, nearest
-from bigkpca.spec.checks import Clash, clashes, landmarks_of_file, unused
+from bigkpca.spec.checks import Clash, clashes, landmarks_of_file, unused, without_weights
 from bigkpca.spec.fields import FitSpec
 from bigkpca.spec.job.tables import (
     MOST,
@@ -49,6 +49,7 @@ _INPUT, _MODEL, _OUTPUT = ("input", "path"), ("model", "path"), ("output", "path
 _METRICS, _LOG = ("run", "metrics"), ("run", "log")
 _SCHEDULER, _WORKERS = ("run", "scheduler"), ("run", "workers")
 _KERNEL, _LANDMARKS = ("model", "kernel"), ("model", "landmarks")
+_SAMPLE_WEIGHT = ("input", "sample_weight")
 _WRITTEN = (_MODEL, _OUTPUT, _METRICS)
 
 
@@ -371,10 +372,17 @@ def check_model(check: Check) -> dict[str, Any]:
         for clash in unused(fields, str(spec.kernel), spec.method_value.name)
     ]
     wrong = {key[-1] for key in check.given if key[:-1] == ("model",) and key not in check.values}
-    for clash in [*clashes(spec), *ignored]:
+    conflicts = [*clashes(spec), *ignored]
+    for clash in conflicts:
         if not wrong & {*clash.fields}:  # otherwise that field alone could be the cause
             keys = [("model", name) for name in clash.fields if name in fields]
             check.wrong(clash.message, *keys, instead=_NO_MORE)
+    if (
+        _SAMPLE_WEIGHT in check.values
+        and not (wrong or conflicts)
+        and (weighted := without_weights(spec, "sample weights"))
+    ):
+        check.wrong(weighted.message, _SAMPLE_WEIGHT, ("model", *weighted.fields), instead=_NO_MORE)
     if ("seed",) in check.values:
         fields["seed"] = check.values["seed",]
     return fields
@@ -465,7 +473,7 @@ def parse_keep(keep: str | int) -> int | timedelta:
 
 # A reader of texts, which returns False or raises ValueError for an invalid one, and a description of valid texts.
 _TEXTS: Mapping[Key, tuple[Callable[[Any], Any], str]] = {
-    ("input", "sample_weight"): (
+    _SAMPLE_WEIGHT: (
         lambda text: "/" not in text and not text.endswith(".npy"),
         "give the name of an array in the Zarr group of the rows, such as sample_weight",
     ),

@@ -72,6 +72,17 @@ PROBLEMS = [
         )
         for name in ("w.npy", "other.zarr/w")
     ),
+    *(
+        (
+            LEAST.replace("[model]", f'sample_weight = "w"\n[model]\n{line}'),
+            f'lines 3 and 5: input.sample_weight = "w" and model.{line}: {field} does not take sample weights: leave',
+        )
+        for line, field in (
+            ('method = "exact"', "method='exact'"),
+            ("refine = 2", "refine=2"),
+            ('preimage = "ridge"', "preimage='ridge'"),
+        )
+    ),
     (
         RUN + 'workers = 2\nscheduler = "tcp://a:1"',
         'lines 8 and 9: run.scheduler = "tcp://a:1" and run.workers = 2: give the address of a scheduler or a '
