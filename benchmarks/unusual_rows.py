@@ -1,5 +1,5 @@
-"""Unusual rows: KernelPCADetector beside detectors of scikit-learn and pyod's kernel PCA, on digits and forest plots whose
-labels they do not see, and the share of ordinary rows that it flags."""
+"""Unusual rows: KernelPCADetector beside detectors of scikit-learn and pyod, on digits and forest plots whose labels they
+do not see, and the share of ordinary rows that it flags."""
 
 from __future__ import annotations
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
-from copy import copy
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
@@ -134,8 +133,8 @@ class BaseRows:
 
     def with_weights(self, weights: SampleWeights | None) -> Self:
         """The same rows, as they were opened, with these weights."""
-        found = copy(self)
-        object.__setattr__(found, "weights", weights)
+        found = object.__new__(type(self))  # a copy would leave out what tasks do not need
+        vars(found).update(vars(self) | {"weights": weights})
         return found
 
     def _weights_of(self, start: int, stop: int) -> SampleWeights | None:

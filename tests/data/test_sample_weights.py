@@ -110,3 +110,9 @@ def test_weights_of_pinned_rows_stay_the_same_while_others_add_more(tmp_path, da
         weighted(open_rows(tmp_path / "g.zarr").pin(100), "w")
     with pytest.raises(SpecError, match=r"95 sample weights for 100 rows .*: give one for each row"):
         weighted(open_rows(tmp_path / "g.zarr"), "w")
+
+
+def test_rows_with_weights_keep_the_names_of_columns(tmp_path):
+    (tmp_path / "x.csv").write_text("a,b,w\n1,2,3\n4,5,6\n")
+    ingest(tmp_path / "x.csv", tmp_path / "x.zarr", sample_weight="w")
+    assert weighted(open_rows(tmp_path / "x.zarr"), "sample_weight").names == ("a", "b")
