@@ -70,6 +70,9 @@ def test_what_needs_rows_or_their_matrix_says_so():
 @pytest.mark.full
 def test_scikit_learn_contract():
     refused = {"check_estimators_nan_inf": "wants NaN reported before a matrix of 10 rows and 3 columns is refused"}
+    for name in ("pandas_series", "not_an_array", "list", "shape", "not_overwritten"):
+        refused[f"check_sample_weights_{name}"] = "a kernel matrix takes no weights"
+    refused["check_all_zero_sample_weights_error"] = "a kernel matrix takes no weights"
     given = KernelPCA(n_components=2, random_state=0, **OPTIONS)
     assert check_estimator(given, expected_failed_checks=refused, on_skip=None)
 
