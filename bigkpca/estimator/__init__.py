@@ -41,7 +41,8 @@ from bigkpca.estimator.parameters import (
 from bigkpca.execution.engine import KeptFeatures
 from bigkpca.execution.options import RunOptions, in_words_of_python, takes, with_names_of_fields
 from bigkpca.execution.projection import are_maps, in_frame, of_rows_there, prepare_preimages, stacked_rows
-from bigkpca.fitting.merge import extend, spec_like
+from bigkpca.fitting.gathering import Gathered, add_rows, gathered
+from bigkpca.fitting.merge import spec_like
 from bigkpca.fitting.preimage import of_leading
 from bigkpca.numerics.certificates import Certificate
 from bigkpca.numerics.features import has_landmarks
@@ -392,6 +393,9 @@ class KernelPCA(ModelMethods, BaseEstimator):  # type: ignore[misc]
     (array([199., 195.]), ('solid', 'solid'))
     """
 
+    _like = False  # whether the features are those of another model
+    _gathered: Gathered | None = None  # all rows of the calls of partial_fit so far, as long as they are few
+
     @takes(ParameterOptions, defaults=DEFAULTS)
     def __init__(self, n_components: int | float | str | None = 50, **parameters: Unpack[ParameterOptions]) -> None:
         check_parameters(parameters)
@@ -446,7 +450,7 @@ class KernelPCA(ModelMethods, BaseEstimator):  # type: ignore[misc]
         with in_words_of_python(), run.engine() as engine:
             spec = spec_of(self) if before is None else spec_like(before, dict(self._spec_after(before)))
             self.model_ = fit_model(rows, spec, replace(engine, kept=kept), run, before, identity)
-        self._like = like is not None
+        self._like, self._gathered = like is not None, None
         return self
 
     def _spec_after(self, model: Model) -> FitSpec:
@@ -512,16 +516,21 @@ class KernelPCA(ModelMethods, BaseEstimator):  # type: ignore[misc]
         DataError, MemoryLimitError
             As in `fit`.
         """
-        if not hasattr(self, "model_"):
-            rows, _ = aged(weighted(self._rows(X, reset=True), sample_weight), half_life)
-            return self._fitted(rows, None, identity_of(rows) if is_path(X) else None)
-        rows, decay = aged(weighted(self._rows(X, reset=False), sample_weight), half_life)
+        first, run = not hasattr(self, "model_"), run_of(self)
+        rows, decay = aged(weighted(self._rows(X, reset=first), sample_weight), half_life)
+        if first:
+            with in_words_of_python(), run.engine() as engine:
+                held = gathered(rows, spec_of(self, seed=0), engine)
+            self._fitted(rows, None, identity_of(rows) if is_path(X) else None)
+            self._gathered = held
+            return self
         spec = self._spec_after(self.model_)
-        run = run_of(self)
         with in_words_of_python(), run.engine() as engine:
-            if getattr(self, "_like", False):  # defaults stand for the values of the model
+            if self._like:  # defaults stand for the values of the model
                 spec = spec_like(self.model_, dict(spec))
-            self.model_ = extend(self.model_, rows, spec, engine, run.memory_limit, decay)
+            self.model_, self._gathered = add_rows(
+                self.model_, self._gathered, rows, spec, engine, run.memory_limit, decay
+            )
         return self
 
     def __add__(self, other: KernelPCA) -> Self:

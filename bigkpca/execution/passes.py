@@ -225,7 +225,8 @@ def _draw(
     check_weights(w, block.start, where)
     positive = np.flatnonzero(w)
     rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(purpose, block.number)))
-    keys = rng.exponential(size=len(w))[positive] / (1 if equal else w[positive])
+    with np.errstate(over="ignore"):  # rows of weights that are nearly zero are drawn last
+        keys = rng.exponential(size=len(w))[positive] / (1 if equal else w[positive])
     drawn = WeightedDraw(keys, positive + block.start, most, float(w.sum()), len(positive))
     none = np.empty(0)
     return drawn + WeightedDraw(none, none.astype(np.intp), most, 0.0, 0)

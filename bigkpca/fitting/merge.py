@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from bigkpca.data.rows import ArrayRows, Rows, anonymous
-from bigkpca.errors import Array, SpecError
+from bigkpca.errors import Array, FarRowsWarning, SpecError, warn
 from bigkpca.execution.blas import single_threaded_blas
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.passes import read_rows, sums_of
@@ -21,9 +21,15 @@ from bigkpca.fitting.preimage import check_extensible, extend_decoder, with_deco
 from bigkpca.fitting.reference import with_reference
 from bigkpca.fitting.sample import drawn_numbers, reference_row_numbers, weights_of
 from bigkpca.fitting.solve import Checks, draw_of, first_basis, rounding_of, solve, solve_rows, some_of
-from bigkpca.fitting.warnings import warn_if_beyond_tolerance, warn_if_fewer, warn_if_not_uniform, warn_of
+from bigkpca.fitting.warnings import (
+    far_from_landmarks,
+    warn_if_beyond_tolerance,
+    warn_if_fewer,
+    warn_if_not_uniform,
+    warn_of,
+)
 from bigkpca.numerics import eigenpairs, growth, rounding
-from bigkpca.numerics.certificates.sampling import DrawnRows, Residuals
+from bigkpca.numerics.certificates.sampling import Draw, DrawnRows, Residuals
 from bigkpca.numerics.drift import REFERENCE_ROWS
 from bigkpca.numerics.features import FeatureMap
 from bigkpca.numerics.growth import PAIRED_ROWS
@@ -123,10 +129,8 @@ def fit_like(
         "identity": identity or anonymous(rows),
         "content": found.digest,
         "choices": [*kept, *found.choices],
+        **columns_of(like),
     }
-    for key in ("column_names", "one_hot", "column_labels"):
-        if key in like.provenance:
-            provenance[key] = like.provenance[key]
     model = found.model(like.features, provenance)
     warn_if_fewer(model, fit, engine.progress)
     model = with_decoder(model, rows, chosen.sample, spec, engine, found.span)
@@ -134,6 +138,15 @@ def fit_like(
     return with_reference(
         model, chosen.reference, model.sums.count, spec.seed, engine, spec, found.span, chosen.reference_weights
     )
+
+
+def columns_of(model: Model) -> Provenance:
+    """What a model records about its columns."""
+    found: Provenance = {}
+    for key in ("column_names", "one_hot", "column_labels"):
+        if key in model.provenance:
+            found[key] = model.provenance[key]
+    return found
 
 
 def _chosen(rows: Rows, like: Model, fit: ResolvedFit, engine: Engine) -> ChosenFeatures:
@@ -333,42 +346,86 @@ def extend(
 
     Raises SpecError if other fields differ, for models without moments (exact ones and those of the randomized solver),
     and for trained pre-images; MemoryLimitError as in a fit with `limit`; RoundingError if the sums are impossible for
-    real rows. Warns IndefiniteKernelWarning, RoundingWarning and UnseenClusterWarning as a fit does, and
-    UniformLandmarksWarning.
+    real rows. Warns IndefiniteKernelWarning, RoundingWarning and UnseenClusterWarning as a fit does,
+    UniformLandmarksWarning, and FarRowsWarning.
     """
+    addition = addition_of(model, rows, spec, engine, limit, decay)
+    larger = addition.done(engine)
+    if addition.far is not None:
+        warn(addition.far, FarRowsWarning)
+    return larger
+
+
+@dataclass(frozen=True)
+class Addition:
+    """Rows that are added to a model, and what some of them show before all are read.
+
+    `before` are the sums of the earlier rows, `like` the rows that the model keeps of them. `far` is a sentence if the
+    new rows are far from all landmarks.
+    """
+
+    model: Model
+    rows: Rows
+    fit: ResolvedFit
+    before: ShiftedSums
+    like: DrawnRows | None
+    checks: Checks
+    draw: Draw | None
+    far: str | None
+
+    def done(self, engine: Engine) -> Model:
+        """The model of all rows: one pass over the new ones, added moments, and a new solution."""
+        model, rows, like = self.model, self.rows, self.like
+        more = sums_of(rows, model.features, self.before.about, model.block_rows, engine, draw=self.draw)
+        drawn = None if like is None or more.drawn is None else like + more.drawn
+        checks = replace(self.checks, far=more.far, drawn=drawn, weight=more.sums.weight)
+        added = [*model.provenance.get("added", []), anonymous(rows) | {"sha256": more.content}]
+        recorded = model.provenance["spec"] | {key: getattr(self.fit.spec, key) for key in _MAY_CHANGE}
+        return _with_sums(model, self.before + more.sums, self.fit, checks, engine, added, recorded)
+
+
+def addition_of(
+    model: Model, rows: Rows, spec: FitSpec, engine: Engine, limit: int | None = None, decay: float = 1.0
+) -> Addition:
+    """The part of `extend` before its pass, with its errors: reads a bounded sample of the new rows."""
+    check_addition(model, rows, spec)
+    fit = resolve_shape(spec, *rows.shape, rows.dtype)
+    check_fits(rows, fit, engine, limit)
+    assert model.sums is not None
+    like, draw, far, features, before = model.drawn, None, None, model.features, model.sums
+    if decay != 1:
+        before, like = before.scaled(decay), None if like is None else like.scaled(decay)
+    checks, some = _checks_of_new_rows(model, before, rows, fit, engine)
+    checks = replace(checks, rounded=(decay * checks.rounded[0], decay * checks.rounded[1]))
+    if like is not None:
+        with single_threaded_blas, engine.small_work() as in_order:
+            checks = with_basis(features, replace(checks, like=like), in_order)
+            few = checks.few if rows.weights is None else None
+            draw = draw_of(features, checks.basis, fit, few, like, like.count)
+            if checks.basis is not None:
+                far = far_from_landmarks(model, checks.basis, some, rows.where, in_order)
+    return Addition(model, rows, fit, before, like, checks, draw, far)
+
+
+def check_addition(model: Model, rows: Rows, spec: FitSpec) -> None:
+    """Raise SpecError if rows cannot be added to a model, or not these, or not with this spec."""
     if model.sums is None:
         raise SpecError(NO_SUMS)
     check_columns(rows, model)
     check_extensible(spec)
     check_same_problem(spec, model, _MAY_CHANGE)
-    fit = resolve_shape(spec, *rows.shape, rows.dtype)
-    check_fits(rows, fit, engine, limit)
-    kept, draw, features, before = model.drawn, None, model.features, model.sums
-    if decay != 1:
-        before, kept = before.scaled(decay), None if kept is None else kept.scaled(decay)
-    checks = _checks_of_new_rows(model, before, rows, fit, engine)
-    checks = replace(checks, rounded=(decay * checks.rounded[0], decay * checks.rounded[1]))
-    if kept is not None:
-        with single_threaded_blas, engine.small_work() as in_order:
-            checks = with_basis(features, replace(checks, like=kept), in_order)
-            few = checks.few if rows.weights is None else None
-            draw = draw_of(features, checks.basis, fit, few, kept, kept.count)
-    more = sums_of(rows, features, model.sums.about, model.block_rows, engine, draw=draw)
-    drawn = None if kept is None or more.drawn is None else kept + more.drawn
-    checks = replace(checks, far=more.far, drawn=drawn, weight=more.sums.weight)
-    added = [*model.provenance.get("added", []), anonymous(rows) | {"sha256": more.content}]
-    recorded = model.provenance["spec"] | {key: getattr(spec, key) for key in _MAY_CHANGE}
-    return _with_sums(model, before + more.sums, fit, checks, engine, added, recorded)
 
 
-def _checks_of_new_rows(model: Model, before: ShiftedSums, rows: Rows, fit: ResolvedFit, engine: Engine) -> Checks:
+def _checks_of_new_rows(
+    model: Model, before: ShiftedSums, rows: Rows, fit: ResolvedFit, engine: Engine
+) -> tuple[Checks, Array]:
     """Rows that measure the error of a model with the sums `before`, to which rows are added: some of the new rows,
-    with landmarks representing the old ones."""
+    with landmarks representing the old ones. Also returns those of the new rows alone."""
     features, n = model.features, fit.n
     few = drawn_numbers(rows, rounding.MEASURED_ROWS, fit.spec.seed, PROBES, engine)
     wanted = np.sort(few)
     found = read_rows(rows, wanted, engine)
-    some = found[np.searchsorted(wanted, few)]
+    some = new = found[np.searchsorted(wanted, few)]
     landmarks, weights = features.landmarks_in_user_units(), weights_of(rows, few)
     if landmarks is not None:
         landmarks = landmarks[: rounding.MEASURED_ROWS]
@@ -379,7 +436,7 @@ def _checks_of_new_rows(model: Model, before: ShiftedSums, rows: Rows, fit: Reso
         kept = int(rounding.MEASURED_ROWS * before.weight // (before.weight + n))
         fresh = found[np.searchsorted(wanted, few[: rounding.MEASURED_ROWS - kept])]
         sample = np.concatenate([some_of(earlier_sample, kept, fit.spec.seed), fresh])
-    return Checks(some, before.about, n, sample, None, rounded=rounding_of(model), few_weights=weights)
+    return Checks(some, before.about, n, sample, None, rounded=rounding_of(model), few_weights=weights), new
 
 
 def with_basis(features: FeatureMap, checks: Checks, in_order: Map) -> Checks:

@@ -25,13 +25,15 @@ from bigkpca.execution.progress import Progress
 from bigkpca.fitting.solve import Solved
 from bigkpca.numerics import bandwidth, solvers
 from bigkpca.numerics.certificates import MISSED
+from bigkpca.numerics.certificates.spectral import sampled_error
 from bigkpca.numerics.display import share_at_least
 from bigkpca.numerics.dominance import dominant_columns
 from bigkpca.numerics.eigenpairs import Solution
-from bigkpca.numerics.features import FeatureMap
-from bigkpca.numerics.linalg import rank_tolerance
+from bigkpca.numerics.features import FeatureMap, has_landmarks
+from bigkpca.numerics.linalg import Map, rank_tolerance
 from bigkpca.numerics.model import Model
 from bigkpca.numerics.random_streams import PAIRS, random_stream
+from bigkpca.numerics.span import Basis
 from bigkpca.spec import FitSpec, ResolvedFit
 from bigkpca.spec.weights import OPTION
 
@@ -39,6 +41,7 @@ _NOTICEABLY_NEGATIVE = -1e-8  # rounding alone gives eigenvalues of about -1e-15
 _LONG = 1000  # times the median distance
 _MOSTLY_UNEXPLAINED = 0.5
 _MOST_UNNAMED = 32  # columns of a table without names; the smallest images have 64 pixels
+_MORE = 2  # times what landmarks leave of earlier rows
 _TOO_COARSE = 0.05  # share that rounding may move before a warning
 
 
@@ -144,6 +147,23 @@ def warn_if_beyond_tolerance(found: Solved, spec: FitSpec) -> None:
             f"{error:.3g} on all rows; fit again on all of them",
             ToleranceWarning,
         )
+
+
+def far_from_landmarks(model: Model, basis: Basis, X: Array, where: str, in_order: Map) -> str | None:
+    """A sentence if new rows, of which X (q, d) are some, are far from all landmarks: these leave more of them than of
+    earlier rows, and what they leave is common to many of the new ones. None otherwise, and if that is not known."""
+    trace_error, features, sums = model.certificate.trace_error, model.features, model.sums
+    if trace_error is None or sums is None or not has_landmarks(features):
+        return None
+    found = sampled_error(features.in_precision(np.dtype(np.float64)), basis, X, np.ones(len(X)), in_order)
+    earlier, left = trace_error / sums.trace, float(found.diagonal.sum() / found.kernels.sum())
+    if not (np.isfinite(found.E).all() and left > _MORE * earlier and found.in_common):
+        return None
+    return (
+        f"{where}: these rows are far from all landmarks, which leave {left:.1%} of their Σ k(x, x), but {earlier:.1%} "
+        "of that of earlier rows. The landmarks stay, so components of these rows are missing: fit again on all rows, "
+        "or add rows in random order"
+    )
 
 
 def check_length(features: FeatureMap, X: Array) -> None:

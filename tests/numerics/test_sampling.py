@@ -226,9 +226,9 @@ def test_the_error_of_sampled_rows_is_that_of_the_matrix(m, features):
     X = rows(3, m)
     span = span_of(features.gram(), Moments(1, 1, np.zeros(40), np.eye(40), 1.0), 1e-12)
     E, p = remainder(features.kernel, X, features.landmarks), np.random.default_rng(0).uniform(0.1, 1, m)
-    found = sampled_error(features, span, X, p, threads)
+    found = sampled_error(features, span.basis, X, p, threads)
     assert_allclose(found.E, E, atol=1e-9)
-    assert found.E.tobytes() == sampled_error(features, span, X, p).E.tobytes()
+    assert found.E.tobytes() == sampled_error(features, span.basis, X, p).E.tobytes()
     Q = np.random.default_rng(0).normal(size=(m, 3))
     assert_allclose(found.times(Q, threads), E @ Q, atol=1e-9)
     assert_allclose(found.squares_times(Q, threads), E**2 @ Q, atol=1e-9)
@@ -326,7 +326,7 @@ def test_estimates_from_all_rows_are_those_of_rayleigh_and_ritz(X, features, cen
     K = features.kernel.gram(X)
     if center:
         K = K - K.mean(axis=0) - K.mean(axis=1)[:, None] + K.mean()
-    error = sampled_error(features, span, X, np.ones(len(X)))
+    error = sampled_error(features, span.basis, X, np.ones(len(X)))
     found, whole = refined(error, Q, approximate, len(X) if center else None), error.E
     values, Z = np.linalg.eigh(Q.T @ K @ Q)
     values, Z = values[::-1], Z[:, ::-1]
@@ -346,7 +346,7 @@ def test_estimates_from_all_rows_are_those_of_rayleigh_and_ritz(X, features, cen
 
 def test_estimates_are_right_on_average_and_know_their_errors(X, features, residuals):
     span, Q, approximate = pairs_of(X, features, True, 12)
-    whole = sampled_error(features, span, X, np.ones(len(X)))
+    whole = sampled_error(features, span.basis, X, np.ones(len(X)))
     exact = refined(whole, Q, approximate, len(X))
     r = residuals(features.kernel(X, features.landmarks), features.kernel.diagonal(X))
     p = np.minimum(1, r * 250 / r.sum())
