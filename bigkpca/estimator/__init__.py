@@ -494,8 +494,17 @@ class KernelPCA(ModelMethods, BaseEstimator):  # type: ignore[misc]
         """Add rows to a fitted model: kernel and landmarks stay, and moments are added. The first call is `fit`, with
         the same options.
 
-        Reads a sample of the rows and makes one pass. Signs follow the previous model. Between calls, n_components,
-        noise, memory_limit and a random_state that is not a number can change; the model keeps the seed of its fit.
+        If that call has few rows, this estimator keeps them and those of later calls in memory, and fits all of them
+        again whenever they have grown by half, or when the new ones are far from all landmarks. The model is then that
+        of `fit` on all rows, so the order of the first rows does not matter. When there are as many as a fit samples
+        from any number of rows, 20,000 or 64 MB as float32 (but at least as many as landmarks), it fits a last time and
+        releases them. From then on, and always after `fit` and `load`, calls only add rows: they read a sample of the
+        rows and make one pass, and signs follow the previous model. If such rows are far from all landmarks, a
+        FarRowsWarning reports it; `fit` on a dataset with all rows then finds new landmarks.
+
+        Copies and pickles of the estimator contain the rows that are kept, `save` and `clone` leave them out. Between
+        calls, n_components, noise, memory_limit and a random_state that is not a number can change; the model keeps the
+        seed of its fit.
 
         Parameters
         ----------

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from bigkpca.data.rows import ArrayRows, Rows, anonymous
-from bigkpca.errors import Array, FarRowsWarning, SpecError, warn
+from bigkpca.errors import Array, SpecError
 from bigkpca.execution.blas import single_threaded_blas
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.passes import read_rows, sums_of
@@ -250,8 +250,10 @@ def _with_sums(
     engine: Engine,
     added: list[dict[str, Any]],
     recorded: dict[str, Any] | None = None,
+    far: str | None = None,
 ) -> Model:
-    """A model with the same features and signs but other sums, `added` rows and, if given, another `recorded` spec."""
+    """A model with the same features and signs but other sums, `added` rows and, if given, another `recorded` spec;
+    `far` is a sentence if these rows are far from all landmarks."""
     features = model.features
     with single_threaded_blas, np.errstate(over="ignore", invalid="ignore"):
         with engine.small_work() as in_order:
@@ -260,8 +262,8 @@ def _with_sums(
             found = solve(sums.moments, features, fit, checks, in_order)
         solution = eigenpairs.aligned(found.solution, model.solution, features.gram())
     found = replace(found, solution=solution, sums=sums, span=None)
-    warn_of(found, features)
-    warn_if_beyond_tolerance(found, fit.spec)
+    beyond = warn_if_beyond_tolerance(found, fit.spec)
+    warn_of(found, features, far=None if beyond else far)
     warn_if_not_uniform(fit.spec)
     changed: Provenance = {"added": added, "choices": [*kept_choices(model), *found.choices]}
     if recorded is not None:
@@ -347,13 +349,9 @@ def extend(
     Raises SpecError if other fields differ, for models without moments (exact ones and those of the randomized solver),
     and for trained pre-images; MemoryLimitError as in a fit with `limit`; RoundingError if the sums are impossible for
     real rows. Warns IndefiniteKernelWarning, RoundingWarning and UnseenClusterWarning as a fit does,
-    UniformLandmarksWarning, and FarRowsWarning.
+    UniformLandmarksWarning, and FarRowsWarning unless another warning says the same.
     """
-    addition = addition_of(model, rows, spec, engine, limit, decay)
-    larger = addition.done(engine)
-    if addition.far is not None:
-        warn(addition.far, FarRowsWarning)
-    return larger
+    return addition_of(model, rows, spec, engine, limit, decay).done(engine)
 
 
 @dataclass(frozen=True)
@@ -381,7 +379,7 @@ class Addition:
         checks = replace(self.checks, far=more.far, drawn=drawn, weight=more.sums.weight)
         added = [*model.provenance.get("added", []), anonymous(rows) | {"sha256": more.content}]
         recorded = model.provenance["spec"] | {key: getattr(self.fit.spec, key) for key in _MAY_CHANGE}
-        return _with_sums(model, self.before + more.sums, self.fit, checks, engine, added, recorded)
+        return _with_sums(model, self.before + more.sums, self.fit, checks, engine, added, recorded, self.far)
 
 
 def addition_of(
