@@ -57,7 +57,7 @@ OPTIONS = {
 @pytest.mark.parametrize("name", ["columns", *(pytest.param(each, marks=pytest.mark.full) for each in [*OPTIONS][1:])])
 def test_while_rows_are_few_the_model_is_that_of_a_fit_to_all(X, name):
     options = OPTIONS[name]
-    assert same(added(cut(X, 100, 170), **options), KernelPCA(**SMALL | options).fit(X))
+    assert same(added(cut(X, 100, 200, 240), **options), KernelPCA(**SMALL | options).fit(X))
 
 
 KINDS = {
@@ -72,6 +72,13 @@ KINDS = {
 def test_rows_of_every_kind_are_kept(X, name):
     rows = KINDS[name](X)
     assert same(added([rows[:100], rows[100:]]), KernelPCA(**SMALL).fit(rows))
+
+
+def test_names_of_columns_mean_the_same_in_later_batches_without_names(X):
+    frame, options = pd.DataFrame(X, columns=[f"c{j}" for j in range(64)]), {"column_weights": {"c20": 5.0}}
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "X does not have valid feature names")
+        assert same(added([frame[:100], X[100:]], **options), KernelPCA(**SMALL | options).fit(frame))
 
 
 def test_rows_of_several_types_are_those_of_the_widest(X):

@@ -345,10 +345,10 @@ def test_estimates_from_all_rows_are_those_of_rayleigh_and_ritz(X, features, cen
 
 
 @pytest.mark.parametrize("m", [1, 2, 20, 400])
-@pytest.mark.parametrize("common", [0.0, 0.05, 0.1, 0.5, 2.0])
+@pytest.mark.parametrize("common", [0.0, 0.1, 0.2, 0.5])
 def test_rows_have_in_common_what_lies_in_one_direction_outside_of_the_landmarks(m, common):
     rng = np.random.default_rng(m)
-    X = rng.normal(size=(m, 6))
+    X = rng.normal(size=(m, 6)) * [1, 1, 0.2, 0.2, 0.2, 0.2]
     X[:, 2] += common
     features = KernelRows(Linear(), np.zeros(6), np.eye(6)[:2])  # which leave columns 2 to 5
     left = X[:, 2:]
@@ -358,7 +358,7 @@ def test_rows_have_in_common_what_lies_in_one_direction_outside_of_the_landmarks
     expected = max(0.0075 * np.mean(np.sum(X**2, axis=1)), 8 * error) < U
     assert sampled_error(features, basis_of(features.gram(), 1e-12), X, np.ones(m)).in_common == expected
     if m == 400:
-        assert expected == (common >= 0.5)
+        assert expected == (common >= 0.2)
 
 
 def test_estimates_are_right_on_average_and_know_their_errors(X, features, residuals):
