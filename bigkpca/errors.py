@@ -116,6 +116,10 @@ class UnseenClusterWarning(UserWarning):
     """A cluster of rows that is not similar to any landmark would form a separate component."""
 
 
+class FarRowsWarning(UserWarning):
+    """Rows that are added to a model are far from all its landmarks, so that components of them are missing."""
+
+
 class UniformLandmarksWarning(UserWarning):
     """Formulas for uniformly drawn landmarks were used with other landmarks."""
 

@@ -225,7 +225,7 @@ def test_a_model_contains_the_rows_that_the_documentation_says(options, kept, di
 
 def test_partial_fit_adds_rows_and_records_what_it_solves(X, small, tmp_path):
     for kernel in ("gaussian", lambda A, B: (1 + A @ B.T / 1000) ** 2):
-        kpca = KernelPCA(3, kernel=kernel, size=30, random_state=0).partial_fit(X[:80])
+        kpca = KernelPCA(3, kernel=kernel, size=30, random_state=0).fit(X[:80])
         landmarks_before = kpca.landmarks_
         kpca.partial_fit(X[80:])
         assert kpca.model_.moments.count == 150

@@ -41,7 +41,8 @@ from bigkpca.estimator.parameters import (
 from bigkpca.execution.engine import KeptFeatures
 from bigkpca.execution.options import RunOptions, in_words_of_python, takes, with_names_of_fields
 from bigkpca.execution.projection import are_maps, in_frame, of_rows_there, prepare_preimages, stacked_rows
-from bigkpca.fitting.merge import extend, spec_like
+from bigkpca.fitting.gathering import Gathered, add_rows, gathered
+from bigkpca.fitting.merge import spec_like
 from bigkpca.fitting.preimage import of_leading
 from bigkpca.numerics.certificates import Certificate
 from bigkpca.numerics.features import has_landmarks
@@ -392,6 +393,9 @@ class KernelPCA(ModelMethods, BaseEstimator):  # type: ignore[misc]
     (array([199., 195.]), ('solid', 'solid'))
     """
 
+    _like = False  # whether the features are those of another model
+    _gathered: Gathered | None = None  # all rows of the calls of partial_fit so far, as long as they are few
+
     @takes(ParameterOptions, defaults=DEFAULTS)
     def __init__(self, n_components: int | float | str | None = 50, **parameters: Unpack[ParameterOptions]) -> None:
         check_parameters(parameters)
@@ -446,7 +450,7 @@ class KernelPCA(ModelMethods, BaseEstimator):  # type: ignore[misc]
         with in_words_of_python(), run.engine() as engine:
             spec = spec_of(self) if before is None else spec_like(before, dict(self._spec_after(before)))
             self.model_ = fit_model(rows, spec, replace(engine, kept=kept), run, before, identity)
-        self._like = like is not None
+        self._like, self._gathered = like is not None, None
         return self
 
     def _spec_after(self, model: Model) -> FitSpec:
@@ -490,8 +494,17 @@ class KernelPCA(ModelMethods, BaseEstimator):  # type: ignore[misc]
         """Add rows to a fitted model: kernel and landmarks stay, and moments are added. The first call is `fit`, with
         the same options.
 
-        Reads a sample of the rows and makes one pass. Signs follow the previous model. Between calls, n_components,
-        noise, memory_limit and a random_state that is not a number can change; the model keeps the seed of its fit.
+        If that call has few rows, this estimator keeps them and those of later calls in memory, and fits all of them
+        again whenever they have grown by half, or when the new ones are far from all landmarks. The model is then that
+        of `fit` on all rows, so the order of the first rows does not matter. When there are as many as a fit samples
+        from any number of rows, 20,000 or 64 MB as float32 (but at least as many as landmarks), it fits a last time and
+        releases them. From then on, and always after `fit` and `load`, calls only add rows: they read a sample of the
+        rows and make one pass, and signs follow the previous model. If such rows are far from all landmarks, a
+        FarRowsWarning reports it; `fit` on a dataset with all rows then finds new landmarks.
+
+        Copies and pickles of the estimator contain the rows that are kept, `save` and `clone` leave them out. Between
+        calls, n_components, noise, memory_limit and a random_state that is not a number can change; the model keeps the
+        seed of its fit.
 
         Parameters
         ----------
@@ -512,16 +525,21 @@ class KernelPCA(ModelMethods, BaseEstimator):  # type: ignore[misc]
         DataError, MemoryLimitError
             As in `fit`.
         """
-        if not hasattr(self, "model_"):
-            rows, _ = aged(weighted(self._rows(X, reset=True), sample_weight), half_life)
-            return self._fitted(rows, None, identity_of(rows) if is_path(X) else None)
-        rows, decay = aged(weighted(self._rows(X, reset=False), sample_weight), half_life)
+        first, run = not hasattr(self, "model_"), run_of(self)
+        rows, decay = aged(weighted(self._rows(X, reset=first), sample_weight), half_life)
+        if first:
+            with in_words_of_python(), run.engine() as engine:
+                held = gathered(rows, spec_of(self, seed=0), engine)
+            self._fitted(rows, None, identity_of(rows) if is_path(X) else None)
+            self._gathered = held
+            return self
         spec = self._spec_after(self.model_)
-        run = run_of(self)
         with in_words_of_python(), run.engine() as engine:
-            if getattr(self, "_like", False):  # defaults stand for the values of the model
+            if self._like:  # defaults stand for the values of the model
                 spec = spec_like(self.model_, dict(spec))
-            self.model_ = extend(self.model_, rows, spec, engine, run.memory_limit, decay)
+            self.model_, self._gathered = add_rows(
+                self.model_, self._gathered, rows, spec, engine, run.memory_limit, decay
+            )
         return self
 
     def __add__(self, other: KernelPCA) -> Self:

@@ -27,9 +27,15 @@ from bigkpca.fitting.preimage import check_extensible, extend_decoder, with_deco
 from bigkpca.fitting.reference import with_reference
 from bigkpca.fitting.sample import drawn_numbers, numbers_apart, reference_row_numbers, weights_of
 from bigkpca.fitting.solve import Checks, draw_of, first_basis, rounding_of, solve, solve_rows, some_of
-from bigkpca.fitting.warnings import warn_if_beyond_tolerance, warn_if_fewer, warn_if_not_uniform, warn_of
+from bigkpca.fitting.warnings import (
+    far_from_landmarks,
+    warn_if_beyond_tolerance,
+    warn_if_fewer,
+    warn_if_not_uniform,
+    warn_of,
+)
 from bigkpca.numerics import eigenpairs, growth, rounding
-from bigkpca.numerics.certificates.sampling import DrawnRows, Residuals
+from bigkpca.numerics.certificates.sampling import Draw, DrawnRows, Residuals
 from bigkpca.numerics.drift import REFERENCE_ROWS
 from bigkpca.numerics.features import FeatureMap
 from bigkpca.numerics.growth import PAIRED_ROWS
@@ -131,10 +137,8 @@ def fit_like(
         "identity": identity,
         "content": found.digest,
         "choices": [*kept, *found.choices],
+        **columns_of(like),
     }
-    for key in ("column_names", "one_hot", "column_labels"):
-        if key in like.provenance:
-            provenance[key] = like.provenance[key]
     model = found.model(like.features, provenance)
     warn_if_fewer(model, fit, engine.progress)
     model = with_decoder(model, rows, chosen.sample, spec, engine, found.span)
@@ -143,6 +147,15 @@ def fit_like(
         model, chosen.reference, model.sums.count, spec.seed, engine, spec, found.span, chosen.reference_weights
     )
     return calibrated(model, chosen.apart, chosen.weight, engine) if spec.calibration_rows else model
+
+
+def columns_of(model: Model) -> Provenance:
+    """What a model records about its columns."""
+    found: Provenance = {}
+    for key in ("column_names", "one_hot", "column_labels"):
+        if key in model.provenance:
+            found[key] = model.provenance[key]
+    return found
 
 
 def _chosen(rows: Rows, like: Model, fit: ResolvedFit, engine: Engine) -> ChosenFeatures:
@@ -249,8 +262,10 @@ def _with_sums(
     engine: Engine,
     added: list[dict[str, Any]],
     recorded: dict[str, Any] | None = None,
+    far: str | None = None,
 ) -> Model:
-    """A model with the same features and signs but other sums, `added` rows and, if given, another `recorded` spec."""
+    """A model with the same features and signs but other sums, `added` rows and, if given, another `recorded` spec;
+    `far` is a sentence if these rows are far from all landmarks."""
     features = model.features
     with single_threaded_blas, np.errstate(over="ignore", invalid="ignore"):
         with engine.small_work() as in_order:
@@ -259,8 +274,8 @@ def _with_sums(
             found = solve(sums.moments, features, fit, checks, in_order)
         solution = eigenpairs.aligned(found.solution, model.solution, features.gram())
     found = replace(found, solution=solution, sums=sums, span=None)
-    warn_of(found, features)
-    warn_if_beyond_tolerance(found, fit.spec)
+    beyond = warn_if_beyond_tolerance(found, fit.spec)
+    warn_of(found, features, far=None if beyond else far)
     warn_if_not_uniform(fit.spec)
     changed: Provenance = {"added": added, "choices": [*kept_choices(model), *found.choices]}
     if recorded is not None:
@@ -345,45 +360,88 @@ def extend(
 
     Raises SpecError if other fields differ, for models without moments (exact ones and those of the randomized solver),
     and for trained pre-images; MemoryLimitError as in a fit with `limit`; RoundingError if the sums are impossible for
-    real rows. Warns IndefiniteKernelWarning, RoundingWarning and UnseenClusterWarning as a fit does, and
-    UniformLandmarksWarning.
+    real rows. Warns IndefiniteKernelWarning, RoundingWarning and UnseenClusterWarning as a fit does,
+    UniformLandmarksWarning, and FarRowsWarning unless another warning says the same.
     """
+    return addition_of(model, rows, spec, engine, limit, decay).done(engine)
+
+
+@dataclass(frozen=True)
+class Addition:
+    """Rows that are added to a model, and what some of them show before all are read.
+
+    `identity` is that of all new rows, of which `rows` are added; `apart` are the calibration rows of the new model, if
+    any. `before` are the sums of the earlier rows, `like` the rows that the model keeps of them. `far` is a sentence if
+    the new rows are far from all landmarks.
+    """
+
+    model: Model
+    identity: dict[str, Any]
+    rows: Rows
+    apart: Array | None
+    fit: ResolvedFit
+    before: ShiftedSums
+    like: DrawnRows | None
+    checks: Checks
+    draw: Draw | None
+    far: str | None
+
+    def done(self, engine: Engine) -> Model:
+        """The model of all rows: one pass over the new ones, added moments, and a new solution."""
+        model, rows, like = self.model, self.rows, self.like
+        more = sums_of(rows, model.features, self.before.about, model.block_rows, engine, draw=self.draw)
+        drawn = None if like is None or more.drawn is None else like + more.drawn
+        checks = replace(self.checks, far=more.far, drawn=drawn, weight=more.sums.weight)
+        added = [*model.provenance.get("added", []), self.identity | {"sha256": more.content}]
+        recorded = model.provenance["spec"] | {key: getattr(self.fit.spec, key) for key in _MAY_CHANGE}
+        sums = self.before + more.sums
+        larger = _with_sums(model, sums, self.fit, checks, engine, added, recorded, self.far)
+        return larger if self.apart is None else calibrated(larger, self.apart, sums.weight, engine)
+
+
+def addition_of(
+    model: Model, rows: Rows, spec: FitSpec, engine: Engine, limit: int | None = None, decay: float = 1.0
+) -> Addition:
+    """The part of `extend` before its pass, with its errors: reads a bounded sample of the new rows."""
+    check_addition(model, rows, spec)
+    fit = resolve_shape(spec, *rows.shape, rows.dtype)
+    check_fits(rows, fit, engine, limit)
+    assert model.sums is not None
+    identity = anonymous(rows)
+    rows, apart = calibration_rows_with(model, rows, fit.spec.seed, engine, decay)
+    like, draw, far, features, before = model.drawn, None, None, model.features, model.sums
+    if decay != 1:
+        before, like = before.scaled(decay), None if like is None else like.scaled(decay)
+    checks, some = _checks_of_new_rows(model, before, rows, fit, engine)
+    checks = replace(checks, rounded=(decay * checks.rounded[0], decay * checks.rounded[1]))
+    if like is not None:
+        with single_threaded_blas, engine.small_work() as in_order:
+            checks = with_basis(features, replace(checks, like=like), in_order)
+            draw = draw_of(features, fit, checks, like, like.count)
+            if checks.basis is not None:
+                far = far_from_landmarks(model, checks.basis, some, rows.where, in_order)
+    return Addition(model, identity, rows, apart, fit, before, like, checks, draw, far)
+
+
+def check_addition(model: Model, rows: Rows, spec: FitSpec) -> None:
+    """Raise SpecError if rows cannot be added to a model, or not these, or not with this spec."""
     if model.sums is None:
         raise SpecError(NO_SUMS)
     check_columns(rows, model)
     check_extensible(spec)
     check_same_problem(spec, model, _MAY_CHANGE)
-    fit = resolve_shape(spec, *rows.shape, rows.dtype)
-    check_fits(rows, fit, engine, limit)
-    identity = anonymous(rows)
-    rows, apart = calibration_rows_with(model, rows, fit.spec.seed, engine, decay)
-    kept, draw, features, before = model.drawn, None, model.features, model.sums
-    if decay != 1:
-        before, kept = before.scaled(decay), None if kept is None else kept.scaled(decay)
-    checks = _checks_of_new_rows(model, before, rows, fit, engine)
-    checks = replace(checks, rounded=(decay * checks.rounded[0], decay * checks.rounded[1]))
-    if kept is not None:
-        with single_threaded_blas, engine.small_work() as in_order:
-            checks = with_basis(features, replace(checks, like=kept), in_order)
-            draw = draw_of(features, fit, checks, kept, kept.count)
-    more = sums_of(rows, features, model.sums.about, model.block_rows, engine, draw=draw)
-    drawn = None if kept is None or more.drawn is None else kept + more.drawn
-    checks = replace(checks, far=more.far, drawn=drawn, weight=more.sums.weight)
-    added = [*model.provenance.get("added", []), identity | {"sha256": more.content}]
-    recorded = model.provenance["spec"] | {key: getattr(spec, key) for key in _MAY_CHANGE}
-    sums = before + more.sums
-    larger = _with_sums(model, sums, fit, checks, engine, added, recorded)
-    return larger if apart is None else calibrated(larger, apart, sums.weight, engine)
 
 
-def _checks_of_new_rows(model: Model, before: ShiftedSums, rows: Rows, fit: ResolvedFit, engine: Engine) -> Checks:
+def _checks_of_new_rows(
+    model: Model, before: ShiftedSums, rows: Rows, fit: ResolvedFit, engine: Engine
+) -> tuple[Checks, Array]:
     """Rows that measure the error of a model with the sums `before`, to which rows are added: some of the new rows,
-    with landmarks representing the old ones."""
+    with landmarks representing the old ones. Also returns those of the new rows alone."""
     features = model.features
     few, weight = drawn_numbers(rows, rounding.MEASURED_ROWS, fit.spec.seed, PROBES, engine)
     wanted = np.sort(few)
     found = read_rows(rows, wanted, engine)
-    some = found[np.searchsorted(wanted, few)]
+    some = new = found[np.searchsorted(wanted, few)]
     earlier, sample = model.certificate.sample, None
     if earlier is not None:  # old and new rows in proportion to their weights
         kept = int(rounding.MEASURED_ROWS * before.weight // (before.weight + weight))
@@ -394,7 +452,7 @@ def _checks_of_new_rows(model: Model, before: ShiftedSums, rows: Rows, fit: Reso
         landmarks = landmarks[: rounding.MEASURED_ROWS]
         some = np.concatenate([some.astype(np.float64), landmarks])
         weights = None if weights is None else np.append(weights, np.ones(len(landmarks)))
-    return Checks(some, before.about, weight, sample, None, rounded=rounding_of(model), few_weights=weights)
+    return Checks(some, before.about, weight, sample, None, rounded=rounding_of(model), few_weights=weights), new
 
 
 def with_basis(features: FeatureMap, checks: Checks, in_order: Map) -> Checks:

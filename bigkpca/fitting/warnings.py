@@ -11,6 +11,7 @@ from bigkpca.errors import (
     Array,
     DataError,
     DominantVariableWarning,
+    FarRowsWarning,
     FewerComponentsWarning,
     IndefiniteKernelWarning,
     NarrowKernelWarning,
@@ -25,13 +26,15 @@ from bigkpca.execution.progress import Progress
 from bigkpca.fitting.solve import Solved
 from bigkpca.numerics import bandwidth, solvers
 from bigkpca.numerics.certificates import MISSED
+from bigkpca.numerics.certificates.spectral import sampled_error
 from bigkpca.numerics.display import share_at_least
 from bigkpca.numerics.dominance import dominant_columns
 from bigkpca.numerics.eigenpairs import Solution
-from bigkpca.numerics.features import FeatureMap
-from bigkpca.numerics.linalg import rank_tolerance
+from bigkpca.numerics.features import FeatureMap, has_landmarks
+from bigkpca.numerics.linalg import Map, rank_tolerance
 from bigkpca.numerics.model import Model
 from bigkpca.numerics.random_streams import PAIRS, random_stream
+from bigkpca.numerics.span import Basis
 from bigkpca.spec import FitSpec, ResolvedFit
 from bigkpca.spec.weights import OPTION
 
@@ -39,6 +42,7 @@ _NOTICEABLY_NEGATIVE = -1e-8  # rounding alone gives eigenvalues of about -1e-15
 _LONG = 1000  # times the median distance
 _MOSTLY_UNEXPLAINED = 0.5
 _MOST_UNNAMED = 32  # columns of a table without names; the smallest images have 64 pixels
+_MORE = 2  # times what landmarks leave of earlier rows
 _TOO_COARSE = 0.05  # share that rounding may move before a warning
 
 
@@ -63,9 +67,11 @@ def warn_if_fewer(model: Model, fit: ResolvedFit, progress: Progress) -> None:
         warn(message, FewerComponentsWarning)
 
 
-def warn_of(found: Solved, features: FeatureMap, double: str = "omit dtype or use float64, or ") -> None:
-    """Warn of negative eigenvalues, noticeable rounding, and a cluster without a landmark; `double` is the advice on
-    how to get block work in float64."""
+def warn_of(
+    found: Solved, features: FeatureMap, double: str = "omit dtype or use float64, or ", far: str | None = None
+) -> None:
+    """Warn of negative eigenvalues, noticeable rounding, and rows without a landmark: a cluster, or those of which
+    `far` is a sentence. `double` is the advice on how to get block work in float64."""
     warn_if_indefinite(found.solution)
     if moved_by_rounding(found, _TOO_COARSE):
         advice = "" if features.dtype == np.float64 else double
@@ -77,15 +83,16 @@ def warn_of(found: Solved, features: FeatureMap, double: str = "omit dtype or us
             f": {advice}subtract what is common to all rows, or scale columns to similar size",
             RoundingWarning,
         )
-    cluster = found.certificate.cluster
-    if cluster is None or not features.kernel.stationary:  # only stationary kernels show that rows are far
-        return
-    if cluster > found.solution.eigenvalues[-1]:
+    # Only stationary kernels show that rows are far.
+    cluster = found.certificate.cluster if features.kernel.stationary else None
+    if cluster is not None and cluster > found.solution.eigenvalues[-1]:
         warn(
             "rows that are similar to each other but to no landmark would form a component with an eigenvalue of about "
             f"{cluster:.3g}, which is missing: use a larger size, or landmarks='rpcholesky'",
             UnseenClusterWarning,
         )
+    elif far is not None:
+        warn(far, FarRowsWarning)
 
 
 def warn_if_indefinite(solution: Solution) -> None:
@@ -135,15 +142,34 @@ def warn_above_tolerance(size: int, error: float, stopped: str, spec: FitSpec) -
     )
 
 
-def warn_if_beyond_tolerance(found: Solved, spec: FitSpec) -> None:
-    """Warn that a size chosen for other rows leaves an error above the tolerance on these."""
+def warn_if_beyond_tolerance(found: Solved, spec: FitSpec) -> bool:
+    """Warn if a size chosen for other rows leaves an error above the tolerance on these. Returns whether it does."""
     error = found.certificate.relative_trace_error
-    if spec.tol is not None and error is not None and error > spec.tol:
+    beyond = spec.tol is not None and error is not None and error > spec.tol
+    if beyond:
         warn(
             f"tol={spec.tol} is not met: the features were chosen for the rows fitted first, and leave an error of "
             f"{error:.3g} on all rows; fit again on all of them",
             ToleranceWarning,
         )
+    return beyond
+
+
+def far_from_landmarks(model: Model, basis: Basis, X: Array, where: str, in_order: Map) -> str | None:
+    """A sentence if new rows, of which X (q, d) are some, are far from all landmarks: these leave more of them than of
+    earlier rows, and what they leave is common to many of the new ones. None otherwise, and if that is not known."""
+    trace_error, features, sums = model.certificate.trace_error, model.features, model.sums
+    if trace_error is None or sums is None or basis.indefinite or not has_landmarks(features):
+        return None
+    found = sampled_error(features.in_precision(np.dtype(np.float64)), basis, X, np.ones(len(X)), in_order)
+    earlier, left = trace_error / sums.trace, float(found.diagonal.sum() / found.kernels.sum())
+    if not (np.isfinite(found.E).all() and left > _MORE * earlier and found.in_common):
+        return None
+    return (
+        f"{where}: these rows are far from all landmarks: {left:.1%} of their Σ k(x, x) is unexplained, compared with "
+        f"{earlier:.1%} for earlier rows. Adding rows does not change the landmarks, so components of these rows are "
+        "missing: fit again on a dataset with all rows, or add rows in random order"
+    )
 
 
 def check_length(features: FeatureMap, X: Array) -> None:

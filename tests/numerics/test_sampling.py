@@ -226,9 +226,9 @@ def test_the_error_of_sampled_rows_is_that_of_the_matrix(m, features):
     X = rows(3, m)
     span = span_of(features.gram(), Moments(1, 1, np.zeros(40), np.eye(40), 1.0), 1e-12)
     E, p = remainder(features.kernel, X, features.landmarks), np.random.default_rng(0).uniform(0.1, 1, m)
-    found = sampled_error(features, span, X, p, threads)
+    found = sampled_error(features, span.basis, X, p, threads)
     assert_allclose(found.E, E, atol=1e-9)
-    assert found.E.tobytes() == sampled_error(features, span, X, p).E.tobytes()
+    assert found.E.tobytes() == sampled_error(features, span.basis, X, p).E.tobytes()
     Q = np.random.default_rng(0).normal(size=(m, 3))
     assert_allclose(found.times(Q, threads), E @ Q, atol=1e-9)
     assert_allclose(found.squares_times(Q, threads), E**2 @ Q, atol=1e-9)
@@ -326,7 +326,7 @@ def test_estimates_from_all_rows_are_those_of_rayleigh_and_ritz(X, features, cen
     K = features.kernel.gram(X)
     if center:
         K = K - K.mean(axis=0) - K.mean(axis=1)[:, None] + K.mean()
-    error = sampled_error(features, span, X, np.ones(len(X)))
+    error = sampled_error(features, span.basis, X, np.ones(len(X)))
     found, whole = refined(error, Q, approximate, len(X) if center else None), error.E
     values, Z = np.linalg.eigh(Q.T @ K @ Q)
     values, Z = values[::-1], Z[:, ::-1]
@@ -344,9 +344,26 @@ def test_estimates_from_all_rows_are_those_of_rayleigh_and_ritz(X, features, cen
     )
 
 
+@pytest.mark.parametrize("m", [1, 2, 20, 400])
+@pytest.mark.parametrize("common", [0.0, 0.1, 0.2, 0.5])
+def test_rows_have_in_common_what_lies_in_one_direction_outside_of_the_landmarks(m, common):
+    rng = np.random.default_rng(m)
+    X = rng.normal(size=(m, 6)) * [1, 1, 0.2, 0.2, 0.2, 0.2]
+    X[:, 2] += common
+    features = KernelRows(Linear(), np.zeros(6), np.eye(6)[:2])  # which leave columns 2 to 5
+    left = X[:, 2:]
+    products = [float(left[i] @ left[j]) for i in range(m) for j in range(m) if i != j]
+    U = sum(products) / max(len(products), 1)
+    error = np.sqrt(2 * sum(each**2 for each in products)) / max(len(products), 1)
+    expected = max(0.0075 * np.mean(np.sum(X**2, axis=1)), 8 * error) < U
+    assert sampled_error(features, basis_of(features.gram(), 1e-12), X, np.ones(m)).in_common == expected
+    if m == 400:
+        assert expected == (common >= 0.2)
+
+
 def test_estimates_are_right_on_average_and_know_their_errors(X, features, residuals):
     span, Q, approximate = pairs_of(X, features, True, 12)
-    whole = sampled_error(features, span, X, np.ones(len(X)))
+    whole = sampled_error(features, span.basis, X, np.ones(len(X)))
     exact = refined(whole, Q, approximate, len(X))
     r = residuals(features.kernel(X, features.landmarks), features.kernel.diagonal(X))
     p = np.minimum(1, r * 250 / r.sum())

@@ -22,7 +22,7 @@ from bigkpca.numerics.methods import Method
 from bigkpca.numerics.moments import Moments, represented
 from bigkpca.numerics.rounding import farthest
 from bigkpca.numerics.solvers import Ritz, next_block, rayleigh_ritz
-from bigkpca.numerics.span import PARTS, Span, part_size
+from bigkpca.numerics.span import PARTS, Basis, Span, part_size
 
 _TILE_ROWS = 512
 _PRODUCT_ROWS = 128  # so that their copy in float64 stays in cache
@@ -93,10 +93,27 @@ class SampledError:
         unseen = float(weights @ (self.diagonal > _UNSEEN * self.kernels)) > _UNSEEN
         return eigenvalue if unseen else 0.0
 
+    @property
+    def in_common(self) -> bool:
+        """Whether these rows have in common what the landmarks leave of them.
+
+        The landmarks leave e_i of row i in feature space, <e_i, e_j> = E_ij. The square of the mean of all e is
+
+            U = Σ over i ≠ j of E_ij / (m (m - 1)),   with the standard error √(2 Σ over i ≠ j of E_ij²) / (m (m - 1))
+
+        without bias, however few rows there are; the standard error is that for a mean of zero. For rows like those
+        that landmarks were chosen from, the mean is nearly zero. Source: Gretton et al. (2012), JMLR 13.
+        """
+        m = len(self.E)
+        between = self.E - np.diag(np.diagonal(self.E))
+        pairs = max(m * (m - 1), 1)
+        error = np.sqrt(2 * np.sum(between**2)) / pairs
+        return bool(between.sum() / pairs > max(_COMMON * self.kernels.mean(), _SURE * error))
+
 
 def sampled_error(
     features: KernelRows,
-    span: Span,
+    basis: Basis,
     X: Array,
     probabilities: Array,
     in_order: Map = map,
@@ -107,7 +124,7 @@ def sampled_error(
     m, diagonal = len(X), kernel.diagonal(rows)
     roots = np.ones(m) if weights is None else np.sqrt(weights)
     in_blocks = roots.astype(features.dtype)
-    C, B = np.empty((m, features.size), features.dtype), np.empty((m, len(span.basis.signs)), features.dtype)
+    C, B = np.empty((m, features.size), features.dtype), np.empty((m, len(basis.signs)), features.dtype)
 
     def coordinates(project: Callable[[Array], Array], start: int) -> Array:
         own = slice(start, start + _TILE_ROWS)
@@ -135,7 +152,7 @@ def sampled_error(
 
     starts = range(0, m, _TILE_ROWS)
     with _quiet():
-        project = span.basis.projection(features.dtype)
+        project = basis.projection(features.dtype)
     for _ in in_order(partial(coordinates, project), starts):
         pass
     del project  # before E is allocated, which is large
@@ -159,6 +176,8 @@ _WIDTH, _PRODUCTS = 8, 10  # of the block Krylov space
 _MISSED = 1e-4  # probability that the Krylov space misses more of the largest eigenvalue than is added to it
 # A cluster without a landmark: least number of rows, least unexplained share of k(x, x), least mean similarity.
 _LEAST_ROWS, _UNSEEN, _ALIKE = 3.0, 0.9, 0.5
+# What rows have in common: least share of k(x, x), least number of standard errors.
+_COMMON, _SURE = 0.0075, 8
 
 
 @dataclass(frozen=True)
@@ -234,7 +253,7 @@ def error_of(
             off = max(off * span.moments.weight, of_drawn * len(X))
         else:
             features, off = features.in_precision(np.dtype(np.float64)), 0.0
-    found = sampled_error(features, span, X, p, in_order, weights)
+    found = sampled_error(features, span.basis, X, p, in_order, weights)
     # With B = CP, the error of B B' is 2 |B| |P| |error of C|, in Frobenius norms, where |B|² is at most Σ k(x, x).
     weight = float(np.sum(found.roots**2 / p))
     through_P = 2 * np.sqrt(float(np.sum(found.kernels / p)) * weight * features.size) * np.linalg.norm(span.basis.P)
@@ -253,7 +272,7 @@ def _off(features: KernelRows, span: Span, sets: list[tuple[Array, Array]], in_o
     block work, per row, times a safety factor; and the norm of E."""
     X, p = (np.concatenate(each) for each in zip(*sets, strict=True))
     maps, roots = (features.in_precision(np.dtype(np.float64)), features), np.sqrt(p)
-    exact, found = in_order(lambda i: sampled_error(maps[i], span, X, p).E, range(2))
+    exact, found = in_order(lambda i: sampled_error(maps[i], span.basis, X, p).E, range(2))
     with _quiet():
         difference = (found - exact) / roots / roots[:, None]
     off, ends = [], np.cumsum([len(rows) for rows, _ in sets])
