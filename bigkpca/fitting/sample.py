@@ -62,7 +62,7 @@ class SampledRows:
         certain = weighted.weights > weighted.draw.weight / size
         count = min(most - int(certain.sum()), max(_ROWS_PER_LANDMARK * size, weighted.draw.effective))
         others = weighted.order[~certain[weighted.order]][:count]
-        return self.sample[certain], self.sample[np.sort(others)]
+        return self.sample[certain], self.sample if len(others) == m else self.sample[np.sort(others)]
 
 
 @dataclass(frozen=True)
