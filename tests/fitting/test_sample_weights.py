@@ -151,6 +151,23 @@ def test_rows_drawn_by_weights_do_not_depend_on_blocks():
     np.testing.assert_array_equal(*drawn)
 
 
+def test_weights_on_disk_give_the_same_bits_on_any_workers_and_as_in_memory(tmp_path, engine, digits):
+    X, weights = np.tile(digits, (3, 1)).astype(np.float32), np.random.default_rng(0).exponential(size=5391)
+    group = zarr.open_group(tmp_path / "rows.zarr", mode="w")
+    group.create_array("x", data=X, chunks=(700, 64))
+    group.create_array("w", data=weights, chunks=(900,))
+    rows = open_rows(tmp_path / "rows.zarr", "x")
+    spec = FitSpec(components=4, size=30, standardize=True)
+    expected = fit_rows(weighted(rows, weights), spec, ENGINE)
+    found = fit_rows(weighted(rows, "w"), spec, engine)
+    for name in ("eigenvalues", "components", "mean"):
+        np.testing.assert_array_equal(getattr(found.solution, name), getattr(expected.solution, name))
+    np.testing.assert_array_equal(
+        found.certificate.eigenvalue_likely_upper, expected.certificate.eigenvalue_likely_upper
+    )
+    np.testing.assert_array_equal(found.reference.lower, expected.reference.lower)
+
+
 def test_landmarks_are_drawn_by_weights(digits):
     X, weights = digits.astype(np.float64), np.where(digits[:, 36] > 14, 50.0, 1.0)  # 18 % of the rows, 92 % of weight
     rows = {row.tobytes() for row in X[weights > 1]}
