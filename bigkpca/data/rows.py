@@ -29,6 +29,10 @@ class SampleWeights(Protocol):
     def stamp(self) -> str:
         """What changes with the weights: the SHA-256 of their values, or of the versions of their files."""
 
+    @property
+    def held(self) -> bool:
+        """Whether they are in memory."""
+
     def part(self, start: int, stop: int) -> SampleWeights:
         """The weights that a task on rows start..stop needs, numbered as in the whole."""
 

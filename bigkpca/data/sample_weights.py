@@ -28,6 +28,7 @@ class HeldWeights:
 
     values: Array
     first: int = 0
+    held = True
 
     @property
     def stamp(self) -> str:
@@ -46,6 +47,7 @@ class StoredWeights:
 
     reader: StoredArray
     pinned: bool = False
+    held = False
 
     @cached_property
     def stamp(self) -> str:
@@ -99,6 +101,10 @@ class AgedWeights:
     weights: SampleWeights | None
     half_life: float
     count: int
+
+    @property
+    def held(self) -> bool:
+        return self.weights is None or self.weights.held
 
     @property
     def stamp(self) -> str:

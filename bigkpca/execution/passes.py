@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import repeat
 from operator import add
@@ -178,9 +178,8 @@ def mean_features(features: FeatureMap, X: Array) -> Array:
 
 @dataclass(frozen=True)
 class WeightedDraw:
-    """Row numbers that are drawn without replacement, one after the other in proportion to weights, each (m,) in the
-    order in which they are drawn; of all rows, the sum, the sum of squares and the largest of the weights, and the
-    number of positive ones.
+    """Row numbers (m,) that are drawn without replacement, one after the other in proportion to weights; of all rows,
+    the sum, the sum of squares and the largest of the weights, and the number of positive ones.
 
     Row i has the key E_i / w_i with an exponential number E_i of its own, and the smallest keys are drawn first
     (Efraimidis and Spirakis 2006).
@@ -195,17 +194,22 @@ class WeightedDraw:
     count: int
 
     def __add__(self, other: WeightedDraw) -> WeightedDraw:
-        keys, numbers = np.concatenate([self.keys, other.keys]), np.concatenate([self.numbers, other.numbers])
-        first = np.argsort(keys, kind="stable")[: self.most]
         return WeightedDraw(
-            keys[first],
-            numbers[first],
+            np.concatenate([self.keys, other.keys]),
+            np.concatenate([self.numbers, other.numbers]),
             self.most,
             self.weight + other.weight,
             self.squares + other.squares,
             max(self.largest, other.largest),
             self.count + other.count,
-        )
+        )._first()
+
+    def _first(self) -> WeightedDraw:
+        """Without the keys that are not drawn; the others are not in order."""
+        if len(self.keys) <= self.most:
+            return self
+        kept = np.argpartition(self.keys, self.most)[: self.most]
+        return replace(self, keys=self.keys[kept], numbers=self.numbers[kept])
 
     @property
     def effective(self) -> int:
@@ -223,16 +227,18 @@ def weighted_draw(
     weights. Raises DataError for weights that are not finite numbers of at least 0, if none is positive, and if the
     largest is too small or too large for single precision."""
     assert rows.weights is not None
-    tasks = [
-        Task(
-            _draw,
-            (rows.weights.part(block.start, block.stop), block, rows.where, most, seed, purpose, equal),
-            len(block),
-            named_rows(rows, block),
+    given, blocks = (rows.where, most, seed, purpose, equal), fit_blocks(rows, None)
+    parts = (rows.weights.part(block.start, block.stop) for block in blocks)
+    if rows.weights.held:  # a pass would take longer than the work
+        found: WeightedDraw = reduce(
+            add, (_draw(part, block, *given) for part, block in zip(parts, blocks, strict=True))
         )
-        for block in fit_blocks(rows, None)
-    ]
-    found: WeightedDraw = engine.total("drawing rows", tasks, most, seed, purpose, equal, rows.weights.stamp)
+    else:
+        tasks = [
+            Task(_draw, (part, block, *given), len(block), named_rows(rows, block))
+            for part, block in zip(parts, blocks, strict=True)
+        ]
+        found = engine.total("drawing rows", tasks, *given[1:], rows.weights.stamp)
     if not found.count:
         raise DataError(f"{rows.where}: all sample weights are zero: at least one must be positive")
     least, most_allowed = _LARGEST_WEIGHT
@@ -241,7 +247,8 @@ def weighted_draw(
             f"{rows.where}: the largest sample weight is {found.largest:g}: divide all weights by a number, so that it "
             f"is between {least:g} and {most_allowed:g}; a common factor of all weights changes only the eigenvalues"
         )
-    return found
+    order = np.lexsort([found.numbers, found.keys])
+    return replace(found, keys=found.keys[order], numbers=found.numbers[order])
 
 
 def _draw(
@@ -255,8 +262,7 @@ def _draw(
     with np.errstate(over="ignore"):
         keys /= 1 if equal else w[positive]
         weight, squares, largest = float(w.sum()), float(w @ w), float(w.max(initial=0.0))
-    first = np.argsort(keys, kind="stable")[:most]
-    return WeightedDraw(keys[first], positive[first] + block.start, most, weight, squares, largest, len(positive))
+    return WeightedDraw(keys, positive + block.start, most, weight, squares, largest, len(positive))._first()
 
 
 @dataclass(frozen=True)

@@ -48,6 +48,7 @@ from bigkpca.numerics.landmarks.sampling import Factor, Proposals, check_diagona
 from bigkpca.numerics.linalg import rank_tolerance
 from bigkpca.numerics.methods import PrincipalFeatures, RandomFeatures
 from bigkpca.numerics.model import Model
+from bigkpca.numerics.moments import represented
 from bigkpca.numerics.preimages.base import spread
 from bigkpca.numerics.random_streams import ALPHA, FREQUENCIES, LANDMARKS, PROPOSALS, SKETCH, random_stream
 from bigkpca.numerics.solvers import OVERSAMPLING, leading_eigenpairs, starting_block
@@ -369,18 +370,23 @@ def _error_estimator(prepared: PreparedSample, spec: FitSpec) -> tuple[Callable[
         return (lambda features: growth.kernel_error(features, few, spec.center)), len(few)
     # Rows from which landmarks may be made have smaller errors than others: two strata, weighted by size.
     n = prepared.rows.shape[0] if by_weight is None else by_weight.draw.count
-    weight, every = (m, n) if by_weight is None else (float(by_weight.weights.sum()), by_weight.draw.weight)
-    seen = sampled.few[: max(1, growth.JUDGING_ROWS * m // n)]
+    seen, held_out = sampled.few[: max(1, growth.JUDGING_ROWS * m // n)], sampled.held_out
+    if by_weight is None or sampled.few_weights is None:
+        shares = np.full(len(seen), m / len(seen)), np.full(len(held_out), (n - m) / max(len(held_out), 1))
+    else:
+        weight = float(by_weight.weights.sum())
+        of_seen = represented(sampled.few_weights[: len(seen)], weight)
+        shares = of_seen, represented(by_weight.held_out, by_weight.draw.weight - weight)
     strata = [
-        SampleStratum(columns.shifted(seen), m, weight),
-        SampleStratum(columns.shifted(sampled.held_out), n - m, every - weight),
+        SampleStratum(columns.shifted(seen), m, shares[0]),
+        SampleStratum(columns.shifted(held_out), n - m, shares[1]),
     ]
 
     def judge(features: FeatureMap) -> Estimate:
         assert has_landmarks(features)
         return growth.trace_error(features, strata, spec.center)
 
-    return judge, len(seen) + len(sampled.held_out)
+    return judge, len(seen) + len(held_out)
 
 
 Choice = dict[str, Any]  # of an option that was left open; JSON-ready

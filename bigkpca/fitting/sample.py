@@ -64,16 +64,17 @@ class SampledRows:
         certain = weighted.weights > weighted.draw.weight / size
         count = min(most - int(certain.sum()), max(_ROWS_PER_LANDMARK * size, weighted.draw.effective))
         others = weighted.order[~certain[weighted.order]][:count]
-        return self.sample[certain], self.sample[np.sort(others)]
+        return self.sample[certain], self.sample if len(others) == m else self.sample[np.sort(others)]
 
 
 @dataclass(frozen=True)
 class DrawnByWeight:
-    """How a sample (m, d) of rows with weights was drawn: the `order` (m,) of its rows, their `weights` (m,), and the
-    `draw` from all rows."""
+    """How a sample (m, d) of rows with weights was drawn: the `order` (m,) of its rows, their `weights` (m,), those of
+    the rows `held_out`, and the `draw` from all rows."""
 
     order: Array
     weights: Array
+    held_out: Array
     draw: WeightedDraw
 
 
@@ -160,7 +161,7 @@ def draw_sample(rows: Rows, fit: ResolvedFit, engine: Engine) -> SampledRows:
         ranks = np.sort(random_stream(spec.seed, HELD_OUT).choice(n - m, count, replace=False))
         held_out = ranks + np.searchsorted(numbers - np.arange(m), ranks, side="right")
     reference = reference_row_numbers(rows, fit, engine)
-    sample, own, held_out, reference_rows, apart = read_sets(
+    sample, own, others, reference_rows, apart = read_sets(
         rows, engine, numbers, own, held_out, reference, numbers_apart(rows)
     )
     # The first comparison settles most cases cheaply.
@@ -170,17 +171,17 @@ def draw_sample(rows: Rows, fit: ResolvedFit, engine: Engine) -> SampledRows:
             f"{rows.where}: all {len(sample)} sampled rows{those} are equal: constant data have no kernel principal "
             "components"
         )
-    weights = weights_of(rows, numbers)
-    if draw is None or weights is None:
+    weights, of_others = weights_of(rows, numbers), weights_of(rows, held_out)
+    if draw is None or weights is None or of_others is None:
         by_weight, few = None, random_stream(spec.seed, FEW).choice(m, min(JUDGING_ROWS, m), replace=False)
     else:
-        by_weight = DrawnByWeight(np.searchsorted(numbers, draw.numbers[:m]), weights, draw)
+        by_weight = DrawnByWeight(np.searchsorted(numbers, draw.numbers[:m]), weights, of_others, draw)
         few = by_weight.order[:JUDGING_ROWS]
     return SampledRows(
         sample,
         sample[few],
         own,
-        held_out,
+        others,
         reference_rows,
         apart,
         None if weights is None else weights[few],

@@ -32,11 +32,12 @@ class SizeTrial:
 
 @dataclass(frozen=True)
 class SampleStratum:
-    """Rows X (e, d), shifted and scaled, drawn from `count` rows of this weight without replacement."""
+    """Rows X (e, d), shifted and scaled, drawn from `count` rows without replacement; `shares` (e,) is the weight of
+    those that each stands for, or their number."""
 
     X: Array
     count: int
-    weight: float
+    shares: Array
 
 
 def trace_error(features: KernelRows, strata: Sequence[SampleStratum], center: bool) -> Estimate:
@@ -49,7 +50,7 @@ def trace_error(features: KernelRows, strata: Sequence[SampleStratum], center: b
     S, kernel = features.landmarks.astype(np.float64), features.kernel
     parts = [stratum for stratum in strata if len(stratum.X)]
     rows = np.concatenate([part.X for part in parts]).astype(np.float64)
-    weights = np.concatenate([np.full(len(part.X), part.weight / len(part.X)) for part in parts])
+    weights = np.concatenate([part.shares for part in parts])
     missed = np.concatenate([np.full(len(part.X), 1 - len(part.X) / part.count) for part in parts])
     W, K, tolerance = features.gram(), kernel(S, rows), rank_tolerance(features.dtype)
     # A ridge at the rank tolerance: residuals are slightly too large if the rank rule would drop directions.

@@ -1,5 +1,7 @@
 """Weighted rows: fits with weights are those of repeated and of absent rows, and certificates hold for them."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import zarr
@@ -13,11 +15,13 @@ from bigkpca.data.sample_weights import weighted
 from bigkpca.errors import DataError, SpecError
 from bigkpca.execution.engine import Engine, fit_blocks
 from bigkpca.execution.passes import _draw, draws_by_residual, weighted_draw
+from bigkpca.fitting.features import _error_estimator, feature_map_factory
 from bigkpca.fitting.fit import fit_rows
 from bigkpca.fitting.merge import extend, fit_like, merge, spec_like
+from bigkpca.fitting.sample import prepare_sample
 from bigkpca.numerics.features import Columns
 from bigkpca.numerics.landmarks.sampling import Factor, Proposals, grown
-from bigkpca.spec import FitSpec
+from bigkpca.spec import FitSpec, resolve
 from tests.fitting.cases import CASES, fitted, not_uniform
 from tests.helpers.fits import scores
 
@@ -151,6 +155,23 @@ def test_rows_drawn_by_weights_do_not_depend_on_blocks():
     np.testing.assert_array_equal(*drawn)
 
 
+def test_weights_on_disk_give_the_same_bits_on_any_workers_and_as_in_memory(tmp_path, engine, digits):
+    X, weights = np.tile(digits, (3, 1)).astype(np.float32), np.random.default_rng(0).exponential(size=5391)
+    group = zarr.open_group(tmp_path / "rows.zarr", mode="w")
+    group.create_array("x", data=X, chunks=(700, 64))
+    group.create_array("w", data=weights, chunks=(900,))
+    rows = open_rows(tmp_path / "rows.zarr", "x")
+    spec = FitSpec(components=4, size=30, standardize=True)
+    expected = fit_rows(weighted(rows, weights), spec, ENGINE)
+    found = fit_rows(weighted(rows, "w"), spec, engine)
+    for name in ("eigenvalues", "components", "mean"):
+        np.testing.assert_array_equal(getattr(found.solution, name), getattr(expected.solution, name))
+    np.testing.assert_array_equal(
+        found.certificate.eigenvalue_likely_upper, expected.certificate.eigenvalue_likely_upper
+    )
+    np.testing.assert_array_equal(found.reference.lower, expected.reference.lower)
+
+
 def test_landmarks_are_drawn_by_weights(digits):
     X, weights = digits.astype(np.float64), np.where(digits[:, 36] > 14, 50.0, 1.0)  # 18 % of the rows, 92 % of weight
     rows = {row.tobytes() for row in X[weights > 1]}
@@ -161,6 +182,20 @@ def test_landmarks_are_drawn_by_weights(digits):
     few, single = digits[:600], np.where(np.arange(600) == 7, 600.0, 1.0)  # which is a landmark itself
     kpca = KernelPCA(3, sigma=20.0, landmarks="kmeans", size=30, random_state=0).fit(few, sample_weight=single)
     assert (kpca.model_.features.landmarks_in_user_units() == few[7]).all(axis=1).any()
+
+
+def test_the_error_that_ends_the_growth_of_a_size_is_weighted(digits):
+    X, weights = digits.astype(np.float64), np.where(digits[:, 36] > 14, 50.0, 1.0)
+    rows, spec = weighted(ArrayRows(X), weights), FitSpec(tol=0.5, sigma=25.0, landmarks="uniform")
+    found, expected = [], []
+    for seed in range(3):
+        fit = replace(resolve(spec.model_copy(update={"seed": seed}), rows), sample=250).at(125)
+        prepared = prepare_sample(rows, fit, ENGINE)
+        features = feature_map_factory(prepared, fit, ENGINE)(fit)
+        found.append(_error_estimator(prepared, fit.spec)[0](features).value)
+        model = KernelPCA(3, sigma=25.0, landmarks=features.landmarks_in_user_units(), size="auto")
+        expected.append(model.fit(X, sample_weight=weights).certificate_.relative_trace_error)
+    np.testing.assert_allclose(found, expected, rtol=0.01)
 
 
 def test_column_sampling_has_no_bias_from_weights(digits):

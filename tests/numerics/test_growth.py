@@ -69,18 +69,21 @@ def test_all_rows_give_the_certified_error(kernel, center, digits):
     features = model.model_.features
     shifted = features.shifted(X)
     for strata in (
-        [SampleStratum(shifted, 300, 300)],
-        [SampleStratum(shifted[:100], 100, 100), SampleStratum(shifted[100:], 200, 200)],
+        [SampleStratum(shifted, 300, np.ones(300))],
+        [SampleStratum(shifted[:100], 100, np.ones(100)), SampleStratum(shifted[100:], 200, np.ones(200))],
     ):
         found = trace_error(features, strata, center)
         assert_allclose(found.value, model.certificate_.relative_trace_error, rtol=1e-7)
         assert found.standard_error == 0
-    parts = [SampleStratum(shifted[:100], 100, 200), SampleStratum(shifted[100:], 200, 200)]  # the first ones twice
+    parts = [
+        SampleStratum(shifted[:100], 100, np.full(100, 2.0)),
+        SampleStratum(shifted[100:], 200, np.ones(200)),
+    ]  # the first ones twice
     repeated = np.concatenate([shifted, shifted[:100]])
-    expected = trace_error(features, [SampleStratum(repeated, 400, 400)], center)
+    expected = trace_error(features, [SampleStratum(repeated, 400, np.ones(400))], center)
     assert_allclose(trace_error(features, parts, center).value, expected.value, rtol=1e-12)
     indefinite = KernelRows(kernels.Sigmoid(0.1, -3.0), np.zeros(64), X[:40] / 16)
-    assert np.isfinite(trace_error(indefinite, [SampleStratum(X / 16, 300, 300)], center=center).value)
+    assert np.isfinite(trace_error(indefinite, [SampleStratum(X / 16, 300, np.ones(300))], center=center).value)
 
 
 @pytest.mark.full
@@ -92,7 +95,12 @@ def test_errors_from_sampled_rows_lie_within_their_standard_errors(digits):
     for _ in range(100):
         few, more = (part[rng.choice(len(part), 60, replace=False)] for part in (shifted[:600], shifted[600:]))
         found = trace_error(
-            features, [SampleStratum(few, 600, 600), SampleStratum(more, len(X) - 600, len(X) - 600)], True
+            features,
+            [
+                SampleStratum(few, 600, np.full(60, 10.0)),
+                SampleStratum(more, len(X) - 600, np.full(60, (len(X) - 600) / 60)),
+            ],
+            True,
         )
         off.append((found.value - certified) / found.standard_error)
     assert abs(np.mean(off)) < 0.35  # the mean z of 120 rows, not of all, makes the error a little larger
