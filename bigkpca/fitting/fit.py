@@ -9,6 +9,7 @@ import numpy as np
 
 from bigkpca.data.labels import MOST_BYTES, Labels
 from bigkpca.data.rows import Rows, anonymous
+from bigkpca.data.sample_weights import number_and_weight
 from bigkpca.errors import ConstantKernelError, RoundingError, SpecError
 from bigkpca.execution import trim
 from bigkpca.execution.blas import single_threaded_blas
@@ -91,7 +92,7 @@ def fit_rows(
     reference, weights = (None, None) if spec.exact else (chosen.reference, chosen.reference_weights)
     count = rows.shape[0] if model.sums is None else model.sums.count
     model = with_reference(model, reference, count, spec.seed, engine, spec, found.span, weights)
-    return calibrated(model, chosen.apart, engine) if spec.calibration_rows else model
+    return calibrated(model, chosen.apart, number_and_weight(rows)[1], engine) if spec.calibration_rows else model
 
 
 def _check_takes_weights(rows: Rows, spec: FitSpec) -> None:

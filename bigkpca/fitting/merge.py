@@ -142,7 +142,7 @@ def fit_like(
     model = with_reference(
         model, chosen.reference, model.sums.count, spec.seed, engine, spec, found.span, chosen.reference_weights
     )
-    return calibrated(model, chosen.apart, engine) if spec.calibration_rows else model
+    return calibrated(model, chosen.apart, model.sums.weight, engine) if spec.calibration_rows else model
 
 
 def _chosen(rows: Rows, like: Model, fit: ResolvedFit, engine: Engine) -> ChosenFeatures:
@@ -241,7 +241,7 @@ def merge(models: Iterable[Model], engine: Engine) -> Model:
     fit = resolve_shape(FitSpec.of(first), sums.count, first.features.columns, first.features.dtype)
     joined = _with_sums(first, sums, fit, _joint_checks(first, sums, parts, drawn), engine, added[1:])
     apart = joint_calibration_rows([part.calibration for part in parts], fit.spec.seed)
-    return joined if apart is None else calibrated(joined, apart, engine)
+    return joined if apart is None else calibrated(joined, apart, sums.weight, engine)
 
 
 def _with_sums(
@@ -375,8 +375,9 @@ def extend(
     checks = replace(checks, far=more.far, drawn=drawn, weight=more.sums.weight)
     added = [*model.provenance.get("added", []), identity | {"sha256": more.content}]
     recorded = model.provenance["spec"] | {key: getattr(spec, key) for key in _MAY_CHANGE}
-    larger = _with_sums(model, before + more.sums, fit, checks, engine, added, recorded)
-    return larger if apart is None else calibrated(larger, apart, engine)
+    sums = before + more.sums
+    larger = _with_sums(model, sums, fit, checks, engine, added, recorded)
+    return larger if apart is None else calibrated(larger, apart, sums.weight, engine)
 
 
 def _checks_of_new_rows(model: Model, before: ShiftedSums, rows: Rows, fit: ResolvedFit, engine: Engine) -> Checks:
