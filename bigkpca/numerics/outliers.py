@@ -103,7 +103,7 @@ class Calibration:
         least = 1 / (self.count + 1)
         if not least <= alpha < 1:
             raise SpecError(
-                f"alpha={alpha:g}: with {self.count:,} calibration rows, alpha can be from {at_most(least, 2):g} up to 1; "
+                f"alpha={alpha:g}: with {self.count:,} calibration rows, it can be from {at_most(least, 2):g} up to 1; "
                 "for a smaller one, fit with more calibration_rows"
             )
         return min(int(np.floor(alpha * (self.count + 1) * (1 + 1e-12))), self.count) - 1
