@@ -14,7 +14,13 @@ from bigkpca.data.opening import open_rows
 from bigkpca.data.rows import ArrayRows
 from bigkpca.evaluating import preimage_error
 from bigkpca.execution.engine import Engine
-from bigkpca.execution.projection import block_denoised, block_preimages, reconstruct_rows, residual_rows
+from bigkpca.execution.projection import (
+    block_denoised,
+    block_preimages,
+    reconstruct_rows,
+    residual_rows,
+    statistics_of_rows,
+)
 from bigkpca.fitting.merge import extend
 from bigkpca.spec import FitSpec
 from bigkpca.storage.models import model_digest
@@ -30,6 +36,7 @@ FITS = {
     "nystroem, mds": {"preimage": "mds", "landmarks": "uniform"},
     "nystroem, tolerance": {"size": "auto", "tol": 0.3},
     "thesis": {"method": methods.Nystroem("thesis", rank=20)},
+    "calibrated": {"calibration_rows": 60},
     "columns": {"method": "columns"},
     "rpcholesky over all rows": {"landmarks": landmarks.RPCholesky(over="all"), "kernel": "polynomial", "degree": 2},
     "basic-patterns": {"landmarks": "basic-patterns"},
@@ -85,6 +92,8 @@ def everything(fit, X, stored, engine):
     if fit == "precomputed":
         return found
     found["residuals"] = digest(residual_rows(rows, model, engine))
+    if "calibration_rows" in FITS[fit]:
+        found["statistics"] = digest(statistics_of_rows(rows, model, engine))
     if "preimage" in FITS[fit]:
         given = ArrayRows(scores)
         found["rows back"] = digest(reconstruct_rows(given, model, block_preimages, engine).rows)
@@ -117,8 +126,10 @@ def test_matrices_that_are_not_held_give_the_same_bytes(given, X, stored, place,
     assert one == other
 
 
-def test_rows_that_are_added_give_the_same_bytes(X, stored, place):
-    spec, one = FitSpec.checked(**OPTIONS, sigma=4.0), Engine(threads=1)
-    model, more = fitted(stored, one, **OPTIONS, sigma=4.0), ArrayRows(X[::-1].copy())
+@pytest.mark.parametrize("calibration_rows", [0, 60])
+def test_rows_that_are_added_give_the_same_bytes(calibration_rows, X, stored, place):
+    options = {**OPTIONS, "sigma": 4.0, "calibration_rows": calibration_rows}
+    spec, one = FitSpec.checked(**options), Engine(threads=1)
+    model, more = fitted(stored, one, **options), ArrayRows(X[::-1].copy())
     found, expected = (model_digest(extend(model, more, spec, engine)) for engine in (place, one))
     assert found == expected

@@ -79,6 +79,10 @@ class WithoutRows:
     numbers: Array
 
     @property
+    def held(self) -> bool:
+        return self.weights is None or self.weights.held
+
+    @property
     def stamp(self) -> str:
         own = "" if self.weights is None else self.weights.stamp
         return hashlib.sha256(own.encode() + little_endian(self.numbers)).hexdigest()
@@ -135,13 +139,15 @@ def without(rows: _Rows, numbers: Array) -> _Rows:
     return rows.with_weights(WithoutRows(rows.weights, numbers))
 
 
-def number_with_weight(rows: Rows) -> int:
-    """The number of rows with a positive weight."""
-    n, weights = rows.shape[0], rows.weights
+def number_and_weight(rows: Rows) -> tuple[int, float]:
+    """The number of rows with a positive weight, and the sum of all weights."""
+    n, weights, number, total = rows.shape[0], rows.weights, 0, 0.0
     if weights is None:
-        return n
-    step = READ_BYTES // 8
-    return sum(int(np.count_nonzero(weights.of(at, min(at + step, n)))) for at in range(0, n, step))
+        return n, float(n)
+    for start in range(0, n, READ_BYTES // 8):
+        some = weights.of(start, min(start + READ_BYTES // 8, n))
+        number, total = number + int(np.count_nonzero(some)), total + float(some.sum())
+    return number, total
 
 
 def weighted(rows: _Rows, given: Any) -> _Rows:

@@ -334,6 +334,8 @@ class KernelPCA(ModelMethods, BaseEstimator):  # type: ignore[misc]
     noise : float or None
         Standard deviation, in the units of the data, of the noise that pre-images remove: "denoising" is trained on it,
         and `score` adds it.
+    calibration_rows : int
+        Number of rows that are set aside, to judge by them how unusual other rows are: see `KernelPCADetector`.
     random_state : int, RandomState or None
         Seed of all random numbers. None draws a seed, which the model records.
     block_rows : int or None

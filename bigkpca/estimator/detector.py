@@ -12,12 +12,12 @@ from sklearn.utils.validation import check_is_fitted
 from bigkpca import arrays
 from bigkpca.data.frames import is_dask_frame
 from bigkpca.data.opening import in_memory
-from bigkpca.data.rows import Rows, identity_of
-from bigkpca.data.sample_weights import number_with_weight, weighted, without
+from bigkpca.data.rows import ArrayRows, Rows, identity_of
+from bigkpca.data.sample_weights import number_and_weight, weighted, without
 from bigkpca.data.stores import AnyPath, is_path
 from bigkpca.errors import Array, SpecError
 from bigkpca.estimator import KernelPCA
-from bigkpca.estimator.inputs import RowOutput, RowsInput, in_kind
+from bigkpca.estimator.inputs import DENOISED, RowOutput, RowsInput, in_kind
 from bigkpca.estimator.parameters import only_if
 from bigkpca.execution import projection
 from bigkpca.numerics.outliers import CALIBRATION_ROWS, COMBINED, STATISTICS, Calibration
@@ -113,7 +113,7 @@ class KernelPCADetector(RowsInput, OutlierMixin, BaseEstimator):  # type: ignore
         """
         share, alpha = _share(self.contamination), _alpha(self.alpha)
         rows = weighted(self._rows(X, reset=True), sample_weight)
-        n, identity = rows.shape[0], identity_of(rows) if is_path(X) else None
+        n, identity = number_and_weight(rows)[0], identity_of(rows) if is_path(X) else None
         kpca = self._unfitted(rows)
         self._set(kpca._fitted(rows, None, identity), 0)
         if share is None:
@@ -122,12 +122,12 @@ class KernelPCADetector(RowsInput, OutlierMixin, BaseEstimator):  # type: ignore
         count, before = max(1, round(share * n)), np.empty(0, np.intp)
         for number in range(_FITS):
             values = self._values(rows)
-            unusual = np.sort(np.argsort(values, kind="stable")[n - count :])
+            unusual = np.sort(np.argsort(values, kind="stable")[-count:])
             if number == _FITS - 1 or np.array_equal(unusual, before):
                 break
             self._set(clone(kpca)._fitted(without(rows, unusual), None, identity), count)
             before = unusual
-        self.offset_ = -float(np.sort(values)[n - count - 1 : n - count + 1].mean())
+        self.offset_ = -float(np.sort(values)[-count - 1 :][:2].mean())
         return self
 
     @only_if(_takes_more_rows)
@@ -146,13 +146,16 @@ class KernelPCADetector(RowsInput, OutlierMixin, BaseEstimator):  # type: ignore
 
     def _unfitted(self, rows: Rows) -> KernelPCA:
         """The kernel PCA for these rows, with the number of calibration rows."""
-        n = number_with_weight(rows)
+        n, count = number_and_weight(rows)[0], self.calibration_rows
+        if not isinstance(count, int | np.integer) or count < 1:
+            raise SpecError(f"calibration_rows={count!r}: give a number of at least 1")
         kpca = KernelPCA(0.9, sigma="3 median", random_state=0) if self.kpca is None else clone(self.kpca)
         needed = int(np.ceil(1 / _alpha(self.alpha))) if _share(self.contamination) is None else 1
-        return kpca.set_params(calibration_rows=min(self.calibration_rows, max(n // 4, needed), max(n // 2, 1)))
+        return kpca.set_params(calibration_rows=min(int(count), max(n // 4, needed), max(n // 2, 1)))
 
     def _set(self, kpca: KernelPCA, left_out: int) -> None:
         self.kpca_, self.model_, self.left_out_ = kpca, kpca.model_, left_out
+        kpca._remember(kpca.model_.columns, kpca.model_.names)
         self.__dict__.pop("_usual_errors", None)
 
     @property
@@ -213,17 +216,20 @@ class KernelPCADetector(RowsInput, OutlierMixin, BaseEstimator):  # type: ignore
         SpecError for kernels without pre-images.
         """
         check_is_fitted(self)
-        rows = self.kpca_._rows(X, reset=False)
-        values = rows.block(0, rows.shape[0])
-        return (values - self.kpca_.denoise(values)) / self._usual_errors
+        return self._errors(self._matching_rows(X, self.model_, counted=True)) / self._usual_errors
 
     @cached_property
     def _usual_errors(self) -> Array:
         """Root mean squares (d,) of the differences between the calibration rows and their pre-images."""
         known = self.calibration_.rows
-        errors = np.sqrt(np.mean((known - self.kpca_.denoise(known)) ** 2, axis=0))
-        least = np.finfo(known.dtype).eps * (np.abs(known).max(axis=0) + 1)  # a constant column is restored exactly
-        return np.maximum(errors, least)
+        errors = self._errors(ArrayRows(known))
+        least = np.finfo(errors.dtype).eps * (np.abs(known).max(axis=0) + 1)  # a constant column is restored exactly
+        return np.maximum(np.sqrt(np.mean(errors**2, axis=0)), least)
+
+    def _errors(self, rows: Rows) -> Array:
+        """Differences between rows and their pre-images, (n, d), in memory."""
+        found = np.asarray(DENOISED.of(rows, self.model_))
+        return rows.block(0, rows.shape[0]) - found
 
     def _of_rows(self, X: Any, output: RowOutput, names: tuple[str, ...]) -> Any:
         check_is_fitted(self)
@@ -234,9 +240,10 @@ class KernelPCADetector(RowsInput, OutlierMixin, BaseEstimator):  # type: ignore
         return in_kind(X, values, "statistics", "statistic")
 
     def _values(self, rows: Rows) -> Array:
-        """The combined statistic of all rows, (n,), in memory."""
+        """The combined statistic of all rows, (n,), in memory; less than any other for rows of weight 0."""
         found = _COMBINED.of(rows, self.model_)
-        return np.asarray(found if in_memory(rows) else found.compute())
+        values = np.asarray(found if in_memory(rows) else found.compute())
+        return values if rows.weights is None else np.where(rows.weights.of(0, len(values)) > 0, values, -np.inf)
 
     def save(self, path: AnyPath, *, overwrite: bool = False) -> None:
         """Save the model with its calibration, as `KernelPCA.save`; `alpha` is chosen when it is loaded."""

@@ -8,9 +8,9 @@ from dataclasses import replace
 import numpy as np
 
 from bigkpca.data.rows import ArrayRows, Rows
-from bigkpca.data.sample_weights import without
+from bigkpca.data.sample_weights import number_and_weight, without
 from bigkpca.errors import Array, SpecError
-from bigkpca.execution.engine import Engine, fit_blocks
+from bigkpca.execution.engine import Engine
 from bigkpca.execution.passes import read_sets
 from bigkpca.execution.projection import scores_and_residuals_of_rows
 from bigkpca.fitting.sample import drawn_numbers
@@ -23,27 +23,28 @@ from bigkpca.spec import FitSpec
 
 def without_calibration(rows: Rows, spec: FitSpec, engine: Engine) -> Rows:
     """The rows that are fitted: all but the calibration rows, which are drawn with equal chances from the rows of
-    positive weight. Raises SpecError unless at least as many are left."""
+    positive weight. Raises SpecError unless at least as many, and two, are left."""
     count = spec.calibration_rows
     if not count:
         return rows
     own = spec.landmarks.numbers if isinstance(spec.landmarks, RowNumbers) else ()
-    numbers = drawn_numbers(rows, 2 * count + len(own), spec.seed, CALIBRATION, engine, equal=True).numbers
+    needed = count + max(count, 2)
+    numbers = drawn_numbers(rows, needed + len(own), spec.seed, CALIBRATION, engine, equal=True).numbers
     numbers = numbers[~np.isin(numbers, own)]
-    if len(numbers) < 2 * count:
+    if len(numbers) < needed:
         raise SpecError(
-            f"calibration_rows={count}: at least as many rows must be left to fit, but {rows.where} has only "
-            f"{len(numbers):,}: choose a smaller number"
+            f"calibration_rows={count}: at least as many rows, and two, must be left to fit, but {rows.where} has only "
+            f"{len(numbers):,} together: choose a smaller number"
         )
     return without(rows, np.sort(numbers[:count]))
 
 
 def calibrated(model: Model, X: Array, weight: float, engine: Engine) -> Model:
     """The model with a calibration, made from rows X (c, d) that took no part in its fit, in the units of the data;
-    `weight` is that of all rows that did."""
+    `weight` is the sum of the weights of the fitted rows."""
     precisions = precisions_of(model.solution, weight)
     values = statistics(precisions, *scores_and_residuals_of_rows(ArrayRows(X), model, engine))
-    return replace(model, calibration=Calibration(X, precisions, np.sort(values, axis=1)))
+    return replace(model, calibration=Calibration.of(X, precisions, values, model.features.dtype))
 
 
 def calibration_rows_with(
@@ -56,8 +57,7 @@ def calibration_rows_with(
     if held is None:
         return rows, None
     assert model.sums is not None
-    n, weights = rows.shape[0], rows.weights
-    new = n if weights is None else sum(float(weights.of(b.start, b.stop).sum()) for b in fit_blocks(rows, None))
+    n, new = number_and_weight(rows)
     stream = random_stream(seed, CALIBRATION, model.sums.count << 32)
     expected = held.count * new / (decay * model.sums.weight + new)
     count = min(int(expected + stream.random()), n // 2)

@@ -6,13 +6,13 @@ Source: `docs/numerics.md`, section 23.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy.special import betaincinv, betaln, gammaln
 
 from bigkpca.errors import Array, SpecError
-from bigkpca.numerics.display import brief
+from bigkpca.numerics.display import at_most, brief
 from bigkpca.numerics.eigenpairs import Solution
 from bigkpca.numerics.features import Shape
 
@@ -66,7 +66,8 @@ class Calibration:
     precisions : (r + 1,) array
         Of scores and residuals: see `precisions_of`.
     values : (3, c) array
-        Each of the `statistics` of the calibration rows, ascending.
+        Each of the `statistics` of the calibration rows, ascending, and raised by more than rounding errors: a row that
+        equals a calibration row does not exceed its value, whichever rows are computed together.
     """
 
     shapes: ClassVar[dict[str, Shape]] = {"rows": ("c", "d"), "precisions": ("r+1",), "values": ("s", "c")}
@@ -81,6 +82,11 @@ class Calibration:
             raise SpecError(f"a calibration of {len(self.rows)} rows with values {self.values.shape}")
         if not (self.values[:, :-1] <= self.values[:, 1:]).all():
             raise SpecError("a calibration whose values do not ascend")
+
+    @classmethod
+    def of(cls, X: Array, precisions: Array, values: Array, dtype: np.dtype[Any]) -> Calibration:
+        """The calibration of rows X (c, d) with these statistics (3, c), computed in a dtype."""
+        return cls(X, precisions, np.sort(values, axis=1) * (1 + np.sqrt(np.finfo(dtype).eps)))
 
     @property
     def count(self) -> int:
@@ -97,10 +103,10 @@ class Calibration:
         least = 1 / (self.count + 1)
         if not least <= alpha < 1:
             raise SpecError(
-                f"alpha={alpha:g}: with {self.count:,} calibration rows, alpha can be from {least:.2g} up to 1; for a "
-                "smaller one, fit with more calibration_rows"
+                f"alpha={alpha:g}: with {self.count:,} calibration rows, it can be from {at_most(least, 2):g} up to 1; "
+                "for a smaller one, fit with more calibration_rows"
             )
-        return int(np.floor(alpha * (self.count + 1) * (1 + 1e-12))) - 1
+        return min(int(np.floor(alpha * (self.count + 1) * (1 + 1e-12))), self.count) - 1
 
     def limits(self, alpha: float) -> Array:
         """The values (3,) of the statistics that a row of the same distribution exceeds with a probability of at most

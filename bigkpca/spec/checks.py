@@ -128,10 +128,12 @@ def positive(value: float | str | None, info: ValidationInfo) -> float | str | N
     return value
 
 
-def sigma(value: float | str) -> float | str:
+def sigma(value: Any) -> float | str:
     """A number, "median", or a multiple of it, such as "3 median"."""
+    with suppress(TypeError, ValueError):
+        return float(value)
     with suppress(ValueError):
-        if isinstance(value, float) or (np.isfinite(times(value)) and times(value) > 0):
+        if isinstance(value, str) and 0 < times(value) < np.inf:
             return value
     raise SpecError(f"sigma={value!r}: give a positive number, 'median', or a multiple of it, e.g. '3 median'")
 

@@ -196,7 +196,7 @@ class FitSpec(BaseModel):
     _preimage = field_validator("preimage")(checks.preimage)
     _landmarks = field_validator("landmarks", mode="before")(checks.landmark_rule)
     _size = field_validator("size", "n_directions")(checks.size)
-    _sigma = field_validator("sigma")(checks.sigma)
+    _sigma = field_validator("sigma", mode="before")(checks.sigma)
     _positive = field_validator("sigma", "gamma")(checks.positive)
     _weights = field_validator("column_weights", mode="before")(weights.checked)
 

@@ -24,6 +24,8 @@ TYPED = [
     ("components", 50.0, 50),
     ("sigma", "median", "median"),
     ("sigma", 3, 3.0),
+    ("sigma", "3 median", "3 median"),
+    ("sigma", "2.5", 2.5),
     ("size", "1000", 1000),
     ("center", "false", False),
     ("kernel", "RBF", "gaussian"),
@@ -51,7 +53,10 @@ WRONG_BY_THEMSELVES = [
     ({"kernel": "matern:nu=-1"}, "nu"),
     ({"sigma": -1}, "sigma=-1.0: must be a positive number"),
     ({"sigma": 0.0}, "0.0: must be a positive number"),
-    ({"sigma": "abc"}, "sigma='abc': give a number or 'median'$"),
+    *(
+        ({"sigma": wrong}, f"sigma={wrong!r}: give a positive number, 'median', or a multiple of it, e.g. '3 median'$")
+        for wrong in ("abc", "3median", "x median", "-1 median", "0 median", "nan median", "inf median", None)
+    ),
     ({"gamma": float("inf")}, "inf: must be a positive number"),
     ({"degree": 0}, "degree=0: give a number of at least 1$"),
     ({"tol": 2}, "tol=2: give a number below 1$"),

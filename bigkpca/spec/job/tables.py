@@ -127,7 +127,7 @@ _KERNELS = [name for name in kernels.KERNELS if name != kernels.Precomputed.name
 _IN_FILES: Mapping[str, Any] = {
     "components": _Count | Annotated[float, Field(gt=0, lt=1)] | Literal["auto", "none"],
     "kernel": _named(kernels.KERNELS, without=kernels.Precomputed.name, pattern=_WITH_OPTIONS),
-    "sigma": _Positive | Annotated[str, Field(pattern=r"^([0-9.]+ )?median$")],
+    "sigma": _Positive | Literal["median"] | Annotated[str, Field(pattern=r"^[0-9.]+ median$")],
     "gamma": _Positive | Literal["scale"],
     "method": _named(methods.METHODS),
     "size": _Count | Literal["auto"],
@@ -138,6 +138,7 @@ _IN_FILES: Mapping[str, Any] = {
 }
 _DESCRIBED = {"kernel": f"one of {', '.join(_KERNELS)}; options follow a colon, e.g. spectrum:k=4"}
 _EXAMPLES: Mapping[str, Any] = {
+    "sigma": ["3 median"],
     "kernel": ["spectrum:k=4"],
     "column_weights": [{"origin": 4}],
     "landmarks": ["landmarks.npy"],

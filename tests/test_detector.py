@@ -1,0 +1,583 @@
+"""KernelPCADetector: its promise about false alarms, its contract, and rows of every kind."""
+
+import gzip
+import pickle
+
+import dask
+import dask.array as da
+import dask.dataframe as dd
+import numpy as np
+import pandas as pd
+import pytest
+import xarray as xr
+import zarr
+from scipy.sparse import csr_array
+from scipy.spatial.distance import cdist
+from scipy.stats import binom
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.metrics import roc_auc_score
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+import bigkpca
+from bigkpca import KernelPCA, KernelPCADetector, arrays, landmarks
+from bigkpca.data.rows import ArrayRows
+from bigkpca.data.sample_weights import weighted
+from bigkpca.errors import DataError, SpecError
+from bigkpca.estimator.parameters import spec_of
+from bigkpca.execution.engine import Engine
+from bigkpca.fitting.calibration import without_calibration
+from bigkpca.numerics.outliers import COMBINED
+from tests.data.cases import case
+from tests.helpers.commands import run
+from tests.helpers.files import shared_file
+from tests.helpers.lazy import refuse
+
+SMALL = KernelPCA(2, size=8, sigma=3.0, landmarks="uniform", random_state=0)
+
+
+def full(value):
+    """A parameter of the full tests."""
+    return pytest.param(value, marks=pytest.mark.full)
+
+
+def small(**options):
+    return KernelPCA(**{**SMALL.get_params(), **options})
+
+
+@pytest.fixture(scope="module")
+def X():
+    return np.random.default_rng(0).normal(size=(300, 3))
+
+
+@pytest.fixture(scope="module")
+def detector(X):
+    return KernelPCADetector(SMALL, alpha=0.1).fit(X)
+
+
+def set_aside(X, kpca, weights=None):
+    """Numbers of the calibration rows of a fit."""
+    rows = weighted(ArrayRows(X), weights)
+    return without_calibration(rows, spec_of(kpca), Engine(threads=1)).weights.numbers
+
+
+_CHOSEN = "rows are set aside at random, from those that repeat as from others"
+
+
+@pytest.mark.full
+@parametrize_with_checks(
+    [KernelPCADetector(alpha=0.2), KernelPCADetector(contamination=0.1)],
+    expected_failed_checks=lambda _: {
+        f"check_sample_weight_equivalence_on_{kind}_data": _CHOSEN for kind in ("dense", "sparse")
+    },
+)
+def test_scikit_learn_contract(estimator, check):
+    check(estimator)
+
+
+def within_range(detectors, draw, alpha, rows):
+    """In how many cases the share of new rows that are flagged is in the range that the detector gives."""
+    hits = 0
+    for i, detector in enumerate(detectors):
+        low, high = detector.calibration_.range(alpha, rows)
+        hits += low <= np.mean(detector.predict(draw(i)) == -1) <= high
+    return hits
+
+
+def false_alarms(seeds):
+    """Hits of detectors of skewed rows, each of other rows and with another seed."""
+
+    def drawn(seed, n):
+        return np.random.default_rng(seed).gamma(0.5, size=(n, 2))
+
+    made = [KernelPCADetector(small(random_state=i), alpha=0.1).fit(drawn([1, i], 150)) for i in range(seeds)]
+    return within_range(made, lambda i: drawn([2, i], 800), 0.1, 800)
+
+
+@pytest.mark.parametrize("seeds", [15, full(100)])
+def test_the_share_of_ordinary_rows_that_are_flagged_is_in_the_range_in_95_percent_of_fits(seeds):
+    low, high = binom.ppf([1e-4, 1 - 1e-4], seeds, 0.955)
+    assert low <= false_alarms(seeds) <= high
+
+
+def _usps():
+    return np.load(shared_file("usps", "usps_int16.npz"))["X_milli"].astype(np.float32) / 1000
+
+
+def _mnist():
+    with gzip.open(shared_file("mnist", "train-images-idx3-ubyte.gz")) as file:
+        return np.frombuffer(file.read(), np.uint8, offset=16).reshape(-1, 784)
+
+
+def _covertype():
+    return np.load(shared_file("covertype", "covtype_93k.npz"))["X_raw"]
+
+
+def _flights():
+    frame = pd.read_csv(shared_file("flights", "flights_200k.csv.gz"), nrows=40_000)
+    return frame.select_dtypes("number").dropna().to_numpy(np.float64)
+
+
+def _heavy_tails():
+    rng = np.random.default_rng(5)
+    return rng.standard_t(1.5, size=(40_000, 6)) * rng.choice([1.0, 1.0, 30.0], size=(40_000, 1)) + 5
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("load", [_usps, _mnist, _covertype, _flights, _heavy_tails])
+@pytest.mark.filterwarnings("ignore::bigkpca.errors.DominantVariableWarning", "ignore::bigkpca.errors.RoundingWarning")
+def test_false_alarms_on_real_rows_are_in_the_range(load):
+    X, hits = load(), 0
+    for seed in range(20):
+        rows = X[np.random.default_rng(seed).permutation(len(X))[:9000]]
+        kpca = KernelPCA(20, size=200, sigma="3 median", standardize=load in (_covertype, _flights), random_state=seed)
+        made = KernelPCADetector(kpca, alpha=0.02, calibration_rows=1000).fit(rows[:5000])
+        hits += within_range([made], lambda _, new=rows[5000:]: new, 0.02, 4000)
+    assert hits >= binom.ppf(1e-3, 20, 0.95)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"standardize": True, "landmarks": "leverage", "sigma": "3 median"},
+        *(
+            full(each)
+            for each in (
+                {"landmarks": "kmeans", "sigma": "median"},
+                {"landmarks": landmarks.RPCholesky(over="all")},
+                {"method": "rff", "landmarks": "auto"},
+                {"method": "rff", "solver": "randomized", "landmarks": "auto"},
+                {"method": "rff-pca", "sigma": "median", "landmarks": "auto"},
+                {"kernel": "polynomial", "sigma": "median"},
+                {"size": "auto", "tol": 0.1},
+                {"gamma": "scale", "sigma": "median"},
+            )
+        ),
+    ],
+)
+@pytest.mark.parametrize("dtype", ["f8", full("f4")])
+def test_components_do_not_depend_on_calibration_rows(options, dtype, X):
+    X, kpca = X.astype(dtype), small(calibration_rows=100, **options)
+    numbers = set_aside(X, kpca)
+    other = X.copy()
+    other[numbers] = np.random.default_rng(1).normal(size=(100, 3)) * 1e3 + 7
+    models = [clone(kpca).fit(rows).model_ for rows in (X, other)]
+    for name in ("mean", "components", "eigenvalues", "total_variance"):
+        one, two = (np.asarray(getattr(model.solution, name)) for model in models)
+        assert one.tobytes() == two.tobytes(), name
+    assert [model.features.dtype for model in models] == [X.dtype] * 2
+    for model, rows in zip(models, (X, other), strict=True):
+        np.testing.assert_array_equal(model.calibration.rows, rows[numbers])
+        assert model.sums is None or model.sums.count == model.sums.weight == 200
+    if kpca.method == "auto" and isinstance(kpca.landmarks, str) and kpca.landmarks != "kmeans":
+        given = models[0].features.landmarks_in_user_units()
+        assert cdist(given, np.delete(X, numbers, axis=0)).min(axis=1).max() < 1e-6 < cdist(given, X[numbers]).min()
+
+
+def test_a_fit_without_its_calibration_rows_has_the_same_eigenvalues(X):
+    weights = np.random.default_rng(1).integers(1, 4, len(X)).astype(float)
+    kpca = small(landmarks=X[:20], calibration_rows=100, size="auto")
+    found = clone(kpca).fit(X, sample_weight=weights)
+    numbers = set_aside(X, kpca, weights)
+    kept = np.setdiff1d(np.arange(len(X)), numbers)
+    expected = small(landmarks=X[:20], size="auto").fit(X[kept], sample_weight=weights[kept])
+    np.testing.assert_allclose(found.eigenvalues_, expected.eigenvalues_, rtol=1e-10)
+    calibration = found.model_.calibration
+    left = expected.model_.solution.total_variance - expected.eigenvalues_.sum()
+    np.testing.assert_allclose(
+        calibration.precisions, weights[kept].sum() / np.append(expected.eigenvalues_, left), rtol=1e-7
+    )
+    T2 = (expected.transform(X[numbers]) ** 2 * calibration.precisions[:-1]).sum(axis=1)
+    np.testing.assert_allclose(calibration.values[1], np.sort(T2), rtol=1e-6)
+    np.testing.assert_allclose(calibration.values[0], np.sort(expected.residual(X[numbers])), rtol=1e-6)
+
+
+def test_rows_that_are_landmarks_and_rows_of_weight_0_are_not_set_aside(X):
+    own, weights = np.arange(0, 300, 3), np.ones(300)
+    weights[1::3] = 0
+    found = KernelPCADetector(small(landmarks=own, size="auto"), alpha=0.1, calibration_rows=50).fit(X, None, weights)
+    rows = set(map(tuple, found.calibration_.rows))
+    assert len(rows) == 50
+    assert not rows & set(map(tuple, np.concatenate([X[own], X[1::3]])))
+    for given, count in ((own, 150), (np.arange(299), 1)):
+        with pytest.raises(SpecError, match=rf"calibration_rows={count}: at least as many rows, and two, must be left"):
+            small(landmarks=given, size="auto", calibration_rows=count).fit(X[: 299 + (count == 150)])
+
+
+def test_each_row_is_set_aside_with_the_same_chance(X):
+    weights = np.linspace(0.1, 10, 300)
+    plain, with_weights = np.zeros((2, 300))
+    for seed in range(60):
+        kpca = small(calibration_rows=60, random_state=seed)
+        plain[set_aside(X, kpca)] += 1
+        with_weights[set_aside(X, kpca, weights)] += 1
+    for each in (plain, with_weights):
+        halves = each[:150].sum(), each[150:].sum()
+        assert abs(halves[0] - halves[1]) < 5 * np.sqrt(60 * 60)
+        assert binom.ppf(1e-7, 60, 0.2) <= each.min() <= each.max() <= binom.ppf(1 - 1e-7, 60, 0.2)
+
+
+def test_a_share_is_left_out_and_flagged():
+    rng = np.random.default_rng(0)
+    X = np.concatenate([rng.normal(size=(279, 3)), rng.normal([4, 0, 0], 0.3, size=(21, 3))])
+    unusual = np.arange(300) >= 279
+    clean, told = (
+        KernelPCADetector(small(size=40), alpha=0.05, contamination=share).fit(X) for share in ("auto", 0.07)
+    )
+    assert (told.left_out_, clean.left_out_) == (21, 0)
+    assert (told.predict(X) == -1).sum() == 21
+    assert told.model_.sums.count == 279 - told.calibration_.count
+    before, after = (roc_auc_score(unusual, -each.score_samples(X)) for each in (clean, told))
+    assert before < 0.975 < 0.99 < after, (before, after)
+
+
+@pytest.mark.parametrize("share", [0.01, 0.1, full(0.5)])
+def test_fits_are_repeated_until_the_same_rows_are_left_out(share, X, monkeypatch):
+    fits, fitted = [], KernelPCA._fitted
+
+    def counting(self, rows, *others):
+        fits.append(rows.weights)
+        return fitted(self, rows, *others)
+
+    monkeypatch.setattr(KernelPCA, "_fitted", counting)
+    rows = X.copy()
+    rows[:3] += 50  # so far from all others that the first fit finds them
+    found = KernelPCADetector(SMALL, contamination=share).fit(rows)
+    assert fits[0] is None
+    assert all(len(each.numbers) == 300 * share for each in fits[1:])
+    assert len(fits) == (2 if share == 0.01 else 3)
+    assert (found.predict(rows) == -1).sum() == found.left_out_ == 300 * share
+
+
+def test_rows_of_weight_0_are_no_part_of_the_share(X):
+    weights = np.r_[np.ones(200), np.zeros(100)]
+    rows = X.copy()
+    rows[200:] += 50
+    found = KernelPCADetector(SMALL, contamination=0.1).fit(rows, sample_weight=weights)
+    assert found.left_out_ == (found.predict(rows[:200]) == -1).sum() == 20
+
+
+def test_what_cannot_be_fitted_is_refused(X):
+    frame = pd.DataFrame(X, columns=list("abc"))
+    refused = [
+        ({"alpha": 0.01, "calibration_rows": 50}, "alpha=0.01: with 50 calibration rows, it can be from 0.02 up to"),
+        (
+            {"alpha": 1e-3},
+            r"alpha=0.001: with 150 calibration rows, it can be from 0.0067 up to 1; for a smaller one",
+        ),
+        *(
+            ({"alpha": wrong}, "give the share of ordinary rows that may be flagged")
+            for wrong in (0, 1, 2.0, "1%", None)
+        ),
+        *(
+            ({"contamination": wrong}, 'give "auto", or a share above 0 and up to 0.5')
+            for wrong in (0.0, 0.6, -1, np.nan, "much", None, True)
+        ),
+        *(
+            ({"calibration_rows": wrong}, f"calibration_rows={wrong!r}: give a number of at least 1")
+            for wrong in (0, -1, 1.5, "many", None)
+        ),
+        (
+            {"kpca": small(method="exact", landmarks="auto", size="auto")},
+            "method='exact' does not take calibration_rows=75: omit one of the two",
+        ),
+        ({"kpca": small(refine=2)}, "refine=2 does not take calibration_rows=75"),
+        ({"kpca": small(preimage="ridge")}, "preimage='ridge' does not take calibration_rows=75"),
+    ]
+    for options, message in refused:
+        with case(options), pytest.raises(SpecError, match=message):
+            KernelPCADetector(**{"kpca": SMALL, "alpha": 0.1, **options}).fit(X)
+    with pytest.raises(SpecError, match=r"calibration_rows=1: at least as many rows, and two, must be left to fit"):
+        KernelPCADetector(SMALL, alpha=0.5).fit(X[:2])
+    with pytest.raises(
+        SpecError, match="the model has no calibration rows, which limits need: fit it with calibration"
+    ):
+        arrays.statistics(clone(SMALL).fit(X), X)
+    spoilt = X.copy()
+    spoilt[set_aside(X, small(calibration_rows=75))[0], 1] = np.nan
+    with pytest.raises(DataError, match="NaN"):
+        KernelPCADetector(SMALL, alpha=0.1).fit(spoilt)
+    found = KernelPCADetector(SMALL, alpha=0.1).fit(frame)
+    assert found.offset_ == KernelPCADetector(SMALL, alpha=0.1).fit(X, np.arange(300)).offset_  # labels are not used
+    for method in (found.predict, found.contributions, found.p_values, found.reasons, found.partial_fit):
+        with pytest.raises(ValueError, match="feature names should match"):
+            method(frame[["c", "a", "b"]])
+        with pytest.raises(NotFittedError, match="not fitted yet"):
+            getattr(KernelPCADetector(), "predict" if method == found.partial_fit else method.__name__)(X)
+        with pytest.raises(ValueError, match=r"X has 4 features, but KernelPCA(Detector)? is expecting 3"):
+            getattr(KernelPCADetector(SMALL, alpha=0.1).fit(X), method.__name__)(np.zeros((3, 4)))
+    with pytest.raises(AttributeError, match="has no attribute 'partial_fit'") as missing:
+        KernelPCADetector(contamination=0.1).partial_fit(X)
+    assert "contamination=0.1: partial_fit leaves no rows out; use 'auto', or fit" in str(missing.value.__cause__)
+
+
+def _in_memory(values):
+    return np.asarray(values.compute() if hasattr(values, "compute") else values)
+
+
+def _stored(X, folder):
+    zarr.create_array(str(folder / "rows.zarr"), data=X, chunks=(50, 3))
+    return str(folder / "rows.zarr")
+
+
+CONTAINERS = {
+    "path": (_stored, da.Array),
+    "frame": (lambda X, _: pd.DataFrame(X, columns=list("abc")), np.ndarray),
+    "dask array": (lambda X, _: da.from_array(X, chunks=(77, 3)), da.Array),
+    "dask frame": (lambda X, _: dd.from_pandas(pd.DataFrame(X, columns=list("abc")), npartitions=3), dd.Series),
+    "DataArray": (lambda X, _: xr.DataArray(X, dims=("time", "place")), xr.DataArray),
+    "sparse": (lambda X, _: csr_array(X), np.ndarray),
+}
+
+
+@pytest.mark.parametrize("name", ["frame", *map(full, sorted({*CONTAINERS} - {"frame"}))])
+def test_all_containers_give_the_same_values(name, X, detector, tmp_path):
+    make, kind = CONTAINERS[name]
+    rows, values, flags = make(X, tmp_path), detector.statistics(X), detector.predict(X)
+    assert (values.shape, flags.dtype) == ((300, 3), int)
+    found = KernelPCADetector(SMALL, alpha=0.1).fit(rows)
+    np.testing.assert_allclose(found.offset_, detector.offset_, rtol=1e-9)
+    with dask.config.set(scheduler=refuse):
+        all_of_them, scores, predicted = found.statistics(rows), found.score_samples(rows), found.predict(rows)
+    assert isinstance(predicted, kind)
+    np.testing.assert_allclose(_in_memory(all_of_them), values, rtol=1e-9)
+    np.testing.assert_allclose(_in_memory(scores), -values[:, COMBINED], rtol=1e-9)
+    np.testing.assert_array_equal(_in_memory(predicted), flags)
+    np.testing.assert_allclose(found.p_values(rows), detector.p_values(X))
+    np.testing.assert_array_equal(found.reasons(rows), detector.reasons(X))
+    if name != "dask frame":
+        np.testing.assert_allclose(found.contributions(rows), detector.contributions(X), rtol=1e-6, atol=1e-9)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("name", ["path", "dask array"])
+def test_rows_that_are_not_in_memory_are_left_out_as_others(name, X, tmp_path):
+    rows = CONTAINERS[name][0](X, tmp_path)
+    found, expected = (KernelPCADetector(SMALL, contamination=0.1).fit(each) for each in (rows, X))
+    np.testing.assert_allclose(found.offset_, expected.offset_, rtol=1e-9)
+    assert (found.left_out_, int((found.predict(rows) == -1).sum())) == (30, 30)
+
+
+@pytest.mark.parametrize("dtype", ["u1", full("f4")])
+def test_rows_of_other_dtypes(dtype, digits):
+    rows = digits[:300].astype(dtype)
+    found = KernelPCADetector(KernelPCA(5, size=30, random_state=0), alpha=0.1).fit(rows)
+    assert found.calibration_.rows.dtype == rows.dtype
+    assert found.contributions(rows[:4]).shape == (4, 64)
+    assert np.isfinite(found.contributions(rows[:4])).all()
+    np.testing.assert_array_equal(
+        found.contributions(rows[:4] * 1.0).argmax(1), found.contributions(rows[:4]).argmax(1)
+    )
+
+
+@pytest.fixture(scope="module")
+def frame(X):
+    return pd.DataFrame(X, columns=list("abc"))
+
+
+def check_same(found, other, frame):
+    assert (other.offset_, other.false_alarms_, other.calibration_.count) == (found.offset_, found.false_alarms_, 75)
+    assert list(other.feature_names_in_) == list(frame.columns)
+    for method in ("statistics", "contributions"):
+        assert getattr(other, method)(frame[:2]).tobytes() == getattr(found, method)(frame[:2]).tobytes()
+
+
+def test_models_are_saved_with_their_calibration_but_without_alpha(frame, tmp_path):
+    found = KernelPCADetector(SMALL, alpha=0.1).fit(frame)
+    found.save(tmp_path / "model.zarr")
+    check_same(found, KernelPCADetector.load(tmp_path / "model.zarr", alpha=0.1), frame)
+    assert KernelPCADetector.load(tmp_path / "model.zarr", alpha=0.3).offset_ > found.offset_
+    with pytest.raises(SpecError, match=r"with 75 calibration rows, it can be from 0.014 up to 1"):
+        KernelPCADetector.load(tmp_path / "model.zarr", alpha=0.01)
+    clone(SMALL).fit(frame).save(tmp_path / "plain.zarr")
+    with pytest.raises(SpecError, match="the model has no calibration rows"):
+        KernelPCADetector.load(tmp_path / "plain.zarr")
+
+
+@pytest.mark.full
+def test_loaded_detectors_can_be_cloned_and_take_more_rows(frame, tmp_path):
+    found = KernelPCADetector(SMALL, alpha=0.1).fit(frame)
+    found.save(tmp_path / "model.zarr")
+    loaded = KernelPCADetector.load(tmp_path / "model.zarr", alpha=0.1)
+    check_same(found, clone(loaded).fit(frame), frame)
+    more = [each.partial_fit(frame[:30]) for each in (found, loaded)]
+    assert more[0].offset_ == more[1].offset_
+    assert [each.calibration_.count for each in more] == [75, 75]
+
+
+def test_detectors_are_pickled_cloned_and_set_as_others(frame, X, detector):
+    found = KernelPCADetector(SMALL, alpha=0.1).fit(frame)
+    check_same(found, pickle.loads(pickle.dumps(found)), frame)
+    nested = clone(detector).set_params(kpca__size=5, kpca__n_components=1, calibration_rows=20)
+    assert (nested.fit_predict(X) == nested.predict(X)).all()
+    assert (nested.kpca_.n_components_, nested.kpca_.landmarks_.shape, nested.calibration_.count) == (1, (5, 3), 20)
+    assert detector.kpca.size == SMALL.size
+
+
+def test_limits_follow_the_rows_that_partial_fit_adds(X):
+    first = KernelPCADetector(SMALL, alpha=0.1).partial_fit(X)
+    assert first.offset_ == KernelPCADetector(SMALL, alpha=0.1).fit(X).offset_
+    sets, offsets, added = [first.calibration_.rows], [first.offset_], [X]
+    rng = np.random.default_rng(1)
+    for _ in range(5):
+        added.append(rng.normal(size=(100, 3)) * 2)
+        first.partial_fit(added[-1], half_life=100)
+        sets.append(first.calibration_.rows)
+        offsets.append(first.offset_)
+    assert {len(each) for each in sets} == {75}
+    known = [set(map(tuple, each)) for each in sets]
+    assert all(own <= set(map(tuple, np.concatenate(added[: i + 1]))) for i, own in enumerate(known))
+    assert len(known[-1] & set(map(tuple, X))) < 5  # of 75, a share of about 2^-5 of weight
+    shares = [np.mean(np.sum(each**2, axis=1) > 7) for each in (sets[0], sets[-1])]
+    assert shares[0] < 0.2 < shares[1]
+    assert 0.02 <= np.mean(first.predict(rng.normal(size=(2000, 3)) * 2) == -1) <= 0.25
+    assert first.model_.sums.count + len(set.union(*known)) >= 800 >= first.model_.sums.count + 75
+
+
+def test_all_rows_replace_calibration_rows_in_proportion(X):
+    found = KernelPCADetector(SMALL, alpha=0.1, calibration_rows=100).partial_fit(X[:250])
+    kept = set(map(tuple, found.calibration_.rows))
+    numbers = []
+    for i in range(4):
+        found.partial_fit(X[250 + i : 251 + i])  # one row is never set aside: at least as many must be added
+        numbers.append(found.calibration_.count)
+    assert set(numbers) == {62}
+    assert set(map(tuple, found.calibration_.rows)) == kept
+    assert found.model_.sums.count == 250 - 62 + 4
+    more = np.random.default_rng(2).normal(size=(1000, 3))
+    found.partial_fit(more)
+    assert found.calibration_.count == 62
+    new = len(set(map(tuple, found.calibration_.rows)) & set(map(tuple, more)))
+    assert abs(new - 62 * 1000 / 1192) <= 1.01
+    assert found.model_.sums.count == 192 + 1000 - new
+
+
+def test_rows_that_are_set_aside_do_not_change_what_is_added(X):
+    more = np.random.default_rng(1).normal(size=(200, 3))
+    first, second = (clone(SMALL).set_params(calibration_rows=100).fit(X) for _ in range(2))
+    first.partial_fit(more)
+    aside = np.flatnonzero([tuple(row) in set(map(tuple, first.model_.calibration.rows)) for row in more])
+    assert len(aside) > 30
+    other = more.copy()
+    other[aside] = 50
+    second.partial_fit(other)
+    assert first.model_.solution.components.tobytes() == second.model_.solution.components.tobytes()
+    assert first.eigenvalues_.tobytes() == second.eigenvalues_.tobytes()
+    assert (second.model_.calibration.rows == 50).all(axis=1).sum() == len(aside)
+
+
+def test_models_with_calibrations_are_merged_and_share_features(X):
+    first = clone(SMALL).set_params(calibration_rows=60).fit(X[:150])
+    second = clone(SMALL).fit(X[150:], like=first)
+    assert second.model_.calibration.count == 60
+    assert second.model_.sums.count == 90
+    assert set(map(tuple, second.model_.calibration.rows)) <= set(map(tuple, X[150:]))
+    both = first + second
+    found = both.model_.calibration
+    assert (found.count, both.model_.sums.count) == (60, 180)
+    assert len(set(map(tuple, found.rows)) & set(map(tuple, first.model_.calibration.rows))) == 30
+    values = arrays.statistics(both, found.rows).compute()
+    np.testing.assert_allclose(np.sort(values, axis=0).T, found.values, rtol=1e-6)
+    left = both.model_.solution.total_variance - both.eigenvalues_.sum()
+    np.testing.assert_allclose(found.precisions, 180 / np.append(both.eigenvalues_, left), rtol=1e-6)
+    plain = clone(SMALL).set_params(calibration_rows=0).fit(X[150:], like=first)
+    assert plain.model_.calibration is None or plain.model_.calibration.count == 60
+    assert bigkpca.merge([first, second]).calibration.values.tobytes() == found.values.tobytes()
+
+
+@pytest.mark.parametrize("dtype", ["f8", full("f4")])
+def test_rows_with_equal_values_are_flagged_alike_one_by_one_and_together(dtype):
+    """Rounding depends on the rows that are computed together: it must not decide between equal rows."""
+    values = np.array(np.meshgrid(*[[0, 1]] * 4)).reshape(4, 16).T.astype(dtype)
+    chances = np.r_[np.full(15, 0.9 / 15), 0.1]
+    rng = np.random.default_rng(0)
+    X = values[rng.choice(16, 1500, p=chances)]
+    found = KernelPCADetector(KernelPCA(3, size=10, random_state=0), alpha=0.05).fit(X)
+    together, alone = found.predict(X), [found.predict(row[None])[0] for row in values]
+    for row, flag in zip(values, alone, strict=True):
+        assert set(together[(row == X).all(axis=1)]) == {flag}
+    assert chances[np.array(alone) == -1].sum() <= 0.07  # up to 0.05, and what the calibration adds by chance
+    np.testing.assert_allclose(
+        [found.score_samples(row[None])[0] for row in X[:9]], found.score_samples(X)[:9], rtol=1e-4
+    )
+
+
+def test_one_row_has_the_bits_that_it_has_in_a_frame_or_a_list(detector, X):
+    one = detector.statistics(X[:1]).tobytes()
+    assert detector.statistics(X[:1].tolist()).tobytes() == one == detector.statistics(pd.DataFrame(X[:1])).tobytes()
+    assert arrays.statistics(detector.model_, X[:1]).compute().tobytes() == one
+
+
+@pytest.mark.parametrize("kernel", ["linear", "polynomial"])
+def test_a_row_far_along_a_component_is_distant_and_a_row_off_the_components_has_a_residual(kernel):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 3)) * [10, 6, 0.1]
+    found = KernelPCADetector(KernelPCA(2, kernel=kernel, degree=1, size=30, random_state=0), alpha=0.1).fit(X)
+    rows = [[150, 0, 0], [0, 60, 0], [0, 0, 5], [0, 0, 0]]
+    assert found.reasons(rows).tolist() == ["distance", "distance", "residual", ""]
+    assert found.predict(rows).tolist() == [-1, -1, -1, 1]
+    Q, T2, both = found.statistics(rows).T
+    parts = found.calibration_.parts(np.array([Q, T2, both]))
+    np.testing.assert_allclose(parts, [found.calibration_.precisions[-1] * Q, T2 / 2])
+
+
+def test_the_column_that_was_changed_contributes_most():
+    rng = np.random.default_rng(0)
+    latent = rng.normal(size=(400, 2))
+    X = latent @ rng.normal(size=(2, 6)) + 0.05 * rng.normal(size=(400, 6))
+    X[:, 5] *= 100  # in other units
+    found = KernelPCADetector(KernelPCA(2, sigma="3 median", standardize=True, random_state=0), alpha=0.05).fit(X)
+    for column, step in enumerate([4, 4, 4, 4, 4, 400]):
+        row = X[:1].copy()
+        row[0, column] += step
+        assert found.reasons(row).tolist() == ["residual"]
+        assert np.abs(found.contributions(row)[0]).argmax() == column
+    usual = np.sqrt(np.mean(found.contributions(found.calibration_.rows) ** 2, axis=0))
+    np.testing.assert_allclose(usual, 1)
+    constant = np.column_stack([X[:, :5], np.ones(400)])
+    flat = KernelPCADetector(SMALL, alpha=0.05).fit(constant)
+    assert np.isfinite(flat.contributions(constant[:3])).all()
+    with pytest.raises(SpecError, match="pre-image"):
+        KernelPCADetector(small(kernel="laplacian"), alpha=0.1).fit(constant).contributions(constant[:2])
+
+
+def test_p_values_of_ordinary_rows_are_uniform(detector):
+    new = np.random.default_rng(7).normal(size=(4000, 3))
+    found = detector.p_values(new)
+    assert np.ptp(np.quantile(found, [0.1, 0.5, 0.9]) - [0.1, 0.5, 0.9]) < 0.2
+    flags = detector.predict(new)
+    np.testing.assert_array_equal(flags == -1, found <= 0.1)
+    low, high = detector.false_alarms_
+    assert (low, high) == detector.calibration_.range(0.1)
+    assert low <= np.mean(flags == -1) <= high
+    np.testing.assert_array_equal(flags == -1, detector.decision_function(new) < 0)
+    np.testing.assert_array_equal(detector.decision_function(new), detector.score_samples(new) - detector.offset_)
+
+
+def test_multiples_of_the_median_length(X):
+    found = [KernelPCA(2, sigma=sigma, size=20, random_state=0).fit(X).sigma_ for sigma in ("median", "3 median")]
+    np.testing.assert_allclose(found[1], 3 * found[0])
+
+
+@pytest.mark.full
+def test_multiples_of_the_median_length_in_comparisons_and_commands(X, tmp_path, quiet_signals):
+    length = KernelPCA(2, sigma="median", random_state=0).fit(X).sigma_
+    of_comparisons = [
+        bigkpca.compare(X, tmp_path / f"{i}", sigma=sigma, n_components=2, methods="columns", sizes=[20], seeds=1)
+        for i, sigma in enumerate(("3 median", 3 * length, "median"))
+    ]
+    errors = [found.groups[0].median("eigenvalue_error") for found in of_comparisons]
+    np.testing.assert_allclose(errors[0], errors[1])
+    assert errors[0] != errors[2]
+    np.save(tmp_path / "rows.npy", X)
+    options = ["--components", 2, "--seed", 0]
+    done = run("fit", tmp_path / "rows.npy", tmp_path / "model.zarr", "--sigma", "3 median", *options)
+    assert done.exit_code == 0, done.output
+    np.testing.assert_allclose(KernelPCA.load(tmp_path / "model.zarr").sigma_, 3 * length)
+    done = run("fit", tmp_path / "rows.npy", tmp_path / "other.zarr", "--sigma", "2.5", *options)
+    assert KernelPCA.load(tmp_path / "other.zarr").sigma_ == 2.5
+    done = run("fit", tmp_path / "rows.npy", tmp_path / "none.zarr", "--sigma", "3median", *options)
+    assert done.exit_code != 0
+    assert "give a positive number, 'median', or a multiple of it, e.g. '3 median'" in done.output
+    assert not (tmp_path / "none.zarr").exists()
