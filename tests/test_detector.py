@@ -436,7 +436,7 @@ def test_limits_follow_the_rows_that_partial_fit_adds(X):
 
 
 def test_all_rows_replace_calibration_rows_in_proportion(X):
-    found = KernelPCADetector(SMALL, alpha=0.1, calibration_rows=100).partial_fit(X[:250])
+    found = KernelPCADetector(SMALL, alpha=0.1, calibration_rows=100).fit(X[:250])
     kept = set(map(tuple, found.calibration_.rows))
     numbers = []
     for i in range(4):

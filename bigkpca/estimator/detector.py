@@ -146,7 +146,8 @@ class KernelPCADetector(RowsInput, OutlierMixin, BaseEstimator):  # type: ignore
 
     def _unfitted(self, rows: Rows) -> KernelPCA:
         """The kernel PCA for these rows, with the number of calibration rows."""
-        n, count = number_and_weight(rows)[0], self.calibration_rows
+        n, given = number_and_weight(rows)[0], self.calibration_rows
+        count: Any = given
         if not isinstance(count, int | np.integer) or count < 1:
             raise SpecError(f"calibration_rows={count!r}: give a number of at least 1")
         kpca = KernelPCA(0.9, sigma="3 median", random_state=0) if self.kpca is None else clone(self.kpca)

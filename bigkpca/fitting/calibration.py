@@ -22,14 +22,14 @@ from bigkpca.spec import FitSpec
 
 
 def without_calibration(rows: Rows, spec: FitSpec, engine: Engine) -> Rows:
-    """The rows that are fitted: all but the calibration rows, which are drawn with equal chances from the rows of
-    positive weight. Raises SpecError unless at least as many, and two, are left."""
+    """The rows that are fitted: all but the calibration rows, which are drawn in proportion to the weights. Raises
+    SpecError unless at least as many, and two, are left."""
     count = spec.calibration_rows
     if not count:
         return rows
     own = spec.landmarks.numbers if isinstance(spec.landmarks, RowNumbers) else ()
     needed = count + max(count, 2)
-    numbers = drawn_numbers(rows, needed + len(own), spec.seed, CALIBRATION, engine, equal=True).numbers
+    numbers = drawn_numbers(rows, needed + len(own), spec.seed, CALIBRATION, engine).numbers
     numbers = numbers[~np.isin(numbers, own)]
     if len(numbers) < needed:
         raise SpecError(
@@ -61,7 +61,7 @@ def calibration_rows_with(
     stream = random_stream(seed, CALIBRATION, model.sums.count << 32)
     expected = held.count * new / (decay * model.sums.weight + new)
     count = min(int(expected + stream.random()), n // 2)
-    numbers = np.sort(drawn_numbers(rows, count, int(stream.integers(2**32)), CALIBRATION, engine, equal=True).numbers)
+    numbers = np.sort(drawn_numbers(rows, count, int(stream.integers(2**32)), CALIBRATION, engine).numbers)
     (own,) = read_sets(rows, engine, numbers)
     kept = stream.permutation(held.count)[len(own) :]
     return without(rows, numbers), np.concatenate([held.rows[np.sort(kept)], own])

@@ -355,7 +355,7 @@ def test_bad_weights_are_refused(weights, error, words, X):
 )
 def test_what_takes_no_weights_says_so(options, instead, X):
     rows = X @ X.T if options.get("kernel") else X
-    with pytest.raises(SpecError, match=instead.replace(".*", "does not take sample weights: leave them out, or")):
+    with pytest.raises(SpecError, match=instead.replace(".*", "does not take sample weights: omit one of the two, or")):
         KernelPCA(3, **options).fit(rows, sample_weight=np.ones(len(X)))
 
 
