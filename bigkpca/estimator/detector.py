@@ -20,7 +20,7 @@ from bigkpca.estimator import KernelPCA
 from bigkpca.estimator.inputs import RowOutput, RowsInput, in_kind
 from bigkpca.estimator.parameters import only_if
 from bigkpca.execution import projection
-from bigkpca.numerics.outliers import CALIBRATION_ROWS, COMBINED, STATISTICS, Calibration
+from bigkpca.numerics.outliers import CALIBRATION_ROWS, COMBINED, REASONS, STATISTICS, Calibration
 
 _ALL = RowOutput(arrays.statistics, projection.statistics_of_rows, projection.few_statistics)
 _COMBINED = RowOutput(
@@ -202,8 +202,7 @@ class KernelPCADetector(RowsInput, OutlierMixin, BaseEstimator):  # type: ignore
         An empty string for rows that are not flagged.
         """
         values = np.atleast_2d(np.asarray(self.statistics(X))).T
-        names = np.array(STATISTICS)[self.calibration_.parts(values).argmax(axis=0)]
-        return np.where(-values[COMBINED] < self.offset_, names, "")
+        return np.array(REASONS)[self.calibration_.flags(values, -self.offset_)]
 
     def contributions(self, X: Any) -> Array:
         """What is unusual about rows X (n, d) in memory, by column, (n, d).

@@ -533,9 +533,16 @@ _EXPANSION_SQUARES = 7  # of D x D float64: W, its decomposition, and products w
 
 
 def plan_transform(
-    rows: Rows, model: Model, block_rows: int | None, threads: int, *, residual: bool = False, dtype: Any = None
+    rows: Rows,
+    model: Model,
+    block_rows: int | None,
+    threads: int,
+    *,
+    residual: bool = False,
+    flag: bool = False,
+    dtype: Any = None,
 ) -> Plan:
-    """The cost of writing the scores of all rows, and their residuals: one pass, one shard per block."""
+    """The cost of writing the scores of all rows, their residuals, and flags: one pass, one shard per block."""
     n, d = rows.shape
     itemsize = model.features.dtype.itemsize
     stored = np.dtype(dtype or model.features.dtype).itemsize
@@ -550,7 +557,8 @@ def plan_transform(
             reading += (tile_rows(d, D, itemsize) + model.components) * D * widest
     one = reading + 4 * block * model.components * widest + graph_bytes(rows, block)
     peak = fixed + threads * one
-    if residual:
+    if residual or flag:
+        one += flag * 2 * 8 * block * model.components  # scores in float64, and their squares
         expansion = 2 * 8 * D * (model.components + 1)
         known = model.decoder is not None and model.decoder.expansion(model.solution) is not None
         solved = model.sums is not None and has_landmarks(model.features) and not known
@@ -558,7 +566,7 @@ def plan_transform(
         # The features of a tile in float64, twice, and values computed from them.
         tile = min(block, tile_rows(d, D, itemsize)) * 8 * (2 * D + 3 * model.components)
         peak = fixed + expansion + max(preparing, threads * (one + tile))
-    return _one_pass(rows, model, block, peak, n * (row_bytes + (stored if residual else 0)))
+    return _one_pass(rows, model, block, peak, n * (row_bytes + residual * stored + 9 * flag))
 
 
 def _one_pass(rows: Rows, model: Model, block: int, working: int, result_bytes: int) -> Plan:

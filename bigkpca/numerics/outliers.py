@@ -18,6 +18,7 @@ from bigkpca.numerics.features import Shape
 
 STATISTICS = ("residual", "distance", "combined")
 COMBINED = STATISTICS.index("combined")
+REASONS = ("", *STATISTICS[:COMBINED])  # of flags 0, 1 and 2
 CALIBRATION_ROWS = 2000  # of a detector: limits for shares from 0.05 %, and within a fifth of 5 %
 _RANGE = 0.95  # confidence of the range of a share
 _MOST_EXACT = 100_000  # rows: of more, the share that is flagged equals its probability
@@ -91,14 +92,14 @@ class Calibration:
         """The statistics (3, n) of rows with these scores (n, r) and residuals (n,)."""
         return statistics(self.precisions, scores, residuals)
 
-    def exceeding(self, alpha: float) -> int:
+    def exceeding(self, alpha: float, name: str = "alpha") -> int:
         """The largest number m of calibration rows above a limit that at most a share `alpha` of rows of the same
-        distribution exceeds. Raises SpecError unless 1 / (c + 1) <= alpha < 1."""
+        distribution exceeds. Raises SpecError, which gives alpha this name, unless 1 / (c + 1) <= alpha < 1."""
         least = 1 / (self.count + 1)
         if not least <= alpha < 1:
             raise SpecError(
-                f"alpha={alpha:g}: with {self.count:,} calibration rows, alpha can be from {least:.2g} up to 1; for a "
-                "smaller one, fit with more calibration_rows"
+                f"{name}={alpha:g}: with {self.count:,} calibration rows, {name} can be from {least:.2g} up to 1; for "
+                "a smaller one, fit with more calibration_rows"
             )
         return int(np.floor(alpha * (self.count + 1) * (1 + 1e-12))) - 1
 
@@ -118,7 +119,12 @@ class Calibration:
         own = self.precisions[-1] * Q
         return np.array([own, both - own])
 
-    def range(self, alpha: float, rows: int | None = None) -> tuple[float, float]:
+    def flags(self, values: Array, limit: float) -> Array:
+        """Why rows with these statistics (3, n) are unusual, (n,), uint8: 0 if their combined statistic is at most the
+        limit, and otherwise 1 or 2 if most of it is the residual or the distance (`REASONS`)."""
+        return np.where(values[COMBINED] > limit, 1 + self.parts(values).argmax(axis=0), 0).astype(np.uint8)
+
+    def range(self, alpha: float, rows: int | None = None, confidence: float = _RANGE) -> tuple[float, float]:
         """The range of the share of new rows of the same distribution above the limit for `alpha`, with a probability
         of 95 % over the calibration rows and the new ones; of infinitely many new rows unless their number is given.
 
@@ -126,7 +132,7 @@ class Calibration:
         are no ties, and is smaller with ties; the number of `rows` above the limit is beta-binomial.
         """
         a = self.exceeding(alpha) + 1
-        b, tail = self.count - a + 1, (1 - _RANGE) / 2
+        b, tail = self.count - a + 1, (1 - confidence) / 2
         if rows is None or rows > _MOST_EXACT:
             return float(betaincinv(a, b, tail)), float(betaincinv(a, b, 1 - tail))
         k = np.arange(rows + 1)

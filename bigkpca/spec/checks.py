@@ -129,9 +129,11 @@ def positive(value: float | str | None, info: ValidationInfo) -> float | str | N
 
 
 def sigma(value: float | str) -> float | str:
-    """A number, "median", or a multiple of it, such as "3 median"."""
+    """A number, which can be typed as text, "median", or a multiple of it, such as "3 median"."""
     with suppress(ValueError):
-        if isinstance(value, float) or (np.isfinite(times(value)) and times(value) > 0):
+        if isinstance(value, float) or not value.endswith("median"):
+            return float(value)
+        if np.isfinite(times(value)) and times(value) > 0:
             return value
     raise SpecError(f"sigma={value!r}: give a positive number, 'median', or a multiple of it, e.g. '3 median'")
 

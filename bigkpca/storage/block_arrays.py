@@ -1,6 +1,6 @@
 """Arrays of rows that tasks write block by block, one shard per block, and the manifest that publishes them.
 
-features         scores (n, r), optionally residual (n,)
+features         scores (n, r), optionally residual (n,); statistic and flagged (n,)
 reconstruction   x (n, d), with converged, far (n,) and iterations (n,)
 
 A run writes the last block, if that was not full, and all blocks after it to its run folder, with a manifest of all
@@ -42,8 +42,16 @@ Stored: TypeAlias = "zarr.Array[Any]"  # (n, r) or (n, d), as stored
 Kind = Literal["features", "reconstruction"]
 _METADATA = "zarr.json"  # in the folder of each array
 TYPES: dict[str, dict[str, str]] = {  # kinds of dtypes of the arrays that each output can have, besides coordinates
-    "features": {"scores": "f", "residual": "f"},
+    "features": {"scores": "f", "residual": "f", "statistic": "f", "flagged": "u"},
     "reconstruction": {"x": "f", "converged": "b", "iterations": "u", "far": "b"},
+}
+_ATTRIBUTES: dict[str, dict[str, Any]] = {  # flags as in the CF conventions, which xarray users know
+    "flagged": {
+        "long_name": "why the row is unusual",
+        "flag_values": [0, 1, 2],
+        "flag_meanings": "not_flagged residual distance",
+    },
+    "statistic": {"long_name": "how unusual the row is: residual and distance combined"},
 }
 _NAMES = {"features": ("row", "component"), "reconstruction": ("row", "column")}
 
@@ -66,7 +74,7 @@ def create(
         along, across = labels.dim, across + "_" * (across == labels.dim)
         attributes = {"coordinates": " ".join(name for name in labels.coords if name != along)}  # as xarray reads them
     for name, (row, dtype) in arrays.items():
-        shape, own = (n, *row), attributes if name == MAIN[record["format"]] else None
+        shape, own = (n, *row), attributes if name == MAIN[record["format"]] else _ATTRIBUTES.get(name)
         names = (along, across)[: len(shape)]
         groups.create_array(group, name, shape, dtype, block_rows, names, compress=False, attributes=own)
     if labels is None:

@@ -192,6 +192,7 @@ def _blocks_info(path: str, about: Mapping[str, Any]) -> dict[str, Any]:
         "block_rows": about["block_rows"],
         "blocks": len(blocks),
         "missing_blocks": missing,
+        **({} if about.get("flag") is None else {"flag": about["flag"]}),
         "model": about["model"],
         "input": about["input"]["path"],
         "bytes": _stored_bytes(path),

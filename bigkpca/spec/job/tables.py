@@ -139,6 +139,7 @@ _IN_FILES: Mapping[str, Any] = {
 _DESCRIBED = {"kernel": f"one of {', '.join(_KERNELS)}; options follow a colon, e.g. spectrum:k=4"}
 _EXAMPLES: Mapping[str, Any] = {
     "kernel": ["spectrum:k=4"],
+    "sigma": ["3 median"],
     "column_weights": [{"origin": 4}],
     "landmarks": ["landmarks.npy"],
     "preimage": ["ridge:size=500"],

@@ -7,7 +7,8 @@ from tests.helpers.jobs import LEAST, job_of, problems_of, problems_of_model
 OF_ONE_OPTION = [
     ("components = 0", "give a whole number of at least 1, a number above 0 and below 1"),
     ('components = "0.9"', "give a whole number of at least 1, a number above"),
-    ("sigma = -1", 'give a number above 0 or "median"'),
+    ("sigma = -1", 'give a number above 0 or text such as "3 median"'),
+    ('sigma = "0 median"', 'give a number above 0 or text such as "3 median"'),
     ("tol = 1.0", "give a number above 0 and below 1"),
     ('center = "true"', "give true or false, without quotes"),
     ('dtype = "float46"', 'did you mean "float64"? give "float32" or "float64"'),
