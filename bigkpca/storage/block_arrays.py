@@ -230,7 +230,8 @@ def write_manifest(
         "format_version": groups.FORMAT_VERSION,
         "rows": blocks[-1].stop,
         "blocks": [
-            {"start": block.start, "stop": block.stop} | {_key(name, main): digest[name] for name in sorted(digest)}
+            {"start": block.start, "stop": block.stop}
+            | {digest_key(name, main): digest[name] for name in sorted(digest)}
             for block, digest in zip(blocks, digests, strict=True)
         ],
     }
@@ -262,7 +263,7 @@ def promised(path: str, manifest: Mapping[str, Any]) -> list[tuple[Block, dict[s
     main, about = MAIN[manifest["format"]], groups.describe(path) or {}
     try:
         arrays, blocks = open_arrays(path), split(manifest["rows"], manifest["block_rows"])
-        digests = [{name: str(each[_key(name, main)]) for name in arrays} for each in manifest["blocks"]]
+        digests = [{name: str(each[digest_key(name, main)]) for name in arrays} for each in manifest["blocks"]]
         ranges = [(each["start"], each["stop"]) for each in manifest["blocks"]]
         fits = main in arrays and all(len(each) == 2 + len(arrays) for each in manifest["blocks"])
         shapes = {(array.shape[0], (array.shards or (0,))[0]) for array in arrays.values()}
@@ -289,7 +290,8 @@ def replace_block(path: str, source: str, block: Block, names: Collection[str]) 
         store.replace(f"{path}/{file}", content)
 
 
-def _key(name: str, main: str) -> str:
+def digest_key(name: str, main: str) -> str:
+    """The key of the SHA-256 of an array in the entry of a block, in a manifest of an output with this main array."""
     return "sha256" if name == main else f"{name}_sha256"
 
 

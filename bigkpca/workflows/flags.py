@@ -43,6 +43,11 @@ class FlaggedShare:
     def __str__(self) -> str:
         return f"{self.count:,} of {self.rows:,} rows flagged ({_percent(self.share)})"
 
+    def range(self, calibration: Calibration) -> tuple[float, float]:
+        """The range of the share that chance explains for rows like those of the fit, beyond which there is a
+        warning."""
+        return calibration.range(self.alpha, self.rows, _CERTAIN)
+
     def expected(self, calibration: Calibration) -> str:
         """The share of ordinary rows that is flagged, in words, and how this one compares with it."""
         low, high = calibration.range(self.alpha, self.rows)
@@ -54,7 +59,7 @@ class FlaggedShare:
     def warning(self, calibration: Calibration, *, fitted: bool) -> str | None:
         """A warning if chance does not explain the share; rows that may have been `fitted` can be flagged less often
         than others."""
-        low, high = calibration.range(self.alpha, self.rows, _CERTAIN)
+        low, high = self.range(calibration)
         if self.share <= high and (fitted or self.share >= low):
             return None
         return (
