@@ -8,14 +8,26 @@ from typing import Any
 import numpy as np
 
 from bigkpca.data.blocks import split
-from bigkpca.errors import Array, CorruptionError
+from bigkpca.errors import Array, CorruptionError, SpecError
 from bigkpca.numerics.model import Model
 from bigkpca.numerics.outliers import COMBINED, REASONS, Calibration
+from bigkpca.spec.units import parse_share
 from bigkpca.storage import block_arrays
 
 ARRAYS: dict[str, tuple[tuple[int, ...], Any]] = {"statistic": ((), np.float64), "flagged": ((), np.uint8)}
 _CERTAIN = 0.9999  # of a warning: chance alone causes one in 27 years of nights
 _SHOWN = 10  # rows that are most unusual
+
+
+def checked_flag(flag: float | str, model: Model) -> float:
+    """The share of ordinary rows that may be flagged. Raises SpecError if the model cannot flag so few, or any."""
+    calibration = model.check_calibrated()
+    try:
+        alpha = parse_share(flag)
+    except SpecError as error:
+        raise SpecError(f"flag={error}") from None
+    calibration.exceeding(alpha, "flag")
+    return alpha
 
 
 def flags_of(model: Model, scores: Array, residuals: Array, alpha: float) -> dict[str, Array]:

@@ -30,13 +30,12 @@ from bigkpca.execution.tasks import named_rows
 from bigkpca.fitting.preimage import of_leading
 from bigkpca.numerics.model import Model
 from bigkpca.numerics.preimages import Expansion, Preimages
-from bigkpca.spec.units import parse_share
 from bigkpca.storage import block_arrays, destination, models
 from bigkpca.storage.block_arrays import Stored
 from bigkpca.storage.destination import check_place
 from bigkpca.storage.models import AnyModel
 from bigkpca.workflows.block_writer import BlockOutput, written
-from bigkpca.workflows.flags import ARRAYS, flagged_rows, flags_of
+from bigkpca.workflows.flags import ARRAYS, checked_flag, flagged_rows, flags_of
 from bigkpca.workflows.inputs import open_scores
 
 _KIND: Literal["features"] = "features"  # of output that holds scores
@@ -132,7 +131,12 @@ def transform(
         name = (fitted.features.dtype if dtype is None else np.dtype(dtype)).name
     if name not in ("float32", "float64"):
         raise SpecError(f"dtype={dtype!r}: scores are stored as float32 or float64")
-    alpha = None if flag is None else _checked_flag(flag, fitted, int(count))
+    alpha = None if flag is None else checked_flag(flag, fitted)
+    if alpha is not None and count < most:
+        raise SpecError(
+            f"components={count}: flags need the scores of all {most} components of the model; give flag or a number "
+            "of components"
+        )
     path = path_of(model)
     own: dict[str, Any] = {"components": int(count), "dtype": name, "residual": residual, "flag": alpha}
     scores = write_scores(fitted, rows, path, out, run, block_rows, **own)
@@ -140,22 +144,6 @@ def transform(
     if found and (warning := found.share.warning(fitted.check_calibrated(), fitted=True)):
         warn(warning, FlaggedShareWarning)
     return scores
-
-
-def _checked_flag(flag: float | str, fitted: Model, count: int) -> float:
-    """The share of ordinary rows that may be flagged. Raises SpecError if the model cannot flag so few, or any."""
-    calibration = fitted.check_calibrated()
-    try:
-        alpha = parse_share(flag)
-    except SpecError as error:
-        raise SpecError(f"flag={error}") from None
-    calibration.exceeding(alpha, "flag")
-    if count < fitted.components:
-        raise SpecError(
-            f"components={count}: flags need the scores of all {fitted.components} components of the model; give flag "
-            "or a number of components"
-        )
-    return alpha
 
 
 def check_scores_place(rows: Rows, model_path: str | None, out: AnyPath, *, overwrite: bool) -> None:
