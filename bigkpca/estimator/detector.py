@@ -20,7 +20,7 @@ from bigkpca.estimator import KernelPCA
 from bigkpca.estimator.inputs import RowOutput, RowsInput, in_kind
 from bigkpca.estimator.parameters import only_if
 from bigkpca.execution import projection
-from bigkpca.numerics.outliers import CALIBRATION_ROWS, COMBINED, REASONS, STATISTICS, Calibration
+from bigkpca.numerics.outliers import CALIBRATION_ROWS, COMBINED, REASONS, STATISTICS, Calibration, usual_errors
 
 _ALL = RowOutput(arrays.statistics, projection.statistics_of_rows, projection.few_statistics)
 _COMBINED = RowOutput(
@@ -220,9 +220,7 @@ class KernelPCADetector(RowsInput, OutlierMixin, BaseEstimator):  # type: ignore
     def _usual_errors(self) -> Array:
         """Root mean squares (d,) of the differences between the calibration rows and their pre-images."""
         known = self.calibration_.rows
-        errors = np.sqrt(np.mean((known - self.kpca_.denoise(known)) ** 2, axis=0))
-        least = np.finfo(known.dtype).eps * (np.abs(known).max(axis=0) + 1)  # a constant column is restored exactly
-        return np.maximum(errors, least)
+        return usual_errors(known, self.kpca_.denoise(known))
 
     def _of_rows(self, X: Any, output: RowOutput, names: tuple[str, ...]) -> Any:
         check_is_fitted(self)

@@ -48,6 +48,17 @@ def statistics(precisions: Array, scores: Array, residuals: Array) -> Array:
     return np.array([Q, T2, precisions[-1] * Q + T2 / scores.shape[1]])
 
 
+def usual_errors(known: Array, restored: Array) -> Array:
+    """Root mean squares (d,) of the differences between calibration rows (c, d) and their pre-images.
+
+    The difference between another row and its pre-image, divided by these, shows what is unusual about it by column: it
+    is about 1 for ordinary rows.
+    """
+    errors = np.sqrt(np.mean((known.astype(np.float64) - restored) ** 2, axis=0))
+    least = np.finfo(restored.dtype).eps * (np.abs(restored).max(axis=0) + 1)  # a constant column is restored exactly
+    return np.maximum(errors, least)
+
+
 @dataclass(frozen=True)
 class Calibration:
     """Rows that took no part in a fit, by which it is judged how unusual other rows are.

@@ -424,7 +424,7 @@ def unusual(
     >>> X = np.random.default_rng(0).normal(size=(1000, 4))
     >>> kpca = KernelPCA(3, sigma="3 median", calibration_rows=200, random_state=0).fit(X)
     >>> bigkpca.plots.unusual(kpca, X).get_xlabel()
-    'distance, by its mean'
+    'distance / its mean'
     """
     check_axes(axes)
     fitted = model_of(model)

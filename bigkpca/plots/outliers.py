@@ -73,15 +73,14 @@ def draw_unusual(axes: Axes, found: JudgedRows, *, most: int = MOST_DOTS) -> Non
         if len(here):
             dots = dots_of(axes, here, np.zeros(len(here)), most, np.mean)
             scatter(axes, replace(dots, at=10**dots.at), color, alpha)
-            word = f"{REASONS[code]} is unusual" if code else "not flagged"
+            word = f"flagged: {REASONS[code]}" if code else "not flagged"
             axes.plot([], [], "o", color=color, alpha=alpha, label=f"{len(here):,} {word}")
     shares = np.geomspace(_LEAST, 0.5)
     shares = np.concatenate([shares, 1 - shares[::-1]])
-    axes.plot(
-        found.limit * shares, found.limit * shares[::-1], "--", color=colors.ink, label=f"limit for {found.alpha:.3g}"
-    )
+    limit = found.limit * shares
+    axes.plot(limit, limit[::-1], "--", color=colors.ink, label=f"limit for {100 * found.alpha:.3g}%")
     low, high = np.vstack([at, np.full((1, 2), found.limit)]).min(axis=0), at.max(axis=0, initial=found.limit)
-    axes.set(xscale="log", yscale="log", xlabel="distance, by its mean", ylabel="residual, by its mean")
+    axes.set(xscale="log", yscale="log", xlabel="distance / its mean", ylabel="residual / its mean")
     axes.set(xlim=(low[0] / 1.3, 1.6 * high[0]), ylim=(low[1] / 1.3, 1.6 * high[1]))
     for axis in (axes.xaxis, axes.yaxis):
         plain_ticks(axis)
