@@ -132,6 +132,10 @@ class DominantVariableWarning(UserWarning):
     """One column makes nearly all of the distances between rows, so that the components show little else."""
 
 
+class FlaggedShareWarning(UserWarning):
+    """More rows are flagged than chance explains, so they are unlike those of the fit."""
+
+
 class RepeatedRowsWarning(UserWarning):
     """A frame that equals the rows appended last was not appended again."""
 

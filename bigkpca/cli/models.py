@@ -21,7 +21,7 @@ from bigkpca.cli.options import (
     running,
     whole_numbers,
 )
-from bigkpca.cli.output import show, show_captured, show_model
+from bigkpca.cli.output import show, show_captured, show_flagged, show_model
 from bigkpca.execution.progress import ShownProgress
 from bigkpca.numerics.certificates import MODERATE
 from bigkpca.numerics.linear_pca import judged_on
@@ -215,6 +215,13 @@ def _writes_rows(
     (
         "bigkpca transform model.zarr rows.zarr scores.zarr",
         "bigkpca transform model.zarr rows.zarr leading.zarr --components 5 --dtype float64 --residual",
+        "bigkpca transform model.zarr rows.zarr flagged.zarr --flag 1%",
+    ),
+    option(
+        "--flag",
+        metavar="SHARE",
+        unset="none",
+        help="Flag unusual rows, and at most this share of ordinary rows, e.g. 1%; the model needs --calibration-rows.",
     ),
     option("--residual", is_flag=True, help="Also write the residual of each row, which is large for novel rows."),
     option(
@@ -233,10 +240,14 @@ def _writes_rows(
 )
 def transform(model: str, data: str, out: str, quiet: bool, **options: Any) -> None:
     """Write the scores of DATA under MODEL to the feature store OUT."""
+    from bigkpca.storage.models import load_model
     from bigkpca.workflows import transform
+    from bigkpca.workflows.flags import flagged_rows
 
     scores = transform.transform(model, data, out, progress=ShownProgress(quiet), **options)
     show({"path": out, "shape": list(scores.shape), "dtype": str(scores.dtype)}, False)
+    if (found := flagged_rows(out)) is not None:
+        show_flagged(found, load_model(model).check_calibrated())
 
 
 @_writes_rows("scores", ("bigkpca reconstruct model.zarr scores.zarr restored.zarr",))

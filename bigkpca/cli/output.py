@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Container, Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 import numpy as np
@@ -12,6 +12,10 @@ import numpy as np
 from bigkpca.numerics.certificates import accuracy
 from bigkpca.numerics.display import at_most, plus_minus, share_at_most
 from bigkpca.numerics.linear_pca import judged_on, only_followed
+
+if TYPE_CHECKING:
+    from bigkpca.numerics.outliers import Calibration
+    from bigkpca.workflows.flags import FlaggedRows
 
 
 def show(facts: Mapping[str, Any], as_json: bool) -> None:
@@ -145,6 +149,20 @@ def show_captured(found: Mapping[str, Any], standardized: bool) -> None:
     if (only := only_followed({name: each["by_scores"] for name, each in columns.items()})) is not None:
         advice = "" if standardized else "; --standardize gives each column the same weight"
         click.echo(f"the scores follow {only} only{advice}")
+
+
+def show_flagged(found: FlaggedRows, calibration: Calibration) -> None:
+    """Print how many rows are flagged, against expectation, and the most unusual ones with their reasons."""
+    from bigkpca.numerics.outliers import COMBINED
+
+    click.echo(f"{found.share}; expected {found.share.expected(calibration)}")
+    if not len(found.numbers):
+        return
+    limit = calibration.limits(found.share.alpha)[COMBINED]
+    click.echo(f"most unusual (limit {limit:.4g}):")
+    cells = zip(found.numbers, found.statistic, found.reasons, strict=True)
+    lines = [(f"{number}", f"{value:.4g}", reason) for number, value, reason in cells]
+    click.echo("\n".join(aligned([("row", "statistic", "reason"), *lines], [2], "   ")))
 
 
 def aligned(rows: Iterable[Sequence[str]], left: Container[int], gap: str = "  ") -> list[str]:

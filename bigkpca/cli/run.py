@@ -68,7 +68,7 @@ def run(job: str | None, plan: bool, schema: bool, as_json: bool, quiet: bool, *
         if as_json:
             click.echo(json.dumps(record))
             continue
-        drift = record["drift"]
+        drift, flagged = record["drift"], record["flagged"]
         facts = {
             "run": record["run"],
             "status": record["status"],
@@ -77,6 +77,7 @@ def run(job: str | None, plan: bool, schema: bool, as_json: bool, quiet: bool, *
             "version": record["version"],
             "model": record["model"]["path"],
             "drift": "not measured" if drift is None else f"{drift['figure']:.3f} (threshold {drift['threshold']:g})",
+            **({} if flagged is None else {"flagged": f"{flagged['count']:,} ({100 * flagged['share']:.3g}%)"}),
             "seconds": record["seconds"]["total"],
         }
         show(facts, False)
@@ -102,6 +103,7 @@ def history(out: str, as_json: bool, quiet: bool) -> None:
     click.echo(_LINE.format(*_HEADER) if found else "no run has ended yet")
     for record in found:
         rows, drift = record.get("rows") or [0, 0], record.get("drift") or {}
+        flagged = record.get("flagged") or {}
         message = (record.get("message") or "").partition("\n")[0]
         if len(message) > _MOST_CHARACTERS:
             message = message[: _MOST_CHARACTERS - 3].rstrip() + "..."
@@ -116,16 +118,18 @@ def history(out: str, as_json: bool, quiet: bool) -> None:
             f"{record.get('seconds', {}).get('total', 0):.1f}",
             f"{drift['figure']:.3f}" if drift else "",
             _number(drift.get("outside")),
+            _number(flagged.get("count")),
             message,
         )
         click.echo(_LINE.format(*cells).rstrip())
 
 
 _HEADER = (
-    "run", "finished (UTC)", "status", "exit", "new rows", "rows", "version", "seconds", "drift", "outside", "message",
+    "run", "finished (UTC)", "status", "exit", "new rows", "rows", "version", "seconds", "drift", "outside", "flagged",
+    "message",
 )  # fmt: skip
 _MOST_CHARACTERS = 100  # of a message in the table
-_LINE = "{:>4}  {:<19}  {:<11}  {:>4}  {:>10}  {:>11}  {:>7}  {:>8}  {:>6}  {:>7}  {}"
+_LINE = "{:>4}  {:<19}  {:<11}  {:>4}  {:>10}  {:>11}  {:>7}  {:>8}  {:>6}  {:>7}  {:>7}  {}"
 
 
 def _number(value: int | None) -> str:

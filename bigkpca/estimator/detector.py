@@ -20,7 +20,7 @@ from bigkpca.estimator import KernelPCA
 from bigkpca.estimator.inputs import DENOISED, RowOutput, RowsInput, in_kind
 from bigkpca.estimator.parameters import only_if
 from bigkpca.execution import projection
-from bigkpca.numerics.outliers import CALIBRATION_ROWS, COMBINED, STATISTICS, Calibration
+from bigkpca.numerics.outliers import CALIBRATION_ROWS, COMBINED, REASONS, STATISTICS, Calibration, usual_errors
 
 _ALL = RowOutput(arrays.statistics, projection.statistics_of_rows, projection.few_statistics)
 _COMBINED = RowOutput(
@@ -206,8 +206,7 @@ class KernelPCADetector(RowsInput, OutlierMixin, BaseEstimator):  # type: ignore
         An empty string for rows that are not flagged.
         """
         values = np.atleast_2d(np.asarray(self.statistics(X))).T
-        names = np.array(STATISTICS)[self.calibration_.parts(values).argmax(axis=0)]
-        return np.where(-values[COMBINED] < self.offset_, names, "")
+        return np.array(REASONS)[self.calibration_.flags(values, -self.offset_)]
 
     def contributions(self, X: Any) -> Array:
         """What is unusual about rows X (n, d) in memory, by column, (n, d).
@@ -217,20 +216,18 @@ class KernelPCADetector(RowsInput, OutlierMixin, BaseEstimator):  # type: ignore
         SpecError for kernels without pre-images.
         """
         check_is_fitted(self)
-        return self._errors(self._matching_rows(X, self.model_, counted=True)) / self._usual_errors
+        rows = self._matching_rows(X, self.model_, counted=True)
+        return (rows.block(0, rows.shape[0]) - self._restored(rows)) / self._usual_errors
 
     @cached_property
     def _usual_errors(self) -> Array:
         """Root mean squares (d,) of the differences between the calibration rows and their pre-images."""
         known = self.calibration_.rows
-        errors = self._errors(ArrayRows(known))
-        least = np.finfo(errors.dtype).eps * (np.abs(known).max(axis=0) + 1)  # a constant column is restored exactly
-        return np.maximum(np.sqrt(np.mean(errors**2, axis=0)), least)
+        return usual_errors(known, self._restored(ArrayRows(known)))
 
-    def _errors(self, rows: Rows) -> Array:
-        """Differences between rows and their pre-images, (n, d), in memory."""
-        found = np.asarray(DENOISED.of(rows, self.model_))
-        return rows.block(0, rows.shape[0]) - found
+    def _restored(self, rows: Rows) -> Array:
+        """Pre-images of rows, (n, d), in memory."""
+        return np.asarray(DENOISED.of(rows, self.model_))
 
     def _of_rows(self, X: Any, output: RowOutput, names: tuple[str, ...]) -> Any:
         check_is_fitted(self)

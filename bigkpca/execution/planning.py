@@ -240,9 +240,11 @@ def plan_resolved(rows: Rows, fit: ResolvedFit, threads: int) -> Plan:
     partial_sums = _partial_sums(blocks, threads)
     passes, stages = _stages(rows, fit, block, threads, partial_sums)
     # The model: its feature map, components (D, r), sums (D, D) if it has them, the linear map of its decoder (r, d),
-    # the scores and residuals of its reference (q, r + 1), and what the pre-image keeps.
+    # the scores and residuals of its reference (q, r + 1), what the pre-image keeps, and calibration rows (c, d) with
+    # their statistics (3, c).
     width, r = _sketch_width(fit), components(spec, D)
     numbers = D * r + r * d + min(m, REFERENCE_ROWS) * (r + 1) + (D * (D + 2) if width is None else 0)
+    calibration = spec.calibration_rows * (d * rows.dtype.itemsize + 3 * 8)
     summed = moments.entries(D) if width is None else D * width  # numbers of one partial sum
     return Plan(
         rows=n,
@@ -253,7 +255,11 @@ def plan_resolved(rows: Rows, fit: ResolvedFit, threads: int) -> Plan:
         passes=passes,
         bytes_read=rows.dtype.itemsize * d * (passes * n + min(n, m * rows.grain)),
         peak_bytes=resident(max(stages) + threads * graph_bytes(rows, block)),
-        result_bytes=_work(fit).of_map + 8 * numbers + _decoder_bytes(fit) + _drawn_in_pass(rows, fit) // 4,
+        result_bytes=_work(fit).of_map
+        + 8 * numbers
+        + _decoder_bytes(fit)
+        + _drawn_in_pass(rows, fit) // 4
+        + calibration,
         checkpoint_bytes=(partial_sums + passes) * (8 * summed + _far_bytes(rows)) + _drawn_in_pass(rows, fit)
         if passes
         else 0,
@@ -268,7 +274,9 @@ def worker_bytes(rows: Rows, fit: ResolvedFit, threads: int) -> int:
     block = min(fit.n, fit_block_rows(fit.n, rows.grain, fit.spec.block_rows))
     blocks, row = ceil(fit.n / block), fit.d * rows.dtype.itemsize
     at_work, partial_sums = min(threads, blocks), _partial_sums(blocks, threads)
-    stages = [(fit.sample + fit.reference_rows) * row + threads * reading_bytes(rows, 0, block)]
+    stages = [
+        (fit.sample + fit.reference_rows + fit.spec.calibration_rows) * row + threads * reading_bytes(rows, 0, block)
+    ]
     if not fit.spec.exact:
         work = _work(fit)
         passes = _pass(streaming_bytes(rows, work, block), work, at_work, partial_sums, _sketch_width(fit))[1]
@@ -286,9 +294,15 @@ def _stages(rows: Rows, fit: ResolvedFit, block: int, threads: int, partial_sums
     d, D, m, itemsize, spec, work = fit.d, fit.size, fit.sample, fit.dtype.itemsize, fit.spec, _work(fit)
     at_work = min(threads, ceil(fit.n / block))  # in a pass
     # From the sample to the end: the feature map, rows that bound what landmarks miss, rows on which rounding is
-    # measured and, if the pre-image needs it, the sample.
+    # measured, calibration rows and, if the pre-image needs it, the sample.
     reference = fit.reference_rows or min(m, REFERENCE_ROWS)
-    kept = fit.drawn + reference + min(m, PAIRED_ROWS) + (spec.preimage_rows(m) if spec.keeps_sample else 0)
+    kept = (
+        fit.drawn
+        + reference
+        + min(m, PAIRED_ROWS)
+        + spec.calibration_rows
+        + (spec.preimage_rows(m) if spec.keeps_sample else 0)
+    )
     held = work.of_map + kept * d * rows.dtype.itemsize
     solving = held + _SOLVER_BYTES
     passes, stages = int(spec.standardize), [_sampling_bytes(rows, fit, block, threads)]
@@ -358,7 +372,7 @@ def _sampling_bytes(rows: Rows, fit: ResolvedFit, block: int, threads: int) -> i
     """Drawing the sample, held twice while it is assembled; choosing landmarks or frequencies; trying sizes."""
     m, d, D, rule, itemsize = fit.sample, fit.d, fit.size, fit.rule, fit.dtype.itemsize
     drawn, row = _drawn_bytes(rows, fit), d * rows.dtype.itemsize
-    reading = 2 * (m + fit.reference_rows) * row + threads * reading_bytes(rows, 0, block)
+    reading = 2 * (m + fit.reference_rows + fit.spec.calibration_rows) * row + threads * reading_bytes(rows, 0, block)
     if rule is None:
         working = fit.spec.method_value.working_bytes(m, d, D)
     else:  # its candidates, shifted, and its work space
@@ -533,9 +547,16 @@ _EXPANSION_SQUARES = 7  # of D x D float64: W, its decomposition, and products w
 
 
 def plan_transform(
-    rows: Rows, model: Model, block_rows: int | None, threads: int, *, residual: bool = False, dtype: Any = None
+    rows: Rows,
+    model: Model,
+    block_rows: int | None,
+    threads: int,
+    *,
+    residual: bool = False,
+    flag: bool = False,
+    dtype: Any = None,
 ) -> Plan:
-    """The cost of writing the scores of all rows, and their residuals: one pass, one shard per block."""
+    """The cost of writing the scores of all rows, their residuals, and flags: one pass, one shard per block."""
     n, d = rows.shape
     itemsize = model.features.dtype.itemsize
     stored = np.dtype(dtype or model.features.dtype).itemsize
@@ -550,7 +571,8 @@ def plan_transform(
             reading += (tile_rows(d, D, itemsize) + model.components) * D * widest
     one = reading + 4 * block * model.components * widest + graph_bytes(rows, block)
     peak = fixed + threads * one
-    if residual:
+    if residual or flag:
+        one += flag * 2 * 8 * block * model.components  # scores in float64, and their squares
         expansion = 2 * 8 * D * (model.components + 1)
         known = model.decoder is not None and model.decoder.expansion(model.solution) is not None
         solved = model.sums is not None and has_landmarks(model.features) and not known
@@ -558,7 +580,7 @@ def plan_transform(
         # The features of a tile in float64, twice, and values computed from them.
         tile = min(block, tile_rows(d, D, itemsize)) * 8 * (2 * D + 3 * model.components)
         peak = fixed + expansion + max(preparing, threads * (one + tile))
-    return _one_pass(rows, model, block, peak, n * (row_bytes + (stored if residual else 0)))
+    return _one_pass(rows, model, block, peak, n * (row_bytes + residual * stored + 9 * flag))
 
 
 def _one_pass(rows: Rows, model: Model, block: int, working: int, result_bytes: int) -> Plan:
@@ -652,5 +674,6 @@ def _map_bytes(model: Model) -> int:
 
 def _model_bytes(model: Model) -> int:
     """Bytes of a model and of a copy of its feature map, which every process holds."""
+    calibration = 0 if model.calibration is None else model.calibration.rows.nbytes
     scatter = 8 * model.features.size**2 if model.sums else 0
-    return 2 * _map_bytes(model) + model.solution.components.nbytes + scatter
+    return 2 * _map_bytes(model) + model.solution.components.nbytes + calibration + scatter

@@ -67,7 +67,13 @@ def block_scores_and_residuals(
     rows: Rows, block: Block, model: Model, given: Expansion, precision: Any = None
 ) -> tuple[Array, Array]:
     """`block_scores` and `block_residuals`, from one reading."""
-    X_tiles, most_rows = block_tiles(rows, block, model.features)
+    return tile_scores_and_residuals(*block_tiles(rows, block, model.features), model, given, precision)
+
+
+def tile_scores_and_residuals(
+    X_tiles: Iterable[Array], most_rows: int, model: Model, given: Expansion, precision: Any = None
+) -> tuple[Array, Array]:
+    """`tile_scores` (n, r) of the rows of these tiles, and their residuals (n,), in the same dtype."""
     pairs = list(model.scores_and_residuals(X_tiles, most_rows, given, precision))
     scores, left = (np.concatenate(parts) for parts in zip(*pairs, strict=True))
     return scores, left.astype(scores.dtype)

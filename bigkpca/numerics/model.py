@@ -266,7 +266,10 @@ class Model(ShowsSummary):
     def check_calibrated(self) -> Calibration:
         """The calibration. Raises SpecError if there is none."""
         if self.calibration is None:
-            raise SpecError("the model has no calibration rows, which limits need: fit it with calibration_rows=2000")
+            raise SpecError(
+                "the model has no calibration rows, which limits need: fit it with calibration_rows=2000 "
+                "(--calibration-rows 2000)"
+            )
         return self.calibration
 
     def expansion(self) -> Expansion:

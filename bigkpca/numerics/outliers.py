@@ -18,6 +18,7 @@ from bigkpca.numerics.features import Shape
 
 STATISTICS = ("residual", "distance", "combined")
 COMBINED = STATISTICS.index("combined")
+REASONS = ("", *STATISTICS[:COMBINED])  # of flags 0, 1 and 2
 CALIBRATION_ROWS = 2000  # of a detector: limits for shares from 0.05 %, and within a fifth of 5 %
 _RANGE = 0.95  # confidence of the range of a share
 _MOST_EXACT = 100_000  # rows: of more, the share that is flagged equals its probability
@@ -45,6 +46,17 @@ def statistics(precisions: Array, scores: Array, residuals: Array) -> Array:
     Q = residuals.astype(np.float64)
     T2 = scores.astype(np.float64) ** 2 @ precisions[:-1]
     return np.array([Q, T2, precisions[-1] * Q + T2 / scores.shape[1]])
+
+
+def usual_errors(known: Array, restored: Array) -> Array:
+    """Root mean squares (d,) of the differences between calibration rows (c, d) and their pre-images.
+
+    The difference between another row and its pre-image, divided by these, shows what is unusual about it by column: it
+    is about 1 for ordinary rows.
+    """
+    errors = np.sqrt(np.mean((known.astype(np.float64) - restored) ** 2, axis=0))
+    least = np.finfo(restored.dtype).eps * (np.abs(restored).max(axis=0) + 1)  # a constant column is restored exactly
+    return np.maximum(errors, least)
 
 
 @dataclass(frozen=True)
@@ -97,14 +109,14 @@ class Calibration:
         """The statistics (3, n) of rows with these scores (n, r) and residuals (n,)."""
         return statistics(self.precisions, scores, residuals)
 
-    def exceeding(self, alpha: float) -> int:
+    def exceeding(self, alpha: float, name: str = "alpha") -> int:
         """The largest number m of calibration rows above a limit that at most a share `alpha` of rows of the same
-        distribution exceeds. Raises SpecError unless 1 / (c + 1) <= alpha < 1."""
+        distribution exceeds. Raises SpecError, which gives alpha this name, unless 1 / (c + 1) <= alpha < 1."""
         least = 1 / (self.count + 1)
         if not least <= alpha < 1:
             raise SpecError(
-                f"alpha={alpha:g}: with {self.count:,} calibration rows, it can be from {at_most(least, 2):g} up to 1; "
-                "for a smaller one, fit with more calibration_rows"
+                f"{name}={alpha:g}: with {self.count:,} calibration rows, it can be from {at_most(least, 2):g} up to "
+                "1; for a smaller one, fit with more calibration_rows"
             )
         return min(int(np.floor(alpha * (self.count + 1) * (1 + 1e-12))), self.count) - 1
 
@@ -124,7 +136,12 @@ class Calibration:
         own = self.precisions[-1] * Q
         return np.array([own, both - own])
 
-    def range(self, alpha: float, rows: int | None = None) -> tuple[float, float]:
+    def flags(self, values: Array, limit: float) -> Array:
+        """Why rows with these statistics (3, n) are unusual, (n,), uint8: 0 if their combined statistic is at most the
+        limit, and otherwise 1 or 2 if most of it is the residual or the distance (`REASONS`)."""
+        return np.where(values[COMBINED] > limit, 1 + self.parts(values).argmax(axis=0), 0).astype(np.uint8)
+
+    def range(self, alpha: float, rows: int | None = None, confidence: float = _RANGE) -> tuple[float, float]:
         """The range of the share of new rows of the same distribution above the limit for `alpha`, with a probability
         of 95 % over the calibration rows and the new ones; of infinitely many new rows unless their number is given.
 
@@ -132,7 +149,7 @@ class Calibration:
         are no ties, and is smaller with ties; the number of `rows` above the limit is beta-binomial.
         """
         a = self.exceeding(alpha) + 1
-        b, tail = self.count - a + 1, (1 - _RANGE) / 2
+        b, tail = self.count - a + 1, (1 - confidence) / 2
         if rows is None or rows > _MOST_EXACT:
             return float(betaincinv(a, b, tail)), float(betaincinv(a, b, 1 - tail))
         k = np.arange(rows + 1)

@@ -6,7 +6,7 @@ Matplotlib is imported when a function is called: pip install 'bigkpca[report]'.
 
 style       colours of the current style, axes and ticks
 rows        the rows that are shown: their scores, labels and values
-spectra, clouds, along, tables, runs    the figures, each a function that draws on axes
+spectra, clouds, along, tables, runs, outliers    the figures, each a function that draws on axes
 pictures    rows as pictures
 """
 
@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bigkpca.data.opening import open_rows, path_of
+from bigkpca.data.rows import Rows
 from bigkpca.data.stores import AnyPath
 from bigkpca.errors import SpecError
 from bigkpca.execution.progress import Silent
@@ -25,6 +26,7 @@ from bigkpca.execution.projection import check_columns
 from bigkpca.numerics.model import Model
 from bigkpca.plots.along import STEPS, ColumnAxes, draw_walk, kind_for, walk_along
 from bigkpca.plots.clouds import draw_scores
+from bigkpca.plots.outliers import draw_unusual, judged_rows, stored_judged_rows
 from bigkpca.plots.pictures import image_shape as checked_shape
 from bigkpca.plots.pictures import recorded_shape
 from bigkpca.plots.rows import (
@@ -42,14 +44,15 @@ from bigkpca.plots.spectra import draw_spectrum
 from bigkpca.plots.style import check_axes, legend_above, legend_beside, own_or_new
 from bigkpca.plots.tables import correlations, draw_captured, draw_correlations, shown_columns
 from bigkpca.storage.models import AnyModel, model_of
-from bigkpca.workflows.inputs import dataset_at, open_scores
+from bigkpca.workflows.flags import checked_flag
+from bigkpca.workflows.inputs import dataset_at, feature_store, open_scores
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _STRIP = 2.0  # inches: height of a figure of pictures or maps side by side
 
-__all__ = ["columns", "component", "drift", "scores", "spectrum"]
+__all__ = ["columns", "component", "drift", "scores", "spectrum", "unusual"]
 
 
 def spectrum(
@@ -168,15 +171,8 @@ def scores(
         raise SpecError("data and scores exclude each other: pass rows, or their scores")
     if scores is not None:
         shown = read_scores(open_scores(fitted, scores), fitted, Silent())
-    elif data is not None:
-        rows = open_rows(data)
-        check_columns(rows, fitted)
-        shown = project_rows(rows, fitted, Silent(), MAX_SCORES)
     else:
-        kept, notes = input_rows(source_of(fitted, None), fitted)
-        if kept is None:
-            raise SpecError(f"{notes[0]}: pass rows (data) or their scores")
-        shown = project_rows(kept, fitted, Silent(), MAX_SCORES)
+        shown = project_rows(_rows_of(data, fitted), fitted, Silent(), MAX_SCORES)
     pair = _index(x, shown.scores.shape[1]), _index(y, shown.scores.shape[1])
     colored = None
     if color is not None:
@@ -330,8 +326,7 @@ def columns(
         draw_captured(axes, fitted.captured, places, most=most)
         legend_above(axes)
         return axes
-    rows = open_rows(data)
-    check_columns(rows, fitted)
+    rows = _rows_of(data, fitted)
     shown = project_rows(rows, fitted, Silent())
     at, X = sampled_rows(rows, shown.numbers, Silent())
     given = rows.names or fitted.names or [_column_name(j) for j in range(fitted.columns)]
@@ -378,6 +373,88 @@ def drift(out: AnyPath, *, axes: Axes | None = None) -> Axes:
     draw_drift(axes, runs)
     axes.legend()
     return axes
+
+
+def unusual(
+    model: AnyModel,
+    data: Any = None,
+    *,
+    scores: AnyPath | None = None,
+    flag: float | str = 0.01,
+    axes: Axes | None = None,
+) -> Axes:
+    """Draw the residual of rows against their distance from the mean, with the limit above which they are flagged.
+
+    Both are divided by their means over the fitted rows. The sum of both is the statistic that is compared with the
+    limit, and a flagged row has the colour of the larger one. Of more than 20,000 rows, those of a hexagon share a dot.
+
+    Parameters
+    ----------
+    model : Model, path of one, or fitted KernelPCA
+        A model with calibration rows.
+    data : path, NumPy, Dask or Zarr array, frame, or DataArray, (n, d), optional
+        Rows to draw; by default the rows that were fitted, if they are on disk.
+    scores : path, optional
+        In place of `data`: a feature store with flags, or the output of a job with flags. Its share is then drawn.
+    flag : float or str
+        The share of ordinary rows that may be flagged, such as 0.01 or "1%".
+    axes : matplotlib.axes.Axes, optional
+        Where to draw; by default on a new figure.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+        The axes. Both scales are logarithmic.
+
+    Raises
+    ------
+    SpecError
+        A model without calibration rows, a share that they cannot show, rows that do not fit the model or are gone,
+        scores without flags, no Matplotlib, or `axes` is not one Axes.
+    DataError, CorruptionError, IncompleteError
+        As in `transform`.
+
+    Notes
+    -----
+    Draws at most 65,536 rows of a feature store, or as many other rows as hold four million values, at most 20,000, in
+    evenly spaced stretches. Source: `docs/numerics.md`, section 23.
+
+    Examples
+    --------
+    >>> X = np.random.default_rng(0).normal(size=(1000, 4))
+    >>> kpca = KernelPCA(3, sigma="3 median", calibration_rows=200, random_state=0).fit(X)
+    >>> bigkpca.plots.unusual(kpca, X).get_xlabel()
+    'distance / its mean'
+    """
+    check_axes(axes)
+    fitted = model_of(model)
+    alpha = checked_flag(flag, fitted)
+    if data is not None and scores is not None:
+        raise SpecError("data and scores exclude each other: pass rows, or their scores")
+    if scores is not None:
+        rows = open_scores(fitted, scores)
+        place = feature_store(scores)
+        if place is None:
+            raise SpecError("flags are in a feature store: pass the path that bigkpca transform --flag wrote")
+        found = stored_judged_rows(place, read_scores(rows, fitted, Silent()), fitted)
+    else:
+        found = judged_rows(_rows_of(data, fitted), fitted, alpha)
+    axes = own_or_new(axes)
+    draw_unusual(axes, found)
+    legend_above(axes)
+    return axes
+
+
+def _rows_of(data: Any, model: Model) -> Rows:
+    """These rows, or else those that were fitted. Raises SpecError if they do not fit the model, or are gone."""
+    if data is None:
+        kept, notes = input_rows(source_of(model, None), model)
+        if kept is None:
+            raise SpecError(f"{notes[0]}: pass rows (data) or their scores")
+        return kept
+    rows = open_rows(data)
+    check_columns(rows, model)
+    return rows
 
 
 def _index(number: Any, r: int) -> int:

@@ -57,14 +57,14 @@ def draw_scores(
         _draw_valued(axes, at, color, most, cmap)
     else:
         accent = current_colors().accent
-        _scatter(axes, _dots(axes, at, np.zeros(len(at)), most, np.mean), lambda _: accent)
+        scatter(axes, dots_of(axes, at, np.zeros(len(at)), most, np.mean), accent)
 
 
 def _draw_labelled(axes: Axes, at: Array, labels: RowLabels, most: int, legend: Callable[[Axes], None]) -> None:
     words, colors = labels.names, label_colors(len(labels.names))
     codes = np.array([words.index(word) for word in labels.values])
-    dots = _dots(axes, at, codes, most, lambda found: np.bincount(found).argmax())
-    _scatter(axes, dots, lambda found: [colors[code] for code in found])
+    dots = dots_of(axes, at, codes, most, lambda found: np.bincount(found).argmax())
+    scatter(axes, dots, lambda found: [colors[code] for code in found])
     for word, color in zip(words, colors, strict=False):
         axes.plot([], [], "o", color=color, label=word)
     legend(axes)
@@ -87,22 +87,21 @@ def _draw_valued(axes: Axes, at: Array, values: Array, most: int, cmap: Any) -> 
     known = np.isfinite(values)
     if not known.all():
         ink = current_colors().ink
-        _scatter(axes, _dots(axes, at[~known], np.zeros((~known).sum()), most, np.mean), lambda _: ink, alpha=0.2)
+        scatter(axes, dots_of(axes, at[~known], np.zeros((~known).sum()), most, np.mean), ink, alpha=0.2)
     shades = ScalarMappable(Normalize(values[known].min(), values[known].max()), cmap)
-    _scatter(axes, _dots(axes, at[known], values[known], most, np.mean), shades.to_rgba)
+    scatter(axes, dots_of(axes, at[known], values[known], most, np.mean), shades.to_rgba)
     axes.figure.colorbar(shades, ax=axes, **ticks)
 
 
-def _scatter(axes: Axes, dots: Dots, paint: Callable[[Array], Any], alpha: float | None = None) -> None:
-    """Draw the dots, in the colours that `paint` gives their codes."""
+def scatter(axes: Axes, dots: Dots, paint: Any, alpha: float | None = None) -> None:
+    """Draw the dots, in one colour, or in the colours that a function `paint` gives their codes."""
     for width in np.unique(dots.widths):
         here = dots.widths == width
-        axes.scatter(
-            dots.at[here, 0], dots.at[here, 1], s=width**2, color=paint(dots.codes[here]), alpha=alpha, linewidth=0
-        )
+        color = paint(dots.codes[here]) if callable(paint) else paint
+        axes.scatter(dots.at[here, 0], dots.at[here, 1], s=width**2, color=color, alpha=alpha, linewidth=0)
 
 
-def _dots(axes: Axes, at: Array, codes: Array, most: int, reduce: Callable[[Array], Any]) -> Dots:
+def dots_of(axes: Axes, at: Array, codes: Array, most: int, reduce: Callable[[Array], Any]) -> Dots:
     """A dot for each row, or above `most` rows for each hexagon, with the reduced codes of its rows."""
     if len(at) <= most:
         width = np.clip(_LARGE * (_FEW / len(at)) ** 0.25, _SMALL, _LARGE)

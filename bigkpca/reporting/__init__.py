@@ -46,8 +46,8 @@ def report(
     """Write an HTML report of a model.
 
     The report says how accurate the approximation of kernel PCA is and, separately, what the components capture, beside
-    linear PCA. It shows scores, pre-images along components and the rows with the largest residuals, as far as these
-    are available.
+    linear PCA. It shows scores, pre-images along components, the rows with the largest residuals and the flagged
+    rows, as far as these are available.
 
     Parameters
     ----------
@@ -91,8 +91,9 @@ def report(
 
     Notes
     -----
-    Reads at most 65,536 scores or 20,000 rows, in evenly spaced stretches, however many there are; makes no pass over
-    the data. Writes `out` only, whole or not at all. The same call on the same files does nothing.
+    Reads at most 65,536 scores or 20,000 rows, in evenly spaced stretches, however many there are, and the flags of all
+    rows, if the scores have some; makes no pass over the data. Writes `out` only, whole or not at all. The same call on
+    the same files does nothing.
 
     Examples
     --------
@@ -139,7 +140,7 @@ def installed() -> bool:
 
 def _page(model: Model, path: str, data: ReportData, mark: str, progress: Progress) -> str:
     facts = model_info(model, path)
-    drawn = (page.capture, page.score_plots, page.components, page.preimages, page.novelty, page.drift)
+    drawn = (page.capture, page.score_plots, page.components, page.preimages, page.novelty, page.unusual, page.drift)
     found = []
     for draw in (lambda *_: page.quality(model), *drawn):
         if (section := draw(model, data)) is not None:

@@ -10,8 +10,10 @@ from bigkpca.errors import Array
 from bigkpca.numerics.certificates import FAIR, MODERATE, SMALL, SOLID
 from bigkpca.numerics.display import share_at_most
 from bigkpca.numerics.model import Model
+from bigkpca.numerics.outliers import REASONS
 from bigkpca.plots.along import ColumnAxes, Walk, draw_walk
 from bigkpca.plots.clouds import draw_scores
+from bigkpca.plots.outliers import JudgedRows, draw_unusual
 from bigkpca.plots.rows import RowLabels
 from bigkpca.plots.runs import DriftOfRun, draw_drift
 from bigkpca.plots.spectra import MARKS, draw_spectrum
@@ -48,6 +50,16 @@ def drift(runs: Sequence[DriftOfRun]) -> Drawing:
         draw_drift(axes, runs)
         legend_above(axes)
         return drawing(figure, "drift", f"Drift of {len(runs)} runs, at most {most:.3f}; {above} above the threshold.")
+
+
+def unusual(found: JudgedRows) -> Drawing:
+    """Residual of rows against their distance, with the limit."""
+    counts = np.bincount(found.flags, minlength=len(REASONS))
+    reasons = ", ".join(f"{count:,} for their {word}" for count, word in zip(counts[1:], REASONS[1:], strict=True))
+    with axes_of(4.3) as (figure, axes):
+        draw_unusual(axes, found, most=MAX_POINTS)
+        legend_above(axes)
+        return drawing(figure, "unusual", f"Residual against distance of {len(found.flags):,} rows; flagged {reasons}.")
 
 
 def cumulative(model: Model) -> Drawing:

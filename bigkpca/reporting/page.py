@@ -9,20 +9,24 @@ from typing import Any
 
 import numpy as np
 
-from bigkpca.data.rows import take
+from bigkpca.data.rows import ArrayRows, take
 from bigkpca.errors import Array, SpecError
 from bigkpca.evaluating import reconstructed
 from bigkpca.execution.blas import single_threaded_blas
+from bigkpca.execution.engine import Engine
+from bigkpca.execution.projection import block_denoised, reconstruct_rows
 from bigkpca.fitting.preimage import of_leading
 from bigkpca.numerics.display import number
 from bigkpca.numerics.linear_pca import Captured, spread
 from bigkpca.numerics.model import Model
+from bigkpca.numerics.outliers import usual_errors
 from bigkpca.plots.along import STEPS, ColumnAxes, walk_along
 from bigkpca.plots.pictures import PictureFrame
 from bigkpca.plots.tables import relations
 from bigkpca.reporting import figures, text
 from bigkpca.reporting.drawing import Drawing
 from bigkpca.reporting.report_data import ReportData
+from bigkpca.workflows.flags import FlaggedRows
 
 
 @dataclass(frozen=True)
@@ -401,6 +405,67 @@ def novelty(model: Model, data: ReportData) -> Section | None:
     )
 
 
+_CONTRIBUTING = 3  # columns that the table names for each unusual row
+_STATISTIC = (
+    "The statistic of a row is the sum of its residual and of its distance from the mean, each divided by its mean "
+    "over the fitted rows."
+)
+_DIFFERENT = (
+    "Columns contribute most if they differ most from the pre-image of the row, in multiples of the usual error."
+)
+
+
+def unusual(model: Model, data: ReportData) -> Section | None:
+    """The section on flagged rows: how many there are, against expectation, and the most unusual ones."""
+    if data.judged is None or data.flagged is None:
+        return None
+    share = data.flagged.share
+    cards = [Card("Residual and distance", "Flagged rows are beyond the line.", figures.unusual(data.judged))]
+    if len(data.flagged.numbers):
+        cards.append(_most_unusual(model, data, data.flagged))
+    about = f"{share}; expected {share.expected(model.check_calibrated())}. {_STATISTIC}"
+    return Section("Which rows are unusual?", about, tuple(cards))
+
+
+def _most_unusual(model: Model, data: ReportData, found: FlaggedRows) -> Card:
+    """The most unusual rows, with their pictures or the columns that contribute most."""
+    numbers = [f"{number:,}" for number in found.numbers]
+    columns = {"row": numbers, "statistic": [f"{value:.4g}" for value in found.statistic], "reason": found.reasons}
+    frame, pictures, note = _frame(data, model), list[Pictures](), ""
+    if data.rows is not None and model.decoder is not None:
+        wanted, back = np.unique(found.numbers, return_inverse=True)
+        rows = take(data.rows, wanted)[back]
+        restored = _restored(model, rows)
+        if frame:
+            named, change = f"Rows {', '.join(numbers)}", rows - restored
+            most = float(np.abs(change).max()) or 1.0
+            signed = PictureFrame(frame.shape, -most, most)
+            pictures = [
+                Pictures(frame.strip(rows, restored), f"{named}, and below them their pre-images", named),
+                Pictures(signed.strip(change), f"{named} minus their pre-images", "Minus pre-images: lighter is more"),
+            ]
+        elif names := data.rows.names or model.names:
+            columns["columns"], note = _contributing(model, rows - restored, names), _DIFFERENT
+    table = ReportTable(tuple(columns), tuple(zip(*columns.values(), strict=True)))
+    return Card("Most unusual rows", note, pictures=tuple(pictures), tables=(table,))
+
+
+def _restored(model: Model, rows: Array) -> Array:
+    """The pre-images (k, d) of rows (k, d)."""
+    return reconstruct_rows(ArrayRows(rows), model, block_denoised, Engine()).rows.astype(np.float64)
+
+
+def _contributing(model: Model, change: Array, names: Sequence[str]) -> list[str]:
+    """The columns that contribute most to what is unusual about rows that differ so from their pre-images, (k, d)."""
+    known = model.check_calibrated().rows
+    multiples = change / usual_errors(known, _restored(model, known))
+    order = np.argsort(-np.abs(multiples), axis=1, kind="stable")[:, :_CONTRIBUTING]
+    return [
+        ", ".join(f"{names[j]} {row[j]:+.3g}".replace("-", "−") for j in most)
+        for row, most in zip(multiples, order, strict=True)
+    ]
+
+
 def left_out(model: Model, data: ReportData) -> Iterator[str]:
     """What the report does not show, and the option that would show it."""
     yield from data.notes
@@ -410,6 +475,8 @@ def left_out(model: Model, data: ReportData) -> Iterator[str]:
         yield "no labels: --labels gives some, or bigkpca ingest --labels keeps them with the rows"
     if data.scores is not None and data.residual is None and not model.features.precomputed:
         yield "no residuals: --scores of bigkpca transform --residual shows the rows least like the others"
+    if data.scores is not None and data.flagged is None and model.calibration is not None:
+        yield "no unusual rows: --scores of bigkpca transform --flag 1% shows them"
     if data.shape is None and not data.columns and not _draws_along(model, None):
         yield "no pictures: rows have no image shape; --image-shape gives one"
         yield "no columns: the rows have no names of columns, which bigkpca ingest keeps from tables"

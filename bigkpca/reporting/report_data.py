@@ -19,6 +19,7 @@ from bigkpca.execution.blas import single_threaded_blas
 from bigkpca.execution.progress import Progress
 from bigkpca.numerics.linear_pca import Captured, captured
 from bigkpca.numerics.model import Model
+from bigkpca.plots.outliers import JudgedRows, stored_judged_rows
 from bigkpca.plots.pictures import image_shape, recorded_shape
 from bigkpca.plots.rows import (
     RowLabels,
@@ -37,6 +38,7 @@ from bigkpca.plots.runs import DriftOfRun, drift_of_runs
 from bigkpca.plots.tables import ShownColumn, shown_columns
 from bigkpca.storage import groups
 from bigkpca.storage.models import model_digest
+from bigkpca.workflows.flags import FlaggedRows, flagged_rows
 from bigkpca.workflows.inputs import dataset_at, feature_store, labels_path, open_scores
 
 
@@ -48,7 +50,8 @@ class ReportData:
     `shape` is (H, W) or (H, W, 3) of a row as a picture. `columns` are those of the table that rows were made of;
     `sample` are positions (k,) and rows (k, d), from which relations of scores to columns are computed, and `captured`,
     what the scores explain of all columns together. `seen` if the model was fitted to these rows, None if that is not
-    known.
+    known. `judged` are the shown rows with their flags, and `flagged` the most unusual ones of all rows, if scores were
+    written with flags.
     """
 
     total: int
@@ -64,6 +67,8 @@ class ReportData:
     sample: tuple[Array, Array] | None = None
     captured: Captured | None = None
     seen: bool | None = None
+    judged: JudgedRows | None = None
+    flagged: FlaggedRows | None = None
 
 
 def collect_report_data(
@@ -96,6 +101,8 @@ def collect_report_data(
     found_labels, residual = _labels(labels, source["path"], total, numbers), None
     if place is not None and manifest_of(place).get("residual"):
         residual = stored_values(groups.open_values(place, "residual"), numbers).astype(np.float64)
+    flagged = None if place is None else flagged_rows(place)
+    judged = None if place is None or flagged is None else stored_judged_rows(place, shown, model)
     if shape is None:
         shape = recorded_shape(source["path"], model.columns)
     sample, explained, own = None, None, None
@@ -121,6 +128,8 @@ def collect_report_data(
         sample,
         explained or model.captured,
         own,
+        judged,
+        flagged,
     )
 
 

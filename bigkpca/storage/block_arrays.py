@@ -1,6 +1,6 @@
 """Arrays of rows that tasks write block by block, one shard per block, and the manifest that publishes them.
 
-features         scores (n, r), optionally residual (n,)
+features         scores (n, r), optionally residual (n,); statistic and flagged (n,)
 reconstruction   x (n, d), with converged, far (n,) and iterations (n,)
 
 A run writes the last block, if that was not full, and all blocks after it to its run folder, with a manifest of all
@@ -42,8 +42,16 @@ Stored: TypeAlias = "zarr.Array[Any]"  # (n, r) or (n, d), as stored
 Kind = Literal["features", "reconstruction"]
 _METADATA = "zarr.json"  # in the folder of each array
 TYPES: dict[str, dict[str, str]] = {  # kinds of dtypes of the arrays that each output can have, besides coordinates
-    "features": {"scores": "f", "residual": "f"},
+    "features": {"scores": "f", "residual": "f", "statistic": "f", "flagged": "u"},
     "reconstruction": {"x": "f", "converged": "b", "iterations": "u", "far": "b"},
+}
+_ATTRIBUTES: dict[str, dict[str, Any]] = {  # flags as in the CF conventions, which xarray users know
+    "flagged": {
+        "long_name": "why the row is unusual",
+        "flag_values": [0, 1, 2],
+        "flag_meanings": "not_flagged residual distance",
+    },
+    "statistic": {"long_name": "how unusual the row is: residual and distance combined"},
 }
 _NAMES = {"features": ("row", "component"), "reconstruction": ("row", "column")}
 
@@ -66,7 +74,7 @@ def create(
         along, across = labels.dim, across + "_" * (across == labels.dim)
         attributes = {"coordinates": " ".join(name for name in labels.coords if name != along)}  # as xarray reads them
     for name, (row, dtype) in arrays.items():
-        shape, own = (n, *row), attributes if name == MAIN[record["format"]] else None
+        shape, own = (n, *row), attributes if name == MAIN[record["format"]] else _ATTRIBUTES.get(name)
         names = (along, across)[: len(shape)]
         groups.create_array(group, name, shape, dtype, block_rows, names, compress=False, attributes=own)
     if labels is None:
@@ -222,7 +230,8 @@ def write_manifest(
         "format_version": groups.FORMAT_VERSION,
         "rows": blocks[-1].stop,
         "blocks": [
-            {"start": block.start, "stop": block.stop} | {_key(name, main): digest[name] for name in sorted(digest)}
+            {"start": block.start, "stop": block.stop}
+            | {digest_key(name, main): digest[name] for name in sorted(digest)}
             for block, digest in zip(blocks, digests, strict=True)
         ],
     }
@@ -254,7 +263,7 @@ def promised(path: str, manifest: Mapping[str, Any]) -> list[tuple[Block, dict[s
     main, about = MAIN[manifest["format"]], groups.describe(path) or {}
     try:
         arrays, blocks = open_arrays(path), split(manifest["rows"], manifest["block_rows"])
-        digests = [{name: str(each[_key(name, main)]) for name in arrays} for each in manifest["blocks"]]
+        digests = [{name: str(each[digest_key(name, main)]) for name in arrays} for each in manifest["blocks"]]
         ranges = [(each["start"], each["stop"]) for each in manifest["blocks"]]
         fits = main in arrays and all(len(each) == 2 + len(arrays) for each in manifest["blocks"])
         shapes = {(array.shape[0], (array.shards or (0,))[0]) for array in arrays.values()}
@@ -281,7 +290,8 @@ def replace_block(path: str, source: str, block: Block, names: Collection[str]) 
         store.replace(f"{path}/{file}", content)
 
 
-def _key(name: str, main: str) -> str:
+def digest_key(name: str, main: str) -> str:
+    """The key of the SHA-256 of an array in the entry of a block, in a manifest of an output with this main array."""
     return "sha256" if name == main else f"{name}_sha256"
 
 

@@ -26,7 +26,20 @@ from bigkpca.spec import FitSpec
 from bigkpca.storage import block_arrays, groups, jobs, models, records
 
 _MOST_BLOCKS = 10_000_000  # which no manifest could list
-_FACTS = ("kernel", "sigma", "gamma", "degree", "coef0", "center", "standardize", "dtype", "seed", "preimage", "noise")
+_FACTS = (
+    "kernel",
+    "sigma",
+    "gamma",
+    "degree",
+    "coef0",
+    "center",
+    "standardize",
+    "dtype",
+    "seed",
+    "preimage",
+    "noise",
+    "calibration_rows",
+)
 
 
 def info(path: str, array: str | None = None) -> dict[str, Any]:
@@ -85,6 +98,7 @@ def model_info(model: Model, path: str) -> dict[str, Any]:
         "preimage_options": preimages.changed(spec.own_preimage) if model.decoder else {},
         "noise": spec.noise,
         "reference_rows": None if model.reference is None else model.reference.rows,
+        "calibration_rows": None if model.calibration is None else model.calibration.count,
         "options": {
             key: value for key, value in spec.to_dict().items() if key not in _FACTS and value != default.get(key)
         },
@@ -192,6 +206,7 @@ def _blocks_info(path: str, about: Mapping[str, Any]) -> dict[str, Any]:
         "block_rows": about["block_rows"],
         "blocks": len(blocks),
         "missing_blocks": missing,
+        **({} if about.get("flag") is None else {"flag": about["flag"]}),
         "model": about["model"],
         "input": about["input"]["path"],
         "bytes": _stored_bytes(path),

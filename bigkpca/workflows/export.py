@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import IO, Any
 
 import numpy as np
@@ -19,8 +19,10 @@ from bigkpca.execution.progress import Progress, shown, shown_pass
 from bigkpca.ingesting.columns import TableColumn
 from bigkpca.ingesting.decoding import decode
 from bigkpca.numerics.model import Model
+from bigkpca.numerics.outliers import REASONS
 from bigkpca.serving.onnx import onnx_model
-from bigkpca.storage import block_arrays, destination, models
+from bigkpca.storage import block_arrays, destination, groups, models
+from bigkpca.workflows.flags import ARRAYS
 from bigkpca.workflows.inputs import dataset_at, feature_store, labels_path, names_of, open_labels, table_columns
 
 _SUFFIXES = (".csv", ".parquet", ".npy")
@@ -49,7 +51,8 @@ def export(
     """Write scores, or any rows, to a .csv, .parquet or .npy file, or a model to a .onnx file.
 
     The suffix of the file name determines the format. Columns of scores are named kernelpca0, kernelpca1, ..., as in
-    scikit-learn; other rows keep their column names, or get column0, column1, .... The file appears when it is
+    scikit-learn; other rows keep their column names, or get column0, column1, .... Scores with flags are followed by
+    the columns `statistic` and `flagged`, which contains "residual", "distance" or nothing. The file appears when it is
     complete.
 
     Parameters
@@ -124,7 +127,7 @@ def export(
     own = None if table_of is None else tuple(column.name for column in table_of)
     names = own or rows.names or tuple(f"{word}{j}" for j in range(rows.shape[1]))
     with _locked(path, rows.fingerprint()["path"], overwrite=overwrite) as path:
-        table = _Table(rows, names, _labels(labels, data, rows), row_numbers, table_of)
+        table = _Table(rows, names, _labels(labels, data, rows), row_numbers, table_of, _flags(data))
         twice = [name for name, count in Counter(table.names).items() if count > 1]
         if twice and (labels is not None or row_numbers or suffix == ".parquet"):
             raise SpecError(
@@ -198,15 +201,28 @@ def _labels(given: AnyPath | None, data: Any, rows: Rows) -> Callable[[int, int]
     return read
 
 
+def _flags(data: Any) -> dict[str, Callable[[int, int], Array]]:
+    """Readers of the flags of a range of rows, with reasons as words; none if these are not scores with flags."""
+    store = feature_store(data)
+    if store is None or (block_arrays.read_manifest(store) or {}).get("flag") is None:
+        return {}
+    statistic, flagged = (groups.open_values(store, name) for name in ARRAYS)
+    return {
+        "statistic": lambda start, stop: np.asarray(statistic[start:stop]),
+        "flagged": lambda start, stop: np.array(REASONS)[flagged[start:stop]],
+    }
+
+
 @dataclass(frozen=True)
 class _Table:
-    """The content of the file: rows with the names of their columns, and columns before them."""
+    """The content of the file: rows with the names of their columns, and columns before and after them."""
 
     rows: Rows
     own_names: tuple[str, ...]
     labels: Callable[[int, int], Array] | None
     row_numbers: bool
     columns: tuple[TableColumn, ...] | None = None  # of the table, instead of columns of numbers
+    flags: Mapping[str, Callable[[int, int], Array]] = field(default_factory=dict)
 
     def own(self, X: Array) -> list[Any]:
         """The columns of rows X (k, d), without those before them."""
@@ -220,7 +236,12 @@ class _Table:
     @property
     def names(self) -> list[str]:
         """Names of all columns."""
-        return [*(["row"] if self.row_numbers else []), *(["label"] if self.labels else []), *self.own_names]
+        return [
+            *(["row"] if self.row_numbers else []),
+            *(["label"] if self.labels else []),
+            *self.own_names,
+            *self.flags,
+        ]
 
     def parts(self) -> Iterator[list[Any]]:
         """All columns (k,), a range of rows at a time."""
@@ -230,7 +251,8 @@ class _Table:
             stop = min(start + step, self.rows.shape[0])
             numbers = [np.arange(start, stop)] if self.row_numbers else []
             labels = [_native(self.labels(start, stop))] if self.labels else []
-            yield [*numbers, *labels, *self.own(self.rows.block(start, stop))]
+            flags = [read(start, stop) for read in self.flags.values()]
+            yield [*numbers, *labels, *self.own(self.rows.block(start, stop)), *flags]
 
 
 def _native(values: Array) -> Array:
@@ -265,6 +287,7 @@ def _writer(suffix: str, file: IO[bytes], table: _Table) -> Iterator[Callable[[l
         types = [_type(table.rows.dtype, "the rows")] * len(table.own_names)
     else:
         types = [values.type for values in table.own(_native(np.zeros((1, table.rows.shape[1]), table.rows.dtype)))]
+    types += [_type(read(0, 1).dtype, "the flags") for read in table.flags.values()]
     if table.labels:
         types.insert(0, _type(table.labels(0, 1).dtype, "the labels"))
     if table.row_numbers:

@@ -13,7 +13,7 @@ from bigkpca.data.blocks import Block
 from bigkpca.data.opening import open_rows, path_of
 from bigkpca.data.rows import Rows
 from bigkpca.data.stores import AnyPath, store_of
-from bigkpca.errors import Array, DataError, SpecError
+from bigkpca.errors import Array, DataError, FlaggedShareWarning, SpecError, warn
 from bigkpca.execution.engine import KeptFeatures
 from bigkpca.execution.options import RunOptions, WritingOptions, takes, with_names_of_fields
 from bigkpca.execution.planning import Plan, plan_reconstruct, plan_transform
@@ -35,6 +35,7 @@ from bigkpca.storage.block_arrays import Stored
 from bigkpca.storage.destination import check_place
 from bigkpca.storage.models import AnyModel
 from bigkpca.workflows.block_writer import BlockOutput, written
+from bigkpca.workflows.flags import ARRAYS, checked_flag, flagged_rows, flags_of
 from bigkpca.workflows.inputs import open_scores
 
 _KIND: Literal["features"] = "features"  # of output that holds scores
@@ -50,6 +51,7 @@ def transform(
     n_components: int | None = None,
     dtype: Any = None,
     residual: bool = False,
+    flag: float | str | None = None,
     block_rows: int | None = None,
     **options: Unpack[WritingOptions],
 ) -> Stored:
@@ -74,6 +76,12 @@ def transform(
     residual : bool
         Also write |φ(x) - φ^(x)|² of each row, (n,), to the array "residual" beside the scores: the part that the
         written scores do not capture, which is large for novel rows.
+    flag : float or str, optional
+        Flag unusual rows, by a model with calibration rows: a share such as 0.01 or "1%", the probability that a row of
+        the distribution of the fitted rows is flagged. Also writes two arrays (n,): "statistic", the combined statistic
+        of `KernelPCADetector`, and "flagged", 0 for ordinary rows, and for flagged ones 1 if most of the statistic is
+        the residual, and 2 if it is the distance from the mean. Warns (`FlaggedShareWarning`) if so many rows are
+        flagged that they are not from that distribution.
     block_rows : int, optional
         Rows of one task and one shard.
     **options
@@ -88,7 +96,8 @@ def transform(
     ------
     SpecError
         Rows of another width or other columns, more components than the model has, another dtype, residuals that the
-        model cannot compute, or other output at `out`.
+        model cannot compute, or other output at `out`; a flag for a model without calibration rows, for fewer
+        components, or smaller than the calibration rows can show.
     DataError
         NaN or infinity in the rows, or scores that exceed the range of `dtype`.
     MemoryLimitError
@@ -122,15 +131,26 @@ def transform(
         name = (fitted.features.dtype if dtype is None else np.dtype(dtype)).name
     if name not in ("float32", "float64"):
         raise SpecError(f"dtype={dtype!r}: scores are stored as float32 or float64")
+    alpha = None if flag is None else checked_flag(flag, fitted)
+    if alpha is not None and count < most:
+        raise SpecError(
+            f"components={count}: flags need the scores of all {most} components of the model; give flag or a number "
+            "of components"
+        )
     path = path_of(model)
-    return write_scores(fitted, rows, path, out, run, block_rows, components=int(count), dtype=name, residual=residual)
+    own: dict[str, Any] = {"components": int(count), "dtype": name, "residual": residual, "flag": alpha}
+    scores = write_scores(fitted, rows, path, out, run, block_rows, **own)
+    found = flagged_rows(destination.group_path(out))
+    if found and (warning := found.share.warning(fitted.check_calibrated(), fitted=True)):
+        warn(warning, FlaggedShareWarning)
+    return scores
 
 
 def check_scores_place(rows: Rows, model_path: str | None, out: AnyPath, *, overwrite: bool) -> None:
     """Raise SpecError if scores of these rows must not be written to `out`, whatever the model."""
     fingerprint = rows.fingerprint()
     path = destination.group_path(out, fingerprint["path"], model_path)
-    record = {"format": _KIND, "input": fingerprint, "residual": False}
+    record = {"format": _KIND, "input": fingerprint, "residual": False, "flag": None}
     # `write_scores`, which holds the lock, finishes an interrupted move, and reports what cannot be read.
     if not store_of(path).is_moving(path):
         with suppress(OSError):
@@ -148,17 +168,20 @@ def write_scores(
     components: int,
     dtype: str,
     residual: bool = False,
+    flag: float | None = None,
     kept: KeptFeatures | None = None,
 ) -> Stored:
     """Write the scores of rows (see `transform`), from features that their fit `kept`, if any."""
     check_columns(rows, fitted)
-    if residual:
+    judged = residual or flag is not None
+    if judged:
         fitted.check_residuals()
     model = fitted if components == fitted.components else fitted.leading(components)
     arrays: dict[str, Any] = {"scores": ((components,), dtype)} | ({"residual": ((), dtype)} if residual else {})
+    arrays |= {} if flag is None else ARRAYS
 
     def plan(threads: int) -> Plan:
-        return plan_transform(rows, model, block_rows, threads, residual=residual, dtype=dtype)
+        return plan_transform(rows, model, block_rows, threads, residual=residual, flag=flag is not None, dtype=dtype)
 
     work = BlockOutput(
         _KIND,
@@ -167,12 +190,12 @@ def write_scores(
         model,
         arrays,
         plan,
-        partial(_scores, dtype=dtype, kept=kept),
+        partial(_scores, dtype=dtype, kept=kept, residual=residual, flag=flag),
         "transforming",
         model_path,
-        expansion_of if residual else None,
+        expansion_of if judged else None,
     )
-    return written(work, out, {"components": components, "dtype": dtype, "residual": residual}, run)
+    return written(work, out, {"components": components, "dtype": dtype, "residual": residual, "flag": flag}, run)
 
 
 @takes(WritingOptions)
@@ -316,20 +339,30 @@ def _write_preimages(
 
 
 def _scores(
-    rows: Rows, block: Block, model: Model, expansion: Expansion | None = None, *, dtype: str, kept: KeptFeatures | None
+    rows: Rows,
+    block: Block,
+    model: Model,
+    expansion: Expansion | None = None,
+    *,
+    dtype: str,
+    kept: KeptFeatures | None,
+    residual: bool,
+    flag: float | None,
 ) -> dict[str, Array]:
-    """The stored scores of a block and, with an expansion, residuals."""
+    """The stored scores of a block, with residuals and flags if they are requested, which take an expansion."""
     precision = np.promote_types(model.features.dtype, dtype)  # never less than the precision of block work
+    flags: dict[str, Array] = {}
     if expansion is None:
         values = {"scores": block_scores(rows, block, model, kept, precision)}
     else:
-        scores, residual = block_scores_and_residuals(rows, block, model, expansion, precision)
-        values = {"scores": scores, "residual": residual}
+        scores, left = block_scores_and_residuals(rows, block, model, expansion, precision)
+        values = {"scores": scores} | ({"residual": left} if residual else {})
+        flags = {} if flag is None else flags_of(model, scores, left, flag)
     with np.errstate(over="ignore"):
         found = {name: array.astype(dtype, copy=False) for name, array in values.items()}
     if not all(np.isfinite(array).all() for array in found.values()):
         raise DataError(f"{named_rows(rows, block)}: scores exceed the range of {dtype}: store them as float64")
-    return found
+    return found | flags
 
 
 def _preimages(

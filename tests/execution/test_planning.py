@@ -205,6 +205,9 @@ def test_what_a_rule_works_with_and_the_landmarks_and_features_that_it_gives_are
     )
     assert with_rows.result_bytes - without.result_bytes == 4 * 700 * 50
     assert with_rows.peak_bytes > without.peak_bytes
+    aside, none = (plan_fit(rows(10**6), FitSpec.checked(calibration_rows=count), 2) for count in (5000, 0))
+    assert aside.result_bytes - none.result_bytes == 5000 * (50 * 4 + 3 * 8)
+    assert aside.peak_bytes - none.peak_bytes >= 5000 * 50 * 4
 
 
 def test_a_worker_needs_what_its_passes_need_and_no_solver():

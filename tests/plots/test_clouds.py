@@ -101,7 +101,7 @@ def test_dots_of_hexagons_stand_for_all_rows_once(axes):
     at, codes = RNG.normal(size=(5000, 2)), np.arange(5000)
     axes.set(xlim=(-4, 4), ylim=(-4, 4))
     members = []
-    dots = clouds._dots(axes, at, codes, 100, lambda found: members.append(found) or found.mean())
+    dots = clouds.dots_of(axes, at, codes, 100, lambda found: members.append(found) or found.mean())
     assert np.array_equal(np.sort(np.concatenate(members)), codes)
     np.testing.assert_allclose(dots.codes, [found.mean() for found in members])
     apart = np.abs(dots.at - [at[found].mean(axis=0) for found in members])

@@ -3,7 +3,7 @@
 import pytest
 
 from bigkpca.errors import SpecError
-from bigkpca.spec.units import is_scheduler, lacks_unit, parse_bytes, parse_seconds
+from bigkpca.spec.units import is_scheduler, lacks_unit, parse_bytes, parse_seconds, parse_share
 
 
 def test_amounts_of_memory():
@@ -32,3 +32,10 @@ def test_addresses_of_schedulers():
         assert is_scheduler(address), address
     for other in ("", "nowhere", "ftp://host:21", "tcp://host", "tcp://:8786", "tcp://host/x:1"):
         assert not is_scheduler(other), other
+
+
+def test_a_share_is_a_number_or_a_percentage_between_0_and_1():
+    assert [parse_share(share) for share in (0.01, "0.01", "1%", " 1 % ", 1e-3)] == [0.01, 0.01, 0.01, 0.01, 0.001]
+    for wrong in (0, 1, "5", "100%", "-1%", "one", "", "%", True, None, float("nan"), [0.1]):
+        with pytest.raises(SpecError, match=r"is not a share of rows between 0 and 1, such as 0\.01 or '1%'"):
+            parse_share(wrong)

@@ -359,3 +359,20 @@ def test_rows_that_were_no_table_have_no_words(table, tmp_path):
         bigkpca.export(model, tmp_path / "m.onnx", words=True)
     with pytest.raises(SpecError, match=r"labels, row numbers and words as \.parquet"):
         bigkpca.export(tmp_path / "t.zarr", tmp_path / "t.npy", words=True)
+
+
+@pytest.mark.filterwarnings("ignore::bigkpca.errors.FlaggedShareWarning")
+def test_flags_of_rows_follow_their_scores_with_reasons_as_words(tmp_path):
+    X = np.random.default_rng(0).normal(size=(300, 3))
+    bigkpca.fit(X[:200], tmp_path / "m.zarr", n_components=2, size=20, calibration_rows=60)
+    bigkpca.transform(tmp_path / "m.zarr", 2 * X, tmp_path / "s.zarr", flag=0.1, block_rows=64)
+    group = zarr.open_group(tmp_path / "s.zarr")
+    for suffix in (".csv", ".parquet"):
+        out = tmp_path / f"s{suffix}"
+        assert bigkpca.export(tmp_path / "s.zarr", out, row_numbers=True).columns == 5
+        found = read(out)
+        assert list(found) == ["row", "kernelpca0", "kernelpca1", "statistic", "flagged"]
+        np.testing.assert_array_equal(found["statistic"], group["statistic"][:])
+        words = found["flagged"].fillna("")
+        assert words.tolist() == [["", "residual", "distance"][code] for code in group["flagged"][:]]
+        assert {"", "residual"} <= set(words)

@@ -17,6 +17,7 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError, model_validator
 
 from bigkpca.data.stores import AnyPath, expanded, is_url, store_of
 from bigkpca.errors import SpecError, nearest
+from bigkpca.numerics.outliers import CALIBRATION_ROWS
 from bigkpca.spec.checks import Clash, clashes, landmarks_of_file, unused, without_weights
 from bigkpca.spec.fields import FitSpec
 from bigkpca.spec.job.tables import (
@@ -47,6 +48,7 @@ _VARIABLE = re.compile(VARIABLE)
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 _INPUT, _MODEL, _OUTPUT = ("input", "path"), ("model", "path"), ("output", "path")
 _METRICS, _LOG = ("run", "metrics"), ("run", "log")
+_FLAG, _CALIBRATION = ("output", "flag"), ("model", "calibration_rows")
 _SCHEDULER, _WORKERS = ("run", "scheduler"), ("run", "workers")
 _KERNEL, _LANDMARKS = ("model", "kernel"), ("model", "landmarks")
 _SAMPLE_WEIGHT = ("input", "sample_weight")
@@ -442,6 +444,8 @@ def read_job(path: AnyPath, environment: Mapping[str, str]) -> Job:
                 check.wrong(wanted, key)
             elif isinstance(found, int) and key[-1] == "keep":  # also from a variable, which is text
                 check.values[key] = found
+    spec = {"calibration_rows": CALIBRATION_ROWS} | fields if _FLAG in check.values else fields
+    _check_flag(check, spec.get("calibration_rows", 0))
     if _SCHEDULER in check.given and _WORKERS in check.given:
         check.wrong("give the address of a scheduler or a number of local processes, not both", _SCHEDULER, _WORKERS)
     if check.problems:
@@ -450,12 +454,22 @@ def read_job(path: AnyPath, environment: Mapping[str, str]) -> Job:
         raise error
     return Job(
         input=JobInput(**check.table("input")),
-        model=JobModel(path=check.values["model", "path"], spec=FitSpec(**fields), given=frozenset(fields)),
+        model=JobModel(path=check.values["model", "path"], spec=FitSpec(**spec), given=frozenset(fields)),
         output=JobOutput(**check.table("output")),
         run=JobRun(**check.table("run")),
         file=file.file,
         **({"seed": fields["seed"]} if "seed" in fields else {}),
     )
+
+
+def _check_flag(check: Check, calibration_rows: int) -> None:
+    """Check that so many calibration rows can show the share of rows that may be flagged."""
+    if _FLAG in check.values and check.values[_FLAG] < (least := 1 / (calibration_rows + 1)):
+        check.wrong(
+            f"with {calibration_rows:,} calibration rows, the least share is {least:.2g}: give a larger share, or set "
+            "a larger model.calibration_rows",
+            *[key for key in (_FLAG, _CALIBRATION) if key in check.given],
+        )
 
 
 def parse_keep(keep: str | int) -> int | timedelta:

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema, create_model
 
 from bigkpca.numerics import kernels, landmarks, methods, preimages
+from bigkpca.numerics.outliers import CALIBRATION_ROWS
 from bigkpca.numerics.registry import Registry
 from bigkpca.spec.fields import FitSpec
 from bigkpca.spec.units import TIMEOUT_WRITTEN
@@ -49,6 +50,14 @@ class JobOutput(JobTable):
 
     path: _Text = Field(description="path or URL of the output folder", examples=["features.zarr"])
     block_rows: _Count | None = Field(None, description="rows per block; one task writes each block")
+    flag: float | None = Field(
+        None,
+        gt=0,
+        lt=1,
+        description="flag unusual rows, and at most this share of ordinary ones; the fit then sets calibration rows "
+        f"aside, {CALIBRATION_ROWS} unless model.calibration_rows is set",
+        examples=[0.01],
+    )
     must_exist: bool | None = Field(
         None,
         description="whether output of earlier runs must exist; by default, true if the record of the job names any",

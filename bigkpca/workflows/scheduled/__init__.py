@@ -18,7 +18,7 @@ from bigkpca.data.zarr import ZarrRows
 from bigkpca.errors import BigKPCAError, CorruptionError, DataError, DriftError, IncompleteError, LockedError, SpecError
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.options import RunOptions
-from bigkpca.execution.planning import plan_fit, plan_transform
+from bigkpca.execution.planning import plan_fit
 from bigkpca.execution.progress import Progress, Silent, shown
 from bigkpca.execution.projection import check_columns
 from bigkpca.spec.job import Job, JobError, parse_keep, read_job
@@ -35,6 +35,7 @@ from bigkpca.workflows.scheduled.publishing import (
     make_version,
     model_of_version,
     model_path,
+    plan_extract,
 )
 
 _FEW = 8  # blocks that this process compares itself
@@ -63,6 +64,7 @@ def extract_new(given: ScheduledRun) -> bool:
         model = model_of_version(job, current.entry)
         check_columns(found, model)
         if not given.asked.full:
+            _check_flag(job, current)
             _check_input(given, current, found, interval)
     if current is not None and not len(interval):
         finish_record(given, records.NOTHING_NEW, current.entry, [done, done], done)
@@ -77,6 +79,17 @@ def extract_new(given: ScheduledRun) -> bool:
     else:
         make_version(given, current, rows, interval)
     return interval.resumed
+
+
+def _check_flag(job: Job, current: Published) -> None:
+    """Raise SpecError if existing features were made with another share of rows to flag, or without."""
+    own, asked = current.manifest.get("flag"), job.output.flag
+    if own != asked:
+        there, here = ("is not set" if each is None else f"= {each:g}" for each in (own, asked))
+        raise SpecError(
+            f"output.flag {here} in the job, but {there} in {current.path}: to make all features again, run bigkpca "
+            "run JOB.toml --full; to add to these, restore it in the job"
+        )
 
 
 def _check_input(given: ScheduledRun, current: Published, found: ZarrRows, interval: Interval) -> None:
@@ -133,7 +146,7 @@ def plan_run(
         else:
             model = model_of_version(job, current.entry) if current else load_model(first)
             size = block_rows_of(given, model, pinned)
-            plan = plan_transform(pinned, model, size, engine.threads, residual=model.reference is not None)
+            plan = plan_extract(job, pinned, model, size, engine.threads)
     plan.check(options.memory_limit, "use a smaller model, or smaller blocks")
     return facts | {"peak_bytes": plan.peak_bytes, "block_rows": plan.block_rows}
 

@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -26,7 +27,7 @@ from bigkpca.errors import Array, CorruptionError, DriftError, SpecError, check_
 from bigkpca.execution.engine import block_tiles
 from bigkpca.execution.options import RunOptions
 from bigkpca.execution.planning import Plan, plan_transform
-from bigkpca.execution.projection import check_columns, expansion_of, tile_scores
+from bigkpca.execution.projection import check_columns, expansion_of, tile_scores, tile_scores_and_residuals
 from bigkpca.execution.tasks import BlockTasks, named_rows
 from bigkpca.fitting.reference import with_reference
 from bigkpca.fitting.sample import weights_of
@@ -40,6 +41,7 @@ from bigkpca.storage.destination import Destination
 from bigkpca.storage.models import load_model, model_digest
 from bigkpca.workflows.block_writer import Holding, begun, check_count, check_unchanged
 from bigkpca.workflows.fit import fit_and_save, save
+from bigkpca.workflows.flags import ARRAYS, FlaggedShare, flags_of
 from bigkpca.workflows.scheduled import records
 from bigkpca.workflows.scheduled.input_rows import Interval, rows_drawn
 from bigkpca.workflows.scheduled.places import Published, ScheduledRun
@@ -55,30 +57,59 @@ class ExtractedBlock:
     input_sha256: str  # of the rows that the block was computed from
     scores: Array  # (m, r) of the rows used to measure drift
     residuals: Array | None  # (m,)
+    flagged: int  # flagged rows of the interval
 
 
 def extract_block(
-    rows: Rows, block: Block, path: str, model: Model, compared: Array, expansion: Expansion | None
+    rows: Rows,
+    block: Block,
+    path: str,
+    model: Model,
+    compared: Array,
+    expansion: Expansion | None,
+    interval: Interval,
+    flag: float | None,
 ) -> ExtractedBlock:
-    """Write the scores of a block, unless they are stored, and read its rows once for all facts about them."""
+    """Write the scores of a block and its flags, unless they are stored, and read its rows once for all facts about
+    them."""
     mine, digest = _between(compared, block.start, block.stop), hashlib.sha256()
     kept: list[Array] = []
     X_tiles, most_rows = block_tiles(rows, block, model.features, digest)
     X_tiles = _keeping(X_tiles, block.start, mine, kept)
-    scores = _stored_scores(path, block)
-    if scores is None:
-        with np.errstate(over="ignore", invalid="ignore"):
-            scores = tile_scores(X_tiles, most_rows, len(block), model)
-        check_overflow(scores, named_rows(rows, block))
-        digests = block_arrays.write_block(path, block, {"scores": scores})
+    values = _stored_values(path, block, _names(flag))
+    if values is None:
+        values = _computed(X_tiles, most_rows, len(block), model, expansion, flag, named_rows(rows, block))
+        digests = block_arrays.write_block(path, block, values)
     else:
         deque(X_tiles, maxlen=0)  # rows are read for the digest, and for comparison
-        digests = {"scores": sha256(scores)}
+        digests = {name: sha256(found) for name, found in values.items()}
+    inside = slice(max(interval.first - block.start, 0), max(interval.stop - block.start, 0))
+    flagged = 0 if flag is None else int(np.count_nonzero(values["flagged"][inside]))
     residuals = None
     if expansion is not None:
         with np.errstate(over="ignore", invalid="ignore"):
             residuals = np.concatenate([np.zeros(0), *model.residuals(kept, most_rows, expansion)])
-    return ExtractedBlock(digests, digest.hexdigest(), scores[mine - block.start], residuals)
+    return ExtractedBlock(digests, digest.hexdigest(), values["scores"][mine - block.start], residuals, flagged)
+
+
+def _computed(
+    X_tiles: Iterator[Array],
+    most_rows: int,
+    count: int,
+    model: Model,
+    expansion: Expansion | None,
+    flag: float | None,
+    where: str,
+) -> dict[str, Array]:
+    """The scores of the rows of these tiles and, with a share of rows to flag, their flags."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        if flag is None or expansion is None:
+            scores = tile_scores(X_tiles, most_rows, count, model)
+            check_overflow(scores, where)
+            return {"scores": scores}
+        scores, left = tile_scores_and_residuals(X_tiles, most_rows, model, expansion)
+    check_overflow(np.column_stack([scores, left]), where)
+    return {"scores": scores} | flags_of(model, scores, left, flag)
 
 
 def _between(numbers: Array, start: int, stop: int) -> Array:
@@ -96,16 +127,22 @@ def _keeping(X_tiles: Iterator[Array], start: int, numbers: Array, kept: list[Ar
         yield X
 
 
-def _stored_scores(path: str, block: Block) -> Array | None:
-    """The scores of a block that an earlier run wrote completely; None if it did not, or the shard does not decode."""
-    array = retried(lambda: block_arrays.open_arrays(path, ["scores"]), path)["scores"]
-    if not store_of(path).exists(f"{path}/scores/{block_arrays.shard(array, block)}"):
+def _names(flag: float | None) -> tuple[str, ...]:
+    """The names of the arrays of a version, with or without flags."""
+    return ("scores", *(() if flag is None else ARRAYS))
+
+
+def _stored_values(path: str, block: Block, names: Sequence[str]) -> dict[str, Array] | None:
+    """The arrays of a block that an earlier run wrote completely; None if it did not, or a shard does not decode."""
+    arrays = retried(lambda: block_arrays.open_arrays(path, names), path)
+    files = [f"{path}/{name}/{block_arrays.shard(array, block)}" for name, array in arrays.items()]
+    if not all(map(store_of(path).exists, files)):
         return None
     try:
-        found = block_arrays.stored_values(path, array, block)
+        found = {name: block_arrays.stored_values(path, array, block) for name, array in arrays.items()}
     except CorruptionError:  # e.g. of a shard left by a killed worker: it is rewritten
         return None
-    return None if np.isnan(found).any() else found
+    return None if np.isnan(found["scores"]).any() else found
 
 
 def drift_of(model: Model, blocks: Sequence[ExtractedBlock], threshold: float) -> dict[str, Any] | None:
@@ -240,6 +277,7 @@ def _write_version(
         "input": rows.fingerprint(),
         "block_rows": before.manifest["block_rows"] if before else block_rows_of(given, model, rows),
         "residual": False,
+        "flag": given.job.output.flag,
         "grows": True,
         "extracted": {"rows": [interval.first, interval.stop], "others": before.entry["number"] if before else None},
     }
@@ -253,7 +291,7 @@ def _write_version(
         found = dict(zip(wanted, new, strict=True))
         if before:
             for block in kept:
-                block_arrays.replace_block(place.work, before.path, block, ["scores"])
+                block_arrays.replace_block(place.work, before.path, block, _names(about["flag"]))
         known = [found[block] if block in found else kept[block] for block in blocks]
         extracted = [interval.first, interval.stop] if before else [0, rows.shape[0]]
         finish_record(given, records.DONE, entry, [interval.first, interval.stop], rows.shape[0], known, extracted)
@@ -287,11 +325,13 @@ def block_rows_of(given: ScheduledRun, model: Model, rows: ZarrRows) -> int:
 
 def _known_before(current: Published, rows: ZarrRows) -> list[_Known]:
     """Facts about each block of a version whose input was found unchanged, with the current stamps of the input."""
-    blocks = split(current.rows, current.manifest["block_rows"])
-    each = zip(
-        current.manifest["blocks"], block_arrays.input_digests(current.manifest), _stamps(rows, blocks), strict=True
-    )
-    return [({"scores": block["sha256"]}, [sha256, stamp]) for block, (sha256, _), stamp in each]
+    manifest = current.manifest
+    blocks, names = split(current.rows, manifest["block_rows"]), _names(manifest.get("flag"))
+    each = zip(manifest["blocks"], block_arrays.input_digests(manifest), _stamps(rows, blocks), strict=True)
+    return [
+        ({name: block[block_arrays.digest_key(name, "scores")] for name in names}, [sha256, stamp])
+        for block, (sha256, _), stamp in each
+    ]
 
 
 def _stamps(rows: ZarrRows, blocks: Sequence[Block]) -> list[str]:
@@ -311,24 +351,25 @@ def _extracted(
     compared: bool = True,
 ) -> list[_Known]:
     """Write the wanted blocks, and measure drift if requested, in one pass. IncompleteError for rows that changed."""
-    progress = given.options.progress
+    progress, flag = given.options.progress, record.get("flag")
     with _timed(given, "extract"), given.options.engine() as engine:
 
         def plan(threads: int) -> Plan:
-            return plan_transform(rows, model, record["block_rows"], threads, residual=model.reference is not None)
+            return plan_extract(given.job, rows, model, record["block_rows"], threads)
 
         plan(engine.threads).check(given.options.memory_limit, _MEMORY)
         engine.check_memory(lambda threads: plan(threads).peak_bytes)
         given.record["processors"] = engine.core_types()
         _check_makers(given, place, beside)
-        arrays = {"scores": ((model.components,), model.features.dtype)}
+        arrays: dict[str, Any] = {"scores": ((model.components,), model.features.dtype)}
+        arrays |= {} if flag is None else ARRAYS
         path = begun(place, record, rows, arrays)
         engine.check_paths(record["input"]["path"], path)
         if stored := block_arrays.stored_blocks(path, wanted):
             progress.note(f"continuing: {len(stored)} of {len(wanted)} blocks are already written")
-        expansion = expansion_of(model) if model.reference else None
+        expansion = expansion_of(model) if model.reference or flag is not None else None
         numbers = rows_drawn(interval.first, interval.stop, _MOST_COMPARED, given.job.seed)
-        passed = [path, model, numbers, expansion]
+        passed = [path, model, numbers, expansion, interval, flag]
         holding = replace(engine, progress=Holding(progress, given.out))
         found = holding.each("extracting features", BlockTasks(extract_block, rows, wanted, passed))
         block_arrays.check_stored(path, wanted, arrays)
@@ -336,8 +377,10 @@ def _extracted(
     count = sum(len(block) for block in wanted)
     given.record["bytes"] = {
         "read": count * rows.dtype.itemsize * rows.shape[1],
-        "written": count * model.components * model.features.dtype.itemsize,
+        "written": count * sum(np.dtype(dtype).itemsize * prod(row) for row, dtype in arrays.values()),
     }
+    if flag is not None:
+        _record_flags(given, model, FlaggedShare(flag, len(interval), sum(each.flagged for each in found)), interval)
     if compared:
         drift = given.record["drift"] = drift_of(model, found, given.job.run.drift_threshold)
         if drift is None:
@@ -356,6 +399,21 @@ def _extracted(
                 raise _RefitDue
     pairs = zip(found, _stamps(rows, wanted), strict=True)
     return [(each.digests, [each.input_sha256, stamp]) for each, stamp in pairs]
+
+
+def plan_extract(job: Job, rows: ZarrRows, model: Model, block_rows: int, threads: int) -> Plan:
+    """The cost of extracting the features of all rows."""
+    judged, flag = model.reference is not None, job.output.flag is not None
+    return plan_transform(rows, model, block_rows, threads, residual=judged, flag=flag)
+
+
+def _record_flags(given: ScheduledRun, model: Model, share: FlaggedShare, interval: Interval) -> None:
+    """Record how many new rows are flagged, and warn where chance does not explain that."""
+    calibration = model.check_calibrated()
+    fitted = interval.first < model.provenance["identity"]["shape"][0]  # perhaps
+    given.record["flagged"] = {**asdict(share), "share": share.share, "range": [*share.range(calibration)]}
+    if warning := share.warning(calibration, fitted=fitted):
+        given.warn(warning)
 
 
 def _check_makers(given: ScheduledRun, place: destination.Destination, beside: Published | None) -> None:
@@ -499,6 +557,13 @@ def _check_options(job: Job, model: Model, path: str) -> None:
         raise SpecError(
             f"{path} was fitted with other options: {both}. Remove these from the job, or name another model and output"
         )
+    if job.output.flag is not None:
+        if model.calibration is None:
+            raise SpecError(
+                f"{path} was fitted without calibration rows, which flags need: remove output.flag from the job, or "
+                "name another model and output"
+            )
+        model.calibration.exceeding(job.output.flag, "output.flag")
     if job.input.sample_weight is not None and not model.weighted:
         raise SpecError(
             f"{path} was fitted without sample weights: remove input.sample_weight from the job, or name another model "

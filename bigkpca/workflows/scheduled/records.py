@@ -50,6 +50,7 @@ def started_record(run: int, **values: Any) -> dict[str, Any]:
         "processors": None,
         "features_digest": None,
         "drift": None,
+        "flagged": None,
         "metrics": None,
         **values,
     }
@@ -136,6 +137,7 @@ def _metrics(records: Sequence[Mapping[str, Any]]) -> list[tuple[str, str, float
     standing = [record for record in records if record.get("status") in (*_SUCCESSES, ROLLED_BACK)]
     published: Mapping[str, Any] = standing[-1] if standing else {}
     drift: Mapping[str, Any] = next((record["drift"] for record in reversed(records) if record.get("drift")), {})
+    flagged: Mapping[str, Any] = next((each["flagged"] for each in reversed(records) if each.get("flagged")), {})
     new = last["rows"][1] - last["rows"][0] if last.get("rows") and last.get("status") == DONE else 0
     return [
         ("last_success_timestamp_seconds", "End of the last successful run", _seconds(successes)),
@@ -148,6 +150,10 @@ def _metrics(records: Sequence[Mapping[str, Any]]) -> list[tuple[str, str, float
         ("drift", "Drift of the last new rows, from 0 to 1", drift.get("figure")),
         ("drift_threshold", "Drift above which a run warns, fails or refits", drift.get("threshold")),
         ("rows_outside", "Compared new rows beyond all rows of the fit, last run", drift.get("outside")),
+        ("rows_flagged", "Flagged new rows, last run", flagged.get("count")),
+        ("flagged_share", "Share of the last new rows that is flagged", flagged.get("share")),
+        ("flagged_share_least", "Share of flagged rows below which a run warns", flagged.get("range", [None])[0]),
+        ("flagged_share_most", "Share of flagged rows above which a run warns", flagged.get("range", [None])[-1]),
         ("failed_runs_total", "Runs that failed", sum(record.get("status") == FAILED for record in records)),
     ]
 

@@ -65,6 +65,16 @@ PROBLEMS = [
     (LEAST + "keep = 0", 'line 7: output.keep = 0: give a whole number of at least 1 or text such as "90 days"'),
     (LEAST + 'keep = "9 moons"', 'line 7: output.keep = "9 moons": give a number of versions such as 5, or a time'),
     (LEAST + 'keep = "0"', 'line 7: output.keep = "0": give a number of versions such as 5, or a time such as "90'),
+    (LEAST + 'flag = "1%"', 'line 7: output.flag = "1%": give a number above 0 and below 1'),
+    (
+        LEAST + "flag = 0.0004",
+        "line 7: output.flag = 0.0004: with 2,000 calibration rows, the least share is 0.0005: give a larger share, or "
+        "set a larger model.calibration_rows",
+    ),
+    (
+        LEAST.replace("[output]", "calibration_rows = 99\n[output]") + "flag = 0.009",
+        "lines 5 and 8: output.flag = 0.009 and model.calibration_rows = 99: with 99 calibration rows, the least share",
+    ),
     *(
         (
             LEAST.replace("[model]", f'sample_weight = "{name}"\n[model]'),

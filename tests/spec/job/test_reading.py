@@ -135,3 +135,11 @@ def test_whole_numbers_may_be_written_as_others_and_files_with_other_editors(tmp
     job = job_of(tmp_path, LEAST.replace("[model]", "[model]\ncomponents = 5.0\nsigma = 2") + "[run]\nworkers = 2.0")
     assert (job.model.spec.components, job.model.spec.sigma, job.run.workers) == (5, 2.0, 2)
     assert [type(value) for value in (job.model.spec.components, job.model.spec.sigma)] == [int, float]
+
+
+def test_a_job_that_flags_rows_sets_some_aside_unless_it_says_how_many(tmp_path):
+    job = job_of(tmp_path, LEAST + "flag = 0.01")
+    assert (job.output.flag, job.model.spec.calibration_rows, job.model.given) == (0.01, 2000, frozenset())
+    given = LEAST.replace("[output]", "calibration_rows = 300\n[output]")
+    assert job_of(tmp_path, given + "flag = 0.01").model.spec.calibration_rows == 300
+    assert job_of(tmp_path, LEAST).model.spec.calibration_rows == 0

@@ -1,0 +1,116 @@
+"""Flags of unusual rows beside their scores: what is stored, and how many rows are flagged, against expectation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from bigkpca.data.blocks import split
+from bigkpca.errors import Array, CorruptionError, SpecError
+from bigkpca.numerics.model import Model
+from bigkpca.numerics.outliers import COMBINED, REASONS, Calibration
+from bigkpca.spec.units import parse_share
+from bigkpca.storage import block_arrays
+
+ARRAYS: dict[str, tuple[tuple[int, ...], Any]] = {"statistic": ((), np.float64), "flagged": ((), np.uint8)}
+_CERTAIN = 0.9999  # of a warning: chance alone causes one in 27 years of nights
+_SHOWN = 10  # rows that are most unusual
+
+
+def checked_flag(flag: float | str, model: Model) -> float:
+    """The share of ordinary rows that may be flagged. Raises SpecError if the model cannot flag so few, or any."""
+    calibration = model.check_calibrated()
+    try:
+        alpha = parse_share(flag)
+    except SpecError as error:
+        raise SpecError(f"flag={error}") from None
+    calibration.exceeding(alpha, "flag")
+    return alpha
+
+
+def flags_of(model: Model, scores: Array, residuals: Array, alpha: float) -> dict[str, Array]:
+    """The `ARRAYS` of rows with these scores (n, r) and residuals (n,)."""
+    calibration = model.check_calibrated()
+    with np.errstate(over="ignore", invalid="ignore"):  # of rows so far away that their statistic is infinite
+        values = calibration.statistics(scores, residuals)
+        flags = calibration.flags(values, float(calibration.limits(alpha)[COMBINED]))
+    return {"statistic": values[COMBINED], "flagged": flags}
+
+
+@dataclass(frozen=True)
+class FlaggedShare:
+    """How many rows are flagged, of how many, where at most a share `alpha` of ordinary rows is."""
+
+    alpha: float
+    rows: int
+    count: int
+
+    @property
+    def share(self) -> float:
+        """The share of the rows that is flagged."""
+        return self.count / self.rows
+
+    def __str__(self) -> str:
+        return f"{self.count:,} of {self.rows:,} rows flagged ({_percent(self.share)})"
+
+    def range(self, calibration: Calibration) -> tuple[float, float]:
+        """The range of the share that chance explains for rows like those of the fit, beyond which there is a
+        warning."""
+        return calibration.range(self.alpha, self.rows, _CERTAIN)
+
+    def expected(self, calibration: Calibration) -> str:
+        """The share of ordinary rows that is flagged, in words, and how this one compares with it."""
+        low, high = calibration.range(self.alpha, self.rows)
+        words = f"at most {_percent(self.alpha)}, from {_percent(low)} to {_percent(high)} with 95% confidence"
+        if self.share > high:
+            return f"{words}; more than that: some rows are unlike those of the fit"
+        return f"{words}; fewer than that, as for rows that were fitted" if self.share < low else words
+
+    def warning(self, calibration: Calibration, *, fitted: bool) -> str | None:
+        """A warning if chance does not explain the share; rows that may have been `fitted` can be flagged less often
+        than others."""
+        low, high = self.range(calibration)
+        if self.share <= high and (fitted or self.share >= low):
+            return None
+        return (
+            f"{self}, where rows like those of the fit would have {_percent(low)} to {_percent(high)}: "
+            "the rows are unlike those of the fit"
+        )
+
+
+@dataclass(frozen=True)
+class FlaggedRows:
+    """The flagged rows of a feature store: how many, and the most unusual ones, most unusual first.
+
+    `numbers` (k,) are numbers of rows, with the combined `statistic` (k,) and `reasons` (k,) of each.
+    """
+
+    share: FlaggedShare
+    numbers: Array
+    statistic: Array
+    reasons: tuple[str, ...]
+
+
+def flagged_rows(path: str, most: int = _SHOWN) -> FlaggedRows | None:
+    """The flagged rows of a finished feature store, read block by block; None if it has no flags."""
+    manifest = block_arrays.read_manifest(path)
+    if manifest is None or manifest.get("flag") is None:
+        return None
+    arrays, count = block_arrays.open_arrays(path, ARRAYS), 0
+    top = np.empty((3, 0))  # numbers, statistic and flags
+    for block in split(manifest["rows"], manifest["block_rows"]):
+        statistic, flags = (block_arrays.stored_values(path, arrays[name], block) for name in ARRAYS)
+        at = np.flatnonzero(flags)
+        count += len(at)
+        top = np.hstack([top, [block.start + at, statistic[at], flags[at]]])
+        top = top[:, np.argsort(-top[1], kind="stable")[:most]]
+    if top[2].max(initial=0) >= len(REASONS):
+        raise CorruptionError(f"{path}: its array flagged has other values than its attribute flag_values")
+    reasons = tuple(REASONS[code] for code in top[2].astype(int))
+    return FlaggedRows(FlaggedShare(manifest["flag"], manifest["rows"], count), top[0].astype(int), top[1], reasons)
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.3g}%"

@@ -1,0 +1,173 @@
+"""Flags of unusual rows beside their scores: what they mean, and how many there are against expectation."""
+
+import warnings
+
+import numpy as np
+import pytest
+import xarray as xr
+import zarr
+
+import bigkpca
+from bigkpca.errors import CorruptionError, FlaggedShareWarning, SpecError
+from bigkpca.execution.planning import plan_transform
+from bigkpca.numerics.outliers import Calibration
+from bigkpca.workflows.flags import FlaggedShare, flagged_rows
+from tests.helpers.commands import run
+from tests.helpers.progress import Recorder
+
+ALPHA = 0.05
+
+
+def some_rows(count, seed):
+    return (np.random.default_rng(seed).normal(size=(count, 4)) * [1, 2, 3, 4]).astype("f4")
+
+
+@pytest.fixture(scope="module")
+def fitted(tmp_path_factory):
+    """The path of a model with 200 calibration rows."""
+    path = tmp_path_factory.mktemp("flags") / "model.zarr"
+    bigkpca.fit(some_rows(700, 0), path, n_components=3, sigma="5 median", size=30, calibration_rows=200)
+    return str(path)
+
+
+@pytest.fixture(scope="module")
+def rows():
+    """Rows of the distribution of the fit, of which each fifth is wider."""
+    X = some_rows(100, 1)
+    X[::5] *= 2
+    return X
+
+
+def flagged(fitted, X, out, **options):
+    """The statistics and flags that a transform writes."""
+    bigkpca.transform(fitted, X, out, flag=ALPHA, **options)
+    group = zarr.open_group(out)
+    return group["statistic"][:], group["flagged"][:]
+
+
+@pytest.mark.filterwarnings("ignore::bigkpca.errors.FlaggedShareWarning")
+@pytest.mark.parametrize("options", [{}, {"block_rows": 16, "residual": True, "dtype": "float32"}])
+def test_a_row_is_flagged_if_its_rank_among_the_calibration_rows_is_unlikely(fitted, rows, tmp_path, options):
+    out = tmp_path / "scores.zarr"
+    statistic, flags = flagged(fitted, rows, out, **options)
+    model = bigkpca.load(fitted)
+    Q, T2, both = bigkpca.arrays.statistics(model, rows).compute().T
+    np.testing.assert_allclose(statistic, both, rtol=1e-5)
+    known = model.calibration.values[2]
+    for i, value in enumerate(statistic):
+        unlikely = (1 + sum(known >= value)) / (len(known) + 1) <= ALPHA
+        most = "distance" if T2[i] / 3 > Q[i] * model.calibration.precisions[-1] else "residual"
+        assert flags[i] == (["residual", "distance"].index(most) + 1 if unlikely else 0)
+    assert set(flags) == {0, 1, 2}
+    assert ("residual" in zarr.open_group(out)) == ("residual" in options)
+    if not options:
+        np.testing.assert_array_equal(zarr.open_group(out)["scores"], bigkpca.arrays.scores(model, rows).compute())
+
+
+@pytest.mark.filterwarnings("ignore::bigkpca.errors.FlaggedShareWarning")
+def test_readers_learn_the_meaning_of_flags_from_their_attributes(fitted, rows, tmp_path):
+    flagged(fitted, rows, tmp_path / "s.zarr")
+    found = xr.open_zarr(tmp_path / "s.zarr", consolidated=False).flagged
+    assert dict(zip(found.flag_values, found.flag_meanings.split(), strict=True)) == {
+        0: "not_flagged", 1: "residual", 2: "distance",
+    }  # fmt: skip
+    assert found.dims == ("row",)
+
+
+@pytest.mark.filterwarnings("ignore::bigkpca.errors.FlaggedShareWarning")
+def test_a_repeated_transform_resumes_and_another_share_is_another_output(fitted, rows, tmp_path):
+    out, notes = tmp_path / "s.zarr", Recorder()
+    before = flagged(fitted, rows, out, block_rows=16)
+    (out / "flagged" / "c" / "3").unlink()
+    after = flagged(fitted, rows, out, block_rows=16, progress=notes)
+    assert any("rewriting the blocks of these files" in note for note in notes.notes)
+    np.testing.assert_array_equal(after, before)
+    for other in (0.1, None):
+        with pytest.raises(SpecError, match=rf"flag is 0\.05 there and {other} here"):
+            bigkpca.transform(fitted, rows, out, block_rows=16, flag=other)
+    assert bigkpca.verify(out).files == 3 * 7
+    assert bigkpca.info(out)["flag"] == ALPHA
+
+
+def test_a_share_that_cannot_be_flagged_is_refused(fitted, rows, tmp_path, model, digits):
+    for flag, more, message in (
+        (0.001, {}, r"flag=0\.001: with 200 calibration rows, it can be from 0\.005 up to 1"),
+        ("5", {}, r"flag='5' is not a share of rows between 0 and 1, such as 0\.01 or '1%'"),
+        (0.1, {"n_components": 2}, "n_components=2: flags need the scores of all 3 components"),
+    ):
+        with pytest.raises(SpecError, match=message):
+            bigkpca.transform(fitted, rows, tmp_path / "s.zarr", flag=flag, **more)
+    with pytest.raises(SpecError, match=r"no calibration rows, .*: fit it with calibration_rows=2000"):
+        bigkpca.transform(model, digits, tmp_path / "s.zarr", flag=0.01)
+    assert not list(tmp_path.glob("s.zarr*"))
+
+
+def test_a_transform_warns_where_chance_does_not_explain_how_many_rows_are_flagged(fitted, rows, tmp_path):
+    with pytest.warns(FlaggedShareWarning, match=r"of 100 rows flagged \(\d+%\), where rows like those of the fit"):
+        flagged(fitted, 3 * rows, tmp_path / "a.zarr")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        flagged(fitted, some_rows(300, 2), tmp_path / "b.zarr")
+        flagged(fitted, some_rows(700, 0) / 9, tmp_path / "c.zarr")  # none of which is unusual
+
+
+@pytest.mark.filterwarnings("ignore::bigkpca.errors.FlaggedShareWarning")
+def test_the_most_unusual_rows_are_found_block_by_block(fitted, rows, tmp_path):
+    out = tmp_path / "s.zarr"
+    statistic, flags = flagged(fitted, rows, out, block_rows=16)
+    found = flagged_rows(str(out), 5)
+    order = sorted(np.flatnonzero(flags), key=lambda i: -statistic[i])[:5]
+    assert found.numbers.tolist() == order
+    np.testing.assert_array_equal(found.statistic, statistic[order])
+    assert found.reasons == tuple(["", "residual", "distance"][flags[i]] for i in order)
+    assert found.share == FlaggedShare(ALPHA, 100, np.count_nonzero(flags))
+    bigkpca.transform(fitted, rows, tmp_path / "plain.zarr")
+    assert flagged_rows(str(tmp_path / "plain.zarr")) is None
+    zarr.open_group(out)["flagged"][order[0]] = 3
+    with pytest.raises(CorruptionError, match="its array flagged has other values"):
+        flagged_rows(str(out))
+
+
+def test_the_share_is_compared_with_its_range():
+    calibration = Calibration(np.zeros((99, 1)), np.ones(2), np.tile(np.arange(99.0), (3, 1)))
+    low, high = calibration.range(0.1, 1000)
+    words = {count: FlaggedShare(0.1, 1000, count).expected(calibration) for count in (0, 100, 900)}
+    assert words[100] == f"at most 10%, from {100 * low:.3g}% to {100 * high:.3g}% with 95% confidence"
+    assert words[900].endswith("; more than that: some rows are unlike those of the fit")
+    assert words[0].endswith("; fewer than that, as for rows that were fitted")
+    low, high = (round(1000 * share) for share in calibration.range(0.1, 1000, 0.9999))
+    for count, new, fitted in (
+        (low - 1, True, False),
+        (low, False, False),
+        (high, False, False),
+        (high + 1, True, True),
+    ):
+        share = FlaggedShare(0.1, 1000, count)
+        assert (share.warning(calibration, fitted=False) is not None) == new
+        assert (share.warning(calibration, fitted=True) is not None) == fitted
+
+
+def test_rows_that_are_too_far_for_numbers_are_flagged(fitted, rows, tmp_path):
+    X = np.vstack([rows[1:5].astype(float), np.full((1, 4), 1e200)])
+    assert flagged(fitted, X, tmp_path / "s.zarr")[1].tolist() == [0, 0, 0, 0, 1]
+
+
+def test_the_plan_of_a_transform_counts_flags(fitted, rows):
+    model = bigkpca.load(fitted)
+    plain, more = (plan_transform(bigkpca.data.opening.open_rows(rows), model, None, 1, flag=flag) for flag in (0, 1))
+    assert more.result_bytes - plain.result_bytes == 100 * 9
+    assert more.peak_bytes > plain.peak_bytes
+
+
+def test_the_command_says_how_many_rows_are_flagged_and_which_are_the_most_unusual(fitted, rows, tmp_path):
+    np.save(tmp_path / "rows.npy", rows)
+    bigkpca.ingest(tmp_path / "rows.npy", tmp_path / "rows.zarr")
+    out = tmp_path / "s.zarr"
+    lines = run("transform", fitted, tmp_path / "rows.zarr", out, "--flag", "5%").stdout.splitlines()
+    found = flagged_rows(str(out))
+    assert lines[3].startswith(f"{found.share.count} of 100 rows flagged ({found.share.count}%); expected at most 5%, ")
+    assert lines[4].startswith("most unusual (limit ")
+    assert lines[5].split() == ["row", "statistic", "reason"]
+    assert [line.split()[::2] for line in lines[6:]] == [
+        [str(number), reason] for number, reason in zip(found.numbers, found.reasons, strict=True)
+    ]
