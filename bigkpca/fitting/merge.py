@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from bigkpca.data.rows import ArrayRows, Rows, anonymous
+from bigkpca.data.sample_weights import number_and_weight
 from bigkpca.errors import Array, SpecError
 from bigkpca.execution.blas import single_threaded_blas
 from bigkpca.execution.engine import Engine
@@ -142,7 +143,7 @@ def fit_like(
     model = with_reference(
         model, chosen.reference, model.sums.count, spec.seed, engine, spec, found.span, chosen.reference_weights
     )
-    return calibrated(model, chosen.apart, model.sums.weight, engine) if spec.calibration_rows else model
+    return calibrated(model, chosen.apart, number_and_weight(rows)[1], engine) if spec.calibration_rows else model
 
 
 def _chosen(rows: Rows, like: Model, fit: ResolvedFit, engine: Engine) -> ChosenFeatures:
