@@ -94,7 +94,7 @@ def false_alarms(seeds):
     return within_range(made, lambda i: drawn([2, i], 800), 0.1, 800)
 
 
-@pytest.mark.parametrize("seeds", [15, full(100)])
+@pytest.mark.parametrize("seeds", [12, full(100)])
 def test_the_share_of_ordinary_rows_that_are_flagged_is_in_the_range_in_95_percent_of_fits(seeds):
     low, high = binom.ppf([1e-4, 1 - 1e-4], seeds, 0.955)
     assert low <= false_alarms(seeds) <= high
@@ -232,7 +232,7 @@ def test_a_share_is_left_out_and_flagged():
     assert before < 0.975 < 0.99 < after, (before, after)
 
 
-@pytest.mark.parametrize("share", [0.01, 0.1, full(0.5)])
+@pytest.mark.parametrize("share", [0.01, full(0.1), full(0.5)])
 def test_fits_are_repeated_until_the_same_rows_are_left_out(share, X, monkeypatch):
     fits, fitted = [], KernelPCA._fitted
 
@@ -299,14 +299,15 @@ def test_what_cannot_be_fitted_is_refused(X):
     with pytest.raises(DataError, match="NaN"):
         KernelPCADetector(SMALL, alpha=0.1).fit(spoilt)
     found = KernelPCADetector(SMALL, alpha=0.1).fit(frame)
-    assert found.offset_ == KernelPCADetector(SMALL, alpha=0.1).fit(X, np.arange(300)).offset_  # labels are not used
+    plain = KernelPCADetector(SMALL, alpha=0.1).fit(X, np.arange(300))
+    assert found.offset_ == plain.offset_  # labels are not used
     for method in (found.predict, found.contributions, found.p_values, found.reasons, found.partial_fit):
         with pytest.raises(ValueError, match="feature names should match"):
             method(frame[["c", "a", "b"]])
         with pytest.raises(NotFittedError, match="not fitted yet"):
             getattr(KernelPCADetector(), "predict" if method == found.partial_fit else method.__name__)(X)
         with pytest.raises(ValueError, match=r"X has 4 features, but KernelPCA(Detector)? is expecting 3"):
-            getattr(KernelPCADetector(SMALL, alpha=0.1).fit(X), method.__name__)(np.zeros((3, 4)))
+            getattr(plain, method.__name__)(np.zeros((3, 4)))
     with pytest.raises(AttributeError, match="has no attribute 'partial_fit'") as missing:
         KernelPCADetector(contamination=0.1).partial_fit(X)
     assert "contamination=0.1: partial_fit leaves no rows out; use 'auto', or fit" in str(missing.value.__cause__)
@@ -453,6 +454,7 @@ def test_all_rows_replace_calibration_rows_in_proportion(X):
     assert found.model_.sums.count == 192 + 1000 - new
 
 
+@pytest.mark.full
 def test_rows_that_are_set_aside_do_not_change_what_is_added(X):
     more = np.random.default_rng(1).normal(size=(200, 3))
     first, second = (clone(SMALL).set_params(calibration_rows=100).fit(X) for _ in range(2))
