@@ -227,6 +227,8 @@ def test_a_share_is_left_out_and_flagged():
     )
     assert (told.left_out_, clean.left_out_) == (21, 0)
     assert (told.predict(X) == -1).sum() == 21
+    kept, flagged = np.sort(-told.score_samples(X))[-22:-20]
+    assert kept < -told.offset_ < flagged
     assert told.model_.sums.count == 279 - told.calibration_.count
     before, after = (roc_auc_score(unusual, -each.score_samples(X)) for each in (clean, told))
     assert before < 0.975 < 0.99 < after, (before, after)
