@@ -454,6 +454,8 @@ def test_all_rows_replace_calibration_rows_in_proportion(X):
     new = len(set(map(tuple, found.calibration_.rows)) & set(map(tuple, more)))
     assert abs(new - 62 * 1000 / 1192) <= 1.01
     assert found.model_.sums.count == 192 + 1000 - new
+    eigenvalues = found.model_.solution.eigenvalues
+    np.testing.assert_allclose(found.calibration_.precisions[:-1], found.model_.sums.weight / eigenvalues)
 
 
 @pytest.mark.full
