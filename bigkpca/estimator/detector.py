@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import numpy as np
 from sklearn.base import BaseEstimator, OutlierMixin, clone
@@ -146,8 +146,7 @@ class KernelPCADetector(RowsInput, OutlierMixin, BaseEstimator):  # type: ignore
 
     def _unfitted(self, rows: Rows) -> KernelPCA:
         """The kernel PCA for these rows, with the number of calibration rows."""
-        n, given = number_and_weight(rows)[0], self.calibration_rows
-        count: Any = given
+        n, count = number_and_weight(rows)[0], cast(Any, self.calibration_rows)
         if not isinstance(count, int | np.integer) or count < 1:
             raise SpecError(f"calibration_rows={count!r}: give a number of at least 1")
         kpca = KernelPCA(0.9, sigma="3 median", random_state=0) if self.kpca is None else clone(self.kpca)
