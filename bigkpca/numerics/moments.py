@@ -200,14 +200,12 @@ class ColumnMoments:
 @np.errstate(over="ignore", invalid="ignore")  # what overflows is infinite or NaN, which the caller refuses
 def column_moments(X: Array, weights: Array | None = None) -> ColumnMoments:
     """Moments of the columns of one tile X (b, d), b >= 1, with these weights (b,)."""
+    rows = X.astype(np.float64)
     if weights is None:
-        rows = X.astype(np.float64)
         mean = rows.mean(axis=0)
         rows -= mean
         return ColumnMoments(len(rows), mean, np.einsum("ij,ij->j", rows, rows))
-    X, weights = X[weights > 0], weights[weights > 0]  # 0 times infinity would be NaN
     weight = float(weights.sum())
-    rows = X.astype(np.float64)
     mean = weights @ rows / (weight or 1)
     rows -= mean
     return ColumnMoments(weight, mean, np.einsum("i,ij,ij->j", weights, rows, rows))

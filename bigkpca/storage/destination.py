@@ -243,6 +243,8 @@ def other(there: Mapping[str, Any], record: Mapping[str, Any]) -> str:
         rows, requested = there.get(key), record.get(key)
         if rows != requested and isinstance(rows, dict) and isinstance(requested, dict):
             if rows.get("path") and all(rows.get(name) == requested.get(name) for name in ("path", "shape")):
+                if rows.get("weights") != requested.get("weights"):
+                    return f"a {what} of {rows['path']} with other sample weights"
                 return f"a {what} of {rows['path']} before it changed"
             shape = rows.get("shape")  # of a record that may be damaged
             known = [f"{shape[0]:,} rows"] if isinstance(shape, list) and shape and type(shape[0]) is int else []

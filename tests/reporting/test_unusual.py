@@ -36,7 +36,7 @@ def test_unusual_rows_are_listed_with_the_columns_that_contribute_most(table):
     first = re.search(r'<td data-name="row">([^<]*)</td>.*?<td data-name="columns">([^<]*)</td>', section, re.DOTALL)
     assert (first[1], first[2].split()[0]) == ("7", "age")
     detector = bigkpca.KernelPCADetector.load(table / "m.zarr")
-    row = np.asarray(pd.read_parquet(table / "b.parquet").iloc[[7]])
+    row = pd.read_parquet(table / "b.parquet").iloc[[7]]
     (values,) = detector.contributions(row)
     assert first[2].split()[1] == f"{values[2]:+.3g},".replace("-", "−")
 

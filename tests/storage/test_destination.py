@@ -109,6 +109,7 @@ def test_what_late_workers_and_others_left_beside_an_output(home):
         ({"path": "a.npy", "shape": [5000, 2]}, "a model of other rows (a.npy, 5,000 rows)"),
         ({"path": None, "shape": [5000, 2]}, "a model of other rows (5,000 rows)"),
         ({"path": "b.npy", "shape": [9, 2], "stamp": "1"}, "a model of b.npy before it changed"),
+        ({"path": "b.npy", "shape": [9, 2], "weights": "1"}, "a model of b.npy with other sample weights"),
         ({"shape": "many"}, "a model of other rows"),  # a damaged record
     ],
 )

@@ -85,7 +85,7 @@ PROBLEMS = [
     *(
         (
             LEAST.replace("[model]", f'sample_weight = "w"\n[model]\n{line}'),
-            f'lines 3 and 5: input.sample_weight = "w" and model.{line}: {field} does not take sample weights: leave',
+            f'lines 3 and 5: input.sample_weight = "w" and model.{line}: {field} does not take sample weights: omit ',
         )
         for line, field in (
             ('method = "exact"', "method='exact'"),
