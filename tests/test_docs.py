@@ -106,14 +106,20 @@ def write_flights(path, digits):
     """A table of flights: dates, numbers and words."""
     rng = np.random.default_rng(0)
     lines = ["date,delay,distance,origin,destination,hour"]
-    for _ in range(MANY):
+    for number in range(8 * MANY):
         day, hour, minute = rng.integers(1, 29), rng.integers(5, 23), rng.integers(0, 60)
-        delay, distance = rng.normal(5, 30), rng.choice([200, 760, 1400])
+        delay = 1440 if number % 800 == 7 else rng.normal(5, 30)
+        distance = rng.choice([200, 760, 1400])
         airports = f"{rng.choice(['JFK', 'LGA'])},{rng.choice(['ORD', 'DFW', 'LAX'])}"
         lines.append(
             f"2001-01-{day:02} {hour:02}:{minute:02},{delay:.0f},{distance},{airports},{hour + minute / 60:.2f}"
         )
     path.write_text("\n".join(lines) + "\n")
+
+
+def write_flights_dataset(path, digits):
+    write_flights(path.with_suffix(".csv"), digits)
+    ingest(path.with_suffix(".csv"), path, categories="one-hot")
 
 
 def write_survey(path, digits):
@@ -131,6 +137,7 @@ STAND_INS = {
     "usps.zarr": lambda path, digits: write_dataset(path, (digits[:FEW] / 8 - 1).astype(np.float32)),
     "noisy.zarr": lambda path, digits: write_dataset(path, noisy(digits)),
     "flights.csv": write_flights,
+    "flights.zarr": write_flights_dataset,
     "survey.csv": write_survey,
     "nightly.toml": write_job,
     "monday.npy": lambda path, digits: np.save(path, digits[:FEW]),
