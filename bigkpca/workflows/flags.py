@@ -33,10 +33,11 @@ def checked_flag(flag: float | str, model: Model) -> float:
 def flags_of(model: Model, scores: Array, residuals: Array, alpha: float) -> dict[str, Array]:
     """The `ARRAYS` of rows with these scores (n, r) and residuals (n,)."""
     calibration = model.check_calibrated()
-    with np.errstate(over="ignore", invalid="ignore"):  # of rows so far away that their statistic is infinite
-        values = calibration.statistics(scores, residuals)
-        flags = calibration.flags(values, float(calibration.limits(alpha)[COMBINED]))
-    return {"statistic": values[COMBINED], "flagged": flags}
+    values = calibration.statistics(scores, residuals)
+    return {
+        "statistic": values[COMBINED],
+        "flagged": calibration.flags(values, float(calibration.limits(alpha)[COMBINED])),
+    }
 
 
 @dataclass(frozen=True)
