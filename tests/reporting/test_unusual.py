@@ -35,9 +35,9 @@ def test_unusual_rows_are_listed_with_the_columns_that_contribute_most(table):
     assert re.search(r"\d+ of 600 rows flagged \([\d.]+%\); expected at most 5%, from", section)
     found = re.findall(r'<td data-name="row">([^<]*)</td>.*?<td data-name="columns">([^<]*)</td>', section, re.DOTALL)
     assert (len(found), found[0][0], found[0][1].split()[0]) == (10, "7", "age")
-    names, rows = ["height", "weight", "age"], pd.read_parquet(table / "b.parquet").to_numpy()
+    names, rows = ["height", "weight", "age"], pd.read_parquet(table / "b.parquet")
     for number, words in found:
-        (values,) = bigkpca.KernelPCADetector.load(table / "m.zarr").contributions(rows[[int(number)]])
+        (values,) = bigkpca.KernelPCADetector.load(table / "m.zarr").contributions(rows.iloc[[int(number)]])
         order = sorted(range(3), key=lambda j: -abs(values[j]))
         assert words == ", ".join(f"{names[j]} {values[j]:+.3g}".replace("-", "−") for j in order)
 
