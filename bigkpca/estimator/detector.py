@@ -49,9 +49,9 @@ class KernelPCADetector(RowsInput, OutlierMixin, BaseEstimator):  # type: ignore
     Parameters
     ----------
     kpca : KernelPCA, optional
-        The kernel PCA to fit, with its parameters; by default KernelPCA(0.9, sigma="3 median", random_state=0), since
-        residuals tell rows apart best if the components of a wide kernel explain most of the variance, but not all.
-        Use `standardize` for columns in different units.
+        The kernel PCA to fit, with its parameters; by default KernelPCA(0.9, sigma="3 median", size=300,
+        random_state=0), since residuals tell rows apart best if the components of a wide kernel explain most of the
+        variance, but not all. Use `standardize` for columns in different units.
     alpha : float
         The share of ordinary rows that may be flagged: the probability of a false alarm.
     contamination : "auto", or float in (0, 0.5]
@@ -149,7 +149,7 @@ class KernelPCADetector(RowsInput, OutlierMixin, BaseEstimator):  # type: ignore
         n, count = number_and_weight(rows)[0], cast(Any, self.calibration_rows)
         if not isinstance(count, int | np.integer) or count < 1:
             raise SpecError(f"calibration_rows={count!r}: give a number of at least 1")
-        kpca = KernelPCA(0.9, sigma="3 median", random_state=0) if self.kpca is None else clone(self.kpca)
+        kpca = KernelPCA(0.9, sigma="3 median", size=300, random_state=0) if self.kpca is None else clone(self.kpca)
         needed = int(np.ceil(1 / _alpha(self.alpha))) if _share(self.contamination) is None else 1
         return kpca.set_params(calibration_rows=min(int(count), max(n // 4, needed), max(n // 2, 1)))
 
