@@ -28,6 +28,7 @@ def table(tmp_path_factory):
     return folder
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("sketched")
 def test_unusual_rows_are_listed_with_the_columns_that_contribute_most(table):
     page = drawn(table / "m.zarr", table / "columns.html", scores=table / "s.zarr", overwrite=True)

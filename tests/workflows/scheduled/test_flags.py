@@ -67,6 +67,7 @@ def test_new_rows_are_flagged_counted_and_shown(night):
     assert line[: header.index("flagged") + len("flagged")].split()[-1] == str(own)
 
 
+@pytest.mark.full
 @pytest.mark.filterwarnings("ignore::bigkpca.errors.FlaggedShareWarning")
 def test_a_share_that_contradicts_the_one_of_ordinary_rows_is_warned_of(night):
     told = Recorder()
@@ -81,6 +82,7 @@ def test_a_share_that_contradicts_the_one_of_ordinary_rows_is_warned_of(night):
     check_as_transformed(night)
 
 
+@pytest.mark.full
 @pytest.mark.filterwarnings("ignore::bigkpca.errors.FlaggedShareWarning")
 def test_a_run_that_was_stopped_goes_on_with_the_flags_that_are_stored(night, monkeypatch):
     night.append(some_rows(300, 1) * 2)
@@ -94,6 +96,7 @@ def test_a_run_that_was_stopped_goes_on_with_the_flags_that_are_stored(night, mo
     assert record["flagged"]["count"] == np.count_nonzero(check_as_transformed(night)[500:])
 
 
+@pytest.mark.full
 def test_damaged_flags_are_made_again(night):
     stop = Path(night.out, "1", "flagged", "c", "2")
     stop.write_bytes(stop.read_bytes()[:-5])
@@ -101,6 +104,7 @@ def test_damaged_flags_are_made_again(night):
     check_as_transformed(night, 2)
 
 
+@pytest.mark.full
 def test_another_share_takes_a_new_version(night):
     night.set(FLAGGED.replace("0.05", "0.1"))
     with pytest.raises(SpecError, match=r"output\.flag = 0\.1 in the job, but = 0\.05 in .*run JOB\.toml --full"):
@@ -112,6 +116,7 @@ def test_another_share_takes_a_new_version(night):
         night.run()
 
 
+@pytest.mark.full
 def test_a_model_that_cannot_flag_so_few_rows_is_refused(night, tmp_path):
     again = FLAGGED.replace("calibration_rows = 200\n", "").replace("features", "others")
     night.set(again.replace("0.05", "0.001"))

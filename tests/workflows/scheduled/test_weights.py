@@ -110,6 +110,7 @@ def test_a_model_without_weights_and_a_wrong_name_are_refused(night):
     assert night.run()[0]["total_rows"] == 100
 
 
+@pytest.mark.full
 def test_the_reference_of_a_refit_does_not_depend_on_the_scale_of_the_weights(weighted_night):
     job, found = read_job(weighted_night.job, {}), open_growing(weighted_night.rows)
     options, references = replace(run_options(job, Silent()), overwrite=True), []
