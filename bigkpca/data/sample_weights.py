@@ -140,12 +140,13 @@ def without(rows: _Rows, numbers: Array) -> _Rows:
 
 
 def number_and_weight(rows: Rows) -> tuple[int, float]:
-    """The number of rows with a positive weight, and the sum of all weights."""
+    """The number of rows with a positive weight, and the sum of all weights. Raises the errors of `check_weights`."""
     n, weights, number, total = rows.shape[0], rows.weights, 0, 0.0
     if weights is None:
         return n, float(n)
     for start in range(0, n, READ_BYTES // 8):
         some = weights.of(start, min(start + READ_BYTES // 8, n))
+        check_weights(some, start, rows.where)
         number, total = number + int(np.count_nonzero(some)), total + float(some.sum())
     return number, total
 

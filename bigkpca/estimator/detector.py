@@ -17,9 +17,11 @@ from bigkpca.data.sample_weights import number_and_weight, weighted, without
 from bigkpca.data.stores import AnyPath, is_path
 from bigkpca.errors import Array, SpecError
 from bigkpca.estimator import KernelPCA
-from bigkpca.estimator.inputs import DENOISED, RowOutput, RowsInput, in_kind
+from bigkpca.estimator.inputs import RowOutput, RowsInput, in_kind
 from bigkpca.estimator.parameters import only_if
 from bigkpca.execution import projection
+from bigkpca.execution.options import RunOptions
+from bigkpca.numerics.display import at_most
 from bigkpca.numerics.outliers import CALIBRATION_ROWS, COMBINED, REASONS, STATISTICS, Calibration, usual_errors
 
 _ALL = RowOutput(arrays.statistics, projection.statistics_of_rows, projection.few_statistics)
@@ -138,6 +140,8 @@ class KernelPCADetector(RowsInput, OutlierMixin, BaseEstimator):  # type: ignore
 
         Not available with a contamination. Raises the errors of `fit` and of `KernelPCA.partial_fit`.
         """
+        if hasattr(self, "kpca_"):
+            self.calibration_.limits(_alpha(self.alpha))  # raises SpecError before rows are added
         first = not hasattr(self, "kpca_")
         kpca = self._unfitted(weighted(self._rows(X, reset=True), sample_weight)) if first else self.kpca_
         self._set(kpca.partial_fit(X, None, sample_weight, half_life=half_life), 0)
@@ -150,8 +154,15 @@ class KernelPCADetector(RowsInput, OutlierMixin, BaseEstimator):  # type: ignore
         if not isinstance(count, int | np.integer) or count < 1:
             raise SpecError(f"calibration_rows={count!r}: give a number of at least 1")
         kpca = KernelPCA(0.9, sigma="3 median", size=300, random_state=0) if self.kpca is None else clone(self.kpca)
-        needed = int(np.ceil(1 / _alpha(self.alpha))) if _share(self.contamination) is None else 1
-        return kpca.set_params(calibration_rows=min(int(count), max(n // 4, needed), max(n // 2, 1)))
+        alpha = _alpha(self.alpha) if _share(self.contamination) is None else 1.0
+        needed = int(np.ceil(1 / alpha * (1 - 1e-12))) - 1
+        count = min(int(count), max(n // 4, needed), max(n // 2, 1))
+        if count < needed and n:  # a fit without any weight says so
+            raise SpecError(
+                f"alpha={alpha:g} needs {needed:,} calibration rows, and {n:,} rows allow {count:,}: give an alpha of "
+                f"at least {at_most(1 / (count + 1), 2):g}, or more rows or calibration_rows"
+            )
+        return kpca.set_params(calibration_rows=count)
 
     def _set(self, kpca: KernelPCA, left_out: int) -> None:
         self.kpca_, self.model_, self.left_out_ = kpca, kpca.model_, left_out
@@ -225,8 +236,9 @@ class KernelPCADetector(RowsInput, OutlierMixin, BaseEstimator):  # type: ignore
         return usual_errors(known, self._restored(ArrayRows(known)))
 
     def _restored(self, rows: Rows) -> Array:
-        """Pre-images of rows, (n, d), in memory."""
-        return np.asarray(DENOISED.of(rows, self.model_))
+        """The rows that the scores of rows represent, (n, d), in memory."""
+        with RunOptions().engine() as engine:
+            return projection.restored_rows(rows, self.model_, engine)
 
     def _of_rows(self, X: Any, output: RowOutput, names: tuple[str, ...]) -> Any:
         check_is_fitted(self)

@@ -217,7 +217,8 @@ class WeightedDraw:
         return int(self.weight**2 / self.squares)
 
 
-_LARGEST_WEIGHT = 1e-15, 1e15  # products of features and weights in float32 stay far from over- and underflow
+LEAST_WEIGHT = 1e-15
+_LARGEST_WEIGHT = LEAST_WEIGHT, 1e15  # products of features and weights in float32 stay far from over- and underflow
 
 
 def weighted_draw(

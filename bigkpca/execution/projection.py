@@ -160,6 +160,13 @@ def reconstruct_rows(given: Rows, model: Model, function: Any, engine: Engine) -
     return joined(iter(engine.each("reconstructing", BlockTasks(function, given, blocks, [model]))))
 
 
+def restored_rows(rows: Rows, model: Model, engine: Engine) -> Array:
+    """The rows (n, d) that the scores of rows represent, in memory. No search starts at the rows themselves: one that
+    is far from all others would be found again."""
+    scores = ArrayRows(score_rows(rows, model, engine))
+    return reconstruct_rows(scores, model, block_preimages, engine).rows
+
+
 def score_rows(rows: Rows, model: Model, engine: Engine) -> Array:
     """Scores (n, r) of all rows, in memory."""
     check_columns(rows, model)

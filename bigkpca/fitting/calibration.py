@@ -22,21 +22,17 @@ from bigkpca.spec import FitSpec
 
 
 def without_calibration(rows: Rows, spec: FitSpec, engine: Engine) -> Rows:
-    """The rows that are fitted: all but the calibration rows, which are drawn in proportion to the weights. Raises
-    SpecError unless at least as many, and two, are left."""
+    """The rows that are fitted: all but the calibration rows, at most half of all, which are drawn with equal chances
+    from the rows of positive weight. Raises SpecError if there are fewer than three."""
     count = spec.calibration_rows
     if not count:
         return rows
     own = spec.landmarks.numbers if isinstance(spec.landmarks, RowNumbers) else ()
-    needed = count + max(count, 2)
-    numbers = drawn_numbers(rows, needed + len(own), spec.seed, CALIBRATION, engine).numbers
+    numbers = drawn_numbers(rows, 2 * count + len(own), spec.seed, CALIBRATION, engine, equal=True).numbers
     numbers = numbers[~np.isin(numbers, own)]
-    if len(numbers) < needed:
-        raise SpecError(
-            f"calibration_rows={count}: at least as many rows, and two, must be left to fit, but {rows.where} has only "
-            f"{len(numbers):,} together: choose a smaller number"
-        )
-    return without(rows, np.sort(numbers[:count]))
+    if len(numbers) < 3:
+        raise SpecError(f"calibration_rows={count}: {rows.where} has too few rows to set some aside: omit it")
+    return without(rows, np.sort(numbers[: min(count, len(numbers) // 2)]))
 
 
 def calibrated(model: Model, X: Array, weight: float, engine: Engine) -> Model:
@@ -57,11 +53,12 @@ def calibration_rows_with(
     if held is None:
         return rows, None
     assert model.sums is not None
-    n, new = number_and_weight(rows)
+    (n, new), sums = number_and_weight(rows), model.sums
+    old = decay * sums.weight * (1 + held.count / sums.count)  # with the rows that are set aside
     stream = random_stream(seed, CALIBRATION, model.sums.count << 32)
-    expected = held.count * new / (decay * model.sums.weight + new)
+    expected = held.count * new / (old + new)
     count = min(int(expected + stream.random()), n // 2)
-    numbers = np.sort(drawn_numbers(rows, count, int(stream.integers(2**32)), CALIBRATION, engine).numbers)
+    numbers = np.sort(drawn_numbers(rows, count, int(stream.integers(2**32)), CALIBRATION, engine, equal=True).numbers)
     (own,) = read_sets(rows, engine, numbers)
     kept = stream.permutation(held.count)[len(own) :]
     return without(rows, numbers), np.concatenate([held.rows[np.sort(kept)], own])

@@ -92,7 +92,7 @@ def fit_rows(
     model = with_decoder(model, rows, chosen.sample, spec, engine, found.span)
     reference, weights = (None, None) if spec.exact else (chosen.reference, chosen.reference_weights)
     count = rows.shape[0] if model.sums is None else model.sums.count
-    model = with_reference(model, reference, count, spec.seed, engine, spec, found.span, weights)
+    model = with_reference(model, reference, count, spec.seed, engine, spec, found.span, weights, chosen.weight)
     return calibrated(model, chosen.apart, chosen.weight, engine) if spec.calibration_rows else model
 
 

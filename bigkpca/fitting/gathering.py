@@ -12,7 +12,7 @@ from bigkpca.data.rows import ArrayRows, Rows
 from bigkpca.data.sample_weights import HeldWeights, check_weights
 from bigkpca.errors import Array
 from bigkpca.execution.engine import Engine
-from bigkpca.execution.passes import read_rows
+from bigkpca.execution.passes import LEAST_WEIGHT, read_rows
 from bigkpca.fitting.fit import fit_rows
 from bigkpca.fitting.merge import addition_of, check_addition, columns_of, extend
 from bigkpca.numerics.model import Model
@@ -94,7 +94,7 @@ def add_rows(
     held, enough = held.aged(decay), _enough(rows, spec)
     if rows.shape[0] >= enough:  # which are not read into memory
         found = _fitted_again(model, rows, spec, engine, limit)
-        if held.weights is None or held.weights.any():
+        if held.weights is None or held.weights.max() >= LEAST_WEIGHT:
             found = extend(found, held.rows, spec, engine, limit)
         return found, None
     held = held.followed_by(_read(rows, engine))

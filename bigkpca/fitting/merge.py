@@ -144,7 +144,15 @@ def fit_like(
     model = with_decoder(model, rows, chosen.sample, spec, engine, found.span)
     assert model.sums is not None
     model = with_reference(
-        model, chosen.reference, model.sums.count, spec.seed, engine, spec, found.span, chosen.reference_weights
+        model,
+        chosen.reference,
+        model.sums.count,
+        spec.seed,
+        engine,
+        spec,
+        found.span,
+        chosen.reference_weights,
+        chosen.weight,
     )
     return calibrated(model, chosen.apart, chosen.weight, engine) if spec.calibration_rows else model
 
@@ -451,7 +459,8 @@ def _checks_of_new_rows(
     if landmarks is not None:
         landmarks = landmarks[: rounding.MEASURED_ROWS]
         some = np.concatenate([some.astype(np.float64), landmarks])
-        weights = None if weights is None else np.append(weights, np.ones(len(landmarks)))
+        usual = before.weight / before.count  # of the rows that landmarks represent
+        weights = None if weights is None else np.append(weights, np.full(len(landmarks), usual))
     return Checks(some, before.about, weight, sample, None, rounded=rounding_of(model), few_weights=weights), new
 
 

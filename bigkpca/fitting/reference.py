@@ -47,10 +47,11 @@ def with_reference(
     spec: FitSpec | None = None,
     span: Span | None = None,
     weights: Array | None = None,
+    weight: float | None = None,
 ) -> Model:
     """The model with its reference, made from rows X (q, d) of `count` rows, in the units of the data and in random
-    order, with their `weights` (q,) in the fit, and with what its scores capture of these rows, unless it has that
-    already.
+    order, with their `weights` (q,) in the fit, in which all rows have this `weight` together, and with what its scores
+    capture of these rows, unless it has that already.
 
     Reads nothing: if X is None, the model keeps its rows. `spec` is that of the fit, if these rows were fitted, and
     `span` that of its landmarks, if it is known. There is no reference if k(x, x) is not known.
@@ -81,8 +82,8 @@ def with_reference(
             held_out = _held_out(model, known, of_known, some, spec, in_order, span, own) if halved else None
             expected = held_out or (np.zeros_like(found.scores), found.residuals + np.sum(found.scores**2, axis=1))
         errors = _errors(model, found, given)
-        weight = count if own is None or model.sums is None else model.sums.weight
-        reference = reference_of(found.scores, found.residuals, values, weight, errors, expected, own)
+        total = count if own is None or weight is None else weight
+        reference = reference_of(found.scores, found.residuals, values, total, errors, expected, own)
         about = model.captured
         if about is None and spec is not None and (count <= REFERENCE_ROWS or (separable and held_out is None)):
             about = _captured_unseen(model, X, of_known, count, spec, in_order, span, weights)

@@ -64,7 +64,10 @@ class SampledRows:
         certain = weighted.weights > weighted.draw.weight / size
         count = min(most - int(certain.sum()), max(_ROWS_PER_LANDMARK * size, weighted.draw.effective))
         others = weighted.order[~certain[weighted.order]][:count]
-        return self.sample[certain], self.sample if len(others) == m else self.sample[np.sort(others)]
+        own = self.sample[certain]
+        if len(own) > 1:  # equal rows are one landmark
+            own = own[np.sort(np.unique(own, axis=0, return_index=True)[1])]
+        return own, self.sample if len(others) == m else self.sample[np.sort(others)]
 
 
 @dataclass(frozen=True)

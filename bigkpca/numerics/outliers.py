@@ -21,7 +21,7 @@ COMBINED = STATISTICS.index("combined")
 REASONS = ("", *STATISTICS[:COMBINED])  # of flags 0, 1 and 2
 CALIBRATION_ROWS = 2000  # of a detector: limits for shares from 0.05 %, and within a fifth of 5 %
 _RANGE = 0.95  # confidence of the range of a share
-_MOST_EXACT = 100_000  # rows: of more, the share that is flagged equals its probability
+_MOST_EXACT = 100_000  # rows
 _ROUNDING = 1e-6  # share of the variance: residuals below are rounding errors
 
 
@@ -116,7 +116,7 @@ class Calibration:
         if not least <= alpha < 1:
             raise SpecError(
                 f"{name}={alpha:g}: with {self.count:,} calibration rows, it can be from {at_most(least, 2):g} up to "
-                "1; for a smaller one, fit with more calibration_rows"
+                "1; for a smaller one, fit with more calibration_rows, which are at most half of all rows"
             )
         return min(int(np.floor(alpha * (self.count + 1) * (1 + 1e-12))), self.count) - 1
 
@@ -146,11 +146,15 @@ class Calibration:
         of 95 % over the calibration rows and the new ones; of infinitely many new rows unless their number is given.
 
         The probability of exceeding the (m + 1)-th largest of c values has the Beta(m + 1, c - m) distribution if there
-        are no ties, and is smaller with ties; the number of `rows` above the limit is beta-binomial.
+        are no ties, and is smaller with ties; the number of `rows` above the limit is beta-binomial (above 100,000
+        rows, a Beta distribution with the same mean and variance is close).
         """
-        a = self.exceeding(alpha) + 1
+        a: float = self.exceeding(alpha) + 1
         b, tail = self.count - a + 1, (1 - confidence) / 2
         if rows is None or rows > _MOST_EXACT:
+            if rows is not None:  # a Beta distribution with the mean and variance of the share
+                narrower = (rows - 1) / (a + b + rows)
+                a, b = narrower * a, narrower * b
             return float(betaincinv(a, b, tail)), float(betaincinv(a, b, 1 - tail))
         k = np.arange(rows + 1)
         ways = gammaln(rows + 1) - gammaln(k + 1) - gammaln(rows - k + 1)

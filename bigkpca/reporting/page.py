@@ -14,7 +14,7 @@ from bigkpca.errors import Array, SpecError
 from bigkpca.evaluating import reconstructed
 from bigkpca.execution.blas import single_threaded_blas
 from bigkpca.execution.engine import Engine
-from bigkpca.execution.projection import block_denoised, reconstruct_rows
+from bigkpca.execution.projection import restored_rows
 from bigkpca.fitting.preimage import of_leading
 from bigkpca.numerics.display import number
 from bigkpca.numerics.linear_pca import Captured, spread
@@ -451,8 +451,8 @@ def _most_unusual(model: Model, data: ReportData, found: FlaggedRows) -> Card:
 
 
 def _restored(model: Model, rows: Array) -> Array:
-    """The pre-images (k, d) of rows (k, d)."""
-    return reconstruct_rows(ArrayRows(rows), model, block_denoised, Engine()).rows.astype(np.float64)
+    """The pre-images (k, d) of the scores of rows (k, d)."""
+    return restored_rows(ArrayRows(rows), model, Engine()).astype(np.float64)
 
 
 def _contributing(model: Model, change: Array, names: Sequence[str]) -> list[str]:

@@ -266,7 +266,7 @@ def _part(
     summed = kind in (Moments, ShiftedSums)
     if summed and given.get("largest") is None:  # infinite; models from before it was kept have none
         given["largest"] = np.inf
-    if summed:  # without weights
+    if summed and records.is_count(given.get(count)):  # without weights
         given.setdefault("weight", float(given[count]))
     check_plain(kind, given, f"the part {name!r}")
     if not records.is_count(given[count]):

@@ -15,7 +15,7 @@ from bigkpca.spec.units import parse_share
 from bigkpca.storage import block_arrays
 
 ARRAYS: dict[str, tuple[tuple[int, ...], Any]] = {"statistic": ((), np.float64), "flagged": ((), np.uint8)}
-_CERTAIN = 0.9999  # of a warning: chance alone causes one in 27 years of nights
+_CERTAIN = 0.9999  # of a warning
 _SHOWN = 10  # rows that are most unusual
 
 
@@ -67,13 +67,13 @@ class FlaggedShare:
         words = f"at most {_percent(self.alpha)}, from {_percent(low)} to {_percent(high)} with 95% confidence"
         if self.share > high:
             return f"{words}; more than that: some rows are unlike those of the fit"
-        return f"{words}; fewer than that, as for rows that were fitted" if self.share < low else words
+        return f"{words}; fewer than that, as for rows that were fitted or are equal" if self.share < low else words
 
-    def warning(self, calibration: Calibration, *, fitted: bool) -> str | None:
-        """A warning if chance does not explain the share; rows that may have been `fitted` can be flagged less often
-        than others."""
+    def warning(self, calibration: Calibration) -> str | None:
+        """A warning if chance does not explain that so many rows are flagged; fewer are if rows were fitted, or equal
+        each other."""
         low, high = self.range(calibration)
-        if self.share <= high and (fitted or self.share >= low):
+        if self.share <= high:
             return None
         return (
             f"{self}, where rows like those of the fit would have {_percent(low)} to {_percent(high)}: "

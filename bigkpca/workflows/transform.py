@@ -141,7 +141,7 @@ def transform(
     own: dict[str, Any] = {"components": int(count), "dtype": name, "residual": residual, "flag": alpha}
     scores = write_scores(fitted, rows, path, out, run, block_rows, **own)
     found = flagged_rows(destination.group_path(out))
-    if found and (warning := found.share.warning(fitted.check_calibrated(), fitted=True)):
+    if found and (warning := found.share.warning(fitted.check_calibrated())):
         warn(warning, FlaggedShareWarning)
     return scores
 

@@ -380,7 +380,7 @@ def _extracted(
         "written": count * sum(np.dtype(dtype).itemsize * prod(row) for row, dtype in arrays.values()),
     }
     if flag is not None:
-        _record_flags(given, model, FlaggedShare(flag, len(interval), sum(each.flagged for each in found)), interval)
+        _record_flags(given, model, FlaggedShare(flag, len(interval), sum(each.flagged for each in found)))
     if compared:
         drift = given.record["drift"] = drift_of(model, found, given.job.run.drift_threshold)
         if drift is None:
@@ -407,12 +407,11 @@ def plan_extract(job: Job, rows: ZarrRows, model: Model, block_rows: int, thread
     return plan_transform(rows, model, block_rows, threads, residual=judged, flag=flag)
 
 
-def _record_flags(given: ScheduledRun, model: Model, share: FlaggedShare, interval: Interval) -> None:
-    """Record how many new rows are flagged, and warn where chance does not explain that."""
+def _record_flags(given: ScheduledRun, model: Model, share: FlaggedShare) -> None:
+    """Record how many new rows are flagged, and warn where chance does not explain so many."""
     calibration = model.check_calibrated()
-    fitted = interval.first < model.provenance["identity"]["shape"][0]  # perhaps
     given.record["flagged"] = {**asdict(share), "share": share.share, "range": [*share.range(calibration)]}
-    if warning := share.warning(calibration, fitted=fitted):
+    if warning := share.warning(calibration):
         given.warn(warning)
 
 

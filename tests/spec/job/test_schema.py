@@ -99,7 +99,7 @@ ANY_VALUE = st.one_of(
 )
 CHECKED_BY_CODE = {"memory", "timeout", "scheduler", "landmarks", "preimage", "path", "metrics", "push_metrics", "keep"}
 CHECKED_BY_CODE |= {"sample_weight"}
-BESIDE = {"n_directions", "degree", "coef0", "solver", "residual_tol"}
+BESIDE = {"flag", "n_directions", "degree", "coef0", "solver", "residual_tol"}
 
 
 @given(
