@@ -165,7 +165,10 @@ class FitSpec(BaseModel):
         "errors of pre-images are measured with it added to the rows",
     )
     calibration_rows: int = Field(
-        0, ge=0, description="number of rows that are set aside, to judge by them how unusual other rows are"
+        0,
+        ge=0,
+        description="number of rows that are set aside, at most half of all, to judge by them how unusual other rows "
+        "are",
     )
     seed: int = Field(0, ge=0, description="seed of all random numbers")
     block_rows: int | None = Field(None, ge=1, description="rows per task")
