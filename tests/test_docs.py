@@ -154,7 +154,8 @@ def prepared(tmp_path, digits, monkeypatch, quiet_signals, request):
     monkeypatch.chdir(tmp_path)
 
     def prepare(text):
-        made = re.findall(r"^bigkpca ingest .*?([\w-]+\.zarr)", text, re.M)
+        made = re.findall(r"""^bigkpca ingest .*?([\w-]+\.zarr)|\bingest\(.*?"([\w-]+\.zarr)\"""", text, re.M)
+        made = ["".join(each) for each in made]
         made += ["features.zarr"] if "bigkpca run " in text else []
         for name in {*re.findall(r"[\w-]+\.(?:zarr|gz|toml|csv|npy)\b", text)} & {*STAND_INS} - {*made}:
             STAND_INS[name](tmp_path / name, digits)

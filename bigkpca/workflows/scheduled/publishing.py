@@ -511,7 +511,9 @@ def fitted_again(job: Job, number: int, rows: ZarrRows, run: RunOptions, recent:
         def compared_with(first: int, stop: int) -> Model:
             numbers = rows_drawn(first, stop, REFERENCE_ROWS, job.seed)
             X, weights = take(rows, numbers), weights_of(rows, numbers)
-            return with_reference(model, X, rows.shape[0], job.seed, engine, job.model.spec, weights=weights)
+            weight = None if model.sums is None else model.sums.weight
+            spec = job.model.spec
+            return with_reference(model, X, rows.shape[0], job.seed, engine, spec, weights=weights, weight=weight)
 
         own = compared_with(recent.first, recent.stop)
         if recent.first >= min(len(recent), REFERENCE_ROWS):
