@@ -71,21 +71,30 @@ class StoredWeights:
 
 
 @dataclass(frozen=True)
-class WithoutRows:
-    """The weights of rows of which some, by ascending `numbers`, are left out: their weight is 0. The others have
-    their own weights, or 1."""
+class _ChangedWeights:
+    """Weights that are made from those of the rows, or from 1 without them."""
 
     weights: SampleWeights | None
-    numbers: Array
 
     @property
     def held(self) -> bool:
         return self.weights is None or self.weights.held
 
     @property
+    def _own_stamp(self) -> str:
+        return "" if self.weights is None else self.weights.stamp
+
+
+@dataclass(frozen=True)
+class WithoutRows(_ChangedWeights):
+    """The weights of rows of which some, by ascending `numbers`, are left out: their weight is 0. The others have
+    their own weights, or 1."""
+
+    numbers: Array
+
+    @property
     def stamp(self) -> str:
-        own = "" if self.weights is None else self.weights.stamp
-        return hashlib.sha256(own.encode() + little_endian(self.numbers)).hexdigest()
+        return hashlib.sha256(self._own_stamp.encode() + little_endian(self.numbers)).hexdigest()
 
     def part(self, start: int, stop: int) -> WithoutRows:
         here = self.numbers[slice(*np.searchsorted(self.numbers, [start, stop]))]
@@ -98,22 +107,16 @@ class WithoutRows:
 
 
 @dataclass(frozen=True)
-class AgedWeights:
+class AgedWeights(_ChangedWeights):
     """The weights of rows of which each counts half as much as one that comes `half_life` rows later: the last of
     `count` rows has its own weight, or 1."""
 
-    weights: SampleWeights | None
     half_life: float
     count: int
 
     @property
-    def held(self) -> bool:
-        return self.weights is None or self.weights.held
-
-    @property
     def stamp(self) -> str:
-        own = "" if self.weights is None else self.weights.stamp
-        return hashlib.sha256(f"{own} {self.half_life!r} {self.count}".encode()).hexdigest()
+        return hashlib.sha256(f"{self._own_stamp} {self.half_life!r} {self.count}".encode()).hexdigest()
 
     def part(self, start: int, stop: int) -> AgedWeights:
         return replace(self, weights=None if self.weights is None else self.weights.part(start, stop))

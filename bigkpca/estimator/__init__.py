@@ -498,7 +498,8 @@ class KernelPCA(ModelMethods, BaseEstimator):  # type: ignore[misc]
 
         If that call has few rows, this estimator keeps them and those of later calls in memory, and fits all of them
         again whenever they have grown by half, or when the new ones are far from all landmarks. The model is then that
-        of `fit` on all rows, so the order of the first rows does not matter. When there are as many as a fit samples
+        of `fit` on all rows, so the order of the first rows does not matter, unless one call brings as many rows as
+        described below: its rows alone determine the landmarks. When there are as many as a fit samples
         from any number of rows, 20,000 or 64 MB as float32 (but at least as many as landmarks), it fits a last time and
         releases them. From then on, and always after `fit` and `load`, calls only add rows: they read a sample of the
         rows and make one pass, and signs follow the previous model. If such rows are far from all landmarks, a

@@ -157,7 +157,7 @@ class KernelPCADetector(RowsInput, OutlierMixin, BaseEstimator):  # type: ignore
         alpha = _alpha(self.alpha) if _share(self.contamination) is None else 1.0
         needed = int(np.ceil(1 / alpha * (1 - 1e-12))) - 1
         count = min(int(count), max(n // 4, needed), max(n // 2, 1))
-        if count < needed and n:  # a fit without any weight says so
+        if count < needed and n:  # without any weight, the fit raises a clearer error
             raise SpecError(
                 f"alpha={alpha:g} needs {needed:,} calibration rows, and {n:,} rows allow {count:,}: give an alpha of "
                 f"at least {at_most(1 / (count + 1), 2):g}, or more rows or calibration_rows"
@@ -205,7 +205,8 @@ class KernelPCADetector(RowsInput, OutlierMixin, BaseEstimator):  # type: ignore
     def p_values(self, X: Any) -> Array:
         """The share of ordinary rows that are at least as unusual as each row of X (n, d), in memory, (n,).
 
-        A row of the distribution of the fitted rows has a p-value of at most α with a probability of at most α.
+        A row of the distribution of the fitted rows has a p-value of at most α with a probability of at most α, unless
+        rows were left out as contamination.
         """
         values = np.atleast_2d(np.asarray(self.statistics(X))).T
         return self.calibration_.p_values(values)[COMBINED]
