@@ -1,21 +1,34 @@
 """Unusual rows: KernelPCADetector beside detectors of scikit-learn and pyod, on digits and forest plots whose labels
-they do not see, and the share of ordinary rows that it flags."""
+they do not see; the share of ordinary rows that it flags; and what weights and one row cost."""
 
 from __future__ import annotations
 
 import gzip
+import statistics
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
+from sklearn.base import clone
 from sklearn.decomposition import PCA
 from sklearn.ensemble import IsolationForest
 from sklearn.metrics import average_precision_score, roc_auc_score
 from sklearn.neighbors import LocalOutlierFactor
 from sklearn.svm import OneClassSVM
 
-from benchmarks.common import SHARED, arguments, covertype, mnist, seconds_of, usps, usps_labels
+from benchmarks.common import (
+    MEDIAN_DISTANCE,
+    SHARED,
+    arguments,
+    covertype,
+    interleaved,
+    median_ratio,
+    mnist,
+    seconds_of,
+    usps,
+    usps_labels,
+)
 from benchmarks.results import Results, Target, table
 from bigkpca import KernelPCA, KernelPCADetector
 from bigkpca.errors import Array
@@ -26,6 +39,8 @@ _ALPHA = 0.01
 _SEEDS, _HALVES = 20, 6000  # rows that are fitted, and as many new ones
 _BEHIND = 0.02  # the most that the mean AUC may be behind that of the best peer with contaminated rows
 _OURS, _LARGEST = "bigkpca", 20_000  # rows that every detector can take
+_SLOWER = 1.05  # the most that weights may cost
+_ONE_ROW, _ROWS_ONE_BY_ONE = 1.0, 300  # milliseconds
 Detect = Callable[[Array, Array], Array]  # from fitted and tested rows, how unusual each tested row is
 
 
@@ -67,12 +82,16 @@ def tasks(name: str, contamination: float, most: int) -> Iterator[Task]:
         yield Task(X[fitted], X[np.concatenate(tested)], np.repeat([0, 1], [len(each) for each in tested]))
 
 
+def _kpca(size: int) -> KernelPCA | None:
+    """The usual kernel PCA of the detector, or one with fewer landmarks."""
+    return KernelPCA(0.9, sigma="3 median", size=size, random_state=0) if size else None
+
+
 def detectors(contamination: float, size: int) -> dict[str, Detect]:
     """The detectors by name, with their defaults; pyod's only if it is installed."""
 
     def ours(X: Array, T: Array) -> Array:
-        smaller = KernelPCA(0.9, sigma="3 median", size=size, random_state=0) if size else None
-        return -KernelPCADetector(smaller, contamination=contamination or "auto").fit(X).score_samples(T)
+        return -KernelPCADetector(_kpca(size), contamination=contamination or "auto").fit(X).score_samples(T)
 
     def pca(X: Array, T: Array) -> Array:
         found = PCA(0.8, svd_solver="full").fit(X)
@@ -125,9 +144,15 @@ def main(argv: Sequence[str] | None = None) -> Results:
         measured.append(Target(what, "more", -behind, "").measured(means[_OURS, contamination] - best))
     alarms, share = _false_alarms(min(_HALVES, given.rows), given.repeats)
     measured.append(Target("runs whose share of false alarms is within the range", "more", 0.95, "").measured(share))
-    speed, faster = _speed(given.rows, given.size)
-    measured.append(Target(f"times as fast as the fastest peer on {given.rows:,} rows", "more", 1, "").measured(faster))
-    return Results((accuracy, alarms, speed), tuple(measured))
+    speed, faster = _speed(given.rows, given.size, given.repeats)
+    for name, times in faster.items():
+        measured.append(Target(f"times as fast as {name} on {given.rows:,} rows", "more", 1, "").measured(times))
+    costs, slower = _costs(given.rows, [given.size] if given.size else [500, 1000], given.repeats)
+    for name, ratio in slower.items():
+        measured.append(Target(f"time of a fit {name}, in times without", "less", _SLOWER, "").measured(ratio))
+    one = _one_row(given.rows, given.size)
+    measured.append(Target("one row, median", "less", _ONE_ROW, "ms").measured(one))
+    return Results((accuracy, alarms, speed, costs), tuple(measured))
 
 
 def _false_alarms(count: int, repeats: int) -> tuple[Any, float]:
@@ -155,28 +180,67 @@ def _false_alarms(count: int, repeats: int) -> tuple[Any, float]:
     return table(title, ["data", "mean", "least to most"], lines), share
 
 
-def _speed(rows: int, size: int) -> tuple[Any, float]:
-    """Seconds of a fit and of the statistics of the same rows."""
+def _many_rows(rows: int) -> Array:
+    """Rows of covertype, some of them several times, with small noise."""
     X = labelled("covertype")[0]
     X = X[np.random.default_rng(0).integers(len(X), size=rows)]
-    X += np.random.default_rng(1).normal(scale=0.01, size=X.shape).astype(np.float32)
-    fewer = X[:_LARGEST]
-    lines, seconds = [], dict[str, float]()
-    for name, detect in detectors(0.0, size).items():
-        if name == "pyod KPCA":
-            continue
-        small = seconds_of(partial(detect, fewer, fewer))
-        if name in ("LocalOutlierFactor", "OneClassSVM"):
-            lines.append([name, small, "not run: grows with the square"])
-            continue
-        seconds[name] = seconds_of(partial(detect, X, X))
-        lines.append([name, small, seconds[name]])
+    return X + np.random.default_rng(1).normal(scale=0.01, size=X.shape).astype(np.float32)
+
+
+def _speed(rows: int, size: int, repeats: int) -> tuple[Any, dict[str, float]]:
+    """Seconds of a fit and of the statistics of the same rows, and how many times as fast ours is as each peer that
+    takes so many."""
+    X = _many_rows(rows)
+    known = detectors(0.0, size)
+    known.pop("pyod KPCA", None)
+    lines, fewer = [], X[:_LARGEST]
+    small = {name: seconds_of(partial(detect, fewer, fewer)) for name, detect in known.items()}
+    linear = {name: detect for name, detect in known.items() if name not in ("LocalOutlierFactor", "OneClassSVM")}
+    seconds = interleaved(
+        repeats, **{name: partial(seconds_of, partial(detect, X, X)) for name, detect in linear.items()}
+    )
+    for name in known:
+        large = statistics.median(seconds[name]) if name in seconds else "not run: grows with the square"
+        lines.append([name, small[name], large])
     shown = table(
         f"Seconds of a fit and of the statistics of the same rows of covertype, with small noise (d = {X.shape[1]})",
-        ["detector", f"{len(fewer):,} rows", f"{rows:,} rows"],
+        ["detector", f"{len(fewer):,} rows", f"{rows:,} rows, median of {repeats}"],
         lines,
     )
-    return shown, min(value for name, value in seconds.items() if name != _OURS) / seconds[_OURS]
+    return shown, {name: median_ratio(values, seconds[_OURS]) for name, values in seconds.items() if name != _OURS}
+
+
+def _costs(rows: int, sizes: Sequence[int], repeats: int) -> tuple[Any, dict[str, float]]:
+    """Seconds of a fit of MNIST in memory without weights, with weights, and with a half-life; and the ratios."""
+    X = mnist()[:rows].astype(np.float32)
+    weights = np.random.default_rng(0).exponential(size=len(X))
+    lines, slower = [], {}
+    for size in sizes:
+        kpca = KernelPCA(20, size=size, sigma=MEDIAN_DISTANCE, random_state=0)
+        seconds = interleaved(
+            repeats,
+            plain=lambda kpca=kpca: seconds_of(lambda: clone(kpca).fit(X)),
+            weights=lambda kpca=kpca: seconds_of(lambda: clone(kpca).fit(X, sample_weight=weights)),
+            stream=lambda kpca=kpca: seconds_of(lambda: clone(kpca).partial_fit(X)),
+            half_life=lambda kpca=kpca: seconds_of(lambda: clone(kpca).partial_fit(X, half_life=len(X) / 3)),
+        )
+        slower[f"with weights, {size} landmarks"] = median_ratio(seconds["weights"], seconds["plain"])
+        slower[f"with a half-life, {size} landmarks"] = median_ratio(seconds["half_life"], seconds["stream"])
+        lines.append([size, *(statistics.median(values) for values in seconds.values())])
+    shown = table(
+        f"Seconds of a fit of {len(X):,} rows of MNIST in memory, medians of {repeats}",
+        ["landmarks", "fit", "fit with weights", "partial_fit", "partial_fit with a half-life"],
+        lines,
+    )
+    return shown, slower
+
+
+def _one_row(rows: int, size: int) -> float:
+    """Milliseconds in which `predict` takes one row, the median."""
+    X = _many_rows(min(rows, _LARGEST))
+    detector = KernelPCADetector(_kpca(size)).fit(X)
+    taken = [seconds_of(partial(detector.predict, X[i : i + 1])) for i in range(min(len(X), _ROWS_ONE_BY_ONE))]
+    return 1e3 * statistics.median(taken)
 
 
 if __name__ == "__main__":
