@@ -288,6 +288,7 @@ def test_randomized_svd_holds_few_chunks_at_a_time(tall):
         assert held.most < tall.nbytes / 2
 
 
+@pytest.mark.full
 def test_graphs_hold_what_all_chunks_need_once():
     rows = da.zeros((10_000_000, 54), chunks=(16_384, 54))
     for Z in (

@@ -179,6 +179,7 @@ def test_estimators_with_values_can_be_cloned_printed_pickled_and_loaded(options
         np.testing.assert_allclose(same.transform(X), expected, rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("preimage", ["fixed-point", "linear", "ridge:size=100", "auto:rows=100"])
 def test_pickles_do_not_grow_with_the_training_data(preimage, digits, small):
     small.set_params(preimage=preimage)

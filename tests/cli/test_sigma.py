@@ -55,6 +55,7 @@ def test_the_command_prints_the_curve_marks_the_best_and_saves_all(rows, tmp_pat
     assert lines[-1].startswith("bigkpca fit")
 
 
+@pytest.mark.full
 def test_the_command_prints_the_error_of_pca_and_where_it_is_better(tmp_path):
     rng = np.random.default_rng(0)
     np.save(tmp_path / "flat.npy", rng.normal(size=(90, 2)) @ rng.normal(size=(2, 6)))

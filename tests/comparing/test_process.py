@@ -59,6 +59,7 @@ def has_ended(pid):
     return False
 
 
+@pytest.mark.full
 @pytest.mark.alone
 def test_each_process_has_its_own_peak_and_ends_alone():
     with ProcessRunner() as own:

@@ -32,6 +32,7 @@ def test_digits_fitted_and_new(digits, center):
         assert difference <= 4 * found.total_variance.standard_error + 1e-5 * true["total_variance"]
 
 
+@pytest.mark.full
 def test_an_evaluation_tells_what_scores_capture_of_columns_and_what_pre_images_lose(digits):
     X = digits[:600].astype(np.float64)
     kpca = KernelPCA(R, size=60, random_state=1).fit(X)

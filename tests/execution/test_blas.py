@@ -99,6 +99,7 @@ def test_a_child_process_is_not_limited():
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == before
 
 
+@pytest.mark.full
 @pytest.mark.bits
 def test_fits_have_the_same_bits_under_the_limits_of_a_caller(digits):
     X = digits.astype(np.float64)

@@ -83,6 +83,7 @@ def test_dask_says_nothing_of_a_cluster_that_is_slow_to_close(monkeypatch, caplo
     assert "still alive" not in caplog.text
 
 
+@pytest.mark.full
 def test_a_scheduler_that_refuses_connections_is_tried_again_but_not_for_ever(two_processes, monkeypatch):
     """As one that starts at the same time."""
     tried, recorder, real = [], Recorder(), distributed.Client

@@ -100,6 +100,7 @@ def test_frames_of_other_columns_or_without_numbers_are_refused_before_anything_
             bigkpca.fit(other, "nowhere")
 
 
+@pytest.mark.full
 def test_fits_take_frames_in_parts_and_with_empty_partitions_and_forget_names(frame):
     assert not hasattr(fresh().fit(frame).fit(da.from_array(VALUES, chunks=100)), "feature_names_in_")
     kpca = fresh().partial_fit(frame.partitions[:1]).partial_fit(frame.partitions[1:])
@@ -191,6 +192,7 @@ def test_results_of_a_data_array_keep_the_dims_and_the_coordinates_of_its_rows(k
     assert_allclose(back.values, plain.inverse_transform(plain.transform(VALUES)))
 
 
+@pytest.mark.full
 def test_dims_of_results_that_a_data_array_lacks(frame, by_name, plain):
     back = by_name.inverse_transform(xr.DataArray(np.zeros((2, 3)), dims=("component", "c")))
     assert list(back["feature"].values) == NAMES
@@ -294,6 +296,7 @@ def lazy_rows(parts, part_rows):
     return array, xr.DataArray(array, dims=("time", "column")), frame
 
 
+@pytest.mark.full
 def test_a_chunk_is_computed_once_in_a_pass_however_many_blocks_are_cut_from_it():
     for rows in lazy_rows(4, 900):
         LOADED.clear()

@@ -130,6 +130,7 @@ def scores_in(store):
     return {str(name): data for name, data in tree_bytes(store).items() if str(name).startswith("scores")}
 
 
+@pytest.mark.full
 def test_fit_writes_the_scores_that_transform_writes_also_where_it_goes_on(tmp_path, taken):
     np.save(tmp_path / "x.npy", rows())
     for name, data in {"graph": da.from_array(rows(), chunks=(500, 6)), "file": tmp_path / "x.npy"}.items():

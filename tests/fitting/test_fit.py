@@ -106,6 +106,7 @@ def test_rows_without_differences_or_whose_kernel_values_overflow_are_refused(di
     assert np.isfinite(scores(gaussian, X)).all()  # exp(-infinity) is a kernel value like any other
 
 
+@pytest.mark.full
 def test_a_second_fit_in_float64_is_planned_before_it_begins(digits):
     rows, seen = ArrayRows(digits[:900].astype(np.float32)), Recorder()
     here = Engine(threads=1, progress=seen)

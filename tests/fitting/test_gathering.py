@@ -193,6 +193,7 @@ def test_a_batch_that_is_refused_leaves_everything_as_it_was(X):
     assert not hasattr(refused, "model_")
 
 
+@pytest.mark.full
 def test_rows_are_copies_and_go_with_a_pickle_but_not_with_a_saved_model(X, tmp_path):
     buffer = X[:100].copy()
     kpca = KernelPCA(**SMALL).partial_fit(buffer)

@@ -56,6 +56,7 @@ def test_the_model_without_some_rows_is_the_fit_of_the_others(options, digits):
     assert np.abs(ours - wanted).max() < 0.2 * X.std()  # from the same rows in another order
 
 
+@pytest.mark.full
 def test_there_is_none_without_the_rows_or_for_pre_images_that_took_a_pass(digits):
     X = digits[:240].astype(np.float64)
     assert apart(X, preimage="ridge")[2]() is None
@@ -113,6 +114,7 @@ def truth(kpca, X, new):
     return [1 - np.sum((new - each) ** 2) / total for each in answers]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("options", [{"size": 200}, {"method": "exact"}, SLOW({"refine": 1})], ids=str)
 def test_the_verdict_on_noise_is_that_on_new_rows(noise, options):
     X, new = noise
@@ -145,6 +147,7 @@ def test_the_verdict_of_an_evaluation_is_that_on_new_rows(options, noise, tmp_pa
     assert unknown.lost.by_preimages < unknown.lost.by_pca
 
 
+@pytest.mark.full
 def test_the_verdict_of_a_comparison_is_that_on_new_rows(noise):
     X, new = noise
     rows, variant, given = ArrayRows(X), MethodVariant("nystroem", "uniform"), FitSpec(components=20, sigma=9.0)
@@ -156,6 +159,7 @@ def test_the_verdict_of_a_comparison_is_that_on_new_rows(noise):
     assert found.preimage_error > exact.pca_error
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("options", [{"method": "columns", "size": 500}, {"preimage": "linear"}], ids=str)
 def test_a_verdict_on_rows_that_are_landmarks_says_so(options, noise, tmp_path):
     X = noise[0]

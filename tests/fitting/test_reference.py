@@ -109,6 +109,7 @@ def test_rows_that_repeat_and_narrow_kernels_raise_no_alarm(kind, options, dtype
     assert drift(model, X).figure == drift(model, new).figure == 0
 
 
+@pytest.mark.full
 @pytest.mark.filterwarnings("ignore::bigkpca.errors.NarrowKernelWarning")
 @pytest.mark.parametrize(
     ("rows", "columns", "options"),

@@ -74,6 +74,7 @@ def test_a_tolerance_out_of_reach_is_refused_before_the_pass(method, digits, mon
         fitted(digits, tol=0.01, method=method)
 
 
+@pytest.mark.full
 def test_memory_limits_stop_it(digits):
     rows, engine = open_rows(digits), Engine(threads=1)
     assert plan_fit(rows, FitSpec.checked(tol=0.1), 1).size == 1797  # the largest that a tolerance may need

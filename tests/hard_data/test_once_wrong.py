@@ -214,6 +214,7 @@ def mixed():
     return X, KernelPCA(2, kernel="linear", center=False, landmarks=S, random_state=0).fit(X)
 
 
+@pytest.mark.full
 def test_intervals_of_an_evaluation_hold_what_scores_explain_and_not_eigenvalues():
     X, kpca = mixed()
     Y = kpca.transform(X).astype(np.float64)
@@ -321,6 +322,7 @@ def test_a_kernel_without_a_diagonal_is_fitted_or_refused_in_words():
     assert kpca.certificate_.relative_trace_error is None
 
 
+@pytest.mark.full
 def test_eigenvectors_that_replace_cholesky_directions_take_no_second_pass(monkeypatch):
     """In float32, Cholesky's directions lose more than a third of tr(E) here."""
     X, passes = normal(2500, 4), []
@@ -462,6 +464,7 @@ def test_a_kernel_without_a_positive_eigenvalue_is_not_called_a_precomputed_matr
         KernelPCA(3, kernel=lambda A, B: -np.exp(-cdist(A, B)), method="exact", random_state=0).fit(normal(100))
 
 
+@pytest.mark.full
 def test_added_rows_that_exceed_the_tolerance_are_told():
     rng, message = np.random.default_rng(0), r"tol=0\.1 is not met: the features were chosen for the rows"
     first, more = rng.normal(size=(500, 3)), rng.normal(size=(1500, 3)) * 4

@@ -321,6 +321,7 @@ def test_wide_encodings_are_made_a_few_rows_at_a_time(tmp_path, monkeypatch):
     assert max(sizes) <= 2**22 // (8 * 501)
 
 
+@pytest.mark.full
 def test_texts_that_are_no_numbers_are_found_without_parsing_each(tmp_path, monkeypatch):
     parsed, real = [], columns.numbers
     monkeypatch.setattr(columns, "numbers", lambda values, *how: parsed.append(len(values)) or real(values, *how))

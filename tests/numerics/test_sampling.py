@@ -89,6 +89,7 @@ def test_directions_beyond_rounding_are_not_used():
     assert single < double
 
 
+@pytest.mark.full
 def test_rows_are_drawn_as_often_as_stated(X, features, residuals):
     r = residuals(features.kernel(X, features.landmarks), features.kernel.diagonal(X))
     most, count = 50, 400

@@ -33,6 +33,7 @@ def written(words, dots):
         return found, axes.transData.transform(dots.at), axes.transData.transform(middles)
 
 
+@pytest.mark.full
 @settings(deadline=None, max_examples=10)
 @given(st.integers(0, 10_000), st.integers(2, 12), st.floats(0.2, 6))
 def test_names_cover_neither_each_other_nor_another_cloud(seed, labels, apart):

@@ -13,6 +13,7 @@ from bigkpca.reporting import page as page_of
 from bigkpca.reporting.report_data import ReportData
 
 
+@pytest.mark.full
 def test_every_name_is_in_the_legend_and_separate_clouds_have_theirs_at_the_centre():
     names = tuple(f"name {i}" for i in range(10))
     rng = np.random.default_rng(0)
@@ -26,6 +27,7 @@ def test_every_name_is_in_the_legend_and_separate_clouds_have_theirs_at_the_cent
     assert all(f">{name}</text>" in one_place for name in names)
 
 
+@pytest.mark.full
 def test_the_error_of_reconstruction_stands_beside_that_of_pca(page):
     lost = dict(re.findall(r'<td data-name="method">([^<]*)</td><td data-name="lost">([\d.]+)%</td>', page))
     assert list(lost) == ["pre-images of 8 components", "linear PCA of 8 components"]

@@ -22,6 +22,7 @@ def labels_of(place, labels):
     return found.labels, found.numbers
 
 
+@pytest.mark.full
 def test_labels_come_from_everywhere_as_names_kinds_or_bins(place, tmp_path):
     for given in (place / "labels.npy", "y", place / "d.zarr", place / "d.zarr" / "y"):
         found, numbers = labels_of(place, given)

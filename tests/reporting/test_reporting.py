@@ -131,6 +131,7 @@ def test_projected_rows_give_the_same_page_as_their_scores(small, tmp_path):
     assert "no pictures: rows have no image shape" in table
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("sketched")
 def test_rows_that_are_gone_or_have_changed_are_said_to(small, place, tmp_path):
     np.save(tmp_path / "x.npy", load_digits().data[:60])
@@ -187,6 +188,7 @@ def test_precomputed_kernels_and_added_rows(tmp_path):
     assert re.search(r"rows added later</dt><dd>50<", drawn(model, tmp_path / "t.html"))
 
 
+@pytest.mark.full
 def test_what_does_not_fit_is_refused(place, monkeypatch):
     monkeypatch.chdir(place)
     np.save("short.npy", np.zeros(10))

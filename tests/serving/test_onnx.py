@@ -43,6 +43,7 @@ def test_rows_far_from_the_origin_and_sentinels_among_the_landmarks(tmp_path):
     assert largest_difference(by_runtime(path, rows), sentinels.transform(rows)) < 1e-6
 
 
+@pytest.mark.full
 def test_the_command_writes_a_model(tmp_path):
     bigkpca.fit(X, tmp_path / "model.zarr", components=3, size=60)
     command = ("export", tmp_path / "model.zarr", tmp_path / "model.onnx")

@@ -62,6 +62,7 @@ def test_what_appeared_at_the_path_during_a_run_is_not_replaced(home):
     assert tree_bytes("o.zarr") == tree_bytes("d.zarr")
 
 
+@pytest.mark.full
 def test_finished_work_that_waits_for_its_place_is_not_lost_by_another_command(home, monkeypatch):
     WRITES["transform"]("s.zarr", overwrite=True)
     stopped(OTHERS["transform"], "s.zarr", "destination.Destination.put_in_place", overwrite=True)

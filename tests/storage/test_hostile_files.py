@@ -72,6 +72,7 @@ def test_a_model_with_another_attribute(models, place, kind, changes):
     check_model(place)
 
 
+@pytest.mark.full
 @given(kind=kinds, number=st.integers(0, 100), changes=hostile.DRAWS)
 def test_a_model_with_other_metadata_of_an_array(models, place, kind, number, changes):
     hostile.put(place, models[kind])
@@ -81,6 +82,7 @@ def test_a_model_with_other_metadata_of_an_array(models, place, kind, number, ch
     check_model(place)
 
 
+@pytest.mark.full
 @given(
     kind=kinds,
     number=st.integers(0, 100),
@@ -100,6 +102,7 @@ def test_a_model_with_another_array(models, place, kind, number, shape, dtype, v
     check_model(place)
 
 
+@pytest.mark.full
 @given(kind=kinds, number=st.integers(0, 200), at=st.integers(0, 5000), how=st.integers(0, 3))
 def test_a_model_with_damaged_files(models, place, kind, number, at, how):
     content = dict(models[kind])
@@ -113,6 +116,7 @@ def test_a_model_with_damaged_files(models, place, kind, number, at, how):
     check_model(place)
 
 
+@pytest.mark.full
 def test_a_model_with_arrays_swapped(models, place):
     for kind, content in models.items():
         names = hostile.attribute(hostile.put(place, content))["arrays"]

@@ -74,6 +74,7 @@ def test_a_reference_that_is_none_is_refused(home):
         hostile.put("m.zarr", written)
 
 
+@pytest.mark.full
 def test_a_reference_that_is_described_otherwise_is_refused(home):
     attribute = hostile.attribute("m.zarr")
     for about in [

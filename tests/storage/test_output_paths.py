@@ -33,6 +33,7 @@ def test_the_current_folder_and_those_around_it_are_refused(home, monkeypatch):
     assert tree_bytes(home) == before
 
 
+@pytest.mark.full
 def test_what_is_read_is_never_replaced(home):
     (home / "link").symlink_to("d.zarr")
     before = tree_bytes(home)

@@ -121,6 +121,7 @@ def test_sums_of_other_options_versions_or_processors_are_not_taken_up(change, s
         assert tree_bytes(stopped) == tree_bytes(tmp_path / "clean.zarr")
 
 
+@pytest.mark.full
 def test_damaged_files_of_sums_are_computed_again(stopped, dataset, clean):
     kept = stopped.with_name("kept")
     shutil.copytree(f"{stopped}.bigkpca-sums", kept)

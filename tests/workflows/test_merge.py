@@ -51,6 +51,7 @@ def test_the_command_writes_what_the_function_writes(parts, tmp_path):
     assert merged.sums.count == 300
 
 
+@pytest.mark.full
 def test_the_same_command_again_does_nothing_and_another_is_told(parts, tmp_path):
     out = str(tmp_path / "merged.zarr")
     run("merge", *parts, out)

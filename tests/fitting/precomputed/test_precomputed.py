@@ -128,6 +128,7 @@ def test_models_are_saved_and_loaded(path, tmp_path):
     assert content != fitted(with_entry(7, 7, 1.01)).provenance["content"]
 
 
+@pytest.mark.full
 def test_each_chunk_is_decoded_once_for_the_start_and_at_most_once_for_each_product(large, tmp_path, monkeypatch):
     block = ZarrRows.block
 

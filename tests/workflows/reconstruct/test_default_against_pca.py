@@ -42,6 +42,7 @@ def errors_relative_to_pca(X, train, test, components, *, standardised):
     }
 
 
+@pytest.mark.full
 @BOTH
 def test_digits_come_back_better_than_from_pca(digits, standardised):
     found = errors_relative_to_pca(digits, 1300, 400, (2, 10, 20), standardised=standardised)

@@ -58,6 +58,7 @@ def test_refined_models_learn_the_way_back_in_one_pass_more(dataset, reads):
     assert planned_too == planned + 1
 
 
+@pytest.mark.full
 def test_the_way_back_reads_each_chunk_once(dataset, model, tmp_path, reads):
     fitted_model = load_model(model)
     for number, work in enumerate(

@@ -137,6 +137,7 @@ def test_ways_back_that_cannot_be_are_refused_before_anything_is_read():
             FitSpec.checked(**options)
 
 
+@pytest.mark.full
 def test_far_rows_become_the_mean_are_flagged_and_counted(model, X, tmp_path):
     given, fitted_model, notes = X.copy(), load_model(model), Recorder()
     given[[3, 250]] += 1e4

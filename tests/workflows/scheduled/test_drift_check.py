@@ -87,6 +87,7 @@ def test_drift_may_fit_a_new_model_and_version_and_keeps_the_old_ones(night):
     np.testing.assert_array_equal(night.scores(), night.wanted(block_rows=256))
 
 
+@pytest.mark.full
 def test_after_a_noisy_batch_rows_as_before_it_and_more_noise_make_no_second_refit(night):
     night.set(LARGER_BLOCKS, on_drift="refit")
     night.append(far_rows(300))

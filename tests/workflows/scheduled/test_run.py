@@ -141,6 +141,7 @@ def test_a_run_that_was_cut_off_while_it_published_is_finished_first(night):
     assert statuses == [(1, "done"), (2, "failed"), (2, "done"), (3, "nothing new")]
 
 
+@pytest.mark.full
 def test_what_a_run_began_for_another_request_is_not_taken_and_removed(night):
     with cut_off_at(jobs, "write_versions"):
         night.run(rows="0:32")

@@ -78,6 +78,7 @@ def test_the_first_fit_and_every_refit_use_the_weights_of_all_rows(weighted_nigh
         assert (night.run()[0]["drift"]["figure"] > 0.2) == drifts
 
 
+@pytest.mark.full
 def test_a_fit_that_was_stopped_goes_on_with_its_weights_after_more_arrived(weighted_night):
     night = weighted_night
     with pytest.raises(KeyboardInterrupt):
