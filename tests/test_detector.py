@@ -368,6 +368,14 @@ def test_all_containers_give_the_same_values(name, X, detector, tmp_path):
         np.testing.assert_allclose(found.contributions(rows), detector.contributions(X), rtol=1e-6, atol=1e-9)
 
 
+def test_rows_of_maps_have_p_values_and_reasons(X, detector):
+    maps = xr.DataArray(X.reshape(20, 15, 3), dims=("y", "x", "column")).stack(place=("y", "x")).T
+    rows = maps[np.r_[290:300, 0:4]]
+    assert detector.statistics(rows).dims == ("statistic", "y", "x")
+    np.testing.assert_array_equal(detector.p_values(rows), detector.p_values(rows.values))
+    np.testing.assert_array_equal(detector.reasons(rows), detector.reasons(rows.values))
+
+
 @pytest.mark.full
 @pytest.mark.parametrize("name", ["path", "dask array"])
 def test_rows_that_are_not_in_memory_are_left_out_as_others(name, X, tmp_path):
@@ -401,7 +409,7 @@ def check_same(found, other, frame):
         assert getattr(other, method)(frame[:2]).tobytes() == getattr(found, method)(frame[:2]).tobytes()
 
 
-@pytest.mark.parametrize("contamination", ["auto", 0.05])
+@pytest.mark.parametrize("contamination", [full("auto"), 0.05])
 def test_detectors_are_saved_with_their_limit(contamination, frame, tmp_path):
     found = KernelPCADetector(SMALL, alpha=0.1, contamination=contamination).fit(frame)
     found.save(tmp_path / "model.zarr")

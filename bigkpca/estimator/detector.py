@@ -213,7 +213,7 @@ class KernelPCADetector(RowsInput, OutlierMixin, BaseEstimator):  # type: ignore
         A row of the distribution of the fitted rows has a p-value of at most α with a probability of at most α, unless
         rows were left out as contamination.
         """
-        values = np.atleast_2d(np.asarray(self.statistics(X))).T
+        values = self._in_memory(X)
         return self.calibration_.p_values(values)[COMBINED]
 
     def reasons(self, X: Any) -> Array:
@@ -221,7 +221,7 @@ class KernelPCADetector(RowsInput, OutlierMixin, BaseEstimator):  # type: ignore
 
         An empty string for rows that are not flagged.
         """
-        values = np.atleast_2d(np.asarray(self.statistics(X))).T
+        values = self._in_memory(X)
         return np.array(REASONS)[self.calibration_.flags(values, -self.offset_)]
 
     def contributions(self, X: Any) -> Array:
@@ -245,6 +245,12 @@ class KernelPCADetector(RowsInput, OutlierMixin, BaseEstimator):  # type: ignore
         """The rows that the scores of rows represent, (n, d), in memory."""
         with RunOptions().engine() as engine:
             return projection.restored_rows(rows, self.model_, engine)
+
+    def _in_memory(self, X: Any) -> Array:
+        """The statistics (3, n) of rows X (n, d); those of maps are not unstacked."""
+        check_is_fitted(self)
+        rows = self._matching_rows(X.compute() if is_dask_frame(X) else X, self.model_)
+        return np.asarray(_ALL.of(rows, self.model_)).T
 
     def _of_rows(self, X: Any, output: RowOutput, names: tuple[str, ...]) -> Any:
         check_is_fitted(self)

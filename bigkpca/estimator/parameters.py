@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar, cast
 
 import numpy as np
@@ -112,17 +113,14 @@ def is_precomputed(kernel: Any) -> bool:
 def only_if(check: Callable[[Any], None]) -> Callable[[_Method], _Method]:
     """Make a method an attribute only of estimators for which `check` raises no SpecError, as with scikit-learn's
     `available_if`; but the AttributeError of others says why."""
-
-    def decorated(method: _Method) -> _Method:
-        return cast(_Method, _OnlyIf(method, check))
-
-    return decorated
+    decorate: Callable[[_Method], _Method] = cast(Any, partial(_OnlyIf, check))
+    return decorate
 
 
 @dataclass(frozen=True)
 class _OnlyIf:
-    method: Callable[..., Any]
     check: Callable[[Any], None]
+    method: Callable[..., Any]
 
     def __get__(self, estimator: Any, owner: type) -> Any:
         if estimator is not None:
