@@ -58,7 +58,7 @@ def detector(X):
 def set_aside(X, kpca, weights=None):
     """Numbers of the calibration rows of a fit."""
     rows = weighted(ArrayRows(X), weights)
-    return without_calibration(rows, spec_of(kpca), Engine(threads=1)).weights.numbers
+    return without_calibration(rows, spec_of(kpca), Engine(threads=1))[1]
 
 
 _CHOSEN = "rows are set aside at random, from those that repeat as from others"
@@ -193,6 +193,14 @@ def test_a_fit_without_its_calibration_rows_has_the_same_eigenvalues(X):
     np.testing.assert_allclose(calibration.values[0], np.sort(expected.residual(X[numbers])), rtol=1e-6)
 
 
+def test_a_fit_that_starts_again_in_float64_sets_the_same_rows_aside(X):
+    far = X.astype("f4") + np.float32(30)
+    kpca = small(calibration_rows=100, kernel="polynomial", sigma="median")
+    found = clone(kpca).fit(far).model_
+    assert found.features.dtype == np.float64
+    np.testing.assert_array_equal(found.calibration.rows, far[set_aside(far, kpca)])
+
+
 def test_rows_that_are_landmarks_and_rows_of_weight_0_are_not_set_aside(X):
     own, weights = np.arange(0, 300, 3), np.ones(300)
     weights[1::3] = 0
@@ -231,6 +239,9 @@ def test_a_share_is_left_out_and_flagged():
     kept, flagged = np.sort(-told.score_samples(X))[-22:-20]
     assert kept < -told.offset_ < flagged
     assert told.model_.sums.count == 279 - told.calibration_.count
+    left_out = set(map(tuple, X[-told.score_samples(X) > -told.offset_]))
+    assert len(told.calibration_.rows) == 75
+    assert not left_out & set(map(tuple, told.calibration_.rows))
     before, after = (roc_auc_score(unusual, -each.score_samples(X)) for each in (clean, told))
     assert before < 0.975 < 0.99 < after, (before, after)
 
@@ -314,9 +325,9 @@ def test_what_cannot_be_fitted_is_refused(X):
             getattr(KernelPCADetector(), "predict" if method == found.partial_fit else method.__name__)(X)
         with pytest.raises(ValueError, match=r"X has 4 features, but KernelPCA(Detector)? is expecting 3"):
             getattr(plain, method.__name__)(np.zeros((3, 4)))
-    with pytest.raises(AttributeError, match="has no attribute 'partial_fit'") as missing:
+    with pytest.raises(AttributeError, match=r"has no attribute .partial_fit.: contamination=0\.1: partial_fit leaves"):
         KernelPCADetector(contamination=0.1).partial_fit(X)
-    assert "contamination=0.1: partial_fit leaves no rows out; use 'auto', or fit" in str(missing.value.__cause__)
+    assert not hasattr(KernelPCADetector(contamination=0.1), "partial_fit")
 
 
 def _in_memory(values):
@@ -357,6 +368,14 @@ def test_all_containers_give_the_same_values(name, X, detector, tmp_path):
         np.testing.assert_allclose(found.contributions(rows), detector.contributions(X), rtol=1e-6, atol=1e-9)
 
 
+def test_rows_of_maps_have_p_values_and_reasons(X, detector):
+    maps = xr.DataArray(X.reshape(20, 15, 3), dims=("y", "x", "column")).stack(place=("y", "x")).T
+    rows = maps[np.r_[290:300, 0:4]]
+    assert detector.statistics(rows).dims == ("statistic", "y", "x")
+    np.testing.assert_array_equal(detector.p_values(rows), detector.p_values(rows.values))
+    np.testing.assert_array_equal(detector.reasons(rows), detector.reasons(rows.values))
+
+
 @pytest.mark.full
 @pytest.mark.parametrize("name", ["path", "dask array"])
 def test_rows_that_are_not_in_memory_are_left_out_as_others(name, X, tmp_path):
@@ -390,13 +409,34 @@ def check_same(found, other, frame):
         assert getattr(other, method)(frame[:2]).tobytes() == getattr(found, method)(frame[:2]).tobytes()
 
 
-def test_models_are_saved_with_their_calibration_but_without_alpha(frame, tmp_path):
-    found = KernelPCADetector(SMALL, alpha=0.1).fit(frame)
+@pytest.mark.parametrize("contamination", [full("auto"), 0.05])
+def test_detectors_are_saved_with_their_limit(contamination, frame, tmp_path):
+    found = KernelPCADetector(SMALL, alpha=0.1, contamination=contamination).fit(frame)
     found.save(tmp_path / "model.zarr")
-    check_same(found, KernelPCADetector.load(tmp_path / "model.zarr", alpha=0.1), frame)
-    assert KernelPCADetector.load(tmp_path / "model.zarr", alpha=0.3).offset_ > found.offset_
+    loaded = KernelPCADetector.load(tmp_path / "model.zarr")
+    check_same(found, loaded, frame)
+    assert (loaded.alpha, loaded.contamination, loaded.left_out_) == (0.1, contamination, found.left_out_)
+    loaded.save(tmp_path / "model.zarr")  # the same model
+    other = KernelPCADetector.load(tmp_path / "model.zarr", alpha=0.3)
+    assert (other.contamination, other.left_out_) == ("auto", found.left_out_)
+    assert -other.offset_ == found.calibration_.limits(0.3)[COMBINED] != -found.offset_
+    with pytest.raises(SpecError, match="already holds a model made with other options"):
+        other.save(tmp_path / "model.zarr")
+    other.save(tmp_path / "model.zarr", overwrite=True)
+    assert KernelPCADetector.load(tmp_path / "model.zarr").offset_ == other.offset_
     with pytest.raises(SpecError, match=r"with 75 calibration rows, it can be from 0.014 up to 1"):
         KernelPCADetector.load(tmp_path / "model.zarr", alpha=0.01)
+
+
+def test_models_without_a_limit_have_that_for_1_percent(frame, tmp_path):
+    kpca = small(calibration_rows=120).fit(frame)
+    kpca.save(tmp_path / "model.zarr")
+    loaded = KernelPCADetector.load(tmp_path / "model.zarr")
+    assert (loaded.alpha, -loaded.offset_) == (0.01, kpca.model_.calibration.limits(0.01)[COMBINED])
+    loaded.save(tmp_path / "model.zarr")  # the same model
+    KernelPCADetector.load(tmp_path / "model.zarr", alpha=0.3).save(tmp_path / "model.zarr", overwrite=True)
+    KernelPCA.load(tmp_path / "model.zarr").partial_fit(frame[:30]).save(tmp_path / "more.zarr")
+    assert KernelPCADetector.load(tmp_path / "more.zarr").alpha == 0.01  # the limit was that of fewer rows
     clone(SMALL).fit(frame).save(tmp_path / "plain.zarr")
     with pytest.raises(SpecError, match="the model has no calibration rows"):
         KernelPCADetector.load(tmp_path / "plain.zarr")

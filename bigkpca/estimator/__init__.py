@@ -31,12 +31,12 @@ from bigkpca.estimator.parameters import (
     FIELDS,
     ParameterOptions,
     check_parameters,
+    check_restores_rows,
+    check_takes_more_rows,
     is_precomputed,
     only_if,
-    restores_rows,
     run_of,
     spec_of,
-    takes_more_rows,
 )
 from bigkpca.execution.engine import KeptFeatures
 from bigkpca.execution.options import RunOptions, in_words_of_python, takes, with_names_of_fields
@@ -220,7 +220,7 @@ class ModelMethods(RowsInput, ClassNamePrefixFeaturesOutMixin, TransformerMixin)
         found = DENOISED.of(self._matching_rows(X, self.model_), self.model_)
         return X.copy(data=found) if is_data_array(X) else found
 
-    @only_if(restores_rows)
+    @only_if(check_restores_rows)
     def score(self, X: Any, y: None = None) -> float:
         """Negative mean squared error of pre-images over all entries of X (n, d), in one pass. Larger is better.
 
@@ -491,7 +491,7 @@ class KernelPCA(ModelMethods, BaseEstimator):  # type: ignore[misc]
         output = SCORES if self.dtype else SCORES_LIKE_ROWS
         return in_kind(X, output.of(rows, self.model_, kept), "scores")
 
-    @only_if(takes_more_rows)
+    @only_if(check_takes_more_rows)
     def partial_fit(self, X: Any, y: None = None, sample_weight: Any = None, *, half_life: float | None = None) -> Self:
         """Add rows to a fitted model: kernel and landmarks stay, and moments are added. The first call is `fit`, with
         the same options.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cached_property
 from typing import Any, Self, cast
 
@@ -22,7 +23,8 @@ from bigkpca.estimator.parameters import only_if
 from bigkpca.execution import projection
 from bigkpca.execution.options import RunOptions
 from bigkpca.numerics.display import at_most
-from bigkpca.numerics.outliers import CALIBRATION_ROWS, COMBINED, REASONS, STATISTICS, Calibration, usual_errors
+from bigkpca.numerics.model import Model
+from bigkpca.numerics.outliers import CALIBRATION_ROWS, COMBINED, REASONS, STATISTICS, Calibration, Limit, usual_errors
 
 _ALL = RowOutput(arrays.statistics, projection.statistics_of_rows, projection.few_statistics)
 _COMBINED = RowOutput(
@@ -33,11 +35,10 @@ _COMBINED = RowOutput(
 _FITS = 3  # each without the rows that the one before found to be the most unusual
 
 
-def _takes_more_rows(detector: Any) -> bool:
-    """Whether rows can be added to the fit of a detector. Raises SpecError if they cannot."""
+def _check_leaves_none_out(detector: Any) -> None:
+    """Raise SpecError for a contamination, with which no rows can be added after the fit."""
     if _share(detector.contamination) is not None:
         raise SpecError(f"contamination={detector.contamination}: partial_fit leaves no rows out; use 'auto', or fit")
-    return True
 
 
 class KernelPCADetector(RowsInput, OutlierMixin, BaseEstimator):  # type: ignore[misc]
@@ -116,23 +117,19 @@ class KernelPCADetector(RowsInput, OutlierMixin, BaseEstimator):  # type: ignore
         share, alpha = _share(self.contamination), _alpha(self.alpha)
         rows = weighted(self._rows(X, reset=True), sample_weight)
         n, identity = number_and_weight(rows)[0], identity_of(rows) if is_path(X) else None
-        kpca = self._unfitted(rows)
-        self._set(kpca._fitted(rows, None, identity), 0)
+        kpca = self._unfitted(rows)._fitted(rows, None, identity)
         if share is None:
-            self.offset_ = -float(self.calibration_.limits(alpha)[COMBINED])
-            return self
+            return self._limited(kpca, _limit_for(alpha, kpca.model_))
         count, before = max(1, round(share * n)), np.empty(0, np.intp)
         for number in range(_FITS):
-            values = self._values(rows)
+            values = _values(rows, kpca.model_)
             unusual = np.sort(np.argsort(values, kind="stable")[-count:])
             if number == _FITS - 1 or np.array_equal(unusual, before):
                 break
-            self._set(clone(kpca)._fitted(without(rows, unusual), None, identity), count)
-            before = unusual
-        self.offset_ = -float(np.sort(values)[-count - 1 :][:2].mean())
-        return self
+            kpca, before = clone(kpca)._fitted(without(rows, unusual), None, identity), unusual
+        return self._limited(kpca, Limit(float(np.sort(values)[-count - 1 :][:2].mean()), alpha, share, count))
 
-    @only_if(_takes_more_rows)
+    @only_if(_check_leaves_none_out)
     def partial_fit(self, X: Any, y: None = None, sample_weight: Any = None, *, half_life: float | None = None) -> Self:
         """Add rows to the kernel PCA, as `KernelPCA.partial_fit`, and some of them to the calibration rows, where they
         replace random ones in proportion to the weights: so the limit follows the rows, with `half_life` the latest.
@@ -141,12 +138,12 @@ class KernelPCADetector(RowsInput, OutlierMixin, BaseEstimator):  # type: ignore
         Not available with a contamination. Raises the errors of `fit` and of `KernelPCA.partial_fit`.
         """
         if hasattr(self, "kpca_"):
-            self.calibration_.limits(_alpha(self.alpha))  # raises SpecError before rows are added
-        first = not hasattr(self, "kpca_")
-        kpca = self._unfitted(weighted(self._rows(X, reset=True), sample_weight)) if first else self.kpca_
-        self._set(kpca.partial_fit(X, None, sample_weight, half_life=half_life), 0)
-        self.offset_ = -float(self.calibration_.limits(_alpha(self.alpha))[COMBINED])
-        return self
+            kpca, left_out = self.kpca_, self.left_out_
+            _limit_for(self.alpha, kpca.model_)  # raises SpecError before rows are added
+        else:
+            kpca, left_out = self._unfitted(weighted(self._rows(X, reset=True), sample_weight)), 0
+        kpca.partial_fit(X, None, sample_weight, half_life=half_life)
+        return self._limited(kpca, _limit_for(self.alpha, kpca.model_, left_out))
 
     def _unfitted(self, rows: Rows) -> KernelPCA:
         """The kernel PCA for these rows, with the number of calibration rows."""
@@ -164,10 +161,18 @@ class KernelPCADetector(RowsInput, OutlierMixin, BaseEstimator):  # type: ignore
             )
         return kpca.set_params(calibration_rows=count)
 
-    def _set(self, kpca: KernelPCA, left_out: int) -> None:
-        self.kpca_, self.model_, self.left_out_ = kpca, kpca.model_, left_out
-        kpca._remember(kpca.model_.columns, kpca.model_.names)
+    def _limited(self, kpca: KernelPCA, limit: Limit) -> Self:
+        """The detector with this kernel PCA and limit, which the model keeps."""
+        calibration = replace(kpca.model_.check_calibrated(), limit=limit)
+        kpca.model_ = replace(kpca.model_, calibration=calibration)
+        return self._set(kpca, limit)
+
+    def _set(self, kpca: KernelPCA, limit: Limit) -> Self:
+        self.kpca_, self.model_, self.offset_, self.left_out_ = kpca, kpca.model_, -limit.value, limit.left_out
+        for each in (self, kpca):
+            each._remember(kpca.model_.columns, kpca.model_.names)
         self.__dict__.pop("_usual_errors", None)
+        return self
 
     @property
     def calibration_(self) -> Calibration:
@@ -208,7 +213,7 @@ class KernelPCADetector(RowsInput, OutlierMixin, BaseEstimator):  # type: ignore
         A row of the distribution of the fitted rows has a p-value of at most α with a probability of at most α, unless
         rows were left out as contamination.
         """
-        values = np.atleast_2d(np.asarray(self.statistics(X))).T
+        values = self._in_memory(X)
         return self.calibration_.p_values(values)[COMBINED]
 
     def reasons(self, X: Any) -> Array:
@@ -216,7 +221,7 @@ class KernelPCADetector(RowsInput, OutlierMixin, BaseEstimator):  # type: ignore
 
         An empty string for rows that are not flagged.
         """
-        values = np.atleast_2d(np.asarray(self.statistics(X))).T
+        values = self._in_memory(X)
         return np.array(REASONS)[self.calibration_.flags(values, -self.offset_)]
 
     def contributions(self, X: Any) -> Array:
@@ -241,6 +246,12 @@ class KernelPCADetector(RowsInput, OutlierMixin, BaseEstimator):  # type: ignore
         with RunOptions().engine() as engine:
             return projection.restored_rows(rows, self.model_, engine)
 
+    def _in_memory(self, X: Any) -> Array:
+        """The statistics (3, n) of rows X (n, d); those of maps are not unstacked."""
+        check_is_fitted(self)
+        rows = self._matching_rows(X.compute() if is_dask_frame(X) else X, self.model_)
+        return np.asarray(_ALL.of(rows, self.model_)).T
+
     def _of_rows(self, X: Any, output: RowOutput, names: tuple[str, ...]) -> Any:
         check_is_fitted(self)
         if is_dask_frame(X):
@@ -249,30 +260,26 @@ class KernelPCADetector(RowsInput, OutlierMixin, BaseEstimator):  # type: ignore
         values = output.of(self._matching_rows(X, self.model_), self.model_)
         return in_kind(X, values, "statistics", "statistic")
 
-    def _values(self, rows: Rows) -> Array:
-        """The combined statistic of all rows, (n,), in memory; less than any other for rows of weight 0."""
-        found = _COMBINED.of(rows, self.model_)
-        values = np.asarray(found if in_memory(rows) else found.compute())
-        return values if rows.weights is None else np.where(rows.weights.of(0, len(values)) > 0, values, -np.inf)
-
     def save(self, path: AnyPath, *, overwrite: bool = False) -> None:
-        """Save the model with its calibration, as `KernelPCA.save`; `alpha` is chosen when it is loaded."""
+        """Save the model with its calibration and limit, as `KernelPCA.save`."""
         check_is_fitted(self)
         self.kpca_.save(path, overwrite=overwrite)
 
     @classmethod
-    def load(cls, path: AnyPath, *, alpha: float = 0.01) -> Self:
-        """The detector of a saved model, with the limit for `alpha`.
+    def load(cls, path: AnyPath, *, alpha: float | None = None) -> Self:
+        """The detector of a saved model, with the limit that it was saved with or, if given, the limit for `alpha`.
 
-        Raises SpecError for a model that was fitted without `calibration_rows`, and for an `alpha` that its calibration
-        rows cannot show; and the errors of `KernelPCA.load`.
+        A model that no detector saved, of a fit with `calibration_rows`, has the limit for 0.01. Raises SpecError for a
+        model that was fitted without them, and for an `alpha` that its calibration rows cannot show; and the errors of
+        `KernelPCA.load`.
         """
         kpca = KernelPCA.load(path)
-        made = cls(kpca, alpha=alpha, calibration_rows=kpca.calibration_rows)
-        made._set(kpca, 0)
-        made.offset_ = -float(made.calibration_.limits(_alpha(alpha))[COMBINED])
-        made._remember(made.model_.columns, made.model_.names)
-        return made
+        limit = kpca.model_.check_calibrated().limit
+        if limit is None or alpha is not None:
+            limit = _limit_for(0.01 if alpha is None else alpha, kpca.model_, 0 if limit is None else limit.left_out)
+        contamination = "auto" if limit.contamination is None else limit.contamination
+        made = cls(kpca, alpha=limit.alpha, contamination=contamination, calibration_rows=kpca.calibration_rows)
+        return made._set(kpca, limit) if alpha is None else made._limited(kpca, limit)
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "offset_")
@@ -281,6 +288,19 @@ class KernelPCADetector(RowsInput, OutlierMixin, BaseEstimator):  # type: ignore
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         return tags
+
+
+def _limit_for(alpha: Any, model: Model, left_out: int = 0) -> Limit:
+    """The limit that ordinary rows exceed with a probability of at most `alpha`."""
+    alpha = _alpha(alpha)
+    return Limit(float(model.check_calibrated().limits(alpha)[COMBINED]), alpha, left_out=left_out)
+
+
+def _values(rows: Rows, model: Model) -> Array:
+    """The combined statistic of all rows, (n,), in memory; less than any other for rows of weight 0."""
+    found = _COMBINED.of(rows, model)
+    values = np.asarray(found if in_memory(rows) else found.compute())
+    return values if rows.weights is None else np.where(rows.weights.of(0, len(values)) > 0, values, -np.inf)
 
 
 def _share(contamination: Any) -> float | None:

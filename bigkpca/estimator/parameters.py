@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from functools import partial
+from typing import Any, TypeVar, cast
 
 import numpy as np
 from sklearn.utils import check_random_state
-from sklearn.utils.metaestimators import available_if
 
 from bigkpca.errors import SpecError, warn
 from bigkpca.execution.options import FIELD_OF, RunOptions, in_words_of_python
@@ -110,32 +110,40 @@ def is_precomputed(kernel: Any) -> bool:
         return False
 
 
-def only_if(check: Callable[[Any], bool]) -> Callable[[_Method], _Method]:
-    """A typed version of scikit-learn's `available_if`."""
-    decorate: Callable[[_Method], _Method] = available_if(check)
+def only_if(check: Callable[[Any], None]) -> Callable[[_Method], _Method]:
+    """Make a method an attribute only of estimators for which `check` raises no SpecError, as with scikit-learn's
+    `available_if`; but the AttributeError of others says why."""
+    decorate: Callable[[_Method], _Method] = cast(Any, partial(_OnlyIf, check))
     return decorate
 
 
-def restores_rows(estimator: Any) -> bool:
-    """Whether the estimator has pre-images, as a check for scikit-learn.
+@dataclass(frozen=True)
+class _OnlyIf:
+    check: Callable[[Any], None]
+    method: Callable[..., Any]
 
-    False for a kernel matrix, which has no rows. Raises SpecError if the kernel has no pre-images of the chosen kind.
-    """
+    def __get__(self, estimator: Any, owner: type) -> Any:
+        if estimator is not None:
+            try:
+                self.check(estimator)
+            except SpecError as error:
+                missing = f"This {owner.__name__!r} has no attribute {self.method.__name__!r}"
+                raise AttributeError(f"{missing}: {error}") from error
+        return self.method.__get__(estimator, owner)
+
+
+def check_restores_rows(estimator: Any) -> None:
+    """Raise SpecError if the kernel has no pre-images of the chosen kind, or is a matrix, which has no rows."""
     if hasattr(estimator, "model_"):
         estimator.model_.check_preimages()
-        return True
-    spec = _known(estimator)
-    if spec is not None and not spec.reconstructs and not spec.precomputed:
+    elif (spec := _known(estimator)) is not None:
         spec.preimage_value.check(spec.kernel_value(1, 1.0), spec.kept_method)
-    return not is_precomputed(estimator.kernel)
 
 
-def takes_more_rows(estimator: Any) -> bool:
-    """Whether rows can be added after the fit. Raises SpecError if they cannot."""
-    spec = _known(estimator)
-    if spec is not None:
+def check_takes_more_rows(estimator: Any) -> None:
+    """Raise SpecError if no rows can be added after the fit."""
+    if (spec := _known(estimator)) is not None:
         check_supports_partial_fit(spec)
-    return True
 
 
 def _known(estimator: Any) -> FitSpec | None:

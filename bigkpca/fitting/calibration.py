@@ -21,18 +21,19 @@ from bigkpca.numerics.random_streams import CALIBRATION, random_stream
 from bigkpca.spec import FitSpec
 
 
-def without_calibration(rows: Rows, spec: FitSpec, engine: Engine) -> Rows:
-    """The rows that are fitted: all but the calibration rows, at most half of all, which are drawn with equal chances
-    from the rows of positive weight. Raises SpecError if there are fewer than three."""
+def without_calibration(rows: Rows, spec: FitSpec, engine: Engine) -> tuple[Rows, Array]:
+    """The rows that are fitted, and the numbers of the others: the calibration rows, at most half of all, which are
+    drawn with equal chances from the rows of positive weight. Raises SpecError if there are fewer than three."""
     count = spec.calibration_rows
     if not count:
-        return rows
+        return rows, np.empty(0, np.intp)
     own = spec.landmarks.numbers if isinstance(spec.landmarks, RowNumbers) else ()
     numbers = drawn_numbers(rows, 2 * count + len(own), spec.seed, CALIBRATION, engine, equal=True).numbers
     numbers = numbers[~np.isin(numbers, own)]
     if len(numbers) < 3:
         raise SpecError(f"calibration_rows={count}: {rows.where} has too few rows to set some aside: omit it")
-    return without(rows, np.sort(numbers[: min(count, len(numbers) // 2)]))
+    numbers = np.sort(numbers[: min(count, len(numbers) // 2)])
+    return without(rows, numbers), numbers
 
 
 def calibrated(model: Model, X: Array, weight: float, engine: Engine) -> Model:

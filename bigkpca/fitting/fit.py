@@ -65,8 +65,9 @@ def fit_rows(
     """
     if rows.weights is not None and (clash := without_weights(spec, "sample weights")):
         raise SpecError(clash.message)
-    identity, rows = identity or anonymous(rows), without_calibration(rows, spec, engine)
-    fit = resolve(spec, rows)
+    identity = identity or anonymous(rows)
+    rows, apart = without_calibration(rows, spec, engine)
+    fit = replace(resolve(spec, rows), apart=apart)
     limits = replace(check_fits(rows, fit, engine, limit), deadline=deadline)
     make_room(engine.kept, rows, fit, limit)
     provenance: Provenance = {"spec": spec.to_dict(), "identity": identity}

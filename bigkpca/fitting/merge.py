@@ -25,7 +25,7 @@ from bigkpca.fitting.features import ChosenFeatures, kept_choices
 from bigkpca.fitting.memory_limits import check_fits, make_room
 from bigkpca.fitting.preimage import check_extensible, extend_decoder, with_decoder
 from bigkpca.fitting.reference import with_reference
-from bigkpca.fitting.sample import drawn_numbers, numbers_apart, reference_row_numbers, weights_of
+from bigkpca.fitting.sample import drawn_numbers, reference_row_numbers, weights_of
 from bigkpca.fitting.solve import Checks, draw_of, first_basis, rounding_of, solve, solve_rows, some_of
 from bigkpca.fitting.warnings import (
     far_from_landmarks,
@@ -118,8 +118,10 @@ def fit_like(
     """
     assert like.sums is not None
     check_columns(rows, like)
-    identity, rows = identity or anonymous(rows), without_calibration(rows, spec, engine)
-    fit = resolve_shape(spec, *rows.shape, rows.dtype).with_features(like.features.size, like.features.dtype)
+    identity = identity or anonymous(rows)
+    rows, apart = without_calibration(rows, spec, engine)
+    fit = replace(resolve_shape(spec, *rows.shape, rows.dtype), apart=apart)
+    fit = fit.with_features(like.features.size, like.features.dtype)
     check_fits(rows, fit, engine, limit)
     make_room(engine.kept, rows, fit, limit)
     with single_threaded_blas, np.errstate(over="ignore", invalid="ignore"):  # the pass names rows that overflow
@@ -176,9 +178,7 @@ def _chosen(rows: Rows, like: Model, fit: ResolvedFit, engine: Engine) -> Chosen
     if spec.keeps_sample:
         drawn = np.sort(drawn_numbers(rows, fit.sample, spec.seed, SAMPLE, engine).numbers)
         sample = spread(drawn, spec.preimage_rows(fit.sample))
-    found_few, found_reference, found_sample, apart = read_sets(
-        rows, engine, few, reference, sample, numbers_apart(rows)
-    )
+    found_few, found_reference, found_sample, apart = read_sets(rows, engine, few, reference, sample, fit.apart)
     return ChosenFeatures(
         features,
         like.sums.about,

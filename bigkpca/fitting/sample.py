@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bigkpca.data.rows import Rows
-from bigkpca.data.sample_weights import WithoutRows
 from bigkpca.errors import Array, DataError, SpecError, column_called
 from bigkpca.execution.engine import Engine, fit_blocks, sum_by_block
 from bigkpca.execution.passes import WeightedDraw, block_columns, read_sets, weighted_draw
@@ -164,9 +163,7 @@ def draw_sample(rows: Rows, fit: ResolvedFit, engine: Engine) -> SampledRows:
         ranks = np.sort(random_stream(spec.seed, HELD_OUT).choice(n - m, count, replace=False))
         held_out = ranks + np.searchsorted(numbers - np.arange(m), ranks, side="right")
     reference = reference_row_numbers(rows, fit, engine)
-    sample, own, others, reference_rows, apart = read_sets(
-        rows, engine, numbers, own, held_out, reference, numbers_apart(rows)
-    )
+    sample, own, others, reference_rows, apart = read_sets(rows, engine, numbers, own, held_out, reference, fit.apart)
     # The first comparison settles most cases cheaply.
     if (sample[-1] == sample[0]).all() and (sample == sample[0]).all():
         those = "" if draw is None else " of positive weight"
@@ -191,11 +188,6 @@ def draw_sample(rows: Rows, fit: ResolvedFit, engine: Engine) -> SampledRows:
         weights_of(rows, reference),
         by_weight,
     )
-
-
-def numbers_apart(rows: Rows) -> Array:
-    """Numbers of the rows that take no part in a fit, by which other rows are judged."""
-    return rows.weights.numbers if isinstance(rows.weights, WithoutRows) else np.empty(0, np.intp)
 
 
 class DrawnNumbers(NamedTuple):

@@ -60,6 +60,20 @@ def usual_errors(known: Array, restored: Array) -> Array:
 
 
 @dataclass(frozen=True)
+class Limit:
+    """What a detector compares the combined statistic of rows with: the limit for `alpha` or, if the fitted rows
+    contain a share of unusual ones, their `contamination`, one that flags this share of them.
+
+    `left_out` of the rows were left out of the fit as contamination.
+    """
+
+    value: float
+    alpha: float
+    contamination: float | None = None
+    left_out: int = 0
+
+
+@dataclass(frozen=True)
 class Calibration:
     """Rows that took no part in a fit, by which it is judged how unusual other rows are.
 
@@ -80,12 +94,15 @@ class Calibration:
     values : (3, c) array
         Each of the `statistics` of the calibration rows, ascending, and raised by more than rounding errors: a row that
         equals a calibration row does not exceed its value, whichever rows are computed together.
+    limit : Limit or None
+        That of a detector, if one was fitted to the rows.
     """
 
     shapes: ClassVar[dict[str, Shape]] = {"rows": ("c", "d"), "precisions": ("r+1",), "values": ("s", "c")}
     rows: Array
     precisions: Array
     values: Array
+    limit: Limit | None = None
 
     __repr__ = brief
 

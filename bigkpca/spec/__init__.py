@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from bigkpca.data.blocks import sample_rows
 from bigkpca.data.rows import Rows
-from bigkpca.errors import SpecError
+from bigkpca.errors import Array, SpecError
 from bigkpca.numerics import landmarks
 from bigkpca.numerics.certificates import sampling
 from bigkpca.numerics.drift import REFERENCE_ROWS
@@ -37,7 +37,7 @@ class ResolvedFit:
     most n. sample is the number of rows of the bounded sample, and most_drawn about the most rows of all passes that
     bound what landmarks miss: 2048, or 16 MB as float32 but at least 128, and none where no bound holds (random
     features, the exact method, kernels that may be indefinite). matrix_free says that eigenpairs come from products
-    with the Gram matrix.
+    with the Gram matrix. apart are the numbers of rows that take no part in the fit, by which others are judged.
     """
 
     spec: FitSpec
@@ -52,6 +52,7 @@ class ResolvedFit:
     matrix_free: bool
     rule: LandmarkRule | None  # None for random features and the exact method, which choose no rows
     rule_reason: str
+    apart: Array = field(default_factory=lambda: np.empty(0, np.intp), compare=False)
 
     def at(self, size: int) -> ResolvedFit:
         """The same fit with that size, and no tolerance."""
@@ -80,7 +81,8 @@ class ResolvedFit:
 
     def changed(self, **fields: Any) -> ResolvedFit:
         """The fit of the same rows with other fields of the spec."""
-        return resolve_shape(self.spec.model_copy(update=fields), self.n, self.d, self.stored)
+        fit = resolve_shape(self.spec.model_copy(update=fields), self.n, self.d, self.stored)
+        return replace(fit, apart=self.apart)
 
     def kernel(self, measured: float | None) -> Kernel:
         """The kernel; `measured` is the value from the sample, if the spec asks for one: see `FitSpec.kernel_value`."""

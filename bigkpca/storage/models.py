@@ -12,7 +12,7 @@ import json
 import math
 from collections import Counter
 from collections.abc import Collection, Mapping
-from dataclasses import fields
+from dataclasses import asdict, fields
 from importlib.metadata import version
 from typing import Any, Protocol, TypeVar
 
@@ -37,7 +37,7 @@ from bigkpca.numerics.linalg import all_aligned
 from bigkpca.numerics.linear_pca import Captured
 from bigkpca.numerics.model import Model
 from bigkpca.numerics.moments import Moments, ShiftedSums
-from bigkpca.numerics.outliers import Calibration
+from bigkpca.numerics.outliers import Calibration, Limit
 from bigkpca.numerics.registry import check_plain, name_in
 from bigkpca.storage import groups, records
 
@@ -186,8 +186,7 @@ def assembled(about: Mapping[str, Any], arrays: Mapping[str, Array]) -> Model:
     }
     captured = _part(Captured, "captured", about, arrays, Captured.shapes, sizes, "rows")
     drawn = _part(DrawnRows, "drawn", about, arrays, DrawnRows.shapes, sizes)
-    held = _shaped("calibration_", arrays, Calibration.shapes, more)
-    calibration = Calibration(**held) if held else None
+    calibration = _calibration(about.get("calibration"), arrays, more)
     provenance: Any = {key: about[key] for key in about if key not in _OWN}
     if found := records.wrong(provenance, records.PROVENANCE, partial=True):
         raise SpecError(found)
@@ -290,6 +289,17 @@ def _decoder(about: Any, arrays: Mapping[str, Array], sizes: dict[str, int]) -> 
     plain = {key: value for key, value in about.items() if key != "name"}
     check_plain(kind, {**plain, **given}, f"the decoder {about['name']!r}")
     return preimages.decoder_from_parts(about, given)
+
+
+def _calibration(limit: Any, arrays: Mapping[str, Array], sizes: dict[str, int]) -> Calibration | None:
+    given: dict[str, Any] = _shaped("calibration_", arrays, Calibration.shapes, sizes)
+    if not given:
+        return None
+    check_plain(Calibration, given, "the calibration")
+    if limit is not None:
+        check_plain(Limit, _dict_of(limit, "calibration"), "the limit of the calibration")
+        given["limit"] = Limit(**limit)
+    return Calibration(**given)
 
 
 def _shaped(
@@ -450,6 +460,8 @@ def _parts(model: Model) -> tuple[dict[str, Any], dict[str, Array]]:
         arrays |= {f"drawn_{name}": values for name in drawn.shapes if (values := getattr(drawn, name)) is not None}
     if (calibration := model.calibration) is not None:
         arrays |= {f"calibration_{name}": getattr(calibration, name) for name in calibration.shapes}
+        if calibration.limit is not None:
+            about["calibration"] = asdict(calibration.limit)
     if (captured := model.captured) is not None:
         about["captured"] = {
             "rows": captured.rows,

@@ -12,6 +12,7 @@ from bigkpca import kernels
 from bigkpca.data.rows import ArrayRows, OneHot
 from bigkpca.errors import CorruptionError, SpecError
 from bigkpca.numerics.certificates import Certificate
+from bigkpca.numerics.outliers import Limit
 from bigkpca.storage.describe import info
 from bigkpca.storage.models import _parts, assembled, load_model, model_digest, save_model
 from tests.data.cases import case
@@ -141,6 +142,27 @@ def test_arrays_of_a_model_have_no_more_chunks_than_megabytes(tmp_path):
     for name, array in zarr.open_group(tmp_path / "model.zarr", mode="r").arrays():
         chunks = -(-array.shape[0] // array.chunks[0])
         assert chunks <= 1 + array.nbytes / 2**19, name
+
+
+def test_a_limit_is_checked():
+    model = fit(ArrayRows(X), **FIT, calibration_rows=9)
+    assert model.calibration.limit is None
+    about, arrays = _parts(model)
+    limit = {"value": 3.0, "alpha": 0.1, "contamination": None, "left_out": 0}
+    found = assembled({**about, "calibration": limit}, arrays)
+    assert found.calibration.limit == Limit(3.0, 0.1)
+    assert _parts(found)[0]["calibration"] == limit
+    for wrong, message in (
+        (3.0, "calibration is 3.0"),
+        ({"value": 3.0}, "the limit of the calibration lacks its parameter alpha"),
+        ({**limit, "value": "3"}, "value must be of type float, not '3'"),
+        ({**limit, "more": 3}, "unknown parameter of the limit"),
+    ):
+        with pytest.raises(SpecError, match=message):
+            assembled({**about, "calibration": wrong}, arrays)
+    del arrays["calibration_values"]
+    with pytest.raises(SpecError, match="the calibration lacks its parameter values"):
+        assembled(about, arrays)
 
 
 def test_a_model_keeps_which_columns_are_one_column_of_categories(tmp_path):

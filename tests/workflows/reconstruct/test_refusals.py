@@ -94,9 +94,8 @@ def test_a_kernel_without_a_way_back_says_what_works(X, tmp_path):
     ):
         with pytest.raises(SpecError, match=message):
             work()
-    with pytest.raises(AttributeError) as caught:
+    with pytest.raises(AttributeError, match=message):
         kpca.score(X)
-    assert message in str(caught.value.__cause__)
     assert not out.exists()
     assert error_of(fitted(X, kernel="laplacian", preimage="linear"), X) < 0.4
 
