@@ -115,7 +115,7 @@ class KernelPCADetector(RowsInput, OutlierMixin, BaseEstimator):  # type: ignore
         """
         share, alpha = _share(self.contamination), _alpha(self.alpha)
         rows = weighted(self._rows(X, reset=True), sample_weight)
-        n, identity = number_and_weight(rows)[0], identity_of(rows) if is_path(X) else None
+        n, identity = number_and_weight(rows)[0], identity_of(rows, stamped=is_path(X))
         kpca = self._unfitted(rows)
         self._set(kpca._fitted(rows, None, identity), 0)
         if share is None:

@@ -133,8 +133,8 @@ class Model(ShowsSummary):
     @property
     def weighted(self) -> bool:
         """Whether rows of the fit had weights."""
-        own = self.sums is not None and self.sums.weight != self.sums.count
-        return own or "weights" in self.provenance.get("identity", {})
+        known = self.provenance.get("identity", {}), *self.provenance.get("added", [])
+        return any("weights" in each for each in known)
 
     @property
     def moments(self) -> Moments | None:
