@@ -395,7 +395,7 @@ def test_models_are_saved_with_their_calibration_but_without_alpha(frame, tmp_pa
     found.save(tmp_path / "model.zarr")
     check_same(found, KernelPCADetector.load(tmp_path / "model.zarr", alpha=0.1), frame)
     assert KernelPCADetector.load(tmp_path / "model.zarr", alpha=0.3).offset_ > found.offset_
-    with pytest.raises(SpecError, match=r"with 75 calibration rows, it can be from 0.014 up to 1"):
+    with pytest.raises(SpecError, match=r"with 75 calibration rows, it must be at least 0.014 and below 1"):
         KernelPCADetector.load(tmp_path / "model.zarr", alpha=0.01)
     clone(SMALL).fit(frame).save(tmp_path / "plain.zarr")
     with pytest.raises(SpecError, match="the model has no calibration rows"):

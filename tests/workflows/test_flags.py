@@ -91,7 +91,7 @@ def test_a_repeated_transform_resumes_and_another_share_is_another_output(fitted
 
 def test_a_share_that_cannot_be_flagged_is_refused(fitted, rows, tmp_path, model, digits):
     for flag, more, message in (
-        (0.001, {}, r"flag=0\.001: with 200 calibration rows, it can be from 0\.005 up to 1"),
+        (0.001, {}, r"flag=0\.001: with 200 calibration rows, it must be at least 0\.005 and below 1"),
         ("5", {}, r"flag='5' is not a share of rows between 0 and 1, such as 0\.01 or '1%'"),
         (0.1, {"n_components": 2}, "n_components=2: flags need the scores of all 3 components"),
     ):
