@@ -133,7 +133,7 @@ class DominantVariableWarning(UserWarning):
 
 
 class FlaggedShareWarning(UserWarning):
-    """More rows are flagged than chance explains, so they are unlike those of the fit."""
+    """More rows are flagged than chance explains, so some are unlike those of the fit."""
 
 
 class RepeatedRowsWarning(UserWarning):

@@ -424,7 +424,7 @@ def test_detectors_are_saved_with_their_limit(contamination, frame, tmp_path):
         other.save(tmp_path / "model.zarr")
     other.save(tmp_path / "model.zarr", overwrite=True)
     assert KernelPCADetector.load(tmp_path / "model.zarr").offset_ == other.offset_
-    with pytest.raises(SpecError, match=r"with 75 calibration rows, it can be from 0.014 up to 1"):
+    with pytest.raises(SpecError, match=r"with 75 calibration rows, it must be at least 0.014 and below 1"):
         KernelPCADetector.load(tmp_path / "model.zarr", alpha=0.01)
 
 

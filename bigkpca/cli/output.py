@@ -152,10 +152,10 @@ def show_captured(found: Mapping[str, Any], standardized: bool) -> None:
 
 
 def show_flagged(found: FlaggedRows, calibration: Calibration) -> None:
-    """Print how many rows are flagged, against expectation, and the most unusual ones with their reasons."""
+    """Print how many rows are flagged, what chance explains, and the most unusual rows with their reasons."""
     from bigkpca.numerics.outliers import COMBINED
 
-    click.echo(f"{found.share}; expected {found.share.expected(calibration)}")
+    click.echo(found.share.compared(calibration))
     if not len(found.numbers):
         return
     limit = calibration.limits(found.share.alpha)[COMBINED]

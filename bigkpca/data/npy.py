@@ -47,9 +47,10 @@ class NpyRows(BaseRows):
         return (_RUN_BYTES // self.dtype.itemsize, 1) if self.fortran else (1, 1)
 
     @classmethod
-    def open(cls, path: str) -> NpyRows:
-        """Read the header. Raises DataError for dtypes and shapes that cannot be rows, SpecError for URLs."""
-        check_on_disk(path)
+    def open(cls, path: str, *, column: bool = False) -> NpyRows:
+        """Read the header; with `column`, a file with one number for each row, (n,), has rows of one column. Raises
+        DataError for dtypes and shapes that cannot be rows, SpecError for URLs."""
+        check_on_disk(path, column=column)
         with store_of(path).open(path) as file:
             if not file.read(1):
                 raise CorruptionError(f"{path} is empty; restore it")
@@ -63,7 +64,7 @@ class NpyRows(BaseRows):
                 raise CorruptionError(f"{path} is truncated: {needed} bytes are needed, but it has fewer")
             stamp = stored_file(os.fstat(file.fileno())).stamp
         check_numeric(dtype, path)
-        rows = check_shape((shape[0], math.prod(shape[1:])) if len(shape) > 1 else shape, path)
+        rows = check_shape((shape[0], math.prod(shape[1:])) if len(shape) > 1 - column else shape, path)
         return cls(path, rows, dtype, tuple(shape[1:]), fortran, start, stamp)
 
     def part(self, start: int, stop: int, columns: slice = EVERY) -> NpyRows:
@@ -108,14 +109,12 @@ class NpyRows(BaseRows):
         return anonymous(self) | {"path": store_of(self.where).absolute(self.where), "stamp": self.stamp}
 
 
-def check_on_disk(path: str) -> None:
-    """Raise SpecError for the URL of a .npy file."""
+def check_on_disk(path: str, *, column: bool = False) -> None:
+    """Raise SpecError for the URL of a .npy file of rows, or of one `column`."""
     if is_url(path):
         store_of(path)  # which refuses URLs that contain secrets
-        raise SpecError(
-            f"{path}: .npy files are read only from local disks: copy it to one, and make a dataset from the copy: "
-            f"bigkpca ingest COPY.npy {path.removesuffix('.npy')}.zarr"
-        )
+        dataset = f", and make a dataset from the copy: bigkpca ingest COPY.npy {path.removesuffix('.npy')}.zarr"
+        raise SpecError(f"{path}: .npy files are read only from local disks: copy it to one{'' if column else dataset}")
 
 
 def read_npy_header(file: IO[bytes], where: str) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:

@@ -235,9 +235,13 @@ def tile_weights(rows: Rows, start: int, stop: int, tile_rows: int) -> list[Arra
     return [weights[at : at + tile_rows] for at in range(0, stop - start, tile_rows)]
 
 
-def identity_of(rows: Rows) -> dict[str, Any]:
-    """The fingerprint of rows and of their weights."""
-    return rows.fingerprint() | ({} if rows.weights is None else {"weights": rows.weights.stamp})
+def identity_of(rows: Rows, *, stamped: bool = True) -> dict[str, Any]:
+    """The fingerprint of rows and of their weights, if any; without path and stamps, which can take a pass, unless
+    `stamped`."""
+    found = rows.fingerprint() if stamped else anonymous(rows)
+    if rows.weights is not None:
+        found["weights"] = rows.weights.stamp if stamped else None
+    return found
 
 
 def check_rows(rows: Rows, X: Array, first_row: int, first_column: int = 0) -> None:

@@ -11,6 +11,7 @@ import numpy as np
 import zarr
 
 from bigkpca.data.blocks import READ_BYTES
+from bigkpca.data.npy import NpyRows
 from bigkpca.data.rows import Rows, SampleWeights, little_endian
 from bigkpca.data.stored import StoredArray, array_path, files_below, versions_of
 from bigkpca.data.stores import expanded, is_path, is_url, last_name, parent, store_of
@@ -68,6 +69,24 @@ class StoredWeights:
 
     def of(self, start: int, stop: int) -> Array:
         return np.asarray(self.reader[start:stop]).astype(np.float64)
+
+
+@dataclass(frozen=True)
+class NpyWeights:
+    """Weights in a .npy file, which are rows of one column, (n, 1)."""
+
+    rows: NpyRows
+    held = False
+
+    @property
+    def stamp(self) -> str:
+        return self.rows.stamp
+
+    def part(self, start: int, stop: int) -> NpyWeights:
+        return self
+
+    def of(self, start: int, stop: int) -> Array:
+        return self.rows.block(start, stop)[:, 0].astype(np.float64)
 
 
 @dataclass(frozen=True)
@@ -154,9 +173,10 @@ def number_and_weight(rows: Rows) -> tuple[int, float]:
     return number, total
 
 
-def weighted(rows: _Rows, given: Any) -> _Rows:
+def weighted(rows: _Rows, given: Any, key: str | None = None) -> _Rows:
     """Rows with these weights: an array (n,), a Series, the path of a .npy file or of a Zarr array, or the name of an
-    array beside the rows in their Zarr group. If others append rows, there can be more weights than rows.
+    array beside the rows in their Zarr group. If others append rows, there can be more weights than rows. `key` is the
+    key of a job file with such a name, for messages.
 
     Raises SpecError for weights that do not exist or are not numbers, and for weights of another length, and
     IncompleteError if the weights of rows that others appended are still missing.
@@ -164,7 +184,7 @@ def weighted(rows: _Rows, given: Any) -> _Rows:
     if given is None:
         return rows
     n, grows = rows.shape[0], isinstance(rows, ZarrRows) and rows.pinned
-    weights, count = _opened(rows, given)
+    weights, count = _opened(rows, given, key)
     if count < n and grows:
         raise IncompleteError(
             f"there are {count:,} sample weights for the {n:,} rows of {rows.where}: run the same command again when "
@@ -174,29 +194,34 @@ def weighted(rows: _Rows, given: Any) -> _Rows:
         raise SpecError(f"there are {count:,} sample weights for {n:,} rows of {rows.where}: give one for each row")
     if grows and isinstance(weights, StoredWeights):
         weights = StoredWeights(replace(weights.reader, count=n).while_growing(), pinned=True)
+    elif grows:
+        weights = weights.part(0, n)
     return rows.with_weights(weights)
 
 
-def _opened(rows: Rows, given: Any) -> tuple[SampleWeights, int]:
+def _opened(rows: Rows, given: Any, key: str | None) -> tuple[SampleWeights, int]:
     """The weights, and their number."""
     if isinstance(given, zarr.Array):
         return _stored(given, f"the zarr array {given.path!r}")
     if not is_path(given):
-        return _held(np.asarray(given), "sample_weight")
+        values = np.asarray(given)
+        _check(values.dtype, values.shape, "sample_weight")
+        return HeldWeights(values), len(values)
     path = expanded(given)
-    if path.endswith(".npy") and store_of(path).exists(path):
+    if path.endswith(".npy") and (is_url(path) or store_of(path).exists(path)):
         try:
-            with store_of(path).open(path) as file:
-                values = np.load(file, allow_pickle=False)
-        except ValueError as error:
-            raise SpecError(f"sample weights cannot be read from {path}: {error}") from error
-        return _held(values, path)
+            found = NpyRows.open(store_of(path).absolute(path), column=True)
+        except DataError as error:
+            raise SpecError(f"sample weights: {error}") from error
+        n = found.shape[0]
+        _check(found.dtype, (n, *found.row_shape), path)
+        return NpyWeights(found), n
     group = rows.group if isinstance(rows, ZarrRows) else None
     beside = [] if group is None or is_url(path) or path.startswith((".", "/")) else [f"{group}/{path}"]
     for place in [*beside, store_of(path).absolute(path)]:
         if isinstance(node := _node(place), zarr.Array):
             return _stored(node, place, _node(parent(place)))
-    raise SpecError(f"{OPTION}: there is no array {path!r}{_instead(group, path)}")
+    raise SpecError(f"{key or OPTION}: there is no array {path!r}{_instead(group, path, key)}")
 
 
 def _node(path: str) -> zarr.Array[Any] | zarr.Group | None:
@@ -211,19 +236,15 @@ def _node(path: str) -> zarr.Array[Any] | zarr.Group | None:
         return None
 
 
-def _instead(group: str | None, name: str) -> str:
+def _instead(group: str | None, name: str, key: str | None) -> str:
     """What can be given instead of a name that does not exist, for a message."""
     if group is None or not isinstance(node := _node(group), zarr.Group):
-        return ": give the path of a .npy file or of a Zarr array"
-    held = sorted(key for key, each in node.arrays() if each.ndim == 1 and each.dtype.kind in _NUMBERS)
+        files = ": give the path of a .npy file or of a Zarr array"
+        return ", since the rows are not in a Zarr group" if key else files
+    held = sorted(other for other, each in node.arrays() if each.ndim == 1 and each.dtype.kind in _NUMBERS)
     near = nearest(name, held)
     hint = f": did you mean {near!r}? " if near else "; "
     return f"{hint}{group} has {', '.join(held) or 'no array'} with one number for each row"
-
-
-def _held(values: Array, where: str) -> tuple[HeldWeights, int]:
-    _check(values.dtype, values.shape, where)
-    return HeldWeights(values), len(values)
 
 
 def _stored(

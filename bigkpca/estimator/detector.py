@@ -116,7 +116,7 @@ class KernelPCADetector(RowsInput, OutlierMixin, BaseEstimator):  # type: ignore
         """
         share, alpha = _share(self.contamination), _alpha(self.alpha)
         rows = weighted(self._rows(X, reset=True), sample_weight)
-        n, identity = number_and_weight(rows)[0], identity_of(rows) if is_path(X) else None
+        n, identity = number_and_weight(rows)[0], identity_of(rows, stamped=is_path(X))
         kpca = self._unfitted(rows)._fitted(rows, None, identity)
         if share is None:
             return self._limited(kpca, _limit_for(alpha, kpca.model_))

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from bigkpca.data.labels import MOST_BYTES, Labels
-from bigkpca.data.rows import Rows, anonymous
+from bigkpca.data.rows import Rows, identity_of
 from bigkpca.errors import ConstantKernelError, RoundingError, SpecError
 from bigkpca.execution import trim
 from bigkpca.execution.blas import single_threaded_blas
@@ -65,7 +65,7 @@ def fit_rows(
     """
     if rows.weights is not None and (clash := without_weights(spec, "sample weights")):
         raise SpecError(clash.message)
-    identity = identity or anonymous(rows)
+    identity = identity or identity_of(rows, stamped=False)
     rows, apart = without_calibration(rows, spec, engine)
     fit = replace(resolve(spec, rows), apart=apart)
     limits = replace(check_fits(rows, fit, engine, limit), deadline=deadline)

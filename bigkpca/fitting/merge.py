@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from bigkpca.data.rows import ArrayRows, Rows, anonymous
+from bigkpca.data.rows import ArrayRows, Rows, identity_of
 from bigkpca.errors import Array, SpecError
 from bigkpca.execution.blas import single_threaded_blas
 from bigkpca.execution.engine import Engine
@@ -118,7 +118,7 @@ def fit_like(
     """
     assert like.sums is not None
     check_columns(rows, like)
-    identity = identity or anonymous(rows)
+    identity = identity or identity_of(rows, stamped=False)
     rows, apart = without_calibration(rows, spec, engine)
     fit = replace(resolve_shape(spec, *rows.shape, rows.dtype), apart=apart)
     fit = fit.with_features(like.features.size, like.features.dtype)
@@ -415,7 +415,7 @@ def addition_of(
     fit = resolve_shape(spec, *rows.shape, rows.dtype)
     check_fits(rows, fit, engine, limit)
     assert model.sums is not None
-    identity = anonymous(rows)
+    identity = identity_of(rows, stamped=False)
     rows, apart = calibration_rows_with(model, rows, fit.spec.seed, engine, decay)
     like, draw, far, features, before = model.drawn, None, None, model.features, model.sums
     if decay != 1:

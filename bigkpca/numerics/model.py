@@ -36,12 +36,12 @@ from bigkpca.numerics.preimages import (
 class Provenance(TypedDict, total=False):
     """The origin of a model, JSON-ready; unknown entries are missing.
 
-    `spec` contains the fields of the `FitSpec`; `identity` is the fingerprint of the rows (path, shape, dtype, stamp),
-    and `content` the digest of the data that was read; `added` are fingerprints of added rows, with their digests;
-    `column_names` are those of a frame or dataset, `one_hot` the name, start and stop of the columns of 0 and 1 that a
-    column of categories became, and `column_labels` the dim and coordinates of a DataArray (see `data.labels`);
-    `choices` are the values of options that were left open, with reasons; `products` counts products with the Gram
-    matrix; `like` is the digest of the model whose features this one has.
+    `spec` contains the fields of the `FitSpec`; `identity` is the fingerprint of the rows (path, shape, dtype, stamp,
+    and `weights` if they have any), and `content` the digest of the data that was read; `added` are fingerprints of
+    added rows, with their digests; `column_names` are those of a frame or dataset, `one_hot` the name, start and stop
+    of the columns of 0 and 1 that a column of categories became, and `column_labels` the dim and coordinates of a
+    DataArray (see `data.labels`); `choices` are the values of options that were left open, with reasons; `products`
+    counts products with the Gram matrix; `like` is the digest of the model whose features this one has.
     """
 
     spec: dict[str, Any]
@@ -133,8 +133,8 @@ class Model(ShowsSummary):
     @property
     def weighted(self) -> bool:
         """Whether rows of the fit had weights."""
-        own = self.sums is not None and self.sums.weight != self.sums.count
-        return own or "weights" in self.provenance.get("identity", {})
+        known = self.provenance.get("identity", {}), *self.provenance.get("added", [])
+        return any("weights" in each for each in known)
 
     @property
     def moments(self) -> Moments | None:

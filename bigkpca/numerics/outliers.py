@@ -132,8 +132,8 @@ class Calibration:
         least = 1 / (self.count + 1)
         if not least <= alpha < 1:
             raise SpecError(
-                f"{name}={alpha:g}: with {self.count:,} calibration rows, it can be from {at_most(least, 2):g} up to "
-                "1; for a smaller one, fit with more calibration_rows, which are at most half of all rows"
+                f"{name}={alpha:g}: with {self.count:,} calibration rows, it must be at least {at_most(least, 2):g} "
+                "and below 1; for a smaller one, fit with more calibration rows, which are at most half of all rows"
             )
         return min(int(np.floor(alpha * (self.count + 1) * (1 + 1e-12))), self.count) - 1
 

@@ -416,14 +416,13 @@ _DIFFERENT = (
 
 
 def unusual(model: Model, data: ReportData) -> Section | None:
-    """The section on flagged rows: how many there are, against expectation, and the most unusual ones."""
+    """The section on flagged rows: how many there are, what chance explains, and the most unusual ones."""
     if data.judged is None or data.flagged is None:
         return None
-    share = data.flagged.share
     cards = [Card("Residual and distance", "Flagged rows are beyond the line.", figures.unusual(data.judged))]
     if len(data.flagged.numbers):
         cards.append(_most_unusual(model, data, data.flagged))
-    about = f"{share}; expected {share.expected(model.check_calibrated())}. {_STATISTIC}"
+    about = f"{data.flagged.share.compared(model.check_calibrated())}. {_STATISTIC}"
     return Section("Which rows are unusual?", about, tuple(cards))
 
 

@@ -1,4 +1,4 @@
-"""Flags of unusual rows beside their scores: what is stored, and how many rows are flagged, against expectation."""
+"""Flags of unusual rows beside their scores: what is stored, and whether chance explains how many rows are flagged."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from bigkpca.spec.units import parse_share
 from bigkpca.storage import block_arrays
 
 ARRAYS: dict[str, tuple[tuple[int, ...], Any]] = {"statistic": ((), np.float64), "flagged": ((), np.uint8)}
-_CERTAIN = 0.9999  # of a warning
+_CERTAIN = 0.9999  # probability of the range that chance explains
 _SHOWN = 10  # rows that are most unusual
 
 
@@ -57,28 +57,19 @@ class FlaggedShare:
         return f"{self.count:,} of {self.rows:,} rows flagged ({_percent(self.share)})"
 
     def range(self, calibration: Calibration) -> tuple[float, float]:
-        """The range of the share that chance explains for rows like those of the fit, beyond which there is a
-        warning."""
+        """The range of the share that chance explains: the share of rows like those of the fit is outside it with a
+        probability of 0.01 %, so that many runs raise no false warning."""
         return calibration.range(self.alpha, self.rows, _CERTAIN)
 
-    def expected(self, calibration: Calibration) -> str:
-        """The share of ordinary rows that is flagged, in words, and how this one compares with it."""
-        low, high = calibration.range(self.alpha, self.rows)
-        words = f"at most {_percent(self.alpha)}, from {_percent(low)} to {_percent(high)} with 95% confidence"
-        if self.share > high:
-            return f"{words}; more than that: some rows are unlike those of the fit"
-        return f"{words}; fewer than that, as for rows that were fitted or are equal" if self.share < low else words
+    def compared(self, calibration: Calibration) -> str:
+        """The share in words, the expected one, what chance explains, and whether this is more."""
+        most = self.range(calibration)[1]
+        words = f"{self}; expected at most {_percent(self.alpha)}, or up to {_percent(most)} by chance"
+        return words if self.share <= most else f"{words}: some rows are unlike those of the fit"
 
     def warning(self, calibration: Calibration) -> str | None:
-        """A warning if chance does not explain that so many rows are flagged; fewer are if rows were fitted, or equal
-        each other."""
-        low, high = self.range(calibration)
-        if self.share <= high:
-            return None
-        return (
-            f"{self}, where rows like those of the fit would have {_percent(low)} to {_percent(high)}: "
-            "the rows are unlike those of the fit"
-        )
+        """A warning if more rows are flagged than chance explains."""
+        return self.compared(calibration) if self.share > self.range(calibration)[1] else None
 
 
 @dataclass(frozen=True)

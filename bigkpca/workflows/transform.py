@@ -80,8 +80,8 @@ def transform(
         Flag unusual rows, by a model with calibration rows: a share such as 0.01 or "1%", the probability that a row of
         the distribution of the fitted rows is flagged. Also writes two arrays (n,): "statistic", the combined statistic
         of `KernelPCADetector`, and "flagged", 0 for ordinary rows, and for flagged ones 1 if most of the statistic is
-        the residual, and 2 if it is the distance from the mean. Warns (`FlaggedShareWarning`) if so many rows are
-        flagged that they are not from that distribution.
+        the residual, and 2 if it is the distance from the mean. Warns (`FlaggedShareWarning`) if more rows are
+        flagged than chance explains; for rows of that distribution, the probability is below 0.01 %.
     block_rows : int, optional
         Rows of one task and one shard.
     **options
@@ -135,7 +135,7 @@ def transform(
     if alpha is not None and count < most:
         raise SpecError(
             f"components={count}: flags need the scores of all {most} components of the model; give flag or a number "
-            "of components"
+            "of components, not both"
         )
     path = path_of(model)
     own: dict[str, Any] = {"components": int(count), "dtype": name, "residual": residual, "flag": alpha}

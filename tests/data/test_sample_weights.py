@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import zarr
 
+from bigkpca.data.npy import NpyRows
 from bigkpca.data.opening import open_rows
 from bigkpca.data.sample_weights import weighted
 from bigkpca.data.zarr import ZarrRows
@@ -59,6 +60,21 @@ def test_arrays_of_others_are_weights_by_name_or_path(tmp_path):
     assert stamps[0] == stamps[1] != stamps[2]
 
 
+def test_weights_in_npy_files_are_read_in_ranges(tmp_path, dataset, monkeypatch):
+    for values in (W, (8 * W).astype(np.int16), W > 1):
+        np.save(tmp_path / "w.npy", values)
+        np.testing.assert_array_equal(weights_of(open_rows(dataset), tmp_path / "w.npy"), values.astype(float))
+    monkeypatch.chdir(tmp_path)
+    found = weighted(open_rows(dataset).pin(98), "w.npy").weights.part(40, 60)
+    monkeypatch.chdir("/")
+    assert found.of(45, 55).dtype == float
+    np.testing.assert_array_equal(found.of(45, 55), W[45:55] > 1)
+    assert found.stamp == NpyRows.open(str(tmp_path / "w.npy"), column=True).stamp
+    (tmp_path / "w.npy").write_bytes(b"")
+    with pytest.raises(IncompleteError, match=r"w\.npy changed while it was being read"):
+        found.of(45, 55)
+
+
 def test_names_of_arrays_that_may_be_meant_are_listed(tmp_path, dataset):
     group = zarr.open_group(dataset)
     group.create_array("turns", data=np.ones(100, complex))
@@ -77,11 +93,14 @@ def test_names_of_arrays_that_may_be_meant_are_listed(tmp_path, dataset):
     for name, message in (
         ("w", "there is no array 'w': give the path of a .npy file or of a Zarr array"),
         (tmp_path / "none.npy", "there is no array"),
-        (tmp_path / "objects.npy", r"sample weights cannot be read from .*objects\.npy: Object arrays"),
+        (tmp_path / "objects.npy", r"sample weights: .*objects\.npy holds object values"),
         (tmp_path / "x.npy", r"x\.npy has shape \(100, 2\)"),
+        ("s3://a/w.npy", r"s3://a/w\.npy: \.npy files are read only from local disks: copy it to one$"),
     ):
         with pytest.raises(SpecError, match=message):
             weighted(open_rows(tmp_path / "x.npy"), name)
+    with pytest.raises(SpecError, match=r"^input\.x: there is no array 'w', since the rows are not in a Zarr group"):
+        weighted(open_rows(tmp_path / "x.npy"), "w", "input.x")
     del group["sample_weight"], group["counts"]
     with pytest.raises(SpecError, match=r"d\.zarr has no array with one number for each row"):
         weighted(rows, "sample_weight")
@@ -98,6 +117,8 @@ def test_weights_of_pinned_rows_stay_the_same_while_others_add_more(tmp_path, da
     add(dataset, W + 1)
     assert before.stamp == stamp == pinned().stamp
     np.testing.assert_array_equal(before.of(80, 98), W[80:98])
+    rows = open_rows(dataset).pin(98)
+    assert weighted(rows, W).weights.stamp == weighted(rows, W[:98]).weights.stamp
     group = zarr.open_group(tmp_path / "g.zarr", mode="w")
     x = group.create_array("x", shape=(100, 2), chunks=(16, 2), dtype="f4")
     w = group.create_array("w", shape=(100,), chunks=(16,), dtype="f4", fill_value=0)

@@ -18,7 +18,9 @@ from tests.helpers.s3 import free_ports
 
 PROMETHEUS = ROOT / "deploy" / "prometheus"
 DRIFT = {"figure": 0.3, "threshold": 0.2, "outside": 3}
-RECORD = started_record(1, status="done", finished=now(), rows=[0, 9], total_rows=9, version=1, drift=DRIFT)
+FLAGGED = {"alpha": 0.01, "rows": 9, "count": 3, "share": 1 / 3, "range": [0.0, 0.3]}
+MADE = {"rows": [0, 9], "total_rows": 9, "version": 1, "drift": DRIFT, "flagged": FLAGGED}
+RECORD = started_record(1, status="done", finished=now(), **MADE)
 WRITTEN = metrics_text("f.zarr", [RECORD]).decode()
 METRICS = set(re.findall(r"^bigkpca_\w+", WRITTEN, re.MULTILINE))  # as runs write them
 
@@ -119,7 +121,7 @@ def running(*command):
     not (shutil.which("prometheus") and shutil.which("prometheus-node-exporter")),
     reason="needs a real Prometheus: apt-get install prometheus prometheus-node-exporter",
 )
-def test_metrics_of_a_run_reach_prometheus_over_tls_and_drift_raises_its_alert(tmp_path, certificate):
+def test_metrics_of_a_run_reach_prometheus_over_tls_and_drift_and_flags_raise_their_alerts(tmp_path, certificate):
     (tmp_path / "bigkpca.prom").write_text(WRITTEN)
     ports = free_ports(2)
     changes = {"features.example.org:9100": f"localhost:{ports[0]}", "1m": "1s", "scrape_timeout: 10s": ""}
@@ -139,11 +141,11 @@ def test_metrics_of_a_run_reach_prometheus_over_tls_and_drift_raises_its_alert(t
         running("prometheus-node-exporter", *exporter, f"--collector.textfile.directory={tmp_path}"),
         running("prometheus", *server, f"--config.file={tmp_path}/prometheus.yml"),
     ):
-        wait_until(lambda: "BigkpcaDrift" in json.dumps(asked("alerts")), 200)
+        wait_until(lambda: "BigkpcaFlagged" in json.dumps(asked("alerts")), 200)  # evaluated after drift
         stored = asked("label/__name__/values")
         assert set(stored) >= METRICS
         firing = {alert["labels"]["alertname"] for alert in asked("alerts")["alerts"] if alert["state"] == "firing"}
-        assert firing == {"BigkpcaDrift"}
+        assert firing == {"BigkpcaDrift", "BigkpcaFlagged"}
         trusting = ssl.create_default_context(cafile=str(certificate / "ca.pem"))
         with pytest.raises(OSError, match="alert"):  # a client without a certificate of its own
             urlopen(f"https://localhost:{ports[0]}/metrics", timeout=60, context=trusting)

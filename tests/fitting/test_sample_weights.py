@@ -7,7 +7,7 @@ import pytest
 import zarr
 from scipy.sparse import csr_array
 
-from bigkpca import KernelPCA, kernels, landmarks, methods
+from bigkpca import KernelPCA, kernels, landmarks, load, methods
 from bigkpca.data.blocks import Block
 from bigkpca.data.opening import open_rows
 from bigkpca.data.rows import ArrayRows
@@ -127,6 +127,17 @@ def test_parts_with_weights_add_up(X):
     for model in (merged, grown):
         assert (model.certificate.eigenvalue_lower <= exact[:5]).all()
         assert (model.certificate.eigenvalue_likely_upper >= exact[:5]).all()
+
+
+def test_a_model_knows_that_rows_had_weights_also_if_their_mean_is_one(X, tmp_path):
+    weights = np.where(np.arange(len(X)) % 2, 0.5, 1.5)
+    plain, found = (KernelPCA(3, size=20).fit(X, sample_weight=each) for each in (None, weights))
+    assert found.model_.sums.weight == found.model_.sums.count == len(X)
+    assert (plain.model_.weighted, found.model_.weighted) == (False, True)
+    found.save(tmp_path / "m.zarr")
+    assert load(tmp_path / "m.zarr").weighted
+    assert like(plain.model_, X, weights).weighted
+    assert extend(plain.model_, weighted(ArrayRows(X), weights), FitSpec.of(plain.model_), ENGINE).weighted
 
 
 def test_weights_of_one_for_all_change_nothing_but_what_is_drawn(X):

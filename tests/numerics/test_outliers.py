@@ -152,7 +152,7 @@ def test_the_range_of_many_rows_is_that_of_the_probability():
 def test_an_alpha_that_the_rows_cannot_show_is_refused_with_the_smallest_one_that_they_can():
     known = calibration(np.arange(150))
     for alpha in (0.0066, 0.0, -1.0, 1.0, np.nan):
-        with pytest.raises(SpecError, match=r"with 150 calibration rows, it can be from 0.0067 up to 1; for a smaller"):
+        with pytest.raises(SpecError, match=r"with 150 calibration rows, it must be at least 0.0067 and below 1; for"):
             known.limits(alpha)
     assert known.exceeding(0.0067) == 0  # as typed from the message
     assert known.limits(1 / 151)[COMBINED] == 149

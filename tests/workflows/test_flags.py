@@ -91,7 +91,7 @@ def test_a_repeated_transform_resumes_and_another_share_is_another_output(fitted
 
 def test_a_share_that_cannot_be_flagged_is_refused(fitted, rows, tmp_path, model, digits):
     for flag, more, message in (
-        (0.001, {}, r"flag=0\.001: with 200 calibration rows, it can be from 0\.005 up to 1"),
+        (0.001, {}, r"flag=0\.001: with 200 calibration rows, it must be at least 0\.005 and below 1"),
         ("5", {}, r"flag='5' is not a share of rows between 0 and 1, such as 0\.01 or '1%'"),
         (0.1, {"n_components": 2}, "n_components=2: flags need the scores of all 3 components"),
     ):
@@ -103,7 +103,7 @@ def test_a_share_that_cannot_be_flagged_is_refused(fitted, rows, tmp_path, model
 
 
 def test_a_transform_warns_where_chance_does_not_explain_how_many_rows_are_flagged(fitted, rows, tmp_path):
-    with pytest.warns(FlaggedShareWarning, match=r"of 100 rows flagged \(\d+%\), where rows like those of the fit"):
+    with pytest.warns(FlaggedShareWarning, match=r"of 100 rows flagged \(\d+%\); .* chance: some rows are unlike"):
         flagged(fitted, 3 * rows, tmp_path / "a.zarr")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -130,14 +130,13 @@ def test_the_most_unusual_rows_are_found_block_by_block(fitted, rows, tmp_path):
 
 def test_the_share_is_compared_with_its_range():
     calibration = Calibration(np.zeros((99, 1)), np.ones(2), np.tile(np.arange(99.0), (3, 1)))
-    low, high = calibration.range(0.1, 1000)
-    words = {count: FlaggedShare(0.1, 1000, count).expected(calibration) for count in (0, 100, 900)}
-    assert words[100] == f"at most 10%, from {100 * low:.3g}% to {100 * high:.3g}% with 95% confidence"
-    assert words[900].endswith("; more than that: some rows are unlike those of the fit")
-    assert words[0].endswith("; fewer than that, as for rows that were fitted or are equal")
     low, high = (round(1000 * share) for share in calibration.range(0.1, 1000, 0.9999))
-    for count, warned in ((low - 1, False), (high, False), (high + 1, True)):
-        assert (FlaggedShare(0.1, 1000, count).warning(calibration) is not None) == warned
+    for count, beyond in ((low - 1, False), (high, False), (high + 1, True)):
+        share = FlaggedShare(0.1, 1000, count)
+        words = f"{count} of 1,000 rows flagged ({count / 10:.3g}%); expected at most 10%, or up to {high / 10:.3g}% by"
+        more = ": some rows are unlike those of the fit" if beyond else ""
+        assert share.compared(calibration) == f"{words} chance{more}"
+        assert share.warning(calibration) == (share.compared(calibration) if beyond else None)
 
 
 def test_rows_that_are_too_far_for_numbers_are_flagged(fitted, rows, tmp_path):

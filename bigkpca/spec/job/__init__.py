@@ -379,12 +379,9 @@ def check_model(check: Check) -> dict[str, Any]:
         if not wrong & {*clash.fields}:  # otherwise that field alone could be the cause
             keys = [("model", name) for name in clash.fields if name in fields]
             check.wrong(clash.message, *keys, instead=_NO_MORE)
-    if (
-        _SAMPLE_WEIGHT in check.values
-        and not (wrong or conflicts)
-        and (weighted := without_weights(spec, "sample weights"))
-    ):
-        check.wrong(weighted.message, _SAMPLE_WEIGHT, ("model", *weighted.fields), instead=_NO_MORE)
+    for key, what in ((_SAMPLE_WEIGHT, "sample weights"), (_FLAG, "flags, which need calibration rows")):
+        if key in check.values and not (wrong or conflicts) and (other := without_weights(spec, what)):
+            check.wrong(other.message, key, ("model", *other.fields), instead=_NO_MORE)
     if ("seed",) in check.values:
         fields["seed"] = check.values["seed",]
     return fields

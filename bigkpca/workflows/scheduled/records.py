@@ -152,8 +152,7 @@ def _metrics(records: Sequence[Mapping[str, Any]]) -> list[tuple[str, str, float
         ("rows_outside", "Compared new rows beyond all rows of the fit, last run", drift.get("outside")),
         ("rows_flagged", "Flagged new rows, last run", flagged.get("count")),
         ("flagged_share", "Share of the last new rows that is flagged", flagged.get("share")),
-        ("flagged_share_least", "Share of flagged rows below which a run warns", flagged.get("range", [None])[0]),
-        ("flagged_share_most", "Share of flagged rows above which a run warns", flagged.get("range", [None])[-1]),
+        ("flagged_share_threshold", "Share of flagged rows above which a run warns", flagged.get("range", [None])[-1]),
         ("failed_runs_total", "Runs that failed", sum(record.get("status") == FAILED for record in records)),
     ]
 

@@ -94,6 +94,11 @@ PROBLEMS = [
         )
     ),
     (
+        LEAST.replace("[output]", 'method = "exact"\n[output]') + "flag = 0.01",
+        "lines 5 and 8: output.flag = 0.01 and model.method = \"exact\": method='exact' does not take flags, which "
+        "need calibration rows: omit one of the two, or use method='nystroem'",
+    ),
+    (
         RUN + 'workers = 2\nscheduler = "tcp://a:1"',
         'lines 8 and 9: run.scheduler = "tcp://a:1" and run.workers = 2: give the address of a scheduler or a '
         "number of local processes, not both",

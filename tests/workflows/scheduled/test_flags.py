@@ -60,8 +60,8 @@ def test_new_rows_are_flagged_counted_and_shown(night):
     assert record["flagged"] == {"alpha": 0.05, "rows": 150, "count": own, "share": own / 150, "range": [low, high]}
     assert record["message"] is None
     metrics = night.metrics()
-    names = ("rows_flagged", "flagged_share", "flagged_share_least", "flagged_share_most")
-    assert [metrics[name] for name in names] == [own, own / 150, low, high]
+    names = ("rows_flagged", "flagged_share", "flagged_share_threshold")
+    assert [metrics[name] for name in names] == [own, own / 150, high]
     assert bigkpca.verify(night.out).shape == (650, 3)
     header, _, line = run("history", night.out).stdout.splitlines()
     assert line[: header.index("flagged") + len("flagged")].split()[-1] == str(own)

@@ -99,7 +99,7 @@ def test_a_model_without_weights_and_a_wrong_name_are_refused(night):
     for name in (night.model, night.out):
         Path(name).rename(f"{name}.away")
     Path(night.job + ".bigkpca-record").unlink()
-    message = r"there is no array 'sample_weight'; .*rows\.zarr has no array with one number for each row"
+    message = r"^input\.sample_weight: there is no array 'sample_weight'; .*rows\.zarr has no array with one"
     for action in (night.run, lambda: plan_run(read_job(night.job, {}))):
         with pytest.raises(SpecError, match=message):
             action()
