@@ -39,8 +39,8 @@ class Fault(NamedTuple):
 FAULTS = [
     Fault("bigkpca/numerics/kernels/stationary.py", "_FAR = 32.0", "_FAR = 1e6", "distances of far rows cancel"),
     Fault("bigkpca/numerics/linalg.py", "itemsize <= 4 else", "itemsize < 4 else", "noise of float32 counts as rank"),
-    Fault("bigkpca/numerics/moments.py", "sqrt(self.squares / self.count)", "sqrt(self.squares / (self.count - 1))"),
-    Fault("bigkpca/numerics/moments.py", "mean = self.mean + delta * (other", "mean = self.mean + delta * (self"),
+    Fault("bigkpca/numerics/moments.py", "sqrt(self.squares / self.weight)", "sqrt(self.squares / (self.weight - 1))"),
+    Fault("bigkpca/numerics/moments.py", "weight, self.mean + delta * (other", "weight, self.mean + delta * (self"),
     Fault("bigkpca/numerics/solvers.py", "A.mean(axis=1)[:, None]", "A.mean(axis=0)[:, None]", "columns, thesis"),
     Fault(
         "bigkpca/numerics/solvers.py", "is_positive(rest, above, in_order, overwrite=True)", "True", "no proof of all"
@@ -49,7 +49,7 @@ FAULTS = [
         "bigkpca/numerics/certificates/estimates.py", "(weights - 1) * own * Q", "0 * own * Q", "rare rows count twice"
     ),
     Fault("bigkpca/numerics/certificates/__init__.py", "bounds.min(axis=0)", "bounds.min(axis=1)"),
-    Fault("bigkpca/numerics/rounding.py", "moved = moments.count * np", "moved = np", "rounding of one row, not all"),
+    Fault("bigkpca/numerics/rounding.py", "moved = moments.weight * np", "moved = np", "rounding of one row, not all"),
     Fault("bigkpca/numerics/landmarks/sampling.py", "chance * bound[j]", "chance * bound.max()", "another law"),
     Fault("bigkpca/numerics/features.py", "np.result_type(X.dtype, out.dtype)", "out.dtype", "far columns cancel"),
     Fault(
