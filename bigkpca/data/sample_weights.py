@@ -221,7 +221,7 @@ def _opened(rows: Rows, given: Any, key: str | None) -> tuple[SampleWeights, int
     for place in [*beside, store_of(path).absolute(path)]:
         if isinstance(node := _node(place), zarr.Array):
             return _stored(node, place, _node(parent(place)))
-    raise SpecError(f"{key or OPTION}: there is no array {path!r}{_instead(group, path, key)}")
+    raise SpecError(f"{key or OPTION}: there is no array {path!r}{_alternatives(group, path, key)}")
 
 
 def _node(path: str) -> zarr.Array[Any] | zarr.Group | None:
@@ -236,7 +236,7 @@ def _node(path: str) -> zarr.Array[Any] | zarr.Group | None:
         return None
 
 
-def _instead(group: str | None, name: str, key: str | None) -> str:
+def _alternatives(group: str | None, name: str, key: str | None) -> str:
     """What can be given instead of a name that does not exist, for a message."""
     if group is None or not isinstance(node := _node(group), zarr.Group):
         files = ": give the path of a .npy file or of a Zarr array"

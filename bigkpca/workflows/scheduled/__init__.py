@@ -69,7 +69,7 @@ def extract_new(given: ScheduledRun) -> bool:
     if current is not None and not len(interval):
         finish_record(given, records.NOTHING_NEW, current.entry, [done, done], done)
         return interval.resumed
-    rows = weighted(found.pin(max(done, interval.stop)), job.input.sample_weight, "input.sample_weight")
+    rows = _pinned(found, max(done, interval.stop), job)
     before = jobs.read_pinned(given.out)
     pin = {"asked": repr(given.asked), "first": interval.first, "stop": interval.stop, "run": record["run"]}
     pin |= {"model": before.get("model") if interval.resumed else None, "made_by": before.get("made_by")}
@@ -79,6 +79,11 @@ def extract_new(given: ScheduledRun) -> bool:
     else:
         make_version(given, current, rows, interval)
     return interval.resumed
+
+
+def _pinned(found: ZarrRows, count: int, job: Job) -> ZarrRows:
+    """The first `count` rows, while others append more, with the weights that the job names."""
+    return weighted(found.pin(count), job.input.sample_weight, "input.sample_weight")
 
 
 def _check_flag(job: Job, current: Published) -> None:
@@ -139,7 +144,7 @@ def plan_run(
     }
     if not len(interval):
         return facts
-    pinned = weighted(found.pin(max(done, interval.stop)), job.input.sample_weight, "input.sample_weight")
+    pinned = _pinned(found, max(done, interval.stop), job)
     with options.engine() as engine:
         if to_fit:
             plan = plan_fit(pinned, job.model.spec, engine.threads)
