@@ -95,7 +95,7 @@ SWEEPS = {
 }
 # How many stops are tried of these with `-m full`.
 FEW = {"fit, overwrite": 2, "transform, overwrite": 2, "transform, mending": 2, "reconstruct": 2, "run, append": 2}
-FEW |= {"rollback": 2, "prune": 3, "report, overwrite": 1, "compare, overwrite": 1}
+FEW |= {"rollback": 2, "prune": 3}
 EMPTIED = {
     "transform, mending": ["s.zarr/scores/c/1/0", "s.zarr/residual/c/2"],
     "transform, damaged manifest": ["s.zarr/scores/manifest.json"],

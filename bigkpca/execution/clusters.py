@@ -138,7 +138,9 @@ def connect(address: str, timeout: float, progress: Progress = Silent()) -> Clie
     from distributed.comm.core import FatalCommClosedError
 
     check_address(address)
-    late = f"the scheduler at {address} does not answer: start one there, or correct the address"
+    over_tls = address.startswith(("tls://", "wss://"))
+    advice = "correct the address, or specify certificates of its authority" if over_tls else "or correct the address"
+    late = f"the scheduler at {address} does not answer: start one there, {advice}"
     seconds, noted = min(timeout, _CONNECT_SECONDS), False
     end = monotonic() + seconds
     while True:
@@ -146,7 +148,7 @@ def connect(address: str, timeout: float, progress: Progress = Silent()) -> Clie
             # Dask's own time limit does not hold once a connection is made.
             left = max(_RETRY_SECONDS, end - monotonic())
             return within(left, lambda: Client(address, set_as_default=False), late)
-        except OSError as error:
+        except (OSError, ValueError) as error:  # ValueError: Tornado's, if the connection is closed before TLS starts
             fatal = isinstance(error, FatalCommClosedError)
             if fatal and "does not match" in str(error):
                 raise SpecError(
@@ -154,7 +156,9 @@ def connect(address: str, timeout: float, progress: Progress = Silent()) -> Clie
                     f"{_named('ca_file')}: specify the authority of its certificate"
                 ) from error
             ended = monotonic() >= end
-            if fatal or (ended and "SSL" in str(error)):
+            # A scheduler that refuses a certificate closes the connection; that can arrive before the reason.
+            closed = over_tls and any(name in str(error) for name in ("SSL", "ConnectionReset", "Stream is closed"))
+            if fatal or (ended and closed):
                 raise SpecError(
                     f"the scheduler at {address} does not accept a connection over TLS ({error}): either it does not "
                     f"use TLS, or the certificate in {_named('cert')} was not issued by its authority"

@@ -19,6 +19,7 @@ from tests.helpers.disks import tree_bytes
 
 pytestmark = pytest.mark.full
 BY_LINES = [sys.executable, "-m", "bigkpca.cli"]
+FIT = ["fit", "x.npy", "m.zarr", "--size", "50"]
 
 
 @pytest.fixture(scope="module")
@@ -57,14 +58,14 @@ def is_alive(pid):
 
 
 def test_a_command_runs_where_it_was_submitted_and_is_listed(cluster, rows):
-    found = invoked("submit", "--scheduler", cluster.address, "--name", "one", "--wait", "fit", "x.npy", "m.zarr")
+    found = invoked("submit", "--scheduler", cluster.address, "--name", "one", "--wait", *FIT)
     assert found.exit_code == 0, found.output
     assert f"running on {cluster.address}" in found.stderr
     assert "path        m.zarr" in found.stderr
-    bigkpca.fit("x.npy", "here.zarr")
+    bigkpca.fit("x.npy", "here.zarr", size=50)
     assert tree_bytes(rows / "m.zarr") == tree_bytes(rows / "here.zarr")
     about = jobs(cluster)["one"]
-    assert (about["state"], about["exit_code"], about["command"]) == ("finished", 0, "fit x.npy m.zarr")
+    assert (about["state"], about["exit_code"], about["command"]) == ("finished", 0, "fit x.npy m.zarr --size 50")
     assert about["progress"].startswith("fitting: 5,000 rows in ")
     table = invoked("jobs", "--scheduler", cluster.address).stdout
     assert "one" in table
@@ -97,21 +98,21 @@ def test_what_cannot_run_is_refused_at_once_or_fails_with_its_own_exit_code(clus
 
 def test_a_command_goes_on_at_another_worker_and_its_first_process_ends(rows):
     with DaskProcesses(rows / "cluster", 2) as cluster:
-        invoked("submit", "--scheduler", cluster.address, "--name", "moves", "fit", "x.npy", "m.zarr")
+        invoked("submit", "--scheduler", cluster.address, "--name", "moves", *FIT)
         wait_until(lambda: any(children(worker) for worker in cluster.workers))
         driven = next(number for number, worker in enumerate(cluster.workers) if children(worker))
         (process,) = children(cluster.workers[driven])
         cluster.kill_worker(driven)
         assert invoked("jobs", "--scheduler", cluster.address, "--wait", "moves").exit_code == 0
         wait_until(lambda: not is_alive(process))
-    bigkpca.fit("x.npy", "here.zarr")
+    bigkpca.fit("x.npy", "here.zarr", size=50)
     assert tree_bytes(rows / "m.zarr") == tree_bytes(rows / "here.zarr")
 
 
 def test_a_command_that_kills_all_its_workers_has_failed(rows):
     env = {"DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": "0"}
     with DaskProcesses(rows / "cluster", 1, env=env) as cluster:
-        invoked("submit", "--scheduler", cluster.address, "--name", "kills", "fit", "x.npy", "m.zarr")
+        invoked("submit", "--scheduler", cluster.address, "--name", "kills", *FIT)
         wait_until(lambda: children(cluster.workers[0]))
         cluster.kill_worker(0)
         assert invoked("jobs", "--scheduler", cluster.address, "--wait", "kills").exit_code == 6

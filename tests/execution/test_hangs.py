@@ -161,8 +161,8 @@ def test_a_scheduler_that_is_killed_is_named(cluster, engine_of_two):
         engine_of_two.each("x", named(kill_scheduler, 30, cluster.scheduler.pid))
 
 
-@pytest.mark.full
-@pytest.mark.parametrize("seconds", [1, 5])  # the client closes, or the request fails, before the other does
+# The client closes, or the request fails, before the other does.
+@pytest.mark.parametrize("seconds", [pytest.param(1, marks=pytest.mark.full), pytest.param(5, marks=pytest.mark.long)])
 def test_a_scheduler_that_is_killed_while_it_sends_a_result_is_named(cluster, engine_of_two, monkeypatch, seconds):
     real, pid = on_cluster._result, cluster.scheduler.pid
 

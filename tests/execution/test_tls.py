@@ -1,7 +1,12 @@
 """A cluster over TLS of two workers, as docs/clusters.md shows it: a killed worker, a killed driver, the same bytes."""
 
+import socket
+import ssl
+import struct
 import subprocess
 import sys
+from contextlib import contextmanager
+from threading import Thread
 
 import dask.config
 import numpy as np
@@ -9,7 +14,7 @@ import pytest
 from distributed import Security
 
 import bigkpca
-from bigkpca.errors import SpecError
+from bigkpca.errors import IncompleteError, SpecError
 from bigkpca.execution.clusters import check_address, open_engine
 from tests.helpers.commands import run_apart
 from tests.helpers.dask_processes import DaskProcesses
@@ -34,6 +39,32 @@ def configured(ca, cert, key):
 
 def options_of(files, ca="--tls-ca"):
     return [text for name, path in files.items() for text in (ca if name == "ca" else f"--tls-{name}", path)]
+
+
+@contextmanager
+def resetting(context=None):
+    """The port of a server that resets each connection: in the handshake of TLS, or with a context after it."""
+
+    def serve():
+        while True:
+            try:
+                connection = server.accept()[0]
+            except OSError:  # the server is closed
+                return
+            connection.recv(1, socket.MSG_PEEK)
+            if context is not None:
+                connection = context.wrap_socket(connection, server_side=True)
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            connection.close()
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        thread = Thread(target=serve)
+        thread.start()
+        try:
+            yield server.getsockname()[1]
+        finally:
+            server.shutdown(socket.SHUT_RDWR)
+            thread.join()
 
 
 def test_certificates_that_do_not_fit_each_other_are_named(tmp_path):
@@ -68,6 +99,29 @@ def test_certificates_of_others_than_the_scheduler_knows_are_named(tmp_path):
         ]:
             with configured(**files), pytest.raises(SpecError, match=message), open_engine(cluster.address, timeout=3):
                 pass
+
+
+@pytest.mark.parametrize(
+    ("handshake", "message"),
+    [
+        (True, "over TLS .*: either it does not use TLS, or the certificate in --tls-cert {cert} was not issued"),
+        # Dask tries again by itself, and may report only that the time is over.
+        (False, "or the certificate in --tls-cert {cert} was|does not answer: .* certificates of its authority"),
+    ],
+)
+def test_certificates_are_named_where_a_connection_is_reset(tmp_path, handshake, message):
+    """As where a scheduler refuses the certificate, and the reset arrives before its reason."""
+    files, context = certificates(tmp_path / "own"), None
+    if handshake:
+        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        context.load_cert_chain(files["cert"], files["key"])
+    with (
+        configured(**files),
+        dask.config.set({"distributed.comm.timeouts.connect": "0.3s"}),
+        resetting(context) as port,
+        pytest.raises((SpecError, IncompleteError), match=message.format(**files)),
+    ):
+        open_engine(f"tls://127.0.0.1:{port}", timeout=0).__enter__()
 
 
 @pytest.mark.long

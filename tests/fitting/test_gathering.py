@@ -219,8 +219,9 @@ def explained(batches, **options):
     return float(added(batches, **options).explained_variance_ratio_.sum())
 
 
-@pytest.mark.full
-@pytest.mark.parametrize("components", [10, 50])
+@pytest.mark.parametrize(
+    "components", [pytest.param(10, marks=pytest.mark.full), pytest.param(50, marks=pytest.mark.long)]
+)
 def test_digits_sorted_by_class_are_explained_as_by_a_fit(digits, components):
     from sklearn.datasets import load_digits
 
@@ -253,7 +254,11 @@ def heavy_tails():
 
 @pytest.mark.parametrize(
     ("source", "seeds"),
-    [(heavy_tails, 1), *(pytest.param(each, 20, marks=pytest.mark.full) for each in (digits_by_class, blobs, usps))],
+    [
+        (heavy_tails, 1),
+        *(pytest.param(each, 4, marks=pytest.mark.full) for each in (digits_by_class, blobs, usps)),
+        *(pytest.param(each, 20, marks=pytest.mark.long) for each in (digits_by_class, blobs, usps)),
+    ],
 )
 def test_rows_like_the_others_are_not_called_far(source, seeds, enough):
     enough(600)

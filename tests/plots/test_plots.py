@@ -33,11 +33,16 @@ def places_of(axes):
     return np.concatenate([np.asarray(dots.get_offsets()) for dots in axes.collections])
 
 
+def agree(found, scores):
+    """The dots are at these scores, but for the rounding of products in other tiles, beside the largest score."""
+    np.testing.assert_allclose(found, scores, rtol=0, atol=1e-5 * np.abs(scores).max())
+
+
 def test_rows_and_scores_of_any_kind_give_the_same_dots(place, digits, axes):
     model, X = bigkpca.load(place / "m.zarr"), digits[:200]
     Y = next(iter(model.project([X], 200)))
     assert plots.scores(model, X, axes=axes) is axes
-    np.testing.assert_allclose(places_of(axes), Y[:, :2], rtol=1e-5)
+    agree(places_of(axes), Y[:, :2])
     assert axes.get_legend() is None
     path = place / "m.zarr"
     for arguments in (
@@ -47,10 +52,10 @@ def test_rows_and_scores_of_any_kind_give_the_same_dots(place, digits, axes):
         {"scores": Y},
         {},  # the rows that were fitted
     ):
-        np.testing.assert_allclose(places_of(plots.scores(path, **arguments)), Y[:, :2], rtol=1e-5)
+        agree(places_of(plots.scores(path, **arguments)), Y[:, :2])
         plt.close("all")
     other = plots.scores(path, X, [4, 3])
-    np.testing.assert_allclose(places_of(other), Y[:, [3, 2]], rtol=1e-5)
+    agree(places_of(other), Y[:, [3, 2]])
     assert (other.get_xlabel(), other.get_ylabel()) == ("component 4", "component 3")
 
 

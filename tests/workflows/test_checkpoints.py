@@ -246,8 +246,9 @@ FULL, LONG = pytest.param(signal.SIGTERM, marks=pytest.mark.full), pytest.param(
 
 @pytest.mark.full
 def test_ctrl_c_that_reaches_all_processes_of_a_fit_prints_one_line(tmp_path):
-    np.save(tmp_path / "x.npy", np.random.default_rng(0).normal(size=(400_000, 64)).astype("f4"))
+    np.save(tmp_path / "x.npy", np.random.default_rng(0).normal(size=(150_000, 50)).astype("f4"))
     command = [sys.executable, "-m", "bigkpca.cli", "fit", tmp_path / "x.npy", tmp_path / "m.zarr", "--workers", "2"]
+    command += ["--size", "1500", "--landmarks", "uniform", "--sigma", "9", "--components", "10"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True) as fit:
         for line in fit.stderr:
             if "sampling" in line:  # the next pass begins

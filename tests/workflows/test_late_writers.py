@@ -80,13 +80,12 @@ def cut_off(moment, tmp_path, model, dataset):
             worker.resume()
 
 
-@pytest.mark.full
 @pytest.mark.parametrize(
     ("moment", "mends", "other"),
     [
-        ("before it writes", False, True),
-        ("before it renames", True, True),
-        ("before it writes", False, False),
+        pytest.param("before it writes", False, True, marks=pytest.mark.long),
+        pytest.param("before it renames", True, True, marks=pytest.mark.full),
+        pytest.param("before it writes", False, False, marks=pytest.mark.full),
         pytest.param("before it renames", False, False, marks=pytest.mark.long),
     ],
 )

@@ -208,7 +208,7 @@ class Life(RuleBasedStateMachine):
 
 # Not shrunk: a failure would take minutes. It prints its steps, which can be made fewer by hand.
 HOW = {"deadline": None, "derandomize": True, "database": None, "phases": [Phase.generate]}
-FULL, LONG = pytest.param(10, 15, marks=pytest.mark.full), pytest.param(100, 30, marks=pytest.mark.long)
+FULL, LONG = pytest.param(4, 15, marks=pytest.mark.full), pytest.param(100, 30, marks=pytest.mark.long)
 
 
 @pytest.mark.timeout(3000)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import bigkpca
+from bigkpca.data.retrying import retrying_for
 from bigkpca.data.stores import clients, leases, objects, store_of
 from bigkpca.errors import IncompleteError, SpecError
 from bigkpca.ingesting import ingest
@@ -41,6 +42,7 @@ def made(source, rows, out, **options):
     bigkpca.reconstruct(f"{out}/model.zarr", f"{rows}/scores.zarr", f"{out}/rows.zarr", **options)
 
 
+@pytest.mark.full
 def test_the_same_input_gives_the_same_bytes_in_a_bucket_and_in_a_folder(source, tmp_path, bucket):
     local = str(tmp_path / "local")
     made(source, local, local)
@@ -133,7 +135,7 @@ def test_a_run_goes_on_after_its_server_was_killed(source, tmp_path, use_s3, mon
         with monkeypatch.context() as impatient:
             impatient.setattr(clients, "PATIENCE", clients.Patience(0.5, read=2, request=2, retry=1, retries=1))
             use_s3(server.port)  # with clients that are made anew
-            with pytest.raises(IncompleteError, match="does not answer"):
+            with pytest.raises(IncompleteError, match="does not answer"), retrying_for(1):
                 transform(progress=Once(what=server.kill))
         server.start()
         time.sleep(4)  # until its lease, of a second, has expired by the server's clock

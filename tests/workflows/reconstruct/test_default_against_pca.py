@@ -15,6 +15,12 @@ from tests.helpers.files import shared_file
 BOTH = pytest.mark.parametrize("standardised", [False, True])
 
 
+def numbers_of_components(*others):
+    """Ten components in the full tests, and others in the long ones."""
+    each = [pytest.param((10,), marks=pytest.mark.full), pytest.param(others, marks=pytest.mark.long)]
+    return pytest.mark.parametrize("numbers", each)
+
+
 def parts_of(X, train, test, *, standardised):
     """Rows to fit and rows to test, drawn at random, and standardised by the former."""
     order = np.random.default_rng(0).permutation(len(X))
@@ -49,36 +55,36 @@ def test_digits_come_back_better_than_from_pca(digits, standardised):
     assert max(found.values()) < 0.9, found
 
 
-@pytest.mark.full
+@numbers_of_components(2, 5, 50)
 @BOTH
-def test_handwritten_digits_of_the_post_come_back_better_than_from_pca(standardised):
+def test_handwritten_digits_of_the_post_come_back_better_than_from_pca(standardised, numbers):
     X = np.load(shared_file("usps", "usps_int16.npz"))["X_milli"].astype(np.float32) / 1000
-    found = errors_relative_to_pca(X, 6000, 2000, (2, 5, 10, 50), standardised=standardised)
+    found = errors_relative_to_pca(X, 6000, 2000, numbers, standardised=standardised)
     assert max(found.values()) < 1, found
 
 
-@pytest.mark.full
-def test_mnist_comes_back_better_than_from_pca():
+@numbers_of_components(2, 5, 50)
+def test_mnist_comes_back_better_than_from_pca(numbers):
     with gzip.open(shared_file("mnist", "train-images-idx3-ubyte.gz")) as file:
         X = np.frombuffer(file.read(), np.uint8, offset=16).reshape(-1, 784)
-    found = errors_relative_to_pca(X, 10_000, 2000, (2, 5, 10, 50), standardised=False)
+    found = errors_relative_to_pca(X, 10_000, 2000, numbers, standardised=False)
     assert max(found.values()) < 1, found
 
 
-@pytest.mark.full
-def test_forest_plots_in_standard_deviations_come_back_better_than_from_pca():
+@numbers_of_components(2, 5, 30)
+def test_forest_plots_in_standard_deviations_come_back_better_than_from_pca(numbers):
     X = np.load(shared_file("covertype", "covtype_93k.npz"))["X_raw"]
-    found = errors_relative_to_pca(X, 20_000, 5000, (2, 5, 10, 30), standardised=True)
+    found = errors_relative_to_pca(X, 20_000, 5000, numbers, standardised=True)
     assert max(found.values()) < 1, found
 
 
-@pytest.mark.full
-def test_flights_in_standard_deviations_come_back_better_than_from_pca(tmp_path):
+@numbers_of_components(2, 5, 50)
+def test_flights_in_standard_deviations_come_back_better_than_from_pca(tmp_path, numbers):
     with gzip.open(shared_file("flights", "flights_200k.csv.gz"), "rt") as whole:
         (tmp_path / "few.csv").write_text("".join(line for line, _ in zip(whole, range(15_001), strict=False)))
     bigkpca.ingest(tmp_path / "few.csv", tmp_path / "few.zarr", categories="one-hot")
     X = zarr.open_group(str(tmp_path / "few.zarr"), mode="r")["x"][:]
-    found = errors_relative_to_pca(X, 12_000, 3000, (2, 5, 10, 50), standardised=True)
+    found = errors_relative_to_pca(X, 12_000, 3000, numbers, standardised=True)
     assert max(found.values()) < 1, found
 
 
