@@ -38,6 +38,7 @@ CENTRAL = (  # speed, memory and accuracy
     Benchmark("residual", 3000, 120),
     Benchmark("random_features", 1000, 2000, ("--features", "256")),
     Benchmark("exact", 3000, 120),
+    Benchmark("device", 3000, 120),
     Benchmark("memory", 3000, 120),
     Benchmark("containers", 3000, 120),
     Benchmark("accuracy", 3000, 150, ("--draws", "2")),

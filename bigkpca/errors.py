@@ -82,6 +82,10 @@ class MemoryLimitError(BigKPCAError):
     exit_code = 4
 
 
+class DeviceMemoryError(MemoryLimitError):
+    """The memory of a device, such as a GPU, is too small for the work (exit code 4)."""
+
+
 class LockedError(BigKPCAError):
     """Another run holds the lock on this output (exit code 5)."""
 
@@ -138,6 +142,10 @@ class FlaggedShareWarning(UserWarning):
 
 class RepeatedRowsWarning(UserWarning):
     """A frame that equals the rows appended last was not appended again."""
+
+
+class DeviceMemoryWarning(UserWarning):
+    """The memory of a device ran out; from then on, tiles have half as many rows."""
 
 
 class ToleranceWarning(UserWarning):

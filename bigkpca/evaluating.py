@@ -24,7 +24,7 @@ from bigkpca.errors import (
 from bigkpca.execution.blas import single_threaded_blas
 from bigkpca.execution.engine import Engine, sum_by_block
 from bigkpca.execution.passes import block_evaluation, read_rows
-from bigkpca.execution.planning import check_peak, plan_evaluate, plan_fit, process_bytes, sample_bytes
+from bigkpca.execution.planning import Plan, check_peak, plan_evaluate, plan_fit, process_bytes, sample_bytes
 from bigkpca.execution.projection import check_columns, prepare_preimages
 from bigkpca.execution.tasks import Carried, Task
 from bigkpca.fitting.fit import fit_rows
@@ -88,8 +88,12 @@ def evaluate_rows(
         )
     rng, center = random_stream(seed, PROBES), spec.center
     pooled = min(_POOL_FACTOR * sample, sample_rows(n, rows.shape[1], sample))
-    plan_evaluate(rows, model, sample, pooled, engine.threads).check(limit, _REMEDY)
-    engine.check_memory(lambda threads: plan_evaluate(rows, model, sample, pooled, threads).peak_bytes)
+
+    def plan(threads: int) -> Plan:
+        return plan_evaluate(rows, model, sample, pooled, threads, engine.device)
+
+    plan(engine.threads).check(limit, _REMEDY)
+    engine.check_memory(lambda threads: plan(threads).peak_bytes, lambda threads: plan(threads).device_bytes)
     pooled_numbers = np.sort(rng.choice(n, pooled, replace=False))
     X = read_rows(rows, pooled_numbers, engine)
     with single_threaded_blas, np.errstate(over="ignore", invalid="ignore"):
@@ -102,7 +106,7 @@ def evaluate_rows(
         given = evaluation.probes(features, model.solution, X[numbers], P, drawn)
         some = spread(len(X), max(1, MOST_VALUES // model.columns))
         found, lost = _judged(model, X[some], pool.Y[some], pooled_numbers[some], rows, engine)
-    sums = sum_by_block("evaluating", block_evaluation, rows, (model, given), model.block_rows, engine)
+    sums = sum_by_block("evaluating", block_evaluation, rows, (engine.placed(model), given), model.block_rows, engine)
     result = evaluation.evaluation(sums, given, P, center=center)
     return replace(result, captured=found, lost=lost)
 

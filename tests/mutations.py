@@ -51,7 +51,9 @@ FAULTS = [
     Fault("bigkpca/numerics/certificates/__init__.py", "bounds.min(axis=0)", "bounds.min(axis=1)"),
     Fault("bigkpca/numerics/rounding.py", "moved = moments.weight * np", "moved = np", "rounding of one row, not all"),
     Fault("bigkpca/numerics/landmarks/sampling.py", "chance * bound[j]", "chance * bound.max()", "another law"),
-    Fault("bigkpca/numerics/features.py", "np.result_type(X.dtype, out.dtype)", "out.dtype", "far columns cancel"),
+    Fault(
+        "bigkpca/numerics/features.py", "np.result_type(dtype_of(X), dtype_of(out))", "out.dtype", "far columns cancel"
+    ),
     Fault(
         "bigkpca/numerics/preimages/fixed_point.py", "(2 * features.kernel.gamma", "(features.kernel.gamma", "rff-pca"
     ),

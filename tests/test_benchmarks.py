@@ -3,6 +3,7 @@
 import csv
 import json
 import re
+import sys
 from dataclasses import replace
 from importlib import import_module
 from importlib.util import find_spec
@@ -11,9 +12,11 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from sklearn import decomposition
+from sklearn.metrics import pairwise
 
 from benchmarks import __main__ as command
-from benchmarks import machine, peers, scheduling, sides, suite
+from benchmarks import device, machine, peers, scheduling, sides, suite
 from benchmarks.common import Eigenpairs, child
 from benchmarks.page import as_json, markdown
 from benchmarks.results import Results, Table, Target
@@ -47,6 +50,7 @@ SOURCES = {  # rows, and the shared data that are needed
 # More than six seconds each: sweeps, and those that start many processes.
 LONG = {"accuracy", "automatic_size", "chaos", "comparison", "containers", "cost_model"}
 LONG |= {"denoise", "drift", "exact_held", "memory", "peers", "processors", "random_features", "scaling"}
+LONG |= {"exact", "nights", "reconstruction", "scale", "startup", "unusual_rows"}
 LONG |= {"denoising", "dna_similarities", "example1", "preimage_starts", "usps_preimages"}  # of the sources
 
 
@@ -404,3 +408,27 @@ def test_one_command_runs_every_script_of_the_sources(tmp_path, monkeypatch, cap
     files = Path(sources.__file__).parent.glob("[!_]*.py")
     assert {path.stem for path in files if "\ndef main(" in path.read_text()} == {*sources.SCRIPTS} == {*SOURCES}
     assert str(tmp_path / "contours.svg") in capsys.readouterr().out
+
+
+@pytest.mark.full
+def test_each_device_is_measured_beside_bare_products_and_a_gpu_beside_cuml_and_targets(tmp_path, monkeypatch):
+    shared_file("mnist", "train-images-idx3-ubyte.gz")
+    monkeypatch.setattr(device, "available", lambda: ["cpu", "array_api_strict"])
+    monkeypatch.setattr(device, "find_spec", lambda name: name == "cuml" or None)
+    monkeypatch.setitem(sys.modules, "cuml.metrics", pairwise)
+    monkeypatch.setitem(sys.modules, "cuml.decomposition", decomposition)
+    found = device.main(["--rows", "300", "--size", "60", "--repeats", "1", "--folder", str(tmp_path)])
+    lines = {(row[0], row[1]): row for row in found.tables[0].rows}
+    gpu = "array_api_strict:cpu"
+    on_cpu = ["pass of a fit", "pass of a fit, bare products", "fit", "scores", "scores, bare products"]
+    on_cpu += ["Gram product", "Gram product, bare products"]
+    there = {f"{name}, rows there" for name in ("pass of a fit", "fit", "scores", "Gram product", "exact fit")}
+    assert {name for name, place in lines if place == gpu} == {*on_cpu, "exact fit", "kernels and PCA of cuML", *there}
+    assert {name for name, place in lines if place != gpu} == {*on_cpu}
+    ours, bare = lines["pass of a fit", gpu], lines["pass of a fit, bare products", gpu]
+    here = lines["pass of a fit", "NumPy, two threads"]
+    assert ours[6:8] == [4 * 784, 2 * (784 * 60 + 60 * 60) / 1e6]
+    assert ours[8] == pytest.approx(300 * ours[7] / 1000 / ours[3])
+    assert ours[-2:] == pytest.approx([100 * bare[3] / ours[3], here[3] / ours[3]], abs=0.006)
+    figures = [*ours[-2:], lines["exact fit", gpu][3]]
+    assert [each.value for each in found.measured] == pytest.approx(figures, abs=0.006)

@@ -84,6 +84,10 @@ CHECKS = {
         assert "did you mean 'tanimoto'" in run(*plan, "tanimotto", code=2)
         assert "the tanimoto kernel has no gamma" in run(*plan, "tanimoto", "--gamma", "1", code=2)
         assert "the tanimoto kernel has no spectral density" in run(*plan, "tanimoto", "--method", "rff", code=2)
+        there = KernelPCA(10, size=200, device="array_api_strict", **named).fit(X)
+        assert_allclose(there.eigenvalues_, kpca.eigenvalues_, rtol=1e-5)
+        assert_allclose(on_device.eigenvalues_, cauchy.eigenvalues_, rtol=1e-5)
+        assert not kernels.Tanimoto().on_devices and Cauchy(5.0).on_devices
         contract("tanimoto", "test_a_kernel")
         exec(TESTS, names)
         names["test_tanimoto_is_common_bits_by_all_bits"]()

@@ -14,6 +14,7 @@ from bigkpca.cli.options import (
     array_option,
     certificates,
     common,
+    device_option,
     given,
     json_option,
     memory_option,
@@ -61,6 +62,7 @@ _COLUMNS = {
 @scheduler_option
 @certificates
 @timeout_option
+@device_option
 @memory_option("Skip fits whose process would need more, e.g. '2 GB'.")
 @overwrite_option
 @json_option
@@ -80,6 +82,8 @@ def compare(
     click.echo(f"errors against {found.reference}; medians over seeds")
     if found.scheduler:
         click.echo(f"fits ran on {found.scheduler}; memory is that of the driving process, without workers")
+    if found.device:
+        click.echo(f"passes ran on {found.device}, whose memory is not counted")
     lines = [["method", "landmarks", "size", *(title for title, _ in _COLUMNS.values())]]
     for group in found.groups:
         spreads = [(group.spreads[key], shown) for key, (_, shown) in _COLUMNS.items()]

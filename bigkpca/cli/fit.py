@@ -15,6 +15,7 @@ from bigkpca.cli.command import command, option
 from bigkpca.cli.options import (
     PATH,
     default_of,
+    device_option,
     fit_options,
     given,
     json_option,
@@ -46,6 +47,7 @@ _SHOWN_OTHERWISE = ("not_timed", "threads", "on_workers", "refused")
 @click.argument("data", type=PATH)
 @fit_options
 @json_option
+@device_option
 @running
 def plan(data: str, as_json: bool, quiet: bool, **options: Any) -> None:
     """Estimate the cost of fitting DATA without fitting, and check it against --memory and the workers."""
@@ -57,6 +59,8 @@ def plan(data: str, as_json: bool, quiet: bool, **options: Any) -> None:
     if not as_json:
         del facts["expected_seconds"]
         facts["expected_time"] = found.expected_time
+        if found.device is None:
+            del facts["device"], facts["device_bytes"]
     show(facts, as_json)
     if found.refused:
         raise MemoryLimitError(found.refused)
@@ -70,6 +74,7 @@ def plan(data: str, as_json: bool, quiet: bool, **options: Any) -> None:
     "bigkpca fit rows.zarr model.zarr --tol 0.01 --time-budget '10 min'",
     "bigkpca fit more-rows.zarr second.zarr --like model.zarr",
     "bigkpca fit rows.zarr model.zarr --scheduler tcp://scheduler:8786 --memory '4 GB'",
+    "bigkpca fit rows.zarr model.zarr --device cuda",
 )
 @click.argument("data", type=PATH)
 @click.argument("model", type=PATH)
@@ -101,6 +106,7 @@ def plan(data: str, as_json: bool, quiet: bool, **options: Any) -> None:
     unset="none",
     help="Weights of the rows: an array in the dataset (sample_weight, if ingest made it), or a file (.npy or Zarr).",
 )
+@device_option
 @running
 def fit(
     data: str,

@@ -16,6 +16,7 @@ from bigkpca.cli.options import (
     array_option,
     common,
     default_of,
+    device_option,
     json_option,
     overwrite_option,
     running,
@@ -64,6 +65,7 @@ def merge(models: tuple[str, ...], out: str, overwrite: bool) -> None:
 )
 @option("--seed", type=click.IntRange(0), default=0, metavar="N", help="Seed of the sample.")
 @json_option
+@device_option
 @running
 def evaluate(model: str, data: str, as_json: bool, quiet: bool, **options: Any) -> None:
     """Estimate the error of MODEL on DATA, fitted or new, from exact kernels with sampled rows, in one pass."""
@@ -237,6 +239,7 @@ def _writes_rows(
         unset="all of the model",
         help="Write only the scores of the K leading components.",
     ),
+    device_option,
 )
 def transform(model: str, data: str, out: str, quiet: bool, **options: Any) -> None:
     """Write the scores of DATA under MODEL to the feature store OUT."""

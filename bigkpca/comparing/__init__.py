@@ -6,8 +6,10 @@ results     files of the output folder, from which a comparison resumes; medians
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from time import monotonic
 from typing import Any, Unpack
 
@@ -35,13 +37,14 @@ from bigkpca.comparing.trials import (
     why_not_exact,
     with_sigma,
 )
+from bigkpca.data.devices import Device
 from bigkpca.data.opening import open_rows
 from bigkpca.data.rows import Rows
 from bigkpca.data.stores import AnyPath, last_name, store_of
 from bigkpca.errors import MemoryLimitError, SpecError
 from bigkpca.execution.clusters import opener
 from bigkpca.execution.engine import Engine
-from bigkpca.execution.options import ClusterOptions, RunOptions, of_fit, takes, with_names_of_fields
+from bigkpca.execution.options import ClusterOptions, DeviceOptions, RunOptions, of_fit, takes, with_names_of_fields
 from bigkpca.execution.progress import shown_pass
 from bigkpca.numerics.display import ShowsSummary, Summary
 from bigkpca.numerics.methods import Exact
@@ -79,6 +82,8 @@ class Comparison(ShowsSummary):
         Number of fits left out because the time budget ran out.
     scheduler : str or None
         Address of the cluster where the fits ran; memory is then that of the process that drives a fit.
+    device : str or None
+        The device that computed the passes of the fits; the memory reported for fits is host memory.
     pca_error : float or None
         The error of reconstruction by linear PCA with as many components, measured as `preimage_error` of the trials;
         None if it is not known.
@@ -95,6 +100,7 @@ class Comparison(ShowsSummary):
     scheduler: str | None = None
     pca_error: float | None = None
     pca_note: str | None = None
+    device: str | None = None
 
     def summary(self) -> Summary:
         """The output path, the number of fits, and the advice; the medians of each method and size."""
@@ -104,11 +110,13 @@ class Comparison(ShowsSummary):
             facts["linear PCA"] = self.pca_note
         if self.scheduler:
             facts["fits on"] = f"{self.scheduler}; memory is that of the driving process, without workers"
+        if self.device:
+            facts["passes on"] = self.device
         medians = {title: [group.median(name) for group in self.groups] for title, name in _SHOWN.items()}
         return Summary("Comparison", facts, medians, ("fit", [str(group) for group in self.groups]))
 
 
-class CompareOptions(ProblemOptions, ClusterOptions, total=False):
+class CompareOptions(ProblemOptions, ClusterOptions, DeviceOptions, total=False):
     overwrite: bool
 
 
@@ -196,6 +204,7 @@ def compare(
         raise SpecError(f"components={spec.components}: a comparison needs a number of components")
     methods = methods.split(",") if isinstance(methods, str) else methods
     rows = open_rows(data, run.array)
+    run = run.on(rows)
     spec = spec.for_rows(rows)  # other processes do not get the names of columns
     chosen = all_variants() if methods is None else parse_variants(methods)
     if seeds < 1:
@@ -204,14 +213,15 @@ def compare(
     given = list(asked) if isinstance(asked, Iterable) else [asked]
     if not given or not all(isinstance(size, int | np.integer) and size > 1 for size in given):
         raise SpecError(f"sizes={sizes!r}: give a list of numbers of landmarks or random features, each at least 2")
-    # Times on a cluster and on this machine do not mix. The address of a cluster can change.
+    # Times on a cluster, on a device and on this machine do not mix. The address of a cluster can change.
     record: dict[str, Any] = {"input": rows.fingerprint(), "spec": spec.to_dict(), "on_cluster": bool(run.scheduler)}
+    record |= {} if run.device_value is None else {"device": str(run.device_value)}
     folder = Folder(destination.output_path(out, record["input"]["path"]))
     destination.check_local(folder.path)
-    opened = opener(run.scheduler, run.seconds)
+    opened = partial(_on_device, opener(run.scheduler, run.seconds), run.device_value)
     every = candidates(chosen, given, seeds, rows.shape[0])
     grid = feasible_fits(every, rows, spec, run.memory_limit, methods, run.progress)
-    if run.scheduler:  # report problems with the cluster before anything is written
+    if run.scheduler or run.device_value:  # report problems with them before anything is written
         with run.engine() as engine:
             engine.check_paths(record["input"]["path"])
     with store_of(folder.path).writer(folder.path), ProcessRunner() as processes:
@@ -237,7 +247,15 @@ def compare(
         run.scheduler,
         pca,
         pca_note(groups, len(reference.eigenvalues), pca),
+        record.get("device"),
     )
+
+
+@contextmanager
+def _on_device(opened: Opener, device: Device | None) -> Iterator[Engine]:
+    """The engine that `opened` gives, on a device."""
+    with opened() as engine:
+        yield engine.on_device(device)
 
 
 def _reference(

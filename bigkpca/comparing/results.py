@@ -16,6 +16,7 @@ from zipfile import BadZipFile
 import numpy as np
 
 from bigkpca.comparing.trials import MethodVariant, ReferenceSolution, TrialResult, all_variants
+from bigkpca.data.devices import CPU
 from bigkpca.data.json_files import read_json, write_json
 from bigkpca.data.stores import Store, store_of
 from bigkpca.errors import CorruptionError, SpecError
@@ -65,9 +66,10 @@ class Folder:
                 )
         if there is not None and there != wanted:
             if not overwrite:
+                found = other({"device": CPU, **there}, {"device": CPU, **wanted})
                 raise SpecError(
-                    f"{self.path} already holds {other(there, wanted)}: choose another folder, or replace it with "
-                    "--overwrite (overwrite=True in Python)"
+                    f"{self.path} already holds {found}: choose another folder, or replace it with --overwrite "
+                    "(overwrite=True in Python)"
                 )
             for name in (_TRIALS, _REFERENCE, FIGURE):  # the record is replaced last, since it identifies the folder
                 self._store.remove_file(self._at(name))

@@ -12,10 +12,13 @@ from dask.base import optimize
 from dask.delayed import Delayed, delayed
 from scipy.sparse import issparse
 
+from bigkpca.data.devices import Device, device_of
 from bigkpca.data.frames import FRAME, column_names, frame_dtype
 from bigkpca.data.rows import EVERY, ArrayRows, BaseRows, SampleWeights, anonymous, check_shape
 from bigkpca.data.sparse import SparseRows, sparse_rows
+from bigkpca.data.tensors import check_tensor, is_of_cupy, is_tensor, tensor_rows
 from bigkpca.errors import Array, DataError, SpecError, check_numeric
+from bigkpca.numerics.array_api import on_host
 from bigkpca.numerics.linalg import aligned
 
 if TYPE_CHECKING:  # slow to import, and a caller with such rows has already imported it
@@ -24,7 +27,8 @@ if TYPE_CHECKING:  # slow to import, and a caller with such rows has already imp
 
 @dataclass(frozen=True)
 class DaskRows(BaseRows):
-    """Rows of a Dask array, dense or of sparse chunks; each task depends only on the chunks that hold its rows.
+    """Rows of a Dask array, of chunks that are dense, sparse or on a device; each task depends only on the chunks that
+    hold its rows.
 
     names are those of the columns of a frame. Rows with unknown chunk sizes, (nan, d), have no blocks, only chunks:
     they were not counted.
@@ -50,6 +54,10 @@ class DaskRows(BaseRows):
         return issparse(self.values._meta)
 
     @property
+    def device(self) -> Device | None:
+        return device_of(self.values._meta) if is_of_cupy(self.values._meta) else None
+
+    @property
     def counted(self) -> bool:
         """Whether the sizes of the chunks are known."""
         return not math.isnan(self.values.shape[0])
@@ -70,7 +78,7 @@ class DaskRows(BaseRows):
 
     def block(self, start: int, stop: int, columns: slice = EVERY) -> Array:
         found = self.values[start:stop, columns].compute()
-        return aligned(found.toarray() if issparse(found) else np.asarray(found))
+        return aligned(found.toarray() if issparse(found) else np.asarray(on_host(found)))
 
     def fingerprint(self) -> dict[str, Any]:
         return anonymous(self) | {"stamp": self.values.name}  # Dask names graphs by their content
@@ -79,7 +87,10 @@ class DaskRows(BaseRows):
 def rows_of_chunk(
     values: Any, first: int, where: str, first_column: int = 0, weights: SampleWeights | None = None
 ) -> ArrayRows | SparseRows:
-    """Rows first, first + 1, ... and columns first_column, ... in a computed chunk, dense or sparse."""
+    """Rows first, first + 1, ... and columns first_column, ... in a computed chunk, dense, sparse or on a device."""
+    if is_tensor(values):
+        found = tensor_rows(values)
+        return replace(found, first=first, where=where, first_column=first_column, weights=weights)
     if not issparse(values):
         return ArrayRows(values, first, where, first_column=first_column, weights=weights)
     if first_column:  # of a part of a matrix that is read in tiles
@@ -96,6 +107,9 @@ def uncounted_rows(array: da.Array) -> DaskRows:
     """Rows of a Dask array, not counted. Raises SpecError if the number of columns is unknown, too."""
     where = "the dask array"
     check_shape(array.shape, where)
+    if is_tensor(array._meta) and not is_of_cupy(array._meta):  # chunks that Dask cannot concatenate
+        dtype = check_tensor(array._meta, where)
+        array = array.map_blocks(on_host, dtype=dtype, meta=np.empty((0, 0), dtype))  # type: ignore[call-arg, arg-type]
     check_numeric(array.dtype, where)  # before the pass that counts
     if math.isnan(array.shape[1]):
         raise SpecError(

@@ -1,4 +1,4 @@
-"""Open the rows that a user passes: an array, a frame, a Dask array, a Zarr array or a path."""
+"""Open the rows that a user passes: an array, a tensor, a frame, a Dask array, a Zarr array or a path."""
 
 from __future__ import annotations
 
@@ -28,12 +28,14 @@ from bigkpca.data.rows import ArrayRows, Rows, check_shape
 from bigkpca.data.sparse import SparseRows, hdf5_rows, is_backed, is_stored_matrix, npz_rows, sparse_rows, zarr_matrix
 from bigkpca.data.stored import array_path
 from bigkpca.data.stores import NODE_FILES, expanded, is_path, parent, store_of
+from bigkpca.data.tensors import is_tensor, tensor_rows
 from bigkpca.data.zarr import ATTRIBUTE, ZarrRows, group_rows
 from bigkpca.errors import BigKPCAError, CorruptionError, DataError, IncompleteError, SpecError, check_numeric
 
 
 def open_rows(data: Any, array: str | None = None) -> Rows:
-    """Open the rows that a user passes: an array, a frame, a Dask array or frame, a DataArray, a Zarr array, or a path.
+    """Open the rows that a user passes: an array, tensor or frame, a Dask array or frame, a DataArray, a Zarr array or
+    a path.
 
     The number of rows is not known for the partitions of a Dask frame, nor for the chunks of a Dask array with unknown
     chunk sizes: one pass counts them. `array` names the array inside a Zarr group. Raises SpecError if there is
@@ -119,6 +121,8 @@ def _any_rows(data: Any, array: str | None) -> Rows:
         return data
     if issparse(data):
         return sparse_rows(data)
+    if is_tensor(data):
+        return tensor_rows(data)
     check_frame(data)
     if is_frame(data):
         values = frame_values(data)

@@ -1,4 +1,5 @@
-"""The interface of rows, reading of consecutive tiles and of rows by number, and rows of NumPy arrays."""
+"""The interface of rows, reading of consecutive tiles and of rows by number, and rows of NumPy arrays or on a
+device."""
 
 from __future__ import annotations
 
@@ -10,7 +11,9 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 import numpy as np
 
 from bigkpca.data.blocks import READ_BYTES, Block, power_of_two
+from bigkpca.data.devices import Device, device_of
 from bigkpca.errors import Array, DataError, check_finite
+from bigkpca.numerics.array_api import dtype_of, functions_of, on_host, rows_of
 from bigkpca.numerics.display import brief
 from bigkpca.numerics.linalg import aligned
 from bigkpca.numerics.moments import OneHot
@@ -71,6 +74,10 @@ class Rows(Protocol):
     def weights(self) -> SampleWeights | None:
         """The weights of the rows; None if all are 1."""
 
+    @property
+    def device(self) -> Device | None:
+        """The device that holds the rows; None for host memory and for files."""
+
     def with_weights(self, weights: SampleWeights | None) -> Self:
         """The same rows, as they were opened, with these weights."""
 
@@ -125,8 +132,8 @@ def little_endian(X: Array) -> memoryview:
 
 @dataclass(frozen=True)
 class BaseRows:
-    """Base of the rows of every source. By default there is no DataArray, no number means missing, and no row has a
-    weight."""
+    """Base of the rows of every source. By default there is no DataArray, no number means missing, no row has a weight,
+    and rows are not on a device."""
 
     data_array: Any = field(default=None, kw_only=True, repr=False)
     weights: SampleWeights | None = field(default=None, kw_only=True, repr=False)
@@ -134,6 +141,10 @@ class BaseRows:
     @property
     def fills(self) -> tuple[str, ...]:
         return ()
+
+    @property
+    def device(self) -> Device | None:
+        return None
 
     def with_weights(self, weights: SampleWeights | None) -> Self:
         """The same rows, as they were opened, with these weights."""
@@ -178,26 +189,83 @@ class ArrayRows(BaseRows):
     def part(self, start: int, stop: int, columns: slice = EVERY) -> ArrayRows:
         names = self.names if columns == EVERY else None
         found, weights = self._cut(start, stop, columns), self._weights_of(start, stop)
-        return ArrayRows(found, start, self.where, first_column=columns.start or 0, names=names, weights=weights)
+        return type(self)(found, start, self.where, first_column=columns.start or 0, names=names, weights=weights)
 
     def block(self, start: int, stop: int, columns: slice = EVERY) -> Array:
         return aligned(self._cut(start, stop, columns))
 
-    def _cut(self, start: int, stop: int, columns: slice) -> Array:
-        found = self.values[start - self.first : stop - self.first]
-        if columns == EVERY:
-            return found
-        return found[:, columns.start - self.first_column : columns.stop - self.first_column]
+    def taken(self, numbers: Array) -> Array:
+        """Rows with these numbers, (m, d), aligned."""
+        return aligned(self.values[numbers - self.first])
+
+    def _cut(self, start: int, stop: int, columns: slice) -> Any:
+        if columns != EVERY:
+            columns = slice(columns.start - self.first_column, columns.stop - self.first_column)
+        return self.values[start - self.first : stop - self.first, columns]
 
     def fingerprint(self) -> dict[str, Any]:
         return anonymous(self) | {"stamp": hashlib.sha256(little_endian(self.values)).hexdigest()}
+
+
+class DeviceRows(ArrayRows):
+    """Rows of a PyTorch tensor, or of a CuPy or array_api_strict array, on a device. `block` copies to host memory,
+    and in another process the rows are a NumPy array."""
+
+    values: Any
+
+    @property
+    def device(self) -> Device:
+        found = device_of(self.values)
+        assert found is not None
+        return found
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return dtype_of(self.values)
+
+    @property
+    def held_bytes(self) -> int:
+        return self.shape[0] * self.shape[1] * self.dtype.itemsize
+
+    def block(self, start: int, stop: int, columns: slice = EVERY) -> Array:
+        return aligned(on_host(self._cut(start, stop, columns)))
+
+    def taken(self, numbers: Array) -> Array:
+        with self.device.current():
+            return aligned(on_host(rows_of(self.values, numbers - self.first)))
+
+    def tile(self, start: int, stop: int, digest: Any = None) -> Any:
+        """Rows start..stop on the device, checked like those of `tiles`. Only for a digest, and to name a row with NaN
+        or infinity, are they copied to host memory."""
+        X = self._cut(start, stop, EVERY)
+        xp = functions_of(X)
+        if digest is not None or (self.dtype.kind == "f" and not bool(xp.all(xp.isfinite(X)))):
+            copy = on_host(X)
+            check_rows(self, copy, start)
+            if digest is not None:
+                digest.update(little_endian(copy))
+        return X
+
+    def fingerprint(self) -> dict[str, Any]:
+        whole = Block(0, self.first, self.first + self.shape[0])
+        return anonymous(self) | {"stamp": digest_of_rows(self, whole)}
+
+    def __reduce__(self) -> Any:
+        return _held, (vars(self) | {"values": on_host(self.values)},)
+
+
+def _held(fields: dict[str, Any]) -> ArrayRows:
+    """Rows in host memory, from the values of their fields."""
+    found = object.__new__(ArrayRows)
+    vars(found).update(fields)
+    return found
 
 
 def take(rows: Rows, numbers: Array) -> Array:
     """Rows with the given ascending numbers, (m, d); each storage chunk that contains one of them is read once. Raises
     DataError naming the first row with NaN or infinity."""
     if isinstance(rows, ArrayRows):
-        found = aligned(rows.values[numbers - rows.first])
+        found = rows.taken(numbers)
     else:
         # One read for adjacent chunks that all contain some of the rows, up to 4 MB.
         chunks = numbers // rows.grain
@@ -211,9 +279,16 @@ def take(rows: Rows, numbers: Array) -> Array:
     return found
 
 
-def tiles(rows: Rows, start: int, stop: int, tile_rows: int, digest: Any = None) -> Iterator[Array]:
+def tiles(
+    rows: Rows, start: int, stop: int, tile_rows: int, digest: Any = None, *, device: Device | None = None
+) -> Iterator[Any]:
     """Rows start..stop in tiles of `tile_rows` rows, counted from `start`; the last tile may be shorter. Reads like
-    `_pieces`. Checks every row for NaN and infinity, and adds the little-endian values to `digest`."""
+    `_pieces`. Checks every row for NaN and infinity, and adds the little-endian values to `digest`. Tiles are arrays of
+    NumPy, but those of rows on this `device` stay there."""
+    if device is not None and isinstance(rows, DeviceRows) and rows.device == device:
+        for a in range(start, stop, tile_rows):
+            yield rows.tile(a, min(a + tile_rows, stop), digest)
+        return
     rest: Array | None = None
     for a, b, X in _pieces(rows, start, stop, tile_rows if isinstance(rows, ArrayRows) else None):
         check_rows(rows, X, a)

@@ -15,8 +15,10 @@ from bigkpca.data.npy import NpyRows
 from bigkpca.data.rows import Rows, SampleWeights, little_endian
 from bigkpca.data.stored import StoredArray, array_path, files_below, versions_of
 from bigkpca.data.stores import expanded, is_path, is_url, last_name, parent, store_of
+from bigkpca.data.tensors import check_tensor, is_tensor
 from bigkpca.data.zarr import ZarrRows, stored_array
 from bigkpca.errors import Array, BigKPCAError, DataError, IncompleteError, SpecError, nearest
+from bigkpca.numerics.array_api import on_host
 
 OPTION = "--sample-weight (sample_weight= in Python)"
 _NUMBERS = "buif"  # kinds of dtypes
@@ -204,6 +206,9 @@ def _opened(rows: Rows, given: Any, key: str | None) -> tuple[SampleWeights, int
     if isinstance(given, zarr.Array):
         return _stored(given, f"the zarr array {given.path!r}")
     if not is_path(given):
+        if is_tensor(given):
+            check_tensor(given, "sample_weight")
+            given = on_host(given)
         values = np.asarray(given)
         _check(values.dtype, values.shape, "sample_weight")
         return HeldWeights(values), len(values)

@@ -72,6 +72,7 @@ class ModelMethods(RowsInput, ClassNamePrefixFeaturesOutMixin, TransformerMixin)
     model_: Model
     noise: float | None
     dtype: Any
+    device: str | None
 
     @property
     def eigenvalues_(self) -> Array:
@@ -160,11 +161,12 @@ class ModelMethods(RowsInput, ClassNamePrefixFeaturesOutMixin, TransformerMixin)
     ) -> Any:
         """Scores (n, r): a NumPy array for in-memory input, a lazy Dask array for Dask, Zarr and paths.
 
-        A Dask frame gives a lazy Dask frame with the same index and divisions, partition by partition, without counting
-        rows. A DataArray gives a DataArray with the dim and coordinates of its rows and a dim "component", lazy if the
-        input is backed by Dask; rows stacked from several dims are unstacked again. A Dask array with unknown chunk
-        sizes is processed chunk by chunk, without counting rows, and its scores have the same chunks. If `set_output`
-        requests a frame, in-memory input gives one; other results stay lazy.
+        A PyTorch tensor or CuPy array gives one on the same device. A Dask frame gives a lazy Dask frame with
+        the same index and divisions, partition by partition, without counting rows. A DataArray gives a DataArray with
+        the dim and coordinates of its rows and a dim "component", lazy if the input is backed by Dask; rows stacked
+        from several dims are unstacked again. A Dask array with unknown chunk sizes is processed chunk by chunk,
+        without counting rows, and its scores have the same chunks. If `set_output` requests a frame, in-memory input
+        other than tensors gives one; other results stay lazy.
 
         With `out`, scores are streamed to a feature store at that path, and its Zarr array is returned; `dtype` and
         `n_components` determine what is stored, as in `bigkpca.transform`. xarray.open_zarr opens it as a dataset with
@@ -174,20 +176,21 @@ class ModelMethods(RowsInput, ClassNamePrefixFeaturesOutMixin, TransformerMixin)
         """
         check_is_fitted(self)
         if out is not None:
-            return transform(self.model_, X, out, dtype=dtype, n_components=n_components)
+            return transform(self.model_, X, out, dtype=dtype, n_components=n_components, device=self.device)
         if dtype is not None or n_components is not None:
             raise SpecError("dtype and n_components work only with out: pass out, or use scores[:, :k].astype(dtype)")
         output = SCORES if self.dtype else SCORES_LIKE_ROWS
         if is_dask_frame(X):
             return in_frame(self._checked_frame(X), output.lazy, self.model_, self.get_feature_names_out())
-        return in_kind(X, output.of(self._matching_rows(X, self.model_), self.model_), "scores")
+        return in_kind(X, output.of(self._matching_rows(X, self.model_), self.model_, self.device), "scores")
 
     def inverse_transform(self, Y: Any, out: AnyPath | None = None) -> Any:
         """Pre-images (n, d) of scores Y (n, r).
 
-        The result is a NumPy array for in-memory input, and a lazy Dask array for Dask, Zarr and paths. Dask frames and
-        DataArrays give the same kind, as in `transform`, with the names, or the dim and coordinates, of the fitted
-        columns, even after `load`. With `out`, pre-images are streamed to that path, and its Zarr array is returned.
+        The result is a NumPy array for in-memory input, and a lazy Dask array for Dask, Zarr and paths. Tensors, Dask
+        frames and DataArrays give the same kind, as in `transform`, with the names, or the dim and coordinates, of the
+        fitted columns, even after `load`. With `out`, pre-images are streamed to that path, and its Zarr array is
+        returned.
 
         Raises SpecError for scores of another width or model and for kernels without pre-images, and DataError for NaN.
         One pass.
@@ -207,8 +210,9 @@ class ModelMethods(RowsInput, ClassNamePrefixFeaturesOutMixin, TransformerMixin)
     def denoise(self, X: Any, out: AnyPath | None = None) -> Any:
         """Denoised rows (n, d): transform and inverse_transform in one step, with iterations that start at X.
 
-        The result is a NumPy array for in-memory input, and a lazy Dask array for Dask, Zarr and paths. Dask frames and
-        DataArrays keep their form, and stay lazy if they are lazy. With `out`, the result is a Zarr array at that path.
+        The result is a NumPy array for in-memory input, and a lazy Dask array for Dask, Zarr and paths. Tensors, Dask
+        frames and DataArrays keep their form, and stay lazy if they are lazy. With `out`, the result is a Zarr array at
+        that path.
 
         Raises the errors of `transform`, and SpecError for kernels without pre-images. One pass.
         """
@@ -218,7 +222,7 @@ class ModelMethods(RowsInput, ClassNamePrefixFeaturesOutMixin, TransformerMixin)
         if is_dask_frame(X):
             return in_frame(self._checked_frame(X), DENOISED.lazy, self.model_, X.columns)
         found = DENOISED.of(self._matching_rows(X, self.model_), self.model_)
-        return X.copy(data=found) if is_data_array(X) else found
+        return X.copy(data=found) if is_data_array(X) else in_kind(X, found, "rows")
 
     @only_if(check_restores_rows)
     def score(self, X: Any, y: None = None) -> float:
@@ -238,13 +242,13 @@ class ModelMethods(RowsInput, ClassNamePrefixFeaturesOutMixin, TransformerMixin)
         """Residuals |φ(x) - φ^(x)|² of rows X (n, d), (n,): the part of k(x, x) not captured by the scores.
 
         Residuals are large for novel rows. The result is a NumPy array for in-memory input, a lazy Dask array for Dask,
-        Zarr and paths, a lazy Series for Dask frames, and a DataArray for DataArrays. Raises the errors of `transform`.
-        One pass.
+        Zarr and paths, a lazy Series for Dask frames, and for tensors and DataArrays the same kind. Raises the errors
+        of `transform`. One pass.
         """
         check_is_fitted(self)
         if is_dask_frame(X):
             return in_frame(self._checked_frame(X), RESIDUALS.lazy, self.model_, ["residual"])["residual"]
-        return in_kind(X, RESIDUALS.of(self._matching_rows(X, self.model_), self.model_), "residual")
+        return in_kind(X, RESIDUALS.of(self._matching_rows(X, self.model_), self.model_, self.device), "residual")
 
     def to_sklearn(self) -> FittedKernelPCA:
         """A fitted estimator for serving, with the same scores and, if available, pre-images. No pass.
@@ -342,6 +346,10 @@ class KernelPCA(ModelMethods, BaseEstimator):  # type: ignore[misc]
         Rows per task.
     memory_limit : str such as "2 GB", int (bytes) or None
         Refuse a fit whose process would need more; with `tol`, stop the growth of the size. Nothing else depends on it.
+    device : str or None
+        Device that computes the passes of a fit, and scores and residuals of rows in memory: "cuda" for a GPU, other
+        names as in `bigkpca.fit`. None: the device that holds the rows, or else the processor. Lazy results, results
+        for at most 1024 rows, and pre-images are always computed on the processor. Experimental.
     verbose : bool or Progress
         True shows the progress of a fit, as bars or, without a terminal, as lines. A Progress object receives it.
     kernel_params : dict, optional
@@ -411,8 +419,9 @@ class KernelPCA(ModelMethods, BaseEstimator):  # type: ignore[misc]
         Parameters
         ----------
         X : NumPy, Dask, Zarr or sparse array, frame, DataArray, or path to a Zarr array, dataset or .npy file
-            Dask, Zarr and path inputs are streamed. The rows of a Dask frame, or of a Dask array with unknown chunk
-            sizes, are counted first, which takes one more pass.
+            PyTorch tensors and CuPy arrays are also accepted, and results stay on their device. Dask, Zarr and path
+            inputs are streamed. The rows of a Dask frame, or of a Dask array with unknown chunk sizes, are counted
+            first, which takes one more pass.
         sample_weight : array (n,), or path, optional
             Weights of the rows, finite numbers of at least 0: components are those of the weighted mean and scatter.
             Whole numbers have the effect of repeated rows, 0 that of a row left out. As in `bigkpca.fit`.
@@ -447,7 +456,7 @@ class KernelPCA(ModelMethods, BaseEstimator):  # type: ignore[misc]
         identity: dict[str, Any] | None = None,
         kept: KeptFeatures | None = None,
     ) -> Self:
-        run = run_of(self)
+        run = run_of(self).on(rows)
         before = None if like is None else models.model_of(like)
         with in_words_of_python(), run.engine() as engine:
             spec = spec_of(self) if before is None else spec_like(before, dict(self._spec_after(before)))
@@ -489,7 +498,7 @@ class KernelPCA(ModelMethods, BaseEstimator):  # type: ignore[misc]
         rows, kept = weighted(self._rows(X, reset=True), sample_weight), KeptFeatures()
         self._fitted(rows, like, kept=kept)
         output = SCORES if self.dtype else SCORES_LIKE_ROWS
-        return in_kind(X, output.of(rows, self.model_, kept), "scores")
+        return in_kind(X, output.of(rows, self.model_, self.device, kept), "scores")
 
     @only_if(check_takes_more_rows)
     def partial_fit(self, X: Any, y: None = None, sample_weight: Any = None, *, half_life: float | None = None) -> Self:
@@ -506,8 +515,8 @@ class KernelPCA(ModelMethods, BaseEstimator):  # type: ignore[misc]
         FarRowsWarning reports it; `fit` on a dataset with all rows then finds new landmarks.
 
         Copies and pickles of the estimator contain the rows that are kept, `save` and `clone` leave them out. Between
-        calls, n_components, noise, memory_limit and a random_state that is not a number can change; the model keeps the
-        seed of its fit.
+        calls, n_components, noise, memory_limit, device and a random_state that is not a number can change; the model
+        keeps the seed of its fit.
 
         Parameters
         ----------
@@ -528,8 +537,9 @@ class KernelPCA(ModelMethods, BaseEstimator):  # type: ignore[misc]
         DataError, MemoryLimitError
             As in `fit`.
         """
-        first, run = not hasattr(self, "model_"), run_of(self)
+        first = not hasattr(self, "model_")
         rows, decay = aged(weighted(self._rows(X, reset=first), sample_weight), half_life)
+        run = run_of(self).on(rows)
         if first:
             with in_words_of_python(), run.engine() as engine:
                 held = gathered(rows, spec_of(self, seed=0), engine)

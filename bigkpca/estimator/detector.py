@@ -16,12 +16,14 @@ from bigkpca.data.opening import in_memory
 from bigkpca.data.rows import ArrayRows, Rows, identity_of
 from bigkpca.data.sample_weights import number_and_weight, weighted, without
 from bigkpca.data.stores import AnyPath, is_path
+from bigkpca.data.tensors import is_tensor
 from bigkpca.errors import Array, SpecError
 from bigkpca.estimator import KernelPCA
 from bigkpca.estimator.inputs import RowOutput, RowsInput, in_kind
 from bigkpca.estimator.parameters import only_if
 from bigkpca.execution import projection
 from bigkpca.execution.options import RunOptions
+from bigkpca.numerics.array_api import astype
 from bigkpca.numerics.display import at_most
 from bigkpca.numerics.model import Model
 from bigkpca.numerics.outliers import CALIBRATION_ROWS, COMBINED, REASONS, STATISTICS, Calibration, Limit, usual_errors
@@ -63,6 +65,8 @@ class KernelPCADetector(RowsInput, OutlierMixin, BaseEstimator):  # type: ignore
         until they stay the same, at most three times; the limit then flags this share of the fitted rows.
     calibration_rows : int
         Rows that are set aside for the limit: at most half of all rows and, unless `alpha` needs more, a quarter.
+    device : str, optional
+        Device that computes, as in `KernelPCA`; by default that of `kpca`.
 
     Attributes
     ----------
@@ -102,11 +106,13 @@ class KernelPCADetector(RowsInput, OutlierMixin, BaseEstimator):  # type: ignore
         alpha: float = 0.01,
         contamination: float | str = "auto",
         calibration_rows: int = CALIBRATION_ROWS,
+        device: str | None = None,
     ) -> None:
         self.kpca = kpca
         self.alpha = alpha
         self.contamination = contamination
         self.calibration_rows = calibration_rows
+        self.device = device
 
     def fit(self, X: Any, y: None = None, sample_weight: Any = None) -> Self:
         """Fit to rows X (n, d), in any container that `KernelPCA.fit` takes; `y` is not used.
@@ -122,7 +128,7 @@ class KernelPCADetector(RowsInput, OutlierMixin, BaseEstimator):  # type: ignore
             return self._limited(kpca, _limit_for(alpha, kpca.model_))
         count, before = max(1, round(share * n)), np.empty(0, np.intp)
         for number in range(_FITS):
-            values = _values(rows, kpca.model_)
+            values = _values(rows, kpca)
             unusual = np.sort(np.argsort(values, kind="stable")[-count:])
             if number == _FITS - 1 or np.array_equal(unusual, before):
                 break
@@ -159,7 +165,7 @@ class KernelPCADetector(RowsInput, OutlierMixin, BaseEstimator):  # type: ignore
                 f"alpha={alpha:g} needs {needed:,} calibration rows, and {n:,} rows allow {count:,}: give an alpha of "
                 f"at least {at_most(1 / (count + 1), 2):g}, or more rows or calibration_rows"
             )
-        return kpca.set_params(calibration_rows=count)
+        return kpca.set_params(calibration_rows=count, device=self.device or kpca.device)
 
     def _limited(self, kpca: KernelPCA, limit: Limit) -> Self:
         """The detector with this kernel PCA and limit, which the model keeps."""
@@ -187,8 +193,8 @@ class KernelPCADetector(RowsInput, OutlierMixin, BaseEstimator):  # type: ignore
     def statistics(self, X: Any) -> Any:
         """How unusual each row of X (n, d) is, (n, 3): its residual, its distance, and both combined. One pass.
 
-        A NumPy array for rows in memory, a lazy Dask array or frame for Dask, Zarr and paths, and a DataArray for
-        DataArrays. Raises the errors of `KernelPCA.transform`.
+        A NumPy array for rows in memory, a lazy Dask array or frame for Dask, Zarr and paths, and for tensors and
+        DataArrays the same kind. Raises the errors of `KernelPCA.transform`.
         """
         return self._of_rows(X, _ALL, STATISTICS)
 
@@ -205,7 +211,8 @@ class KernelPCADetector(RowsInput, OutlierMixin, BaseEstimator):  # type: ignore
 
     def predict(self, X: Any) -> Any:
         """-1 for rows that are flagged and 1 for others, (n,)."""
-        return 1 - 2 * (self.decision_function(X) < 0).astype(int)
+        flagged = self.decision_function(X) < 0
+        return 1 - 2 * (astype(flagged, np.int64) if is_tensor(flagged) else flagged.astype(int))
 
     def p_values(self, X: Any) -> Array:
         """The share of ordinary rows that are at least as unusual as each row of X (n, d), in memory, (n,).
@@ -250,14 +257,14 @@ class KernelPCADetector(RowsInput, OutlierMixin, BaseEstimator):  # type: ignore
         """The statistics (3, n) of rows X (n, d); those of maps are not unstacked."""
         check_is_fitted(self)
         rows = self._matching_rows(X.compute() if is_dask_frame(X) else X, self.model_)
-        return np.asarray(_ALL.of(rows, self.model_)).T
+        return np.asarray(_ALL.of(rows, self.model_, self.device or self.kpca_.device)).T
 
     def _of_rows(self, X: Any, output: RowOutput, names: tuple[str, ...]) -> Any:
         check_is_fitted(self)
         if is_dask_frame(X):
             found = projection.in_frame(self._checked_frame(X), output.lazy, self.model_, names)
             return found if len(names) > 1 else found[names[0]]
-        values = output.of(self._matching_rows(X, self.model_), self.model_)
+        values = output.of(self._matching_rows(X, self.model_), self.model_, self.device or self.kpca_.device)
         return in_kind(X, values, "statistics", "statistic")
 
     def save(self, path: AnyPath, *, overwrite: bool = False) -> None:
@@ -296,9 +303,9 @@ def _limit_for(alpha: Any, model: Model, left_out: int = 0) -> Limit:
     return Limit(float(model.check_calibrated().limits(alpha)[COMBINED]), alpha, left_out=left_out)
 
 
-def _values(rows: Rows, model: Model) -> Array:
+def _values(rows: Rows, kpca: KernelPCA) -> Array:
     """The combined statistic of all rows, (n,), in memory; less than any other for rows of weight 0."""
-    found = _COMBINED.of(rows, model)
+    found = _COMBINED.of(rows, kpca.model_, kpca.device)
     values = np.asarray(found if in_memory(rows) else found.compute())
     return values if rows.weights is None else np.where(rows.weights.of(0, len(values)) > 0, values, -np.inf)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import wraps
+from functools import partial, wraps
 from inspect import signature
 from typing import Any, TypeVar
 
@@ -19,18 +19,21 @@ from bigkpca.data.frames import (
     check_names,
     column_names,
     frame_values,
+    is_dask_array,
     is_dask_frame,
     is_data_array,
     is_frame,
 )
 from bigkpca.data.labels import header_from
 from bigkpca.data.opening import in_memory, is_lazy, open_rows, open_uncounted
-from bigkpca.data.rows import ArrayRows, Rows
+from bigkpca.data.rows import ArrayRows, DeviceRows, Rows
 from bigkpca.data.sparse import sparse_rows
+from bigkpca.data.tensors import in_kind_of, is_of_cupy, is_tensor, tensor_rows
 from bigkpca.errors import Array
 from bigkpca.execution import projection
 from bigkpca.execution.engine import Engine, KeptFeatures
 from bigkpca.execution.options import RunOptions
+from bigkpca.numerics.array_api import astype
 from bigkpca.numerics.model import Model
 
 _Class = TypeVar("_Class", bound=type)
@@ -47,13 +50,14 @@ class RowOutput:
     now: Callable[[Rows, Model, Engine], Array]
     few: Callable[[ArrayRows, Model], Array] | None = None  # without an engine
 
-    def of(self, rows: Rows, model: Model, kept: KeptFeatures | None = None) -> Any:
-        """A NumPy array for rows in memory, from the features that their fit `kept`, if any; otherwise a lazy array."""
+    def of(self, rows: Rows, model: Model, device: str | None = None, kept: KeptFeatures | None = None) -> Any:
+        """A NumPy array for rows in memory, computed on a device or from the features that their fit `kept`, if any;
+        otherwise a lazy array."""
         if not in_memory(rows):
             return self.lazy(model, rows)
         if self.few is not None and projection.are_few(rows, model):
             return self.few(rows, model)
-        with RunOptions().engine() as engine:
+        with RunOptions(device=device).on(rows).engine() as engine:
             return self.now(rows, model, replace(engine, kept=kept))
 
 
@@ -104,6 +108,9 @@ class RowsInput:
             if reset:
                 self._remember(rows.shape[1], rows.names)
             return rows
+        given = X if is_data_array(X) else None
+        held = _held(X)
+        tensor = tensor_rows(held) if is_tensor(held) else None
         check_frame(X)
         check_names(X)
         checks: dict[str, Any] = {
@@ -112,12 +119,18 @@ class RowsInput:
             "ensure_all_finite": False,  # checked in the pass, which names the row and column
             "ensure_min_samples": 2 if reset else 1,
         }
+        if isinstance(tensor, DeviceRows):  # scikit-learn checks the shape only: it would copy the values
+            n, d = tensor.shape
+            validate_data(self, np.broadcast_to(0.0, (min(n, 2), d)), reset=reset, **checks)
+            X = held if tensor.dtype in checks["dtype"] else astype(held, np.float64)
+            return DeviceRows(X, data_array=given)
+        if tensor is not None:
+            X = tensor.values
         if is_frame(X) and not hasattr(X, "iloc"):  # scikit-learn converts other frames than pandas to float64
             validate_data(self, X, reset=reset, skip_check_array=True)
             values = check_array(frame_values(X), estimator=self, **checks)
         else:
             values = validate_data(self, X, reset=reset, **checks)
-        given = X if is_data_array(X) else None
         return sparse_rows(values) if issparse(values) else ArrayRows(values, names=column_names(X), data_array=given)
 
     def _check_dims(self, X: Any, *, reset: bool) -> None:
@@ -163,9 +176,9 @@ class RowsInput:
 
 
 def framing_what_is_in_memory(estimator: _Class) -> _Class:
-    """Make `transform` and `fit_transform` of a class honour `set_output` only for in-memory input.
+    """Make `transform` and `fit_transform` of a class honour `set_output` only for in-memory input other than tensors.
 
-    scikit-learn turns any result into a frame: it would compute lazy results, and fail for Zarr arrays.
+    scikit-learn turns any result into a frame: it would compute lazy results, and fail for Zarr arrays and devices.
     """
 
     def heeding(framing: Any) -> Callable[..., Any]:
@@ -180,7 +193,7 @@ def framing_what_is_in_memory(estimator: _Class) -> _Class:
                 ).arguments.get("out")
                 is not None
             )
-            in_its_kind = to_path or is_lazy(X) or is_data_array(X)
+            in_its_kind = to_path or is_lazy(X) or is_data_array(X) or is_tensor(X)
             return (plain if in_its_kind else framing)(self, X, *args, **options)
 
         return method
@@ -192,5 +205,16 @@ def framing_what_is_in_memory(estimator: _Class) -> _Class:
 
 
 def in_kind(X: Any, values: Any, name: str, *labels: Any) -> Any:
-    """A DataArray for a DataArray, otherwise the unchanged values; see `containers.in_data_array`."""
+    """Values computed for rows X: a DataArray for a DataArray (see `projection.in_data_array`), a tensor on the device
+    of X for a tensor, CuPy chunks for such chunks; otherwise unchanged."""
+    held = _held(X)
+    if is_tensor(held):
+        values = in_kind_of(held, values)
+    elif is_dask_array(held) and is_of_cupy(held._meta):
+        values = values.map_blocks(partial(in_kind_of, held._meta))
     return projection.in_data_array(X, values, name, *labels) if is_data_array(X) else values
+
+
+def _held(X: Any) -> Any:
+    """The array in a DataArray; anything else itself."""
+    return X.data if is_data_array(X) else X

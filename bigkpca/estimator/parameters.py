@@ -29,13 +29,14 @@ class ParameterOptions(ProblemOptions, MethodOptions, total=False):
 
     random_state: Any
     memory_limit: str | int | None
+    device: str | None
     verbose: bool | Progress
     kernel_params: Mapping[str, Any] | None
 
 
 DEFAULTS: dict[str, Any] = {
     name: FitSpec.model_fields[name].default for name in FIELDS if name not in ("n_components", "random_state")
-} | {"random_state": None, "memory_limit": None, "verbose": False, "kernel_params": None}
+} | {"random_state": None, "memory_limit": None, "device": None, "verbose": False, "kernel_params": None}
 
 _OF_SCIKIT_LEARN = {
     "alpha": "for pre-images by ridge regression, use preimage='ridge:ridge=0.01'",
@@ -90,7 +91,7 @@ def spec_of(estimator: Any, seed: int | None = None) -> FitSpec:
 
 def run_of(estimator: Any) -> RunOptions:
     """The options of a run among an estimator's parameters."""
-    return RunOptions(memory=estimator.memory_limit, progress=shown(estimator.verbose))
+    return RunOptions(memory=estimator.memory_limit, device=estimator.device, progress=shown(estimator.verbose))
 
 
 def check_parameters(parameters: Mapping[str, Any]) -> None:

@@ -24,6 +24,7 @@ from dask.base import tokenize
 from dask.system import CPU_COUNT
 
 from bigkpca.data.blocks import Block, fit_block_rows, split, tile_rows
+from bigkpca.data.devices import AT_ONCE, Device, device_of, tile_factor
 from bigkpca.data.rows import Rows, tiles
 from bigkpca.errors import Array, IncompleteError, check_overflow
 from bigkpca.execution.blas import blas_core_types, single_threaded_blas
@@ -35,12 +36,14 @@ from bigkpca.execution.tasks import (
     Carried,
     Node,
     Pass,
+    Placed,
     Task,
     depends_on_graph,
     is_part,
     named_rows,
 )
 from bigkpca.execution.workers import Crew, known_workers, on_workers, peaks_of, sight_of
+from bigkpca.numerics.array_api import in_numpy
 from bigkpca.numerics.features import FeatureMap
 from bigkpca.spec.units import TIMEOUT
 
@@ -175,7 +178,7 @@ class Engine:
     and the values that it depends on: its sums are saved there from time to time, and another process can continue from
     them. With `kept`, the pass of a fit on threads leaves features there, and scores of the same rows take them from
     there. `crew` is what is known about the workers of a cluster. `progress` receives the title of each pass, the rows
-    of finished blocks, and notes.
+    of finished blocks, and notes. Tasks that take `placed` values compute on `device`; None is the processor.
     """
 
     threads: int = field(default_factory=threads_here)
@@ -185,6 +188,28 @@ class Engine:
     kept: KeptFeatures | None = None
     crew: Crew = field(default_factory=Crew)
     progress: Progress = Silent()
+    device: Device | None = None
+
+    def on_device(self, device: Device | None) -> Engine:
+        """The same engine with passes on this device, here or on the workers of a cluster; workers without it get no
+        tasks, even if they join later. Raises SpecError if it is not there."""
+        crew = self.crew
+        if device is not None and self.client is None:
+            device.check()
+        elif device != self.device and self.client is not None:
+            crew = crew.copy()  # this engine still requires what it did
+            name = None if device is None else str(device)
+            crew.require(self.client, self.timeout, replace(crew.requirements, device=name, device_bytes=()))
+        return replace(self, device=device, crew=crew)
+
+    def placed(self, value: Any) -> Any:
+        """A value for tasks, whose arrays each process moves to the device, if there is one."""
+        return value if self.device is None else Placed(value, self.device)
+
+    @property
+    def devices(self) -> list[str]:
+        """Names of the devices on which passes compute, apart from the processor."""
+        return [] if self.device is None else [str(self.device)]
 
     def each(self, title: str, tasks: Sequence[Task]) -> list[Any]:
         """Results of all tasks, in their order."""
@@ -305,12 +330,17 @@ class Engine:
             sights = (*before, *map(sight_of, given))
             self.crew.require(self.client, self.timeout, replace(self.crew.requirements, sights=sights))
 
-    def check_memory(self, peak_bytes: Callable[[int], int]) -> None:
-        """Require that workers may use the memory that a process with their threads will need; others get no tasks,
-        even if they join later. Raises MemoryLimitError, naming one, if none may."""
+    def check_memory(self, peak_bytes: Callable[[int], int], device_bytes: Callable[[int], int] | None = None) -> None:
+        """Require that workers may use the memory that a process with their threads will need, here and on the device;
+        others get no tasks, even if they join later. Raises MemoryLimitError, naming one, if none may, and
+        DeviceMemoryError if the device has too little memory."""
+        threads = range(1, AT_ONCE + 1) if self.device and device_bytes else ()
+        on_device = tuple(device_bytes(each) for each in threads) if device_bytes else ()
         if self.client is not None:
-            peaks = peaks_of(peak_bytes)
-            self.crew.require(self.client, self.timeout, replace(self.crew.requirements, peaks=peaks))
+            required = replace(self.crew.requirements, peaks=peaks_of(peak_bytes), device_bytes=on_device)
+            self.crew.require(self.client, self.timeout, required)
+        elif self.device and on_device:
+            self.device.check_room(on_device[min(self.threads, AT_ONCE) - 1])
 
 
 def _in_order(pool: ThreadPoolExecutor, threads: int, function: Callable[[int], Any], items: list[int]) -> list[Any]:
@@ -352,14 +382,16 @@ def fit_blocks(rows: Rows, block_rows: int | None) -> tuple[Block, ...]:
 
 
 def tile_height(features: FeatureMap) -> int:
-    """Rows of a tile of a pass with these features."""
-    return tile_rows(features.columns, features.size, features.dtype.itemsize)
+    """Rows of a tile of a pass with these features; in a task, the same for all its tiles."""
+    height = tile_rows(features.columns, features.size, features.dtype.itemsize)
+    return height if in_numpy(features.offset) else height * tile_factor()
 
 
 def block_tiles(rows: Rows, block: Block, features: FeatureMap, digest: Any = None) -> tuple[Iterator[Array], int]:
-    """The tiles of a block, and the largest number of rows of a tile."""
-    height = tile_height(features)
-    return tiles(rows, block.start, block.stop, height, digest), min(height, len(block))
+    """The tiles of a block, and the largest number of rows of a tile. Those of rows on the device of the features stay
+    there."""
+    height, device = tile_height(features), device_of(features.offset)
+    return tiles(rows, block.start, block.stop, height, digest, device=device), min(height, len(block))
 
 
 def sum_by_block(

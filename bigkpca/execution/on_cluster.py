@@ -16,6 +16,7 @@ from time import monotonic, sleep, time
 from typing import TYPE_CHECKING, Any
 
 import dask.config
+from dask.highlevelgraph import HighLevelGraph, MaterializedLayer
 
 from bigkpca.errors import IncompleteError
 from bigkpca.execution.progress import POLL_SECONDS, Watch, stalled_error, within
@@ -31,6 +32,7 @@ from bigkpca.execution.tasks import (
     graph_of,
     is_part,
     run_group,
+    use_device,
 )
 from bigkpca.execution.workers import CALL, Crew, UnfitWorker, known_workers, on_workers, packed_call
 
@@ -69,6 +71,7 @@ class _Run:
     alone: bool = False  # whether one task runs after the other
     killers: list[Group] = field(default_factory=list)
     workers: tuple[str, ...] = ()  # when they were counted
+    with_gpu: bool = False  # whether some of them declare GPU as a resource
     counted: float = -inf
     bound: tuple[str, ...] | None = None
     unfit: int = 0
@@ -190,7 +193,7 @@ def _computed(run: _Run, missing: Iterable[Node]) -> Generator[dict[Node, Carrie
     nodes = graph.nodes
     # Dask warns about landmarks, components and rows in a graph, which belong there.
     with dask.config.set({"distributed.admin.large-graph-warning-threshold": "1GiB"}):
-        futures = run.client.get(graph.dsk, list(nodes), sync=False, workers=run.bound) if nodes else []
+        futures = run.client.get(_graph(run, graph), list(nodes), sync=False, workers=run.bound) if nodes else []
     sent = _Sent(graph, dict(zip(nodes, futures, strict=True)), set())
     for key in nodes:
         sent.await_again(key)
@@ -213,6 +216,16 @@ def _computed(run: _Run, missing: Iterable[Node]) -> Generator[dict[Node, Carrie
             with suppress(Exception):  # the scheduler is gone, or the client was closed
                 within(_CANCEL_SECONDS, lambda: run.client.cancel(left), "it does not answer")
     return True
+
+
+def _graph(run: _Run, graph: Graph) -> Any:
+    """The graph for Dask. Groups that compute on a device take a GPU of their worker, if any worker declares some."""
+    if not (run.with_gpu and use_device(run.given.tasks)):
+        return graph.dsk
+    groups = {key: graph.dsk[key] for key in graph.groups}
+    others = {key: node for key, node in graph.dsk.items() if key not in groups}
+    layers = {"groups": MaterializedLayer(groups, {"resources": {"GPU": 1}}), "others": MaterializedLayer(others)}
+    return HighLevelGraph(layers, {name: set() for name in layers})
 
 
 def _ended(run: _Run, sent: _Sent) -> list[Key]:
@@ -295,7 +308,8 @@ def _look(run: _Run, sent: _Sent) -> None:
 def _counted(run: _Run) -> set[str]:
     """Count the workers, and check those that joined. Returns those that turn out to be unfit."""
     with suppress(IncompleteError):  # the watch decides whether the scheduler hangs
-        run.workers = tuple(known_workers(run.client, _ANSWER_SECONDS))
+        known = known_workers(run.client, _ANSWER_SECONDS)
+        run.workers, run.with_gpu = tuple(known), any("GPU" in worker["resources"] for worker in known.values())
     run.counted = monotonic()
     # A worker without the package does not fail at a value that it cannot unpickle, but waits forever.
     return _look_at_new(run) if set(run.workers) - run.crew.looked - run.crew.unfit.keys() else set()

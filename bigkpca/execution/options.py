@@ -6,11 +6,13 @@ import inspect
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import wraps
 from time import monotonic
 from typing import Any, TypedDict, TypeVar, cast, get_type_hints
 
+from bigkpca.data.devices import Device
+from bigkpca.data.rows import Rows
 from bigkpca.errors import BigKPCAError, SpecError, unknown_name
 from bigkpca.execution.clusters import open_engine
 from bigkpca.execution.engine import Engine
@@ -43,9 +45,16 @@ class WritingOptions(ReadingOptions, total=False):
     overwrite: bool
 
 
+class DeviceOptions(TypedDict, total=False):
+    """Options of functions whose passes can compute on a device, such as a GPU."""
+
+    device: str | None
+
+
 @dataclass(frozen=True)
 class RunOptions:
-    """Options of a run. They change no result, except that memory or time may end the growth of a size (`tol`).
+    """Options of a run. They change no result, except that memory or time may end the growth of a size (`tol`), and
+    that a device rounds differently.
 
     Parameters
     ----------
@@ -55,6 +64,10 @@ class RunOptions:
         Address of the Dask cluster to run on, e.g. "tcp://10.0.0.1:8786".
     workers : int, optional
         Number of local processes to run on; by default threads of this process, or a current Dask client.
+    device : str, optional
+        Device that computes the passes: "cuda", "cuda:1" or "xpu" (PyTorch), "cupy:cuda:0" (CuPy), or "cpu" for the
+        processor. Default: the device that holds the rows, or else "cpu". The last digits of results depend on the
+        device. Experimental.
     memory : str or int, optional
         Memory that a process may use, e.g. "2 GB", or a number of bytes.
     timeout : str or float
@@ -71,12 +84,14 @@ class RunOptions:
     Raises
     ------
     SpecError
-        If an amount cannot be parsed, or an address is empty, e.g. because a variable is not set.
+        If an amount cannot be parsed, an address is empty, e.g. because a variable is not set, or a device does not
+        exist.
     """
 
     array: str | None = None
     scheduler: str | None = None
     workers: int | None = None
+    device: str | None = None
     memory: str | int | None = None
     timeout: str | float = TIMEOUT
     progress: Progress = Silent()
@@ -100,7 +115,16 @@ class RunOptions:
                 "the address of the scheduler is empty: specify one, such as --scheduler tcp://10.0.0.1:8786 "
                 "(scheduler= in Python), or omit the option to run on threads of this process"
             )
-        _ = self.memory_limit, self.deadline, self.seconds  # which raise
+        _ = self.memory_limit, self.deadline, self.seconds, self.device_value  # which raise
+
+    def on(self, rows: Rows) -> RunOptions:
+        """The same options with the device of the rows, unless they name one."""
+        return self if self.device is not None or rows.device is None else replace(self, device=str(rows.device))
+
+    @property
+    def device_value(self) -> Device | None:
+        """The device that computes the passes; None for the processor."""
+        return None if self.device is None else Device.named(str(self.device))  # which may be a torch.device
 
     @property
     def memory_limit(self) -> int | None:
@@ -121,7 +145,7 @@ class RunOptions:
     def engine(self) -> Iterator[Engine]:
         """The engine that runs the tasks, open as long as the context."""
         with open_engine(self.scheduler, self.workers, self.seconds, self.progress) as engine:
-            yield engine
+            yield engine.on_device(self.device_value)
 
 
 FIELD_OF = {"n_components": "components", "random_state": "seed"}

@@ -27,16 +27,17 @@ from bigkpca.execution.engine import (
     tile_height,
 )
 from bigkpca.execution.tasks import BlockTasks, Carried, Task, named_rows
+from bigkpca.numerics.array_api import moved, on_host
 from bigkpca.numerics.certificates.sampling import Draw, ResidualSample, Sampler
 from bigkpca.numerics.evaluation import Probes, Sums, block_sums
 from bigkpca.numerics.features import Columns, FeatureMap
 from bigkpca.numerics.landmarks.sampling import Factor
 from bigkpca.numerics.linalg import aligned
 from bigkpca.numerics.model import Model
-from bigkpca.numerics.moments import ColumnMoments, column_moments, shifted_sums, weighted_tiles
+from bigkpca.numerics.moments import ColumnMoments, Moments, column_moments, shifted_sums, weighted_tiles
 from bigkpca.numerics.preimages import Regression, Training
 from bigkpca.numerics.random_streams import random_stream
-from bigkpca.numerics.rounding import FarRows, Farthest
+from bigkpca.numerics.rounding import ON_PROCESSOR, Compute, FarRows, Farthest, features_here, moments_here
 from bigkpca.numerics.solvers import Action, add_strip, block_action
 
 
@@ -107,7 +108,9 @@ def sums_of(
     if kept is not None:
         kept.begin()
     trim(features.size)  # what the choice of landmarks has freed, which the threads of the pass do not use again
-    found = sum_by_block(title, _block_sums, rows, (features, shift, draw), block_rows, engine, kept)
+    if engine.device is not None:
+        kept = None  # the next pass may compute elsewhere
+    found = sum_by_block(title, _block_sums, rows, (engine.placed(features), shift, draw), block_rows, engine, kept)
     trim(features.size)  # the work space of all threads, before that of the eigenproblem
     return found
 
@@ -122,7 +125,8 @@ def action_of(
     title: str = "fitting",
 ) -> tuple[Action, str]:
     """The action of the features' scatter on a block Q (D, b), and a digest of the rows: one pass."""
-    summary: BlockSums = sum_by_block(title, _action, rows, (features, shift, Q), block_rows, engine)
+    given = engine.placed(features), shift, Q
+    summary: BlockSums = sum_by_block(title, _action, rows, given, block_rows, engine)
     return summary.sums, summary.content
 
 
@@ -167,6 +171,31 @@ def _action(rows: Rows, block: Block, features: FeatureMap, shift: Array, Q: Arr
     weights = _weights(rows, block, features, digest)
     action = block_action(features.tiles(X_tiles, most_rows), shift, Q, weights)
     return BlockSums(action, (digest.hexdigest(),))
+
+
+def compute_of(features: FeatureMap, engine: Engine) -> Compute:
+    """How the passes of an engine compute with these features."""
+    if engine.device is None:
+        return ON_PROCESSOR
+    like = engine.placed(features.as_columns())  # little is moved to the device
+
+    def there(function: Callable[..., Any], *given: Any) -> Any:
+        return engine.each("measuring rounding", [Task(function, given, 0)])[0]
+
+    return Compute(
+        lambda some, X: there(_features_there, engine.placed(some), X),
+        lambda V, shift: there(_moments_there, like, V, shift),
+    )
+
+
+@np.errstate(over="ignore", invalid="ignore", under="ignore")  # as `rounding` does here
+def _features_there(features: FeatureMap, X: Array) -> Array:
+    return on_host(features_here(features, X))
+
+
+@np.errstate(over="ignore", invalid="ignore", under="ignore")
+def _moments_there(like: Columns, V: Array, shift: Array) -> Moments:
+    return moments_here(moved(V, like.offset), shift)
 
 
 def mean_features(features: FeatureMap, X: Array) -> Array:
@@ -361,7 +390,7 @@ def gram_product(rows: Rows, columns: Columns, B: Array, engine: Engine, title: 
     strip of tiles from the upper half of K and one from its end, so all tasks are alike; it reads the rows of the strip
     and of all later ones, a block at a time."""
     strips = split(rows.shape[0], _STRIP_ROWS)  # whatever the chunks of the source
-    given = Carried(columns), Carried(B.astype(columns.dtype))
+    given = Carried(columns) if engine.device is None else engine.placed(columns), Carried(B.astype(columns.dtype))
     tasks = []
     for first in range((len(strips) + 1) // 2):
         own = sorted({first, len(strips) - 1 - first})
@@ -370,21 +399,22 @@ def gram_product(rows: Rows, columns: Columns, B: Array, engine: Engine, title: 
         first_rows = f"{strips[first].start} to {strips[first].stop - 1}"
         name = f"products with the kernels of rows {first_rows} and of as many others"
         tasks.append(Task(_strips, (strips[first:], [i - first for i in own], *given, *parts), work, name))
-    return engine.total(title, tasks, columns.kernel, B)
+    return engine.total(title, tasks, columns.kernel, B, *engine.devices)
 
 
 def _strips(strips: tuple[Block, ...], own: list[int], columns: Columns, B: Array, *parts: Rows) -> Array:
-    out = np.zeros(B.shape)
+    out, B = moved(np.zeros(B.shape), columns.offset), moved(B, columns.offset)
     tile = tile_rows(columns.columns, len(strips[0]), columns.dtype.itemsize)
     # Rows that were gathered are shifted already: a copy for each tile would take a tenth of the time.
-    as_given = columns.scale is None and not columns.offset.any()
+    as_given = columns.scale is None and not on_host(columns.offset).any()
 
     def loaded(i: int) -> tuple[slice, Array]:
         block = strips[i]
         X = parts[i].block(block.start, block.stop)
-        return slice(block.start, block.stop), X if as_given and X.dtype == columns.dtype else columns.shifted(X)
+        X = moved(X, columns.offset) if as_given and X.dtype == columns.dtype else columns.shifted(X)
+        return slice(block.start, block.stop), X
 
     for i in own:
         rows, X = loaded(i)
         add_strip(out, columns.kernel, B, rows, X, map(loaded, range(i + 1, len(strips))), tile)
-    return out
+    return on_host(out)

@@ -11,6 +11,7 @@ import numpy as np
 
 from bigkpca.data.blocks import READ_BYTES, fit_block_rows, output_block_rows, power_of_two, tile_rows
 from bigkpca.data.dask import DaskRows
+from bigkpca.data.devices import AT_ONCE, TALLER, Device
 from bigkpca.data.matrix_tiles import PART_BYTES, check_square, parts, read_bytes, upper_share
 from bigkpca.data.rows import Rows
 from bigkpca.errors import MemoryLimitError
@@ -35,8 +36,15 @@ from bigkpca.spec import DENSE_MOST_FEATURES, FitSpec, ResolvedFit, resolve_shap
 # eigenproblem imports. Just after installation, more of a library is resident than later: 102 MB instead of 65 for
 # pandas with PyArrow.
 _STARTED = 100_000_000
-_OF_MODULES = {"pandas": 105_000_000, "sklearn": 60_000_000, "dask.array": 20_000_000, "distributed": 40_000_000}
+_OF_MODULES = {
+    "pandas": 105_000_000,
+    "sklearn": 60_000_000,
+    "dask.array": 20_000_000,
+    "distributed": 40_000_000,
+    "torch": 210_000_000,  # without code for a GPU
+}
 _SOLVER_BYTES = 25_000_000
+_DEVICE_BYTES = 2**28  # of a library: code, 32 MB of work space for the products of each thread, gaps between arrays
 _DECODING_BYTES = 32_000_000  # kept by Zarr's own threads, as observed, for each thread that reads small chunks
 _SPARSER = 4  # sparse chunks are planned as a quarter of dense ones, which is 8 to 17 % of values other than zero
 MOST_SOLVED = 2048  # features of a model that an evaluation solves again: a second or two
@@ -78,6 +86,10 @@ class Plan(ShowsSummary):
         Whether these threads belong to workers, and not to this process.
     refused : str or None
         Why the allowed memory is not enough.
+    device : str or None
+        The device that computes the passes, if it is not the processor.
+    device_bytes : int
+        Device memory that one process needs, in bytes.
     """
 
     rows: int
@@ -95,6 +107,8 @@ class Plan(ShowsSummary):
     threads: int = 0
     on_workers: bool = False
     refused: str | None = None
+    device: str | None = None
+    device_bytes: int = 0
 
     def summary(self) -> Summary:
         """The cost in words."""
@@ -108,6 +122,8 @@ class Plan(ShowsSummary):
             "checkpoints": f"{_megabytes(self.checkpoint_bytes)} at most",
             "time": self.expected_time,
         }
+        if self.device:
+            facts[f"memory of {self.device}"] = f"{_megabytes(self.device_bytes)} at most"
         if self.refused:
             facts["refused"] = self.refused
         return Summary("Plan", facts)
@@ -171,8 +187,9 @@ class Work:
     landmarks: bool = False
     scaled: bool = False
 
-    def tile_bytes(self, d: int, rows: int) -> int:
-        """Bytes of a tile of features, and for a piece of it: the rows shifted and scaled, and intermediate values."""
+    def tile_bytes(self, d: int, rows: int, most: int | None = None) -> int:
+        """Bytes of a tile of features, and for a piece of it, of at most so many rows: these shifted and scaled, and
+        intermediate values."""
         D = self.size
         if self.kernel is None:
             numbers = d
@@ -181,7 +198,7 @@ class Work:
             numbers = 2 * (d + 2) + (0 if in_place else 2 * D)
         else:  # angles of pairs of sines and cosines, or the spectra of a sketch
             numbers = 2 * d + 4 * D if isinstance(self.kernel, Polynomial) else d + D // 2
-        piece = min(rows, piece_rows(d, self.itemsize))
+        piece = min(rows, most or piece_rows(d, self.itemsize))
         return self.itemsize * (rows * D + piece * (numbers + d * self.scaled))
 
 
@@ -200,6 +217,38 @@ def streaming_bytes(rows: Rows, work: Work, block: int) -> int:
     tile = min(block, tile_rows(d, work.size, work.itemsize))
     first = 2 * 8 * (work.of_map // work.itemsize)
     return reading_bytes(rows, tile, block) + work.of_map + max(work.tile_bytes(d, tile), first)
+
+
+def _device_tile(rows: Rows, work: Work) -> int:
+    """Rows of a tile on a device."""
+    return TALLER * tile_rows(rows.shape[1], work.size, work.itemsize)
+
+
+def _taller_bytes(rows: Rows, work: Work, block: int, threads: int, device: Device | None) -> int:
+    """What the threads of a process need to read the taller tiles of a device, if there is one."""
+    return min(threads, AT_ONCE) * reading_bytes(rows, _device_tile(rows, work), block) if device else 0
+
+
+def _stream_bytes(rows: Rows, work: Work, block: int, width: int | None = 0) -> int:
+    """Memory of a device for one thread that turns a block of rows into features: a tile as it was read, shifted and
+    scaled, its features with one more result of their size, and what rows are compared with; and sums as in `_pass`,
+    unless `width` is 0."""
+    (_, d), D, itemsize = rows.shape, work.size, work.itemsize
+    tile = min(block, _device_tile(rows, work))
+    read = 3 * max(itemsize, rows.dtype.itemsize) * tile * d
+    features = work.tile_bytes(d, tile, tile) + itemsize * tile * D
+    first = 3 * 8 * (work.of_map // itemsize)  # of the landmarks in float64, before the first tile
+    sums = 3 * 8 * D * width if width is not None else 8 * moments.entries(D)
+    products = 0 if width is not None else (2 * itemsize + 8) * moments.most_of_strip(D)
+    return read + work.of_map + max(features, first) + sums + products
+
+
+def _on_device(plan: Plan, device: Device | None, shared: int, stream: int, threads: int) -> Plan:
+    """The plan with its passes on a device, if there is one, where all threads share some bytes."""
+    if device is None:
+        return plan
+    needed = _DEVICE_BYTES + shared + min(threads, AT_ONCE) * stream
+    return replace(plan, device=str(device), device_bytes=needed)
 
 
 def graph_bytes(rows: Rows, block: int) -> int:
@@ -221,24 +270,25 @@ _LEAST_SIZE = 10  # that is advised
 _AXES_WIDTH = 512 + OVERSAMPLING
 
 
-def plan_fit(rows: Rows, spec: FitSpec, threads: int) -> Plan:
+def plan_fit(rows: Rows, spec: FitSpec, threads: int, device: Device | None = None) -> Plan:
     """The cost of fitting `spec` to these rows; see `plan_resolved`."""
-    return plan_resolved(rows, resolve_shape(spec, *rows.shape, rows.dtype), threads)
+    return plan_resolved(rows, resolve_shape(spec, *rows.shape, rows.dtype), threads, device)
 
 
-def plan_resolved(rows: Rows, fit: ResolvedFit, threads: int) -> Plan:
+def plan_resolved(rows: Rows, fit: ResolvedFit, threads: int, device: Device | None = None) -> Plan:
     """The cost of a fit: the sample and its passes; with a tolerance, of the largest size that may be needed. The cost
     that RPCholesky over all rows adds depends on the data and is not counted. Raises SpecError for more rows than
     `exact` can handle."""
     if fit.spec.precomputed:
         return _plan_precomputed(rows, fit, threads)
     if fit.matrix_free:
-        return _plan_products(rows, fit, threads)
+        return _plan_products(rows, fit, threads, device)
     n, d, D, m, spec = fit.n, fit.d, fit.size, fit.sample, fit.spec
-    block = min(n, fit_block_rows(n, rows.grain, spec.block_rows))
+    block, work = min(n, fit_block_rows(n, rows.grain, spec.block_rows)), _work(fit)
     blocks = ceil(n / block)
     partial_sums = _partial_sums(blocks, threads)
     passes, stages = _stages(rows, fit, block, threads, partial_sums)
+    reading = threads * graph_bytes(rows, block) + _taller_bytes(rows, work, block, threads, device)
     # The model: its feature map, components (D, r), sums (D, D) if it has them, the linear map of its decoder (r, d),
     # the scores and residuals of its reference (q, r + 1), what the pre-image keeps, and calibration rows (c, d) with
     # their statistics (3, c).
@@ -246,7 +296,7 @@ def plan_resolved(rows: Rows, fit: ResolvedFit, threads: int) -> Plan:
     numbers = D * r + r * d + min(m, REFERENCE_ROWS) * (r + 1) + (D * (D + 2) if width is None else 0)
     calibration = spec.calibration_rows * (d * rows.dtype.itemsize + 3 * 8)
     summed = moments.entries(D) if width is None else D * width  # numbers of one partial sum
-    return Plan(
+    plan = Plan(
         rows=n,
         columns=d,
         size=D,
@@ -254,31 +304,30 @@ def plan_resolved(rows: Rows, fit: ResolvedFit, threads: int) -> Plan:
         tasks=max(passes, 1) * (2 * blocks - 1) + min(blocks, m),
         passes=passes,
         bytes_read=rows.dtype.itemsize * d * (passes * n + min(n, m * rows.grain)),
-        peak_bytes=resident(max(stages) + threads * graph_bytes(rows, block)),
-        result_bytes=_work(fit).of_map
-        + 8 * numbers
-        + _decoder_bytes(fit)
-        + _drawn_in_pass(rows, fit) // 4
-        + calibration,
+        peak_bytes=resident(max(stages) + reading),
+        result_bytes=work.of_map + 8 * numbers + _decoder_bytes(fit) + _drawn_in_pass(rows, fit) // 4 + calibration,
         checkpoint_bytes=(partial_sums + passes) * (8 * summed + _far_bytes(rows)) + _drawn_in_pass(rows, fit)
         if passes
         else 0,
     )
+    stream = _stream_bytes(rows, work, block, width)
+    if spec.method_value.principal:
+        stream = max(stream, _stream_bytes(rows, *_columns(fit, block)))
+    return _on_device(plan, None if spec.exact else device, work.of_map, stream, threads)
 
 
-def worker_bytes(rows: Rows, fit: ResolvedFit, threads: int) -> int:
+def worker_bytes(rows: Rows, fit: ResolvedFit, threads: int, device: Device | None = None) -> int:
     """The peak of a worker with this many threads: rows of the sample that it reads, and its share of the passes, with
     as many sums under way as in the process that adds them up. Nothing is chosen, solved or saved there."""
     if fit.spec.precomputed or fit.matrix_free:
-        return plan_resolved(rows, fit, threads).peak_bytes
+        return plan_resolved(rows, fit, threads, device).peak_bytes
     block = min(fit.n, fit_block_rows(fit.n, rows.grain, fit.spec.block_rows))
     blocks, row = ceil(fit.n / block), fit.d * rows.dtype.itemsize
-    at_work, partial_sums = min(threads, blocks), _partial_sums(blocks, threads)
+    at_work, partial_sums, work = min(threads, blocks), _partial_sums(blocks, threads), _work(fit)
     stages = [
         (fit.sample + fit.reference_rows + fit.spec.calibration_rows) * row + threads * reading_bytes(rows, 0, block)
     ]
     if not fit.spec.exact:
-        work = _work(fit)
         passes = _pass(streaming_bytes(rows, work, block), work, at_work, partial_sums, _sketch_width(fit))[1]
         kept = (at_work + partial_sums) * _far_bytes(rows) + _drawn_in_pass(rows, fit)
         stages.append(work.of_map + passes[0] + kept)
@@ -286,7 +335,8 @@ def worker_bytes(rows: Rows, fit: ResolvedFit, threads: int) -> int:
         stages.append(_axes_pass(rows, fit, block, at_work, partial_sums)[1][0])
     if fit.spec.preimage_value.trained:
         stages.append(_training_bytes(rows, fit, block, at_work, partial_sums))
-    return resident(max(stages) + threads * graph_bytes(rows, block))
+    reading = threads * graph_bytes(rows, block) + _taller_bytes(rows, work, block, threads, device)
+    return resident(max(stages) + reading)
 
 
 def _stages(rows: Rows, fit: ResolvedFit, block: int, threads: int, partial_sums: int) -> tuple[int, list[int]]:
@@ -341,9 +391,14 @@ def _captured_bytes(m: int, d: int, r: int) -> int:
 
 def _axes_pass(rows: Rows, fit: ResolvedFit, block: int, threads: int, partial_sums: int) -> tuple[int, list[int]]:
     """`_pass` of the principal axes of d columns: from a sketch if d x d is not held."""
-    columns = Work(fit.d, 0, fit.dtype.itemsize, scaled=fit.spec.scales)
-    width = _AXES_WIDTH if fit.d > DENSE_MOST_FEATURES else None
+    columns, _, width = _columns(fit, block)
     return _pass(streaming_bytes(rows, columns, block), columns, threads, partial_sums, width)
+
+
+def _columns(fit: ResolvedFit, block: int) -> tuple[Work, int, int | None]:
+    """What the principal axes are computed from, in blocks of so many rows, and the width of its sketch."""
+    columns = Work(fit.d, 0, fit.dtype.itemsize, scaled=fit.spec.scales)
+    return columns, block, _AXES_WIDTH if fit.d > DENSE_MOST_FEATURES else None
 
 
 def _work(fit: ResolvedFit) -> Work:
@@ -447,14 +502,16 @@ def _decoder_bytes(fit: ResolvedFit) -> int:
     return spec.preimage_rows(fit.sample) * fit.d * fit.dtype.itemsize
 
 
-def _plan_products(rows: Rows, fit: ResolvedFit, threads: int) -> Plan:
+def _plan_products(rows: Rows, fit: ResolvedFit, threads: int, device: Device | None) -> Plan:
     """The cost of exact eigenpairs: an approximate fit, its scores, the rows in memory, and products with K."""
     n, d, spec = fit.n, fit.d, fit.spec
-    start = plan_resolved(rows, fit.start(), threads)
+    start = plan_resolved(rows, fit.start(), threads, device)
     held = n * d * fit.dtype.itemsize
     block = 8 * n * (components(spec, n) + OVERSAMPLING + 1)
     multiplying = (_BLOCKS_HELD + threads) * block + threads * strip_bytes(d, fit.dtype.itemsize)
     working = _SOLVER_BYTES + held + max(round(_SAVING * held), multiplying)
+    # On a device: the block, for each thread the product, and strips of kernels, also in float64.
+    products = block + min(threads, AT_ONCE) * (2 * block + 4 * strip_bytes(d, fit.dtype.itemsize))
     return replace(
         start,
         size=n,
@@ -463,6 +520,7 @@ def _plan_products(rows: Rows, fit: ResolvedFit, threads: int) -> Plan:
         peak_bytes=max(start.peak_bytes, resident(working)),
         result_bytes=held + 8 * n * (components(spec, n) + 1) + _decoder_bytes(fit),
         checkpoint_bytes=max(start.checkpoint_bytes, (_PRODUCTS + _partial_sums(n // 4096 + 1, threads)) * block),
+        device_bytes=max(start.device_bytes, _DEVICE_BYTES + products) if device else 0,
     )
 
 
@@ -521,26 +579,31 @@ def sample_bytes(rows: Rows, fit: ResolvedFit, threads: int) -> int:
     return resident(max(drawn, 2 * (fit.sample + fit.reference_rows) * row + reading))
 
 
-def largest_size_that_fits(rows: Rows, fit: ResolvedFit, threads: int, limit: int) -> int | None:
-    """The largest size, to two digits, whose fit stays within `limit` bytes; even if features come in pairs; None if no
-    size does."""
+def largest_size_that_fits(
+    rows: Rows, fit: ResolvedFit, threads: int, limit: int, device: Device | None = None, of: str = "peak_bytes"
+) -> int | None:
+    """The largest size, to two digits, whose fit stays within `limit` bytes, or within those on a device if `of` is
+    "device_bytes"; even if features come in pairs; None if no size does."""
     step = 2 if fit.spec.method_value.pairs else 1
     for power in reversed(range(len(str(fit.size)))):
         for size in (digits * 10**power for digits in range(99, _LEAST_SIZE - 1, -1)):
-            if size < fit.size and size % step == 0 and _bytes_at(size, rows, fit, threads) <= limit:
+            if size >= fit.size or size % step:
+                continue
+            if getattr(_plan_at(size, rows, fit, threads, device), of) <= limit:
                 return size
     return None
 
 
-def smallest(rows: Rows, fit: ResolvedFit, threads: int) -> str:
+def smallest(rows: Rows, fit: ResolvedFit, threads: int, device: Device | None = None, of: str = "peak_bytes") -> str:
     """A description of what a fit of the smallest size needs."""
-    return f"even a size of {_LEAST_SIZE} needs {_bytes_at(_LEAST_SIZE, rows, fit, threads) / 1e6:.0f} MB"
+    needed = getattr(_plan_at(_LEAST_SIZE, rows, fit, threads, device), of)
+    return f"even a size of {_LEAST_SIZE} needs {needed / 1e6:.0f} MB"
 
 
-def _bytes_at(size: int, rows: Rows, fit: ResolvedFit, threads: int) -> int:
-    """The peak of a fit of this size; with landmarks instead of the exact method."""
+def _plan_at(size: int, rows: Rows, fit: ResolvedFit, threads: int, device: Device | None) -> Plan:
+    """The cost of a fit of this size; with landmarks instead of the exact method."""
     sized = fit.changed(size=size, **({"method": "nystroem"} if fit.spec.exact else {}))
-    return plan_resolved(rows, sized, threads).peak_bytes
+    return plan_resolved(rows, sized, threads, device)
 
 
 _EXPANSION_SQUARES = 7  # of D x D float64: W, its decomposition, and products with the moments
@@ -555,6 +618,7 @@ def plan_transform(
     residual: bool = False,
     flag: bool = False,
     dtype: Any = None,
+    device: Device | None = None,
 ) -> Plan:
     """The cost of writing the scores of all rows, their residuals, and flags: one pass, one shard per block."""
     n, d = rows.shape
@@ -562,11 +626,12 @@ def plan_transform(
     stored = np.dtype(dtype or model.features.dtype).itemsize
     row_bytes, widest = model.components * stored, max(itemsize, stored)
     block = output_block_rows(n, rows.grain, row_bytes, block_rows)
-    D, fixed = model.features.size, _model_bytes(model)
+    D, fixed, work = model.features.size, _model_bytes(model), _work_of_model(model)
+    fixed += _taller_bytes(rows, work, block, threads, device)
     if model.features.precomputed:  # rows are read in tiles, and multiplied by components
         reading = tile_bytes(rows) + D * model.components * widest
     else:
-        reading = streaming_bytes(rows, _work_of_model(model), block)
+        reading = streaming_bytes(rows, work, block)
         if widest > itemsize:  # the features of a tile in the wider precision, and the components
             reading += (tile_rows(d, D, itemsize) + model.components) * D * widest
     one = reading + 4 * block * model.components * widest + graph_bytes(rows, block)
@@ -580,7 +645,12 @@ def plan_transform(
         # The features of a tile in float64, twice, and values computed from them.
         tile = min(block, tile_rows(d, D, itemsize)) * 8 * (2 * D + 3 * model.components)
         peak = fixed + expansion + max(preparing, threads * (one + tile))
-    return _one_pass(rows, model, block, peak, n * (row_bytes + residual * stored + 9 * flag))
+    plan = _one_pass(rows, model, block, peak, n * (row_bytes + residual * stored + 9 * flag))
+    # On a device: components, the features of a tile in the precision of scores and, for residuals, in float64.
+    wide = 8 if residual or flag else widest
+    tile = wide * min(block, _device_tile(rows, work)) * (2 * D + 2 * model.components)
+    weights = wide * (D + 1) * (2 if residual or flag else 1) * model.components
+    return _on_device(plan, device, work.of_map + weights, _stream_bytes(rows, work, block) + tile + weights, threads)
 
 
 def _one_pass(rows: Rows, model: Model, block: int, working: int, result_bytes: int) -> Plan:
@@ -618,7 +688,9 @@ def plan_reconstruct(
     return _one_pass(rows, model, block, working, n * row_bytes)
 
 
-def plan_evaluate(rows: Rows, model: Model, sample: int, pooled: int, threads: int) -> Plan:
+def plan_evaluate(
+    rows: Rows, model: Model, sample: int, pooled: int, threads: int, device: Device | None = None
+) -> Plan:
     """The cost of an evaluation with `sample` exact rows, chosen from `pooled` rows that are read, and one pass."""
     n, d = rows.shape
     D, r, itemsize = model.features.size, model.components, model.features.dtype.itemsize
@@ -630,17 +702,20 @@ def plan_evaluate(rows: Rows, model: Model, sample: int, pooled: int, threads: i
     block = min(n, fit_block_rows(n, rows.grain, model.block_rows))
     # For each thread: landmarks, probes and their coordinates in the dtype of block work; features of a tile a second
     # time for its scores, and its kernels and errors.
-    one = streaming_bytes(rows, _work_of_model(model), block) + itemsize * (
-        sample * (D + 2 * d) + height * (D + 3 * sample)
-    )
+    work = _work_of_model(model)
+    one = streaming_bytes(rows, work, block) + itemsize * (sample * (D + 2 * d) + height * (D + 3 * sample))
     one += 3 * 8 * r * (sample + D + r)
     learning = model.decoder.learning_bytes(model.features) if model.decoder else 0
     choosing = pool + 5 * factor + tile_rows(d, D, 8) * 8 * (3 * D + 2 * d) + learning
     judging = _judging_bytes(rows, model, pooled, threads)
-    working = fixed + max(choosing, pool + factor + probes + max(threads * one, judging))
+    passing = threads * one + _taller_bytes(rows, work, block, threads, device)
+    working = fixed + max(choosing, pool + factor + probes + max(passing, judging))
     plan = _one_pass(rows, model, block, working, 8 * 5 * r)
     sampled = rows.dtype.itemsize * d * min(n, pooled * rows.grain)
-    return replace(plan, tasks=2 * plan.tasks - 1, bytes_read=plan.bytes_read + sampled)
+    plan = replace(plan, tasks=2 * plan.tasks - 1, bytes_read=plan.bytes_read + sampled)
+    tile = min(block, _device_tile(rows, work))
+    stream = _stream_bytes(rows, work, block) + 8 * (sample * (D + 2 * d + 3 * r) + tile * (D + 3 * sample))
+    return _on_device(plan, device, work.of_map + 8 * D * r + probes, stream, threads)
 
 
 def _judging_bytes(rows: Rows, model: Model, m: int, threads: int) -> int:

@@ -136,21 +136,24 @@ def block_denoised(rows: Rows, block: Block, model: Model) -> Preimages:
 
 def residual_rows(rows: Rows, model: Model, engine: Engine) -> Array:
     """`block_residuals` of all rows, (n,), in memory."""
-    given, blocks = (model, expansion_of(model)), fit_blocks(rows, model.block_rows)
-    return np.concatenate(engine.each("comparing", BlockTasks(block_residuals, rows, blocks, given)))
+    return np.concatenate(engine.each("comparing", _comparing(rows, model, block_residuals, engine)))
 
 
 def scores_and_residuals_of_rows(rows: Rows, model: Model, engine: Engine) -> tuple[Array, Array]:
     """Scores (n, r) and residuals (n,) of all rows, in memory."""
-    given, blocks = (model, expansion_of(model)), fit_blocks(rows, model.block_rows)
-    found = engine.each("comparing", BlockTasks(block_scores_and_residuals, rows, blocks, given))
+    found = engine.each("comparing", _comparing(rows, model, block_scores_and_residuals, engine))
     return np.concatenate([scores for scores, _ in found]), np.concatenate([left for _, left in found])
 
 
 def statistics_of_rows(rows: Rows, model: Model, engine: Engine) -> Array:
     """`block_statistics` of all rows, (n, 3), in memory."""
-    given, blocks = (model, expansion_of(model)), fit_blocks(rows, model.block_rows)
-    return np.concatenate(engine.each("comparing", BlockTasks(block_statistics, rows, blocks, given)))
+    return np.concatenate(engine.each("comparing", _comparing(rows, model, block_statistics, engine)))
+
+
+def _comparing(rows: Rows, model: Model, function: Callable[..., Any], engine: Engine) -> BlockTasks:
+    """Tasks of a function of rows, block, model and its expansion."""
+    given = engine.placed(model), engine.placed(expansion_of(model))
+    return BlockTasks(function, rows, fit_blocks(rows, model.block_rows), given)
 
 
 def reconstruct_rows(given: Rows, model: Model, function: Any, engine: Engine) -> Preimages:
@@ -171,7 +174,8 @@ def score_rows(rows: Rows, model: Model, engine: Engine) -> Array:
     """Scores (n, r) of all rows, in memory."""
     check_columns(rows, model)
     blocks = fit_blocks(rows, model.block_rows)
-    return np.concatenate(engine.each("projecting", BlockTasks(block_scores, rows, blocks, [model, engine.kept])))
+    given = engine.placed(model), engine.kept
+    return np.concatenate(engine.each("projecting", BlockTasks(block_scores, rows, blocks, given)))
 
 
 def check_columns(rows: Rows, model: Model) -> None:

@@ -12,16 +12,19 @@ import re
 from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
+from threading import Lock
 from typing import Any, overload
 from uuid import uuid4
 
 import numpy as np
+from dask.base import normalize_token
 from dask.delayed import Delayed, delayed
 from dask.highlevelgraph import HighLevelGraph
 from dask.utils import ensure_dict
 
 from bigkpca.data.blocks import Block, power_of_two
 from bigkpca.data.dask import optimized
+from bigkpca.data.devices import Device
 from bigkpca.data.retrying import SECONDS, retrying_for
 from bigkpca.data.rows import ArrayRows, Rows
 from bigkpca.data.sparse import SparseRows
@@ -60,6 +63,28 @@ def _unpacked(packed: bytes, buffers: list[Any]) -> Carried:
     return Carried(pickle.loads(packed, buffers=[np.array(np.frombuffer(buffer, np.uint8)) for buffer in buffers]))
 
 
+class Placed(Carried):
+    """A value whose arrays are on a device where a task takes it: once in each process. It is sent to others as it is
+    in host memory."""
+
+    def __init__(self, value: Any, device: Device) -> None:
+        self.host = value if isinstance(value, Carried) else Carried(value)
+        self.device, self._lock, self._there = device, Lock(), None
+
+    @property
+    def value(self) -> Any:
+        with self._lock:
+            if self._there is None:
+                self._there = self.host.value.placed(self.device.place)
+            return self._there
+
+    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+        return Placed, (self.host, self.device)
+
+    def __dask_tokenize__(self) -> Any:
+        return normalize_token((self.host.value, str(self.device)))
+
+
 @dataclass(frozen=True)
 class Task:
     """function(*arguments), which counts for `rows` rows; some arguments may be Dask's, or `Carried`: values that many
@@ -85,7 +110,8 @@ class BlockTasks(Sequence[Task]):
     def __init__(
         self, function: Callable[..., Any], rows: Rows, blocks: Sequence[Block], values: Sequence[Any]
     ) -> None:
-        self._function, self._rows, self._blocks, self._values = function, rows, blocks, list(map(Carried, values))
+        self._function, self._rows, self._blocks = function, rows, blocks
+        self._values = [value if isinstance(value, Carried) else Carried(value) for value in values]
 
     def __len__(self) -> int:
         return len(self._blocks)
@@ -165,8 +191,18 @@ class Group:
 
 def depends_on_graph(tasks: Sequence[Task]) -> bool:
     """Whether an argument of a task is a node of a user's own Dask graph."""
+    return _take(tasks, Delayed)
+
+
+def use_device(tasks: Sequence[Task]) -> bool:
+    """Whether tasks compute on a device."""
+    return _take(tasks, Placed)
+
+
+def _take(tasks: Sequence[Task], kind: type) -> bool:
+    """Whether an argument of a task is of this kind."""
     some = tasks[:1] if isinstance(tasks, BlockTasks) else tasks  # which are all alike
-    return any(isinstance(argument, Delayed) for task in some for argument in task.arguments)
+    return any(isinstance(argument, kind) for task in some for argument in task.arguments)
 
 
 def run_group(group: Group, done: Callable[[int], None]) -> Carried:
@@ -185,11 +221,17 @@ def run_group(group: Group, done: Callable[[int], None]) -> Carried:
 
 
 def run_function(function: Callable[..., Any], arguments: Sequence[Any]) -> Carried:
-    """function(*arguments) under the usual conditions: arrays aligned, BLAS on one thread."""
+    """function(*arguments) under the usual conditions: arrays aligned, BLAS on one thread, and on a device within its
+    memory."""
     # Results of other tasks of a user's graph, such as chunks of a Dask array, arrive unwrapped.
     carried = [each if isinstance(each, Carried) else Carried(each) for each in arguments]
+    device = next((each.device for each in carried if isinstance(each, Placed)), None)
+
+    def compute() -> Any:
+        return function(*(each.value for each in carried))
+
     with single_threaded_blas:
-        return Carried(function(*(each.value for each in carried)))
+        return Carried(compute() if device is None else device.computing(compute))
 
 
 def tree_sum(result: Callable[[int], Carried], start: int, stop: int) -> Carried:

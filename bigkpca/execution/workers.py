@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from bigkpca.data.devices import Device
 from bigkpca.data.stores import NODE_FILES, store_of
 from bigkpca.errors import BigKPCAError, IncompleteError, MemoryLimitError, SpecError, UnlikeWorkersWarning, warn
 from bigkpca.execution.blas import blas_core_types
@@ -49,12 +50,15 @@ class Sight:
 class Requirements:
     """The requirements for a worker to take part in a run; an empty field means no requirement. `versions`: of Python
     and packages, by name; `peaks`: the bytes that a process with 1, 2, ... threads needs; `core_types`: the processor
-    types for which BLAS may compute."""
+    types for which BLAS may compute; `device`: the name of a device, and `device_bytes`: what 1, 2, ... threads need
+    there."""
 
     versions: tuple[tuple[str, str], ...] = ()
     sights: tuple[Sight, ...] = ()
     peaks: tuple[int, ...] = ()
     core_types: frozenset[CoreTypes] = frozenset()
+    device: str | None = None
+    device_bytes: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -156,10 +160,24 @@ def _misfit(address: str, threads: int, limit: int | None, requirements: Require
         error = _other_sight(address, sight)
         if error is not None:
             return Misfit(error, sight)
+    if requirements.device is not None:
+        try:
+            _check_device(requirements.device, (0, *requirements.device_bytes)[: threads + 1][-1])
+        except BigKPCAError as failed:
+            return Misfit(type(failed)(f"worker {address}: {failed}"))
     types = blas_core_types()
     if requirements.core_types and types not in requirements.core_types:
         return Misfit(core_types=types)
     return None
+
+
+@lru_cache(maxsize=64)  # which remembers no exception: tasks that have begun take the memory themselves
+def _check_device(name: str, needed: int) -> None:
+    """Raise SpecError or DeviceMemoryError unless this process has a device with so many bytes."""
+    device = Device.named(name)
+    if device is not None:
+        device.check()
+        device.check_room(needed)
 
 
 def _other_version(address: str, name: str, found: str | None, expected: str) -> SpecError | None:
@@ -225,6 +243,10 @@ class Crew:
     looked: set[str] = field(default_factory=set)
     told: set[str] = field(default_factory=set)
     worked: bool = False  # whether a worker was found to fit
+
+    def copy(self) -> Crew:
+        """The same workers, for an engine with other requirements."""
+        return replace(self, unfit=dict(self.unfit), looked=set(self.looked), told=set(self.told))
 
     def fit(self, workers: Collection[str]) -> list[str]:
         """Those of the workers that are not known to be unfit."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from bigkpca.data.devices import CPU
 from bigkpca.data.labels import MOST_BYTES, Labels
 from bigkpca.data.rows import Rows, identity_of
 from bigkpca.errors import ConstantKernelError, RoundingError, SpecError
@@ -68,6 +70,9 @@ def fit_rows(
     identity = identity or identity_of(rows, stamped=False)
     rows, apart = without_calibration(rows, spec, engine)
     fit = replace(resolve(spec, rows), apart=apart)
+    if engine.device is not None and (spec.precomputed or (spec.exact and not fit.matrix_free)):
+        engine.progress.note(f"{engine.device} is not used: Gram matrices in memory are solved on the processor")
+        engine = engine.on_device(None)
     limits = replace(check_fits(rows, fit, engine, limit), deadline=deadline)
     make_room(engine.kept, rows, fit, limit)
     provenance: Provenance = {"spec": spec.to_dict(), "identity": identity}
@@ -81,6 +86,7 @@ def fit_rows(
     first = fit.start() if fit.matrix_free else fit
     chosen, found = _solved(rows, first, limits, engine)
     provenance |= {"content": found.digest, "choices": [*chosen.choices, *found.choices]}
+    provenance |= of_devices(engine.devices or [CPU])
     model = found.model(chosen.features, provenance)
     trim(first.size)
     if fit.matrix_free:
@@ -114,6 +120,12 @@ def of_columns(rows: Rows, progress: Progress | None = None) -> Provenance:
                 f"times are, of at most {MOST_BYTES / 1e6:.0f} MB together)"
             )
     return found
+
+
+def of_devices(names: Iterable[str]) -> Provenance:
+    """What a model records about the devices that computed it: nothing if there was only the processor."""
+    found = sorted(set(names))
+    return {} if found == [CPU] else {"devices": found}
 
 
 def _solved(rows: Rows, fit: ResolvedFit, limits: SizeLimits, engine: Engine) -> tuple[ChosenFeatures, Solved]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from bigkpca.data.rows import ArrayRows, Rows
-from bigkpca.errors import MemoryLimitError
+from bigkpca.errors import DeviceMemoryError, MemoryLimitError
 from bigkpca.execution.engine import Engine, KeptFeatures
 from bigkpca.execution.planning import largest_size_that_fits, plan_resolved, smallest, worker_bytes
 from bigkpca.fitting.features import SizeLimits
@@ -19,32 +19,41 @@ _LEAST_SHARE = 1 / 3  # of all features: fewer are not worth the memory
 def check_fits(rows: Rows, fit: ResolvedFit, engine: Engine, limit: int | None) -> SizeLimits:
     """The largest size within the memory limits of this process and of the workers. Raises MemoryLimitError if a fit
     needs more than `limit` bytes in a process, or than the workers may use; with a tolerance, if even a size of 10
-    does."""
-    found = SizeLimits(fit.size, memory=limit)
+    does. Raises DeviceMemoryError if a device has too little memory."""
+    found, device = SizeLimits(fit.size, memory=limit), engine.device
     if fit.spec.tol is not None:
-        limits = [] if limit is None else [(f"the memory limit of {limit / 1e6:.0f} MB", engine.threads, limit)]
-        limits += [(f"the memory of worker {at}", threads, most) for at, threads, most in engine.worker_limits()]
-        for name, threads, allowed in limits:
-            if plan_resolved(rows, fit.changed(size=found.largest), threads).peak_bytes > allowed:
-                size = largest_size_that_fits(rows, fit, threads, allowed)
+        own = [] if limit is None else [(f"the memory limit of {limit / 1e6:.0f} MB", engine.threads, limit)]
+        own += [(f"the memory of worker {at}", threads, most) for at, threads, most in engine.worker_limits()]
+        limits = [(*each, "peak_bytes") for each in own]
+        if device and engine.client is None and (free := device.free_bytes()) is not None:
+            limits.append((f"the free memory of {device}", engine.threads, free, "device_bytes"))
+        for name, threads, allowed, of in limits:
+            if getattr(plan_resolved(rows, fit.changed(size=found.largest), threads, device), of) > allowed:
+                size = largest_size_that_fits(rows, fit, threads, allowed, device, of)
                 if size is None:
-                    raise MemoryLimitError(f"{smallest(rows, fit, threads)}, above {name}: allow more")
+                    too_large = f"{smallest(rows, fit, threads, device, of)}, above {name}"
+                    if of == "device_bytes":
+                        raise DeviceMemoryError(f"{too_large}: use another device, or stop other programs that use it")
+                    raise MemoryLimitError(f"{too_large}: allow more")
                 found = replace(found, largest=size - size % 2, limited_by=name)
         return found
-    plan = plan_resolved(rows, fit, engine.threads)
+    plan = plan_resolved(rows, fit, engine.threads, device)
     if fit.spec.precomputed:
         plan.check(limit, "store the matrix in smaller chunks, request fewer components, or allow more")
     elif limit is not None and plan.peak_bytes > limit:
-        size = largest_size_that_fits(rows, fit, engine.threads, limit)
+        size = largest_size_that_fits(rows, fit, engine.threads, limit, device)
         if fit.spec.own_landmarks is not None:
             advice = f"give fewer than {fit.spec.own_landmarks} landmarks, or allow more"
         elif size is None:
-            advice = f"{smallest(rows, fit, engine.threads)}: allow more"
+            advice = f"{smallest(rows, fit, engine.threads, device)}: allow more"
         else:
             method = "nystroem" if fit.spec.exact else fit.spec.method_value.name
             advice = f"{method} with a size of {size} would fit"
         plan.check(limit, advice)
-    engine.check_memory(lambda threads: worker_bytes(rows, fit, threads))
+    engine.check_memory(
+        lambda threads: worker_bytes(rows, fit, threads, device),
+        lambda threads: plan_resolved(rows, fit, threads, device).device_bytes,
+    )
     return found
 
 
@@ -60,7 +69,7 @@ def make_room(kept: KeptFeatures | None, rows: Rows, fit: ResolvedFit, limit: in
     if fit.spec.precomputed or fit.spec.exact or fit.matrix_free:
         return
     if limit is None:
-        room = max(_FEATURE_BYTES, _TIMES_ROWS * rows.values.nbytes if isinstance(rows, ArrayRows) else 0)
+        room = max(_FEATURE_BYTES, _TIMES_ROWS * rows.held_bytes if isinstance(rows, ArrayRows) else 0)
         if room >= _LEAST_SHARE * fit.n * fit.size * fit.dtype.itemsize:
             kept.most_bytes = room
     else:

@@ -9,11 +9,12 @@ from typing import Any
 
 import numpy as np
 
+from bigkpca.data.devices import CPU
 from bigkpca.data.rows import ArrayRows, Rows, identity_of
 from bigkpca.errors import Array, SpecError
 from bigkpca.execution.blas import single_threaded_blas
 from bigkpca.execution.engine import Engine
-from bigkpca.execution.passes import read_rows, read_sets, sums_of
+from bigkpca.execution.passes import compute_of, read_rows, read_sets, sums_of
 from bigkpca.execution.projection import check_columns
 from bigkpca.fitting.calibration import (
     calibrated,
@@ -22,6 +23,7 @@ from bigkpca.fitting.calibration import (
     without_calibration,
 )
 from bigkpca.fitting.features import ChosenFeatures, kept_choices
+from bigkpca.fitting.fit import of_devices
 from bigkpca.fitting.memory_limits import check_fits, make_room
 from bigkpca.fitting.preimage import check_extensible, extend_decoder, with_decoder
 from bigkpca.fitting.reference import with_reference
@@ -140,6 +142,7 @@ def fit_like(
         "content": found.digest,
         "choices": [*kept, *found.choices],
         **columns_of(like),
+        **of_devices(engine.devices or [CPU]),
     }
     model = found.model(like.features, provenance)
     warn_if_fewer(model, fit, engine.progress)
@@ -222,6 +225,7 @@ def merge(models: Iterable[Model], engine: Engine) -> Model:
     """
     first: Model | None = None
     parts: list[_Part] = []
+    devices: list[str] = []  # that computed the models
     added: list[dict[str, Any]] = []  # identities of all rows, in the form that `partial_fit` records
     numbers: dict[str, int] = {}  # numbers of the models, by the digests of their rows
     drawn: DrawnRows | None = None
@@ -242,6 +246,7 @@ def merge(models: Iterable[Model], engine: Engine) -> Model:
                 )
         numbers.update(dict.fromkeys(digests, number))
         added += own
+        devices += _devices(model)
         drawn = _joined(drawn, model.drawn) if parts else model.drawn
         parts.append(_Part(model.sums.weight, rounding_of(model), model.certificate.sample, model.calibration))
         level, value = 0, model.sums
@@ -257,7 +262,7 @@ def merge(models: Iterable[Model], engine: Engine) -> Model:
             "no bound with 95 % confidence: the models were fitted with different options, or share some rows"
         )
     fit = resolve_shape(FitSpec.of(first), sums.count, first.features.columns, first.features.dtype)
-    joined = _with_sums(first, sums, fit, _joint_checks(first, sums, parts, drawn), engine, added[1:])
+    joined = _with_sums(first, sums, fit, _joint_checks(first, sums, parts, drawn), engine, added[1:], devices)
     apart = joint_calibration_rows([(part.weight, part.calibration) for part in parts], fit.spec.seed)
     return joined if apart is None else calibrated(joined, apart, sums.weight, engine)
 
@@ -269,11 +274,12 @@ def _with_sums(
     checks: Checks,
     engine: Engine,
     added: list[dict[str, Any]],
+    devices: list[str],
     recorded: dict[str, Any] | None = None,
     far: str | None = None,
 ) -> Model:
-    """A model with the same features and signs but other sums, `added` rows and, if given, another `recorded` spec;
-    `far` is a sentence if these rows are far from all landmarks."""
+    """A model with the same features and signs but other sums, `added` rows, the `devices` that computed and, if given,
+    another `recorded` spec; `far` is a sentence if these rows are far from all landmarks."""
     features = model.features
     with single_threaded_blas, np.errstate(over="ignore", invalid="ignore"):
         with engine.small_work() as in_order:
@@ -285,11 +291,16 @@ def _with_sums(
     beyond = warn_if_beyond_tolerance(found, fit.spec)
     warn_of(found, features, far=None if beyond else far)
     warn_if_not_uniform(fit.spec)
-    changed: Provenance = {"added": added, "choices": [*kept_choices(model), *found.choices]}
+    changed: Provenance = {"added": added, "choices": [*kept_choices(model), *found.choices], **of_devices(devices)}
     if recorded is not None:
         changed["spec"] = recorded
     larger = found.model(features, {**model.provenance, **changed})
     return extend_decoder(larger, model, fit.spec)
+
+
+def _devices(model: Model) -> list[str]:
+    """The devices that computed a model."""
+    return model.provenance.get("devices", [CPU])
 
 
 def _joined(ours: DrawnRows | None, theirs: DrawnRows | None) -> DrawnRows | None:
@@ -403,7 +414,8 @@ class Addition:
         added = [*model.provenance.get("added", []), self.identity | {"sha256": more.content}]
         recorded = model.provenance["spec"] | {key: getattr(self.fit.spec, key) for key in _MAY_CHANGE}
         sums = self.before + more.sums
-        larger = _with_sums(model, sums, self.fit, checks, engine, added, recorded, self.far)
+        devices = [*_devices(model), *(engine.devices or [CPU])]
+        larger = _with_sums(model, sums, self.fit, checks, engine, added, devices, recorded, self.far)
         return larger if self.apart is None else calibrated(larger, self.apart, sums.weight, engine)
 
 
@@ -421,7 +433,8 @@ def addition_of(
     if decay != 1:
         before, like = before.scaled(decay), None if like is None else like.scaled(decay)
     checks, some = _checks_of_new_rows(model, before, rows, fit, engine)
-    checks = replace(checks, rounded=(decay * checks.rounded[0], decay * checks.rounded[1]))
+    of_rounding = decay * checks.rounded[0], decay * checks.rounded[1]
+    checks = replace(checks, rounded=of_rounding, compute=compute_of(features, engine))
     if like is not None:
         with single_threaded_blas, engine.small_work() as in_order:
             checks = with_basis(features, replace(checks, like=like), in_order)

@@ -14,7 +14,7 @@ from bigkpca.data.rows import ArrayRows, Rows
 from bigkpca.errors import Array
 from bigkpca.execution.blas import single_threaded_blas
 from bigkpca.execution.engine import Engine
-from bigkpca.execution.passes import gather, gram_product, read_rows
+from bigkpca.execution.passes import compute_of, gather, gram_product, read_rows
 from bigkpca.execution.progress import Progress
 from bigkpca.execution.projection import score_rows
 from bigkpca.fitting import precomputed
@@ -69,8 +69,8 @@ def _error_of_kernels(rows: Rows, columns: Columns, far: Array, spec: FitSpec, e
     with np.errstate(over="ignore", invalid="ignore"):
         Y = double.shifted(X)
         K = columns.kernel(Y, Y)
-        Z = single.shifted(X)
-        E = columns.kernel(Z, Z).astype(np.float64) - K
+        rounded = KernelRows(columns.kernel, columns.offset, single.shifted(X), scale=columns.scale)
+        E = compute_of(rounded, engine).features(rounded, X).astype(np.float64) - K
     eps = float(np.finfo(columns.dtype).eps)
     if not np.isfinite(E).all():
         return _OF_SUMS * eps * n * float(np.abs(K).max())

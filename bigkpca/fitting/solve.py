@@ -13,7 +13,7 @@ from bigkpca.data.rows import Rows
 from bigkpca.errors import Array, DataError, SpecError, check_overflow
 from bigkpca.execution import trim
 from bigkpca.execution.engine import Engine
-from bigkpca.execution.passes import action_of, sums_of
+from bigkpca.execution.passes import action_of, compute_of, sums_of
 from bigkpca.fitting.features import Choice, ChosenFeatures, choice
 from bigkpca.numerics import certificates, eigenpairs, rounding, solvers
 from bigkpca.numerics.certificates import Certificate, Evidence, spectral
@@ -26,7 +26,7 @@ from bigkpca.numerics.methods import Exact, Method, Nystroem
 from bigkpca.numerics.model import Model, Provenance
 from bigkpca.numerics.moments import Moments, ShiftedSums, represented
 from bigkpca.numerics.random_streams import JOINED, KRYLOV, PROBES, SKETCH, random_stream
-from bigkpca.numerics.rounding import FarRows, Rounding, Significant
+from bigkpca.numerics.rounding import ON_PROCESSOR, Compute, FarRows, Rounding, Significant
 from bigkpca.numerics.solvers import OVERSAMPLING, Action, leading_eigenpairs, starting_block
 from bigkpca.numerics.span import SMALLEST, Basis, Span, basis_of, eigenvector_basis, of_basis
 from bigkpca.spec import FitSpec, ResolvedFit
@@ -70,7 +70,8 @@ class Checks:
     directions of `basis`; None if they prove nothing. `like` are those that a model keeps of rows fitted earlier, which
     requires the same basis: of Cholesky's factor, eigenvectors or both. `rounded` is how far rounding moved the tr(E)
     and an eigenvalue of those rows; `weight` is that of the others, their number without weights. If there is no bound,
-    `sample` (q, d) of all rows gives an estimate; None if earlier rows are not known.
+    `sample` (q, d) of all rows gives an estimate; None if earlier rows are not known. `compute` is how the pass
+    computed.
     """
 
     few: Array
@@ -84,6 +85,7 @@ class Checks:
     rounded: tuple[float, float] = (0.0, 0.0)
     far: FarRows | None = None
     few_weights: Array | None = None
+    compute: Compute = ON_PROCESSOR
 
     def drawn_rows(self, span: Span | None) -> DrawnRows | None:
         """What a model with this span keeps of the rows that were drawn."""
@@ -146,7 +148,7 @@ def _solve_from_sums(
     measured, span = at_once(
         in_order,
         lambda: rounding.measured(
-            features, moments, checks.shift, checks.few, checks.far, in_order, checks.few_weights
+            features, moments, checks.shift, checks.few, checks.far, in_order, checks.few_weights, checks.compute
         ),
         lambda: None if checks.basis is None else of_basis(checks.basis, moments, in_order),
     )
@@ -400,7 +402,8 @@ def _solve_by_pass(
     with engine.small_work() as in_order:
         basis = first_basis(features, like, in_order)
         weights = None if chosen.few_weights is None else chosen.few_weights[: len(few)]
-        checks = Checks(few, chosen.near_mean, chosen.weight, few, basis, few_weights=weights)
+        compute = compute_of(features, engine)
+        checks = Checks(few, chosen.near_mean, chosen.weight, few, basis, few_weights=weights, compute=compute)
         draw = draw_of(features, fit, checks, like)
     found = sums_of(rows, features, chosen.near_mean, fit.spec.block_rows, engine, kept=engine.kept, draw=draw)
     residuals = None if draw is None else draw.residuals

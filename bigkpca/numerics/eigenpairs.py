@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
 
 from bigkpca.errors import Array, ConstantKernelError, DataError
+from bigkpca.numerics.array_api import astype, dtype_of, functions_of
 from bigkpca.numerics.display import brief
 from bigkpca.numerics.linalg import numerical_rank, signs
 
@@ -25,8 +27,8 @@ class Projection:
     def __call__(self, V: Array, *, overwrite: bool = False) -> Array:
         """Scores of V, in the wider precision of V and the projection; V is overwritten with V - mean if `overwrite`
         allows it and no precision is lost."""
-        lossless = np.can_cast(self.mean.dtype, V.dtype)
-        return np.subtract(V, self.mean, out=V if overwrite and lossless else None) @ self.components
+        lossless = np.can_cast(dtype_of(self.mean), dtype_of(V))
+        return functions_of(V).subtract(V, self.mean, out=V if overwrite and lossless else None) @ self.components
 
     def of(self, features: slice) -> Projection:
         """The part of the projection that uses only these features."""
@@ -68,7 +70,11 @@ class Solution:
 
     def projection(self, dtype: Any = np.float64) -> Projection:
         """The projection from features to scores, in the given precision."""
-        return Projection(self.mean.astype(dtype, copy=False), self.components.astype(dtype, copy=False))
+        return Projection(astype(self.mean, dtype), astype(self.components, dtype))
+
+    def placed(self, place: Callable[[Array], Any]) -> Solution:
+        """The same solution with mean and components on a device."""
+        return replace(self, mean=place(self.mean), components=place(self.components))
 
     def first(self, count: int) -> Solution:
         """The solution with the leading `count` components, or all if there are fewer."""

@@ -9,15 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
+from typing import Any
 
 import numpy as np
 import scipy
 
 from bigkpca.errors import Array
+from bigkpca.numerics.array_api import astype, empty, inner_products, moved, on_host
 from bigkpca.numerics.display import ShowsSummary, Summary, number
 from bigkpca.numerics.eigenpairs import Solution
 from bigkpca.numerics.features import FeatureMap
 from bigkpca.numerics.linear_pca import Captured, Lost
+from bigkpca.numerics.moments import added_pieces
 
 _ROUNDING = 1e-9  # of an eigenvalue: the smallest standard error that is reported
 _NORMAL = 1.96  # standard errors to either side of a normal estimate: a 95 % interval
@@ -168,32 +171,36 @@ def block_sums(
     X_tiles: Iterable[Array], features: FeatureMap, solution: Solution, given: Probes, most_rows: int
 ) -> Sums:
     """The sums of one block, one tile X (b, d) at a time."""
-    m, dtype = len(given.rows), features.dtype
-    evaluate, fill = features.kernel.against(given.rows, most_rows), features.filling(most_rows)
-    K, values = np.empty((most_rows, m), dtype), np.empty((most_rows, features.size), dtype)
-    project, C = solution.projection(dtype), given.C.astype(dtype)
+    dtype, like = features.dtype, features.offset
+    evaluate, fill = features.kernel.against_anywhere(moved(given.rows, like), most_rows), features.filling(most_rows)
+    K, values = empty((most_rows, len(given.rows)), like, dtype), empty((most_rows, features.size), like, dtype)
+    project, C = solution.projection(dtype), moved(given.C.astype(dtype), like)
     total: Sums | None = None
     for tile in X_tiles:
-        X, V, exact, ones = features.shifted(tile), values[: len(tile)], K[: len(tile)], np.ones(len(tile), dtype)
-        fill(X, V)
-        evaluate(X, exact)
-        Y = project(V)
-        error = exact - V @ C.T
-        squares = np.einsum("ij,ij->j", error, error, dtype=np.float64)
-        sums = Sums(
-            count=len(tile),
-            KY=(exact.T @ Y).astype(np.float64),
-            K1=(ones @ exact).astype(np.float64),
-            VY=(V.T @ Y).astype(np.float64),
-            V1=(ones @ V).astype(np.float64),
-            YY=(Y.T @ Y).astype(np.float64),
-            Y1=(ones @ Y).astype(np.float64),
-            trace=float(features.kernel.diagonal(X).sum()),
-            squares=squares,
-        )
-        total = sums if total is None else total + sums
+        X, V_tile, K_tile = features.shifted(tile), values[: tile.shape[0], :], K[: tile.shape[0], :]
+        fill(X, V_tile)
+        evaluate(X, K_tile)
+        diagonal = features.kernel.diagonal_anywhere(X)
+        for own in added_pieces(V_tile):
+            V, exact, ones = V_tile[own, :], K_tile[own, :], moved(np.ones(own.stop - own.start, dtype), like)
+            Y = project(V)
+            error = exact - V @ C.T
+            sums = Sums(
+                count=own.stop - own.start,
+                KY=astype(exact.T @ Y, np.float64),
+                K1=astype(ones @ exact, np.float64),
+                VY=astype(V.T @ Y, np.float64),
+                V1=astype(ones @ V, np.float64),
+                YY=astype(Y.T @ Y, np.float64),
+                Y1=astype(ones @ Y, np.float64),
+                trace=float(diagonal[own].sum()),
+                squares=inner_products(error, error, np.float64, axis=0),
+            )
+            total = sums if total is None else total + sums
     assert total is not None  # a block has rows
-    return total
+    found: dict[str, Any] = {part.name: getattr(total, part.name) for part in fields(total)}
+    found |= {name: on_host(value) for name, value in found.items() if not isinstance(value, int | float)}
+    return Sums(**found)
 
 
 @dataclass(frozen=True)

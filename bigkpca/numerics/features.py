@@ -1,11 +1,12 @@
 """Feature maps v(x), from tiles of rows to tiles of features: kernels with landmarks, random Fourier features, tensor
 sketches.
 
-A map prepares its work space once for a stream of tiles and reuses it, so a pass allocates nothing per tile.
+A map prepares its work space once for a stream of tiles and reuses it, so a pass with NumPy allocates nothing per tile.
 """
 
 from __future__ import annotations
 
+import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
@@ -15,6 +16,18 @@ import numpy as np
 import scipy
 
 from bigkpca.errors import Array, SpecError
+from bigkpca.numerics.array_api import (
+    astype,
+    contiguous,
+    dtype_of,
+    empty,
+    functions_of,
+    in_numpy,
+    moved,
+    on_host,
+    set_columns,
+    subtract,
+)
 from bigkpca.numerics.display import brief
 from bigkpca.numerics.kernels import Gaussian, Kernel, Polynomial, Precomputed, squared_norms
 from bigkpca.numerics.linalg import Map, arrays_of, eigh_descending, signs
@@ -22,6 +35,7 @@ from bigkpca.numerics.linalg import Map, arrays_of, eigh_descending, signs
 Fill = Callable[[Array, Array], None]  # (X (b, d), V (b, D)) -> None; writes v(x_i) into row i of V
 Evaluation = Callable[[Array], tuple[Array, Array]]  # X (b, d) -> V (b, D), k(x_i, x_i) (b,)
 Watch = Callable[[Array, Array], None]  # a piece of a tile, and the same rows shifted and scaled -> None
+Place = Callable[[Array], Any]  # a NumPy array -> the same array on a device
 Shape = tuple[str | int, ...]  # of an array: d, D and r are those of the model, other letters any number
 
 
@@ -39,14 +53,17 @@ def shifted_rows(X: Array, offset: Array, scale: Array | None, out: Array) -> No
 
     Otherwise data far from the origin (longitudes, time stamps) would lose their variation to rounding.
     """
-    precision = np.result_type(X.dtype, out.dtype)
+    xp, precision = functions_of(out), np.result_type(dtype_of(X), dtype_of(out))
+    shift = astype(offset, precision)
     if scale is None:
-        np.subtract(X, offset.astype(precision), out=out, dtype=precision, casting="same_kind")
-    else:
-        # Also divided before rounding, so that columns in tiny or huge units neither underflow nor overflow.
-        with np.errstate(over="ignore", invalid="ignore"):
-            np.divide(np.subtract(X, offset.astype(precision), dtype=precision), scale, out=out, casting="same_kind")
-        out[:, np.isinf(scale)] = 0  # also where a difference overflows
+        subtract(X, shift, precision, out)
+        return
+    # Also divided before rounding, so that columns in tiny or huge units neither underflow nor overflow.
+    with np.errstate(over="ignore", invalid="ignore"):
+        xp.divide(subtract(X, shift, precision), scale, out=out)
+    unused = np.flatnonzero(on_host(xp.isinf(scale)))
+    if len(unused):  # also where a difference overflows
+        set_columns(out, unused, moved(np.zeros((out.shape[0], len(unused))), out))
 
 
 @dataclass(frozen=True)
@@ -86,7 +103,13 @@ class FeatureMap(ABC):
     @property
     def columns(self) -> int:
         """d, the number of input columns."""
-        return len(self.offset)
+        return int(self.offset.shape[0])
+
+    def placed(self, place: Place) -> Self:
+        """The same map with its arrays on a device, where it then computes."""
+        found = copy.copy(self)
+        vars(found).update({name: place(value) for name, value in self.arrays().items()})
+        return found
 
     def as_columns(self) -> Columns:
         """The map to the rows themselves, shifted and scaled as for this map."""
@@ -98,9 +121,16 @@ class FeatureMap(ABC):
 
     def shifted(self, X: Array) -> Array:
         """(X - offset) / scale in the dtype of block work, (b, d)."""
-        out = np.empty(X.shape, self.dtype)
-        shifted_rows(X, self.offset, self.scale, out)
+        out = empty(X.shape, self.offset, self.dtype)
+        shifted_rows(self._beside(X), self.offset, self.scale, out)
         return out
+
+    def _beside(self, X: Array) -> Array:
+        """A tile X (b, d) on the device of the map."""
+        if in_numpy(self.offset) or not in_numpy(X):
+            return X
+        precision = min(np.result_type(X.dtype, self.dtype), np.dtype(np.float64))  # devices have no long doubles
+        return moved(X.astype(precision, copy=False), self.offset)
 
     def unshifted(self, X: Array) -> Array:
         """X scale + offset in float64, (b, d): the inverse of `shifted`, in the units of the data."""
@@ -127,24 +157,27 @@ class FeatureMap(ABC):
 
     def evaluation(self, most_rows: int, watch: Watch | None = None) -> Evaluation:
         """Prepare `tiles` of at most `most_rows` rows; the returned function owns its work space."""
-        height = min(most_rows, piece_rows(self.columns, self.dtype.itemsize))
+        height = most_rows
+        if in_numpy(self.offset):
+            height = min(height, piece_rows(self.columns, self.dtype.itemsize))
         fill = self.filling(height)
-        rows = np.empty((height, self.columns), self.dtype)
-        values = np.empty((most_rows, self.size), self.dtype)
+        rows = empty((height, self.columns), self.offset, self.dtype)
+        values = empty((most_rows, self.size), self.offset, self.dtype)
 
         def evaluate_piece(X: Array, V: Array) -> Array:
-            piece = rows[: len(X)]
-            shifted_rows(X, self.offset, self.scale, piece)
+            piece = rows[: X.shape[0], :]
+            shifted_rows(self._beside(X), self.offset, self.scale, piece)
             if watch is not None:
                 watch(X, piece)
             fill(piece, V)
-            return self.kernel.diagonal(piece)
+            return self.kernel.diagonal_anywhere(piece)
 
         def evaluate(X: Array) -> tuple[Array, Array]:
-            V = values[: len(X)]
-            if len(X) <= height:
+            count = X.shape[0]
+            V = values[:count, :]
+            if count <= height:
                 return V, evaluate_piece(X, V)
-            pieces = (slice(start, start + height) for start in range(0, len(X), height))
+            pieces = (slice(start, start + height) for start in range(0, count, height))
             return V, np.concatenate([evaluate_piece(X[piece], V[piece]) for piece in pieces])
 
         return evaluate
@@ -191,7 +224,7 @@ class Itself(FeatureMap):
 
     def filling(self, most_rows: int) -> Fill:
         def fill(X: Array, V: Array) -> None:
-            V[:] = X
+            V[:, :] = X
 
         return fill
 
@@ -226,7 +259,7 @@ class KernelRows(FeatureMap):
 
     @property
     def size(self) -> int:
-        return len(self.landmarks)
+        return int(self.landmarks.shape[0])
 
     @classmethod
     def takes(cls, kernel: Kernel) -> bool:
@@ -234,10 +267,10 @@ class KernelRows(FeatureMap):
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        return self.landmarks.dtype
+        return dtype_of(self.landmarks)
 
     def filling(self, most_rows: int) -> Fill:
-        return self.kernel.against(self.landmarks, most_rows)
+        return self.kernel.against_anywhere(self.landmarks, most_rows)
 
     def half(self) -> tuple[KernelRows, Array]:
         return replace(self, landmarks=self.landmarks[::2]), np.arange(0, self.size, 2)
@@ -401,16 +434,20 @@ def draw_frequencies(
 
 
 def _trigonometric(angles: Array, phases: Array | None, amplitude: Any, V: Array) -> None:
-    """V = amplitude · (cos(angles), sin(angles)) side by side, or amplitude · sqrt(2) · cos(angles + phases)."""
-    m = angles.shape[1]
+    """V = amplitude · (cos(angles), sin(angles)) side by side, or amplitude · sqrt(2) · cos(angles + phases), for a
+    number or one amplitude for each row (b, 1)."""
+    xp, dtype, m = functions_of(V), dtype_of(V), angles.shape[1]
+    root = dtype.type(1 if phases is None else np.sqrt(2))
     if phases is None:
-        np.cos(angles, out=V[:, :m])
-        np.sin(angles, out=V[:, m:])
-        V *= amplitude
+        xp.cos(angles, out=V[:, :m])
+        xp.sin(angles, out=V[:, m:])
     else:
         angles += phases
-        np.cos(angles, out=V)
-        V *= amplitude * V.dtype.type(np.sqrt(2))
+        xp.cos(angles, out=V)
+    if isinstance(amplitude, float):
+        V *= float(dtype.type(amplitude) * root)
+    else:
+        V *= astype(amplitude, dtype) * float(root)
 
 
 class _Waves(FeatureMap):
@@ -421,11 +458,11 @@ class _Waves(FeatureMap):
 
     @property
     def size(self) -> int:
-        return len(self.frequencies) * (2 if self.phases is None else 1)
+        return int(self.frequencies.shape[0]) * (2 if self.phases is None else 1)
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        return self.frequencies.dtype
+        return dtype_of(self.frequencies)
 
     def half(self) -> tuple[Self, Array]:
         phases = None if self.phases is None else self.phases[::2]
@@ -458,15 +495,16 @@ class FourierRows(_Waves):
         return kernel.spectral
 
     def filling(self, most_rows: int) -> Fill:
-        m = len(self.frequencies)
-        right = np.ascontiguousarray(self.frequencies.T)
-        angles = np.empty((most_rows, m), self.dtype)
+        xp, m = functions_of(self.frequencies), self.frequencies.shape[0]
+        right = contiguous(self.frequencies.T)
+        work = empty((most_rows, m), self.frequencies)
         at_zero = self.kernel.diagonal(np.zeros((1, self.columns)))[0]
-        amplitude = self.dtype.type(np.sqrt(at_zero / m))
+        amplitude = float(np.sqrt(at_zero / m))
 
         def fill(X: Array, V: Array) -> None:
-            np.matmul(X, right, out=angles[: len(X)])
-            _trigonometric(angles[: len(X)], self.phases, amplitude, V)
+            angles = work[: X.shape[0], :]
+            xp.matmul(X, right, out=angles)
+            _trigonometric(angles, self.phases, amplitude, V)
 
         return fill
 
@@ -503,21 +541,23 @@ class PrincipalFourierRows(_Waves):
         return isinstance(kernel, Gaussian)
 
     def filling(self, most_rows: int) -> Fill:
-        m, kept = self.frequencies.shape
-        right = np.ascontiguousarray(self.frequencies.T)
-        projections = np.empty((most_rows, kept), self.dtype)
-        angles = np.empty((most_rows, m), self.dtype)
-        amplitude = np.sqrt(1 / m)
+        xp, (m, kept) = functions_of(self.frequencies), self.frequencies.shape
+        right = contiguous(self.frequencies.T)
+        projections = empty((most_rows, kept), self.frequencies)
+        work = empty((most_rows, m), self.frequencies)
+        amplitude = float(np.sqrt(1 / m))
 
         def fill(X: Array, V: Array) -> None:
-            P = projections[: len(X)]
-            np.matmul(X, self.axes, out=P)
-            np.matmul(P, right, out=angles[: len(X)])
+            P, angles = projections[: X.shape[0], :], work[: X.shape[0], :]
+            xp.matmul(X, self.axes, out=P)
+            xp.matmul(P, right, out=angles)
             a: Any = self.factor
-            if a is None:
-                left_out = squared_norms(X) - squared_norms(P) if kept < self.columns else np.zeros(len(X))
-                a = np.exp(-self.kernel.gamma * np.maximum(left_out, 0).astype(np.float64))[:, None]
-            _trigonometric(angles[: len(X)], self.phases, np.asarray(amplitude * a, self.dtype), V)
+            if a is None and kept == self.columns:
+                a = 1.0
+            elif a is None:
+                left_out = xp.maximum(squared_norms(X) - squared_norms(P), 0.0)
+                a = xp.exp(-float(self.kernel.gamma) * astype(left_out, np.float64))[:, None]
+            _trigonometric(angles, self.phases, amplitude * a, V)
 
         return fill
 
@@ -571,25 +611,28 @@ class TensorSketch(FeatureMap):
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        return self.signs.dtype
+        return dtype_of(self.signs)
 
     def filling(self, most_rows: int) -> Fill:
-        columns = np.arange(self.buckets.shape[1])
-        sketches = [
+        xp, columns = functions_of(self.signs), np.arange(self.buckets.shape[1])
+        sketches: list[Any] = [
             scipy.sparse.csr_array((signs, (buckets, columns)), shape=(self.width, len(columns)))
-            for buckets, signs in zip(self.buckets, self.signs, strict=True)
+            for buckets, signs in zip(on_host(self.buckets), on_host(self.signs), strict=True)
         ]
-        extended = np.empty((most_rows, self.columns + 1), self.dtype)
-        extended[:, -1] = np.sqrt(self.kernel.coef0)
-        root = self.dtype.type(np.sqrt(self.kernel.gamma))
+        fft = scipy.fft
+        if not in_numpy(self.signs):  # the standard has no sparse arrays
+            sketches, fft = [moved(sketch.toarray(), self.signs) for sketch in sketches], xp.fft
+        extended = empty((most_rows, self.columns + 1), self.signs)
+        extended[:, -1] = float(np.sqrt(self.kernel.coef0))
+        root = float(self.dtype.type(np.sqrt(self.kernel.gamma)))
 
         def fill(X: Array, V: Array) -> None:
-            rows = extended[: len(X)]
-            np.multiply(X, root, out=rows[:, :-1])
-            spectrum = scipy.fft.rfft((sketches[0] @ rows.T).T, axis=1)
+            rows = extended[: X.shape[0], :]
+            xp.multiply(X, root, out=rows[:, :-1])
+            spectrum = fft.rfft((sketches[0] @ rows.T).T, axis=1)
             for sketch in sketches[1:]:
-                spectrum *= scipy.fft.rfft((sketch @ rows.T).T, axis=1)
-            V[:] = scipy.fft.irfft(spectrum, self.width, axis=1)
+                spectrum *= fft.rfft((sketch @ rows.T).T, axis=1)
+            V[:, :] = fft.irfft(spectrum, n=self.width, axis=1)
 
         return fill
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Any, TypedDict
@@ -10,12 +11,13 @@ import numpy as np
 
 from bigkpca.errors import Array, SpecError, column_called
 from bigkpca.numerics import methods
+from bigkpca.numerics.array_api import on_host
 from bigkpca.numerics.certificates import Certificate
 from bigkpca.numerics.certificates.sampling import DrawnRows
 from bigkpca.numerics.display import ShowsSummary, Summary, counted
 from bigkpca.numerics.drift import Reference
 from bigkpca.numerics.eigenpairs import Projection, Solution
-from bigkpca.numerics.features import FeatureMap, has_landmarks
+from bigkpca.numerics.features import FeatureMap, Place, has_landmarks
 from bigkpca.numerics.linalg import all_aligned
 from bigkpca.numerics.linear_pca import Captured
 from bigkpca.numerics.methods import Method
@@ -42,6 +44,7 @@ class Provenance(TypedDict, total=False):
     of the columns of 0 and 1 that a column of categories became, and `column_labels` the dim and coordinates of a
     DataArray (see `data.labels`); `choices` are the values of options that were left open, with reasons; `products`
     counts products with the Gram matrix; `like` is the digest of the model whose features this one has.
+    `devices` names those that computed, if one was not the processor ("cpu").
     """
 
     spec: dict[str, Any]
@@ -54,6 +57,7 @@ class Provenance(TypedDict, total=False):
     products: int
     added: list[dict[str, Any]]
     like: str
+    devices: list[str]
 
 
 @dataclass(frozen=True, repr=False)
@@ -104,6 +108,14 @@ class Model(ShowsSummary):
 
     def __post_init__(self) -> None:
         vars(self).update(all_aligned(vars(self)))  # as after storing and loading, so that results have the same bits
+
+    def placed(self, place: Place) -> Model:
+        """The same model with what scores and residuals take from it on a device."""
+        if self.features.precomputed:  # whose scores take no kernels
+            return self
+        found = copy.copy(self)  # without checks of arrays, which are for NumPy's
+        vars(found).update(features=self.features.placed(place), solution=self.solution.placed(place))
+        return found
 
     def summary(self) -> Summary:
         """The main facts, and the eigenvalues."""
@@ -183,6 +195,8 @@ class Model(ShowsSummary):
         """r, the number of components."""
         return self.solution.components.shape[1]
 
+    # Scores and residuals are in host memory, wherever the model is.
+
     def project(self, X_tiles: Iterable[Array], most_rows: int, precision: Any = None) -> Iterator[Array]:
         """Scores (b, r) of each tile X (b, d), in the dtype of block work or a wider `precision`; one pass."""
         return map(self.projecting(most_rows, precision), X_tiles)
@@ -190,7 +204,7 @@ class Model(ShowsSummary):
     def projecting(self, most_rows: int, precision: Any = None) -> Callable[[Array], Array]:
         """Prepare `project` for tiles of at most `most_rows` rows; the returned function owns its work space."""
         evaluate, project = self.features.evaluation(most_rows), self.projection(precision)
-        return lambda X: project(evaluate(X)[0], overwrite=True)
+        return lambda X: on_host(project(evaluate(X)[0], overwrite=True))
 
     def scoring(
         self, most_rows: int, given: Expansion, precision: Any = None
@@ -202,7 +216,7 @@ class Model(ShowsSummary):
         def score(X: Array) -> tuple[Array, Array]:
             V, diagonal = evaluate(X)
             left = residuals(given, self.solution, V, diagonal)
-            return project(V, overwrite=True), left
+            return on_host(project(V, overwrite=True)), on_host(left)
 
         return score
 
@@ -291,4 +305,4 @@ class Model(ShowsSummary):
     def residuals(self, X_tiles: Iterable[Array], most_rows: int, given: Expansion) -> Iterator[Array]:
         """Novelty (b,) of each tile X (b, d); `given` is the expansion of this model."""
         for V, diagonal in self.features.tiles(X_tiles, most_rows):
-            yield residuals(given, self.solution, V, diagonal)
+            yield on_host(residuals(given, self.solution, V, diagonal))

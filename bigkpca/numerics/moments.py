@@ -14,6 +14,17 @@ from typing import NamedTuple
 import numpy as np
 
 from bigkpca.errors import Array
+from bigkpca.numerics.array_api import (
+    astype,
+    dtype_of,
+    empty,
+    functions_of,
+    in_numpy,
+    inner_products,
+    moved,
+    on_host,
+    rows_of,
+)
 from bigkpca.numerics.display import brief
 from bigkpca.numerics.linalg import row_pieces
 
@@ -61,22 +72,23 @@ def most_of_strip(D: int) -> int:
     return max(columns.stop * (columns.stop - columns.start) for columns, _, _ in _strips(D))
 
 
-def work_space(D: int, dtype: np.dtype) -> Array:
-    """The work space that `add_products` needs for rows in R^D of this dtype."""
-    return np.empty(most_of_strip(D), dtype)
+def work_space(V: Array) -> Array:
+    """The work space that `add_products` needs for rows V (b, D)."""
+    return empty((most_of_strip(V.shape[1]),), V)
 
 
 def add_products(sums: Array, V: Array, work: Array) -> None:
     """Add V'V of rows V (b, D) to `sums`; products in the dtype of V and of the `work_space`."""
+    xp = functions_of(V)
     for columns, above, corner in _strips(V.shape[1]):
         own, start = V[:, columns], columns.start
         width = own.shape[1]
         if start:
             part = work[: start * width]
-            np.matmul(V[:, :start].T, own, out=part.reshape(start, width))
+            xp.matmul(V[:, :start].T, own, out=xp.reshape(part, (start, width)))
             sums[above:corner] += part
         part = work[: width * width]
-        np.matmul(own.T, own, out=part.reshape(width, width))  # BLAS computes only one triangle
+        xp.matmul(own.T, own, out=xp.reshape(part, (width, width)))  # BLAS computes only one triangle
         sums[corner : corner + width * width] += part
 
 
@@ -273,17 +285,27 @@ class ShiftedSums:
         return Moments(self.count, self.weight, self.about + deviation, scatter, self.trace, self.largest)
 
 
+_ADDED_ROWS = 2048
 _FAR = 32  # times the mean square of the rows nearer than a row
 _FAR_PART = 8  # at most every 8th row of a tile is far: their sums take longer
 
 
 def _far(V: Array) -> Array:
     """Numbers of the far rows of one tile V (b, D), whose squares exceed those of all nearer rows by much."""
-    squares = np.einsum("ij,ij->i", V, V)
-    ordered, first = np.sort(squares), max(1, len(V) - -(-len(V) // _FAR_PART))
-    means = np.cumsum(ordered, dtype=np.float64)[first - 1 : -1] / np.arange(first, len(V))
+    squares = on_host(inner_products(V, V))
+    rows = len(squares)
+    ordered, first = np.sort(squares), max(1, rows - -(-rows // _FAR_PART))
+    means = np.cumsum(ordered, dtype=np.float64)[first - 1 : -1] / np.arange(first, rows)
     far = ordered[first:][ordered[first:] > _FAR * means]
     return np.flatnonzero(squares >= far[0]) if len(far) else np.empty(0, np.intp)
+
+
+def added_pieces(V: Array) -> list[slice]:
+    """Slices of the rows of a tile V (b, D) whose products are added up in its dtype: all of them, or 2048 of a tile on
+    a device, which has more."""
+    rows = V.shape[0]
+    step = max(rows, 1) if in_numpy(V) else _ADDED_ROWS
+    return [slice(start, min(start + step, rows)) for start in range(0, rows, step)]
 
 
 def represented(weights: Array, total: float) -> Array:
@@ -305,7 +327,8 @@ def weighted_tiles(
         if w is None or w.all():
             yield V, diagonal, w
         else:
-            yield V[w > 0], diagonal[w > 0], w[w > 0]
+            kept = np.flatnonzero(w)
+            yield rows_of(V, kept), diagonal[kept], w[kept]
 
 
 def shifted_sums(
@@ -319,31 +342,38 @@ def shifted_sums(
     """
     D = len(shift)
     count, weight, trace, largest = 0, 0.0, 0.0, -np.inf
-    total, products = np.zeros(D), empty_sums(D)
+    total: Array = np.zeros(D)
+    products: Array = empty_sums(D)
     work, shifted, roots = np.empty(0), shift, np.empty(0)
     for V, diagonal, w in weighted_tiles(tiles, weights):
-        if shifted.dtype != V.dtype or not work.size:
-            work, shifted = work_space(D, V.dtype), shift.astype(V.dtype)
+        rows, dtype = V.shape[0], dtype_of(V)
+        if not work.shape[0] or dtype_of(shifted) != dtype:
+            work, shifted = work_space(V), moved(shift.astype(dtype), V)
+            total, products = moved(total, V), moved(products, V)
         V -= shifted
         if w is not None:
-            roots = np.sqrt(w).astype(V.dtype)
+            roots = moved(np.sqrt(w).astype(dtype), V)
             V *= roots[:, None]
-        elif len(roots) != len(V):
-            roots = np.ones(len(V), V.dtype)
-        count += len(V)
-        weight += len(V) if w is None else float(w.sum())
+        elif roots.shape[0] != rows:
+            roots = moved(np.ones(rows, dtype), V)
+        count += rows
+        weight += rows if w is None else float(w.sum())
         trace += float(diagonal.sum() if w is None else w @ diagonal)
         far = _far(V)
         if len(far):  # alone and in float64, since all that a sum adds after a far row is rounded to its precision
-            apart = V[far].astype(np.float64)
-            add_products(products, apart, work_space(D, apart.dtype))
-            total += roots[far].astype(np.float64) @ apart
-            V[far] = 0
-        add_products(products, V, work)
-        total += roots @ V  # here a product is several times faster than a column sum
+            apart = astype(rows_of(V, far), np.float64)
+            add_products(products, apart, work_space(apart))
+            total += astype(rows_of(roots[:, None], far)[:, 0], np.float64) @ apart
+            near = np.ones((rows, 1), bool)
+            near[far] = False
+            V[:, :] = functions_of(V).where(moved(near, V), V, 0.0)
+        for own in added_pieces(V):
+            add_products(products, V[own, :], work)
+            total += roots[own] @ V[own, :]  # here a product is several times faster than a column sum
         largest = max(largest, float(diagonal.max(initial=-np.inf)))
     # `shifted` and not `shift`, since the rounded vector was subtracted.
-    return ShiftedSums(shifted.astype(np.float64), count, weight, total, products, trace, largest)
+    about = on_host(shifted).astype(np.float64)
+    return ShiftedSums(about, count, weight, on_host(total), on_host(products), trace, largest)
 
 
 def block_moments(

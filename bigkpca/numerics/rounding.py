@@ -8,11 +8,14 @@ few random ones rarely include and whose errors may exceed those of all others t
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
 from bigkpca.errors import Array
+from bigkpca.numerics.array_api import on_host, rows_of
 from bigkpca.numerics.display import brief
 from bigkpca.numerics.eigenpairs import Solution
 from bigkpca.numerics.features import FeatureMap, KernelRows, has_landmarks
@@ -22,6 +25,27 @@ from bigkpca.numerics.moments import Moments, block_moments, represented
 from bigkpca.numerics.span import Span
 
 FAR_ROWS = 16  # rows that are kept
+
+
+class Compute(NamedTuple):
+    """What computes as a pass does, where rounding is measured, since devices round differently: the features V (q, D)
+    of a map of rows X (q, d), and moments of V (q, D), about a vector near their mean (D,)."""
+
+    features: Callable[[FeatureMap, Array], Array]
+    moments: Callable[[Array, Array], Moments]
+
+
+def features_here(features: FeatureMap, X: Array) -> Array:
+    """The features (q, D) of rows X (q, d)."""
+    return next(features.tiles([X], len(X)))[0]
+
+
+def moments_here(V: Array, shift: Array) -> Moments:
+    """Moments of features V (q, D), about a vector near their mean (D,)."""
+    return block_moments([(V, np.zeros(1))], shift)
+
+
+ON_PROCESSOR = Compute(features_here, moments_here)
 
 
 @dataclass(frozen=True)
@@ -54,16 +78,16 @@ class Farthest:
 
     def see(self, X: Array, shifted: Array) -> None:
         """Process the next rows X (b, d), a tile or a piece of one, and the same rows shifted and scaled."""
-        squares, start = squared_norms(shifted), self._at
-        self._at += len(X)
-        weights = np.ones(len(X)) if self._weights is None else self._weights[start : self._at]
+        squares, start = on_host(squared_norms(shifted)), self._at
+        self._at += len(squares)
+        weights = np.ones(len(squares)) if self._weights is None else self._weights[start : self._at]
         if self.found is None:
-            self.found = FarRows(X[:0].copy(), squares[:0], weights[:0])
+            self.found = FarRows(on_host(X[:0, :]).copy(), squares[:0], weights[:0])
         least = self.found.squares.min() if len(self.found.squares) == FAR_ROWS else -np.inf
         farther = np.flatnonzero((squares > least) & (weights > 0))
         farther = np.sort(farther[_largest(squares[farther], FAR_ROWS)])
         if len(farther):
-            self.found += FarRows(X[farther], squares[farther], weights[farther])
+            self.found += FarRows(on_host(rows_of(X, farther)), squares[farther], weights[farther])
 
 
 MEASURED_ROWS = 512
@@ -221,6 +245,7 @@ def measured(
     far: FarRows | None = None,
     in_order: Map = map,
     weights: Array | None = None,
+    compute: Compute = ON_PROCESSOR,
 ) -> Rounding:
     """The rounding of a pass with these features and this shift (D,), which produced these moments.
 
@@ -238,13 +263,13 @@ def measured(
     X = _with_rows_near_landmarks(features, X)
     count = len(X)
     every = X if far is None else np.concatenate([X, far.X])
-    rounded, exact = _in_both(features, every, in_order)
+    rounded, exact = _in_both(features, every, in_order, compute)
     off = _of_diagonal(features, every)
     if weights is not None:
         roots = np.sqrt(shares)[:, None]
         rounded[: len(roots)] *= roots.astype(rounded.dtype)
         exact[: len(roots)] *= roots
-    found, smaller = _of_random_rows(features, shift, rounded[:count], exact[:count], off, in_order)
+    found, smaller = _of_random_rows(features, shift, rounded[:count], exact[:count], off, in_order, compute)
     rounded, exact = rounded[count:], exact[count:]
     if not len(exact):
         return found
@@ -280,7 +305,13 @@ def _with_rows_near_landmarks(features: FeatureMap, X: Array) -> Array:
 
 
 def _of_random_rows(
-    features: FeatureMap, shift: Array, rounded: Array, exact: Array, of_diagonal: float, in_order: Map
+    features: FeatureMap,
+    shift: Array,
+    rounded: Array,
+    exact: Array,
+    of_diagonal: float,
+    in_order: Map,
+    compute: Compute,
 ) -> tuple[Rounding, float]:
     """The rounding of rows with these features (q, D), given that of k(x, x) in float32; with its ratio to errors in
     float32. `rounded` is overwritten."""
@@ -288,9 +319,7 @@ def _of_random_rows(
     value = _value(rounded, exact, ratio) if has_landmarks(features) else 0.0
     smaller, precision = (1.0, _SINGLE) if features.dtype == np.float32 else (ratio, _DOUBLE)
     with np.errstate(over="ignore", invalid="ignore", under="ignore"):
-        sums, second = at_once(
-            in_order, lambda: block_moments([(rounded, np.zeros(1))], shift), lambda: exact.T @ exact
-        )
+        sums, second = at_once(in_order, lambda: compute.moments(rounded, shift), lambda: exact.T @ exact)
         squares = np.diag(second) / len(exact)
         errors, means = _errors_of_sums(sums, second, exact.mean(axis=0), smaller / len(exact), in_order)
     if not np.isfinite(errors).all():  # float32 overflows: each sum is assumed to be wrong in its 20th bit
@@ -338,18 +367,15 @@ def _largest(squares: Array, count: int) -> Array:
 
 def error_of_values(features: KernelRows, X: Array) -> float:
     """The largest error of a kernel value in float64, from rows X (q, d) in the units of the data."""
-    rounded, exact = _in_both(features, X)
+    rounded, exact = _in_both(features, X, map, ON_PROCESSOR)
     return _value(rounded, exact, _smaller(features, rounded, exact))
 
 
-def _in_both(features: FeatureMap, X: Array, in_order: Map = map) -> tuple[Array, Array]:
-    """Features of rows X (q, d), (q, D), in float32 and in float64."""
-
-    def computed(dtype: type) -> Array:
-        return next(features.in_precision(np.dtype(dtype)).tiles([X], len(X)))[0]
-
+def _in_both(features: FeatureMap, X: Array, in_order: Map, compute: Compute) -> tuple[Array, Array]:
+    """Features of rows X (q, d), (q, D), in float32 as a pass computes them, and in float64."""
+    single, double = (features.in_precision(np.dtype(dtype)) for dtype in (np.float32, np.float64))
     with np.errstate(over="ignore", invalid="ignore", under="ignore"):
-        rounded, exact = at_once(in_order, lambda: computed(np.float32), lambda: computed(np.float64))
+        rounded, exact = at_once(in_order, lambda: compute.features(single, X), lambda: features_here(double, X))
     return rounded, exact
 
 

@@ -14,6 +14,7 @@ import numpy as np
 import scipy
 
 from bigkpca.errors import Array, check_overflow
+from bigkpca.numerics.array_api import astype, dtype_of, empty, in_numpy, inner_products, moved, on_host
 from bigkpca.numerics.eigenpairs import (
     Components,
     Solution,
@@ -33,7 +34,7 @@ from bigkpca.numerics.linalg import (
     rounding_of_eigenvalues,
     signs,
 )
-from bigkpca.numerics.moments import Moments, weighted_tiles
+from bigkpca.numerics.moments import Moments, added_pieces, weighted_tiles
 from bigkpca.numerics.span import Span, basis_of, eigenvector_basis
 
 OVERSAMPLING = 10
@@ -86,22 +87,26 @@ def block_action(
     """The sums of one block, one tile (V (b, D), k(x_i, x_i) (b,)) at a time, with the weights (b,) of the rows of
     each, which are 1 by default. Tiles are overwritten."""
     count, weight, trace, squares = 0, 0.0, 0.0, 0.0
-    total, products = np.zeros(len(shift)), np.zeros(Q.shape)
+    total: Array = np.zeros(len(shift))
+    products: Array = np.zeros(Q.shape)
     v0 = right = np.empty(0)
     for V, diagonal, w in weighted_tiles(tiles, weights):
-        if v0.dtype != V.dtype or not v0.size:
-            v0, right = shift.astype(V.dtype), Q.astype(V.dtype)
+        dtype = dtype_of(V)
+        if not v0.shape[0] or dtype_of(v0) != dtype:
+            v0, right = moved(shift.astype(dtype), V), moved(Q.astype(dtype), V)
+            total, products = moved(total, V), moved(products, V)
         V -= v0
-        w = np.ones(len(V)) if w is None else w
-        roots = np.sqrt(w).astype(V.dtype)
+        w = np.ones(V.shape[0]) if w is None else w
+        roots = moved(np.sqrt(w).astype(dtype), V)
         if weights is not None:
             V *= roots[:, None]
-        products += V.T @ (V @ right)
-        total += roots @ V
-        squares += float(np.einsum("ij,ij->i", V, V).sum(dtype=np.float64))
-        count, weight = count + len(V), weight + float(w.sum())
+        for own in added_pieces(V):
+            products += V[own, :].T @ (V[own, :] @ right)
+            total += roots[own] @ V[own, :]
+        squares += float(on_host(inner_products(V, V)).sum(dtype=np.float64))
+        count, weight = count + V.shape[0], weight + float(w.sum())
         trace += float(w @ diagonal)
-    return Action(count, weight, total, products, trace, squares)
+    return Action(count, weight, on_host(total), on_host(products), trace, squares)
 
 
 @dataclass(frozen=True)
@@ -540,19 +545,19 @@ def add_strip(
 
     K_II B_I and Σ K_IJ B_J go to rows I, K_IJ'B_I to rows J. X (b, d) are the rows I, numbered `rows`; `later` yields
     (numbers, rows) of the others in order. B (n, c) has the dtype of X; tiles have at most `tile_rows` rows, and are
-    added up in float64.
+    added up in float64. All arrays are in the same library.
     """
-    evaluate = kernel.against(X, tile_rows)
-    work = np.empty((tile_rows, len(X)), X.dtype)
+    evaluate = kernel.against_anywhere(X, tile_rows)
+    work = empty((tile_rows, X.shape[0]), X)
     for numbers, Y in chain([(rows, X)], later):
-        for start in range(0, len(Y), tile_rows):
-            piece = Y[start : start + tile_rows]
-            K = work[: len(piece)]
+        for start in range(0, Y.shape[0], tile_rows):
+            piece = Y[start : min(start + tile_rows, Y.shape[0]), :]
+            K = work[: piece.shape[0], :]
             evaluate(piece, K)
-            where = slice(numbers.start + start, numbers.start + start + len(piece))
-            out[rows] += _product(K.T, B[where])
+            where = slice(numbers.start + start, numbers.start + start + piece.shape[0])
+            out[rows, :] += _product(K.T, B[where, :])
             if numbers != rows:
-                out[where] += _product(K, B[rows])
+                out[where, :] += _product(K, B[rows, :])
 
 
 def add_tile(out: Array, B: Array, rows: slice, columns: slice, K: Array, *, mirrored: bool) -> None:
@@ -571,8 +576,10 @@ def _product(K: Array, B: Array) -> Array:
     """K B (m, c) in float64, for K (m, k) and B (k, c).
 
     At most 128 terms are added up in the dtype of K: those that are equal round alike, and a sum of n may be wrong by
-    n / 4 eps.
+    n / 4 eps. On a device all are in float64, in one call.
     """
+    if not in_numpy(K):
+        return astype(K, np.float64) @ astype(B, np.float64)
     found, part = np.zeros((len(K), B.shape[1])), np.empty((len(K), B.shape[1]), K.dtype)
     for start in range(0, len(B), _SUMMED):
         piece = slice(start, start + _SUMMED)

@@ -12,6 +12,7 @@ from pydantic import ValidationInfo
 from bigkpca.data.stores import store_of
 from bigkpca.errors import Array, SpecError
 from bigkpca.numerics import kernels, landmarks, methods, preimages
+from bigkpca.numerics.array_api import on_host
 from bigkpca.numerics.kernels import Kernel
 from bigkpca.numerics.methods import Method
 from bigkpca.numerics.preimages import Automatic, Preimage
@@ -92,6 +93,11 @@ def landmark_rule(value: Any) -> Any:
         return value if value == "auto" else landmarks.named(value).name
     if type(value) in (*landmarks.RULES.values(), landmarks.OwnRows, landmarks.RowNumbers):
         return value
+    from bigkpca.data.tensors import check_tensor, is_tensor  # slow to import, and not needed for a name
+
+    if is_tensor(value):
+        check_tensor(value, "landmarks")
+        value = on_host(value)
     if not isinstance(value, np.ndarray | list | tuple):
         raise SpecError(
             f"landmarks={value!r}: pass a name, a value from bigkpca.landmarks, rows (l, d), or row numbers (l,)"

@@ -105,6 +105,7 @@ def model_info(model: Model, path: str) -> dict[str, Any]:
         "choices": model.provenance["choices"],
         "fitted_on": {"path": identity["path"], "rows": identity["shape"][0]},
         **_weights_info(model),
+        **({"devices": model.provenance["devices"]} if "devices" in model.provenance else {}),
         "added": [{"path": each.get("path"), "rows": each["shape"][0]} for each in model.provenance.get("added", [])],
         "eigenvalues": model.solution.eigenvalues.tolist(),
         "explained_variance_ratio": model.solution.explained_variance_ratio.tolist(),

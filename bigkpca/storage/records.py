@@ -127,6 +127,7 @@ PROVENANCE: dict[str, Check] = {
     "one_hot": _are_blocks,
     "column_labels": are_stored_labels,
     "like": is_text,
+    "devices": listed(is_str),
     "bigkpca": is_text,
     "added": listed(lambda value: isinstance(value, dict) and _is_shape(value.get("shape"))),
 }

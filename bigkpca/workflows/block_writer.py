@@ -113,7 +113,9 @@ def written(work: BlockOutput, out: AnyPath, options: Mapping[str, Any], run: Ru
     with store_of(out).writer(out), run.engine() as engine:
         plan = work.plan(engine.threads)
         plan.check(run.memory_limit, "ask for smaller blocks with --block-rows, or fit a model with fewer landmarks")
-        engine.check_memory(lambda threads: work.plan(threads).peak_bytes)
+        engine.check_memory(
+            lambda threads: work.plan(threads).peak_bytes, lambda threads: work.plan(threads).device_bytes
+        )
         engine.check_paths(fingerprint["path"])
         labels = _labels_of(work, plan, run.memory_limit)
         record = {
@@ -194,9 +196,9 @@ def _write_missing(job: _Job, blocks: Sequence[Block]) -> list[dict[str, str]]:
     missing = [block for block in blocks if block.number not in digests]
     if digests:
         engine.progress.note(f"continuing: {len(blocks) - len(missing)} of {len(blocks)} blocks are already written")
-    given = [work.function, path, work.model]
+    given = [work.function, path, engine.placed(work.model)]
     if work.prepared and missing:
-        given.append(work.prepared(work.model))
+        given.append(engine.placed(work.prepared(work.model)))
     # First the coordinates, so that a block is finished once its rows are written.
     labels = job.labels
     coords = [{} if labels is None else block_arrays.write_coordinates(path, block, labels) for block in missing]

@@ -15,7 +15,7 @@ from bigkpca.data.zarr import ZarrRows
 from bigkpca.errors import CorruptionError, DataError, MemoryLimitError
 from bigkpca.evaluating import CrossValidation
 from bigkpca.execution.duration import measured_speed, not_timed, timed
-from bigkpca.execution.options import ReadingOptions, RunOptions, of_fit, takes, with_names_of_fields
+from bigkpca.execution.options import DeviceOptions, ReadingOptions, RunOptions, of_fit, takes, with_names_of_fields
 from bigkpca.execution.planning import Plan, check_peak, plan_resolved, sample_bytes
 from bigkpca.fitting.memory_limits import check_fits
 from bigkpca.fitting.sample import sample_lengths, scale_of
@@ -31,7 +31,11 @@ from bigkpca.storage.models import AnyModel, model_of
 _STRETCHES, _STRETCH_ROWS = 8, 128  # of rows that a plan reads, consecutive ones
 
 
-class _PlanOptions(FitOptions, ReadingOptions, total=False):
+class _PlanOptions(FitOptions, ReadingOptions, DeviceOptions, total=False):
+    pass
+
+
+class _EvaluateOptions(ReadingOptions, DeviceOptions, total=False):
     pass
 
 
@@ -53,7 +57,8 @@ def plan(data: Any, **options: Unpack[_PlanOptions]) -> Plan:
     -------
     Plan
         `peak_bytes`, `expected_seconds` (None if not known, with the reason in `not_timed`) and others. `refused` is
-        the reason why the fit would be refused, if it needs more than `memory` or than a worker has.
+        the reason why the fit would be refused, if it needs more than `memory`, than a worker has, or than is free on
+        the device.
 
     Raises
     ------
@@ -76,9 +81,10 @@ def plan(data: Any, **options: Unpack[_PlanOptions]) -> Plan:
     given, others = of_fit(options)
     run, spec = RunOptions.of(_PlanOptions, others), FitSpec.checked(**given)
     rows = open_rows(data, run.array)
-    with run.engine() as engine:
+    with run.on(rows).engine() as engine:
         fit = resolve(spec, rows)
-        found, unknown = plan_resolved(rows, fit, engine.threads), not_timed(rows, fit)
+        found, unknown = plan_resolved(rows, fit, engine.threads, engine.device), not_timed(rows, fit)
+        unknown = f"not measured on {found.device}" if found.device else unknown
         found = replace(found, not_timed=unknown, threads=engine.all_threads, on_workers=engine.client is not None)
         if unknown is None:
             found = timed(found, fit, measured_speed(), engine.all_threads, engine.threads)
@@ -249,9 +255,14 @@ def cross_validate(
 
 
 @with_names_of_fields
-@takes(ReadingOptions)
+@takes(_EvaluateOptions)
 def evaluate(
-    model: AnyModel, data: Any, *, sample: int | None = None, random_state: int = 0, **options: Unpack[ReadingOptions]
+    model: AnyModel,
+    data: Any,
+    *,
+    sample: int | None = None,
+    random_state: int = 0,
+    **options: Unpack[_EvaluateOptions],
 ) -> Evaluation:
     """Estimate the error of a model on fitted or other rows, from exact kernels with sampled rows.
 
@@ -294,9 +305,9 @@ def evaluate(
     >>> found.sampled, found.rows
     (200, 500)
     """
-    run = RunOptions.of(ReadingOptions, options)
+    run = RunOptions.of(_EvaluateOptions, options)
     fitted = model_of(model)
     rows = open_rows(data, run.array)
-    with run.engine() as engine:
+    with run.on(rows).engine() as engine:
         sample = min(SAMPLED_ROWS, rows.shape[0]) if sample is None else sample
         return evaluating.evaluate_rows(fitted, rows, sample, random_state, engine, run.memory_limit)

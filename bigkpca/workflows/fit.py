@@ -12,7 +12,7 @@ from bigkpca.data.sample_weights import weighted
 from bigkpca.data.stores import AnyPath, is_path, store_of
 from bigkpca.errors import CorruptionError, DataError, SpecError
 from bigkpca.execution.engine import Engine, KeptFeatures
-from bigkpca.execution.options import RunOptions, WritingOptions, of_fit, takes, with_names_of_fields
+from bigkpca.execution.options import DeviceOptions, RunOptions, WritingOptions, of_fit, takes, with_names_of_fields
 from bigkpca.fitting import merge as merging
 from bigkpca.fitting.fit import fit_rows, of_columns
 from bigkpca.numerics.model import Model
@@ -24,7 +24,7 @@ from bigkpca.workflows.checkpoints import remove_saved, saved_run
 from bigkpca.workflows.transform import check_scores_place, write_scores
 
 
-class FitCallOptions(FitOptions, WritingOptions, total=False):
+class FitCallOptions(FitOptions, WritingOptions, DeviceOptions, total=False):
     pass
 
 
@@ -122,6 +122,7 @@ def fit(
     if not isinstance(spec.kernel, str):
         models.check_savable(spec.kernel)
     rows = weighted(open_rows(data, run.array), sample_weight)
+    run = run.on(rows)
     if transform is not None:
         check_scores_place(rows, path_of(out), transform, overwrite=run.overwrite)  # before the fit
     kept = None if transform is None else KeptFeatures()

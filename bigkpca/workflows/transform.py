@@ -15,7 +15,7 @@ from bigkpca.data.rows import Rows
 from bigkpca.data.stores import AnyPath, store_of
 from bigkpca.errors import Array, DataError, FlaggedShareWarning, SpecError, warn
 from bigkpca.execution.engine import KeptFeatures
-from bigkpca.execution.options import RunOptions, WritingOptions, takes, with_names_of_fields
+from bigkpca.execution.options import DeviceOptions, RunOptions, WritingOptions, takes, with_names_of_fields
 from bigkpca.execution.planning import Plan, plan_reconstruct, plan_transform
 from bigkpca.execution.projection import (
     block_denoised,
@@ -41,8 +41,12 @@ from bigkpca.workflows.inputs import open_scores
 _KIND: Literal["features"] = "features"  # of output that holds scores
 
 
+class TransformOptions(WritingOptions, DeviceOptions, total=False):
+    pass
+
+
 @with_names_of_fields
-@takes(WritingOptions)
+@takes(TransformOptions)
 def transform(
     model: AnyModel,
     data: Any,
@@ -53,7 +57,7 @@ def transform(
     residual: bool = False,
     flag: float | str | None = None,
     block_rows: int | None = None,
-    **options: Unpack[WritingOptions],
+    **options: Unpack[TransformOptions],
 ) -> Stored:
     """Write the scores of rows to a feature store, and return them as a Zarr array.
 
@@ -116,9 +120,10 @@ def transform(
     >>> bigkpca.transform(model, X, "scores.zarr").shape
     (500, 2)
     """
-    run = RunOptions.of(WritingOptions, options)
+    run = RunOptions.of(TransformOptions, options)
     fitted = models.model_of(model)
     rows = open_rows(data, run.array)
+    run = run.on(rows)
     most = fitted.components
     count: Any = most if n_components is None else n_components
     if isinstance(count, bool) or not isinstance(count, int | np.integer) or not 1 <= count <= most:
@@ -181,7 +186,8 @@ def write_scores(
     arrays |= {} if flag is None else ARRAYS
 
     def plan(threads: int) -> Plan:
-        return plan_transform(rows, model, block_rows, threads, residual=residual, flag=flag is not None, dtype=dtype)
+        judging: Any = {"residual": residual, "flag": flag is not None}
+        return plan_transform(rows, model, block_rows, threads, **judging, dtype=dtype, device=run.device_value)
 
     work = BlockOutput(
         _KIND,

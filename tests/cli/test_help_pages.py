@@ -8,7 +8,7 @@ import click
 
 import bigkpca
 from bigkpca.cli import main
-from bigkpca.execution.options import ReadingOptions
+from bigkpca.execution.options import DeviceOptions, ReadingOptions
 from bigkpca.ingesting.formats import FORMATS
 from bigkpca.spec import FitSpec
 from bigkpca.spec.job.tables import JobRun
@@ -42,7 +42,8 @@ def test_commands_that_run_have_every_option_of_a_run_that_their_function_has():
         function = FUNCTIONS.get(name, getattr(bigkpca, name, None))
         known = inspect.signature(function).parameters if function else {}
         taken = {each.name for each in command.params} | {"progress"}  # which --quiet turns off
-        assert [one for one in ReadingOptions.__annotations__ if one in known and one not in taken] == [], name
+        options = [*ReadingOptions.__annotations__, *DeviceOptions.__annotations__]
+        assert [one for one in options if one in known and one not in taken] == [], name
 
 
 def test_defaults_and_rules_of_fields_are_shown_as_the_spec_has_them():

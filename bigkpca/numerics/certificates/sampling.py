@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Self, TypeVar
 import numpy as np
 
 from bigkpca.errors import Array, SpecError
+from bigkpca.numerics.array_api import columns_of, inner_products, moved, on_host, rows_of
 from bigkpca.numerics.display import brief
 from bigkpca.numerics.features import KernelRows
 from bigkpca.numerics.random_streams import UNSEEN
@@ -213,8 +214,8 @@ class Residuals:
 
     def __call__(self, V: Array, diagonal: Array) -> Array:
         """r (b,), float64, of features V (b, l) and k(x, x) (b,)."""
-        B = V[:, self.numbers] @ self.P
-        left = diagonal.astype(np.float64) - np.einsum("ij,ij->i", B, B, dtype=np.float64)
+        B = columns_of(V, self.numbers) @ moved(self.P, V)
+        left = diagonal.astype(np.float64) - on_host(inner_products(B, B, np.float64))
         return np.maximum(left, 0) + _LEAST * np.abs(diagonal)
 
 
@@ -253,19 +254,20 @@ class Sampler:
         """The tiles (V, k(x, x)), after rows of each were drawn, with the weights (b,) of the rows of each."""
         draw = self._draw
         for (V, diagonal), w in zip(tiles, repeat(None) if weights is None else weights, strict=False):
-            X, residuals = self._tile, draw.residuals(V, diagonal)
+            residuals, count = draw.residuals(V, diagonal), len(diagonal)
             if w is not None:
                 residuals[w == 0] = 0  # which may be infinite
                 residuals *= w
             # With rows of the tile, so that models of different rows, which may be merged, have different numbers.
-            entropy = (draw.seed, UNSEEN, self._at, zlib.crc32(_as_stored_anywhere(X[::_CHECKED])))
-            uniform = np.random.default_rng(entropy).random(len(X))
-            kept = uniform * draw.least < residuals
+            some = on_host(self._tile[::_CHECKED, :])
+            entropy = (draw.seed, UNSEEN, self._at, zlib.crc32(_as_stored_anywhere(some)))
+            uniform = np.random.default_rng(entropy).random(count)
+            kept = np.flatnonzero(uniform * draw.least < residuals)
             found = ResidualSample(
-                X[kept],
+                on_host(rows_of(self._tile, kept)),
                 residuals[kept],
                 uniform[kept],
-                len(X),
+                count,
                 float(residuals.sum()),
                 draw.least,
                 draw.most,
@@ -276,7 +278,7 @@ class Sampler:
             if self._held > _HELD * draw.most:
                 self._parts = [self.found]
                 self._held = len(self._parts[0].X)
-            self._at += len(X)
+            self._at += count
             yield V, diagonal
 
     @property

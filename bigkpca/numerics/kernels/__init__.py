@@ -26,8 +26,8 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
+from bigkpca.numerics.array_api import Distance
 from bigkpca.numerics.kernels.base import (
-    Distance,
     Evaluate,
     EvaluateWithWeights,
     FrequencyDraws,

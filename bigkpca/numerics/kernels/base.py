@@ -14,13 +14,14 @@ from typing import Any, ClassVar, Literal, Protocol
 import numpy as np
 
 from bigkpca.errors import Array, SpecError
+from bigkpca.numerics.array_api import Distance, functions_of, in_host_memory, in_numpy, inner_products, on_host
+from bigkpca.numerics.array_api import empty as empty_array
 from bigkpca.numerics.linalg import Map
 
 Evaluate = Callable[[Array, Array], None]  # (X (b, d), out (b, l)) -> None; out[i, j] = k(x_i, y_j)
 # (X, K (b, l), weights (b, l)) -> None; k and its gradient weight
 EvaluateWithWeights = Callable[[Array, Array, Array], None]
 _GRAM_ROWS = 512
-Distance = Literal["sqeuclidean", "cityblock"]
 Towards = Literal["difference", "product"]
 
 
@@ -104,6 +105,12 @@ class Kernel(ABC):
         return True
 
     @property
+    def on_devices(self) -> bool:
+        """Whether `against` and `diagonal` compute with arrays of every library, by `array_api.functions_of`; those of
+        other kernels get NumPy arrays, and their results are copied to the device."""
+        return False
+
+    @property
     def savable(self) -> bool:
         """Whether `to_dict` describes the kernel completely, so that a file can store it."""
         return True
@@ -128,11 +135,21 @@ class Kernel(ABC):
 
     @abstractmethod
     def diagonal(self, X: Array) -> Array:
-        """k(x_i, x_i) of rows X (b, d), (b,), float64."""
+        """k(x_i, x_i) of rows X (b, d), (b,), float64, in host memory."""
 
     @abstractmethod
     def to_dict(self) -> dict[str, Any]:
         """The kernel as JSON-ready values, which `kernels.from_dict` reads."""
+
+    def against_anywhere(self, Y: Array, most_rows: int) -> Evaluate:
+        """Like `against`, for arrays of any library: a kernel that only computes with NumPy gets copies of them."""
+        if in_numpy(Y) or self.on_devices:
+            return self.against(Y, most_rows)
+        return in_host_memory(self.against(on_host(Y), most_rows))
+
+    def diagonal_anywhere(self, X: Array) -> Array:
+        """Like `diagonal`, for rows X (b, d) of any library."""
+        return self.diagonal(X if self.on_devices else on_host(X))
 
     def gradient_weights(self, Y: Array, most_rows: int) -> EvaluateWithWeights:
         """Prepare k(., Y) and its gradient weight p(., Y) for tiles of at most `most_rows` rows, like `against`.
@@ -231,9 +248,12 @@ def require_positive(kernel: Kernel, **values: float) -> None:
             raise SpecError(f"{type(kernel).__name__}: {key} must be a positive number, not {value}")
 
 
-def cached_pieces(rows: int) -> Iterator[slice]:
-    """Slices of 64 rows, which stay in cache from one elementwise step to the next; this saves 6 % of a pass."""
-    return (slice(start, start + 64) for start in range(0, rows, 64))
+def cached_pieces(X: Array) -> Iterator[slice]:
+    """Slices of 64 rows of a NumPy array, which stay in cache from one elementwise step to the next; this saves 6 %
+    of a pass. All rows of an array on a device, where each step is a call."""
+    rows = X.shape[0]
+    step = 64 if in_numpy(X) else max(rows, 1)
+    return (slice(start, start + step) for start in range(0, rows, step))
 
 
 def squared_norms(X: Array) -> Array:
@@ -244,7 +264,7 @@ def squared_norms(X: Array) -> Array:
     >>> squared_norms(np.array([[3.0, 4.0]]))
     array([25.])
     """
-    return np.einsum("ij,ij->i", X, X)
+    return inner_products(X, X)
 
 
 class Leaf(Kernel):
@@ -285,6 +305,10 @@ class _Combined(Kernel):
         return all(part.on_vectors for part in self.parts)
 
     @property
+    def on_devices(self) -> bool:
+        return all(part.on_devices for part in self.parts)
+
+    @property
     def savable(self) -> bool:
         return all(part.savable for part in self.parts)
 
@@ -297,24 +321,25 @@ class _Combined(Kernel):
 class _Pair(_Combined):
     """Two kernels, combined entry by entry."""
 
-    combine: ClassVar[np.ufunc]
+    combine: ClassVar[str]  # the function of two kernel values
     left: Kernel
     right: Kernel
 
     def against(self, Y: Array, most_rows: int) -> Evaluate:
         left, right = self.left.against(Y, most_rows), self.right.against(Y, most_rows)
-        work = np.empty((most_rows, len(Y)), Y.dtype)
+        work = empty_array((most_rows, Y.shape[0]), Y)
+        combine = getattr(functions_of(Y), self.combine)
 
         def evaluate(X: Array, out: Array) -> None:
-            other = work[: len(X)]
+            other = work[: X.shape[0], :]
             left(X, out)
             right(X, other)
-            self.combine(out, other, out=out)
+            combine(out, other, out=out)
 
         return evaluate
 
     def diagonal(self, X: Array) -> Array:
-        return np.asarray(self.combine(self.left.diagonal(X), self.right.diagonal(X)))
+        return np.asarray(getattr(np, self.combine)(self.left.diagonal(X), self.right.diagonal(X)))
 
     @staticmethod
     @abstractmethod
@@ -345,7 +370,7 @@ class Sum(_Pair):
     """
 
     name = "sum"
-    combine = np.add
+    combine = "add"
 
     def allows_shift(self, center: bool) -> bool:
         return self.left.allows_shift(center) and self.right.allows_shift(center)
@@ -369,7 +394,7 @@ class Product(_Pair):
     """
 
     name = "product"
-    combine = np.multiply
+    combine = "multiply"
 
     @staticmethod
     def merge(K: Array, weights: Array, values: Array, others: Array) -> None:
@@ -427,7 +452,7 @@ class Scaled(_Combined):
 
         def evaluate(X: Array, out: Array) -> None:
             inner(X, out)
-            out *= self.factor
+            out *= float(self.factor)
 
         return evaluate
 

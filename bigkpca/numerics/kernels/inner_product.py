@@ -8,13 +8,22 @@ from typing import ClassVar
 import numpy as np
 
 from bigkpca.errors import Array, SpecError
+from bigkpca.numerics.array_api import contiguous, empty, functions_of, inner_products, on_host
 from bigkpca.numerics.kernels.base import Evaluate, EvaluateWithWeights, Leaf, Towards, require_positive, squared_norms
 
 _LARGEST_DEGREE = 10_000  # one product per degree
 
 
+class InnerProduct(Leaf):
+    """A kernel of <x, y>."""
+
+    @property
+    def on_devices(self) -> bool:
+        return True
+
+
 @dataclass(frozen=True)
-class Linear(Leaf):
+class Linear(InnerProduct):
     """k(x, y) = <x, y>: kernel PCA is then PCA.
 
     The centred Gram matrix does not change when all rows are shifted.
@@ -33,15 +42,16 @@ class Linear(Leaf):
         return center
 
     def against(self, Y: Array, most_rows: int) -> Evaluate:
-        right = np.ascontiguousarray(Y.T)
+        xp = functions_of(Y)
+        right = contiguous(Y.T)
 
         def evaluate(X: Array, out: Array) -> None:
-            np.matmul(X, right, out=out)
+            xp.matmul(X, right, out=out)
 
         return evaluate
 
     def diagonal(self, X: Array) -> Array:
-        return np.einsum("ij,ij->i", X, X, dtype=np.float64)
+        return on_host(inner_products(X, X, np.float64))
 
     def gradient_weights(self, Y: Array, most_rows: int) -> EvaluateWithWeights:
         inner = self.against(Y, most_rows)
@@ -57,7 +67,7 @@ class Linear(Leaf):
 
 
 @dataclass(frozen=True)
-class Polynomial(Leaf):
+class Polynomial(InnerProduct):
     """k(x, y) = (gamma <x, y> + coef0)^degree.
 
     Raises SpecError if a parameter is out of range.
@@ -95,14 +105,14 @@ class Polynomial(Leaf):
 
     def against(self, Y: Array, most_rows: int) -> Evaluate:
         inner = Linear().against(Y, most_rows)
-        base = np.empty((most_rows, len(Y)), Y.dtype)
+        base = empty((most_rows, Y.shape[0]), Y)
 
         def evaluate(X: Array, out: Array) -> None:
             inner(X, out)
-            out *= self.gamma
-            out += self.coef0
-            factor = base[: len(X)]
-            factor[:] = out
+            out *= float(self.gamma)
+            out += float(self.coef0)
+            factor = base[: X.shape[0], :]
+            factor[:, :] = out
             for _ in range(int(self.degree) - 1):  # np.power is many times slower than a few products
                 out *= factor
 
@@ -135,7 +145,7 @@ class Polynomial(Leaf):
 
 
 @dataclass(frozen=True)
-class Sigmoid(Leaf):
+class Sigmoid(InnerProduct):
     """k(x, y) = tanh(gamma <x, y> + coef0), which is not positive semidefinite.
 
     Components with negative eigenvalues are dropped, with a warning (`docs/numerics.md`, section 7). Raises SpecError
@@ -163,13 +173,13 @@ class Sigmoid(Leaf):
         return False
 
     def against(self, Y: Array, most_rows: int) -> Evaluate:
-        inner = Linear().against(Y, most_rows)
+        xp, inner = functions_of(Y), Linear().against(Y, most_rows)
 
         def evaluate(X: Array, out: Array) -> None:
             inner(X, out)
-            out *= self.gamma
-            out += self.coef0
-            np.tanh(out, out=out)
+            out *= float(self.gamma)
+            out += float(self.coef0)
+            xp.tanh(out, out=out)
 
         return evaluate
 
@@ -178,7 +188,7 @@ class Sigmoid(Leaf):
 
 
 @dataclass(frozen=True)
-class Cosine(Leaf):
+class Cosine(InnerProduct):
     """k(x, y) = <x, y> / (|x| |y|); a zero row has kernel 0 with every row, including itself.
 
     Examples
@@ -192,23 +202,24 @@ class Cosine(Leaf):
     name: ClassVar[str] = "cosine"
 
     def against(self, Y: Array, most_rows: int) -> Evaluate:
-        inner = Linear().against(_unit_rows(Y, np.empty_like(Y)), most_rows)
-        work = np.empty((most_rows, Y.shape[1]), Y.dtype)
+        inner = Linear().against(_unit_rows(Y, empty(Y.shape, Y)), most_rows)
+        work = empty((most_rows, Y.shape[1]), Y)
 
         def evaluate(X: Array, out: Array) -> None:
-            inner(_unit_rows(X, work[: len(X)]), out)
+            inner(_unit_rows(X, work[: X.shape[0], :]), out)
 
         return evaluate
 
     def diagonal(self, X: Array) -> Array:
-        return np.asarray(X.any(axis=1), np.float64)
+        return on_host(functions_of(X).any(X != 0, axis=1)).astype(np.float64)
 
 
 def _unit_rows(X: Array, out: Array) -> Array:
     """Write the rows of X (b, d), scaled to unit length, to out; zero rows stay zero."""
     # Division by the largest entry comes first, since squares of tiny and huge rows would underflow or overflow.
-    largest = np.abs(X).max(axis=1, keepdims=True)
-    np.divide(X, np.where(largest > 0, largest, 1), out=out)
-    norms = np.sqrt(squared_norms(out))
-    out /= np.where(norms > 0, norms, 1)[:, None]
+    xp = functions_of(X)
+    largest = xp.max(xp.abs(X), axis=1, keepdims=True)
+    xp.divide(X, xp.where(largest > 0, largest, 1.0), out=out)
+    norms = xp.sqrt(squared_norms(out))
+    out /= xp.where(norms > 0, norms, 1.0)[:, None]
     return out

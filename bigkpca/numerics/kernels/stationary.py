@@ -10,8 +10,18 @@ import numpy as np
 import scipy
 
 from bigkpca.errors import Array, SpecError
-from bigkpca.numerics.kernels.base import (
+from bigkpca.numerics.array_api import (
     Distance,
+    astype,
+    distances,
+    dtype_of,
+    empty,
+    functions_of,
+    on_host,
+    rows_of,
+    set_columns,
+)
+from bigkpca.numerics.kernels.base import (
     Evaluate,
     EvaluateWithWeights,
     FrequencyDraws,
@@ -33,8 +43,12 @@ class Stationary(Leaf):
     def __post_init__(self) -> None:
         require_positive(self, sigma=self.sigma)
 
+    @property
+    def on_devices(self) -> bool:
+        return True
+
     def diagonal(self, X: Array) -> Array:
-        return np.ones(len(X))
+        return np.ones(X.shape[0])
 
 
 _FAR = 32.0  # lengths from the origin; distances to a row beyond are computed from differences
@@ -47,43 +61,47 @@ def radial(Y: Array, sigma: float, most_rows: int, profile: Callable[[Array], ob
     """
     # t is one matrix product: [x/σ, 1, -|x/σ|²/2] · [y/σ; -|y/σ|²/2; 1]. Division by σ is free, since rows are copied
     # next to their two extra columns anyway, and keeps float32 far from overflow whatever the units of the data.
-    d = Y.shape[1]
-    scaled = Y.astype(np.float64) / sigma
-    right = np.empty((d + 2, len(Y)), Y.dtype)
+    xp, (count, d), dtype, sigma = functions_of(Y), Y.shape, dtype_of(Y), float(sigma)
+    scaled = astype(Y, np.float64) / sigma
+    right = empty((d + 2, count), Y)
     # The product suffers from cancellation if rows are far from the origin and near each other. Rows far from every y
     # need no special care: their kernel values are zero either way.
-    far = np.flatnonzero(squared_norms(scaled) > _FAR**2)
-    distant = scaled[far]
-    scaled[far] = 0
-    right[:d] = scaled.T
-    right[d] = -0.5 * squared_norms(scaled)
-    right[d + 1] = 1
-    work = np.empty((most_rows, d + 2), Y.dtype)
+    beyond = squared_norms(scaled) > _FAR**2
+    far = np.flatnonzero(on_host(beyond))
+    distant = rows_of(scaled, far)
+    if len(far):
+        scaled = xp.where(beyond[:, None], 0.0, scaled)
+    right[:d, :] = astype(scaled.T, dtype)
+    right[d, :] = astype(-0.5 * squared_norms(scaled), dtype)
+    right[d + 1, :] = 1
+    work = empty((most_rows, d + 2), Y)
     work[:, d] = 1
     with np.errstate(over="ignore"):
-        inverse = Y.dtype.type(1 / sigma)
+        inverse = float(dtype.type(1 / sigma))
+    finite = bool(np.isfinite(inverse))
 
     @np.errstate(over="ignore")  # overflow gives -infinity, where the kernel is zero
     def evaluate(X: Array, out: Array) -> None:
-        left = work[: len(X)]
-        for piece in cached_pieces(len(X)):
+        left = work[: X.shape[0], :]
+        for piece in cached_pieces(X):
             rows = left[piece, :d]
-            if np.isfinite(inverse):
-                np.multiply(X[piece], inverse, out=rows)
+            if finite:
+                xp.multiply(X[piece, :], inverse, out=rows)
             else:  # rows and sigma are near the smallest number of the dtype
-                np.divide(X[piece], np.float64(sigma), out=rows)
-            np.multiply(squared_norms(rows), -0.5, out=left[piece, d + 1])
-        endless = np.flatnonzero(np.isinf(left[:, d + 1]))
-        left[endless, :d], left[endless, d + 1] = 0, 0  # infinity times the zeros that pad a product would be NaN
-        np.matmul(left, right, out=out)
-        out[endless] = -np.inf
+                xp.divide(astype(X[piece, :], np.float64), sigma, out=rows)
+            xp.multiply(squared_norms(rows), -0.5, out=left[piece, d + 1])
+        endless = xp.isinf(left[:, d + 1])[:, None]
+        if some := bool(xp.any(endless)):  # infinity times the zeros that pad a product would be NaN
+            left[:, :] = xp.where(endless, 0.0, left)
+            left[:, d] = 1
+        xp.matmul(left, right, out=out)
+        if some:
+            out[:, :] = xp.where(endless, -np.inf, out)
         if len(far):
-            from scipy.spatial.distance import cdist  # slow to import, and rarely needed
-
-            out[:, far] = -0.5 * cdist(X / np.float64(sigma), distant, "sqeuclidean")
-        for piece in cached_pieces(len(X)):
-            values = out[piece]
-            np.minimum(values, 0, out=values)  # rounding may make a squared distance slightly negative
+            set_columns(out, far, -0.5 * distances(astype(X, np.float64) / sigma, distant, "sqeuclidean"))
+        for piece in cached_pieces(X):
+            values = out[piece, :]
+            xp.minimum(values, 0.0, out=values)  # rounding may make a squared distance slightly negative
             profile(values)
 
     return evaluate
@@ -94,7 +112,7 @@ def with_gradient_weights(evaluate: Evaluate, weight_of: Callable[[Array, Array]
 
     def both(X: Array, K: Array, weights: Array) -> None:
         evaluate(X, K)
-        for piece in cached_pieces(len(X)):
+        for piece in cached_pieces(X):
             weight_of(K[piece], weights[piece])
 
     return both
@@ -129,7 +147,8 @@ class Gaussian(Stationary):
         return 0.5 / self.sigma**2
 
     def against(self, Y: Array, most_rows: int) -> Evaluate:
-        return radial(Y, self.sigma, most_rows, lambda values: np.exp(values, out=values))
+        xp = functions_of(Y)
+        return radial(Y, self.sigma, most_rows, lambda values: xp.exp(values, out=values))
 
     def gradient_weights(self, Y: Array, most_rows: int) -> EvaluateWithWeights:
         """Prepare k and its gradient weight k / sigma²."""
@@ -173,16 +192,15 @@ class Laplacian(Stationary):
         return 1 / self.sigma
 
     def against(self, Y: Array, most_rows: int) -> Evaluate:
-        from scipy.spatial.distance import cdist  # slow to import, and only this kernel needs it
-
-        work = np.empty((most_rows, len(Y)))
-        fixed = Y.astype(np.float64)
+        xp = functions_of(Y)
+        work = empty((most_rows, Y.shape[0]), Y, np.float64)
+        fixed = astype(Y, np.float64)
 
         def evaluate(X: Array, out: Array) -> None:
-            distances = work[: len(X)]
-            cdist(X, fixed, "cityblock", out=distances)
-            distances *= -1 / self.sigma
-            np.exp(distances, out=out, casting="same_kind")
+            exponents = work[: X.shape[0], :]
+            distances(X, fixed, "cityblock", exponents)
+            exponents *= -1 / float(self.sigma)
+            xp.exp(exponents, out=out)
 
         return evaluate
 
@@ -226,16 +244,22 @@ class Matern(Stationary):
         if self.nu > _LARGEST_NU:
             raise SpecError(f"Matern: nu={self.nu} is above {_LARGEST_NU}, where it is the Gaussian to 0.3 %: use that")
 
+    @property
+    def on_devices(self) -> bool:
+        return self.nu in (0.5, 1.5, 2.5)  # others need SciPy's Bessel functions
+
     def against(self, Y: Array, most_rows: int) -> Evaluate:
+        xp = functions_of(Y)
+
         def profile(s: Array) -> None:
-            s *= -4 * self.nu
-            np.sqrt(s, out=s)  # s = sqrt(-4 nu t)
+            s *= -4 * float(self.nu)
+            xp.sqrt(s, out=s)  # s = sqrt(-4 nu t)
             if self.nu == 0.5:
-                np.exp(np.negative(s, out=s), out=s)
+                xp.exp(xp.negative(s, out=s), out=s)
             elif self.nu in (1.5, 2.5):
-                np.minimum(s, _ZERO, out=s)
+                xp.minimum(s, _ZERO, out=s)
                 factor = 1 + s if self.nu == 1.5 else 1 + s + s**2 / 3
-                np.exp(np.negative(s, out=s), out=s)
+                xp.exp(xp.negative(s, out=s), out=s)
                 s *= factor
             else:
                 # In logarithms, since s^nu underflows where K_nu overflows; where even the logarithm overflows, k is 1.
@@ -316,11 +340,13 @@ class RationalQuadratic(Stationary):
         require_positive(self, sigma=self.sigma, alpha=self.alpha)
 
     def against(self, Y: Array, most_rows: int) -> Evaluate:
+        xp = functions_of(Y)
+
         def profile(values: Array) -> None:
-            values *= -1 / self.alpha
-            np.log1p(values, out=values)
-            values *= -self.alpha
-            np.exp(values, out=values)
+            values *= -1 / float(self.alpha)
+            xp.log1p(values, out=values)
+            values *= -float(self.alpha)
+            xp.exp(values, out=values)
 
         return radial(Y, self.sigma, most_rows, profile)
 

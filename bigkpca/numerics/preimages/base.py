@@ -12,6 +12,7 @@ import scipy
 
 from bigkpca.errors import Array, SpecError
 from bigkpca.numerics import solvers
+from bigkpca.numerics.array_api import astype, functions_of, inner_products, moved
 from bigkpca.numerics.display import brief
 from bigkpca.numerics.eigenpairs import Projection, Solution
 from bigkpca.numerics.features import FeatureMap, Shape, has_landmarks
@@ -403,7 +404,11 @@ class Expansion:
     def squares(self, Y: Array) -> Array:
         """|φ^|² of scores Y (b, r), (b,)."""
         own = Y if self.quadratic is None else Y @ self.quadratic
-        return self.constant + 2 * Y @ self.linear + np.einsum("ij,ij->i", own, Y)
+        return self.constant + 2 * Y @ self.linear + inner_products(own, Y)
+
+    def placed(self, place: Callable[[Array], Any]) -> Expansion:
+        """The same expansion with its arrays on a device."""
+        return replace(self, **{name: place(value) for name, value in arrays_of(self).items()})
 
     def without_mean(self) -> Expansion:
         """The thesis's form, for replication: weights gamma - (Σ gamma) origin, gamma = map y.
@@ -456,7 +461,7 @@ def residuals(given: Expansion, solution: Solution, V: Array, diagonal: Array) -
 
     Small for rows like those of the fit, about k(x, x) for others; never negative.
     """
-    V = V.astype(np.float64, copy=False)
+    V = astype(V, np.float64)
     Y = solution.projection()(V)
-    inner = V @ given.origin + np.einsum("ij,ij->i", V @ given.map, Y)
-    return np.maximum(diagonal - 2 * inner + given.squares(Y), 0)
+    inner = V @ given.origin + inner_products(V @ given.map, Y)
+    return functions_of(V).maximum(moved(diagonal, V) - 2 * inner + given.squares(Y), 0.0)

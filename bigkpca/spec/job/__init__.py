@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError, model_validator
 
+from bigkpca.data.devices import Device
 from bigkpca.data.stores import AnyPath, expanded, is_url, store_of
 from bigkpca.errors import SpecError, nearest
 from bigkpca.numerics.outliers import CALIBRATION_ROWS
@@ -489,6 +490,7 @@ _TEXTS: Mapping[Key, tuple[Callable[[Any], Any], str]] = {
         "give the name of an array in the Zarr group of the rows, such as sample_weight",
     ),
     _SCHEDULER: (is_scheduler, "give the address of a Dask scheduler, such as tcp://10.0.0.1:8786"),
+    ("run", "device"): (Device.named, 'give the name of a device, such as "cuda", "cuda:1" or "cupy:cuda:0"'),
     ("run", "memory"): (
         lambda text: not lacks_unit(text) and parse_bytes(text),
         'give an amount of memory with its unit, such as "2 GB" or "500 MB"',

@@ -80,6 +80,11 @@ class JobRun(JobTable):
         examples=["tls://scheduler:8786"],
     )
     workers: _Count | None = Field(None, description="number of local worker processes, instead of a scheduler")
+    device: _Text | None = Field(
+        None,
+        description='device that computes the passes, such as "cuda"; by default the processor (experimental)',
+        examples=["cuda"],
+    )
     memory: _Text | None = Field(
         None, description="memory limit: the run is refused if a process would need more", examples=["2 GB"]
     )

@@ -147,11 +147,11 @@ def plan_run(
     pinned = _pinned(found, max(done, interval.stop), job)
     with options.engine() as engine:
         if to_fit:
-            plan = plan_fit(pinned, job.model.spec, engine.threads)
+            plan = plan_fit(pinned, job.model.spec, engine.threads, engine.device)
         else:
             model = model_of_version(job, current.entry) if current else load_model(first)
             size = block_rows_of(given, model, pinned)
-            plan = plan_extract(job, pinned, model, size, engine.threads)
+            plan = plan_extract(job, pinned, model, size, engine.threads, engine.device)
     plan.check(options.memory_limit, "use a smaller model, or smaller blocks")
     return facts | {"peak_bytes": plan.peak_bytes, "block_rows": plan.block_rows}
 

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from bigkpca.data.blocks import Block, output_block_rows, split
+from bigkpca.data.devices import Device
 from bigkpca.data.retrying import retried
 from bigkpca.data.rows import Rows, take
 from bigkpca.data.stored import sha256
@@ -355,11 +356,11 @@ def _extracted(
     with _timed(given, "extract"), given.options.engine() as engine:
 
         def plan(threads: int) -> Plan:
-            return plan_extract(given.job, rows, model, record["block_rows"], threads)
+            return plan_extract(given.job, rows, model, record["block_rows"], threads, engine.device)
 
         plan(engine.threads).check(given.options.memory_limit, _MEMORY)
-        engine.check_memory(lambda threads: plan(threads).peak_bytes)
-        given.record["processors"] = engine.core_types()
+        engine.check_memory(lambda threads: plan(threads).peak_bytes, lambda threads: plan(threads).device_bytes)
+        given.record["processors"] = [*engine.core_types(), *engine.devices]
         _check_makers(given, place, beside)
         arrays: dict[str, Any] = {"scores": ((model.components,), model.features.dtype)}
         arrays |= {} if flag is None else ARRAYS
@@ -369,7 +370,8 @@ def _extracted(
             progress.note(f"continuing: {len(stored)} of {len(wanted)} blocks are already written")
         expansion = expansion_of(model) if model.reference or flag is not None else None
         numbers = rows_drawn(interval.first, interval.stop, _MOST_COMPARED, given.job.seed)
-        passed = [path, model, numbers, expansion, interval, flag]
+        placed = expansion and engine.placed(expansion)
+        passed = [path, engine.placed(model), numbers, placed, interval, flag]
         holding = replace(engine, progress=Holding(progress, given.out))
         found = holding.each("extracting features", BlockTasks(extract_block, rows, wanted, passed))
         block_arrays.check_stored(path, wanted, arrays)
@@ -401,10 +403,10 @@ def _extracted(
     return [(each.digests, [each.input_sha256, stamp]) for each, stamp in pairs]
 
 
-def plan_extract(job: Job, rows: ZarrRows, model: Model, block_rows: int, threads: int) -> Plan:
+def plan_extract(job: Job, rows: ZarrRows, model: Model, block_rows: int, threads: int, device: Device | None) -> Plan:
     """The cost of extracting the features of all rows."""
     judged, flag = model.reference is not None, job.output.flag is not None
-    return plan_transform(rows, model, block_rows, threads, residual=judged, flag=flag)
+    return plan_transform(rows, model, block_rows, threads, residual=judged, flag=flag, device=device)
 
 
 def _record_flags(given: ScheduledRun, model: Model, share: FlaggedShare) -> None:

@@ -45,7 +45,8 @@ timeout = "soon"
         'nightly.toml, line 9: output.path = "${OUT}/features.zarr": the environment variable OUT is not set\n'
         "nightly.toml, line 10: output.block_rows = 0: give a whole number of at least 1\n"
         "nightly.toml, line 12: run.drift_treshold = 0.2: unknown key of [run]: did you mean drift_threshold? known "
-        "are scheduler, workers, memory, timeout, on_drift, drift_threshold, metrics, push_metrics, on_upgrade, log\n"
+        "are scheduler, workers, device, memory, timeout, on_drift, drift_threshold, metrics, push_metrics, "
+        "on_upgrade, log\n"
         'nightly.toml, line 13: run.on_drift = "wran": did you mean "warn"? give "warn", "fail" or "refit"\n'
         "nightly.toml, line 14: run.drift_threshold = 1.5: give a number above 0 and at most 1\n"
         'nightly.toml, line 15: run.workers = "4": give a whole number of at least 1, without quotes\n'
@@ -113,6 +114,8 @@ OF_A_RUN = [
     ("workers = 1979-05-27", "give a whole number of at least 1"),
     ("drift_threshold = 0.0", "give a number above 0 and at most 1"),
     ('log = "JSON"', 'did you mean "json"? give "plain" or "json"'),
+    ("device = 0", 'give text such as "cuda"'),
+    ('device = "gpu 1"', 'give the name of a device, such as "cuda", "cuda:1" or "cupy:cuda:0"'),
     ("memory = 2", 'give text such as "2 GB"'),
     ('memory = "2"', 'give an amount of memory with its unit, such as "2 GB"'),
     ('memory = "1e999 GB"', "give an amount of memory"),
@@ -138,8 +141,8 @@ def test_each_variable_that_is_not_set_is_told_once(tmp_path):
         'line 8: run.log = "${A}-${B}-${A}-${C}": the environment variable A is not set',
         'line 8: run.log = "${A}-${B}-${A}-${C}": the environment variable B is not set',
         'line 9: run.lgo = "${D}": the environment variable D is not set',
-        'line 9: run.lgo = "${D}": unknown key of [run]: did you mean log? known are scheduler, workers, memory, '
-        "timeout, on_drift, drift_threshold, metrics, push_metrics, on_upgrade, log",
+        'line 9: run.lgo = "${D}": unknown key of [run]: did you mean log? known are scheduler, workers, device, '
+        "memory, timeout, on_drift, drift_threshold, metrics, push_metrics, on_upgrade, log",
     ]
 
 

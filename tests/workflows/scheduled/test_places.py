@@ -39,7 +39,7 @@ def made(tmp_path_factory, fitted):
 
 def test_keys_of_a_job_that_are_options_of_a_run_are_those_of_its_run():
     keys = {"scheduler": "tcp://10.0.0.1:8786", "memory": "2 GB", "timeout": "5 min"}
-    for given in (keys, {"workers": 3}):
+    for given in (keys, {"workers": 3, "device": "cuda:1"}):
         found = run_options(SimpleNamespace(run=JobRun(**given)), Silent())
         assert {name: getattr(found, name) for name in given} == given
 

@@ -1,0 +1,251 @@
+"""Rows of tensors are those of the same array of NumPy, and stay on their device where a pass computes there."""
+
+import builtins
+import hashlib
+import pickle
+from importlib.util import find_spec
+
+import array_api_strict
+import dask
+import dask.array as da
+import numpy as np
+import pytest
+import xarray as xr
+
+from bigkpca.data import rows as rows_module
+from bigkpca.data.blocks import Block
+from bigkpca.data.devices import Device
+from bigkpca.data.opening import in_memory, open_rows, open_uncounted
+from bigkpca.data.rows import ArrayRows, DeviceRows, digest_of_rows, take, tiles
+from bigkpca.data.tensors import in_kind_of, is_tensor
+from bigkpca.errors import DataError, SpecError
+from bigkpca.numerics.array_api import on_host
+from bigkpca.numerics.features import KernelRows
+from bigkpca.numerics.kernels import Gaussian
+from tests.data.cases import case
+
+needs_torch = pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed")
+X = np.random.default_rng(0).normal(size=(103, 7))
+
+
+class OnDevice(DeviceRows):
+    """Rows of torch on the processor, treated as on another device."""
+
+    device = Device("torch", "cpu")
+
+
+def of_torch(values):
+    import torch
+
+    return torch.from_numpy(values.copy())
+
+
+KINDS = {
+    "array_api_strict": lambda values: open_rows(array_api_strict.asarray(values)),
+    "torch in host memory": lambda values: open_rows(of_torch(values)),
+    "torch on a device": lambda values: OnDevice(of_torch(values)),
+}
+every_kind = pytest.mark.parametrize(
+    "kind", [pytest.param(kind, marks=needs_torch if "torch" in kind else ()) for kind in KINDS]
+)
+
+
+@pytest.fixture
+def copied(monkeypatch):
+    """The numbers of rows of all copies that rows on a device make in host memory."""
+    counts = []
+
+    def recording(values):
+        counts.append(values.shape[0])
+        return on_host(values)
+
+    monkeypatch.setattr(rows_module, "on_host", recording)
+    return counts
+
+
+@every_kind
+@pytest.mark.parametrize("dtype", ["f8", "f4", "i8", "u1", "?"])
+def test_tensors_are_the_same_rows_as_arrays(kind, dtype):
+    values = np.abs(10 * X).astype(dtype)
+    rows, plain = KINDS[kind](values), ArrayRows(values)
+    assert in_memory(rows)
+    assert (rows.shape, rows.dtype, rows.held_bytes) == (values.shape, values.dtype, values.nbytes)
+    assert rows.fingerprint() == plain.fingerprint()
+    numbers = np.array([0, 1, 9, 10, 33, 102])
+    np.testing.assert_array_equal(take(rows, numbers), values[numbers])
+    np.testing.assert_array_equal(rows.block(20, 55), values[20:55])
+    part = rows.part(20, 60, slice(2, 5))  # which counts rows and columns as the whole does
+    np.testing.assert_array_equal(part.block(30, 40, slice(3, 5)), values[30:40, 3:5])
+    np.testing.assert_array_equal(take(part, np.array([20, 59])), values[[20, 59], 2:5])
+    assert digest_of_rows(rows.part(20, 60), Block(0, 20, 60)) == hashlib.sha256(values[20:60].tobytes()).hexdigest()
+    for tile, other in zip(tiles(rows, 10, 103, 16), tiles(plain, 10, 103, 16), strict=True):
+        assert type(tile) is np.ndarray
+        np.testing.assert_array_equal(tile, other)
+
+
+@needs_torch
+def test_a_tensor_in_host_memory_is_not_copied():
+    import torch
+
+    tensor = of_torch(X)
+    rows = open_rows(tensor)
+    assert rows.device is None
+    assert np.shares_memory(rows.values, tensor.numpy())
+    assert not np.shares_memory(rows.values, X)
+    assert open_rows(tensor.half()).dtype == np.float16
+    np.testing.assert_array_equal(open_rows(torch.complex(tensor, tensor).conj().imag).block(0, 103), -X)  # lazy sign
+
+
+@every_kind
+def test_rows_on_a_device_are_arrays_of_numpy_in_another_process(kind):
+    sent = pickle.loads(pickle.dumps(KINDS[kind](X).part(20, 60)))
+    assert type(sent) is ArrayRows
+    assert sent.values.shape == (40, 7)
+    np.testing.assert_array_equal(sent.block(30, 40), X[30:40])
+
+
+def test_only_what_is_read_is_copied_from_a_device(copied, monkeypatch):
+    monkeypatch.setattr(rows_module, "READ_BYTES", 8 * 7 * 8)
+    rows = open_rows(array_api_strict.asarray(X))
+    assert not copied
+    rows.fingerprint()
+    assert sum(copied) == 103
+    assert max(copied) == 8
+    copied.clear()
+    rows.part(20, 60).block(30, 40)
+    take(rows, np.array([3, 50, 51]))
+    assert copied == [10, 3]
+    copied.clear()
+    pickle.dumps(rows.part(20, 60))
+    assert copied == [40]
+
+
+@pytest.mark.parametrize("kind", ["array_api_strict", pytest.param("torch on a device", marks=needs_torch)])
+def test_tiles_stay_on_the_device_that_computes(kind, copied):
+    rows = KINDS[kind](X.astype("f4"))
+    device, plain = rows.device, ArrayRows(X.astype("f4"))
+    found = list(tiles(rows, 10, 103, 16, device=device))
+    assert not copied
+    assert all(is_tensor(tile) for tile in found)
+    digests = hashlib.sha256(), hashlib.sha256()
+    again = list(tiles(rows, 10, 103, 16, digests[0], device=device))
+    for tile, same, other in zip(found, again, tiles(plain, 10, 103, 16, digests[1], device=device), strict=True):
+        assert type(other) is np.ndarray
+        np.testing.assert_array_equal(on_host(tile), other)
+        np.testing.assert_array_equal(on_host(same), other)
+    assert digests[0].digest() == digests[1].digest()
+    assert type(next(tiles(rows, 0, 103, 16, device=Device("cupy", "cuda:0")))) is np.ndarray
+
+
+@pytest.mark.parametrize("kind", ["array_api_strict", pytest.param("torch on a device", marks=needs_torch)])
+def test_features_of_tiles_on_a_device_are_those_of_numpy(kind):
+    rows, features = KINDS[kind](X), KernelRows(Gaussian(2.0), X.mean(axis=0), X[::5] - X.mean(axis=0))
+    placed = features.placed(rows.device.place)
+    expected = np.concatenate([V.copy() for V, _ in features.tiles(tiles(ArrayRows(X), 0, 103, 16), 16)])
+    there = tiles(rows, 0, 103, 16, device=rows.device)
+    found = np.concatenate([on_host(V).copy() for V, _ in placed.tiles(there, 16)])
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
+
+
+@every_kind
+@pytest.mark.parametrize("wrong", [np.nan, np.inf])
+def test_a_number_that_is_not_finite_is_named(kind, wrong):
+    values = X.copy()
+    values[57, 3] = wrong
+    rows = KINDS[kind](values)
+    for digest in (None, hashlib.sha256()):
+        for device in (None, rows.device):
+            with pytest.raises(DataError, match=r"the array: row 57, column 3 is (NaN|inf)"):
+                list(tiles(rows, 0, 103, 16, digest, device=device))
+    with pytest.raises(DataError, match="row 57, column 3"):
+        take(rows, np.array([3, 57]))
+
+
+def test_arrays_that_are_not_rows_are_refused():
+    for shape, message in (((7,), r"shape \(7,\): rows must be two-dim"), ((0, 7), "is empty"), ((2, 2, 2), "two-dim")):
+        with case(shape), pytest.raises(DataError, match=message):
+            open_rows(array_api_strict.ones(shape))
+    with pytest.raises(DataError, match="the array holds complex128 values: rows must be real numbers"):
+        open_rows(array_api_strict.asarray(X + 1j))
+
+
+@needs_torch
+def test_tensors_without_an_array_of_numbers_are_refused():
+    import torch
+
+    T = of_torch(X)
+    nested = torch.nested.nested_tensor([T[:2], T[:3]], layout=torch.jagged)
+    for name, tensor, error, message in (
+        ("gradient", T.clone().requires_grad_(), SpecError, r"requires a gradient, .*: pass X\.detach\(\)"),
+        ("parameter", torch.nn.Parameter(T), SpecError, r"pass X\.detach\(\)"),
+        ("coo", T.to_sparse(), SpecError, r"layout sparse_coo: pass X\.to_dense\(\) or, .* a sparse array of SciPy"),
+        ("nested", nested, SpecError, "a nested tensor, whose rows differ in length"),
+        ("meta", T.to("meta"), SpecError, "the device 'meta', on which tensors have no values"),
+        ("bfloat16", T.bfloat16(), DataError, r"torch\.bfloat16 values, .* NumPy does not have: .* X\.float\(\)"),
+        ("complex", T.to(torch.complex64), DataError, "complex64 values: rows must be real numbers"),
+        ("one column", T[:, 0], DataError, r"shape \(103,\): rows must be two-dimensional"),
+        ("empty", T[:0], DataError, "is empty"),
+    ):
+        with case(name), pytest.raises(error, match=f"^the array .*{message}"):
+            open_rows(tensor)
+    assert type(open_rows(torch.nn.Parameter(T, requires_grad=False))) is ArrayRows
+
+
+def in_dask(values, make, *, meta):
+    """A Dask array of tensors, in chunks of 17 rows, with their own meta or, as most users leave it, NumPy's."""
+    return da.from_array(values, chunks=(17, 7)).map_blocks(
+        make, **({} if meta else {"dtype": values.dtype, "meta": np.empty((0, 0), values.dtype)})
+    )
+
+
+@pytest.mark.parametrize("make", [array_api_strict.asarray, pytest.param(of_torch, marks=needs_torch)])
+def test_dask_arrays_of_tensors_are_rows(make):
+    rows = open_rows(in_dask(X, make, meta=True))
+    assert (rows.shape, rows.dtype, rows.device) == (X.shape, X.dtype, None)
+    np.testing.assert_array_equal(rows.block(20, 55), X[20:55])
+    (part,) = dask.compute(rows.part(20, 60), scheduler="synchronous")
+    np.testing.assert_array_equal(part.block(30, 40), X[30:40])
+    rows = open_uncounted(in_dask(X, make, meta=False))
+    np.testing.assert_array_equal(rows.block(20, 30), X[20:30])  # of one chunk
+    (part,) = dask.compute(rows.part(20, 30, slice(2, 5)), scheduler="synchronous")
+    assert part.where == "the dask array"
+    assert type(part) is (DeviceRows if make is array_api_strict.asarray else ArrayRows)
+    np.testing.assert_array_equal(part.block(22, 27, slice(3, 5)), X[22:27, 3:5])
+
+
+@needs_torch
+def test_dask_arrays_of_tensors_that_are_not_numbers_are_refused():
+    chunks = in_dask(X, lambda values: of_torch(values).bfloat16(), meta=True)
+    with pytest.raises(DataError, match=r"the dask array holds torch\.bfloat16 values"):
+        open_rows(chunks)
+
+
+def test_a_data_array_of_tensors_keeps_its_labels():
+    given = xr.DataArray(array_api_strict.asarray(X), dims=("time", "band"))
+    rows = open_rows(given)
+    assert type(rows) is DeviceRows
+    assert rows.data_array is given
+    np.testing.assert_array_equal(rows.block(3, 5), X[3:5])
+
+
+@pytest.mark.parametrize("make", [array_api_strict.asarray, pytest.param(of_torch, marks=needs_torch)])
+def test_results_are_of_the_kind_of_the_rows(make):
+    for values in (X[:, :2], X[:, 0].astype("f4"), np.asfortranarray(X), X[::-1] > 0):
+        found = in_kind_of(make(X), values)
+        assert type(found) is type(make(X))
+        np.testing.assert_array_equal(on_host(found), values)
+        assert on_host(found).dtype == values.dtype
+
+
+def test_no_library_is_imported_to_recognize_its_arrays(monkeypatch):
+    imported, plain = [], builtins.__import__
+
+    def recording(name, *others):
+        imported.append(name)
+        return plain(name, *others)
+
+    monkeypatch.setattr(builtins, "__import__", recording)
+    assert not is_tensor(X)
+    open_rows(X)
+    open_rows(X.tolist())
+    assert not {name.partition(".")[0] for name in imported} & {"torch", "cupy", "array_api_strict", "array_api_compat"}

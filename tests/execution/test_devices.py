@@ -1,0 +1,420 @@
+"""Passes on a device: values that are moved once in each process, memory that is planned or runs out, and workers of
+which some have no device. The device is array_api_strict, which computes in host memory."""
+
+import pickle
+import re
+import sys
+import tracemalloc
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Barrier, Thread
+from types import SimpleNamespace
+from typing import Any
+
+import array_api_strict
+import numpy as np
+import pytest
+from dask.base import tokenize
+from distributed import get_worker
+from numpy.testing import assert_array_equal
+
+from bigkpca.data import devices
+from bigkpca.data.blocks import split
+from bigkpca.data.devices import AT_ONCE, TALLER, Device
+from bigkpca.data.rows import ArrayRows
+from bigkpca.errors import DeviceMemoryError, DeviceMemoryWarning, MemoryLimitError, SpecError
+from bigkpca.execution import planning, workers
+from bigkpca.execution.clusters import open_engine
+from bigkpca.execution.engine import Engine, block_tiles, sum_by_block, tile_height
+from bigkpca.execution.on_cluster import _graph, _Run
+from bigkpca.execution.planning import Work, plan_fit, plan_transform, worker_bytes
+from bigkpca.execution.progress import WARNING
+from bigkpca.execution.tasks import BlockTasks, Carried, Placed, Task, graph_of, use_device
+from bigkpca.fitting.memory_limits import check_fits
+from bigkpca.numerics.features import KernelRows
+from bigkpca.numerics.kernels import Gaussian
+from bigkpca.numerics.moments import entries, most_of_strip, shifted_sums
+from bigkpca.spec import FitSpec, resolve
+from tests.execution.test_planning import model, rows
+from tests.execution.test_tasks import pass_of, run
+from tests.execution.test_workers import found_by
+from tests.helpers.dask_processes import DaskProcesses, wait_until
+from tests.helpers.progress import Recorder
+
+STRICT = Device("array_api_strict", "cpu")
+X = np.random.default_rng(0).normal(size=(20_000, 3))
+
+
+@pytest.fixture(autouse=True)
+def _new_process(monkeypatch):
+    """As at the start of a process."""
+    monkeypatch.setattr(devices, "_halved", set())
+
+
+@dataclass(frozen=True)
+class Weights:
+    """Values of the columns, which can be placed."""
+
+    values: Any
+
+    def placed(self, place):
+        return Weights(place(self.values))
+
+
+OURS = Weights(np.array([1.0, 2.0, 4.0]))
+
+
+def test_a_value_is_moved_once_in_a_process_and_sent_as_it_is_in_host_memory(monkeypatch):
+    moved, place = [], Device.place
+    monkeypatch.setattr(Device, "place", lambda self, X: moved.append(1) or place(self, X))
+    placed = Placed(OURS, STRICT)
+    assert not moved
+    found, lock, all_ask = [], placed._lock, Barrier(20 if sys.version_info >= (3, 12) else 1)
+
+    class OnceAllAsk:
+        """The lock; before Python 3.12, cached_property lets only one thread ask for it."""
+
+        def __enter__(self):
+            all_ask.wait(60)
+            lock.acquire()
+
+        def __exit__(self, *_):
+            lock.release()
+
+    placed._lock = OnceAllAsk()
+    threads = [Thread(target=lambda: found.append(placed.value)) for _ in range(20)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert len(moved) == 1
+    assert len(set(map(id, found))) == 1
+    assert isinstance(found[0].values, type(array_api_strict.asarray(1)))
+    buffers = []
+    message = pickle.dumps(placed, protocol=5, buffer_callback=buffers.append)
+    for sent in (pickle.loads(message, buffers=buffers), pickle.loads(pickle.dumps(placed, protocol=4))):
+        assert "value" not in vars(sent)
+        assert type(sent.host.value.values) is np.ndarray
+        assert (sent.device, tokenize(sent)) == (STRICT, tokenize(placed))
+        assert_array_equal(np.asarray(sent.value.values), OURS.values)
+    assert len(moved) == 3
+
+
+def test_the_identity_of_a_value_contains_its_device():
+    many = np.zeros(10**5)
+    one = many.copy()
+    one[50_000] = 1
+    given = [(value, device) for value in (many, one) for device in (STRICT, Device("torch", "cuda"))]
+    tokens = {tokenize(Placed(Weights(value), device)) for value, device in given}
+    tokens |= {tokenize(Weights(many)), tokenize(Weights(one))}
+    assert len(tokens) == 6
+    assert Engine().placed(OURS) is OURS
+
+
+def weighted(rows, block, weights):
+    """Sums of the rows of a block times weights, and whether they were on a device."""
+    tile = rows.block(block.start, block.stop)
+    if type(weights.values) is np.ndarray:
+        return np.append(tile.T @ (tile @ weights.values), 0)
+    strict = array_api_strict.asarray(tile)
+    return np.append(np.asarray(strict.T @ (strict @ weights.values)), 1)
+
+
+def summed(engine, value=OURS, function=weighted):
+    return sum_by_block("adding", function, ArrayRows(X), (engine.placed(value),), 1024, engine)
+
+
+def test_tasks_of_placed_values_compute_there():
+    for threads in (1, 3):
+        engine = Engine(threads=threads)
+        there = engine.on_device(STRICT)
+        assert (engine.devices, there.devices) == ([], ["array_api_strict:cpu"])
+        assert summed(engine)[-1] == 0
+        assert_array_equal(summed(there), np.append(summed(engine)[:-1], 20))
+        assert there.on_device(None).devices == []
+    for engine in (Engine(), there):
+        tasks = BlockTasks(weighted, ArrayRows(X), (), [engine.placed(OURS), 1])
+        assert not use_device(tasks)
+        assert use_device([Task(len, (engine.placed(OURS),), 1)]) == bool(engine.devices)
+
+
+def test_a_device_that_is_not_there_is_an_error_before_anything_is_read(monkeypatch):
+    monkeypatch.setattr(devices, "find_spec", lambda name: None)
+    with pytest.raises(SpecError, match="device='cuda' needs torch, which is not installed: pip install torch"):
+        Engine(threads=1).on_device(Device("torch", "cuda"))
+
+
+class OutOfMemoryError(RuntimeError):
+    """As torch and CuPy call it."""
+
+
+LANDMARKS = KernelRows(Gaussian(1.0), np.zeros(3), X[:5])
+
+
+def heights(rows, block, features):
+    """The rows of each tile of a block."""
+    found = [len(X) for X in block_tiles(rows, block, features)[0]]
+    if max(found) > 2048 * TALLER // 2:
+        raise OutOfMemoryError("too tall")
+    return found
+
+
+def test_tiles_are_taller_on_a_device_and_half_as_tall_once_its_memory_was_full():
+    on_host, engine = tile_height(LANDMARKS), Engine(threads=1).on_device(STRICT)
+    assert on_host == 2048
+    assert tile_height(LANDMARKS.placed(STRICT.place)) == TALLER * on_host
+    with pytest.warns(DeviceMemoryWarning, match=r"device='array_api_strict:cpu' is full \(too tall\)") as told:
+        found = [
+            sum_by_block("x", heights, ArrayRows(X), (engine.placed(LANDMARKS),), 20_000, engine) for _ in range(2)
+        ]
+    assert len(told) == 1
+    assert found == [[8192, 8192, 20_000 - 2 * 8192]] * 2
+
+
+def test_memory_that_is_full_even_for_half_the_rows_ends_the_run():
+    def full(rows, block, weights):
+        raise OutOfMemoryError("full")
+
+    with (
+        pytest.warns(DeviceMemoryWarning),
+        pytest.raises(DeviceMemoryError, match="even with tiles of half the rows: use fewer landmarks"),
+    ):
+        summed(Engine(threads=2).on_device(STRICT), function=full)
+
+
+def test_memory_that_is_full_when_a_value_is_moved_counts_as_well(monkeypatch):
+    place, tries = Device.place, []
+
+    def once(self, X):
+        tries.append(1)
+        if len(tries) == 1:
+            raise OutOfMemoryError("full")
+        return place(self, X)
+
+    engine = Engine(threads=1).on_device(STRICT)
+    monkeypatch.setattr(Device, "place", once)
+    with pytest.warns(DeviceMemoryWarning):
+        assert summed(engine)[-1] == 20
+
+
+# Plans.
+
+
+def test_a_plan_counts_the_arrays_of_each_thread_on_a_device():
+    D, d, tile = 100, 50, TALLER * 2048
+    plan = plan_fit(rows(10**6), FitSpec.checked(size=D, components=5), 2, STRICT)
+    assert plan.block_rows > tile
+    landmarks = [(D, d, 4)]
+    tiles = [
+        (tile, d, 4),  # as read
+        (tile, d, 4),  # without the offset
+        (tile, d, 4),  # divided by the scale
+        (tile, d + 2, 4),  # shifted
+        (tile, d + 2, 4),  # in units of sigma, with two more columns
+        (tile, D, 4),  # features
+        (tile, D, 4),  # a result before it is stored as features, or squares of features
+    ]
+    strip = most_of_strip(D)
+    sums = [(entries(D), 1, 8), (strip, 1, 4), (strip, 1, 4), (strip, 1, 8)]
+    one = sum(a * b * c for a, b, c in [*landmarks, *tiles, *sums])
+    shared = plan_fit(rows(10**6), FitSpec.checked(size=D, components=5), 2).result_bytes  # more than the landmarks
+    assert 0 <= plan.device_bytes - (2**28 + 2 * one + D * d * 4) < shared
+    assert plan.device == "array_api_strict:cpu"
+    assert "memory of array_api_strict:cpu" in repr(plan)
+
+
+def test_a_block_on_a_device_needs_no_more_than_planned():
+    n, d, D = 2048 * TALLER, 40, 100
+    Y = np.random.default_rng(1).normal(size=(n, d)).astype(np.float32)
+    features = KernelRows(Gaussian(5.0), np.zeros(d), Y[:D]).placed(STRICT.place)
+    tracemalloc.start()
+    shifted_sums(features.tiles([Y], n), np.zeros(D))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    planned = planning._stream_bytes(ArrayRows(Y), Work(D, 4 * D * d, 4, Gaussian(5.0), True), n, None)
+    assert planned / 2 < peak < planned
+
+
+def test_without_a_device_plans_are_as_before_and_with_one_they_grow_with_threads_up_to_four():
+    spec = FitSpec.checked(size=500, components=5)
+    many, fit = rows(10**6), resolve(spec, rows(10**6))
+    before, there = plan_fit(many, spec, 4), [plan_fit(many, spec, threads, STRICT) for threads in (1, 2, 4, 5)]
+    assert (before.device, before.device_bytes) == (None, 0)
+    needed = [plan.device_bytes for plan in there]
+    assert needed[0] < needed[1] < needed[2] == needed[3]
+    assert before.peak_bytes < there[2].peak_bytes  # for taller tiles
+    assert worker_bytes(many, fit, 4) < worker_bytes(many, fit, 4, STRICT)
+    for method in ("rff", "rff-pca", "exact"):
+        few = rows(3000)
+        assert (plan_fit(few, FitSpec.checked(method=method, components=5), 2, STRICT).device_bytes > 0) == (
+            method != "exact"
+        )
+    exact = plan_fit(rows(10**5), FitSpec.checked(method="exact", components=100), 2, STRICT)
+    assert exact.device_bytes > 2**28 + 5 * 8 * 10**5 * 110  # the block that is multiplied, and products of two threads
+    scores = [plan_transform(many, model(size), None, 2, device=STRICT).device_bytes for size in (100, 1000)]
+    assert (
+        0
+        < scores[0]
+        < scores[1]
+        < plan_transform(many, model(1000), None, 2, residual=True, device=STRICT).device_bytes
+    )
+
+
+def test_what_does_not_fit_on_the_device_is_refused_and_with_a_tolerance_limits_the_size(monkeypatch):
+    free = 2**28 + 10**8
+    monkeypatch.setattr(Device, "free_bytes", lambda self: free)
+    engine, many = Engine(threads=1).on_device(STRICT), rows(10**6)
+    fit = resolve(FitSpec.checked(size=4000, components=5), many)
+    with pytest.raises(
+        DeviceMemoryError, match=r"this needs \d+ MB on device='array_api_strict:cpu', but only 368 MB are free"
+    ):
+        check_fits(many, fit, engine, None)
+    check_fits(many, resolve(FitSpec.checked(size=100, components=5), many), engine, None)
+    check_fits(many, fit, Engine(threads=1), None)
+    growing = resolve(FitSpec.checked(tol=0.01, components=5), many)
+    limits = check_fits(many, growing, engine, None)
+    assert limits.limited_by == "the free memory of array_api_strict:cpu"
+    assert planning.plan_resolved(many, growing.changed(size=limits.largest), 1, STRICT).device_bytes <= free
+    free = 10**6
+    with pytest.raises(
+        MemoryLimitError, match=r"even a size of 10 needs \d+ MB, above the free memory of array_api_strict"
+    ):
+        check_fits(many, growing, engine, None)
+
+
+def test_device_memory_is_checked_for_as_many_threads_as_compute_at_a_time(monkeypatch):
+    monkeypatch.setattr(Device, "free_bytes", lambda self: 3 * 10**6)
+    for threads, fits in {1: True, 3: True, 4: False, 64: False}.items():
+        engine = Engine(threads=threads)
+        engine.check_memory(lambda _: 0, lambda count: count * 10**6)
+        engine = engine.on_device(STRICT)
+        engine.check_memory(lambda _: 0)
+        if fits:
+            engine.check_memory(lambda _: 0, lambda count: count * 10**6)
+        else:
+            with pytest.raises(DeviceMemoryError, match="this needs 4 MB"):
+                engine.check_memory(lambda _: 0, lambda count: count * 10**6)
+
+
+# Workers.
+
+
+def test_a_worker_without_the_device_or_with_too_little_memory_is_unfit(monkeypatch):
+    monkeypatch.setattr(Device, "free_bytes", lambda self: 3 * 10**6)
+    workers._check_device.cache_clear()
+    assert found_by(device="array_api_strict") == ""
+    needed = tuple(count * 10**6 for count in range(1, AT_ONCE + 1))
+    for threads, message in {1: "", 3: "", 4: "this needs 4 MB", 64: "this needs 4 MB"}.items():
+        found = found_by(threads, device="array_api_strict", device_bytes=needed)
+        assert found.startswith(message and f"worker tcp://a: {message} on device='array_api_strict:cpu'")
+    monkeypatch.setattr(Device, "free_bytes", lambda self: 0)  # a run that fitted has taken it
+    assert found_by(3, device="array_api_strict", device_bytes=needed) == ""
+    workers._check_device.cache_clear()
+    monkeypatch.setattr(devices, "find_spec", lambda name: None)
+    assert "worker tcp://a: device='cupy:cuda:0' needs cupy, which is not installed" in found_by(device="cupy")
+
+
+def test_groups_on_a_device_take_a_gpu_if_workers_declare_some():
+    for value, with_gpu, asked in [
+        (Placed(OURS, STRICT), True, True),
+        (Placed(OURS, STRICT), False, False),
+        (Carried(OURS), True, False),
+    ]:
+        whole = pass_of(9, 1, value)
+        graph = graph_of(whole, {}, whole.missing({}), lambda function, keys, *given: (function, keys, *given), run)
+        found = _graph(SimpleNamespace(given=whole, with_gpu=with_gpu), graph)
+        assert dict(found) == graph.dsk
+        assert (found is not graph.dsk) == asked
+        if asked:
+            assert found.layers["groups"].annotations == {"resources": {"GPU": 1}}
+            assert set(found.layers["groups"]) == set(graph.groups)
+            assert not found.layers["others"].annotations
+    assert not _Run.with_gpu
+
+
+@pytest.mark.full
+def test_a_cluster_computes_the_same_and_a_later_run_requires_no_device(two_processes):
+    there = two_processes.on_device(STRICT)
+    assert_array_equal(summed(there), summed(Engine(threads=1).on_device(STRICT)))
+    assert there.crew.requirements.device == "array_api_strict:cpu"
+    assert two_processes.crew.requirements.device is None
+    assert there.on_device(None).crew.requirements.device is None
+    with pytest.raises(SpecError, match=r"worker t[cl][ps]://.*: device='xpu:7' (needs torch|cannot be used)"):
+        there.on_device(Device("torch", "xpu:7"))
+    with two_processes.client.as_current(), open_engine() as engine:
+        assert engine.crew.requirements.device is None
+
+
+WITHOUT = """
+import importlib.util
+real = importlib.util.find_spec
+importlib.util.find_spec = lambda name, *given: None if name == "array_api_strict" else real(name, *given)
+"""
+
+
+def where(rows, block, weights):
+    """The worker that computes a block."""
+    return {str(get_worker().address)}
+
+
+def worked(engine):
+    """The workers that compute a pass."""
+    tasks = BlockTasks(where, ArrayRows(X), split(len(X), 500), [engine.placed(OURS)])
+    return set().union(*engine.each("x", tasks))
+
+
+@pytest.mark.full
+def test_workers_without_the_device_get_no_tasks_and_are_named_once(tmp_path):
+    recorder = Recorder()
+    (tmp_path / "sitecustomize.py").write_text(WITHOUT)
+    with DaskProcesses(tmp_path / "cluster", 1) as cluster:
+        cluster.start_worker(PYTHONPATH=f"{tmp_path}:{Path(__file__).parents[2]}")
+        cluster.wait_for_workers()
+        with open_engine(cluster.address, timeout=60, progress=recorder) as engine:
+            there = engine.on_device(STRICT)
+            (unfit,) = there.crew.unfit
+            assert not engine.crew.unfit
+            for _ in range(2):
+                assert worked(there)
+                assert unfit not in worked(there)
+            assert there.all_threads == 1
+            (told,) = [note for note in recorder.notes if note.startswith(WARNING)]
+            assert re.search(rf"gets no tasks of this run: worker {unfit}: device='array_api_strict:cpu' needs", told)
+        with open_engine(cluster.address, timeout=60) as engine:  # which needs no device
+            assert not engine.crew.unfit
+
+
+@pytest.mark.full
+def test_workers_that_declare_a_gpu_compute_and_others_help_without_a_device(tmp_path):
+    with DaskProcesses(tmp_path / "cluster", 1) as cluster:
+        cluster._options = ["--resources", "GPU=1"]
+        cluster.start_worker()
+        cluster.wait_for_workers()
+        with open_engine(cluster.address, timeout=60) as engine:
+            known = engine.client.scheduler_info(n_workers=-1)["workers"]
+            (gpu,) = [address for address, worker in known.items() if worker["resources"]]
+            assert worked(engine.on_device(STRICT)) == {gpu}
+            assert_array_equal(summed(engine.on_device(STRICT)), summed(Engine(threads=1).on_device(STRICT)))
+            assert engine.on_device(None).crew.fit(known) == sorted(known)
+
+
+def full_once(rows, block, features):
+    found = tile_height(features)
+    if found > 2048 * TALLER // 2:
+        raise OutOfMemoryError("too tall")
+    return np.array([found])
+
+
+@pytest.mark.full
+def test_a_worker_whose_memory_is_full_warns_the_client(tmp_path):
+    with (
+        DaskProcesses(tmp_path / "cluster", 1) as cluster,
+        open_engine(cluster.address, timeout=60) as engine,
+        warnings.catch_warnings(record=True) as told,
+    ):
+        warnings.simplefilter("always")
+        assert summed(engine.on_device(STRICT), LANDMARKS, full_once) == 20 * 2048 * TALLER // 2
+        wait_until(lambda: any(each.category is DeviceMemoryWarning for each in told))
+        assert summed(engine.on_device(STRICT), LANDMARKS, full_once) == 20 * 2048 * TALLER // 2
+    assert len([each for each in told if each.category is DeviceMemoryWarning]) == 1

@@ -1,0 +1,245 @@
+"""Fits, scores, evaluations, plans and comparisons whose passes compute on a device, here one of array_api_strict."""
+
+import json
+
+import numpy as np
+import pytest
+from dask.callbacks import Callback
+from dask.utils import key_split
+
+import bigkpca
+from bigkpca import KernelPCA, KernelPCADetector
+from bigkpca.comparing.trials import ProcessRunner
+from bigkpca.data.devices import Device
+from bigkpca.errors import SpecError
+from bigkpca.storage import block_arrays
+from bigkpca.storage.models import load_model, model_digest
+from bigkpca.workflows import checkpoints
+from tests.helpers.commands import run
+from tests.helpers.nights import Night, some_rows
+from tests.helpers.progress import Once, Recorder
+from tests.helpers.stores import as_zarr
+
+DEVICE = "array_api_strict"
+RECORDED = [f"{DEVICE}:cpu"]
+OPTIONS = {"n_components": 3, "size": 20, "block_rows": 64, "random_state": 0}
+WORDS = ("--components", 3, "--methods", "nystroem/kmeans", "--sizes", 30, "--seeds", 1)  # of a comparison
+
+
+@pytest.fixture(scope="module")
+def X():
+    return some_rows(300)
+
+
+@pytest.fixture(scope="module")
+def folder(X, tmp_path_factory):
+    """Rows in five chunks, and models of them by the processor and by the device."""
+    folder = tmp_path_factory.mktemp("on_device")
+    as_zarr(folder, X, (64, 4), "rows.zarr")
+    for name, device in ("here", None), ("there", DEVICE):
+        bigkpca.fit(folder / "rows.zarr", folder / f"{name}.zarr", device=device, **OPTIONS)
+    return folder
+
+
+@pytest.fixture
+def placed(monkeypatch):
+    """The shapes of the arrays that this process moves to a device: weights of components only for scores."""
+    shapes, place = [], Device.place
+    monkeypatch.setattr(Device, "place", lambda device, X: shapes.append(X.shape) or place(device, X))
+    return shapes
+
+
+def agree(found, expected, rtol=1e-3):
+    np.testing.assert_allclose(found, expected, rtol=rtol, atol=rtol * np.abs(expected).max())
+
+
+def test_a_model_fitted_on_a_device_records_it_and_is_that_of_the_processor_but_for_rounding(folder, tmp_path):
+    here, there = (load_model(folder / f"{name}.zarr") for name in ("here", "there"))
+    assert there.provenance["devices"] == RECORDED
+    agree(there.solution.eigenvalues, here.solution.eigenvalues)
+    assert "devices" not in here.provenance
+    same = bigkpca.fit(folder / "rows.zarr", tmp_path / "same.zarr", device="cpu", **OPTIONS)
+    assert model_digest(same) == model_digest(here)
+
+
+def test_a_finished_model_is_not_fitted_again_on_another_device(folder):
+    shown = Recorder()
+    found = bigkpca.fit(folder / "rows.zarr", folder / "here.zarr", device=DEVICE, progress=shown, **OPTIONS)
+    assert "devices" not in found.provenance
+    assert any("nothing to do" in note for note in shown.notes)
+
+
+def test_rows_on_a_device_are_computed_there_unless_another_is_named(X, tmp_path):
+    rows = pytest.importorskip("array_api_strict").asarray(X)
+    for device, recorded in ((None, RECORDED), ("cpu", None)):
+        model = bigkpca.fit(rows, tmp_path / f"{device}.zarr", device=device, **OPTIONS)
+        assert model.provenance.get("devices") == recorded
+        assert KernelPCA(**OPTIONS, device=device).fit(rows).model_.provenance.get("devices") == recorded
+        assert bigkpca.plan(rows, device=device, **OPTIONS).device == (recorded and recorded[0])
+
+
+@pytest.mark.parametrize("options", [{"method": "exact"}, {"kernel": "precomputed"}])
+def test_a_gram_matrix_is_solved_on_the_processor(options, X, tmp_path):
+    rows, shown = X[:60] @ X[:60].T, Recorder()
+    model = bigkpca.fit(rows, tmp_path / "m.zarr", n_components=3, device=DEVICE, progress=shown, **options)
+    assert "devices" not in model.provenance
+    assert f"{RECORDED[0]} is not used: Gram matrices in memory are solved on the processor" in shown.notes
+    assert bigkpca.plan(rows, n_components=3, device=DEVICE, **options).device is None
+
+
+def test_scores_and_residuals_of_each_model_are_computed_on_each_device(folder, tmp_path, placed):
+    for name in ("here", "there"):
+        model, stored = folder / f"{name}.zarr", []
+        for device in (None, DEVICE):
+            out = tmp_path / f"{name}-{device}.zarr"
+            scores = bigkpca.transform(model, folder / "rows.zarr", out, block_rows=64, residual=True, device=device)
+            assert (placed.count((20, 3)) >= 2) == (device is not None)  # of the model, and of its expansion
+            placed.clear()
+            stored.append((scores[:], block_arrays.values(str(out), "residual")))
+        for ours, expected in zip(*stored[::-1], strict=True):
+            agree(ours, expected)
+
+
+def test_scores_that_a_fit_writes_are_those_of_transform(folder, tmp_path):
+    bigkpca.fit(folder / "rows.zarr", tmp_path / "m.zarr", transform=tmp_path / "s.zarr", device=DEVICE, **OPTIONS)
+    given = tmp_path / "m.zarr", folder / "rows.zarr", tmp_path / "t.zarr"
+    scores = bigkpca.transform(*given, device=DEVICE, block_rows=64)
+    np.testing.assert_array_equal(block_arrays.open_main(f"{tmp_path}/s.zarr", "features")[:], scores[:])
+
+
+def test_an_evaluation_on_a_device(folder, placed):
+    given = folder / "here.zarr", folder / "rows.zarr"
+    here = bigkpca.evaluate(*given, sample=100)
+    assert not placed
+    there = bigkpca.evaluate(*given, sample=100, device=DEVICE)
+    assert (20, 3) in placed
+    agree(there.eigenvalues, here.eigenvalues)
+    agree(there.frobenius.value, here.frobenius.value)
+
+
+def test_a_plan_names_the_device_and_the_memory_that_it_needs(folder):
+    here, there = (bigkpca.plan(folder / "rows.zarr", device=device, **OPTIONS) for device in ("cpu", DEVICE))
+    assert (there.device, here.device, here.device_bytes) == (RECORDED[0], None, 0)
+    assert there.device_bytes > 0
+    assert there.expected_time == f"not known: not measured on {RECORDED[0]}"
+
+
+@pytest.mark.full
+def test_a_comparison_on_a_device_does_not_mix_with_another(folder, tmp_path, monkeypatch):
+    devices, process = [], ProcessRunner.run
+
+    def recorded(runner, function, *arguments):
+        with arguments[-1]() as engine:
+            devices.append(engine.devices)
+        return process(runner, function, *arguments)
+
+    monkeypatch.setattr(ProcessRunner, "run", recorded)
+    given = {"n_components": 3, "methods": ["nystroem/kmeans"], "sizes": [30], "seeds": 1}
+    here = bigkpca.compare(folder / "rows.zarr", tmp_path / "here", **given)
+    there = bigkpca.compare(folder / "rows.zarr", tmp_path / "there", device=DEVICE, **given)
+    assert devices == [[], [], RECORDED, RECORDED]
+    assert (here.device, there.device) == (None, RECORDED[0])
+    agree(there.trials[-1].eigenvalue_error, here.trials[-1].eigenvalue_error, 0.1)
+    with pytest.raises(SpecError, match=f"device is '{RECORDED[0]}' there and 'cpu' here"):
+        bigkpca.compare(folder / "rows.zarr", tmp_path / "there", **given)
+    shown = run("compare", folder / "rows.zarr", tmp_path / "there", *WORDS, "--device", DEVICE).stdout
+    assert f"passes ran on {RECORDED[0]}, whose memory is not counted" in shown
+
+
+def test_rows_that_are_added_and_models_that_are_merged_record_all_devices(X, tmp_path):
+    like = KernelPCA(3, size=20, random_state=0).fit(X[:150])
+    other = bigkpca.fit(X[150:], tmp_path / "other.zarr", like=like, device=DEVICE)
+    assert other.provenance["devices"] == RECORDED
+    assert bigkpca.merge([like, other]).provenance["devices"] == [*RECORDED, "cpu"]
+    grown = like.set_params(device=DEVICE).partial_fit(X[150:])
+    assert grown.model_.provenance["devices"] == [*RECORDED, "cpu"]
+    there = KernelPCA(**OPTIONS, device=DEVICE).fit(X[:150]).partial_fit(X[150:])
+    assert there.model_.provenance["devices"] == RECORDED
+
+
+def test_an_estimator_computes_on_its_device(placed, tmp_path):
+    many = some_rows(1100)
+    here, there = (KernelPCA(3, size=20, random_state=0, device=device).fit(many) for device in (None, DEVICE))
+    assert there.model_.provenance["devices"] == RECORDED
+    for use in (
+        lambda kpca: kpca.transform(many),
+        lambda kpca: kpca.residual(many),
+        lambda kpca: kpca.fit_transform(many),
+        lambda kpca: kpca.transform(many, tmp_path / f"{kpca.device}.zarr")[:],
+    ):
+        placed.clear()
+        expected = use(here)
+        assert not placed
+        found = use(there)
+        assert (20, 3) in placed
+        assert isinstance(found, np.ndarray)
+        agree(found, expected)
+
+
+def test_a_detector_computes_on_its_device(X, placed):
+    many = some_rows(1100)
+    kpca = KernelPCA(0.9, size=20, random_state=0)
+    here, there, of_kpca = (
+        KernelPCADetector(given, alpha=0.05, device=device).fit(X)
+        for given, device in ((kpca, None), (kpca, DEVICE), (KernelPCA(**kpca.get_params() | {"device": DEVICE}), None))
+    )
+    assert "devices" not in here.model_.provenance
+    for found in (there, of_kpca):
+        assert found.model_.provenance["devices"] == RECORDED
+        agree(found.score_samples(X), here.score_samples(X))
+        placed.clear()
+        found.score_samples(many)
+        assert placed
+
+
+def test_commands_take_a_device_and_name_it_as_it_was_typed(folder, tmp_path, quiet_signals):
+    rows, model = folder / "rows.zarr", tmp_path / "m.zarr"
+    sizes = ("--components", 3, "--size", 20)
+    for command in (
+        ("plan", rows, *sizes),
+        ("fit", rows, model, *sizes),
+        ("transform", model, rows, tmp_path / "s.zarr"),
+        ("evaluate", model, rows, "--sample", 100),
+    ):
+        done = run(*command, "--device", DEVICE)
+        assert done.exit_code == 0, done.output
+    assert json.loads(run("info", model, "--json").stdout)["devices"] == RECORDED
+    assert "devices" in run("info", model).stdout
+    for command in (("plan", rows, *sizes), ("info", folder / "here.zarr")):
+        assert not any(line.startswith("device") for line in run(*command).stdout.splitlines())
+    wrong = run("fit", rows, model, "--device", "gpu 1")
+    assert wrong.exit_code == 2
+    assert wrong.stderr.startswith("bigkpca: --device gpu 1 is not the name of a device")
+    missing = run("transform", model, rows, tmp_path / "t.zarr", "--device", "cupy:cuda:1")
+    assert "--device cupy:cuda:1 needs cupy, which is not installed: pip install" in missing.stderr
+    assert not (tmp_path / "t.zarr").exists()
+
+
+def test_a_job_computes_on_its_device_and_warns_about_features_of_another(tmp_path, placed):
+    night = Night.made(tmp_path / "job", device=DEVICE)
+    night.append(some_rows(70))
+    (record,) = night.run()
+    assert placed.count((20, 3)) >= 2  # of the model, and of its expansion
+    assert record["processors"][-1:] == RECORDED
+    assert load_model(night.model).provenance["devices"] == RECORDED
+    agree(night.scores(), night.wanted())
+    night.set()
+    night.append(some_rows(30, seed=1))
+    (record,) = night.run()
+    assert "last digits can differ" in record["message"]
+    agree(night.scores(), night.wanted())
+
+
+def test_sums_of_a_fit_are_continued_on_the_same_device_only(folder, tmp_path, monkeypatch):
+    monkeypatch.setattr(checkpoints, "_EVERY_SECONDS", 0.0)
+    monkeypatch.setattr(checkpoints, "_SHORT_SECONDS", 0.0)
+    expected, computed = model_digest(load_model(folder / "there.zarr")), []
+    for first in (DEVICE, None):
+        out, done = tmp_path / f"{first}.zarr", []
+        with pytest.raises(KeyboardInterrupt):
+            bigkpca.fit(folder / "rows.zarr", out, device=first, progress=Once(after=450, title="fitting"), **OPTIONS)
+        with Callback(posttask=lambda key, *_, done=done: done.append(key_split(key))):
+            found = bigkpca.fit(folder / "rows.zarr", out, device=DEVICE, **OPTIONS)
+        assert model_digest(found) == expected
+        computed.append(done.count("bigkpca-fitting"))
+    assert computed[0] < computed[1] == 5

@@ -1,0 +1,257 @@
+"""Feature maps, and the sums of passes over their features, on arrays of other libraries against NumPy's."""
+
+from dataclasses import fields, replace
+
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+
+from bigkpca.numerics.array_api import dtype_of, on_host
+from bigkpca.numerics.certificates.sampling import Draw, Residuals, Sampler
+from bigkpca.numerics.eigenpairs import Solution
+from bigkpca.numerics.evaluation import block_sums, probes
+from bigkpca.numerics.features import Columns, FourierRows, KernelRows, PrincipalFourierRows, tensor_sketch
+from bigkpca.numerics.kernels import Gaussian, Laplacian, Linear, Matern, Polynomial, Spectrum
+from bigkpca.numerics.moments import shifted_sums, square_of
+from bigkpca.numerics.rounding import Farthest
+from bigkpca.numerics.solvers import add_strip, block_action
+from tests.helpers.devices import agree, every_device, every_dtype, place
+
+D = 4
+OFFSET, SCALE = np.array([3.0, -1e3, 0.25, 0.0]), np.array([2.0, 1e3, np.inf, 1e-3])
+
+
+def rows(n, scaled=True):
+    """Rows (n, 4) about OFFSET whose columns have the units of SCALE, or 1."""
+    return OFFSET + np.random.default_rng(0).normal(size=(n, D)) * np.where(np.isinf(SCALE) | (not scaled), 1, SCALE)
+
+
+def maps(dtype, scale=SCALE):
+    """One feature map of each kind and form."""
+    rng, offset, given = np.random.default_rng(1), OFFSET, {"scale": scale}
+    W, b = rng.normal(size=(6, D)).astype(dtype), rng.uniform(0, 7, 6).astype(dtype)
+    landmarks = rng.normal(size=(5, D)).astype(dtype)
+    axes = np.linalg.qr(rng.normal(size=(D, D)))[0].astype(dtype)
+    polynomial = Polynomial(0.5, 2, 1.0)
+    return {
+        "columns": Columns(Linear(), offset, np.dtype(dtype), **given),
+        "kernels": KernelRows(Gaussian(2.0), offset, landmarks, **given),
+        "kernels on the processor": KernelRows(Matern(2.0, 2.2), offset, landmarks, **given),
+        "pairs": FourierRows(Gaussian(1.0), offset, W, **given),
+        "phases": FourierRows(3 * Laplacian(1.0), offset, W, b, **given),
+        "principal": PrincipalFourierRows(Gaussian(1.5), offset, W[:, :2], axes[:, :2], **given),
+        "principal phases": PrincipalFourierRows(Gaussian(np.float64(1.5)), offset, W[:, :2], axes[:, :2], b, **given),
+        "principal, one factor": PrincipalFourierRows(Gaussian(1.5), offset, W[:, :2], axes[:, :2], None, 0.7, **given),
+        "principal phases, one factor": PrincipalFourierRows(
+            Gaussian(1.5), offset, W[:, :2], axes[:, :2], b, np.float64(1.2), **given
+        ),
+        "principal, all axes": PrincipalFourierRows(Gaussian(1.5), offset, W, axes, **given),
+        "sketch": tensor_sketch(polynomial, 8, offset, scale, rng, np.dtype(dtype)),
+        "odd sketch": tensor_sketch(Polynomial(0.5, 3, 0.0), 7, offset, scale, rng, np.dtype(dtype)),
+    }
+
+
+every_map = pytest.mark.parametrize("name", maps("float32"))
+
+
+@every_device
+@every_dtype
+@every_map
+@pytest.mark.parametrize("scaled", [False, True])
+def test_features_are_those_of_numpy(name, scaled, dtype, device):
+    features, X = maps(dtype, SCALE if scaled else None)[name], rows(90, scaled)
+    there = features.placed(place(device))
+    assert dtype_of(there.offset) == np.float64
+    assert (there.size, there.columns, there.dtype) == (features.size, D, features.dtype)
+    for stored in (dtype, ">f8", "g", "i8"):  # "g" are long doubles
+        Z = np.asfortranarray(X.astype(stored))
+        ((V, diagonal),) = features.tiles([Z], 90)
+        ((V_there, diagonal_there),) = there.tiles([Z], 90)
+        assert dtype_of(V_there) == dtype
+        agree(V_there, V, dtype)
+        assert diagonal_there.dtype == np.float64
+        agree(diagonal_there, diagonal, dtype)
+        agree(there.shifted(Z), features.shifted(Z), dtype)
+        assert_array_equal(on_host(there.offset), features.offset)
+
+
+@every_device
+@pytest.mark.parametrize(
+    "stored", ["?", "u1", "i1", "u2", "i2", "u4", "i4", "u8", "i8", "f2", "f4", "f8", "g", ">i2", ">f4"]
+)
+def test_equal_values_of_any_dtype_give_equal_features(stored, device):
+    values = np.random.default_rng(0).integers(0, 2, (20, D))
+    for dtype in ("float32", "float64"):
+        features = KernelRows(Gaussian(2.0), np.full(D, 0.25), values[:3].astype(dtype)).placed(place(device))
+        expected = next(features.tiles([values.astype(dtype)], 20))[0]
+        expected = on_host(expected).copy()
+        assert_array_equal(on_host(next(features.tiles([values.astype(stored)], 20))[0]), expected)
+
+
+@every_device
+def test_rows_are_shifted_before_they_are_rounded(device):
+    expected = np.arange(-4.0, 4).reshape(2, 4)
+    for large, stored in ((1e6, np.float32), (2.0**40, np.int64), (2.0**50, np.float64), (200.0, np.uint8)):
+        features = Columns(Linear(), np.full(D, large), np.dtype("float32")).placed(place(device))
+        for scale in (None, np.full(D, 2.0)):
+            found = replace(features, scale=None if scale is None else place(device)(scale)).shifted(
+                (large + expected).astype(stored)
+            )
+            assert_array_equal(on_host(found), expected if scale is None else expected / 2)
+
+
+@every_device
+@every_dtype
+def test_columns_of_weight_0_are_0_where_differences_overflow(dtype, device):
+    largest = np.finfo(dtype).max
+    X = np.array([[largest, 1, 2, 3], [-largest, 1, 2, 3]], dtype)
+    for scale in (np.array([np.inf, 1, 1, 1]), np.array([1e30, np.inf, 1, 1])):
+        features = Columns(Linear(), np.array([-1e38, 0, 0, 0]), np.dtype(dtype), scale=scale)
+        with np.errstate(over="ignore"):
+            for each in (features, features.placed(place(device))):
+                shifted = on_host(each.shifted(X))
+                assert not shifted[:, np.isinf(scale)].any()
+                agree(shifted[:, 2:], [[2, 3], [2, 3]], dtype)
+
+
+@every_device
+def test_maps_on_a_device_watch_rows_as_they_are_given(device):
+    X, seen = rows(3000).astype("f4"), []
+    features = maps("float32")["kernels"]
+    there = features.placed(place(device))
+    far, far_there = Farthest(), Farthest()
+    next(features.tiles([X], 3000, far.see))
+    next(there.tiles([X], 3000, lambda *given: (seen.append(given), far_there.see(*given))))
+    assert all(each is X for each, _ in seen)
+    largest = np.sort(np.argsort((features.shifted(X).astype(np.float64) ** 2).sum(axis=1))[-16:])
+    assert_array_equal(far_there.found.X, X[largest])
+    assert_array_equal(far_there.found.X, far.found.X)
+    agree(far_there.found.squares, far.found.squares, "float32")
+
+
+@every_device
+def test_strings_have_features(device):
+    X = np.random.default_rng(0).integers(1, 4, (40, 9)).astype("u1")
+    features = KernelRows(Spectrum(2), np.zeros(9), X[:5].astype("f4"))
+    expected = next(features.tiles([X], 40))
+    found = next(features.placed(place(device)).tiles([X], 40))
+    for each, other in zip(found, expected, strict=True):
+        assert_array_equal(on_host(each), other)
+
+
+def features_of(dtype, far=0):
+    """Features (5000, 7) near (5, ..., 5), more than are added up at once, with k(x, x) and weights 0, 1 and 4,
+    whose roots are exact. `far` rows are so only in three columns."""
+    rng = np.random.default_rng(0)
+    V = 5 + rng.normal(size=(5000, 7))
+    some = rng.choice(len(V), far, replace=False)
+    V[some, :3], V[some, 3:] = np.rint(1e4 * V[some, :3]), 5
+    return V.astype(dtype), rng.uniform(1, 2, len(V)), rng.integers(0, 3, len(V)) ** 2.0
+
+
+@every_device
+@every_dtype
+@pytest.mark.parametrize("far", [0, 3])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_sums_of_tall_tiles(weighted, far, dtype, device):
+    """Each entry to the precision of what near rows add to it: far rows do not round them away."""
+    V, diagonal, w = features_of(dtype, far)
+    shift = np.full(7, 5.0)
+    parts = slice(0, 4000), slice(4000, None)
+
+    def summed(where):
+        tiles = [(where(V[part]), diagonal[part]) for part in parts]
+        return shifted_sums(tiles, shift, [w[part] for part in parts] if weighted else None)
+
+    u = w if weighted else np.ones(len(V))
+    A = V.astype(np.float64) - shift
+    scatter, total = (A * u[:, None]).T @ A, u @ A
+    squares = u @ np.where(np.abs(A) < 100, A, 0) ** 2
+    precise = {"float32": 1e-5, "float64": 1e-12}[dtype]
+    for sums in (summed(np.copy), summed(place(device))):
+        assert sums.count == (u > 0).sum()
+        np.testing.assert_allclose([sums.weight, sums.trace], [u.sum(), u @ diagonal], rtol=1e-12)
+        assert sums.largest == diagonal[u > 0].max()
+        size = precise * np.sqrt(squares) + 1e-14 * np.sqrt(np.diag(scatter))
+        assert (np.abs(sums.total - total) <= size * np.sqrt(u.sum())).all()
+        found = square_of(sums.products, 7)
+        rest = 1e-14 * np.sqrt(np.outer(np.diag(scatter), np.diag(scatter)))
+        assert (np.abs(found - scatter) <= precise * np.sqrt(np.outer(squares, squares)) + rest).all()
+        assert {type(each) for each in (sums.about, sums.total, sums.products)} == {np.ndarray}
+
+
+@every_device
+@every_dtype
+@pytest.mark.parametrize("weighted", [False, True])
+def test_actions_of_tall_tiles(weighted, dtype, device):
+    V, diagonal, w = features_of(dtype)
+    shift, Q = np.full(7, 5.0), np.random.default_rng(2).normal(size=(7, 3))
+    weights = [w[:4500], w[4500:]] if weighted else None
+
+    def action(where):
+        return block_action([(where(V[:4500]), diagonal[:4500]), (where(V[4500:]), diagonal[4500:])], shift, Q, weights)
+
+    here, there = action(np.copy), action(place(device))
+    for part in fields(here):
+        found = getattr(there, part.name)
+        assert isinstance(found, int | float | np.ndarray)
+        agree(found, getattr(here, part.name), dtype)
+    u = w if weighted else np.ones(len(V))
+    A = V.astype(np.float64) - shift
+    agree(there.products, (A * u[:, None]).T @ A @ Q, dtype)
+
+
+@every_device
+@every_dtype
+@pytest.mark.parametrize("name", ["kernels", "pairs", "sketch"])
+def test_sums_of_an_evaluation(name, dtype, device):
+    features, X = maps(dtype)[name], rows(300)
+    rng = np.random.default_rng(3)
+    mean, components = (rng.normal(size=shape) for shape in ((features.size,), (features.size, 2)))
+    solution = Solution(mean, components, np.array([2.0, 1.0]), 3.0, 0.0, None)
+    given = probes(features, solution, X[:20], None, None)
+    tiles = [X[:200], X[200:]]
+    here = block_sums(tiles, features, solution, given, 200)
+    there = block_sums(tiles, features.placed(place(device)), solution.placed(place(device)), given, 200)
+    for part in fields(here):
+        found = getattr(there, part.name)
+        assert isinstance(found, int | float | np.ndarray)
+        assert part.name == "count" or np.asarray(found).dtype == np.float64
+        agree(found, getattr(here, part.name), dtype)
+
+
+@every_device
+@every_dtype
+@pytest.mark.parametrize("kernel", [Gaussian(2.0), Matern(2.0, 2.2), Laplacian(3.0) + Linear()], ids=str)
+def test_strips_of_the_gram_matrix(kernel, dtype, device):
+    X = np.random.default_rng(0).normal(size=(130, 3)).astype(dtype)
+    B = np.random.default_rng(1).normal(size=(130, 2)).astype(dtype)
+    strips = [slice(0, 50), slice(50, 100), slice(100, 130)]
+    out = place(device)(np.zeros((130, 2)))
+    X_there, B_there = place(device)(X), place(device)(B)
+    for i, own in enumerate(strips):
+        later = [(each, X_there[each, :]) for each in strips[i + 1 :]]
+        add_strip(out, kernel, B_there, own, X_there[own, :], later, 16)
+    agree(out, kernel.gram(X) @ B, dtype)
+
+
+@every_device
+def test_rows_are_drawn_by_their_residuals(device):
+    features, X = maps("float64")["kernels"], rows(400)
+    P = np.linalg.inv(np.linalg.cholesky(features.gram() + 1e-6 * np.eye(5))).T
+    residuals = Residuals(np.arange(5)[::2], np.asarray(P[::2, ::2]))
+    draw, drawn = Draw(residuals, 30, 0.0, 7), []
+    for each in (features, features.placed(place(device))):
+        sampler = Sampler(draw, 0)
+
+        def tiles(each=each, sampler=sampler):
+            for piece in (X[:250], X[250:]):
+                sampler.see(piece)
+                yield next(each.tiles([piece], 250))
+
+        for _ in sampler.drawing(tiles()):
+            pass
+        drawn.append(sampler.found)
+    assert len(drawn[0].X) > 10
+    assert_array_equal(drawn[1].X, drawn[0].X)
+    agree(drawn[1].residuals, drawn[0].residuals, "float64")

@@ -1,0 +1,194 @@
+"""Every kernel on arrays of other libraries, against its values for NumPy's: on ordinary rows, and at the ends of the
+ranges of both dtypes."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+
+from bigkpca.numerics.array_api import dtype_of, empty, moved, on_host
+from bigkpca.numerics.kernels import (
+    KERNELS,
+    Cosine,
+    Gaussian,
+    Laplacian,
+    Linear,
+    Matern,
+    Polynomial,
+    Precomputed,
+    RationalQuadratic,
+    Sigmoid,
+    Spectrum,
+)
+from bigkpca.numerics.kernels.base import Leaf
+from tests.helpers.devices import agree, every_device, every_dtype, place
+from tests.numerics.kernels import cases
+from tests.numerics.kernels.cases import rows
+
+
+@dataclass(frozen=True)
+class OnlyNumPy(Leaf):
+    """A kernel of a user who knows no other library."""
+
+    name = "only-numpy"
+    length: float = 2.0
+
+    def against(self, Y, most_rows):
+        def evaluate(X, out):
+            np.einsum("id,jd->ij", X, Y, out=out)
+            out[out < 0] = 0
+            np.tanh(out / self.length, out=out)
+
+        return evaluate
+
+    def diagonal(self, X):
+        return np.tanh(np.einsum("ij,ij->i", X, X, dtype=np.float64) / self.length)
+
+
+KERNEL = {name: kernel for name, (kernel, _) in cases.ALL.items()} | {
+    "matern of nu 0.5": Matern(1.3, 0.5),
+    "for NumPy alone": OnlyNumPy(),
+    "sum with one for NumPy alone": Gaussian(1.3) + OnlyNumPy(),
+    "multiple of one for NumPy alone": 2 * OnlyNumPy(),
+    "parameters of NumPy": Gaussian(np.float64(1.3)) * Laplacian(np.float32(2)) + np.float32(0.5) * Linear(),
+    "more parameters of NumPy": Polynomial(np.float64(0.4), np.int64(2), np.float32(1))
+    + Sigmoid(np.float32(0.3), np.float64(-0.2)) * RationalQuadratic(np.float32(1.3), np.float64(0.7))
+    + Matern(np.float32(1.3), np.float64(1.5)),
+}
+STATIONARY = {
+    "gaussian": Gaussian,
+    "laplacian": Laplacian,
+    "matern of nu 0.5": lambda sigma: Matern(sigma, 0.5),
+    "matern of nu 1.5": lambda sigma: Matern(sigma, 1.5),
+    "matern of nu 2.5": lambda sigma: Matern(sigma, 2.5),
+    "matern of nu 2.2": lambda sigma: Matern(sigma, 2.2),
+    "rational-quadratic": lambda sigma: RationalQuadratic(sigma, 0.7),
+}
+every_kernel = pytest.mark.parametrize("kernel", KERNEL.values(), ids=KERNEL)
+every_stationary = pytest.mark.parametrize("kind", STATIONARY.values(), ids=STATIONARY)
+
+
+def on_both(kernel, X, Y, device, most_rows=None):
+    """k(X, Y) as NumPy computes it, and as the device does, both written to a part of a larger array."""
+    most_rows = most_rows or len(X)
+    here = np.full((len(X) + 2, len(Y)), np.nan, X.dtype)
+    kernel.against_anywhere(Y, most_rows)(X, here[1:-1])
+    like = place(device)(Y)
+    there = empty(here.shape, like)
+    there[:, :] = float("nan")
+    kernel.against_anywhere(like, most_rows)(moved(X, like), there[1:-1, :])
+    assert dtype_of(there) == X.dtype
+    found = on_host(there)
+    assert np.isnan(found[[0, -1]]).all()
+    assert_array_equal(on_host(like), Y)
+    return here[1:-1], found[1:-1]
+
+
+def test_all_kernels_are_here():
+    assert {type(kernel) for kernel in KERNEL.values()} >= {KERNELS[name] for name in KERNELS} - {Spectrum, Precomputed}
+
+
+@every_device
+@every_dtype
+@every_kernel
+def test_values_are_those_of_numpy(kernel, dtype, device):
+    X, Y = rows(0, 130, 3, dtype), rows(1, 7, 3, dtype)
+    here, there = on_both(kernel, X, Y, device)
+    agree(there, here, dtype)
+    agree(kernel.diagonal_anywhere(place(device)(X)), kernel.diagonal(X), dtype)
+    assert isinstance(kernel.diagonal_anywhere(place(device)(X)), np.ndarray)
+    assert kernel.diagonal_anywhere(place(device)(X)).dtype == np.float64
+
+
+@every_device
+@every_kernel
+def test_work_space_is_used_again_for_tiles_of_any_height(kernel, device):
+    X, Y = rows(0, 9, 3), rows(1, 4, 3)
+    Y_there = place(device)(Y)
+    evaluate = kernel.against_anywhere(Y_there, 9)
+    for part in (slice(0, 9), slice(2, 3), slice(9, 9), slice(4, 9)):
+        out = empty((part.stop - part.start, 4), Y_there)
+        evaluate(place(device)(X)[part, :], out)
+        agree(out, kernel(X, Y)[part], "float64")
+
+
+@every_device
+@every_dtype
+def test_strings_are_compared_on_the_processor(dtype, device):
+    strings = np.random.default_rng(0).integers(0, 4, (30, 12)).astype(dtype)
+    for kernel in (Spectrum(2), Spectrum(2, normalize=False) + Spectrum(3)):
+        here, there = on_both(kernel, strings, strings[:6], device)
+        assert_array_equal(there, here)
+        assert_array_equal(kernel.diagonal_anywhere(place(device)(strings)), kernel.diagonal(strings))
+
+
+@every_device
+@every_dtype
+@every_stationary
+@pytest.mark.parametrize("unit", [1e-44, 1e-39, 1e-30, 1.0, 1e30])
+def test_values_do_not_depend_on_the_unit_of_rows(kind, unit, dtype, device):
+    """1 / sigma is infinite in float32, or zero; rows near the smallest numbers have few digits."""
+    X, Y = (np.rint(2 * rows(seed, n, 3)) * unit for seed, n in ((0, 20), (1, 5)))
+    X, Y = X.astype(dtype), Y.astype(dtype)
+    here, there = on_both(kind(float(np.dtype(dtype).type(2 * unit))), X, Y, device)
+    agree(there, here, dtype)
+    assert 0 < there.max() <= 1
+    assert there.min() < 0.5
+
+
+@every_device
+@every_dtype
+@every_stationary
+def test_rows_and_landmarks_far_from_the_origin(kind, dtype, device):
+    """Beyond 32 sigma distances come from differences; squares of some rows overflow."""
+    far = np.array([100.0, -1000.0, 3e5])
+    Y = np.concatenate([rows(1, 4, 3), far + rows(2, 3, 3), np.zeros((1, 3)), np.full((1, 3), 1e6)]).astype(dtype)
+    largest = np.finfo(dtype).max
+    X = np.concatenate([Y, rows(0, 70, 3), far + rows(3, 5, 3), np.zeros((1, 3)), [[1e30, 0, 0]]]).astype(dtype)
+    for extra in ([], [[largest, 0, 0], [-largest, largest, -largest], [largest / 4, 1, 0]]):
+        Z = np.concatenate([X, np.reshape(extra, (-1, 3)).astype(dtype)])
+        here, there = on_both(kind(1.3), Z, Y, device)
+        if kind(1.3) == Matern(1.3, 0.5):  # of the root of what rounds
+            agree(np.log(there + 1e-30) ** 2, np.log(here + 1e-30) ** 2, dtype)
+        else:
+            agree(there, here, dtype)
+        assert np.isfinite(there).all()
+        np.testing.assert_allclose(np.diag(there), 1, atol=1e-3)  # of each landmark with itself
+        assert not there[len(X) :].any() or kind(1.3).name == "rational-quadratic"
+
+
+@every_device
+def test_a_row_whose_square_overflows_leaves_nothing_for_the_next_tile(device):
+    X, Y = rows(0, 6, 3, np.float32), rows(1, 4, 3, np.float32)
+    there = place(device)(Y)
+    evaluate, out = Gaussian(1.3).against_anywhere(there, 6), empty((6, 4), there)
+    evaluate(place(device)(X * np.float32(1e38)), out)
+    assert not on_host(out).any()
+    evaluate(place(device)(X), out)
+    agree(out, Gaussian(1.3)(X, Y), "float32")
+
+
+@every_device
+@pytest.mark.parametrize(
+    "kernel", [Linear(), Polynomial(0.4, 3, 0.7), Sigmoid(0.3), Cosine(), Gaussian(1.0) * Linear()], ids=str
+)
+def test_rows_whose_products_overflow_are_infinite_as_for_numpy(kernel, device):
+    X = np.float32([[1, 2], [3e38, 0], [-3e38, 1e-38], [1e30, 1e30], [0, 0], [1e-45, 0], [1e-30, -1e-30]])
+    with np.errstate(over="ignore", invalid="ignore", under="ignore"):
+        here, there = on_both(kernel, X, X[:5], device)
+        agree(there, here, "float32")
+        for found in (kernel.diagonal_anywhere(place(device)(X)), kernel.diagonal_anywhere(X)):
+            np.testing.assert_allclose(found, kernel.diagonal(X), rtol=1e-12)
+
+
+@every_device
+@every_dtype
+def test_zero_rows_and_rows_of_any_length_have_an_angle(dtype, device):
+    tiny, large = np.finfo(dtype).tiny, np.finfo(dtype).max / 4
+    X = np.array([[0, 0], [1, 1], [tiny, tiny], [large, large], [-large, 0], [0, tiny / 8]], dtype)
+    here, there = on_both(Cosine(), X, X, device)
+    agree(there, here, dtype)
+    agree(there, np.where(X.any(axis=1)[:, None], there, 0), dtype)
+    agree(np.diag(there), [0, 1, 1, 1, 1, 1], dtype)
+    assert_array_equal(Cosine().diagonal_anywhere(place(device)(X)), [0, 1, 1, 1, 1, 1])

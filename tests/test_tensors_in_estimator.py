@@ -1,0 +1,235 @@
+"""Tensors in every method: the numbers of the same array of NumPy, as a tensor on the same device."""
+
+from importlib.util import find_spec
+
+import array_api_strict
+import numpy as np
+import pandas as pd
+import pytest
+import xarray as xr
+from numpy.testing import assert_allclose, assert_array_equal
+
+import bigkpca
+from bigkpca import KernelPCA, KernelPCADetector, arrays
+from bigkpca.errors import DataError, SpecError
+from bigkpca.numerics.array_api import on_host
+from tests.data.cases import case
+
+X = np.random.default_rng(0).normal(size=(1100, 5)) @ np.diag([3.0, 2.0, 1.0, 1.0, 1.0])
+FEW = 40  # rows that are scored without a pass
+
+
+def of_torch(values):
+    import torch
+
+    return torch.from_numpy(values.copy())
+
+
+KINDS = {"array_api_strict": array_api_strict.asarray, "torch": of_torch}
+every_kind = pytest.mark.parametrize(
+    "kind",
+    [
+        "array_api_strict",
+        pytest.param("torch", marks=pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed")),
+    ],
+)
+
+
+def estimator(**parameters):
+    """Which computes on the processor, so that bits can be compared."""
+    return KernelPCA(3, **{"size": 20, "random_state": 0, "device": "cpu"} | parameters)
+
+
+def assert_same(found, expected, make):
+    """The same bits, as a tensor."""
+    assert type(found) is type(make(X))
+    assert on_host(found).dtype == expected.dtype
+    assert_array_equal(on_host(found), expected)
+
+
+@every_kind
+@pytest.mark.parametrize(
+    "dtype", ["f4", pytest.param("f8", marks=pytest.mark.full), pytest.param("i8", marks=pytest.mark.full)]
+)
+def test_every_method_gives_what_it_gives_for_numpy(kind, dtype):
+    make, rows = KINDS[kind], (10 * X).astype(dtype)
+    plain, kpca = estimator().fit(rows), estimator().fit(make(rows))
+    assert_array_equal(kpca.eigenvalues_, plain.eigenvalues_)
+    assert kpca.n_features_in_ == 5
+    assert kpca.model_.provenance["identity"] == plain.model_.provenance["identity"]
+    assert_same(estimator().fit_transform(make(rows)), plain.transform(rows), make)
+    for some in (rows, rows[:FEW]):
+        scores = plain.transform(some)
+        assert_same(kpca.transform(make(some)), scores, make)
+        assert_same(kpca.residual(make(some)), plain.residual(some), make)
+    assert_same(kpca.inverse_transform(make(scores)), plain.inverse_transform(scores), make)
+    assert_same(kpca.denoise(make(some)), plain.denoise(some), make)
+    assert kpca.score(make(some)) == plain.score(some)
+
+
+@every_kind
+def test_weights_standardising_and_learned_preimages_take_tensors(kind):
+    make, weights = KINDS[kind], np.arange(1100) % 3.0
+    for options, of in (
+        ({"standardize": True}, weights[:300]),
+        ({"preimage": "ridge"}, None),
+        ({"method": "rff"}, None),
+        ({"method": "exact", "size": "auto"}, None),
+    ):
+        with case(options):
+            plain = estimator(**options).fit(X[:300], sample_weight=of)
+            kpca = estimator(**options).fit(make(X[:300]), sample_weight=None if of is None else make(of))
+            assert_array_equal(kpca.eigenvalues_, plain.eigenvalues_)
+            if "preimage" in options:
+                Y = np.zeros((2, 3))
+                assert_same(kpca.inverse_transform(make(Y)), plain.inverse_transform(Y), make)
+
+
+@every_kind
+def test_kernel_matrices_can_be_tensors(kind):
+    make, K = KINDS[kind], np.exp(-0.1 * ((X[:90, None] - X[None, :90]) ** 2).sum(axis=2))
+    plain, kpca = (estimator(kernel="precomputed", size="auto").fit(each) for each in (K, make(K)))
+    assert_array_equal(kpca.eigenvalues_, plain.eigenvalues_)
+    assert_same(kpca.transform(make(K[:7])), plain.transform(K[:7]), make)
+
+
+@every_kind
+def test_partial_fit_takes_tensors(kind):
+    make = KINDS[kind]
+    plain, kpca = estimator(), estimator()
+    for part in (X[:200], X[200:220], X[220:400]):
+        plain.partial_fit(part)
+        kpca.partial_fit(make(part))
+        assert_array_equal(kpca.eigenvalues_, plain.eigenvalues_)
+    for each in (plain, kpca):
+        each._gathered = None  # from now on rows are only added
+    assert_array_equal(kpca.partial_fit(make(X[:99])).eigenvalues_, plain.partial_fit(X[:99]).eigenvalues_)
+
+
+@every_kind
+@pytest.mark.full
+def test_a_detector_takes_tensors(kind):
+    make = KINDS[kind]
+    plain, detector = (KernelPCADetector(estimator(), alpha=0.05).fit(each) for each in (X, make(X)))
+    for some in (X, 9 * X[:FEW]):
+        for name in ("statistics", "score_samples", "decision_function", "predict"):
+            with case(name):
+                assert_same(getattr(detector, name)(make(some)), getattr(plain, name)(some), make)
+        for name in ("p_values", "reasons", "contributions"):  # arrays of NumPy for every kind of rows
+            assert_array_equal(getattr(detector, name)(make(some)), getattr(plain, name)(some))
+    assert set(plain.predict(X)) == {-1, 1}
+    assert_array_equal(*(KernelPCADetector(estimator(), contamination=0.05).fit(each).offset_ for each in (X, make(X))))
+
+
+@every_kind
+@pytest.mark.full
+def test_functions_and_lazy_arrays_take_tensors(kind, tmp_path):
+    make, rows = KINDS[kind], X.astype("f4")
+    options = {"n_components": 3, "size": 20, "device": "cpu"}
+    plain = bigkpca.fit(rows, tmp_path / "plain.zarr", **options)
+    model = bigkpca.fit(make(rows), tmp_path / "model.zarr", **options)
+    with pytest.raises(SpecError, match="already"):
+        bigkpca.fit(make(2 * rows), tmp_path / "plain.zarr", **options)
+    bigkpca.fit(make(rows), tmp_path / "plain.zarr", **options)  # the same rows
+    assert_array_equal(model.solution.components, plain.solution.components)
+    scores = bigkpca.transform(plain, rows, tmp_path / "plain", device="cpu")[:]
+    assert_array_equal(bigkpca.transform(plain, make(rows), tmp_path / "scores", device="cpu")[:], scores)
+    assert_array_equal(bigkpca.transform(plain, rows, tmp_path / "scores", device="cpu")[:], scores)  # nothing to do
+    assert_array_equal(
+        bigkpca.reconstruct(plain, make(scores), tmp_path / "rows")[:],
+        bigkpca.reconstruct(plain, scores, tmp_path / "other rows")[:],
+    )
+    found, other = (bigkpca.evaluate(plain, each, sample=50, device="cpu") for each in (make(rows), rows))
+    assert repr(found) == repr(other)
+    for function in (arrays.scores, arrays.residuals):
+        assert_array_equal(function(plain, make(rows)).compute(), function(plain, rows).compute())
+
+
+@every_kind
+def test_tensors_in_dask_arrays_are_lazy_and_give_arrays_of_numpy(kind):
+    import dask.array as da
+
+    chunks = da.from_array(X, chunks=(400, 5))
+    plain, tensors = estimator().fit(chunks), chunks.map_blocks(KINDS[kind])
+    kpca = estimator().fit(tensors)
+    assert_array_equal(kpca.eigenvalues_, plain.eigenvalues_)
+    found = kpca.transform(tensors)
+    assert isinstance(found, da.Array)
+    assert_array_equal(found.compute(), plain.transform(chunks).compute())
+
+
+def test_rows_on_a_device_are_computed_there_by_default():
+    make = array_api_strict.asarray
+    plain, kpca = estimator().fit(X), estimator(device=None).fit(make(X))
+    assert "devices" not in plain.model_.provenance
+    assert kpca.model_.provenance["devices"] == ["array_api_strict:cpu"]
+    assert_allclose(kpca.eigenvalues_, plain.eigenvalues_, rtol=1e-12)
+    found = kpca.transform(make(X))
+    assert type(found) is type(make(X))
+    assert_allclose(abs(on_host(found)), abs(plain.transform(X)), rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.full
+@every_kind
+def test_workers_get_tensors_as_arrays_of_numpy(kind, two_processes):
+    make, plain = KINDS[kind], estimator().fit(X)
+    with two_processes.client.as_current():
+        for device in ("cpu", None):
+            kpca = estimator(device=device).fit(make(X))
+            assert_allclose(kpca.eigenvalues_, plain.eigenvalues_, rtol=1e-12)
+            found = kpca.transform(make(X))
+            assert type(found) is type(make(X))
+            assert_allclose(on_host(found), plain.transform(X), rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("stacked", [False, True])
+def test_a_data_array_of_tensors_gives_one_of_the_same_kind(stacked):
+    labels = {"time": np.arange(1100)} if not stacked else {"y": np.arange(50), "x": np.arange(22)}
+    given = xr.DataArray(X.reshape(*map(len, labels.values()), 5), dims=(*labels, "band"), coords=labels)
+    tensors = given.copy(data=array_api_strict.asarray(given.values))
+    if stacked:
+        given, tensors = (each.stack(row=("y", "x")).transpose("row", "band") for each in (given, tensors))
+    plain, kpca = estimator().fit(given), estimator().fit(tensors)
+    assert kpca.model_.provenance["column_labels"] == plain.model_.provenance["column_labels"]
+    for name in ("transform", "residual"):
+        expected, found = getattr(plain, name)(given), getattr(kpca, name)(tensors)
+        assert_same(found.data, expected.values, array_api_strict.asarray)
+        xr.testing.assert_equal(found.copy(data=on_host(found.data)), expected)
+
+
+@every_kind
+def test_tensors_are_checked_as_arrays_are(kind):
+    make = KINDS[kind]
+    kpca = estimator().fit(make(X))
+    for wrong, message in (
+        (X[:, :4], "X has 4 features, but KernelPCA is expecting 5 features as input"),
+        (X[0], r"shape \(5,\): rows must be two-dimensional"),
+        (np.where(X > 8, np.nan, X), r"row \d+, column 0 is NaN"),
+    ):
+        with case(message), pytest.raises(ValueError, match=message):
+            kpca.transform(make(wrong))
+    with pytest.raises(ValueError, match=r"1 sample.* while a minimum of 2 is required"):
+        kpca.fit(make(X[:1]))
+    with pytest.raises(DataError, match="complex128 values"):
+        kpca.fit(make(X + 1j))
+    with pytest.raises(SpecError, match="has 4 columns"):
+        bigkpca.evaluate(kpca, make(X[:, :4]))
+    framed = estimator().fit(pd.DataFrame(X, columns=list("abcde")))
+    with pytest.warns(UserWarning, match="X does not have valid feature names"):
+        framed.transform(make(X))
+
+
+@every_kind
+def test_tensors_stay_tensors_whatever_set_output_says(kind):
+    make, kpca = KINDS[kind], estimator().set_output(transform="pandas")
+    assert type(kpca.fit_transform(make(X))) is type(make(X))
+    assert type(kpca.transform(make(X))) is type(make(X))
+    assert type(kpca.transform(X)) is pd.DataFrame
+
+
+@pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed")
+def test_a_tensor_that_requires_a_gradient_is_refused_everywhere():
+    kpca, tensor = estimator().fit(X), of_torch(X).requires_grad_()
+    for name in ("fit", "fit_transform", "partial_fit", "transform", "denoise", "residual", "score"):
+        with case(name), pytest.raises(SpecError, match=r"requires a gradient, .*: pass X\.detach\(\)"):
+            getattr(kpca, name)(tensor)
