@@ -9,8 +9,8 @@ import numpy as np
 
 from bigkpca.data.frames import is_of
 from bigkpca.data.rows import ArrayRows, DeviceRows, check_shape
-from bigkpca.errors import Array, DataError, SpecError, check_numeric
-from bigkpca.numerics.array_api import dtype_of, moved
+from bigkpca.errors import DataError, SpecError, check_numeric
+from bigkpca.numerics.array_api import dtype_of
 
 
 def is_of_torch(data: Any) -> bool:
@@ -63,8 +63,3 @@ def check_tensor(data: Any, where: str) -> np.dtype[Any]:
         ) from error
     check_numeric(dtype, where)
     return dtype
-
-
-def in_kind_of(like: Any, values: Array) -> Any:
-    """Values as an array of the library of `like`, on its device."""
-    return moved(values, like)

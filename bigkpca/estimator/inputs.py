@@ -28,12 +28,12 @@ from bigkpca.data.labels import header_from
 from bigkpca.data.opening import in_memory, is_lazy, open_rows, open_uncounted
 from bigkpca.data.rows import ArrayRows, DeviceRows, Rows
 from bigkpca.data.sparse import sparse_rows
-from bigkpca.data.tensors import in_kind_of, is_of_cupy, is_tensor, tensor_rows
+from bigkpca.data.tensors import is_of_cupy, is_tensor, tensor_rows
 from bigkpca.errors import Array
 from bigkpca.execution import projection
 from bigkpca.execution.engine import Engine, KeptFeatures
 from bigkpca.execution.options import RunOptions
-from bigkpca.numerics.array_api import astype
+from bigkpca.numerics.array_api import astype, moved
 from bigkpca.numerics.model import Model
 
 _Class = TypeVar("_Class", bound=type)
@@ -209,9 +209,9 @@ def in_kind(X: Any, values: Any, name: str, *labels: Any) -> Any:
     of X for a tensor, CuPy chunks for such chunks; otherwise unchanged."""
     held = _held(X)
     if is_tensor(held):
-        values = in_kind_of(held, values)
+        values = moved(values, held)
     elif is_dask_array(held) and is_of_cupy(held._meta):
-        values = values.map_blocks(partial(in_kind_of, held._meta))
+        values = values.map_blocks(partial(moved, like=held._meta))
     return projection.in_data_array(X, values, name, *labels) if is_data_array(X) else values
 
 

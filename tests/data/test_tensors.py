@@ -17,9 +17,9 @@ from bigkpca.data.blocks import Block
 from bigkpca.data.devices import Device
 from bigkpca.data.opening import in_memory, open_rows, open_uncounted
 from bigkpca.data.rows import ArrayRows, DeviceRows, digest_of_rows, take, tiles
-from bigkpca.data.tensors import in_kind_of, is_tensor
+from bigkpca.data.tensors import is_tensor
 from bigkpca.errors import DataError, SpecError
-from bigkpca.numerics.array_api import on_host
+from bigkpca.numerics.array_api import moved, on_host
 from bigkpca.numerics.features import KernelRows
 from bigkpca.numerics.kernels import Gaussian
 from tests.data.cases import case
@@ -231,7 +231,7 @@ def test_a_data_array_of_tensors_keeps_its_labels():
 @pytest.mark.parametrize("make", [array_api_strict.asarray, pytest.param(of_torch, marks=needs_torch)])
 def test_results_are_of_the_kind_of_the_rows(make):
     for values in (X[:, :2], X[:, 0].astype("f4"), np.asfortranarray(X), X[::-1] > 0):
-        found = in_kind_of(make(X), values)
+        found = moved(values, make(X))
         assert type(found) is type(make(X))
         np.testing.assert_array_equal(on_host(found), values)
         assert on_host(found).dtype == values.dtype
