@@ -58,6 +58,9 @@ class Whole(WrapperStore[Any]):
         found = await self._store.get_partial_values(prototype, asked)
         return [self._there(key, each) for (key, _), each in zip(asked, found, strict=True)]
 
+    def __str__(self) -> str:
+        return str(self._store)
+
     def _there(self, key: str, found: Buffer | None) -> Buffer | None:
         if found is None and not is_metadata(key):
             root = self._store.root if isinstance(self._store, LocalStore) else self._store
