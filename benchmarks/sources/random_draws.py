@@ -1,4 +1,6 @@
-"""The random part of the thesis's methods by itself: what a draw is, what it may change, and draws that look at K.
+"""The thesis's methods by their formulas: what a draw is, what it may change, and draws that look at K.
+
+Formulas: scores of the package against (18), section 3.2.3 and section 3.3.3, PCA of Z for (24), Theorem 1; on digits.
 
 Forms (sections 1.3.6, 3.3.5): with exact vectors the three decompositions are one; with vectors of drawn rows A_1, (8),
 A V (A V)' with the right singular vectors V of A_1, is (6) with Nyström's vectors, and (7) is another matrix. A is the
@@ -29,7 +31,7 @@ from sklearn.random_projection import johnson_lindenstrauss_min_dim
 from benchmarks.sources.common import arguments, save_figure, save_table
 from benchmarks.sources.example1 import SIGMA, two_discs
 from benchmarks.sources.low_rank_image import truncated
-from bigkpca import KernelPCA, kernels, methods
+from bigkpca import KernelPCA, arrays, kernels, methods
 from bigkpca.errors import Array, NarrowKernelWarning
 
 if TYPE_CHECKING:
@@ -44,6 +46,40 @@ ROUNDS, COMPONENTS = 10, 20
 def relative(A: Array, B: Array) -> float:
     """|A - B|_F / |B|_F."""
     return float(np.linalg.norm(A - B) / np.linalg.norm(B))
+
+
+def formulas(rows: int, seed: int) -> dict[str, float]:
+    """Relative differences between scores of the package and the formulas of the thesis, up to signs."""
+    X, size, r = load_digits().data[:rows], rows // 4, 5
+    kernel = kernels.Gaussian(30.0)
+    common = {"dtype": "float64", "random_state": seed}
+    drawn = {"landmarks": "uniform", "size": size, "center": False, **common}
+
+    def leading(K: Array) -> tuple[Array, Array]:
+        values, vectors = np.linalg.eigh(K)
+        return values[::-1][:r], vectors[:, ::-1][:, :r]
+
+    def apart(fit: KernelPCA, values: Array, vectors: Array) -> float:
+        return relative(np.abs(fit.transform(X)), np.abs(vectors * np.sqrt(values)))
+
+    H = np.eye(len(X)) - 1 / len(X)
+    exact = KernelPCA(r, kernel=kernel, method="exact", **common).fit(X)
+    columns = KernelPCA(r, kernel=kernel, method="columns", **drawn).fit(X)
+    U, D, _ = np.linalg.svd(kernel(X, columns.landmarks_), full_matrices=False)
+    nystroem = KernelPCA(r, kernel=kernel, method=methods.Nystroem(form="thesis"), **drawn).fit(X)
+    values, vectors = leading(kernel.gram(nystroem.landmarks_))
+    extended = np.sqrt(size / len(X)) * kernel(X, nystroem.landmarks_) @ vectors / values
+    features = KernelPCA(r, kernel=kernel, method=methods.RandomFeatures(form="phase"), size=size, **common).fit(X)
+    Z = H @ arrays.feature_map(features.model_, X).compute()
+    few = np.random.default_rng(seed).standard_normal((len(X), 10))  # XX' has rank 10
+    of_few = KernelPCA(None, kernel="linear", method=methods.Nystroem(form="thesis"), **drawn).fit_transform(few)
+    return {
+        "exact, (18) and (20)": apart(exact, *leading(H @ kernel.gram(X) @ H)),
+        "columns, 3.2.3": apart(columns, np.sqrt(len(X) / size) * D[:r], U[:, :r]),
+        "Nyström, 3.3.3": apart(nystroem, len(X) / size * values, extended),
+        "RFF, PCA of Z (24)": apart(features, *leading(Z @ Z.T)),
+        "K of rank 10, Theorem 1": relative(of_few @ of_few.T, few @ few.T),
+    }
 
 
 def forms(A: Array, size: int, rank: int, seed: int) -> dict[str, float]:
@@ -193,7 +229,7 @@ def greedy(K: Array, size: int) -> Array:
 def choices(rows: int, size: int, seed: int) -> dict[str, tuple[float, float]]:
     """By choice of landmarks among digits: mean relative error of the leading eigenvalues, and tr(E) / tr(K)."""
     X = load_digits().data[:rows]
-    exact = KernelPCA(COMPONENTS, method="exact", dtype="float64").fit(X)
+    exact = KernelPCA(COMPONENTS, method="exact", dtype="float64", random_state=seed).fit(X)
     K = kernels.Gaussian(exact.sigma_).gram(X)
     chosen = {
         "uniform": "uniform",
@@ -237,6 +273,7 @@ def measured(rows: int, repeats: int) -> tuple[list[list[str]], dict[str, tuple[
     def medians(each: Sequence[dict[str, tuple[float, float]]]) -> dict[str, tuple[float, float]]:
         return {name: tuple(np.median([one[name] for one in each], axis=0)) for name in each[0]}
 
+    of_formulas = [formulas(rows, seed) for seed in seeds]
     of_forms = [forms(A, len(A) // 2, min(60, len(A) // 4), seed) for seed in seeds]
     of_distances = medians([distances(few, seed) for seed in seeds])
     of_draws = medians([deviations(few, seed) for seed in seeds])
@@ -245,6 +282,7 @@ def measured(rows: int, repeats: int) -> tuple[list[list[str]], dict[str, tuple[
     of_theorem = float(np.min(means["bound"] / means["tail"]))
     in_fewer = f"{few} rows in {needed_dimensions(few)} dimensions"
     lines = [
+        *(["scores", x, f"{np.median([one[x] for one in of_formulas]):.1e}", ""] for x in of_formulas[0]),
         *(["forms of a picture", x, f"{np.median([one[x] for one in of_forms]):.2g}", ""] for x in of_forms[0]),
         *(
             ["Johnson-Lindenstrauss", f"{in_fewer}, {x}", f"{most:.3f}; error of K {error:.3f}", f"{EPSILON:g}"]

@@ -44,7 +44,7 @@ def regressors(x: Array, new: Array) -> dict[str, tuple[Array, Array]]:
     """What y is regressed on, for x and for new x, by name."""
     found = {name: (x ** np.arange(1, powers + 1), new ** np.arange(1, powers + 1)) for name, powers in BY_HAND.items()}
     for name, (components, options) in SCORES.items():
-        model = KernelPCA(components, method="exact", dtype="float64", **options).fit(x)
+        model = KernelPCA(components, method="exact", dtype="float64", random_state=0, **options).fit(x)
         found[name] = model.transform(x), model.transform(new)
     return found
 
