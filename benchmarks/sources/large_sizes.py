@@ -66,15 +66,15 @@ def draw(found: Array, ends: Array, sizes: Sequence[int]) -> Figure:
     """Errors over l, with what each tends to dashed."""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(5, 3.4), layout="constrained")
+    figure = Figure(figsize=(7, 3.4), layout="constrained")
     axis = figure.subplots()
     for name, values, end, colour in zip(SHOWN, found, ends, ("C0", "C1", "C2", "C3", "C4"), strict=True):
-        axis.loglog(sizes, values[:, 0], ".-", color=colour, label=name)
+        axis.semilogx(sizes, values[:, 0], ".-", color=colour, label=name)
         axis.axhline(end, linestyle="--", linewidth=0.8, color=colour)
     axis.set_xticks(list(sizes), [str(size) for size in sizes])
     axis.minorticks_off()
     axis.set(xlabel="l", ylabel="relative error of K")
-    axis.legend(fontsize=7)
+    figure.legend(loc="outside right upper", fontsize=7)
     return figure
 
 

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.spatial.distance import pdist
@@ -41,6 +41,7 @@ EPSILON, DELTA = 0.5, 0.05
 DRAWS, MOST_ROWS = 100, 500
 POPULATION, DRAWN = 1000, 100  # half of it ones
 ROUNDS, COMPONENTS = 10, 20
+OF_DIGITS = kernels.Gaussian(34.7)  # the median length
 
 
 def relative(A: Array, B: Array) -> float:
@@ -48,12 +49,17 @@ def relative(A: Array, B: Array) -> float:
     return float(np.linalg.norm(A - B) / np.linalg.norm(B))
 
 
+def landmarks_of(fit: KernelPCA) -> Array:
+    found = fit.landmarks_
+    assert found is not None
+    return found
+
+
 def formulas(rows: int, seed: int) -> dict[str, float]:
     """Relative differences between scores of the package and the formulas of the thesis, up to signs."""
     X, size, r = load_digits().data[:rows], rows // 4, 5
-    kernel = kernels.Gaussian(30.0)
-    common = {"dtype": "float64", "random_state": seed}
-    drawn = {"landmarks": "uniform", "size": size, "center": False, **common}
+    common: dict[str, Any] = {"dtype": "float64", "random_state": seed}
+    drawn: dict[str, Any] = {"landmarks": "uniform", "size": size, "center": False, **common}
 
     def leading(K: Array) -> tuple[Array, Array]:
         values, vectors = np.linalg.eigh(K)
@@ -63,18 +69,18 @@ def formulas(rows: int, seed: int) -> dict[str, float]:
         return relative(np.abs(fit.transform(X)), np.abs(vectors * np.sqrt(values)))
 
     H = np.eye(len(X)) - 1 / len(X)
-    exact = KernelPCA(r, kernel=kernel, method="exact", **common).fit(X)
-    columns = KernelPCA(r, kernel=kernel, method="columns", **drawn).fit(X)
-    U, D, _ = np.linalg.svd(kernel(X, columns.landmarks_), full_matrices=False)
-    nystroem = KernelPCA(r, kernel=kernel, method=methods.Nystroem(form="thesis"), **drawn).fit(X)
-    values, vectors = leading(kernel.gram(nystroem.landmarks_))
-    extended = np.sqrt(size / len(X)) * kernel(X, nystroem.landmarks_) @ vectors / values
-    features = KernelPCA(r, kernel=kernel, method=methods.RandomFeatures(form="phase"), size=size, **common).fit(X)
+    exact = KernelPCA(r, kernel=OF_DIGITS, method="exact", **common).fit(X)
+    columns = KernelPCA(r, kernel=OF_DIGITS, method="columns", **drawn).fit(X)
+    U, D, _ = np.linalg.svd(OF_DIGITS(X, landmarks_of(columns)), full_matrices=False)
+    nystroem = KernelPCA(r, kernel=OF_DIGITS, method=methods.Nystroem(form="thesis"), **drawn).fit(X)
+    values, vectors = leading(OF_DIGITS.gram(landmarks_of(nystroem)))
+    extended = np.sqrt(size / len(X)) * OF_DIGITS(X, landmarks_of(nystroem)) @ vectors / values
+    features = KernelPCA(r, kernel=OF_DIGITS, method=methods.RandomFeatures(form="phase"), size=size, **common).fit(X)
     Z = H @ arrays.feature_map(features.model_, X).compute()
     few = np.random.default_rng(seed).standard_normal((len(X), 10))  # XX' has rank 10
     of_few = KernelPCA(None, kernel="linear", method=methods.Nystroem(form="thesis"), **drawn).fit_transform(few)
     return {
-        "exact, (18) and (20)": apart(exact, *leading(H @ kernel.gram(X) @ H)),
+        "exact, (18) and (20)": apart(exact, *leading(H @ OF_DIGITS.gram(X) @ H)),
         "columns, 3.2.3": apart(columns, np.sqrt(len(X) / size) * D[:r], U[:, :r]),
         "Nyström, 3.3.3": apart(nystroem, len(X) / size * values, extended),
         "RFF, PCA of Z (24)": apart(features, *leading(Z @ Z.T)),
@@ -89,10 +95,9 @@ def forms(A: Array, size: int, rank: int, seed: int) -> dict[str, float]:
     U, D, V = U[:, :rank], D[:rank], V[:rank].T
     five = (U * D**2) @ U.T
     method = methods.Nystroem(form="thesis", rank=rank)
-    options = {"landmarks": "uniform", "size": size, "center": False, "dtype": "float64"}
+    options: dict[str, Any] = {"landmarks": "uniform", "size": size, "center": False, "dtype": "float64"}
     fit = KernelPCA(rank, kernel="linear", method=method, random_state=seed, **options).fit(A)
-    drawn, Y = fit.landmarks_, fit.transform(A)
-    assert drawn is not None
+    drawn, Y = landmarks_of(fit), fit.transform(A)
     values, vectors = np.linalg.eigh(drawn @ drawn.T)
     values, vectors = values[-rank:], vectors[:, -rank:]
     of_K = np.sqrt(size / len(A)) * A @ drawn.T @ vectors / values
@@ -130,8 +135,8 @@ def distances(rows: int, seed: int) -> dict[str, tuple[float, float]]:
     size = needed_dimensions(rows)
     exact = pdist(A, "sqeuclidean")
     mapped = {"random directions": A @ np.random.default_rng(seed).standard_normal((len(A), size)) / np.sqrt(size)}
-    options = {"sigma": SIGMA, "center": False, "dtype": "float64", "random_state": seed}
-    ways = {
+    options: dict[str, Any] = {"sigma": SIGMA, "center": False, "dtype": "float64", "random_state": seed}
+    ways: dict[str, dict[str, Any]] = {
         "RFF (thesis)": {"method": methods.RandomFeatures(form="phase"), "size": size},
         "Nyström": {"landmarks": "uniform", "size": min(size, rows)},
     }
@@ -229,9 +234,10 @@ def greedy(K: Array, size: int) -> Array:
 def choices(rows: int, size: int, seed: int) -> dict[str, tuple[float, float]]:
     """By choice of landmarks among digits: mean relative error of the leading eigenvalues, and tr(E) / tr(K)."""
     X = load_digits().data[:rows]
-    exact = KernelPCA(COMPONENTS, method="exact", dtype="float64", random_state=seed).fit(X)
-    K = kernels.Gaussian(exact.sigma_).gram(X)
-    chosen = {
+    options: dict[str, Any] = {"kernel": OF_DIGITS, "dtype": "float64", "random_state": seed}
+    exact = KernelPCA(COMPONENTS, method="exact", **options).fit(X)
+    K = OF_DIGITS.gram(X)
+    chosen: dict[str, Any] = {
         "uniform": "uniform",
         "adaptive (Kumar et al.)": adaptive(K, size, np.random.default_rng(seed)),
         "greedy (Farahat et al.)": greedy(K, size),
@@ -240,9 +246,8 @@ def choices(rows: int, size: int, seed: int) -> dict[str, tuple[float, float]]:
     }
     found = {}
     for name, landmarks in chosen.items():
-        options = {"sigma": exact.sigma_, "dtype": "float64", "random_state": seed}
         fit = KernelPCA(COMPONENTS, landmarks=landmarks, size=size, **options).fit(X)
-        C, W = kernels.Gaussian(exact.sigma_)(X, fit.landmarks_), kernels.Gaussian(exact.sigma_).gram(fit.landmarks_)
+        C, W = OF_DIGITS(X, landmarks_of(fit)), OF_DIGITS.gram(landmarks_of(fit))
         left = 1 - np.sum(C * np.linalg.solve(W, C.T).T) / len(X)
         missed = np.mean(1 - fit.eigenvalues_ / exact.eigenvalues_[: fit.n_components_])
         found[name] = float(missed), float(left)
