@@ -103,8 +103,9 @@ class Output:
 
     def target(self, rows: int) -> Target:
         """Where tasks write its blocks."""
-        claim = f"{self.partial}/{_CLAIM}"
-        return Target(store_of(self.folder).absolute(self.folder), rows, (claim, _content(self.record)))
+        store = store_of(self.path)  # workers may run in another folder
+        claim = store.absolute(f"{self.partial}/{_CLAIM}"), _content(self.record)
+        return Target(store.absolute(self.folder), rows, claim)
 
     def create(self, arrays: Mapping[str, NewArray], rows: int, chunk_rows: int) -> None:
         """Create the arrays, each with a chunk for `chunk_rows` rows, except those that an interrupted run created."""
@@ -135,6 +136,21 @@ class Output:
                 f"{lost[0].start} to {lost[0].stop - 1}: make sure that all workers see the same disk, and run the "
                 "same command again"
             )
+
+    def discard(self) -> None:
+        """Remove what was made, unless another run took over: the same command begins anew."""
+        if _claimed(self.path) == _content(self.record):
+            store = store_of(self.path)
+            if not isinstance(store, LocalDisk):  # where another run of this request must not publish what is left
+                store.write(f"{self.partial}/{_CLAIM}", _removing(self.record))
+            store.remove_folder(self.folder)
+            clear(self.path)
+
+    def discard_nothing(self) -> None:
+        """Remove the claim of an output of which nothing was made."""
+        store = store_of(self.path)
+        if not any(store.exists(made) for made in (self.folder, f"{self.partial}/sums")):
+            clear(self.path)
 
     def publish(self, about: Mapping[str, Any]) -> None:
         """Force everything to disk, write the manifest, and put the output in place."""
@@ -168,6 +184,11 @@ class Growth(Output):
     Each is replaced atomically, and rows that were there keep their bits, so readers see the rows from before, and then
     all of them."""
 
+    def discard(self) -> None:
+        """Give up the claim: readers do not see what was written, and the next rows take its place."""
+        if _claimed(self.path) == _content(self.record):
+            clear(self.path)
+
     def publish(self, about: Mapping[str, Any]) -> None:
         """Force everything to disk, and replace the manifest, which names the new number of rows."""
         store = store_of(self.path)
@@ -187,32 +208,47 @@ def opened(
 
     If nothing is there, the output is to be made, or continued if a run of the same request was killed. An output of
     the same request is done. Anything else raises SpecError, naming the difference; with `overwrite`, an output of
-    bigkpca of the same kind (never anything else) is replaced. Raises LockedError if another run is at work, or if
-    another request has claimed the path of an object store.
+    bigkpca of the same kind (never anything else) is replaced, also if it is of the same request: it may be damaged.
+    Raises LockedError if another run is at work, or if another request has claimed the path of an object store.
     """
     store = store_of(path)
     with store.writer(path):
         about = groups.describe(path)
-        if about is not None and all(about.get(key) == value for key, value in record.items()):
+        if not overwrite and about is not None and all(about.get(key) == value for key, value in record.items()):
             clear(path)  # what a run left that was killed after it published
             yield Output(path, record, path, done=True)
             return
         check_place(path, record, overwrite=overwrite)
         if isinstance(store, LocalDisk):
             _claim(path, record, note)
-            yield Output(path, record, f"{path}{PARTIAL}/group")
-            return
-        _claim_in_place(path, record, overwrite=overwrite, note=note)
-        yield Output(path, record, path)
+            place = Output(path, record, f"{path}{PARTIAL}/group")
+        else:
+            _claim_in_place(path, record, overwrite=overwrite, note=note)
+            place = Output(path, record, path)
+        try:
+            yield place
+        except BaseException:
+            place.discard_nothing()
+            raise
 
 
 @contextmanager
-def growing(path: str, record: Mapping[str, Any], note: Callable[[str], None] = lambda _: None) -> Iterator[Growth]:
-    """The finished output at `path`, to which this request adds rows. Raises LockedError if another run is at work, or
-    if another request has claimed the path of an object store."""
+def growing(
+    path: str, about: Mapping[str, Any], record: Mapping[str, Any], note: Callable[[str], None] = lambda _: None
+) -> Iterator[Growth]:
+    """The finished output at `path`, described by `about`, to which this request adds rows. Raises LockedError if
+    another run is at work, or if another request has claimed the path of an object store, and IncompleteError if
+    another run has added rows since it was described."""
     with store_of(path).writer(path):
-        _claim(path, record, note)
-        yield Growth(path, record, path)
+        before = claimed(path)
+        if before is not None and before.get("rows_before", 0) < about["rows"]:
+            clear(path)  # of a run that was killed after it published its rows
+        own = {**record, "rows_before": about["rows"]}
+        _claim(path, own, note)
+        if groups.describe(path) != about:
+            clear(path)
+            raise IncompleteError(f"{path} was changed by another run in the meantime: run the same command again")
+        yield Growth(path, own, path)
 
 
 def claimed(path: str) -> dict[str, Any] | None:
@@ -281,7 +317,7 @@ def _claim_in_place(path: str, record: Mapping[str, Any], *, overwrite: bool, no
     """Claim a path of an object store, where the output is written in place: an earlier output is removed first, and so
     is what another request left, with `overwrite`. A claim that says so lets the same command go on with that."""
     store, content = store_of(path), _content(record)
-    removing = _content({**record, "removing": True})
+    removing = _removing(record)
     before = _claimed(path)
     if before == content or (before is None and not store.exists(path)):
         _claim(path, record, note)
@@ -339,6 +375,11 @@ def _is_there(path: str, shape: tuple[int, ...], dtype: Any, chunk_rows: int) ->
 def _content(record: Mapping[str, Any]) -> bytes:
     """A claim of this request; equal requests have equal claims."""
     return json.dumps(record, sort_keys=True, indent=1).encode()
+
+
+def _removing(record: Mapping[str, Any]) -> bytes:
+    """A claim of this request while it removes what is at the path."""
+    return _content({**record, "removing": True})
 
 
 def output_path(path: AnyPath, *inputs: str | None) -> str:
