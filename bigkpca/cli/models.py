@@ -199,7 +199,7 @@ def _writes_rows(
                 type=click.IntRange(1),
                 metavar="N",
                 unset=default_of("block_rows"),
-                help="Rows per task and shard.",
+                help="Rows per task and chunk.",
             ),
             click.argument("out", type=PATH),
             click.argument(given, type=PATH),

@@ -15,7 +15,7 @@ from bigkpca.errors import CorruptionError, LockedError, MemoryLimitError, SpecE
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.planning import process_bytes
 from bigkpca.execution.projection import score_rows
-from bigkpca.storage import block_arrays
+from bigkpca.storage import groups
 from bigkpca.storage.models import load_model
 from tests.helpers.disks import tree_bytes
 from tests.helpers.fits import OPTIONS
@@ -60,7 +60,7 @@ def test_workers_in_another_folder_find_what_was_named_from_here(digits, tmp_pat
         bigkpca.transform("model.zarr", "few.npy", "scores.zarr")
     assert two_processes.client.submit(os.getcwd).result() != str(tmp_path)
     scores = score_rows(ArrayRows(digits[:300]), bigkpca.load("model.zarr"), Engine())
-    np.testing.assert_array_equal(block_arrays.open_main("scores.zarr", "features")[:], scores)
+    np.testing.assert_array_equal(groups.open_main("scores.zarr", "features")[:], scores)
 
 
 def test_a_model_needs_no_training_data_and_scores_the_same_rows_in_memory(dataset, model, digits, tmp_path):

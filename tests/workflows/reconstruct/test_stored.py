@@ -16,15 +16,16 @@ from bigkpca.execution.engine import Engine
 from bigkpca.fitting.fit import fit_rows
 from bigkpca.fitting.merge import extend
 from bigkpca.spec import FitSpec
-from bigkpca.storage import block_arrays
-from bigkpca.storage.models import load_model, model_digest, save_model
+from bigkpca.storage import groups
+from bigkpca.storage.models import load_model, model_digest
+from bigkpca.workflows.fit import save
 from tests.helpers.disks import tree_bytes
 from tests.helpers.stores import sha256
 from tests.workflows.reconstruct.digits import ARRAYS, CHUNK, OPTIONS, WAYS, N, error_of, fitted, rows_of
 
 
 def test_the_manifest_names_the_model_the_input_and_every_array(model, scores, back):
-    manifest = block_arrays.read_manifest(str(back))
+    manifest = groups.describe(str(back))
     assert manifest["model"] == model_digest(load_model(model))
     assert manifest["input"] == open_rows(scores).fingerprint()
     assert manifest["input"]["path"] == scores
@@ -83,7 +84,7 @@ def test_what_is_in_the_way_is_named_and_kept(model, other, scores, dataset, X, 
 )
 def test_ways_back_are_saved_and_loaded(way, method, X, tmp_path):
     few = X[:100]
-    save_model(first := fitted(few, method=method, **WAYS[way]), str(tmp_path / "first.zarr"))
+    save(first := fitted(few, method=method, **WAYS[way]), tmp_path / "first.zarr")
     loaded = load_model(str(tmp_path / "first.zarr"))
     assert model_digest(loaded) == model_digest(first)
     assert FitSpec.of(loaded).preimage_value == FitSpec.checked(**OPTIONS | WAYS[way]).preimage_value
