@@ -1,7 +1,6 @@
 """Fits from path to path: the same bits everywhere, nothing done twice, nothing of others replaced."""
 
 import os
-import re
 import shutil
 from pathlib import Path
 
@@ -119,10 +118,9 @@ def test_a_limit_that_is_too_low_names_both_numbers_and_what_fits(tmp_path):
 
 
 def test_a_damaged_model_is_fitted_again_when_asked_for(dataset, model, tmp_path):
-    before, shown = tree_bytes(model), Recorder()
+    before = tree_bytes(model)
     (Path(model) / "components" / "c" / "0" / "0").write_bytes(b"")
     with pytest.raises(CorruptionError, match=r"fit the model again with --overwrite"):
         bigkpca.fit(dataset, model, **OPTIONS)
-    bigkpca.fit(dataset, model, overwrite=True, progress=shown, **OPTIONS)
+    bigkpca.fit(dataset, model, overwrite=True, **OPTIONS)
     assert tree_bytes(model) == before
-    assert any(re.match("fitting .* again: ", note) for note in shown.notes)
