@@ -180,6 +180,15 @@ class Output(_Claimed):
             own = {"compress": new.compress, "attributes": new.attributes}
             groups.create_array(f"{self.folder}/{name}", shape, new.dtype, chunk_rows, new.names[: len(shape)], **own)
 
+    def discard(self) -> None:
+        """Remove what was made, unless another run took over: the same command begins anew."""
+        if _claimed(self.path) == _content(self.record):
+            store = store_of(self.path)
+            if isinstance(store, ObjectStore):  # where another run of this request must not publish what is left
+                store.write(_claim_file(self.path), _content({**self.record, "removing": True}))
+                store.remove_folder(self.path)
+            clear(self.path)
+
     def publish(self, about: Mapping[str, Any]) -> None:
         """Force everything to disk, write the manifest, and put the output in place."""
         store = store_of(self.path)
@@ -220,23 +229,29 @@ def opened(
 
     If nothing is there, the output is to be made, or continued if a run of the same request was killed. An output of
     the same request is done. Anything else raises SpecError, naming the difference; with `overwrite`, an output of
-    bigkpca of the same kind (never anything else) is replaced. Raises LockedError if another run is at work, or if
-    another request has claimed the path of an object store.
+    bigkpca of the same kind (never anything else) is replaced, also if it is of the same request: it may be damaged.
+    Raises LockedError if another run is at work, or if another request has claimed the path of an object store.
     """
     store, record = store_of(path), parsed(_content(record))
     with store.writer(path):
-        if not _is_made(path, record):
+        if overwrite or not _is_made(path, record):
             check_place(path, record, overwrite=overwrite)
             if isinstance(store, ObjectStore):
                 _claim_in_place(store, path, record, overwrite=overwrite, note=note)
             else:
                 _claim(path, record, note)
-        done = _is_made(path, record)  # again: on an object store, a run of the same request may have published it
+        # Again: on an object store, a run of the same request may have published it.
+        done = not overwrite and _is_made(path, record)
         folder = path if done or is_url(path) else f"{path}{PARTIAL}/group"
         output = Output(path, record, folder, done, overwrite)
         if done:
             output.release()  # what a run left that was killed after it published
-        yield output
+        try:
+            yield output
+        except BaseException:
+            if not (done or store.exists(folder) or store.exists(f"{output.partial}/sums")):
+                output.release()  # nothing was made
+            raise
 
 
 @contextmanager
@@ -362,7 +377,7 @@ def _claim_in_place(
         before, own = removing, True
     if before not in (content, removing):
         raise _taken(path, before, record)
-    if _is_made(path, record) or (before == content and groups.describe(path) is None):
+    if (not overwrite and _is_made(path, record)) or (before == content and groups.describe(path) is None):
         return
     try:
         check_place(path, record, overwrite=overwrite)  # again, now that no other run changes what is there
