@@ -51,9 +51,6 @@ MOST_SOLVED = 2048  # features of a model that an evaluation solves again: a sec
 _RETURNED, _KEPT = 1.05, 1.4  # largest resident memory per byte in use: freed memory is returned at once, or not
 
 
-_UNITS = ((7200.0, 3600.0, "h"), (120.0, 60.0, "min"), (0.0, 1.0, "s"))  # from this many seconds; seconds per unit
-
-
 @dataclass(frozen=True, repr=False)
 class Plan(ShowsSummary):
     """The cost of a run. Bytes are decimal wherever users see them.
@@ -76,14 +73,6 @@ class Plan(ShowsSummary):
         Size of the result.
     checkpoint_bytes : int
         Maximum on disk beside the output, during the run.
-    expected_seconds : float or None
-        If it was requested and is known.
-    not_timed : str or None
-        Why it is not known.
-    threads : int
-        Threads of all processes, for which the time applies.
-    on_workers : bool
-        Whether these threads belong to workers, and not to this process.
     refused : str or None
         Why the allowed memory is not enough.
     device : str or None
@@ -102,10 +91,6 @@ class Plan(ShowsSummary):
     peak_bytes: int
     result_bytes: int
     checkpoint_bytes: int = 0
-    expected_seconds: float | None = None
-    not_timed: str | None = None
-    threads: int = 0
-    on_workers: bool = False
     refused: str | None = None
     device: str | None = None
     device_bytes: int = 0
@@ -120,26 +105,12 @@ class Plan(ShowsSummary):
             "memory of a process": f"{_megabytes(self.peak_bytes)} at most",
             "result": _megabytes(self.result_bytes),
             "checkpoints": f"{_megabytes(self.checkpoint_bytes)} at most",
-            "time": self.expected_time,
         }
         if self.device:
             facts[f"memory of {self.device}"] = f"{_megabytes(self.device_bytes)} at most"
         if self.refused:
             facts["refused"] = self.refused
         return Summary("Plan", facts)
-
-    @property
-    def expected_time(self) -> str:
-        """The expected time to two digits, and the machine it applies to; or why it is not known."""
-        seconds = self.expected_seconds
-        if seconds is None:
-            return f"not known: {self.not_timed or 'it was not estimated'}"
-        _, length, unit = next(each for each in _UNITS if seconds >= each[0])
-        threads = "1 thread" if self.threads == 1 else f"{self.threads} threads"
-        where = f"on this machine, {threads}"
-        if self.on_workers:
-            where = f"on {threads} of workers, if each is as fast as one on this machine"
-        return f"about {float(f'{seconds / length:.2g}'):,g} {unit} {where}"
 
     def check(self, limit: int | None, remedy: str) -> None:
         """Raise MemoryLimitError if the peak is above the limit."""
