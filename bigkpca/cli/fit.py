@@ -54,7 +54,7 @@ def plan(data: str, as_json: bool, quiet: bool, **options: Any) -> None:
     found = estimates.plan(data, progress=ShownProgress(quiet), **run, **fields)
     facts = asdict(found)
     del facts["refused"]
-    if not as_json and found.device is None:
+    if not found.device:
         del facts["device"], facts["device_bytes"]
     show(facts, as_json)
     if found.refused:

@@ -18,7 +18,7 @@ from bigkpca.data.zarr import ZarrRows
 from bigkpca.errors import Array, CorruptionError, SpecError
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.options import RunOptions
-from bigkpca.execution.planning import Plan, check_peak
+from bigkpca.execution.plan import Plan, check_peak, check_plans
 from bigkpca.execution.progress import Progress
 from bigkpca.execution.tasks import BlockTasks, Task
 from bigkpca.numerics.model import Model
@@ -111,11 +111,8 @@ def written(work: BlockOutput, out: AnyPath, options: Mapping[str, Any], run: Ru
     fingerprint = work.rows.fingerprint()
     out = destination.group_path(out, fingerprint["path"], work.model_path)
     with store_of(out).writer(out), run.engine() as engine:
-        plan = work.plan(engine.threads)
-        plan.check(run.memory_limit, "ask for smaller blocks with --block-rows, or fit a model with fewer landmarks")
-        engine.check_memory(
-            lambda threads: work.plan(threads).peak_bytes, lambda threads: work.plan(threads).device_bytes
-        )
+        remedy = "ask for smaller blocks with --block-rows, or fit a model with fewer landmarks"
+        plan = check_plans(work.plan, engine, run.memory_limit, remedy)
         engine.check_paths(fingerprint["path"])
         labels = _labels_of(work, plan, run.memory_limit)
         record = {

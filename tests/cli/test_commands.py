@@ -245,7 +245,6 @@ def test_what_a_worker_allows_is_asked_by_every_command(made):
         assert shown.exit_code == 4, shown.output
         assert re.search(r"worker .* may use 100 MB, but the plan needs \d+ MB", shown.stderr)
     assert "peak bytes" in told[0].stdout
-    assert "on 1 thread of workers, if each is as fast as one on this machine" in told[0].stdout
 
 
 def test_help_names_the_commands_in_the_order_of_their_use_and_in_whole_sentences():
