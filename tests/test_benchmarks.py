@@ -51,7 +51,7 @@ SOURCES = {  # rows, and the shared data that are needed
 }
 
 # More than six seconds each: sweeps, and those that start many processes.
-LONG = {"accuracy", "automatic_size", "chaos", "comparison", "containers", "cost_model"}
+LONG = {"accuracy", "automatic_size", "chaos", "comparison", "containers"}
 LONG |= {"denoise", "drift", "exact_held", "memory", "peers", "processors", "random_features", "scaling"}
 LONG |= {"exact", "nights", "reconstruction", "scale", "startup", "unusual_rows"}
 LONG |= {"denoising", "dna_similarities", "example1", "preimage_starts", "usps_preimages"}  # of the sources
@@ -78,7 +78,6 @@ def test_a_benchmark_prints_the_tables_that_it_returns(each, tmp_path, capsys):
         "accuracy",
         "automatic_size",
         "classifier",
-        "cost_model",
         "denoise",
         "drift",
         "landmarks",
@@ -86,9 +85,9 @@ def test_a_benchmark_prints_the_tables_that_it_returns(each, tmp_path, capsys):
         "reconstruction",
     ):
         shared_file("usps", "usps_int16.npz")
-    if each.name in ("accuracy", "automatic_size", "cost_model", "drift", "fit_pass", "landmarks", "reconstruction"):
+    if each.name in ("accuracy", "automatic_size", "drift", "fit_pass", "landmarks", "reconstruction"):
         shared_file("covertype", "covtype_93k.npz")
-    if each.name in ("cost_model", "flights"):
+    if each.name == "flights":
         shared_file("flights", "flights_200k.csv.gz")
     found = suite.run(each.name, [*each.toy, "--folder", str(tmp_path)])
     printed = capsys.readouterr().out

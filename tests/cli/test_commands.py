@@ -19,10 +19,8 @@ from distributed import LocalCluster
 import bigkpca
 from bigkpca import reporting
 from bigkpca.cli import main
-from bigkpca.execution.duration import Speed
 from bigkpca.spec import FitSpec
 from bigkpca.storage import describe
-from bigkpca.workflows import estimates
 from tests.helpers.commands import run
 
 pytestmark = pytest.mark.usefixtures("quiet_signals")
@@ -129,20 +127,10 @@ def test_options_reach_the_fit_and_info_tells_them(made, tmp_path):
     assert (shown.exit_code, facts_of("info", tmp_path / "n.zarr")["options"]["components"]) == (0, None)
 
 
-def test_plan_says_what_a_fit_costs_and_how_long_it_takes_where_that_is_known(made, monkeypatch):
-    for speed, unit in {1e9: "s", 1e6: "min", 1e4: "h"}.items():
-        monkeypatch.setattr(estimates, "measured_speed", lambda speed=speed: Speed(speed, speed, speed))
-        shown = run("plan", made.dataset, "--size", 200).stdout
-        assert re.search(rf"^expected time +about [\d.,]+ {unit} on this machine, \d+ threads?$", shown, re.M), unit
-        assert re.search(r"peak bytes +\d+\.\d MB", shown)
+def test_plan_says_what_a_fit_costs(made):
+    assert re.search(r"peak bytes +\d+\.\d MB", run("plan", made.dataset, "--size", 200).stdout)
     facts = facts_of("plan", made.dataset, "--size", 200)
     assert (facts["rows"], facts["passes"]) == (300, 1)
-    assert facts["expected_seconds"] > 7200
-    monkeypatch.setattr(estimates, "measured_speed", lambda: pytest.fail("nothing to measure for"))
-    assert facts_of("plan", made.dataset, "--tol", 0.1)["expected_seconds"] is None
-    shown = run("plan", made.dataset, "--tol", 0.1).stdout
-    assert "expected seconds" not in shown
-    assert re.search(r"^expected time +not known: the size depends on the data$", shown, re.M)
 
 
 ROUTES = {
@@ -260,7 +248,6 @@ def test_what_a_worker_allows_is_asked_by_every_command(made):
         assert shown.exit_code == 4, shown.output
         assert re.search(r"worker .* may use 100 MB, but the plan needs \d+ MB", shown.stderr)
     assert "peak bytes" in told[0].stdout
-    assert "on 1 thread of workers, if each is as fast as one on this machine" in told[0].stdout
 
 
 def test_help_names_the_commands_in_the_order_of_their_use_and_in_whole_sentences():

@@ -75,7 +75,7 @@ def test_rows_on_a_device_are_computed_there_unless_another_is_named(X, tmp_path
         model = bigkpca.fit(rows, tmp_path / f"{device}.zarr", device=device, **OPTIONS)
         assert model.provenance.get("devices") == recorded
         assert KernelPCA(**OPTIONS, device=device).fit(rows).model_.provenance.get("devices") == recorded
-        assert bigkpca.plan(rows, device=device, **OPTIONS).device == (recorded and recorded[0])
+        assert bigkpca.plan(rows, device=device, **OPTIONS).device == (recorded[0] if recorded else "")
 
 
 @pytest.mark.parametrize("options", [{"method": "exact"}, {"kernel": "precomputed"}])
@@ -84,7 +84,7 @@ def test_a_gram_matrix_is_solved_on_the_processor(options, X, tmp_path):
     model = bigkpca.fit(rows, tmp_path / "m.zarr", n_components=3, device=DEVICE, progress=shown, **options)
     assert "devices" not in model.provenance
     assert f"{RECORDED[0]} is not used: Gram matrices in memory are solved on the processor" in shown.notes
-    assert bigkpca.plan(rows, n_components=3, device=DEVICE, **options).device is None
+    assert bigkpca.plan(rows, n_components=3, device=DEVICE, **options).device == ""
 
 
 def test_scores_and_residuals_of_each_model_are_computed_on_each_device(folder, tmp_path, placed):
@@ -119,9 +119,8 @@ def test_an_evaluation_on_a_device(folder, placed):
 
 def test_a_plan_names_the_device_and_the_memory_that_it_needs(folder):
     here, there = (bigkpca.plan(folder / "rows.zarr", device=device, **OPTIONS) for device in ("cpu", DEVICE))
-    assert (there.device, here.device, here.device_bytes) == (RECORDED[0], None, 0)
+    assert (there.device, here.device, here.device_bytes) == (RECORDED[0], "", 0)
     assert there.device_bytes > 0
-    assert there.expected_time == f"not known: not measured on {RECORDED[0]}"
 
 
 @pytest.mark.full

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from bigkpca.errors import MemoryLimitError
-from bigkpca.execution.planning import process_bytes
+from bigkpca.execution.plan import process_bytes
 from bigkpca.ingesting import ingest
 from tests.helpers.commands import peak_bytes, peak_of_refusal
 from tests.ingesting.files import npy, refuse
@@ -96,8 +96,8 @@ def test_what_claims_more_than_two_gigabytes_is_refused_in_little_memory(name, t
 
 def test_limits_of_the_user_hold_for_columns_rows_and_chunks(tmp_path):
     limit = {"memory": process_bytes() + 80_000_000}
-    wide, rows = {f"c{number}": np.zeros(1) for number in range(5000)}, np.zeros((40, 1000))
-    message = r"a\.parquet: 5,000 columns, need \d+ MB in this process, \d+ MB are"
+    wide, rows = {f"c{number}": np.zeros(1) for number in range(9000)}, np.zeros((40, 1000))
+    message = r"a\.parquet: 9,000 columns, need \d+ MB in this process, \d+ MB are"
     refuse(tmp_path, MemoryLimitError, message, wide, **limit)
     source = npy(tmp_path / "x.npy", rows)
     ingest([source], tmp_path / "x.zarr", **limit)

@@ -12,7 +12,7 @@ from bigkpca.data.rows import ArrayRows
 from bigkpca.data.stores import store_of
 from bigkpca.errors import CorruptionError, LockedError, MemoryLimitError, SpecError
 from bigkpca.execution.engine import Engine
-from bigkpca.execution.planning import process_bytes
+from bigkpca.execution.plan import process_bytes
 from bigkpca.execution.projection import score_rows
 from bigkpca.storage import groups
 from bigkpca.storage.models import load_model

@@ -9,7 +9,7 @@ import zarr
 
 import bigkpca
 from bigkpca.errors import CorruptionError, FlaggedShareWarning, SpecError
-from bigkpca.execution.planning import plan_transform
+from bigkpca.execution.plan import plan_transform
 from bigkpca.numerics.outliers import Calibration
 from bigkpca.workflows.flags import FlaggedShare, flagged_rows
 from tests.helpers.commands import run
@@ -145,9 +145,11 @@ def test_rows_that_are_too_far_for_numbers_are_flagged(fitted, rows, tmp_path):
 
 def test_the_plan_of_a_transform_counts_flags(fitted, rows):
     model = bigkpca.load(fitted)
-    plain, more = (plan_transform(bigkpca.data.opening.open_rows(rows), model, None, 1, flag=flag) for flag in (0, 1))
-    assert more.result_bytes - plain.result_bytes == 100 * 9
-    assert more.peak_bytes > plain.peak_bytes
+    plain, more = (
+        plan_transform(bigkpca.data.opening.open_rows(rows), model, None, 1, judged=each) for each in (False, True)
+    )
+    assert more.result_bytes - plain.result_bytes == 100 * (8 + 9)  # residuals and flags
+    assert more.array_bytes > plain.array_bytes
 
 
 def test_the_command_says_how_many_rows_are_flagged_and_which_are_the_most_unusual(fitted, rows, tmp_path):

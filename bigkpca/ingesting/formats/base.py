@@ -27,7 +27,7 @@ from bigkpca.errors import (
     may_pass,
     unknown_name,
 )
-from bigkpca.execution.planning import process_bytes
+from bigkpca.execution.plan import process_bytes
 from bigkpca.ingesting.beside import Names, check_values, dtype_of_array
 from bigkpca.ingesting.columns import TableFrame
 
@@ -61,7 +61,8 @@ class Allowed:
         self._check(what, needed, "allow more with --memory (memory= in Python), or fewer rows with --block-rows")
 
     def _check(self, what: str, needed: int, advice: str) -> None:
-        needed += process_bytes()
+        if self is not USUAL:  # the user's limit is one of the whole process
+            needed += process_bytes()
         if needed > self.bytes:
             raise MemoryLimitError(
                 f"{what}, need {needed / 1e6:,.0f} MB in this process, {self.bytes / 1e6:,.0f} MB are allowed: {advice}"

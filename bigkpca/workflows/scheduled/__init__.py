@@ -18,7 +18,7 @@ from bigkpca.data.zarr import ZarrRows
 from bigkpca.errors import BigKPCAError, CorruptionError, DataError, DriftError, IncompleteError, LockedError, SpecError
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.options import RunOptions
-from bigkpca.execution.planning import plan_fit
+from bigkpca.execution.plan import plan_fit
 from bigkpca.execution.progress import Progress, Silent, shown
 from bigkpca.execution.projection import check_columns
 from bigkpca.spec.job import Job, JobError, parse_keep, read_job

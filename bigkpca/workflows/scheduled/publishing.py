@@ -27,7 +27,7 @@ from bigkpca.data.zarr import ZarrRows
 from bigkpca.errors import Array, CorruptionError, DriftError, SpecError, check_overflow
 from bigkpca.execution.engine import block_tiles
 from bigkpca.execution.options import RunOptions
-from bigkpca.execution.planning import Plan, plan_transform
+from bigkpca.execution.plan import Plan, check_plans, plan_transform
 from bigkpca.execution.projection import check_columns, expansion_of, tile_scores, tile_scores_and_residuals
 from bigkpca.execution.tasks import BlockTasks, named_rows
 from bigkpca.fitting.reference import with_reference
@@ -358,8 +358,7 @@ def _extracted(
         def plan(threads: int) -> Plan:
             return plan_extract(given.job, rows, model, record["block_rows"], threads, engine.device)
 
-        plan(engine.threads).check(given.options.memory_limit, _MEMORY)
-        engine.check_memory(lambda threads: plan(threads).peak_bytes, lambda threads: plan(threads).device_bytes)
+        check_plans(plan, engine, given.options.memory_limit, _MEMORY)
         given.record["processors"] = [*engine.core_types(), *engine.devices]
         _check_makers(given, place, beside)
         arrays: dict[str, Any] = {"scores": ((model.components,), model.features.dtype)}
@@ -405,8 +404,8 @@ def _extracted(
 
 def plan_extract(job: Job, rows: ZarrRows, model: Model, block_rows: int, threads: int, device: Device | None) -> Plan:
     """The cost of extracting the features of all rows."""
-    judged, flag = model.reference is not None, job.output.flag is not None
-    return plan_transform(rows, model, block_rows, threads, residual=judged, flag=flag, device=device)
+    judged = model.reference is not None or job.output.flag is not None
+    return plan_transform(rows, model, block_rows, threads, judged=judged, device=device)
 
 
 def _record_flags(given: ScheduledRun, model: Model, share: FlaggedShare) -> None:

@@ -7,7 +7,7 @@ import numpy as np
 
 from bigkpca import KernelPCA, kernels
 from bigkpca.data.rows import ArrayRows
-from bigkpca.execution.planning import plan_fit
+from bigkpca.execution.plan import plan_fit
 from bigkpca.fitting import precomputed
 from bigkpca.spec import FitSpec
 from bigkpca.workflows.fit import save

@@ -12,7 +12,7 @@ from bigkpca import KernelPCA, arrays, kernels
 from bigkpca.data.opening import open_rows
 from bigkpca.errors import DataError, SpecError
 from bigkpca.execution.blas import single_threaded_blas
-from bigkpca.execution.planning import plan_transform
+from bigkpca.execution.plan import plan_transform
 from bigkpca.fitting.preimage import of_leading
 from bigkpca.storage import groups
 from bigkpca.storage.models import load_model, model_digest
@@ -170,4 +170,4 @@ def test_a_plan_counts_what_is_stored(model, dataset):
     of_all, few = (plan_transform(rows, each, 100, 2) for each in (fitted_model, fitted_model.leading(K)))
     wide = plan_transform(rows, fitted_model, 100, 2, dtype="float64")
     assert (of_all.result_bytes, few.result_bytes, wide.result_bytes) == (500 * 8 * 4, 500 * K * 4, 500 * 8 * 8)
-    assert few.peak_bytes < of_all.peak_bytes < wide.peak_bytes
+    assert few.array_bytes < of_all.array_bytes < wide.array_bytes
