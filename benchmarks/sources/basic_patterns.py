@@ -72,6 +72,9 @@ def mnist_digits(rows: int) -> Digits:
     return Digits(X[train], labels[train], X[test], labels[test], sigma=MEDIAN_DISTANCE / 255 / 2**0.5)
 
 
+DATA = {"USPS": usps_digits, "MNIST": mnist_digits}
+
+
 def against_all_rows(digits: Digits, repeats: int) -> tuple[Accuracy, dict[tuple[str, int], Accuracy], list[list[str]]]:
     """Accuracy of exact kernel PCA, and of each rule and size (means over seeds); lines of the table."""
     exact = digits.fit(0, method="exact")
@@ -137,7 +140,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     lines, of_thresholds, drawn = [], [], {}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FewerComponentsWarning)  # some rules find fewer landmarks than components
-        for name, load in {"USPS": usps_digits, "MNIST": mnist_digits}.items():
+        for name, load in DATA.items():
             digits = load(given.rows)
             of_exact, found, of_set = against_all_rows(digits, given.repeats)
             drawn[name] = of_exact, found
