@@ -145,7 +145,7 @@ def thesis_grid(X: Rows, size: int) -> Table:
     for sigma in THESIS_SIGMAS:
         errors, apart, failed = [], [], []
         for r in components:
-            fit = KernelPCA(r, sigma=sigma, size=size, random_state=0).fit(X)
+            fit = KernelPCA(r, sigma=sigma, size=size, preimage="fixed-point", random_state=0).fit(X)
             Y, pca = fit.transform(X), PCA(r, svd_solver="full").fit(X)
             found, flat = fit.inverse_transform(Y), pca.inverse_transform(pca.transform(X))
             errors.append(error(found, X))

@@ -1,14 +1,11 @@
 """The suite that runs the benchmarks, and all of them at toy size, so that they do not rot; no figure is looked at."""
 
-import csv
 import json
 import re
 import sys
 from dataclasses import replace
 from importlib import import_module
 from importlib.util import find_spec
-from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -21,45 +18,20 @@ from benchmarks.common import Eigenpairs, child
 from benchmarks.page import as_json, markdown
 from benchmarks.results import Results, Table, Target
 from benchmarks.sides import Run, Side
-from benchmarks.sources import __main__ as sources
 from benchmarks.sources import complexity, error_bounds, example2
 from benchmarks.suite import CENTRAL, FURTHER, Outcome
 from bigkpca import KernelPCA, kernels
 from tests.helpers.files import ROOT, shared_file
 
-SOURCES = {  # rows, and the shared data that are needed
-    "basic_patterns": (200, "usps", "mnist"),
-    "complexity": (400,),
-    "contours": (40,),
-    "denoising": (200, "usps"),
-    "dna_similarities": (200, "promoters"),
-    "error_bounds": (200,),
-    "example1": (400,),
-    "example2": (200, "usps"),
-    "explicit_maps": (200,),
-    "large_sizes": (400,),
-    "low_rank_image": (70,),
-    "nearest_mean": (200, "usps"),
-    "polynomial_toy": (30,),
-    "preimage_starts": (200, "usps"),
-    "principal_axes": (200,),
-    "random_draws": (100,),
-    "regression": (60,),
-    "side_claims": (300,),
-    "usps_preimages": (200, "usps"),
-    "usps_scatter": (200, "usps"),
-}
-
 # More than six seconds each: sweeps, and those that start many processes.
 LONG = {"accuracy", "automatic_size", "chaos", "comparison", "containers"}
 LONG |= {"denoise", "drift", "exact_held", "memory", "peers", "processors", "random_features", "scaling"}
 LONG |= {"exact", "nights", "reconstruction", "scale", "startup", "unusual_rows"}
-LONG |= {"denoising", "dna_similarities", "example1", "preimage_starts", "usps_preimages"}  # of the sources
 
 
-def at_toy_size(name, value):
+def at_toy_size(each):
     """The parameter of a test that runs a benchmark."""
-    return pytest.param(value, id=name, marks=pytest.mark.long if name in LONG else pytest.mark.full)
+    return pytest.param(each, id=each.name, marks=pytest.mark.long if each.name in LONG else pytest.mark.full)
 
 
 def test_names_that_benchmarks_import_exist_also_in_the_programs_that_they_start():
@@ -71,7 +43,7 @@ def test_names_that_benchmarks_import_exist_also_in_the_programs_that_they_start
                 assert found, f"{path.name} imports {name} from {module}"
 
 
-@pytest.mark.parametrize("each", [at_toy_size(each.name, each) for each in (*CENTRAL, *FURTHER)])
+@pytest.mark.parametrize("each", [at_toy_size(each) for each in (*CENTRAL, *FURTHER)])
 def test_a_benchmark_prints_the_tables_that_it_returns(each, tmp_path, capsys):
     shared_file("mnist", "train-images-idx3-ubyte.gz")
     if each.name in (
@@ -331,21 +303,6 @@ def test_scheduling_prints_the_cost_of_a_block(capsys):
     assert re.search(r"^300 +19660800 +", capsys.readouterr().out, re.M)
 
 
-@pytest.mark.filterwarnings("ignore::bigkpca.errors.FewerComponentsWarning")  # of the few rows of a toy
-@pytest.mark.parametrize("name", [at_toy_size(name, name) for name in SOURCES])
-def test_a_script_of_the_sources_writes_its_figure_and_table(name, tmp_path, capsys):
-    rows, *needed = SOURCES[name]
-    for data in needed:
-        shared_file(data)
-    toy = ["--rows", str(rows), "--repeats", "1", "--folder", str(tmp_path)]
-    import_module(f"benchmarks.sources.{name}").main(toy)
-    printed = capsys.readouterr().out
-    written = (tmp_path / f"{name}.csv").read_text()
-    assert all(name in printed for name in next(csv.reader(written.splitlines())))
-    assert "nan" not in printed + written
-    assert (tmp_path / f"{name}.svg").read_text().rstrip().endswith("</svg>")
-
-
 def test_the_bounds_of_the_thesis_are_at_the_probability_that_is_left():
     delta = error_bounds.DELTA
     for pairs in (1, 1e6):
@@ -395,21 +352,6 @@ def test_a_claim_is_counted_in_the_seeds_in_which_it_holds():
         return [("a is below b", bool(np.median(given["a"]) < np.median(given["b"])), "")]
 
     assert example2.with_seeds(claims, found) == [(("a is below b", True, ""), "2 of 3")]
-
-
-def test_one_command_runs_every_script_of_the_sources(tmp_path, monkeypatch, capsys):
-    ran, argv = [], ["--rows", "30", "--folder", str(tmp_path)]
-
-    def imported(name):
-        return SimpleNamespace(main=lambda given: ran.append((name, given)))
-
-    monkeypatch.setattr(sources, "import_module", imported)
-    (tmp_path / "contours.svg").touch()
-    sources.main(argv)
-    assert ran == [(f"benchmarks.sources.{name}", argv) for name in sources.SCRIPTS]
-    files = Path(sources.__file__).parent.glob("[!_]*.py")
-    assert {path.stem for path in files if "\ndef main(" in path.read_text()} == {*sources.SCRIPTS} == {*SOURCES}
-    assert str(tmp_path / "contours.svg") in capsys.readouterr().out
 
 
 @pytest.mark.full

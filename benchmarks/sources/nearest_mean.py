@@ -24,7 +24,7 @@ from sklearn.neighbors import NearestCentroid
 from benchmarks.sources.common import arguments, save_figure, save_table
 from benchmarks.sources.digits import TRAINING_ROWS, test_digits, training_digits
 from bigkpca import KernelPCA, kernels
-from bigkpca.errors import Array, NarrowKernelWarning
+from bigkpca.errors import Array, FewerComponentsWarning, NarrowKernelWarning
 
 KERNELS: dict[str, kernels.Kernel] = {
     "Gaussian, σ = 11": kernels.Gaussian(11.0),
@@ -148,6 +148,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     few = min(COMPARED, len(X))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", NarrowKernelWarning)  # nothing is compressed where the model is not cut
+        warnings.simplefilter("ignore", FewerComponentsWarning)  # centred features can have one component less
         lines = comparison(X[:few], labels[:few], new[:500], of_new[:500])
         found = by_components(X, labels, new, of_new)
     header = ["kernel", "components", "largest difference, relative", "kernels", "scores", "pixels"]

@@ -33,8 +33,9 @@ def parabola(rows: int, seed: int) -> Array:
 
 
 def fitted(X: Array, degree: int) -> KernelPCA:
+    """As many components as there are: x and y have degree + 1 monomials of the degree."""
     kernel = kernels.Polynomial(degree=degree, gamma=1.0, coef0=0.0)
-    return KernelPCA(COMPONENTS, kernel=kernel, method="exact", dtype="float64").fit(X)
+    return KernelPCA(min(COMPONENTS, degree + 1), kernel=kernel, method="exact", dtype="float64").fit(X)
 
 
 def shares(X: Array, degree: int) -> Array:

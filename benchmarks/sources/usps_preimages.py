@@ -53,7 +53,7 @@ class Digits:
 
     def fit(self, sigma: float, components: int) -> tuple[KernelPCA, Array]:
         """Exact kernel PCA, and the scores of the measured rows."""
-        fit = KernelPCA(components, sigma=sigma, method="exact").fit(self.X)
+        fit = KernelPCA(components, sigma=sigma, method="exact", preimage=FIXED_POINT).fit(self.X)
         return fit, fit.transform(self.clean)
 
     def kept(self, found: Array) -> Array:
