@@ -145,9 +145,11 @@ class ZarrRows(BaseRows):
     def pin(self, count: int) -> ZarrRows:
         """The first `count` rows, which stay the same while other processes append to the array. If all of their chunks
         are stored, each must be there whenever it is read."""
-        stored = None if self.stored is None else chunk_keys(self.array, count, self.stored)
+        stored = None if self.stored is None else self._of_rows(count, self.stored)
         lost = missing_chunks(self.array, count, stored)
-        return replace(self, count=count, pinned=True, array=_guarded(self.array, lost))
+        found = replace(self, count=count, pinned=True, array=_guarded(self.array, lost))
+        vars(found)["stored"] = stored  # not listed again
+        return found
 
     @cached_property
     def stored(self) -> Mapping[str, StoredFile] | None:
@@ -155,9 +157,11 @@ class ZarrRows(BaseRows):
         folder = array_path(self.array)
         if folder is None:
             return None
-        files = store_of(folder).files(folder)
-        filled = (key for key, file in files.items() if file.bytes)
-        return {key: files[key] for key in chunk_keys(self.array, self.count, filled)}
+        return self._of_rows(self.count, store_of(folder).files(folder))
+
+    def _of_rows(self, count: int, files: Mapping[str, StoredFile]) -> Mapping[str, StoredFile]:
+        """Those of these files that are stored chunks of the first `count` rows."""
+        return {key: files[key] for key in chunk_keys(self.array, count, files) if files[key].bytes}
 
     def missing(self) -> int:
         """Number of chunks that are not stored; 0 if the store cannot be listed."""
@@ -269,8 +273,9 @@ def zarr_rows(array: zarr.Array[Any], where: str, name: str | None = None) -> Za
             f"{where} is packed, by scale_factor, add_offset or fill values in its attributes: open it with "
             "xarray.open_zarr, which unpacks it, and pass the DataArray"
         )
-    rows = ZarrRows(array, where, array.shape[0], name)
-    return replace(rows, array=_as_stored(array, where, rows.missing()))
+    rows = ZarrRows(_guarded(array, 0), where, array.shape[0], name)
+    missing = rows.missing()  # of a listing that these rows keep
+    return replace(rows, array=_as_stored(array, where, missing)) if missing else rows
 
 
 def _as_stored(array: zarr.Array[Any], where: str, missing: int) -> zarr.Array[Any]:
@@ -278,8 +283,7 @@ def _as_stored(array: zarr.Array[Any], where: str, missing: int) -> zarr.Array[A
     otherwise a warning says how many are `missing`, which are fill values as Zarr defines."""
     if missing:
         warn(
-            f"{where}: {missing:,} of its chunks are not stored, so their values are the fill value "
-            f"{array.fill_value!r}",
+            f"{where}: {missing:,} of its chunks are not stored, so their values are the fill value {array.fill_value}",
             FillValuesWarning,
         )
     return _guarded(array, missing)
