@@ -21,7 +21,7 @@ from zarr.codecs import Crc32cCodec, ZstdCodec
 from bigkpca.data.json_files import read_json, write_json
 from bigkpca.data.stores import store_of
 from bigkpca.data.stores.base import PARTIAL
-from bigkpca.data.zarr import ATTRIBUTE, MAIN, StoredArray, open_node, stored_array, values_of, whole
+from bigkpca.data.zarr import ATTRIBUTE, MAIN, StoredArray, member, open_node, stored_array, whole
 from bigkpca.errors import BigKPCAError, CorruptionError, IncompleteError, SpecError, unreadable
 
 FORMAT_VERSION = 2
@@ -145,7 +145,7 @@ def open_group(path: str, kind: str) -> zarr.Group:
             f"version {FORMAT_VERSION}: install the bigkpca that wrote it, or make it again"
         )
     try:
-        return zarr.open_group(store.zarr(path), mode="r", zarr_format=3)
+        return zarr.open_group(store.zarr(path), mode="r", zarr_format=3, use_consolidated=False)
     except BigKPCAError:
         raise
     except Exception as error:  # zarr raises several types
@@ -154,7 +154,7 @@ def open_group(path: str, kind: str) -> zarr.Group:
 
 def open_main(path: str, kind: str) -> zarr.Array[Any]:
     """Open the main array of a group of rows: scores (n, r) or x (n, d)."""
-    array = open_group(path, kind).get(MAIN[kind])
+    array = member(open_group(path, kind), path, MAIN[kind])
     if not isinstance(array, zarr.Array):
         raise CorruptionError(f"{path}: its array {MAIN[kind]} is missing; make it again with --overwrite")
     return whole(array)
@@ -171,16 +171,13 @@ def open_values(path: str, name: str | None = None) -> StoredArray:
         raise
     except Exception as error:  # zarr raises several types for folders that hold no node
         raise SpecError(f"{path} is not a Zarr array or group") from error
-    if isinstance(node, zarr.Group):
-        held = sorted(key for key, _ in node.arrays())
-        if name not in held:
-            raise SpecError(f"{path} does not contain an array {name!r}, but {held}")
-        found = stored_array(path, node, name)
+    if isinstance(node, zarr.Array):
+        found = StoredArray(node, path, node.shape[0])
     else:
-        found = values_of(node, path)
+        found = stored_array(path, node, name or "y")
     if found.ndim != 1:
         raise SpecError(f"{found.array.path or path} has shape {found.shape}: one value per row is needed")
-    return found
+    return found.first(found.count)
 
 
 def named(kind: str) -> str:

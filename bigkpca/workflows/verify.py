@@ -14,7 +14,7 @@ from bigkpca.data.opening import open_rows
 from bigkpca.data.rows import Rows, tiles
 from bigkpca.data.stores import AnyPath, expanded, store_of
 from bigkpca.data.stores.base import PARTIAL
-from bigkpca.data.zarr import ZarrRows, named_arrays, read, rows_of_manifest, whole
+from bigkpca.data.zarr import ZarrRows, member, named_arrays, read, rows_of_manifest, whole
 from bigkpca.errors import CorruptionError, IncompleteError, SpecError
 from bigkpca.execution.engine import Engine, fit_blocks
 from bigkpca.execution.options import ReadingOptions, RunOptions, takes
@@ -111,12 +111,12 @@ def verify(path: AnyPath, **options: Unpack[ReadingOptions]) -> Verified:
 def _group(path: str, about: dict[str, Any], engine: Engine, run: RunOptions) -> Verified:
     """Check that all chunks of the arrays of a group exist and decode."""
     group = groups.open_group(path, about["format"])  # raises SpecError for other versions
-    arrays = dict(group.arrays())
-    if gone := sorted(named_arrays(about) - arrays.keys()):
+    arrays = {name: member(group, path, name) for name in sorted(named_arrays(about))}
+    if gone := [name for name, array in arrays.items() if not isinstance(array, zarr.Array)]:
         raise CorruptionError(f"{path}: the arrays {gone} are missing; restore them or make the data again")
     main = groups.open_main(path, about["format"])
     rows = rows_of_manifest(path, about, main)
-    checked = {name: (whole(arrays[name]), rows) for name in sorted(named_arrays(about))}
+    checked = {name: (whole(array), rows) for name, array in arrays.items()}
     damage = _damage(path, checked, engine, run)
     if damage and groups.describe(path) != about:
         raise IncompleteError(f"{path} was replaced during the check: run the same command again")
