@@ -98,7 +98,8 @@ def write_manifest(path: str, about: Mapping[str, Any]) -> None:
     """Write or replace the metadata of the group at `path`, atomically: from then on readers trust what it names. The
     metadata of its arrays of rows are in it, too, where Zarr and xarray look first."""
     metadata: dict[str, Any] = {"zarr_format": 3, "node_type": "group"}
-    metadata["attributes"] = {ATTRIBUTE: {**about, "format_version": FORMAT_VERSION}}
+    # Sorted, so that equal outputs have equal bytes, whatever made them.
+    metadata["attributes"] = {ATTRIBUTE: dict(sorted({**about, "format_version": FORMAT_VERSION}.items()))}
     if "rows" in about:
         arrays = {name: read_json(f"{path}/{name}/zarr.json") for name in sorted(about["arrays"])}
         metadata["consolidated_metadata"] = {"kind": "inline", "must_understand": False, "metadata": arrays}
