@@ -333,10 +333,10 @@ def chunk_keys(array: zarr.Array[Any], count: int, keys: Iterable[str]) -> list[
 def group_rows(path: str, group: zarr.Group, name: str | None) -> ZarrRows:
     """Rows of the array `name` of a group; by default of its main array, or of its only one."""
     about: Any = group.attrs.get(ATTRIBUTE, {})
-    kind = about.get("format") if isinstance(about, dict) else None
+    kind = str(about.get("format")) if isinstance(about, dict) else ""
     if kind == "model":
         raise SpecError(f"{path} is a bigkpca model, not rows: pass a dataset, an array, or scores")
-    name = name or (MAIN.get(kind) if isinstance(kind, str) else None)
+    name = name or MAIN.get(kind)
     node = member(group, path, name or "x")
     if node is None and name is None:
         arrays = arrays_of(group, path)
