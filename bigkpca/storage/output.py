@@ -29,7 +29,7 @@ from bigkpca.data.json_files import parsed, read_record, read_small
 from bigkpca.data.stores import NODE_FILES, AnyPath, LocalDisk, expanded, is_url, last_name, parent, store_of
 from bigkpca.data.stores.base import PARTIAL
 from bigkpca.data.zarr import read, whole
-from bigkpca.errors import Array, CorruptionError, IncompleteError, LockedError, SpecError
+from bigkpca.errors import Array, ChangedError, CorruptionError, DataError, IncompleteError, LockedError, SpecError
 from bigkpca.storage import groups
 
 _OTHER_FORMATS = (
@@ -227,6 +227,9 @@ def opened(
             place = Output(path, record, path)
         try:
             yield place
+        except (DataError, ChangedError):  # the rows are others before the next run
+            place.discard()
+            raise
         except BaseException:
             place.discard_nothing()
             raise
