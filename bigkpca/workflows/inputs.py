@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -13,7 +14,7 @@ from bigkpca.data.opening import open_rows, open_uncounted, path_of
 from bigkpca.data.rows import ArrayRows, Rows
 from bigkpca.data.stores import expanded, is_path, parent, store_of
 from bigkpca.data.zarr import ZarrRows
-from bigkpca.errors import Array, SpecError, changed
+from bigkpca.errors import Array, FillValuesWarning, SpecError, changed
 from bigkpca.ingesting.columns import Encoding, TableColumn
 from bigkpca.numerics.model import Model
 from bigkpca.numerics.preimages import check_width
@@ -26,7 +27,9 @@ def check_unchanged(rows: Rows, before: dict[str, Any]) -> None:
         now = rows.fingerprint() if isinstance(rows, ZarrRows) else before
     else:
         try:
-            opened = open_rows(before["path"], rows.name)  # afresh, since stores cache their listings
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", FillValuesWarning)  # of which a run has told at its start, or ends now
+                opened = open_rows(before["path"], rows.name)  # afresh, since stores cache their listings
         except SpecError as error:  # which is gone
             raise changed(rows.where) from error
         if isinstance(rows, ZarrRows) and isinstance(opened, ZarrRows) and opened.count >= rows.count and rows.pinned:
