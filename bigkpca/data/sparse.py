@@ -16,7 +16,7 @@ from scipy.sparse import csr_array
 
 from bigkpca.data.rows import EVERY, BaseRows, anonymous, check_shape, little_endian
 from bigkpca.data.stores import store_of
-from bigkpca.errors import Array, CorruptionError, SpecError, unreadable
+from bigkpca.errors import Array, CorruptionError, SpecError
 
 
 @dataclass(frozen=True)
@@ -98,8 +98,6 @@ def npz_rows(path: str) -> SparseRows:
     try:
         with store_of(path).open(path) as file:
             matrix = load_npz(file)
-    except OSError as error:
-        raise unreadable(error, path) from error
     except (zipfile.BadZipFile, zlib.error, EOFError) as error:
         raise CorruptionError(f"{path} cannot be read ({error}): is it truncated? Download it again") from error
     except (KeyError, ValueError, AttributeError) as error:
