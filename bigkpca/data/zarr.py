@@ -7,7 +7,8 @@ import hashlib
 import itertools
 import math
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -249,20 +250,23 @@ class StoredArray:
         start, stop, _ = rows.indices(self.count)
         return read(self.array, self.where, start, stop)
 
+    def first(self, count: int) -> StoredArray:
+        """The first `count` values. Those of others are read as rows of others are."""
+        found = replace(self, count=count)
+        if isinstance(self.array.store, Whole):
+            return found
+        return replace(found, array=_as_stored(self.array, self.where, missing_chunks(self.array, count)))
+
 
 def stored_array(path: str, group: zarr.Group, name: str) -> StoredArray:
     """The array of this name in a group: as many values as its manifest names, all of which are stored, or all of an
-    array that others wrote."""
-    array, about = group[name], group.attrs.get(ATTRIBUTE, {})
-    assert isinstance(array, zarr.Array)
+    array that others wrote. Raises SpecError if there is none."""
+    array, about = member(group, path, name), group.attrs.get(ATTRIBUTE, {})
+    if not isinstance(array, zarr.Array):
+        raise _without(group, path, name)
     if isinstance(about, dict) and name in named_arrays(about):
         return StoredArray(whole(array), path, rows_of_manifest(path, about, array))
-    return values_of(array, path)
-
-
-def values_of(array: zarr.Array[Any], where: str) -> StoredArray:
-    """All values of an array that others wrote."""
-    return StoredArray(_as_stored(array, where, missing_chunks(array, array.shape[0])), where, array.shape[0])
+    return StoredArray(array, path, array.shape[0])
 
 
 def zarr_rows(array: zarr.Array[Any], where: str, name: str | None = None) -> ZarrRows:
@@ -333,23 +337,50 @@ def group_rows(path: str, group: zarr.Group, name: str | None) -> ZarrRows:
     if kind == "model":
         raise SpecError(f"{path} is a bigkpca model, not rows: pass a dataset, an array, or scores")
     name = name or (MAIN.get(kind) if isinstance(kind, str) else None)
-    try:
-        node: Any = group.get(name or "x")
-    except Exception as error:  # zarr raises several types for metadata that cannot be parsed
-        raise CorruptionError(f"{path}/{name or 'x'} is not an array that can be read ({error}); restore it") from error
+    node = member(group, path, name or "x")
     if node is None and name is None:
-        arrays = dict(group.arrays())
+        arrays = arrays_of(group, path)
         if len(arrays) != 1:
-            raise SpecError(f"{path} contains the arrays {sorted(arrays)}: name one with --array (array= in Python)")
+            raise SpecError(f"{path} contains the arrays {list(arrays)}: name one with --array (array= in Python)")
         ((name, node),) = arrays.items()
     if not isinstance(node, zarr.Array):
-        raise SpecError(f"{path} does not contain an array {name!r}, but {sorted(key for key, _ in group.arrays())}")
+        raise _without(group, path, name)
     if kind not in MAIN or name not in named_arrays(about):
         return zarr_rows(node, path, name)
     check_shape(node.shape, f"{path}/{name}")
     count = rows_of_manifest(path, about, node)
     names, one_hot = _columns(path, about, node.shape[1]) if kind == "dataset" and name == "x" else (None, ())
     return _with_all_chunks(ZarrRows(whole(node), path, count, name, names, True, one_hot))
+
+
+def _without(group: zarr.Group, path: str, name: str | None) -> SpecError:
+    return SpecError(f"{path} does not contain an array {name!r}, but {list(arrays_of(group, path))}")
+
+
+def member(group: zarr.Group, path: str, name: str) -> Any:
+    """The array or group of this name in the group at `path`; None if there is none. Raises CorruptionError for
+    metadata that cannot be parsed."""
+    with _parsed(f"{path}/{name}", "is not an array that can be read"):
+        return group.get(name)
+
+
+def arrays_of(group: zarr.Group, path: str) -> dict[str, zarr.Array[Any]]:
+    """The arrays in the group at `path`, by name. Raises CorruptionError for metadata that cannot be parsed."""
+    with _parsed(path, "contains an array that cannot be read"):
+        return dict(sorted(group.arrays()))
+
+
+@contextmanager
+def _parsed(path: str, told: str) -> Iterator[None]:
+    """Raises CorruptionError for metadata that cannot be parsed, and the errors of `unreadable`."""
+    try:
+        yield
+    except BigKPCAError:
+        raise
+    except OSError as error:
+        raise unreadable(error, path) from error
+    except Exception as error:  # zarr raises several types
+        raise CorruptionError(f"{path} {told} ({error}); restore it") from error
 
 
 def named_arrays(about: Mapping[str, Any]) -> set[str]:
@@ -413,11 +444,16 @@ def open_node(path: str) -> zarr.Array[Any] | zarr.Group:
     """The Zarr array or group at a path, to be read. Raises the errors of its store, and several types of Zarr where
     there is none."""
     try:
-        return zarr.open(store_of(path).zarr(path), mode="r")
+        node = zarr.open(store_of(path).zarr(path), mode="r")
     except FileNotFoundError:  # Zarr's, for other folders
         raise
     except OSError as error:
         raise unreadable(error, path) from error
+    if isinstance(node, zarr.Group) and ATTRIBUTE in node.attrs:
+        # Arrays that others put beside those of bigkpca are not among the metadata that its manifest repeats.
+        metadata = replace(node.metadata, consolidated_metadata=None)
+        return zarr.Group(zarr.AsyncGroup(metadata, node.store_path))
+    return node
 
 
 def array_path(array: zarr.Array[Any] | zarr.Group) -> str | None:

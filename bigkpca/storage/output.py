@@ -325,8 +325,7 @@ def claimed(path: str) -> dict[str, Any] | None:
 def clear(path: str) -> None:
     """Remove what lies beside an output, the claim last."""
     store, partial = store_of(path), path + PARTIAL
-    names = _BESIDE.intersection(store.names(partial)) if store.is_folder(partial) else set()
-    for name in sorted(names, key=lambda name: name == _CLAIM):
+    for name in sorted(_BESIDE.intersection(_names(partial)), key=lambda name: name == _CLAIM):
         remove = store.remove_folder if name in _FOLDERS else store.remove_file
         remove(f"{partial}/{name}")
     store.remove_empty(partial)
@@ -428,12 +427,20 @@ def _claim_growth(store: ObjectStore, path: str, record: Mapping[str, Any]) -> N
 def _check_beside(path: str) -> bytes | None:
     """The claim of a path, if there is one. Raises SpecError if others have put something where it would be."""
     store, partial = store_of(path), path + PARTIAL
-    found, folder = _claimed(path), store.is_folder(partial)
-    others = not _BESIDE.issuperset(store.names(partial)) if folder else store.exists(partial)
+    found, names = _claimed(path), _names(partial)
+    others = not names.issubset(_BESIDE) or (not names and store.exists(partial) and not store.is_folder(partial))
     linked = store.resolved(partial) != store.resolved(path) + PARTIAL
     if linked or (found is None and others):
         raise SpecError(f"{partial} exists and was not made by bigkpca, which writes there: move it elsewhere")
     return found
+
+
+def _names(folder: str) -> set[str]:
+    """Names in a folder; none if it does not exist, as another run of the request may just have removed it."""
+    try:
+        return set(store_of(folder).names(folder))
+    except (FileNotFoundError, NotADirectoryError):
+        return set()
 
 
 def _taken(path: str, claim: bytes, record: Mapping[str, Any]) -> LockedError:

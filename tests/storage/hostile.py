@@ -149,9 +149,8 @@ def _array(path):
 def set_array(path, name, values):
     """Replace an array of a model, and forge its digest."""
     shutil.rmtree(Path(path, name), ignore_errors=True)
-    group = zarr.open_group(str(path), mode="r+")
-    rows = max(1, values.shape[0])
-    stored = groups.create_array(group, name, values.shape, values.dtype, rows, [], compress=False)
+    names = ["row", "column"][: values.ndim]
+    stored = groups.create_array(f"{path}/{name}", values.shape, values.dtype, values.shape[0], names)
     stored[...] = values
     forge(path)
 
