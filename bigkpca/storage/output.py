@@ -164,7 +164,7 @@ class _Claimed:
 
     def release(self) -> None:
         """Remove what lies beside the output, unless another request has claimed it since."""
-        if _claimed(self.path) == _content(self.record):
+        if _claimed(self.path) in (None, _content(self.record)):
             clear(self.path)
 
     def check_claim(self) -> None:
