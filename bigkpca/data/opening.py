@@ -27,7 +27,15 @@ from bigkpca.data.stores import NODE_FILES, expanded, is_path, store_of
 from bigkpca.data.stores.base import PARTIAL
 from bigkpca.data.tensors import is_tensor, tensor_rows
 from bigkpca.data.zarr import ATTRIBUTE, ZarrRows, array_path, arrays_of, group_rows, open_node, zarr_rows
-from bigkpca.errors import BigKPCAError, CorruptionError, DataError, IncompleteError, SpecError, check_numeric
+from bigkpca.errors import (
+    BigKPCAError,
+    CorruptionError,
+    DataError,
+    IncompleteError,
+    SpecError,
+    check_numeric,
+    unreadable,
+)
 
 
 def open_rows(data: Any, array: str | None = None) -> Rows:
@@ -116,7 +124,10 @@ def _path_rows(path: str, array: str | None) -> Rows:
     if path.endswith((".npy", ".npz")) and not store.is_folder(path):
         _check_unnamed(path, array)
         opened = NpyRows.open if path.endswith(".npy") else npz_rows
-        return opened(store.absolute(path))  # workers may run in another folder
+        try:
+            return opened(store.absolute(path))  # workers may run in another folder
+        except OSError as error:
+            raise unreadable(error, path) from error
     if path.endswith(".h5ad"):
         raise _of_anndata(path)
     if not store.is_folder(path):

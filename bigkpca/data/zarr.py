@@ -62,7 +62,7 @@ class Whole(WrapperStore[Any]):
         return str(self._store)
 
     def _there(self, key: str, found: Buffer | None) -> Buffer | None:
-        if found is None and not is_metadata(key):
+        if not found and not is_metadata(key):  # missing, or empty, as a full disk may leave it
             root = self._store.root if isinstance(self._store, LocalStore) else self._store
             raise FileNotFoundError(errno.ENOENT, "No such file", f"{root}/{key}")
         return found

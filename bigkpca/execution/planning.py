@@ -620,7 +620,7 @@ def plan_transform(
     dtype: Any = None,
     device: Device | None = None,
 ) -> Plan:
-    """The cost of writing the scores of all rows, their residuals, and flags: one pass, one shard per block."""
+    """The cost of writing the scores of all rows, their residuals, and flags: one pass, one chunk per block."""
     n, d = rows.shape
     itemsize = model.features.dtype.itemsize
     stored = np.dtype(dtype or model.features.dtype).itemsize
@@ -672,7 +672,7 @@ def _one_pass(rows: Rows, model: Model, block: int, working: int, result_bytes: 
 def plan_reconstruct(
     rows: Rows, model: Model, block_rows: int | None, threads: int, *, denoising: bool = False
 ) -> Plan:
-    """The cost of writing pre-images of all scores or, if `denoising`, of all rows: one pass, one shard per block.
+    """The cost of writing pre-images of all scores or, if `denoising`, of all rows: one pass, one chunk per block.
     Iterations depend on the data and are not counted."""
     n, d, D, itemsize = rows.shape[0], model.columns, model.features.size, model.features.dtype.itemsize
     row_bytes = d * itemsize

@@ -305,24 +305,36 @@ def _create(
     with output.opened(path, record, overwrite=overwrite, note=progress.note) as place:
         if place.done:
             return True
-        source = _like(files, record["like"], progress) if record["like"] else files.source(None, None, None, progress)
-        source.note(progress)
-        rows = chunk_rows(source.columns * source.dtype.itemsize, record["block_rows"])
-        source.check_memory(allowed, rows)
-        arrays = {"x": NewArray((source.columns,), source.dtype, ("row", "column"), compress=True)}
-        for kind, dtype in source.beside.items():
-            stored = np.int32 if dtype.kind == "U" else dtype.newbyteorder("=")
-            arrays[kind.array] = NewArray((), stored, ("row",), compress=True)
-        place.create(arrays, 0, rows)
-        about: dict[str, Any] = {"columns": source.columns, "row_shape": list(source.tables[0].row_shape)}
-        if source.names is not None:
-            about["column_names"] = list(source.names)
-        if source.encoding is not None and not source.encoding.says_nothing:
-            about["encoding"] = source.encoding.to_json()
-        about |= _fill(place, source, 0, {}, progress)
-        files.check_unchanged()
+        try:
+            about = _made(files, place, record, allowed, progress)
+        except BaseException:
+            place.discard()
+            raise
         place.publish(about)
     return False
+
+
+def _made(
+    files: Files, place: output.Output, record: Mapping[str, Any], allowed: Allowed, progress: Progress
+) -> dict[str, Any]:
+    """Write all rows of a new dataset, and return what describes it."""
+    source = _like(files, record["like"], progress) if record["like"] else files.source(None, None, None, progress)
+    source.note(progress)
+    rows = chunk_rows(source.columns * source.dtype.itemsize, record["block_rows"])
+    source.check_memory(allowed, rows)
+    arrays = {"x": NewArray((source.columns,), source.dtype, ("row", "column"), compress=True)}
+    for kind, dtype in source.beside.items():
+        stored = np.int32 if dtype.kind == "U" else dtype.newbyteorder("=")
+        arrays[kind.array] = NewArray((), stored, ("row",), compress=True)
+    place.create(arrays, 0, rows)
+    about: dict[str, Any] = {"columns": source.columns, "row_shape": list(source.tables[0].row_shape)}
+    if source.names is not None:
+        about["column_names"] = list(source.names)
+    if source.encoding is not None and not source.encoding.says_nothing:
+        about["encoding"] = source.encoding.to_json()
+    about |= _fill(place, source, 0, {}, progress)
+    files.check_unchanged()
+    return about
 
 
 def _several(values: Any) -> tuple[str, ...]:

@@ -53,8 +53,11 @@ def create_array(
         and shape[0] in (0, found.shape[0])  # 0: rows are added to it
     ):
         return found
-    return zarr.create_array(
-        store_of(path).zarr(path),
+    store, made = store_of(path), dict[str, Any]()
+    if found is not None:
+        store.remove_folder(path)
+    zarr.create_array(
+        made,
         shape=tuple(shape),
         dtype=dtype,
         chunks=chunks,
@@ -62,9 +65,11 @@ def create_array(
         fill_value=np.nan if dtype.kind == "f" else 0,
         attributes=None if attributes is None else dict(attributes),
         dimension_names=tuple(names),
-        config={"write_empty_chunks": True},
-        overwrite=True,
     )
+    # By one write, which does not remove the chunks that another run has already written.
+    store.make_folder(path)
+    store.write(f"{path}/zarr.json", made["zarr.json"].to_bytes())
+    return open_array(path)
 
 
 def open_array(path: str) -> zarr.Array[Any]:

@@ -12,7 +12,7 @@ from bigkpca import KernelPCA, KernelPCADetector
 from bigkpca.comparing.trials import ProcessRunner
 from bigkpca.data.devices import Device
 from bigkpca.errors import SpecError
-from bigkpca.storage import block_arrays
+from bigkpca.storage import groups
 from bigkpca.storage.models import load_model, model_digest
 from bigkpca.workflows import checkpoints
 from tests.helpers.commands import run
@@ -95,7 +95,7 @@ def test_scores_and_residuals_of_each_model_are_computed_on_each_device(folder, 
             scores = bigkpca.transform(model, folder / "rows.zarr", out, block_rows=64, residual=True, device=device)
             assert (placed.count((20, 3)) >= 2) == (device is not None)  # of the model, and of its expansion
             placed.clear()
-            stored.append((scores[:], block_arrays.values(str(out), "residual")))
+            stored.append((scores[:], groups.open_values(str(out), "residual")[:]))
         for ours, expected in zip(*stored[::-1], strict=True):
             agree(ours, expected)
 
@@ -104,7 +104,7 @@ def test_scores_that_a_fit_writes_are_those_of_transform(folder, tmp_path):
     bigkpca.fit(folder / "rows.zarr", tmp_path / "m.zarr", transform=tmp_path / "s.zarr", device=DEVICE, **OPTIONS)
     given = tmp_path / "m.zarr", folder / "rows.zarr", tmp_path / "t.zarr"
     scores = bigkpca.transform(*given, device=DEVICE, block_rows=64)
-    np.testing.assert_array_equal(block_arrays.open_main(f"{tmp_path}/s.zarr", "features")[:], scores[:])
+    np.testing.assert_array_equal(groups.open_main(f"{tmp_path}/s.zarr", "features")[:], scores[:])
 
 
 def test_an_evaluation_on_a_device(folder, placed):

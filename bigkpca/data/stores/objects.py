@@ -169,10 +169,10 @@ class ObjectStore(Store):
         key = address(path).key
         with plain_errors(path):
             found = self._client.list_with_delimiter(key or None)
-        names = [*found["common_prefixes"], *(held["path"] for held in found["objects"])]
+        names = {*found["common_prefixes"], *(held["path"] for held in found["objects"])} - {key}  # some list it, too
         if not names:
             raise FileNotFoundError(f"{path} does not exist")
-        return [name.rpartition("/")[2] for name in names]
+        return [name.rpartition("/")[2] for name in sorted(names)]
 
     def file(self, path: str) -> StoredFile:
         key = address(path).key

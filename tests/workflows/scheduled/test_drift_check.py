@@ -6,10 +6,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from bigkpca.data.versions import read_versions
 
 import bigkpca
 from benchmarks.drift import all_data, one_seed
-from bigkpca.data.versions import read_versions
 from bigkpca.errors import DriftError
 from bigkpca.storage import block_arrays, models
 from bigkpca.workflows.fit import save

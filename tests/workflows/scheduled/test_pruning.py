@@ -7,14 +7,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from bigkpca.data.retrying import retrying_for
+from bigkpca.data.versions import check_not_pruned, read_versions
 
 import bigkpca
 from bigkpca.data.opening import open_rows
-from bigkpca.data.retrying import retrying_for
 from bigkpca.data.stores import store_of
 from bigkpca.data.stores.local import LocalDisk
 from bigkpca.data.stores.objects import ObjectStore
-from bigkpca.data.versions import check_not_pruned, read_versions
 from bigkpca.errors import CorruptionError, IncompleteError, SpecError
 from bigkpca.storage import block_arrays, destination, jobs
 from bigkpca.workflows.scheduled import records

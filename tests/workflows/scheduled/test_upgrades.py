@@ -5,9 +5,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from bigkpca.data.versions import read_versions
 
 import bigkpca
-from bigkpca.data.versions import read_versions
 from bigkpca.errors import SpecError
 from bigkpca.execution.engine import Engine
 from bigkpca.storage import jobs, models

@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import zarr
+from bigkpca.data.versions import read_versions
 
 import bigkpca
 from bigkpca.data.opening import open_rows
-from bigkpca.data.versions import read_versions
 from bigkpca.errors import CorruptionError, IncompleteError, SpecError
 from bigkpca.storage import block_arrays, describe, jobs
 from bigkpca.workflows.scheduled import input_rows
