@@ -153,12 +153,12 @@ def test_every_chunk_of_a_dataset_must_be_there(dataset):
 
 def damaged(file, how):
     content = file.read_bytes()
-    half = len(content) // 2
+    half = 0 if how == "empty" else len(content) // 2
     flipped = content[:half] + bytes([content[half] ^ 16]) + content[half + 1 :]
-    file.write_bytes({"empty": b"", "truncated": content[:half], "flipped": flipped}[how])
+    file.write_bytes(flipped if how == "flipped" else content[:half])
 
 
-@pytest.mark.parametrize("how", ["empty", "truncated", "flipped"])
+@pytest.mark.parametrize("how", ["truncated", "flipped", "empty"])
 def test_chunks_that_do_not_decode_are_damage_whatever_their_codec_raises(how, dataset):
     rows, files = {"ours": open_rows(dataset)}, {"ours": dataset / "x/c/2/0"}
     for codec in ("gzip", "bz2", None):
@@ -169,11 +169,9 @@ def test_chunks_that_do_not_decode_are_damage_whatever_their_codec_raises(how, d
         if name is None and how == "flipped":  # which nobody can tell
             continue
         damaged(files[name], how)
-        where = dataset.name if name == "ours" else f"{name}.zarr"
-        with (
-            case(name),
-            pytest.raises(CorruptionError, match=f"{where}: rows 15 to 40 cannot be read .*restore") as told,
-        ):
+        what = "is missing; restore" if how == "empty" else "rows 15 to 40 cannot be read .*restore"
+        message = f"{dataset.name if name == 'ours' else f'{name}.zarr'}: .*{what}"
+        with case(name), pytest.raises(CorruptionError, match=message) as told:
             each.block(15, 41)
         assert told.value.exit_code == 7
 
