@@ -99,6 +99,10 @@ class IncompleteError(BigKPCAError):
     exit_code = 6
 
 
+class ChangedError(IncompleteError):
+    """Stored rows changed while they were read (exit code 6)."""
+
+
 class CorruptionError(BigKPCAError):
     """Stored bytes are missing, do not decode, or differ from what was written (exit code 7)."""
 
@@ -219,9 +223,9 @@ def unreadable(error: OSError, where: str) -> BigKPCAError:
     return CorruptionError(f"{where}: {file}: {said}; restore it or make the data again")
 
 
-def changed(where: str) -> IncompleteError:
+def changed(where: str) -> ChangedError:
     """The error for stored rows that are no longer those that were opened."""
-    return IncompleteError(f"{where} changed while it was being read: run again when nothing writes to it")
+    return ChangedError(f"{where} changed while it was being read: run again when nothing writes to it")
 
 
 def unknown_name(what: str, name: str, known: Collection[str]) -> SpecError:

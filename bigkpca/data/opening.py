@@ -26,8 +26,16 @@ from bigkpca.data.sparse import SparseRows, npz_rows, sparse_rows
 from bigkpca.data.stores import NODE_FILES, expanded, is_path, store_of
 from bigkpca.data.stores.base import PARTIAL
 from bigkpca.data.tensors import is_tensor, tensor_rows
-from bigkpca.data.zarr import ATTRIBUTE, ZarrRows, array_path, group_rows, open_node, zarr_rows
-from bigkpca.errors import BigKPCAError, CorruptionError, DataError, IncompleteError, SpecError, check_numeric
+from bigkpca.data.zarr import ATTRIBUTE, ZarrRows, array_path, arrays_of, group_rows, open_node, zarr_rows
+from bigkpca.errors import (
+    BigKPCAError,
+    CorruptionError,
+    DataError,
+    IncompleteError,
+    SpecError,
+    check_numeric,
+    unreadable,
+)
 
 
 def open_rows(data: Any, array: str | None = None) -> Rows:
@@ -81,7 +89,7 @@ def _any_rows(data: Any, array: str | None) -> Rows:
     if isinstance(data, zarr.Group):
         path = array_path(data)
         if path is None or ATTRIBUTE not in data.attrs:
-            names = sorted(name for name, _ in data.arrays())
+            names = list(arrays_of(data, path or "the data"))
             named = f"pass one of them, as in group[{names[0]!r}]" if names else "pass an array"
             raise SpecError(
                 f"{path or 'the data'} is a Zarr group of the arrays {names}, but rows must be one array: {named}"
@@ -116,7 +124,12 @@ def _path_rows(path: str, array: str | None) -> Rows:
     if path.endswith((".npy", ".npz")) and not store.is_folder(path):
         _check_unnamed(path, array)
         opened = NpyRows.open if path.endswith(".npy") else npz_rows
-        return opened(store.absolute(path))  # workers may run in another folder
+        try:
+            return opened(store.absolute(path))  # workers may run in another folder
+        except OSError as error:
+            raise unreadable(error, path) from error
+    if path.endswith(".h5ad"):
+        raise _of_anndata(path)
     if not store.is_folder(path):
         raise SpecError(f"{path} is a file; make a dataset from it first: bigkpca ingest {path} DATASET.zarr")
     try:
@@ -132,7 +145,13 @@ def _path_rows(path: str, array: str | None) -> Rows:
     if isinstance(node, zarr.Array):
         _check_unnamed(path, array)
         return zarr_rows(node, path)
+    if array is None and "encoding-type" in node.attrs:
+        raise _of_anndata(path)
     return group_rows(path, node, array)
+
+
+def _of_anndata(path: str) -> SpecError:
+    return SpecError(f"{path} is of AnnData: open it with anndata.experimental.read_lazy, and pass its X")
 
 
 def in_memory(rows: Rows) -> bool:

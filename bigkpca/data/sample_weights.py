@@ -15,7 +15,7 @@ from bigkpca.data.npy import NpyRows
 from bigkpca.data.rows import Rows, SampleWeights, little_endian
 from bigkpca.data.stores import expanded, is_path, is_url, last_name, parent, store_of
 from bigkpca.data.tensors import check_tensor, is_tensor
-from bigkpca.data.zarr import StoredArray, ZarrRows, open_node, stored_array, values_of
+from bigkpca.data.zarr import StoredArray, ZarrRows, arrays_of, open_node, stored_array
 from bigkpca.errors import Array, BigKPCAError, DataError, IncompleteError, SpecError, nearest
 from bigkpca.numerics.array_api import on_host
 
@@ -187,7 +187,7 @@ def weighted(rows: _Rows, given: Any, key: str | None = None) -> _Rows:
     if count != n and not grows:
         raise SpecError(f"there are {count:,} sample weights for {n:,} rows of {rows.where}: give one for each row")
     if isinstance(weights, StoredWeights):
-        weights = StoredWeights(replace(weights.values, count=n))
+        weights = StoredWeights(weights.values.first(n))
     return rows.with_weights(weights)
 
 
@@ -236,7 +236,8 @@ def _alternatives(group: str | None, name: str, key: str | None) -> str:
     if group is None or not isinstance(node := _node(group), zarr.Group):
         files = ": give the path of a .npy file or of a Zarr array"
         return ", since the rows are not in a Zarr group" if key else files
-    held = sorted(other for other, each in node.arrays() if each.ndim == 1 and each.dtype.kind in _NUMBERS)
+    arrays = arrays_of(node, group)
+    held = [other for other, each in arrays.items() if each.ndim == 1 and each.dtype.kind in _NUMBERS]
     near = nearest(name, held)
     hint = f": did you mean {near!r}? " if near else "; "
     return f"{hint}{group} has {', '.join(held) or 'no array'} with one number for each row"
@@ -250,7 +251,7 @@ def _stored(
     if isinstance(group, zarr.Group):
         values = replace(stored_array(parent(where), group, last_name(where)), where=where)
     else:
-        values = values_of(array, where)
+        values = StoredArray(array, where, array.shape[0])
     return StoredWeights(values), values.count
 
 

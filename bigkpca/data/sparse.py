@@ -60,10 +60,10 @@ class SparseRows(BaseRows):
     def block(self, start: int, stop: int, columns: slice = EVERY) -> Array:
         indptr, held = self._held(start, stop)
         indices = self.indices[held]
-        if len(indices) and not 0 <= indices.min() <= indices.max() < self.columns:  # SciPy would write anywhere
+        wrong = indices[(indices < 0) | (indices >= self.columns)]
+        if len(wrong):  # where SciPy would write anywhere
             raise CorruptionError(
-                f"{self.where}: rows {start} to {stop - 1} have a column {indices.max()}, but there are only "
-                f"{self.columns}"
+                f"{self.where}: rows {start} to {stop - 1} have a column {wrong[0]}, but there are only {self.columns}"
             )
         found = csr_array((self.values[held], indices, indptr - held.start), shape=(stop - start, self.columns))
         dense: Array = found.toarray()

@@ -7,7 +7,8 @@ import hashlib
 import itertools
 import math
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -61,7 +62,7 @@ class Whole(WrapperStore[Any]):
         return str(self._store)
 
     def _there(self, key: str, found: Buffer | None) -> Buffer | None:
-        if found is None and not is_metadata(key):
+        if not found and not is_metadata(key):  # missing, or empty, as a full disk may leave it
             root = self._store.root if isinstance(self._store, LocalStore) else self._store
             raise FileNotFoundError(errno.ENOENT, "No such file", f"{root}/{key}")
         return found
@@ -145,9 +146,11 @@ class ZarrRows(BaseRows):
     def pin(self, count: int) -> ZarrRows:
         """The first `count` rows, which stay the same while other processes append to the array. If all of their chunks
         are stored, each must be there whenever it is read."""
-        stored = None if self.stored is None else chunk_keys(self.array, count, self.stored)
+        stored = None if self.stored is None else self._of_rows(count, self.stored)
         lost = missing_chunks(self.array, count, stored)
-        return replace(self, count=count, pinned=True, array=_guarded(self.array, lost))
+        found = replace(self, count=count, pinned=True, array=_guarded(self.array, lost))
+        vars(found)["stored"] = stored  # not listed again
+        return found
 
     @cached_property
     def stored(self) -> Mapping[str, StoredFile] | None:
@@ -155,9 +158,11 @@ class ZarrRows(BaseRows):
         folder = array_path(self.array)
         if folder is None:
             return None
-        files = store_of(folder).files(folder)
-        filled = (key for key, file in files.items() if file.bytes)
-        return {key: files[key] for key in chunk_keys(self.array, self.count, filled)}
+        return self._of_rows(self.count, store_of(folder).files(folder))
+
+    def _of_rows(self, count: int, files: Mapping[str, StoredFile]) -> Mapping[str, StoredFile]:
+        """Those of these files that are stored chunks of the first `count` rows."""
+        return {key: files[key] for key in chunk_keys(self.array, count, files) if files[key].bytes}
 
     def missing(self) -> int:
         """Number of chunks that are not stored; 0 if the store cannot be listed."""
@@ -245,20 +250,23 @@ class StoredArray:
         start, stop, _ = rows.indices(self.count)
         return read(self.array, self.where, start, stop)
 
+    def first(self, count: int) -> StoredArray:
+        """The first `count` values. Those of others are read as rows of others are."""
+        found = replace(self, count=count)
+        if isinstance(self.array.store, Whole):
+            return found
+        return replace(found, array=_as_stored(self.array, self.where, missing_chunks(self.array, count)))
+
 
 def stored_array(path: str, group: zarr.Group, name: str) -> StoredArray:
     """The array of this name in a group: as many values as its manifest names, all of which are stored, or all of an
-    array that others wrote."""
-    array, about = group[name], group.attrs.get(ATTRIBUTE, {})
-    assert isinstance(array, zarr.Array)
+    array that others wrote. Raises SpecError if there is none."""
+    array, about = member(group, path, name), group.attrs.get(ATTRIBUTE, {})
+    if not isinstance(array, zarr.Array):
+        raise _without(group, path, name)
     if isinstance(about, dict) and name in named_arrays(about):
         return StoredArray(whole(array), path, rows_of_manifest(path, about, array))
-    return values_of(array, path)
-
-
-def values_of(array: zarr.Array[Any], where: str) -> StoredArray:
-    """All values of an array that others wrote."""
-    return StoredArray(_as_stored(array, where, missing_chunks(array, array.shape[0])), where, array.shape[0])
+    return StoredArray(array, path, array.shape[0])
 
 
 def zarr_rows(array: zarr.Array[Any], where: str, name: str | None = None) -> ZarrRows:
@@ -269,8 +277,9 @@ def zarr_rows(array: zarr.Array[Any], where: str, name: str | None = None) -> Za
             f"{where} is packed, by scale_factor, add_offset or fill values in its attributes: open it with "
             "xarray.open_zarr, which unpacks it, and pass the DataArray"
         )
-    rows = ZarrRows(array, where, array.shape[0], name)
-    return replace(rows, array=_as_stored(array, where, rows.missing()))
+    rows = ZarrRows(_guarded(array, 0), where, array.shape[0], name)
+    missing = rows.missing()  # of a listing that these rows keep
+    return replace(rows, array=_as_stored(array, where, missing)) if missing else rows
 
 
 def _as_stored(array: zarr.Array[Any], where: str, missing: int) -> zarr.Array[Any]:
@@ -278,8 +287,7 @@ def _as_stored(array: zarr.Array[Any], where: str, missing: int) -> zarr.Array[A
     otherwise a warning says how many are `missing`, which are fill values as Zarr defines."""
     if missing:
         warn(
-            f"{where}: {missing:,} of its chunks are not stored, so their values are the fill value "
-            f"{array.fill_value!r}",
+            f"{where}: {missing:,} of its chunks are not stored, so their values are the fill value {array.fill_value}",
             FillValuesWarning,
         )
     return _guarded(array, missing)
@@ -325,27 +333,54 @@ def chunk_keys(array: zarr.Array[Any], count: int, keys: Iterable[str]) -> list[
 def group_rows(path: str, group: zarr.Group, name: str | None) -> ZarrRows:
     """Rows of the array `name` of a group; by default of its main array, or of its only one."""
     about: Any = group.attrs.get(ATTRIBUTE, {})
-    kind = about.get("format") if isinstance(about, dict) else None
+    kind = str(about.get("format")) if isinstance(about, dict) else ""
     if kind == "model":
         raise SpecError(f"{path} is a bigkpca model, not rows: pass a dataset, an array, or scores")
-    name = name or (MAIN.get(kind) if isinstance(kind, str) else None)
-    try:
-        node: Any = group.get(name or "x")
-    except Exception as error:  # zarr raises several types for metadata that cannot be parsed
-        raise CorruptionError(f"{path}/{name or 'x'} is not an array that can be read ({error}); restore it") from error
+    name = name or MAIN.get(kind)
+    node = member(group, path, name or "x")
     if node is None and name is None:
-        arrays = dict(group.arrays())
+        arrays = arrays_of(group, path)
         if len(arrays) != 1:
-            raise SpecError(f"{path} contains the arrays {sorted(arrays)}: name one with --array (array= in Python)")
+            raise SpecError(f"{path} contains the arrays {list(arrays)}: name one with --array (array= in Python)")
         ((name, node),) = arrays.items()
     if not isinstance(node, zarr.Array):
-        raise SpecError(f"{path} does not contain an array {name!r}, but {sorted(key for key, _ in group.arrays())}")
+        raise _without(group, path, name)
     if kind not in MAIN or name not in named_arrays(about):
         return zarr_rows(node, path, name)
     check_shape(node.shape, f"{path}/{name}")
     count = rows_of_manifest(path, about, node)
     names, one_hot = _columns(path, about, node.shape[1]) if kind == "dataset" and name == "x" else (None, ())
     return _with_all_chunks(ZarrRows(whole(node), path, count, name, names, True, one_hot))
+
+
+def _without(group: zarr.Group, path: str, name: str | None) -> SpecError:
+    return SpecError(f"{path} does not contain an array {name!r}, but {list(arrays_of(group, path))}")
+
+
+def member(group: zarr.Group, path: str, name: str) -> Any:
+    """The array or group of this name in the group at `path`; None if there is none. Raises CorruptionError for
+    metadata that cannot be parsed."""
+    with _parsed(f"{path}/{name}", "is not an array that can be read"):
+        return group.get(name)
+
+
+def arrays_of(group: zarr.Group, path: str) -> dict[str, zarr.Array[Any]]:
+    """The arrays in the group at `path`, by name. Raises CorruptionError for metadata that cannot be parsed."""
+    with _parsed(path, "contains an array that cannot be read"):
+        return dict(sorted(group.arrays()))
+
+
+@contextmanager
+def _parsed(path: str, told: str) -> Iterator[None]:
+    """Raises CorruptionError for metadata that cannot be parsed, and the errors of `unreadable`."""
+    try:
+        yield
+    except BigKPCAError:
+        raise
+    except OSError as error:
+        raise unreadable(error, path) from error
+    except Exception as error:  # zarr raises several types
+        raise CorruptionError(f"{path} {told} ({error}); restore it") from error
 
 
 def named_arrays(about: Mapping[str, Any]) -> set[str]:
@@ -409,11 +444,16 @@ def open_node(path: str) -> zarr.Array[Any] | zarr.Group:
     """The Zarr array or group at a path, to be read. Raises the errors of its store, and several types of Zarr where
     there is none."""
     try:
-        return zarr.open(store_of(path).zarr(path), mode="r")
+        node = zarr.open(store_of(path).zarr(path), mode="r")
     except FileNotFoundError:  # Zarr's, for other folders
         raise
     except OSError as error:
         raise unreadable(error, path) from error
+    if isinstance(node, zarr.Group) and ATTRIBUTE in node.attrs:
+        # Arrays that others put beside those of bigkpca are not among the metadata that its manifest repeats.
+        metadata = replace(node.metadata, consolidated_metadata=None)
+        return zarr.Group(zarr.AsyncGroup(metadata, node.store_path))
+    return node
 
 
 def array_path(array: zarr.Array[Any] | zarr.Group) -> str | None:

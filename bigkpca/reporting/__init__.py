@@ -17,7 +17,7 @@ from typing import Any
 
 from bigkpca.data.opening import path_of
 from bigkpca.data.stores import AnyPath, last_name, store_of
-from bigkpca.errors import SpecError
+from bigkpca.errors import SpecError, changed
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.plan import plan_fit
 from bigkpca.execution.progress import Progress, shown
@@ -85,7 +85,7 @@ def report(
     CorruptionError
         If the model does not match its digest.
     IncompleteError
-        If scores are not finished, or the disk is full.
+        If scores are not finished, or changed while they were read, or the disk is full.
     LockedError
         If another process is writing `out`.
 
@@ -129,7 +129,10 @@ def report(
                 "--overwrite (overwrite=True in Python)"
             )
         data = collect_report_data(fitted, scores, labels, image_shape, array, progress)
-        store.write(out, _page(fitted, path, data, mark, progress).encode())
+        content = _page(fitted, path, data, mark, progress).encode()
+        if request_digest(fitted, scores, labels, image_shape, array) != digest:
+            raise changed(str(path_of(scores) or fitted.provenance["identity"]["path"]))
+        store.write(out, content)
     return out
 
 

@@ -21,7 +21,7 @@ from zarr.codecs import Crc32cCodec, ZstdCodec
 from bigkpca.data.json_files import read_json, write_json
 from bigkpca.data.stores import store_of
 from bigkpca.data.stores.base import PARTIAL
-from bigkpca.data.zarr import ATTRIBUTE, MAIN, StoredArray, open_node, stored_array, values_of, whole
+from bigkpca.data.zarr import ATTRIBUTE, MAIN, StoredArray, member, open_node, stored_array, whole
 from bigkpca.errors import BigKPCAError, CorruptionError, IncompleteError, SpecError, unreadable
 
 FORMAT_VERSION = 2
@@ -53,8 +53,11 @@ def create_array(
         and shape[0] in (0, found.shape[0])  # 0: rows are added to it
     ):
         return found
-    return zarr.create_array(
-        store_of(path).zarr(path),
+    store, made = store_of(path), dict[str, Any]()
+    if found is not None:
+        store.remove_folder(path)
+    zarr.create_array(
+        made,
         shape=tuple(shape),
         dtype=dtype,
         chunks=chunks,
@@ -62,9 +65,11 @@ def create_array(
         fill_value=np.nan if dtype.kind == "f" else 0,
         attributes=None if attributes is None else dict(attributes),
         dimension_names=tuple(names),
-        config={"write_empty_chunks": True},
-        overwrite=True,
     )
+    # By one write, which does not remove the chunks that another run has already written.
+    store.make_folder(path)
+    store.write(f"{path}/zarr.json", made["zarr.json"].to_bytes())
+    return open_array(path)
 
 
 def open_array(path: str) -> zarr.Array[Any]:
@@ -98,7 +103,8 @@ def write_manifest(path: str, about: Mapping[str, Any]) -> None:
     """Write or replace the metadata of the group at `path`, atomically: from then on readers trust what it names. The
     metadata of its arrays of rows are in it, too, where Zarr and xarray look first."""
     metadata: dict[str, Any] = {"zarr_format": 3, "node_type": "group"}
-    metadata["attributes"] = {ATTRIBUTE: {**about, "format_version": FORMAT_VERSION}}
+    # Sorted, so that equal outputs have equal bytes, whatever made them.
+    metadata["attributes"] = {ATTRIBUTE: dict(sorted({**about, "format_version": FORMAT_VERSION}.items()))}
     if "rows" in about:
         arrays = {name: read_json(f"{path}/{name}/zarr.json") for name in sorted(about["arrays"])}
         metadata["consolidated_metadata"] = {"kind": "inline", "must_understand": False, "metadata": arrays}
@@ -145,7 +151,7 @@ def open_group(path: str, kind: str) -> zarr.Group:
             f"version {FORMAT_VERSION}: install the bigkpca that wrote it, or make it again"
         )
     try:
-        return zarr.open_group(store.zarr(path), mode="r", zarr_format=3)
+        return zarr.open_group(store.zarr(path), mode="r", zarr_format=3, use_consolidated=False)
     except BigKPCAError:
         raise
     except Exception as error:  # zarr raises several types
@@ -153,8 +159,10 @@ def open_group(path: str, kind: str) -> zarr.Group:
 
 
 def open_main(path: str, kind: str) -> zarr.Array[Any]:
-    """Open the main array of a group of rows: scores (n, r) or x (n, d)."""
-    array = open_group(path, kind).get(MAIN[kind])
+    """Open the main array of a group of rows: scores (n, r) or x (n, d). Raises SpecError for another kind."""
+    if kind not in MAIN:
+        raise SpecError(f"{path} is a bigkpca {kind!r:.80}, a kind that this bigkpca does not have")
+    array = member(open_group(path, kind), path, MAIN[kind])
     if not isinstance(array, zarr.Array):
         raise CorruptionError(f"{path}: its array {MAIN[kind]} is missing; make it again with --overwrite")
     return whole(array)
@@ -171,16 +179,13 @@ def open_values(path: str, name: str | None = None) -> StoredArray:
         raise
     except Exception as error:  # zarr raises several types for folders that hold no node
         raise SpecError(f"{path} is not a Zarr array or group") from error
-    if isinstance(node, zarr.Group):
-        held = sorted(key for key, _ in node.arrays())
-        if name not in held:
-            raise SpecError(f"{path} does not contain an array {name!r}, but {held}")
-        found = stored_array(path, node, name)
+    if isinstance(node, zarr.Array):
+        found = StoredArray(node, path, node.shape[0])
     else:
-        found = values_of(node, path)
+        found = stored_array(path, node, name or "y")
     if found.ndim != 1:
         raise SpecError(f"{found.array.path or path} has shape {found.shape}: one value per row is needed")
-    return found
+    return found.first(found.count)
 
 
 def named(kind: str) -> str:

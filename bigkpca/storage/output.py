@@ -41,7 +41,15 @@ from bigkpca.data.stores import (
 )
 from bigkpca.data.stores.base import PARTIAL
 from bigkpca.data.zarr import chunk_keys, read, whole
-from bigkpca.errors import Array, CorruptionError, IncompleteError, LockedError, SpecError
+from bigkpca.errors import (
+    Array,
+    ChangedError,
+    CorruptionError,
+    DataError,
+    IncompleteError,
+    LockedError,
+    SpecError,
+)
 from bigkpca.storage import groups
 
 _OTHER_FORMATS = (
@@ -156,8 +164,11 @@ class _Claimed:
 
     def release(self) -> None:
         """Remove what lies beside the output, unless another request has claimed it since."""
-        if _claimed(self.path) == _content(self.record):
+        found = _claimed(self.path)
+        if found == _content(self.record):
             clear(self.path)
+        elif found is None:  # a run was killed when it had removed its claim
+            store_of(self.path).remove_empty(self.partial)
 
     def check_claim(self) -> None:
         """Raise LockedError if another run took over."""
@@ -180,14 +191,22 @@ class Output(_Claimed):
             own = {"compress": new.compress, "attributes": new.attributes}
             groups.create_array(f"{self.folder}/{name}", shape, new.dtype, chunk_rows, new.names[: len(shape)], **own)
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing was made."""
+        store = store_of(self.path)
+        return not any(store.exists(made) for made in (self.folder, f"{self.partial}/sums"))
+
     def discard(self) -> None:
-        """Remove what was made, unless another run took over: the same command begins anew."""
-        if _claimed(self.path) == _content(self.record):
-            store = store_of(self.path)
-            if isinstance(store, ObjectStore):  # where another run of this request must not publish what is left
-                store.write(_claim_file(self.path), _content({**self.record, "removing": True}))
-                store.remove_folder(self.path)
+        """Remove what was made, unless another request has claimed it since: the same command begins anew."""
+        store = store_of(self.path)
+        if isinstance(store, ObjectStore) and _claimed(self.path) == _content(self.record):
+            # Another run of this request must not publish what is left.
+            if not store.swap(_claim_file(self.path), _content(self.record), _removing(self.record)):
+                return
+            store.remove_folder(self.folder)
             clear(self.path)
+        self.release()
 
     def publish(self, about: Mapping[str, Any]) -> None:
         """Force everything to disk, write the manifest, and put the output in place."""
@@ -229,8 +248,8 @@ def opened(
 
     If nothing is there, the output is to be made, or continued if a run of the same request was killed. An output of
     the same request is done. Anything else raises SpecError, naming the difference; with `overwrite`, an output of
-    bigkpca of the same kind (never anything else) is replaced, also if it is of the same request: it may be damaged.
-    Raises LockedError if another run is at work, or if another request has claimed the path of an object store.
+    bigkpca of the same kind (never anything else) is replaced, also one of the same request: it may be damaged. Raises
+    LockedError if another run is at work, or if another request has claimed the path of an object store.
     """
     store, record = store_of(path), parsed(_content(record))
     with store.writer(path):
@@ -241,16 +260,19 @@ def opened(
             else:
                 _claim(path, record, note)
         # Again: on an object store, a run of the same request may have published it.
-        done = not overwrite and _is_made(path, record)
+        done = _is_made(path, record) and not (overwrite and isinstance(store, LocalDisk))
         folder = path if done or is_url(path) else f"{path}{PARTIAL}/group"
         output = Output(path, record, folder, done, overwrite)
         if done:
             output.release()  # what a run left that was killed after it published
         try:
             yield output
+        except (DataError, ChangedError):  # the rows are others before the next run
+            output.discard()
+            raise
         except BaseException:
-            if not (done or store.exists(folder) or store.exists(f"{output.partial}/sums")):
-                output.release()  # nothing was made
+            if output.is_empty:
+                output.release()
             raise
 
 
@@ -306,8 +328,7 @@ def claimed(path: str) -> dict[str, Any] | None:
 def clear(path: str) -> None:
     """Remove what lies beside an output, the claim last."""
     store, partial = store_of(path), path + PARTIAL
-    names = _BESIDE.intersection(store.names(partial)) if store.is_folder(partial) else set()
-    for name in sorted(names, key=lambda name: name == _CLAIM):
+    for name in sorted(_BESIDE.intersection(_names(partial)), key=lambda name: name == _CLAIM):
         remove = store.remove_folder if name in _FOLDERS else store.remove_file
         remove(f"{partial}/{name}")
     store.remove_empty(partial)
@@ -366,7 +387,7 @@ def _claim_in_place(
     """Claim a path of an object store, where the output is written in place. An earlier output is removed first, and so
     is what another request left, with `overwrite`: a claim that says so lets the same command go on with that. No other
     run can do the same meanwhile, since the server replaces only the claim that this run has seen."""
-    claim, content, removing = _claim_file(path), _content(record), _content({**record, "removing": True})
+    claim, content, removing = _claim_file(path), _content(record), _removing(record)
     before, own = _check_beside(path), False
     if before is None:
         own = store.exists(path)
@@ -377,7 +398,8 @@ def _claim_in_place(
         before, own = removing, True
     if before not in (content, removing):
         raise _taken(path, before, record)
-    if (not overwrite and _is_made(path, record)) or (before == content and groups.describe(path) is None):
+    made = _is_made(path, record)
+    if (made and not overwrite) or (before == content and (made or groups.describe(path) is None)):
         return
     try:
         check_place(path, record, overwrite=overwrite)  # again, now that no other run changes what is there
@@ -408,12 +430,20 @@ def _claim_growth(store: ObjectStore, path: str, record: Mapping[str, Any]) -> N
 def _check_beside(path: str) -> bytes | None:
     """The claim of a path, if there is one. Raises SpecError if others have put something where it would be."""
     store, partial = store_of(path), path + PARTIAL
-    found, folder = _claimed(path), store.is_folder(partial)
-    others = not _BESIDE.issuperset(store.names(partial)) if folder else store.exists(partial)
+    found, names = _claimed(path), _names(partial)
+    others = not names.issubset(_BESIDE) or (not names and store.exists(partial) and not store.is_folder(partial))
     linked = store.resolved(partial) != store.resolved(path) + PARTIAL
     if linked or (found is None and others):
         raise SpecError(f"{partial} exists and was not made by bigkpca, which writes there: move it elsewhere")
     return found
+
+
+def _names(folder: str) -> set[str]:
+    """Names in a folder; none if it does not exist, as another run of the request may just have removed it."""
+    try:
+        return set(store_of(folder).names(folder))
+    except (FileNotFoundError, NotADirectoryError):
+        return set()
 
 
 def _taken(path: str, claim: bytes, record: Mapping[str, Any]) -> LockedError:
@@ -454,6 +484,11 @@ def _record(claim: bytes) -> dict[str, Any]:
 def _content(record: Mapping[str, Any]) -> bytes:
     """A claim of this request; equal requests have equal claims."""
     return json.dumps(record, sort_keys=True, indent=1).encode()
+
+
+def _removing(record: Mapping[str, Any]) -> bytes:
+    """A claim of this request while it removes what is at the path."""
+    return _content({**record, "removing": True})
 
 
 def _key(array: zarr.Array[Any], block: Block) -> str:

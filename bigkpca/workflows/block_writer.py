@@ -9,11 +9,9 @@ from typing import Any
 import zarr
 
 from bigkpca.data.blocks import Block, split
-from bigkpca.data.opening import open_rows
 from bigkpca.data.rows import Rows
 from bigkpca.data.stores import AnyPath
-from bigkpca.data.zarr import ZarrRows
-from bigkpca.errors import Array, changed
+from bigkpca.errors import Array
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.options import RunOptions
 from bigkpca.execution.plan import Plan, check_plans
@@ -21,6 +19,7 @@ from bigkpca.execution.tasks import BlockTasks, Task
 from bigkpca.numerics.model import Model
 from bigkpca.storage import groups, output
 from bigkpca.storage.output import NewArray, Output, Target
+from bigkpca.workflows.inputs import check_unchanged
 
 Stored = zarr.Array[Any]  # (n, r) or (n, d), as stored
 
@@ -100,16 +99,3 @@ def _write_block(
     rows: Rows, block: Block, function: Callable[..., dict[str, Array]], target: Target, *given: Any
 ) -> None:
     target.write(block, function(rows, block, *given))
-
-
-def check_unchanged(rows: Rows, before: dict[str, Any]) -> None:
-    """Raise IncompleteError if the fingerprint of the rows is no longer `before`."""
-    if before["path"] is None:  # of an array in memory, or of a store that only Zarr reads
-        now = rows.fingerprint() if isinstance(rows, ZarrRows) else before
-    else:
-        opened = open_rows(before["path"], rows.name)  # afresh, since stores cache their listings
-        if isinstance(rows, ZarrRows) and isinstance(opened, ZarrRows) and opened.count >= rows.count and rows.pinned:
-            opened = opened.pin(rows.count)  # others may have added rows
-        now = opened.fingerprint()
-    if now != before:
-        raise changed(rows.where)

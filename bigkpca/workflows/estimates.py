@@ -26,6 +26,7 @@ from bigkpca.numerics.moments import column_moments
 from bigkpca.spec import FitOptions, FitSpec, ResolvedFit, resolve
 from bigkpca.spec.units import SAMPLED_ROWS, SCORED_PREIMAGE
 from bigkpca.storage.models import AnyModel, model_of
+from bigkpca.workflows.inputs import unchanged
 
 _STRETCHES, _STRETCH_ROWS = 8, 128  # of rows that a plan reads, consecutive ones
 
@@ -302,4 +303,5 @@ def evaluate(
     rows = open_rows(data, run.array)
     with run.on(rows).engine() as engine:
         sample = min(SAMPLED_ROWS, rows.shape[0]) if sample is None else sample
-        return evaluating.evaluate_rows(fitted, rows, sample, random_state, engine, run.memory_limit)
+        with unchanged(rows):
+            return evaluating.evaluate_rows(fitted, rows, sample, random_state, engine, run.memory_limit)

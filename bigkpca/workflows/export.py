@@ -23,7 +23,15 @@ from bigkpca.numerics.outliers import REASONS
 from bigkpca.serving.onnx import onnx_model
 from bigkpca.storage import groups, models, output
 from bigkpca.workflows.flags import ARRAYS
-from bigkpca.workflows.inputs import dataset_at, feature_store, labels_path, names_of, open_labels, table_columns
+from bigkpca.workflows.inputs import (
+    dataset_at,
+    feature_store,
+    labels_path,
+    names_of,
+    open_labels,
+    table_columns,
+    unchanged,
+)
 
 _SUFFIXES = (".csv", ".parquet", ".npy")
 
@@ -92,7 +100,7 @@ def export(
     LockedError
         Another run is writing `out`.
     IncompleteError
-        The disk is full.
+        The disk is full, or the rows changed while they were read.
 
     Notes
     -----
@@ -136,6 +144,7 @@ def export(
         with (
             shown_pass(progress, "exporting", rows.shape[0]) as advance,
             store_of(path).writing(path) as file,
+            unchanged(rows),
             _writer(suffix, file, table) as write,
         ):
             for part in table.parts():

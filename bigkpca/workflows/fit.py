@@ -10,7 +10,7 @@ from bigkpca.data.opening import open_rows, path_of
 from bigkpca.data.rows import Rows, identity_of
 from bigkpca.data.sample_weights import weighted
 from bigkpca.data.stores import AnyPath, is_path
-from bigkpca.errors import DataError, SpecError
+from bigkpca.errors import SpecError
 from bigkpca.execution.engine import Engine, KeptFeatures
 from bigkpca.execution.options import DeviceOptions, RunOptions, WritingOptions, of_fit, takes, with_names_of_fields
 from bigkpca.fitting import merge as merging
@@ -19,8 +19,8 @@ from bigkpca.numerics.model import Model
 from bigkpca.spec import FitOptions, FitSpec
 from bigkpca.storage import models, output
 from bigkpca.storage.models import AnyModel
-from bigkpca.workflows.block_writer import check_unchanged
 from bigkpca.workflows.checkpoints import saved_run
+from bigkpca.workflows.inputs import check_unchanged
 from bigkpca.workflows.transform import check_scores_place, write_scores
 
 
@@ -158,11 +158,7 @@ def fit_and_save(
         with run.engine() as engine:
             engine.check_paths(fingerprint["path"])
             saved = saved_run(place, engine.core_types(), run.progress)  # sums of this fit, if it was interrupted
-            try:
-                model = fit_model(rows, spec, replace(engine, checkpoint=saved.of, kept=kept), run, like, identity)
-            except DataError:  # the rows have to change before another fit
-                place.release()
-                raise
+            model = fit_model(rows, spec, replace(engine, checkpoint=saved.of, kept=kept), run, like, identity)
         check_unchanged(rows, fingerprint)
         place.publish(models.write_arrays(model, place.folder))
     return model

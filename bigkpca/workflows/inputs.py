@@ -1,21 +1,51 @@
-"""Open labels and scores passed by the user."""
+"""Open labels and scores passed by the user, and check that rows stay as they are while they are read."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
 from bigkpca.data.npy import check_on_disk
 from bigkpca.data.opening import open_rows, open_uncounted, path_of
-from bigkpca.data.rows import Rows
+from bigkpca.data.rows import ArrayRows, Rows
 from bigkpca.data.stores import expanded, is_path, parent, store_of
-from bigkpca.errors import Array, SpecError
+from bigkpca.data.zarr import ZarrRows
+from bigkpca.errors import Array, FillValuesWarning, SpecError, changed
 from bigkpca.ingesting.columns import Encoding, TableColumn
 from bigkpca.numerics.model import Model
 from bigkpca.numerics.preimages import check_width
 from bigkpca.storage import groups, models, records
+
+
+def check_unchanged(rows: Rows, before: dict[str, Any]) -> None:
+    """Raise IncompleteError if the fingerprint of the rows is no longer `before`."""
+    if before["path"] is None:  # of an array in memory, or of a store that only Zarr reads
+        now = rows.fingerprint() if isinstance(rows, ZarrRows) else before
+    else:
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", FillValuesWarning)  # of which a run has told at its start, or ends now
+                opened = open_rows(before["path"], rows.name)  # afresh, since stores cache their listings
+        except SpecError as error:  # which is gone
+            raise changed(rows.where) from error
+        if isinstance(rows, ZarrRows) and isinstance(opened, ZarrRows) and opened.count >= rows.count and rows.pinned:
+            opened = opened.pin(rows.count)  # others may have added rows
+        now = opened.fingerprint()
+    if now != before:
+        raise changed(rows.where)
+
+
+@contextmanager
+def unchanged(rows: Rows) -> Iterator[None]:
+    """While entered, these rows are read. Raises IncompleteError at the end if they are stored and were changed."""
+    before = None if isinstance(rows, ArrayRows) else rows.fingerprint()
+    yield
+    if before is not None:
+        check_unchanged(rows, before)
 
 
 def dataset_at(path: str | None) -> Mapping[str, Any] | None:

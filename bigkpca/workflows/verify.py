@@ -14,8 +14,8 @@ from bigkpca.data.opening import open_rows
 from bigkpca.data.rows import Rows, tiles
 from bigkpca.data.stores import AnyPath, expanded, store_of
 from bigkpca.data.stores.base import PARTIAL
-from bigkpca.data.zarr import ZarrRows, named_arrays, read, rows_of_manifest, whole
-from bigkpca.errors import CorruptionError, IncompleteError, SpecError
+from bigkpca.data.zarr import ZarrRows, named_arrays, open_node, read, rows_of_manifest, whole
+from bigkpca.errors import BigKPCAError, CorruptionError, IncompleteError, SpecError
 from bigkpca.execution.engine import Engine, fit_blocks
 from bigkpca.execution.options import ReadingOptions, RunOptions, takes
 from bigkpca.execution.plan import check_peak, in_process, in_worker
@@ -110,18 +110,26 @@ def verify(path: AnyPath, **options: Unpack[ReadingOptions]) -> Verified:
 
 def _group(path: str, about: dict[str, Any], engine: Engine, run: RunOptions) -> Verified:
     """Check that all chunks of the arrays of a group exist and decode."""
-    group = groups.open_group(path, about["format"])  # raises SpecError for other versions
-    arrays = dict(group.arrays())
-    if gone := sorted(named_arrays(about) - arrays.keys()):
-        raise CorruptionError(f"{path}: the arrays {gone} are missing; restore them or make the data again")
-    main = groups.open_main(path, about["format"])
+    main = groups.open_main(path, about["format"])  # raises SpecError for other versions
     rows = rows_of_manifest(path, about, main)
-    checked = {name: (whole(arrays[name]), rows) for name in sorted(named_arrays(about))}
+    checked = {name: (whole(_array(f"{path}/{name}")), rows) for name in sorted(named_arrays(about))}
     damage = _damage(path, checked, engine, run)
     if damage and groups.describe(path) != about:
         raise IncompleteError(f"{path} was replaced during the check: run the same command again")
     _report(path, damage)
     return Verified(path, about["format"], (rows, *main.shape[1:]))
+
+
+def _array(path: str) -> zarr.Array[Any]:
+    """An array by its own metadata, of which the manifest has a copy."""
+    try:
+        found = open_node(path)
+        assert isinstance(found, zarr.Array)
+    except BigKPCAError:
+        raise
+    except Exception as error:  # zarr raises several types
+        raise CorruptionError(f"{path} cannot be opened ({error}); restore it or make the data again") from error
+    return found
 
 
 def _read(rows: Rows, block: Block) -> None:

@@ -85,7 +85,7 @@ def test_functions_store_labels_like_the_estimator(tmp_path):
     )
     other = rows.rename(cell="place")
     with pytest.raises(
-        SpecError, match=r"a model of columns with other coordinates \(the dim is 'cell' there and 'place' here"
+        SpecError, match=r"a model made with other options \(column_labels\.dim is 'cell' there and 'place' here\)"
     ):
         bigkpca.fit(other, tmp_path / "n.zarr", **options)
     part = bigkpca.fit(rows.values + 1, tmp_path / "p.zarr", like=model)

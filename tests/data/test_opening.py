@@ -1,6 +1,8 @@
 """Every kind of input becomes the same rows; nonsense is named."""
 
+import errno
 import hashlib
+import os
 import pickle
 from pathlib import Path
 from types import SimpleNamespace
@@ -21,7 +23,8 @@ from bigkpca import KernelPCA
 from bigkpca.data.npy import NpyRows
 from bigkpca.data.opening import open_rows
 from bigkpca.data.rows import ArrayRows, OneHot, take, tiles
-from bigkpca.errors import CorruptionError, DataError, SpecError
+from bigkpca.data.stores import LocalDisk
+from bigkpca.errors import CorruptionError, DataError, IncompleteError, SpecError
 from bigkpca.ingesting import ingest
 from tests.data.cases import case
 from tests.data.kinds import KINDS, X, in_chunks, in_memory_zarr
@@ -73,6 +76,40 @@ def test_images_are_flattened_row_by_row(tmp_path):
         rows = NpyRows.open(as_npy(tmp_path, order))
         assert rows.row_shape == (3, 4)
         np.testing.assert_array_equal(rows.block(1, 4), images[1:4].reshape(3, 12))
+
+
+def test_npy_files_that_are_lost_or_damaged_or_change_are_named(tmp_path, monkeypatch):
+    path = Path(as_npy(tmp_path, X))
+    rows, content = open_rows(path), path.read_bytes()
+    for code, kind, message in (
+        (errno.EIO, IncompleteError, "stored.npy: Input/output error; run the same command again when it is reachable"),
+        (errno.EACCES, SpecError, "stored.npy: Permission denied: this user needs permission to read it"),
+    ):
+        error = OSError(code, os.strerror(code), str(path))
+        with monkeypatch.context() as patch:
+            patch.setattr(LocalDisk, "open", lambda *_, error=error: refuse_with(error))
+            with pytest.raises(kind, match=message):
+                rows.block(0, 5)
+    for left, kind, message in (
+        (content[:-1], CorruptionError, r"stored\.npy is truncated: \d+ bytes are needed"),
+        (b"", CorruptionError, r"stored\.npy is empty; restore it"),
+        (b"not an array", DataError, r"stored\.npy is not a \.npy file"),
+        (content.replace(b"(103, 7)", b"(-1, 7) "), DataError, r"is not a \.npy file: its shape is \(-1, 7\)"),
+    ):
+        path.write_bytes(left)
+        with case(message), pytest.raises(IncompleteError, match="changed while it was being read"):
+            rows.block(0, 103)
+        with case(message), pytest.raises(kind, match=message):
+            open_rows(path)
+    path.unlink()
+    with pytest.raises(CorruptionError, match=r"stored\.npy is missing; restore it"):
+        rows.block(0, 103)
+    before = open_rows(as_npy(tmp_path, X)).fingerprint()
+    assert open_rows(path).fingerprint() == before != open_rows(as_npy(tmp_path, X + 1)).fingerprint()
+
+
+def refuse_with(error):
+    raise error
 
 
 SERIES = xr.Dataset({"u": ("t", [1.0]), "v": ("t", [2.0])})
@@ -154,20 +191,28 @@ def test_partitions_of_files_are_counted_as_they_are_read(tmp_path):
 
 def test_paths_that_are_no_rows(tmp_path):
     (tmp_path / "rows.csv").write_text("1,2\n")
-    (tmp_path / "bad.npy").write_bytes(b"not an array")
-    group = zarr.create_group(str(tmp_path / "g.zarr"))
-    for name in ("first", "second"):
-        group.create_array(name, data=X)
+    for name in ("n.zarr.partial", "broken.zarr", "g.zarr/torn"):
+        (tmp_path / name).mkdir(parents=True)
+        (tmp_path / name / "zarr.json").write_text("{")
+    as_npy(tmp_path, X, "a.npy")
+    for group in ("g.zarr", "h.zarr"):
+        for name in ("first", "second"):
+            zarr.open_group(str(tmp_path / group)).create_array(name, data=X)
     for name, array, error, message in (
         ("rows.csv", None, SpecError, "bigkpca ingest"),
         (".", None, SpecError, "is not a Zarr array or group"),
-        ("bad.npy", None, DataError, r"is not a \.npy file"),
-        ("g.zarr", None, SpecError, r"contains the arrays \['first', 'second'\]: name one with --array"),
-        ("g.zarr", "third", SpecError, "does not contain an array 'third'"),
+        ("n.zarr", None, IncompleteError, r"n\.zarr is not finished: run the command that makes it again"),
+        ("a.npy", "x", SpecError, r"a\.npy is one array, not a group that contains 'x': omit --array"),
+        ("g.zarr/first", "x", SpecError, "is one array, not a group"),
+        ("broken.zarr", None, CorruptionError, r"broken\.zarr cannot be read .*; restore it"),
+        ("g.zarr", "torn", CorruptionError, r"g\.zarr/torn is not an array that can be read .*; restore it"),
+        ("h.zarr", None, SpecError, r"contains the arrays \['first', 'second'\]: name one with --array"),
+        ("h.zarr", "third", SpecError, r"does not contain an array 'third', but \['first', 'second'\]"),
+        ("g.zarr", None, CorruptionError, r"g\.zarr contains an array that cannot be read .*; restore it"),
     ):
         with case((name, array)), pytest.raises(error, match=message):
             open_rows(tmp_path / name, array)
-    assert open_rows(tmp_path / "g.zarr", "second").shape == X.shape
+    assert open_rows(tmp_path / "g.zarr", "second").shape == X.shape  # beside one that is damaged
 
 
 @pytest.mark.parametrize("use", [open_rows, KernelPCA(1).fit])

@@ -1,6 +1,4 @@
-"""Packed arrays are decoded as by xarray wherever they are opened, and their fill values are missing values."""
-
-import json
+"""Packed arrays are decoded as by xarray where they are ingested; those of Zarr are left to xarray."""
 
 import h5py
 import numpy as np
@@ -13,8 +11,7 @@ from hypothesis import strategies as st
 import bigkpca
 from bigkpca.data.opening import open_rows
 from bigkpca.data.packing import packing_of
-from bigkpca.errors import DataError
-from bigkpca.storage.describe import info
+from bigkpca.errors import DataError, SpecError
 
 RNG = np.random.default_rng(3)
 KELVIN = (280 + 5 * RNG.normal(size=(300, 9))).round(2)
@@ -23,43 +20,40 @@ FORMATS = [2, pytest.param(3, marks=pytest.mark.skipif(OLD, reason="this xarray 
 PACKED = {"dtype": "i2", "scale_factor": 0.01, "add_offset": 280.0, "_FillValue": -32768}
 
 
-def in_xarray(path, values=KELVIN, zarr_format=2, **encoding):
+def in_xarray(path, values, zarr_format, **encoding):
     """The array sst of a dataset that xarray wrote, with these values."""
     rows = xr.DataArray(values, dims=("time", "cell"), name="sst").to_dataset()
     # Explicit chunks, since the oldest xarray passes on None, which Zarr refuses.
-    encoding = PACKED | {"chunks": values.shape} | encoding
+    encoding = {"chunks": values.shape, **encoding}
     rows.to_zarr(path, encoding={"sst": encoding}, zarr_format=zarr_format, consolidated=False)
     return f"{path}/sst"
 
 
-def by_xarray(path):
-    group, _, name = path.rpartition("/")
-    with xr.open_zarr(group, consolidated=False, mask_and_scale=True, chunks=None) as found:
-        return found[name].values
-
-
 @pytest.mark.parametrize("zarr_format", FORMATS)
-@pytest.mark.parametrize("encoding", [{}, {"dtype": "i4"}, {"dtype": "u1", "_FillValue": 255}])
-def test_what_xarray_writes_is_read_as_by_xarray(tmp_path, zarr_format, encoding):
-    path = in_xarray(tmp_path / "a.zarr", zarr_format=zarr_format, **encoding)
-    rows, expected = open_rows(path), by_xarray(path)
-    assert rows.dtype == expected.dtype == np.float64
-    np.testing.assert_array_equal(rows.block(40, 200, slice(2, 7)), expected[40:200, 2:7])
-    np.testing.assert_array_equal(open_rows(zarr.open_array(path, mode="r")).block(0, 300), expected)
-    part = rows.part(64, 128).block(70, 80)  # in a task
-    np.testing.assert_array_equal(part, expected[70:80])
+def test_packed_zarr_arrays_are_left_to_xarray(tmp_path, zarr_format):
+    values = np.where(KELVIN > 290, np.nan, KELVIN)
+    for name, encoding in (("a", PACKED), ("b", {"dtype": "f4", "_FillValue": 1e20})):
+        path = in_xarray(tmp_path / name, values, zarr_format, **encoding)
+        message = r"sst is packed, by scale_factor, .* open it with xarray\.open_zarr, .* and pass the DataArray"
+        for opened in (path, zarr.open_array(path, mode="r")):
+            with pytest.raises(SpecError, match=message):
+                open_rows(opened)
+        with xr.open_zarr(tmp_path / name, consolidated=False) as found:
+            np.testing.assert_allclose(open_rows(found["sst"]).block(0, 300), values, atol=0.005)
+    plain = in_xarray(tmp_path / "c", values, zarr_format, dtype="f4", _FillValue=np.nan)  # as xarray does by default
+    np.testing.assert_array_equal(open_rows(plain).block(0, 300), values.astype("f4"))
 
 
-@pytest.mark.parametrize("zarr_format", [2, 3])
-def test_fill_values_of_floats_are_read_as_by_xarray(tmp_path, zarr_format):
-    values = np.where(KELVIN > 285, np.nan, KELVIN).astype("f4")
-    for fill in (np.nan, 1e20):
-        rows = xr.DataArray(values, dims=("time", "cell"), name="sst").to_dataset()
-        encoding = {"sst": {"_FillValue": fill, "chunks": values.shape}}
-        rows.to_zarr(tmp_path / f"{fill}", encoding=encoding, zarr_format=zarr_format, consolidated=False)
-        found = open_rows(zarr.open_array(tmp_path / f"{fill}" / "sst", mode="r"))
-        np.testing.assert_array_equal(found.block(0, 300), values)
-        assert found.dtype == np.float32
+def test_only_fill_values_that_xarray_masks_are_packing(tmp_path):
+    numbers = np.arange(1, 13, dtype="u1").reshape(4, 3)
+    for zarr_format, attributes, packed in ((2, {}, 0), (2, {"_ARRAY_DIMENSIONS": ["t", "c"]}, 1), (3, {}, 0)):
+        path = str(tmp_path / f"{zarr_format}{packed}.zarr")
+        array = zarr.create_array(path, data=numbers, fill_value=0, zarr_format=zarr_format, attributes=attributes)
+        if packed:
+            with pytest.raises(SpecError, match="is packed"):
+                open_rows(array)
+        else:
+            np.testing.assert_array_equal(open_rows(array).block(0, 4), numbers)
 
 
 NUMBERS = st.sampled_from([None, 0.5, 2, -3.25])
@@ -106,58 +100,6 @@ def test_precision_follows_the_attributes_as_in_xarray():
             assert packing.dtype == expected.dtype
 
 
-def test_a_fill_value_is_a_missing_value(tmp_path):
-    holes = np.where(RNG.random(KELVIN.shape) < 0.1, np.nan, KELVIN)
-    holes[:6] = KELVIN[:6]
-    row, column = np.argwhere(np.isnan(holes))[0]
-    for zarr_format in (2, 3):
-        path = in_xarray(tmp_path / f"{zarr_format}.zarr", holes, zarr_format)
-        where = rf"sst: row {row}, column {column} is missing, as the fill value -32768 or as NaN"
-        for call in (bigkpca.fit, bigkpca.sigma):
-            with pytest.raises(DataError, match=where + r" \(both counted from 0\); .* the DataArray that dropna or"):
-                call(path, *[tmp_path / "m.zarr"] * (call is bigkpca.fit))
-        assert not (tmp_path / "m.zarr").exists()
-        with pytest.raises(DataError, match="is missing"):
-            bigkpca.KernelPCA(2).fit_transform(path).compute()
-
-
-def test_only_fill_values_that_xarray_masks_are_missing(tmp_path):
-    numbers = np.arange(12, dtype="u1").reshape(4, 3)
-    for zarr_format, attributes, masked in ((2, {}, 0), (2, {"_ARRAY_DIMENSIONS": ["t", "c"]}, 1), (3, {}, 0)):
-        path = str(tmp_path / f"{zarr_format}{masked}.zarr")
-        array = zarr.create_array(path, data=numbers, fill_value=0, zarr_format=zarr_format, attributes=attributes)
-        rows = open_rows(array)
-        assert rows.dtype == (np.float32 if masked else np.uint8)
-        assert np.isnan(rows.block(0, 4).astype(float)).sum() == masked
-
-
-def test_models_and_scores_are_those_of_the_decoded_rows(tmp_path):
-    path = in_xarray(tmp_path / "a.zarr")
-    decoded = by_xarray(path)
-    model = bigkpca.fit(path, tmp_path / "m.zarr", n_components=3, size=50)
-    same = bigkpca.KernelPCA(3, size=50, random_state=0).fit(decoded)
-    np.testing.assert_array_equal(model.solution.eigenvalues, same.eigenvalues_)
-    scores = bigkpca.transform(model, path, tmp_path / "s.zarr")
-    np.testing.assert_array_equal(scores[:], same.transform(decoded))
-    assert bigkpca.plan(path, n_components=3).bytes_read == bigkpca.plan(decoded, n_components=3).bytes_read
-    facts = info(path)
-    assert (facts["dtype"], facts["stored_dtype"]) == ("float64", "int16")
-    assert "stored_dtype" not in info(str(tmp_path / "s.zarr" / "scores"))
-
-
-def test_other_attributes_are_other_rows(tmp_path):
-    path = in_xarray(tmp_path / "a.zarr")
-    before = open_rows(path)
-    blocks = [bigkpca.data.blocks.Block(0, 0, 300)]
-    file = tmp_path / "a.zarr" / "sst" / ".zattrs"
-    attributes = json.loads(file.read_text())
-    file.write_text(json.dumps(attributes | {"scale_factor": 0.02}))
-    after = open_rows(path)
-    assert after.fingerprint()["stamp"] != before.fingerprint()["stamp"]
-    assert after.stamps(blocks) != before.stamps(blocks)
-    assert open_rows(path).fingerprint() == after.fingerprint()
-
-
 @pytest.mark.parametrize(
     ("attributes", "message"),
     [
@@ -177,11 +119,9 @@ def test_other_attributes_are_other_rows(tmp_path):
         ({"_Unsigned": "yes"}, "_Unsigned is 'yes', not 'true' or 'false'"),
     ],
 )
-def test_attributes_that_cannot_be_used_are_named(tmp_path, attributes, message):
-    array = zarr.create_array(str(tmp_path / "x"), data=np.ones((4, 2), "i2"))
-    array.update_attributes(attributes)
+def test_attributes_that_cannot_be_used_are_named(attributes, message):
     with pytest.raises(DataError, match=message):
-        bigkpca.fit(tmp_path / "x", tmp_path / "m.zarr")
+        packing_of(attributes, np.dtype("i2"), "x")
     with pytest.raises(DataError, match="_FillValue is 'none', not a number"):
         packing_of({"_FillValue": "none"}, np.dtype("f4"), "x")
 
@@ -195,12 +135,9 @@ def test_attributes_that_name_no_number_are_ignored_as_by_xarray(attribute):
     assert packing_of({attribute: ["NaN", 3]}, numbers.dtype, "x").decode(numbers)[1, 0] != 3
 
 
-def test_fill_values_are_shown_as_their_dtype_writes_them(tmp_path):
-    for dtype, fill, shown in (("f4", 9.969209968386869e36, r"9\.96921e\+36"), ("f8", -9999.000001, r"-9999\.000001")):
-        values = np.where(KELVIN > 285, fill, KELVIN).astype(dtype)
-        array = zarr.create_array(str(tmp_path / dtype), data=values, attributes={"missing_value": fill})
-        with pytest.raises(DataError, match=f"is missing, as the fill value {shown} or as NaN"):
-            bigkpca.fit(array, tmp_path / "m.zarr")
+def test_fill_values_are_shown_as_their_dtype_writes_them():
+    for dtype, fill, shown in (("f4", 9.969209968386869e36, "9.96921e+36"), ("f8", -9999.000001, "-9999.000001")):
+        assert packing_of({"missing_value": fill}, np.dtype(dtype), "x").shown_fills == (shown,)
 
 
 def test_labels_of_integers_stay_integers_unless_one_is_missing(tmp_path):

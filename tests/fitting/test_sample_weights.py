@@ -162,7 +162,7 @@ def test_rows_are_drawn_in_proportion_to_their_weights():
 
 
 def test_rows_drawn_by_weights_do_not_depend_on_blocks():
-    X, weights = np.zeros((9000, 1)), np.random.default_rng(0).exponential(size=9000)
+    X, weights = np.ones((9000, 1)), np.random.default_rng(0).exponential(size=9000)
     held, stored = ArrayRows(X), open_rows(zarr.create_array({}, data=X, chunks=(3000, 1)))
     assert fit_blocks(held, None) != fit_blocks(stored, None)
     drawn = [weighted_draw(weighted(rows, weights), 500, 0, 0, ENGINE).numbers for rows in (held, stored)]

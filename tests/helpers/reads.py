@@ -21,8 +21,8 @@ NAME = "BIGKPCA_TEST_READS"  # the folder, in the environment
 ONCE = {f"{name} once": getattr(errno, name) for name in ("ENOENT", "EIO", "ESTALE", "ETIMEDOUT", "EMFILE")}
 DAMAGE = ("truncated", "other version", "zero length")
 # What happens at the read: an error, an error at all reads of that file from then on, no file from then on, or another
-# file from then on (`stale` has size and time of the true one). Also `stop`: the process gets SIGSTOP.
-FAULTS = (*ONCE, "EIO always", "ENOENT always", *DAMAGE, "stale")
+# file from then on. Also `stop`: the process gets SIGSTOP.
+FAULTS = (*ONCE, "EIO always", "ENOENT always", *DAMAGE)
 _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
 _LATER = 10**9  # nanoseconds by which the other version of a file is younger
 
@@ -158,7 +158,6 @@ def _show_another(folder, name, plan):
     else:
         content = b"" if plan["what"] == "zero length" else other.read_bytes()
     (folder / "shown").write_bytes(content)
-    later = 0 if plan["what"] == "stale" else _LATER
-    os.utime(folder / "shown", ns=(status.st_atime_ns, status.st_mtime_ns + later))
+    os.utime(folder / "shown", ns=(status.st_atime_ns, status.st_mtime_ns + _LATER))
     os.link(name, folder / "held")
     os.replace(folder / "shown", name)

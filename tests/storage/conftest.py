@@ -1,4 +1,4 @@
-"""A folder with a file of rows, their dataset, a model and scores."""
+"""A folder with a file of rows, their dataset, a model and scores, and outputs that are cut off in the middle."""
 
 import contextlib
 import shutil
@@ -8,6 +8,7 @@ import pytest
 
 import bigkpca
 from bigkpca.ingesting import ingest
+from tests.helpers.cuts import Steps
 from tests.storage.outputs import FIT, X
 
 
@@ -30,3 +31,15 @@ def home(made, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path))
     return tmp_path
+
+
+@pytest.fixture(params=["local", pytest.param("objects", marks=pytest.mark.full)])
+def root(request, tmp_path):
+    """A folder where nothing is, in both kinds of stores."""
+    return str(tmp_path / "root") if request.param == "local" else request.getfixturevalue("bucket")
+
+
+@pytest.fixture
+def steps(monkeypatch):
+    """Cuts runs off."""
+    return Steps(monkeypatch)

@@ -31,6 +31,13 @@ KINDS = {
 }
 
 
+class Hidden(dict):
+    """Files by name, which failures do not show."""
+
+    def __repr__(self):
+        return "files"
+
+
 def bounded(action, megabytes=5):
     """Run `action`, which must take little memory, NumPy's included."""
     tracemalloc.start()
@@ -149,9 +156,8 @@ def _array(path):
 def set_array(path, name, values):
     """Replace an array of a model, and forge its digest."""
     shutil.rmtree(Path(path, name), ignore_errors=True)
-    group = zarr.open_group(str(path), mode="r+")
-    rows = max(1, values.shape[0])
-    stored = groups.create_array(group, name, values.shape, values.dtype, rows, [], compress=False)
+    names = ["row", "column"][: values.ndim]
+    stored = groups.create_array(f"{path}/{name}", values.shape, values.dtype, values.shape[0], names)
     stored[...] = values
     forge(path)
 

@@ -1,20 +1,19 @@
 """Commands on object stores: the bytes of local disks, no secrets, and runs that end before their output does."""
 
-import json
 import re
-import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
 import numpy as np
 import pytest
-from bigkpca.data.retrying import retrying_for
 
 import bigkpca
-from bigkpca.data.stores import clients, leases, objects, store_of
-from bigkpca.errors import IncompleteError, SpecError
+from bigkpca.data.stores import ObjectStore, clients, store_of
+from bigkpca.errors import IncompleteError, LockedError, SpecError
 from bigkpca.ingesting import ingest
 from tests.helpers.commands import run, run_apart
 from tests.helpers.disks import tree_bytes
+from tests.helpers.nights import cut_off_at
 from tests.helpers.progress import Once
 from tests.helpers.s3 import KEY, SECRET, Server, in_bucket
 from tests.helpers.stores import as_npy
@@ -71,18 +70,6 @@ def test_all_in_a_bucket_gives_the_values_of_all_in_a_folder(source, tmp_path, b
 
 
 @pytest.mark.full
-def test_a_fit_takes_up_scores_whose_publication_was_cut_off(source, bucket):
-    store, out = store_of(bucket), f"{bucket}/scores.zarr"
-    bigkpca.fit(source, f"{bucket}/model.zarr", transform=out, **FIT)
-    before = in_bucket(bucket)
-    store.remove_file(f"{out}/zarr.json")  # which is copied last
-    cut_off = {"source": "scores.zarr.bigkpca-new", "target": "scores.zarr", "files": 4, "copied": False}
-    store.write(objects.mark(out), json.dumps(cut_off).encode())
-    bigkpca.fit(source, f"{bucket}/model.zarr", transform=out, **FIT)
-    assert in_bucket(bucket) == before
-
-
-@pytest.mark.full
 def test_no_secret_is_ever_shown_or_stored(source, bucket, quiet_signals):
     apart = run_apart("fit", "-v", source, f"{bucket}/apart.zarr", "--size", "20")  # with what libraries print
     printed = apart.stdout + apart.stderr
@@ -117,7 +104,6 @@ def test_reports_and_comparisons_are_written_to_local_disks_only(source, tmp_pat
 
 @pytest.mark.full
 def test_a_run_goes_on_after_its_server_was_killed(source, tmp_path, use_s3, monkeypatch):
-    monkeypatch.setattr(leases, "SECONDS", 1.0)
     local, bucket = str(tmp_path / "local"), "s3://rows/killed"
     made(source, local, local)
     server = Server(tmp_path / "server")
@@ -135,15 +121,69 @@ def test_a_run_goes_on_after_its_server_was_killed(source, tmp_path, use_s3, mon
         with monkeypatch.context() as impatient:
             impatient.setattr(clients, "PATIENCE", clients.Patience(0.5, read=2, request=2, retry=1, retries=1))
             use_s3(server.port)  # with clients that are made anew
-            with pytest.raises(IncompleteError, match="does not answer"), retrying_for(1):
+            with pytest.raises(IncompleteError, match="does not answer"):
                 transform(progress=Once(what=server.kill))
         server.start()
-        time.sleep(4)  # until its lease, of a second, has expired by the server's clock
         use_s3(server.port)
         transform()
         assert in_bucket(bucket) == tree_bytes(local)
     finally:
         server.kill()
+
+
+# Requests beside each other
+
+
+STEPS = {  # commands that write to a path, from a file of rows or with a model of it
+    "ingest": lambda at, rows, out, **how: ingest([rows], out, block_rows=32, **how),
+    "fit": lambda at, rows, out, **how: bigkpca.fit(rows, out, **FIT, **how),
+    "transform": lambda at, rows, out, **how: bigkpca.transform(f"{at}/model.zarr", rows, out, block_rows=32, **how),
+}
+
+
+def wanted(step, rows, at):
+    """What a run on a local disk makes, undisturbed."""
+    STEPS[step](at, rows, f"{at}/wanted-{step}", overwrite=True)
+    return tree_bytes(f"{at}/wanted-{step}")
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("step", STEPS)
+def test_a_claim_keeps_other_requests_out_until_they_overwrite(step, source, other, tmp_path, bucket):
+    local, out = str(tmp_path / "local"), f"{bucket}/out"
+    made(source, local, local)
+    with cut_off_at(ObjectStore, "sync"):
+        STEPS[step](local, source, out)
+    with pytest.raises(LockedError, match="is being made, or was left unfinished, by another request"):
+        STEPS[step](local, other, out)
+    STEPS[step](local, source, out)
+    assert in_bucket(bucket) == {f"out/{name}": held for name, held in wanted(step, source, local).items()}
+    with pytest.raises(SpecError, match="already holds"):
+        STEPS[step](local, other, out)
+    STEPS[step](local, other, out, overwrite=True)
+    assert in_bucket(bucket) == {f"out/{name}": held for name, held in wanted(step, other, local).items()}
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("step", STEPS)
+def test_two_runs_of_a_request_at_once_make_its_bytes(step, source, tmp_path, bucket):
+    local = str(tmp_path / "local")
+    made(source, local, local)
+
+    def run_once(_):
+        try:
+            STEPS[step](local, source, f"{bucket}/out")
+        except LockedError:  # the other one published first
+            return 5
+        return 0
+
+    with ThreadPoolExecutor(2) as pool:
+        ended = list(pool.map(run_once, range(2)))
+    assert 0 in ended
+    assert in_bucket(bucket) == {f"out/{name}": held for name, held in wanted(step, source, local).items()}
+
+
+# Requests that are cut off
 
 
 class Cut(BaseException):
@@ -159,14 +199,12 @@ def test_a_command_that_was_cut_off_at_any_request_is_finished_by_the_same(
     local = str(tmp_path / "local")
     made(source, local, local)
 
-    command = {
-        "ingest": lambda out, rows: ingest([rows], out, block_rows=32, overwrite=True),
-        "append": lambda out, rows: ingest([rows], out, block_rows=32, append=rows == other),
-        "fit": lambda out, rows: bigkpca.fit(rows, out, **FIT, overwrite=True),
-        "transform": lambda out, rows: bigkpca.transform(
-            f"{local}/model.zarr", rows, out, block_rows=32, overwrite=True
-        ),
-    }[step]
+    def command(out, rows):
+        if step == "append":
+            ingest([rows], out, block_rows=32, append=rows == other)
+        else:
+            STEPS[step](local, rows, out, overwrite=True)
+
     library, left = clients._library, [1 << 30]
 
     def counting():
@@ -187,9 +225,7 @@ def test_a_command_that_was_cut_off_at_any_request_is_finished_by_the_same(
             command(f"{out}/out", other)
             ended = True
         left[0] = 1 << 30
-        store_of(out).remove_file(f"{out}/out.bigkpca-lock")  # as if it had expired
         command(f"{out}/out", other)
-        found = in_bucket(out)
-        assert {name: found[name] for name in found if "-lock-" not in name} == tree_bytes(f"{local}/wanted"), stop
+        assert in_bucket(out) == tree_bytes(f"{local}/wanted"), stop
         stop += every
     assert stop // every > 4, "too few stops to tell anything"

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, nullcontext
 from os import PathLike
 from typing import IO, Any, NamedTuple, Protocol
 
-from bigkpca.errors import SpecError
+from bigkpca.errors import CorruptionError, SpecError
 
 SCHEMES = {"s3": "AWS", "gs": "GOOGLE", "az": "AZURE"}  # and how the environment variables of each begin
 
@@ -163,6 +163,14 @@ def check_name(path: str, given: str) -> None:
 def is_metadata(path: str) -> bool:
     """Whether a file is one of Zarr's metadata."""
     return last_name(path) in (*NODE_FILES, ".zattrs", ".zmetadata")
+
+
+def check_metadata(path: str, size: int) -> None:
+    """Raise CorruptionError if a file of metadata, which Zarr reads whole, is larger than arrays can need."""
+    if size > MOST_JSON_BYTES:
+        raise CorruptionError(
+            f"{path} has more than {MOST_JSON_BYTES:,} bytes, so it does not describe an array or a group: restore it"
+        )
 
 
 def last_name(path: str) -> str:

@@ -192,13 +192,18 @@ def _within(inner: str, outer: str) -> bool:
 
 
 def _below(folder: str, prefix: str) -> Iterator[tuple[str, StoredFile]]:
-    """The files below a folder, with their names from `prefix` on. Raises OSError if one cannot be looked at."""
+    """The files below a folder, with their names from `prefix` on. Links that lead nowhere, or in circles, are skipped.
+    Raises OSError if a file cannot be looked at."""
     with os.scandir(folder) as entries:
         for entry in entries:
-            if entry.is_dir():
-                yield from _below(entry.path, f"{prefix}{entry.name}/")
-            elif not entry.is_symlink() or os.path.exists(entry.path):
-                yield prefix + entry.name, stored_file(entry.stat())
+            try:
+                if entry.is_dir():
+                    yield from _below(entry.path, f"{prefix}{entry.name}/")
+                else:
+                    yield prefix + entry.name, stored_file(entry.stat())
+            except OSError as error:
+                if not (entry.is_symlink() and error.errno in (errno.ENOENT, errno.ELOOP)):
+                    raise
 
 
 def _opened_lock(name: Path, path: str) -> IO[bytes]:

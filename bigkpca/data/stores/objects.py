@@ -14,7 +14,18 @@ from functools import lru_cache, wraps
 from typing import IO, TYPE_CHECKING, Any, cast
 
 from bigkpca.data.stores import clients
-from bigkpca.data.stores.base import Address, Store, StoredFile, address, check_name, inside, is_url
+from bigkpca.data.stores.base import (
+    MOST_JSON_BYTES,
+    Address,
+    Store,
+    StoredFile,
+    address,
+    check_metadata,
+    check_name,
+    inside,
+    is_metadata,
+    is_url,
+)
 from bigkpca.data.stores.clients import Conflict, client, plain_errors
 from bigkpca.errors import BigKPCAError, SpecError
 
@@ -42,7 +53,10 @@ def root_url(store: Any) -> str | None:
 @lru_cache
 def _kind() -> type[Any]:
     """The class, made when it is first needed: Zarr takes long to import."""
+    from zarr.abc.store import RangeByteRequest
     from zarr.storage import ObjectStore
+
+    metadata = RangeByteRequest(0, MOST_JSON_BYTES + 1)
 
     class BelowKey(ObjectStore):  # type: ignore[type-arg]  # older ones take no arguments
         """The keys below one key. It is pickled as its name, so no client or credential is sent."""
@@ -63,11 +77,18 @@ def _kind() -> type[Any]:
 
         __hash__ = None  # type: ignore[assignment]
 
+        async def get(self, key: str, prototype: Any, byte_range: Any = None) -> Any:
+            bounded = byte_range is None and is_metadata(key)
+            found = await super().get(key, prototype, metadata if bounded else byte_range)
+            if bounded and found is not None:
+                check_metadata(f"{self.bigkpca_url}/{key}", len(found))
+            return found
+
         def with_read_only(self, read_only: bool = False) -> Any:
             return _zarr_store(*self._made_of, read_only)
 
     for name in ("get", "get_partial_values", "exists", "getsize", "set", "set_if_not_exists", "delete", "delete_dir"):
-        setattr(BelowKey, name, _asking(getattr(ObjectStore, name)))
+        setattr(BelowKey, name, _asking(getattr(BelowKey, name)))
     for name in ("list", "list_prefix", "list_dir"):
         setattr(BelowKey, name, _listing(getattr(ObjectStore, name)))
     return BelowKey
@@ -148,10 +169,10 @@ class ObjectStore(Store):
         key = address(path).key
         with plain_errors(path):
             found = self._client.list_with_delimiter(key or None)
-        names = [*found["common_prefixes"], *(held["path"] for held in found["objects"])]
+        names = {*found["common_prefixes"], *(held["path"] for held in found["objects"])} - {key}  # some list it, too
         if not names:
             raise FileNotFoundError(f"{path} does not exist")
-        return [name.rpartition("/")[2] for name in names]
+        return [name.rpartition("/")[2] for name in sorted(names)]
 
     def file(self, path: str) -> StoredFile:
         key = address(path).key

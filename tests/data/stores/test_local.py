@@ -1,8 +1,10 @@
 """Local disks: every operation of a store, against what the file system says."""
 
 import errno
+import fcntl
 import importlib
 import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -14,7 +16,6 @@ from bigkpca.data.stores import LocalDisk, expanded, is_path, last_name, parent,
 from bigkpca.data.zarr import array_path
 from bigkpca.errors import IncompleteError, LockedError, SpecError
 from tests.helpers.disks import mounted
-from tests.helpers.suspended import suspended
 
 DISK = LocalDisk()
 
@@ -61,14 +62,15 @@ def test_a_file_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
         raise OSError(errno.ENOSPC, "full")
 
     path = tmp_path / "a" / "b" / "0"
-    for write, step in ((DISK.put, "replace"), (DISK.write, "fsync")):  # put makes folders, too
-        for content in (b"one", b"two"):
-            write(str(path), content)
-            assert path.read_bytes() == content
+    DISK.make_folder(str(path.parent))
+    for content in (b"one", b"two"):
+        DISK.write(str(path), content)
+        assert path.read_bytes() == content
+    for step in ("replace", "fsync"):
         with monkeypatch.context() as patch:
             patch.setattr(os, step, full)
             with pytest.raises(OSError, match="full"):
-                write(str(path), b"three")
+                DISK.write(str(path), b"three")
         assert path.read_bytes() == b"two"
         assert [file.name for file in path.parent.iterdir()] == ["0"]
 
@@ -76,9 +78,9 @@ def test_a_file_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
 def test_sync_removes_what_killed_writes_left(tmp_path):
     root = folder(tmp_path / "a", x=b"1")
     folder(tmp_path / "a" / "c", **{"0.partial": b"12"})
-    for path in (root, f"{root}/x"):
-        DISK.sync(path)
-        assert set(DISK.files(root)) == {"x"}
+    folder(tmp_path / "a" / "mine.partial", y=b"3")
+    DISK.sync(root)
+    assert set(DISK.files(root)) == {"x", "mine.partial/y"}
 
 
 def test_sync_forces_every_file_and_folder_to_disk(tmp_path, monkeypatch):
@@ -96,30 +98,6 @@ def test_sync_forces_every_file_and_folder_to_disk(tmp_path, monkeypatch):
     assert sorted(synced) == sorted(path.stat().st_ino for path in (tmp_path / "a", *(tmp_path / "a").rglob("*")))
 
 
-def test_what_cannot_be_forced_to_disk_is_an_error_unless_it_was_a_partial_file(tmp_path, monkeypatch):
-    root, real = folder(tmp_path / "a", x=b"1"), os.open
-
-    def without(gone):
-        def opened(path, *given):
-            return real(f"{path}-gone" if path == gone else path, *given)
-
-        monkeypatch.setattr(os, "open", opened)
-
-    without(f"{root}/x")
-    DISK.sync(root)
-    without(f"{root}/")
-    with pytest.raises(FileNotFoundError, match="-gone"):
-        DISK.sync(root)
-
-
-def test_two_folders_are_exchanged_at_once(tmp_path):
-    a, b = folder(tmp_path / "a", a=b""), folder(tmp_path / "b", b=b"")
-    assert DISK.exchange(a, b)
-    assert (DISK.names(a), DISK.names(b)) == (["b"], ["a"])
-    with pytest.raises(FileNotFoundError, match="No such file"):
-        DISK.exchange(a, str(tmp_path / "c"))
-
-
 def test_one_writer_at_a_time_and_what_ends_its_work(tmp_path):
     out = str(tmp_path / "deep" / "out.zarr")
     with DISK.writer(out), pytest.raises(LockedError, match=r"another run is writing .*out\.zarr"), DISK.writer(out):
@@ -130,21 +108,46 @@ def test_one_writer_at_a_time_and_what_ends_its_work(tmp_path):
     assert DISK.names(str(tmp_path / "deep")) == []
 
 
-def test_a_lock_holds_while_its_process_is_suspended_and_is_free_when_that_was_killed(tmp_path):
-    """It holds for any time, so that one name of a scratch is enough on a local disk."""
+def test_a_lock_holds_until_its_process_ends_even_if_that_is_killed(tmp_path):
     out = str(tmp_path / "out.zarr")
     code = (
-        "import os, sys; from bigkpca.data.stores import LocalDisk\n"
-        "with LocalDisk().writer(sys.argv[1]): print('held', flush=True); sys.stdin.readline(); os._exit(9)"
+        "import sys; from bigkpca.data.stores import LocalDisk\n"
+        "with LocalDisk().writer(sys.argv[1]): print('held', flush=True); sys.stdin.readline()"
     )
-    with suspended(code, out) as wake:
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen([sys.executable, "-c", code, out], **pipes) as process:
+        assert process.stdout.readline()
         with pytest.raises(LockedError, match="another run is writing"), DISK.writer(out):
             pass
-        assert wake() == 9
+        process.kill()
     assert (tmp_path / "out.zarr.bigkpca-lock").exists()
     with DISK.writer(out):
         pass
     assert not (tmp_path / "out.zarr.bigkpca-lock").exists()
+
+
+def test_a_lock_that_its_holder_removes_meanwhile_is_not_taken(tmp_path, monkeypatch):
+    out, lock = str(tmp_path / "out.zarr"), fcntl.flock
+    for replace in (lambda name: None, lambda name: name.write_bytes(b"")):
+
+        def late(file, how, replace=replace):
+            (tmp_path / "out.zarr.bigkpca-lock").unlink()
+            replace(tmp_path / "out.zarr.bigkpca-lock")
+            lock(file, how)
+
+        monkeypatch.setattr(fcntl, "flock", late)
+        with pytest.raises(LockedError, match="another run is writing"), DISK.writer(out):
+            pass
+
+
+def test_a_file_system_without_locks_is_told(tmp_path, monkeypatch):
+    def without(*_):
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", without)
+    message = r"bigkpca-lock cannot be locked \(No locks available\): choose an output path on another file system"
+    with pytest.raises(SpecError, match=message), DISK.writer(str(tmp_path / "out.zarr")):
+        pass
 
 
 def test_anything_but_a_file_at_a_lock_is_refused(tmp_path):
@@ -216,26 +219,45 @@ def test_a_file_that_is_written_piece_by_piece_appears_whole_or_not_at_all(tmp_p
     assert sorted(DISK.names(str(tmp_path))) == ["a.csv", "victim"]
 
 
+def test_a_folder_is_put_in_the_place_of_another_which_is_kept_aside(tmp_path):
+    aside, target = str(tmp_path / "beside" / "old"), str(tmp_path / "a")
+    folder(tmp_path / "beside" / "old", left=b"by a run that was killed")
+    for name in ("x", "y", "z"):
+        DISK.move(folder(tmp_path / "new", **{name: b"1"}), target, aside)
+        assert DISK.names(target) == [name]
+    assert (DISK.names(aside), sorted(DISK.names(str(tmp_path)))) == (["y"], ["a", "beside"])
+
+
 def test_links_are_removed_and_what_they_lead_to_stays(tmp_path):
-    kept, root = folder(tmp_path / "kept", x=b"1"), folder(tmp_path / "a", y=b"2")
-    (tmp_path / "link").symlink_to(kept)
-    DISK.remove_folder(str(tmp_path / "link"))
-    assert not (tmp_path / "link").is_symlink()
-    (tmp_path / "a" / "x").symlink_to(f"{kept}/x")
-    (tmp_path / "a" / "gone").symlink_to(tmp_path / "nothing")
-    DISK.remove_links(root, below=False)
-    assert sorted(DISK.names(root)) == ["gone", "x", "y"]
-    DISK.remove_links(root, below=True)
-    assert DISK.names(root) == ["y"]
-    (tmp_path / "gone").symlink_to(tmp_path / "nothing")
-    DISK.discard(str(tmp_path / "gone"), str(tmp_path / "trash"))
-    assert sorted(DISK.names(str(tmp_path))) == ["a", "kept"]
+    kept = folder(tmp_path / "kept", x=b"1")
+    for remove in (DISK.remove_folder, DISK.remove_file):
+        (tmp_path / "link").symlink_to(kept)
+        remove(str(tmp_path / "link"))
+        assert not (tmp_path / "link").is_symlink()
     assert DISK.files(kept).keys() == {"x"}
 
 
-def test_a_new_folder_is_made_where_nothing_is(tmp_path):
-    DISK.make_new_folder(str(tmp_path / "a"))
-    (tmp_path / "link").symlink_to(tmp_path / "nothing")
-    for name in ("a", "link"):
-        with pytest.raises(FileExistsError, match=name):
-            DISK.make_new_folder(str(tmp_path / name))
+def test_metadata_are_removed_first_and_a_folder_only_if_it_is_empty(tmp_path, monkeypatch):
+    root, removed = folder(tmp_path / "a", **{"x": b"1", "zarr.json": b"{}"}), []
+    DISK.remove_empty(root)
+    DISK.remove_empty(f"{root}/nothing")
+    assert sorted(DISK.names(root)) == ["x", "zarr.json"]
+    monkeypatch.setattr("shutil.rmtree", lambda path: removed.append(DISK.names(path)))
+    DISK.remove_folder(root)
+    assert removed == [["x"]]
+
+
+def test_what_is_replaced_in_an_array_is_on_the_disk_before(tmp_path, monkeypatch):
+    """New chunks are not: they are forced to it many at once."""
+    array = zarr.create_array(DISK.zarr(str(tmp_path / "x")), shape=(4, 2), chunks=(2, 2), dtype="f4")
+    steps, fsync, replace = [], os.fsync, os.replace
+    monkeypatch.setattr(os, "fsync", lambda handle: (steps.append("fsync"), fsync(handle)))
+    monkeypatch.setattr(os, "replace", lambda *paths: (steps.append("replace"), replace(*paths)))
+    array[:] = 1
+    assert steps == ["replace", "replace"]
+    array[:2] = 2
+    assert steps[2:] == ["fsync", "replace", "fsync"]  # the last one of the folder
+    with pytest.raises(ValueError, match="read-only"):
+        zarr.open_array(DISK.zarr(str(tmp_path / "x")), mode="r")[:2] = 3
+    np.testing.assert_array_equal(array[:], [[2, 2]] * 2 + [[1, 1]] * 2)
+    assert sorted(DISK.files(str(tmp_path / "x"))) == ["c/0/0", "c/1/0", "zarr.json"]

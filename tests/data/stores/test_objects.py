@@ -12,12 +12,12 @@ import pytest
 import zarr
 
 from bigkpca.data.opening import open_rows
-from bigkpca.data.retrying import retrying_for
-from bigkpca.data.stores import LocalDisk, ObjectStore, clients, expanded, leases, parent, store_of
+from bigkpca.data.stores import LocalDisk, ObjectStore, clients, expanded, parent, store_of
 from bigkpca.data.zarr import array_path
-from bigkpca.errors import CorruptionError, IncompleteError, LockedError, SpecError
+from bigkpca.errors import CorruptionError, FillValuesWarning, IncompleteError, SpecError
 from bigkpca.ingesting import ingest
 from tests.data.cases import case
+from tests.helpers.cuts import Steps
 from tests.helpers.disks import tree_bytes
 from tests.helpers.proxy import proxy
 from tests.helpers.s3 import BUCKET, KEY, SECRET, in_bucket
@@ -59,13 +59,10 @@ def test_files_and_folders_are_seen_with_sizes_and_stamps(root):
 
 
 def test_an_output_in_a_bucket_is_that_of_a_local_disk(tmp_path, bucket):
-    """Through a lease, a move to its place, and another that replaces it."""
     X, out = np.random.default_rng(0).normal(size=(40, 3)), f"{bucket}/x.zarr"
     x, y = as_npy(tmp_path, X, "x.npy"), as_npy(tmp_path, X + 1, "y.npy")
     ingest([x], tmp_path / "x.zarr", block_rows=16)
     ingest([y], out, block_rows=16)
-    with pytest.raises(LockedError, match="another run is writing"), store_of(bucket).writer(out):
-        ingest([x], out, block_rows=16, overwrite=True)
     ingest([x], out, block_rows=16, overwrite=True)
     for each in (tmp_path / "x.zarr", out):
         ingest([y], each, append=True)
@@ -75,7 +72,7 @@ def test_an_output_in_a_bucket_is_that_of_a_local_disk(tmp_path, bucket):
     assert rows.shape == (80, 3)
     np.testing.assert_array_equal(pickle.loads(pickle.dumps(rows.part(10, 40))).block(10, 40), X[10:])
     store_of(bucket).remove_file(f"{out}/x/c/1/0")
-    with retrying_for(0.0), pytest.raises(CorruptionError, match="c/1/0 is missing"):
+    with pytest.raises(CorruptionError, match=r"x\.zarr: .*x\.zarr/x/c/1/0 is missing"):
         rows.block(0, 40)
 
 
@@ -93,18 +90,8 @@ def test_files_are_read_at_any_place(root):
             assert file.read(3) == content[:3]
 
 
-def test_folders_are_moved_and_removed(root):
-    files = {"zarr.json": b"{}", "x/zarr.json": b"[]", "x/manifest.json": b"0", "x/c/0/0": b"1"}
-    store = filled(f"{root}/a.bigkpca-new", **{name.replace("/", "__"): content for name, content in files.items()})
-    filled(root, ab__c=b"beside")
-    store.move(f"{root}/a.bigkpca-new", f"{root}/a")
-    assert sorted(store.files(f"{root}/a")) == sorted(files)
-    assert {name.partition("/")[0] for name in store.files(root)} == {"a", "ab"}
-    for name, content in files.items():
-        with store.open(f"{root}/a/{name}") as file:
-            assert file.read() == content
-    assert not store.is_moving(f"{root}/a")
-    store.recover(f"{root}/a")
+def test_files_and_folders_are_removed(root):
+    store = filled(root, a__x__c__0=b"1", ab__c=b"beside", **{"a__zarr.json": b"{}"})
     store.remove_folder(f"{root}/a/zarr.json")  # a file, which stays
     assert store.exists(f"{root}/a/zarr.json")
     for _ in range(2):
@@ -117,22 +104,46 @@ def test_folders_are_moved_and_removed(root):
     assert list(store.files(root)) == ["ab/c"]
 
 
+def test_a_file_is_claimed_by_the_first(root):
+    store = filled(root, a__b=b"")
+    assert [store.claim(f"{root}/a/claim", content) for content in (b"1", b"2", b"1")] == [b"1", b"1", b"1"]
+
+
+@pytest.mark.full
+def test_a_file_is_swapped_only_if_it_is_what_it_was(bucket, monkeypatch):
+    store, url = filled(bucket, a=b"1"), f"{bucket}/a"
+    assert [store.swap(url, *pair) for pair in ((b"0", b"2"), (b"1", b"2"), (b"1", b"2"))] == [False, True, True]
+    assert not store.swap(f"{bucket}/nothing", b"1", b"2")
+    real = clients.client
+
+    class Late:
+        """A client before whose writes another one writes."""
+
+        def __getattr__(self, name):
+            if name == "put":
+                monkeypatch.setattr(clients, "client", real)
+                store.write(url, b"theirs")
+            return getattr(real("s3", BUCKET), name)
+
+    monkeypatch.setattr(clients, "client", lambda *_: Late())
+    assert not store.swap(url, b"2", b"3")
+    assert in_bucket(bucket)["a"] == b"theirs"
+
+
+@pytest.mark.full
+def test_metadata_are_removed_before_what_they_describe(bucket, monkeypatch):
+    store = filled(bucket, a__x=b"1", **{"a__zarr.json": b"{}"})
+    with Steps(monkeypatch).cut(1):
+        store.remove_folder(f"{bucket}/a")
+    assert list(in_bucket(bucket)) == ["a/x"]
+
+
 def stored_array(bucket, values, **options):
     """An array in a bucket, and its URL."""
     url, values = f"{bucket}/x", np.asarray(values, "f4")
     array = zarr.create_array(store_of(url).zarr(url), shape=values.shape, dtype=values.dtype, **options)
     array[:] = values
     return array, url
-
-
-@pytest.mark.full
-def test_what_a_later_writer_wrote_is_not_replaced(bucket, monkeypatch):
-    """One that took over after this run was last known to hold the output."""
-    store = filled(bucket, a=b"before")
-    monkeypatch.setattr(leases, "check", lambda _: store.write(f"{bucket}/a", b"theirs"))
-    with pytest.raises(LockedError, match="another run took over"):
-        store.replace(f"{bucket}/a", b"ours")
-    assert in_bucket(bucket)["a"] == b"theirs"
 
 
 @pytest.mark.full
@@ -154,10 +165,10 @@ def test_a_fingerprint_lists_and_reads_no_chunk(s3_server, use_s3, bucket):
     first = open_rows(url).fingerprint()
     array[2:4] = np.arange(4, 8).reshape(2, 2)  # what was there
     assert open_rows(url).fingerprint() == first
-    array[2:4] = 0
+    array[2:4] = 9
     with proxy(s3_server.port) as between:
         use_s3(between.port)
-        assert open_rows(url).fingerprint() != first
+        assert open_rows(url).pin(6).fingerprint() != first
         asked = [path for _, path in between.requests]
     assert asked
     assert not [path for path in asked if "/x/c/" in path]
@@ -167,9 +178,15 @@ def test_a_fingerprint_lists_and_reads_no_chunk(s3_server, use_s3, bucket):
 @pytest.mark.full
 def test_chunks_that_are_gone_are_missed_and_what_is_no_rows_is_refused(bucket):
     _, url = stored_array(bucket, np.ones((6, 2)), chunks=(2, 2), fill_value=np.nan)
+    rows = open_rows(url)
     filled(bucket, **{"x.csv": b"1", "x.npy": b"1"}).remove_file(f"{url}/c/1/0")
+    with pytest.raises(CorruptionError, match="x/c/1/0 is missing"):
+        rows.block(0, 6)
+    with pytest.warns(
+        FillValuesWarning, match=r"x: 1 of its chunks are not stored, so their values are the fill value"
+    ):
+        assert np.isnan(open_rows(url).block(2, 4)).all()
     for name, kind, message in (
-        ("x", CorruptionError, "1 stored chunks are missing, the first with row 2"),
         ("n.zarr", SpecError, r"n\.zarr does not exist"),
         ("x.csv", SpecError, r"x\.csv is a file; make a dataset"),
         ("x.npy", SpecError, r"x\.npy: \.npy files are read only from local disks: copy it"),
@@ -221,10 +238,13 @@ def test_outputs_lie_apart_from_inputs(tmp_path):
             store.output_path(path, inputs)
     assert LocalDisk().output_path("out", (out,)) == "out"
     for root in (str(tmp_path), "s3://bucket"):
-        for name in ("a.bigkpca-b", "out.zarr.bigkpca-new", "a.bigkpca-b.zarr/"):
-            with case(name), pytest.raises(SpecError, match=r"\.bigkpca- in a name .* choose another name"):
+        for name in ("out.zarr.partial", "out.zarr.bigkpca-lock/"):
+            with (
+                case(name),
+                pytest.raises(SpecError, match=r"\.partial and \.bigkpca-lock end the names of what bigkpca"),
+            ):
                 store_of(root).output_path(f"{root}/{name}", ())
-        store_of(root).output_path(f"{root}/a.bigkpca/b", ())
+        store_of(root).output_path(f"{root}/a.partial/b", ())
 
 
 OPERATIONS = [
@@ -233,8 +253,8 @@ OPERATIONS = [
     lambda store, url: store.names(url),
     lambda store, url: store.files(url),
     lambda store, url: store.write(url, b""),
-    lambda store, url: store.move(url, f"{url}-moved"),
-    lambda store, url: store.writer(url).__enter__(),
+    lambda store, url: store.claim(url, b""),
+    lambda store, url: store.swap(url, b"", b"1"),
     lambda store, url: zarr.create_group(store.zarr(url)),
     lambda store, url: open_rows(url),
 ]
@@ -317,7 +337,7 @@ def test_a_server_that_does_not_answer_is_told(s3_server, bucket, use_s3, monkey
     monkeypatch.setattr(clients, "PATIENCE", patience)
     _, url = stored_array(bucket, np.ones((3, 2)))
     sent = pickle.dumps(open_rows(url))
-    with proxy(s3_server.port) as between, retrying_for(0.3):
+    with proxy(s3_server.port) as between:
         use_s3(1 if mode == "down" else between.port)
         rows = pickle.loads(sent)
         between.mode = "pass" if mode == "down" else mode

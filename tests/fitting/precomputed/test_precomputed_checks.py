@@ -7,7 +7,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 from bigkpca.data.rows import ArrayRows
-from bigkpca.errors import CorruptionError, DataError, SpecError
+from bigkpca.errors import CorruptionError, DataError, FillValuesWarning, SpecError
 from bigkpca.execution.plan import plan_fit
 from bigkpca.spec import FitSpec
 from tests.fitting.precomputed.matrices import (
@@ -83,23 +83,11 @@ def test_a_matrix_that_is_not_square_is_refused_with_both_numbers():
             plan_fit(ArrayRows(np.ones((rows, columns))), FitSpec.checked(components=R, **OPTIONS), 1)
 
 
-@pytest.mark.parametrize("given", ["kernels", "squared distances"])
-def test_missing_chunks_are_told_from_wrong_entries(given, path, tmp_path):
-    matrix = K if given == "kernels" else DISTANCES
-    for row, column, says in (
-        (1, 6, "rows 50 to 99, columns 300 to 329 is not stored, but its mirror image"),
-        (6, 6, "rows 300 to 329, columns 300 to 329 is not stored"),
-    ):
-        place = as_zarr(tmp_path, matrix, (50, 50), f"{row}.zarr")
-        (Path(place) / f"c/{row}/{column}").unlink()
-        with pytest.raises(CorruptionError, match=f"chunk of {says}"):
-            fitted(place, components=5)
-
-
-def test_damaged_shards_and_chunks_are_named_by_their_rows(path, tmp_path):
+def test_missing_and_damaged_chunks_are_told(path, tmp_path):
     place = as_zarr(tmp_path, K, (40, 40), "shards.zarr", shards=(120, 80))
     (Path(place) / "c/1/0").unlink()
-    with pytest.raises(CorruptionError, match="chunk of rows 120 to 239, columns 0 to 79 is not stored"):
+    missing = pytest.warns(FillValuesWarning, match="1 of its chunks are not stored")
+    with missing, pytest.raises(DataError, match="is not symmetric: entry"):
         fitted(place)
     place = as_zarr(tmp_path, K, (50, 50))
     (Path(place) / "c/3/2").write_bytes(b"nonsense")
@@ -107,6 +95,7 @@ def test_damaged_shards_and_chunks_are_named_by_their_rows(path, tmp_path):
         fitted(place)
 
 
+@pytest.mark.filterwarnings("ignore::bigkpca.errors.FillValuesWarning")
 def test_zeros_are_zeros_stored_or_not(path, tmp_path):
     blocks, rows = K.copy(), X[:N].copy()
     blocks[:100, 100:] = blocks[100:, :100] = 0

@@ -1,0 +1,302 @@
+"""Rows of Zarr arrays: a chunk that is lost or damaged is named, and fingerprints tell what changed."""
+
+import errno
+import os
+import pickle
+from pathlib import Path
+
+import numcodecs
+import numpy as np
+import pytest
+import zarr
+from zarr.core.sync import sync
+
+from bigkpca.data.blocks import split
+from bigkpca.data.opening import open_rows
+from bigkpca.data.rows import ArrayRows
+from bigkpca.data.zarr import ZarrRows, read
+from bigkpca.errors import CorruptionError, FillValuesWarning, IncompleteError, LockedError, SpecError
+from bigkpca.ingesting import ingest
+from bigkpca.storage.groups import open_values
+from tests.data.cases import case
+from tests.data.kinds import X, fsspec_store, in_chunks
+from tests.helpers import reads
+
+ONES = np.ones((100, 3), "f4")
+
+
+def foreign(store, zarr_format=3, gap=slice(0), **options):
+    """An array of others with chunks of 10 rows, of which some may never have been written."""
+    options |= {"shape": (100, 3), "chunks": (10, 3), "dtype": "f4", "zarr_format": zarr_format}
+    array = zarr.create_array(store, **options)
+    array[: gap.start or 0], array[gap.stop :] = 1, 1
+    return array
+
+
+def in_memory(tmp_path):
+    return zarr.storage.MemoryStore()
+
+
+def in_folder(tmp_path):
+    return zarr.storage.LocalStore(tmp_path / "f.zarr")
+
+
+def zip_store(tmp_path):
+    return zarr.storage.ZipStore(tmp_path / "z.zip", mode="w")
+
+
+def object_store(tmp_path):
+    obstore = pytest.importorskip("obstore", reason="obstore is not installed: pip install 'bigkpca[cloud]'")
+    return zarr.storage.ObjectStore(obstore.store.MemoryStore())
+
+
+def key_of(array, number):
+    return array.metadata.encode_chunk_key((number, 0))
+
+
+@pytest.mark.parametrize("zarr_format", [2, 3])
+@pytest.mark.parametrize("make", [in_folder, in_memory, fsspec_store, object_store])
+def test_a_chunk_that_goes_is_an_error_if_all_were_stored(make, zarr_format, tmp_path):
+    array = foreign(make(tmp_path), zarr_format)
+    rows = open_rows(array)
+    sync(array.store.delete(key_of(array, 3)))
+    readers = [rows, rows.part(20, 40)]
+    if make is in_folder:
+        readers += [pickle.loads(pickle.dumps(each)) for each in readers]
+    for each in readers:
+        with pytest.raises(CorruptionError, match=rf"{key_of(array, 3)} is missing; restore it or make the") as raised:
+            each.block(20, 40)
+        assert raised.value.exit_code == 7
+    np.testing.assert_array_equal(rows.block(0, 30), ONES[:30])
+
+
+@pytest.mark.parametrize("make", [in_folder, in_memory])
+def test_chunks_that_were_never_stored_are_fill_values_which_is_told_once(make, tmp_path):
+    array = foreign(make(tmp_path), gap=slice(50, 60))
+    with pytest.warns(
+        FillValuesWarning, match=r": 1 of its chunks are not stored, so their values are the fill value 0"
+    ):
+        rows = open_rows(array)
+    assert rows.missing() == 1
+    np.testing.assert_array_equal(rows.part(40, 60).block(40, 60), [[1.0] * 3] * 10 + [[0.0] * 3] * 10)
+    pinned = rows.pin(45)  # of which all chunks are stored
+    sync(array.store.delete("c/3/0"))
+    with pytest.raises(CorruptionError, match=r"c/3/0 is missing"):
+        pinned.block(20, 40)
+
+
+def test_shards_that_go_are_missed_and_chunks_that_a_shard_lacks_are_fill_values(tmp_path):
+    array = foreign(in_folder(tmp_path), shards=(50, 3), gap=slice(20, 30))
+    rows = open_rows(array)
+    np.testing.assert_array_equal(rows.block(15, 25), [[1.0] * 3] * 5 + [[0.0] * 3] * 5)
+    sync(array.store.delete("c/1/0"))
+    with pytest.raises(CorruptionError, match=r"f\.zarr/c/1/0 is missing"):
+        rows.block(60, 70)
+
+
+class Unlisted(zarr.storage.MemoryStore):
+    """A store that does not list what it holds."""
+
+    supports_listing = False
+
+
+def test_stores_that_list_nothing_are_read_as_zarr_does():
+    array = foreign(Unlisted(), gap=slice(50, 60))
+    np.testing.assert_array_equal(open_rows(array).pin(70).block(49, 51), [[1.0] * 3, [0.0] * 3])
+
+
+def test_values_beside_rows_are_read_as_rows_are(tmp_path):
+    group = zarr.create_group(str(tmp_path / "g.zarr"))
+    for name, stop in (("y", 100), ("z", 50)):
+        group.create_array(name, shape=(100,), chunks=(10,), dtype="i4")[:stop] = 1
+    found = open_values(str(tmp_path / "g.zarr"), "y")
+    (tmp_path / "g.zarr/y/c/3").unlink()
+    with pytest.raises(CorruptionError, match="y/c/3 is missing"):
+        found[30:40]
+    for given in ((str(tmp_path / "g.zarr"), "z"), (str(tmp_path / "g.zarr/z"), None)):
+        with pytest.warns(FillValuesWarning, match="5 of its chunks are not stored"):
+            assert open_values(*given)[:].sum() == 50
+    for given, message in (
+        ((str(tmp_path), None), "is not a Zarr array or group"),
+        ((str(tmp_path / "g.zarr"), "w"), r"does not contain an array 'w', but \['y', 'z'\]"),
+        ((in_chunks(tmp_path), None), r"has shape \(103, 7\): one value per row is needed"),
+    ):
+        with pytest.raises(SpecError, match=message):
+            open_values(*given)
+
+
+@pytest.fixture
+def dataset(tmp_path):
+    np.save(tmp_path / "x.npy", np.arange(300.0).reshape(100, 3))
+    np.save(tmp_path / "y.npy", np.arange(100))
+    ingest([tmp_path / "x.npy"], tmp_path / "d.zarr", labels=str(tmp_path / "y.npy"), block_rows=16)
+    return tmp_path / "d.zarr"
+
+
+def add(dataset):
+    return ingest([dataset.parent / "x.npy"], dataset, labels=str(dataset.parent / "y.npy"), append=True)
+
+
+def test_every_chunk_of_a_dataset_must_be_there(dataset):
+    rows, labels = open_rows(dataset), open_values(str(dataset), "y")
+    for name, each in (("x/c/2/0", lambda: rows.block(20, 40)), ("y/c/2", lambda: labels[20:40])):
+        (dataset / name).rename(dataset / "kept")
+        with pytest.raises(CorruptionError, match=rf"d\.zarr: .*{name} is missing"):
+            each()
+        (dataset / "kept").rename(dataset / name)
+        each()
+    for lose in (Path.unlink, lambda file: file.write_bytes(b"")):
+        lose(dataset / "x/c/2/0")
+        with pytest.raises(CorruptionError, match=r"d\.zarr: 1 stored chunks are missing, the first with row 32; rest"):
+            open_rows(dataset)
+
+
+def damaged(file, how):
+    content = file.read_bytes()
+    half = 0 if how == "empty" else len(content) // 2
+    flipped = content[:half] + bytes([content[half] ^ 16]) + content[half + 1 :]
+    file.write_bytes(flipped if how == "flipped" else content[:half])
+
+
+@pytest.mark.parametrize("how", ["truncated", "flipped", "empty"])
+def test_chunks_that_do_not_decode_are_damage_whatever_their_codec_raises(how, dataset):
+    rows, files = {"ours": open_rows(dataset)}, {"ours": dataset / "x/c/2/0"}
+    for codec in ("gzip", "bz2", None):
+        options = {"compressors": codec and numcodecs.get_codec({"id": codec, "level": 1}), "overwrite": True}
+        path = dataset.parent / f"{codec}.zarr"
+        rows[codec], files[codec] = open_rows(foreign(str(path), 2, **options)), path / "2.0"
+    for name, each in rows.items():
+        if name is None and how == "flipped":  # which nobody can tell
+            continue
+        damaged(files[name], how)
+        what = "is missing; restore" if how == "empty" else "rows 15 to 40 cannot be read .*restore"
+        message = f"{dataset.name if name == 'ours' else f'{name}.zarr'}: .*{what}"
+        with case(name), pytest.raises(CorruptionError, match=message) as told:
+            each.block(15, 41)
+        assert told.value.exit_code == 7
+
+
+@pytest.fixture
+def fault(tmp_path_factory, monkeypatch, dataset):
+    """Faults of reads below the folder of the dataset, in this process."""
+    notes = dataset.parent / "reads"
+    monkeypatch.setenv(reads.NAME, str(notes))
+    reads.watch()
+    return reads.Reads(notes, dataset.parent).fault
+
+
+@pytest.mark.parametrize("code", ["EIO", "ESTALE", "ETIMEDOUT", "EMFILE"])
+def test_errors_that_may_pass_are_told_from_damage(code, dataset, fault):
+    rows, said = open_rows(dataset), os.strerror(getattr(errno, code))
+    with fault([dataset / "x/c/2/0"], f"{code} once", 1):
+        with pytest.raises(IncompleteError, match=rf"d\.zarr: .*: {said}; run the same .* reachable") as raised:
+            rows.block(20, 40)
+        assert raised.value.exit_code == 6
+        rows.block(20, 40)
+    for path, file in ((dataset, "zarr.json"), (dataset / "x", "x/zarr.json"), (dataset, "zarr.json")):
+        for at in (1, 2):
+            with (
+                fault([dataset / file], f"{code} once", at),
+                pytest.raises(IncompleteError, match=f": {said}; run the"),
+            ):
+                [open_rows(path) for _ in range(2)]
+
+
+class Failing:
+    """An array of which every read fails."""
+
+    def __init__(self, *errors):
+        self._errors = errors
+
+    def __getitem__(self, _):
+        raise ExceptionGroup("several", [ExceptionGroup("of one", self._errors)])
+
+
+def test_errors_of_several_chunks_mean_what_the_first_one_means():
+    for error, kind, message in (
+        (FileNotFoundError(errno.ENOENT, "no", "x/c/1"), CorruptionError, "x: x/c/1 is missing"),
+        (OSError(errno.EIO, "broken", "x/c/1"), IncompleteError, "x: x/c/1: broken; run the same command again"),
+        (OSError(errno.EIO, "broken"), IncompleteError, "x: a file: broken; run the same command again"),
+        (PermissionError(errno.EACCES, "denied", "x/c/1"), SpecError, "x: x/c/1: denied: this user needs permission"),
+        (OSError(errno.ENAMETOOLONG, "too long", "x/c/1"), CorruptionError, "x: x/c/1: too long; restore it"),
+        (OSError("not gzip"), CorruptionError, r"rows 0 to 9 cannot be read \(OSError: not gzip\)"),
+        (ValueError("checksum"), CorruptionError, r"rows 0 to 9 cannot be read \(ValueError: checksum\); restore this"),
+        (MemoryError("too large"), MemoryError, "too large"),
+        (LockedError("of ours"), LockedError, "of ours"),
+    ):
+        with case(error), pytest.raises(kind, match=message):
+            read(Failing(error, ValueError("another")), "x", 0, 10)
+
+
+def test_fingerprints_tell_a_changed_file(tmp_path):
+    path = in_chunks(tmp_path)
+    before = open_rows(path).fingerprint()
+    assert open_rows(path).fingerprint() == before
+    zarr.open_array(path, mode="r+")[0, 0] = 5
+    assert open_rows(path).fingerprint() != before
+
+
+@pytest.mark.parametrize("make", [fsspec_store, zip_store, object_store])
+def test_fingerprints_of_stores_elsewhere_read_no_values(make, tmp_path, monkeypatch):
+    store, X = make(tmp_path), np.random.default_rng(0).normal(size=(60, 3))
+    group = zarr.create_group(store)
+    array = group.create_array("x", shape=X.shape, dtype=X.dtype, chunks=(20, 3))
+    array[:] = X
+    with monkeypatch.context() as patch:
+        patch.setattr(ZarrRows, "block", lambda *_: pytest.fail("values were read"))
+        before = open_rows(array).fingerprint()
+        assert before == open_rows(array).fingerprint()
+        assert before["stamp"] != open_rows(group.create_array("y", data=X + 1, chunks=(20, 3))).fingerprint()["stamp"]
+    if make is not zip_store:  # which is written once
+        array[25] = 7.0
+        assert open_rows(array).fingerprint() != before
+
+
+def test_stores_that_tell_neither_tags_nor_times_are_told_apart_by_their_values(tmp_path, monkeypatch):
+    values = np.random.default_rng(0).normal(size=(60, 3))
+    array = zarr.create_array(fsspec_store(tmp_path), data=values, chunks=(20, 3))
+    find = array.store.fs._find
+
+    async def without_times(*arguments, **options):
+        found = await find(*arguments, **options)
+        return {name: {"size": each["size"]} for name, each in found.items()} if options.get("detail") else found
+
+    monkeypatch.setattr(array.store.fs, "_find", without_times)
+    for each in (array, zarr.create_array(zarr.storage.MemoryStore(), data=values, chunks=(20, 3))):
+        assert open_rows(each).fingerprint() == ArrayRows(values).fingerprint()
+        each[25] = 7.0
+        assert open_rows(each).fingerprint() != ArrayRows(values).fingerprint()
+
+
+@pytest.mark.parametrize("kind", ["ours", "of others"])
+def test_pinned_rows_stay_the_same_while_others_are_added(kind, dataset):
+    """Even in their last chunk."""
+    path = dataset if kind == "ours" else dataset.parent / "f.zarr"
+    if kind == "of others":
+        foreign(str(path))
+    before, stamps = open_rows(path).pin(95), open_rows(path).stamps(split(80, 16))
+    held, stamp = before.block(0, 95), before.fingerprint()
+    if kind == "ours":
+        add(dataset)
+    else:
+        array = zarr.open_array(str(path), mode="r+")
+        array.resize((150, 3))
+        array[96:] = 5.0
+    after = open_rows(path)
+    assert after.pin(95).fingerprint() == before.fingerprint() == stamp != after.fingerprint()
+    assert after.stamps(split(80, 16)) == stamps
+    np.testing.assert_array_equal(before.block(0, 95), held)
+    zarr.open_array(str(path / "x" if kind == "ours" else path), mode="r+")[40] = 9.0
+    assert open_rows(path).pin(95).fingerprint() != stamp
+    changed = [i for i, each in enumerate(open_rows(path).stamps(split(80, 16))) if each != stamps[i]]
+    assert changed == ([2] if kind == "ours" else [2, 3])  # whose chunks have 10 rows
+
+
+def test_rows_end_before_a_chunk_that_programs_that_append_have_not_written_yet(tmp_path):
+    array = foreign(in_folder(tmp_path), gap=slice(50, 60))
+    with pytest.warns(FillValuesWarning):
+        rows = open_rows(array)
+    assert [rows.stored_rows(known) for known in (0, 45, 55, 60)] == [50, 50, 55, 100]
+    assert open_rows(X).fingerprint()["path"] is None
+    in_memory_rows = open_rows(foreign(zarr.storage.MemoryStore()))
+    assert (in_memory_rows.stored_rows(), in_memory_rows.stamps(split(20, 10))) == (100, ["", ""])

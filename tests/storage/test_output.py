@@ -1,0 +1,548 @@
+"""Outputs: whatever is cut off, the same request ends in the same bytes, and nothing of others is lost."""
+
+import itertools
+import pickle
+import re
+import shutil
+import subprocess
+from contextlib import suppress
+from pathlib import Path
+
+import dask.array as da
+import numpy as np
+import pytest
+import xarray as xr
+import zarr
+
+from bigkpca.data.blocks import Block, split
+from bigkpca.data.opening import open_rows
+from bigkpca.data.stores import LocalDisk, ObjectStore, is_url, store_of
+from bigkpca.errors import CorruptionError, IncompleteError, LockedError, SpecError
+from bigkpca.storage import groups, output
+from bigkpca.storage.output import NewArray
+from tests.data.cases import case
+from tests.helpers.disks import mounted, tree_bytes
+from tests.helpers.s3 import BUCKET, in_bucket, rclone
+from tests.storage import hostile
+from tests.storage.outputs import WRITES
+
+N, ROWS = 80, 32
+X = np.random.default_rng(0).normal(size=(200, 3))
+ARRAYS = {"x": NewArray((3,), np.float32, ("row", "column")), "far": NewArray((), np.uint8, ("row",), {"a": 1})}
+NAMES = sorted(ARRAYS)
+INPUT = {"path": None, "shape": [80, 3], "dtype": "<f4", "stamp": "x"}
+RECORD = {"format": "reconstruction", "model": "m", "input": INPUT, "block_rows": ROWS}
+OTHER = RECORD | {"model": "n"}
+GROWTH = {"format": "reconstruction", "job": "j"}
+
+
+def values(block, record):
+    """The values of a block: those of another request differ."""
+    shift = {"n": 5, "k": 9}.get(record.get("model", record.get("job")), 0)
+    return {"x": X[block.start : block.stop] + shift, "far": np.zeros(len(block))}  # far: nothing but fill values
+
+
+def expected(rows, record=RECORD):
+    return values(Block(0, 0, rows), record)["x"].astype("f4")
+
+
+def write(place, blocks, record):
+    target = place.target(blocks[-1].stop if blocks else N)
+    for block in place.missing(blocks, NAMES):
+        target.write(block, values(block, record))
+    place.check_written(blocks, NAMES)
+
+
+def make(path, record=RECORD, **how):
+    """Make an output; whether there was anything to do."""
+    with output.opened(path, record, **{"overwrite": False} | how) as place:
+        if not place.done:
+            place.create(ARRAYS, N, ROWS)
+            write(place, split(N, ROWS), record)
+            place.publish({"rows": N, "arrays": NAMES})
+        return not place.done
+
+
+def grow(path, rows, record=GROWTH, **how):
+    """Add rows up to this number."""
+    with output.growing(path, record, **how) as place:
+        start = place.about["rows"]
+        edges = [start, *range(start // ROWS * ROWS + ROWS, rows, ROWS), rows]
+        blocks = [Block(a // ROWS, a, b) for a, b in itertools.pairwise(edges) if a < b]
+        write(place, blocks, record)
+        place.publish({**place.about, "rows": rows})
+
+
+def files(path):
+    """Everything at a path and beside it, with its bytes."""
+    folder, _, name = path.rpartition("/")
+    held = in_bucket(folder) if is_url(path) else tree_bytes(folder)
+    return {key: content for key, content in held.items() if key.startswith(name)}
+
+
+def check(path, rows=N, record=RECORD):
+    """The finished output of a request is there, whole, and nothing beside it."""
+    np.testing.assert_array_equal(open_rows(path).block(0, rows), expected(rows, record))
+    assert open_rows(path).shape == (rows, 3)
+    assert all(key.startswith(path.rpartition("/")[2] + "/") for key in files(path))
+
+
+@pytest.fixture
+def patch():
+    """Patches that a test takes back before it ends; others stay."""
+    with pytest.MonkeyPatch.context() as patch:
+        yield patch
+
+
+def test_an_output_is_made_once_and_opens_as_it_is(root):
+    path = f"{root}/o.zarr"
+    assert make(path)
+    assert not make(path)
+    check(path)
+    about = groups.describe(path)
+    assert {**about, **RECORD} == about
+    assert (about["rows"], about["arrays"]) == (N, NAMES)
+    store = store_of(path).zarr(path)
+    np.testing.assert_array_equal(da.from_zarr(store, component="x"), expected(N))
+    found = xr.open_zarr(store)  # lazily
+    assert (found["x"].dims, found["far"].attrs) == (("row", "column"), {"a": 1})
+    np.testing.assert_array_equal(found["x"], expected(N))
+
+
+# What is there before a run, the run, and the rows and the request that readers find before and after it.
+RUNS = {
+    "new": (lambda path: None, make, None, (N, RECORD)),
+    "replaced": (
+        lambda path: make(path, OTHER),
+        lambda path: make(path, overwrite=True),
+        (N, OTHER),
+        (N, RECORD),
+    ),
+    "grown": (make, lambda path: grow(path, 150), (N, RECORD), (150, RECORD)),
+}
+
+
+@pytest.mark.parametrize("every", [6, pytest.param(1, marks=pytest.mark.full)])
+@pytest.mark.parametrize("run", RUNS)
+def test_a_run_that_is_cut_off_at_any_step_is_continued_by_the_same_request(run, every, root, steps):
+    """Or at every sixth. At each step, readers find the output from before, or nothing, or the whole new one."""
+    before, action, old, new = RUNS[run]
+    with steps.cut(10**6):
+        before(f"{root}/wanted.zarr")
+        action(f"{root}/wanted.zarr")
+    wanted = {key.removeprefix("wanted"): content for key, content in files(f"{root}/wanted.zarr").items()}
+    for most in itertools.count(0, every):
+        path = f"{root}/{most}.zarr"
+        before(path)
+        with steps.cut(most):
+            action(path)
+        if steps.count <= most:
+            break
+        with case(f"step {most}"):
+            found = groups.describe(path)
+            if found is None:
+                assert run != "grown"
+            else:
+                rows, record = next(
+                    each for each in (old, new) if each and found == found | each[1] | {"rows": each[0]}
+                )
+                np.testing.assert_array_equal(open_rows(path).block(0, rows), expected(rows, record))
+            action(path)
+            check(path, *new)
+            assert {key.removeprefix(f"{most}"): content for key, content in files(path).items()} == wanted
+            store_of(path).remove_folder(path)
+    assert most > 20
+
+
+def test_a_finished_output_of_another_request_is_replaced_only_when_that_is_asked_for(root):
+    path = f"{root}/o.zarr"
+    make(path)
+    for record, overwrite, message in (
+        (OTHER, False, r"already holds a store of .* other options \(model is 'm' there and 'n' here\): .*--overwrite"),
+        (OTHER | {"format": "model"}, False, "already holds a bigkpca store of reconstructed rows"),
+        (OTHER | {"format": "model"}, True, "is a bigkpca store of reconstructed rows, which a model never replaces"),
+    ):
+        with case(record), pytest.raises(SpecError, match=message):
+            make(path, record, overwrite=overwrite)
+    check(path)
+    assert make(path, OTHER, overwrite=True)
+    check(path, record=OTHER)
+
+
+def theirs(path, name=""):
+    """Something that bigkpca did not make."""
+    store = store_of(path)
+    store.make_folder(path)
+    store.write(f"{path}/{name or 'mine.txt'}", b"mine")
+
+
+def a_file(path):
+    store = store_of(path)
+    store.make_folder(path.rpartition("/")[0])
+    store.write(path, b"mine")
+
+
+def their_group(path):
+    zarr.create_group(store_of(path).zarr(path), attributes={"bigkpca": {"format": 3}})
+
+
+@pytest.mark.parametrize("put", [theirs, a_file, their_group, lambda path: theirs(path, "zarr.json")])
+def test_what_others_put_at_a_path_or_beside_it_is_never_replaced(put, root):
+    for name, message in (
+        ("o.zarr", "exists and was not made by bigkpca, so it is never replaced"),
+        ("o.zarr.partial", r"o\.zarr\.partial exists and was not made by bigkpca, which writes there"),
+    ):
+        path = f"{root}/{len(name)}/o.zarr"
+        put(f"{root}/{len(name)}/{name}")
+        before = files(path)
+        for overwrite in (False, True):
+            with case((name, overwrite)), pytest.raises(SpecError, match=message):
+                make(path, overwrite=overwrite)
+        assert files(path) == before
+
+
+def test_what_others_put_beside_an_output_stays_when_it_is_done(root):
+    path = f"{root}/o.zarr"
+    make(path)
+    theirs(f"{path}.partial")
+    assert not make(path)
+    for add in (lambda: grow(path, 90), lambda: make(path, OTHER, overwrite=True)):
+        with pytest.raises(SpecError, match="partial exists and was not made by bigkpca"):
+            add()
+    assert files(path)["o.zarr.partial/mine.txt"] == b"mine"
+
+
+def test_a_link_beside_an_output_is_not_followed(tmp_path):
+    (tmp_path / "theirs").mkdir()
+    for target in ("theirs", "nowhere"):
+        (tmp_path / "o.zarr.partial").symlink_to(tmp_path / target)
+        with case(target), pytest.raises(SpecError, match="partial exists and was not made by bigkpca"):
+            make(f"{tmp_path}/o.zarr")
+        (tmp_path / "o.zarr.partial").unlink()
+    assert not list((tmp_path / "theirs").iterdir())
+
+
+def test_what_appears_at_a_path_during_a_run_is_not_replaced(tmp_path):
+    path = f"{tmp_path}/o.zarr"
+    with output.opened(path, RECORD, overwrite=False) as place:
+        place.create(ARRAYS, N, ROWS)
+        write(place, split(N, ROWS), RECORD)
+        theirs(path)
+        with pytest.raises(SpecError, match="was not made by bigkpca"):
+            place.publish({"rows": N, "arrays": NAMES})
+    assert files(path)["o.zarr/mine.txt"] == b"mine"
+    store_of(path).remove_folder(path)
+    with output.opened(path, RECORD, overwrite=False) as place:
+        assert place.missing(split(N, ROWS), NAMES) == []
+        place.publish({"rows": N, "arrays": NAMES})
+    check(path)
+
+
+def test_one_run_at_a_time_writes_an_output_on_a_disk(tmp_path):
+    path = f"{tmp_path}/o.zarr"
+    make(path)
+    for first in (output.opened(path, OTHER, overwrite=True), output.growing(path, GROWTH)):
+        with first:
+            for second in (lambda: make(path), lambda: make(path, OTHER, overwrite=True), lambda: grow(path, 150)):
+                with pytest.raises(LockedError, match="another run is writing"):
+                    second()
+    np.testing.assert_array_equal(open_rows(path).block(0, N), expected(N))
+
+
+def test_what_a_killed_run_left_is_removed_by_another_request_on_a_disk(tmp_path, steps):
+    path, notes = f"{tmp_path}/o.zarr", []
+    with steps.cut(40):
+        make(path, OTHER)
+    assert output.claimed(path) == OTHER
+    make(path, note=notes.append)
+    assert notes == [
+        "removed what an interrupted run left of a store of reconstructed rows made with other options (model is 'n' "
+        "there and 'm' here)"
+    ]
+    check(path)
+
+
+def test_two_runs_of_one_request_at_once_make_the_same_output(bucket):
+    path = f"{bucket}/o.zarr"
+    with output.opened(path, RECORD, overwrite=False) as first, output.opened(path, RECORD, overwrite=False) as second:
+        for place in (first, second):
+            place.create(ARRAYS, N, ROWS)
+        write(first, split(N, 2 * ROWS), RECORD)
+        write(second, split(N, ROWS), RECORD)
+        target = first.target(N)
+        second.publish({"rows": N, "arrays": NAMES})
+        first.create(ARRAYS, 0, ROWS)  # which finds what there is
+        for late in (lambda: target.write(Block(0, 0, ROWS), {}), lambda: first.publish({"rows": N, "arrays": NAMES})):
+            with pytest.raises(LockedError, match="another run took over"):
+                late()
+    check(path)
+    assert not make(path)
+
+
+@pytest.mark.full
+def test_another_request_is_refused_in_an_object_store_until_it_overwrites(bucket, steps):
+    path, notes = f"{bucket}/o.zarr", []
+    with output.opened(path, RECORD, overwrite=False) as place:
+        place.create(ARRAYS, N, ROWS)
+        target = place.target(N)
+        target.write(Block(0, 0, ROWS), values(Block(0, 0, ROWS), RECORD))
+        message = (
+            r"o\.zarr is being made, or was left unfinished, by another request, of a store of reconstructed rows made "
+            r"with other options \(model is 'm' there and 'n' here\): wait .* with --overwrite"
+        )
+        with pytest.raises(LockedError, match=message) as refused:
+            make(path, OTHER)
+        assert refused.value.exit_code == 5
+        make(path, OTHER, overwrite=True, note=notes.append)
+        assert notes == [f"removing what is at {path} first"]
+        check(path, record=OTHER)
+        late = files(path)
+        for write_late in (
+            lambda: target.write(Block(1, 32, 64), values(Block(1, 32, 64), RECORD)),
+            place.check_claim,
+            lambda: place.publish({"rows": N, "arrays": NAMES}),
+        ):
+            with pytest.raises(LockedError, match="another run took over"):
+                write_late()
+        place.release()
+    assert files(path) == late
+
+
+@pytest.mark.full
+def test_two_requests_that_overwrite_at_once_do_not_mix(bucket, patch):
+    """The second comes when the first has removed what was there."""
+    path, remove = f"{bucket}/o.zarr", ObjectStore.remove_folder
+    make(path, RECORD | {"model": "k"})
+
+    def interrupted(self, folder):
+        remove(self, folder)
+        if folder == path:
+            patch.undo()
+            make(path, OTHER, overwrite=True)
+
+    patch.setattr(ObjectStore, "remove_folder", interrupted)
+    with pytest.raises(LockedError, match="is being made, or was left unfinished, by another request"):
+        make(path, overwrite=True)
+    check(path, record=OTHER)
+
+
+@pytest.mark.full
+def test_what_is_published_while_another_request_starts_is_not_removed(bucket, patch):
+    """The second finds the first unfinished, and then finished."""
+    path, check_beside = f"{bucket}/o.zarr", output._check_beside
+    with output.opened(path, RECORD, overwrite=False) as place:
+        place.create(ARRAYS, N, ROWS)
+        write(place, split(N, ROWS), RECORD)
+
+        def late(path):
+            place.publish({"rows": N, "arrays": NAMES})
+            return check_beside(path)
+
+        patch.setattr(output, "_check_beside", late)
+        with pytest.raises(SpecError, match="already holds a store of reconstructed rows made with other options"):
+            make(path, OTHER)
+    check(path)
+
+
+@pytest.mark.full
+def test_a_server_that_ignores_conditions_of_writes_is_refused(tmp_path, use_s3):
+    with rclone(tmp_path / "rclone") as port:
+        use_s3(port)
+        path = f"s3://{BUCKET}/a/o.zarr"
+        for _ in range(2):
+            with pytest.raises(SpecError, match=r"ignores conditional writes \(If-None-Match\), so two runs could"):
+                make(path)
+        assert files(path) == {}
+
+
+def test_rows_that_are_added_leave_those_that_were_there(root):
+    """Also those of a chunk in which rows are added, and the readers that have it open."""
+    path = f"{root}/o.zarr"
+    make(path)
+    before = open_rows(path)
+    stamp = before.fingerprint()
+    grow(path, 90)
+    grow(path, 150)
+    assert before.fingerprint() != open_rows(path).fingerprint()
+    assert open_rows(path).pin(N).fingerprint() == stamp
+    np.testing.assert_array_equal(before.block(0, N), expected(N))
+    check(path, 150)
+
+
+def test_rows_are_not_added_to_a_chunk_that_is_missing(root):
+    """Zarr would put fill values in place of those that are there."""
+    path = f"{root}/o.zarr"
+    make(path)
+    store_of(path).remove_file(f"{path}/x/c/2/0")
+    with pytest.raises(CorruptionError, match=r"o\.zarr/x: .*x/c/2/0 is missing"):
+        grow(path, 90)
+    assert groups.describe(path)["rows"] == N
+
+
+def stopping(after):
+    """What is stopped when it is called again after so many calls."""
+    calls, write = itertools.count(), output.Target.write
+
+    def stopped(*given):
+        if next(calls) >= after:
+            raise KeyboardInterrupt
+        return write(*given)
+
+    return stopped
+
+
+def test_rows_that_another_request_left_behind_the_published_ones_do_not_count_as_written(root):
+    path, other, notes = f"{root}/o.zarr", GROWTH | {"job": "k"}, []
+    make(f"{root}/wanted.zarr")
+    grow(f"{root}/wanted.zarr", 150)
+    for stop in ("Target.write", "Growth.check_claim", "groups.write_manifest"):
+        make(path)
+        with pytest.MonkeyPatch.context() as patch, suppress(KeyboardInterrupt):
+            patch.setattr(f"bigkpca.storage.output.{stop}", stopping(3 if stop == "Target.write" else 0))
+            grow(path, 200, other)
+        assert groups.describe(path)["rows"] == N
+        if is_url(path):
+            with pytest.raises(LockedError, match=r"by another request, .* remove .*o\.zarr\.partial/claim\.json once"):
+                grow(path, 150)
+            store_of(path).remove_file(f"{path}.partial/claim.json")
+        grow(path, 150, note=notes.append)
+        check(path, 150)
+        assert list(files(path).values()) == list(files(f"{root}/wanted.zarr").values())
+        store_of(path).remove_folder(path)
+
+
+def test_rows_are_added_behind_those_that_another_run_added_meanwhile(root, patch):
+    path = f"{root}/o.zarr"
+    make(path)
+    kind, name = (ObjectStore, "claim") if is_url(path) else (LocalDisk, "writer")
+    before = getattr(kind, name)
+
+    def late(self, *given):
+        patch.undo()
+        grow(path, 90, GROWTH | {"job": "earlier"})
+        return before(self, *given)
+
+    patch.setattr(kind, name, late)
+    if is_url(path):
+        with pytest.raises(LockedError, match="another run has just added rows to it: run the same command again"):
+            grow(path, 150)
+        assert groups.describe(path)["rows"] == 90
+    grow(path, 150)
+    check(path, 150)
+
+
+def test_what_a_power_failure_left_is_made_again(tmp_path, steps):
+    path = f"{tmp_path}/o.zarr"
+    for damage in ("x/c/0/0", "far/c/2", "x/zarr.json", "zarr.json", "x/c/1/0"):
+        with output.opened(path, RECORD, overwrite=False) as place:
+            place.create(ARRAYS, N, ROWS)
+            write(place, split(N, ROWS), RECORD)
+        Path(f"{path}.partial/group/{damage}").write_bytes(b"")
+        with case(damage):
+            make(path)
+            check(path)
+        shutil.rmtree(path)
+
+
+def test_blocks_that_do_not_decode_are_found(root):
+    path, blocks = f"{root}/o.zarr", split(N, ROWS)
+    with output.opened(path, RECORD, overwrite=False) as place:
+        place.create(ARRAYS, N, ROWS)
+        write(place, blocks, RECORD)
+        store_of(path).write(f"{place.folder}/x/c/1/0", b"torn")
+        store_of(path).remove_file(f"{place.folder}/far/c/2")
+        assert [place.target(N).decodes(block, NAMES) for block in blocks] == [True, False, False]
+        assert place.missing(blocks, NAMES) == [blocks[2]]
+        message = (
+            r"o\.zarr: 1 of 3 blocks were written but are missing, the first with rows 64 to 79: make sure that all"
+        )
+        with pytest.raises(IncompleteError, match=message):
+            place.check_written(blocks, NAMES)
+
+
+def test_tasks_write_from_another_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with output.opened("o.zarr", RECORD, overwrite=False) as place:
+        place.create(ARRAYS, N, ROWS)
+        target = pickle.loads(pickle.dumps(place.target(N)))
+        monkeypatch.chdir("/")
+        for block in split(N, ROWS):
+            target.write(block, values(block, RECORD))
+        monkeypatch.chdir(tmp_path)
+        place.publish({"rows": N, "arrays": NAMES})
+    check(f"{tmp_path}/o.zarr")
+
+
+def test_nothing_is_added_to_what_names_no_rows_or_leads_elsewhere(tmp_path):
+    path = f"{tmp_path}/o.zarr"
+    make(path)
+    make(f"{tmp_path}/theirs.zarr")
+    about, before = groups.describe(path), files(f"{tmp_path}/theirs.zarr")
+    for changes in ({"arrays": ["../theirs.zarr/x"]}, {"arrays": 3}, {"rows": "many"}, {"rows": None}):
+        groups.write_manifest(path, {**about, "arrays": []} if "rows" in changes else about)
+        hostile.set_attribute(path, about | changes)
+        with case(changes), pytest.raises(CorruptionError, match="its manifest names no rows and arrays to which"):
+            grow(path, 10)
+    assert files(f"{tmp_path}/theirs.zarr") == before
+    with pytest.raises(SpecError, match="does not exist"):
+        grow(f"{tmp_path}/new/nothing.zarr", 10)
+    assert not (tmp_path / "new").exists()
+
+
+def test_claims_that_cannot_be_read_are_those_of_others(bucket):
+    path = f"{bucket}/o.zarr"
+    for content in (b"{", b"[]", b"3"):
+        store_of(path).write(f"{path}.partial/claim.json", content)
+        assert output.claimed(path) == {}
+        with pytest.raises(LockedError, match="by another request, of a bigkpca output of another kind"):
+            make(path)
+    make(path, overwrite=True)
+    check(path)
+
+
+@pytest.mark.parametrize(
+    ("identity", "expected"),
+    [
+        ({"path": "a.npy", "shape": [5000, 2]}, "a model of other rows (a.npy, 5,000 rows)"),
+        ({"path": None, "shape": [5000, 2]}, "a model of other rows (5,000 rows)"),
+        ({"path": "b.npy", "shape": [9, 2], "stamp": "1"}, "a model of b.npy before it changed"),
+        ({"path": "b.npy", "shape": [9, 2], "weights": "1"}, "a model of b.npy with other sample weights"),
+        ({"shape": "many"}, "a model of other rows"),  # a damaged record
+    ],
+)
+def test_other_output_is_described_in_words(identity, expected):
+    wanted = {"format": "model", "identity": {"path": "b.npy", "shape": [9, 2], "stamp": "2"}}
+    assert output.other({"format": "model", "identity": identity}, wanted) == expected
+
+
+PLACES = [*((write, "size") for write in WRITES), ("transform", "nr_inodes")]
+MARKS = {5: pytest.mark.full, 1: pytest.mark.long}
+
+
+@pytest.mark.parametrize(
+    ("write", "limit", "every"),
+    [
+        ("transform", "size", 98),
+        *(pytest.param(*place, every, marks=mark) for every, mark in MARKS.items() for place in PLACES),
+    ],
+)
+def test_a_disk_that_fills_up_at_any_moment_stops_a_command_that_then_goes_on(write, limit, every, home):
+    """One of `every` sizes of it, or numbers of files, is tried."""
+    WRITES[write]("wanted.zarr")
+    wanted, messages = tree_bytes(home / "wanted.zarr"), []
+    for many in range(2, 100, every):
+        amount = f"{4 * many}k" if limit == "size" else str(many)
+        with mounted(f"{limit}={amount}", home / f"disk{many}") as disk:
+            try:
+                WRITES[write](disk / "o.zarr")
+            except IncompleteError as error:
+                messages.append(str(error))
+            else:
+                break
+            subprocess.run(["mount", "-o", "remount,size=8m,nr_inodes=1000", disk], check=True)
+            WRITES[write](disk / "o.zarr")
+            assert tree_bytes(disk / "o.zarr") == wanted
+            assert [entry.name for entry in disk.iterdir()] == ["o.zarr"]
+    assert messages
+    told = re.compile(r"the disk is full while writing .*make room and run the same command")
+    assert all(told.search(message) for message in messages)
