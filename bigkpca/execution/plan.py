@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from bigkpca.execution.engine import Engine
 
 _LATER = 32_000_000  # of code and pools of threads that come after the plan
+_ROUNDED_TO = 64_000_000
 _OF_WORKER = 160_000_000  # of a worker that has imported this package, measured: 120 MB
 _OF_DEVICE = 2**28  # of a library: code, work space for the products of each thread, gaps between arrays
 _RETURNED, _KEPT = 1.05, 1.4  # resident bytes per byte of arrays: freed memory is returned at once, or not
@@ -136,12 +137,14 @@ def check_plans(plan: Callable[[int], Plan], engine: Engine, limit: int | None, 
 
 
 def process_bytes() -> int:
-    """Resident bytes of this process: now, or on macOS at most until now."""
+    """Resident bytes of this process: now, or on macOS at most until now. They are rounded up to whole 64 MB, so that
+    the plan of a fit, and a size that a limit chooses, seldom change from run to run."""
     try:
         with open("/proc/self/statm", encoding="ascii") as file:
-            return int(file.read().split()[1]) * resource.getpagesize()
+            found = int(file.read().split()[1]) * resource.getpagesize()
     except OSError:
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        found = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return ceil(found / _ROUNDED_TO) * _ROUNDED_TO
 
 
 def in_process(array_bytes: int) -> int:
