@@ -125,6 +125,13 @@ def check_peak(peak_bytes: int, limit: int | None, remedy: str) -> None:
         )
 
 
+def check_arrays(array_bytes: Callable[[int], int], engine: Engine, limit: int | None, remedy: str) -> None:
+    """Raise MemoryLimitError if arrays of this size, for numbers of threads, need more than `limit` in this process, or
+    more than a worker has."""
+    check_peak(in_process(array_bytes(engine.threads)), limit, remedy)
+    engine.check_memory(lambda threads: in_worker(array_bytes(threads)))
+
+
 def check_plans(plan: Callable[[int], Plan], engine: Engine, limit: int | None, remedy: str) -> Plan:
     """The plan of this process, from plans for numbers of threads. Raises MemoryLimitError if it needs more than
     `limit`, or a worker more than it has, and DeviceMemoryError for a device."""

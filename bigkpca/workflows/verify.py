@@ -18,7 +18,7 @@ from bigkpca.data.zarr import ZarrRows, stored_array
 from bigkpca.errors import CorruptionError, IncompleteError, SpecError
 from bigkpca.execution.engine import Engine, fit_blocks
 from bigkpca.execution.options import ReadingOptions, RunOptions, takes
-from bigkpca.execution.plan import check_peak, in_process, in_worker
+from bigkpca.execution.plan import check_arrays
 from bigkpca.execution.tasks import BlockTasks, Carried, Task
 from bigkpca.storage import block_arrays, damage, describe, groups, models
 from bigkpca.storage.block_arrays import Stored
@@ -201,8 +201,8 @@ def _check_arrays(
 def _check_memory(arrays: Sequence[Stored], engine: Engine, run: RunOptions, *, whole: bool) -> None:
     """Raise MemoryLimitError if reading one shard of each array, as a `whole` or piece by piece, needs too much."""
     one = 3 * max(damage.read_bytes(array, whole=whole) for array in arrays)
-    check_peak(in_process(engine.threads * one), run.memory_limit, "allow more with --memory (memory= in Python)")
-    engine.check_memory(lambda threads: in_worker(threads * one))
+    remedy = "allow more with --memory (memory= in Python)"
+    check_arrays(lambda threads: threads * one, engine, run.memory_limit, remedy)
 
 
 def _report(path: str, found: Sequence[Damage], remedy: str) -> None:
