@@ -6,6 +6,7 @@ import math
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from itertools import pairwise, product
 from typing import Any
 
@@ -24,16 +25,7 @@ from bigkpca.errors import (
 from bigkpca.execution.blas import single_threaded_blas
 from bigkpca.execution.engine import Engine, sum_by_block
 from bigkpca.execution.passes import block_evaluation, read_rows
-from bigkpca.execution.plan import (
-    Plan,
-    check_peak,
-    check_plans,
-    in_process,
-    in_worker,
-    plan_evaluate,
-    plan_fit,
-    sample_bytes,
-)
+from bigkpca.execution.plan import Plan, check_arrays, check_plans, plan_evaluate, plan_fit, sample_bytes
 from bigkpca.execution.projection import check_columns, prepare_preimages
 from bigkpca.execution.tasks import Carried, Task
 from bigkpca.fitting.fit import fit_rows
@@ -370,8 +362,7 @@ def cross_validate(
     _ = spec.distance  # raises SpecError for a kernel without a length
     spec = spec.for_rows(rows)
     asked = spec.model_copy(update={"components": max(components or COMPONENTS)})
-    check_peak(in_process(_array_bytes(rows, asked, folds, engine.threads)), limit, "ask for a smaller --size")
-    engine.check_memory(lambda threads: in_worker(_array_bytes(rows, asked, folds, threads)))
+    check_arrays(partial(_array_bytes, rows, asked, folds), engine, limit, "ask for a smaller --size")
     fit = resolve(spec, rows)
     if sigmas is None:
         median = sample_lengths(rows, fit, engine)["median"].sigma

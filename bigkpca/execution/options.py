@@ -69,7 +69,7 @@ class RunOptions:
         processor. Default: the device that holds the rows, or else "cpu". The last digits of results depend on the
         device. Experimental.
     memory : str or int, optional
-        Memory that a process may use, e.g. "2 GB", or a number of bytes.
+        Memory that a process may use, with what it already holds, e.g. "2 GB", or a number of bytes.
     timeout : str or float
         Time without a finished block after which the run ends with IncompleteError, e.g. "10 min", or a number of
         seconds.

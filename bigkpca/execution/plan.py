@@ -1,8 +1,8 @@
 """Plans: passes, bytes read and peak memory of a run, computed before it reads anything.
 
-    peak = what the process holds + kept x (held + max(sample, threads x tile + sums, solution))
+    peak = process + 32 MB + a * max(sample, kept + threads * tile + sums, kept + solution)
 
-`docs/scaling.md` derives the terms. Each is an upper bound: a plan is 1 to 2 times what is used.
+Each term is an upper bound, which `docs/scaling.md` derives: a plan is 1 to 2 times what is used.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from bigkpca.execution.engine import Engine
 
 _LATER = 32_000_000  # of code and pools of threads that come after the plan
+_ROUNDED_TO = 64_000_000
 _OF_WORKER = 160_000_000  # of a worker that has imported this package, measured: 120 MB
 _OF_DEVICE = 2**28  # of a library: code, work space for the products of each thread, gaps between arrays
 _RETURNED, _KEPT = 1.05, 1.4  # resident bytes per byte of arrays: freed memory is returned at once, or not
@@ -124,6 +125,13 @@ def check_peak(peak_bytes: int, limit: int | None, remedy: str) -> None:
         )
 
 
+def check_arrays(array_bytes: Callable[[int], int], engine: Engine, limit: int | None, remedy: str) -> None:
+    """Raise MemoryLimitError if arrays of this size, for numbers of threads, need more than `limit` in this process, or
+    more than a worker has."""
+    check_peak(in_process(array_bytes(engine.threads)), limit, remedy)
+    engine.check_memory(lambda threads: in_worker(array_bytes(threads)))
+
+
 def check_plans(plan: Callable[[int], Plan], engine: Engine, limit: int | None, remedy: str) -> Plan:
     """The plan of this process, from plans for numbers of threads. Raises MemoryLimitError if it needs more than
     `limit`, or a worker more than it has, and DeviceMemoryError for a device."""
@@ -136,12 +144,14 @@ def check_plans(plan: Callable[[int], Plan], engine: Engine, limit: int | None, 
 
 
 def process_bytes() -> int:
-    """Resident bytes of this process: now, or on macOS at most until now."""
+    """Resident bytes of this process: now, or on macOS at most until now. They are rounded up to whole 64 MB, so that
+    the plan of a fit, and a size that a limit chooses, seldom change from run to run."""
     try:
         with open("/proc/self/statm", encoding="ascii") as file:
-            return int(file.read().split()[1]) * resource.getpagesize()
+            found = int(file.read().split()[1]) * resource.getpagesize()
     except OSError:
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        found = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return ceil(found / _ROUNDED_TO) * _ROUNDED_TO
 
 
 def in_process(array_bytes: int) -> int:
@@ -263,27 +273,34 @@ def plan_resolved(rows: Rows, fit: ResolvedFit, threads: int, device: Device | N
     `exact` can handle."""
     if fit.spec.precomputed:
         return _plan_precomputed(rows, fit, threads)
-    n, d, spec, row, start = fit.n, fit.d, fit.spec, _row(rows), fit.start() if fit.matrix_free else fit
-    r, block, features, kept = components(spec, fit.size), _block_rows(rows, fit), _map(start), _kept_rows(fit)
-    passes, passing = _passes(rows, start, threads, device)
-    held = features.nbytes + (3 * min(n, _JUDGED) + kept) * row
-    array_bytes = max(_sample(rows, start, threads), held + max(passing, _solution(start, threads)))
-    width, device_bytes = _width(start), 0
-    if not start.spec.exact:
-        sums = 8 * moments.entries(start.size) + 24 * moments.most_of_strip(start.size)
-        device_bytes = _device_bytes(rows, features, block, threads, 24 * start.size * width if width else sums)
-    if fit.matrix_free:  # the rows, the block that is multiplied, and products of strips
-        passes += 2
-        whole, one, strip = n * d * fit.dtype.itemsize, 8 * n * (r + OVERSAMPLING + 1), strip_bytes(d, 8)
-        array_bytes = max(array_bytes, whole + max(4 * whole, (_MATRIX_BLOCKS + threads) * one + threads * strip))
-        device_bytes = max(device_bytes, _OF_DEVICE + one + min(threads, AT_ONCE) * (2 * one + 4 * strip))
-    D = n if fit.matrix_free else fit.size
-    of_map = n * d * fit.dtype.itemsize if fit.matrix_free else features.nbytes
-    of_sums = 8 * D * (D + 2) if width is None and not fit.matrix_free else 0
-    result_bytes = of_map + of_sums + 8 * (D * r + r * d + min(n, _JUDGED) * (r + 1)) + kept * row
+    if fit.matrix_free:
+        return _plan_products(rows, fit, threads, device)
+    n, d, D, features, width, block = fit.n, fit.d, fit.size, _map(fit), _width(fit), _block_rows(rows, fit)
+    row, r, judged, kept = _row(rows), components(fit.spec, D), min(n, _JUDGED), _kept_rows(fit)
+    passes, passing = _passes(rows, fit, threads, device)
+    beside = features.nbytes + (3 * judged + kept) * row
+    array_bytes = max(_sample(rows, fit, threads), beside + max(passing, _solution(fit, threads)))
+    of_sums = 8 * D * (D + 2) if width is None else 0
+    result_bytes = features.nbytes + of_sums + 8 * (D * r + r * d + judged * (r + 1)) + kept * row
     plan = _planned(rows, D, block, array_bytes, result_bytes, passes)
     plan = replace(plan, bytes_read=plan.bytes_read + row * min(n, fit.sample * rows.grain))
-    return _on_device(plan, device, device_bytes)
+    if fit.spec.exact:  # solved here
+        return plan
+    sums = 8 * moments.entries(D) + 24 * moments.most_of_strip(D) if width is None else 24 * D * width
+    return _on_device(plan, device, _device_bytes(rows, features, block, threads, sums))
+
+
+def _plan_products(rows: Rows, fit: ResolvedFit, threads: int, device: Device | None) -> Plan:
+    """The cost of exact eigenpairs: of an approximate fit, the rows in memory, and products of a block with strips of
+    their Gram matrix, of which two are planned."""
+    n, d, r, start = fit.n, fit.d, components(fit.spec, fit.n), plan_resolved(rows, fit.start(), threads, device)
+    held, one, strip = n * d * fit.dtype.itemsize, 8 * n * (r + OVERSAMPLING + 1), strip_bytes(d, fit.dtype.itemsize)
+    array_bytes = max(start.array_bytes, held + max(4 * held, (_MATRIX_BLOCKS + threads) * one + threads * strip))
+    result_bytes = held + 8 * n * (r + 1) + _kept_rows(fit) * _row(rows)
+    plan = _planned(rows, n, start.block_rows, array_bytes, result_bytes, start.passes + 2)
+    plan = replace(plan, bytes_read=start.bytes_read + 2 * n * _row(rows))
+    products = _OF_DEVICE + one + min(threads, AT_ONCE) * (2 * one + 4 * strip)
+    return _on_device(plan, device, max(start.device_bytes, products))
 
 
 def _row(rows: Rows) -> int:
@@ -428,7 +445,7 @@ def plan_transform(
         known = model.decoder is not None and model.decoder.expansion(model.solution) is not None
         shared += 16 * D * (r + 1) + (0 if known or not has_landmarks(model.features) else 56 * D * D)
     result_bytes = rows.shape[0] * (r * stored + (stored + 9) * judged)
-    more = 16 * (TALLER * tile * (D + r) + (D + 1) * r)
+    more = 2 * wide * (TALLER * tile * (D + r) + (D + 1) * r)
     plan = _planned(rows, D, block, shared + threads * one, result_bytes)
     return _on_device(plan, device, _device_bytes(rows, features, block, threads, more))
 

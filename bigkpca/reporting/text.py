@@ -222,7 +222,7 @@ def provenance(model: Model, facts: dict[str, Any], written_by: str, plan: Plan 
         passes = f"{plan.passes} over the rows, beside a sample" if plan.passes else "the rows were in memory"
         cost = {
             "passes": f"{passes}, {plan.bytes_read / 1e6:,.0f} MB read",
-            "memory of the fit": f"{plan.peak_bytes / 1e6:,.0f} MB at most in a process of this machine (planned)",
+            "memory of the fit": f"{plan.array_bytes / 1e6:,.0f} MB of arrays at most on this machine (planned)",
         }
     added = sum(more["shape"][0] for more in model.provenance.get("added", []))
     weights = facts["options"].get("column_weights")

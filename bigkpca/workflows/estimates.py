@@ -15,7 +15,7 @@ from bigkpca.data.zarr import ZarrRows
 from bigkpca.errors import CorruptionError, DataError, MemoryLimitError
 from bigkpca.evaluating import CrossValidation
 from bigkpca.execution.options import DeviceOptions, ReadingOptions, RunOptions, of_fit, takes, with_names_of_fields
-from bigkpca.execution.plan import Plan, check_peak, in_process, in_worker, plan_resolved, sample_bytes
+from bigkpca.execution.plan import Plan, check_arrays, plan_resolved, sample_bytes
 from bigkpca.fitting.memory_limits import check_fits
 from bigkpca.fitting.sample import sample_lengths, scale_of
 from bigkpca.fitting.warnings import warn_if_dominated
@@ -162,9 +162,8 @@ def sigma(
     rows = open_rows(data, run.array)
     with run.engine() as engine:
         fit = resolve(spec, rows)
-        needed = in_process(sample_bytes(rows, fit, engine.threads))
-        check_peak(needed, run.memory_limit, "allow more with --memory (memory= in Python)")
-        engine.check_memory(lambda threads: in_worker(sample_bytes(rows, fit, threads)))
+        remedy = "allow more with --memory (memory= in Python)"
+        check_arrays(lambda threads: sample_bytes(rows, fit, threads), engine, run.memory_limit, remedy)
         return sample_lengths(rows, fit, engine)
 
 

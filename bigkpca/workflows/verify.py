@@ -18,7 +18,7 @@ from bigkpca.data.zarr import ZarrRows, named_arrays, open_node, read, rows_of_m
 from bigkpca.errors import BigKPCAError, CorruptionError, IncompleteError, SpecError
 from bigkpca.execution.engine import Engine, fit_blocks
 from bigkpca.execution.options import ReadingOptions, RunOptions, takes
-from bigkpca.execution.plan import check_peak, in_process, in_worker
+from bigkpca.execution.plan import check_arrays
 from bigkpca.execution.tasks import BlockTasks, Task
 from bigkpca.storage import groups, models
 
@@ -139,8 +139,8 @@ def _read(rows: Rows, block: Block) -> None:
 def _damage(path: str, arrays: dict[str, tuple[zarr.Array[Any], int]], engine: Engine, run: RunOptions) -> list[str]:
     """What is wrong with chunks of these arrays, each with its number of rows."""
     one = 3 * max(READ_BYTES, *(chunk_bytes(array) for array, _ in arrays.values()))
-    check_peak(in_process(engine.threads * one), run.memory_limit, "allow more with --memory (memory= in Python)")
-    engine.check_memory(lambda threads: in_worker(threads * one))
+    remedy = "allow more with --memory (memory= in Python)"
+    check_arrays(lambda threads: threads * one, engine, run.memory_limit, remedy)
     tasks = []
     for name, (array, rows) in arrays.items():
         height = (array.shards or array.chunks)[0]

@@ -119,4 +119,6 @@ def test_peaks_stay_below_the_plan(options, tmp_path):
     X = rng.normal(size=(20_000, 10)) @ rng.normal(size=(10, 300)) + rng.normal(size=(20_000, 300))
     np.save(tmp_path / "rows.npy", X.astype(np.float32))
     command = ("fit", tmp_path / "rows.npy", tmp_path / "m.zarr", *options.split(), "-q")
-    assert peak_bytes(*command) <= planned_bytes(*command)
+    planned = planned_bytes(*command)  # first: a finished model leaves nothing to refuse
+    used = peak_bytes(*command)
+    assert used <= planned, (used, planned)

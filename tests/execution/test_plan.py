@@ -219,9 +219,9 @@ def test_a_worker_needs_what_its_passes_need_and_no_solver():
 def test_what_the_process_holds_and_what_its_allocator_keeps_are_planned(monkeypatch):
     before = process_bytes()
     held = np.ones(10**7)
-    assert process_bytes() > before + held.nbytes // 2
+    assert process_bytes() >= before + 64_000_000 < before + held.nbytes
     with mock.patch("builtins.open", side_effect=FileNotFoundError):  # as on macOS
-        assert process_bytes() == resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        assert 0 <= process_bytes() - resource.getrusage(resource.RUSAGE_SELF).ru_maxrss < 64_000_000
     peaks = []
     for returned in (True, False):
         monkeypatch.setattr(execution, "_set", [returned])  # which a process sets once, and for good

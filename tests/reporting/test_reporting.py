@@ -33,7 +33,7 @@ def test_the_page_answers_and_has_every_section(page):
         "How accurate is it?", "What do they capture?", "What did it find?", "What do the components mean?",
         "What do they keep of a row?", "What is new?", "How was it made?",
     ]  # fmt: skip
-    for word in ("1 over the rows, beside a sample", "MB at most in a process", "median distance", "kmeans", "seed",
+    for word in ("1 over the rows, beside a sample", "MB of arrays at most", "median distance", "kmeans", "seed",
                  "1,797 × 64, uint8", f"bigkpca {version('bigkpca')}"):  # fmt: skip
         assert word in page
 
