@@ -46,7 +46,7 @@ def submit(words: tuple[str, ...], scheduler: str | None, name: str | None, wait
     from bigkpca.execution.submit import wait as awaited
 
     options = _options(words)
-    with clusters.connected(_needed(scheduler), TIMEOUT) as client:
+    with clusters.connect(_needed(scheduler), TIMEOUT) as client:
         name, _ = _submitted(client, words, options, name)
         if wait:
             sys.exit(awaited(client, name, partial(click.echo, err=True)))
@@ -68,7 +68,7 @@ def jobs(scheduler: str | None, wait: str | None, as_json: bool) -> None:
     from bigkpca.execution import clusters
     from bigkpca.execution import submit as submitting
 
-    with clusters.connected(_needed(scheduler), TIMEOUT) as client:
+    with clusters.connect(_needed(scheduler), TIMEOUT) as client:
         if wait is not None:
             sys.exit(submitting.wait(client, wait, partial(click.echo, err=True)))
         found = submitting.jobs(client)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import signal
-import ssl
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
@@ -15,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 import dask.config
 
-from bigkpca.data.stores import store_of
 from bigkpca.errors import IncompleteError, SpecError
 from bigkpca.execution.engine import Engine, worker_here
 from bigkpca.execution.progress import Progress, Silent, within
@@ -82,7 +80,7 @@ def open_engine(
     if scheduler and workers:
         raise SpecError("specify a scheduler address or a number of workers, not both")
     if scheduler:
-        with dask.config.set(_settings()), connected(scheduler, timeout) as client:
+        with dask.config.set(_settings()), connect(scheduler, timeout) as client:
             progress.note(f"running on {scheduler}, dashboard {client.dashboard_link}")
             yield _on_client(client, timeout, progress)
     elif workers:
@@ -126,32 +124,19 @@ def connect(address: str, timeout: float) -> Client:
 
     check_address(address)
     seconds, over_tls = min(timeout, _CONNECT_SECONDS), address.startswith(("tls://", "wss://"))
-    advice = "correct the address, or specify certificates of its authority" if over_tls else "or correct the address"
-    late = f"the scheduler at {address} does not answer: start one there, {advice}"
+    late = f"the scheduler at {address} does not answer: start one there, or correct the address"
     try:
         # Dask's own time limit does not hold once a connection is made.
         return within(seconds + 1, lambda: Client(address, timeout=seconds, set_as_default=False), late)
     except (OSError, ValueError) as error:  # ValueError: Tornado's, if the connection is closed before TLS starts
         reason = ": ".join(str(each) for each in (error, error.__cause__) if each is not None)
-        if "certificate does not match" in reason:
-            raise SpecError(
-                f"the scheduler at {address} has a certificate that was not issued by the authority in "
-                f"{_named('ca_file')}: specify the authority of its certificate"
-            ) from error
         # A scheduler that refuses a certificate closes the connection; that can arrive before the reason.
-        if over_tls and any(name in reason.lower() for name in ("ssl", "reset", "stream is closed")):
+        if over_tls and any(word in reason.lower() for word in ("certificate", "ssl", "reset", "stream is closed")):
             raise SpecError(
-                f"the scheduler at {address} does not accept a connection over TLS ({reason}): either it does not "
-                f"use TLS, or the certificate in {_named('cert')} was not issued by its authority"
+                f"the scheduler at {address} and this process do not accept each other's certificates ({reason}): it "
+                f"must use TLS, and certificates of the same authority as here, which are {_certificates()}"
             ) from error
         raise IncompleteError(f"{late} ({reason})") from error
-
-
-@contextmanager
-def connected(address: str, timeout: float) -> Iterator[Client]:
-    """`connect`, until the context ends."""
-    with connect(address, timeout) as client:
-        yield client
 
 
 @contextmanager
@@ -199,51 +184,26 @@ def check_address(address: str) -> None:
         raise SpecError(
             f"{address} does not use TLS, which the options or Dask's configuration require: use tls://{host}"
         )
-    if scheme in ("tls", "wss") and _tls_context() is None:
-        raise SpecError(
-            f"{address} needs certificates: specify --tls-ca, --tls-cert and --tls-key, or set distributed.comm.tls in "
-            "Dask's configuration"
-        )
+    if scheme in ("tls", "wss"):
+        from distributed import Security
+
+        try:
+            context = Security().get_connection_args("client").get("ssl_context")
+        except (OSError, ValueError) as error:
+            raise SpecError(
+                f"the certificates cannot be used ({error}): specify files in PEM format, which are {_certificates()}"
+            ) from error
+        if context is None:
+            raise SpecError(f"{address} needs certificates: specify {_certificates()}")
 
 
-_FLAGS = {"ca_file": "--tls-ca", "cert": "--tls-cert", "key": "--tls-key"}
-
-
-def _files() -> dict[str, str]:
-    """The certificate files that options and Dask's configuration name; the latter may also contain certificates."""
+def _certificates() -> str:
+    """The options and files of certificates, for messages. Dask's configuration may contain certificates themselves."""
     from distributed import Security
 
     found = Security().get_tls_config_for_role("client")
-    return {key: found[key] for key in _FLAGS if found[key] and "\n" not in found[key]}
-
-
-def _named(key: str) -> str:
-    return f"{_FLAGS[key]} {_files().get(key, 'or Dask configuration')}"
-
-
-def _tls_context() -> ssl.SSLContext | None:
-    """The TLS settings; None without certificates. Raises SpecError, naming a file that is not valid."""
-    from distributed import Security
-
-    files = _files()
-    for key, path in files.items():
-        try:
-            with store_of(path).open(path) as file:
-                file.read(1)
-        except OSError as error:
-            raise SpecError(f"{_named(key)} cannot be read ({error.strerror}): specify a file in PEM format") from error
-    try:
-        return Security().get_connection_args("client").get("ssl_context")
-    except (ssl.SSLError, OSError) as error:
-        for key in [key for key in ("ca_file", "cert") if key in files]:
-            try:
-                ssl.create_default_context(cafile=files[key])
-            except (ssl.SSLError, OSError):
-                raise SpecError(f"{_named(key)} contains no certificate: specify a file in PEM format") from error
-        wrong = f"{_named('cert')} contains no key: specify it with --tls-key"
-        if "key" in files:
-            wrong = f"{_named('key')} is not the key of the certificate in {_named('cert')} ({error}): give its key"
-        raise SpecError(wrong) from error
+    flags = {"--tls-ca": found["ca_file"], "--tls-cert": found["cert"], "--tls-key": found["key"]}
+    return ", ".join(f"{flag} {file}" if file and "\n" not in file else flag for flag, file in flags.items())
 
 
 def _on_client(client: Client, timeout: float, progress: Progress) -> Engine:

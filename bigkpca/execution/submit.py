@@ -90,9 +90,7 @@ def _job(client: Client, name: str, task: str | None) -> Job:
         return Job(name, about["command"], "running" if task == "processing" else "waiting", None, message)
     if code is None:
         code = IncompleteError.exit_code
-        message = (
-            "it ended without a result, e.g. since the workers that ran it died: see their logs"
-        )
+        message = "it ended without a result, e.g. since the workers that ran it died: see their logs"
     return Job(name, about["command"], "failed" if code else "finished", code, message)
 
 

@@ -215,7 +215,7 @@ def test_a_cluster_that_starts_workers_only_for_tasks_is_waited_for():
 def test_addresses_without_a_scheduler_or_without_certificates_are_refused():
     for address, message in [
         ("nowhere", "'nowhere' is not the address of a Dask scheduler, such as tcp://"),
-        ("tls://127.0.0.1:8786", "needs certificates: specify --tls-ca, --tls-cert and --tls-key"),
+        ("tls://127.0.0.1:8786", "needs certificates: specify --tls-ca, --tls-cert, --tls-key"),
     ]:
         with pytest.raises(SpecError, match=re.escape(message)), open_engine(address, timeout=5):
             pass
