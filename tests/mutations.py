@@ -85,9 +85,9 @@ FAULTS = [
     Fault("bigkpca/spec/job/__init__.py", "1 <= count <= MOST", "0 <= count <= MOST", "keep = 0 prunes the oldest"),
     Fault("bigkpca/spec/checks.py", 'not in ("auto", "uniform")', 'not in ("auto", "uniform", "leverage")'),
     Fault(
-        "bigkpca/execution/tasks.py", "start + power_of_two(stop - start - 1)", "(start + stop) // 2", "order of sums"
+        "bigkpca/execution/graph.py", "start + power_of_two(stop - start - 1)", "(start + stop) // 2", "order of sums"
     ),
-    Fault("bigkpca/execution/workers.py", "check_here(pickle.loads(required))", "pickle.loads(required)", "if late"),
+    Fault("bigkpca/execution/on_cluster.py", "        look(sight)", "        pass", "workers with another mount"),
     Fault("bigkpca/execution/plan.py", "* (at_work + min(blocks, waiting))", "* at_work", "memory over plan"),
     Fault("bigkpca/execution/engine.py", "self._left -= count", "self._left -= 0", "over the limit"),
     Fault("bigkpca/fitting/sample.py", 'side="right")', 'side="left")', "held-out rows may be of the sample"),

@@ -362,11 +362,11 @@ def _of_chunk(
         return none
     start = int(first.value[block_id[0]])
     rows, block = rows_of_chunk(X, start, where), Block(block_id[0], start, start + count)
-    return run_function(function, (rows, block, *given)).value
+    return run_function(function, (rows, block, *given))
 
 
 def _of_block(function: Callable[..., Array], rows: Any, blocks: Any, *given: Any, block_id: tuple[int, ...]) -> Array:
-    return run_function(function, (rows, blocks.value[block_id[0]], *given)).value
+    return run_function(function, (rows, blocks.value[block_id[0]], *given))
 
 
 def _preimages(scores: Rows, block: Block, model: Model) -> Array:

@@ -192,7 +192,7 @@ def randomized_svd(
 
 def _called(function: Callable[..., Any], *arguments: Any) -> Any:
     """function(*arguments) as a task: arrays aligned, BLAS on one thread."""
-    return run_function(function, arguments).value
+    return run_function(function, arguments)
 
 
 def _action(graph: ChunkGraph, inputs: list[Any], shift: Array | None, Q: Array) -> Action:

@@ -148,6 +148,19 @@ verbose_option = click.option(
 )
 
 
+def outcome(error: Exception) -> tuple[int, str]:
+    """The exit code and the message of an error of a command."""
+    if isinstance(error, OSError):
+        from bigkpca.data.retrying import error_of
+
+        error = error_of(error, "the output") or error
+    if isinstance(error, BigKPCAError):
+        return error.exit_code, str(error)
+    if isinstance(error, click.ClickException):
+        return error.exit_code, error.format_message()
+    return BigKPCAError.exit_code, f"{type(error).__name__}: {error}"
+
+
 def _leave(ctx: click.Context, error: Exception) -> None:
     from bigkpca.execution.progress import print_json, stderr
 

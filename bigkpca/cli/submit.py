@@ -1,29 +1,28 @@
-"""Submit commands that run on the cluster itself, and manage them."""
+"""Submit commands that run on the cluster itself, and list them."""
 
 from __future__ import annotations
 
 import json
-import os
-import signal
+import shlex
 import sys
-from collections.abc import Sequence
+import traceback
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from threading import Thread
-from time import sleep
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 import click
 
-from bigkpca.cli.command import command, option, verbose_option
-from bigkpca.cli.options import certificates, json_option, scheduler_option
+from bigkpca.cli.command import command, option, outcome, verbose_option
+from bigkpca.cli.options import PATH, certificates, json_option, scheduler_option
 from bigkpca.cli.output import aligned
-from bigkpca.errors import SpecError
+from bigkpca.data.stores import store_of
+from bigkpca.errors import BigKPCAError, SpecError
 from bigkpca.spec.units import TIMEOUT
 
 if TYPE_CHECKING:
-    from distributed import Future
-
-_END_SECONDS = 30.0  # for a command whose worker died to end in order
+    from distributed import Client, Future
 
 
 @command(
@@ -37,20 +36,20 @@ _END_SECONDS = 30.0  # for a command whose worker died to end in order
 @scheduler_option
 @verbose_option
 @click.argument("words", metavar="COMMAND...", nargs=-1, required=True, type=click.UNPROCESSED)
-@click.pass_context
-def submit(ctx: click.Context, words: tuple[str, ...], scheduler: str | None, name: str | None, wait: bool) -> None:
+def submit(words: tuple[str, ...], scheduler: str | None, name: str | None, wait: bool) -> None:
     """Run any other COMMAND on a Dask cluster and return at once.
 
     One worker drives the command, and all workers share its work. If the driving worker dies, another one takes over.
     All workers must see the paths.
     """
-    from bigkpca.execution import clusters, submitted
+    from bigkpca.execution import clusters
+    from bigkpca.execution.submit import wait as awaited
 
-    on_cluster = _takes_scheduler(ctx, words)
-    with clusters.connected(_needed(scheduler), TIMEOUT) as client:
-        name, _ = submitted.submit(client, words, name, on_cluster=on_cluster)
+    options = _options(words)
+    with clusters.connect(_needed(scheduler), TIMEOUT) as client:
+        name, _ = _submitted(client, words, options, name)
         if wait:
-            sys.exit(submitted.wait(client, name, lambda line: click.echo(line, err=True)))
+            sys.exit(awaited(client, name, partial(click.echo, err=True)))
     click.echo(name)
     click.echo(f"to follow its progress: bigkpca jobs --scheduler {scheduler}", err=True)
 
@@ -58,24 +57,21 @@ def submit(ctx: click.Context, words: tuple[str, ...], scheduler: str | None, na
 @command(
     "bigkpca jobs --scheduler tcp://10.0.0.1:8786",
     "bigkpca jobs --scheduler tcp://10.0.0.1:8786 --wait nightly",
-    "bigkpca jobs --scheduler tcp://10.0.0.1:8786 --cancel nightly",
 )
 @option("--wait", metavar="NAME", unset="none", help="Show the output of a command, and exit with its exit code.")
-@option("--cancel", metavar="NAME", unset="none", help="Stop a command; submitting it again resumes it.")
 @json_option
 @certificates
 @scheduler_option
 @verbose_option
-def jobs(scheduler: str | None, wait: str | None, cancel: str | None, as_json: bool) -> None:
+def jobs(scheduler: str | None, wait: str | None, as_json: bool) -> None:
     """List the commands submitted to a Dask cluster."""
-    from bigkpca.execution import clusters, submitted
+    from bigkpca.execution import clusters
+    from bigkpca.execution import submit as submitting
 
-    with clusters.connected(_needed(scheduler), TIMEOUT) as client:
+    with clusters.connect(_needed(scheduler), TIMEOUT) as client:
         if wait is not None:
-            sys.exit(submitted.wait(client, wait, lambda line: click.echo(line, err=True)))
-        if cancel is not None:
-            submitted.cancel(client, cancel)
-        found = submitted.submitted(client)
+            sys.exit(submitting.wait(client, wait, partial(click.echo, err=True)))
+        found = submitting.jobs(client)
     if as_json:
         for each in found:
             click.echo(json.dumps(asdict(each)))
@@ -83,13 +79,14 @@ def jobs(scheduler: str | None, wait: str | None, cancel: str | None, as_json: b
         click.echo("no commands have been submitted to this cluster")
     else:
         rows = [("name", "state", "exit", "command")]
-        codes = ["" if each.exit_code is None else str(each.exit_code) for each in found]
-        rows += [(each.name, each.state, code, each.command) for each, code in zip(found, codes, strict=True)]
+        rows += [
+            (each.name, each.state, "" if each.exit_code is None else str(each.exit_code), each.command)
+            for each in found
+        ]
         for line, one in zip(aligned(rows, range(len(rows[0]))), (None, *found), strict=True):
             click.echo(line)
-            for said in (one.progress, one.message) if one else ():  # its latest output
-                if said:
-                    click.echo(f"    {said}")
+            if one is not None and one.message:
+                click.echo(f"    {one.message}")
 
 
 def submit_command(words: Sequence[str], *, scheduler: str, name: str | None = None) -> Future[int]:
@@ -119,17 +116,25 @@ def submit_command(words: Sequence[str], *, scheduler: str, name: str | None = N
     IncompleteError
         There is no scheduler at this address.
     """
-    from bigkpca.cli import main
-    from bigkpca.execution import clusters, submitted
+    from bigkpca.execution import clusters
 
     words = [str(word) for word in words]
     if not words:
         raise SpecError("name a command, such as ['fit', 'rows.zarr', 'model.zarr']")
     try:
-        on_cluster = _takes_scheduler(click.Context(main), tuple(words))
-    except click.UsageError as error:
+        options = _options(words)
+    except click.ClickException as error:
         raise SpecError(error.format_message()) from error
-    return submitted.submit(clusters.connect(scheduler, TIMEOUT), words, name, on_cluster=on_cluster)[1]
+    return _submitted(clusters.connect(scheduler, TIMEOUT), words, options, name)[1]
+
+
+def _submitted(
+    client: Client, words: Sequence[str], options: Mapping[str, Any], name: str | None
+) -> tuple[str, Future[int]]:
+    from bigkpca.execution.submit import submit
+
+    name = name or f"{words[0]}-{uuid4().hex[:6]}"
+    return name, submit(client, name, shlex.join(words), partial(_called, words[0]), options)
 
 
 def _needed(scheduler: str | None) -> str:
@@ -138,29 +143,42 @@ def _needed(scheduler: str | None) -> str:
     return scheduler
 
 
-def _takes_scheduler(ctx: click.Context, words: tuple[str, ...]) -> bool:
-    """Whether a command can run on a cluster. Raises click.UsageError for unknown commands and options."""
+def _named(name: str) -> click.Command:
+    """A command that can be submitted. Raises click.UsageError if there is none."""
     from bigkpca.cli import main
 
-    named = None if words[0] in ("submit", "jobs") else main.get_command(ctx, words[0])
-    if named is None:
-        raise click.UsageError(f"No such command {words[0]!r} to submit.", ctx)
-    named.make_parser(click.Context(named, info_name=words[0])).parse_args(list(words[1:]))
-    options = {name for each in named.params for name in each.opts}
-    if any(word.partition("=")[0] in ("--scheduler", "--workers") for word in words):
-        raise click.UsageError("Give --scheduler once, before the command, which then runs on that cluster.", ctx)
-    return "--scheduler" in options
+    found = None if name in ("submit", "jobs") else main.get_command(click.Context(main), name)
+    if found is None:
+        raise click.UsageError(f"No such command {name!r} to submit.")
+    return found
 
 
-def _end_with_parent() -> None:
-    sys.stdin.read()  # blocks until the worker, which has the other end, is gone
-    os.kill(os.getpid(), signal.SIGTERM)
-    sleep(_END_SECONDS)
-    os._exit(1)
+def _options(words: Sequence[str]) -> dict[str, Any]:
+    """The options of a command, with full paths, so that they mean the same on a worker. Raises click.UsageError."""
+    found = _named(words[0])
+    context = found.make_context(words[0], list(words[1:]))
+    if context.params.get("scheduler") or context.params.get("workers"):
+        raise click.UsageError("Give --scheduler once, before the command, which then runs on that cluster.")
+    paths = {each.name for each in found.params if each.type is PATH}
+    return {name: _full(value) if name in paths else value for name, value in context.params.items()}
 
 
-if __name__ == "__main__":  # started by a worker for a submitted command
-    from bigkpca.cli import main
+def _full(path: Any) -> Any:
+    if isinstance(path, tuple):
+        return tuple(map(_full, path))
+    return None if path is None else store_of(path).absolute(path)
 
-    Thread(target=_end_with_parent, daemon=True).start()
-    main(prog_name="bigkpca")
+
+def _called(name: str, options: Mapping[str, Any]) -> tuple[int, str]:
+    """Run a command on a worker: its exit code, and the reason of a failure."""
+    found = _named(name)
+    try:
+        with click.Context(found, info_name=name) as context:
+            context.invoke(found, **options)
+    except Exception as error:
+        code, message = outcome(error)
+        if code == BigKPCAError.exit_code:  # nobody expected it
+            traceback.print_exc()
+        click.echo(f"bigkpca: {message}", err=True)
+        return code, message
+    return 0, ""

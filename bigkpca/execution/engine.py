@@ -1,7 +1,7 @@
 """Where passes run: on Dask's threaded scheduler in this process, or on a Dask cluster, with the same bits.
 
 Every pass is a list of independent block tasks, whose results are either kept in order or added up. It becomes one Dask
-graph (`tasks`).
+graph (`graph`).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import wraps
 from threading import Lock
@@ -21,28 +21,20 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import dask.config
 import numpy as np
 from dask.base import tokenize
+from dask.delayed import Delayed
 from dask.system import CPU_COUNT
 
 from bigkpca.data.blocks import Block, fit_block_rows, split, tile_rows
 from bigkpca.data.devices import AT_ONCE, Device, device_of, tile_factor
 from bigkpca.data.rows import Rows, tiles
-from bigkpca.errors import Array, IncompleteError, check_overflow
+from bigkpca.errors import Array, IncompleteError, MemoryLimitError, check_overflow
 from bigkpca.execution.blas import blas_core_types, single_threaded_blas
+from bigkpca.execution.graph import Node, Pass, Sums
 from bigkpca.execution.on_cluster import on_cluster
 from bigkpca.execution.on_threads import on_threads
-from bigkpca.execution.progress import Progress, Silent, Watch, within
-from bigkpca.execution.tasks import (
-    BlockTasks,
-    Carried,
-    Node,
-    Pass,
-    Placed,
-    Task,
-    depends_on_graph,
-    is_part,
-    named_rows,
-)
-from bigkpca.execution.workers import Crew, known_workers, on_workers, peaks_of, sight_of
+from bigkpca.execution.progress import Progress, Silent
+from bigkpca.execution.tasks import BlockTasks, Placed, Task, named_rows, some_take
+from bigkpca.execution.workers import Sight, check_devices, known_workers, on_workers, sight_of
 from bigkpca.numerics.array_api import in_numpy
 from bigkpca.numerics.features import FeatureMap
 from bigkpca.spec.units import TIMEOUT
@@ -107,31 +99,16 @@ class KeptFeatures:
         return [self._tiles.pop(span) for span in spans]
 
 
-class PartialSums:
-    """Known nodes of the sum over `tasks` tasks, none of them part of another."""
+class Unsaved:
+    """The checkpoint of a pass that is not saved."""
 
-    def __init__(self, tasks: int, saved: Mapping[Node, Any]) -> None:
-        self.known: dict[Node, Carried] = {}
-        for (level, number), value in sorted(saved.items(), reverse=True):
-            # An interrupted save leaves a node beside its parts: the large one counts.
-            possible = 0 <= level <= (tasks - 1).bit_length() and 0 <= number << level < tasks
-            if possible and not any(is_part((level, number), other) for other in self.known):
-                self.known[level, number] = Carried(value)
+    def saved(self) -> dict[Node, Any]:
+        return {}
 
-    def add(self, node: Node, value: Carried) -> None:
-        """Add a node, replacing its parts."""
-        # Atomically: an interruption must not lose what was added up.
-        self.known = {other: held for other, held in self.known.items() if not is_part(other, node)} | {node: value}
+    def due(self, *, ended: bool) -> bool:
+        return False
 
-    @property
-    def nodes(self) -> dict[Node, Any]:
-        """The nodes, to be saved."""
-        return {node: carried.value for node, carried in self.known.items()}
-
-    def total(self) -> Any:
-        """The sum over all tasks, once it is known."""
-        (carried,) = self.known.values()
-        return carried.value
+    def save(self, nodes: Mapping[Node, Any]) -> None: ...
 
 
 def content_digest(*values: Any) -> str:
@@ -139,12 +116,7 @@ def content_digest(*values: Any) -> str:
     return hashlib.sha256(tokenize(*values, ensure_deterministic=True).encode()).hexdigest()
 
 
-# Read early: Dask sets this variable to 1 in this process, for the workers that it starts, along with this seed of
-# hashes.
-_OF_DASK = os.environ.get("PYTHONHASHSEED") == "6640"
-_OMP_THREADS = "" if _OF_DASK else os.environ.get("OMP_NUM_THREADS", "").partition(",")[0].strip()
-
-_SAVE_SECONDS = 5.0  # for the last save of a run that ends early
+_OMP_THREADS = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0].strip()  # Dask sets it for its workers later
 
 
 def worker_here() -> Worker | None:
@@ -174,11 +146,11 @@ def threads_here() -> int:
 class Engine:
     """Runs tasks on a cluster if there is a client, otherwise on `threads` threads of this process.
 
-    A pass ends with IncompleteError if no task ends for `timeout` seconds. `checkpoint` receives the title of a pass
-    and the values that it depends on: its sums are saved there from time to time, and another process can continue from
-    them. With `kept`, the pass of a fit on threads leaves features there, and scores of the same rows take them from
-    there. `crew` is what is known about the workers of a cluster. `progress` receives the title of each pass, the rows
-    of finished blocks, and notes. Tasks that take `placed` values compute on `device`; None is the processor.
+    On a cluster, a pass ends with IncompleteError if no task ends for `timeout` seconds. `checkpoint` receives the
+    title of a pass and the values that it depends on: its sums are saved there from time to time, and another process
+    can continue from them. With `kept`, the pass of a fit on threads leaves features there, and scores of the same rows
+    take them from there. `sights` are what workers must see, by path. `progress` receives the title of each pass, the
+    rows of finished blocks, and notes. Tasks that take `placed` values compute on `device`; None is the processor.
     """
 
     threads: int = field(default_factory=threads_here)
@@ -186,21 +158,18 @@ class Engine:
     timeout: float = TIMEOUT
     checkpoint: Callable[..., Any] | None = None
     kept: KeptFeatures | None = None
-    crew: Crew = field(default_factory=Crew)
+    sights: dict[str, Sight] = field(default_factory=dict)
     progress: Progress = Silent()
     device: Device | None = None
 
     def on_device(self, device: Device | None) -> Engine:
-        """The same engine with passes on this device, here or on the workers of a cluster; workers without it get no
-        tasks, even if they join later. Raises SpecError if it is not there."""
-        crew = self.crew
+        """The same engine with passes on this device, here or on the workers of a cluster that have it. Raises
+        SpecError if it is not there."""
         if device is not None and self.client is None:
             device.check()
-        elif device != self.device and self.client is not None:
-            crew = crew.copy()  # this engine still requires what it did
-            name = None if device is None else str(device)
-            crew.require(self.client, self.timeout, replace(crew.requirements, device=name, device_bytes=()))
-        return replace(self, device=device, crew=crew)
+        elif device is not None and device != self.device and self.client is not None:
+            check_devices(self.client, self.timeout, device)
+        return replace(self, device=device)
 
     def placed(self, value: Any) -> Any:
         """A value for tasks, whose arrays each process moves to the device, if there is one."""
@@ -213,69 +182,55 @@ class Engine:
 
     def each(self, title: str, tasks: Sequence[Task]) -> list[Any]:
         """Results of all tasks, in their order."""
-        given, found = Pass.of(title, tasks, False, self.all_threads, self.timeout / 2), dict[Node, Carried]()
-        with self._showing(title, tasks) as done, single_threaded_blas:
-            for some in self._computed(given, lambda: found, lambda: False, done):
-                found.update(some)
-        first = {given.span(node).start: carried.value for node, carried in found.items()}
-        return [result for number in sorted(first) for result in first[number]]
+        given, found = Pass.of(title, tasks, False, self.all_threads), dict[Node, list[Any]]()
+        with self._showing(title, tasks) as done:
+            self._compute(given, given.tree.level(given.level), found.__setitem__, done)
+        return [result for node in sorted(found) for result in found[node]]
 
     def total(self, title: str, tasks: Sequence[Task], *given: Any) -> Any:
         """Sum of the results of all tasks, over a fixed binary tree: ((0+1)+(2+3))+((4+5)+...). `given` are the values
         that it depends on besides the rows; they identify its checkpoint."""
-        of_sums = Pass.of(title, tasks, True, self.all_threads, self.timeout / 2)
-        with self._showing(title, tasks) as done, single_threaded_blas:
-            checkpoint = None
-            if self.checkpoint is not None and not depends_on_graph(tasks):
-                checkpoint = self.checkpoint(title, len(tasks), *given)
-            sums = PartialSums(len(tasks), checkpoint.saved() if checkpoint else {})
-            for task in [task for node in sums.known for task in of_sums.span(node)]:
-                done(task)
+        saves = self.checkpoint is not None and not some_take(tasks, Delayed)
+        checkpoint = self.checkpoint(title, len(tasks), *given) if saves and self.checkpoint else Unsaved()
+        of_sums = Pass.of(title, tasks, True, self.all_threads)
+        sums = Sums(of_sums.tree, checkpoint.saved())
+        with self._showing(title, tasks) as done:
+            for node in sums.known:
+                done(sums.tree.span(node))
 
-            def due() -> bool:
-                return checkpoint is not None and checkpoint.due(ended=False)
+            def ended(some: range) -> None:
+                done(some)
+                if checkpoint.due(ended=False):
+                    checkpoint.save(sums.known)
 
             try:
-                for some in self._computed(of_sums, lambda: sums.known, due, done):
-                    for node, carried in some.items():
-                        sums.add(node, carried)
-                    if checkpoint and due():
-                        checkpoint.save(sums.nodes)
+                self._compute(of_sums, sums.missing(), sums.add, ended)
             except (KeyboardInterrupt, IncompleteError):
-                if checkpoint:
-                    with suppress(IncompleteError):  # the place where sums are saved may itself hang
-                        within(_SAVE_SECONDS, lambda: checkpoint.save(sums.nodes), "")
+                checkpoint.save(sums.known)
                 raise
-            if checkpoint and checkpoint.due(ended=True):
-                checkpoint.save(sums.nodes)
-        return sums.total()
+            if checkpoint.due(ended=True):
+                checkpoint.save(sums.known)
+        return sums.total
 
-    def _computed(
-        self,
-        given: Pass,
-        known: Callable[[], Mapping[Node, Carried]],
-        due: Callable[[], bool],
-        done: Callable[[int], None],
-    ) -> Iterator[dict[Node, Carried]]:
-        """Unknown nodes of a pass, as their values arrive here: of a sum at least the last one."""
-        if not given.tasks:
-            return iter(())
-        watch = Watch(self.timeout)
-        if self.client is None:
-            return on_threads(given, known(), self.threads, watch, done)
-        return on_cluster(self.client, given, known, due, self.crew, watch, done)
+    def _compute(
+        self, given: Pass, nodes: Sequence[Node], take: Callable[[Node, Any], None], done: Callable[[range], None]
+    ) -> None:
+        """Compute some nodes of a pass; `take` receives each with its value, `done` the numbers of tasks that ended."""
+        with single_threaded_blas:
+            if self.client is None:
+                on_threads(given, nodes, self.threads, take, done)
+            else:
+                on_cluster(self.client, given, nodes, tuple(self.sights.values()), self.timeout, take, done)
 
     @contextmanager
-    def _showing(self, title: str, tasks: Sequence[Task]) -> Iterator[Callable[[int], None]]:
-        """A function that counts each task once, by its number."""
+    def _showing(self, title: str, tasks: Sequence[Task]) -> Iterator[Callable[[range], None]]:
+        """A function that counts tasks, by their numbers."""
         sizes = tasks.sizes if isinstance(tasks, BlockTasks) else [task.rows for task in tasks]
         self.progress.start(title, sum(sizes))
-        counted: set[int] = set()
 
-        def done(number: int) -> None:
-            if number not in counted:
-                counted.add(number)
-                self.progress.advance(sizes[number])
+        def done(some: range) -> None:
+            if some:
+                self.progress.advance(sum(sizes[some.start : some.stop]))
 
         try:
             yield done
@@ -285,17 +240,47 @@ class Engine:
     @property
     def all_threads(self) -> int:
         """Threads of this process, or of all workers."""
-        if self.client is None:
-            return self.threads
-        return max(1, sum(threads for _, threads, _ in self._workers()))
+        return self.threads if self.client is None else max(1, sum(threads for _, threads, _ in self._workers()))
 
     def _workers(self) -> list[tuple[str, int, int]]:
-        """(address, threads, bytes it may use) of each worker of a cluster that can take part."""
+        """(address, threads, bytes it may use) of each worker of a cluster."""
         if self.client is None:
             return []
-        workers = known_workers(self.client, self.timeout)
-        fit = self.crew.fit(workers)
-        return [(address, workers[address]["nthreads"], workers[address]["memory_limit"]) for address in fit]
+        known = known_workers(self.client, self.timeout)
+        return [(address, known[address]["nthreads"], known[address]["memory_limit"]) for address in sorted(known)]
+
+    def worker_limits(self) -> list[tuple[str, int, int]]:
+        """(address, threads, bytes it may use) of each worker of a cluster that has a memory limit."""
+        return [worker for worker in self._workers() if worker[2]]
+
+    def core_types(self) -> list[str]:
+        """The processor types for which BLAS computes where tasks run."""
+        if self.client is None:
+            return ["+".join(blas_core_types())]
+        return sorted({"+".join(types) for types in on_workers(self.client, self.timeout, blas_core_types).values()})
+
+    def check_paths(self, *paths: str | None) -> None:
+        """Require that workers of a cluster see at these paths what this process sees. Each process looks before its
+        first task, whenever it joined; what it raises there names it and the path."""
+        if self.client is not None:
+            self.sights.update({path: sight_of(path) for path in paths if path is not None})
+
+    def check_memory(self, peak_bytes: Callable[[int], int], device_bytes: Callable[[int], int] | None = None) -> None:
+        """Raise MemoryLimitError, naming it, if a worker may use less memory than a process with its threads needs, and
+        DeviceMemoryError if the device has too little."""
+        for address, threads, limit in self.worker_limits():
+            if (needed := peak_bytes(threads)) > limit:
+                raise MemoryLimitError(
+                    f"worker {address} may use {limit / 1e6:.0f} MB, but the plan needs {needed / 1e6:.0f} MB; give "
+                    "workers more memory or fewer threads, or choose a smaller size"
+                )
+        if self.device is None or device_bytes is None:
+            return
+        if self.client is None:
+            self.device.check_room(device_bytes(min(self.threads, AT_ONCE)))
+        else:
+            needs = tuple(map(device_bytes, range(1, AT_ONCE + 1)))
+            check_devices(self.client, self.timeout, self.device, needs)
 
     @contextmanager
     def small_work(self) -> Iterator[Callable[[Callable[[int], Any], Iterable[int]], list[Any]]]:
@@ -308,39 +293,6 @@ class Engine:
         """`map` on the threads of this process, for small work of the driver; BLAS stays at one thread."""
         with self.small_work() as in_order:
             return in_order(function, items)
-
-    def worker_limits(self) -> list[tuple[str, int, int]]:
-        """(address, threads, bytes it may use) of each worker of a cluster that has a memory limit."""
-        return [worker for worker in self._workers() if worker[2]]
-
-    def core_types(self) -> list[str]:
-        """The processor types for which BLAS computes where tasks run."""
-        if self.client is None:
-            return ["+".join(blas_core_types())]
-        fit = [address for address, *_ in self._workers()]
-        found = on_workers(self.client, self.timeout, blas_core_types, workers=fit)
-        return sorted({"+".join(each) for each in found.values() if isinstance(each, tuple)})
-
-    def check_paths(self, *paths: str | None) -> None:
-        """Require that workers of a cluster see at these paths what this process sees; others get no tasks, even if
-        they join later. Raises SpecError, naming a path, if none does."""
-        given = [path for path in paths if path is not None]
-        if self.client is not None and given:
-            before = tuple(sight for sight in self.crew.requirements.sights if sight.path not in given)
-            sights = (*before, *map(sight_of, given))
-            self.crew.require(self.client, self.timeout, replace(self.crew.requirements, sights=sights))
-
-    def check_memory(self, peak_bytes: Callable[[int], int], device_bytes: Callable[[int], int] | None = None) -> None:
-        """Require that workers may use the memory that a process with their threads will need, here and on the device;
-        others get no tasks, even if they join later. Raises MemoryLimitError, naming one, if none may, and
-        DeviceMemoryError if the device has too little memory."""
-        threads = range(1, AT_ONCE + 1) if self.device and device_bytes else ()
-        on_device = tuple(device_bytes(each) for each in threads) if device_bytes else ()
-        if self.client is not None:
-            required = replace(self.crew.requirements, peaks=peaks_of(peak_bytes), device_bytes=on_device)
-            self.crew.require(self.client, self.timeout, required)
-        elif self.device and on_device:
-            self.device.check_room(on_device[min(self.threads, AT_ONCE) - 1])
 
 
 def _in_order(pool: ThreadPoolExecutor, threads: int, function: Callable[[int], Any], items: list[int]) -> list[Any]:

@@ -1,5 +1,4 @@
-"""Progress of passes, shown on stderr, and bounded waits: detecting that nothing finishes, and abandoning calls that
-hang."""
+"""Progress of passes, shown on stderr, and bounded waits."""
 
 from __future__ import annotations
 
@@ -13,7 +12,6 @@ from datetime import UTC, datetime, timedelta
 from functools import cache
 from html import escape
 from threading import Thread
-from time import monotonic
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from bigkpca.errors import IncompleteError
@@ -181,42 +179,11 @@ def json_line(**values: Any) -> str:
 
 
 T = TypeVar("T")
-POLL_SECONDS = 1.0  # between two checks of what has finished
-_MOST_SECONDS = 5.0  # between two checks: more passes only if this process itself was stopped
 
 
-class Watch:
-    """How long nothing has finished while this process was running."""
-
-    def __init__(self, seconds: float) -> None:
-        self.seconds = seconds
-        self._idle, self._looked = 0.0, monotonic()
-
-    def finished(self) -> None:
-        """Something has finished."""
-        self._idle, self._looked = 0.0, monotonic()
-
-    def look(self, most: float = _MOST_SECONDS) -> bool:
-        """Whether nothing has finished for too long; the last check was at most `most` seconds ago."""
-        now = monotonic()
-        self._idle += min(now - self._looked, most)
-        self._looked = now
-        return self.stalled
-
-    @property
-    def stalled(self) -> bool:
-        """Whether nothing had finished for too long at the last check."""
-        return self._idle >= self.seconds
-
-
-def stalled_error(watch: Watch, what: str) -> IncompleteError:
-    """The error that ends a run in which nothing finishes; `what` hangs."""
-    seconds = watch.seconds
-    shown = f"{seconds / 60:g} minutes" if seconds >= 120 else f"{seconds:g} seconds"
-    return IncompleteError(
-        f"nothing has finished for {shown}: {what}; run the same command again when that is fixed, or "
-        "allow more time with --timeout (timeout= in Python)"
-    )
+def duration(seconds: float) -> str:
+    """A time in words, e.g. 10 minutes."""
+    return f"{seconds / 60:g} minutes" if seconds >= 120 else f"{seconds:g} seconds"
 
 
 def within(seconds: float, function: Callable[[], T], late: str) -> T:

@@ -21,9 +21,9 @@ import numpy as np
 from bigkpca.data.stores import store_of
 from bigkpca.errors import Array, BigKPCAError
 from bigkpca.execution.engine import content_digest
+from bigkpca.execution.graph import Node
 from bigkpca.execution.passes import BlockSums
 from bigkpca.execution.progress import Progress
-from bigkpca.execution.tasks import Node
 from bigkpca.numerics.certificates.sampling import ResidualSample
 from bigkpca.numerics.moments import ColumnMoments, ShiftedSums
 from bigkpca.numerics.preimages import Regression

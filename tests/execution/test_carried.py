@@ -10,7 +10,7 @@ import pytest
 
 from bigkpca import arrays
 from bigkpca.data.opening import open_rows
-from bigkpca.data.rows import ArrayRows, take, tiles
+from bigkpca.data.rows import take, tiles
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.tasks import Carried, Task
 from bigkpca.numerics.linalg import all_aligned
@@ -33,7 +33,6 @@ def test_what_is_carried_is_aligned_where_it_is_unpacked():
     X = np.arange(12.0).reshape(3, 4)
     for held, array in [
         ({"X": X}, lambda held: held["X"]),
-        (ArrayRows(X), lambda held: held.values),
         (partial(np.add, X), lambda held: held.args[0]),
         (Slotted(X), lambda held: held.X),
     ]:

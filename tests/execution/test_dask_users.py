@@ -23,11 +23,9 @@ import bigkpca
 from bigkpca import KernelPCA, arrays
 from bigkpca.errors import DataError
 from bigkpca.execution import on_cluster
-from bigkpca.execution.engine import Engine, PartialSums
-from bigkpca.execution.progress import Watch
-from bigkpca.execution.tasks import Pass, Task
-from tests.helpers.dask_processes import wait_until
-from tests.helpers.progress import Once, Recorder
+from bigkpca.execution.engine import Engine
+from bigkpca.execution.tasks import Task
+from tests.helpers.progress import Once
 from tests.helpers.stores import as_zarr
 
 pytestmark = pytest.mark.full
@@ -110,17 +108,6 @@ def test_scores_join_the_dataset_of_their_rows(client, digits):
     np.testing.assert_allclose(table.scores.compute(), kpca.transform(digits[:600]), atol=1e-12)
 
 
-def test_the_process_that_drives_a_pass_receives_one_sum(two_processes, tmp_path, digits):
-    path = as_zarr(tmp_path, digits[:1500], (10, 64))
-    with mock.patch.object(PartialSums, "add", autospec=True, side_effect=PartialSums.add) as received:
-        estimator(block_rows=10, verbose=Recorder()).fit(path)
-        assert received.call_count > 1  # on threads they are here anyway
-        received.reset_mock()
-        with two_processes.client.as_current():
-            estimator(block_rows=10, verbose=Recorder()).fit(path)
-    assert received.call_count == 1
-
-
 def test_rows_in_memory_go_to_a_cluster_by_parts(client, digits, monkeypatch):
     def fitted():
         with mock.patch.object(client, "get", side_effect=client.get) as submitted:
@@ -129,7 +116,9 @@ def test_rows_in_memory_go_to_a_cluster_by_parts(client, digits, monkeypatch):
 
     values, graphs = fitted()
     monkeypatch.setattr(on_cluster, "_MOST_BYTES", digits.nbytes // 5)
-    assert fitted() == (values, graphs + 5)
+    again, more = fitted()
+    assert again == values
+    assert graphs < more <= 6 * graphs
 
 
 def test_persisted_rows_of_a_client_that_was_closed_are_named():
@@ -145,37 +134,6 @@ def test_callbacks_of_users_see_the_graph_of_a_pass_and_not_those_within_its_tas
     with Profiler() as seen:
         estimator().fit(U)
     assert any(key_split(each.key) == "bigkpca-fitting" for each in seen.results)
-
-
-def waiting(folder, number):
-    """The task of a number, which waits in the middle of its group until workers were asked what they ended."""
-    Path(folder, f"begun-{number}").touch()
-    if (asked := {10: 1, 20: 2}.get(number % 32)) is not None:
-        wait_until(Path(folder, f"asked-{asked}").exists)
-    return number
-
-
-def test_long_groups_of_a_cluster_are_no_stall(two_processes, tmp_path):
-    """Twice nothing was heard for too long before a group ended, but tasks ended since workers were asked last."""
-    tasks, asked = [Task(waiting, (str(tmp_path), number), 1) for number in range(64)], 0
-
-    def too_long(_):
-        nonlocal asked
-        (tmp_path / f"asked-{asked}").touch()
-        at = 10 * (asked + 1)
-        if asked == 2 or not any((tmp_path / f"begun-{number}").exists() for number in (at, at + 32)):
-            return False
-        asked += 1
-        return True
-
-    given = Pass("adding up", tasks, True, 5, 1.0)  # two groups
-    with (
-        mock.patch.object(Pass, "of", return_value=given),
-        mock.patch.object(Watch, "look", too_long),
-        mock.patch.multiple(on_cluster, POLL_SECONDS=0.1, _ANSWER_SECONDS=60.0),
-    ):
-        assert two_processes.total("adding up", tasks) == sum(range(64))
-    assert asked == 2
 
 
 def test_what_is_left_of_a_pass_that_is_stopped_is_cancelled(two_processes, tmp_path):

@@ -2,10 +2,10 @@
 which some have no device. The device is array_api_strict, which computes in host memory."""
 
 import pickle
-import re
 import sys
 import tracemalloc
 import warnings
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Barrier, Thread
@@ -24,23 +24,18 @@ from bigkpca.data.blocks import split
 from bigkpca.data.devices import AT_ONCE, TALLER, Device
 from bigkpca.data.rows import ArrayRows
 from bigkpca.errors import DeviceMemoryError, DeviceMemoryWarning, MemoryLimitError, SpecError
-from bigkpca.execution import workers
 from bigkpca.execution.clusters import open_engine
 from bigkpca.execution.engine import Engine, block_tiles, sum_by_block, tile_height
-from bigkpca.execution.on_cluster import _graph, _Run
 from bigkpca.execution.plan import plan_fit, plan_resolved, plan_transform, worker_bytes
-from bigkpca.execution.progress import WARNING
-from bigkpca.execution.tasks import BlockTasks, Carried, Placed, Task, graph_of, use_device
+from bigkpca.execution.tasks import BlockTasks, Placed, Task, some_take
+from bigkpca.execution.workers import _check_device
 from bigkpca.fitting.memory_limits import check_fits
 from bigkpca.numerics.features import KernelRows
 from bigkpca.numerics.kernels import Gaussian
 from bigkpca.numerics.moments import entries, most_of_strip, shifted_sums
 from bigkpca.spec import FitSpec, resolve
 from tests.execution.test_plan import model, rows
-from tests.execution.test_tasks import pass_of, run
-from tests.execution.test_workers import found_by
 from tests.helpers.dask_processes import DaskProcesses, wait_until
-from tests.helpers.progress import Recorder
 
 STRICT = Device("array_api_strict", "cpu")
 X = np.random.default_rng(0).normal(size=(20_000, 3))
@@ -95,7 +90,7 @@ def test_a_value_is_moved_once_in_a_process_and_sent_as_it_is_in_host_memory(mon
     message = pickle.dumps(placed, protocol=5, buffer_callback=buffers.append)
     for sent in (pickle.loads(message, buffers=buffers), pickle.loads(pickle.dumps(placed, protocol=4))):
         assert "value" not in vars(sent)
-        assert type(sent.host.value.values) is np.ndarray
+        assert type(sent._host.value.values) is np.ndarray
         assert (sent.device, tokenize(sent)) == (STRICT, tokenize(placed))
         assert_array_equal(np.asarray(sent.value.values), OURS.values)
     assert len(moved) == 3
@@ -135,8 +130,8 @@ def test_tasks_of_placed_values_compute_there():
         assert there.on_device(None).devices == []
     for engine in (Engine(), there):
         tasks = BlockTasks(weighted, ArrayRows(X), (), [engine.placed(OURS), 1])
-        assert not use_device(tasks)
-        assert use_device([Task(len, (engine.placed(OURS),), 1)]) == bool(engine.devices)
+        assert not some_take(tasks, Placed)
+        assert some_take([Task(len, (engine.placed(OURS),), 1)], Placed) == bool(engine.devices)
 
 
 def test_a_device_that_is_not_there_is_an_error_before_anything_is_read(monkeypatch):
@@ -299,50 +294,26 @@ def test_device_memory_is_checked_for_as_many_threads_as_compute_at_a_time(monke
 # Workers.
 
 
-def test_a_worker_without_the_device_or_with_too_little_memory_is_unfit(monkeypatch):
+def test_a_worker_checks_its_device_and_the_memory_that_its_threads_need(monkeypatch):
     monkeypatch.setattr(Device, "free_bytes", lambda self: 3 * 10**6)
-    workers._check_device.cache_clear()
-    assert found_by(device="array_api_strict") == ""
-    needed = tuple(count * 10**6 for count in range(1, AT_ONCE + 1))
-    for threads, message in {1: "", 3: "", 4: "this needs 4 MB", 64: "this needs 4 MB"}.items():
-        found = found_by(threads, device="array_api_strict", device_bytes=needed)
-        assert found.startswith(message and f"worker tcp://a: {message} on device='array_api_strict:cpu'")
-    monkeypatch.setattr(Device, "free_bytes", lambda self: 0)  # a run that fitted has taken it
-    assert found_by(3, device="array_api_strict", device_bytes=needed) == ""
-    workers._check_device.cache_clear()
+    needs = tuple(count * 10**6 for count in range(1, AT_ONCE + 1))
+    for threads, fits in {1: True, 3: True, 4: False, 64: False}.items():
+        worker = SimpleNamespace(state=SimpleNamespace(nthreads=threads))
+        with nullcontext() if fits else pytest.raises(DeviceMemoryError, match="this needs 4 MB"):
+            _check_device("array_api_strict", needs, worker)
     monkeypatch.setattr(devices, "find_spec", lambda name: None)
-    assert "worker tcp://a: device='cupy:cuda:0' needs cupy, which is not installed" in found_by(device="cupy")
-
-
-def test_groups_on_a_device_take_a_gpu_if_workers_declare_some():
-    for value, with_gpu, asked in [
-        (Placed(OURS, STRICT), True, True),
-        (Placed(OURS, STRICT), False, False),
-        (Carried(OURS), True, False),
-    ]:
-        whole = pass_of(9, 1, value)
-        graph = graph_of(whole, {}, whole.missing({}), lambda function, keys, *given: (function, keys, *given), run)
-        found = _graph(SimpleNamespace(given=whole, with_gpu=with_gpu), graph)
-        assert dict(found) == graph.dsk
-        assert (found is not graph.dsk) == asked
-        if asked:
-            assert found.layers["groups"].annotations == {"resources": {"GPU": 1}}
-            assert set(found.layers["groups"]) == set(graph.groups)
-            assert not found.layers["others"].annotations
-    assert not _Run.with_gpu
+    with pytest.raises(SpecError, match="device='cupy:cuda:0' needs cupy, which is not installed"):
+        _check_device("cupy", (), None)
 
 
 @pytest.mark.full
-def test_a_cluster_computes_the_same_and_a_later_run_requires_no_device(two_processes):
+def test_a_cluster_computes_the_same_and_a_worker_without_the_device_is_named(two_processes):
     there = two_processes.on_device(STRICT)
     assert_array_equal(summed(there), summed(Engine(threads=1).on_device(STRICT)))
-    assert there.crew.requirements.device == "array_api_strict:cpu"
-    assert two_processes.crew.requirements.device is None
-    assert there.on_device(None).crew.requirements.device is None
     with pytest.raises(SpecError, match=r"worker t[cl][ps]://.*: device='xpu:7' (needs torch|cannot be used)"):
         there.on_device(Device("torch", "xpu:7"))
-    with two_processes.client.as_current(), open_engine() as engine:
-        assert engine.crew.requirements.device is None
+    there.check_memory(lambda threads: 0, lambda threads: threads)
+    assert there.on_device(None).devices == []
 
 
 WITHOUT = """
@@ -364,38 +335,23 @@ def worked(engine):
 
 
 @pytest.mark.full
-def test_workers_without_the_device_get_no_tasks_and_are_named_once(tmp_path):
-    recorder = Recorder()
+def test_where_workers_declare_a_gpu_only_these_compute_on_a_device(tmp_path):
     (tmp_path / "sitecustomize.py").write_text(WITHOUT)
-    with DaskProcesses(tmp_path / "cluster", 1) as cluster:
+    with DaskProcesses(tmp_path / "cluster", 0) as cluster:
         cluster.start_worker(PYTHONPATH=f"{tmp_path}:{Path(__file__).parents[2]}")
         cluster.wait_for_workers()
-        with open_engine(cluster.address, timeout=60, progress=recorder) as engine:
-            there = engine.on_device(STRICT)
-            (unfit,) = there.crew.unfit
-            assert not engine.crew.unfit
-            for _ in range(2):
-                assert worked(there)
-                assert unfit not in worked(there)
-            assert there.all_threads == 1
-            (told,) = [note for note in recorder.notes if note.startswith(WARNING)]
-            assert re.search(rf"gets no tasks of this run: worker {unfit}: device='array_api_strict:cpu' needs", told)
-        with open_engine(cluster.address, timeout=60) as engine:  # which needs no device
-            assert not engine.crew.unfit
-
-
-@pytest.mark.full
-def test_workers_that_declare_a_gpu_compute_and_others_help_without_a_device(tmp_path):
-    with DaskProcesses(tmp_path / "cluster", 1) as cluster:
-        cluster._options = ["--resources", "GPU=1"]
-        cluster.start_worker()
-        cluster.wait_for_workers()
         with open_engine(cluster.address, timeout=60) as engine:
+            (without,) = engine.client.scheduler_info(n_workers=-1)["workers"]
+            with pytest.raises(SpecError, match=rf"worker {without}: device='array_api_strict:cpu' needs"):
+                engine.on_device(STRICT)
+            cluster._options = ["--resources", "GPU=1"]
+            cluster.start_worker()
+            cluster.wait_for_workers()
             known = engine.client.scheduler_info(n_workers=-1)["workers"]
             (gpu,) = [address for address, worker in known.items() if worker["resources"]]
             assert worked(engine.on_device(STRICT)) == {gpu}
             assert_array_equal(summed(engine.on_device(STRICT)), summed(Engine(threads=1).on_device(STRICT)))
-            assert engine.on_device(None).crew.fit(known) == sorted(known)
+            assert worked(engine) == {gpu, without}
 
 
 def full_once(rows, block, features):

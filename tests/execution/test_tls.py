@@ -67,21 +67,17 @@ def resetting(context=None):
             thread.join()
 
 
-def test_certificates_that_do_not_fit_each_other_are_named(tmp_path):
+def test_certificates_that_cannot_be_used_are_named(tmp_path):
     own, other = certificates(tmp_path / "own"), certificates(tmp_path / "other")
     (tmp_path / "junk.pem").write_text("junk")
-    for name, file, message in [
-        ("key", other["key"], r"--tls-key .*other/key.pem is not the key of the certificate in --tls-cert .*own/cert"),
-        ("key", None, r"--tls-cert .*own/cert.pem contains no key: specify it with --tls-key"),
-        ("key", str(tmp_path), r"--tls-key .* cannot be read \(Is a directory\): specify a file in PEM format"),
-        ("cert", str(tmp_path / "none.pem"), r"--tls-cert .*none.pem cannot be read \(No such file"),
-        (
-            "cert",
-            str(tmp_path / "junk.pem"),
-            r"--tls-cert .*junk.pem contains no certificate: specify a file in PEM format",
-        ),
-        ("ca", str(tmp_path / "junk.pem"), r"--tls-ca .*junk.pem contains no certificate"),
+    for name, file in [
+        ("key", other["key"]),
+        ("key", str(tmp_path)),
+        ("cert", str(tmp_path / "none.pem")),
+        ("cert", str(tmp_path / "junk.pem")),
+        ("ca", str(tmp_path / "junk.pem")),
     ]:
+        message = rf"the certificates cannot be used \(.*\): specify files in PEM format, .*--tls-{name} {file}"
         with configured(**own | {name: file}), pytest.raises(SpecError, match=message):
             check_address("tls://127.0.0.1:9")
 
@@ -90,38 +86,26 @@ def test_certificates_that_do_not_fit_each_other_are_named(tmp_path):
 def test_certificates_of_others_than_the_scheduler_knows_are_named(tmp_path):
     own, other = certificates(tmp_path / "own"), certificates(tmp_path / "other")
     with DaskProcesses(tmp_path / "cluster", 0, tls=options_of(own, "--tls-ca-file")) as cluster:
-        for files, message in [
-            (own | {"ca": other["ca"]}, f"was not issued by the authority in --tls-ca {other['ca']}: specify"),
-            (
-                other | {"ca": own["ca"]},
-                f"or the certificate in --tls-cert {other['cert']} was not issued by its authority",
-            ),
-        ]:
+        for name, files in (("ca", own | {"ca": other["ca"]}), ("cert", other | {"ca": own["ca"]})):
+            message = rf"do not accept each other's certificates \(.*--tls-{name} {other[name]}"
             with configured(**files), pytest.raises(SpecError, match=message), open_engine(cluster.address, timeout=3):
                 pass
 
 
-@pytest.mark.parametrize(
-    ("handshake", "message"),
-    [
-        (True, "over TLS .*: either it does not use TLS, or the certificate in --tls-cert {cert} was not issued"),
-        # Dask tries again by itself, and may report only that the time is over.
-        (False, "or the certificate in --tls-cert {cert} was|does not answer: .* certificates of its authority"),
-    ],
-)
-def test_certificates_are_named_where_a_connection_is_reset(tmp_path, handshake, message):
-    """As where a scheduler refuses the certificate, and the reset arrives before its reason."""
+@pytest.mark.parametrize("handshake", [True, False])
+def test_certificates_are_named_where_a_connection_is_reset(tmp_path, handshake):
+    """As where a scheduler refuses the certificate, and the reset arrives before its reason. Dask tries again, and may
+    report only that the time is over."""
     files, context = certificates(tmp_path / "own"), None
     if handshake:
         context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
         context.load_cert_chain(files["cert"], files["key"])
     with (
         configured(**files),
-        dask.config.set({"distributed.comm.timeouts.connect": "0.3s"}),
         resetting(context) as port,
-        pytest.raises((SpecError, IncompleteError), match=message.format(**files)),
+        pytest.raises((SpecError, IncompleteError), match=f"--tls-cert {files['cert']}|does not answer"),
     ):
-        open_engine(f"tls://127.0.0.1:{port}", timeout=0).__enter__()
+        open_engine(f"tls://127.0.0.1:{port}", timeout=1).__enter__()
 
 
 @pytest.mark.long

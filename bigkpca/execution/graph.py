@@ -1,0 +1,229 @@
+"""The Dask graph of a pass.
+
+It has a node for each group of consecutive blocks and, if their results are added up, nodes for sums over a binary tree
+that depends only on block numbers: ((0+1)+(2+3))+((4+5)+...). Node (level, i) of the tree is the sum over blocks
+i 2^level to (i + 1) 2^level - 1, or to the last one. A group is such a node, so sums have the same bits however large
+groups are and wherever they run. The tree is cut into at most 64 subtrees: the sum of each goes to the process that
+drives the pass, which adds these up in the order of the same tree, and can save what it knows at any time.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from threading import Lock
+from typing import Any
+from uuid import uuid4
+
+from dask.delayed import Delayed
+from dask.highlevelgraph import HighLevelGraph
+from dask.utils import ensure_dict
+
+from bigkpca.data.blocks import power_of_two
+from bigkpca.data.dask import optimized
+from bigkpca.execution.blas import single_threaded_blas
+from bigkpca.execution.tasks import Carried, Task, group_size, in_order, run_function, some_take
+
+Node = tuple[int, int]  # level, and number in its level
+Key = Any
+_SUBTREES = 64  # at most: of a pass that is killed, one of them is lost for each that was being computed
+
+
+@dataclass(frozen=True)
+class Tree:
+    """The binary tree in which the results of so many tasks are added up."""
+
+    tasks: int
+
+    @property
+    def root(self) -> Node:
+        """The node of the sum over all tasks."""
+        return (self.tasks - 1).bit_length(), 0
+
+    @property
+    def cut(self) -> int:
+        """The level of subtrees whose sums are sent to the driver."""
+        return max(0, self.root[0] - _SUBTREES.bit_length() + 1)
+
+    def span(self, node: Node) -> range:
+        """The numbers of the tasks of a node; empty beyond the last task."""
+        level, number = node
+        return range(number << level, min((number + 1) << level, self.tasks))
+
+    def level(self, level: int) -> list[Node]:
+        """All nodes of a level."""
+        return [(level, number) for number in range(-(-self.tasks >> level))]
+
+
+def is_part(node: Node, other: Node) -> bool:
+    """Whether a node equals another one, or is part of its sum."""
+    return node[0] <= other[0] and node[1] >> (other[0] - node[0]) == other[1]
+
+
+class Sums:
+    """What is known of the sum over a tree: nodes, none of them part of another, and no two halves of a node."""
+
+    def __init__(self, tree: Tree, saved: Mapping[Node, Any]) -> None:
+        self.tree, self._lock = tree, Lock()
+        self.known: dict[Node, Any] = {}
+        for node in sorted(saved, reverse=True):  # an interrupted save may leave a node beside its parts
+            of_this_tree = tree.cut <= node[0] <= tree.root[0] and node[1] >= 0 and tree.span(node)
+            if of_this_tree and not any(is_part(node, other) for other in self.known):
+                self.add(node, in_order(saved[node]))
+
+    def add(self, node: Node, value: Any) -> None:
+        """Add a node, and its sum with what is known beside it."""
+        with self._lock:
+            while node != self.tree.root:
+                level, number = node
+                beside = level, number ^ 1
+                if beside in self.known:
+                    halves = value, self.known[beside]
+                    value = added(*(halves if number < beside[1] else halves[::-1]))
+                elif self.tree.span(beside):
+                    break
+                node = level + 1, number // 2
+            # At once: an interruption must not lose what was added up.
+            self.known = {other: held for other, held in self.known.items() if not is_part(other, node)} | {node: value}
+
+    def missing(self) -> list[Node]:
+        """The subtrees that are not part of a known node."""
+        nodes = self.tree.level(self.tree.cut)
+        return [node for node in nodes if not any(is_part(node, other) for other in self.known)]
+
+    @property
+    def total(self) -> Any:
+        """The sum over all tasks, once it is known."""
+        return self.known[self.tree.root]
+
+
+@dataclass
+class Graph:
+    """A Dask graph. groups: the numbers of the tasks of each group, by its key; results: the nodes that go to the
+    driver, by their keys."""
+
+    dsk: dict[Key, Any] = field(default_factory=dict)
+    groups: dict[Key, range] = field(default_factory=dict)
+    results: dict[Key, Node] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Pass:
+    """The tasks of a pass with its title, and whether their results are added up. level: a group has 2^level tasks."""
+
+    title: str
+    tasks: Sequence[Task]
+    adds: bool
+    level: int
+
+    @classmethod
+    def of(cls, title: str, tasks: Sequence[Task], adds: bool, threads: int) -> Pass:
+        """A pass for this many threads. Its result does not depend on their number."""
+        # A chunk that Dask computes is released as soon as its task ends.
+        level = 0 if some_take(tasks, Delayed) else group_size(len(tasks), threads).bit_length() - 1
+        return cls(title, tasks, adds, min(level, Tree(len(tasks)).cut) if adds else level)
+
+    @property
+    def tree(self) -> Tree:
+        return Tree(len(self.tasks))
+
+    def graph(self, nodes: Sequence[Node], before: Callable[[], None]) -> Graph:
+        """The graph of some nodes of the tree; `before` is called before each task, where that runs."""
+        graph, token = Graph(), uuid4().hex
+        keys = _Keys(self.title, token, graph.dsk)
+        asked: list[Delayed] = []
+        for node in nodes:
+            span = self.tree.span(node)
+            size = min(1 << self.level, len(span))
+            parts = []
+            for first in range(span.start, span.stop, size):
+                group = range(first, min(first + size, span.stop))
+                calls, values = _taking(self.tasks[group.start : group.stop])
+                asked += [value for value in values if isinstance(value, Delayed)]
+                key = keys.new("", partial(run_group, before, self.adds, calls), list(map(keys.of, values)))
+                graph.groups[key] = group
+                parts.append(key)
+            while len(parts) > 1:  # neighbours are added, level by level; the last of an odd number moves up
+                pairs = [parts[i : i + 2] for i in range(0, len(parts), 2)]
+                parts = [keys.new("sum", added, *pair) if len(pair) == 2 else pair[0] for pair in pairs]
+            graph.results[parts[0]] = node
+        if asked:
+            graph.dsk |= ensure_dict(HighLevelGraph.merge(*(each.dask for each in optimized(*asked))))
+        return graph
+
+
+class _Keys:
+    """Makes nodes of a graph. Keys begin with the name of the pass, as the dashboard shows it."""
+
+    def __init__(self, title: str, token: str, dsk: dict[Key, Any]) -> None:
+        self._title, self._token, self._dsk = title.lower(), token, dsk
+        self._shared: dict[int, Key] = {}  # by the identity of the value
+
+    def new(self, kind: str, function: Callable[..., Any], *arguments: Any) -> Key:
+        name = "-".join(re.findall("[a-z]+", f"bigkpca {self._title} {kind}"))
+        key = (f"{name}-{self._token}", len(self._dsk))
+        self._dsk[key] = (function, *arguments)
+        return key
+
+    def of(self, value: Carried | Delayed) -> Key:
+        """The key of a value that tasks share, or take from a user's graph."""
+        if isinstance(value, Delayed):
+            return value.key
+        if id(value) not in self._shared:
+            self._shared[id(value)] = self.new("shared", partial(_itself, value))
+        return self._shared[id(value)]
+
+
+def _itself(value: Carried) -> Carried:
+    return value
+
+
+@dataclass(frozen=True)
+class _Argument:
+    """The position of a shared value, or of a node of a user's graph, among the values that a group receives."""
+
+    number: int
+
+
+_Calls = tuple[tuple[Callable[..., Any], tuple[Any, ...]], ...]
+
+
+def _taking(tasks: Sequence[Task]) -> tuple[_Calls, list[Carried | Delayed]]:
+    """The function and the arguments of each task, with `_Argument` in place of values that are nodes of the graph; and
+    these values."""
+    values: dict[int, Carried | Delayed] = {}  # by identity, in order
+
+    def taken(argument: Any) -> Any:
+        if not isinstance(argument, Carried | Delayed):
+            return argument
+        values.setdefault(id(argument), argument)
+        return _Argument(list(values).index(id(argument)))
+
+    return tuple((task.function, tuple(map(taken, task.arguments))) for task in tasks), list(values.values())
+
+
+def run_group(before: Callable[[], None], adds: bool, calls: _Calls, values: Sequence[Any]) -> Any:
+    """The sum of the results of some tasks, over the tree, or the list of them."""
+
+    def result(i: int) -> Any:
+        before()
+        function, arguments = calls[i]
+        return run_function(function, [values[x.number] if isinstance(x, _Argument) else x for x in arguments])
+
+    with single_threaded_blas:  # once for all tasks
+        return tree_sum(result, 0, len(calls)) if adds else [result(i) for i in range(len(calls))]
+
+
+def tree_sum(result: Callable[[int], Any], start: int, stop: int) -> Any:
+    """Sum of result(start) to result(stop - 1) over the tree, with as few partial results at a time as possible."""
+    if stop - start == 1:
+        return result(start)
+    middle = start + power_of_two(stop - start - 1)
+    return added(tree_sum(result, start, middle), tree_sum(result, middle, stop))
+
+
+def added(a: Any, b: Any) -> Any:
+    """The sum of two results, which may have come from other processes."""
+    return in_order(in_order(a) + in_order(b))

@@ -1,0 +1,313 @@
+"""Whatever dies, hangs, or differs on a cluster, a run ends within its time, and says what it was. Real processes."""
+
+import os
+import re
+import shutil
+import signal
+import socket
+from pathlib import Path
+from threading import Thread
+from time import sleep
+
+import numpy as np
+import pytest
+from distributed import Client, LocalCluster, Status
+
+from bigkpca.data.stores import store_of
+from bigkpca.errors import IncompleteError, SpecError, UnlikeWorkersWarning
+from bigkpca.execution import tasks, workers
+from bigkpca.execution.blas import blas_core_types
+from bigkpca.execution.clusters import open_engine
+from bigkpca.execution.engine import Engine
+from bigkpca.execution.tasks import Carried, Task
+from bigkpca.execution.workers import sight_of
+from tests.helpers.commands import run_apart
+from tests.helpers.dask_processes import BLOCKING, OTHER, DaskProcesses, hiding, wait_until
+from tests.helpers.s3 import settings
+
+
+def double(number):
+    return 2 * number
+
+
+def stops(number, marker, pid=None):
+    """Stops a process, its own unless another is given, the first time that it runs."""
+    if number == 1 and not os.path.exists(marker):
+        Path(marker).touch()
+        os.kill(pid or os.getpid(), signal.SIGSTOP)
+        if pid:
+            sleep(600)  # until the cluster is closed
+    return 2 * number
+
+
+def slowly(number):
+    sleep(0.7)
+    return number
+
+
+def named(function, count, *arguments):
+    return [Task(function, (i, *arguments), 10, f"rows {10 * i} to {10 * i + 9}") for i in range(count)]
+
+
+@pytest.fixture
+def cluster(tmp_path):
+    """A scheduler, as yet without workers."""
+    with DaskProcesses(tmp_path / "cluster", 0) as found:
+        yield found
+
+
+@pytest.fixture
+def engine_of_two(cluster):
+    """A patient engine with two workers."""
+    cluster.start_worker()
+    cluster.start_worker()
+    with open_engine(cluster.address, timeout=60) as engine:
+        engine.client.wait_for_workers(2, 60)
+        yield engine
+
+
+# Workers and schedulers that hang or die
+
+
+@pytest.mark.full
+def test_where_all_workers_hang_or_are_paused_the_run_ends_and_names_them(cluster, tmp_path):
+    def pauses(dask_worker):
+        dask_worker.status = Status.paused
+
+    cluster.start_worker()
+    with open_engine(cluster.address, timeout=60) as engine:
+        engine.client.run(pauses)
+        message = "nothing has finished for 2 seconds: all workers are paused because their memory is full, for example"
+        with pytest.raises(IncompleteError, match=message):
+            Engine(client=engine.client, timeout=2).each("x", named(double, 8))
+    cluster.kill_worker(0)
+    cluster.start_worker()
+    message = r"nothing has finished for 2 seconds: tcp://127\S+ works on rows \d"
+    with open_engine(cluster.address, timeout=60) as engine, pytest.raises(IncompleteError, match=message):
+        Engine(client=engine.client, timeout=2).total("x", named(stops, 3, str(tmp_path / "once")))
+
+
+@pytest.mark.long
+def test_a_worker_that_hangs_is_given_up_and_its_tasks_go_elsewhere(tmp_path):
+    env = {"DASK_DISTRIBUTED__SCHEDULER__WORKER_TTL": "10s"}
+    with (
+        DaskProcesses(tmp_path / "cluster", 2, env=env) as cluster,
+        open_engine(cluster.address, timeout=120) as engine,
+    ):
+        assert engine.total("x", named(stops, 40, str(tmp_path / "once"))) == sum(range(0, 80, 2))
+
+
+@pytest.mark.full
+def test_a_group_that_takes_longer_than_the_timeout_is_no_stall_as_long_as_its_blocks_end(two_processes, monkeypatch):
+    monkeypatch.setattr(tasks, "_GROUPS_PER_THREAD", 1)  # two groups of four blocks
+    impatient = Engine(client=two_processes.client, timeout=1)
+    assert impatient.each("x", named(slowly, 8)) == list(range(8))
+
+
+@pytest.mark.full
+def test_results_that_are_lost_with_their_worker_are_computed_again(cluster, engine_of_two, monkeypatch):
+    client, gather, killed = engine_of_two.client, engine_of_two.client.gather, []
+
+    def after_a_death(futures):
+        """Gather results whose worker was just killed."""
+        if not killed:
+            ((worker, *_),) = client.who_has(futures[:1]).values()
+            killed.append(worker)
+            os.kill(client.run(os.getpid, workers=[worker])[worker], signal.SIGKILL)
+            wait_until(lambda: futures[0].status == "lost")
+        return gather(futures)
+
+    monkeypatch.setattr(client, "gather", after_a_death)
+    assert engine_of_two.each("doubling", named(double, 8)) == [2 * number for number in range(8)]
+    assert killed
+
+
+@pytest.mark.full
+def test_a_cluster_that_is_restarted_is_not_called_gone(cluster, engine_of_two, tmp_path):
+    def begins(number, path):
+        Path(path).touch()
+        sleep(0.5)
+
+    def restart():
+        wait_until((tmp_path / "begun").exists)
+        with Client(cluster.address, set_as_default=False) as other:
+            other.restart(wait_for_workers=False)
+
+    thread = Thread(target=restart)
+    thread.start()
+    message = rf"tasks on the cluster of {cluster.address} were cancelled, e.g. by a restart"
+    with pytest.raises(IncompleteError, match=message):
+        engine_of_two.each("x", named(begins, 200, str(tmp_path / "begun")))
+    thread.join(60)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("gathering", [False, True], ids=["in a task", "while it sends results"])
+def test_a_scheduler_that_is_killed_is_named(gathering, cluster, engine_of_two, monkeypatch):
+    client, pid = engine_of_two.client, cluster.scheduler.pid
+    client._timeout = 5  # seconds in which Dask looks for the scheduler again, 30 by default
+
+    def kill_scheduler(number, pid):
+        if number == 1:
+            os.kill(pid, signal.SIGKILL)
+        sleep(0.3)
+
+    gather = client.gather
+
+    def killed_meanwhile(futures):
+        os.kill(pid, signal.SIGKILL)
+        return gather(futures)
+
+    if gathering:
+        monkeypatch.setattr(client, "gather", killed_meanwhile)
+    with pytest.raises(IncompleteError, match=rf"the scheduler at {cluster.address} is gone"):
+        engine_of_two.each("x", named(double, 2) if gathering else named(kill_scheduler, 30, pid))
+
+
+@pytest.mark.long
+def test_a_scheduler_that_hangs_is_named(cluster, tmp_path):
+    cluster.start_worker()
+    with (
+        pytest.raises(IncompleteError, match=rf"the scheduler at {cluster.address} does not answer"),
+        open_engine(cluster.address, timeout=4) as engine,
+    ):
+        engine.total("x", named(stops, 3, str(tmp_path / "once"), cluster.scheduler.pid))
+
+
+@pytest.mark.full
+def test_a_client_that_was_closed_is_named_and_the_error_of_a_task_is_its_own():
+    def lost_file(number):
+        raise FileNotFoundError("the task's own")
+
+    with LocalCluster(n_workers=1, processes=False, dashboard_address="127.0.0.1:0") as cluster:
+        client = Client(cluster, set_as_default=False)
+        with pytest.raises(FileNotFoundError, match="the task's own"):
+            Engine(client=client).total("x", named(lost_file, 2))
+        client.close()
+        with pytest.raises(IncompleteError, match="the Dask client is closed: open one again"):
+            Engine(client=client).total("x", named(double, 5))
+
+
+@pytest.mark.full
+def test_a_port_without_a_scheduler_and_a_scheduler_without_workers(dataset, tmp_path, cluster):
+    fit = ("fit", dataset, tmp_path / "m.zarr", "--size", "20", "--scheduler")
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"tcp://127.0.0.1:{silent.getsockname()[1]}"
+        found = run_apart(*fit, address, "--timeout", "3 s")
+        assert (found.returncode, found.stderr.count("\n")) == (6, 1), found.stderr
+        assert f"the scheduler at {address} does not answer" in found.stderr
+    found = run_apart(*fit, cluster.address, "--timeout", "3 s")
+    assert (found.returncode, found.stderr.count("\n")) == (6, 2), found.stderr
+    assert f"no worker is connected to the scheduler at {cluster.address}" in found.stderr
+
+
+@pytest.mark.long
+def test_a_cluster_that_starts_workers_only_for_tasks_is_waited_for():
+    with LocalCluster(n_workers=0, threads_per_worker=1, dashboard_address="127.0.0.1:0") as adapting:
+        adapting.adapt(minimum=0, maximum=1)
+        with open_engine(adapting.scheduler_address, timeout=60) as engine:
+            assert engine.total("x", named(double, 5)) == 20
+
+
+# Workers that differ
+
+
+def test_addresses_without_a_scheduler_or_without_certificates_are_refused():
+    for address, message in [
+        ("nowhere", "'nowhere' is not the address of a Dask scheduler, such as tcp://"),
+        ("tls://127.0.0.1:8786", "needs certificates: specify --tls-ca, --tls-cert, --tls-key"),
+    ]:
+        with pytest.raises(SpecError, match=re.escape(message)), open_engine(address, timeout=5):
+            pass
+
+
+@pytest.mark.full
+def test_workers_with_other_packages_are_refused_at_the_start_and_may_join_later(cluster, tmp_path):
+    for change, message in [
+        (BLOCKING, r"worker tcp://127.* lacks bigkpca: install bigkpca [0-9.]+ where it runs"),
+        (OTHER, r"worker tcp://127.* has bigkpca 0\.0\.7, but this process has [0-9.]+: install the same version in"),
+    ]:
+        (tmp_path / "sitecustomize.py").write_text(change)
+        cluster.start_worker(PYTHONPATH=str(tmp_path))
+        with pytest.raises(SpecError, match=message), open_engine(cluster.address, timeout=60):
+            pass
+        cluster.kill_worker(0)
+        cluster.wait_for_workers()
+    cluster.start_worker()
+    with open_engine(cluster.address, timeout=60) as engine:
+        (tmp_path / "sitecustomize.py").write_text(BLOCKING)
+        cluster.start_worker(PYTHONPATH=str(tmp_path))
+        engine.client.wait_for_workers(2, 60)
+        given = [Task(np.add, (i, Carried(np.ones(3))), 1) for i in range(64)]  # which that one cannot unpickle
+        assert engine.total("x", given).tolist() == [64 * 63 / 2 + 64] * 3
+
+
+@pytest.mark.full
+def test_different_processors_are_told_once(cluster):
+    other = "Nehalem" if "Nehalem" not in blas_core_types() else "Prescott"
+    cluster.start_worker()
+    cluster.start_worker(OPENBLAS_CORETYPE=other)
+    cluster.wait_for_workers()
+    message = r"different processors: .* \(1, e\.g\. tcp://.*same OPENBLAS_CORETYPE"
+    with Client(cluster.address, set_as_default=False) as client, client.as_current():
+        if len(set(client.run(blas_core_types).values())) == 1:
+            pytest.skip("BLAS does not let its processor type be chosen here")
+        with pytest.warns(UnlikeWorkersWarning, match=message):
+            open_engine().__enter__()
+        with open_engine() as again:
+            assert again.each("x", named(double, 4)) == [0, 2, 4, 6]
+
+
+def test_what_is_seen_at_a_path_is_compared_by_content(dataset, tmp_path):
+    here = sight_of(dataset)
+    shutil.copytree(dataset, tmp_path / "copy.zarr")
+    assert here == sight_of(dataset)
+    assert sight_of(str(tmp_path / "copy.zarr")).digest not in ("", here.digest)
+    (Path(dataset) / "zarr.json").write_text("{}")
+    assert here != sight_of(dataset)
+    assert sight_of(str(tmp_path / "none")).digest == ""
+
+
+@pytest.mark.full
+def test_a_worker_with_another_mount_is_named_whenever_it_joins(cluster, tmp_path):
+    folder = tmp_path / "data"
+    folder.mkdir()
+    (folder / "x.npy").write_bytes(b"rows")
+    cluster.start_worker()
+    with open_engine(cluster.address, timeout=60) as engine:
+        engine.check_paths(str(folder / "x.npy"), None)
+        assert engine.each("x", named(double, 4)) == [0, 2, 4, 6]
+        cluster.start_worker(hiding(folder))  # it would read zeros
+        engine.client.wait_for_workers(2, 60)
+        cluster.kill_worker(0)
+        cluster.wait_for_workers()
+        (late,) = engine.client.scheduler_info(n_workers=-1)["workers"]
+        message = rf"worker {late} does not see {folder}/x\.npy: workers read and write themselves"
+        with pytest.raises(SpecError, match=message):
+            engine.each("x", named(double, 4))
+        (folder / "x.npy").write_bytes(b"others")
+        cluster.start_worker()
+        engine.client.wait_for_workers(2, 60)
+        cluster.kill_worker(0)
+        cluster.wait_for_workers()
+        with pytest.raises(SpecError, match=rf"sees something else at {folder}/x\.npy than this process"):
+            engine.each("x", named(double, 4))
+        engine.check_paths(str(folder / "x.npy"))
+        assert engine.each("x", named(double, 4)) == [0, 2, 4, 6]
+
+
+@pytest.mark.full
+def test_a_worker_without_a_valid_key_is_named(bucket, s3_server, tmp_path, monkeypatch):
+    monkeypatch.setattr(workers, "_LOOK_AGAIN_SECONDS", 0)
+    store_of(bucket).write(f"{bucket}/x", b"rows")
+    for env, fits in [({"AWS_SECRET_ACCESS_KEY": "wrong"}, False), (settings(s3_server.port), True)]:
+        with (
+            DaskProcesses(tmp_path / f"cluster-{fits}", 1, env=env) as cluster,
+            open_engine(cluster.address) as engine,
+        ):
+            engine.check_paths(f"{bucket}/x")
+            if fits:
+                assert engine.each("x", named(double, 2)) == [0, 2]
+            else:
+                with pytest.raises(SpecError, match=rf"worker tcp://.* cannot use {bucket}/x: access denied"):
+                    engine.each("x", named(double, 2))

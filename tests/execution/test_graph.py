@@ -1,0 +1,87 @@
+"""The graph of a pass: the same tree for groups of every size, in every order, from whatever was saved."""
+
+import numpy as np
+from dask.local import get_sync
+from dask.utils import key_split
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bigkpca.execution.graph import Pass, Sums, Tree
+from bigkpca.execution.tasks import Carried, Task
+from tests.execution.test_engine import Bracket
+
+
+def by_levels(count):
+    """The tree as it is defined: neighbours are added, level by level; the last of an odd number moves up."""
+    found = [str(number) for number in range(count)]
+    while len(found) > 1:
+        pairs = [f"({a}+{b})" for a, b in zip(found[::2], found[1::2], strict=False)]
+        found = pairs + found[len(pairs) * 2 :]
+    return found[0]
+
+
+def bracketed(number, *_):
+    return Bracket(str(number))
+
+
+def pass_of(count, threads, *given, adds=True):
+    tasks = [Task(bracketed, (number, *given), 1) for number in range(count)]
+    return Pass.of("adding up", tasks, adds, threads)
+
+
+def graph_of(given, nodes):
+    return given.graph(nodes, before=lambda: None)
+
+
+@given(tasks=st.integers(1, 300), threads=st.tuples(st.integers(1, 9), st.integers(1, 9)), data=st.data())
+def test_the_tree_is_the_same_for_groups_of_any_size_in_any_order(tasks, threads, data):
+    def added_up(threads, saved):
+        """The sums in the end, and what was saved after each subtree; these end in any order."""
+        whole = pass_of(tasks, threads)
+        sums, saves = Sums(whole.tree, saved), [saved]
+        graph = graph_of(whole, sums.missing())
+        for key in data.draw(st.permutations(list(graph.results))):
+            sums.add(graph.results[key], get_sync(graph.dsk, key))
+            saves.append(sums.known)
+        return sums, saves
+
+    sums, saves = added_up(threads[0], {})
+    assert sums.total.text == by_levels(tasks)
+    assert max(map(len, saves)) <= 64
+    # From any save, mixed with the one before it as when a save is cut off, with groups of any size.
+    cut = data.draw(st.integers(1, len(saves) - 1))
+    sums, _ = added_up(threads[1], {**saves[cut - 1], **saves[cut]})
+    assert sums.total.text == by_levels(tasks)
+
+
+def test_a_pass_is_cut_into_at_most_64_subtrees_of_whole_groups_and_what_is_known_is_left_out():
+    for tasks in (1, 2, 63, 64, 65, 1000, 4096, 4097):
+        whole = pass_of(tasks, 2)
+        tree = whole.tree
+        cut = tree.level(tree.cut)
+        assert 32 < len(cut) <= 64 or tree.cut == 0
+        assert whole.level <= tree.cut
+        assert [task for node in cut for task in tree.span(node)] == list(range(tasks))
+        known = {node: Bracket("") for node in cut[::3]}
+        missing = Sums(tree, known).missing()
+        graph = graph_of(whole, missing)
+        assert list(graph.results.values()) == missing == [node for node in cut if node not in known]
+        assert [i for group in graph.groups.values() for i in group] == [i for node in missing for i in tree.span(node)]
+    assert len(graph_of(pass_of(1000, 2, adds=False), Tree(1000).level(3)).groups) == 125
+
+
+def test_nodes_of_other_sums_are_left_out():
+    others = {(9, 0): Bracket("x"), (0, 4): Bracket("y"), (0, -1): Bracket("z"), (-1, 0): Bracket("w")}
+    assert Sums(Tree(4), others).known == {}
+    assert Sums(Tree(1000), {(0, 0): Bracket("a part of a subtree")}).known == {}
+
+
+def test_values_that_tasks_share_are_in_a_graph_once_and_its_keys_begin_with_the_name_of_the_pass():
+    whole = pass_of(160, 9, Carried(np.arange(5)))
+    graph = graph_of(whole, whole.tree.level(whole.tree.cut))
+    names = [key_split(key) for key in graph.dsk]
+    assert {name: names.count(name) for name in names} == {
+        "bigkpca-adding-up": 80,
+        "bigkpca-adding-up-shared": 1,
+        "bigkpca-adding-up-sum": 40,
+    }
