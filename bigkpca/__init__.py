@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from bigkpca.workflows.export import export
     from bigkpca.workflows.fit import fit
     from bigkpca.workflows.scheduled import run
-    from bigkpca.workflows.scheduled.history import history, prune, rollback
+    from bigkpca.workflows.scheduled.history import history
     from bigkpca.workflows.transform import denoise, reconstruct, transform
     from bigkpca.workflows.verify import verify
 
@@ -55,9 +55,7 @@ _PUBLIC = {
     "plan": ("bigkpca.workflows.estimates", "plan"),
     "plots": ("bigkpca.plots", None),
     "preimages": ("bigkpca.numerics.preimages", None),
-    "prune": ("bigkpca.workflows.scheduled.history", "prune"),
     "reconstruct": ("bigkpca.workflows.transform", "reconstruct"),
-    "rollback": ("bigkpca.workflows.scheduled.history", "rollback"),
     "run": ("bigkpca.workflows.scheduled", "run"),
     "submit": ("bigkpca.cli.submit", "submit_command"),
     "sigma": ("bigkpca.workflows.estimates", "sigma"),
@@ -88,10 +86,8 @@ __all__ = [
     "plan",
     "plots",
     "preimages",
-    "prune",
     "reconstruct",
     "report",
-    "rollback",
     "run",
     "sigma",
     "submit",

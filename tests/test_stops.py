@@ -34,9 +34,6 @@ RECONSTRUCT = ["reconstruct", "m.zarr", "s.zarr", "x.zarr", "--block-rows", "32"
 DENOISE = ["denoise", "m.zarr", "d.zarr", "x.zarr", "--block-rows", "32", "-q"]
 REPORT = ["report", "m.zarr", "r.html", "-q"]
 RUN = ["run", "nightly.toml", "-q"]
-BACK = ["rollback", "f.zarr", "--to", "1"]
-PRUNE = ["prune", "f.zarr", "--keep", "1", "-q"]
-APPEND_FAR = [word.replace("b.npz", "c.npz") for word in APPEND]
 JOB = """
 [input]
 path = "d.zarr"
@@ -47,8 +44,6 @@ size = 10
 [output]
 path = "f.zarr"
 block_rows = 32
-[run]
-on_drift = "refit"
 """
 COMPARE = ["compare", "d.zarr", "c", "--methods", "rff", "--sizes", "8,10", "--seeds", "1", "--components", "2", "-q"]
 
@@ -79,15 +74,6 @@ SWEEPS = {
     "denoise, overwrite": (other(DENOISE), [INGEST, FIT, TRANSFORM, RECONSTRUCT], ["x.zarr"]),
     "run": (RUN, [INGEST], ["d.zarr", "m.zarr"]),
     "run, append": (RUN, [INGEST, RUN, APPEND], ["d.zarr", "m.zarr"]),
-    "run, rows": ([*RUN, "--rows", "40:50"], [INGEST, RUN], ["d.zarr", "m.zarr", "f.zarr/1"]),
-    "run, refit": (RUN, [INGEST, RUN, APPEND_FAR], ["d.zarr", "m.zarr", "f.zarr/1"]),
-    "rollback": (BACK, [INGEST, RUN, [*RUN, "--full"]], ["m.zarr", "f.zarr/1", "f.zarr/2"]),
-    "prune": (
-        PRUNE,
-        [INGEST, RUN, APPEND_FAR, RUN, [*RUN, "--full"]],
-        ["d.zarr", "m.zarr", "m-2.zarr", "f.zarr/1", "f.zarr/2", "f.zarr/3"],
-    ),
-    "run, full": ([*RUN, "--full"], [INGEST, RUN, APPEND], ["d.zarr", "m.zarr", "f.zarr/1"]),
     "report": (REPORT, [INGEST, FIT], ["m.zarr", "r.html"]),
     "report, overwrite": (other(REPORT, m_zarr="m2.zarr"), [INGEST, FIT, OTHER_FIT, REPORT], ["r.html"]),
     "compare": (COMPARE, [INGEST], ["d.zarr"]),
@@ -95,7 +81,6 @@ SWEEPS = {
 }
 # How many stops are tried of these with `-m full`.
 FEW = {"fit, overwrite": 2, "transform, overwrite": 2, "transform, mending": 2, "reconstruct": 2, "run, append": 2}
-FEW |= {"rollback": 2, "prune": 3}
 EMPTIED = {
     "transform, mending": ["s.zarr/scores/c/1/0", "s.zarr/residual/c/2"],
     "transform, damaged manifest": ["s.zarr/scores/manifest.json"],
@@ -113,10 +98,9 @@ def test_a_killed_command_is_finished_by_the_same_command(name, most, tmp_path):
     here.mkdir()
     for file, rows in (("a.npz", 90), ("b.npz", 40)):
         np.savez(here / file, x=rng.normal(size=(rows, 4)), y=rng.integers(0, 3, rows), w=rng.random(rows))
-    np.savez(here / "c.npz", x=9 + 9 * rng.normal(size=(300, 4)), y=rng.integers(0, 3, 300), w=rng.random(300))
     (here / "nightly.toml").write_text(JOB)
     kind = name.partition(",")[0]
-    timed = [""] if kind == "compare" else ["runs.jsonl"] if kind in ("run", "rollback", "prune") else []
+    timed = [""] if kind == "compare" else ["runs.jsonl"] if kind == "run" else []
     sweep = {"command": command, "before": before, "kept": kept, "timed": timed, "emptied": EMPTIED.get(name, [])}
     run = [sys.executable, stops.__file__, str(tmp_path)]
     done = subprocess.run(run, input=json.dumps(sweep | {"most": most}), capture_output=True, text=True)

@@ -3,8 +3,8 @@ job.
 
 The output OUT of a scheduled job:
 
-OUT/manifest.json     the current version, and the model of each; what is being pruned; replaced at once
-OUT/1, OUT/2, ...     feature stores
+OUT/manifest.json     the current version, and its model; replaced at once
+OUT/1                 a feature store
 OUT/pinned.json       the rows of a run that has begun but not ended OUT/runs.jsonl        a line for each run
 """
 
@@ -19,7 +19,7 @@ from zarr.core.sync import sync
 from zarr.storage import FsspecStore, ObjectStore, ZipStore
 
 from bigkpca.data.json_files import read_record
-from bigkpca.data.stores import last_name, parent, store_of
+from bigkpca.data.stores import store_of
 from bigkpca.errors import CorruptionError, IncompleteError
 
 # The names that file systems use for the version of a file, the most reliable one first.
@@ -57,8 +57,7 @@ def version_path(out: str, number: int) -> str:
 
 
 def read_versions(out: str) -> dict[str, Any] | None:
-    """The manifest of the versions: `current` (a number) and `versions`, each with its number, model and reason; the
-    `last` number assigned to a version, if later ones were pruned, and the versions being removed (`pruning`). None
+    """The manifest of the versions: `current` (a number) and `versions`, each with its number, model and reason; None
     before the first version is published. Raises CorruptionError if it is damaged."""
     name = f"{out}/{VERSIONS}"
     found = read_record(name, "restore it")
@@ -87,24 +86,3 @@ def current_version(out: str) -> str:
             f"{out} is not finished: its first run was stopped; run the same bigkpca run command again"
         )
     return version_path(out, manifest["current"])
-
-
-def last_number(manifest: Mapping[str, Any]) -> int:
-    """The largest number assigned to a version, even one that was pruned; 0 before the first."""
-    pruned = manifest.get("last")
-    return max([pruned if type(pruned) is int else 0, *(each["number"] for each in manifest["versions"])])
-
-
-def check_not_pruned(path: str) -> None:
-    """Raise IncompleteError if `path` was a version of the output of a job, and was pruned."""
-    name, manifest = last_name(path), None
-    if name.isdecimal():
-        with suppress(CorruptionError, OSError):
-            manifest = read_versions(parent(path))
-    if manifest is None or int(name) > last_number(manifest):
-        return
-    if int(name) not in [each["number"] for each in manifest["versions"]]:
-        raise IncompleteError(
-            f"{path} was pruned while it was being read: run the same command again, which reads the current version "
-            f"of {parent(path)}"
-        )

@@ -31,7 +31,7 @@ from bigkpca.data.stored import (
     versions_of,
 )
 from bigkpca.data.stores import StoredFile, last_name, store_of
-from bigkpca.data.versions import JOB, check_not_pruned, current_version, version_marks
+from bigkpca.data.versions import JOB, current_version, version_marks
 from bigkpca.errors import Array, CorruptionError, IncompleteError, SpecError
 from bigkpca.numerics.linalg import aligned
 from bigkpca.numerics.moments import OneHot
@@ -96,12 +96,8 @@ class ZarrRows(BaseRows):
         return replace(self, reader=reader, digests=reader.digests, names=None, one_hot=(), weights=weights)
 
     def block(self, start: int, stop: int, columns: slice = EVERY) -> Array:
-        try:
-            found = self._reader.read(start, stop, columns)
-            return found if self._packing is None else aligned(self._packing.decode(found))
-        except (CorruptionError, IncompleteError):
-            check_not_pruned(self.where)
-            raise
+        found = self._reader.read(start, stop, columns)
+        return found if self._packing is None else aligned(self._packing.decode(found))
 
     @property
     def group(self) -> str | None:

@@ -251,7 +251,7 @@ def again(path: str) -> str:
     """Advice for when individual blocks cannot be written again."""
     about = groups.describe(path)
     if about is None or about.get("grows"):
-        return "restore it, or extract all rows again with bigkpca run JOB.toml --full"
+        return "restore it, or name another output.path in the job, where all rows are extracted"
     return f"run the command that made {path} again, with --overwrite (overwrite=True in Python)"
 
 
@@ -357,8 +357,8 @@ def _published_from(path: str, manifest: Mapping[str, Any]) -> str:
     if holds(folder, open_arrays(path)) and read_manifest(folder) is not None:
         return folder
     raise CorruptionError(
-        f"{path}: a run was interrupted while publishing, and its folder {folder} is missing: restore it, or make a "
-        "new version of all features with bigkpca run JOB.toml --full"
+        f"{path}: a run was interrupted while publishing, and its folder {folder} is missing: restore it, or "
+        "name another output.path in the job, where all rows are extracted"
     )
 
 

@@ -215,7 +215,7 @@ def _blocks_info(path: str, about: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _job_info(path: str) -> dict[str, Any]:
-    """Facts about the output of a job: its versions, and the last run."""
+    """Facts about the output of a job: its model, and the last run."""
     versions, (runs, _) = read_versions(path), jobs.read_records(path)
     facts: dict[str, Any] = {"kind": "job", "path": path, "finished": versions is not None}
     if versions is None:
@@ -224,11 +224,7 @@ def _job_info(path: str) -> dict[str, Any]:
     return facts | {
         "shape": list(rows.shape),
         "dtype": str(rows.dtype),
-        "version": versions["current"],
-        "versions": [
-            {"number": each["number"], "reason": each["reason"], "model": each["model"]["path"]}
-            for each in versions["versions"]
-        ],
+        "model": versions["versions"][0]["model"]["path"],
         "runs": len(runs),
         "last_run": {key: runs[-1].get(key) for key in ("run", "finished", "status")} if runs else None,
         "bytes": _stored_bytes(path),

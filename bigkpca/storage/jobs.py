@@ -8,7 +8,7 @@ from typing import Any
 
 from bigkpca.data.json_files import parsed, read_if_there, replace_json, write_json
 from bigkpca.data.stores import store_of
-from bigkpca.data.versions import JOB, VERSIONS, last_number, read_versions
+from bigkpca.data.versions import JOB, VERSIONS
 from bigkpca.data.zarr import ATTRIBUTE
 from bigkpca.errors import CorruptionError, SpecError
 from bigkpca.storage import groups
@@ -45,24 +45,6 @@ def empty_versions() -> dict[str, Any]:
 def write_versions(out: str, manifest: Mapping[str, Any]) -> None:
     """Replace the manifest of the versions atomically."""
     replace_json(f"{out}/{VERSIONS}", manifest)
-
-
-def set_current(out: str, number: int) -> dict[str, Any]:
-    """Make another version the current one. Returns the manifest. Raises SpecError if there is no such version."""
-    manifest = read_versions(out) or empty_versions()
-    check_version(out, manifest, number)
-    manifest["current"] = number
-    write_versions(out, manifest)
-    return manifest
-
-
-def check_version(out: str, manifest: Mapping[str, Any], number: int) -> None:
-    """Raise SpecError if there is no version with this number."""
-    known = [each["number"] for each in manifest["versions"]]
-    if number not in known:
-        pruned = 0 < number <= last_number(manifest)
-        why = f"version {number} was pruned (see bigkpca history {out})" if pruned else f"has no version {number}"
-        raise SpecError(f"{out}{':' if pruned else ''} {why}; there are {', '.join(map(str, known)) or 'none'}")
 
 
 def read_pinned(out: str) -> dict[str, Any]:

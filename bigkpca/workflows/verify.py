@@ -143,11 +143,7 @@ def _blocks(path: str, kind: block_arrays.Kind, engine: Engine, run: RunOptions)
         raise IncompleteError(f"{path}: a run was interrupted while it published new rows: run its job again")
     remedy = "rerun the command that made it, which rewrites damaged blocks"
     if manifest.get("grows"):
-        blocks = [each.block for each in damaged if each.block]
-        first, stop = (blocks[0].start, blocks[-1].stop) if blocks else (0, manifest["rows"])
-        remedy = (
-            f"if it is the current version, extract these rows again with bigkpca run JOB.toml --rows {first}:{stop}"
-        )
+        remedy = block_arrays.again(path)
     _report(path, [*damaged, *strange], remedy)
     shape = manifest["rows"], *block_arrays.open_main(path, kind).shape[1:]
     return Verified(path, kind, shape, len(manifest["blocks"]) * len(arrays))

@@ -71,9 +71,9 @@ class Night:
             return
         ingest([source], self.rows, append=True)
 
-    def run(self, progress=None, **asked):
+    def run(self, progress=None):
         """Run the job in this process."""
-        return bigkpca.run(self.job, progress=progress or Recorder(), **asked)
+        return bigkpca.run(self.job, progress=progress or Recorder())
 
     def age(self, *ages):
         """Make the records of runs older, each by its age, the later ones as they are."""

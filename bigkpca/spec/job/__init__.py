@@ -7,11 +7,9 @@ import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import timedelta
 from functools import cache
 from itertools import combinations, product
 from typing import Annotated, Any
-from urllib.parse import urlsplit
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError, model_validator
 
@@ -440,8 +438,6 @@ def read_job(path: AnyPath, environment: Mapping[str, str]) -> Job:
                 found = False
             if found is False:
                 check.wrong(wanted, key)
-            elif isinstance(found, int) and key[-1] == "keep":  # also from a variable, which is text
-                check.values[key] = found
     spec = {"calibration_rows": CALIBRATION_ROWS} | fields if _FLAG in check.values else fields
     _check_flag(check, spec.get("calibration_rows", 0))
     if _SCHEDULER in check.given and _WORKERS in check.given:
@@ -470,19 +466,6 @@ def _check_flag(check: Check, calibration_rows: int) -> None:
         )
 
 
-def parse_keep(keep: str | int) -> int | timedelta:
-    """How many versions to keep, or for how long: 5, "5" or "90 days". Raises SpecError for anything else."""
-    count = int(keep) if isinstance(keep, str) and keep.strip().isdecimal() and len(keep) < 20 else keep
-    if type(count) is int and 1 <= count <= MOST:
-        return count
-    try:
-        if isinstance(keep, str) and not keep.strip().isdecimal():
-            return timedelta(seconds=parse_seconds(keep))
-    except (SpecError, OverflowError):
-        pass
-    raise SpecError(f"keep {keep!r:.80}: give a number of versions such as 5, or a time such as '90 days'")
-
-
 # A reader of texts, which returns False or raises ValueError for an invalid one, and a description of valid texts.
 _TEXTS: Mapping[Key, tuple[Callable[[Any], Any], str]] = {
     _SAMPLE_WEIGHT: (
@@ -496,11 +479,6 @@ _TEXTS: Mapping[Key, tuple[Callable[[Any], Any], str]] = {
         'give an amount of memory with its unit, such as "2 GB" or "500 MB"',
     ),
     ("run", "timeout"): (parse_seconds, 'give a time such as "90 s" or "10 min", or a number of seconds'),
-    ("run", "push_metrics"): (
-        lambda text: (url := urlsplit(text)).scheme in ("http", "https") and bool(url.hostname) and url.port != 0,
-        "give the address of a Pushgateway, such as http://pushgateway:9091",
-    ),
-    ("output", "keep"): (parse_keep, 'give a number of versions such as 5, or a time such as "90 days"'),
 }
 
-__all__ = ["Job", "JobError", "JobInput", "JobModel", "JobOutput", "JobRun", "job_schema", "parse_keep", "read_job"]
+__all__ = ["Job", "JobError", "JobInput", "JobModel", "JobOutput", "JobRun", "job_schema", "read_job"]

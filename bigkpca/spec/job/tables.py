@@ -46,7 +46,7 @@ class JobInput(JobTable):
 
 
 class JobOutput(JobTable):
-    """The features: one folder with all versions of them and the records of the runs."""
+    """The features, and the records of the runs."""
 
     path: _Text = Field(description="path or URL of the output folder", examples=["features.zarr"])
     block_rows: _Count | None = Field(None, description="rows per block; one task writes each block")
@@ -61,11 +61,6 @@ class JobOutput(JobTable):
     must_exist: bool | None = Field(
         None,
         description="whether output of earlier runs must exist; by default, true if the record of the job names any",
-    )
-    keep: _Count | _Text | None = Field(
-        None,
-        description="number of versions to keep, or how long to keep those that are no longer current; by default all",
-        examples=["90 days"],
     )
 
 
@@ -93,24 +88,10 @@ class JobRun(JobTable):
         description="the run stops if no block of rows finishes within this time; a number means seconds",
         examples=["10 min"],
     )
-    on_drift: Literal["warn", "fail", "refit"] = Field(
-        "warn",
-        description="reaction to drift: warn, fail (exit code 3), or refit (fit a new model and write a new "
-        "version of the features)",
-    )
+    on_drift: Literal["warn", "fail"] = Field("warn", description="reaction to drift: warn, or fail (exit code 3)")
     drift_threshold: float = Field(0.2, gt=0, le=1, description="drift figure above which rows count as drifted")
     metrics: _Text | None = Field(
         None, description="local file to which each run writes its metrics for Prometheus", examples=["bigkpca.prom"]
-    )
-    push_metrics: _Text | None = Field(
-        None,
-        description="address of a Prometheus Pushgateway, to which each run sends the same metrics",
-        examples=["http://pushgateway:9091"],
-    )
-    on_upgrade: Literal["warn", "fail", "full"] = Field(
-        "warn",
-        description="reaction to existing features made with other package versions or on another type of processor: "
-        "warn, fail (exit code 2), or full (extract all rows again, into a new version)",
     )
     log: Literal["plain", "json"] = Field(
         "plain", description="format of notes and progress on stderr: plain, or json (one object per line)"
@@ -168,7 +149,7 @@ _FIELDS: dict[str, Any] = {
     for name, field in FitSpec.model_fields.items()
     if name not in _ELSEWHERE
 }
-_PATH = Field(description="path or URL of the model; a refit writes a new model beside it", examples=["model.zarr"])
+_PATH = Field(description="path or URL of the model", examples=["model.zarr"])
 
 ModelTable = create_model(
     "ModelTable",

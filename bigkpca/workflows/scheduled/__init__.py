@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from datetime import date
 from typing import Any
 
 from bigkpca.data.blocks import split
@@ -15,26 +14,24 @@ from bigkpca.data.sample_weights import weighted
 from bigkpca.data.stores import AnyPath, expanded, store_of
 from bigkpca.data.versions import read_versions, version_path
 from bigkpca.data.zarr import ZarrRows
-from bigkpca.errors import BigKPCAError, CorruptionError, DataError, DriftError, IncompleteError, LockedError, SpecError
+from bigkpca.errors import BigKPCAError, DataError, DriftError, IncompleteError, LockedError, SpecError
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.options import RunOptions
 from bigkpca.execution.planning import plan_fit
 from bigkpca.execution.progress import Progress, Silent, shown
 from bigkpca.execution.projection import check_columns
-from bigkpca.spec.job import Job, JobError, parse_keep, read_job
+from bigkpca.spec.job import Job, JobError, read_job
 from bigkpca.storage import block_arrays, destination, jobs
 from bigkpca.storage.models import load_model
-from bigkpca.workflows.scheduled import history, input_rows, places, records
-from bigkpca.workflows.scheduled.history import finish_cut_off
-from bigkpca.workflows.scheduled.input_rows import Asked, Interval
-from bigkpca.workflows.scheduled.places import Published, ScheduledRun, pinned_interval, run_options, warn
+from bigkpca.workflows.scheduled import input_rows, places, records
+from bigkpca.workflows.scheduled.input_rows import Interval
+from bigkpca.workflows.scheduled.places import Published, ScheduledRun, pinned_interval, run_options
 from bigkpca.workflows.scheduled.publishing import (
     append,
     block_rows_of,
     finish_record,
     make_version,
     model_of_version,
-    model_path,
     plan_extract,
 )
 
@@ -43,15 +40,15 @@ _MOST_GAPS = 1000  # in a record
 
 
 def extract_new(given: ScheduledRun) -> bool:
-    """Extract the requested rows, publish them and fill the record. Returns whether an earlier run had pinned them."""
+    """Extract new rows, publish them and fill the record. Returns whether an earlier run had pinned them."""
     job, record = given.job, given.record
     current, found = given.current, input_rows.open_input(job.input.path, job.input.array)
     record["input"] = {"path": job.input.path, "dtype": found.dtype.str, "columns": found.shape[1]}
-    if current is not None and not given.asked.full:
+    if current is not None:
         input_rows.check_not_shrunk(found, current.manifest)
-    done = current.rows if current and not given.asked.full else 0
+    done = current.rows if current else 0
     gaps = record["input"]["gaps"] = found.gaps(done)[:_MOST_GAPS]
-    published = current.readable if current else None
+    published = current.manifest if current else None
     count = input_rows.rows_to_extract(found, done, given.earlier, published)
     interval = pinned_interval(given, done, count)
     record["input"]["tail"] = input_rows.tail_of(found, max(done, interval.stop), published)
@@ -63,21 +60,19 @@ def extract_new(given: ScheduledRun) -> bool:
     if current is not None:
         model = model_of_version(job, current.entry)
         check_columns(found, model)
-        if not given.asked.full:
-            _check_flag(job, current)
-            _check_input(given, current, found, interval)
+        _check_flag(job, current)
+        _check_input(given, current, found, interval)
     if current is not None and not len(interval):
         finish_record(given, records.NOTHING_NEW, current.entry, [done, done], done)
         return interval.resumed
     rows = _pinned(found, max(done, interval.stop), job)
     before = jobs.read_pinned(given.out)
-    pin = {"asked": repr(given.asked), "first": interval.first, "stop": interval.stop, "run": record["run"]}
-    pin |= {"model": before.get("model") if interval.resumed else None, "made_by": before.get("made_by")}
+    pin = {"first": interval.first, "stop": interval.stop, "run": record["run"], "made_by": before.get("made_by")}
     jobs.write_pinned(given.out, pin)
-    if current is not None and interval.first == done and not given.asked.full:
+    if current is not None:
         append(given, current, model, rows, interval)
     else:
-        make_version(given, current, rows, interval)
+        make_version(given, rows, interval)
     return interval.resumed
 
 
@@ -92,15 +87,15 @@ def _check_flag(job: Job, current: Published) -> None:
     if own != asked:
         there, here = ("is not set" if each is None else f"= {each:g}" for each in (own, asked))
         raise SpecError(
-            f"output.flag {here} in the job, but {there} in {current.path}: to make all features again, run bigkpca "
-            "run JOB.toml --full; to add to these, restore it in the job"
+            f"output.flag {here} in the job, but {there} in {current.path}: restore it in the job or, to make all "
+            "features again, name another output.path"
         )
 
 
 def _check_input(given: ScheduledRun, current: Published, found: ZarrRows, interval: Interval) -> None:
-    """Raise CorruptionError if rows that are not extracted again have changed."""
+    """Raise CorruptionError if rows that were extracted have changed."""
     rows = found.pin(current.rows)
-    suspect = [block for block in input_rows.suspect_blocks(rows, current.manifest) if not interval.meets(block)]
+    suspect = input_rows.suspect_blocks(rows, current.manifest)
     if not suspect:
         return
     if len(suspect) <= _FEW:  # e.g. the last block every night, which needs no cluster
@@ -114,33 +109,29 @@ def _check_input(given: ScheduledRun, current: Published, found: ZarrRows, inter
             block_arrays.refresh_stamps(current.path, current.manifest, stamps)
 
 
-def plan_run(
-    job: Job, *, rows: str | tuple[int, int] | None = None, since: str | date | None = None, full: bool = False
-) -> dict[str, Any]:
-    """What `run` with these arguments would do. Writes nothing, reads no rows, and raises the errors of `run`."""
-    asked, options = Asked.parsed(rows, since, full), run_options(job, Silent())
+def plan_run(job: Job) -> dict[str, Any]:
+    """What `run` would do. Writes nothing, reads no rows, and raises the errors of `run`."""
+    options = run_options(job, Silent())
     out = destination.group_path(job.output.path, job.input.path, job.model.path)
     places.check_there(job, out)
     versions = read_versions(out) or jobs.empty_versions()
-    given = ScheduledRun(job, out, asked, options, versions, jobs.read_records(out)[0], {})
+    given = ScheduledRun(job, out, options, versions, jobs.read_records(out)[0], {})
     found, current = input_rows.open_input(job.input.path, job.input.array), given.current
     cut_off, done = False, 0
-    if current is not None and not full:
+    if current is not None:
         manifest = block_arrays.read_finished(current.path)  # a run begins with this
         input_rows.check_not_shrunk(found, manifest)
         cut_off, done = block_arrays.is_publishing(current.manifest), manifest["rows"]
-    count = input_rows.rows_to_extract(found, done, given.earlier, current.readable if current else None)
+    count = input_rows.rows_to_extract(found, done, given.earlier, current.manifest if current else None)
     interval = pinned_interval(given, done, count)
-    first = model_path(job, 1)
-    to_fit = current is None and not store_of(first).exists(first)
+    to_fit = current is None and not store_of(job.model.path).exists(job.model.path)
     action = "fit a model, and extract features" if to_fit else "extract features"
     facts = {
         "action": action if len(interval) else "nothing new",
         "rows": [interval.first, interval.stop],
         "rows_extracted_already": done,
         "resumed": interval.resumed or cut_off,
-        "version": current.entry["number"] if current and interval.first == done and not full else given.next_version,
-        "model": current.entry["model"]["path"] if current else first,
+        "model": job.model.path,
     }
     if not len(interval):
         return facts
@@ -149,7 +140,7 @@ def plan_run(
         if to_fit:
             plan = plan_fit(pinned, job.model.spec, engine.threads, engine.device)
         else:
-            model = model_of_version(job, current.entry) if current else load_model(first)
+            model = model_of_version(job, current.entry) if current else load_model(job.model.path)
             size = block_rows_of(given, model, pinned)
             plan = plan_extract(job, pinned, model, size, engine.threads, engine.device)
     plan.check(options.memory_limit, "use a smaller model, or smaller blocks")
@@ -159,9 +150,6 @@ def plan_run(
 def run(
     job: AnyPath | Job,
     *,
-    rows: str | tuple[int, int] | None = None,
-    since: str | date | None = None,
-    full: bool = False,
     progress: Progress | bool = False,
 ) -> list[dict[str, Any]]:
     """Run a scheduled job once: extract features of the rows that arrived since the last run.
@@ -174,12 +162,6 @@ def run(
     ----------
     job : path or Job
         A job file: see `docs/scheduled.md`.
-    rows : str or (int, int), optional
-        Rows A to B, as "A:B". Rows that were already extracted are extracted again, into a new version of the features.
-    since : str or date, optional
-        Extract again all rows extracted on this day (UTC) or later, into a new version.
-    full : bool
-        Extract all rows again, into a new version.
     progress : bool or Progress
         True shows bars or, without a terminal, lines; a Progress object receives titles and rows of each pass, and
         notes. By default, nothing is shown.
@@ -205,47 +187,45 @@ def run(
     One pass over new rows and the rows of the last incomplete block; a fit makes the passes of `fit`.
     """
     progress = shown(progress)
-    asked = Asked.parsed(rows, since, full)
     if not isinstance(job, Job):
-        job = read(job, asked)
+        job = read(job)
     out = destination.group_path(job.output.path, job.input.path, job.model.path)
     with ExitStack() as stack:
-        with _refusal_recorded(job, out, asked):
+        with _refusal_recorded(job, out):
             places.check_there(job, out)
             options = run_options(job, progress)
             stack.enter_context(store_of(out).writer(out))
-        with _refusal_recorded(job, out, asked, locked=True):
+        with _refusal_recorded(job, out, locked=True):
             jobs.prepare(out)
-        record, resumed = _one_run(job, out, asked, options)
+        record, resumed = _one_run(job, out, options)
         found = [record]
         done = record["total_rows"]
         if resumed and input_rows.open_input(job.input.path, job.input.array).stored_rows(done) > done:
-            found.append(_one_run(job, out, Asked(), options)[0])
+            found.append(_one_run(job, out, options)[0])
         places.remember(job, out, progress)
     return found
 
 
-def read(path: AnyPath, asked: Asked) -> Job:
+def read(path: AnyPath) -> Job:
     """The job in a file, to be run. Mistakes in it are recorded as a failed run. Raises SpecError."""
     try:
         return read_job(expanded(path), os.environ)
     except SpecError as error:
         known = isinstance(error, JobError) and error.output and (error.output, error.metrics)
-        if asked == Asked() and (known := known or places.last_places(path)):
+        if known := known or places.last_places(path):
             _record_refusal(*known, error, locked=False)
         raise
 
 
 @contextmanager
-def _refusal_recorded(job: Job, out: str, asked: Asked, *, locked: bool = False) -> Iterator[None]:
-    """Record a run that is refused before it begins, unless it is an invalid command typed by hand."""
+def _refusal_recorded(job: Job, out: str, *, locked: bool = False) -> Iterator[None]:
+    """Record a run that is refused before it begins."""
     try:
         yield
     except LockedError:
         raise
     except BigKPCAError as error:
-        if asked == Asked():
-            _record_refusal(out, job.run.metrics, error, locked=locked)
+        _record_refusal(out, job.run.metrics, error, locked=locked)
         raise
 
 
@@ -263,73 +243,47 @@ def _record_refusal(out: str, metrics: str | None, error: BigKPCAError, *, locke
             records.write_metrics(metrics, out, [*earlier, record])
 
 
-def _one_run(job: Job, out: str, asked: Asked, options: RunOptions) -> tuple[dict[str, Any], bool]:
+def _one_run(job: Job, out: str, options: RunOptions) -> tuple[dict[str, Any], bool]:
     """One run: its record, and whether an earlier run had pinned its rows."""
     started, record = time.monotonic(), records.started_record(0, metrics=job.run.metrics)
-    with _failure_recorded(job, out, asked, record, started, options.progress):
-        finish_cut_off(out)
+    with _failure_recorded(job, out, record, started):
         versions = read_versions(out) or jobs.empty_versions()
-        if versions["current"] and (ended := _finished_earlier(out, versions, asked, options.progress)):
-            _push_metrics(job, out, ended, options.progress)
-            _write_metrics(job, out)
-            return ended, False
+        if versions["current"]:
+            _finish_earlier(out, options.progress)
         earlier, _ = jobs.read_records(out)
         record["run"] = records.next_number(earlier)
-        given = ScheduledRun(job, out, asked, options, versions, earlier, record)
+        given = ScheduledRun(job, out, options, versions, earlier, record)
         if warning := records.clock_warning(earlier):
             given.warn(warning)
         _write_metrics(job, out)  # of earlier runs: a missing folder is noticed before hours of work
         resumed = extract_new(given)
-    _write_record(job, out, record, started, options.progress)
+    _write_record(out, record, started)
     jobs.remove_pinned(out)
-    destination.remove_all_runs(version_path(out, given.next_version))  # of a run with another request
-    if (keep := job.output.keep) is not None:
-        # The previous version stays for its readers until the next run.
-        spared = {versions["current"], record["version"]}
-        history.prune_versions(out, parse_keep(keep), spared, f"keep = {keep!r}")
     _write_metrics(job, out)
     return record, resumed
 
 
-def _finished_earlier(out: str, versions: Mapping[str, Any], asked: Asked, progress: Progress) -> dict[str, Any] | None:
-    """Finish the publication of an interrupted run, record it, and remove its leftovers. Returns its record if it
-    extracted rows again as requested now, since the same command does not do so twice."""
-    path = version_path(out, versions["current"])
-    try:
-        if block_arrays.go_on(path):
-            progress.note("an earlier run was interrupted while publishing: finished now")
-        ended: dict[str, Any] = block_arrays.read_grown(path)["run"]
-    except CorruptionError:
-        if asked.full:  # a run that makes everything anew needs none of it
-            return None
-        raise
+def _finish_earlier(out: str, progress: Progress) -> None:
+    """Finish the publication of an interrupted run, record it, and remove its leftovers."""
+    path = version_path(out, 1)
+    if block_arrays.go_on(path):
+        progress.note("an earlier run was interrupted while publishing: finished now")
+    ended: dict[str, Any] = block_arrays.read_grown(path)["run"]
     # A run that was stopped while publishing has another record, with another status.
     own = (ended.get("run"), ended.get("status"))
     if not any((each["run"], each.get("status")) == own for each in jobs.read_records(out)[0]):
         jobs.append_record(out, ended)
-    pinned = jobs.read_pinned(out)
-    if pinned.get("run", ended.get("run")) != ended.get("run"):
-        return None  # that run was interrupted before it published
-    for each in versions["versions"]:
-        place = version_path(out, each["number"])
-        with suppress(CorruptionError):  # of an unused version
-            if not block_arrays.is_publishing(block_arrays.read_grown(place)):
-                destination.remove_all_runs(place)
-    jobs.remove_pinned(out)
-    return ended if asked != Asked() and pinned.get("asked") == repr(asked) else None
+    if jobs.read_pinned(out).get("run", ended.get("run")) == ended.get("run"):  # otherwise it did not publish
+        destination.remove_all_runs(path)
+        jobs.remove_pinned(out)
 
 
 @contextmanager
-def _failure_recorded(
-    job: Job, out: str, asked: Asked, record: dict[str, Any], started: float, progress: Progress
-) -> Iterator[None]:
-    """Write the record and metrics of a run that fails in this context, unless it is an invalid command typed by
-    hand."""
+def _failure_recorded(job: Job, out: str, record: dict[str, Any], started: float) -> Iterator[None]:
+    """Write the record and metrics of a run that fails in this context."""
     try:
         yield
     except BaseException as error:
-        if asked != Asked() and isinstance(error, SpecError):
-            raise
         known = error_of(error, "") if isinstance(error, OSError) else error
         kind = IncompleteError if isinstance(error, KeyboardInterrupt) else BigKPCAError
         code = (known if isinstance(known, BigKPCAError) else kind).exit_code
@@ -337,28 +291,16 @@ def _failure_recorded(
             if isinstance(error, DataError) and not isinstance(error, DriftError):
                 jobs.remove_pinned(out)  # more rows can succeed; drifted rows are retried separately
             record["run"] = record["run"] or records.next_number(jobs.read_records(out)[0])
-            record.update(
-                status=records.FAILED, exit_code=code, message=str(error) or "stopped", rows=None, extracted=None
-            )
-            _write_record(job, out, record, started, progress)
+            record.update(status=records.FAILED, exit_code=code, message=str(error) or "stopped", rows=None)
+            _write_record(out, record, started)
             _write_metrics(job, out)
         raise
 
 
-def _write_record(job: Job, out: str, record: dict[str, Any], started: float, progress: Progress) -> None:
+def _write_record(out: str, record: dict[str, Any], started: float) -> None:
     record["finished"] = record["finished"] or records.now()
     record["seconds"]["total"] = round(time.monotonic() - started, 3)
-    _push_metrics(job, out, record, progress)
     jobs.append_record(out, record)
-
-
-def _push_metrics(job: Job, out: str, record: dict[str, Any], progress: Progress) -> None:
-    """Send metrics up to this record, and add a warning to the record if that fails."""
-    if job.run.push_metrics is None:
-        return
-    earlier = [each for each in jobs.read_records(out)[0] if each["run"] != record["run"]]
-    if reason := records.push_metrics(job.run.push_metrics, out, [*earlier, record]):
-        warn(record, progress, f"metrics could not be sent to the address of run.push_metrics: {reason}")
 
 
 def _write_metrics(job: Job, out: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 import numpy as np
@@ -33,72 +33,6 @@ class Interval:
 
     def __len__(self) -> int:
         return max(0, self.stop - self.first)
-
-    def meets(self, block: Block) -> bool:
-        """Whether some of the rows are in a block."""
-        return block.stop > self.first and block.start < self.stop
-
-
-@dataclass(frozen=True)
-class Asked:
-    """What the user requests besides new rows: rows a to b, rows since a date, or all rows."""
-
-    rows: tuple[int | None, int | None] | None = None
-    since: date | None = None
-    full: bool = False
-
-    def __post_init__(self) -> None:
-        if sum((self.rows is not None, self.since is not None, self.full)) > 1:
-            raise SpecError("rows, since and full exclude each other: use only one of them")
-
-    @classmethod
-    def parsed(cls, rows: str | tuple[int, int] | None, since: str | date | None, full: bool) -> Asked:
-        """From the options of a command. Raises SpecError for an invalid range or date."""
-        of_rows = None
-        if rows is not None:
-            first, colon, last = rows.partition(":") if isinstance(rows, str) else (rows[0], ":", rows[1])
-            try:
-                start, stop = of_rows = (int(first) if first != "" else None, int(last) if last != "" else None)
-            except (TypeError, ValueError):
-                start, stop, colon = None, None, ""
-            if not colon or (start or 0) < 0 or (stop is not None and stop <= (start or 0)):
-                raise SpecError(
-                    f"rows {rows!r}: give the first row and the row after the last one as A:B, e.g. 2000:4000, or A: "
-                    "for all rows from A on"
-                )
-        if isinstance(since, datetime):
-            since = since.date()
-        elif since is not None and not isinstance(since, date):
-            try:
-                since = date.fromisoformat(since)
-            except ValueError:
-                raise SpecError(f"since {since!r}: give a date as YYYY-MM-DD, e.g. 2026-11-01") from None
-        return cls(of_rows, since, full)
-
-    def start(self, records: Sequence[Mapping[str, Any]], done: int) -> int:
-        """The first row to extract, given that `done` rows are extracted. Raises SpecError if rows before it are
-        not."""
-        first = done
-        if self.full:
-            first = 0
-        elif self.rows is not None and self.rows[0] is not None:
-            first = self.rows[0]
-        elif self.since is not None:
-            for record in records:
-                if record.get("status") == "done" and record.get("extracted"):
-                    ended = datetime.fromisoformat(record["finished"]).astimezone(UTC).date()
-                    first = min(first, record["extracted"][0]) if ended >= self.since else first
-        if first > done:
-            raise SpecError(f"rows {done} to {first - 1} are not extracted yet: start at row {done} or earlier")
-        return first
-
-    def stop(self, rows: int) -> int:
-        """The row to stop before. Raises SpecError if there are fewer rows."""
-        if self.rows is None or self.rows[1] is None:
-            return rows
-        if self.rows[1] > rows:
-            raise SpecError(f"rows up to {self.rows[1]} are requested, but the input has only {rows:,}")
-        return self.rows[1]
 
 
 def rows_drawn(first: int, stop: int, most: int, seed: int) -> Array:
@@ -164,12 +98,12 @@ def check_not_shrunk(rows: ZarrRows, manifest: Mapping[str, Any]) -> None:
     if rows.shape[0] < manifest["rows"]:
         raise CorruptionError(
             f"{rows.where} has {rows.shape[0]:,} rows, but features of {manifest['rows']:,} were extracted: rows were "
-            "removed. Restore them, or extract all features again with bigkpca run JOB.toml --full"
+            "removed. Restore them, or name another output.path, where all rows are extracted"
         )
     if rows.dtype.str != manifest["input"]["dtype"]:
         raise CorruptionError(
             f"{rows.where} holds {rows.dtype.str}, but features were extracted from {manifest['input']['dtype']}: it "
-            "was replaced. Restore it, or extract all features again with bigkpca run JOB.toml --full"
+            "was replaced. Restore it, or name another output.path, where all rows are extracted"
         )
 
 
@@ -193,7 +127,6 @@ def check_unchanged_blocks(
         ranges = ", ".join(f"{block.start}:{block.stop}" for block in other[:_MOST_NAMED])
         more = f" and {len(other) - _MOST_NAMED} more blocks" if len(other) > _MOST_NAMED else ""
         raise CorruptionError(
-            f"{rows.where} changed since features were extracted from it, in the rows {ranges}{more}. Restore them "
-            "or, if the change is intended, extract them again with bigkpca run JOB.toml "
-            f"--rows {other[0].start}:{other[-1].stop}"
+            f"{rows.where} changed since features were extracted from it, in the rows {ranges}{more}. Restore them or, "
+            "if the change is intended, name another output.path, where all rows are extracted"
         )

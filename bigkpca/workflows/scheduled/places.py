@@ -16,14 +16,14 @@ from typing import Any
 
 from bigkpca.data.json_files import read_json, write_json
 from bigkpca.data.stores import AnyPath, expanded, last_name, parent, store_of
-from bigkpca.data.versions import VERSIONS, last_number, version_path
-from bigkpca.errors import CorruptionError, SpecError
+from bigkpca.data.versions import VERSIONS, version_path
+from bigkpca.errors import SpecError
 from bigkpca.execution.options import RunOptions
 from bigkpca.execution.progress import WARNING, Progress
 from bigkpca.spec.job import Job
 from bigkpca.storage import block_arrays, jobs
 from bigkpca.storage.records import is_text
-from bigkpca.workflows.scheduled.input_rows import Asked, Interval
+from bigkpca.workflows.scheduled.input_rows import Interval
 
 _RECORD = ".bigkpca-record"  # appended to the name of a job file
 
@@ -124,21 +124,14 @@ def _read(path: str) -> Sequence[dict[str, Any]]:
 
 @dataclass(frozen=True)
 class Published:
-    """A version of the features, as it was before the run."""
+    """The features, as they were before the run."""
 
     entry: Mapping[str, Any]  # in the manifest of the versions: number, model, reason
     path: str
 
-    @property
-    def readable(self) -> Mapping[str, Any] | None:
-        """The manifest; None if it is damaged."""
-        with suppress(CorruptionError):
-            return self.manifest
-        return None
-
     @cached_property
     def manifest(self) -> Mapping[str, Any]:
-        """The manifest, read on demand: a run that extracts all rows again does not need it. Raises CorruptionError."""
+        """The manifest. Raises CorruptionError."""
         return block_arrays.read_grown(self.path)
 
     @property
@@ -153,7 +146,6 @@ class ScheduledRun:
 
     job: Job
     out: str
-    asked: Asked
     options: RunOptions
     versions: Mapping[str, Any]  # the manifest of the versions
     earlier: Sequence[Mapping[str, Any]]  # records of runs
@@ -161,36 +153,25 @@ class ScheduledRun:
 
     @property
     def current(self) -> Published | None:
-        """The current version; None before the first."""
+        """The features; None before the first run."""
         for entry in self.versions["versions"]:
-            if entry["number"] == self.versions["current"]:
-                return Published(entry, version_path(self.out, entry["number"]))
+            return Published(entry, version_path(self.out, entry["number"]))
         return None
 
-    @property
-    def next_version(self) -> int:
-        return 1 + last_number(self.versions)
-
     def warn(self, message: str) -> None:
-        warn(self.record, self.options.progress, message)
-
-
-def warn(record: dict[str, Any], progress: Progress, message: str) -> None:
-    """Show a warning, and add it to the record of a run."""
-    progress.note(f"{WARNING}{message}")
-    record["message"] = "; ".join(filter(None, [record["message"], message]))
+        """Show a warning, and add it to the record."""
+        self.options.progress.note(f"{WARNING}{message}")
+        self.record["message"] = "; ".join(filter(None, [self.record["message"], message]))
 
 
 def pinned_interval(given: ScheduledRun, done: int, rows: int) -> Interval:
     """The interval of a run, given that `rows` rows are stored and `done` of them extracted: the interval that an
-    earlier run of the same kind pinned and did not finish, or else all requested rows."""
-    first, stop = given.asked.start(given.earlier, done), given.asked.stop(rows)
+    earlier run pinned and did not finish, or else all new rows."""
     before = jobs.read_pinned(given.out)
-    same = before.get("asked") == repr(given.asked) and before.get("first") == first
-    unfinished = before.get("stop") if same else None
-    if type(unfinished) is int and first < unfinished <= stop:
-        return Interval(first, unfinished, True)
-    return Interval(first, stop, False)
+    unfinished = before.get("stop") if before.get("first") == done else None
+    if type(unfinished) is int and done < unfinished <= rows:
+        return Interval(done, unfinished, True)
+    return Interval(done, rows, False)
 
 
 def run_options(job: Job, progress: Progress) -> RunOptions:

@@ -1,7 +1,4 @@
-"""Extract features of rows, measure their drift, and publish: rows added to the current version, or a new version.
-
-The first model of a job is at the path that the job names, and models of refits are beside it.
-"""
+"""Extract features of rows, measure their drift, and publish them."""
 
 from __future__ import annotations
 
@@ -19,9 +16,9 @@ import numpy as np
 from bigkpca.data.blocks import Block, output_block_rows, split
 from bigkpca.data.devices import Device
 from bigkpca.data.retrying import retried
-from bigkpca.data.rows import Rows, take
+from bigkpca.data.rows import Rows
 from bigkpca.data.stored import sha256
-from bigkpca.data.stores import last_name, parent, store_of
+from bigkpca.data.stores import store_of
 from bigkpca.data.versions import version_path
 from bigkpca.data.zarr import ZarrRows
 from bigkpca.errors import Array, CorruptionError, DriftError, SpecError, check_overflow
@@ -30,9 +27,6 @@ from bigkpca.execution.options import RunOptions
 from bigkpca.execution.planning import Plan, plan_transform
 from bigkpca.execution.projection import check_columns, expansion_of, tile_scores, tile_scores_and_residuals
 from bigkpca.execution.tasks import BlockTasks, named_rows
-from bigkpca.fitting.reference import with_reference
-from bigkpca.fitting.sample import weights_of
-from bigkpca.numerics.drift import REFERENCE_ROWS
 from bigkpca.numerics.model import Model
 from bigkpca.numerics.preimages import Expansion
 from bigkpca.spec import FitSpec
@@ -41,7 +35,7 @@ from bigkpca.storage import block_arrays, destination, groups, jobs
 from bigkpca.storage.destination import Destination
 from bigkpca.storage.models import load_model, model_digest
 from bigkpca.workflows.block_writer import Holding, begun, check_count, check_unchanged
-from bigkpca.workflows.fit import fit_and_save, save
+from bigkpca.workflows.fit import fit_and_save
 from bigkpca.workflows.flags import ARRAYS, FlaggedShare, flags_of
 from bigkpca.workflows.scheduled import records
 from bigkpca.workflows.scheduled.input_rows import Interval, rows_drawn
@@ -147,35 +141,25 @@ def _stored_values(path: str, block: Block, names: Sequence[str]) -> dict[str, A
 
 
 def drift_of(model: Model, blocks: Sequence[ExtractedBlock], threshold: float) -> dict[str, Any] | None:
-    """The drift of the rows that the blocks hold for it; None if the model has no reference to compare with. For a
-    refitted model, the drift from the rows that caused the refit or from those before, whichever are nearer."""
+    """The drift of the rows that the blocks hold for it; None if the model has no reference to compare with."""
     kept = [block for block in blocks if block.residuals is not None]
     if model.reference is None or not sum(len(block.scores) for block in kept):
         return None
     scores = np.concatenate([block.scores for block in kept])
     residuals = np.concatenate([block.residuals for block in kept if block.residuals is not None])
-    references = [each for each in (model.reference, model.earlier) if each is not None]
-    found = [reference.drift(reference.count(scores, residuals)) for reference in references]
-    return {**asdict(min(found, key=lambda drift: drift.figure)), "threshold": threshold}
+    found = model.reference.drift(model.reference.count(scores, residuals))
+    return {**asdict(found), "threshold": threshold}
 
 
 _MEMORY = "set a smaller output.block_rows, or fit a model with fewer landmarks"
-_FEWER_BLOCKS = "set a larger output.block_rows, and make a version with it using bigkpca run JOB.toml --full"
+_FEWER_BLOCKS = "set a larger output.block_rows, and name another output.path"
 _MANY_ROWS = 2**40  # so that blocks have the size that they have in a large output
 _Known = tuple[dict[str, str], list[str]]  # of a block: digests of its scores; digest and stamp of its input
 
 
-class _RefitDue(Exception):
-    """New rows drifted, and the job requests a new model in this case."""
-
-
-class _UpgradeDue(Exception):
-    """Other packages or processors made the existing features, and the job requests that all are then made again."""
-
-
 def append(given: ScheduledRun, current: Published, model: Model, rows: ZarrRows, interval: Interval) -> None:
-    """Add the features of new rows to the current version, or make a new version if they drifted and the job requests
-    it. The last block is computed again if it was not full: the bits of a score depend on the rows beside it."""
+    """Add the features of new rows. The last block is computed again if it was not full: the bits of a score depend on
+    the rows beside it."""
     about = dict(groups.describe(current.path) or {})
     about.pop("format_version", None)
     pinned = {**about, "input": rows.fingerprint()}
@@ -183,17 +167,7 @@ def append(given: ScheduledRun, current: Published, model: Model, rows: ZarrRows
     wanted = block_arrays.changed_blocks(current.rows, interval.stop, about["block_rows"])
     blocks = split(interval.stop, about["block_rows"])
     check_count(len(blocks), 700, _FEWER_BLOCKS)
-    try:
-        new = _extracted(given, rows, model, pinned, place, wanted, interval, current)
-    except _RefitDue:
-        _refit(given, rows, interval)
-        place.clear()
-        return
-    except _UpgradeDue as due:
-        entry = _entry(given, model, current.entry["model"]["number"], str(due))
-        _make(given, entry, model, rows, interval, None)
-        place.clear()
-        return
+    new = _extracted(given, rows, model, pinned, place, wanted, interval, current)
     known = [*_known_before(current, rows)[: wanted[0].number], *new]
     finish_record(given, records.DONE, current.entry, [interval.first, interval.stop], interval.stop, known)
     _write_manifest(given, place.work, about, blocks, known)
@@ -201,120 +175,34 @@ def append(given: ScheduledRun, current: Published, model: Model, rows: ZarrRows
     place.clear()
 
 
-def make_version(given: ScheduledRun, current: Published | None, rows: ZarrRows, interval: Interval) -> None:
-    """Make a version of the features of all rows: the first, or one by the same model with some rows extracted
-    again."""
-    if current is None:
-        with _timed(given, "fit"):
-            model = first_model(given.job, rows, given.options)
-        entry, before = _entry(given, model, 1, "first run"), None
-    else:
-        model = model_of_version(given.job, current.entry)
-        what = "all rows" if given.asked.full else f"rows {interval.first}:{interval.stop}"
-        entry = _entry(given, model, current.entry["model"]["number"], f"{what} extracted again")
-        before = None if given.asked.full else current
-    _make(given, entry, model, rows, interval, before)
-
-
-def _make(
-    given: ScheduledRun,
-    entry: Mapping[str, Any],
-    model: Model,
-    rows: ZarrRows,
-    interval: Interval,
-    before: Published | None,
-) -> None:
-    """Write a version, or what the job requests instead."""
-    try:
-        _write_version(given, entry, model, rows, interval, before)
-    except _RefitDue:
-        _refit(given, rows, interval)
-    except _UpgradeDue as due:
-        _make(given, {**entry, "reason": str(due)}, model, rows, interval, None)
-
-
-def _refit(given: ScheduledRun, rows: ZarrRows, interval: Interval) -> None:
-    """Fit a new model on all rows, and make a version with it; the interval holds the rows that drifted."""
-    pinned = jobs.read_pinned(given.out)
-    # The model of an interrupted run, or the next one with a free path: other models there can belong to other jobs,
-    # even with the same rows and options.
-    number = 1 + max((each["model"]["number"] for each in given.versions["versions"]), default=1)
-    path = model_path(given.job, number)
-    while number != pinned.get("model") and store_of(path).exists(path):
-        number += 1
-        path = model_path(given.job, number)
-    jobs.write_pinned(given.out, {**pinned, "model": number})  # so that the run after a stop continues with that model
+def make_version(given: ScheduledRun, rows: ZarrRows, interval: Interval) -> None:
+    """Fit the model, unless there is one, and write the features of all rows."""
     with _timed(given, "fit"):
-        options = replace(given.options, overwrite=number == pinned.get("model"))
-        model = fitted_again(given.job, number, rows, options, interval)
-    entry = _entry(given, model, number, f"fitted again: drift {given.record['drift']['figure']:.3f}")
-    _write_version(given, entry, model, rows, interval, None, refitted=True)
-
-
-def _entry(given: ScheduledRun, model: Model, number: int, reason: str) -> dict[str, Any]:
-    """The entry of a new version in the manifest of the versions."""
-    path = model_path(given.job, number)
-    described = {"number": number, "path": path, "digest": model_digest(model)}
-    return {"number": given.next_version, "model": described, "reason": reason}
-
-
-def _write_version(
-    given: ScheduledRun,
-    entry: Mapping[str, Any],
-    model: Model,
-    rows: ZarrRows,
-    interval: Interval,
-    before: Published | None,
-    *,
-    refitted: bool = False,
-) -> None:
-    """Write a version and make it current: of all rows or, if an earlier version has the other rows, of the interval.
-    Raises _RefitDue if rows drifted, unless the model was fitted for that reason, and _UpgradeDue if other packages
-    made the other rows."""
-    path = version_path(given.out, entry["number"])
-    about = {
+        model = first_model(given.job, rows, given.options)
+    described = {"number": 1, "path": given.job.model.path, "digest": model_digest(model)}
+    entry = {"number": 1, "model": described, "reason": "first run"}
+    path = version_path(given.out, 1)
+    about: dict[str, Any] = {
         "format": "features",
-        "model": entry["model"]["digest"],
+        "model": described["digest"],
         "input": rows.fingerprint(),
-        "block_rows": before.manifest["block_rows"] if before else block_rows_of(given, model, rows),
+        "block_rows": block_rows_of(given, model, rows),
         "residual": False,
         "flag": given.job.output.flag,
         "grows": True,
-        "extracted": {"rows": [interval.first, interval.stop], "others": before.entry["number"] if before else None},
     }
     place = destination.open_destination(path, about, overwrite=True)  # existing output there was never published
     if not place.done:
         blocks = split(rows.shape[0], about["block_rows"])
         check_count(len(blocks), 700, _FEWER_BLOCKS)
-        kept = _whole_before(given, before, rows, interval) if before else {}
-        wanted = [block for block in blocks if block not in kept]
-        new = _extracted(given, rows, model, about, place, wanted, interval, before, compared=not refitted)
-        found = dict(zip(wanted, new, strict=True))
-        if before:
-            for block in kept:
-                block_arrays.replace_block(place.work, before.path, block, _names(about["flag"]))
-        known = [found[block] if block in found else kept[block] for block in blocks]
-        extracted = [interval.first, interval.stop] if before else [0, rows.shape[0]]
-        finish_record(given, records.DONE, entry, [interval.first, interval.stop], rows.shape[0], known, extracted)
+        known = _extracted(given, rows, model, about, place, blocks, interval, None)
+        finish_record(given, records.DONE, entry, [interval.first, interval.stop], rows.shape[0], known)
         _write_manifest(given, place.work, about, blocks, known)
         place.put_in_place()
     given.record.update(block_arrays.read_grown(path)["run"])
-    # So that a run interrupted after this point counts as published, even if it adopted an earlier run's version.
+    # So that a run interrupted after this point counts as published, even if it adopted an earlier run's features.
     jobs.write_pinned(given.out, {**jobs.read_pinned(given.out), "run": given.record["run"]})
-    versions = {**given.versions, "current": entry["number"], "versions": [*given.versions["versions"], dict(entry)]}
-    jobs.write_versions(given.out, versions)
-
-
-def _whole_before(given: ScheduledRun, before: Published, rows: ZarrRows, interval: Interval) -> dict[Block, _Known]:
-    """The undamaged blocks of the earlier version outside the interval, with their entries in its manifest."""
-    blocks, known = split(before.rows, before.manifest["block_rows"]), _known_before(before, rows)
-    outside = [block for block in blocks if not interval.meets(block)]
-    kept = {b: known[b.number] for b in outside if block_arrays.block_digests(before.path, b) == known[b.number][0]}
-    if len(kept) < len(outside):
-        given.options.progress.note(
-            f"{len(outside) - len(kept)} damaged blocks of {before.path} are extracted again too"
-        )
-    return kept
+    jobs.write_versions(given.out, {**given.versions, "current": 1, "versions": [entry]})
 
 
 def block_rows_of(given: ScheduledRun, model: Model, rows: ZarrRows) -> int:
@@ -348,10 +236,8 @@ def _extracted(
     wanted: Sequence[Block],
     interval: Interval,
     beside: Published | None,
-    *,
-    compared: bool = True,
 ) -> list[_Known]:
-    """Write the wanted blocks, and measure drift if requested, in one pass. IncompleteError for rows that changed."""
+    """Write the wanted blocks, and measure drift, in one pass. IncompleteError for rows that changed."""
     progress, flag = given.options.progress, record.get("flag")
     with _timed(given, "extract"), given.options.engine() as engine:
 
@@ -383,22 +269,17 @@ def _extracted(
     }
     if flag is not None:
         _record_flags(given, model, FlaggedShare(flag, len(interval), sum(each.flagged for each in found)))
-    if compared:
-        drift = given.record["drift"] = drift_of(model, found, given.job.run.drift_threshold)
-        if drift is None:
-            progress.note("drift is not measured, since the model has no reference rows; a new fit would have them")
-        elif drift["figure"] > drift["threshold"]:
-            message = (
-                f"drift {drift['figure']:.3f} is above {drift['threshold']:g}: new rows are unlike those of the fit"
+    drift = given.record["drift"] = drift_of(model, found, given.job.run.drift_threshold)
+    if drift is None:
+        progress.note("drift is not measured, since the model has no reference rows; a new fit would have them")
+    elif drift["figure"] > drift["threshold"]:
+        message = f"drift {drift['figure']:.3f} is above {drift['threshold']:g}: new rows are unlike those of the fit"
+        if given.job.run.on_drift == "fail":
+            raise DriftError(
+                f"{message}; nothing was published. Inspect these rows, then set on_drift to warn, or name another "
+                "model.path and output.path, which fits a model to all rows"
             )
-            if given.job.run.on_drift == "fail":
-                raise DriftError(
-                    f"{message}; nothing was published. Inspect these rows, then set on_drift to warn or refit, and "
-                    "run again"
-                )
-            given.warn(message)
-            if given.job.run.on_drift == "refit":
-                raise _RefitDue
+        given.warn(message)
     pairs = zip(found, _stamps(rows, wanted), strict=True)
     return [(each.digests, [each.input_sha256, stamp]) for each, stamp in pairs]
 
@@ -430,14 +311,10 @@ def _check_makers(given: ScheduledRun, place: destination.Destination, beside: P
     if not other:
         return
     here, there = (", ".join(f"{name} {of[name]}" for name in other) for of in (now, before))
-    if given.job.run.on_upgrade == "full":
-        raise _UpgradeDue(f"all rows extracted again: {there} before, {here} now")
-    message = f"{beside.path} holds features made with {there}, but this run has {here}: last digits can differ"
-    if given.job.run.on_upgrade == "fail":
-        raise SpecError(
-            f"{message}. Run with the same versions, or make all features again with bigkpca run JOB.toml --full"
-        )
-    given.warn(f"{message}; to make all features again: bigkpca run JOB.toml --full")
+    given.warn(
+        f"{beside.path} holds features made with {there}, but this run has {here}: last digits can differ; to make all "
+        "features again, name another output.path"
+    )
 
 
 @contextmanager
@@ -455,18 +332,15 @@ def finish_record(
     rows: list[int],
     total_rows: int,
     known: Sequence[_Known] = (),
-    extracted: list[int] | None = None,
 ) -> None:
-    """Complete the record of a run, except its duration; rows are new or requested, and with others `extracted`."""
+    """Complete the record of a run, except its duration."""
     digests = "".join(digests["scores"] for digests, _ in known)
     given.record.update(
         {
             "status": status,
             "finished": records.now(),
             "rows": rows,
-            "extracted": extracted or rows,
             "total_rows": total_rows,
-            "version": entry["number"],
             "model": {"path": entry["model"]["path"], "digest": entry["model"]["digest"]},
             "seconds": {**given.record["seconds"], "total": sum(given.record["seconds"].values())},
             "features_digest": hashlib.sha256(digests.encode()).hexdigest() if known else None,
@@ -482,18 +356,9 @@ def _write_manifest(
     block_arrays.publish(path, {**about, **more}, blocks, [digests for digests, _ in known])
 
 
-def model_path(job: Job, number: int) -> str:
-    """The path of a model: "model.zarr", then "model-2.zarr" and so on."""
-    first = job.model.path
-    if number == 1:
-        return first
-    name, _, suffix = last_name(first).rpartition(".")
-    return f"{parent(first)}/{name}-{number}.{suffix}" if name else f"{first}-{number}"
-
-
 def first_model(job: Job, rows: ZarrRows, run: RunOptions) -> Model:
     """The model at the path of the job, or else a fit of these rows."""
-    path = model_path(job, 1)
+    path = job.model.path
     model = _stored_model(path)
     if model is None:
         return fit_and_save(rows, job.model.spec, path, run)
@@ -502,31 +367,9 @@ def first_model(job: Job, rows: ZarrRows, run: RunOptions) -> Model:
     return model
 
 
-def fitted_again(job: Job, number: int, rows: ZarrRows, run: RunOptions, recent: Interval) -> Model:
-    """Fit a model to all rows after some drifted, and save it. Its reference consists of these `recent` rows: later
-    rows like them are what the model was fitted for. The rows before them have a separate reference, since the recent
-    rows can be one bad batch. With fewer recent rows, chance hides more; then they have no reference."""
-    path = model_path(job, number)
-    model = fit_and_save(rows, job.model.spec, path, run)
-    with run.engine() as engine:
-
-        def compared_with(first: int, stop: int) -> Model:
-            numbers = rows_drawn(first, stop, REFERENCE_ROWS, job.seed)
-            X, weights = take(rows, numbers), weights_of(rows, numbers)
-            weight = None if model.sums is None else model.sums.weight
-            spec = job.model.spec
-            return with_reference(model, X, rows.shape[0], job.seed, engine, spec, weights=weights, weight=weight)
-
-        own = compared_with(recent.first, recent.stop)
-        if recent.first >= min(len(recent), REFERENCE_ROWS):
-            own = replace(own, earlier=compared_with(0, recent.first).reference)
-    save(own, path, overwrite=True)
-    return own
-
-
 def model_of_version(job: Job, version: Mapping[str, Any]) -> Model:
     """The model that made a version. Raises SpecError if the path of the job has another model, or none."""
-    path = model_path(job, version["model"]["number"])
+    path = job.model.path
     model = _stored_model(path)
     if model is None:
         raise SpecError(

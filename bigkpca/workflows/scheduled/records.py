@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 import errno
-import logging
 import platform
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from http.client import HTTPException
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
-from bigkpca.data.stores import is_url, store_of
+from bigkpca.data.stores import store_of
 from bigkpca.errors import SpecError
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
-_log = logging.getLogger("bigkpca")
 _DECIDING = ("bigkpca", "numpy", "scipy")  # packages that, like processors, affect the bytes of features
 _PACKAGES = (*_DECIDING, "zarr", "dask")
-_PUSH_SECONDS = 10.0
-DONE, NOTHING_NEW, FAILED, ROLLED_BACK, PRUNED = "done", "nothing new", "failed", "rolled back", "pruned"
+DONE, NOTHING_NEW, FAILED = "done", "nothing new", "failed"
 _SUCCESSES = (DONE, NOTHING_NEW)
 
 
@@ -39,9 +35,7 @@ def started_record(run: int, **values: Any) -> dict[str, Any]:
         "exit_code": 0,
         "message": None,
         "rows": None,
-        "extracted": None,
         "total_rows": None,
-        "version": None,
         "model": None,
         "input": None,
         "bytes": {"read": 0, "written": 0},
@@ -117,25 +111,10 @@ def metrics_text(out: str, records: Sequence[Mapping[str, Any]]) -> bytes:
     return generate_latest(_registry(out, records))
 
 
-def push_metrics(gateway: str, out: str, records: Sequence[Mapping[str, Any]]) -> str | None:
-    """Send the metrics to a Pushgateway, where they replace those of earlier runs of the same output. Returns the
-    reason if that failed; otherwise None."""
-    from prometheus_client import push_to_gateway
-
-    try:
-        # One group per output: a push replaces the whole group.
-        push_to_gateway(gateway, "bigkpca", _registry(out, records), {"output": out}, _PUSH_SECONDS)
-    except (OSError, HTTPException, ValueError) as error:  # HTTPError is an OSError
-        return f"HTTP status {error.code}" if hasattr(error, "code") else str(getattr(error, "reason", error))
-    return None
-
-
 def _metrics(records: Sequence[Mapping[str, Any]]) -> list[tuple[str, str, float | None]]:
-    records = [record for record in records if record.get("status") != PRUNED]  # which is not a run
     last: Mapping[str, Any] = records[-1] if records else {}
     successes = [record for record in records if record.get("status") in _SUCCESSES]
-    standing = [record for record in records if record.get("status") in (*_SUCCESSES, ROLLED_BACK)]
-    published: Mapping[str, Any] = standing[-1] if standing else {}
+    published: Mapping[str, Any] = successes[-1] if successes else {}
     drift: Mapping[str, Any] = next((record["drift"] for record in reversed(records) if record.get("drift")), {})
     flagged: Mapping[str, Any] = next((each["flagged"] for each in reversed(records) if each.get("flagged")), {})
     new = last["rows"][1] - last["rows"][0] if last.get("rows") and last.get("status") == DONE else 0
@@ -146,9 +125,8 @@ def _metrics(records: Sequence[Mapping[str, Any]]) -> list[tuple[str, str, float
         ("last_run_new_rows", "Rows that the last run extracted", new),
         ("last_run_seconds", "Duration of the last run", last.get("seconds", {}).get("total")),
         ("rows", "Rows whose features are published", published.get("total_rows")),
-        ("features_version", "Current version of the features", published.get("version")),
         ("drift", "Drift of the last new rows, from 0 to 1", drift.get("figure")),
-        ("drift_threshold", "Drift above which a run warns, fails or refits", drift.get("threshold")),
+        ("drift_threshold", "Drift above which a run warns or fails", drift.get("threshold")),
         ("rows_outside", "Compared new rows beyond all rows of the fit, last run", drift.get("outside")),
         ("rows_flagged", "Flagged new rows, last run", flagged.get("count")),
         ("flagged_share", "Share of the last new rows that is flagged", flagged.get("share")),
@@ -159,24 +137,6 @@ def _metrics(records: Sequence[Mapping[str, Any]]) -> list[tuple[str, str, float
 
 def _seconds(records: Sequence[Mapping[str, Any]]) -> float | None:
     return datetime.fromisoformat(records[-1]["finished"]).timestamp() if records else None
-
-
-_OURS = b"# HELP bigkpca_"  # start of a metrics file
-
-
-def refresh_metrics(out: str, records: Sequence[Mapping[str, Any]]) -> None:
-    """Rewrite the metrics of the last run, if they still exist. Records can come from others, so only a metrics file is
-    replaced."""
-    path = next((each["metrics"] for each in reversed(records) if isinstance(each.get("metrics"), str)), None)
-    try:
-        if path is None or is_url(path) or "\0" in path or not store_of(path).exists(path):
-            return
-        with store_of(path).open(path) as file:
-            ours = file.read(len(_OURS)) == _OURS
-        if ours:
-            write_metrics(path, out, records)
-    except (OSError, SpecError) as error:
-        _log.warning("the metrics in %s are still those from before the rollback: %s", path, error)
 
 
 def write_metrics(path: str, out: str, records: Sequence[Mapping[str, Any]]) -> None:

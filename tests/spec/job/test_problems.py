@@ -45,9 +45,9 @@ timeout = "soon"
         'nightly.toml, line 9: output.path = "${OUT}/features.zarr": the environment variable OUT is not set\n'
         "nightly.toml, line 10: output.block_rows = 0: give a whole number of at least 1\n"
         "nightly.toml, line 12: run.drift_treshold = 0.2: unknown key of [run]: did you mean drift_threshold? known "
-        "are scheduler, workers, device, memory, timeout, on_drift, drift_threshold, metrics, push_metrics, "
-        "on_upgrade, log\n"
-        'nightly.toml, line 13: run.on_drift = "wran": did you mean "warn"? give "warn", "fail" or "refit"\n'
+        "are scheduler, workers, device, memory, timeout, on_drift, drift_threshold, metrics, "
+        "log\n"
+        'nightly.toml, line 13: run.on_drift = "wran": did you mean "warn"? give "warn" or "fail"\n'
         "nightly.toml, line 14: run.drift_threshold = 1.5: give a number above 0 and at most 1\n"
         'nightly.toml, line 15: run.workers = "4": give a whole number of at least 1, without quotes\n'
         'nightly.toml, line 16: run.timeout = "soon": give a time such as "90 s" or "10 min", or a number of seconds'
@@ -63,9 +63,6 @@ PROBLEMS = [
     (LEAST.replace("[input]\npath", "input"), 'line 1: input = "rows.zarr": this must be a table: write [input], and'),
     (LEAST + "[[run]]\nworkers = 1", "line 7: run = [...]: this must be a table: write [run], and its keys below"),
     (LEAST + "[[runs]]\nworkers = 1", "line 7: unknown table [runs]: did you mean [run]?"),
-    (LEAST + "keep = 0", 'line 7: output.keep = 0: give a whole number of at least 1 or text such as "90 days"'),
-    (LEAST + 'keep = "9 moons"', 'line 7: output.keep = "9 moons": give a number of versions such as 5, or a time'),
-    (LEAST + 'keep = "0"', 'line 7: output.keep = "0": give a number of versions such as 5, or a time such as "90'),
     (LEAST + 'flag = "1%"', 'line 7: output.flag = "1%": give a number above 0 and below 1'),
     (
         LEAST + "flag = 0.0004",
@@ -124,9 +121,6 @@ OF_A_RUN = [
     ('scheduler = ""', 'give text such as "tls://scheduler:8786"'),
     ('scheduler = "nowhere"', "give the address of a Dask scheduler"),
     ('metrics = "s3://a/m.prom"', "metrics go to a file for the node"),
-    ('push_metrics = "gateway:1"', "give the address of a Pushgateway"),
-    ('push_metrics = "http://"', "give the address of a Pushgateway"),
-    ('on_upgrade = "refit"', 'give "warn", "fail" or "full"'),
 ]
 
 
@@ -142,7 +136,7 @@ def test_each_variable_that_is_not_set_is_told_once(tmp_path):
         'line 8: run.log = "${A}-${B}-${A}-${C}": the environment variable B is not set',
         'line 9: run.lgo = "${D}": the environment variable D is not set',
         'line 9: run.lgo = "${D}": unknown key of [run]: did you mean log? known are scheduler, workers, device, '
-        "memory, timeout, on_drift, drift_threshold, metrics, push_metrics, on_upgrade, log",
+        "memory, timeout, on_drift, drift_threshold, metrics, log",
     ]
 
 

@@ -98,7 +98,7 @@ ANY_VALUE = st.one_of(
     st.sampled_from([[], [1], {}, {"x": 1}]),
 )
 CHECKED_BY_CODE = {"memory", "timeout", "scheduler", "device", "landmarks", "preimage"}
-CHECKED_BY_CODE |= {"path", "metrics", "push_metrics", "keep"}
+CHECKED_BY_CODE |= {"path", "metrics"}
 CHECKED_BY_CODE |= {"sample_weight"}
 BESIDE = {"flag", "n_directions", "degree", "coef0", "solver", "residual_tol"}
 

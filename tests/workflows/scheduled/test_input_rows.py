@@ -85,18 +85,18 @@ def test_a_gap_that_a_run_saw_an_hour_before_holds_the_fill_value(new):
     np.testing.assert_array_equal(new.scores(), new.wanted())
 
 
-@pytest.mark.parametrize(("asked", "more"), [({}, 3), pytest.param({"full": True}, 40, marks=pytest.mark.full)])
-def test_room_in_the_last_chunk_waits_until_that_is_written(new, asked, more):
+@pytest.mark.parametrize("more", [3, pytest.param(40, marks=pytest.mark.full)])
+def test_room_in_the_last_chunk_waits_until_that_is_written(new, more):
     array = array_of_others(new, 90, chunks=(16, 2))
     new.run()
     array.resize((90 + more, 4))
     X = some_rows(more, 1)
     for columns in (slice(0, 2), slice(2, 4)):
-        (record,) = new.run(**asked)
-        assert record["rows"] == ([0, 90] if asked else [90, 90])
+        (record,) = new.run()
+        assert record["rows"] == [90, 90]
         array[90:, columns] = X[:, columns]
-    (record,) = new.run(**asked)
-    assert record["rows"] == [0 if asked else 90, 90 + more]
+    (record,) = new.run()
+    assert record["rows"] == [90, 90 + more]
     np.testing.assert_array_equal(new.scores(), new.wanted())
 
 
@@ -116,17 +116,17 @@ def test_rows_that_change_while_they_are_compared_are_not_taken_for_compared(nig
 
 
 @pytest.mark.parametrize("row", [pytest.param(0, marks=pytest.mark.full), 89])
-def test_input_that_changed_is_refused_with_the_rows_to_extract_again(night, row):
+def test_input_that_changed_is_refused_until_it_is_restored(night, row):
     night.forget_digests()
     before = tree_bytes(f"{night.out}/1")
-    zarr.open_array(f"{night.rows}/x", mode="r+")[row] = 9
+    array = zarr.open_array(f"{night.rows}/x", mode="r+")
+    own, array[row] = array[row], 9
     night.append(some_rows(9, 1))
     start, stop = row // 32 * 32, min(row // 32 * 32 + 32, 90)
-    with pytest.raises(CorruptionError, match=rf"in the rows {start}:{stop}\. .*--rows {start}:{stop}"):
+    with pytest.raises(CorruptionError, match=rf"in the rows {start}:{stop}\. .*name another output\.path"):
         night.run()
     assert tree_bytes(f"{night.out}/1") == before
-    (record,) = night.run(rows=f"{start}:{stop}")
-    assert record["version"] == 2
+    array[row] = own
     night.run()
     np.testing.assert_array_equal(night.scores(), night.wanted())
 
@@ -135,7 +135,7 @@ def test_changes_of_many_blocks_are_named_in_short(new):
     array = array_of_others(new, 320)
     new.run()
     array[:] = 1
-    with pytest.raises(CorruptionError, match=r"in the rows 0:32, .*, 128:160 and 5 more blocks\. .*--rows 0:320"):
+    with pytest.raises(CorruptionError, match=r"in the rows 0:32, .*, 128:160 and 5 more blocks\. "):
         new.run()
 
 
@@ -159,22 +159,19 @@ def test_blocks_that_share_a_shard_with_new_rows_are_read_once_to_be_compared(ne
     assert idle.started == []
 
 
-def test_input_that_shrank_or_is_another_is_refused_unless_all_is_extracted_again(new):
+def test_input_that_shrank_or_is_another_is_refused(new):
     array = array_of_others(new, 40, chunks=(10, 4))
     new.run()
     array.resize((30, 4))
     with pytest.raises(CorruptionError, match="has 30 rows, but features of 40 were extracted: rows were removed"):
         new.run()
-    (record,) = new.run(full=True)
-    assert (record["version"], record["rows"], record["total_rows"]) == (2, [0, 30], 30)
-    np.testing.assert_array_equal(new.scores(), new.wanted())
     zarr.create_array(new.rows, shape=(60, 4), dtype="f8", chunks=(10, 4), overwrite=True)[:] = some_rows(60)
     with pytest.raises(CorruptionError, match="holds <f8, but features were extracted from <f4"):
         new.run()
     zarr.create_array(new.rows, shape=(60, 5), dtype="f4", chunks=(10, 5), overwrite=True)[:] = 1
     with pytest.raises(SpecError, match="has 5 columns, but the model was fitted on 4"):
         new.run()
-    assert [record["exit_code"] for record in bigkpca.history(new.out)] == [0, 7, 0, 7, 2]
+    assert [record["exit_code"] for record in bigkpca.history(new.out)] == [0, 7, 7, 2]
 
 
 def test_a_first_night_with_too_few_rows_does_not_hold_up_the_next(tmp_path):

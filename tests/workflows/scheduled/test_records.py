@@ -1,88 +1,27 @@
 """Records of runs, metrics, and what is told when something is wrong."""
 
-import base64
 import errno
 import json
 from datetime import UTC, datetime, timedelta
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
-from threading import Thread
 from unittest import mock
 
+import numpy as np
 import pytest
 import zarr
 
 import bigkpca
 from bigkpca.data.stores.local import LocalDisk
 from bigkpca.errors import CorruptionError, DataError, IncompleteError, SpecError
-from bigkpca.storage import jobs, models
+from bigkpca.execution.engine import Engine
+from bigkpca.storage import models
 from bigkpca.workflows import scheduled
+from bigkpca.workflows.scheduled import records
 from tests.helpers.commands import run
-from tests.helpers.nights import JOB, Night, cut_off_at, some_rows
+from tests.helpers.nights import JOB, Night, some_rows, stops_after
 from tests.helpers.progress import Recorder
 
 FEWER_COMPONENTS = JOB.replace("components = 3", "components = 2")  # than the model of the job has
-
-
-@pytest.fixture
-def gateway():
-    """A server that keeps what is sent to it, as a Pushgateway does, and answers with its `status`."""
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_PUT(self):
-            body = self.rfile.read(int(self.headers["Content-Length"]))
-            server.pushed.append((self.path, body.decode()))
-            self.send_response(server.status)
-            self.end_headers()
-
-        def log_message(self, *_): ...
-
-    with HTTPServer(("127.0.0.1", 0), Handler) as server:
-        server.status, server.pushed, server.url = 200, [], f"http://127.0.0.1:{server.server_port}"
-        thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        yield server
-        server.shutdown()
-        thread.join()
-
-
-def test_metrics_are_sent_to_a_gateway_also_of_a_run_that_fails(night, gateway):
-    night.set(push_metrics=gateway.url)
-    (record,) = night.run()
-    assert record["message"] is None
-    output = base64.urlsafe_b64encode(night.out.encode()).decode()
-    ((path, text),) = gateway.pushed
-    assert path == f"/metrics/job/bigkpca/output@base64/{output}"  # a group for each output
-    assert f'bigkpca_rows{{output="{night.out}"}} 90.0' in text
-    assert f'bigkpca_last_run_exit_code{{output="{night.out}"}} 0.0' in text
-    night.set(FEWER_COMPONENTS, push_metrics=gateway.url)
-    with pytest.raises(SpecError):
-        night.run()
-    assert f'bigkpca_last_run_exit_code{{output="{night.out}"}} 2.0' in gateway.pushed[-1][1]
-    assert len(gateway.pushed) == 2
-
-
-def test_a_gateway_that_refuses_or_is_down_is_a_warning_in_the_record(night, gateway):
-    night.set(push_metrics=gateway.url)
-    gateway.status = 400
-    told, sent = Recorder(), "metrics could not be sent to the address of run.push_metrics: "
-    assert night.run(told)[0]["message"] == f"{sent}HTTP status 400"
-    assert f"warning: {sent}HTTP status 400" in told.notes
-    gateway.server_close()
-    (record,) = night.run()
-    assert (record["status"], record["exit_code"]) == ("nothing new", 0)
-    assert record["message"].startswith(f"{sent}[Errno ")
-    assert [each["message"][: len(sent)] for each in bigkpca.history(night.out)[1:]] == [sent, sent]
-
-
-@pytest.mark.full
-def test_metrics_of_a_run_that_was_cut_off_after_it_published_are_sent_by_the_next(night, gateway):
-    night.set(push_metrics=gateway.url)
-    with cut_off_at(jobs, "append_record"):
-        night.run(full=True)
-    gateway.pushed.clear()
-    night.run(full=True)
-    assert f'bigkpca_rows{{output="{night.out}"}} 90.0' in gateway.pushed[0][1]
 
 
 def test_a_record_says_what_a_run_did(tmp_path):
@@ -113,7 +52,6 @@ def test_metrics_tell_of_the_last_run_and_the_last_success(new):
     new.run()
     found = new.metrics()
     assert found["last_run_new_rows"] == found["rows"] == 70
-    assert found["features_version"] == 1
     assert found["last_run_exit_code"] == found["failed_runs_total"] == 0
     success = found["last_success_timestamp_seconds"]
     new.append(some_rows(9))
@@ -190,7 +128,7 @@ def test_a_run_that_fails_is_recorded_and_the_next_one_goes_on(night):
         night.run()
     assert night.scores().shape == (90, 3)
     failed = bigkpca.history(night.out)[-1]
-    assert (failed["status"], failed["exit_code"], failed["version"]) == ("failed", 3, None)
+    assert (failed["status"], failed["exit_code"], failed["rows"]) == ("failed", 3, None)
     assert "row 94, column 2" in failed["message"]
     array[94, 2] = 1
     night.run()
@@ -211,12 +149,11 @@ def test_commands_print_runs_plans_and_their_history(new):
     assert "nothing new" in run("run", new.job).stdout
     new.append(some_rows(30))
     plan = json.loads(run("run", new.job, "--plan", "--json").stdout)
-    assert (plan["action"], plan["rows"], plan["version"]) == ("extract features", [70, 100], 1)
-    assert "0 to 99" in run("run", new.job, "--full").stdout
-    assert "from version 2 to version 1" in run("rollback", new.out).stdout
+    assert (plan["action"], plan["rows"]) == ("extract features", [70, 100])
+    assert "70 to 99" in run("run", new.job).stdout
     table = run("history", new.out).stdout.splitlines()
-    assert [line.split()[0] for line in table] == ["run", "1", "2", "3", "4"]
-    assert [json.loads(line)["run"] for line in run("history", new.out, "--json").stdout.splitlines()] == [1, 2, 3, 4]
+    assert [line.split()[0] for line in table] == ["run", "1", "2", "3"]
+    assert [json.loads(line)["run"] for line in run("history", new.out, "--json").stdout.splitlines()] == [1, 2, 3]
     assert "last run" in run("info", new.out).stdout
     Path(new.model).rename(f"{new.root}/kept.zarr")
     Path(new.out).rename(f"{new.root}/other.zarr")
@@ -227,9 +164,8 @@ def test_commands_print_runs_plans_and_their_history(new):
 def test_a_command_says_what_is_wrong_in_a_few_lines(night):
     for told, *command in (
         ("bigkpca: name a job file: bigkpca run JOB.toml", "run"),
-        ("bigkpca: rows 90 to 899 are not extracted yet", "run", night.job, "--rows", "900:"),
         ("bigkpca: ", "history", night.folder),
-        ("does not exist", "rollback", f"{night.folder}/none"),
+        ("does not exist", "history", f"{night.folder}/none"),
     ):
         done = run(*command)
         assert (done.exit_code, told in done.stderr) == (2, True), command
@@ -249,3 +185,49 @@ def test_warnings_are_shown_also_when_quiet_and_lines_and_errors_can_be_json(nig
     assert done.exit_code == 0
     assert done.stderr.startswith("warning: drift 0.")
     assert done.stderr.count("\n") == 1
+
+
+def test_a_run_says_once_that_other_packages_made_the_features_that_are_there(night, monkeypatch):
+    real, other = records.version, {"scipy": "9.9", "zarr": "9.9"}  # the latter decides no byte
+    monkeypatch.setattr(records, "version", lambda name: other.get(name) or real(name))
+    told = Recorder()
+    night.append(some_rows(40, 1))
+    (record,) = night.run(told)
+    before = records.makers(bigkpca.history(night.out)[0])["scipy"]
+    assert record["message"] == (
+        f"{night.out}/1 holds features made with scipy {before}, but this run has scipy 9.9: last digits can differ; "
+        "to make all features again, name another output.path"
+    )
+    assert told.notes == [f"warning: {record['message']}"]
+    assert record["packages"]["scipy"] == "9.9"
+    night.append(some_rows(9))
+    assert night.run()[0]["message"] is None
+    monkeypatch.setattr(Engine, "core_types", lambda _: ["Zen", "Haswell"])
+    night.append(some_rows(9))
+    assert "but this run has processors Zen, Haswell: " in night.run()[0]["message"]
+
+
+@pytest.mark.full
+def test_blocks_of_a_run_that_was_cut_off_before_an_upgrade_are_made_again(night, monkeypatch):
+    night.append(some_rows(200, 2))
+    with pytest.raises(KeyboardInterrupt):
+        night.run(stops_after())
+    real = records.version
+    monkeypatch.setattr(records, "version", lambda name: "9.9" if name == "numpy" else real(name))
+    told, stopped = Recorder(), stops_after()
+    with pytest.raises(KeyboardInterrupt):
+        night.run(stopped)
+    assert not any(note.startswith("continuing: ") for note in stopped.notes)
+    night.run(told)
+    assert any(note.startswith("continuing: ") for note in told.notes)
+    np.testing.assert_array_equal(night.scores(), night.wanted())
+
+
+@pytest.mark.full
+def test_a_model_keeps_its_digest_under_a_later_bigkpca(night, monkeypatch):
+    before = models.model_digest(bigkpca.load(night.model))
+    monkeypatch.setattr(models, "version", lambda _: "99.0")
+    assert models.model_digest(bigkpca.load(night.model)) == before
+    night.append(some_rows(9))
+    assert night.run()[0]["rows"] == [90, 99]
+    assert bigkpca.reconstruct(night.model, night.out, f"{night.root}/again.zarr").shape == (99, 4)

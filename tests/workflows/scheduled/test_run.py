@@ -12,7 +12,7 @@ from bigkpca.data.opening import open_rows
 from bigkpca.data.stores import clients, store_of
 from bigkpca.errors import LockedError, SpecError
 from bigkpca.spec.job import read_job
-from bigkpca.storage import block_arrays, destination, jobs
+from bigkpca.storage import block_arrays, jobs
 from bigkpca.workflows.scheduled import plan_run
 from tests.helpers.disks import mounted, tree_bytes
 from tests.helpers.nights import JOB, Night, cut_off_at, some_rows, stops_after
@@ -65,11 +65,10 @@ def test_rows_that_arrive_while_a_run_is_at_work_wait_for_the_next(night):
     np.testing.assert_array_equal(night.scores(), night.wanted())
 
 
-def test_one_of_two_runs_at_once_is_refused_and_so_is_a_prune(night):
+def test_one_of_two_runs_at_once_is_refused(night):
     def others():
-        for other in (night.run, lambda: bigkpca.prune(night.out, 1)):
-            with pytest.raises(LockedError, match="another run is writing"):
-                other()
+        with pytest.raises(LockedError, match="another run is writing"):
+            night.run()
 
     night.append(some_rows(40, 1))
     meanwhile = Once(what=others)
@@ -141,22 +140,6 @@ def test_a_run_that_was_cut_off_while_it_published_is_finished_first(night):
     assert statuses == [(1, "done"), (2, "failed"), (2, "done"), (3, "nothing new")]
 
 
-@pytest.mark.full
-def test_what_a_run_began_for_another_request_is_not_taken_and_removed(night):
-    with cut_off_at(jobs, "write_versions"):
-        night.run(rows="0:32")
-    (record,) = night.run(full=True)
-    assert record["rows"] == [0, 90]
-    assert block_arrays.read_grown(f"{night.out}/2")["extracted"] == {"rows": [0, 90], "others": None}
-    with cut_off_at(destination.Destination, "put_in_place"):
-        night.run(rows="0:32")
-    assert len(list(Path(night.out).iterdir())) == 7
-    night.append(some_rows(40, 1))
-    night.run()
-    left = sorted(path.name for path in Path(night.out).iterdir())
-    assert left == ["1", "2", "manifest.json", "runs.jsonl", "zarr.json"]
-
-
 def test_a_folder_that_cannot_be_written_is_named(new, tmp_path):
     new.append(some_rows(70))
     with mounted("ro", tmp_path / "disk") as disk:
@@ -177,8 +160,6 @@ def test_a_job_on_an_object_store(tmp_path, bucket):
         assert record["rows"][1] - record["rows"][0] == count
     assert night.run()[0]["status"] == "nothing new"
     np.testing.assert_array_equal(night.scores(), night.wanted())
-    night.run(rows="0:40")
-    bigkpca.rollback(night.out)
     assert bigkpca.verify(night.out).shape == (143, 3)
     night.append(some_rows(9))
     with store_of(night.out).writer(night.out), pytest.raises(LockedError, match="another run is writing"):

@@ -1,6 +1,5 @@
-"""Jobs whose input has weights of rows: every fit uses them, and nothing else does."""
+"""Jobs whose input has weights of rows: the fit uses them, and nothing else does."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -8,16 +7,10 @@ import pytest
 import zarr
 
 import bigkpca
-from bigkpca.data.opening import open_growing
-from bigkpca.data.sample_weights import weighted
 from bigkpca.errors import IncompleteError, SpecError
-from bigkpca.execution.progress import Silent
 from bigkpca.ingesting import ingest
 from bigkpca.spec.job import read_job
 from bigkpca.workflows.scheduled import plan_run
-from bigkpca.workflows.scheduled.input_rows import Interval
-from bigkpca.workflows.scheduled.places import run_options
-from bigkpca.workflows.scheduled.publishing import fitted_again
 from tests.helpers.disks import tree_bytes
 from tests.helpers.nights import JOB, Night, some_rows
 from tests.helpers.progress import Once
@@ -53,7 +46,7 @@ def weighted_night(tmp_path):
 
 
 @pytest.mark.full
-def test_the_first_fit_and_every_refit_use_the_weights_of_all_rows(weighted_night):
+def test_the_fit_uses_the_weights_of_all_rows(weighted_night):
     night = weighted_night
     assert plan_run(read_job(night.job, {}))["action"].startswith("fit a model")
     night.run()
@@ -65,17 +58,6 @@ def test_the_first_fit_and_every_refit_use_the_weights_of_all_rows(weighted_nigh
     assert night.run()[0]["rows"] == [90, 150]
     assert tree_bytes(night.model) == before
     np.testing.assert_array_equal(night.scores(), night.wanted())  # which have no weights
-    night.set(WEIGHTED, on_drift="refit", drift_threshold=0.01)
-    append(night, some_rows(800, 2) + 40, weights(800, 2))
-    (record,) = night.run()
-    assert record["model"]["path"].endswith("model-2.zarr")
-    again = bigkpca.load(record["model"]["path"])
-    np.testing.assert_array_equal(again.solution.eigenvalues, fitted(night).solution.eigenvalues)
-    assert again.sums.weight == sum(weights(*each).sum() for each in ((90,), (60, 1), (800, 2)))
-    night.set(WEIGHTED)
-    for X, drifts in ((some_rows(300, 3) + 40, False), (some_rows(300, 4) - 40, True)):
-        append(night, X, weights(300, 3))
-        assert (night.run()[0]["drift"]["figure"] > 0.2) == drifts
 
 
 @pytest.mark.full
@@ -109,14 +91,3 @@ def test_a_model_without_weights_and_a_wrong_name_are_refused(night):
         night.run()
     zarr.open_array(f"{night.rows}/sample_weight", mode="r+").append(np.ones(1))
     assert night.run()[0]["total_rows"] == 100
-
-
-@pytest.mark.full
-def test_the_reference_of_a_refit_does_not_depend_on_the_scale_of_the_weights(weighted_night):
-    job, found = read_job(weighted_night.job, {}), open_growing(weighted_night.rows)
-    options, references = replace(run_options(job, Silent()), overwrite=True), []
-    for scale in (1, 1024):
-        rows = weighted(found.pin(90), scale * weights(90))
-        references.append(fitted_again(job, 2, rows, options, Interval(30, 90, False)).reference)
-    for part in ("lower", "upper"):
-        np.testing.assert_allclose(*(getattr(each, part) for each in references))
