@@ -4,44 +4,41 @@ from __future__ import annotations
 
 import json
 import os
+from typing import Any
 
 import click
 
-from bigkpca.cli.command import command, option
+from bigkpca.cli.command import command
 from bigkpca.cli.log_lines import write_json_lines
-from bigkpca.cli.options import PATH, certificates, common, json_option
+from bigkpca.cli.options import PATH, certificates, common, json_option, memory_option, scheduler_option, workers_option
 from bigkpca.cli.output import show
-from bigkpca.errors import SpecError
 from bigkpca.execution.progress import ShownProgress
 
 
 @command(
     "bigkpca run nightly.toml",
     "bigkpca run nightly.toml --plan",
+    "bigkpca run nightly.toml --workers 4",
 )
-@click.argument("job", type=PATH, required=False)
-@option("--plan", is_flag=True, help="Show what a run would do, without doing it.")
-@option("--schema", is_flag=True, help="Print the JSON Schema of job files.")
+@click.argument("job", type=PATH)
+@click.option("--plan", is_flag=True, help="Show what a run would do, without doing it.")
+@memory_option("Refuse to run if a process would need more, e.g. '2 GB'.", unset="as in the job file")
+@workers_option
+@scheduler_option
 @json_option
 @certificates
 @common
-def run(job: str | None, plan: bool, schema: bool, as_json: bool, quiet: bool) -> None:
+def run(job: str, plan: bool, as_json: bool, quiet: bool, **options: Any) -> None:
     """Run the JOB file once: extract features of the rows that arrived since the last run.
 
-    The first run fits the model. Rerun the same command to resume a run that was stopped.
+    The first run fits the model. Rerun the same command to finish a run that was stopped. --workers, --scheduler and
+    --memory override the job file.
     """
-    from bigkpca.spec.job import JobError, job_schema, read_job
+    from bigkpca.spec.job import JobError, read_job
     from bigkpca.workflows import scheduled
 
-    if schema:
-        click.echo(json.dumps(job_schema(), indent=1))
-        return
-    if job is None:
-        raise SpecError(
-            "name a job file: bigkpca run JOB.toml; bigkpca run --schema prints the keys that it can contain"
-        )
     if plan:
-        planned = scheduled.plan_run(read_job(job, os.environ))
+        planned = scheduled.plan_run(read_job(job, os.environ).running(**options))
         show(planned if as_json else {**planned, "rows": _range(*planned["rows"])}, as_json)
         return
     try:
@@ -53,7 +50,7 @@ def run(job: str | None, plan: bool, schema: bool, as_json: bool, quiet: bool) -
     if in_json := found.run.log == "json":
         write_json_lines()
     report = ShownProgress(quiet, json=in_json)
-    for record in scheduled.run(found, progress=report):
+    for record in scheduled.run(found, **options, progress=report):
         if as_json:
             click.echo(json.dumps(record))
             continue

@@ -133,7 +133,9 @@ def submit_command(words: Sequence[str], *, scheduler: str, name: str | None = N
 
 
 def _needed(scheduler: str | None) -> str:
-    if scheduler is None:
+    from bigkpca.execution.clusters import configured_scheduler
+
+    if scheduler is None and (scheduler := configured_scheduler()) is None:
         raise SpecError("give the address of the cluster: --scheduler tcp://10.0.0.1:8786")
     return scheduler
 

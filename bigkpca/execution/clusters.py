@@ -93,7 +93,8 @@ def open_engine(
     scheduler: str | None = None, workers: int | None = None, timeout: float = TIMEOUT, progress: Progress = Silent()
 ) -> Iterator[Engine]:
     """The engine of a run: the cluster at `scheduler`, `workers` local processes, otherwise a current Dask client,
-    otherwise threads of this process. Whatever is opened here is closed at the end.
+    otherwise the cluster that Dask's configuration names (DASK_SCHEDULER_ADDRESS), otherwise threads of this process.
+    Whatever is opened here is closed at the end.
 
     Raises SpecError for an invalid address, and if all workers have other versions of packages that must be the same;
     IncompleteError for a scheduler that does not answer, and if no worker appears within `timeout` seconds. Warns
@@ -108,14 +109,32 @@ def open_engine(
     elif workers:
         with dask.config.set(_settings()), _local_cluster(workers) as client:
             yield Engine(client=client, timeout=timeout, crew=Crew(progress.note), progress=progress)
+    elif worker_here() is not None:  # a pass inside a task would wait for workers that wait for it
+        yield Engine(timeout=timeout, progress=progress)
+    elif (current := _current_client()) is not None:
+        yield _on_client(current, timeout, progress)
+    elif address := configured_scheduler():
+        with open_engine(address, timeout=timeout, progress=progress) as engine:
+            yield engine
     else:
-        current = None  # inside a task, too, which would wait for workers that wait for it
-        if "distributed" in sys.modules and worker_here() is None:  # otherwise none was made
-            from distributed import Client
+        yield Engine(timeout=timeout, progress=progress)
 
-            with suppress(ValueError):
-                current = Client.current()
-        yield Engine(timeout=timeout, progress=progress) if current is None else _on_client(current, timeout, progress)
+
+def configured_scheduler() -> str | None:
+    """The address in Dask's configuration, which DASK_SCHEDULER_ADDRESS sets; None without one."""
+    address: str | None = dask.config.get("scheduler-address", None)
+    return address or None
+
+
+def _current_client() -> Client | None:
+    """The client that the user made in this process, if any."""
+    if "distributed" not in sys.modules:  # none was made
+        return None
+    from distributed import Client
+
+    with suppress(ValueError):
+        return Client.current()
+    return None
 
 
 def opener(scheduler: str | None, timeout: float) -> Callable[[], AbstractContextManager[Engine]]:

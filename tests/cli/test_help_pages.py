@@ -11,7 +11,7 @@ from bigkpca.cli import main
 from bigkpca.execution.options import DeviceOptions, ReadingOptions
 from bigkpca.ingesting.formats import FORMATS
 from bigkpca.spec import FitSpec
-from bigkpca.spec.job.tables import JobRun
+from bigkpca.spec.job import JobRun
 from bigkpca.spec.units import parse_seconds
 from tests.helpers.commands import run
 

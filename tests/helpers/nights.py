@@ -18,13 +18,13 @@ from bigkpca.ingesting import ingest
 from tests.helpers.progress import Once, Recorder, stop
 
 JOB = """
-seed = 3
 [input]
 path = "rows.zarr"
 [model]
 path = "model.zarr"
 components = 3
 size = 20
+seed = 3
 [output]
 path = "features.zarr"
 block_rows = 32

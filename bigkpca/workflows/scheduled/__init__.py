@@ -20,7 +20,7 @@ from bigkpca.execution.options import RunOptions
 from bigkpca.execution.planning import plan_fit
 from bigkpca.execution.progress import Progress, Silent, shown
 from bigkpca.execution.projection import check_columns
-from bigkpca.spec.job import Job, JobError, read_job
+from bigkpca.spec.job import Job, read_job
 from bigkpca.storage import block_arrays, destination, jobs
 from bigkpca.storage.models import load_model
 from bigkpca.workflows.scheduled import input_rows, places, records
@@ -138,7 +138,7 @@ def plan_run(job: Job) -> dict[str, Any]:
     pinned = _pinned(found, max(done, interval.stop), job)
     with options.engine() as engine:
         if to_fit:
-            plan = plan_fit(pinned, job.model.spec, engine.threads, engine.device)
+            plan = plan_fit(pinned, job.spec, engine.threads, engine.device)
         else:
             model = model_of_version(job, current.entry) if current else load_model(job.model.path)
             size = block_rows_of(given, model, pinned)
@@ -150,6 +150,9 @@ def plan_run(job: Job) -> dict[str, Any]:
 def run(
     job: AnyPath | Job,
     *,
+    scheduler: str | None = None,
+    workers: int | None = None,
+    memory: str | int | None = None,
     progress: Progress | bool = False,
 ) -> list[dict[str, Any]]:
     """Run a scheduled job once: extract features of the rows that arrived since the last run.
@@ -162,6 +165,9 @@ def run(
     ----------
     job : path or Job
         A job file: see `docs/scheduled.md`.
+    scheduler, workers, memory : optional
+        Override the keys of the same names in the table `[run]`: the address of a Dask cluster, the number of local
+        processes, and the memory that a process may use.
     progress : bool or Progress
         True shows bars or, without a terminal, lines; a Progress object receives titles and rows of each pass, and
         notes. By default, nothing is shown.
@@ -187,8 +193,7 @@ def run(
     One pass over new rows and the rows of the last incomplete block; a fit makes the passes of `fit`.
     """
     progress = shown(progress)
-    if not isinstance(job, Job):
-        job = read(job)
+    job = (job if isinstance(job, Job) else read(job)).running(scheduler=scheduler, workers=workers, memory=memory)
     out = destination.group_path(job.output.path, job.input.path, job.model.path)
     with ExitStack() as stack:
         with _refusal_recorded(job, out):
@@ -211,8 +216,7 @@ def read(path: AnyPath) -> Job:
     try:
         return read_job(expanded(path), os.environ)
     except SpecError as error:
-        known = isinstance(error, JobError) and error.output and (error.output, error.metrics)
-        if known := known or places.last_places(path):
+        if known := places.last_places(path):
             _record_refusal(*known, error, locked=False)
         raise
 

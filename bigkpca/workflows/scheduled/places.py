@@ -56,8 +56,6 @@ def check_there(job: Job, out: str) -> None:
 
 def remember(job: Job, out: str, progress: Progress) -> None:
     """Record the current output path of the job."""
-    if job.file is None:
-        return
     entry = {"output": out, "model": job.model.path, "metrics": job.run.metrics}
     for path in _records(job.file):
         try:
@@ -94,9 +92,9 @@ def _records(file: str) -> list[str]:
     return [folder.rstrip("/") + f"/{last_name(file)}{_RECORD}" for folder in (parent(file), state) if folder]
 
 
-def _known(file: str | None) -> Iterator[tuple[str, dict[str, Any]]]:
+def _known(file: str) -> Iterator[tuple[str, dict[str, Any]]]:
     """Each record of a job file, with its outputs, models and metrics."""
-    for path in _records(file) if file else ():
+    for path in _records(file):
         try:
             yield from ((path, known) for known in _read(path))
         except OSError:

@@ -255,7 +255,7 @@ def _extracted(
         if stored := block_arrays.stored_blocks(path, wanted):
             progress.note(f"continuing: {len(stored)} of {len(wanted)} blocks are already written")
         expansion = expansion_of(model) if model.reference or flag is not None else None
-        numbers = rows_drawn(interval.first, interval.stop, _MOST_COMPARED, given.job.seed)
+        numbers = rows_drawn(interval.first, interval.stop, _MOST_COMPARED, given.job.spec.seed)
         placed = expansion and engine.placed(expansion)
         passed = [path, engine.placed(model), numbers, placed, interval, flag]
         holding = replace(engine, progress=Holding(progress, given.out))
@@ -361,7 +361,7 @@ def first_model(job: Job, rows: ZarrRows, run: RunOptions) -> Model:
     path = job.model.path
     model = _stored_model(path)
     if model is None:
-        return fit_and_save(rows, job.model.spec, path, run)
+        return fit_and_save(rows, job.spec, path, run)
     _check_options(job, model, path)
     check_columns(rows, model)
     return model
@@ -396,8 +396,8 @@ def _stored_model(path: str) -> Model | None:
 
 def _check_options(job: Job, model: Model, path: str) -> None:
     """Raise SpecError if the job sets options of a fit that differ from those of the model."""
-    own, asked = FitSpec.of(model).to_dict(), job.model.spec.to_dict()
-    other = [name for name in sorted(job.model.given) if own.get(name) != asked.get(name)]
+    own, asked = FitSpec.of(model).to_dict(), job.spec.to_dict()
+    other = [name for name in sorted(job.model.options.model_fields_set) if own.get(name) != asked.get(name)]
     if other:
         both = ", ".join(f"{name} = {own.get(name)!r} there and {asked.get(name)!r} in the job" for name in other)
         raise SpecError(

@@ -163,7 +163,7 @@ def test_commands_print_runs_plans_and_their_history(new):
 
 def test_a_command_says_what_is_wrong_in_a_few_lines(night):
     for told, *command in (
-        ("bigkpca: name a job file: bigkpca run JOB.toml", "run"),
+        ("there is no job file", "run", f"{night.folder}/none.toml"),
         ("bigkpca: ", "history", night.folder),
         ("does not exist", "history", f"{night.folder}/none"),
     ):
