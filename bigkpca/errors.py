@@ -25,6 +25,7 @@ True
 from __future__ import annotations
 
 import difflib
+import errno
 import sys
 import warnings
 from collections import Counter
@@ -152,6 +153,10 @@ class ToleranceWarning(UserWarning):
     """Memory or time ended the growth of a model before it met its tolerance."""
 
 
+class FillValuesWarning(UserWarning):
+    """Some chunks of a Zarr array are not stored, so their values are its fill value."""
+
+
 class FewerComponentsWarning(UserWarning):
     """The model has fewer components than requested, because the rows or features have no more."""
 
@@ -170,6 +175,41 @@ def require(library: str, extra: str, what: str) -> None:
         import_module(library)
     except ImportError as error:
         raise SpecError(f"{what} needs {library}: pip install 'bigkpca[{extra}]'") from error
+
+
+_MAY_PASS = {
+    getattr(errno, name)
+    for name in (
+        *("ENOENT", "ENOTDIR", "EIO", "ESTALE", "ETIMEDOUT", "EMFILE", "ENFILE", "EAGAIN", "EINTR", "EREMOTEIO"),
+        *("ENOTCONN", "EHOSTDOWN", "ECONNREFUSED", "ECONNRESET", "ECONNABORTED", "EHOSTUNREACH", "ENETDOWN"),
+        *("ENETUNREACH", "ENODEV", "ENXIO"),
+    )
+    if hasattr(errno, name)
+}
+
+
+def may_pass(error: OSError) -> bool:
+    """Whether what failed with this error of the system may succeed later."""
+    return error.errno in _MAY_PASS
+
+
+def meaning_of(error: OSError, path: str) -> BigKPCAError | None:
+    """What an error of the system means for a user who is writing the output at `path`; None if that is not known."""
+    place = error.filename or path
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return IncompleteError(f"the disk is full while writing {path}: make room and run the same command again")
+    if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+        return SpecError(
+            f"{place}: {error.strerror}: this user needs permission to write {path} and to read its inputs"
+        )
+    if may_pass(error):
+        return IncompleteError(f"{place}: {error.strerror}: run the same command again when it is reachable")
+    return None
+
+
+def changed(where: str) -> IncompleteError:
+    """The error for stored rows that are no longer those that were opened."""
+    return IncompleteError(f"{where} changed while it was being read: run again when nothing writes to it")
 
 
 def unknown_name(what: str, name: str, known: Collection[str]) -> SpecError:

@@ -15,7 +15,7 @@ from hypothesis import settings as hypothesis_settings
 from sklearn.datasets import load_digits
 
 import bigkpca
-from bigkpca.data.stores import clients, leases
+from bigkpca.data.stores import clients
 from bigkpca.execution.clusters import open_engine
 from bigkpca.execution.engine import Engine
 from tests.helpers.fits import OPTIONS
@@ -106,7 +106,6 @@ def use_s3(monkeypatch):
 
     def forget():
         clients.client.cache_clear()
-        leases._TESTED.clear()
         clients._GRANTED.clear()
 
     def use(port, **credentials):

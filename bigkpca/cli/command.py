@@ -124,9 +124,9 @@ class Commands(WithExamples, click.Group):
         except BigKPCAError as error:
             _leave(ctx, error)
         except OSError as error:
-            from bigkpca.data.retrying import error_of
+            from bigkpca.errors import meaning_of
 
-            if (known := error_of(error, "the output")) is None and not ctx.meta.get(JSON_LINES):
+            if (known := meaning_of(error, "the output")) is None and not ctx.meta.get(JSON_LINES):
                 raise
             _leave(ctx, known or error)
         except Exception as error:

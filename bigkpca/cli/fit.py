@@ -241,7 +241,7 @@ def _show(found: CrossValidation, data: str, array: str | None, spec: FitSpec, a
 
 def _check_place(path: str, data: str) -> str:
     """The path of the settings. Raises SpecError if they cannot be written there, before any work."""
-    from bigkpca.storage.destination import check_file, output_path
+    from bigkpca.storage.output import check_file, output_path
 
     mark = ",".join(_COLUMNS).encode()
     if not check_file(path, lambda head: head.startswith(mark), "settings.csv"):

@@ -271,9 +271,9 @@ def denoise(model: str, data: str, out: str, quiet: bool, **options: Any) -> Non
 
 def _show_rows(out: str, x: Any) -> None:
     """Print the path and shape of pre-images, and how many are far or did not converge."""
-    from bigkpca.storage import block_arrays
+    from bigkpca.storage import groups
 
-    far = int(block_arrays.values(out, "far").sum())
-    stopped = x.shape[0] - int(block_arrays.values(out, "converged").sum()) - far
+    far = int(groups.open_values(out, "far")[:].sum())
+    stopped = x.shape[0] - int(groups.open_values(out, "converged")[:].sum()) - far
     facts = {"path": out, "shape": list(x.shape), "dtype": str(x.dtype), "not_converged": stopped, "far": far}
     show(facts, False)

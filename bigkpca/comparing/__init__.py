@@ -51,7 +51,7 @@ from bigkpca.numerics.methods import Exact
 from bigkpca.plots.style import INSTALL
 from bigkpca.spec import VARIED, FitSpec, ProblemOptions
 from bigkpca.spec.units import SEEDS, TIME_BUDGET
-from bigkpca.storage import destination
+from bigkpca.storage import output
 
 _SHOWN = {
     "seconds": "seconds",
@@ -216,8 +216,8 @@ def compare(
     # Times on a cluster, on a device and on this machine do not mix. The address of a cluster can change.
     record: dict[str, Any] = {"input": rows.fingerprint(), "spec": spec.to_dict(), "on_cluster": bool(run.scheduler)}
     record |= {} if run.device_value is None else {"device": str(run.device_value)}
-    folder = Folder(destination.output_path(out, record["input"]["path"]))
-    destination.check_local(folder.path)
+    folder = Folder(output.output_path(out, record["input"]["path"]))
+    output.check_local(folder.path)
     opened = partial(_on_device, opener(run.scheduler, run.seconds), run.device_value)
     every = candidates(chosen, given, seeds, rows.shape[0])
     grid = feasible_fits(every, rows, spec, run.memory_limit, methods, run.progress)

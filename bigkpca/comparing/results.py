@@ -23,7 +23,7 @@ from bigkpca.errors import CorruptionError, SpecError
 from bigkpca.numerics.methods import Exact
 from bigkpca.plots.style import PALETTE, plain_ticks
 from bigkpca.reporting.drawing import INK, figure_of, standalone
-from bigkpca.storage.destination import other
+from bigkpca.storage.output import other
 
 _RECORD, _TRIALS, _REFERENCE, FIGURE = "compare.json", "compare.csv", "reference.npz", "compare.svg"
 _FORMAT = {"format": "comparison", "format_version": 1}

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 
 @dataclass(frozen=True)
@@ -28,8 +26,3 @@ class Beside:
 LABELS = Beside("labels", "y", "label")
 WEIGHTS = Beside("sample_weight", "sample_weight", "sample weight")
 BESIDE = (LABELS, WEIGHTS)
-
-
-def arrays_of(about: Mapping[str, Any]) -> set[str]:
-    """The names of the arrays of a dataset with this attribute."""
-    return {"x", *(each.array for each in BESIDE if about.get(each.option) is not None)}

@@ -11,11 +11,19 @@ from typing import IO, Any
 import numpy as np
 
 from bigkpca.data.blocks import power_of_two
-from bigkpca.data.retrying import changed, retried
 from bigkpca.data.rows import EVERY, BaseRows, anonymous, check_shape
 from bigkpca.data.stores import is_url, store_of
 from bigkpca.data.stores.local import stored_file
-from bigkpca.errors import Array, CorruptionError, DataError, SpecError, check_numeric
+from bigkpca.errors import (
+    Array,
+    CorruptionError,
+    DataError,
+    IncompleteError,
+    SpecError,
+    changed,
+    check_numeric,
+    may_pass,
+)
 
 _RUN_BYTES = 2**14  # bytes in sequence in a file that are worth a seek
 
@@ -73,7 +81,7 @@ class NpyRows(BaseRows):
     def block(self, start: int, stop: int, columns: slice = EVERY) -> Array:
         (n, d), (left, right, _) = self.shape, columns.indices(self.shape[1])
 
-        def read() -> Array:
+        try:
             with store_of(self.where).open(self.where) as file:
                 if stored_file(os.fstat(file.fileno())).stamp != self.stamp:
                     raise changed(self.where)
@@ -97,7 +105,14 @@ class NpyRows(BaseRows):
                 values = values.reshape(d, -1)
             return np.ascontiguousarray(values[left - first : right - first].T)
 
-        return retried(read, self.where, CorruptionError)
+        except FileNotFoundError as error:
+            raise CorruptionError(f"{self.where} is missing; restore it") from error
+        except OSError as error:
+            if not may_pass(error):
+                raise
+            raise IncompleteError(
+                f"{self.where}: {error.strerror}; run the same command again when it is reachable"
+            ) from error
 
     def _read(self, file: IO[bytes], first: int, values: Array) -> None:
         """Fill the vector `values` with the values of the file from number `first` on."""

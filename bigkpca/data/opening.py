@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -21,15 +20,13 @@ from bigkpca.data.frames import (
     is_data_array,
     is_frame,
 )
-from bigkpca.data.json_files import run_folders, scratch_folders
 from bigkpca.data.npy import NpyRows
-from bigkpca.data.retrying import retried
 from bigkpca.data.rows import ArrayRows, Rows, check_shape
-from bigkpca.data.sparse import SparseRows, hdf5_rows, is_backed, is_stored_matrix, npz_rows, sparse_rows, zarr_matrix
-from bigkpca.data.stored import array_path
-from bigkpca.data.stores import NODE_FILES, expanded, is_path, parent, store_of
+from bigkpca.data.sparse import SparseRows, npz_rows, sparse_rows
+from bigkpca.data.stores import NODE_FILES, expanded, is_path, store_of
+from bigkpca.data.stores.base import PARTIAL
 from bigkpca.data.tensors import is_tensor, tensor_rows
-from bigkpca.data.zarr import ATTRIBUTE, ZarrRows, group_rows
+from bigkpca.data.zarr import ATTRIBUTE, ZarrRows, array_path, group_rows, zarr_rows
 from bigkpca.errors import BigKPCAError, CorruptionError, DataError, IncompleteError, SpecError, check_numeric
 
 
@@ -42,31 +39,15 @@ def open_rows(data: Any, array: str | None = None) -> Rows:
     nothing, or it is not a table, DataError for dtypes and shapes that cannot be rows and for columns of a frame that
     are not numeric, IncompleteError for a half-ingested dataset.
     """
-    rows = _opened(data, array)
-    if isinstance(rows, ZarrRows):
-        rows.listed().check_whole()
+    rows = _any_rows(data, array)
+    check_numeric(rows.dtype, rows.where)
+    check_shape(rows.shape, rows.where)
     return rows
 
 
 def open_uncounted(data: Any, array: str | None = None) -> Rows:
     """Like `open_rows`, for results row by row: rows of a Dask array with unknown chunk sizes are not counted."""
     return open_rows(uncounted_rows(data) if is_dask_array(data) else data, array)
-
-
-def open_growing(path: str, array: str | None = None) -> Rows:
-    """Open rows to which other processes append: like `open_rows`, but chunks may not be stored yet."""
-    rows = _opened(path, array)
-    if isinstance(rows, ZarrRows):
-        rows.pin(rows.stored_rows()).check_whole()
-    return rows
-
-
-def opened_again(rows: Rows, path: str) -> Rows:
-    """Rows that were opened at `path`, opened afresh, since stores cache their listings."""
-    if not (isinstance(rows, ZarrRows) and rows.pinned):
-        return open_rows(path, rows.name)
-    found = open_growing(path, rows.name)
-    return found.pin(rows.count) if isinstance(found, ZarrRows) and found.count >= rows.count else found
 
 
 def path_of(data: Any) -> str | None:
@@ -77,18 +58,11 @@ def path_of(data: Any) -> str | None:
 
 
 def is_lazy(data: Any) -> bool:
-    """Whether `data` is a path, a Dask or Zarr array, a Zarr group, a backed matrix of AnnData, a Dask frame, or a
-    DataArray over Dask, whose rows need not be in memory."""
+    """Whether `data` is a path, a Dask or Zarr array, a Zarr group, a Dask frame, or a DataArray over Dask, whose rows
+    need not be in memory."""
     held = data.data if is_data_array(data) else data
-    stored = is_path(held) or isinstance(held, zarr.Array | zarr.Group) or is_backed(held)
+    stored = is_path(held) or isinstance(held, zarr.Array | zarr.Group)
     return stored or is_dask_array(held) or is_dask_frame(held)
-
-
-def _opened(data: Any, array: str | None) -> Rows:
-    rows = _any_rows(data, array)
-    check_numeric(rows.dtype, rows.where)
-    check_shape(rows.shape, rows.where)
-    return rows
 
 
 def _any_rows(data: Any, array: str | None) -> Rows:
@@ -103,20 +77,16 @@ def _any_rows(data: Any, array: str | None) -> Rows:
     if is_dask_array(data):
         return array_rows(data)
     if isinstance(data, zarr.Array):
-        where = array_path(data) or f"the zarr array {data.path!r}"
-        check_shape(data.shape, where)
-        return ZarrRows(data, where, data.shape[0])
+        return zarr_rows(data, array_path(data) or f"the zarr array {data.path!r}")
     if isinstance(data, zarr.Group):
         path = array_path(data)
-        if path is None or not (ATTRIBUTE in data.attrs or is_stored_matrix(data)):  # foreign, and not sparse
+        if path is None or ATTRIBUTE not in data.attrs:
             names = sorted(name for name, _ in data.arrays())
             named = f"pass one of them, as in group[{names[0]!r}]" if names else "pass an array"
             raise SpecError(
                 f"{path or 'the data'} is a Zarr group of the arrays {names}, but rows must be one array: {named}"
             )
         return _path_rows(path, array)
-    if is_backed(data):
-        return _backed_rows(data.group)
     if isinstance(data, ArrayRows | DaskRows | ZarrRows | NpyRows | SparseRows):
         return data
     if issparse(data):
@@ -140,69 +110,34 @@ def _any_rows(data: Any, array: str | None) -> Rows:
 def _path_rows(path: str, array: str | None) -> Rows:
     store = store_of(path)
     if not store.exists(path):
-        if store.is_moving(path) or scratch_folders(path) or run_folders(path) or run_folders(parent(path)):
+        if store.exists(path + PARTIAL):
             raise IncompleteError(f"{path} is not finished: run the command that makes it again")
         raise SpecError(f"{path} does not exist")
-    if path.endswith(".npy"):
+    if path.endswith((".npy", ".npz")) and not store.is_folder(path):
         _check_unnamed(path, array)
-        return _file_rows(NpyRows.open, path)
-    if path.endswith(".npz") and not store.is_folder(path):
-        _check_unnamed(path, array)
-        return _file_rows(npz_rows, path)
-    if path.endswith((".h5ad", ".h5", ".hdf5")) and not store.is_folder(path):
-        return _file_rows(lambda file: hdf5_rows(file, array), path)
+        opened = NpyRows.open if path.endswith(".npy") else npz_rows
+        return opened(store.absolute(path))  # workers may run in another folder
     if not store.is_folder(path):
         raise SpecError(f"{path} is a file; make a dataset from it first: bigkpca ingest {path} DATASET.zarr")
-
-    def opened() -> Any:
-        try:
-            return zarr.open(store.zarr(path), mode="r")
-        except FileNotFoundError as error:
-            if set(NODE_FILES) & set(store.names(path)):
-                raise  # it exists, but cannot be read at the moment
-            raise ValueError("no metadata") from error
-
     try:
-        node = retried(opened, path, CorruptionError)
+        node = zarr.open(store.zarr(path), mode="r")
     except BigKPCAError:
         raise
     except Exception as error:  # zarr raises several types for folders without a node
-        if store.is_moving(path):
+        if store.exists(path + PARTIAL):  # in an object store, which it is written to in place
             raise IncompleteError(f"{path} is not finished: run the command that makes it again") from error
+        if set(NODE_FILES) & set(store.names(path)):
+            raise CorruptionError(f"{path} cannot be read ({error}); restore it") from error
         raise SpecError(f"{path} is not a Zarr array or group, nor a .npy file") from error
     if isinstance(node, zarr.Array):
         _check_unnamed(path, array)
-        check_shape(node.shape, path)
-        return ZarrRows(node, path, node.shape[0])
-    if is_stored_matrix(node):
-        return zarr_matrix(path, node, array) or group_rows(path, node, array or "X")
+        return zarr_rows(node, path)
     return group_rows(path, node, array)
-
-
-def _backed_rows(group: Any) -> Rows:
-    """Rows of a sparse matrix of AnnData that is open, in a group of Zarr or HDF5."""
-    if isinstance(group, zarr.Group):
-        path = array_path(group)
-        if path is None:
-            raise SpecError("the backed matrix is in a Zarr store without a path: pass its to_memory()")
-        return _path_rows(path, None)
-    if not group:
-        raise SpecError(
-            "the file of the backed matrix is closed: open it again with anndata.read_h5ad(path, backed='r')"
-        )
-    if group.file.mode != "r":
-        raise SpecError(f"{group.file.filename} is open for writing: open it with anndata.read_h5ad(path, backed='r')")
-    return _file_rows(lambda file: hdf5_rows(file, group.name.strip("/")), group.file.filename)
-
-
-def _file_rows(opened: Callable[[str], Rows], path: str) -> Rows:
-    """The rows of a file, by its absolute path: workers may run in another folder."""
-    return retried(lambda: opened(store_of(path).absolute(path)), path, CorruptionError)
 
 
 def in_memory(rows: Rows) -> bool:
     """Whether the values of these rows are in memory."""
-    return isinstance(rows, ArrayRows) or (isinstance(rows, SparseRows) and rows.in_memory)
+    return isinstance(rows, ArrayRows | SparseRows)
 
 
 def _check_unnamed(path: str, array: str | None) -> None:

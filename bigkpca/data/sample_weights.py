@@ -13,10 +13,9 @@ import zarr
 from bigkpca.data.blocks import READ_BYTES
 from bigkpca.data.npy import NpyRows
 from bigkpca.data.rows import Rows, SampleWeights, little_endian
-from bigkpca.data.stored import StoredArray, array_path, files_below, versions_of
 from bigkpca.data.stores import expanded, is_path, is_url, last_name, parent, store_of
 from bigkpca.data.tensors import check_tensor, is_tensor
-from bigkpca.data.zarr import ZarrRows, stored_array
+from bigkpca.data.zarr import StoredArray, ZarrRows, stored_array
 from bigkpca.errors import Array, BigKPCAError, DataError, IncompleteError, SpecError, nearest
 from bigkpca.numerics.array_api import on_host
 
@@ -46,31 +45,23 @@ class HeldWeights:
 
 @dataclass(frozen=True)
 class StoredWeights:
-    """Weights in a Zarr array, (n,). pinned: whether others may add more in the meantime."""
+    """Weights in a Zarr array, (n,)."""
 
-    reader: StoredArray
-    pinned: bool = False
+    values: StoredArray
     held = False
 
     @cached_property
     def stamp(self) -> str:
-        folder = array_path(self.reader.array)
-        if self.pinned or folder is None:
-            return self._digest()
-        files = sorted(files_below(folder).items())
-        return hashlib.sha256("\n".join(f"{name} {file.stamp}" for name, file in files).encode()).hexdigest()
-
-    def _digest(self) -> str:
-        digest, n = hashlib.sha256(), self.reader.count
+        digest, n = hashlib.sha256(), self.values.count
         for start in range(0, n, READ_BYTES // 8):
             digest.update(little_endian(self.of(start, min(start + READ_BYTES // 8, n))))
         return digest.hexdigest()
 
     def part(self, start: int, stop: int) -> StoredWeights:
-        return replace(self, reader=self.reader.part(start, stop))
+        return self
 
     def of(self, start: int, stop: int) -> Array:
-        return np.asarray(self.reader[start:stop]).astype(np.float64)
+        return self.values[start:stop].astype(np.float64)
 
 
 @dataclass(frozen=True)
@@ -185,8 +176,9 @@ def weighted(rows: _Rows, given: Any, key: str | None = None) -> _Rows:
     """
     if given is None:
         return rows
-    n, grows = rows.shape[0], isinstance(rows, ZarrRows) and rows.pinned
+    n = rows.shape[0]
     weights, count = _opened(rows, given, key)
+    grows = isinstance(rows, ZarrRows) and rows.pinned and isinstance(weights, StoredWeights)
     if count < n and grows:
         raise IncompleteError(
             f"there are {count:,} sample weights for the {n:,} rows of {rows.where}: run the same command again when "
@@ -194,10 +186,8 @@ def weighted(rows: _Rows, given: Any, key: str | None = None) -> _Rows:
         )
     if count != n and not grows:
         raise SpecError(f"there are {count:,} sample weights for {n:,} rows of {rows.where}: give one for each row")
-    if grows and isinstance(weights, StoredWeights):
-        weights = StoredWeights(replace(weights.reader, count=n).while_growing(), pinned=True)
-    elif grows:
-        weights = weights.part(0, n)
+    if isinstance(weights, StoredWeights):
+        weights = StoredWeights(replace(weights.values, count=n))
     return rows.with_weights(weights)
 
 
@@ -255,13 +245,13 @@ def _alternatives(group: str | None, name: str, key: str | None) -> str:
 def _stored(
     array: zarr.Array[Any], where: str, group: zarr.Array[Any] | zarr.Group | None = None
 ) -> tuple[StoredWeights, int]:
-    """Weights in an array; in a group, as many as it records, compared with their digests if it has some."""
+    """Weights in an array; in a group, as many as its manifest names."""
     _check(array.dtype, array.shape, where)
     if isinstance(group, zarr.Group):
-        reader = replace(stored_array(parent(where), group, last_name(where)), where=where)
+        values = replace(stored_array(parent(where), group, last_name(where)), where=where)
     else:
-        reader = StoredArray(array, where, array.shape[0], versions_of(array))
-    return StoredWeights(reader), reader.count
+        values = StoredArray(array, where, array.shape[0])
+    return StoredWeights(values), values.count
 
 
 def _check(dtype: np.dtype[Any], shape: tuple[int, ...], where: str) -> None:

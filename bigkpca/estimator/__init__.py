@@ -61,7 +61,7 @@ from bigkpca.workflows.transform import denoise, reconstruct, transform
 
 if TYPE_CHECKING:
     from bigkpca.arrays import LazyArray
-    from bigkpca.storage.block_arrays import Stored
+    from bigkpca.workflows.block_writer import Stored
 
 
 @framing_what_is_in_memory

@@ -25,7 +25,6 @@ from dask.utils import ensure_dict
 from bigkpca.data.blocks import Block, power_of_two
 from bigkpca.data.dask import optimized
 from bigkpca.data.devices import Device
-from bigkpca.data.retrying import SECONDS, retrying_for
 from bigkpca.data.rows import ArrayRows, Rows
 from bigkpca.data.sparse import SparseRows
 from bigkpca.execution.blas import single_threaded_blas
@@ -159,7 +158,7 @@ class Group:
     first: int
     tasks: tuple[Task, ...]
     adds: bool
-    patience: float = SECONDS
+    patience: float = 30.0
 
     @property
     def name(self) -> str:
@@ -216,7 +215,7 @@ def run_group(group: Group, done: Callable[[int], None]) -> Carried:
 
     count = len(group.tasks)
     # BLAS is set once for all tasks, since this takes a millisecond.
-    with single_threaded_blas, retrying_for(group.patience):
+    with single_threaded_blas:
         return tree_sum(result, 0, count) if group.adds else Carried([result(i).value for i in range(count)])
 
 

@@ -11,8 +11,7 @@ import numpy as np
 
 from bigkpca.data.matrix_tiles import Part, halves, matrix_tiles, parts
 from bigkpca.data.rows import ArrayRows, Rows
-from bigkpca.data.zarr import ZarrRows
-from bigkpca.errors import Array, BigKPCAError, CorruptionError, DataError, check_overflow
+from bigkpca.errors import Array, DataError, check_overflow
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.passes import sums_of
 from bigkpca.execution.projection import score_rows
@@ -96,9 +95,6 @@ def check_matrix_diagonal(rows: Rows, diagonal: Array, seen: Array, least: float
     """
     flat = np.abs(diagonal).max() <= FLAT * max(largest, -least)
     zero = np.flatnonzero((diagonal == 0) & seen.any(axis=1)).tolist()
-    for i in zero:
-        if (hole := missing_chunk(rows, (i, i))) and not (flat and _chunk_rows_equal(rows, seen, i)):
-            raise hole
     if flat and largest > 0 and least >= -FLAT * largest:
         raise DataError(
             f"{rows.where}: the diagonal is 0 and no entry is negative, as in a matrix of distances D: convert "
@@ -111,14 +107,6 @@ def check_matrix_diagonal(rows: Rows, diagonal: Array, seen: Array, least: float
         )
 
 
-def _chunk_rows_equal(rows: Rows, seen: Array, i: int) -> bool:
-    """Whether all rows of the chunk that holds entry (i, i) are equal: in a distance matrix that chunk is all zeros,
-    and need not be stored."""
-    assert isinstance(rows, ZarrRows)
-    chunk = rows.unstored(i, i)
-    return chunk is not None and bool(np.ptp(seen[chunk[0]], axis=0).max() <= FLAT * np.abs(seen[i]).max())
-
-
 def check_symmetry(rows: Rows, numbers: Array, values: Array, mirrored: Array, scales: Array, tolerance: float) -> None:
     """Raise an error unless rows `values` (b, n) of K equal its columns `mirrored` (b, n) up to rounding."""
     roots = np.sqrt(scales)
@@ -126,23 +114,11 @@ def check_symmetry(rows: Rows, numbers: Array, values: Array, mirrored: Array, s
     if (apart > 0).any():
         k, j = divmod(int(apart.argmax()), apart.shape[1])
         i = int(numbers[k])
-        raise missing_chunk(rows, (i, j), (j, i)) or DataError(
+        raise DataError(
             f"{rows.where} is not symmetric: entry ({i}, {j}) is {values[k, j]:.9g}, entry ({j}, {i}) is "
             f"{mirrored[k, j]:.9g} (counted from 0): correct the wrong entry; if the difference is only rounding, "
             "store (K + K.T) / 2"
         )
-
-
-def missing_chunk(rows: Rows, *entries: tuple[int, int]) -> BigKPCAError | None:
-    """The error for the first of these entries that lies in a chunk that is not stored; None if there is none."""
-    for row, column in entries:
-        if isinstance(rows, ZarrRows) and (hole := rows.unstored(row, column)):
-            tall, wide = hole
-            return CorruptionError(
-                f"{rows.where}: the chunk of rows {tall.start} to {tall.stop - 1}, columns {wide.start} to "
-                f"{wide.stop - 1} is not stored, but its mirror image or its rows are not zero; write the chunk again"
-            )
-    return None
 
 
 _PROBES = 4  # random vectors p for which K p = K'p is checked

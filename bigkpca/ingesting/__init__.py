@@ -1,29 +1,27 @@
-"""Ingestion: files of any supported format and tables in memory, streamed into one dataset on disk, shard by shard.
+"""Ingestion: files of any supported format and tables in memory, streamed into one dataset on disk, chunk by chunk.
 
-files -> checked pieces of at most 4 MB -> whole shards -> sync -> one attribute update that publishes
+files -> checked pieces of at most 4 MB -> whole chunks -> sync -> the manifest, which publishes them
 
 Memory does not depend on the number of rows. A dataset appears at its path when it is complete, and readers use as many
-rows as its attribute states. So after a crash the previous state is still intact, and rerunning the command finishes
+rows as its manifest names. So after a crash the previous state is still intact, and rerunning the command finishes
 the work.
 """
 
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 import zarr
 
-from bigkpca.data.beside import BESIDE, LABELS, WEIGHTS, Beside, arrays_of
+from bigkpca.data.beside import BESIDE, LABELS, WEIGHTS, Beside
 from bigkpca.data.blocks import power_of_two
 from bigkpca.data.rows import little_endian
-from bigkpca.data.stored import ALL_THERE, StoredArray, crc32c, writing_empty_chunks
-from bigkpca.data.stores import MOST_JSON_BYTES, AnyPath, expanded, is_path, last_name, store_of
-from bigkpca.data.zarr import ATTRIBUTE, stored_array
+from bigkpca.data.stores import AnyPath, expanded, is_path, last_name, store_of
+from bigkpca.data.zarr import read, whole
 from bigkpca.errors import Array, CorruptionError, DataError, RepeatedRowsWarning, SpecError, warn
 from bigkpca.execution.progress import Progress, shown, shown_pass
 from bigkpca.ingesting.columns import ColumnOptions, Encoding, Missing
@@ -31,50 +29,43 @@ from bigkpca.ingesting.formats.base import USUAL, Allowed
 from bigkpca.ingesting.notation import Notation
 from bigkpca.ingesting.source import Files, Source, kind_of
 from bigkpca.spec.units import parse_bytes
-from bigkpca.storage import groups, records
-from bigkpca.storage.destination import group_path, open_destination
+from bigkpca.storage import groups, output, records
+from bigkpca.storage.output import NewArray, group_path
 
-_SHARD_BYTES, _SHARD_ROWS = 2**23, 65536
-
-
-def shard_rows(row_bytes: int, given: int | None = None) -> int:
-    """Rows per shard: the given number, or else the largest power of two within 8 MiB and 65536 rows."""
-    return given or min(_SHARD_ROWS, power_of_two(_SHARD_BYTES // row_bytes))
+_CHUNK_BYTES, _CHUNK_ROWS = 2**21, 65536
 
 
-def rows_of_shard(array: zarr.Array[Any]) -> int:
-    assert array.shards is not None
-    return array.shards[0]
+def chunk_rows(row_bytes: int, given: int | None = None) -> int:
+    """Rows per chunk: the given number, or else the largest power of two within 2 MiB and 65536 rows."""
+    return given or min(_CHUNK_ROWS, power_of_two(_CHUNK_BYTES // row_bytes))
 
 
 @dataclass
-class Shards:
-    """Rows collected in memory until they fill a shard, which is then written once, by one assignment.
+class Chunks:
+    """Rows collected in memory until they fill a chunk, which is then written once, by one assignment.
 
-    digests: CRC-32C of each written chunk of rows; None if those of earlier rows are not known.
+    array: at `path`, whose stored shape grows only when all rows are written. start: number of the first row held.
     """
 
     array: zarr.Array[Any]
-    start: int  # number of the first row held
+    path: str
+    start: int
     held: Array
     filled: int
-    digests: list[str] | None = field(default_factory=list)
 
     @classmethod
-    def after(cls, stored: StoredArray) -> Shards:
-        """Continue after the rows of an array; rows of an incomplete shard are read back, to be written again."""
-        array = writing_empty_chunks(stored.array)
-        rows, known = stored.count, stored.digests
-        held = np.empty((rows_of_shard(array), *array.shape[1:]), array.dtype)
+    def after(cls, path: str, rows: int) -> Chunks:
+        """Continue after the first rows of the array at `path`; rows of an incomplete chunk are read back, to be
+        written again."""
+        array = groups.open_array(path)
+        held = np.empty((array.chunks[0], *array.shape[1:]), array.dtype)
         filled = rows % len(held)
-        start = rows - filled
         if filled:
-            held[:filled] = stored.read(start, rows)
-        digests = [] if known is None else list(known.of[: start // known.rows])
-        return cls(array, start, held, filled, None if rows and known is None else digests)
+            held[:filled] = read(whole(array), path, rows - filled, rows)
+        return cls(array, path, rows - filled, held, filled)
 
     def add(self, values: Array) -> None:
-        """Add rows, and write full shards."""
+        """Add rows, and write full chunks."""
         while len(values):
             taken = values[: len(self.held) - self.filled]
             self.held[self.filled : self.filled + len(taken)] = taken
@@ -84,16 +75,10 @@ class Shards:
                 self.flush()
 
     def flush(self) -> int:
-        """Write the rows held; return the number of rows of the array."""
+        """Write the rows held; return the number of rows."""
         stop = self.start + self.filled
-        if self.filled:  # an interrupted append can have left rows, so resizing can also shrink the array
-            self.array.resize((stop, *self.array.shape[1:]))
-            self.array[self.start : stop] = self.held[: self.filled]
-            if self.digests is not None:
-                step = self.array.chunks[0]
-                self.digests += [
-                    crc32c(self.held[at : min(at + step, self.filled)]) for at in range(0, self.filled, step)
-                ]
+        if self.filled:
+            groups.with_rows(self.array, stop)[self.start : stop] = self.held[: self.filled]
             self.start, self.filled = stop, 0
         return stop
 
@@ -204,7 +189,7 @@ def ingest(
     like : path, optional
         Use the columns, categories, means and medians of this dataset. `append` always does so.
     block_rows : int, optional
-        Rows per shard.
+        Rows per chunk.
     append : bool
         Add the rows to a finished dataset with the same columns, dtype and kind of labels, and with weights if it has
         some. Rows that were appended last are not added again. Frames are recognised by their values, and a
@@ -282,26 +267,32 @@ def ingest(
     }
     if append and overwrite:
         raise SpecError("append adds to a dataset, but overwrite replaces it: choose one")
-    with store_of(path).writer(path):
-        try:
-            if append:
-                done = _append(files, path, record, allowed, progress)
-            else:
-                done = _create(files, path, record, allowed, overwrite, progress)
-        except (DataError, CorruptionError):
-            files.check_unchanged()  # a file that changes between passes can have values that the first did not see
-            raise
-    group, about = groups.finished_dataset(path)
+    try:
+        if append:
+            done = _append(files, path, record, allowed, progress)
+        else:
+            done = _create(files, path, record, allowed, overwrite, progress)
+    except (DataError, CorruptionError):
+        files.check_unchanged()  # a file that changes between passes can have values that the first did not see
+        raise
+    group, about = finished(path)
     return Ingested(
         path=path,
         rows=about["rows"],
         columns=about["columns"],
         row_shape=tuple(about["row_shape"]),
         dtype=np.dtype(_array(group, "x").dtype),
-        labels=LABELS.array in arrays_of(about),
-        sample_weight=WEIGHTS.array in arrays_of(about),
+        labels=LABELS.array in about["arrays"],
+        sample_weight=WEIGHTS.array in about["arrays"],
         already_done=done,
     )
+
+
+def finished(path: str) -> tuple[zarr.Group, dict[str, Any]]:
+    """A dataset and its manifest. Raises SpecError for anything else, IncompleteError if it is not finished."""
+    group, about = groups.open_group(path, "dataset"), groups.describe(path) or {}
+    records.check_dataset(about, path)
+    return group, about
 
 
 def _create(
@@ -309,35 +300,26 @@ def _create(
 ) -> bool:
     """Make a new dataset; return whether it already existed. Text and gzip cannot be read from the middle, so an
     interrupted run restarts from the first row."""
-    target = open_destination(path, record, overwrite=overwrite, whole=True)
-    if target.done:
-        if files.names is not None and "column_names" not in (groups.describe(path) or {}):
-            progress.note(
-                f"{path} was made before column names were kept, so it could contain the index of a frame, or "
-                "columns of files in different orders: remove it and run this again to be sure"
-            )
-        return True
-    if target.note:
-        progress.note(target.note)
-    source = _like(files, record["like"], progress) if record["like"] else files.source(None, None, None, progress)
-    source.note(progress)
-    rows = shard_rows(source.columns * source.dtype.itemsize, record["block_rows"])
-    source.check_memory(allowed, rows)
-    with target.made() as scratch:
-        group = groups.create_group(scratch, record)
-        groups.create_array(group, "x", (0, source.columns), source.dtype, rows, ("row", "column"))
+    with output.opened(path, record, overwrite=overwrite, note=progress.note) as place:
+        if place.done:
+            return True
+        source = _like(files, record["like"], progress) if record["like"] else files.source(None, None, None, progress)
+        source.note(progress)
+        rows = chunk_rows(source.columns * source.dtype.itemsize, record["block_rows"])
+        source.check_memory(allowed, rows)
+        arrays = {"x": NewArray((source.columns,), source.dtype, ("row", "column"), compress=True)}
         for kind, dtype in source.beside.items():
             stored = np.int32 if dtype.kind == "U" else dtype.newbyteorder("=")
-            groups.create_array(group, kind.array, (0,), stored, rows, ("row",))
-        about = {"columns": source.columns, "row_shape": list(source.tables[0].row_shape)}
+            arrays[kind.array] = NewArray((), stored, ("row",), compress=True)
+        place.create(arrays, 0, rows)
+        about: dict[str, Any] = {"columns": source.columns, "row_shape": list(source.tables[0].row_shape)}
         if source.names is not None:
             about["column_names"] = list(source.names)
         if source.encoding is not None and not source.encoding.says_nothing:
             about["encoding"] = source.encoding.to_json()
-        about |= _fill(scratch, group, source, 0, {}, progress)
+        about |= _fill(place.folder, source, 0, {}, progress)
         files.check_unchanged()
-        _publish(scratch, about)
-    target.put_in_place()
+        place.publish(about)
     return False
 
 
@@ -359,8 +341,7 @@ def _notation(path: str | None) -> Notation | None:
 
 def _like(files: Files, path: str, progress: Progress) -> Source:
     """The rows of the files with the columns of the finished dataset at `path`."""
-    _, about = groups.finished_dataset(path)
-    records.check_dataset(about, path)
+    _, about = finished(path)
     encoding = None
     if "encoding" in about:
         records.check(about["encoding"], records.ENCODING, path)
@@ -376,21 +357,48 @@ def _like(files: Files, path: str, progress: Progress) -> Source:
 
 def _append(files: Files, path: str, record: Mapping[str, Any], allowed: Allowed, progress: Progress) -> bool:
     """Add rows to a finished dataset; return whether the same rows were already added last."""
-    group, about = groups.finished_dataset(path, "r+")
-    *earlier, last = about["provenance"]
-    identity = files.identity
-    options = [each.option for each in BESIDE]
-    named = {key: identity[key] for key in options if key == LABELS.option or identity[key] is not None}
-    before = {key: last[key] for key in options if key in last}  # none in earlier versions
-    same_names, added_last = before in ({}, named), about["sources"][-len(last["sources"]) :]
-    if earlier and same_names and added_last == identity["sources"]:
-        if frames := [each["table"] for each in identity["sources"] if each["path"] is None]:
-            warn(
-                f"{path}: these rows were appended last, so the {frames[0]} is not added again; to add equal rows once "
-                "more, write them to a new file and append it",
-                RepeatedRowsWarning,
-            )
-        return True
+    group, about = finished(path)
+    with output.growing(path, {**record, "rows_before": about["rows"]}, progress.note) as place:
+        *earlier, last = about["provenance"]
+        identity = files.identity
+        options = [each.option for each in BESIDE]
+        named = {key: identity[key] for key in options if key == LABELS.option or identity[key] is not None}
+        before = {key: last[key] for key in options if key in last}
+        same_names, added_last = before in ({}, named), about["sources"][-len(last["sources"]) :]
+        if earlier and same_names and added_last == identity["sources"]:
+            output.clear(path)
+            if frames := [each["table"] for each in identity["sources"] if each["path"] is None]:
+                warn(
+                    f"{path}: these rows were appended last, so the {frames[0]} is not added again; to add equal rows "
+                    "once more, write them to a new file and append it",
+                    RepeatedRowsWarning,
+                )
+            return True
+        try:
+            source = _appended(files, path, record, group, about, allowed, progress)
+        except BaseException:
+            output.clear(path)  # nothing was written
+            raise
+        categories = {text: code for code, text in enumerate(about.get("categories", []))}
+        added = _fill(path, source, about["rows"], categories, progress)
+        files.check_unchanged()
+        (entry,) = added["provenance"]
+        provenance = [*about["provenance"], entry | named]
+        own = {key: value for key, value in about.items() if key != "format_version"}
+        place.publish({**own, **added, "sources": about["sources"] + identity["sources"], "provenance": provenance})
+    return False
+
+
+def _appended(
+    files: Files,
+    path: str,
+    record: Mapping[str, Any],
+    group: zarr.Group,
+    about: Mapping[str, Any],
+    allowed: Allowed,
+    progress: Progress,
+) -> Source:
+    """The rows to be added to a dataset. Raises SpecError if they do not fit it."""
     if files.choice.identity not in ({}, about.get("table")):
         raise SpecError(f"{path} keeps its original columns: leave out column options when you append")
     source = _like(files, path, progress)
@@ -400,26 +408,20 @@ def _append(files: Files, path: str, record: Mapping[str, Any], allowed: Allowed
         "columns": (source.columns, x.shape[1]),
         "dtype": (source.dtype.name, x.dtype.name),
         **{each.option: (kind_of(source.beside.get(each)), _kind_there(each, group, about)) for each in BESIDE},
-        "block_rows": (record["block_rows"] or rows_of_shard(x), rows_of_shard(x)),
+        "block_rows": (record["block_rows"] or x.chunks[0], x.chunks[0]),
     }
     for what, (here, there) in pairs.items():
         if here != there:
             raise SpecError(f"{path}: cannot append, since {what} is {there} there and {here} in the new rows")
-    source.check_memory(allowed, rows_of_shard(x))
-    categories = {text: code for code, text in enumerate(about.get("categories", []))}
-    added = _fill(path, group, source, about["rows"], categories, progress)
-    files.check_unchanged()
-    (entry,) = added["provenance"]
-    provenance = [*about["provenance"], entry | named]
-    _publish(path, {**added, "sources": about["sources"] + identity["sources"], "provenance": provenance})
-    return False
+    source.check_memory(allowed, x.chunks[0])
+    return source
 
 
 def _kind_there(each: Beside, group: zarr.Group, about: Mapping[str, Any]) -> str:
     """The kind of values that a dataset holds beside its rows."""
     if each is LABELS and "categories" in about:
         return "text"
-    return kind_of(np.dtype(_array(group, each.array).dtype) if each.array in arrays_of(about) else None)
+    return kind_of(np.dtype(_array(group, each.array).dtype) if each.array in about["arrays"] else None)
 
 
 def _array(group: zarr.Group, name: str) -> zarr.Array[Any]:
@@ -428,12 +430,10 @@ def _array(group: zarr.Group, name: str) -> zarr.Array[Any]:
     return array
 
 
-def _fill(
-    path: str, group: zarr.Group, source: Source, start: int, categories: dict[str, int], progress: Progress
-) -> dict[str, Any]:
+def _fill(path: str, source: Source, start: int, categories: dict[str, int], progress: Progress) -> dict[str, Any]:
     """Write all rows of the source from row `start` on; return the attributes that describe them."""
-    x = Shards.after(_continued(path, group, "x", start))
-    beside = {each: Shards.after(_continued(path, group, each.array, start)) for each in source.beside}
+    x = Chunks.after(f"{path}/x", start)
+    beside = {each: Chunks.after(f"{path}/{each.array}", start) for each in source.beside}
     digest = hashlib.sha256()
     with shown_pass(progress, "ingest", source.expected) as advance:
         for X, values_of in source.pieces():
@@ -445,7 +445,7 @@ def _fill(
         for each, values in source.separate_pieces():
             beside[each].add(_codes(values, categories))
     stop = x.flush()
-    source.check_counts({each: shards.flush() - start for each, shards in beside.items()}, stop - start)
+    source.check_counts({each: chunks.flush() - start for each, chunks in beside.items()}, stop - start)
     names = [last_name(path) for path in source.paths]
     entry = {"sources": names, "rows": [start, stop], "sha256": digest.hexdigest()}
     counts = source.counts
@@ -460,29 +460,7 @@ def _fill(
     filled: dict[str, Any] = {"rows": stop, "provenance": [entry]}
     if categories:
         filled["categories"] = list(categories)
-    return filled | _manifest(path, stop, {"x": x, **{each.array: shards for each, shards in beside.items()}})
-
-
-def _continued(path: str, group: zarr.Group, name: str, rows: int) -> StoredArray:
-    """The array whose first `rows` rows are written, to be continued."""
-    return stored_array(path, group, name) if rows else StoredArray(_array(group, name), path, 0, ALL_THERE)
-
-
-def _manifest(path: str, rows: int, filled: Mapping[str, Shards]) -> dict[str, Any]:
-    """Write the digests of the first `rows` rows beside them; return the attribute that names this file. Each number of
-    rows has a separate file, so readers of earlier rows still find their files. Nothing is written if the digests of
-    earlier rows are not known."""
-    arrays = {
-        name: {"rows": each.array.chunks[0], "crc32c": "".join(each.digests)}
-        for name, each in filled.items()
-        if each.digests is not None
-    }
-    content = json.dumps({"rows": rows, "arrays": arrays}).encode()
-    if len(arrays) < len(filled) or len(content) > MOST_JSON_BYTES:
-        return {"manifest": None}
-    file = f"manifest-{rows}.json"
-    store_of(path).write(f"{path}/x/{file}", content)
-    return {"manifest": {"file": file, "sha256": hashlib.sha256(content).hexdigest()}}
+    return filled | {"arrays": ["x", *(each.array for each in beside)]}
 
 
 def _codes(values: Array, categories: dict[str, int]) -> Array:
@@ -490,18 +468,3 @@ def _codes(values: Array, categories: dict[str, int]) -> Array:
     if values.dtype.kind != "U":
         return values
     return np.array([categories.setdefault(text, len(categories)) for text in values.tolist()], np.int32)
-
-
-def _publish(path: str, values: Mapping[str, Any]) -> None:
-    """Force the rows to disk, and only then set the attribute that makes them visible."""
-    store_of(path).sync(path)
-    store_of(path).check_writer(path)
-    group = groups.open_group(path, "dataset", "r+")
-    about: Any = group.attrs[ATTRIBUTE]
-    group.attrs[ATTRIBUTE] = {**about, **values}
-    store_of(path).sync(f"{path}/zarr.json")
-    # Readers that have just opened the dataset still use the previous manifest.
-    kept = [each["file"] for each in (about.get("manifest"), values["manifest"]) if each]
-    for name in store_of(path).names(f"{path}/x"):
-        if name.startswith("manifest-") and name not in kept:
-            store_of(path).remove_file(f"{path}/x/{name}")

@@ -11,9 +11,8 @@ from typing import Any
 import numpy as np
 
 from bigkpca.data.beside import BESIDE, Beside
-from bigkpca.data.retrying import changed
 from bigkpca.data.stores import is_path, is_url, store_of
-from bigkpca.errors import Array, SpecError, check_finite
+from bigkpca.errors import Array, SpecError, changed, check_finite
 from bigkpca.execution.progress import Progress, Silent
 from bigkpca.ingesting.beside import Names, check_values
 from bigkpca.ingesting.columns import ColumnOptions, Encoding, chosen

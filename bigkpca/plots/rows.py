@@ -19,7 +19,7 @@ from bigkpca.execution.progress import Progress, shown_pass
 from bigkpca.numerics.linear_pca import spread
 from bigkpca.numerics.model import Model
 from bigkpca.plots.style import PALETTE
-from bigkpca.storage import block_arrays
+from bigkpca.storage import groups
 from bigkpca.workflows.inputs import dataset_at, feature_store, names_of, open_labels
 
 MAX_SCORES = 65_536  # rows shown, if their scores are given
@@ -98,9 +98,7 @@ def source_of(model: Model, scores: Any) -> Mapping[str, Any]:
 
 def manifest_of(path: str) -> Mapping[str, Any]:
     """The manifest of a finished feature store."""
-    manifest = block_arrays.read_manifest(path)
-    assert manifest is not None  # open_scores raises an error for unfinished stores
-    return manifest
+    return groups.describe(path) or {}
 
 
 def input_rows(source: Mapping[str, Any], model: Model, array: str | None = None) -> tuple[Rows | None, list[str]]:

@@ -7,10 +7,9 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 from bigkpca.data.opening import path_of
-from bigkpca.data.versions import JOB
+from bigkpca.data.stores import store_of
 from bigkpca.plots.style import current_colors, whole_ticks
-from bigkpca.storage import groups
-from bigkpca.storage.jobs import read_records
+from bigkpca.storage.runs import ENDING, read_records
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -31,7 +30,7 @@ class DriftOfRun:
 def drift_of_runs(out: Any) -> tuple[DriftOfRun, ...] | None:
     """The drift of each run of the job with this output, oldest first; None if it is not the output of a job."""
     path = None if out is None else path_of(out)
-    if path is None or (groups.describe(path) or {}).get("format") != JOB:
+    if path is None or not store_of(path).exists(path + ENDING):
         return None
     names = [each.name for each in fields(DriftOfRun)]
     found = [{**record, **record["drift"]} for record in read_records(path)[0] if isinstance(record.get("drift"), dict)]

@@ -27,7 +27,7 @@ from bigkpca.reporting import page, text
 from bigkpca.reporting.page import MARK, render
 from bigkpca.reporting.report_data import ReportData, collect_report_data, request_digest
 from bigkpca.spec import FitSpec
-from bigkpca.storage import destination, groups
+from bigkpca.storage import groups, output
 from bigkpca.storage.describe import model_info
 from bigkpca.storage.models import AnyModel, model_of
 
@@ -107,9 +107,9 @@ def report(
     if not installed():
         raise SpecError(f"a report needs matplotlib and jinja2: {INSTALL}")
     fitted, path = model_of(model), path_of(model) or ""
-    out = destination.output_path(out, path, fitted.provenance["identity"]["path"], path_of(scores))
-    destination.check_local(out)
-    if not destination.check_file(out, lambda head: MARK.encode() in head, "report.html"):
+    out = output.output_path(out, path, fitted.provenance["identity"]["path"], path_of(scores))
+    output.check_local(out)
+    if not output.check_file(out, lambda head: MARK.encode() in head, "report.html"):
         raise SpecError(
             f"{out} exists and was not made by bigkpca report, so it is never replaced: choose another output path, "
             "or move it away yourself"
@@ -120,7 +120,7 @@ def report(
     mark = f'<meta name="bigkpca-request" content="{digest}">'
     store = store_of(out)
     with store.writer(out):
-        if store.exists(out) and mark.encode() in destination.head(out):
+        if store.exists(out) and mark.encode() in output.head(out):
             progress.note(f"{out} exists already, of the same model and rows: nothing to do")
             return out
         if store.exists(out) and not overwrite:

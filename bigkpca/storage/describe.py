@@ -9,23 +9,19 @@ from typing import Any
 import numpy as np
 
 from bigkpca.data.beside import BESIDE
-from bigkpca.data.blocks import split
-from bigkpca.data.json_files import run_folders
 from bigkpca.data.npy import NpyRows
 from bigkpca.data.opening import open_rows
 from bigkpca.data.sparse import SparseRows
 from bigkpca.data.stores import expanded, store_of
-from bigkpca.data.versions import JOB, read_versions
-from bigkpca.data.zarr import MAIN, ZarrRows
-from bigkpca.errors import Array, CorruptionError, SpecError
+from bigkpca.data.zarr import ZarrRows
+from bigkpca.errors import Array, SpecError
 from bigkpca.numerics import preimages
 from bigkpca.numerics.certificates import Certificate
 from bigkpca.numerics.linear_pca import Captured
 from bigkpca.numerics.model import Model
 from bigkpca.spec import FitSpec
-from bigkpca.storage import block_arrays, groups, jobs, models, records
+from bigkpca.storage import groups, models, output, records
 
-_MOST_BLOCKS = 10_000_000  # which no manifest could list
 _FACTS = (
     "kernel",
     "sigma",
@@ -49,8 +45,8 @@ def info(path: str, array: str | None = None) -> dict[str, Any]:
     """
     path = expanded(path)
     about = groups.describe(path)
-    if about is None and (facts := unfinished(path)) is not None:
-        return facts
+    if about is None and (claim := output.claimed(path)) is not None:
+        return {"kind": str(claim.get("format")), "path": path, "finished": False}
     if about is None:
         rows = open_rows(path, array)
         kind = {NpyRows: "npy", SparseRows: "sparse matrix"}.get(type(rows), "zarr array")
@@ -59,13 +55,9 @@ def info(path: str, array: str | None = None) -> dict[str, Any]:
         raise SpecError(f"{path} is a bigkpca {groups.named(about['format'])}, described as a whole: omit --array")
     if about["format"] == "model":
         return model_info(models.load_model(path), path)
-    if about["format"] in MAIN:
+    if about["format"] != "dataset":
         return _blocks_info(path, about)
-    if about["format"] == JOB:
-        return _job_info(path)
-    facts = {"kind": "dataset", "path": path, "finished": "rows" in about}
-    if "rows" not in about:
-        return facts | {"advice": "run the same bigkpca ingest command again"}
+    facts = {"kind": "dataset", "path": path, "finished": True}
     records.check_dataset(about, path)
     options = [each.option for each in BESIDE]
     shown = "row_shape", "column_names", "encoding", *options, "categories", "provenance"
@@ -178,35 +170,16 @@ def certificate_info(certificate: Certificate) -> dict[str, Any]:
     }
 
 
-def unfinished(path: str) -> dict[str, Any] | None:
-    """Facts about unfinished output that is made block by block: beside its path, or at it, where earlier versions made
-    it. None for anything else."""
-    for folder in [path] if store_of(path).exists(path) else run_folders(path):
-        about = groups.describe(folder) or {}
-        if about.get("format") in MAIN and (folder != path or not groups.is_finished(path)):
-            return _blocks_info(folder, about) | {"path": path, "finished": False}
-    return None
-
-
 def _blocks_info(path: str, about: Mapping[str, Any]) -> dict[str, Any]:
-    main = block_arrays.open_main(path, about["format"])
-    manifest = block_arrays.read_manifest(path)
-    rows = manifest["rows"] if manifest and about.get("grows") else main.shape[0]
+    main = groups.open_main(path, about["format"])
     records.check(about, records.OUTPUT, path)
-    if main.shape[0] / about["block_rows"] > _MOST_BLOCKS:
-        raise CorruptionError(f"{path} claims to have more than {_MOST_BLOCKS:,} blocks: make it again")
-    blocks = split(rows, about["block_rows"])
-    stored = {block.number for block in block_arrays.stored_blocks(path, blocks)}
-    missing = [block.number for block in blocks if block.number not in stored]
     return {
         "kind": about["format"],
         "path": path,
-        "finished": manifest is not None,
-        "shape": [rows, *main.shape[1:]],
+        "finished": True,
+        "shape": [about["rows"], *main.shape[1:]],
         "dtype": str(main.dtype),
         "block_rows": about["block_rows"],
-        "blocks": len(blocks),
-        "missing_blocks": missing,
         **({} if about.get("flag") is None else {"flag": about["flag"]}),
         "model": about["model"],
         "input": about["input"]["path"],
@@ -214,28 +187,9 @@ def _blocks_info(path: str, about: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _job_info(path: str) -> dict[str, Any]:
-    """Facts about the output of a job: its model, and the last run."""
-    versions, (runs, _) = read_versions(path), jobs.read_records(path)
-    facts: dict[str, Any] = {"kind": "job", "path": path, "finished": versions is not None}
-    if versions is None:
-        return facts | {"advice": "run the same job again"}
-    rows = open_rows(path)
-    return facts | {
-        "shape": list(rows.shape),
-        "dtype": str(rows.dtype),
-        "model": versions["versions"][0]["model"]["path"],
-        "runs": len(runs),
-        "last_run": {key: runs[-1].get(key) for key in ("run", "finished", "status")} if runs else None,
-        "bytes": _stored_bytes(path),
-    }
-
-
 def _array_facts(rows: Any) -> dict[str, Any]:
     facts: dict[str, Any] = {"shape": list(rows.shape), "dtype": str(rows.dtype)}
     if isinstance(rows, ZarrRows):
-        if rows.dtype != rows.array.dtype:
-            facts["stored_dtype"] = str(rows.array.dtype)  # of packed numbers
         facts["chunks"] = list(rows.array.chunks)
         facts["shards"] = list(rows.array.shards) if rows.array.shards else None
         facts["missing_chunks"] = rows.missing()

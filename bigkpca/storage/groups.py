@@ -1,95 +1,108 @@
 """The Zarr groups that bigkpca writes, and their arrays.
 
-There are five kinds of Zarr v3 groups. The attribute `bigkpca` of a group names its kind:
+There are four kinds of Zarr v3 groups. The metadata of a group (`zarr.json`) are its manifest: they are written last,
+and their attribute `bigkpca` names the kind, the request that made it, and the number of rows.
 
-    dataset    x (n, d), labels y (n,), ...     finished when the attribute holds `rows`
-    model      eigenvalues, components, ...     appears whole, by one rename
-    features   scores (n, r), ...               finished when scores/manifest.json exists
-    reconstruction   x (n, d), ...              finished when x/manifest.json exists
-    job        versions of features             finished when manifest.json exists
+    dataset          x (n, d), labels y (n,), ...
+    model            eigenvalues, components, ...
+    features         scores (n, r), ...
+    reconstruction   x (n, d), ...
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import zarr
 from zarr.codecs import Crc32cCodec, ZstdCodec
 
-from bigkpca.data.blocks import power_of_two
-from bigkpca.data.json_files import parsed, read_if_there, read_json
-from bigkpca.data.retrying import retried
-from bigkpca.data.stored import StoredArray, versions_of
+from bigkpca.data.json_files import read_json, write_json
 from bigkpca.data.stores import store_of
-from bigkpca.data.versions import JOB, VERSIONS
-from bigkpca.data.zarr import ATTRIBUTE, MAIN, MANIFEST, stored_array
+from bigkpca.data.stores.base import PARTIAL
+from bigkpca.data.zarr import ATTRIBUTE, MAIN, StoredArray, stored_array, whole
 from bigkpca.errors import BigKPCAError, CorruptionError, IncompleteError, SpecError
 
-FORMAT_VERSION = 1
-_NAMES = {"features": "feature store", "reconstruction": "store of reconstructed rows", JOB: "output of scheduled runs"}
-CHUNK_BYTES = 2**20  # one read
+FORMAT_VERSION = 2
+_NAMES = {"features": "feature store", "reconstruction": "store of reconstructed rows"}
 
 
 def create_array(
-    group: zarr.Group,
-    name: str,
+    path: str,
     shape: Sequence[int],
     dtype: Any,
-    shard_rows: int,
+    chunk_rows: int,
     names: Sequence[str],
     *,
-    compress: bool = True,
+    compress: bool = False,
     attributes: Mapping[str, Any] | None = None,
 ) -> zarr.Array[Any]:
-    """An array of rows whose shards contain `shard_rows` rows in checksummed chunks of about 1 MB.
+    """A new array of rows in checksummed chunks of `chunk_rows` rows, in place of what is at `path`.
 
     Without `compress`, chunks have only a checksum: the digits of scores and models look random to a compressor. Every
     chunk is stored even if all its values equal the fill value, so a missing chunk always means loss; floats are filled
-    with NaN, which makes a hole visible.
+    with NaN, which makes a hole visible to other programs, too.
     """
     dtype = np.dtype(dtype)
-    row_bytes = dtype.itemsize * int(np.prod(shape[1:], initial=1))
-    chunk_rows = min(shard_rows, power_of_two(CHUNK_BYTES // max(1, row_bytes)))
-    while shard_rows % chunk_rows:
-        chunk_rows //= 2
-    return group.create_array(
-        name,
+    return zarr.create_array(
+        store_of(path).zarr(path),
         shape=tuple(shape),
         dtype=dtype,
-        chunks=(chunk_rows, *shape[1:]),
-        shards=(shard_rows, *shape[1:]),
-        compressors=ZstdCodec(level=1, checksum=True) if compress else Crc32cCodec(),
-        fill_value={"f": np.nan, "U": ""}.get(dtype.kind, 0),
+        chunks=(max(1, chunk_rows), *(max(1, length) for length in shape[1:])),
+        compressors=[ZstdCodec(level=1), Crc32cCodec()] if compress else Crc32cCodec(),
+        fill_value=np.nan if dtype.kind == "f" else 0,
         attributes=None if attributes is None else dict(attributes),
         dimension_names=tuple(names),
         config={"write_empty_chunks": True},
+        overwrite=True,
     )
 
 
-def create_group(path: str, about: Mapping[str, Any]) -> zarr.Group:
-    """Create a group with the attribute `bigkpca` at a path where nothing exists."""
-    stamped = {**about, "format_version": FORMAT_VERSION}
-    return zarr.create_group(store_of(path).zarr(path), zarr_format=3, attributes={ATTRIBUTE: stamped})
+def open_array(path: str) -> zarr.Array[Any]:
+    """The array at `path`, to read and write; chunks of fill values are written, too. Raises the errors of Zarr."""
+    return zarr.open_array(store_of(path).zarr(path), mode="r+").with_config({"write_empty_chunks": True})
 
 
-def finished_dataset(path: str, mode: Literal["r", "r+"] = "r") -> tuple[zarr.Group, Any]:
-    """A dataset and its description. Raises SpecError for anything else, IncompleteError if it is not finished."""
-    group = open_group(path, "dataset", mode)
-    about: Any = group.attrs[ATTRIBUTE]
-    if "rows" not in about:
-        raise IncompleteError(f"{path}: its ingest did not finish; run the same bigkpca ingest command again")
-    return group, about
+def with_rows(array: zarr.Array[Any], rows: int) -> zarr.Array[Any]:
+    """The same array with this number of rows, which readers do not see before it is resized."""
+    metadata: Any = array.metadata  # whose types have two versions
+    grown = metadata.update_shape((rows, *array.shape[1:]))
+    return zarr.Array(zarr.AsyncArray(grown, array.store_path)).with_config({"write_empty_chunks": True})
 
 
-def open_group(path: str, kind: str, mode: Literal["r", "r+"] = "r") -> zarr.Group:
+def write_manifest(path: str, about: Mapping[str, Any]) -> None:
+    """Write or replace the metadata of the group at `path`, atomically: from then on readers trust what it names. The
+    metadata of its arrays of rows are in it, too, where Zarr and xarray look first."""
+    metadata: dict[str, Any] = {"zarr_format": 3, "node_type": "group"}
+    metadata["attributes"] = {ATTRIBUTE: {**about, "format_version": FORMAT_VERSION}}
+    if "rows" in about:
+        arrays = {name: read_json(f"{path}/{name}/zarr.json") for name in sorted(about["arrays"])}
+        metadata["consolidated_metadata"] = {"kind": "inline", "must_understand": False, "metadata": arrays}
+    write_json(f"{path}/zarr.json", metadata)
+
+
+def describe(path: str) -> dict[str, Any] | None:
+    """The `bigkpca` attribute of the group at `path`; None if there is no such group. Raises the errors of its
+    store."""
+    try:
+        metadata = read_json(f"{path}/zarr.json")
+    except BigKPCAError:  # of which some are ValueErrors
+        raise
+    except (OSError, ValueError):
+        return None
+    attributes = metadata.get("attributes") if isinstance(metadata, dict) else None
+    about = attributes.get(ATTRIBUTE) if isinstance(attributes, dict) else None
+    return about if isinstance(about, dict) and isinstance(about.get("format"), str) else None
+
+
+def open_group(path: str, kind: str) -> zarr.Group:
     """Open a group of the given kind. Raises SpecError for anything else, IncompleteError for an unfinished one."""
-    about = describe(path)
+    about, store = describe(path), store_of(path)
     if about is None:
-        if store_of(path).is_moving(path):
+        if store.exists(path + PARTIAL):
             raise IncompleteError(f"{path} is not finished: run the command that makes it again")
-        there = "exists, but is not a bigkpca" if store_of(path).exists(path) else "does not exist: no"
+        there = "exists, but is not a bigkpca" if store.exists(path) else "does not exist: no"
         reason = ""
         try:
             read_json(f"{path}/zarr.json")
@@ -107,11 +120,19 @@ def open_group(path: str, kind: str, mode: Literal["r", "r+"] = "r") -> zarr.Gro
             f"version {FORMAT_VERSION}: install the bigkpca that wrote it, or make it again"
         )
     try:
-        return retried(lambda: zarr.open_group(store_of(path).zarr(path), mode=mode, zarr_format=3), path)
+        return zarr.open_group(store.zarr(path), mode="r", zarr_format=3)
     except BigKPCAError:
         raise
     except Exception as error:  # zarr raises several types
         raise CorruptionError(f"{path}/zarr.json does not describe a Zarr group ({error})") from error
+
+
+def open_main(path: str, kind: str) -> zarr.Array[Any]:
+    """Open the main array of a group of rows: scores (n, r) or x (n, d)."""
+    array = open_group(path, kind).get(MAIN[kind])
+    if not isinstance(array, zarr.Array):
+        raise CorruptionError(f"{path}: its array {MAIN[kind]} is missing; make it again with --overwrite")
+    return whole(array)
 
 
 def open_values(path: str, name: str | None = None) -> StoredArray:
@@ -131,7 +152,7 @@ def open_values(path: str, name: str | None = None) -> StoredArray:
             raise SpecError(f"{path} does not contain an array {name!r}, but {held}")
         found = stored_array(path, node, name)
     else:
-        found = StoredArray(node, path, node.shape[0], versions_of(node))
+        found = StoredArray(node, path, node.shape[0])
     if found.ndim != 1:
         raise SpecError(f"{found.array.path or path} has shape {found.shape}: one value per row is needed")
     return found
@@ -140,37 +161,3 @@ def open_values(path: str, name: str | None = None) -> StoredArray:
 def named(kind: str) -> str:
     """The name of a format in messages."""
     return _NAMES.get(kind, kind)
-
-
-def describe(path: str) -> dict[str, Any] | None:
-    """The `bigkpca` attribute of the group at `path`; None if there is no such group. Raises the errors of its
-    store."""
-    try:
-        content = read_if_there(f"{path}/zarr.json")
-        metadata = None if content is None else parsed(content)
-    except BigKPCAError:  # of which some are ValueErrors
-        raise
-    except (OSError, ValueError):
-        return None
-    attributes = metadata.get("attributes") if isinstance(metadata, dict) else None
-    about = attributes.get(ATTRIBUTE) if isinstance(attributes, dict) else None
-    return about if isinstance(about, dict) and isinstance(about.get("format"), str) else None
-
-
-def is_finished(path: str) -> bool:
-    """Whether the group at `path` is finished; readers trust only finished groups."""
-    about = describe(path)
-    if about is None:
-        return False
-    if about["format"] == "dataset":
-        return "rows" in about
-    if about["format"] == JOB:
-        return store_of(path).exists(f"{path}/{VERSIONS}")
-    return about["format"] == "model" or store_of(path).exists(manifest_path(path))
-
-
-def manifest_path(path: str) -> str:
-    """The path of a manifest: inside the folder of the main array, where Zarr ignores it."""
-    about = describe(path)
-    assert about is not None  # callers know that bigkpca wrote it
-    return f"{path}/{MAIN[about['format']]}/{MANIFEST}"

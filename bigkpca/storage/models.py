@@ -20,11 +20,11 @@ import numpy as np
 import zarr
 
 from bigkpca.data.blocks import power_of_two
-from bigkpca.data.json_files import parsed, read_if_there
+from bigkpca.data.json_files import read_json
 from bigkpca.data.labels import are_stored_labels
 from bigkpca.data.rows import little_endian
-from bigkpca.data.stored import ALL_THERE, StoredArray
 from bigkpca.data.stores import AnyPath, expanded, is_path, store_of
+from bigkpca.data.zarr import read, whole
 from bigkpca.errors import Array, CorruptionError, IncompleteError, SpecError
 from bigkpca.numerics import kernels, moments, preimages
 from bigkpca.numerics.certificates import Certificate
@@ -83,8 +83,8 @@ def read_arrays(group: zarr.Group, path: str, names: Collection[str]) -> dict[st
     found = {}
     try:
         for name, metadata in checked.items():  # which are not read again
-            array: Any = zarr.Array(zarr.AsyncArray(metadata, group.store_path / name))
-            found[name] = StoredArray(array, path, array.shape[0], ALL_THERE)[:]
+            array: Any = whole(zarr.Array(zarr.AsyncArray(metadata, group.store_path / name)))
+            found[name] = read(array, path, 0, array.shape[0])
         return found
     except (MemoryError, IncompleteError):
         raise
@@ -95,7 +95,7 @@ def read_arrays(group: zarr.Group, path: str, names: Collection[str]) -> dict[st
 def _checked_metadata(where: str, stored: int) -> Any:
     """The metadata of an array. Raises CorruptionError unless it is an array of a model that fits in `stored` bytes."""
     try:
-        found = parsed(read_if_there(f"{where}/zarr.json") or b"")
+        found = read_json(f"{where}/zarr.json")
     except (OSError, ValueError) as error:
         raise CorruptionError(f"{where}: an array does not decode ({error}); {AGAIN}") from error
     if wrong := _wrong(found):
@@ -122,34 +122,19 @@ def _wrong(found: Any) -> str | None:
         return f"its type is {kind!r:.80}, filled with {found.get('fill_value')!r:.80}"
     if found.get("chunk_key_encoding") != _PLACES or found.get("storage_transformers"):
         return "its chunks have other names"
-    # Shards of whole rows, with a checksum for each chunk, and no codec that could expand little data into much.
+    # Chunks of whole rows, with a checksum, and no codec that could expand little data into much.
     match found.get("codecs"), found.get("chunk_grid"):
-        case [{"name": name, "configuration": {**how}}], {"name": "regular", "configuration": {"chunk_shape": shard}}:
-            inner: Any = how.get("chunk_shape")
+        case (
+            [{"name": "bytes", **values}, {"name": "crc32c", **check}],
+            {"name": "regular", "configuration": {"chunk_shape": chunk}},
+        ) if values.get("configuration") in _ORDERS and not check.get("configuration"):
+            pass
         case _:
             return "it is stored with other codecs or chunks"
-    if not _fits(inner, shape):
-        return f"its chunks have the shape {inner!r:.80}"
-    # The last chunk of a shard may reach beyond the array, but no other may.
-    if not _fits(shard, [shape[0] + inner[0] - 1, *shape[1:]]) or shard[0] % inner[0]:
-        return f"its shards have the shape {shard!r:.80}"
-    known = how.keys() <= {"chunk_shape", "codecs", "index_codecs", "index_location"}
-    if name != "sharding_indexed" or not known or how.get("index_location", "end") != "end":
-        return "it is stored with other codecs"
-    for codecs in (how.get("codecs"), how.get("index_codecs")):
-        match codecs:
-            case [{"name": "bytes", **values}, {"name": "crc32c", **check}] if not check.get("configuration"):
-                plain = values.get("configuration") in _ORDERS
-            case _:
-                plain = False
-        if not plain:
-            return "it is stored with other codecs"
+    whole_rows = _is_shape(chunk, 1) and len(chunk) == len(shape) and chunk[1:] == [max(1, each) for each in shape[1:]]
+    if not (whole_rows and chunk[0] <= max(1, shape[0])):
+        return f"its chunks have the shape {chunk!r:.80}"
     return None
-
-
-def _fits(chunk: Any, whole: list[int]) -> bool:
-    """Whether a chunk consists of one or more whole rows of its array or shard."""
-    return _is_shape(chunk, 1) and len(chunk) == len(whole) and chunk[0] <= max(1, whole[0]) and chunk[1:] == whole[1:]
 
 
 def _is_shape(value: Any, least: int) -> bool:
@@ -323,32 +308,22 @@ def _shaped(
     return found
 
 
-_SHARD_BYTES = 2**24
+_CHUNK_BYTES = 2**24  # a chunk is encoded whole in memory
 _TRIES = 3  # tries to read a model that is replaced meanwhile
 
 
-def save_model(model: Model, path: str) -> str:
-    """Write the model into the new folder `path`, force it to disk, and return its digest.
+def write_arrays(model: Model, folder: str) -> dict[str, Any]:
+    """Write the arrays of the model into `folder`; return the rest of it, for the manifest.
 
-    Identical models give identical bytes: no time, host, scheduler or worker count is stored. Raises SpecError for a
-    kernel that is a function, before anything is written.
+    Identical models give identical bytes: no time, host, scheduler or worker count is stored.
     """
-    check_savable(model.features.kernel)
     about, arrays = _parts(model)
-    about["digest"] = _digest(about, arrays)
-    group = groups.create_group(path, about)
     for name, values in sorted(arrays.items()):
-        shape = values.shape
-        names = ["row", "column"][: len(shape)]
-        row_bytes = max(1, values[:1].nbytes)
-        most = power_of_two(_SHARD_BYTES // row_bytes)  # a shard is encoded whole in memory
-        # Whole chunks, so the last one may reach beyond the rows: few divisors of their number are near 1 MB.
-        chunk = max(1, min(shape[0], power_of_two(groups.CHUNK_BYTES // row_bytes)))
-        rows = max(1, min(-(-shape[0] // chunk) * chunk, most))
-        stored = groups.create_array(group, name, shape, values.dtype, rows, names, compress=False)
+        rows = max(1, min(values.shape[0], power_of_two(_CHUNK_BYTES // max(1, values[:1].nbytes))))
+        names = ["row", "column"][: values.ndim]
+        stored = groups.create_array(f"{folder}/{name}", values.shape, values.dtype, rows, names)
         stored[...] = values
-    store_of(path).sync(path)
-    return str(about["digest"])
+    return {**about, "digest": _digest(about, arrays)}
 
 
 def check_savable(kernel: Kernel) -> None:

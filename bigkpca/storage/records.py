@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from bigkpca.data.beside import BESIDE, WEIGHTS
+from bigkpca.data.beside import BESIDE
 from bigkpca.data.labels import are_stored_labels
 from bigkpca.errors import CorruptionError
 
@@ -76,18 +76,15 @@ is_rows = _record(
     }
 )
 """Whether it is the fingerprint of rows."""
-_BLOCK: dict[str, Check] = {"start": lambda value: value == 0 or is_count(value), "stop": is_count, "sha256": is_text}
-OUTPUT: dict[str, Check] = {"model": is_text, "input": is_rows, "block_rows": is_count}
-MANIFEST: dict[str, Check] = {
-    **OUTPUT,
-    "rows": is_count,
-    "blocks": listed(_record(_BLOCK)),
-}
-"""The entries of the attribute and the manifest of scores and reconstructed rows."""
+OUTPUT: dict[str, Check] = {"model": is_text, "input": is_rows, "block_rows": is_count, "rows": is_count}
+"""The entries of the manifest of scores and reconstructed rows."""
 DATASET: dict[str, Check] = {
+    "rows": is_count,
+    "columns": is_count,
+    "arrays": listed(is_str),
     "row_shape": listed(is_count),
-    **dict.fromkeys([each.option for each in BESIDE], _is_source),
 }
+_SOURCES = dict.fromkeys([each.option for each in BESIDE], _is_source)
 """The entries of the attribute of a finished dataset."""
 _TABLE_COLUMN: dict[str, Check] = {
     "name": is_str,
@@ -152,5 +149,6 @@ def check(record: Any, checks: Mapping[str, Check], where: str, advice: str = "m
 
 
 def check_dataset(about: Mapping[str, Any], where: str) -> None:
-    """Raise CorruptionError unless it is the attribute of a finished dataset. Earlier versions had no weights."""
-    check({WEIGHTS.option: None, **about}, DATASET, where)
+    """Raise CorruptionError unless it is the manifest of a dataset."""
+    check(about, DATASET, where)
+    check({key: about.get(key) for key in _SOURCES}, _SOURCES, where)

@@ -1,8 +1,8 @@
 """Sums of the passes of a fit, saved beside its output, so that a killed fit can resume.
 
-A fit saves at most every 10 seconds, as `<output>.bigkpca-sums/<run>/<pass>/<level>-<number>.npz`. `run` is a digest of
-the rows and options of the fit, and `pass` is a digest of everything that the sums of a pass depend on, so other sums
-are never reused. Files are NumPy arrays and JSON, which are loaded without executing anything.
+A fit saves at most every 10 seconds, as `<output>.partial/sums/<run>/<pass>/<level>-<number>.npz`. `run` is a digest of
+the versions and processors that make the sums, and `pass` is a digest of everything else that the sums of a pass depend
+on, so other sums are never reused. Files are NumPy arrays and JSON, which are loaded without executing anything.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from bigkpca.numerics.moments import ColumnMoments, ShiftedSums
 from bigkpca.numerics.preimages import Regression
 from bigkpca.numerics.rounding import FarRows
 from bigkpca.numerics.solvers import Action
+from bigkpca.storage.output import Output
 
-_FOLDER = ".bigkpca-sums"  # appended to the name of an output
 _LAYOUT = 5  # of the sums; sums of other layouts, such as those of unchecked rows, are not reused
 _EVERY_SECONDS = 10.0  # between two saves of a pass
 _SHORT_SECONDS = 3.0  # a pass that takes less is not saved when it ends
@@ -51,23 +51,17 @@ class SavedRun:
         return SavedPass(f"{self.folder}/{content_digest(name, *given)[:12]}", self.progress)
 
 
-def saved_run(out: str, record: Mapping[str, Any], core_types: Sequence[str], progress: Progress) -> SavedRun:
-    """The saved sums of the run that this record identifies, with these package versions and processor types. Sums of
-    other runs at this output are removed."""
+def saved_run(place: Output, core_types: Sequence[str], progress: Progress) -> SavedRun:
+    """The saved sums of the run that makes this output, with these package versions and processor types. Sums of other
+    versions or processors are removed."""
     versions = {name: version(name) for name in ("bigkpca", "numpy", "scipy")}
-    about = {"record": record, "versions": versions, "core_types": list(core_types), "layout": _LAYOUT}
+    about = {"versions": versions, "core_types": list(core_types), "layout": _LAYOUT}
     run = hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()[:12]
-    folder, store = out + _FOLDER, store_of(out)
-    store.remove_links(folder, below=True)  # otherwise sums could be written to the target of a foreign link
+    folder, store = f"{place.partial}/sums", store_of(place.partial)
     for other in sorted(set(store.names(folder)) - {run}) if store.is_folder(folder) else ():
-        progress.note(f"{folder}/{other} held sums of other rows, options, versions or processors: removed")
+        progress.note(f"{folder}/{other} held sums of other versions or processors: removed")
         store.remove_folder(f"{folder}/{other}")
     return SavedRun(f"{folder}/{run}", progress)
-
-
-def remove_saved(out: str) -> None:
-    """Remove all saved sums of an output."""
-    store_of(out).remove_folder(out + _FOLDER)
 
 
 @dataclass

@@ -21,7 +21,7 @@ from bigkpca.ingesting.decoding import decode
 from bigkpca.numerics.model import Model
 from bigkpca.numerics.outliers import REASONS
 from bigkpca.serving.onnx import onnx_model
-from bigkpca.storage import block_arrays, destination, groups, models
+from bigkpca.storage import groups, models, output
 from bigkpca.workflows.flags import ARRAYS
 from bigkpca.workflows.inputs import dataset_at, feature_store, labels_path, names_of, open_labels, table_columns
 
@@ -156,8 +156,8 @@ def export_model(model: Model, out: AnyPath, *, overwrite: bool = False) -> Expo
 @contextmanager
 def _locked(path: str, source: str | None, *, overwrite: bool) -> Iterator[str]:
     """The normalised path of a file to write, locked against other runs. Raises SpecError if it must not be written."""
-    path = destination.output_path(path, source)
-    destination.check_file(path, lambda _: True, "scores.csv")
+    path = output.output_path(path, source)
+    output.check_file(path, lambda _: True, "scores.csv")
     store = store_of(path)
     with store.writer(path):
         if store.exists(path) and not overwrite:  # also if another run has just written it
@@ -185,8 +185,9 @@ def _labels(given: AnyPath | None, data: Any, rows: Rows) -> Callable[[int, int]
     if given is None:
         return None
     store = feature_store(data)
-    manifest = None if store is None else block_arrays.read_manifest(store)
-    source = rows.fingerprint()["path"] if manifest is None else manifest["input"]["path"]
+    source = (
+        rows.fingerprint()["path"] if store is None else ((groups.describe(store) or {}).get("input") or {})["path"]
+    )
     values, where = open_labels(labels_path(given), source)
     place = where.removesuffix("/y")  # which can be passed itself
     grown = source is not None and store_of(place).absolute(place) == source  # to which rows can have been appended
@@ -204,7 +205,7 @@ def _labels(given: AnyPath | None, data: Any, rows: Rows) -> Callable[[int, int]
 def _flags(data: Any) -> dict[str, Callable[[int, int], Array]]:
     """Readers of the flags of a range of rows, with reasons as words; none if these are not scores with flags."""
     store = feature_store(data)
-    if store is None or (block_arrays.read_manifest(store) or {}).get("flag") is None:
+    if store is None or (groups.describe(store) or {}).get("flag") is None:
         return {}
     statistic, flagged = (groups.open_values(store, name) for name in ARRAYS)
     return {

@@ -9,18 +9,18 @@ from typing import Any, Unpack
 from bigkpca.data.opening import open_rows, path_of
 from bigkpca.data.rows import Rows, identity_of
 from bigkpca.data.sample_weights import weighted
-from bigkpca.data.stores import AnyPath, is_path, store_of
-from bigkpca.errors import CorruptionError, DataError, SpecError
+from bigkpca.data.stores import AnyPath, is_path
+from bigkpca.errors import DataError, SpecError
 from bigkpca.execution.engine import Engine, KeptFeatures
 from bigkpca.execution.options import DeviceOptions, RunOptions, WritingOptions, of_fit, takes, with_names_of_fields
 from bigkpca.fitting import merge as merging
 from bigkpca.fitting.fit import fit_rows, of_columns
 from bigkpca.numerics.model import Model
 from bigkpca.spec import FitOptions, FitSpec
-from bigkpca.storage import destination, groups, models
+from bigkpca.storage import models, output
 from bigkpca.storage.models import AnyModel
 from bigkpca.workflows.block_writer import check_unchanged
-from bigkpca.workflows.checkpoints import remove_saved, saved_run
+from bigkpca.workflows.checkpoints import saved_run
 from bigkpca.workflows.transform import check_scores_place, write_scores
 
 
@@ -146,46 +146,25 @@ def fit_and_save(
     """Fit `spec` to the rows, with the features of `like` if set, and save the model at `out`, unless it already
     exists. The pass stores features in `kept`, and its sums are saved beside `out`."""
     fingerprint = rows.fingerprint()
-    out = destination.group_path(out, fingerprint["path"])
-    digest = None if like is None else models.model_digest(like)
+    path = output.group_path(out, fingerprint["path"])
     # A model to which partial_fit or merge added rows is a different one.
     identity = identity_of(rows)
-    record: dict[str, Any] = {"format": "model", "spec": spec.to_dict(), "identity": identity}
-    record |= {"like": digest, "added": None}
-    with store_of(out).writer(out):
-        there = groups.describe(out) or {}
-        columns = of_columns(rows) if there else {}
-        record |= {key: value for key, value in columns.items() if key in there}  # older models have none
-        place = destination.open_destination(out, record, overwrite=run.overwrite, whole=True)
+    record: dict[str, Any] = {"format": "model", "spec": spec.to_dict(), "identity": identity, **of_columns(rows)}
+    record |= {"like": None if like is None else models.model_digest(like), "added": None}
+    with output.opened(path, record, overwrite=run.overwrite, note=run.progress.note) as place:
         if place.done:
-            remove_saved(out)
-            try:
-                model = models.load_model(out)
-            except CorruptionError as error:
-                if not run.overwrite:
-                    raise
-                run.progress.note(f"fitting {out} again: {error}")
-            else:
-                run.progress.note(f"{out} already exists, fitted from the same rows and options: nothing to do")
-                if columns.keys() - model.provenance.keys():
-                    run.progress.note(
-                        f"{out} has no names or coordinates of columns: remove it and fit again, so that later rows "
-                        "can be checked"
-                    )
-                return model
-        if place.note:
-            run.progress.note(place.note)
+            run.progress.note(f"{path} already exists, fitted from the same rows and options: nothing to do")
+            return models.load_model(path)
         with run.engine() as engine:
             engine.check_paths(fingerprint["path"])
-            saved = saved_run(out, record, engine.core_types(), run.progress)  # sums of this fit, if it was interrupted
+            saved = saved_run(place, engine.core_types(), run.progress)  # sums of this fit, if it was interrupted
             try:
                 model = fit_model(rows, spec, replace(engine, checkpoint=saved.of, kept=kept), run, like, identity)
             except DataError:  # the rows have to change before another fit
-                remove_saved(out)
+                output.clear(path)
                 raise
         check_unchanged(rows, fingerprint)
-        _save(model, place)
-        remove_saved(out)
+        place.publish(models.write_arrays(model, place.folder))
     return model
 
 
@@ -209,18 +188,12 @@ def fit_model(
 def save(model: Model, path: AnyPath, *, overwrite: bool = False) -> None:
     """Save a model, unless it is already saved there. Raises SpecError if the kernel is a function, or if something
     else is at `path`; `overwrite` replaces a model."""
-    out = destination.group_path(path)
-    with store_of(out).writer(out):
-        record = {"format": "model", "digest": models.model_digest(model)}
-        place = destination.open_destination(out, record, overwrite=overwrite, whole=True)
+    models.check_savable(model.features.kernel)
+    out = output.group_path(path)
+    record = {"format": "model", "digest": models.model_digest(model)}
+    with output.opened(out, record, overwrite=overwrite) as place:
         if not place.done:
-            _save(model, place)
-
-
-def _save(model: Model, place: destination.Destination) -> None:
-    with place.made() as scratch:
-        models.save_model(model, scratch)
-    place.put_in_place()
+            place.publish(models.write_arrays(model, place.folder))
 
 
 def merge(parts: Iterable[AnyModel], out: AnyPath | None = None, *, overwrite: bool = False) -> Model:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -12,9 +11,25 @@ from bigkpca.errors import Array, CorruptionError, SpecError
 from bigkpca.numerics.model import Model
 from bigkpca.numerics.outliers import COMBINED, REASONS, Calibration
 from bigkpca.spec.units import parse_share
-from bigkpca.storage import block_arrays
+from bigkpca.storage import groups, records
+from bigkpca.storage.output import NewArray
 
-ARRAYS: dict[str, tuple[tuple[int, ...], Any]] = {"statistic": ((), np.float64), "flagged": ((), np.uint8)}
+ARRAYS = {
+    "statistic": NewArray(
+        (), np.float64, ("row",), {"long_name": "how unusual the row is: residual and distance combined"}
+    ),
+    "flagged": NewArray(
+        (),
+        np.uint8,
+        ("row",),
+        # As in the CF conventions, which xarray users know.
+        {
+            "long_name": "why the row is unusual",
+            "flag_values": [0, 1, 2],
+            "flag_meanings": "not_flagged residual distance",
+        },
+    ),
+}
 _CERTAIN = 0.9999  # probability of the range that chance explains
 _SHOWN = 10  # rows that are most unusual
 
@@ -87,21 +102,22 @@ class FlaggedRows:
 
 def flagged_rows(path: str, most: int = _SHOWN) -> FlaggedRows | None:
     """The flagged rows of a finished feature store, read block by block; None if it has no flags."""
-    manifest = block_arrays.read_manifest(path)
-    if manifest is None or manifest.get("flag") is None:
+    about = groups.describe(path) or {}
+    if about.get("flag") is None:
         return None
-    arrays, count = block_arrays.open_arrays(path, ARRAYS), 0
-    top = np.empty((3, 0))  # numbers, statistic and flags
-    for block in split(manifest["rows"], manifest["block_rows"]):
-        statistic, flags = (block_arrays.stored_values(path, arrays[name], block) for name in ARRAYS)
+    records.check(about, records.OUTPUT, path)
+    statistic, flagged = (groups.open_values(path, name) for name in ARRAYS)
+    count, top = 0, np.empty((3, 0))  # numbers, statistic and flags
+    for block in split(about["rows"], about["block_rows"]):
+        values, flags = statistic[block.start : block.stop], flagged[block.start : block.stop]
         at = np.flatnonzero(flags)
         count += len(at)
-        top = np.hstack([top, [block.start + at, statistic[at], flags[at]]])
+        top = np.hstack([top, [block.start + at, values[at], flags[at]]])
         top = top[:, np.argsort(-top[1], kind="stable")[:most]]
     if top[2].max(initial=0) >= len(REASONS):
         raise CorruptionError(f"{path}: its array flagged has other values than its attribute flag_values")
     reasons = tuple(REASONS[code] for code in top[2].astype(int))
-    return FlaggedRows(FlaggedShare(manifest["flag"], manifest["rows"], count), top[0].astype(int), top[1], reasons)
+    return FlaggedRows(FlaggedShare(about["flag"], about["rows"], count), top[0].astype(int), top[1], reasons)
 
 
 def _percent(share: float) -> str:

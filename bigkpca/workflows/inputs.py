@@ -11,12 +11,11 @@ from bigkpca.data.npy import check_on_disk
 from bigkpca.data.opening import open_rows, open_uncounted, path_of
 from bigkpca.data.rows import Rows
 from bigkpca.data.stores import expanded, is_path, parent, store_of
-from bigkpca.data.versions import JOB, current_version
-from bigkpca.errors import Array, IncompleteError, SpecError
+from bigkpca.errors import Array, SpecError
 from bigkpca.ingesting.columns import Encoding, TableColumn
 from bigkpca.numerics.model import Model
 from bigkpca.numerics.preimages import check_width
-from bigkpca.storage import block_arrays, groups, models, records
+from bigkpca.storage import groups, models, records
 
 
 def dataset_at(path: str | None) -> Mapping[str, Any] | None:
@@ -83,18 +82,14 @@ def names_of(labels: Array, categories: list[Any], where: str) -> Array:
 
 def open_scores(model: Model, scores: Any, array: str | None = None, *, counted: bool = True) -> Rows:
     """Open scores of a model, `counted` if their number is needed. A feature store of the model can hold only the
-    leading components. Raises SpecError for another width or a feature store of another model, and IncompleteError for
-    a feature store that is not finished."""
+    leading components. Raises SpecError for another width or a feature store of another model."""
     path = feature_store(scores)
     if path is not None:
-        manifest, own = block_arrays.read_manifest(path), models.model_digest(model)
-        if manifest is None:
-            raise IncompleteError(f"{path} is not finished: rerun the same bigkpca transform command")
-        if manifest["model"] != own:
+        made_by, own = str((groups.describe(path) or {}).get("model")), models.model_digest(model)
+        if made_by != own:
             raise SpecError(
-                f"{path} holds scores of the model {manifest['model'][:12]}, but this is the model {own[:12]} "
-                "(digests): use the model that made the scores, or transform again. bigkpca info lists the models of "
-                "the output of a job"
+                f"{path} holds scores of the model {made_by[:12]}, but this is the model {own[:12]} (digests): use the "
+                "model that made the scores, or transform again"
             )
     rows = open_rows(scores, array) if counted else open_uncounted(scores, array)
     fewer = path is not None and 0 < rows.shape[1] < model.components
@@ -108,8 +103,6 @@ def feature_store(scores: Any) -> str | None:
     if place is None:
         return None
     place = store_of(place).resolved(place)
-    for each in (place, parent(place)):
-        kind = (groups.describe(each) or {}).get("format")
-        if kind in ("features", JOB):
-            return current_version(each) if kind == JOB else each
-    return None
+    return next(
+        (each for each in (place, parent(place)) if (groups.describe(each) or {}).get("format") == "features"), None
+    )

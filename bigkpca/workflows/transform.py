@@ -12,7 +12,7 @@ import numpy as np
 from bigkpca.data.blocks import Block
 from bigkpca.data.opening import open_rows, path_of
 from bigkpca.data.rows import Rows
-from bigkpca.data.stores import AnyPath, store_of
+from bigkpca.data.stores import AnyPath
 from bigkpca.errors import Array, DataError, FlaggedShareWarning, SpecError, warn
 from bigkpca.execution.engine import KeptFeatures
 from bigkpca.execution.options import DeviceOptions, RunOptions, WritingOptions, takes, with_names_of_fields
@@ -30,11 +30,10 @@ from bigkpca.execution.tasks import named_rows
 from bigkpca.fitting.preimage import of_leading
 from bigkpca.numerics.model import Model
 from bigkpca.numerics.preimages import Expansion, Preimages
-from bigkpca.storage import block_arrays, destination, models
-from bigkpca.storage.block_arrays import Stored
-from bigkpca.storage.destination import check_place
+from bigkpca.storage import groups, models, output
 from bigkpca.storage.models import AnyModel
-from bigkpca.workflows.block_writer import BlockOutput, written
+from bigkpca.storage.output import NewArray
+from bigkpca.workflows.block_writer import BlockOutput, Stored, written
 from bigkpca.workflows.flags import ARRAYS, checked_flag, flagged_rows, flags_of
 from bigkpca.workflows.inputs import open_scores
 
@@ -61,9 +60,8 @@ def transform(
 ) -> Stored:
     """Write the scores of rows to a feature store, and return them as a Zarr array.
 
-    Scores are (v(x) - mean) @ components. Each block of rows is one shard, written by one task; the manifest is
-    published last. Repeating the call resumes an interrupted one, and does nothing if it was finished. The dim of the
-    rows of a DataArray, and coordinates along it that are numbers, text or times, are stored in arrays beside scores.
+    Scores are (v(x) - mean) @ components. Each block of rows is one chunk, written by one task; the manifest is
+    published last. Repeating the call resumes an interrupted one, and does nothing if it was finished.
 
     Parameters
     ----------
@@ -87,7 +85,7 @@ def transform(
         the residual, and 2 if it is the distance from the mean. Warns (`FlaggedShareWarning`) if more rows are
         flagged than chance explains; for rows of that distribution, the probability is below 0.01 %.
     block_rows : int, optional
-        Rows of one task and one shard.
+        Rows of one task and one chunk.
     **options
         Options of the run.
 
@@ -145,7 +143,7 @@ def transform(
     path = path_of(model)
     own: dict[str, Any] = {"components": int(count), "dtype": name, "residual": residual, "flag": alpha}
     scores = write_scores(fitted, rows, path, out, run, block_rows, **own)
-    found = flagged_rows(destination.group_path(out))
+    found = flagged_rows(output.group_path(out))
     if found and (warning := found.share.warning(fitted.check_calibrated())):
         warn(warning, FlaggedShareWarning)
     return scores
@@ -154,12 +152,9 @@ def transform(
 def check_scores_place(rows: Rows, model_path: str | None, out: AnyPath, *, overwrite: bool) -> None:
     """Raise SpecError if scores of these rows must not be written to `out`, whatever the model."""
     fingerprint = rows.fingerprint()
-    path = destination.group_path(out, fingerprint["path"], model_path)
+    path = output.group_path(out, fingerprint["path"], model_path)
     record = {"format": _KIND, "input": fingerprint, "residual": False, "flag": None}
-    # `write_scores`, which holds the lock, finishes an interrupted move, and reports what cannot be read.
-    if not store_of(path).is_moving(path):
-        with suppress(OSError):
-            check_place(path, record, overwrite=overwrite)
+    output.check_place(path, record, overwrite=overwrite)
 
 
 def write_scores(
@@ -182,7 +177,8 @@ def write_scores(
     if judged:
         fitted.check_residuals()
     model = fitted if components == fitted.components else fitted.leading(components)
-    arrays: dict[str, Any] = {"scores": ((components,), dtype)} | ({"residual": ((), dtype)} if residual else {})
+    arrays = {"scores": NewArray((components,), dtype, ("row", "component"))}
+    arrays |= {"residual": NewArray((), dtype, ("row",))} if residual else {}
     arrays |= {} if flag is None else ARRAYS
 
     def plan(threads: int) -> Plan:
@@ -223,7 +219,7 @@ def reconstruct(
     out : path
         Folder of the rows.
     block_rows : int, optional
-        Rows of one task and one shard.
+        Rows of one task and one chunk.
     **options
         Options of the run.
 
@@ -275,7 +271,7 @@ def denoise(
     out : path
         Folder of the rows.
     block_rows : int, optional
-        Rows of one task and one shard.
+        Rows of one task and one chunk.
     **options
         Options of the run.
 
@@ -321,11 +317,11 @@ def _write_preimages(
 ) -> Stored:
     """Write pre-images of scores or rows; `model` is the `fitted` model, or its leading components."""
     model.check_preimages()
-    arrays: dict[str, Any] = {
-        "x": ((model.columns,), model.features.dtype),
-        "converged": ((), bool),
-        "iterations": ((), np.uint32),
-        "far": ((), bool),
+    arrays = {
+        "x": NewArray((model.columns,), model.features.dtype, ("row", "column")),
+        "converged": NewArray((), bool, ("row",)),
+        "iterations": NewArray((), np.uint32, ("row",)),
+        "far": NewArray((), bool, ("row",)),
     }
 
     def plan(threads: int) -> Plan:
@@ -337,7 +333,7 @@ def _write_preimages(
         "reconstruction", rows, made_by, model, arrays, plan, function, title, model_path, prepare_preimages
     )
     x = written(work, out, {"given": given}, run)
-    if lost := int(np.count_nonzero(block_arrays.values(destination.group_path(out), "far"))):
+    if lost := int(np.count_nonzero(groups.open_values(output.group_path(out), "far")[:])):
         run.progress.note(
             f"{lost:,} of {x.shape[0]:,} rows are far from all data and were set to the mean: see the array far"
         )

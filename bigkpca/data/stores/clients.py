@@ -14,10 +14,9 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from bigkpca.data.retrying import UnreachableError
 from bigkpca.data.stores.base import SCHEMES, Address, address
 from bigkpca.errors import BigKPCAError, CorruptionError, IncompleteError, SpecError, require
 
@@ -115,7 +114,7 @@ def _check_environment(root: str, prefix: str) -> None:
 
 
 class Conflict(Exception):
-    """A conditional write found a version that it must not replace."""
+    """An object that was to be created exists."""
 
 
 @contextmanager
@@ -142,16 +141,11 @@ def plain_errors(url: str) -> Iterator[None]:
         raise _explained(error, url) from None
 
 
-def put(url: str, content: bytes, mode: Literal["create"] | tuple[str | None, str | None]) -> tuple[Any, Any]:
-    """Write an object if there is none, or if it has this version; return its new version. Raises the errors of
-    `plain_errors`."""
+def create(url: str, content: bytes) -> None:
+    """Write an object. Raises Conflict if there is one, and the errors of `plain_errors`."""
     to = address(url)
-    condition: Any = mode
-    if mode != "create":
-        condition = {name: value for name, value in zip(("e_tag", "version"), mode, strict=True) if value is not None}
     with plain_errors(url):
-        made = client(to.scheme, to.bucket).put(to.key, content, mode=condition, use_multipart=False)
-    return made["e_tag"], made["version"]
+        client(to.scheme, to.bucket).put(to.key, content, mode="create", use_multipart=False)
 
 
 def upload(url: str, part: int) -> Any:
@@ -192,7 +186,7 @@ def _explained(error: Exception, url: str) -> BigKPCAError:
             f"variables {variables}"
         )
     how = "does not answer" if code is None else f"answers with HTTP status {code}"
-    return UnreachableError(f"{url}: the server {how}, even after retries: run the same command again")
+    return IncompleteError(f"{url}: the server {how}, even after retries: run the same command again")
 
 
 def _status(error: Exception) -> int | None:

@@ -16,7 +16,6 @@ import numpy as np
 
 from bigkpca.data.beside import Beside
 from bigkpca.data.blocks import READ_BYTES
-from bigkpca.data.retrying import may_pass
 from bigkpca.data.rows import check_shape
 from bigkpca.errors import (
     Array,
@@ -25,6 +24,7 @@ from bigkpca.errors import (
     IncompleteError,
     MemoryLimitError,
     SpecError,
+    may_pass,
     unknown_name,
 )
 from bigkpca.execution.planning import process_bytes

@@ -16,8 +16,7 @@ import numpy as np
 from bigkpca.data import packing
 from bigkpca.data.beside import Beside
 from bigkpca.data.npy import NpyRows, read_npy_header
-from bigkpca.data.sparse import h5py_for
-from bigkpca.errors import Array, CorruptionError, DataError, check_finite
+from bigkpca.errors import Array, CorruptionError, DataError, check_finite, require
 from bigkpca.ingesting.beside import Names, dtype_of_array
 from bigkpca.ingesting.formats.base import (
     TEXT,
@@ -170,7 +169,9 @@ def idx_column(path: Path, kind: Beside) -> Column:
 
 def hdf5(path: Path, member: str | None, names: Names) -> Table:
     """Rows of one data set of an HDF5 or netCDF4 file, with the values of others beside them; all decoded."""
-    h5py = h5py_for(path)
+    require("h5py", "io", str(path))
+    import h5py
+
     arrays: dict[str, StoredHeader] = {}
     chunks: dict[str, int] = {}
     attributes: dict[str, dict[str, Any]] = {}
