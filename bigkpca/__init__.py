@@ -28,8 +28,7 @@ if TYPE_CHECKING:
     from bigkpca.workflows.estimates import cross_validate, evaluate, plan, sigma
     from bigkpca.workflows.export import export
     from bigkpca.workflows.fit import fit
-    from bigkpca.workflows.scheduled import run
-    from bigkpca.workflows.scheduled.history import history
+    from bigkpca.workflows.scheduled import history, run
     from bigkpca.workflows.transform import denoise, reconstruct, transform
     from bigkpca.workflows.verify import verify
 
@@ -44,7 +43,7 @@ _PUBLIC = {
     "evaluate": ("bigkpca.workflows.estimates", "evaluate"),
     "export": ("bigkpca.workflows.export", "export"),
     "fit": ("bigkpca.workflows.fit", "fit"),
-    "history": ("bigkpca.workflows.scheduled.history", "history"),
+    "history": ("bigkpca.workflows.scheduled", "history"),
     "info": ("bigkpca.storage.describe", "info"),
     "ingest": ("bigkpca.ingesting", "ingest"),
     "kernels": ("bigkpca.numerics.kernels", None),

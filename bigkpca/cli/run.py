@@ -78,7 +78,7 @@ def _range(first: int, stop: int) -> str:
 @common
 def history(out: str, as_json: bool, quiet: bool) -> None:
     """List the runs of the job that writes OUT."""
-    from bigkpca.workflows.scheduled.history import history
+    from bigkpca.workflows.scheduled import history
 
     found = history(out, progress=ShownProgress(quiet))
     if as_json:

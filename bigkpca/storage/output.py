@@ -72,11 +72,14 @@ class Target:
         for name, found in values.items():
             self._array(name)[block.start : block.stop] = found
 
+    def read(self, block: Block, names: Sequence[str]) -> dict[str, Array]:
+        """The rows of a block in each of these arrays. Raises CorruptionError if it is not stored wholly."""
+        return {name: read(whole(self._array(name)), self.folder, block.start, block.stop) for name in names}
+
     def decodes(self, block: Block, names: Sequence[str]) -> bool:
         """Whether a block is stored wholly in each of these arrays."""
         try:
-            for name in names:
-                read(whole(self._array(name)), self.folder, block.start, block.stop)
+            self.read(block, names)
         except CorruptionError:
             return False
         return True

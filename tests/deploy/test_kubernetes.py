@@ -306,4 +306,5 @@ def test_the_policy_names_the_bucket_and_the_paths_of_the_job():
     lake = f"arn:aws:s3:::{storage['BUCKET']}"
     for table, action in (("input", "Get"), ("model", "Put"), ("output", "Delete")):
         assert allowed(f"s3:{action}Object", JOB[table]["path"].replace("s3://${BUCKET}", lake) + "/zarr.json")
-    assert allowed("s3:PutObject", f"{lake}/features.zarr.bigkpca-lock")
+    assert allowed("s3:PutObject", f"{lake}/features.zarr.runs.jsonl")
+    assert allowed("s3:PutObject", f"{lake}/features.zarr.partial/claim.json")

@@ -4,7 +4,6 @@ import json
 
 import numpy as np
 import pytest
-import zarr
 
 from bigkpca import plots
 from bigkpca.errors import SpecError
@@ -13,13 +12,12 @@ from bigkpca.errors import SpecError
 @pytest.fixture
 def job(tmp_path):
     """The output of a job of which only its records are there."""
-    zarr.create_group(tmp_path / "features.zarr", attributes={"bigkpca": {"format": "job", "format_version": 1}})
 
     def recorded(*drifts):
         lines = [
             {"run": run, "finished": "2026-11-22T02:00:03+00:00", "drift": drift} for run, drift in enumerate(drifts, 1)
         ]
-        (tmp_path / "features.zarr" / "runs.jsonl").write_text("\n".join(map(json.dumps, lines)))
+        (tmp_path / "features.zarr.runs.jsonl").write_text("\n".join(map(json.dumps, lines)))
         return tmp_path / "features.zarr"
 
     return recorded
