@@ -8,7 +8,6 @@ from typing import Any
 
 from bigkpca.data.blocks import output_block_rows, split
 from bigkpca.data.opening import open_rows
-from bigkpca.data.stores import store_of
 from bigkpca.data.zarr import ZarrRows, whole
 from bigkpca.errors import CorruptionError, DataError, SpecError
 from bigkpca.execution.engine import Engine
@@ -72,7 +71,7 @@ def look(job: Job, out: str) -> Found:
             f"{found.where} holds {found.dtype.str}, but features were extracted from {about['input']['dtype']}: it "
             f"was replaced. Restore it, or {ELSEWHERE}"
         )
-    to_fit = not store_of(model).exists(model)
+    to_fit = groups.describe(model) is None
     if about and to_fit:
         raise SpecError(
             f"{model}, the model that extracted the features in {out}, is gone: restore it, or name another output"

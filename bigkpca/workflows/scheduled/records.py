@@ -136,7 +136,7 @@ def check_there(job: Job, out: str) -> None:
         )
     path, known = _known(job.file)
     missing = [out] if known.get("output") == out else []
-    if known.get("model") == job.model.path and not store_of(job.model.path).exists(job.model.path):
+    if known.get("model") == job.model.path and groups.describe(job.model.path) is None:
         missing.append(job.model.path)
     if missing:
         raise SpecError(

@@ -18,6 +18,7 @@ from bigkpca.storage import groups, output
 from bigkpca.storage.output import Target
 from bigkpca.workflows.scheduled import night as night_of
 from bigkpca.workflows.scheduled import plan_run
+from bigkpca.workflows.scheduled import records as records_of
 from tests.helpers.disks import mounted, tree_bytes
 from tests.helpers.nights import JOB, Night, cut_off_at, some_rows, stops_after
 from tests.helpers.progress import Once
@@ -135,6 +136,18 @@ def test_a_run_goes_on_where_one_was_stopped_and_then_takes_what_arrived(new, ro
         assert (computed.call_count < 9) == first  # blocks of a first night are not computed again
         np.testing.assert_array_equal(new.scores(), new.wanted())
     assert [record["status"] for record in bigkpca.history(new.out)] == ["failed", "done", "done"] * 2
+
+
+def test_blocks_that_other_packages_made_are_made_again(new, monkeypatch):
+    new.append(some_rows(200))
+    with pytest.raises(KeyboardInterrupt):
+        new.run(stops_after(170))
+    real = records_of.version
+    monkeypatch.setattr(records_of, "version", lambda name: "9.9" if name == "numpy" else real(name))
+    with mock.patch.object(night_of, "_computed", side_effect=night_of._computed) as computed:
+        new.run()
+    assert computed.call_count == 7
+    assert groups.describe(new.out)["job"]["made_by"]["numpy"] == "9.9"
 
 
 def test_a_run_that_was_killed_after_it_published_is_recorded_by_the_next(night):
