@@ -40,7 +40,7 @@ from bigkpca import KernelPCA, arrays, kernels, methods
 from bigkpca.data.opening import open_rows
 from bigkpca.errors import Array
 from bigkpca.execution.engine import Engine
-from bigkpca.execution.planning import plan_fit
+from bigkpca.execution.plan import plan_fit
 from bigkpca.spec import FitSpec
 
 COMPONENTS, GRAM_ROWS = 50, 2000

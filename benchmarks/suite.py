@@ -44,7 +44,6 @@ CENTRAL = (  # speed, memory and accuracy
     Benchmark("accuracy", 3000, 150, ("--draws", "2")),
     Benchmark("landmarks", 500, 100),
     Benchmark("checkpoints", 3000, 120),
-    Benchmark("cost_model", 1000, 60),
     Benchmark("scaling", 3000, 120),
     Benchmark("scale", 3000, 120),
 )

@@ -207,6 +207,18 @@ def meaning_of(error: OSError, path: str) -> BigKPCAError | None:
     return None
 
 
+def unreadable(error: OSError, where: str) -> BigKPCAError:
+    """What an error of the system means for a user who reads the data at `where`."""
+    file, said = error.filename or "a file", error.strerror or error
+    if isinstance(error, FileNotFoundError):
+        return CorruptionError(f"{where}: {file} is missing; restore it or make the data again")
+    if isinstance(error, PermissionError):
+        return SpecError(f"{where}: {file}: {said}: this user needs permission to read it")
+    if may_pass(error):
+        return IncompleteError(f"{where}: {file}: {said}; run the same command again when it is reachable")
+    return CorruptionError(f"{where}: {file}: {said}; restore it or make the data again")
+
+
 def changed(where: str) -> IncompleteError:
     """The error for stored rows that are no longer those that were opened."""
     return IncompleteError(f"{where} changed while it was being read: run again when nothing writes to it")

@@ -24,7 +24,16 @@ from bigkpca.errors import (
 from bigkpca.execution.blas import single_threaded_blas
 from bigkpca.execution.engine import Engine, sum_by_block
 from bigkpca.execution.passes import block_evaluation, read_rows
-from bigkpca.execution.planning import Plan, check_peak, plan_evaluate, plan_fit, process_bytes, sample_bytes
+from bigkpca.execution.plan import (
+    Plan,
+    check_peak,
+    check_plans,
+    in_process,
+    in_worker,
+    plan_evaluate,
+    plan_fit,
+    sample_bytes,
+)
 from bigkpca.execution.projection import check_columns, prepare_preimages
 from bigkpca.execution.tasks import Carried, Task
 from bigkpca.fitting.fit import fit_rows
@@ -92,8 +101,7 @@ def evaluate_rows(
     def plan(threads: int) -> Plan:
         return plan_evaluate(rows, model, sample, pooled, threads, engine.device)
 
-    plan(engine.threads).check(limit, _REMEDY)
-    engine.check_memory(lambda threads: plan(threads).peak_bytes, lambda threads: plan(threads).device_bytes)
+    check_plans(plan, engine, limit, _REMEDY)
     pooled_numbers = np.sort(rng.choice(n, pooled, replace=False))
     X = read_rows(rows, pooled_numbers, engine)
     with single_threaded_blas, np.errstate(over="ignore", invalid="ignore"):
@@ -362,8 +370,8 @@ def cross_validate(
     _ = spec.distance  # raises SpecError for a kernel without a length
     spec = spec.for_rows(rows)
     asked = spec.model_copy(update={"components": max(components or COMPONENTS)})
-    check_peak(_peak_bytes(rows, asked, folds, engine.threads), limit, "ask for a smaller --size")
-    engine.check_memory(lambda threads: _peak_bytes(rows, asked, folds, threads))
+    check_peak(in_process(_array_bytes(rows, asked, folds, engine.threads)), limit, "ask for a smaller --size")
+    engine.check_memory(lambda threads: in_worker(_array_bytes(rows, asked, folds, threads)))
     fit = resolve(spec, rows)
     if sigmas is None:
         median = sample_lengths(rows, fit, engine)["median"].sigma
@@ -435,18 +443,17 @@ def _tasks(
     ]
 
 
-def _peak_bytes(rows: Rows, spec: FitSpec, folds: int, threads: int) -> int:
-    """Peak memory of a process: the sample and, in each thread, a fit with the pre-images of a tile."""
+def _array_bytes(rows: Rows, spec: FitSpec, folds: int, threads: int) -> int:
+    """Arrays of a process: the sample and, in each thread, a fit with the pre-images of a tile."""
     d = rows.shape[1]
     m = min(MAX_ROWS, sample_rows(*rows.shape, 0))
     train = ArrayRows(np.broadcast_to(np.zeros(1, rows.dtype), (m - m // folds, d)))
     fit = plan_fit(train, spec, 1)
     tile = iteration_bytes(fit.size, d, min(MAX_SCORED_ROWS, tile_rows(d, fit.size, 8)))
     drawn = m * d * rows.dtype.itemsize
-    one = fit.peak_bytes - process_bytes() + tile + drawn + fit.result_bytes
+    one = fit.array_bytes + tile + drawn + fit.result_bytes
     pca = 8 * (3 * train.values.size + 4 * min(train.shape) ** 2)
-    shared_rows = process_bytes() + 2 * drawn + threads * max(one, pca)
-    return max(sample_bytes(rows, resolve(spec, rows), threads), shared_rows)
+    return max(sample_bytes(rows, resolve(spec, rows), threads), 2 * drawn + threads * max(one, pca))
 
 
 def _split(X: Array, part: Block) -> tuple[Array, Array]:

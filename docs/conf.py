@@ -75,7 +75,7 @@ numpydoc_xref_aliases = {
             "SpecError",
         ],
         "evaluating": ["CrossValidation", "Setting"],
-        "execution.planning": ["Plan"],
+        "execution.plan": ["Plan"],
         "execution.progress": ["Progress"],
         "ingesting": ["Ingested"],
         "kernels": ["Kernel"],

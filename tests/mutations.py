@@ -87,7 +87,7 @@ FAULTS = [
         "bigkpca/execution/tasks.py", "start + power_of_two(stop - start - 1)", "(start + stop) // 2", "order of sums"
     ),
     Fault("bigkpca/execution/workers.py", "check_here(pickle.loads(required))", "pickle.loads(required)", "if late"),
-    Fault("bigkpca/execution/planning.py", "+ product) + partial_sums * sums", "+ product)", "memory over plan"),
+    Fault("bigkpca/execution/plan.py", "* (at_work + min(blocks, waiting))", "* at_work", "memory over plan"),
     Fault("bigkpca/execution/engine.py", "self._left -= count", "self._left -= 0", "over the limit"),
     Fault("bigkpca/fitting/sample.py", 'side="right")', 'side="left")', "held-out rows may be of the sample"),
     Fault("bigkpca/fitting/refine.py", "eps * size) * n / len(X)", "eps * size)", "rounding of few rows, not all"),

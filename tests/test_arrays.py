@@ -1,4 +1,5 @@
-"""Lazy views: nothing is computed before it is asked for, and what comes out is what the formulas say."""
+"""Lazy views: nothing is computed before it is asked for, and what comes out is what the formulas say. Landmarks drawn
+without a fit are those of a fit."""
 
 import cloudpickle
 import dask
@@ -11,6 +12,7 @@ from dask.callbacks import Callback
 from bigkpca import arrays, kernels, methods
 from bigkpca.errors import DataError, SpecError
 from bigkpca.numerics import measures
+from bigkpca.numerics.landmarks import BasicPatterns, KMeans, RPCholesky, Uniform
 from tests.helpers import oracles
 from tests.helpers.fits import fit, scores
 from tests.helpers.lazy import refuse
@@ -75,6 +77,80 @@ def test_views_are_the_same_bytes_on_processes(X, two_processes):
     for name, view in VIEWS.items():
         lazy = view(model, X)
         assert two_processes.client.compute(lazy).result().tobytes() == lazy.compute().tobytes(), name
+
+
+RULES = {"kmeans": KMeans(), "uniform": Uniform(), "rpcholesky": RPCholesky(), "basic-patterns": BasicPatterns()}
+
+
+@pytest.mark.parametrize("rule", ["auto", *RULES, BasicPatterns(threshold=0.9)], ids=str)
+@pytest.mark.parametrize("kernel", [GAUSSIAN, kernels.Polynomial(0.01, 2, 1.0)], ids=lambda kernel: kernel.name)
+def test_landmarks_are_those_of_a_fit(kernel, rule, X):
+    for rows in (X, X.astype(np.float32) * 1.1, da.from_array(X, chunks=((1, 0, 99, 50), (40, 24)))):
+        S = arrays.draw_landmarks(rows, 30, kernel, landmarks=rule, random_state=3)
+        model = fitted(rows, kernel=kernel, sigma="median", size=30, landmarks=rule, seed=3)
+        np.testing.assert_array_equal(S, model.features.landmarks_in_user_units())
+        assert S.shape[0] <= 30
+        assert S.dtype == np.float64
+
+
+def test_rules_draw_rows_of_the_array_and_kmeans_draws_means(X):
+    def of_rows(S):
+        return (S[:, None] == X).all(axis=2).any(axis=1)
+
+    drawn = {rule: arrays.draw_landmarks(X, 30, GAUSSIAN, landmarks=rule) for rule in RULES}
+    for rule, S in drawn.items():
+        assert of_rows(S).all() == (rule != "kmeans"), rule
+        assert len(np.unique(S, axis=0)) == 30, rule
+        np.testing.assert_array_equal(S, arrays.draw_landmarks(X, 30, GAUSSIAN, landmarks=RULES[rule]))
+    other = arrays.draw_landmarks(X, 30, GAUSSIAN, landmarks="uniform", random_state=1)
+    assert not np.array_equal(drawn["uniform"], other)
+    np.testing.assert_array_equal(other, arrays.draw_landmarks(X, 30, GAUSSIAN, landmarks="uniform", seed=1))
+    assert len(arrays.draw_landmarks(X, 1000, GAUSSIAN)) == 150  # there are no more rows
+
+
+def test_landmarks_are_drawn_in_one_pass_and_one_more_counts_rows(tmp_path):
+    rows = np.random.default_rng(0).normal(size=(30_000, 3))
+    X = da.from_array(rows, chunks=(1700, 3)).map_blocks(counting(tmp_path / "reads"), dtype=float)
+    (tmp_path / "reads").write_bytes(b"")  # Dask has computed an empty chunk
+    S = arrays.draw_landmarks(X, 20, GAUSSIAN)
+    assert (tmp_path / "reads").stat().st_size == X.numblocks[0]
+    masked = X[X[:, 0] > 1]
+    assert np.isnan(masked.shape[0])
+    own = arrays.draw_landmarks(masked, 20, GAUSSIAN, landmarks="uniform")
+    assert (own[:, 0] > 1).all()
+    assert (S[:, 0] < 1).any()
+    assert (tmp_path / "reads").stat().st_size == 3 * X.numblocks[0]
+
+
+@pytest.mark.full
+def test_landmarks_are_the_same_on_processes(X, two_processes):
+    rows = da.from_array(X, chunks=(40, 64))
+    here = arrays.draw_landmarks(rows, 30, GAUSSIAN)
+    with two_processes.client.as_current():
+        assert arrays.draw_landmarks(rows, 30, GAUSSIAN).tobytes() == here.tobytes()
+
+
+def test_landmarks_that_cannot_be_drawn_are_refused(X):
+    for size, given, message in (
+        (0, {}, "size=0: at least one landmark"),
+        (-3, {}, "size=-3: at least one landmark"),
+        (2.5, {}, "size=2.5: give a whole number"),
+        (5, {"landmarks": "kmean"}, "unknown landmark rule 'kmean': did you mean 'kmeans'"),
+        (5, {"random_state": -1}, "random_state=-1: give a number of at least 0"),
+        (5, {"kernel": kernels.Precomputed()}, "kernel='precomputed' needs method='exact'"),
+        (5, {"kernel": kernels.Function(quadratic), "landmarks": "kmeans"}, "landmarks='kmeans' uses averages of rows"),
+    ):
+        with pytest.raises(SpecError, match=message):
+            arrays.draw_landmarks(X, size, **{"kernel": GAUSSIAN, **given})
+    missing = X.copy()
+    missing[120, 3] = np.nan
+    for rows, message in (
+        (missing, "the dask array: row 120, column 3 is NaN"),
+        (np.ones((50, 4)), "the dask array: all 50 sampled rows are equal"),
+        (X[:0], "the dask array"),
+    ):
+        with pytest.raises((DataError, SpecError), match=message):
+            arrays.draw_landmarks(da.from_array(rows, chunks=(40, 4)), 5, GAUSSIAN)
 
 
 def test_kernel_blocks_are_the_kernel(X):

@@ -3,10 +3,11 @@
 Its bounds are known before anything is drawn: (36) for columns, Kumar's for Nyström in both norms, Hoeffding's (54) for
 a pair of rows and random features, (55) for all rows at once. All hold with probability 0.95. "As printed" is the
 bound of the thesis, "bound" the same with its errata put right: d_K the diameter in feature space, the range of 4 of
-the products in (54). Ours are of the fit that was made: with probability 0.95 from sampled rows for |E|, the largest
-eigenvalue, and proven, tr(E), for |E|_F. E = K - C W+ C' is not cut to a rank. (I - P) K = (I - P) E, so that the
-bound of |E| holds for columns too. What (70) and (35) put for the errors, the deviation of the drawn from the whole,
-has lines of its own: they tell how much is lost before anything is said about the draw.
+the products in (54), a cover of the differences and of the sums of rows for (55). Ours are of the fit that was made:
+with probability 0.95 from sampled rows for |E|, the largest eigenvalue, and proven, tr(E), for |E|_F. E = K - C W+ C'
+is not cut to a rank. (I - P) K = (I - P) E, so that the bound of |E| holds for columns too. What (70) and (35) put for
+the errors, the deviation of the drawn from the whole, has lines of its own: they tell how much is lost before anything
+is said about the draw.
 
 The second table has the coherence of the r leading eigenvectors, and the numbers of columns that Theorem 2 asks for
 with both of its unnamed constants 1. The third has the least l at which each bound says anything.
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
 DELTA, RANKS = 0.05, (2, 10, 60)
 BLOCK = 500
+FOR_PHASES, AS_PRINTED = (2**12, 16), (2**8, 4)  # factor and divisor of (55); docs/errata.md derives the first
 # what is bounded: found, the certificate, the thesis's bound, as printed, what is known without any bound
 Line = tuple[float, float | None, float, float | None, float]
 
@@ -68,12 +70,12 @@ def hoeffding(l: int, divisor: float, pairs: float = 1) -> float:  # noqa: E741
     return float(np.sqrt(divisor * np.log(2 * pairs / DELTA) / l))
 
 
-def uniformly(l: int, divisor: float, d: int, diameter: float) -> float:  # noqa: E741
-    """epsilon at which (55), 2^8 (sigma_p diameter / epsilon)² exp(-l epsilon² / (divisor (d + 2))), is DELTA."""
+def uniformly(l: int, factor: float, divisor: float, d: int, diameter: float) -> float:  # noqa: E741
+    """epsilon at which (55), factor (sigma_p diameter / epsilon)² exp(-l epsilon² / (divisor (d + 2))), is DELTA."""
     of_kernel = np.sqrt(d) / SIGMA * diameter
 
     def excess(epsilon: float) -> float:
-        log_bound = np.log(256) + 2 * np.log(of_kernel / epsilon) - l * epsilon**2 / (divisor * (d + 2))
+        log_bound = np.log(factor) + 2 * np.log(of_kernel / epsilon) - l * epsilon**2 / (divisor * (d + 2))
         return float(log_bound - np.log(DELTA))
 
     return float(brentq(excess, 1e-6, 1e6))
@@ -161,7 +163,7 @@ class Example:
         first, second = np.random.default_rng(self.seed).integers(0, self.n, (2, 200_000))
         one = np.quantile(np.abs(np.sum(Z[first] * Z[second], axis=1) - self.K[first, second]), 1 - DELTA)
         pairs = self.n * (self.n + 1) / 2
-        right, printed = (uniformly(l, divisor, self.d, self.diameter) for divisor in (16, 4))
+        right, printed = (uniformly(l, *form, self.d, self.diameter) for form in (FOR_PHASES, AS_PRINTED))
         return {
             "RFF, a pair, (54)": (float(one), None, hoeffding(l, 8), hoeffding(l, 4), 3.0),
             "RFF, all pairs, (54) for each": (most, None, hoeffding(l, 8, pairs), hoeffding(l, 4, pairs), 3.0),
@@ -192,7 +194,7 @@ class Example:
             return float(np.sqrt(columns_bound(n, l, self.longest)))
 
         def of_all(l: int) -> float:  # noqa: E741
-            return uniformly(l, 16, self.d, self.diameter)
+            return uniformly(l, *FOR_PHASES, self.d, self.diameter)
 
         lines = []
         for name, bound, tried, limits in (

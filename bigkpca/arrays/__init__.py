@@ -1,12 +1,14 @@
 """Lazy Dask arrays for users who build their own graphs: nothing is read or computed until it is requested.
 
 Every function accepts the same kinds of rows as KernelPCA.fit. The array that it returns has one chunk for each chunk
-of rows of a Dask array, or for each block of other rows. Only the rows of Dask frames are counted immediately.
+of rows of a Dask array, or for each block of other rows. Two things are done immediately: the rows of Dask frames are
+counted, and `draw_landmarks` reads a sample. `docs/dask-arrays.md` shows an example.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 from uuid import uuid4
 
@@ -15,12 +17,12 @@ import numpy as np
 from bigkpca.arrays.svd import randomized_svd
 from bigkpca.data.blocks import Block, fit_block_rows, split
 from bigkpca.data.dask import DaskRows, rows_of_chunk
-from bigkpca.data.opening import open_uncounted
+from bigkpca.data.opening import open_rows, open_uncounted
 from bigkpca.data.rows import ArrayRows, Rows
 from bigkpca.errors import Array, SpecError
 from bigkpca.execution.blas import single_threaded_blas
 from bigkpca.execution.engine import block_tiles
-from bigkpca.execution.options import with_names_of_fields
+from bigkpca.execution.options import RunOptions, with_names_of_fields
 from bigkpca.execution.projection import (
     block_denoised,
     block_preimages,
@@ -32,14 +34,18 @@ from bigkpca.execution.projection import (
     prepare_preimages,
 )
 from bigkpca.execution.tasks import constant, run_function
+from bigkpca.fitting.features import choose_landmarks
 from bigkpca.fitting.preimage import of_leading
+from bigkpca.fitting.sample import prepare_sample
 from bigkpca.numerics import measures
 from bigkpca.numerics.features import FeatureMap, FourierRows, KernelRows, draw_frequencies
 from bigkpca.numerics.kernels import Kernel
+from bigkpca.numerics.landmarks import LandmarkRule
 from bigkpca.numerics.linalg import rank_tolerance
 from bigkpca.numerics.methods import Form, RandomFeatures
 from bigkpca.numerics.model import Model
 from bigkpca.numerics.random_streams import VIEW_FREQUENCIES, random_stream
+from bigkpca.spec import FitSpec, resolve
 from bigkpca.storage.models import AnyModel, model_of
 from bigkpca.workflows.inputs import open_scores
 
@@ -50,6 +56,7 @@ LazyArray: TypeAlias = "da.Array"
 
 __all__ = [
     "denoised",
+    "draw_landmarks",
     "feature_map",
     "kernel_blocks",
     "leverage",
@@ -60,6 +67,51 @@ __all__ = [
     "scores",
     "statistics",
 ]
+
+
+@with_names_of_fields
+def draw_landmarks(
+    X: Any, size: int, kernel: Kernel, *, landmarks: str | LandmarkRule = "auto", random_state: int = 0
+) -> Array:
+    """Landmarks S (l, d) from a sample of the rows, without a fit.
+
+    They are those of `KernelPCA(kernel=kernel, size=size, landmarks=landmarks, random_state=random_state).fit(X)`; only
+    if that fit is repeated in float64, because of rounding, its landmarks are rounded differently.
+
+    Parameters
+    ----------
+    X : NumPy, Dask or Zarr array, frame, DataArray, or path, (n, d)
+    size : int
+        The largest number of landmarks: l is smaller if there are fewer rows, or if more landmarks add nothing.
+    kernel : Kernel
+    landmarks : "auto", "kmeans", "uniform", "rpcholesky" or "basic-patterns", or a rule of `bigkpca.landmarks`
+        "auto" means k-means centres for kernels that depend only on x - y. For others it means rows: "rpcholesky", or
+        "uniform" if the kernel may be indefinite.
+    random_state : int
+
+    Returns
+    -------
+    S : NumPy array
+        (l, d), float64, in the units of X. For rules that choose rows, these are rows of X, up to rounding.
+
+    Raises
+    ------
+    SpecError
+        A size below 1, an unknown rule, or a rule that does not suit the kernel.
+    DataError
+        NaN or infinity in a sampled row, or sampled rows that are all equal.
+
+    Notes
+    -----
+    Computed immediately, in at most one pass over X, of which the sample is kept: at most 20,000 rows and 64 MB as
+    float32, but at least `size` rows. For a Dask array of unknown chunk sizes, one more pass counts the rows.
+    """
+    rows = open_rows(X)
+    spec = FitSpec.checked(method="nystroem", kernel=kernel, size=size, landmarks=landmarks, seed=random_state)
+    fit = replace(resolve(spec, rows), most_drawn=0)  # no rows for bounds or a reference, which only a model has
+    with RunOptions().engine() as engine, single_threaded_blas, np.errstate(over="ignore", invalid="ignore"):
+        prepared = prepare_sample(rows, fit, engine)
+        return prepared.columns.unshifted(choose_landmarks(prepared, fit, engine))
 
 
 def kernel_blocks(X: Any, landmarks: Array, kernel: Kernel) -> tuple[da.Array, Array]:

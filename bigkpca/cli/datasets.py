@@ -159,7 +159,7 @@ def _formats(_: click.Context, param: click.Parameter, texts: tuple[str, ...]) -
     type=click.IntRange(1),
     metavar="N",
     unset="automatic (from the width of the rows)",
-    help="Rows per stored shard.",
+    help="Rows per stored chunk.",
 )
 @memory_option("Refuse files whose rows, columns or lines would need more, e.g. '4 GB'.", unset="2 GB")
 @option("--append", is_flag=True, help="Add rows to the dataset DST.")

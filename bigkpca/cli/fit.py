@@ -37,9 +37,6 @@ if TYPE_CHECKING:
     from bigkpca.evaluating import CrossValidation
 
 
-_SHOWN_OTHERWISE = ("not_timed", "threads", "on_workers", "refused")
-
-
 @command(
     "bigkpca plan rows.zarr",
     "bigkpca plan rows.zarr --size 4000 --memory '2 GB' --workers 4",
@@ -55,12 +52,10 @@ def plan(data: str, as_json: bool, quiet: bool, **options: Any) -> None:
 
     fields, run = given(options)
     found = estimates.plan(data, progress=ShownProgress(quiet), **run, **fields)
-    facts = {key: value for key, value in asdict(found).items() if key not in _SHOWN_OTHERWISE}
-    if not as_json:
-        del facts["expected_seconds"]
-        facts["expected_time"] = found.expected_time
-        if found.device is None:
-            del facts["device"], facts["device_bytes"]
+    facts = asdict(found)
+    del facts["refused"]
+    if not found.device:
+        del facts["device"], facts["device_bytes"]
     show(facts, as_json)
     if found.refused:
         raise MemoryLimitError(found.refused)

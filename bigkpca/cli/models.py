@@ -174,14 +174,14 @@ def report(model: str, out: str, image_shape: str | None, quiet: bool, **options
 @json_option
 @running
 def verify(path: str, as_json: bool, quiet: bool, **options: Any) -> None:
-    """Read everything stored at PATH and check it: scores and rows against the digests of their blocks, a model against
-    its digest, and datasets and other arrays against the checksums of their chunks."""
+    """Read everything stored at PATH and check it: arrays against the checksums of their chunks, and a model also
+    against its digest."""
     from bigkpca.workflows import verify
 
     found = verify.verify(path, progress=ShownProgress(quiet), **options)
     show(asdict(found) | {"shape": list(found.shape)}, as_json)
     if not as_json:
-        click.echo(f"checked {found.files:,} {'file' if found.files == 1 else 'files'}: all intact")
+        click.echo("all intact")
 
 
 def _writes_rows(
@@ -199,7 +199,7 @@ def _writes_rows(
                 type=click.IntRange(1),
                 metavar="N",
                 unset=default_of("block_rows"),
-                help="Rows per task and shard.",
+                help="Rows per task and chunk.",
             ),
             click.argument("out", type=PATH),
             click.argument(given, type=PATH),

@@ -31,9 +31,10 @@ from bigkpca.execution.blas import single_threaded_blas
 from bigkpca.execution.clusters import open_engine
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.passes import read_rows
-from bigkpca.execution.planning import largest_size_that_fits, plan_fit
+from bigkpca.execution.plan import plan_fit, plan_resolved
 from bigkpca.execution.progress import Progress
 from bigkpca.fitting.fit import fit_rows
+from bigkpca.fitting.memory_limits import largest_size_that_fits
 from bigkpca.fitting.others import Judged, judged_without
 from bigkpca.fitting.sample import sample_lengths
 from bigkpca.numerics import landmarks, measures, methods
@@ -219,7 +220,8 @@ def sampled_size(rows: Rows, spec: FitSpec, largest: int, limit: int | None, thr
     size = min(2 * largest, _MAX_LANDMARKS, rows.shape[0])
     if limit is None or plan_fit(rows, spec.at(size), threads).peak_bytes <= limit:
         return size
-    return largest_size_that_fits(rows, resolve(spec, rows), threads, limit) or largest
+    fit = resolve(spec, rows)
+    return largest_size_that_fits(fit, limit, lambda fit: plan_resolved(rows, fit, threads).peak_bytes) or largest
 
 
 def sampled_reference(rows: Rows, spec: FitSpec, size: int, opened: Opener = open_engine) -> ReferenceSolution:

@@ -14,16 +14,7 @@ from bigkpca.data.blocks import power_of_two
 from bigkpca.data.rows import EVERY, BaseRows, anonymous, check_shape
 from bigkpca.data.stores import is_url, store_of
 from bigkpca.data.stores.local import stored_file
-from bigkpca.errors import (
-    Array,
-    CorruptionError,
-    DataError,
-    IncompleteError,
-    SpecError,
-    changed,
-    check_numeric,
-    may_pass,
-)
+from bigkpca.errors import Array, CorruptionError, DataError, SpecError, changed, check_numeric, unreadable
 
 _RUN_BYTES = 2**14  # bytes in sequence in a file that are worth a seek
 
@@ -80,7 +71,6 @@ class NpyRows(BaseRows):
 
     def block(self, start: int, stop: int, columns: slice = EVERY) -> Array:
         (n, d), (left, right, _) = self.shape, columns.indices(self.shape[1])
-
         try:
             with store_of(self.where).open(self.where) as file:
                 if stored_file(os.fstat(file.fileno())).stamp != self.stamp:
@@ -104,15 +94,8 @@ class NpyRows(BaseRows):
                 values = values.reshape(*self.row_shape[::-1], -1).transpose(*range(axes - 1, -1, -1), axes)
                 values = values.reshape(d, -1)
             return np.ascontiguousarray(values[left - first : right - first].T)
-
-        except FileNotFoundError as error:
-            raise CorruptionError(f"{self.where} is missing; restore it") from error
         except OSError as error:
-            if not may_pass(error):
-                raise
-            raise IncompleteError(
-                f"{self.where}: {error.strerror}; run the same command again when it is reachable"
-            ) from error
+            raise unreadable(error, self.where) from error
 
     def _read(self, file: IO[bytes], first: int, values: Array) -> None:
         """Fill the vector `values` with the values of the file from number `first` on."""

@@ -26,7 +26,7 @@ from bigkpca.data.sparse import SparseRows, npz_rows, sparse_rows
 from bigkpca.data.stores import NODE_FILES, expanded, is_path, store_of
 from bigkpca.data.stores.base import PARTIAL
 from bigkpca.data.tensors import is_tensor, tensor_rows
-from bigkpca.data.zarr import ATTRIBUTE, ZarrRows, array_path, group_rows, zarr_rows
+from bigkpca.data.zarr import ATTRIBUTE, ZarrRows, array_path, group_rows, open_node, zarr_rows
 from bigkpca.errors import BigKPCAError, CorruptionError, DataError, IncompleteError, SpecError, check_numeric
 
 
@@ -120,7 +120,7 @@ def _path_rows(path: str, array: str | None) -> Rows:
     if not store.is_folder(path):
         raise SpecError(f"{path} is a file; make a dataset from it first: bigkpca ingest {path} DATASET.zarr")
     try:
-        node = zarr.open(store.zarr(path), mode="r")
+        node = open_node(path)
     except BigKPCAError:
         raise
     except Exception as error:  # zarr raises several types for folders without a node

@@ -63,10 +63,6 @@ class Rows(Protocol):
         """The columns of 0 and 1 that are one column of categories, as their dataset records them."""
 
     @property
-    def fills(self) -> tuple[str, ...]:
-        """The stored numbers that mean missing, for messages; their values are NaN."""
-
-    @property
     def data_array(self) -> Any:
         """The DataArray of xarray that these rows are, with its dims and coordinates; None for other rows."""
 
@@ -132,15 +128,11 @@ def little_endian(X: Array) -> memoryview:
 
 @dataclass(frozen=True)
 class BaseRows:
-    """Base of the rows of every source. By default there is no DataArray, no number means missing, no row has a weight,
-    and rows are not on a device."""
+    """Base of the rows of every source. By default there is no DataArray, no row has a weight, and rows are not on a
+    device."""
 
     data_array: Any = field(default=None, kw_only=True, repr=False)
     weights: SampleWeights | None = field(default=None, kw_only=True, repr=False)
-
-    @property
-    def fills(self) -> tuple[str, ...]:
-        return ()
 
     @property
     def device(self) -> Device | None:
@@ -321,7 +313,7 @@ def identity_of(rows: Rows, *, stamped: bool = True) -> dict[str, Any]:
 
 def check_rows(rows: Rows, X: Array, first_row: int, first_column: int = 0) -> None:
     """Raise DataError naming the first NaN or infinity in X (b, d), a part of the rows from this row and column on."""
-    check_finite(X, first_row, rows.where, first_column, rows.names, rows.fills)
+    check_finite(X, first_row, rows.where, first_column, rows.names)
 
 
 def digest_of_rows(rows: Rows, block: Block) -> str:

@@ -15,7 +15,7 @@ from bigkpca.data.npy import NpyRows
 from bigkpca.data.rows import Rows, SampleWeights, little_endian
 from bigkpca.data.stores import expanded, is_path, is_url, last_name, parent, store_of
 from bigkpca.data.tensors import check_tensor, is_tensor
-from bigkpca.data.zarr import StoredArray, ZarrRows, stored_array
+from bigkpca.data.zarr import StoredArray, ZarrRows, open_node, stored_array, values_of
 from bigkpca.errors import Array, BigKPCAError, DataError, IncompleteError, SpecError, nearest
 from bigkpca.numerics.array_api import on_host
 
@@ -224,7 +224,7 @@ def _node(path: str) -> zarr.Array[Any] | zarr.Group | None:
     if not store_of(path).is_folder(path):
         return None
     try:
-        return zarr.open(store_of(path).zarr(path), mode="r")
+        return open_node(path)
     except BigKPCAError:
         raise
     except Exception:  # zarr raises several types for folders that hold no node
@@ -250,7 +250,7 @@ def _stored(
     if isinstance(group, zarr.Group):
         values = replace(stored_array(parent(where), group, last_name(where)), where=where)
     else:
-        values = StoredArray(array, where, array.shape[0])
+        values = values_of(array, where)
     return StoredWeights(values), values.count
 
 

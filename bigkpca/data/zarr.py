@@ -7,7 +7,7 @@ import hashlib
 import itertools
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -29,9 +29,8 @@ from bigkpca.errors import (
     BigKPCAError,
     CorruptionError,
     FillValuesWarning,
-    IncompleteError,
     SpecError,
-    may_pass,
+    unreadable,
     warn,
 )
 from bigkpca.numerics.linalg import aligned
@@ -70,6 +69,8 @@ class Whole(WrapperStore[Any]):
 
 def whole(array: zarr.Array[Any]) -> zarr.Array[Any]:
     """The same array, of which every chunk must be stored."""
+    if isinstance(array.store, Whole):
+        return array
     metadata: Any = array.metadata  # whose types have two versions
     store = array.store if isinstance(array.store, Whole) else Whole(array.store)
     return zarr.Array(zarr.AsyncArray(metadata, StorePath(store, array.path)))
@@ -81,21 +82,14 @@ def read(array: zarr.Array[Any], where: str, start: int, stop: int, columns: sli
     try:
         found: Any = array[start:stop] if columns == EVERY else array[start:stop, columns]
         return aligned(np.asarray(found))
-    except (MemoryError, BigKPCAError):
-        raise
     except Exception as raised:  # each codec raises its own type when bytes do not decode
-        error: BaseException = raised
-        while isinstance(error, BaseExceptionGroup):  # Zarr reads several chunks at once
+        error = raised
+        while isinstance(error, ExceptionGroup):  # of several chunks that are read at once
             error = error.exceptions[0]
-        if isinstance(error, BigKPCAError):
+        if isinstance(error, MemoryError | BigKPCAError):
             raise error from None
-        if isinstance(error, FileNotFoundError):
-            raise CorruptionError(f"{where}: {error.filename} is missing; restore it or make the data again") from error
-        if isinstance(error, OSError) and may_pass(error):
-            raise IncompleteError(
-                f"{where}: {error.filename or 'a file'}: {error.strerror}; run the same command again when it is "
-                "reachable"
-            ) from error
+        if isinstance(error, OSError) and error.errno is not None:  # others are those of decompressors
+            raise unreadable(error, where) from error
         raise CorruptionError(
             f"{where}: rows {start} to {stop - 1} cannot be read ({type(error).__name__}: {error}); restore this file "
             "or make the data again"
@@ -150,8 +144,11 @@ class ZarrRows(BaseRows):
         return path.removesuffix(f"/{self.name or last_name(path)}")
 
     def pin(self, count: int) -> ZarrRows:
-        """The first `count` rows, which stay the same while other processes append to the array."""
-        return replace(self, count=count, pinned=True)
+        """The first `count` rows, which stay the same while other processes append to the array. If all of their chunks
+        are stored, each must be there whenever it is read."""
+        stored = None if self.stored is None else chunk_keys(self.array, count, self.stored)
+        lost = missing_chunks(self.array, count, stored)
+        return replace(self, count=count, pinned=True, array=_guarded(self.array, lost))
 
     @cached_property
     def stored(self) -> Mapping[str, StoredFile] | None:
@@ -159,31 +156,20 @@ class ZarrRows(BaseRows):
         folder = array_path(self.array)
         if folder is None:
             return None
-        # Over existing files, not expected ones: an array may claim any number of chunks.
-        found = {}
-        for key, file in store_of(folder).files(folder).items():
-            index = tuple(int(digits) for digits in re.findall("[0-9]+", key)[-2:] if len(digits) < 20)
-            inside = len(index) == 2 and all(at < end for at, end in zip(index, self._chunk_grid, strict=True))
-            if file.bytes and inside and self.array.metadata.encode_chunk_key(index) == key:
-                found[key] = file
-        return found
-
-    @property
-    def _chunk_grid(self) -> tuple[int, int]:
-        """Number of chunks, or shards, along rows and columns."""
-        rows, columns = self.array.shards or self.array.chunks
-        return math.ceil(self.count / rows), math.ceil(self.array.shape[1] / columns)
+        files = store_of(folder).files(folder)
+        filled = (key for key, file in files.items() if file.bytes)
+        return {key: files[key] for key in chunk_keys(self.array, self.count, filled)}
 
     def missing(self) -> int:
         """Number of chunks that are not stored; 0 if the store cannot be listed."""
-        return 0 if self.stored is None else math.prod(self._chunk_grid) - len(self.stored)
+        return missing_chunks(self.array, self.count, self.stored)
 
     def stored_rows(self, known: int = 0) -> int:
         """The rows before the first chunk or shard after `known` rows that is not stored: programs that append may not
         have written it yet."""
         if self.stored is None:
             return self.count
-        for row in range(known // self._height, self._chunk_grid[0]):
+        for row in range(known // self._height, math.ceil(self.count / self._height)):
             if any(key not in self.stored for key in self._keys(row)):
                 return max(known, row * self._height)
         return self.count
@@ -205,7 +191,8 @@ class ZarrRows(BaseRows):
 
     def _keys(self, row: int) -> list[str]:
         """The keys of one row of chunks."""
-        return [self.array.metadata.encode_chunk_key((row, at)) for at in range(self._chunk_grid[1])]
+        across = chunk_grid(self.array, self.count)[1]
+        return [self.array.metadata.encode_chunk_key((row, at)) for at in range(across)]
 
     def fingerprint(self) -> dict[str, Any]:
         """See `Rows`. Of pinned rows that end within a chunk, the values in it count, and not its file."""
@@ -276,12 +263,16 @@ def stored_array(path: str, group: zarr.Group, name: str) -> StoredArray:
     assert isinstance(array, zarr.Array)
     if isinstance(about, dict) and name in named_arrays(about):
         return StoredArray(whole(array), path, rows_of_manifest(path, about, array))
-    return StoredArray(array, path, array.shape[0])
+    return values_of(array, path)
+
+
+def values_of(array: zarr.Array[Any], where: str) -> StoredArray:
+    """All values of an array that others wrote."""
+    return StoredArray(_as_stored(array, where, missing_chunks(array, array.shape[0])), where, array.shape[0])
 
 
 def zarr_rows(array: zarr.Array[Any], where: str, name: str | None = None) -> ZarrRows:
-    """Rows of an array that others wrote. If all of its chunks are stored, each of them must be there whenever it is
-    read; otherwise a warning says how many are fill values. Raises SpecError for packed numbers."""
+    """Rows of an array that others wrote. Raises SpecError for packed numbers."""
     check_shape(array.shape, where)
     if packing_of_array(array, where) is not None:
         raise SpecError(
@@ -289,14 +280,56 @@ def zarr_rows(array: zarr.Array[Any], where: str, name: str | None = None) -> Za
             "xarray.open_zarr, which unpacks it, and pass the DataArray"
         )
     rows = ZarrRows(array, where, array.shape[0], name)
-    if missing := rows.missing():
+    return replace(rows, array=_as_stored(array, where, rows.missing()))
+
+
+def _as_stored(array: zarr.Array[Any], where: str, missing: int) -> zarr.Array[Any]:
+    """An array that others wrote. If all of its chunks are stored, each of them must be there whenever it is read;
+    otherwise a warning says how many are `missing`, which are fill values as Zarr defines."""
+    if missing:
         warn(
             f"{where}: {missing:,} of its chunks are not stored, so their values are the fill value "
             f"{array.fill_value!r}",
             FillValuesWarning,
         )
-        return rows
-    return rows if rows.stored is None else replace(rows, array=whole(array))
+    return _guarded(array, missing)
+
+
+def _guarded(array: zarr.Array[Any], missing: int) -> zarr.Array[Any]:
+    return array if missing or not array.store.supports_listing else whole(array)
+
+
+def missing_chunks(array: zarr.Array[Any], count: int, stored: Collection[str] | None = None) -> int:
+    """Number of chunks, or shards, of the first `count` rows that are not stored, of which the keys of all that are may
+    be known; 0 if the store cannot be listed."""
+    if stored is None and not array.store.supports_listing:
+        return 0
+    if stored is None:
+        prefix = f"{array.path}/" if array.path else ""
+
+        async def listed() -> list[str]:
+            return [key.removeprefix(prefix) async for key in array.store.list_prefix(prefix)]
+
+        stored = chunk_keys(array, count, sync(listed()))
+    return math.prod(chunk_grid(array, count)) - len(stored)
+
+
+def chunk_grid(array: zarr.Array[Any], count: int) -> tuple[int, ...]:
+    """Number of chunks, or shards, of the first `count` rows along each axis."""
+    lengths = zip((count, *array.shape[1:]), array.shards or array.chunks, strict=True)
+    return tuple(math.ceil(length / size) for length, size in lengths)
+
+
+def chunk_keys(array: zarr.Array[Any], count: int, keys: Iterable[str]) -> list[str]:
+    """Those of the keys that are chunks, or shards, of the first `count` rows."""
+    # Of existing files, and not of expected ones: an array may claim any number of chunks.
+    grid, found = chunk_grid(array, count), []
+    for key in keys:
+        index = tuple(int(digits) for digits in re.findall("[0-9]+", key)[-len(grid) :] if len(digits) < 20)
+        inside = len(index) == len(grid) and all(at < end for at, end in zip(index, grid, strict=True))
+        if inside and array.metadata.encode_chunk_key(index) == key:
+            found.append(key)
+    return found
 
 
 def group_rows(path: str, group: zarr.Group, name: str | None) -> ZarrRows:
@@ -380,6 +413,17 @@ def _one_hot(path: str, encoding: Any, width: int) -> tuple[OneHot, ...]:
     if at != width:
         raise CorruptionError(f"{path} describes {at} columns, and has {width}; ingest it again")
     return tuple(found)
+
+
+def open_node(path: str) -> zarr.Array[Any] | zarr.Group:
+    """The Zarr array or group at a path, to be read. Raises the errors of its store, and several types of Zarr where
+    there is none."""
+    try:
+        return zarr.open(store_of(path).zarr(path), mode="r")
+    except FileNotFoundError:  # Zarr's, for other folders
+        raise
+    except OSError as error:
+        raise unreadable(error, path) from error
 
 
 def array_path(array: zarr.Array[Any] | zarr.Group) -> str | None:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from bigkpca.data.rows import ArrayRows, Rows
 from bigkpca.errors import DeviceMemoryError, MemoryLimitError
 from bigkpca.execution.engine import Engine, KeptFeatures
-from bigkpca.execution.planning import largest_size_that_fits, plan_resolved, smallest, worker_bytes
+from bigkpca.execution.plan import check_peak, plan_resolved, worker_bytes
 from bigkpca.fitting.features import SizeLimits
 from bigkpca.spec import ResolvedFit
 
 _FEATURE_BYTES = 96_000_000  # 60,000 rows with 400 landmarks; small compared with what a process needs anyway
 _TIMES_ROWS = 2  # times the size of rows in memory: a machine that holds these has memory of that order
+_LEAST_SIZE = 10  # that is advised
 _LEAST_SHARE = 1 / 3  # of all features: fewer are not worth the memory
 
 
@@ -20,41 +22,86 @@ def check_fits(rows: Rows, fit: ResolvedFit, engine: Engine, limit: int | None) 
     """The largest size within the memory limits of this process and of the workers. Raises MemoryLimitError if a fit
     needs more than `limit` bytes in a process, or than the workers may use; with a tolerance, if even a size of 10
     does. Raises DeviceMemoryError if a device has too little memory."""
-    found, device = SizeLimits(fit.size, memory=limit), engine.device
     if fit.spec.tol is not None:
-        own = [] if limit is None else [(f"the memory limit of {limit / 1e6:.0f} MB", engine.threads, limit)]
-        own += [(f"the memory of worker {at}", threads, most) for at, threads, most in engine.worker_limits()]
-        limits = [(*each, "peak_bytes") for each in own]
-        if device and engine.client is None and (free := device.free_bytes()) is not None:
-            limits.append((f"the free memory of {device}", engine.threads, free, "device_bytes"))
-        for name, threads, allowed, of in limits:
-            if getattr(plan_resolved(rows, fit.changed(size=found.largest), threads, device), of) > allowed:
-                size = largest_size_that_fits(rows, fit, threads, allowed, device, of)
-                if size is None:
-                    too_large = f"{smallest(rows, fit, threads, device, of)}, above {name}"
-                    if of == "device_bytes":
-                        raise DeviceMemoryError(f"{too_large}: use another device, or stop other programs that use it")
-                    raise MemoryLimitError(f"{too_large}: allow more")
-                found = replace(found, largest=size - size % 2, limited_by=name)
-        return found
-    plan = plan_resolved(rows, fit, engine.threads, device)
-    if fit.spec.precomputed:
-        plan.check(limit, "store the matrix in smaller chunks, request fewer components, or allow more")
-    elif limit is not None and plan.peak_bytes > limit:
-        size = largest_size_that_fits(rows, fit, engine.threads, limit, device)
-        if fit.spec.own_landmarks is not None:
-            advice = f"give fewer than {fit.spec.own_landmarks} landmarks, or allow more"
-        elif size is None:
-            advice = f"{smallest(rows, fit, engine.threads, device)}: allow more"
-        else:
-            method = "nystroem" if fit.spec.exact else fit.spec.method_value.name
-            advice = f"{method} with a size of {size} would fit"
-        plan.check(limit, advice)
+        return _size_limits(rows, fit, engine, limit)
+    device = engine.device
+
+    def needed(fit: ResolvedFit) -> int:
+        return plan_resolved(rows, fit, engine.threads, device).peak_bytes
+
+    peak = needed(fit)
+    if limit is not None and peak > limit:
+        check_peak(peak, limit, _advice(fit, limit, needed))
     engine.check_memory(
         lambda threads: worker_bytes(rows, fit, threads, device),
         lambda threads: plan_resolved(rows, fit, threads, device).device_bytes,
     )
+    return SizeLimits(fit.size, memory=limit)
+
+
+def _advice(fit: ResolvedFit, limit: int, needed: Callable[[ResolvedFit], int]) -> str:
+    """What to do if a fit needs more than the limit."""
+    if fit.spec.precomputed:
+        return "store the matrix in smaller chunks, request fewer components, or allow more"
+    if fit.spec.own_landmarks is not None:
+        return f"give fewer than {fit.spec.own_landmarks} landmarks, or allow more"
+    size = largest_size_that_fits(fit, limit, needed)
+    if size is None:
+        return f"{_smallest(fit, needed)}: allow more"
+    method = "nystroem" if fit.spec.exact else fit.spec.method_value.name
+    return f"{method} with a size of {size} would fit"
+
+
+def _size_limits(rows: Rows, fit: ResolvedFit, engine: Engine, limit: int | None) -> SizeLimits:
+    """The largest size of a fit with a tolerance, and what limits it."""
+    found, device = SizeLimits(fit.size, memory=limit), engine.device
+
+    def peak(fit: ResolvedFit) -> int:
+        return plan_resolved(rows, fit, engine.threads, device).peak_bytes
+
+    def on_device(fit: ResolvedFit) -> int:
+        return plan_resolved(rows, fit, engine.threads, device).device_bytes
+
+    def on_worker(threads: int) -> Callable[[ResolvedFit], int]:
+        return lambda fit: worker_bytes(rows, fit, threads, device)
+
+    limits: list[tuple[str, int, Callable[[ResolvedFit], int]]] = []
+    if limit is not None:
+        limits.append((f"the memory limit of {limit / 1e6:.0f} MB", limit, peak))
+    limits += [(f"the memory of worker {at}", most, on_worker(each)) for at, each, most in engine.worker_limits()]
+    if device and engine.client is None and (free := device.free_bytes()) is not None:
+        limits.append((f"the free memory of {device}", free, on_device))
+    for name, allowed, needed in limits:
+        if needed(fit.changed(size=found.largest)) > allowed:
+            size = largest_size_that_fits(fit, allowed, needed)
+            if size is None:
+                too_large = f"{_smallest(fit, needed)}, above {name}"
+                if needed is on_device:
+                    raise DeviceMemoryError(f"{too_large}: use another device, or stop other programs that use it")
+                raise MemoryLimitError(f"{too_large}: allow more")
+            found = replace(found, largest=size - size % 2, limited_by=name)
     return found
+
+
+def largest_size_that_fits(fit: ResolvedFit, limit: int, needed: Callable[[ResolvedFit], int]) -> int | None:
+    """The largest size, to two digits, whose fit needs at most `limit` bytes; even if features come in pairs. None if
+    no size does."""
+    step = 2 if fit.spec.method_value.pairs else 1
+    for power in reversed(range(len(str(fit.size)))):
+        for size in (digits * 10**power for digits in range(99, _LEAST_SIZE - 1, -1)):
+            if size < fit.size and size % step == 0 and needed(_sized(fit, size)) <= limit:
+                return size
+    return None
+
+
+def _smallest(fit: ResolvedFit, needed: Callable[[ResolvedFit], int]) -> str:
+    """A description of what a fit of the smallest size needs."""
+    return f"even a size of {_LEAST_SIZE} needs {needed(_sized(fit, _LEAST_SIZE)) / 1e6:.0f} MB"
+
+
+def _sized(fit: ResolvedFit, size: int) -> ResolvedFit:
+    """The fit with this size; with landmarks instead of the exact method."""
+    return fit.changed(size=size, **({"method": "nystroem"} if fit.spec.exact else {}))
 
 
 def make_room(kept: KeptFeatures | None, rows: Rows, fit: ResolvedFit, limit: int | None) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 
 from bigkpca.data.blocks import tile_rows
 from bigkpca.errors import Array, DataError
-from bigkpca.execution.planning import MOST_SOLVED
+from bigkpca.execution.plan import MOST_SOLVED
 from bigkpca.numerics.features import FeatureMap, has_landmarks
 from bigkpca.numerics.kernels import squared_norms
 from bigkpca.numerics.linalg import Map, at_once, rank_tolerance

@@ -10,7 +10,7 @@ import numpy as np
 
 from bigkpca.errors import Array
 from bigkpca.execution.engine import Engine
-from bigkpca.execution.planning import MOST_SOLVED
+from bigkpca.execution.plan import MOST_SOLVED
 from bigkpca.execution.projection import expansion_of
 from bigkpca.fitting.others import Mapped, mapped, padded, scored_without, tile_height, without
 from bigkpca.numerics.drift import REFERENCE_ROWS, reference_of

@@ -30,7 +30,7 @@ from bigkpca.ingesting.notation import Notation
 from bigkpca.ingesting.source import Files, Source, kind_of
 from bigkpca.spec.units import parse_bytes
 from bigkpca.storage import groups, output, records
-from bigkpca.storage.output import NewArray, group_path
+from bigkpca.storage.output import Growth, NewArray, Output, group_path
 
 _CHUNK_BYTES, _CHUNK_ROWS = 2**21, 65536
 
@@ -44,25 +44,26 @@ def chunk_rows(row_bytes: int, given: int | None = None) -> int:
 class Chunks:
     """Rows collected in memory until they fill a chunk, which is then written once, by one assignment.
 
-    array: at `path`, whose stored shape grows only when all rows are written. start: number of the first row held.
+    array: in the folder of `place`; its stored shape grows only when all rows are written. start: number of the first
+    row held.
     """
 
     array: zarr.Array[Any]
-    path: str
+    place: Output | Growth
     start: int
     held: Array
     filled: int
 
     @classmethod
-    def after(cls, path: str, rows: int) -> Chunks:
-        """Continue after the first rows of the array at `path`; rows of an incomplete chunk are read back, to be
-        written again."""
+    def after(cls, place: Output | Growth, name: str, rows: int) -> Chunks:
+        """Continue after the first rows of an array; rows of an incomplete chunk are read back, to be written again."""
+        path = f"{place.folder}/{name}"
         array = groups.open_array(path)
         held = np.empty((array.chunks[0], *array.shape[1:]), array.dtype)
         filled = rows % len(held)
         if filled:
             held[:filled] = read(whole(array), path, rows - filled, rows)
-        return cls(array, path, rows - filled, held, filled)
+        return cls(array, place, rows - filled, held, filled)
 
     def add(self, values: Array) -> None:
         """Add rows, and write full chunks."""
@@ -78,6 +79,7 @@ class Chunks:
         """Write the rows held; return the number of rows."""
         stop = self.start + self.filled
         if self.filled:
+            self.place.check_claim()
             groups.with_rows(self.array, stop)[self.start : stop] = self.held[: self.filled]
             self.start, self.filled = stop, 0
         return stop
@@ -303,24 +305,36 @@ def _create(
     with output.opened(path, record, overwrite=overwrite, note=progress.note) as place:
         if place.done:
             return True
-        source = _like(files, record["like"], progress) if record["like"] else files.source(None, None, None, progress)
-        source.note(progress)
-        rows = chunk_rows(source.columns * source.dtype.itemsize, record["block_rows"])
-        source.check_memory(allowed, rows)
-        arrays = {"x": NewArray((source.columns,), source.dtype, ("row", "column"), compress=True)}
-        for kind, dtype in source.beside.items():
-            stored = np.int32 if dtype.kind == "U" else dtype.newbyteorder("=")
-            arrays[kind.array] = NewArray((), stored, ("row",), compress=True)
-        place.create(arrays, 0, rows)
-        about: dict[str, Any] = {"columns": source.columns, "row_shape": list(source.tables[0].row_shape)}
-        if source.names is not None:
-            about["column_names"] = list(source.names)
-        if source.encoding is not None and not source.encoding.says_nothing:
-            about["encoding"] = source.encoding.to_json()
-        about |= _fill(place.folder, source, 0, {}, progress)
-        files.check_unchanged()
+        try:
+            about = _made(files, place, record, allowed, progress)
+        except BaseException:
+            place.discard()
+            raise
         place.publish(about)
     return False
+
+
+def _made(
+    files: Files, place: Output, record: Mapping[str, Any], allowed: Allowed, progress: Progress
+) -> dict[str, Any]:
+    """Write all rows of a new dataset, and return what describes it."""
+    source = _like(files, record["like"], progress) if record["like"] else files.source(None, None, None, progress)
+    source.note(progress)
+    rows = chunk_rows(source.columns * source.dtype.itemsize, record["block_rows"])
+    source.check_memory(allowed, rows)
+    arrays = {"x": NewArray((source.columns,), source.dtype, ("row", "column"), compress=True)}
+    for kind, dtype in source.beside.items():
+        stored = np.int32 if dtype.kind == "U" else dtype.newbyteorder("=")
+        arrays[kind.array] = NewArray((), stored, ("row",), compress=True)
+    place.create(arrays, 0, rows)
+    about: dict[str, Any] = {"columns": source.columns, "row_shape": list(source.tables[0].row_shape)}
+    if source.names is not None:
+        about["column_names"] = list(source.names)
+    if source.encoding is not None and not source.encoding.says_nothing:
+        about["encoding"] = source.encoding.to_json()
+    about |= _fill(place, source, 0, {}, progress)
+    files.check_unchanged()
+    return about
 
 
 def _several(values: Any) -> tuple[str, ...]:
@@ -357,8 +371,8 @@ def _like(files: Files, path: str, progress: Progress) -> Source:
 
 def _append(files: Files, path: str, record: Mapping[str, Any], allowed: Allowed, progress: Progress) -> bool:
     """Add rows to a finished dataset; return whether the same rows were already added last."""
-    group, about = finished(path)
-    with output.growing(path, {**record, "rows_before": about["rows"]}, progress.note) as place:
+    with output.growing(path, record, progress.note) as place:
+        group, about = finished(path)
         *earlier, last = about["provenance"]
         identity = files.identity
         options = [each.option for each in BESIDE]
@@ -366,7 +380,7 @@ def _append(files: Files, path: str, record: Mapping[str, Any], allowed: Allowed
         before = {key: last[key] for key in options if key in last}
         same_names, added_last = before in ({}, named), about["sources"][-len(last["sources"]) :]
         if earlier and same_names and added_last == identity["sources"]:
-            output.clear(path)
+            place.release()
             if frames := [each["table"] for each in identity["sources"] if each["path"] is None]:
                 warn(
                     f"{path}: these rows were appended last, so the {frames[0]} is not added again; to add equal rows "
@@ -376,12 +390,12 @@ def _append(files: Files, path: str, record: Mapping[str, Any], allowed: Allowed
             return True
         try:
             source = _appended(files, path, record, group, about, allowed, progress)
+            categories = {text: code for code, text in enumerate(about.get("categories", []))}
+            added = _fill(place, source, about["rows"], categories, progress)
+            files.check_unchanged()
         except BaseException:
-            output.clear(path)  # nothing was written
+            place.release()  # so that other rows can be added in an object store
             raise
-        categories = {text: code for code, text in enumerate(about.get("categories", []))}
-        added = _fill(path, source, about["rows"], categories, progress)
-        files.check_unchanged()
         (entry,) = added["provenance"]
         provenance = [*about["provenance"], entry | named]
         own = {key: value for key, value in about.items() if key != "format_version"}
@@ -430,10 +444,12 @@ def _array(group: zarr.Group, name: str) -> zarr.Array[Any]:
     return array
 
 
-def _fill(path: str, source: Source, start: int, categories: dict[str, int], progress: Progress) -> dict[str, Any]:
+def _fill(
+    place: Output | Growth, source: Source, start: int, categories: dict[str, int], progress: Progress
+) -> dict[str, Any]:
     """Write all rows of the source from row `start` on; return the attributes that describe them."""
-    x = Chunks.after(f"{path}/x", start)
-    beside = {each: Chunks.after(f"{path}/{each.array}", start) for each in source.beside}
+    x = Chunks.after(place, "x", start)
+    beside = {each: Chunks.after(place, each.array, start) for each in source.beside}
     digest = hashlib.sha256()
     with shown_pass(progress, "ingest", source.expected) as advance:
         for X, values_of in source.pieces():

@@ -223,11 +223,11 @@ class Source:
         """Number of rows for the progress; 0 if it is not known."""
         return self.rows or self.counted
 
-    def check_memory(self, allowed: Allowed, shard_rows: int) -> None:
+    def check_memory(self, allowed: Allowed, chunk_rows: int) -> None:
         """Raise MemoryLimitError if rows need more memory than allowed."""
         table = max(self.tables, key=lambda each: each.held)
         itemsize = max(self.dtype.itemsize, *(each.dtype.itemsize for each in self.tables))
-        allowed.check_rows(table.where, self.columns * itemsize, shard_rows, table.held)
+        allowed.check_rows(table.where, self.columns * itemsize, chunk_rows, table.held)
 
     def check_counts(self, counts: Mapping[Beside, int | None], rows: int | None) -> None:
         """Raise SpecError if a separate file is known to have more or fewer values than there are rows."""

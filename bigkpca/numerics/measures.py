@@ -12,7 +12,7 @@ Examples
 >>> K = kernels.Gaussian(0.5).gram(X)
 >>> measures.matrix_error(K, K, 1) < 0  # an approximation of full rank is better than the best of rank 1
 True
->>> measures.relative_accuracy(K, measures.nystroem_projection(K, np.array([0, 2, 5])), 1) > 0
+>>> 0 < measures.relative_accuracy(K, K[:, :1] @ K[:1], 1) < 1  # Nyström with one landmark
 True
 """
 
@@ -22,7 +22,6 @@ import numpy as np
 import scipy
 
 from bigkpca.errors import Array
-from bigkpca.numerics.linalg import eigh_descending, numerical_rank
 
 
 def vector_agreement(U: Array, approximation: Array) -> Array:
@@ -137,9 +136,6 @@ def largest_coherence(U: Array) -> float:
     return float(np.sqrt(len(U)) * np.abs(U).max())
 
 
-_CUTOFF = 1e-12  # rank tolerance of the projections
-
-
 def matrix_error(K: Array, approximation: Array, rank: int) -> float:
     """|K - K^|_F - |K - K_k|_F: how much worse K^ is than K_k, the best approximation of rank k.
 
@@ -178,45 +174,6 @@ def best_error(K: Array, rank: int) -> float:
     """
     values = np.sort(np.abs(np.linalg.eigvalsh(K)))[::-1]
     return float(np.linalg.norm(values[rank:]))
-
-
-def column_projection(K: Array, numbers: Array, rank: int | None = None) -> Array:
-    """C ((C'C)_k)⁺ C'K, (n, n), with C = K[:, numbers]: the projection form of column sampling, which needs K itself.
-
-    `rank` is k, by default the numerical rank of C'C. Source: Talwalkar, Kumar, Mohri and Rowley (2013), *J. Mach.
-    Learn. Res.* 14.
-
-    Examples
-    --------
-    >>> K = np.diag([3.0, 2.0, 1.0])
-    >>> column_projection(K, np.array([0])).diagonal()
-    array([3., 0., 0.])
-    """
-    C = K[:, numbers]
-    values, V = eigh_descending(C.T @ C)
-    kept = min(numerical_rank(values, _CUTOFF), rank or len(values))
-    basis = C @ (V[:, :kept] / np.sqrt(values[:kept]))
-    return basis @ (basis.T @ K)
-
-
-def nystroem_projection(K: Array, numbers: Array, rank: int | None = None) -> Array:
-    """(l / n) C ((W²)_k)⁺ C'K, (n, n), with C = K[:, numbers], W = K[numbers, numbers]: the projection form of Nyström.
-
-    It needs K itself, positive semidefinite. `rank` is k, by default the numerical rank of W. Eigenvectors
-    C V / values are not orthogonalised. Source: Talwalkar, Kumar, Mohri and Rowley (2013), *J. Mach. Learn. Res.* 14;
-    `docs/numerics.md`, section 8.
-
-    Examples
-    --------
-    >>> K = np.diag([3.0, 3.0])
-    >>> nystroem_projection(K, np.array([0, 1])).diagonal()
-    array([3., 3.])
-    """
-    C = K[:, numbers]
-    values, V = eigh_descending(C[numbers].copy())
-    kept = min(numerical_rank(values, _CUTOFF), rank or len(values))
-    basis = C @ (V[:, :kept] / values[:kept])
-    return len(numbers) / len(K) * (basis @ (basis.T @ K))
 
 
 def sampled_norm(A: Array, n: int) -> float:
@@ -270,13 +227,11 @@ def _sampled_best(K: Array, eigenvalues: Array, n: int) -> float:
 __all__ = [
     "best_error",
     "coherence",
-    "column_projection",
     "eigenvalue_difference",
     "eigenvalue_error",
     "largest_coherence",
     "leverage",
     "matrix_error",
-    "nystroem_projection",
     "relative_accuracy",
     "sampled_matrix_error",
     "sampled_norm",

@@ -19,7 +19,7 @@ from bigkpca.data.opening import path_of
 from bigkpca.data.stores import AnyPath, last_name, store_of
 from bigkpca.errors import SpecError
 from bigkpca.execution.engine import Engine
-from bigkpca.execution.planning import plan_fit
+from bigkpca.execution.plan import plan_fit
 from bigkpca.execution.progress import Progress, shown
 from bigkpca.numerics.model import Model
 from bigkpca.plots.style import INSTALL

@@ -9,7 +9,7 @@ import numpy as np
 
 from bigkpca.data.rows import ArrayRows
 from bigkpca.errors import Array
-from bigkpca.execution.planning import Plan
+from bigkpca.execution.plan import Plan
 from bigkpca.fitting.warnings import dominance
 from bigkpca.numerics.certificates import accuracy, trustworthy
 from bigkpca.numerics.display import at_most, share_at_least, share_at_most

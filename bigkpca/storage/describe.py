@@ -13,7 +13,7 @@ from bigkpca.data.npy import NpyRows
 from bigkpca.data.opening import open_rows
 from bigkpca.data.sparse import SparseRows
 from bigkpca.data.stores import expanded, store_of
-from bigkpca.data.zarr import ZarrRows
+from bigkpca.data.zarr import ZarrRows, rows_of_manifest
 from bigkpca.errors import Array, SpecError
 from bigkpca.numerics import preimages
 from bigkpca.numerics.certificates import Certificate
@@ -177,7 +177,7 @@ def _blocks_info(path: str, about: Mapping[str, Any]) -> dict[str, Any]:
         "kind": about["format"],
         "path": path,
         "finished": True,
-        "shape": [about["rows"], *main.shape[1:]],
+        "shape": [rows_of_manifest(path, about, main), *main.shape[1:]],
         "dtype": str(main.dtype),
         "block_rows": about["block_rows"],
         **({} if about.get("flag") is None else {"flag": about["flag"]}),

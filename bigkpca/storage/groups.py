@@ -21,8 +21,8 @@ from zarr.codecs import Crc32cCodec, ZstdCodec
 from bigkpca.data.json_files import read_json, write_json
 from bigkpca.data.stores import store_of
 from bigkpca.data.stores.base import PARTIAL
-from bigkpca.data.zarr import ATTRIBUTE, MAIN, StoredArray, stored_array, whole
-from bigkpca.errors import BigKPCAError, CorruptionError, IncompleteError, SpecError
+from bigkpca.data.zarr import ATTRIBUTE, MAIN, StoredArray, open_node, stored_array, values_of, whole
+from bigkpca.errors import BigKPCAError, CorruptionError, IncompleteError, SpecError, unreadable
 
 FORMAT_VERSION = 2
 _NAMES = {"features": "feature store", "reconstruction": "store of reconstructed rows"}
@@ -38,18 +38,26 @@ def create_array(
     compress: bool = False,
     attributes: Mapping[str, Any] | None = None,
 ) -> zarr.Array[Any]:
-    """A new array of rows in checksummed chunks of `chunk_rows` rows, in place of what is at `path`.
+    """An array of rows in checksummed chunks of `chunk_rows` rows, in place of what is at `path`, unless that is an
+    array of this form: another run of the same request may have made it, and even published it.
 
     Without `compress`, chunks have only a checksum: the digits of scores and models look random to a compressor. Every
     chunk is stored even if all its values equal the fill value, so a missing chunk always means loss; floats are filled
     with NaN, which makes a hole visible to other programs, too.
     """
-    dtype = np.dtype(dtype)
+    dtype, chunks = np.dtype(dtype), (max(1, chunk_rows), *(max(1, length) for length in shape[1:]))
+    found = _array_at(path)
+    if (
+        found is not None
+        and (found.dtype, found.chunks, found.shape[1:]) == (dtype, chunks, tuple(shape[1:]))
+        and shape[0] in (0, found.shape[0])  # 0: rows are added to it
+    ):
+        return found
     return zarr.create_array(
         store_of(path).zarr(path),
         shape=tuple(shape),
         dtype=dtype,
-        chunks=(max(1, chunk_rows), *(max(1, length) for length in shape[1:])),
+        chunks=chunks,
         compressors=[ZstdCodec(level=1), Crc32cCodec()] if compress else Crc32cCodec(),
         fill_value=np.nan if dtype.kind == "f" else 0,
         attributes=None if attributes is None else dict(attributes),
@@ -61,11 +69,26 @@ def create_array(
 
 def open_array(path: str) -> zarr.Array[Any]:
     """The array at `path`, to read and write; chunks of fill values are written, too. Raises the errors of Zarr."""
-    return zarr.open_array(store_of(path).zarr(path), mode="r+").with_config({"write_empty_chunks": True})
+    array = zarr.open_array(store_of(path).zarr(path), mode="r+", zarr_format=3)
+    return array.with_config({"write_empty_chunks": True})
+
+
+def _array_at(path: str) -> zarr.Array[Any] | None:
+    """The array at `path`; None if there is none, or if its metadata were cut off."""
+    try:
+        return open_array(path)
+    except FileNotFoundError:
+        return None
+    except (BigKPCAError, OSError):
+        raise
+    except Exception:  # Zarr raises several types
+        return None
 
 
 def with_rows(array: zarr.Array[Any], rows: int) -> zarr.Array[Any]:
     """The same array with this number of rows, which readers do not see before it is resized."""
+    if array.shape[0] == rows:
+        return array
     metadata: Any = array.metadata  # whose types have two versions
     grown = metadata.update_shape((rows, *array.shape[1:]))
     return zarr.Array(zarr.AsyncArray(grown, array.store_path)).with_config({"write_empty_chunks": True})
@@ -89,8 +112,10 @@ def describe(path: str) -> dict[str, Any] | None:
         metadata = read_json(f"{path}/zarr.json")
     except BigKPCAError:  # of which some are ValueErrors
         raise
-    except (OSError, ValueError):
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError, ValueError):
         return None
+    except OSError as error:
+        raise unreadable(error, path) from error
     attributes = metadata.get("attributes") if isinstance(metadata, dict) else None
     about = attributes.get(ATTRIBUTE) if isinstance(attributes, dict) else None
     return about if isinstance(about, dict) and isinstance(about.get("format"), str) else None
@@ -141,7 +166,7 @@ def open_values(path: str, name: str | None = None) -> StoredArray:
     Raises SpecError if there is none.
     """
     try:
-        node = zarr.open(store_of(path).zarr(path), mode="r")
+        node = open_node(path)
     except BigKPCAError:
         raise
     except Exception as error:  # zarr raises several types for folders that hold no node
@@ -152,7 +177,7 @@ def open_values(path: str, name: str | None = None) -> StoredArray:
             raise SpecError(f"{path} does not contain an array {name!r}, but {held}")
         found = stored_array(path, node, name)
     else:
-        found = StoredArray(node, path, node.shape[0])
+        found = values_of(node, path)
     if found.ndim != 1:
         raise SpecError(f"{found.array.path or path} has shape {found.shape}: one value per row is needed")
     return found

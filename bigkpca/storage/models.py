@@ -25,7 +25,7 @@ from bigkpca.data.labels import are_stored_labels
 from bigkpca.data.rows import little_endian
 from bigkpca.data.stores import AnyPath, expanded, is_path, store_of
 from bigkpca.data.zarr import read, whole
-from bigkpca.errors import Array, CorruptionError, IncompleteError, SpecError
+from bigkpca.errors import Array, BigKPCAError, CorruptionError, IncompleteError, SpecError
 from bigkpca.numerics import kernels, moments, preimages
 from bigkpca.numerics.certificates import Certificate
 from bigkpca.numerics.certificates.sampling import DrawnRows
@@ -36,7 +36,7 @@ from bigkpca.numerics.kernels import Kernel
 from bigkpca.numerics.linalg import all_aligned
 from bigkpca.numerics.linear_pca import Captured
 from bigkpca.numerics.model import Model
-from bigkpca.numerics.moments import Moments, ShiftedSums
+from bigkpca.numerics.moments import ShiftedSums
 from bigkpca.numerics.outliers import Calibration, Limit
 from bigkpca.numerics.registry import check_plain, name_in
 from bigkpca.storage import groups, records
@@ -84,9 +84,9 @@ def read_arrays(group: zarr.Group, path: str, names: Collection[str]) -> dict[st
     try:
         for name, metadata in checked.items():  # which are not read again
             array: Any = whole(zarr.Array(zarr.AsyncArray(metadata, group.store_path / name)))
-            found[name] = read(array, path, 0, array.shape[0])
+            found[name] = read(array, f"{path}/{name}", 0, array.shape[0])
         return found
-    except (MemoryError, IncompleteError):
+    except (MemoryError, BigKPCAError):
         raise
     except Exception as error:  # Zarr raises its own types for metadata that it does not accept
         raise CorruptionError(f"{path}: an array does not decode ({error}); {AGAIN}") from error
@@ -141,11 +141,10 @@ def _is_shape(value: Any, least: int) -> bool:
     return isinstance(value, list) and all(type(length) is int and least <= length < _MOST for length in value)
 
 
-_Part = TypeVar("_Part", Moments, ShiftedSums, Reference, Captured, DrawnRows)
+_Part = TypeVar("_Part", ShiftedSums, Reference, Captured, DrawnRows)
 _SOLUTION: dict[str, Shape] = {"mean": ("D",), "components": ("D", "r"), "eigenvalues": ("r",)}
-_MOMENTS: dict[str, Shape] = {"mean": ("D",), "scatter": ("D", "D")}
 # Entries of the attribute that are not part of the provenance.
-_OWN = {"format", "kernel", "moments", "arrays", *(part.name for kind in (Model, Solution) for part in fields(kind))}
+_OWN = {"format", "kernel", "arrays", *(part.name for kind in (Model, Solution) for part in fields(kind))}
 
 
 def assembled(about: Mapping[str, Any], arrays: Mapping[str, Array]) -> Model:
@@ -157,13 +156,12 @@ def assembled(about: Mapping[str, Any], arrays: Mapping[str, Array]) -> Model:
     solution, sizes = _solution(about, arrays)
     features = _features(about.get("features"), kernel, arrays, sizes)
     shapes: dict[str, Shape] = {"about": ("D",), "total": ("D",), "products": (moments.entries(sizes["D"]),)}
-    of_older = _part(Moments, "moments", about, arrays, _MOMENTS, sizes)
-    sums = ShiftedSums.of(of_older) if of_older else _part(ShiftedSums, "sums", about, arrays, shapes, sizes)
+    sums = _part(ShiftedSums, "sums", about, arrays, shapes, sizes)
     certified = _dict_of(about.get("certificate"), "certificate")
     certified |= _shaped("certificate_", arrays, Certificate.shapes(), dict(sizes), finite=False)
     check_plain(Certificate, certified, "the certificate")
     certificate = Certificate(**certified)
-    decoder = _decoder(about.get("decoder"), arrays, sizes)  # models from before pre-images have none
+    decoder = _decoder(about.get("decoder"), arrays, sizes)
     more = {**sizes, "r+1": sizes["r"] + 1}
     reference = _part(Reference, "reference", about, arrays, Reference.shapes, more, "rows")
     captured = _part(Captured, "captured", about, arrays, Captured.shapes, sizes, "rows")
@@ -244,10 +242,9 @@ def _part(
     if about.get(name) is None:
         return None
     given: dict[str, Any] = _shaped(f"{name}_", arrays, shapes, sizes) | _dict_of(about[name], name)
-    summed = kind in (Moments, ShiftedSums)
-    if summed and given.get("largest") is None:  # infinite; models from before it was kept have none
+    if kind is ShiftedSums and given.get("largest") is None:  # which JSON has no number for
         given["largest"] = np.inf
-    if summed and records.is_count(given.get(count)):  # without weights
+    if kind is ShiftedSums and records.is_count(given.get(count)):  # without weights
         given.setdefault("weight", float(given[count]))
     check_plain(kind, given, f"the part {name!r}")
     if not records.is_count(given[count]):
@@ -446,7 +443,7 @@ def _parts(model: Model) -> tuple[dict[str, Any], dict[str, Array]]:
 
 
 def _weight(sums: ShiftedSums) -> dict[str, float]:
-    """The sum of the weights of the rows; nothing without weights, as before there were any."""
+    """The sum of the weights of the rows; nothing without weights."""
     return {} if sums.weight == sums.count else {"weight": sums.weight}
 
 

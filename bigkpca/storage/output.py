@@ -7,6 +7,7 @@ metadata of the group, which are written last, are the only commit. Beside an ou
     PATH.partial/claim.json   the request that is being made: a record that determines every byte of the output
     PATH.partial/sums         saved sums of a fit
     PATH.partial/group        on a local disk, the group, which is renamed to PATH at the end
+    PATH.partial/old          on a local disk, for a moment, what it replaces
     PATH.bigkpca-lock         on a local disk, the lock of the run, which the kernel releases when its process ends
 
 An object store can neither rename nor lock: there, the group is written in place, and the claim, of which the server
@@ -22,13 +23,24 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import numpy as np
 import zarr
 
 from bigkpca.data.blocks import Block
-from bigkpca.data.json_files import parsed, read_record, read_small
-from bigkpca.data.stores import NODE_FILES, AnyPath, LocalDisk, expanded, is_url, last_name, parent, store_of
+from bigkpca.data.json_files import parsed, read_small
+from bigkpca.data.stores import (
+    NODE_FILES,
+    AnyPath,
+    LocalDisk,
+    ObjectStore,
+    expanded,
+    is_url,
+    last_name,
+    parent,
+    store_of,
+)
 from bigkpca.data.stores.base import PARTIAL
-from bigkpca.data.zarr import read, whole
+from bigkpca.data.zarr import chunk_keys, read, whole
 from bigkpca.errors import Array, CorruptionError, IncompleteError, LockedError, SpecError
 from bigkpca.storage import groups
 
@@ -37,6 +49,9 @@ _OTHER_FORMATS = (
     *(".html", ".json"),
 )
 _CLAIM = "claim.json"
+_FOLDERS = ("group", "old", "sums")
+_BESIDE = {*_FOLDERS, _CLAIM, _CLAIM + PARTIAL}  # all that may be in PATH.partial
+_ANY = 2**62  # more rows than any array has
 
 
 class NewArray(NamedTuple):
@@ -62,15 +77,15 @@ class Target:
         """Write the rows of a block in each of these arrays. May run more than once, even concurrently. Raises
         LockedError if the output has ended, or belongs to another request meanwhile."""
         path, content = self.claim
-        try:
-            with store_of(path).open(path) as file:
-                same = file.read() == content
-        except FileNotFoundError:
-            same = False
-        if not same:
+        if _content_of(path) != content:
             raise LockedError(f"{path} no longer names the request of this run: another run took over, or it has ended")
         for name, found in values.items():
-            self._array(name)[block.start : block.stop] = found
+            array = self._array(name)
+            start = block.start - block.start % array.chunks[0]
+            if start < block.start:  # of rows that are added to a chunk, which is always written whole
+                before = read(whole(array), f"{self.folder}/{name}", start, block.start)
+                found = np.concatenate([before, found])
+            array[start : block.stop] = found
 
     def read(self, block: Block, names: Sequence[str]) -> dict[str, Array]:
         """The rows of a block in each of these arrays. Raises CorruptionError if it is not stored wholly."""
@@ -85,19 +100,17 @@ class Target:
         return True
 
     def _array(self, name: str) -> zarr.Array[Any]:
-        array = groups.open_array(f"{self.folder}/{name}")
-        return array if array.shape[0] >= self.rows else groups.with_rows(array, self.rows)
+        # Its stored shape is another one before rows that are added are published.
+        return groups.with_rows(groups.open_array(f"{self.folder}/{name}"), self.rows)
 
 
 @dataclass(frozen=True)
-class Output:
-    """An output that this run may write. record: the request. folder: where its arrays are made. done: whether it is
-    already finished."""
+class _Claimed:
+    """A path that this run may write. record: the request. folder: where arrays are written."""
 
     path: str
     record: Mapping[str, Any]
     folder: str
-    done: bool = False
 
     @property
     def partial(self) -> str:
@@ -105,53 +118,37 @@ class Output:
         return self.path + PARTIAL
 
     def target(self, rows: int) -> Target:
-        """Where tasks write its blocks."""
-        claim = f"{self.partial}/{_CLAIM}"
-        return Target(store_of(self.folder).absolute(self.folder), rows, (claim, _content(self.record)))
-
-    def create(self, arrays: Mapping[str, NewArray], rows: int, chunk_rows: int) -> None:
-        """Create the arrays, each with a chunk for `chunk_rows` rows, except those that an interrupted run created."""
-        for name, new in arrays.items():
-            path, shape = f"{self.folder}/{name}", (rows, *new.row)
-            if not _is_there(path, shape, new.dtype, chunk_rows):
-                own = {"compress": new.compress, "attributes": new.attributes}
-                groups.create_array(path, shape, new.dtype, chunk_rows, new.names[: len(shape)], **own)
+        """Where tasks write blocks, of all `rows` rows that the output will have."""
+        store = store_of(self.path)  # workers may run in another folder
+        claim = store.absolute(_claim_file(self.path))
+        return Target(store.absolute(self.folder), rows, (claim, _content(self.record)))
 
     def missing(self, blocks: Sequence[Block], names: Sequence[str]) -> list[Block]:
-        """The blocks that are not stored in each of these arrays. Lists files, and reads none."""
-        stored = []
-        for name in names:
-            array, files = (
-                groups.open_array(f"{self.folder}/{name}"),
-                store_of(self.folder).files(f"{self.folder}/{name}"),
-            )
-            keys = {key for key, file in files.items() if file.bytes}
-            stored.append({block.number for block in blocks if _key(array, block) in keys})
-        return [block for block in blocks if not all(block.number in numbers for numbers in stored)]
+        """The blocks that are not stored in each of these arrays. Lists files, and reads none. A block that starts
+        within a chunk is always one of them: no list tells whether its rows were added to the chunk."""
+        stored = self._stored(blocks, names)
+        height = groups.open_array(f"{self.folder}/{names[0]}").chunks[0]
+        return [block for block in blocks if block not in stored or block.start % height]
 
     def check_written(self, blocks: Sequence[Block], names: Sequence[str]) -> None:
         """Raise IncompleteError if a block that was written is missing: a worker may have written it to another disk
         that is mounted at the same place."""
-        if lost := self.missing(blocks, names):
+        stored = self._stored(blocks, names)
+        if lost := [block for block in blocks if block not in stored]:
             raise IncompleteError(
                 f"{self.path}: {len(lost)} of {len(blocks)} blocks were written but are missing, the first with rows "
                 f"{lost[0].start} to {lost[0].stop - 1}: make sure that all workers see the same disk, and run the "
                 "same command again"
             )
 
-    def publish(self, about: Mapping[str, Any]) -> None:
-        """Force everything to disk, write the manifest, and put the output in place."""
-        store = store_of(self.path)
-        store.sync(self.folder)
-        self._check_claim()
-        if "rows" in about:
-            self._resize(about)
-        own = {key: value for key, value in self.record.items() if value is not None}
-        groups.write_manifest(self.folder, {**own, **about})
-        if isinstance(store, LocalDisk):
-            store.remove_folder(self.path)  # an earlier output, which `opened` allowed this run to replace
-            store.move(self.folder, self.path)
-        clear(self.path)
+    def _stored(self, blocks: Sequence[Block], names: Sequence[str]) -> set[Block]:
+        """The blocks of which each of these arrays has a file."""
+        stored = set(blocks)
+        for name in names:
+            array = groups.open_array(f"{self.folder}/{name}")
+            files = store_of(self.folder).files(f"{self.folder}/{name}")
+            stored = {block for block in stored if (file := files.get(_key(array, block))) and file.bytes}
+        return stored
 
     def _resize(self, about: Mapping[str, Any]) -> None:
         """Give the arrays as many rows as the manifest will name."""
@@ -160,26 +157,71 @@ class Output:
             if array.shape[0] != about["rows"]:
                 array.resize((about["rows"], *array.shape[1:]))
 
-    def _check_claim(self) -> None:
+    def release(self) -> None:
+        """Remove what lies beside the output, unless another request has claimed it since."""
+        if _claimed(self.path) == _content(self.record):
+            clear(self.path)
+
+    def check_claim(self) -> None:
+        """Raise LockedError if another run took over."""
         if _claimed(self.path) != _content(self.record):
             raise LockedError(f"{self.path}: another run took over while this one was at work: nothing was published")
 
 
 @dataclass(frozen=True)
-class Growth(Output):
+class Output(_Claimed):
+    """An output that this run makes. done: whether it is already finished. overwrite: whether one that is there may be
+    replaced."""
+
+    done: bool
+    overwrite: bool
+
+    def create(self, arrays: Mapping[str, NewArray], rows: int, chunk_rows: int) -> None:
+        """Create the arrays, each with a chunk for `chunk_rows` rows, except those that an interrupted run created."""
+        for name, new in arrays.items():
+            shape = (rows, *new.row)
+            own = {"compress": new.compress, "attributes": new.attributes}
+            groups.create_array(f"{self.folder}/{name}", shape, new.dtype, chunk_rows, new.names[: len(shape)], **own)
+
+    def discard(self) -> None:
+        """Remove what was made, unless another run took over: the same command begins anew."""
+        if _claimed(self.path) == _content(self.record):
+            store = store_of(self.path)
+            if isinstance(store, ObjectStore):  # where another run of this request must not publish what is left
+                store.write(_claim_file(self.path), _content({**self.record, "removing": True}))
+                store.remove_folder(self.path)
+            clear(self.path)
+
+    def publish(self, about: Mapping[str, Any]) -> None:
+        """Force everything to disk, write the manifest, and put the output in place."""
+        store = store_of(self.path)
+        store.sync(self.folder)
+        self.check_claim()
+        if "rows" in about:
+            self._resize(about)
+        own = {key: value for key, value in self.record.items() if value is not None}
+        groups.write_manifest(self.folder, {**own, **about})
+        if isinstance(store, LocalDisk):
+            check_place(self.path, self.record, overwrite=self.overwrite)  # again: it may have appeared meanwhile
+            store.move(self.folder, self.path, f"{self.partial}/old")
+        self.release()
+
+
+@dataclass(frozen=True)
+class Growth(_Claimed):
     """Rows that are added to a finished output, in place: changed chunks, then the shapes of arrays, then the manifest.
     Each is replaced atomically, and rows that were there keep their bits, so readers see the rows from before, and then
-    all of them."""
+    all of them. about: the manifest from before."""
+
+    about: Mapping[str, Any]
 
     def publish(self, about: Mapping[str, Any]) -> None:
         """Force everything to disk, and replace the manifest, which names the new number of rows."""
-        store = store_of(self.path)
-        store.sync(self.folder)
-        self._check_claim()
+        store_of(self.path).sync(self.folder)
+        self.check_claim()
         self._resize(about)
         groups.write_manifest(self.folder, about)
-        store.sync(self.folder)
-        clear(self.path)
+        self.release()
 
 
 @contextmanager
@@ -190,47 +232,94 @@ def opened(
 
     If nothing is there, the output is to be made, or continued if a run of the same request was killed. An output of
     the same request is done. Anything else raises SpecError, naming the difference; with `overwrite`, an output of
-    bigkpca of the same kind (never anything else) is replaced. Raises LockedError if another run is at work, or if
-    another request has claimed the path of an object store.
+    bigkpca of the same kind (never anything else) is replaced, also if it is of the same request: it may be damaged.
+    Raises LockedError if another run is at work, or if another request has claimed the path of an object store.
     """
-    store = store_of(path)
+    store, record = store_of(path), parsed(_content(record))
     with store.writer(path):
-        about = groups.describe(path)
-        if about is not None and all(about.get(key) == value for key, value in record.items()):
-            clear(path)  # what a run left that was killed after it published
-            yield Output(path, record, path, done=True)
-            return
-        check_place(path, record, overwrite=overwrite)
-        if isinstance(store, LocalDisk):
-            _claim(path, record, note)
-            yield Output(path, record, f"{path}{PARTIAL}/group")
-            return
-        _claim_in_place(path, record, overwrite=overwrite, note=note)
-        yield Output(path, record, path)
+        if overwrite or not _is_made(path, record):
+            check_place(path, record, overwrite=overwrite)
+            if isinstance(store, ObjectStore):
+                _claim_in_place(store, path, record, overwrite=overwrite, note=note)
+            else:
+                _claim(path, record, note)
+        # Again: on an object store, a run of the same request may have published it.
+        done = not overwrite and _is_made(path, record)
+        folder = path if done or is_url(path) else f"{path}{PARTIAL}/group"
+        output = Output(path, record, folder, done, overwrite)
+        if done:
+            output.release()  # what a run left that was killed after it published
+        try:
+            yield output
+        except BaseException:
+            if not (done or store.exists(folder) or store.exists(f"{output.partial}/sums")):
+                output.release()  # nothing was made
+            raise
 
 
 @contextmanager
 def growing(path: str, record: Mapping[str, Any], note: Callable[[str], None] = lambda _: None) -> Iterator[Growth]:
-    """The finished output at `path`, to which this request adds rows. Raises LockedError if another run is at work, or
-    if another request has claimed the path of an object store."""
-    with store_of(path).writer(path):
-        _claim(path, record, note)
-        yield Growth(path, record, path)
+    """The finished output at `path`, to which this request adds rows behind those that it has. Raises LockedError if
+    another run is at work, or if another request has claimed the path of an object store."""
+    store, given = store_of(path), parsed(_content(record))
+    groups.open_group(path, given["format"])  # raises SpecError for anything else
+    with store.writer(path):
+        about = _checked(groups.describe(path) or {}, path)
+        record = {**given, "rows_before": about["rows"]}
+        before = _claimed(path)
+        if before is not None and _record(before).get("rows_before", about["rows"]) != about["rows"]:
+            clear(path)  # of a run that was killed after it published
+            before = None
+        if before != _content(record):
+            if isinstance(store, ObjectStore):
+                _claim_growth(store, path, record)
+            else:
+                _claim(path, record, note)
+            _remove_behind(path, about)
+        yield Growth(path, record, path, about)
+
+
+def _checked(about: Mapping[str, Any], path: str) -> Mapping[str, Any]:
+    """The manifest of an output with rows. Raises CorruptionError for another one, e.g. with names that lead out of the
+    folder."""
+    names = about.get("arrays")
+    if type(about.get("rows")) is int and isinstance(names, list) and all(str(name).isidentifier() for name in names):
+        return about
+    raise CorruptionError(f"{path}: its manifest names no rows and arrays to which others can be added; make it again")
+
+
+def _remove_behind(path: str, about: Mapping[str, Any]) -> None:
+    """Remove what an interrupted run of another request left behind the rows that the manifest names."""
+    store, rows = store_of(path), about["rows"]
+    for name in about["arrays"]:
+        array = groups.open_array(f"{path}/{name}")
+        if array.shape[0] > rows:
+            array.resize((rows, *array.shape[1:]))
+        files = store.files(f"{path}/{name}")
+        for key in set(chunk_keys(array, _ANY, files)).difference(chunk_keys(array, rows, files)):
+            store.remove_file(f"{path}/{name}/{key}")
 
 
 def claimed(path: str) -> dict[str, Any] | None:
     """The request that is being made at `path`, or that a killed run left unfinished; None if there is none."""
-    found: dict[str, Any] | None = read_record(f"{path}{PARTIAL}/{_CLAIM}", "remove it")
-    return found
+    found = _claimed(path)
+    return None if found is None else _record(found)
 
 
 def clear(path: str) -> None:
     """Remove what lies beside an output, the claim last."""
     store, partial = store_of(path), path + PARTIAL
-    for name in ("group", "sums"):
-        store.remove_folder(f"{partial}/{name}")
-    store.remove_file(f"{partial}/{_CLAIM}")
-    store.remove_folder(partial)
+    names = _BESIDE.intersection(store.names(partial)) if store.is_folder(partial) else set()
+    for name in sorted(names, key=lambda name: name == _CLAIM):
+        remove = store.remove_folder if name in _FOLDERS else store.remove_file
+        remove(f"{partial}/{name}")
+    store.remove_empty(partial)
+
+
+def _is_made(path: str, record: Mapping[str, Any]) -> bool:
+    """Whether the finished output of this request is at the path."""
+    about = groups.describe(path)
+    return about is not None and all(about.get(key) == value for key, value in record.items())
 
 
 def check_place(path: str, record: Mapping[str, Any], *, overwrite: bool) -> None:
@@ -239,10 +328,7 @@ def check_place(path: str, record: Mapping[str, Any], *, overwrite: bool) -> Non
     if about is None:
         there = store.exists(path) and not (store.is_folder(path) and not store.names(path))
         if there and (isinstance(store, LocalDisk) or _claimed(path) is None):
-            raise SpecError(
-                f"{path} exists and was not made by bigkpca, so it is never replaced: choose another output path, or "
-                "move it elsewhere yourself"
-            )
+            raise _foreign(path)
         return
     if all(about.get(key) == value for key, value in record.items()):
         return
@@ -258,61 +344,103 @@ def check_place(path: str, record: Mapping[str, Any], *, overwrite: bool) -> Non
         )
 
 
+def _foreign(path: str) -> SpecError:
+    return SpecError(
+        f"{path} exists and was not made by bigkpca, so it is never replaced: choose another output path, or move it "
+        "elsewhere yourself"
+    )
+
+
 def _claim(path: str, record: Mapping[str, Any], note: Callable[[str], None]) -> None:
-    """Claim a path for this request. On a local disk, where the lock is held, a claim of another request is that of a
-    run that has ended: what it left is removed. On an object store it raises LockedError."""
-    store, partial = store_of(path), path + PARTIAL
-    before = _claimed(path)
-    if before is not None and before != _content(record):
-        if not isinstance(store, LocalDisk):
-            raise _taken(path, before, record)
-        note(f"removed what an interrupted run left of {other(_record(before), record)}")
-        clear(path)
-    if (
-        before is None
-        and store.is_folder(partial)
-        and any(name != f"{_CLAIM}{PARTIAL}" for name in store.names(partial))
-    ):
-        raise SpecError(f"{partial} exists and was not made by bigkpca, which writes there: move it elsewhere")
-    store.make_folder(partial)
-    there = store.claim(f"{partial}/{_CLAIM}", _content(record))
-    if there != _content(record):
-        raise _taken(path, there, record)
-
-
-def _claim_in_place(path: str, record: Mapping[str, Any], *, overwrite: bool, note: Callable[[str], None]) -> None:
-    """Claim a path of an object store, where the output is written in place: an earlier output is removed first, and so
-    is what another request left, with `overwrite`. A claim that says so lets the same command go on with that."""
-    store, content = store_of(path), _content(record)
-    removing = _content({**record, "removing": True})
-    before = _claimed(path)
-    if before == content or (before is None and not store.exists(path)):
-        _claim(path, record, note)
+    """Claim a path on a local disk, where this run holds the lock: what other requests left is removed."""
+    store, before = store_of(path), _check_beside(path)
+    if before == _content(record):
         return
-    if before not in (None, removing):
-        if not overwrite:
-            raise _taken(path, before, record)
-        store.write(f"{path}{PARTIAL}/{_CLAIM}", removing)
-    else:
-        _claim(path, {**record, "removing": True}, note)
+    if before is not None:
+        note(f"removed what an interrupted run left of {other(_record(before), record)}")
+    clear(path)
+    store.make_folder(path + PARTIAL)
+    store.write(_claim_file(path), _content(record))
+
+
+def _claim_in_place(
+    store: ObjectStore, path: str, record: Mapping[str, Any], *, overwrite: bool, note: Callable[[str], None]
+) -> None:
+    """Claim a path of an object store, where the output is written in place. An earlier output is removed first, and so
+    is what another request left, with `overwrite`: a claim that says so lets the same command go on with that. No other
+    run can do the same meanwhile, since the server replaces only the claim that this run has seen."""
+    claim, content, removing = _claim_file(path), _content(record), _content({**record, "removing": True})
+    before, own = _check_beside(path), False
+    if before is None:
+        own = store.exists(path)
+        if own and groups.describe(path) is None:
+            raise _foreign(path)
+        before = store.claim(claim, removing if own else content)
+    elif before not in (content, removing) and overwrite and store.swap(claim, before, removing):
+        before, own = removing, True
+    if before not in (content, removing):
+        raise _taken(path, before, record)
+    if (not overwrite and _is_made(path, record)) or (before == content and groups.describe(path) is None):
+        return
+    try:
+        check_place(path, record, overwrite=overwrite)  # again, now that no other run changes what is there
+    except SpecError:
+        if own:
+            store.remove_file(claim)
+        raise
     note(f"removing what is at {path} first")
+    if not store.swap(claim, before, removing):
+        raise _taken(path, _claimed(path) or b"", record)
     store.remove_folder(f"{path}{PARTIAL}/sums")
     store.remove_folder(path)
-    store.write(f"{path}{PARTIAL}/{_CLAIM}", content)
+    if not store.swap(claim, removing, content):
+        raise _taken(path, _claimed(path) or b"", record)
+
+
+def _claim_growth(store: ObjectStore, path: str, record: Mapping[str, Any]) -> None:
+    """Claim a finished output in an object store, to which rows are added in place."""
+    _check_beside(path)
+    there = store.claim(_claim_file(path), _content(record))
+    if there != _content(record):
+        raise _taken(path, there, record)
+    if (groups.describe(path) or {}).get("rows") != record["rows_before"]:
+        store.remove_file(_claim_file(path))
+        raise LockedError(f"{path}: another run has just added rows to it: run the same command again")
+
+
+def _check_beside(path: str) -> bytes | None:
+    """The claim of a path, if there is one. Raises SpecError if others have put something where it would be."""
+    store, partial = store_of(path), path + PARTIAL
+    found, folder = _claimed(path), store.is_folder(partial)
+    others = not _BESIDE.issuperset(store.names(partial)) if folder else store.exists(partial)
+    linked = store.resolved(partial) != store.resolved(path) + PARTIAL
+    if linked or (found is None and others):
+        raise SpecError(f"{partial} exists and was not made by bigkpca, which writes there: move it elsewhere")
+    return found
 
 
 def _taken(path: str, claim: bytes, record: Mapping[str, Any]) -> LockedError:
+    there, remove = _record(claim), "what it made with --overwrite (overwrite=True in Python)"
+    if "rows_before" in there:
+        remove = _claim_file(path)  # rows that are added are not published before the end
     return LockedError(
-        f"{path} is being made, or was left unfinished, by another request, of {other(_record(claim), record)}: wait "
-        "until that run ends, finish it by its own command, or remove what it made with --overwrite (overwrite=True in "
-        "Python) once it has ended"
+        f"{path} is being made, or was left unfinished, by another request, of {other(there, record)}: wait until that "
+        f"run ends, finish it by its own command, or remove {remove} once it has ended"
     )
+
+
+def _claim_file(path: str) -> str:
+    return f"{path}{PARTIAL}/{_CLAIM}"
 
 
 def _claimed(path: str) -> bytes | None:
     """The content of the claim of a path; None if there is none."""
+    return _content_of(_claim_file(path))
+
+
+def _content_of(claim: str) -> bytes | None:
     try:
-        return read_small(f"{path}{PARTIAL}/{_CLAIM}")
+        return read_small(claim)
     except (FileNotFoundError, NotADirectoryError):
         return None
 
@@ -326,22 +454,14 @@ def _record(claim: bytes) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _key(array: zarr.Array[Any], block: Block) -> str:
-    """The name of the file that holds a block, in the folder of the array."""
-    return array.metadata.encode_chunk_key((block.number, *[0] * (array.ndim - 1)))
-
-
-def _is_there(path: str, shape: tuple[int, ...], dtype: Any, chunk_rows: int) -> bool:
-    try:
-        found = groups.open_array(path)
-    except Exception:  # Zarr raises several types where nothing is, and for metadata that were cut off
-        return False
-    return found.shape == shape and found.dtype == dtype and found.chunks[0] == max(1, chunk_rows)
-
-
 def _content(record: Mapping[str, Any]) -> bytes:
     """A claim of this request; equal requests have equal claims."""
     return json.dumps(record, sort_keys=True, indent=1).encode()
+
+
+def _key(array: zarr.Array[Any], block: Block) -> str:
+    """The name of the file that holds a block, in the folder of the array."""
+    return array.metadata.encode_chunk_key((block.start // array.chunks[0], *[0] * (array.ndim - 1)))
 
 
 def output_path(path: AnyPath, *inputs: str | None) -> str:
@@ -397,7 +517,7 @@ def head(path: str) -> bytes:
 
 def other(there: Mapping[str, Any], record: Mapping[str, Any]) -> str:
     """What existing output with the record `there` is, as opposed to the requested output."""
-    what = groups.named(str(there.get("format")))
+    what = groups.named(str(there.get("format", "output of another kind")))
     if there.get("format") != record["format"]:
         return f"a bigkpca {what}"
     for key in ("identity", "input"):

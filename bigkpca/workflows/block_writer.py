@@ -16,7 +16,7 @@ from bigkpca.data.zarr import ZarrRows
 from bigkpca.errors import Array, changed
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.options import RunOptions
-from bigkpca.execution.planning import Plan
+from bigkpca.execution.plan import Plan, check_plans
 from bigkpca.execution.tasks import BlockTasks, Task
 from bigkpca.numerics.model import Model
 from bigkpca.storage import groups, output
@@ -46,11 +46,8 @@ def written(work: BlockOutput, out: AnyPath, options: Mapping[str, Any], run: Ru
     fingerprint = work.rows.fingerprint()
     path = output.group_path(out, fingerprint["path"], work.model_path)
     with run.engine() as engine:
-        plan = work.plan(engine.threads)
-        plan.check(run.memory_limit, "ask for smaller blocks with --block-rows, or fit a model with fewer landmarks")
-        engine.check_memory(
-            lambda threads: work.plan(threads).peak_bytes, lambda threads: work.plan(threads).device_bytes
-        )
+        remedy = "ask for smaller blocks with --block-rows, or fit a model with fewer landmarks"
+        plan = check_plans(work.plan, engine, run.memory_limit, remedy)
         engine.check_paths(fingerprint["path"])
         record = {
             "format": work.kind,

@@ -14,9 +14,8 @@ from bigkpca.data.rows import ArrayRows, Rows, take
 from bigkpca.data.zarr import ZarrRows
 from bigkpca.errors import CorruptionError, DataError, MemoryLimitError
 from bigkpca.evaluating import CrossValidation
-from bigkpca.execution.duration import measured_speed, not_timed, timed
 from bigkpca.execution.options import DeviceOptions, ReadingOptions, RunOptions, of_fit, takes, with_names_of_fields
-from bigkpca.execution.planning import Plan, check_peak, plan_resolved, sample_bytes
+from bigkpca.execution.plan import Plan, check_peak, in_process, in_worker, plan_resolved, sample_bytes
 from bigkpca.fitting.memory_limits import check_fits
 from bigkpca.fitting.sample import sample_lengths, scale_of
 from bigkpca.fitting.warnings import warn_if_dominated
@@ -42,7 +41,7 @@ class _EvaluateOptions(ReadingOptions, DeviceOptions, total=False):
 @with_names_of_fields
 @takes(_PlanOptions)
 def plan(data: Any, **options: Unpack[_PlanOptions]) -> Plan:
-    """Estimate the cost of a fit: passes, bytes read, peak memory of a process, and time.
+    """Estimate the cost of a fit: passes, bytes read and peak memory of a process.
 
     Parameters
     ----------
@@ -56,9 +55,8 @@ def plan(data: Any, **options: Unpack[_PlanOptions]) -> Plan:
     Returns
     -------
     Plan
-        `peak_bytes`, `expected_seconds` (None if not known, with the reason in `not_timed`) and others. `refused` is
-        the reason why the fit would be refused, if it needs more than `memory`, than a worker has, or than is free on
-        the device.
+        `peak_bytes` and others. `refused` is the reason why the fit would be refused, if it needs more than `memory`,
+        than a worker has, or than is free on the device.
 
     Raises
     ------
@@ -68,8 +66,7 @@ def plan(data: Any, **options: Unpack[_PlanOptions]) -> Plan:
     Notes
     -----
     Reads no rows, except about a thousand of a dataset or frame with column names: it warns if one column makes nearly
-    all of the distances between them (DominantVariableWarning). The time assumes an idle machine with the data on its
-    local disk; a probe of a twentieth of a second measures the speed of the machine.
+    all of the distances between them (DominantVariableWarning).
 
     Examples
     --------
@@ -83,11 +80,7 @@ def plan(data: Any, **options: Unpack[_PlanOptions]) -> Plan:
     rows = open_rows(data, run.array)
     with run.on(rows).engine() as engine:
         fit = resolve(spec, rows)
-        found, unknown = plan_resolved(rows, fit, engine.threads, engine.device), not_timed(rows, fit)
-        unknown = f"not measured on {found.device}" if found.device else unknown
-        found = replace(found, not_timed=unknown, threads=engine.all_threads, on_workers=engine.client is not None)
-        if unknown is None:
-            found = timed(found, fit, measured_speed(), engine.all_threads, engine.threads)
+        found = plan_resolved(rows, fit, engine.threads, engine.device)
         try:
             check_fits(rows, fit, engine, run.memory_limit)
             _warn_if_dominated(rows, fit)
@@ -168,10 +161,9 @@ def sigma(
     rows = open_rows(data, run.array)
     with run.engine() as engine:
         fit = resolve(spec, rows)
-        check_peak(
-            sample_bytes(rows, fit, engine.threads), run.memory_limit, "allow more with --memory (memory= in Python)"
-        )
-        engine.check_memory(lambda threads: sample_bytes(rows, fit, threads))
+        needed = in_process(sample_bytes(rows, fit, engine.threads))
+        check_peak(needed, run.memory_limit, "allow more with --memory (memory= in Python)")
+        engine.check_memory(lambda threads: in_worker(sample_bytes(rows, fit, threads)))
         return sample_lengths(rows, fit, engine)
 
 

@@ -161,7 +161,7 @@ def fit_and_save(
             try:
                 model = fit_model(rows, spec, replace(engine, checkpoint=saved.of, kept=kept), run, like, identity)
             except DataError:  # the rows have to change before another fit
-                output.clear(path)
+                place.release()
                 raise
         check_unchanged(rows, fingerprint)
         place.publish(models.write_arrays(model, place.folder))

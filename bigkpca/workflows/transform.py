@@ -16,7 +16,7 @@ from bigkpca.data.stores import AnyPath
 from bigkpca.errors import Array, DataError, FlaggedShareWarning, SpecError, warn
 from bigkpca.execution.engine import KeptFeatures
 from bigkpca.execution.options import DeviceOptions, RunOptions, WritingOptions, takes, with_names_of_fields
-from bigkpca.execution.planning import Plan, plan_reconstruct, plan_transform
+from bigkpca.execution.plan import Plan, plan_reconstruct, plan_transform
 from bigkpca.execution.projection import (
     block_denoised,
     block_preimages,
@@ -182,8 +182,7 @@ def write_scores(
     arrays |= {} if flag is None else ARRAYS
 
     def plan(threads: int) -> Plan:
-        judging: Any = {"residual": residual, "flag": flag is not None}
-        return plan_transform(rows, model, block_rows, threads, **judging, dtype=dtype, device=run.device_value)
+        return plan_transform(rows, model, block_rows, threads, judged=judged, dtype=dtype, device=run.device_value)
 
     work = BlockOutput(
         _KIND,
@@ -325,7 +324,7 @@ def _write_preimages(
     }
 
     def plan(threads: int) -> Plan:
-        return plan_reconstruct(rows, model, block_rows, threads, denoising=given != "scores")
+        return plan_reconstruct(rows, model, block_rows, threads)
 
     computed, title = (block_preimages, "reconstructing") if given == "scores" else (block_denoised, "denoising")
     made_by, function = models.model_digest(fitted), partial(_preimages, computed=computed)

@@ -18,7 +18,7 @@ from bigkpca.data.zarr import ZarrRows, named_arrays, read, rows_of_manifest, wh
 from bigkpca.errors import CorruptionError, IncompleteError, SpecError
 from bigkpca.execution.engine import Engine, fit_blocks
 from bigkpca.execution.options import ReadingOptions, RunOptions, takes
-from bigkpca.execution.planning import check_peak, resident
+from bigkpca.execution.plan import check_peak, in_process, in_worker
 from bigkpca.execution.tasks import BlockTasks, Task
 from bigkpca.storage import groups, models
 
@@ -130,13 +130,9 @@ def _read(rows: Rows, block: Block) -> None:
 
 def _damage(path: str, arrays: dict[str, tuple[zarr.Array[Any], int]], engine: Engine, run: RunOptions) -> list[str]:
     """What is wrong with chunks of these arrays, each with its number of rows."""
-    largest = max(READ_BYTES, *(chunk_bytes(array) for array, _ in arrays.values()))
-
-    def peak(threads: int) -> int:
-        return resident(threads * 3 * largest)
-
-    check_peak(peak(engine.threads), run.memory_limit, "allow more with --memory (memory= in Python)")
-    engine.check_memory(peak)
+    one = 3 * max(READ_BYTES, *(chunk_bytes(array) for array, _ in arrays.values()))
+    check_peak(in_process(engine.threads * one), run.memory_limit, "allow more with --memory (memory= in Python)")
+    engine.check_memory(lambda threads: in_worker(threads * one))
     tasks = []
     for name, (array, rows) in arrays.items():
         height = (array.shards or array.chunks)[0]

@@ -16,12 +16,11 @@ import pytest
 import zarr
 from distributed import LocalCluster
 
+import bigkpca
 from bigkpca import reporting
 from bigkpca.cli import main
-from bigkpca.execution.duration import Speed
 from bigkpca.spec import FitSpec
 from bigkpca.storage import describe
-from bigkpca.workflows import estimates
 from tests.helpers.commands import run
 
 pytestmark = pytest.mark.usefixtures("quiet_signals")
@@ -128,20 +127,10 @@ def test_options_reach_the_fit_and_info_tells_them(made, tmp_path):
     assert (shown.exit_code, facts_of("info", tmp_path / "n.zarr")["options"]["components"]) == (0, None)
 
 
-def test_plan_says_what_a_fit_costs_and_how_long_it_takes_where_that_is_known(made, monkeypatch):
-    for speed, unit in {1e9: "s", 1e6: "min", 1e4: "h"}.items():
-        monkeypatch.setattr(estimates, "measured_speed", lambda speed=speed: Speed(speed, speed, speed))
-        shown = run("plan", made.dataset, "--size", 200).stdout
-        assert re.search(rf"^expected time +about [\d.,]+ {unit} on this machine, \d+ threads?$", shown, re.M), unit
-        assert re.search(r"peak bytes +\d+\.\d MB", shown)
+def test_plan_says_what_a_fit_costs(made):
+    assert re.search(r"peak bytes +\d+\.\d MB", run("plan", made.dataset, "--size", 200).stdout)
     facts = facts_of("plan", made.dataset, "--size", 200)
     assert (facts["rows"], facts["passes"]) == (300, 1)
-    assert facts["expected_seconds"] > 7200
-    monkeypatch.setattr(estimates, "measured_speed", lambda: pytest.fail("nothing to measure for"))
-    assert facts_of("plan", made.dataset, "--tol", 0.1)["expected_seconds"] is None
-    shown = run("plan", made.dataset, "--tol", 0.1).stdout
-    assert "expected seconds" not in shown
-    assert re.search(r"^expected time +not known: the size depends on the data$", shown, re.M)
 
 
 ROUTES = {
@@ -202,7 +191,7 @@ MISTAKES = [
         "--size does not work with method exact, which uses every row: leave it out",
     ),
     ("fit DATA m.zarr --array x", 2, "is one array, not a group that contains 'x': omit --array"),
-    ("info half.zarr --array x", 2, "half.zarr is a bigkpca dataset, described as a whole: omit --array"),
+    ("info few.zarr --array x", 2, "few.zarr is a bigkpca dataset, described as a whole: omit --array"),
     ("fit nan.npy m.zarr", 3, "row 4, column 1 is NaN"),
     ("fit DATA m.zarr --memory 1MB", 4, "1 MB are allowed"),
     ("sigma DATA --memory 9MB", 4, "MB in a process, but 9 MB are allowed: allow more"),
@@ -214,7 +203,7 @@ MISTAKES = [
     ("ingest few.npy", 2, "Missing argument 'DST'."),
     ("merge few.npy --overwrite", 2, "Missing argument 'OUT'."),
     ("info half.zarr --json", 0, '"finished": false'),
-    ("fit half.zarr m.zarr", 6, "its ingest did not finish"),
+    ("fit half.zarr m.zarr", 6, "half.zarr is not finished: run the command that makes it again"),
 ]
 
 
@@ -225,7 +214,9 @@ def test_what_goes_wrong_is_said_in_a_line_with_a_code(made, tmp_path, monkeypat
     np.save("nan.npy", bad)
     np.save("objects.npy", np.array([None, "a"]), allow_pickle=True)
     np.save("few.npy", np.eye(64)[:2])
-    zarr.create_group("half.zarr", attributes={"bigkpca": {"format": "dataset", "format_version": 1}})
+    bigkpca.ingest("few.npy", "few.zarr")
+    Path("half.zarr.partial").mkdir()
+    Path("half.zarr.partial/claim.json").write_text('{"format": "dataset"}')
     for line, code, message in MISTAKES:
         result = run(*(made.rows if word == "DATA" else word for word in line.split()))
         assert message in result.output, line
@@ -257,7 +248,6 @@ def test_what_a_worker_allows_is_asked_by_every_command(made):
         assert shown.exit_code == 4, shown.output
         assert re.search(r"worker .* may use 100 MB, but the plan needs \d+ MB", shown.stderr)
     assert "peak bytes" in told[0].stdout
-    assert "on 1 thread of workers, if each is as fast as one on this machine" in told[0].stdout
 
 
 def test_help_names_the_commands_in_the_order_of_their_use_and_in_whole_sentences():
@@ -330,6 +320,5 @@ def test_sigma_tells_what_it_found_and_evaluate_what_memory_it_needs(made):
     assert re.search(approximation + captured + lost, evaluated)
     for path in (made.dataset, made.model):
         told = run("verify", path, "-q", "--timeout", "60 s").stdout
-        files = re.search(r"^files +([1-9]\d*)\nchecked (\d+) files?: all intact\n\Z", told, re.M)
-        assert files[1] == files[2]
-        assert facts_of("verify", path)["files"] == int(files[1])
+        assert told.endswith("\nall intact\n")
+        assert facts_of("verify", path)["path"] == str(path)

@@ -24,7 +24,7 @@ from bigkpca.data.opening import open_rows
 from bigkpca.data.rows import ArrayRows
 from bigkpca.errors import CorruptionError, SpecError
 from bigkpca.execution.engine import Engine
-from bigkpca.execution.planning import plan_fit
+from bigkpca.execution.plan import plan_fit
 from bigkpca.fitting.others import mapped, with_other_preimages, without
 from bigkpca.spec import FitSpec
 from tests.comparing.options import COMPONENTS, FEW, SIZES

@@ -9,7 +9,7 @@ import pytest
 from bigkpca import arrays, kernels, landmarks, methods
 from bigkpca.data.opening import open_rows
 from bigkpca.execution.engine import Engine
-from bigkpca.execution.planning import plan_fit
+from bigkpca.execution.plan import plan_fit
 from bigkpca.fitting.merge import extend
 from bigkpca.spec import FitSpec
 from tests.helpers.fits import fit, scores

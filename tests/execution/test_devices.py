@@ -24,11 +24,11 @@ from bigkpca.data.blocks import split
 from bigkpca.data.devices import AT_ONCE, TALLER, Device
 from bigkpca.data.rows import ArrayRows
 from bigkpca.errors import DeviceMemoryError, DeviceMemoryWarning, MemoryLimitError, SpecError
-from bigkpca.execution import planning, workers
+from bigkpca.execution import workers
 from bigkpca.execution.clusters import open_engine
 from bigkpca.execution.engine import Engine, block_tiles, sum_by_block, tile_height
 from bigkpca.execution.on_cluster import _graph, _Run
-from bigkpca.execution.planning import Work, plan_fit, plan_transform, worker_bytes
+from bigkpca.execution.plan import plan_fit, plan_resolved, plan_transform, worker_bytes
 from bigkpca.execution.progress import WARNING
 from bigkpca.execution.tasks import BlockTasks, Carried, Placed, Task, graph_of, use_device
 from bigkpca.fitting.memory_limits import check_fits
@@ -36,7 +36,7 @@ from bigkpca.numerics.features import KernelRows
 from bigkpca.numerics.kernels import Gaussian
 from bigkpca.numerics.moments import entries, most_of_strip, shifted_sums
 from bigkpca.spec import FitSpec, resolve
-from tests.execution.test_planning import model, rows
+from tests.execution.test_plan import model, rows
 from tests.execution.test_tasks import pass_of, run
 from tests.execution.test_workers import found_by
 from tests.helpers.dask_processes import DaskProcesses, wait_until
@@ -218,8 +218,7 @@ def test_a_plan_counts_the_arrays_of_each_thread_on_a_device():
     strip = most_of_strip(D)
     sums = [(entries(D), 1, 8), (strip, 1, 4), (strip, 1, 4), (strip, 1, 8)]
     one = sum(a * b * c for a, b, c in [*landmarks, *tiles, *sums])
-    shared = plan_fit(rows(10**6), FitSpec.checked(size=D, components=5), 2).result_bytes  # more than the landmarks
-    assert 0 <= plan.device_bytes - (2**28 + 2 * one + D * d * 4) < shared
+    assert 2 * one + D * d * 4 <= plan.device_bytes - 2**28 <= 2 * (2 * one + D * d * 4)
     assert plan.device == "array_api_strict:cpu"
     assert "memory of array_api_strict:cpu" in repr(plan)
 
@@ -232,19 +231,22 @@ def test_a_block_on_a_device_needs_no_more_than_planned():
     shifted_sums(features.tiles([Y], n), np.zeros(D))
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    planned = planning._stream_bytes(ArrayRows(Y), Work(D, 4 * D * d, 4, Gaussian(5.0), True), n, None)
-    assert planned / 2 < peak < planned
+    planned = (
+        plan_fit(ArrayRows(Y), FitSpec.checked(size=D, components=5, block_rows=n), 1, STRICT).device_bytes - 2**28
+    )
+    assert planned / 4 < peak < planned
 
 
 def test_without_a_device_plans_are_as_before_and_with_one_they_grow_with_threads_up_to_four():
     spec = FitSpec.checked(size=500, components=5)
-    many, fit = rows(10**6), resolve(spec, rows(10**6))
+    many = rows(10**6)
     before, there = plan_fit(many, spec, 4), [plan_fit(many, spec, threads, STRICT) for threads in (1, 2, 4, 5)]
-    assert (before.device, before.device_bytes) == (None, 0)
+    assert (before.device, before.device_bytes) == ("", 0)
     needed = [plan.device_bytes for plan in there]
     assert needed[0] < needed[1] < needed[2] == needed[3]
-    assert before.peak_bytes < there[2].peak_bytes  # for taller tiles
-    assert worker_bytes(many, fit, 4) < worker_bytes(many, fit, 4, STRICT)
+    wide = rows(10**6, 1000)  # of which tiles on a device take more memory here, too
+    fit = resolve(spec, wide)
+    assert worker_bytes(wide, fit, 4) < worker_bytes(wide, fit, 4, STRICT)
     for method in ("rff", "rff-pca", "exact"):
         few = rows(3000)
         assert (plan_fit(few, FitSpec.checked(method=method, components=5), 2, STRICT).device_bytes > 0) == (
@@ -254,10 +256,7 @@ def test_without_a_device_plans_are_as_before_and_with_one_they_grow_with_thread
     assert exact.device_bytes > 2**28 + 5 * 8 * 10**5 * 110  # the block that is multiplied, and products of two threads
     scores = [plan_transform(many, model(size), None, 2, device=STRICT).device_bytes for size in (100, 1000)]
     assert (
-        0
-        < scores[0]
-        < scores[1]
-        < plan_transform(many, model(1000), None, 2, residual=True, device=STRICT).device_bytes
+        0 < scores[0] < scores[1] < plan_transform(many, model(1000), None, 2, judged=True, device=STRICT).device_bytes
     )
 
 
@@ -275,7 +274,7 @@ def test_what_does_not_fit_on_the_device_is_refused_and_with_a_tolerance_limits_
     growing = resolve(FitSpec.checked(tol=0.01, components=5), many)
     limits = check_fits(many, growing, engine, None)
     assert limits.limited_by == "the free memory of array_api_strict:cpu"
-    assert planning.plan_resolved(many, growing.changed(size=limits.largest), 1, STRICT).device_bytes <= free
+    assert plan_resolved(many, growing.changed(size=limits.largest), 1, STRICT).device_bytes <= free
     free = 10**6
     with pytest.raises(
         MemoryLimitError, match=r"even a size of 10 needs \d+ MB, above the free memory of array_api_strict"

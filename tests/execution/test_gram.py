@@ -11,7 +11,7 @@ from bigkpca.data.opening import open_rows
 from bigkpca.data.rows import ArrayRows
 from bigkpca.execution import passes
 from bigkpca.execution.engine import Engine
-from bigkpca.execution.planning import plan_fit
+from bigkpca.execution.plan import plan_fit
 from bigkpca.numerics.features import Columns
 from bigkpca.spec import FitSpec
 from tests.helpers.commands import peak_bytes, planned_bytes
@@ -99,8 +99,8 @@ def test_a_plan_counts_the_rows_in_memory_and_blocks_but_no_gram_matrix():
     assert exact.size == refined.size == 10**5
     assert exact.passes == refined.passes == start.passes + 2
     assert exact.bytes_read > start.bytes_read
-    assert exact.peak_bytes < 8 * 10**10 / 50
-    assert plan(10**6, method="exact").peak_bytes > 10**6 * (100 * 4 + 8 * 8 * 30)
+    assert exact.array_bytes < 8 * 10**10 / 50
+    assert plan(10**6, method="exact").array_bytes > 10**6 * (100 * 4 + 8 * 8 * 30)
 
 
 @pytest.mark.alone

@@ -12,7 +12,7 @@ import bigkpca
 from bigkpca import KernelPCA
 from bigkpca.data.rows import ArrayRows
 from bigkpca.execution.engine import Engine, KeptFeatures
-from bigkpca.execution.planning import process_bytes
+from bigkpca.execution.plan import process_bytes
 from bigkpca.execution.projection import score_rows
 from bigkpca.fitting.fit import fit_rows
 from bigkpca.fitting.memory_limits import make_room

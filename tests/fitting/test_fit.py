@@ -12,7 +12,7 @@ from bigkpca import KernelPCA, kernels
 from bigkpca.data.rows import ArrayRows
 from bigkpca.errors import DataError, FewerComponentsWarning, IndefiniteKernelWarning, MemoryLimitError, SpecError
 from bigkpca.execution.engine import Engine
-from bigkpca.execution.planning import plan_fit
+from bigkpca.execution.plan import plan_fit
 from bigkpca.fitting.fit import fit_rows
 from bigkpca.fitting.sample import _check_sizes, sample_lengths
 from bigkpca.spec import FitSpec, resolve

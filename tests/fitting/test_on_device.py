@@ -12,7 +12,7 @@ from bigkpca import KernelPCA, KernelPCADetector
 from bigkpca.comparing.trials import ProcessRunner
 from bigkpca.data.devices import Device
 from bigkpca.errors import SpecError
-from bigkpca.storage import block_arrays
+from bigkpca.storage import groups
 from bigkpca.storage.models import load_model, model_digest
 from bigkpca.workflows import checkpoints
 from tests.helpers.commands import run
@@ -75,7 +75,7 @@ def test_rows_on_a_device_are_computed_there_unless_another_is_named(X, tmp_path
         model = bigkpca.fit(rows, tmp_path / f"{device}.zarr", device=device, **OPTIONS)
         assert model.provenance.get("devices") == recorded
         assert KernelPCA(**OPTIONS, device=device).fit(rows).model_.provenance.get("devices") == recorded
-        assert bigkpca.plan(rows, device=device, **OPTIONS).device == (recorded and recorded[0])
+        assert bigkpca.plan(rows, device=device, **OPTIONS).device == (recorded[0] if recorded else "")
 
 
 @pytest.mark.parametrize("options", [{"method": "exact"}, {"kernel": "precomputed"}])
@@ -84,7 +84,7 @@ def test_a_gram_matrix_is_solved_on_the_processor(options, X, tmp_path):
     model = bigkpca.fit(rows, tmp_path / "m.zarr", n_components=3, device=DEVICE, progress=shown, **options)
     assert "devices" not in model.provenance
     assert f"{RECORDED[0]} is not used: Gram matrices in memory are solved on the processor" in shown.notes
-    assert bigkpca.plan(rows, n_components=3, device=DEVICE, **options).device is None
+    assert bigkpca.plan(rows, n_components=3, device=DEVICE, **options).device == ""
 
 
 def test_scores_and_residuals_of_each_model_are_computed_on_each_device(folder, tmp_path, placed):
@@ -95,7 +95,7 @@ def test_scores_and_residuals_of_each_model_are_computed_on_each_device(folder, 
             scores = bigkpca.transform(model, folder / "rows.zarr", out, block_rows=64, residual=True, device=device)
             assert (placed.count((20, 3)) >= 2) == (device is not None)  # of the model, and of its expansion
             placed.clear()
-            stored.append((scores[:], block_arrays.values(str(out), "residual")))
+            stored.append((scores[:], groups.open_values(str(out), "residual")[:]))
         for ours, expected in zip(*stored[::-1], strict=True):
             agree(ours, expected)
 
@@ -104,7 +104,7 @@ def test_scores_that_a_fit_writes_are_those_of_transform(folder, tmp_path):
     bigkpca.fit(folder / "rows.zarr", tmp_path / "m.zarr", transform=tmp_path / "s.zarr", device=DEVICE, **OPTIONS)
     given = tmp_path / "m.zarr", folder / "rows.zarr", tmp_path / "t.zarr"
     scores = bigkpca.transform(*given, device=DEVICE, block_rows=64)
-    np.testing.assert_array_equal(block_arrays.open_main(f"{tmp_path}/s.zarr", "features")[:], scores[:])
+    np.testing.assert_array_equal(groups.open_main(f"{tmp_path}/s.zarr", "features")[:], scores[:])
 
 
 def test_an_evaluation_on_a_device(folder, placed):
@@ -119,9 +119,8 @@ def test_an_evaluation_on_a_device(folder, placed):
 
 def test_a_plan_names_the_device_and_the_memory_that_it_needs(folder):
     here, there = (bigkpca.plan(folder / "rows.zarr", device=device, **OPTIONS) for device in ("cpu", DEVICE))
-    assert (there.device, here.device, here.device_bytes) == (RECORDED[0], None, 0)
+    assert (there.device, here.device, here.device_bytes) == (RECORDED[0], "", 0)
     assert there.device_bytes > 0
-    assert there.expected_time == f"not known: not measured on {RECORDED[0]}"
 
 
 @pytest.mark.full

@@ -10,7 +10,6 @@ import pytest
 from bigkpca import KernelPCA
 from bigkpca.data.rows import ArrayRows
 from bigkpca.execution.engine import Engine
-from bigkpca.execution.planning import plan_fit
 from bigkpca.fitting import others, reference
 from bigkpca.fitting.merge import extend
 from bigkpca.fitting.reference import with_reference
@@ -249,11 +248,3 @@ def test_the_decoder_has_the_expansion_that_a_decomposition_gives(few):
         for preimage in ("linear", FixedPoint(mean_term=False)):
             other = fitted(few, preimage=preimage, **options)
             np.testing.assert_array_equal(model.residual(few), other.residual(few), str(options))
-
-
-def test_rows_of_the_reference_are_planned_for(monkeypatch):
-    rows = ArrayRows(np.broadcast_to(np.zeros(1, np.float32), (10**6, 4000)))
-    spec = FitSpec.checked(method="rff", size=16)
-    with_them = plan_fit(rows, spec, 4).peak_bytes
-    monkeypatch.setattr("bigkpca.execution.planning.REFERENCE_ROWS", 0)
-    assert with_them - plan_fit(rows, spec, 4).peak_bytes >= REFERENCE_ROWS * 4000 * 4

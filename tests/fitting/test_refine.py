@@ -15,7 +15,8 @@ from bigkpca.execution.engine import Engine
 from bigkpca.fitting.refine import _error_of_kernels
 from bigkpca.numerics.features import Columns
 from bigkpca.spec import FitSpec
-from bigkpca.storage.models import load_model, save_model
+from bigkpca.storage.models import load_model
+from bigkpca.workflows.fit import save
 from tests.fitting.cases import other_engines
 from tests.helpers import oracles
 from tests.helpers.commands import run
@@ -167,7 +168,7 @@ def test_models_are_the_same_bytes_everywhere(engine, options, dtype, chunk, no_
     zarr.create_array(path, shape=(300, 5), dtype=dtype, chunks=(chunk, 5))[:] = some_rows(300)
     for name, runs in (("one", Engine(threads=1)), ("other", engine)):
         model = fitted(path, runs, **options)
-        save_model(model, str(tmp_path / name))
+        save(model, tmp_path / name)
     assert tree_bytes(tmp_path / "one") == tree_bytes(tmp_path / "other")
     loaded = load_model(str(tmp_path / "other"))
     assert_array_equal(scores(loaded, path), scores(model, path))

@@ -7,11 +7,11 @@ from bigkpca import landmarks, methods
 from bigkpca.data.opening import open_rows
 from bigkpca.errors import MemoryLimitError, SpecError, ToleranceWarning
 from bigkpca.execution.engine import Engine
-from bigkpca.execution.planning import plan_fit
+from bigkpca.execution.plan import plan_fit, worker_bytes
 from bigkpca.fitting import features
 from bigkpca.fitting.fit import fit_rows
 from bigkpca.numerics import growth
-from bigkpca.spec import FitSpec
+from bigkpca.spec import FitSpec, resolve
 from bigkpca.storage.models import load_model
 from tests.fitting.cases import assert_same_bits, chosen
 from tests.helpers.fits import fit
@@ -75,10 +75,12 @@ def test_a_tolerance_out_of_reach_is_refused_before_the_pass(method, digits, mon
 
 
 @pytest.mark.full
-def test_memory_limits_stop_it(digits):
+def test_memory_limits_stop_it(digits, monkeypatch):
+    monkeypatch.setattr("bigkpca.execution.plan.process_bytes", lambda: 10**8)
     rows, engine = open_rows(digits), Engine(threads=1)
     assert plan_fit(rows, FitSpec.checked(tol=0.1), 1).size == 1797  # the largest that a tolerance may need
-    small = plan_fit(rows, FitSpec.checked(**OPTIONS, size=120), 1).peak_bytes + 50_000
+    least = FitSpec.checked(**OPTIONS, size=120)
+    small = plan_fit(rows, least, 1).peak_bytes
     spec = FitSpec.checked(**OPTIONS, tol=0.05)
     with pytest.warns(ToleranceWarning, match=r"tol=0\.05 was not met: the memory limit of \d+ MB ended the growth at"):
         model = fit_rows(rows, spec, engine, limit=small)
@@ -93,7 +95,7 @@ def test_memory_limits_stop_it(digits):
 
     class Small(Engine):
         def worker_limits(self):
-            return [("tcp://a", 1, 10**10), ("tcp://b", 1, small)]
+            return [("tcp://a", 1, 10**10), ("tcp://b", 1, worker_bytes(rows, resolve(least, rows), 1))]
 
     with pytest.warns(ToleranceWarning, match="the memory of worker tcp://b ended the growth"):
         fit_rows(rows, spec, Small(threads=1))

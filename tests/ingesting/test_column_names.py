@@ -7,15 +7,12 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-import zarr
 
 from bigkpca.data.opening import open_rows
 from bigkpca.errors import DataError, SpecError
-from bigkpca.ingesting import ingest
 from bigkpca.storage.describe import info
 from tests.helpers.commands import run
 from tests.helpers.named import FRAME, INDEXED, TURNED, WRITERS, X
-from tests.helpers.progress import Recorder
 from tests.ingesting.files import made, refuse, write
 
 
@@ -137,19 +134,6 @@ def test_errors_count_columns_as_their_own_file_does(tmp_path):
         bad[7, 0] = value
         message = rf"b\.parquet: row 7, column 0 \('c'\) {message}"
         refuse(tmp_path, DataError, message, FRAME, dict(zip("cba", bad.T, strict=True)), dtype="float32")
-
-
-def test_a_dataset_of_before_names_is_told_of(tmp_path):
-    source, notes = write(tmp_path, text_of(FRAME)), Recorder()
-    ingest([source], tmp_path / "out.zarr")
-    assert ingest([source], tmp_path / "out.zarr", progress=notes).already_done
-    assert notes.notes == []
-    group = zarr.open_group(str(tmp_path / "out.zarr"))
-    about = group.attrs["bigkpca"]
-    group.attrs["bigkpca"] = {key: value for key, value in about.items() if key != "column_names"}
-    assert ingest([source], tmp_path / "out.zarr", progress=notes).already_done
-    assert [note.endswith("remove it and run this again to be sure") for note in notes.notes] == [True]
-    assert open_rows(tmp_path / "out.zarr").names is None
 
 
 def test_append_finds_columns_by_name(tmp_path):

@@ -14,7 +14,7 @@ import pytest
 
 import bigkpca
 from bigkpca.errors import DataError, IncompleteError, MemoryLimitError, RepeatedRowsWarning, SpecError
-from bigkpca.execution.planning import process_bytes
+from bigkpca.execution.plan import process_bytes
 from bigkpca.ingesting import ingest
 from bigkpca.ingesting.formats import arrow, in_memory
 from bigkpca.ingesting.formats.in_memory import kind_of_table
@@ -252,9 +252,9 @@ def test_values_that_cannot_be_read_are_named_by_frame_row_and_column(tmp_path):
         tmp_path, SpecError, "unknown column of the pandas DataFrame 'yy': did you mean 'y'", TABLE, labels="yy"
     )
     refuse_frame(tmp_path, SpecError, "unknown column of the pandas DataFrame 'z'", TABLE, drop=["z"])
-    limit = {"memory": process_bytes() + 10_000_000}
-    wide = pa.table({f"c{number}": [0.0] for number in range(600)})
-    refuse_frame(tmp_path, MemoryLimitError, "the pyarrow Table: 600 columns, need", wide, **limit)
+    limit = {"memory": process_bytes() + 50_000_000}
+    wide = pa.table({f"c{number}": [0.0] for number in range(6000)})
+    refuse_frame(tmp_path, MemoryLimitError, "the pyarrow Table: 6,000 columns, need", wide, **limit)
 
 
 @of_batches

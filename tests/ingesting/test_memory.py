@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from bigkpca.errors import MemoryLimitError
-from bigkpca.execution.planning import process_bytes
+from bigkpca.execution.plan import process_bytes
 from bigkpca.ingesting import ingest
 from tests.helpers.commands import peak_bytes, peak_of_refusal
 from tests.ingesting.files import npy, refuse
@@ -62,11 +62,11 @@ def large_chunks(path):
 
 QUICK = {
     "long.csv": (long_line, r"with [\d,]+ columns, need .*: allow more with --memory .*; is a line break missing\?"),
-    "x.npy": (long_npy, r"rows of 8,000\.0 MB, 1 in a shard, need 32,[\d]+ MB in this process, 2,000 MB are allowed"),
-    "x.npz": (long_npz, r"rows of 8,000\.0 MB, 1 in a shard, need"),
-    "f.npz": (npz_by_columns, r"rows of 0\.0 MB, 65,536 in a shard, from parts of 64,000\.0 MB, need"),
-    "x.idx": (long_idx, r"rows of 17,179\.9 MB, 1 in a shard, need"),
-    "x.h5": (large_chunks, r"rows of 0\.0 MB, 1,024 in a shard, from parts of 1,600\.0 MB, need"),
+    "x.npy": (long_npy, r"rows of 8,000\.0 MB, 1 in a chunk, need 32,[\d]+ MB in this process, 2,000 MB are allowed"),
+    "x.npz": (long_npz, r"rows of 8,000\.0 MB, 1 in a chunk, need"),
+    "f.npz": (npz_by_columns, r"rows of 0\.0 MB, 65,536 in a chunk, from parts of 64,000\.0 MB, need"),
+    "x.idx": (long_idx, r"rows of 17,179\.9 MB, 1 in a chunk, need"),
+    "x.h5": (large_chunks, r"rows of 0\.0 MB, 256 in a chunk, from parts of 1,600\.0 MB, need"),
 }
 MANY = r"a line of [\d.]+ MB or more, with [\d,]+ columns, need [\d,]+ MB in this process, 2"
 TEXTS = {
@@ -94,14 +94,14 @@ def test_what_claims_more_than_two_gigabytes_is_refused_in_little_memory(name, t
     assert peak_of_refusal("ingest", "-q", tmp_path / name, tmp_path / "d.zarr", *limit) < 400e6
 
 
-def test_limits_of_the_user_hold_for_columns_rows_and_shards(tmp_path):
+def test_limits_of_the_user_hold_for_columns_rows_and_chunks(tmp_path):
     limit = {"memory": process_bytes() + 80_000_000}
-    wide, rows = {f"c{number}": np.zeros(1) for number in range(5000)}, np.zeros((40, 1000))
-    message = r"a\.parquet: 5,000 columns, need \d+ MB in this process, \d+ MB are"
+    wide, rows = {f"c{number}": np.zeros(1) for number in range(9000)}, np.zeros((40, 1000))
+    message = r"a\.parquet: 9,000 columns, need \d+ MB in this process, \d+ MB are"
     refuse(tmp_path, MemoryLimitError, message, wide, **limit)
     source = npy(tmp_path / "x.npy", rows)
     ingest([source], tmp_path / "x.zarr", **limit)
-    message = r"10,000 in a shard, need \d+ MB .* or fewer rows with --block-rows"
+    message = r"10,000 in a chunk, need \d+ MB .* or fewer rows with --block-rows"
     refuse(tmp_path, MemoryLimitError, message, source, block_rows=10_000, **limit)
     assert ingest([source], tmp_path / "x.zarr", **limit).already_done
     message = "100 MB are allowed"  # also when rows are added

@@ -110,7 +110,7 @@ def test_every_container_gives_the_rows_and_the_weights(container, tmp_path, mon
     order = np.lexsort(TWO.T), np.lexsort(found["x"].T)  # folders are read in the order of their names
     np.testing.assert_array_equal(found["x"][order[1]], TWO[order[0]])
     np.testing.assert_array_equal(found["w"][order[1]], W[order[0]])
-    assert bigkpca.verify(done.path).files == 10  # 5 shards of each array
+    assert bigkpca.verify(done.path).shape == (300, 2)
     assert Path(bigkpca.info(done.path)["sample_weight"]).name == Path(options["sample_weight"]).name
 
 
@@ -281,30 +281,24 @@ def test_another_column_of_weights_makes_another_dataset(tmp_path):
     for other in ({"drop": ["kind"]}, {"drop": ["kind"], "sample_weight": "v"}):
         with pytest.raises(SpecError, match=r"made with other options .*sample_weight is 'w' there and"):
             ingest(source, tmp_path / "o.zarr", **other)
-    plain = ingest(write(tmp_path, TABLE[["a"]], "p"), tmp_path / "p.zarr").path
-    group = zarr.open_group(plain)
-    group.attrs["bigkpca"] = {key: value for key, value in group.attrs["bigkpca"].items() if key != "sample_weight"}
-    assert ingest(tmp_path / "p.parquet", plain).already_done  # of an earlier version
-    assert bigkpca.verify(plain).shape == (300, 1)
-    assert "sample_weight" not in bigkpca.info(plain)
-    assert ingest(TABLE[["a"]], plain, append=True).rows == 600
 
 
 def test_weights_that_are_not_those_of_ingest_are_found(tmp_path):
     path = Path(ingest(TABLE, tmp_path / "o.zarr", drop=["kind"], sample_weight="w", block_rows=64).path)
-    shard = path / "sample_weight" / "c" / "2"
-    whole = shard.read_bytes()
-    shard.write_bytes((path / "sample_weight" / "c" / "1").read_bytes())
-    with pytest.raises(CorruptionError, match=r"o\.zarr/sample_weight: rows 128 to 191 are not the values that were"):
-        bigkpca.fit(path, tmp_path / "m.zarr", n_components=2, size=20, sample_weight="sample_weight")
-    with pytest.raises(CorruptionError, match="sample_weight/c/2"):
-        bigkpca.verify(path)
-    shard.unlink()
-    with pytest.raises(CorruptionError, match=r"sample_weight/c/2 .*is missing"):
-        bigkpca.verify(path)
-    shard.write_bytes(whole)
+    chunk = path / "sample_weight" / "c" / "2"
+    whole = chunk.read_bytes()
+    for harm, message in (
+        (lambda: chunk.write_bytes(whole[:-3]), r"sample_weight: rows \d+ to \d+ cannot be read"),
+        (chunk.unlink, r"sample_weight/c/2 is missing"),
+    ):
+        harm()
+        with pytest.raises(CorruptionError, match=message):
+            bigkpca.fit(path, tmp_path / "m.zarr", n_components=2, size=20, sample_weight="sample_weight")
+        with pytest.raises(CorruptionError, match=message):
+            bigkpca.verify(path)
+    chunk.write_bytes(whole)
     zarr.open_group(str(path)).create_array("own", data=np.ones(300))  # which others put there
-    assert bigkpca.verify(path).files == 11
+    bigkpca.verify(path)
 
 
 @pytest.mark.usefixtures("quiet_signals")

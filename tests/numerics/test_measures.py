@@ -24,10 +24,6 @@ def truncated(K, rank):
     return (U[:, :rank] * D[:rank]) @ V[:rank]
 
 
-def some(seed, n, l):  # noqa: E741
-    return np.random.default_rng(seed + 1000).choice(n, l, replace=False)
-
-
 @pytest.mark.parametrize("rank", [0, 1, 5, 40])
 def test_errors_are_differences_and_ratios_of_frobenius_norms(rank):
     K = gram(0)
@@ -51,19 +47,6 @@ def test_agreement_of_vectors_is_the_cosine_of_each_pair():
     assert_allclose(measures.vector_agreement(U, -7 * U), 1)
     Q = np.linalg.qr(U)[0]
     assert_allclose(measures.vector_agreement(Q[:, :2], Q[:, 2:]), 0, atol=1e-14)
-
-
-@pytest.mark.parametrize("rank", [None, 8, 5, 1])
-def test_projections_are_what_the_thesis_defines(rank):
-    K, size = gram(0), 8
-    numbers = some(0, 40, size)
-    C, W = K[:, numbers], K[np.ix_(numbers, numbers)]
-    inner, squared = (truncated(A, rank or size) for A in (C.T @ C, W @ W))
-    columns = C @ np.linalg.pinv(inner, rcond=1e-12) @ C.T @ K
-    nystroem = size / 40 * C @ np.linalg.pinv(squared, rcond=1e-12) @ C.T @ K
-    scale = np.linalg.norm(K)
-    assert_allclose(measures.column_projection(K, numbers, rank), columns, atol=1e-8 * scale)
-    assert_allclose(measures.nystroem_projection(K, numbers, rank), nystroem, atol=1e-8 * np.linalg.norm(nystroem))
 
 
 def test_the_square_of_the_sampled_norm_is_unbiased():

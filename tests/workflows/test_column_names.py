@@ -88,13 +88,7 @@ def test_a_fit_to_a_frame_whose_columns_were_renamed_is_another(tmp_path):
     with pytest.raises(SpecError, match="already holds"):
         fit(renamed)
     assert fit(renamed, overwrite=True).names == ("z", "b", "c")
-    assert fit(X, overwrite=True).names == ("z", "b", "c")  # the same rows, without names of their own
-
-
-def test_a_model_of_before_names_takes_a_frame(tmp_path):
-    bigkpca.fit(X, tmp_path / "model.zarr", components=2, size=20)
-    assert bigkpca.fit(FRAME, tmp_path / "model.zarr", components=2, size=20).names is None  # which does nothing
-    bigkpca.transform(tmp_path / "model.zarr", TURNED, tmp_path / "scores.zarr")
+    assert fit(X).names == ("z", "b", "c")  # the same rows, without names of their own
 
 
 def test_names_are_those_of_the_last_fit_and_kept_on_disk(folder, tmp_path):

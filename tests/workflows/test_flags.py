@@ -9,11 +9,10 @@ import zarr
 
 import bigkpca
 from bigkpca.errors import CorruptionError, FlaggedShareWarning, SpecError
-from bigkpca.execution.planning import plan_transform
+from bigkpca.execution.plan import plan_transform
 from bigkpca.numerics.outliers import Calibration
 from bigkpca.workflows.flags import FlaggedShare, flagged_rows
 from tests.helpers.commands import run
-from tests.helpers.progress import Recorder
 
 ALPHA = 0.05
 
@@ -67,7 +66,7 @@ def test_a_row_is_flagged_if_its_rank_among_the_calibration_rows_is_unlikely(fit
 @pytest.mark.filterwarnings("ignore::bigkpca.errors.FlaggedShareWarning")
 def test_readers_learn_the_meaning_of_flags_from_their_attributes(fitted, rows, tmp_path):
     flagged(fitted, rows, tmp_path / "s.zarr")
-    found = xr.open_zarr(tmp_path / "s.zarr", consolidated=False).flagged
+    found = xr.open_zarr(tmp_path / "s.zarr").flagged
     assert dict(zip(found.flag_values, found.flag_meanings.split(), strict=True)) == {
         0: "not_flagged", 1: "residual", 2: "distance",
     }  # fmt: skip
@@ -75,18 +74,18 @@ def test_readers_learn_the_meaning_of_flags_from_their_attributes(fitted, rows, 
 
 
 @pytest.mark.filterwarnings("ignore::bigkpca.errors.FlaggedShareWarning")
-def test_a_repeated_transform_resumes_and_another_share_is_another_output(fitted, rows, tmp_path):
-    out, notes = tmp_path / "s.zarr", Recorder()
+def test_another_share_is_another_output_and_damage_is_found(fitted, rows, tmp_path):
+    out = tmp_path / "s.zarr"
     before = flagged(fitted, rows, out, block_rows=16)
-    (out / "flagged" / "c" / "3").unlink()
-    after = flagged(fitted, rows, out, block_rows=16, progress=notes)
-    assert any("rewriting the blocks of these files" in note for note in notes.notes)
-    np.testing.assert_array_equal(after, before)
     for other in (0.1, None):
         with pytest.raises(SpecError, match=rf"flag is 0\.05 there and {other} here"):
             bigkpca.transform(fitted, rows, out, block_rows=16, flag=other)
-    assert bigkpca.verify(out).files == 3 * 7
     assert bigkpca.info(out)["flag"] == ALPHA
+    (out / "flagged" / "c" / "3").unlink()
+    for work in (lambda: bigkpca.verify(out), lambda: flagged(fitted, rows, out, block_rows=16)):
+        with pytest.raises(CorruptionError, match="flagged/c/3 is missing"):
+            work()
+    np.testing.assert_array_equal(flagged(fitted, rows, out, block_rows=16, overwrite=True), before)
 
 
 def test_a_share_that_cannot_be_flagged_is_refused(fitted, rows, tmp_path, model, digits):
@@ -146,9 +145,11 @@ def test_rows_that_are_too_far_for_numbers_are_flagged(fitted, rows, tmp_path):
 
 def test_the_plan_of_a_transform_counts_flags(fitted, rows):
     model = bigkpca.load(fitted)
-    plain, more = (plan_transform(bigkpca.data.opening.open_rows(rows), model, None, 1, flag=flag) for flag in (0, 1))
-    assert more.result_bytes - plain.result_bytes == 100 * 9
-    assert more.peak_bytes > plain.peak_bytes
+    plain, more = (
+        plan_transform(bigkpca.data.opening.open_rows(rows), model, None, 1, judged=each) for each in (False, True)
+    )
+    assert more.result_bytes - plain.result_bytes == 100 * (8 + 9)  # residuals and flags
+    assert more.array_bytes > plain.array_bytes
 
 
 def test_the_command_says_how_many_rows_are_flagged_and_which_are_the_most_unusual(fitted, rows, tmp_path):

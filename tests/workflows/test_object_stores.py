@@ -7,9 +7,9 @@ from contextlib import suppress
 
 import numpy as np
 import pytest
+from bigkpca.data.retrying import retrying_for
 
 import bigkpca
-from bigkpca.data.retrying import retrying_for
 from bigkpca.data.stores import clients, leases, objects, store_of
 from bigkpca.errors import IncompleteError, SpecError
 from bigkpca.ingesting import ingest

@@ -56,12 +56,14 @@ def is_path(data: Any) -> TypeGuard[AnyPath]:
 
 
 def expanded(path: AnyPath) -> str:
-    """A path from a user, with `~` expanded, or a URL without trailing slashes. Raises TypeError for anything but a
-    string, SpecError for a URL that was converted to a `pathlib.Path`."""
+    """A path from a user, without trailing slashes, and with `~` expanded. Raises TypeError for anything but a string,
+    SpecError for a URL that was converted to a `pathlib.Path`."""
     given = os.fspath(path)
     if not isinstance(given, str):
         raise TypeError(f"paths must be strings, not {type(given).__name__}: {given!r}")
     if collapsed := re.match(f"({'|'.join(SCHEMES)}):/(?!/)", given):
         raise SpecError(f"{given}: pass {collapsed[1]}:// URLs as strings, since pathlib.Path changes them")
     scheme, separator, rest = given.partition("://")
-    return f"{scheme}://{rest.rstrip('/')}" if separator else os.path.expanduser(given)
+    if separator:
+        return f"{scheme}://{rest.rstrip('/')}"
+    return os.path.expanduser(given.rstrip("/") or given)

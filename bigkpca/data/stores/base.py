@@ -141,6 +141,10 @@ class Store(Protocol):
         """Remove a folder and everything below it, if it exists, its metadata first; a file of that name stays, and so
         does the target of a link."""
 
+    def remove_empty(self, path: str) -> None:
+        """Remove a folder if nothing is in it."""
+        return
+
     def writer(self, path: str) -> AbstractContextManager[None]:
         """While entered, no other run on this store writes the output at `path`. Raises LockedError if another run
         does. Object stores have no such lock: there, claims tell requests apart."""

@@ -114,7 +114,7 @@ def _check_environment(root: str, prefix: str) -> None:
 
 
 class Conflict(Exception):
-    """An object that was to be created exists."""
+    """An object that was to be created exists, or one that was to be replaced has changed."""
 
 
 @contextmanager
@@ -146,6 +146,24 @@ def create(url: str, content: bytes) -> None:
     to = address(url)
     with plain_errors(url):
         client(to.scheme, to.bucket).put(to.key, content, mode="create", use_multipart=False)
+
+
+def swap(url: str, before: bytes, content: bytes) -> bool:
+    """Replace an object with the content `before`; whether it has the other one then. Raises the errors of
+    `plain_errors`."""
+    to = address(url)
+    holder = client(to.scheme, to.bucket)
+    with plain_errors(url):
+        found = holder.get(to.key)
+        held, version = bytes(found.bytes()), {name: found.meta[name] for name in ("e_tag", "version")}
+    if held == before:
+        known: Any = {name: value for name, value in version.items() if value is not None}
+        # Not where another request replaced it meanwhile. The library repeats requests, and this one may have done it.
+        with suppress(Conflict), plain_errors(url):
+            holder.put(to.key, content, mode=known, use_multipart=False)
+        with plain_errors(url):
+            held = bytes(holder.get(to.key).bytes())
+    return held == content
 
 
 def upload(url: str, part: int) -> Any:

@@ -8,7 +8,7 @@ import shutil
 import stat
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -62,9 +62,9 @@ class LocalDisk(Store):
         return out
 
     def zarr(self, path: str) -> Any:
-        from zarr.storage import LocalStore  # here, since Zarr is slow to import
+        from bigkpca.data.stores.folders import FolderStore  # here, since Zarr is slow to import
 
-        return LocalStore(self.absolute(path))
+        return FolderStore(self.absolute(path))
 
     def exists(self, path: str) -> bool:
         return os.path.exists(path)
@@ -102,27 +102,27 @@ class LocalDisk(Store):
     def writing(self, path: str) -> Iterator[IO[bytes]]:
         partial = f"{path}{PARTIAL}"  # the same name in each run, so that the next one removes what a killed one left
         Path(partial).unlink(missing_ok=True)  # and never follows a link
-        try:
-            handle = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
-            with os.fdopen(handle, "wb") as file:
-                yield file
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(partial, path)
-        except BaseException:  # e.g. on a full disk, which needs the space
-            Path(partial).unlink(missing_ok=True)
-            raise
-        _sync(parent(os.path.abspath(path)))
+        with replacing(path, partial) as file:
+            yield file
 
     def sync(self, path: str) -> None:
-        for partial in Path(path).rglob(f"*{PARTIAL}"):  # of Zarr
-            partial.unlink(missing_ok=True)
-        entries = (os.path.join(folder, name) for folder, _, names in os.walk(path) for name in (*names, ""))
+        entries = []
+        for folder, _, names in os.walk(path):
+            entries.append(folder)
+            for each in (os.path.join(folder, name) for name in names):
+                if each.endswith(PARTIAL):  # of Zarr
+                    self.remove_file(each)
+                else:
+                    entries.append(each)
         with ThreadPoolExecutor(_AT_ONCE) as pool:  # a busy disk takes hardly longer for several files than for one
             list(pool.map(_sync, entries))
 
-    def move(self, source: str, target: str) -> None:
-        """Move a finished folder to a path where nothing is, by one rename."""
+    def move(self, source: str, target: str, aside: str) -> None:
+        """Move a finished folder to a path; what is there is moved to `aside` before, in place of what is there. Each
+        move is one rename."""
+        if os.path.exists(target):
+            self.remove_folder(aside)
+            os.rename(target, aside)
         os.rename(source, target)
         _sync(parent(os.path.abspath(target)))
 
@@ -136,6 +136,10 @@ class LocalDisk(Store):
             self.remove_file(f"{path}/zarr.json")  # so that no reader takes what is left for the whole
             shutil.rmtree(path)
 
+    def remove_empty(self, path: str) -> None:
+        with suppress(OSError):
+            os.rmdir(path)
+
     @contextmanager
     def writer(self, path: str) -> Iterator[None]:
         name = Path(path + LOCK)
@@ -144,10 +148,14 @@ class LocalDisk(Store):
             with _opened_lock(name, path) as file:
                 try:
                     fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # released even by SIGKILL
-                except OSError as error:
+                    if not os.path.samestat(os.fstat(file.fileno()), os.stat(name)):
+                        raise locked
+                except (BlockingIOError, FileNotFoundError) as error:  # or its holder has just removed it
                     raise locked from error
-                if not name.exists() or os.fstat(file.fileno()).st_ino != name.stat().st_ino:
-                    raise locked  # its holder ended and removed it between this open and this lock
+                except OSError as error:
+                    raise SpecError(
+                        f"{name} cannot be locked ({error.strerror}): choose an output path on another file system"
+                    ) from error
                 try:
                     yield
                 finally:
@@ -156,6 +164,23 @@ class LocalDisk(Store):
             if (known := meaning_of(error, path)) is not None:
                 raise known from error
             raise
+
+
+@contextmanager
+def replacing(path: str, partial: str) -> Iterator[IO[bytes]]:
+    """A file to write to at `partial`, where nothing is. When the context ends, it is forced to disk and put at `path`
+    by one rename; on an error it is removed."""
+    try:
+        handle = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
+        with os.fdopen(handle, "wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(partial, path)
+    except BaseException:  # e.g. on a full disk, which needs the space
+        Path(partial).unlink(missing_ok=True)
+        raise
+    _sync(parent(os.path.abspath(path)))
 
 
 def stored_file(status: os.stat_result) -> StoredFile:

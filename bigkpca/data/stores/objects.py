@@ -187,10 +187,19 @@ class ObjectStore(Store):
             clients.create(path, content)  # which a server that honours conditions refuses
         except Conflict:
             return content
+        self.remove_file(path)
         raise SpecError(
             f"{path}: this server ignores conditional writes (If-None-Match), so two runs could write one output at "
             "once: write to another server or to a local path"
         )
+
+    def swap(self, path: str, before: bytes, content: bytes) -> bool:
+        """Replace a file with the content `before`, which another run may do at the same time; whether it has the other
+        content then."""
+        try:
+            return clients.swap(path, before, content)
+        except FileNotFoundError:
+            return False
 
     @contextmanager
     def writing(self, path: str) -> Iterator[IO[bytes]]:
@@ -209,8 +218,9 @@ class ObjectStore(Store):
             self._client.delete(address(path).key)
 
     def remove_folder(self, path: str) -> None:
+        self.remove_file(f"{path}/zarr.json")  # so that no reader takes what is left for the whole
         prefix = address(path).key
-        keys = [f"{prefix}/{name}" for name in sorted(self.files(path), key=lambda name: name != "zarr.json")]
+        keys = [f"{prefix}/{name}" for name in self.files(path)]
         for at in range(0, len(keys), _MOST_REMOVED):
             try:
                 with plain_errors(path):

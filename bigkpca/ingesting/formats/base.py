@@ -27,7 +27,7 @@ from bigkpca.errors import (
     may_pass,
     unknown_name,
 )
-from bigkpca.execution.planning import process_bytes
+from bigkpca.execution.plan import process_bytes
 from bigkpca.ingesting.beside import Names, check_values, dtype_of_array
 from bigkpca.ingesting.columns import TableFrame
 
@@ -52,16 +52,17 @@ class Allowed:
         needed = max(length * _LINE_BYTES, fields * _COLUMN_BYTES)
         self._check(what, needed, f"{_ADVICE}; is a line break missing?")
 
-    def check_rows(self, where: str, row_bytes: int, shard_rows: int, held: int) -> None:
-        """Raise MemoryLimitError if rows of this size need more: `held` bytes of the reader, a batch, and a shard."""
-        needed = 2 * max(READ_BYTES, row_bytes) + 2 * shard_rows * row_bytes + held
-        what = f"{where}: rows of {row_bytes / 1e6:,.1f} MB, {shard_rows:,} in a shard"
+    def check_rows(self, where: str, row_bytes: int, chunk_rows: int, held: int) -> None:
+        """Raise MemoryLimitError if rows of this size need more: `held` bytes of the reader, a batch, and a chunk."""
+        needed = 2 * max(READ_BYTES, row_bytes) + 2 * chunk_rows * row_bytes + held
+        what = f"{where}: rows of {row_bytes / 1e6:,.1f} MB, {chunk_rows:,} in a chunk"
         if held:
             what += f", from parts of {held / 1e6:,.1f} MB"
         self._check(what, needed, "allow more with --memory (memory= in Python), or fewer rows with --block-rows")
 
     def _check(self, what: str, needed: int, advice: str) -> None:
-        needed += process_bytes()
+        if self is not USUAL:  # the user's limit is one of the whole process
+            needed += process_bytes()
         if needed > self.bytes:
             raise MemoryLimitError(
                 f"{what}, need {needed / 1e6:,.0f} MB in this process, {self.bytes / 1e6:,.0f} MB are allowed: {advice}"

@@ -13,7 +13,7 @@ from typing import Any
 from bigkpca.data.stores import AnyPath, expanded, store_of
 from bigkpca.errors import BigKPCAError, FillValuesWarning, IncompleteError, LockedError, SpecError, meaning_of
 from bigkpca.execution.options import RunOptions
-from bigkpca.execution.planning import plan_fit
+from bigkpca.execution.plan import plan_fit
 from bigkpca.execution.progress import Progress, Silent, shown
 from bigkpca.spec.job import Job, read_job
 from bigkpca.storage import groups

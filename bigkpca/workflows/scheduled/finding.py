@@ -11,7 +11,7 @@ from bigkpca.data.opening import open_rows
 from bigkpca.data.zarr import ZarrRows, whole
 from bigkpca.errors import CorruptionError, DataError, SpecError
 from bigkpca.execution.engine import Engine
-from bigkpca.execution.planning import Plan, plan_transform
+from bigkpca.execution.plan import Plan, plan_transform
 from bigkpca.numerics.model import Model
 from bigkpca.spec.job import Job, JobInput
 from bigkpca.storage import groups, output, records
@@ -156,6 +156,5 @@ def block_rows_of(found: Found, model: Model) -> int:
 
 def plan_extract(found: Found, model: Model, engine: Engine, threads: int) -> Plan:
     """The cost of extracting features."""
-    judged, flag = model.reference is not None, found.job.output.flag is not None
-    size = block_rows_of(found, model)
-    return plan_transform(found.rows, model, size, threads, residual=judged, flag=flag, device=engine.device)
+    judged, size = model.reference is not None or found.job.output.flag is not None, block_rows_of(found, model)
+    return plan_transform(found.rows, model, size, threads, judged=judged, device=engine.device)

@@ -24,7 +24,7 @@ from bigkpca.data.sample_weights import weighted
 from bigkpca.errors import Array, CorruptionError, DataError, DriftError, SpecError, check_overflow
 from bigkpca.execution.engine import Engine, block_tiles
 from bigkpca.execution.options import RunOptions
-from bigkpca.execution.planning import Plan
+from bigkpca.execution.plan import check_plans
 from bigkpca.execution.progress import WARNING
 from bigkpca.execution.projection import check_columns, expansion_of, tile_scores, tile_scores_and_residuals
 from bigkpca.execution.tasks import BlockTasks, named_rows
@@ -35,7 +35,7 @@ from bigkpca.spec import FitSpec
 from bigkpca.spec.job import Job
 from bigkpca.storage import output
 from bigkpca.storage.models import load_model, model_digest
-from bigkpca.storage.output import NewArray, Output, Target
+from bigkpca.storage.output import Growth, NewArray, Output, Target
 from bigkpca.workflows.block_writer import check_unchanged
 from bigkpca.workflows.fit import fit_and_save
 from bigkpca.workflows.flags import ARRAYS, FlaggedShare, flags_of
@@ -266,12 +266,7 @@ def _extract(night: Night, model: Model, fingerprint: dict[str, Any]) -> None:
     rows, size = found.rows, block_rows_of(found, model)
     tail = rows.chunk_stamps(rows.count - 1)
     with options.engine() as engine:
-
-        def plan(threads: int) -> Plan:
-            return plan_extract(found, model, engine, threads)
-
-        plan(engine.threads).check(options.memory_limit, _MEMORY)
-        engine.check_memory(lambda threads: plan(threads).peak_bytes, lambda threads: plan(threads).device_bytes)
+        check_plans(lambda threads: plan_extract(found, model, engine, threads), engine, options.memory_limit, _MEMORY)
         record["processors"] = [*engine.core_types(), *engine.devices]
         made_by = records.makers(record)
         _warn_of_others(night, made_by)
@@ -282,7 +277,7 @@ def _extract(night: Night, model: Model, fingerprint: dict[str, Any]) -> None:
             "block_rows": size,
             "residual": False,
             "flag": found.job.output.flag,
-            "job": {"made_by": made_by, "rows_before": found.done},
+            "job": {"made_by": made_by},
         }
         with _output(night, request) as (place, again):
             blocks = split(rows.count, size)[found.done // size :]
@@ -302,35 +297,36 @@ def _extract(night: Night, model: Model, fingerprint: dict[str, Any]) -> None:
 
 
 @contextmanager
-def _output(night: Night, request: Mapping[str, Any]) -> Iterator[tuple[Output, bool]]:
+def _output(night: Night, request: Mapping[str, Any]) -> Iterator[tuple[Output | Growth, bool]]:
     """The output, which belongs to this request, and whether a run of this request made a part of it. A run that fails
     gives it free, unless rows drifted: the next run shall judge the same rows, not these among many others."""
-    out, note = night.found.out, night.options.progress.note
+    out, note, done = night.found.out, night.options.progress.note, night.found.done
     before = output.claimed(out)
+    again = before == (request if not done else {**request, "rows_before": done})
     ours = before is not None and "job" in before
-    if night.found.done:
-        if ours and before != request:
+    if done:
+        if ours and not again:
             output.clear(out)
-        opened: AbstractContextManager[Output] = output.growing(out, request, note)
+        opened: AbstractContextManager[Output | Growth] = output.growing(out, request, note)
     else:
-        opened = output.opened(out, request, overwrite=ours, note=note)
+        opened = output.opened(out, request, overwrite=ours and not again, note=note)
     with opened as place:
         try:
-            yield place, not night.found.done and before == request
+            yield place, again
         except (DataError, SpecError, CorruptionError) as error:
             if not isinstance(error, DriftError):
-                output.clear(out)
+                place.discard() if isinstance(place, Output) else place.release()
             raise
 
 
 def _pass(
-    night: Night, model: Model, place: Output, blocks: Sequence[Block], asked: Asked, engine: Engine
+    night: Night, model: Model, place: Output | Growth, blocks: Sequence[Block], asked: Asked, engine: Engine
 ) -> list[Extracted]:
     """Extract these blocks."""
     rows, record = night.found.rows, night.record
     arrays = {"scores": NewArray((model.components,), model.features.dtype, ("row", "component"))}
     arrays |= {} if asked.flag is None else ARRAYS
-    if not night.found.done:
+    if isinstance(place, Output):
         place.create(arrays, rows.count, asked.block_rows)
     count = sum(map(len, blocks))
     row_bytes = sum(np.dtype(each.dtype).itemsize * prod(each.row) for each in arrays.values())

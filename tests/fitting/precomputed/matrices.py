@@ -7,10 +7,10 @@ import numpy as np
 
 from bigkpca import KernelPCA, kernels
 from bigkpca.data.rows import ArrayRows
-from bigkpca.execution.planning import plan_fit
+from bigkpca.execution.plan import plan_fit
 from bigkpca.fitting import precomputed
 from bigkpca.spec import FitSpec
-from bigkpca.storage.models import save_model
+from bigkpca.workflows.fit import save
 from tests.helpers import oracles
 from tests.helpers.fits import fit
 from tests.helpers.stores import as_npy, as_zarr
@@ -49,7 +49,7 @@ SOURCES = {
 
 def saved(model, out):
     shutil.rmtree(out, ignore_errors=True)
-    save_model(model, str(out))
+    save(model, out)
     return {str(file.relative_to(out)): file.read_bytes() for file in sorted(out.rglob("*")) if file.is_file()}
 
 

@@ -8,7 +8,7 @@ from numpy.testing import assert_allclose
 
 from bigkpca.data.rows import ArrayRows
 from bigkpca.errors import CorruptionError, DataError, SpecError
-from bigkpca.execution.planning import plan_fit
+from bigkpca.execution.plan import plan_fit
 from bigkpca.spec import FitSpec
 from tests.fitting.precomputed.matrices import (
     DISTANCES,

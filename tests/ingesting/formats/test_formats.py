@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from bigkpca.errors import CorruptionError, DataError, SpecError
-from bigkpca.ingesting import Ingested, ingest, shard_rows
+from bigkpca.ingesting import Ingested, chunk_rows, ingest
 from bigkpca.ingesting.formats import arrow, base, text
 from tests.helpers.disks import tree_bytes
 from tests.helpers.named import stored
@@ -122,15 +122,15 @@ def test_whole_numbers_are_cast_up_to_the_ends_of_their_type_on_any_processor(ki
                 base.cast(X, *given)
 
 
-def test_the_shard_rule_does_not_know_n(tmp_path):
-    assert shard_rows(8) == 65536
-    assert shard_rows(784) == 8192
-    assert shard_rows(2**23) == 1
-    assert shard_rows(2**30) == 1
-    assert shard_rows(8, 100) == 100
+def test_the_rule_for_chunks_does_not_know_n(tmp_path):
+    assert chunk_rows(8) == 65536
+    assert chunk_rows(784) == 2048
+    assert chunk_rows(2**23) == 1
+    assert chunk_rows(2**30) == 1
+    assert chunk_rows(8, 100) == 100
     made(tmp_path, X)
     x = zarr.open_group(tmp_path / "o.zarr")["x"]
-    assert x.shards == (65536, 5)
+    assert (x.shards, x.chunks) == (None, (32768, 5))
     assert x.metadata.dimension_names == ("row", "column")
 
 

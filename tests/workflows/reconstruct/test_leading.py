@@ -12,9 +12,9 @@ from bigkpca import KernelPCA, arrays, kernels
 from bigkpca.data.opening import open_rows
 from bigkpca.errors import DataError, SpecError
 from bigkpca.execution.blas import single_threaded_blas
-from bigkpca.execution.planning import plan_transform
+from bigkpca.execution.plan import plan_transform
 from bigkpca.fitting.preimage import of_leading
-from bigkpca.storage import block_arrays
+from bigkpca.storage import groups
 from bigkpca.storage.models import load_model, model_digest
 from tests.helpers.commands import run
 from tests.helpers.progress import Recorder
@@ -35,7 +35,7 @@ def stored(path, name="scores"):
 
 def test_leading_scores_are_the_first_columns_of_all(leading, scores, model, X):
     np.testing.assert_allclose(stored(leading), stored(scores)[:, :K], rtol=1e-4, atol=1e-5)
-    manifest = block_arrays.read_manifest(leading)
+    manifest = groups.describe(leading)
     assert (manifest["components"], manifest["dtype"]) == (K, "float32")
     assert manifest["model"] == model_digest(load_model(model))
     expected = fitted(X, components=K).residual(X)
@@ -124,7 +124,7 @@ def test_leading_scores_from_a_path_are_read_by_all_that_read_scores(leading, mo
     expected = used.reconstructing(500)(stored(leading), None).rows
     written = bigkpca.reconstruct(model, leading, tmp_path / "rows.zarr")
     np.testing.assert_allclose(written[:], expected, atol=1e-3)
-    assert block_arrays.read_manifest(str(tmp_path / "rows.zarr"))["model"] == model_digest(load_model(model))
+    assert groups.describe(str(tmp_path / "rows.zarr"))["model"] == model_digest(load_model(model))
     for lazy in (kpca.inverse_transform(leading), arrays.preimages(model, zarr.open_array(f"{leading}/scores"))):
         np.testing.assert_allclose(lazy.compute(), expected, atol=1e-3)
     bigkpca.export(leading, tmp_path / "s.csv")
@@ -170,4 +170,4 @@ def test_a_plan_counts_what_is_stored(model, dataset):
     of_all, few = (plan_transform(rows, each, 100, 2) for each in (fitted_model, fitted_model.leading(K)))
     wide = plan_transform(rows, fitted_model, 100, 2, dtype="float64")
     assert (of_all.result_bytes, few.result_bytes, wide.result_bytes) == (500 * 8 * 4, 500 * K * 4, 500 * 8 * 8)
-    assert few.peak_bytes < of_all.peak_bytes < wide.peak_bytes
+    assert few.array_bytes < of_all.array_bytes < wide.array_bytes

@@ -16,8 +16,9 @@ from bigkpca.errors import DataError, SpecError
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.projection import block_denoised, reconstruct_rows, residual_rows
 from bigkpca.spec import FitSpec
-from bigkpca.storage import block_arrays
-from bigkpca.storage.models import load_model, model_digest, save_model
+from bigkpca.storage import groups
+from bigkpca.storage.models import load_model, model_digest
+from bigkpca.workflows.fit import save
 from tests.helpers.commands import run
 from tests.helpers.progress import Recorder
 from tests.workflows.reconstruct.digits import N, error_of, fitted
@@ -141,7 +142,7 @@ def test_far_rows_become_the_mean_are_flagged_and_counted(model, X, tmp_path):
     given, fitted_model, notes = X.copy(), load_model(model), Recorder()
     given[[3, 250]] += 1e4
     stored = bigkpca.denoise(model, given, tmp_path / "rows.zarr", progress=notes)
-    np.testing.assert_array_equal(np.flatnonzero(block_arrays.values(str(tmp_path / "rows.zarr"), "far")), [3, 250])
+    np.testing.assert_array_equal(np.flatnonzero(groups.open_values(str(tmp_path / "rows.zarr"), "far")[:]), [3, 250])
     assert notes.notes == ["2 of 500 rows are far from all data and were set to the mean: see the array far"]
     learned = fitted_model.decoder.learned(fitted_model.features, fitted_model.solution)
     mean = learned.mean_row + fitted_model.features.offset
@@ -156,13 +157,13 @@ def test_far_rows_become_the_mean_are_flagged_and_counted(model, X, tmp_path):
 
 def test_rows_that_did_not_converge_are_counted(X, tmp_path):
     fitted_model = fitted(X, preimage=preimages.FixedPoint(iterations=1))
-    save_model(fitted_model, str(tmp_path / "model.zarr"))
+    save(fitted_model, tmp_path / "model.zarr")
     np.save(tmp_path / "rows.npy", X[:40])
     shown = run("denoise", tmp_path / "model.zarr", tmp_path / "rows.npy", tmp_path / "out.zarr", "-q")
-    count = 40 - int(block_arrays.values(str(tmp_path / "out.zarr"), "converged").sum())
+    count = 40 - int(groups.open_values(str(tmp_path / "out.zarr"), "converged")[:].sum())
     assert count > 0
     assert re.search(rf"^not converged +{count}$", shown.stdout, re.M)
-    assert block_arrays.values(str(tmp_path / "out.zarr"), "iterations").max() == 1
+    assert groups.open_values(str(tmp_path / "out.zarr"), "iterations")[:].max() == 1
 
 
 def test_rows_whose_kernel_values_overflow_are_refused(X):

@@ -15,7 +15,8 @@ from bigkpca.data.stores.local import LocalDisk
 from bigkpca.errors import CorruptionError, IncompleteError, LockedError, SpecError
 from bigkpca.execution.engine import Engine
 from bigkpca.spec.job import read_job
-from bigkpca.storage import models, output
+from bigkpca.storage import models
+from bigkpca.storage.output import Growth
 from bigkpca.workflows.scheduled import finding, plan_run, records
 from tests.helpers.commands import run
 from tests.helpers.disks import Restored, tree_bytes
@@ -101,7 +102,7 @@ def test_a_run_that_was_killed_before_it_was_recorded_is_recorded_by_the_next(ni
     night.append(some_rows(9))
     file = Path(night.out + ".runs.jsonl")
     before = file.read_bytes()
-    with cut_off_at(output, "clear"):
+    with cut_off_at(Growth, "release"):
         night.run()
     file.write_bytes(before)
     night.run()

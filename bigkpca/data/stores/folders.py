@@ -1,0 +1,28 @@
+"""Zarr's store of local files. Importing it imports Zarr, which is slow."""
+
+from __future__ import annotations
+
+import asyncio
+from uuid import uuid4
+
+from zarr.core.buffer import Buffer
+from zarr.storage import LocalStore
+
+from bigkpca.data.stores.base import PARTIAL
+from bigkpca.data.stores.local import replacing
+
+
+class FolderStore(LocalStore):
+    """The files of a folder. A file that is there is replaced by one that survives a power failure: rows that were
+    published are in it if others are added to its chunk. New files are forced to disk by `sync`, many at once."""
+
+    async def set(self, key: str, value: Buffer) -> None:
+        self._check_writable()
+        if (self.root / key).exists():
+            await asyncio.to_thread(self._replace, str(self.root / key), value)
+        else:
+            await super().set(key, value)
+
+    def _replace(self, path: str, value: Buffer) -> None:
+        with replacing(path, f"{path}.{uuid4().hex}{PARTIAL}") as file:  # others may write the same at this moment
+            file.write(value.as_buffer_like())

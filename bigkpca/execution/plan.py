@@ -1,0 +1,477 @@
+"""Plans: passes, bytes read and peak memory of a run, computed before it reads anything.
+
+    peak = what the process holds + kept x (held + max(sample, threads x tile + sums, solution))
+
+`docs/scaling.md` derives the terms. Each is an upper bound: a plan is 1 to 2 times what is used.
+"""
+
+from __future__ import annotations
+
+import resource
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from math import ceil
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from bigkpca.data.blocks import READ_BYTES, fit_block_rows, output_block_rows, tile_rows
+from bigkpca.data.dask import DaskRows
+from bigkpca.data.devices import AT_ONCE, TALLER, Device
+from bigkpca.data.matrix_tiles import PART_BYTES, check_square, parts, read_bytes, upper_share
+from bigkpca.data.rows import Rows
+from bigkpca.errors import MemoryLimitError
+from bigkpca.execution import returns_freed_memory
+from bigkpca.execution.passes import strip_bytes
+from bigkpca.execution.tasks import group_size
+from bigkpca.numerics import moments, solvers
+from bigkpca.numerics.display import ShowsSummary, Summary
+from bigkpca.numerics.features import has_landmarks, piece_rows
+from bigkpca.numerics.kernels import Kernel, Polynomial
+from bigkpca.numerics.kernels.base import Leaf
+from bigkpca.numerics.model import Model
+from bigkpca.numerics.solvers import OVERSAMPLING, PASSES
+from bigkpca.spec import DENSE_MOST_FEATURES, FitSpec, ResolvedFit, resolve_shape
+
+if TYPE_CHECKING:
+    from bigkpca.execution.engine import Engine
+
+_LATER = 32_000_000  # of code and pools of threads that come after the plan
+_OF_WORKER = 160_000_000  # of a worker that has imported this package, measured: 120 MB
+_OF_DEVICE = 2**28  # of a library: code, work space for the products of each thread, gaps between arrays
+_RETURNED, _KEPT = 1.05, 1.4  # resident bytes per byte of arrays: freed memory is returned at once, or not
+_SQUARES = 10  # D x D in float64 of an eigenproblem and its certificate; see `_solution`
+_JUDGED = 2048  # rows of each set that is drawn: for the error of landmarks, the reference, and others
+_DECODING = 32_000_000  # of Zarr's own threads, for each thread that reads small chunks of a matrix
+_MATRIX_BLOCKS = 18  # n x (r + 10) in float64 of products with a matrix: basis, images, and work space
+MOST_SOLVED = 2048  # features of a model that an evaluation solves again: a second or two
+
+
+@dataclass(frozen=True, repr=False)
+class Plan(ShowsSummary):
+    """The cost of a run. Bytes are decimal wherever users see them.
+
+    Attributes
+    ----------
+    rows, columns : int
+        Shape of the data, (n, d).
+    size : int
+        D, features of a row.
+    block_rows, tasks : int
+        Rows of one task, and the number of tasks of all passes.
+    passes : int
+        Passes over all rows, the sample not counted.
+    bytes_read : int
+        By the sample and all passes.
+    array_bytes : int
+        Arrays of one process at its peak.
+    peak_bytes : int
+        Resident memory of this process at its peak: with arrays, what it holds already.
+    result_bytes : int
+        Size of the result.
+    device : str
+        The device that computes the passes; empty if it is the processor.
+    device_bytes : int
+        Memory that one process needs there.
+    refused : str
+        Why the allowed memory is not enough; empty if it is.
+    """
+
+    rows: int
+    columns: int
+    size: int
+    block_rows: int
+    tasks: int
+    passes: int
+    bytes_read: int
+    array_bytes: int
+    peak_bytes: int
+    result_bytes: int
+    device: str = ""
+    device_bytes: int = 0
+    refused: str = ""
+
+    def summary(self) -> Summary:
+        """The cost in words."""
+        facts = {
+            "rows": f"{self.rows:,} × {self.columns:,}",
+            "features of a row": f"{self.size:,}",
+            "passes": f"{self.passes:,}, {self.tasks:,} tasks of up to {self.block_rows:,} rows",
+            "read": _megabytes(self.bytes_read),
+            "memory of a process": f"{_megabytes(self.peak_bytes)} at most",
+            "result": _megabytes(self.result_bytes),
+        }
+        if self.device:
+            facts[f"memory of {self.device}"] = f"{_megabytes(self.device_bytes)} at most"
+        if self.refused:
+            facts["refused"] = self.refused
+        return Summary("Plan", facts)
+
+    def check(self, limit: int | None, remedy: str) -> None:
+        """Raise MemoryLimitError if the peak is above the limit."""
+        check_peak(self.peak_bytes, limit, remedy)
+
+
+def _megabytes(size: int) -> str:
+    return f"{size / 1e6:,.1f} MB"
+
+
+def check_peak(peak_bytes: int, limit: int | None, remedy: str) -> None:
+    """Raise MemoryLimitError, with both numbers and advice, if a peak is above the limit."""
+    if limit is not None and peak_bytes > limit:
+        raise MemoryLimitError(
+            f"this needs {peak_bytes / 1e6:.0f} MB in a process, but {limit / 1e6:.0f} MB are allowed: {remedy}"
+        )
+
+
+def check_plans(plan: Callable[[int], Plan], engine: Engine, limit: int | None, remedy: str) -> Plan:
+    """The plan of this process, from plans for numbers of threads. Raises MemoryLimitError if it needs more than
+    `limit`, or a worker more than it has, and DeviceMemoryError for a device."""
+    here = plan(engine.threads)
+    here.check(limit, remedy)
+    engine.check_memory(
+        lambda threads: in_worker(plan(threads).array_bytes), lambda threads: plan(threads).device_bytes
+    )
+    return here
+
+
+def process_bytes() -> int:
+    """Resident bytes of this process: now, or on macOS at most until now."""
+    try:
+        with open("/proc/self/statm", encoding="ascii") as file:
+            return int(file.read().split()[1]) * resource.getpagesize()
+    except OSError:
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+
+def in_process(array_bytes: int) -> int:
+    """The peak of this process with arrays of this size, including what the allocator keeps besides."""
+    return process_bytes() + _LATER + _allocated(array_bytes)
+
+
+def in_worker(array_bytes: int) -> int:
+    """The peak of a Dask worker with arrays of this size."""
+    return _OF_WORKER + _allocated(array_bytes)
+
+
+def _allocated(array_bytes: int) -> int:
+    return round(array_bytes * (_RETURNED if returns_freed_memory() else _KEPT))
+
+
+class _Map(NamedTuple):
+    """A feature map: D features, bytes of its landmarks or frequencies, itemsize of block work, and how many values
+    are computed between rows and a feature."""
+
+    D: int
+    nbytes: int
+    itemsize: int
+    between: int = 0
+
+
+def _map(fit: ResolvedFit) -> _Map:
+    method, itemsize = fit.spec.method_value, fit.dtype.itemsize
+    return _Map(
+        fit.size,
+        method.map_bytes(fit.d, fit.size, itemsize),
+        itemsize,
+        _between(fit.kernel(1.0), landmarks=method.landmarks),
+    )
+
+
+def _map_of(model: Model) -> _Map:
+    features = model.features
+    nbytes = sum(array.nbytes for array in features.arrays().values())
+    between = _between(features.kernel, landmarks=has_landmarks(features))
+    return _Map(features.size, nbytes, features.dtype.itemsize, between)
+
+
+def _between(kernel: Kernel, *, landmarks: bool) -> int:
+    if not landmarks:
+        return 4 if isinstance(kernel, Polynomial) else 1  # spectra of a sketch, or angles
+    in_place = isinstance(kernel, Leaf) and (kernel.radial or kernel.towards is not None)
+    return 0 if in_place else 2
+
+
+def _reading(rows: Rows, tile: int, block: int) -> int:
+    """A thread that reads a block in tiles: the last tile and its rest, or their concatenation with what is read, and
+    that with its decoded chunks. For a Dask array also the block, and two chunks that it is cut from, a quarter if they
+    are sparse, with 8 to 17 % of values other than zero."""
+    read = min(block, max(READ_BYTES // _row(rows) // rows.grain, 1) * rows.grain)
+    from_graph = (block + 2 * rows.grid[0]) // (4 if rows.sparse else 1) if isinstance(rows, DaskRows) else 0
+    return _row(rows) * (2 * max(min(tile, block), read) + 2 * read + from_graph)
+
+
+def _tile(rows: Rows, features: _Map, block: int, device: Device | None = None) -> int:
+    """A thread that turns a block into features: what it reads, the landmarks, first in float64, and a tile of
+    features, with shifted rows and values between for a piece of it."""
+    d, (D, of_map, itemsize, between) = rows.shape[1], features
+    tile = min(block, tile_rows(d, D, itemsize))
+    working = itemsize * (tile * D + min(tile, piece_rows(d, itemsize)) * (3 * d + 4 + between * D))
+    read = _reading(rows, tile * (1 if device is None else TALLER), block)
+    return read + of_map + max(working, 16 * of_map // itemsize)
+
+
+def _sums(features: _Map, blocks: int, threads: int, width: int | None) -> int:
+    """The sums of a pass, D x D or for a sketch D x width: that of each thread, with the products of a tile, and those
+    that wait for others in the tree."""
+    D, at_work, group = features.D, min(threads, blocks), group_size(blocks, threads)
+    waiting = (ceil(blocks / group) + 1).bit_length() + threads * (group.bit_length() - 1) + (threads + 1) // 2
+    if width is None:
+        products = (features.itemsize + 8) * moments.most_of_strip(D)
+        return 8 * moments.entries(D) * (at_work + min(blocks, waiting)) + at_work * products
+    return 8 * D * width * (3 * at_work + min(blocks, waiting) + 2 * PASSES + 4)  # with the Krylov space and its images
+
+
+def _planned(rows: Rows, size: int, block: int, array_bytes: int, result_bytes: int, passes: int = 1) -> Plan:
+    """The cost of passes in blocks of this many rows, with arrays of this size."""
+    n, d = rows.shape
+    return Plan(
+        rows=n,
+        columns=d,
+        size=size,
+        block_rows=block,
+        tasks=passes * ceil(n / block),
+        passes=passes,
+        bytes_read=passes * n * _row(rows),
+        array_bytes=array_bytes,
+        peak_bytes=in_process(array_bytes),
+        result_bytes=result_bytes,
+    )
+
+
+def _on_device(plan: Plan, device: Device | None, device_bytes: int) -> Plan:
+    return replace(plan, device=str(device), device_bytes=device_bytes) if device and device_bytes else plan
+
+
+def _device_bytes(rows: Rows, features: _Map, block: int, threads: int, more: int) -> int:
+    """Memory of a device: the feature map, and for each thread that computes there the map again, a taller tile as it
+    was read, shifted and scaled, its features with as many values between, and `more`."""
+    d, (D, of_map, itemsize, _) = rows.shape[1], features
+    tile = min(block, TALLER * tile_rows(d, D, itemsize))
+    one = tile * (3 * d * max(itemsize, rows.dtype.itemsize) + itemsize * (2 * d + 4 + 4 * D))
+    return _OF_DEVICE + of_map + min(threads, AT_ONCE) * (one + of_map + 24 * of_map // itemsize + more)
+
+
+def plan_fit(rows: Rows, spec: FitSpec, threads: int, device: Device | None = None) -> Plan:
+    """The cost of fitting `spec` to these rows; see `plan_resolved`."""
+    return plan_resolved(rows, resolve_shape(spec, *rows.shape, rows.dtype), threads, device)
+
+
+def plan_resolved(rows: Rows, fit: ResolvedFit, threads: int, device: Device | None = None) -> Plan:
+    """The cost of a fit: the sample and its passes; with a tolerance, of the largest size that may be needed. The cost
+    that RPCholesky over all rows adds depends on the data and is not counted. Raises SpecError for more rows than
+    `exact` can handle."""
+    if fit.spec.precomputed:
+        return _plan_precomputed(rows, fit, threads)
+    n, d, spec, row, start = fit.n, fit.d, fit.spec, _row(rows), fit.start() if fit.matrix_free else fit
+    r, block, features, kept = components(spec, fit.size), _block_rows(rows, fit), _map(start), _kept_rows(fit)
+    passes, passing = _passes(rows, start, threads, device)
+    held = features.nbytes + (3 * min(n, _JUDGED) + kept) * row
+    array_bytes = max(_sample(rows, start, threads), held + max(passing, _solution(start, threads)))
+    width, device_bytes = _width(start), 0
+    if not start.spec.exact:
+        sums = 8 * moments.entries(start.size) + 24 * moments.most_of_strip(start.size)
+        device_bytes = _device_bytes(rows, features, block, threads, 24 * start.size * width if width else sums)
+    if fit.matrix_free:  # the rows, the block that is multiplied, and products of strips
+        passes += 2
+        whole, one, strip = n * d * fit.dtype.itemsize, 8 * n * (r + OVERSAMPLING + 1), strip_bytes(d, 8)
+        array_bytes = max(array_bytes, whole + max(4 * whole, (_MATRIX_BLOCKS + threads) * one + threads * strip))
+        device_bytes = max(device_bytes, _OF_DEVICE + one + min(threads, AT_ONCE) * (2 * one + 4 * strip))
+    D = n if fit.matrix_free else fit.size
+    of_map = n * d * fit.dtype.itemsize if fit.matrix_free else features.nbytes
+    of_sums = 8 * D * (D + 2) if width is None and not fit.matrix_free else 0
+    result_bytes = of_map + of_sums + 8 * (D * r + r * d + min(n, _JUDGED) * (r + 1)) + kept * row
+    plan = _planned(rows, D, block, array_bytes, result_bytes, passes)
+    plan = replace(plan, bytes_read=plan.bytes_read + row * min(n, fit.sample * rows.grain))
+    return _on_device(plan, device, device_bytes)
+
+
+def _row(rows: Rows) -> int:
+    return rows.shape[1] * rows.dtype.itemsize
+
+
+def _block_rows(rows: Rows, fit: ResolvedFit) -> int:
+    return min(fit.n, fit_block_rows(fit.n, rows.grain, fit.spec.block_rows))
+
+
+def _kept_rows(fit: ResolvedFit) -> int:
+    """Rows that a model keeps, for pre-images and for limits."""
+    return (fit.spec.preimage_rows(fit.sample) if fit.spec.keeps_sample else 0) + fit.spec.calibration_rows
+
+
+def components(spec: FitSpec, D: int) -> int:
+    return min(spec.components, D) if isinstance(spec.components, int) else D
+
+
+def _width(fit: ResolvedFit) -> int | None:
+    """Columns of the block that a randomized solver multiplies; None if D x D is held."""
+    return components(fit.spec, fit.size) + OVERSAMPLING if fit.randomized(fit.size) else None
+
+
+def _sample(rows: Rows, fit: ResolvedFit, threads: int) -> int:
+    """The sample and the sets that are drawn with it: as they are read, or with a copy and the work space of what
+    chooses from them."""
+    m, d, D, spec, itemsize = fit.sample, fit.d, fit.size, fit.spec, fit.dtype.itemsize
+    if fit.rule is not None:
+        choosing = fit.rule.working_bytes(m, d, D, itemsize)
+    else:
+        choosing = spec.method_value.working_bytes(m, d, D) + 24 * 1024 * D
+    if spec.tol is not None:  # rows, features of some, and their products, of each size that is tried
+        choosing += _JUDGED * _row(rows) + 16 * (D * D + _JUDGED * (D + d))
+    choosing += m * d * itemsize * (1 + spec.scales) + threads * itemsize * 1024 * D
+    return max(sample_bytes(rows, fit, threads), _drawn(rows, fit) + choosing)
+
+
+def _passes(rows: Rows, fit: ResolvedFit, threads: int, device: Device | None) -> tuple[int, int]:
+    """The number of passes, and what the largest needs: tiles of the threads, and sums."""
+    spec, d, D, block, row = fit.spec, fit.d, fit.size, _block_rows(rows, fit), _row(rows)
+    passes, largest, blocks = int(spec.standardize), 0, ceil(fit.n / block)
+    maps = [] if spec.exact else [(_map(fit), _width(fit), 4 * fit.drawn * (row + 16))]
+    if spec.method_value.principal:  # axes of the columns, beside the sample and with their eigenproblem
+        width = 512 + OVERSAMPLING if d > DENSE_MOST_FEATURES else None
+        maps.append((_Map(d, 0, fit.dtype.itemsize), width, fit.sample * row + (48 * d * d if width is None else 0)))
+    for features, width, beside in maps:
+        passes += 1 if width is None else min(PASSES, ceil(features.D / width))
+        tiles = threads * _tile(rows, features, block, device)
+        largest = max(largest, beside + tiles + _sums(features, blocks, threads, width))
+    trained: Any = spec.preimage_value
+    if trained.trained:
+        passes += 1
+        one, tile = trained.training_bytes(tile_rows(d, D, fit.dtype.itemsize), d)
+        tiles = threads * (_tile(rows, _map(fit), block, device) + tile + 2 * one)
+        largest = max(largest, tiles + (blocks.bit_length() + 3) * one + 8 * moments.entries(D) * (not spec.exact))
+    return passes, largest
+
+
+def _solution(fit: ResolvedFit, threads: int) -> int:
+    """The eigenproblem and what judges it: squares of the features, rows that are drawn and their kernels and features,
+    the landmarks in float64, and a tile of each thread."""
+    d, D, spec, itemsize = fit.d, fit.size, fit.spec, fit.dtype.itemsize
+    landmarks, judged, kept = spec.method_value.landmarks, min(fit.n, _JUDGED), _kept_rows(fit)
+    found = 8 * judged * (2 * d + judged) + kept * (d * itemsize + 8 * components(spec, D))
+    found += threads * itemsize * 1024 * (2 * d + 512 + 2 * D * bool(kept))
+    if spec.exact:
+        return found + 5 * _map(fit).nbytes + _matrix(spec.components, D)
+    found += 8 * (5 if landmarks else 2) * d * D
+    if _width(fit) is None:
+        found += 8 * D * (judged + D * ((_SQUARES if landmarks else 6) + 2 * (not spec.center)))
+    return found
+
+
+def _matrix(wanted: Any, n: int) -> int:
+    """Eigenpairs of a matrix (n, n): the matrix, a centred copy and, if many are wanted, these and work space."""
+    return (20 if isinstance(wanted, int) and solvers.are_few(wanted, n) else 32) * n * n
+
+
+def _plan_precomputed(rows: Rows, fit: ResolvedFit, threads: int) -> Plan:
+    """The cost of a precomputed matrix: held whole in float64, or checked once and read for each of two products."""
+    check_square(rows)
+    n, itemsize, spec, r = fit.n, fit.dtype.itemsize, fit.spec, components(fit.spec, fit.n)
+    block, reading = parts(rows, spec.block_rows, upper=False)[0].shape[0], threads * _matrix_tile(rows)
+    if not fit.matrix_free:
+        array_bytes = max((8 + itemsize) * n * n + reading, _matrix(spec.components, n))
+        return _planned(rows, n, block, array_bytes, 8 * n * (r + 2))
+    size = fit.start().size
+    starting = n * size * itemsize + (3 * threads + 6) * 8 * size * size
+    multiplying = (_MATRIX_BLOCKS + threads) * 8 * n * (r + 2 * OVERSAMPLING + 1)
+    array_bytes = reading + max(2 * n * size * itemsize, starting, multiplying)
+    plan = _planned(rows, n, block, array_bytes, 8 * n * (r + 2), 3)
+    return replace(plan, bytes_read=round((1 + 2 * upper_share(rows)) * n * n * rows.dtype.itemsize))
+
+
+def _matrix_tile(rows: Rows) -> int:
+    """A thread that reads a matrix in tiles: encoded, decoded, in the dtype of block work; of a Dask array a part, and
+    the chunks that it is assembled from."""
+    return 3 * read_bytes(rows) + _DECODING + (2 * PART_BYTES if isinstance(rows, DaskRows) else 0)
+
+
+def worker_bytes(rows: Rows, fit: ResolvedFit, threads: int, device: Device | None = None) -> int:
+    """The peak of a worker with this many threads: rows of the sample that it reads, and its share of the passes, with
+    as many sums under way as in the process that adds them up. Nothing is chosen, solved or saved there."""
+    if fit.spec.precomputed or fit.matrix_free:
+        return in_worker(plan_resolved(rows, fit, threads, device).array_bytes)
+    passing = _map(fit).nbytes + _passes(rows, fit, threads, device)[1]
+    return in_worker(max(sample_bytes(rows, fit, threads), passing))
+
+
+def sample_bytes(rows: Rows, fit: ResolvedFit, threads: int) -> int:
+    """Arrays of a process that reads the sample of a fit, and computes distances of its pairs."""
+    scaled = fit.sample * fit.d * fit.dtype.itemsize * fit.spec.scales
+    return 2 * _drawn(rows, fit) + scaled + threads * _reading(rows, 0, _block_rows(rows, fit))
+
+
+def _drawn(rows: Rows, fit: ResolvedFit) -> int:
+    return (fit.sample + 2 * min(fit.n, _JUDGED) + fit.spec.calibration_rows) * _row(rows)
+
+
+def plan_transform(
+    rows: Rows,
+    model: Model,
+    block_rows: int | None,
+    threads: int,
+    *,
+    judged: bool = False,
+    dtype: Any = None,
+    device: Device | None = None,
+) -> Plan:
+    """The cost of writing the scores of all rows and, if they are `judged`, their residuals and flags: one pass, one
+    chunk per block."""
+    features, r, stored = _map_of(model), model.components, np.dtype(dtype or model.features.dtype).itemsize
+    D, wide = features.D, 8 if judged else max(features.itemsize, stored)
+    block = output_block_rows(rows.shape[0], rows.grain, r * stored, block_rows)
+    tile = min(block, tile_rows(rows.shape[1], D, features.itemsize))
+    one = _matrix_tile(rows) if model.features.precomputed else _tile(rows, features, block, device)
+    one += wide * (4 * block * r + D * r) + (wide > features.itemsize) * wide * tile * (D + r)
+    shared = _model_bytes(model)
+    if judged:  # squares of scores, the features of a tile again, and a decomposition of W
+        one += 8 * (2 * block * r + tile * (D + 3 * r))
+        known = model.decoder is not None and model.decoder.expansion(model.solution) is not None
+        shared += 16 * D * (r + 1) + (0 if known or not has_landmarks(model.features) else 56 * D * D)
+    result_bytes = rows.shape[0] * (r * stored + (stored + 9) * judged)
+    more = 16 * (TALLER * tile * (D + r) + (D + 1) * r)
+    plan = _planned(rows, D, block, shared + threads * one, result_bytes)
+    return _on_device(plan, device, _device_bytes(rows, features, block, threads, more))
+
+
+def plan_reconstruct(rows: Rows, model: Model, block_rows: int | None, threads: int) -> Plan:
+    """The cost of writing pre-images of scores, or of rows that are denoised: one pass, one chunk per block. Iterations
+    depend on the data and are not counted."""
+    n, d, features = rows.shape[0], model.columns, _map_of(model)
+    block = output_block_rows(n, rows.grain, d * features.itemsize, block_rows)
+    assert model.decoder is not None
+    # The pre-images of a block are kept in float64 until its last tile.
+    height = min(block, tile_rows(d, features.D, 8))
+    one = _tile(rows, features, block) + model.decoder.working_bytes(model.features, height) + 8 * block * d
+    shared = _model_bytes(model) + model.decoder.learning_bytes(model.features)
+    return _planned(rows, features.D, block, shared + threads * one, n * d * features.itemsize)
+
+
+def plan_evaluate(
+    rows: Rows, model: Model, sample: int, pooled: int, threads: int, device: Device | None = None
+) -> Plan:
+    """The cost of an evaluation with `sample` exact rows, chosen from `pooled` rows that are read, and one pass."""
+    n, d, r, features, decoder = rows.shape[0], model.columns, model.components, _map_of(model), model.decoder
+    D, itemsize, judged = features.D, features.itemsize, min(pooled, _JUDGED)
+    block, tile = min(n, fit_block_rows(n, rows.grain, model.block_rows)), tile_rows(d, D, itemsize)
+    # For each thread: probes and their coordinates; features of a tile again, its kernels and errors.
+    one = itemsize * (sample * (D + 2 * d) + tile * (D + 3 * sample)) + 24 * r * (sample + D + r)
+    passing = threads * (_tile(rows, features, block, device) + one)
+    choosing = 32 * D * D + 8 * tile_rows(d, D, 8) * (3 * D + 2 * d)
+    judging = 8 * judged * (2 * d + judged) + (8 * D * (judged + _SQUARES * D) if D <= MOST_SOLVED else 0)
+    if decoder is not None:
+        learning = decoder.learning_bytes(model.features)
+        judging = max(judging, learning + decoder.working_bytes(model.features, min(judged, 500)))
+    shared = _model_bytes(model) + 2 * pooled * _row(rows) + 8 * (D * D + sample * (2 * D + d + r))
+    more = 8 * (sample * (2 * D + 3 * d + 4 * r) + TALLER * tile * (D + 3 * sample) + D * r)
+    plan = _planned(rows, D, block, shared + max(choosing, passing, judging), 40 * r)
+    plan = replace(plan, bytes_read=plan.bytes_read + _row(rows) * min(n, pooled * rows.grain))
+    return _on_device(plan, device, _device_bytes(rows, features, block, threads, more))
+
+
+def _model_bytes(model: Model) -> int:
+    """A model and a copy of its feature map, which every process holds."""
+    arrays = [model.solution.components, *([] if model.decoder is None else model.decoder.arrays().values())]
+    if model.calibration is not None:
+        arrays.append(model.calibration.rows)
+    scatter = 8 * model.features.size**2 if model.sums else 0
+    return 2 * _map_of(model).nbytes + sum(array.nbytes for array in arrays) + scatter
