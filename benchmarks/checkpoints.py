@@ -12,7 +12,7 @@ from benchmarks.common import MEDIAN_DISTANCE, arguments, fit_pass, interleaved,
 from benchmarks.results import Results, table
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.progress import Silent
-from bigkpca.workflows.checkpoints import remove_saved, saved_run
+from bigkpca.workflows.checkpoints import SavedRun
 
 
 def main(argv: Sequence[str] | None = None) -> Results:
@@ -21,16 +21,13 @@ def main(argv: Sequence[str] | None = None) -> Results:
     engine = Engine(threads=2)
     sizes: list[int] = []
 
-    with TemporaryDirectory(dir=given.folder) as folder:
-        out = f"{folder}/model.zarr"
-
-        def saving() -> float:
-            remove_saved(out)
-            seconds = one_pass(replace(engine, checkpoint=saved_run(out, {}, (), Silent()).of))
+    def saving() -> float:
+        with TemporaryDirectory(dir=given.folder) as folder:
+            seconds = one_pass(replace(engine, checkpoint=SavedRun(folder, Silent()).of))
             sizes.append(sum(file.stat().st_size for file in Path(folder).rglob("*.npz")))
             return seconds
 
-        seconds = interleaved(given.repeats, plain=lambda: one_pass(engine), saving=saving)
+    seconds = interleaved(given.repeats, plain=lambda: one_pass(engine), saving=saving)
     medians = {name: statistics.median(values) for name, values in seconds.items()}
     shown = table(
         f"Sums saved in a fit pass over {rows.shape[0]} rows, {given.size} landmarks; median of {given.repeats}",

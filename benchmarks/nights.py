@@ -6,9 +6,13 @@ import json
 import shutil
 import statistics
 from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
 
 from benchmarks.common import MEDIAN_DISTANCE, arguments, child, repeated_dataset, seconds_of
 from benchmarks.results import Results, table
+from bigkpca.ingesting import ingest
 
 _COMMAND = "import sys; from bigkpca.cli import main; main(sys.argv[1:], standalone_mode=False)"
 _JOB = """
@@ -25,22 +29,21 @@ path = "nights-features.zarr"
 
 def main(argv: Sequence[str] | None = None) -> Results:
     given = arguments(__doc__ or "", argv, rows=1_060_000, night=1_000_000)
-    rows, folder = repeated_dataset(given.folder.resolve(), given.rows), given.folder.resolve()
-    for path in ("nights-model.zarr", "nights-features.zarr"):
-        shutil.rmtree(folder / path, ignore_errors=True)
-    job = folder / "nights.toml"
+    folder = given.folder.resolve()
+    X = np.load(Path(repeated_dataset(folder, given.rows)).with_suffix(".npy"), mmap_mode="r")
+    rows, part, job = folder / "nights-rows.zarr", folder / "nights-part.npy", folder / "nights.toml"
+    for path in folder.glob("nights*"):
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
     job.write_text(_JOB.format(rows=rows, size=given.size, sigma=MEDIAN_DISTANCE))
     first = given.rows - given.night
-    nights = [
-        (f"first, {first} rows and the fit", ["--rows", f":{first}"]),
-        (f"{given.night} new rows", []),
-    ]
-    found = []
-    for name, asked in nights:
-        printed, peak = child(_COMMAND, "run", str(job), "--json", "-q", *asked)
+    nights = [(f"first, {first} rows and the fit", X[:first]), (f"{given.night} new rows", X[first:])]
+    found, command = [], ["run", str(job), "--json", "-q"]
+    for name, arrived in nights:
+        np.save(part, arrived)
+        ingest([part], rows, append=rows.exists())
+        printed, peak = child(_COMMAND, *command)
         record = json.loads(printed)
         found.append([name, record["seconds"]["total"], peak, record["drift"]["figure"]])
-    command = ["run", str(job), "--json", "-q"]
     idle = statistics.median(seconds_of(lambda: child(_COMMAND, *command)) for _ in range(given.repeats))
     found.append(
         [f"no new rows, the whole command (median of {given.repeats})", idle, child(_COMMAND, *command)[1], ""]

@@ -28,8 +28,7 @@ if TYPE_CHECKING:
     from bigkpca.workflows.estimates import cross_validate, evaluate, plan, sigma
     from bigkpca.workflows.export import export
     from bigkpca.workflows.fit import fit
-    from bigkpca.workflows.scheduled import run
-    from bigkpca.workflows.scheduled.history import history, prune, rollback
+    from bigkpca.workflows.scheduled import history, run
     from bigkpca.workflows.transform import denoise, reconstruct, transform
     from bigkpca.workflows.verify import verify
 
@@ -44,7 +43,7 @@ _PUBLIC = {
     "evaluate": ("bigkpca.workflows.estimates", "evaluate"),
     "export": ("bigkpca.workflows.export", "export"),
     "fit": ("bigkpca.workflows.fit", "fit"),
-    "history": ("bigkpca.workflows.scheduled.history", "history"),
+    "history": ("bigkpca.workflows.scheduled", "history"),
     "info": ("bigkpca.storage.describe", "info"),
     "ingest": ("bigkpca.ingesting", "ingest"),
     "kernels": ("bigkpca.numerics.kernels", None),
@@ -55,9 +54,7 @@ _PUBLIC = {
     "plan": ("bigkpca.workflows.estimates", "plan"),
     "plots": ("bigkpca.plots", None),
     "preimages": ("bigkpca.numerics.preimages", None),
-    "prune": ("bigkpca.workflows.scheduled.history", "prune"),
     "reconstruct": ("bigkpca.workflows.transform", "reconstruct"),
-    "rollback": ("bigkpca.workflows.scheduled.history", "rollback"),
     "run": ("bigkpca.workflows.scheduled", "run"),
     "submit": ("bigkpca.cli.submit", "submit_command"),
     "sigma": ("bigkpca.workflows.estimates", "sigma"),
@@ -88,10 +85,8 @@ __all__ = [
     "plan",
     "plots",
     "preimages",
-    "prune",
     "reconstruct",
     "report",
-    "rollback",
     "run",
     "sigma",
     "submit",

@@ -82,7 +82,6 @@ FAULTS = [
         "bigkpca/storage/block_arrays.py", "{**manifest, PUBLISHING: last_name(folder)}", "{**manifest}", "if killed"
     ),
     Fault("bigkpca/storage/damage.py", "None if sha256(values) == digest else _OTHER", "None"),
-    Fault("bigkpca/spec/job/__init__.py", "1 <= count <= MOST", "0 <= count <= MOST", "keep = 0 prunes the oldest"),
     Fault("bigkpca/spec/checks.py", 'not in ("auto", "uniform")', 'not in ("auto", "uniform", "leverage")'),
     Fault(
         "bigkpca/execution/graph.py", "start + power_of_two(stop - start - 1)", "(start + stop) // 2", "order of sums"
@@ -97,9 +96,9 @@ FAULTS = [
     Fault("bigkpca/ingesting/tables.py", "partition(drawn[0]", "partition(drawn[1]", "of long columns"),
     Fault("bigkpca/workflows/checkpoints.py", "content_digest(name, *given)", "content_digest(name)", "of others"),
     Fault("bigkpca/workflows/verify.py", "found += gone", "found += gone[:0]", "lost chunks of a dataset"),
-    Fault("bigkpca/workflows/scheduled/input_rows.py", "block.stop > self", "block.stop >= self", "its rows unchecked"),
-    Fault("bigkpca/workflows/scheduled/places.py", "must_exist is False or", "must_exist is not True or", "no volume"),
-    Fault("bigkpca/workflows/scheduled/history.py", "[: keep - 1]", "[: max(keep - 2, 0)]", "keeps one too few"),
+    Fault("bigkpca/workflows/scheduled/records.py", "must_exist is False or", "must_exist is not True or", "no volume"),
+    Fault("bigkpca/workflows/scheduled/night.py", "and block.start >= asked.first", "", "rows that readers see change"),
+    Fault("bigkpca/workflows/scheduled/finding.py", "int(done) if waits else", "", "fill values as rows"),
     Fault("bigkpca/estimator/__init__.py", "rows, self.noise, engine", "rows, None, engine", "score"),
     Fault("bigkpca/reporting/report_data.py", '_labels_stamp(labels, source["path"])', "None", "old labels stay"),
     Fault("bigkpca/comparing/results.py", "_LITTLE_LONGER * min(", "_LITTLE_LONGER * max(", "advises slow fits"),

@@ -148,7 +148,7 @@ CHECKS = {
     "An option": """
         from types import SimpleNamespace
         from bigkpca.execution.progress import Silent
-        from bigkpca.spec.job.tables import JobRun
+        from bigkpca.spec.job import JobRun
         from bigkpca.workflows.scheduled.places import run_options
         assert wider.features.kernel.sigma == 2 * usual.features.kernel.sigma
         assert KernelPCA.load("model.zarr").sigma_factor == 2

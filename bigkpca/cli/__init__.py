@@ -22,8 +22,6 @@ _COMMANDS = {
     "verify": ("bigkpca.cli.models", "Check stored data for damage."),
     "run": ("bigkpca.cli.run", "Run a scheduled job once."),
     "history": ("bigkpca.cli.run", "List the runs of a job."),
-    "rollback": ("bigkpca.cli.run", "Go back to an earlier version of the features."),
-    "prune": ("bigkpca.cli.run", "Remove old versions of the features."),
     "compare": ("bigkpca.cli.compare", "Compare all methods on your data."),
     "report": ("bigkpca.cli.models", "Draw the report of a model."),
     "submit": ("bigkpca.cli.submit", "Run a command on a cluster and return at once."),

@@ -95,7 +95,17 @@ timeout_option = option(
     help="Stop if no block of rows finishes within this time, e.g. '30 min'.",
 )
 scheduler_option = option(
-    "--scheduler", metavar="ADDRESS", unset="none", help="Run on the Dask cluster at this address."
+    "--scheduler",
+    metavar="ADDRESS",
+    unset="DASK_SCHEDULER_ADDRESS, if it is set",
+    help="Run on the Dask cluster at this address.",
+)
+workers_option = option(
+    "--workers",
+    type=click.IntRange(1),
+    metavar="N",
+    unset="none (threads of this process)",
+    help="Run on N local processes.",
 )
 
 
@@ -108,13 +118,7 @@ def running(command: Command) -> Command:
         array_option("Array to read if the input is a Zarr group."),
         memory_option("Refuse to run if a process would need more, e.g. '2 GB'."),
         timeout_option,
-        option(
-            "--workers",
-            type=click.IntRange(1),
-            metavar="N",
-            unset="none (threads of this process)",
-            help="Run on N local processes.",
-        ),
+        workers_option,
         certificates,
         scheduler_option,
     ):

@@ -1,4 +1,4 @@
-"""Scheduled runs of a job, their history, rollback to an earlier version, and removal of old versions."""
+"""Scheduled runs of a job, and their history."""
 
 from __future__ import annotations
 
@@ -8,55 +8,41 @@ from typing import Any
 
 import click
 
-from bigkpca.cli.command import command, option, verbose_option
+from bigkpca.cli.command import command
 from bigkpca.cli.log_lines import write_json_lines
-from bigkpca.cli.options import PATH, certificates, common, json_option
+from bigkpca.cli.options import PATH, certificates, common, json_option, memory_option, scheduler_option, workers_option
 from bigkpca.cli.output import show
-from bigkpca.errors import SpecError
 from bigkpca.execution.progress import ShownProgress
 
 
 @command(
     "bigkpca run nightly.toml",
     "bigkpca run nightly.toml --plan",
-    "bigkpca run nightly.toml --rows 0:100000",
+    "bigkpca run nightly.toml --workers 4",
 )
-@click.argument("job", type=PATH, required=False)
-@option("--plan", is_flag=True, help="Show what a run would do, without doing it.")
-@option(
-    "--rows",
-    metavar="A:B",
-    unset="rows that arrived since the last run",
-    help="Extract rows A to B - 1 again, into a new version.",
-)
-@option("--since", metavar="DATE", unset="none", help="Extract again all rows extracted on this day (UTC) or later.")
-@option("--full", is_flag=True, help="Extract all rows again, into a new version.")
-@option("--schema", is_flag=True, help="Print the JSON Schema of job files.")
+@click.argument("job", type=PATH)
+@click.option("--plan", is_flag=True, help="Show what a run would do, without doing it.")
+@memory_option("Refuse to run if a process would need more, e.g. '2 GB'.", unset="as in the job file")
+@workers_option
+@scheduler_option
 @json_option
 @certificates
 @common
-def run(job: str | None, plan: bool, schema: bool, as_json: bool, quiet: bool, **asked: Any) -> None:
+def run(job: str, plan: bool, as_json: bool, quiet: bool, **options: Any) -> None:
     """Run the JOB file once: extract features of the rows that arrived since the last run.
 
-    The first run fits the model. Rerun the same command to resume a run that was stopped.
+    The first run fits the model. Rerun the same command to finish a run that was stopped. --workers, --scheduler and
+    --memory override the job file.
     """
-    from bigkpca.spec.job import JobError, job_schema, read_job
+    from bigkpca.spec.job import JobError, read_job
     from bigkpca.workflows import scheduled
-    from bigkpca.workflows.scheduled.input_rows import Asked
 
-    if schema:
-        click.echo(json.dumps(job_schema(), indent=1))
-        return
-    if job is None:
-        raise SpecError(
-            "name a job file: bigkpca run JOB.toml; bigkpca run --schema prints the keys that it can contain"
-        )
     if plan:
-        planned = scheduled.plan_run(read_job(job, os.environ), **asked)
+        planned = scheduled.plan_run(read_job(job, os.environ).running(**options))
         show(planned if as_json else {**planned, "rows": _range(*planned["rows"])}, as_json)
         return
     try:
-        found = scheduled.read(job, Asked.parsed(**asked))
+        found = scheduled.read(job)
     except JobError as error:
         if error.log == "json":
             write_json_lines()
@@ -64,7 +50,7 @@ def run(job: str | None, plan: bool, schema: bool, as_json: bool, quiet: bool, *
     if in_json := found.run.log == "json":
         write_json_lines()
     report = ShownProgress(quiet, json=in_json)
-    for record in scheduled.run(found, **asked, progress=report):
+    for record in scheduled.run(found, **options, progress=report):
         if as_json:
             click.echo(json.dumps(record))
             continue
@@ -74,7 +60,6 @@ def run(job: str | None, plan: bool, schema: bool, as_json: bool, quiet: bool, *
             "status": record["status"],
             "new_rows": _range(*record["rows"]),
             "rows": record["total_rows"],
-            "version": record["version"],
             "model": record["model"]["path"],
             "drift": "not measured" if drift is None else f"{drift['figure']:.3f} (threshold {drift['threshold']:g})",
             **({} if flagged is None else {"flagged": f"{flagged['count']:,} ({100 * flagged['share']:.3g}%)"}),
@@ -93,7 +78,7 @@ def _range(first: int, stop: int) -> str:
 @common
 def history(out: str, as_json: bool, quiet: bool) -> None:
     """List the runs of the job that writes OUT."""
-    from bigkpca.workflows.scheduled.history import history
+    from bigkpca.workflows.scheduled import history
 
     found = history(out, progress=ShownProgress(quiet))
     if as_json:
@@ -114,7 +99,6 @@ def history(out: str, as_json: bool, quiet: bool) -> None:
             str(record.get("exit_code")),
             f"{rows[1] - rows[0]:,}",
             _number(record.get("total_rows")),
-            _number(record.get("version")),
             f"{record.get('seconds', {}).get('total', 0):.1f}",
             f"{drift['figure']:.3f}" if drift else "",
             _number(drift.get("outside")),
@@ -125,56 +109,12 @@ def history(out: str, as_json: bool, quiet: bool) -> None:
 
 
 _HEADER = (
-    "run", "finished (UTC)", "status", "exit", "new rows", "rows", "version", "seconds", "drift", "outside", "flagged",
+    "run", "finished (UTC)", "status", "exit", "new rows", "rows", "seconds", "drift", "outside", "flagged",
     "message",
 )  # fmt: skip
 _MOST_CHARACTERS = 100  # of a message in the table
-_LINE = "{:>4}  {:<19}  {:<11}  {:>4}  {:>10}  {:>11}  {:>7}  {:>8}  {:>6}  {:>7}  {:>7}  {}"
+_LINE = "{:>4}  {:<19}  {:<11}  {:>4}  {:>10}  {:>11}  {:>8}  {:>6}  {:>7}  {:>7}  {}"
 
 
 def _number(value: int | None) -> str:
     return "" if value is None else f"{value:,}"
-
-
-@command(
-    "bigkpca rollback features.zarr",
-    "bigkpca rollback features.zarr --to 2",
-)
-@click.argument("out", type=PATH)
-@option("--to", type=click.IntRange(1), metavar="N", unset="the previous version", help="Version to return to.")
-@json_option
-@verbose_option
-def rollback(out: str, to: int | None, as_json: bool) -> None:
-    """Make an earlier version of the features in OUT the current one; nothing is removed."""
-    from bigkpca.workflows.scheduled.history import rollback
-
-    record = rollback(out, to)
-    show(record if as_json else {key: record[key] for key in ("run", "status", "message", "total_rows")}, as_json)
-
-
-@command(
-    "bigkpca prune features.zarr --keep 5",
-    "bigkpca prune features.zarr --keep '90 days' --dry-run",
-)
-@click.argument("out", type=PATH)
-@option(
-    "--keep",
-    metavar="N|TIME",
-    unset="all",
-    help="Versions to keep: N in all, the current one and the newest others; or those current within the last TIME.",
-)
-@option("--dry-run", is_flag=True, help="Show what would be removed, without removing it.")
-@json_option
-@common
-def prune(out: str, keep: str | None, dry_run: bool, as_json: bool, quiet: bool) -> None:
-    """Remove old versions of the features in OUT, and leftovers of killed runs that no run will resume.
-
-    The current version, the models of kept versions, and the records of runs are never removed.
-    """
-    from bigkpca.workflows.scheduled.history import prune
-
-    found = prune(out, keep, dry_run=dry_run, progress=ShownProgress(quiet))
-    if not as_json:
-        names = ("versions", "models", "scratch")
-        found = {name: ", ".join(map(str, found[name])) or "none" for name in names} | {"bytes": found["bytes"]}
-    show(found, as_json)

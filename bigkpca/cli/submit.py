@@ -138,7 +138,9 @@ def _submitted(
 
 
 def _needed(scheduler: str | None) -> str:
-    if scheduler is None:
+    from bigkpca.execution.clusters import configured_scheduler
+
+    if scheduler is None and (scheduler := configured_scheduler()) is None:
         raise SpecError("give the address of the cluster: --scheduler tcp://10.0.0.1:8786")
     return scheduler
 

@@ -20,6 +20,18 @@ def read_json(path: str) -> Any:
     return parsed(read_small(path))
 
 
+def read_record(path: str, advice: str) -> Any:
+    """The values of a JSON file that a run wrote; None if there is none. Raises CorruptionError, with the advice, if it
+    cannot be parsed."""
+    try:
+        found = read_json(path)
+        return {} if found is None else found  # null does not mean that the file is missing
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except ValueError as error:
+        raise CorruptionError(f"{path} does not parse ({error}); {advice}") from error
+
+
 def read_small(path: str) -> bytes:
     """The content of a file of metadata. Raises OSError if there is none, ValueError if it is larger than any valid
     one."""

@@ -73,7 +73,8 @@ def whole(array: zarr.Array[Any]) -> zarr.Array[Any]:
     if isinstance(array.store, Whole):
         return array
     metadata: Any = array.metadata  # whose types have two versions
-    return zarr.Array(zarr.AsyncArray(metadata, StorePath(Whole(array.store), array.path)))
+    store = array.store if isinstance(array.store, Whole) else Whole(array.store)
+    return zarr.Array(zarr.AsyncArray(metadata, StorePath(store, array.path)))
 
 
 def read(array: zarr.Array[Any], where: str, start: int, stop: int, columns: slice = EVERY) -> Array:
@@ -177,6 +178,15 @@ class ZarrRows(BaseRows):
             if any(key not in self.stored for key in self._keys(row)):
                 return max(known, row * self._height)
         return self.count
+
+    def room_in_last_chunk(self, known: int) -> bool:
+        """Whether rows after the first `known` ones share a chunk with these."""
+        return known % self._height > 0 and known < self.count
+
+    def chunk_stamps(self, row: int) -> list[str]:
+        """The stamps of the chunks that hold a row; empty texts for those that are not stored."""
+        stored = self.stored or {}
+        return [stored[key].stamp if key in stored else "" for key in self._keys(row // self._height)]
 
     @property
     def _height(self) -> int:

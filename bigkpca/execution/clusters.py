@@ -71,7 +71,8 @@ def open_engine(
     scheduler: str | None = None, workers: int | None = None, timeout: float = TIMEOUT, progress: Progress = Silent()
 ) -> Iterator[Engine]:
     """The engine of a run: the cluster at `scheduler`, `workers` local processes, otherwise a current Dask client,
-    otherwise threads of this process. Whatever is opened here is closed at the end.
+    otherwise the cluster that Dask's configuration names (DASK_SCHEDULER_ADDRESS), otherwise threads of this process.
+    Whatever is opened here is closed at the end.
 
     Raises SpecError for an invalid address, and for a worker with other versions of packages that must be the same;
     IncompleteError for a scheduler that does not answer, and if no worker appears within `timeout` seconds. Warns
@@ -88,8 +89,17 @@ def open_engine(
             yield Engine(client=client, timeout=timeout, progress=progress)
     elif (current := _current_client()) is not None:
         yield _on_client(current, timeout, progress)
+    elif worker_here() is None and (address := configured_scheduler()):  # a task's own pass would wait for its worker
+        with open_engine(address, timeout=timeout, progress=progress) as engine:
+            yield engine
     else:
         yield Engine(timeout=timeout, progress=progress)
+
+
+def configured_scheduler() -> str | None:
+    """The address in Dask's configuration, which DASK_SCHEDULER_ADDRESS sets; None without one."""
+    address: str | None = dask.config.get("scheduler-address", None)
+    return address or None
 
 
 def _current_client() -> Client | None:

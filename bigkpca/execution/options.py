@@ -61,7 +61,8 @@ class RunOptions:
     array : str, optional
         Name of the array of rows, if these are passed as a Zarr group.
     scheduler : str, optional
-        Address of the Dask cluster to run on, e.g. "tcp://10.0.0.1:8786".
+        Address of the Dask cluster to run on, e.g. "tcp://10.0.0.1:8786"; by default that of Dask's configuration
+        (`DASK_SCHEDULER_ADDRESS`), if any, unless there is a current Dask client.
     workers : int, optional
         Number of local processes to run on; by default threads of this process, or a current Dask client.
     device : str, optional

@@ -81,9 +81,6 @@ class Model(ShowsSummary):
     reference : Reference or None
         The distribution of scores and residuals over rows of the fit, with which later rows are compared; None for
         precomputed kernels, after `partial_fit`, and if numbers overflow.
-    earlier : Reference or None
-        If a scheduled job fitted again, and `reference` is that of the rows that caused this: the reference of the
-        earlier rows.
     drawn : DrawnRows or None
         The rows that bounds with 95 % confidence and estimates come from, kept for when rows are added.
     captured : Captured or None
@@ -101,7 +98,6 @@ class Model(ShowsSummary):
     provenance: Provenance = field(default_factory=Provenance)
     decoder: Decoder | None = None
     reference: Reference | None = None
-    earlier: Reference | None = None
     captured: Captured | None = None
     drawn: DrawnRows | None = None
     calibration: Calibration | None = None
@@ -238,7 +234,7 @@ class Model(ShowsSummary):
         """The model of only the r leading components, without pre-image, references and calibration."""
         s = self.solution
         fewer = replace(s, components=s.components[:, :r], eigenvalues=s.eigenvalues[:r])
-        others: dict[str, Any] = dict.fromkeys(("decoder", "reference", "earlier", "captured", "calibration"))
+        others: dict[str, Any] = dict.fromkeys(("decoder", "reference", "captured", "calibration"))
         return replace(self, solution=fewer, certificate=Certificate(), **others)
 
     def factor(self, tolerance: float) -> Array | None:

@@ -143,7 +143,6 @@ def _is_shape(value: Any, least: int) -> bool:
 
 _Part = TypeVar("_Part", ShiftedSums, Reference, Captured, DrawnRows)
 _SOLUTION: dict[str, Shape] = {"mean": ("D",), "components": ("D", "r"), "eigenvalues": ("r",)}
-_REFERENCES = ("reference", "earlier")
 # Entries of the attribute that are not part of the provenance.
 _OWN = {"format", "kernel", "arrays", *(part.name for kind in (Model, Solution) for part in fields(kind))}
 
@@ -164,9 +163,7 @@ def assembled(about: Mapping[str, Any], arrays: Mapping[str, Array]) -> Model:
     certificate = Certificate(**certified)
     decoder = _decoder(about.get("decoder"), arrays, sizes)
     more = {**sizes, "r+1": sizes["r"] + 1}
-    references = {  # None if the model was extended
-        name: _part(Reference, name, about, arrays, Reference.shapes, more, "rows") for name in _REFERENCES
-    }
+    reference = _part(Reference, "reference", about, arrays, Reference.shapes, more, "rows")
     captured = _part(Captured, "captured", about, arrays, Captured.shapes, sizes, "rows")
     drawn = _part(DrawnRows, "drawn", about, arrays, DrawnRows.shapes, sizes)
     calibration = _calibration(about.get("calibration"), arrays, more)
@@ -191,7 +188,7 @@ def assembled(about: Mapping[str, Any], arrays: Mapping[str, Array]) -> Model:
         captured=captured,
         drawn=drawn,
         calibration=calibration,
-        **references,
+        reference=reference,
     )
     if "spec" in provenance:
         _ = model.method  # raises SpecError for one that is unknown
@@ -422,10 +419,9 @@ def _parts(model: Model) -> tuple[dict[str, Any], dict[str, Array]]:
         arrays |= {f"decoder_{name}": values for name, values in model.decoder.arrays().items()}
     if sums:
         arrays |= {f"sums_{name}": getattr(sums, name) for name in ("about", "total", "products")}
-    for kind in _REFERENCES:
-        if (reference := getattr(model, kind)) is not None:
-            about[kind] = {"rows": reference.rows}
-            arrays |= {f"{kind}_{name}": getattr(reference, name) for name in reference.shapes}
+    if (reference := model.reference) is not None:  # models without one have no such entry
+        about["reference"] = {"rows": reference.rows}
+        arrays |= {f"reference_{name}": getattr(reference, name) for name in reference.shapes}
     if (drawn := model.drawn) is not None:
         plain = {part.name: getattr(drawn, part.name) for part in fields(drawn) if part.name not in drawn.shapes}
         about["drawn"] = plain

@@ -95,11 +95,14 @@ class Target:
                 found = np.concatenate([before, found])
             array[start : block.stop] = found
 
+    def read(self, block: Block, names: Sequence[str]) -> dict[str, Array]:
+        """The rows of a block in each of these arrays. Raises CorruptionError if it is not stored wholly."""
+        return {name: read(whole(self._array(name)), self.folder, block.start, block.stop) for name in names}
+
     def decodes(self, block: Block, names: Sequence[str]) -> bool:
         """Whether a block is stored wholly in each of these arrays."""
         try:
-            for name in names:
-                read(whole(self._array(name)), self.folder, block.start, block.stop)
+            self.read(block, names)
         except CorruptionError:
             return False
         return True
@@ -188,8 +191,15 @@ class Output(_Claimed):
         """Create the arrays, each with a chunk for `chunk_rows` rows, except those that an interrupted run created."""
         for name, new in arrays.items():
             shape = (rows, *new.row)
-            own = {"compress": new.compress, "attributes": new.attributes}
-            groups.create_array(f"{self.folder}/{name}", shape, new.dtype, chunk_rows, new.names[: len(shape)], **own)
+            groups.create_array(
+                f"{self.folder}/{name}",
+                shape,
+                new.dtype,
+                chunk_rows,
+                new.names[: len(shape)],
+                compress=new.compress,
+                attributes=new.attributes,
+            )
 
     @property
     def is_empty(self) -> bool:

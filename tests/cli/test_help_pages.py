@@ -11,14 +11,14 @@ from bigkpca.cli import main
 from bigkpca.execution.options import DeviceOptions, ReadingOptions
 from bigkpca.ingesting.formats import FORMATS
 from bigkpca.spec import FitSpec
-from bigkpca.spec.job.tables import JobRun
+from bigkpca.spec.job import JobRun
 from bigkpca.spec.units import parse_seconds
 from tests.helpers.commands import run
 
 NAMES = main.list_commands(click.Context(main))
 COMMANDS = {name: main.get_command(click.Context(main), name) for name in NAMES}
 # Functions of the commands whose options have a default of their own, by the names of their parameters.
-FUNCTIONS = dict.fromkeys(["rollback", "history", "prune", "demo", "run"]) | {"sigma": bigkpca.cross_validate}
+FUNCTIONS = dict.fromkeys(["history", "demo", "run"]) | {"sigma": bigkpca.cross_validate}
 
 
 def test_every_option_with_a_value_shows_a_default_or_the_rule_and_has_that_of_its_function():

@@ -83,7 +83,7 @@ def test_a_mistake_in_a_job_whose_lines_are_json_is_json(night):
     night.set(log="json", workers=0)
     done = run("run", night.job)
     (line,) = [json.loads(line) for line in done.stderr.splitlines()]
-    assert (line["exit_code"], "workers = 0" in line["message"]) == (2, True)
+    assert (line["exit_code"], "run.workers: " in line["message"]) == (2, True)
 
 
 def test_other_ends_of_a_command_stay_as_they_are(night, monkeypatch):

@@ -19,8 +19,8 @@ from tests.helpers.s3 import free_ports
 PROMETHEUS = ROOT / "deploy" / "prometheus"
 DRIFT = {"figure": 0.3, "threshold": 0.2, "outside": 3}
 FLAGGED = {"alpha": 0.01, "rows": 9, "count": 3, "share": 1 / 3, "range": [0.0, 0.3]}
-MADE = {"rows": [0, 9], "total_rows": 9, "version": 1, "drift": DRIFT, "flagged": FLAGGED}
-RECORD = started_record(1, status="done", finished=now(), **MADE)
+MADE = {"rows": [0, 9], "total_rows": 9, "drift": DRIFT, "flagged": FLAGGED}
+RECORD = started_record([], status="done", finished=now(), **MADE)
 WRITTEN = metrics_text("f.zarr", [RECORD]).decode()
 METRICS = set(re.findall(r"^bigkpca_\w+", WRITTEN, re.MULTILINE))  # as runs write them
 

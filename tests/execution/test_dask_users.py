@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from unittest import mock
 
+import dask
 import dask.array as da
 import joblib
 import numpy as np
@@ -23,6 +24,7 @@ import bigkpca
 from bigkpca import KernelPCA, arrays
 from bigkpca.errors import DataError
 from bigkpca.execution import on_cluster
+from bigkpca.execution.clusters import open_engine
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.tasks import Task
 from tests.helpers.progress import Once
@@ -151,3 +153,17 @@ def marked(path):
     Path(path).touch()
     time.sleep(0.2)
     return 1
+
+
+def test_the_scheduler_of_the_configuration_is_used_where_nothing_else_is_named(cluster_elsewhere, two_processes):
+    address = cluster_elsewhere.client.scheduler.address
+
+    def address_here():
+        with dask.config.set({"scheduler-address": address}), open_engine() as engine:  # as DASK_SCHEDULER_ADDRESS does
+            return engine.client and engine.client.scheduler.address
+
+    assert address_here() == address
+    client = two_processes.client
+    with client.as_current():
+        assert address_here() == client.scheduler.address
+        assert client.submit(address_here).result() is None  # a task has the threads of its worker

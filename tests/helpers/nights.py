@@ -1,30 +1,28 @@
 """A folder with a job file, and rows that are appended to its input."""
 
-import json
 import tomllib
 from contextlib import contextmanager
-from datetime import datetime
 from pathlib import Path
 from unittest import mock
 
 import numpy as np
 import pytest
-import zarr
 from prometheus_client.parser import text_string_to_metric_families
 
 import bigkpca
 from bigkpca.data.opening import open_rows
+from bigkpca.data.stores import store_of
 from bigkpca.ingesting import ingest
 from tests.helpers.progress import Once, Recorder, stop
 
 JOB = """
-seed = 3
 [input]
 path = "rows.zarr"
 [model]
 path = "model.zarr"
 components = 3
 size = 20
+seed = 3
 [output]
 path = "features.zarr"
 block_rows = 32
@@ -55,34 +53,18 @@ class Night:
         Path(self.job).write_text(text + "\n".join(lines) + "\n")
         tomllib.loads(Path(self.job).read_text())
 
-    def forget_digests(self):
-        """Make the input a dataset of an earlier version, whose rows have no digests."""
-        group = zarr.open_group(self.rows)
-        group.attrs["bigkpca"] = {**group.attrs["bigkpca"], "manifest": None}
-
     def append(self, X, chunk=16):
         """Add rows to the input, or make it, as `bigkpca ingest` does."""
         source = Path(self.folder, "source.npy")
         np.save(source, X)
-        try:
-            zarr.open_group(self.rows, mode="r") if "://" not in self.rows else bigkpca.verify(self.rows)
-        except (FileNotFoundError, bigkpca.errors.SpecError):
+        if store_of(self.rows).exists(self.rows):
+            ingest([source], self.rows, append=True)
+        else:
             ingest([source], self.rows, block_rows=chunk)
-            return
-        ingest([source], self.rows, append=True)
 
-    def run(self, progress=None, **asked):
+    def run(self, progress=None):
         """Run the job in this process."""
-        return bigkpca.run(self.job, progress=progress or Recorder(), **asked)
-
-    def age(self, *ages):
-        """Make the records of runs older, each by its age, the later ones as they are."""
-        file = Path(self.out, "runs.jsonl")
-        records = [json.loads(line) for line in file.read_text().splitlines()]
-        for record, age in zip(records, ages, strict=False):
-            for key in ("started", "finished"):
-                record[key] = (datetime.fromisoformat(record[key]) - age).isoformat(timespec="seconds")
-        file.write_text("".join(json.dumps(record) + "\n" for record in records))
+        return bigkpca.run(self.job, progress=progress or Recorder())
 
     def metrics(self):
         """What the last run wrote into bigkpca.prom, beside the job file, without the prefix of the names."""

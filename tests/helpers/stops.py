@@ -6,10 +6,12 @@ writing also right after, when it is there and empty. Commands run in processes 
 package and done nothing else, which takes a tenth of the time of starting anew:
 
     python tests/helpers/stops.py FOLDER < sweep.json > swept.json
+    python tests/helpers/stops.py FOLDER nights < nights.json > found.json
 """
 
 import json
 import os
+import random
 import re
 import shutil
 import signal
@@ -72,9 +74,37 @@ def swept(folder, command, before, kept, timed=(), most=None):
     return {"steps": steps, "stops": stops, "bad": bad}
 
 
+def disturbed_nights(folder, arrivals, command, growing, seed):
+    """Run `command` after each of the `arrivals`, and again in the same folder with kills at random stops; how many
+    `kills` there were, and what was `bad` in the end: anything but the bytes of the first time, apart from times and
+    numbers of runs. `growing` is what the arrivals write, which the second time has the same bytes and times."""
+    here, kept, rng, kills, steps = folder / "here", folder / "kept", random.Random(seed), 0, []
+    _copy(here, folder / "start")
+    for number, arrival in enumerate(arrivals):
+        assert _in_child(here, lambda arrival=arrival: run(arrival, standalone_mode=False)) == 0, _printed(here)
+        _copy(here / growing, kept / str(number))
+        steps.append(_counted(command, here))
+    wanted, bad = _untimed(here, (".runs.jsonl", ".prom")), []
+    _copy(folder / "start", here)
+    for number in range(len(arrivals)):
+        _copy(kept / str(number), here / growing)
+        for _ in range(rng.randint(1, 4)):
+            stop = rng.randint(1, steps[number])
+            status = _in_child(here, lambda stop=stop: _run_until(command, stop))
+            kills += status == -signal.SIGKILL
+            if status not in (0, -signal.SIGKILL):
+                bad.append(f"night {number}: the command ended with {status}: {_printed(here)}")
+        if status := _in_child(here, lambda: run(command, standalone_mode=False)):
+            bad.append(f"night {number}: the same command ends with {status}: {_printed(here)}")
+    again = _untimed(here, (".runs.jsonl", ".prom"))
+    if again != wanted:
+        bad.append(_difference(again, wanted))
+    return {"kills": kills, "bad": bad}
+
+
 _PRINTED = "printed.txt"
-# Times in the record of a run.
-_TIMES = rb'"(started|finished)": "[^"]*"|"(fit|extract|total)": [\d.e-]+'
+# Times in the record of a run, and its number, which counts those that were killed.
+_TIMES = rb'"(started|finished)": "[^"]*"|"(fit|extract|total)": [\d.e-]+|"run": \d+'
 
 
 def _untimed(folder, timed):
@@ -175,10 +205,11 @@ def main():
     sweep = json.load(sys.stdin)
     import bigkpca.ingesting  # what commands import when they run, imported once
 
-    if {"compare", "report"} & {command[0] for command in (sweep["command"], *sweep["before"])}:
+    if {"compare", "report"} & {command[0] for command in (sweep["command"], *sweep.get("before", []))}:
         import bigkpca.comparing
         import bigkpca.reporting  # noqa: F401
-    json.dump(swept(Path(sys.argv[1]).resolve(), **sweep), sys.stdout)
+    check = disturbed_nights if sys.argv[2:] == ["nights"] else swept
+    json.dump(check(Path(sys.argv[1]).resolve(), **sweep), sys.stdout)
 
 
 if __name__ == "__main__":

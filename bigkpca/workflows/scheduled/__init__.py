@@ -1,185 +1,50 @@
-"""Runs of a scheduled job: pin rows, extract features, measure drift, publish and record; and the plan of a run."""
+"""Runs of a scheduled job: lock, find what is new, work, and record what was done or why it failed."""
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
-from datetime import date
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import fields
 from typing import Any
 
-from bigkpca.data.blocks import split
-from bigkpca.data.retrying import error_of
-from bigkpca.data.sample_weights import weighted
 from bigkpca.data.stores import AnyPath, expanded, store_of
-from bigkpca.data.versions import read_versions, version_path
-from bigkpca.data.zarr import ZarrRows
-from bigkpca.errors import BigKPCAError, CorruptionError, DataError, DriftError, IncompleteError, LockedError, SpecError
-from bigkpca.execution.engine import Engine
+from bigkpca.errors import BigKPCAError, FillValuesWarning, IncompleteError, LockedError, SpecError, meaning_of
 from bigkpca.execution.options import RunOptions
 from bigkpca.execution.plan import plan_fit
 from bigkpca.execution.progress import Progress, Silent, shown
-from bigkpca.execution.projection import check_columns
-from bigkpca.spec.job import Job, JobError, parse_keep, read_job
-from bigkpca.storage import block_arrays, destination, jobs
+from bigkpca.spec.job import Job, read_job
+from bigkpca.storage import groups
 from bigkpca.storage.models import load_model
-from bigkpca.workflows.scheduled import history, input_rows, places, records
-from bigkpca.workflows.scheduled.history import finish_cut_off
-from bigkpca.workflows.scheduled.input_rows import Asked, Interval
-from bigkpca.workflows.scheduled.places import Published, ScheduledRun, pinned_interval, run_options, warn
-from bigkpca.workflows.scheduled.publishing import (
-    append,
-    block_rows_of,
-    finish_record,
-    make_version,
-    model_of_version,
-    model_path,
-    plan_extract,
-)
-
-_FEW = 8  # blocks that this process compares itself
-_MOST_GAPS = 1000  # in a record
-
-
-def extract_new(given: ScheduledRun) -> bool:
-    """Extract the requested rows, publish them and fill the record. Returns whether an earlier run had pinned them."""
-    job, record = given.job, given.record
-    current, found = given.current, input_rows.open_input(job.input.path, job.input.array)
-    record["input"] = {"path": job.input.path, "dtype": found.dtype.str, "columns": found.shape[1]}
-    if current is not None and not given.asked.full:
-        input_rows.check_not_shrunk(found, current.manifest)
-    done = current.rows if current and not given.asked.full else 0
-    gaps = record["input"]["gaps"] = found.gaps(done)[:_MOST_GAPS]
-    published = current.readable if current else None
-    count = input_rows.rows_to_extract(found, done, given.earlier, published)
-    interval = pinned_interval(given, done, count)
-    record["input"]["tail"] = input_rows.tail_of(found, max(done, interval.stop), published)
-    if count < found.shape[0]:
-        given.options.progress.note(f"rows {count} to {found.shape[0] - 1} are not stored yet: left for the next run")
-    for start, stop in gaps:
-        if stop <= interval.stop:
-            given.warn(f"rows {start} to {stop - 1} were never stored: using the fill value {found.array.fill_value}")
-    if current is not None:
-        model = model_of_version(job, current.entry)
-        check_columns(found, model)
-        if not given.asked.full:
-            _check_flag(job, current)
-            _check_input(given, current, found, interval)
-    if current is not None and not len(interval):
-        finish_record(given, records.NOTHING_NEW, current.entry, [done, done], done)
-        return interval.resumed
-    rows = _pinned(found, max(done, interval.stop), job)
-    before = jobs.read_pinned(given.out)
-    pin = {"asked": repr(given.asked), "first": interval.first, "stop": interval.stop, "run": record["run"]}
-    pin |= {"model": before.get("model") if interval.resumed else None, "made_by": before.get("made_by")}
-    jobs.write_pinned(given.out, pin)
-    if current is not None and interval.first == done and not given.asked.full:
-        append(given, current, model, rows, interval)
-    else:
-        make_version(given, current, rows, interval)
-    return interval.resumed
-
-
-def _pinned(found: ZarrRows, count: int, job: Job) -> ZarrRows:
-    """The first `count` rows, while others append more, with the weights that the job names."""
-    return weighted(found.pin(count), job.input.sample_weight, "input.sample_weight")
-
-
-def _check_flag(job: Job, current: Published) -> None:
-    """Raise SpecError if existing features were made with another share of rows to flag, or without."""
-    own, asked = current.manifest.get("flag"), job.output.flag
-    if own != asked:
-        there, here = ("is not set" if each is None else f"= {each:g}" for each in (own, asked))
-        raise SpecError(
-            f"output.flag {here} in the job, but {there} in {current.path}: to make all features again, run bigkpca "
-            "run JOB.toml --full; to add to these, restore it in the job"
-        )
-
-
-def _check_input(given: ScheduledRun, current: Published, found: ZarrRows, interval: Interval) -> None:
-    """Raise CorruptionError if rows that are not extracted again have changed."""
-    rows = found.pin(current.rows)
-    suspect = [block for block in input_rows.suspect_blocks(rows, current.manifest) if not interval.meets(block)]
-    if not suspect:
-        return
-    if len(suspect) <= _FEW:  # e.g. the last block every night, which needs no cluster
-        input_rows.check_unchanged_blocks(rows, current.manifest, suspect, Engine(progress=given.options.progress))
-    else:
-        with given.options.engine() as engine:
-            input_rows.check_unchanged_blocks(rows, current.manifest, suspect, engine)
-    if not len(interval):  # otherwise the run writes them
-        stamps = rows.stamps(split(current.rows, current.manifest["block_rows"]))
-        if stamps is not None:
-            block_arrays.refresh_stamps(current.path, current.manifest, stamps)
-
-
-def plan_run(
-    job: Job, *, rows: str | tuple[int, int] | None = None, since: str | date | None = None, full: bool = False
-) -> dict[str, Any]:
-    """What `run` with these arguments would do. Writes nothing, reads no rows, and raises the errors of `run`."""
-    asked, options = Asked.parsed(rows, since, full), run_options(job, Silent())
-    out = destination.group_path(job.output.path, job.input.path, job.model.path)
-    places.check_there(job, out)
-    versions = read_versions(out) or jobs.empty_versions()
-    given = ScheduledRun(job, out, asked, options, versions, jobs.read_records(out)[0], {})
-    found, current = input_rows.open_input(job.input.path, job.input.array), given.current
-    cut_off, done = False, 0
-    if current is not None and not full:
-        manifest = block_arrays.read_finished(current.path)  # a run begins with this
-        input_rows.check_not_shrunk(found, manifest)
-        cut_off, done = block_arrays.is_publishing(current.manifest), manifest["rows"]
-    count = input_rows.rows_to_extract(found, done, given.earlier, current.readable if current else None)
-    interval = pinned_interval(given, done, count)
-    first = model_path(job, 1)
-    to_fit = current is None and not store_of(first).exists(first)
-    action = "fit a model, and extract features" if to_fit else "extract features"
-    facts = {
-        "action": action if len(interval) else "nothing new",
-        "rows": [interval.first, interval.stop],
-        "rows_extracted_already": done,
-        "resumed": interval.resumed or cut_off,
-        "version": current.entry["number"] if current and interval.first == done and not full else given.next_version,
-        "model": current.entry["model"]["path"] if current else first,
-    }
-    if not len(interval):
-        return facts
-    pinned = _pinned(found, max(done, interval.stop), job)
-    with options.engine() as engine:
-        if to_fit:
-            plan = plan_fit(pinned, job.model.spec, engine.threads, engine.device)
-        else:
-            model = model_of_version(job, current.entry) if current else load_model(first)
-            size = block_rows_of(given, model, pinned)
-            plan = plan_extract(job, pinned, model, size, engine.threads, engine.device)
-    plan.check(options.memory_limit, "use a smaller model, or smaller blocks")
-    return facts | {"peak_bytes": plan.peak_bytes, "block_rows": plan.block_rows}
+from bigkpca.storage.output import group_path
+from bigkpca.storage.runs import ENDING, append_record, read_records
+from bigkpca.workflows.scheduled import records
+from bigkpca.workflows.scheduled.finding import features_at, look, plan_extract
+from bigkpca.workflows.scheduled.night import Night, work
 
 
 def run(
     job: AnyPath | Job,
     *,
-    rows: str | tuple[int, int] | None = None,
-    since: str | date | None = None,
-    full: bool = False,
+    scheduler: str | None = None,
+    workers: int | None = None,
+    memory: str | int | None = None,
     progress: Progress | bool = False,
 ) -> list[dict[str, Any]]:
     """Run a scheduled job once: extract features of the rows that arrived since the last run.
 
-    The first run fits the model, unless there is one. Rows are pinned before anything is computed, so others can append
-    in the meantime. Repeating the call resumes a run that was stopped; if it had pinned fewer rows than there are now,
-    it is finished first, as a separate run.
+    The first run fits the model, unless there is one. Others can append rows in the meantime. Repeating the call
+    finishes a run that was killed, and then takes the rows that arrived since, as a separate run.
 
     Parameters
     ----------
     job : path or Job
         A job file: see `docs/scheduled.md`.
-    rows : str or (int, int), optional
-        Rows A to B, as "A:B". Rows that were already extracted are extracted again, into a new version of the features.
-    since : str or date, optional
-        Extract again all rows extracted on this day (UTC) or later, into a new version.
-    full : bool
-        Extract all rows again, into a new version.
+    scheduler, workers, memory : optional
+        Override the keys of the same names in the table `[run]`: the address of a Dask cluster, the number of local
+        processes, and the memory that a process may use.
     progress : bool or Progress
         True shows bars or, without a terminal, lines; a Progress object receives titles and rows of each pass, and
         notes. By default, nothing is shown.
@@ -187,7 +52,7 @@ def run(
     Returns
     -------
     list of dict
-        The record of each run, usually one, as in `runs.jsonl` of the output.
+        The record of each run, usually one, as `history` returns them.
 
     Raises
     ------
@@ -204,163 +69,144 @@ def run(
     -----
     One pass over new rows and the rows of the last incomplete block; a fit makes the passes of `fit`.
     """
-    progress = shown(progress)
-    asked = Asked.parsed(rows, since, full)
-    if not isinstance(job, Job):
-        job = read(job, asked)
-    out = destination.group_path(job.output.path, job.input.path, job.model.path)
-    with ExitStack() as stack:
-        with _refusal_recorded(job, out, asked):
-            places.check_there(job, out)
-            options = run_options(job, progress)
-            stack.enter_context(store_of(out).writer(out))
-        with _refusal_recorded(job, out, asked, locked=True):
-            jobs.prepare(out)
-        record, resumed = _one_run(job, out, asked, options)
-        found = [record]
-        done = record["total_rows"]
-        if resumed and input_rows.open_input(job.input.path, job.input.array).stored_rows(done) > done:
-            found.append(_one_run(job, out, Asked(), options)[0])
-        places.remember(job, out, progress)
+    job = (job if isinstance(job, Job) else read(job)).running(scheduler=scheduler, workers=workers, memory=memory)
+    out, options = group_path(job.output.path, job.input.path, job.model.path), _options(job, shown(progress))
+    with _failure_recorded(out, job.run.metrics, {}):
+        records.check_there(job, out)
+    found = []
+    with store_of(out).writer(out + ENDING), warnings.catch_warnings():
+        warnings.simplefilter("ignore", FillValuesWarning)  # chunks that are not stored are not read yet
+        more = True
+        while more:
+            record, more = _one_run(job, out, options)
+            found.append(record)
+        records.remember(job, out, options.progress)
     return found
 
 
-def read(path: AnyPath, asked: Asked) -> Job:
-    """The job in a file, to be run. Mistakes in it are recorded as a failed run. Raises SpecError."""
+def _one_run(job: Job, out: str, options: RunOptions) -> tuple[dict[str, Any], bool]:
+    """The record of one run, and whether rows are left that arrived since a run began that was killed."""
+    started = time.monotonic()
+    _record_killed(out)
+    earlier = read_records(out)[0]
+    record = records.started_record(earlier)
+    with _failure_recorded(out, job.run.metrics, record):
+        records.write_metrics(job.run.metrics, out, earlier)  # a missing folder is noticed before hours of work
+        night = Night(look(job, out), options, record)
+        work(night)
+    record["finished"] = record["finished"] or records.now()
+    record["seconds"]["total"] = round(time.monotonic() - started, 3)
+    append_record(out, record)
+    records.write_metrics(job.run.metrics, out, [*earlier, record])
+    return record, night.found.stored > night.found.rows.count
+
+
+def _record_killed(out: str) -> None:
+    """Record the run that published last, if it was killed before it could do so."""
+    with suppress(BigKPCAError):  # which the run will meet again
+        about = features_at(out)
+        if about and about["job"]["run"]["run"] not in [each["run"] for each in read_records(out)[0]]:
+            append_record(out, about["job"]["run"])
+
+
+def read(path: AnyPath) -> Job:
+    """The job in a file, to be run. Mistakes in it are recorded as a failed run, once one has succeeded. Raises
+    SpecError."""
     try:
         return read_job(expanded(path), os.environ)
-    except SpecError as error:
-        known = isinstance(error, JobError) and error.output and (error.output, error.metrics)
-        if asked == Asked() and (known := known or places.last_places(path)):
-            _record_refusal(*known, error, locked=False)
+    except SpecError:
+        name = expanded(path)
+        if known := records.remembered(store_of(name).absolute(name)):
+            with _failure_recorded(known["output"], known["metrics"], {}):
+                raise
         raise
 
 
 @contextmanager
-def _refusal_recorded(job: Job, out: str, asked: Asked, *, locked: bool = False) -> Iterator[None]:
-    """Record a run that is refused before it begins, unless it is an invalid command typed by hand."""
+def _failure_recorded(out: str, metrics: str | None, record: dict[str, Any]) -> Iterator[None]:
+    """Record what fails in this context, completing `record`. A run that finds the lock taken is none; and a run that
+    did not begin, which has no record, is added only to those of an output that is there."""
     try:
         yield
     except LockedError:
         raise
-    except BigKPCAError as error:
-        if asked == Asked():
-            _record_refusal(out, job.run.metrics, error, locked=locked)
-        raise
-
-
-def _record_refusal(out: str, metrics: str | None, error: BigKPCAError, *, locked: bool) -> None:
-    """Write the record of a run that did not begin, if there is output, and the metrics that show it."""
-    with suppress(BigKPCAError, OSError), ExitStack() as stack:
-        there = places.has_output(out)
-        earlier = jobs.read_records(out)[0] if there else []
-        failed = {"status": records.FAILED, "exit_code": error.exit_code, "message": str(error), "metrics": metrics}
-        record = records.ended_record(earlier, **failed)
-        if there and not locked:
-            stack.enter_context(store_of(out).writer(out))
-            jobs.append_record(out, record)
-        if metrics:
-            records.write_metrics(metrics, out, [*earlier, record])
-
-
-def _one_run(job: Job, out: str, asked: Asked, options: RunOptions) -> tuple[dict[str, Any], bool]:
-    """One run: its record, and whether an earlier run had pinned its rows."""
-    started, record = time.monotonic(), records.started_record(0, metrics=job.run.metrics)
-    with _failure_recorded(job, out, asked, record, started, options.progress):
-        finish_cut_off(out)
-        versions = read_versions(out) or jobs.empty_versions()
-        if versions["current"] and (ended := _finished_earlier(out, versions, asked, options.progress)):
-            _push_metrics(job, out, ended, options.progress)
-            _write_metrics(job, out)
-            return ended, False
-        earlier, _ = jobs.read_records(out)
-        record["run"] = records.next_number(earlier)
-        given = ScheduledRun(job, out, asked, options, versions, earlier, record)
-        if warning := records.clock_warning(earlier):
-            given.warn(warning)
-        _write_metrics(job, out)  # of earlier runs: a missing folder is noticed before hours of work
-        resumed = extract_new(given)
-    _write_record(job, out, record, started, options.progress)
-    jobs.remove_pinned(out)
-    destination.remove_all_runs(version_path(out, given.next_version))  # of a run with another request
-    if (keep := job.output.keep) is not None:
-        # The previous version stays for its readers until the next run.
-        spared = {versions["current"], record["version"]}
-        history.prune_versions(out, parse_keep(keep), spared, f"keep = {keep!r}")
-    _write_metrics(job, out)
-    return record, resumed
-
-
-def _finished_earlier(out: str, versions: Mapping[str, Any], asked: Asked, progress: Progress) -> dict[str, Any] | None:
-    """Finish the publication of an interrupted run, record it, and remove its leftovers. Returns its record if it
-    extracted rows again as requested now, since the same command does not do so twice."""
-    path = version_path(out, versions["current"])
-    try:
-        if block_arrays.go_on(path):
-            progress.note("an earlier run was interrupted while publishing: finished now")
-        ended: dict[str, Any] = block_arrays.read_grown(path)["run"]
-    except CorruptionError:
-        if asked.full:  # a run that makes everything anew needs none of it
-            return None
-        raise
-    # A run that was stopped while publishing has another record, with another status.
-    own = (ended.get("run"), ended.get("status"))
-    if not any((each["run"], each.get("status")) == own for each in jobs.read_records(out)[0]):
-        jobs.append_record(out, ended)
-    pinned = jobs.read_pinned(out)
-    if pinned.get("run", ended.get("run")) != ended.get("run"):
-        return None  # that run was interrupted before it published
-    for each in versions["versions"]:
-        place = version_path(out, each["number"])
-        with suppress(CorruptionError):  # of an unused version
-            if not block_arrays.is_publishing(block_arrays.read_grown(place)):
-                destination.remove_all_runs(place)
-    jobs.remove_pinned(out)
-    return ended if asked != Asked() and pinned.get("asked") == repr(asked) else None
-
-
-@contextmanager
-def _failure_recorded(
-    job: Job, out: str, asked: Asked, record: dict[str, Any], started: float, progress: Progress
-) -> Iterator[None]:
-    """Write the record and metrics of a run that fails in this context, unless it is an invalid command typed by
-    hand."""
-    try:
-        yield
     except BaseException as error:
-        if asked != Asked() and isinstance(error, SpecError):
-            raise
-        known = error_of(error, "") if isinstance(error, OSError) else error
+        known = meaning_of(error, out) if isinstance(error, OSError) else error
         kind = IncompleteError if isinstance(error, KeyboardInterrupt) else BigKPCAError
         code = (known if isinstance(known, BigKPCAError) else kind).exit_code
         with suppress(BigKPCAError, OSError):  # the folder of the records can be what failed
-            if isinstance(error, DataError) and not isinstance(error, DriftError):
-                jobs.remove_pinned(out)  # more rows can succeed; drifted rows are retried separately
-            record["run"] = record["run"] or records.next_number(jobs.read_records(out)[0])
-            record.update(
-                status=records.FAILED, exit_code=code, message=str(error) or "stopped", rows=None, extracted=None
-            )
-            _write_record(job, out, record, started, progress)
-            _write_metrics(job, out)
+            earlier = read_records(out)[0]
+            begun = bool(record)
+            failed = record or records.started_record(earlier)
+            failed.update(status=records.FAILED, exit_code=code, message=str(error) or "stopped", rows=None)
+            failed["finished"] = records.now()
+            if begun or groups.describe(out) is not None:
+                append_record(out, failed)
+            records.write_metrics(metrics, out, [*earlier, failed])
         raise
 
 
-def _write_record(job: Job, out: str, record: dict[str, Any], started: float, progress: Progress) -> None:
-    record["finished"] = record["finished"] or records.now()
-    record["seconds"]["total"] = round(time.monotonic() - started, 3)
-    _push_metrics(job, out, record, progress)
-    jobs.append_record(out, record)
+def plan_run(job: Job) -> dict[str, Any]:
+    """What `run` would do. Writes nothing, reads no rows, and raises the errors of `run`."""
+    out, options = group_path(job.output.path, job.input.path, job.model.path), _options(job, Silent())
+    records.check_there(job, out)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FillValuesWarning)
+        found = look(job, out)
+    action = "fit a model, and extract features" if found.to_fit else "extract features"
+    facts = {
+        "action": action if found.new else "nothing new",
+        "rows": [found.new.start, found.new.stop],
+        "rows_extracted_already": found.done,
+        "resumed": found.resumed,
+        "model": job.model.path,
+    }
+    if not found.new:
+        return facts
+    with options.engine() as engine:
+        if found.to_fit:
+            plan = plan_fit(found.rows, job.spec, engine.threads, engine.device)
+        else:
+            plan = plan_extract(found, load_model(job.model.path), engine, engine.threads)
+    plan.check(options.memory_limit, "use a smaller model, or smaller blocks")
+    return facts | {"peak_bytes": plan.peak_bytes, "block_rows": plan.block_rows}
 
 
-def _push_metrics(job: Job, out: str, record: dict[str, Any], progress: Progress) -> None:
-    """Send metrics up to this record, and add a warning to the record if that fails."""
-    if job.run.push_metrics is None:
-        return
-    earlier = [each for each in jobs.read_records(out)[0] if each["run"] != record["run"]]
-    if reason := records.push_metrics(job.run.push_metrics, out, [*earlier, record]):
-        warn(record, progress, f"metrics could not be sent to the address of run.push_metrics: {reason}")
+def _options(job: Job, progress: Progress) -> RunOptions:
+    """The options of a run: the keys of the job that have their names."""
+    given = {each.name: getattr(job.run, each.name) for each in fields(RunOptions) if hasattr(job.run, each.name)}
+    return RunOptions(progress=progress, **given)
 
 
-def _write_metrics(job: Job, out: str) -> None:
-    if job.run.metrics:
-        records.write_metrics(job.run.metrics, out, jobs.read_records(out)[0])
+def history(out: AnyPath, *, progress: Progress | bool = False) -> list[dict[str, Any]]:
+    """The records of all runs of a job, in the order in which they ended.
+
+    Parameters
+    ----------
+    out : path
+        The output of the job.
+    progress : Progress
+        Receives a note about lines that do not parse, which are skipped.
+
+    Returns
+    -------
+    list of dict
+        See `docs/scheduled.md` for the content of a record.
+
+    Raises
+    ------
+    SpecError
+        No run of a job has been recorded there.
+
+    Notes
+    -----
+    Reads no rows and no features.
+    """
+    path = expanded(out)
+    if not store_of(path).exists(path + ENDING):
+        raise SpecError(f"{path} is not the output of a job: {path}{ENDING}, the records of its runs, does not exist")
+    found, damaged = read_records(path)
+    if damaged:
+        lines = ", ".join(map(str, damaged[:10]))
+        shown(progress).note(f"{path}{ENDING}: skipping lines that do not parse: {lines}")
+    return found

@@ -1,28 +1,31 @@
-"""The record of a run, and the metrics for Prometheus derived from all records."""
+"""What stays of runs: the record of each, the metrics for Prometheus, and the record beside the job file.
+
+A volume that is not mounted looks like a path where nothing was written yet. The record beside the job file, which lies
+outside the output, distinguishes the two. If the folder of the job file is not writable, the record goes to the state
+folder of systemd ($STATE_DIRECTORY); without one, `output.must_exist` serves the same purpose.
+"""
 
 from __future__ import annotations
 
 import errno
-import logging
+import os
 import platform
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
-from http.client import HTTPException
+from contextlib import suppress
+from datetime import UTC, datetime
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from bigkpca.data.stores import is_url, store_of
-from bigkpca.errors import SpecError
+from bigkpca.data.json_files import read_json, read_record, write_json
+from bigkpca.data.stores import last_name, parent, store_of
+from bigkpca.errors import BigKPCAError, SpecError
+from bigkpca.execution.progress import Progress
+from bigkpca.spec.job import Job
+from bigkpca.storage import groups
 
-if TYPE_CHECKING:
-    from prometheus_client import CollectorRegistry
-
-_log = logging.getLogger("bigkpca")
 _DECIDING = ("bigkpca", "numpy", "scipy")  # packages that, like processors, affect the bytes of features
 _PACKAGES = (*_DECIDING, "zarr", "dask")
-_PUSH_SECONDS = 10.0
-DONE, NOTHING_NEW, FAILED, ROLLED_BACK, PRUNED = "done", "nothing new", "failed", "rolled back", "pruned"
-_SUCCESSES = (DONE, NOTHING_NEW)
+DONE, NOTHING_NEW, FAILED = "done", "nothing new", "failed"
 
 
 def now() -> str:
@@ -30,69 +33,39 @@ def now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
-def started_record(run: int, **values: Any) -> dict[str, Any]:
+def started_record(earlier: Sequence[Mapping[str, Any]], **values: Any) -> dict[str, Any]:
+    """The record of a run that begins after these."""
     return {
-        "run": run,
+        "run": 1 + max((each["run"] for each in earlier), default=0),
         "started": now(),
         "finished": None,
         "status": None,
         "exit_code": 0,
         "message": None,
         "rows": None,
-        "extracted": None,
         "total_rows": None,
-        "version": None,
         "model": None,
         "input": None,
         "bytes": {"read": 0, "written": 0},
         "seconds": {"fit": 0.0, "extract": 0.0, "total": 0.0},
         "packages": {"python": platform.python_version(), **{name: version(name) for name in _PACKAGES}},
         "processors": None,
-        "features_digest": None,
         "drift": None,
         "flagged": None,
-        "metrics": None,
         **values,
     }
 
 
-def ended_record(earlier: Sequence[Mapping[str, Any]], **values: Any) -> dict[str, Any]:
-    """The record, after `earlier` ones, of something that ended as soon as it began."""
-    return started_record(next_number(earlier), finished=now(), **values)
-
-
 def makers(record: Mapping[str, Any]) -> dict[str, str]:
-    """What the bytes of features depend on besides rows and model, as far as the record has it: package versions, and
-    the processor types for which BLAS computes."""
-    packages, processors = record.get("packages"), record.get("processors")
-    found = {name: packages[name] for name in _DECIDING if name in packages} if isinstance(packages, dict) else {}
-    if isinstance(processors, list):
-        found["processors"] = ", ".join(map(str, processors)) or "unknown"
-    return found
+    """What the bytes of features depend on besides rows and model: package versions, and the processor types for which
+    BLAS computes."""
+    found = {name: record["packages"][name] for name in _DECIDING}
+    return found | {"processors": ", ".join(record["processors"]) or "unknown"}
 
 
-def next_number(records: Sequence[Mapping[str, Any]]) -> int:
-    return 1 + max((record["run"] for record in records), default=0)
-
-
-def gaps_seen(records: Sequence[Mapping[str, Any]], age: timedelta) -> list[Any]:
-    """The gaps in the input seen by runs that began at least this long ago."""
-    before = (datetime.now(UTC) - age).isoformat(timespec="seconds")
-    old = [record for record in records if str(record.get("started")) <= before]
-    return [gap for record in old for gap in (record.get("input") or {}).get("gaps", [])]
-
-
-def clock_warning(records: Sequence[Mapping[str, Any]]) -> str | None:
-    """A warning if the clock is behind the end of an earlier run."""
-    last = max((record["finished"] for record in records if isinstance(record.get("finished"), str)), default="")
-    if last > now():
-        return f"the clock of this machine shows {now()}, but an earlier run ended at {last}: check the clock"
-    return None
-
-
-def _registry(out: str, records: Sequence[Mapping[str, Any]]) -> CollectorRegistry:
-    """Metrics of the last run and of all runs."""
-    from prometheus_client import CollectorRegistry
+def metrics_text(out: str, records: Sequence[Mapping[str, Any]]) -> bytes:
+    """Metrics of the last run and of all runs, in Prometheus' text format."""
+    from prometheus_client import CollectorRegistry, generate_latest
     from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
     from prometheus_client.registry import Collector
 
@@ -107,35 +80,13 @@ def _registry(out: str, records: Sequence[Mapping[str, Any]]) -> CollectorRegist
 
     registry = CollectorRegistry()
     registry.register(Collected())
-    return registry
-
-
-def metrics_text(out: str, records: Sequence[Mapping[str, Any]]) -> bytes:
-    """The metrics in Prometheus' text format."""
-    from prometheus_client import generate_latest
-
-    return generate_latest(_registry(out, records))
-
-
-def push_metrics(gateway: str, out: str, records: Sequence[Mapping[str, Any]]) -> str | None:
-    """Send the metrics to a Pushgateway, where they replace those of earlier runs of the same output. Returns the
-    reason if that failed; otherwise None."""
-    from prometheus_client import push_to_gateway
-
-    try:
-        # One group per output: a push replaces the whole group.
-        push_to_gateway(gateway, "bigkpca", _registry(out, records), {"output": out}, _PUSH_SECONDS)
-    except (OSError, HTTPException, ValueError) as error:  # HTTPError is an OSError
-        return f"HTTP status {error.code}" if hasattr(error, "code") else str(getattr(error, "reason", error))
-    return None
+    return generate_latest(registry)
 
 
 def _metrics(records: Sequence[Mapping[str, Any]]) -> list[tuple[str, str, float | None]]:
-    records = [record for record in records if record.get("status") != PRUNED]  # which is not a run
     last: Mapping[str, Any] = records[-1] if records else {}
-    successes = [record for record in records if record.get("status") in _SUCCESSES]
-    standing = [record for record in records if record.get("status") in (*_SUCCESSES, ROLLED_BACK)]
-    published: Mapping[str, Any] = standing[-1] if standing else {}
+    successes = [record for record in records if record.get("status") in (DONE, NOTHING_NEW)]
+    published: Mapping[str, Any] = successes[-1] if successes else {}
     drift: Mapping[str, Any] = next((record["drift"] for record in reversed(records) if record.get("drift")), {})
     flagged: Mapping[str, Any] = next((each["flagged"] for each in reversed(records) if each.get("flagged")), {})
     new = last["rows"][1] - last["rows"][0] if last.get("rows") and last.get("status") == DONE else 0
@@ -146,9 +97,8 @@ def _metrics(records: Sequence[Mapping[str, Any]]) -> list[tuple[str, str, float
         ("last_run_new_rows", "Rows that the last run extracted", new),
         ("last_run_seconds", "Duration of the last run", last.get("seconds", {}).get("total")),
         ("rows", "Rows whose features are published", published.get("total_rows")),
-        ("features_version", "Current version of the features", published.get("version")),
         ("drift", "Drift of the last new rows, from 0 to 1", drift.get("figure")),
-        ("drift_threshold", "Drift above which a run warns, fails or refits", drift.get("threshold")),
+        ("drift_threshold", "Drift above which a run warns or fails", drift.get("threshold")),
         ("rows_outside", "Compared new rows beyond all rows of the fit, last run", drift.get("outside")),
         ("rows_flagged", "Flagged new rows, last run", flagged.get("count")),
         ("flagged_share", "Share of the last new rows that is flagged", flagged.get("share")),
@@ -161,26 +111,10 @@ def _seconds(records: Sequence[Mapping[str, Any]]) -> float | None:
     return datetime.fromisoformat(records[-1]["finished"]).timestamp() if records else None
 
 
-_OURS = b"# HELP bigkpca_"  # start of a metrics file
-
-
-def refresh_metrics(out: str, records: Sequence[Mapping[str, Any]]) -> None:
-    """Rewrite the metrics of the last run, if they still exist. Records can come from others, so only a metrics file is
-    replaced."""
-    path = next((each["metrics"] for each in reversed(records) if isinstance(each.get("metrics"), str)), None)
-    try:
-        if path is None or is_url(path) or "\0" in path or not store_of(path).exists(path):
-            return
-        with store_of(path).open(path) as file:
-            ours = file.read(len(_OURS)) == _OURS
-        if ours:
-            write_metrics(path, out, records)
-    except (OSError, SpecError) as error:
-        _log.warning("the metrics in %s are still those from before the rollback: %s", path, error)
-
-
-def write_metrics(path: str, out: str, records: Sequence[Mapping[str, Any]]) -> None:
-    """Write the metrics file atomically. Raises SpecError if that is not possible."""
+def write_metrics(path: str | None, out: str, records: Sequence[Mapping[str, Any]]) -> None:
+    """Write the metrics file atomically, if the job names one. Raises SpecError if that is not possible."""
+    if path is None:
+        return
     try:
         store_of(path).write(path, metrics_text(out, records))
     except OSError as error:
@@ -189,3 +123,65 @@ def write_metrics(path: str, out: str, records: Sequence[Mapping[str, Any]]) -> 
         raise SpecError(
             f"metrics cannot be written to {path} ({error.strerror}): create its folder, or change run.metrics"
         ) from error
+
+
+def check_there(job: Job, out: str) -> None:
+    """Raise SpecError if the output of a job is gone or, before there is one, its model."""
+    if job.output.must_exist is False or groups.describe(out) is not None:
+        return
+    if job.output.must_exist:
+        raise SpecError(
+            f"{out} holds no features, but the job sets output.must_exist = true: mount its volume or restore it; for "
+            "a first run, remove must_exist from the job"
+        )
+    path, known = _known(job.file)
+    missing = [out] if known.get("output") == out else []
+    if known.get("model") == job.model.path and groups.describe(job.model.path) is None:
+        missing.append(job.model.path)
+    if missing:
+        raise SpecError(
+            f"{missing[0]}, which earlier runs of this job wrote, is gone: mount its volume or restore it; to start "
+            f"anew, remove {path}, or set output.must_exist = false in the job"
+        )
+
+
+def remember(job: Job, out: str, progress: Progress) -> None:
+    """Record the output of the job beside the job file, since from now on it must exist."""
+    entry = {"output": out, "model": job.model.path, "metrics": job.run.metrics}
+    for path in _beside(job.file):
+        with suppress(OSError, ValueError):
+            if read_json(path) == entry:
+                return
+        with suppress(OSError):  # e.g. in a read-only folder
+            write_json(path, entry)
+            return
+    if job.output.must_exist is None:
+        progress.note(
+            f"{_beside(job.file)[0]} cannot be written, so a later run could take an unmounted volume for a first run: "
+            "set output.must_exist = true in the job"
+        )
+
+
+def remembered(file: str) -> Mapping[str, Any]:
+    """The output, model and metrics of the last run of a job file; empty if they are not known."""
+    try:
+        return _known(file)[1]
+    except BigKPCAError:
+        return {}
+
+
+def _beside(file: str) -> list[str]:
+    """Possible paths of the record of a job file."""
+    state = os.environ.get("STATE_DIRECTORY", "").partition(":")[0]
+    return [f"{folder.rstrip('/')}/{last_name(file)}.bigkpca-record" for folder in (parent(file), state) if folder]
+
+
+def _known(file: str) -> tuple[str, Mapping[str, Any]]:
+    """The record of a job file, and its content, which is empty if there is none. Raises CorruptionError if it is
+    damaged."""
+    paths = _beside(file)
+    for path in paths:
+        found = read_record(path, "remove it once the output and the model of the job are in place")
+        if isinstance(found, dict):
+            return path, found
+    return paths[0], {}

@@ -1,88 +1,31 @@
-"""Records of runs, metrics, and what is told when something is wrong."""
+"""Records of runs, metrics, and what is told when something is wrong or gone."""
 
-import base64
 import errno
 import json
+import shutil
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
-from threading import Thread
 from unittest import mock
 
 import pytest
-import zarr
 
 import bigkpca
 from bigkpca.data.stores.local import LocalDisk
-from bigkpca.errors import CorruptionError, DataError, IncompleteError, SpecError
-from bigkpca.storage import jobs, models
-from bigkpca.workflows import scheduled
+from bigkpca.errors import CorruptionError, IncompleteError, LockedError, SpecError
+from bigkpca.execution.engine import Engine
+from bigkpca.spec.job import read_job
+from bigkpca.storage import models
+from bigkpca.storage.output import Growth
+from bigkpca.workflows.scheduled import finding, plan_run, records
 from tests.helpers.commands import run
+from tests.helpers.disks import Restored, tree_bytes
 from tests.helpers.nights import JOB, Night, cut_off_at, some_rows
 from tests.helpers.progress import Recorder
 
 FEWER_COMPONENTS = JOB.replace("components = 3", "components = 2")  # than the model of the job has
-
-
-@pytest.fixture
-def gateway():
-    """A server that keeps what is sent to it, as a Pushgateway does, and answers with its `status`."""
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_PUT(self):
-            body = self.rfile.read(int(self.headers["Content-Length"]))
-            server.pushed.append((self.path, body.decode()))
-            self.send_response(server.status)
-            self.end_headers()
-
-        def log_message(self, *_): ...
-
-    with HTTPServer(("127.0.0.1", 0), Handler) as server:
-        server.status, server.pushed, server.url = 200, [], f"http://127.0.0.1:{server.server_port}"
-        thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        yield server
-        server.shutdown()
-        thread.join()
-
-
-def test_metrics_are_sent_to_a_gateway_also_of_a_run_that_fails(night, gateway):
-    night.set(push_metrics=gateway.url)
-    (record,) = night.run()
-    assert record["message"] is None
-    output = base64.urlsafe_b64encode(night.out.encode()).decode()
-    ((path, text),) = gateway.pushed
-    assert path == f"/metrics/job/bigkpca/output@base64/{output}"  # a group for each output
-    assert f'bigkpca_rows{{output="{night.out}"}} 90.0' in text
-    assert f'bigkpca_last_run_exit_code{{output="{night.out}"}} 0.0' in text
-    night.set(FEWER_COMPONENTS, push_metrics=gateway.url)
-    with pytest.raises(SpecError):
-        night.run()
-    assert f'bigkpca_last_run_exit_code{{output="{night.out}"}} 2.0' in gateway.pushed[-1][1]
-    assert len(gateway.pushed) == 2
-
-
-def test_a_gateway_that_refuses_or_is_down_is_a_warning_in_the_record(night, gateway):
-    night.set(push_metrics=gateway.url)
-    gateway.status = 400
-    told, sent = Recorder(), "metrics could not be sent to the address of run.push_metrics: "
-    assert night.run(told)[0]["message"] == f"{sent}HTTP status 400"
-    assert f"warning: {sent}HTTP status 400" in told.notes
-    gateway.server_close()
-    (record,) = night.run()
-    assert (record["status"], record["exit_code"]) == ("nothing new", 0)
-    assert record["message"].startswith(f"{sent}[Errno ")
-    assert [each["message"][: len(sent)] for each in bigkpca.history(night.out)[1:]] == [sent, sent]
-
-
-@pytest.mark.full
-def test_metrics_of_a_run_that_was_cut_off_after_it_published_are_sent_by_the_next(night, gateway):
-    night.set(push_metrics=gateway.url)
-    with cut_off_at(jobs, "append_record"):
-        night.run(full=True)
-    gateway.pushed.clear()
-    night.run(full=True)
-    assert f'bigkpca_rows{{output="{night.out}"}} 90.0' in gateway.pushed[0][1]
+ELSEWHERE = JOB.replace('"features.zarr"', '"disk/features.zarr"').replace('"model.zarr"', '"models/model.zarr"')
+MUST_EXIST = ELSEWHERE.replace("[run]", "must_exist = true\n[run]")
 
 
 def test_a_record_says_what_a_run_did(tmp_path):
@@ -92,19 +35,12 @@ def test_a_record_says_what_a_run_did(tmp_path):
     model, spec = bigkpca.load(night.model), {"components": 3, "size": 20, "seed": 3}  # which it fitted
     assert {key: model.provenance["spec"][key] for key in spec} == spec
     assert record["model"] == {"path": night.model, "digest": models.model_digest(model)}
-    assert len(record["input"].pop("tail")) == 1  # the stamp of the last chunk
-    assert record["input"] == {"path": night.rows, "dtype": "<f4", "columns": 4, "gaps": []}
+    assert record["input"] == {"path": night.rows, "dtype": "<f4", "columns": 4}
     assert record["bytes"] == {"read": 70 * 16, "written": 70 * 12}
     assert record["seconds"]["total"] >= record["seconds"]["fit"] + record["seconds"]["extract"] - 0.01 > 0
     assert record["packages"]["bigkpca"] == bigkpca.__version__
     assert before - timedelta(seconds=1) <= datetime.fromisoformat(record["started"]) <= datetime.now(UTC)
-    (kept,) = bigkpca.history(night.out)
-    del kept["input"]["tail"]
-    assert kept == record
-    again = Night.made(tmp_path / "again")
-    again.append(some_rows(70))
-    assert again.run()[0]["features_digest"] == record["features_digest"]  # equal rows, equal features
-    assert again.run()[0]["features_digest"] is None
+    assert bigkpca.history(night.out) == [record]
 
 
 def test_metrics_tell_of_the_last_run_and_the_last_success(new):
@@ -113,7 +49,6 @@ def test_metrics_tell_of_the_last_run_and_the_last_success(new):
     new.run()
     found = new.metrics()
     assert found["last_run_new_rows"] == found["rows"] == 70
-    assert found["features_version"] == 1
     assert found["last_run_exit_code"] == found["failed_runs_total"] == 0
     success = found["last_success_timestamp_seconds"]
     new.append(some_rows(9))
@@ -142,13 +77,14 @@ def test_metrics_that_cannot_be_written_fail_the_command_before_anything_is_comp
         write(self, path, content)
 
     full_disk = mock.patch.object(LocalDisk, "write", full)
-    with full_disk, pytest.raises(IncompleteError, match="the disk is full"):  # which is no mistake in the job
+    with full_disk, pytest.raises(IncompleteError, match="disk is full"):  # which is no mistake in the job
         night.run()
+    assert bigkpca.history(night.out)[-1]["exit_code"] == 6
     assert night.run()[0]["total_rows"] == 99
 
 
 def test_lines_of_the_records_that_do_not_parse_are_kept_and_told(night):
-    file = Path(night.out, "runs.jsonl")
+    file = Path(night.out + ".runs.jsonl")
     whole = file.read_bytes()
     file.write_bytes(whole + b'{"run": 2, "sta')  # as a full disk may leave it
     night.append(some_rows(9))
@@ -156,51 +92,32 @@ def test_lines_of_the_records_that_do_not_parse_are_kept_and_told(night):
     assert file.read_bytes().startswith(whole + b'{"run": 2, "sta\n{"run": 2, ')
     told = Recorder()
     assert [record["run"] for record in bigkpca.history(night.out, progress=told)] == [1, 2]
-    assert told.notes == [f"{night.out}/runs.jsonl: skipping lines that do not parse: 2"]
-    file.write_bytes(b"\xff\x00[1]\n\n7\n")
-    assert night.run()[0]["run"] == 3  # the manifest knows of the run before
+    assert told.notes == [f"{file}: skipping lines that do not parse: 2"]
     file.unlink()
+    night.run()  # the manifest knows of the run before
+    assert [(record["run"], record["rows"]) for record in bigkpca.history(night.out)] == [(2, [90, 99]), (3, [99, 99])]
+
+
+def test_a_run_that_was_killed_before_it_was_recorded_is_recorded_by_the_next(night):
+    night.append(some_rows(9))
+    file = Path(night.out + ".runs.jsonl")
+    before = file.read_bytes()
+    with cut_off_at(Growth, "release"):
+        night.run()
+    file.write_bytes(before)
     night.run()
-    assert [record["rows"] for record in bigkpca.history(night.out)] == [[90, 99], [99, 99]]
-
-
-def test_a_clock_that_went_backwards_is_told(night):
-    night.age(timedelta(days=-9))
-    (record,) = night.run()
-    assert record["status"] == "nothing new"
-    assert record["message"].startswith(f"the clock of this machine shows {record['started'][:13]}")
-    assert "but an earlier run ended at " in record["message"]
-    assert night.run()[0]["run"] == 3
+    assert [(each["run"], each["status"]) for each in bigkpca.history(night.out)] == [
+        (1, "done"),
+        (2, "done"),
+        (3, "nothing new"),
+    ]
 
 
 @pytest.mark.parametrize(("number", "kind", "code"), [(errno.EACCES, SpecError, 2), (errno.ENOSPC, IncompleteError, 6)])
 def test_a_record_has_the_exit_code_of_the_command(night, number, kind, code):
-    failing = mock.patch.object(scheduled.input_rows, "open_input", side_effect=OSError(number, "no", "somewhere"))
-    with failing, pytest.raises(kind):
-        night.run()
-    assert bigkpca.history(night.out)[-1]["exit_code"] == code
-
-
-def test_a_run_that_fails_is_recorded_and_the_next_one_goes_on(night):
-    night.append(some_rows(9))
-    night.forget_digests()
-    array = zarr.open_array(f"{night.rows}/x", mode="r+")
-    array[94, 2] = float("nan")
-    with pytest.raises(DataError, match="row 94, column 2"):
-        night.run()
-    assert night.scores().shape == (90, 3)
-    failed = bigkpca.history(night.out)[-1]
-    assert (failed["status"], failed["exit_code"], failed["version"]) == ("failed", 3, None)
-    assert "row 94, column 2" in failed["message"]
-    array[94, 2] = 1
-    night.run()
-    assert night.scores().shape == (99, 3)
-    night.set(metrics="bigkpca.prom")
-    Path(night.out, "manifest.json").write_text("{")
-    with pytest.raises(CorruptionError):  # before the run begins
-        night.run()
-    assert bigkpca.history(night.out)[-1]["exit_code"] == 7
-    assert night.metrics()["last_run_exit_code"] == 7
+    with mock.patch.object(finding, "_open_input", side_effect=OSError(number, "no", "somewhere")):
+        done = run("run", night.job)
+    assert done.exit_code == code == bigkpca.history(night.out)[-1]["exit_code"]
 
 
 def test_commands_print_runs_plans_and_their_history(new):
@@ -211,29 +128,22 @@ def test_commands_print_runs_plans_and_their_history(new):
     assert "nothing new" in run("run", new.job).stdout
     new.append(some_rows(30))
     plan = json.loads(run("run", new.job, "--plan", "--json").stdout)
-    assert (plan["action"], plan["rows"], plan["version"]) == ("extract features", [70, 100], 1)
-    assert "0 to 99" in run("run", new.job, "--full").stdout
-    assert "from version 2 to version 1" in run("rollback", new.out).stdout
+    assert (plan["action"], plan["rows"]) == ("extract features", [70, 100])
+    assert run("run", new.job, "--memory", "1 MB").exit_code == 4
+    assert "70 to 99" in run("run", new.job, "--workers", "1").stdout
     table = run("history", new.out).stdout.splitlines()
     assert [line.split()[0] for line in table] == ["run", "1", "2", "3", "4"]
     assert [json.loads(line)["run"] for line in run("history", new.out, "--json").stdout.splitlines()] == [1, 2, 3, 4]
-    assert "last run" in run("info", new.out).stdout
     Path(new.model).rename(f"{new.root}/kept.zarr")
     Path(new.out).rename(f"{new.root}/other.zarr")
     Path(f"{new.job}.bigkpca-record").unlink()
     assert "fit a model, and extract features" in run("run", new.job, "--plan").stdout
-
-
-def test_a_command_says_what_is_wrong_in_a_few_lines(night):
     for told, *command in (
-        ("bigkpca: name a job file: bigkpca run JOB.toml", "run"),
-        ("bigkpca: rows 90 to 899 are not extracted yet", "run", night.job, "--rows", "900:"),
-        ("bigkpca: ", "history", night.folder),
-        ("does not exist", "rollback", f"{night.folder}/none"),
+        ("there is no job file", "run", f"{new.folder}/none.toml"),
+        ("is not the output of a job", "history", new.folder),
     ):
         done = run(*command)
-        assert (done.exit_code, told in done.stderr) == (2, True), command
-        assert len(done.stderr.splitlines()) <= 3
+        assert (done.exit_code, told in done.stderr, len(done.stderr.splitlines()) <= 3) == (2, True, True), command
 
 
 def test_warnings_are_shown_also_when_quiet_and_lines_and_errors_can_be_json(night):
@@ -249,3 +159,185 @@ def test_warnings_are_shown_also_when_quiet_and_lines_and_errors_can_be_json(nig
     assert done.exit_code == 0
     assert done.stderr.startswith("warning: drift 0.")
     assert done.stderr.count("\n") == 1
+
+
+def test_a_run_says_once_that_other_packages_made_the_features_that_are_there(night, monkeypatch):
+    real, other = records.version, {"scipy": "9.9", "zarr": "9.9"}  # the latter decides no byte
+    before = bigkpca.history(night.out)[0]["packages"]["scipy"]
+    monkeypatch.setattr(records, "version", lambda name: other.get(name) or real(name))
+    told = Recorder()
+    night.append(some_rows(40, 1))
+    (record,) = night.run(told)
+    assert record["message"] == (
+        f"{night.out} holds features made with scipy {before}, but this run has scipy 9.9: last digits can differ; for "
+        "the same bits in all rows, name another output.path, where all rows are extracted"
+    )
+    assert told.notes == [f"warning: {record['message']}"]
+    night.append(some_rows(9))
+    assert night.run()[0]["message"] is None
+    monkeypatch.setattr(Engine, "core_types", lambda _: ["Zen", "Haswell"])
+    night.append(some_rows(9))
+    assert "but this run has processors Zen, Haswell: " in night.run()[0]["message"]
+
+
+@pytest.mark.full
+def test_a_model_keeps_its_digest_under_a_later_bigkpca(night, monkeypatch):
+    before = models.model_digest(bigkpca.load(night.model))
+    monkeypatch.setattr(models, "version", lambda _: "99.0")
+    assert models.model_digest(bigkpca.load(night.model)) == before
+    night.append(some_rows(9))
+    assert night.run()[0]["rows"] == [90, 99]
+    assert bigkpca.reconstruct(night.model, night.out, f"{night.root}/again.zarr").shape == (99, 4)
+
+
+# Volumes that are not mounted
+
+
+@pytest.fixture(scope="module")
+def elsewhere(tmp_path_factory, fitted):
+    """A job that ran once, whose output is on one volume and whose model is on another."""
+    night = Night.made(tmp_path_factory.mktemp("made") / "job")
+    night.set(ELSEWHERE, metrics="bigkpca.prom")
+    shutil.copytree(fitted, f"{night.root}/models/model.zarr")
+    night.append(some_rows(70))
+    night.run()
+    return Restored.made(Path(night.folder))
+
+
+@pytest.fixture
+def mounted(elsewhere):
+    night = Night(elsewhere.again())
+    night.out = f"{night.root}/disk/features.zarr"
+    return night
+
+
+def record_of(night):
+    return Path(night.job + ".bigkpca-record")
+
+
+@contextmanager
+def unmounted(night, name):
+    """While entered, there is an empty folder, as where a volume is not mounted."""
+    Path(night.root, name).rename(Path(night.root, f"{name} unmounted"))
+    Path(night.root, name).mkdir()
+    yield
+    Path(night.root, name).rmdir()  # it is still empty
+    Path(night.root, f"{name} unmounted").rename(Path(night.root, name))
+
+
+GONE = (
+    r"disk/features\.zarr, which earlier runs of this job wrote, is gone: mount its volume or restore it; to start "
+    r"anew, remove .*nightly\.toml\.bigkpca-record, or set output\.must_exist = false in the job"
+)
+
+
+def test_an_output_that_is_gone_is_no_first_run_and_told_in_the_metrics(mounted):
+    mounted.append(some_rows(9))
+    with unmounted(mounted, "disk"):
+        before = tree_bytes(mounted.root)
+        with pytest.raises(SpecError, match=GONE):
+            plan_run(read_job(mounted.job, {}))
+        assert tree_bytes(mounted.root) == before
+        with pytest.raises(SpecError, match=GONE):
+            mounted.run()
+        assert mounted.metrics()["last_run_exit_code"] == 2
+        Path(mounted.root, "disk").rmdir()
+        with pytest.raises(SpecError, match=GONE):
+            mounted.run()
+        Path(mounted.root, "disk").mkdir()
+    assert mounted.run()[0]["total_rows"] == 79
+
+
+def test_who_removes_the_record_or_says_so_starts_anew(mounted):
+    anew = ELSEWHERE.replace("[run]", "must_exist = false\n[run]")
+    for number, start in enumerate((lambda: record_of(mounted).unlink(), lambda: mounted.set(anew))):
+        Path(mounted.root, "disk").rename(Path(mounted.root, f"disk {number}"))
+        with pytest.raises(SpecError, match=GONE):
+            mounted.run()
+        start()
+        assert mounted.run()[0]["total_rows"] == 70
+
+
+def test_another_output_is_a_first_run_and_its_model_must_be_there(mounted):
+    mounted.set(ELSEWHERE.replace("disk/", "other/"))
+    message = r"models/model\.zarr, which earlier runs of this job wrote, is gone: mount its"
+    with unmounted(mounted, "models"), pytest.raises(SpecError, match=message):
+        mounted.run()
+    assert mounted.run()[0]["run"] == 1
+    assert json.loads(record_of(mounted).read_text())["output"] == f"{mounted.root}/other/features.zarr"
+
+
+def test_a_job_may_say_that_there_must_be_output(mounted):
+    mounted.set(MUST_EXIST)
+    assert mounted.run()[0]["status"] == "nothing new"
+    Path(mounted.root, "disk").rename(Path(mounted.root, "gone"))
+    record_of(mounted).unlink()
+    with pytest.raises(SpecError, match=r"features\.zarr holds no features, but the job sets output\.must_exist = tr"):
+        mounted.run()
+    assert not Path(mounted.root, "disk").exists()
+
+
+def test_a_record_that_cannot_be_written_beside_the_job_lies_in_the_state_folder_or_is_missed(mounted, monkeypatch):
+    told = Recorder()
+    monkeypatch.delenv("STATE_DIRECTORY", raising=False)
+    record_of(mounted).unlink()
+    write, refused = LocalDisk.write, OSError(errno.EROFS, "Read-only file system")
+
+    def read_only(self, path, content):
+        if path == str(record_of(mounted)):
+            raise refused
+        write(self, path, content)
+
+    monkeypatch.setattr(LocalDisk, "write", read_only)
+    mounted.run(told)
+    assert [note for note in told.notes if "bigkpca-record" in note] == [
+        f"{mounted.job}.bigkpca-record cannot be written, so a later run could take an unmounted volume for a first "
+        "run: set output.must_exist = true in the job"
+    ]
+    mounted.set(MUST_EXIST)
+    told.notes.clear()
+    mounted.run(told)
+    assert not [note for note in told.notes if "bigkpca-record" in note]
+    state = Path(mounted.root, "state")
+    state.mkdir()
+    monkeypatch.setenv("STATE_DIRECTORY", f"{state}:/other")
+    mounted.set(ELSEWHERE)
+    mounted.run(told)
+    assert [path.name for path in state.iterdir()] == ["nightly.toml.bigkpca-record"]
+    message = r"is gone: .* remove .*/state/nightly\.toml\.bigkpca-record"
+    with unmounted(mounted, "disk"), pytest.raises(SpecError, match=message):
+        mounted.run()
+
+
+def test_a_damaged_record_stops_a_first_run_alone(mounted):
+    record_of(mounted).write_text("{")
+    with unmounted(mounted, "disk"), pytest.raises(CorruptionError, match=r"bigkpca-record does not parse .*; remove"):
+        mounted.run()
+    mounted.run()
+    assert json.loads(record_of(mounted).read_text())["output"] == mounted.out
+
+
+def test_a_job_file_with_a_mistake_is_a_failed_run(mounted):
+    success = mounted.metrics()["last_success_timestamp_seconds"]
+    mistakes = [
+        (ELSEWHERE + 'metrics = "bigkpca.prom"\nworkers = "four"', "valid integer"),  # in another key
+        (ELSEWHERE.replace("disk/features.zarr", "${NOWHERE}"), "NOWHERE is not set"),  # in the path of the output
+        (ELSEWHERE + "workers =", "not valid TOML"),
+        ("", "input: Field required"),
+    ]
+    for number, (text, message) in enumerate(mistakes, 1):
+        Path(mounted.job).write_text(text)
+        assert run("run", mounted.job).exit_code == 2
+        found = mounted.metrics()
+        assert (found["last_run_exit_code"], found["failed_runs_total"]) == (2, number), message
+        assert found["last_success_timestamp_seconds"] == success
+        last = bigkpca.history(mounted.out)[-1]
+        assert (last["run"], last["status"], last["exit_code"]) == (1 + number, "failed", 2)
+        assert message in last["message"]
+
+
+def test_a_run_that_finds_the_lock_taken_changes_no_metrics(mounted):
+    before = Path(mounted.folder, "bigkpca.prom").read_bytes()
+    with LocalDisk().writer(mounted.out + ".runs.jsonl"), pytest.raises(LockedError, match="another run is writing"):
+        mounted.run()
+    assert Path(mounted.folder, "bigkpca.prom").read_bytes() == before

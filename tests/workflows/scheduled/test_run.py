@@ -2,22 +2,26 @@
 
 import shutil
 from pathlib import Path
+from unittest import mock
 
+import dask.array as da
 import numpy as np
 import pytest
+import xarray as xr
 import zarr
 
 import bigkpca
-from bigkpca.data.opening import open_rows
-from bigkpca.data.stores import clients, store_of
-from bigkpca.errors import LockedError, SpecError
+from bigkpca.data.stores import store_of
+from bigkpca.errors import DataError, LockedError, SpecError
 from bigkpca.spec.job import read_job
-from bigkpca.storage import block_arrays, destination, jobs
+from bigkpca.storage import groups
+from bigkpca.storage.output import Growth, Target
+from bigkpca.workflows.scheduled import night as night_of
 from bigkpca.workflows.scheduled import plan_run
+from bigkpca.workflows.scheduled import records as records_of
 from tests.helpers.disks import mounted, tree_bytes
 from tests.helpers.nights import JOB, Night, cut_off_at, some_rows, stops_after
-from tests.helpers.progress import Once, Recorder
-from tests.helpers.s3 import in_bucket
+from tests.helpers.progress import Once
 
 
 def test_features_of_many_nights_are_those_of_one_transform_to_the_byte(night):
@@ -29,32 +33,43 @@ def test_features_of_many_nights_are_those_of_one_transform_to_the_byte(night):
         assert record["status"] == ("done" if count else "nothing new")
         assert record["rows"][1] - record["rows"][0] == count
     night.wanted()
-    found, wanted = tree_bytes(f"{night.out}/1/scores"), tree_bytes(f"{night.root}/wanted.zarr/scores")
-    assert {name for name in found if found[name] != wanted.get(name)} == {"manifest.json"}
-    assert found.keys() == wanted.keys()
-    assert bigkpca.verify(f"{night.out}/1").files == 10
+    assert tree_bytes(f"{night.out}/scores") == tree_bytes(f"{night.root}/wanted.zarr/scores")
     told = [(each["run"], *each["rows"]) for each in bigkpca.history(night.out)]
     assert told == [(1, 0, 90), (2, 90, 96), (3, 96, 97), (4, 97, 97), (5, 97, 292)]
-    manifest = block_arrays.read_grown(f"{night.out}/1")
-    assert manifest["run"] | {"seconds": None} == record | {"seconds": None}  # it names the run that published it
-    assert len(manifest["blocks"]) == len(manifest["input_blocks"]) == 10
+    assert len(groups.describe(night.out)["job"]["rows_sha256"]) == 10
     assert tree_bytes(night.model) == model
     before = tree_bytes(night.root)
     assert night.run()[0]["status"] == "nothing new"
     after = tree_bytes(night.root)
-    assert [name for name in after if after[name] != before.get(name)] == ["features.zarr/runs.jsonl"]
+    assert [name for name in after if after[name] != before.get(name)] == ["features.zarr.runs.jsonl"]
 
 
-def test_readers_see_the_rows_of_the_manifest_alone(night, tmp_path):
-    path = f"{night.out}/1"
-    zarr.open_array(f"{path}/scores", mode="r+").resize((127, 3))  # as a run does that is at work
-    assert night.scores().shape == (90, 3)
-    assert bigkpca.verify(path).shape == (90, 3)
+def test_dask_and_xarray_open_the_output_as_it_is(night):
     night.append(some_rows(30, 1))
     night.run()
-    assert open_rows(night.out).shape == (120, 3)
-    assert bigkpca.reconstruct(night.model, night.out, tmp_path / "rows.zarr").shape == (120, 4)
-    assert np.asarray(zarr.open_array(f"{path}/scores", mode="r")).shape == (120, 3)
+    scores = night.wanted()
+    np.testing.assert_array_equal(da.from_zarr(night.out, component="scores").compute(), scores)
+    np.testing.assert_array_equal(xr.open_zarr(night.out)["scores"], scores)
+    assert bigkpca.verify(night.out).shape == (120, 3)
+    assert bigkpca.reconstruct(night.model, night.out, f"{night.root}/again.zarr").shape == (120, 4)
+
+
+def test_readers_see_the_rows_of_the_manifest_alone_until_a_run_has_published(night):
+    before, seen = night.scores(), []
+
+    def look(*given):
+        seen.append((night.scores(), da.from_zarr(night.out, component="scores").compute()))
+        write(*given)
+
+    night.append(some_rows(130, 1))
+    write = Target.write
+    with mock.patch.object(Target, "write", look):
+        night.run()
+    assert len(seen) == 5  # three blocks that are full, written by tasks, and two that are not
+    for each in seen:
+        for scores in each:
+            np.testing.assert_array_equal(scores, before)
+    np.testing.assert_array_equal(night.scores(), night.wanted())
 
 
 def test_rows_that_arrive_while_a_run_is_at_work_wait_for_the_next(night):
@@ -65,11 +80,10 @@ def test_rows_that_arrive_while_a_run_is_at_work_wait_for_the_next(night):
     np.testing.assert_array_equal(night.scores(), night.wanted())
 
 
-def test_one_of_two_runs_at_once_is_refused_and_so_is_a_prune(night):
+def test_one_of_two_runs_at_once_is_refused(night):
     def others():
-        for other in (night.run, lambda: bigkpca.prune(night.out, 1)):
-            with pytest.raises(LockedError, match="another run is writing"):
-                other()
+        with pytest.raises(LockedError, match="another run is writing"):
+            night.run()
 
     night.append(some_rows(40, 1))
     meanwhile = Once(what=others)
@@ -92,8 +106,7 @@ def test_models_that_belong_to_others_are_refused(night):
         night.run()
 
 
-def test_what_is_no_output_of_a_job_is_never_replaced_and_told_in_the_metrics(new):
-    new.set(metrics="bigkpca.prom")
+def test_what_is_no_output_of_a_job_is_never_replaced(new):
     new.append(some_rows(70))
     out = Path(new.out)
     for make, message in (
@@ -105,64 +118,97 @@ def test_what_is_no_output_of_a_job_is_never_replaced_and_told_in_the_metrics(ne
         before = tree_bytes(new.root)
         with pytest.raises(SpecError, match=f"{message}.*: choose another output path"):
             new.run()
-        assert new.metrics()["last_run_exit_code"] == 2
-        Path(new.folder, "bigkpca.prom").unlink()
+        Path(new.out + ".runs.jsonl").unlink()
         assert tree_bytes(new.root) == before
         shutil.rmtree(out) if out.is_dir() else out.unlink()
 
 
-def test_a_run_goes_on_where_one_was_stopped_and_then_takes_what_arrived(night):
-    night.append(some_rows(200, 1))
+@pytest.mark.parametrize("rows", [60, pytest.param(170, marks=pytest.mark.full)])
+def test_a_run_goes_on_where_one_was_stopped_and_then_takes_what_arrived(new, rows):
+    for count in (200, 200):
+        new.append(some_rows(count, 1))
+        with pytest.raises(KeyboardInterrupt):
+            new.run(stops_after(rows))
+        new.append(some_rows(33, 2))
+        with mock.patch.object(night_of, "_computed", side_effect=night_of._computed) as computed:
+            records = new.run()
+        assert [record["rows"][1] - record["rows"][0] for record in records] == [count, 33]
+        assert computed.call_count < 9
+        np.testing.assert_array_equal(new.scores(), new.wanted())
+    assert [record["status"] for record in bigkpca.history(new.out)] == ["failed", "done", "done"] * 2
+
+
+def test_blocks_that_other_packages_made_are_made_again(new, monkeypatch):
+    new.append(some_rows(200))
     with pytest.raises(KeyboardInterrupt):
-        night.run(stops_after())
-    assert jobs.read_pinned(night.out)["stop"] == 290
-    night.append(some_rows(33, 2))
-    told = Recorder()
-    records = night.run(told)
-    assert [record["rows"] for record in records] == [[90, 290], [290, 323]]
-    assert any(note.startswith("continuing: ") for note in told.notes)
-    np.testing.assert_array_equal(night.scores(), night.wanted())
-    assert [record["status"] for record in bigkpca.history(night.out)] == ["done", "failed", "done", "done"]
+        new.run(stops_after(170))
+    real = records_of.version
+    monkeypatch.setattr(records_of, "version", lambda name: "9.9" if name == "numpy" else real(name))
+    with mock.patch.object(night_of, "_computed", side_effect=night_of._computed) as computed:
+        new.run()
+    assert computed.call_count == 7
+    assert groups.describe(new.out)["job"]["made_by"]["numpy"] == "9.9"
 
 
-def test_a_run_that_was_cut_off_while_it_published_is_finished_first(night):
+def test_a_run_that_was_killed_after_it_published_is_recorded_by_the_next(night):
     night.append(some_rows(60, 7))
-    with cut_off_at(block_arrays, "replace_block"):
+    with cut_off_at(Growth, "release"):
         night.run()
-    assert block_arrays.is_publishing(block_arrays.read_grown(f"{night.out}/1"))
-    assert night.scores().shape == (90, 3)
-    assert bigkpca.verify(night.out).shape == (90, 3)
-    plan = plan_run(read_job(night.job, {}))
-    assert (plan["action"], plan["rows_extracted_already"], plan["resumed"]) == ("nothing new", 150, True)
-    assert night.scores().shape == (90, 3)
-    assert night.run()[0]["status"] == "nothing new"
     assert night.scores().shape == (150, 3)
+    plan = plan_run(read_job(night.job, {}))
+    assert (plan["action"], plan["rows_extracted_already"], plan["resumed"]) == ("nothing new", 150, False)
+    assert night.run()[0]["status"] == "nothing new"
+    assert not Path(night.out + ".partial").exists()
     statuses = [(record["run"], record["status"]) for record in bigkpca.history(night.out)]
-    assert statuses == [(1, "done"), (2, "failed"), (2, "done"), (3, "nothing new")]
+    assert statuses == [(1, "done"), (2, "failed"), (3, "nothing new")]
 
 
-@pytest.mark.full
-def test_what_a_run_began_for_another_request_is_not_taken_and_removed(night):
-    with cut_off_at(jobs, "write_versions"):
-        night.run(rows="0:32")
-    (record,) = night.run(full=True)
-    assert record["rows"] == [0, 90]
-    assert block_arrays.read_grown(f"{night.out}/2")["extracted"] == {"rows": [0, 90], "others": None}
-    with cut_off_at(destination.Destination, "put_in_place"):
-        night.run(rows="0:32")
-    assert len(list(Path(night.out).iterdir())) == 7
-    night.append(some_rows(40, 1))
-    night.run()
-    left = sorted(path.name for path in Path(night.out).iterdir())
-    assert left == ["1", "2", "manifest.json", "runs.jsonl", "zarr.json"]
+def test_a_claim_of_rows_that_changed_since_is_given_up(new):
+    array = zarr.create_array(new.rows, shape=(0, 4), dtype="f4", chunks=(16, 4))
+    array.append(some_rows(80))
+    for more in (0, 80):
+        if more:
+            array.append(some_rows(more, 1))
+        with pytest.raises(KeyboardInterrupt):
+            new.run(stops_after(40))
+        array[array.shape[0] - 1] = 9  # in a block that was written already, or not
+        array[array.shape[0] - 48] = 9
+        assert new.run()[0]["rows"] == [more and 80, 80 + more]
+        np.testing.assert_array_equal(new.scores(), new.wanted())
 
 
 def test_a_folder_that_cannot_be_written_is_named(new, tmp_path):
     new.append(some_rows(70))
     with mounted("ro", tmp_path / "disk") as disk:
         new.set(JOB.replace('"features.zarr"', f'"{disk}/features.zarr"'))
-        with pytest.raises(SpecError, match=r"features\.zarr cannot be written, since .*\(Read-only file system\)"):
+        with pytest.raises(SpecError, match=r"features\.zarr.* cannot be written, since .*\(Read-only file system\)"):
             new.run()
+
+
+def test_a_first_night_with_too_few_rows_does_not_hold_up_the_next(tmp_path):
+    night = Night.made(tmp_path / "job")
+    night.append(some_rows(1))
+    with pytest.raises(DataError, match="constant"):
+        night.run()
+    night.append(some_rows(99, 1))
+    assert night.run()[0]["rows"] == [0, 100]
+
+
+def test_rows_that_cannot_be_used_do_not_hold_up_those_that_replace_them(new):
+    array = zarr.create_array(new.rows, shape=(0, 4), dtype="f4", chunks=(16, 4))
+    array.append(some_rows(90))
+    new.run()
+    array.append(some_rows(9, 1))
+    array[94, 2] = float("nan")
+    with pytest.raises(DataError, match="row 94, column 2"):
+        new.run()
+    failed = bigkpca.history(new.out)[-1]
+    assert (failed["status"], failed["exit_code"], failed["rows"]) == ("failed", 3, None)
+    assert new.scores().shape == (90, 3)
+    array[94, 2] = 1
+    array.append(some_rows(7, 2))
+    assert new.run()[0]["rows"] == [90, 106]
+    np.testing.assert_array_equal(new.scores(), new.wanted())
 
 
 # On object stores
@@ -177,37 +223,41 @@ def test_a_job_on_an_object_store(tmp_path, bucket):
         assert record["rows"][1] - record["rows"][0] == count
     assert night.run()[0]["status"] == "nothing new"
     np.testing.assert_array_equal(night.scores(), night.wanted())
-    night.run(rows="0:40")
-    bigkpca.rollback(night.out)
     assert bigkpca.verify(night.out).shape == (143, 3)
-    night.append(some_rows(9))
-    with store_of(night.out).writer(night.out), pytest.raises(LockedError, match="another run is writing"):
-        night.run()
 
 
 @pytest.mark.full
-def test_a_write_that_arrives_after_another_run_took_over_replaces_nothing(tmp_path, bucket, monkeypatch):
-    night, late = Night.made(tmp_path / "job", bucket), []
-    night.append(some_rows(70))
-    night.run()
-    night.append(some_rows(10, 1))
+def test_killed_runs_in_a_bucket_are_finished_though_more_rows_arrived(tmp_path, bucket):
+    night = Night.made(tmp_path / "job", bucket)
+    for number, stop in enumerate((Once(title="fitting"), stops_after(), stops_after())):
+        night.append(some_rows(150, number))
+        with pytest.raises(KeyboardInterrupt):
+            night.run(stop)
+        night.append(some_rows(20, 9 + number))
+        made = [150, 20] if number else [170]  # of the fit nothing was made yet
+        assert [each["rows"][1] - each["rows"][0] for each in night.run()] == made
+        np.testing.assert_array_equal(night.scores(), night.wanted())
+        assert {name.partition("/")[0] for name in store_of(night.root).files(night.root)} == {
+            *("rows.zarr", "model.zarr", "features.zarr", "features.zarr.runs.jsonl", "wanted.zarr")
+        }
+        if number == 0:  # the model stays, and the features are made anew
+            store_of(night.out).remove_folder(night.out)
+            Path(night.job + ".bigkpca-record").unlink()
+            store_of(night.out).remove_folder(f"{night.root}/rows.zarr")
 
-    def delayed(url, content, mode):
-        if url.endswith(("scores/c/2/0", "manifest.json", "runs.jsonl")) and "/features.zarr" in url:
-            late.append((url, content, mode))
-            raise KeyboardInterrupt
-        return real(url, content, mode)
 
-    real = clients.put
-    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):  # noqa: PT012
-        patched.setattr(clients, "put", delayed)
-        night.run()
+@pytest.mark.full
+def test_a_run_that_finds_another_at_work_on_more_rows_writes_nothing(tmp_path, bucket):
+    night = Night.made(tmp_path / "job", bucket)
+    night.append(some_rows(90))
     night.run()
-    night.append(some_rows(50, 2))
-    night.run()
-    wanted = in_bucket(night.out)
-    assert late
-    for url, content, mode in late:
-        with pytest.raises(clients.Conflict):
-            real(url, content, mode)
-    assert in_bucket(night.out) == wanted
+    night.append(some_rows(100, 1))
+
+    def other_run():
+        night.append(some_rows(50, 2))
+        assert [each["rows"] for each in night.run()] == [[90, 190], [190, 240]]
+
+    with pytest.raises(LockedError, match=r"another run took over|no longer names the request"):
+        night.run(Once(what=other_run, after=95, title="extracting"))
+    np.testing.assert_array_equal(night.scores(), night.wanted())
+    assert night.run()[0]["status"] == "nothing new"

@@ -1,0 +1,160 @@
+"""What a run of a job finds: the features that are there, the rows that arrived, and what a killed run began."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from bigkpca.data.blocks import output_block_rows, split
+from bigkpca.data.opening import open_rows
+from bigkpca.data.zarr import ZarrRows, whole
+from bigkpca.errors import CorruptionError, DataError, SpecError
+from bigkpca.execution.engine import Engine
+from bigkpca.execution.plan import Plan, plan_transform
+from bigkpca.numerics.model import Model
+from bigkpca.spec.job import Job, JobInput
+from bigkpca.storage import groups, output, records
+
+ELSEWHERE = "name another output.path, where all rows are extracted"
+_MANY_ROWS = 2**40  # so that blocks have the size that they have in a large output
+_OF_JOB: dict[str, records.Check] = {
+    "rows_sha256": records.listed(records.is_str),
+    "tail": records.listed(records.is_str),
+    "made_by": lambda value: isinstance(value, dict),
+    "run": lambda value: isinstance(value, dict) and type(value.get("run")) is int,
+}
+_MANIFEST: dict[str, records.Check] = {
+    **records.OUTPUT,
+    "job": lambda value: isinstance(value, dict) and not records.wrong(value, _OF_JOB),
+}
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a run finds. about: the manifest of the features, empty before the first night. rows: those whose features
+    there will be. to_fit: whether there is no model. resumed: whether a run that was killed had begun with these rows.
+    stored: rows that are stored by now. room: rows for which the input has room."""
+
+    job: Job
+    out: str
+    about: Mapping[str, Any]
+    rows: ZarrRows
+    to_fit: bool
+    resumed: bool
+    stored: int
+    room: int
+
+    @property
+    def done(self) -> int:
+        """Rows that have features."""
+        return int(self.about.get("rows", 0))
+
+    @property
+    def new(self) -> range:
+        """The rows that the run extracts."""
+        return range(self.done, self.rows.count)
+
+
+def look(job: Job, out: str) -> Found:
+    """What a run finds now. Reads no rows. Raises SpecError for paths with something else, and CorruptionError if there
+    are fewer rows than before, or others."""
+    about, model = features_at(out), job.model.path
+    found, done = _open_input(job.input), about.get("rows", 0)
+    if found.count < done:
+        raise CorruptionError(
+            f"{found.where} has {found.count:,} rows, but features of {done:,} were extracted: rows were removed. "
+            f"Restore them, or {ELSEWHERE}"
+        )
+    if about and found.dtype.str != about["input"]["dtype"]:
+        raise CorruptionError(
+            f"{found.where} holds {found.dtype.str}, but features were extracted from {about['input']['dtype']}: it "
+            f"was replaced. Restore it, or {ELSEWHERE}"
+        )
+    to_fit = groups.describe(model) is None
+    if about and to_fit:
+        raise SpecError(
+            f"{model}, the model that extracted the features in {out}, is gone: restore it, or name another output"
+        )
+    stored = _stored_rows(found, about)
+    if not stored:
+        raise DataError(
+            f"{found.where} has room for {found.count:,} rows, but the first of them are not stored yet: run again "
+            "when they are"
+        )
+    claimed = _claimed_rows(output.claimed(model if to_fit else out))
+    resumed = done < claimed <= stored
+    rows = found.pin(claimed if resumed else stored)
+    return Found(job, out, about, rows, to_fit, resumed, stored, found.count)
+
+
+def features_at(out: str) -> dict[str, Any]:
+    """The manifest of the features of a job; empty before there are any. Raises SpecError if something else is there,
+    CorruptionError if the manifest is damaged."""
+    about = groups.describe(out)
+    if about is None:
+        output.check_place(out, {}, overwrite=False)
+        return {}
+    if "job" not in about:
+        raise SpecError(
+            f"{out} is a bigkpca {groups.named(about['format'])}, which runs of a job never replace: choose another "
+            "output path for the job"
+        )
+    groups.open_group(out, "features")  # raises SpecError for other format versions
+    records.check(about, _MANIFEST, out, f"restore it, or {ELSEWHERE}")
+    if len(about["job"]["rows_sha256"]) != len(split(about["rows"], about["block_rows"])):
+        raise CorruptionError(f"{out}: its manifest does not have a digest of each block: restore it, or {ELSEWHERE}")
+    return about
+
+
+def _open_input(given: JobInput) -> ZarrRows:
+    """The rows of a job, of which some may not be stored yet. Raises SpecError for rows that cannot grow."""
+    if "job" in (groups.describe(given.path) or {}):
+        raise SpecError(
+            f"{given.path} is the output of a job, whose last block is computed again whenever rows are added: name "
+            "the rows themselves"
+        )
+    rows = open_rows(given.path, given.array)
+    if not isinstance(rows, ZarrRows):
+        raise SpecError(
+            f"{given.path} is not a Zarr array or dataset, as a job needs for appended rows: make a dataset of it with "
+            "bigkpca ingest, and add rows with bigkpca ingest --append"
+        )
+    return rows if rows.pinned else replace(rows, array=whole(rows.array))
+
+
+def _stored_rows(found: ZarrRows, about: Mapping[str, Any]) -> int:
+    """How many rows are stored: those that the manifest of a dataset names. Other programs make room first and can then
+    store later chunks first, so rows end at the first chunk that is not stored."""
+    done = about.get("rows", 0)
+    if found.pinned or not found.room_in_last_chunk(done):
+        return max(done, found.stored_rows(done))
+    before, now = about["job"]["tail"], found.chunk_stamps(done - 1)
+    # If the chunk of the last extracted row is unchanged in some columns, room was made for more rows that are not
+    # written yet.
+    waits = any(one == other for one, other in zip(before, now, strict=False))
+    return int(done) if waits else max(done, found.stored_rows(done))
+
+
+def _claimed_rows(claim: Mapping[str, Any] | None) -> int:
+    """The number of rows with which a run began that was killed; 0 without one."""
+    for key in ("input", "identity"):
+        match (claim or {}).get(key):
+            case {"shape": [int(rows), *_]}:
+                return rows
+    return 0
+
+
+def block_rows_of(found: Found, model: Model) -> int:
+    """Rows of a block: as set, or as `transform` chooses for large output; always whole chunks of the input."""
+    if found.about:
+        return int(found.about["block_rows"])
+    grain = found.rows.array.chunks[0]  # even if there are fewer rows so far
+    row_bytes = model.components * model.features.dtype.itemsize
+    return output_block_rows(_MANY_ROWS, grain, row_bytes, found.job.output.block_rows)
+
+
+def plan_extract(found: Found, model: Model, engine: Engine, threads: int) -> Plan:
+    """The cost of extracting features."""
+    judged, size = model.reference is not None or found.job.output.flag is not None, block_rows_of(found, model)
+    return plan_transform(found.rows, model, size, threads, judged=judged, device=engine.device)

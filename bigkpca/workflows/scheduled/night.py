@@ -1,0 +1,378 @@
+"""One night of a job: the model, the features of rows that arrived, their drift and flags, and publishing them.
+
+The output is a feature store that grows in place. A new block that is full is a pure function of rows, model and block
+number, so tasks write it, however often or late. A block of which readers already see rows, and one that will grow, are
+written by the process that holds the lock, after all checks and right before the manifest, which readers trust alone.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import asdict, dataclass, replace
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from bigkpca.data.blocks import Block, split
+from bigkpca.data.rows import Rows, digest_of_rows
+from bigkpca.data.sample_weights import weighted
+from bigkpca.errors import Array, CorruptionError, DataError, DriftError, SpecError, check_overflow
+from bigkpca.execution.engine import Engine, block_tiles
+from bigkpca.execution.options import RunOptions
+from bigkpca.execution.plan import check_plans
+from bigkpca.execution.progress import WARNING
+from bigkpca.execution.projection import check_columns, expansion_of, tile_scores, tile_scores_and_residuals
+from bigkpca.execution.tasks import BlockTasks, named_rows
+from bigkpca.numerics.model import Model
+from bigkpca.numerics.preimages import Expansion
+from bigkpca.numerics.random_streams import COMPARED, random_stream
+from bigkpca.spec import FitSpec
+from bigkpca.spec.job import Job
+from bigkpca.storage import output
+from bigkpca.storage.models import load_model, model_digest
+from bigkpca.storage.output import Growth, NewArray, Output, Target
+from bigkpca.workflows.fit import fit_and_save
+from bigkpca.workflows.flags import ARRAYS, FlaggedShare, flags_of
+from bigkpca.workflows.inputs import check_unchanged
+from bigkpca.workflows.scheduled import records
+from bigkpca.workflows.scheduled.finding import ELSEWHERE, Found, block_rows_of, plan_extract
+
+_MOST_COMPARED = 16_384  # new rows used to measure drift: chance contributes 0.01, whatever their number
+_MOST_NAMED = 5  # ranges of rows in a message
+_MEMORY = "set a smaller output.block_rows, or fit a model with fewer landmarks"
+
+
+@dataclass(frozen=True)
+class Night:
+    """A run at work: its options, and its record, which it completes."""
+
+    found: Found
+    options: RunOptions
+    record: dict[str, Any]
+
+    def warn(self, message: str) -> None:
+        """Show a warning, and add it to the record."""
+        self.options.progress.note(f"{WARNING}{message}")
+        self.record["message"] = "; ".join(filter(None, [self.record["message"], message]))
+
+    @contextmanager
+    def timed(self, what: str) -> Iterator[None]:
+        """Add the seconds spent in this context to those of this kind of work in the record."""
+        started = time.monotonic()
+        yield
+        self.record["seconds"][what] = round(self.record["seconds"][what] + time.monotonic() - started, 3)
+
+
+def work(night: Night) -> None:
+    """Fit the model if there is none, and extract, publish and record the rows that arrived."""
+    found, record = night.found, night.record
+    job, rows = found.job, found.rows
+    record["input"] = {"path": job.input.path, "dtype": rows.dtype.str, "columns": rows.shape[1]}
+    if found.stored < found.room:
+        night.options.progress.note(
+            f"rows {found.stored} to {found.room - 1} are not stored yet: left for the next run"
+        )
+    model, fingerprint = _model(night), rows.fingerprint()  # before rows are compared
+    if found.about:
+        _check_unchanged_rows(night)
+    record["model"] = {"path": job.model.path, "digest": model_digest(model)}
+    record["rows"], record["total_rows"] = [found.new.start, found.new.stop], found.new.stop
+    if not found.new:
+        record["status"] = records.NOTHING_NEW
+        if output.claimed(found.out) is not None:  # of a run that was killed right after it published
+            output.clear(found.out)
+        return
+    with night.timed("extract"):
+        _extract(night, model, fingerprint)
+
+
+def _model(night: Night) -> Model:
+    """The model at the path of the job, or else a fit of all rows."""
+    found, job = night.found, night.found.job
+    if found.to_fit:
+        again = output.claimed(job.model.path) is not None  # of a run of this job, perhaps of other rows
+        with night.timed("fit"):
+            rows = weighted(found.rows, job.input.sample_weight, "input.sample_weight")
+            return fit_and_save(rows, job.spec, job.model.path, replace(night.options, overwrite=again))
+    model, path = load_model(job.model.path), job.model.path
+    made_by = found.about.get("model", model_digest(model))
+    if made_by != model_digest(model):
+        raise SpecError(
+            f"{found.out} holds features of the model {str(made_by)[:12]}, but {path} is the model "
+            f"{model_digest(model)[:12]} (digests): restore that model, or name another output"
+        )
+    _check_options(job, model, path)
+    check_columns(found.rows, model)
+    flag = found.about.get("flag") if found.about else job.output.flag
+    if flag != job.output.flag:
+        there, here = ("is not set" if each is None else f"= {each:g}" for each in (flag, job.output.flag))
+        raise SpecError(
+            f"output.flag {here} in the job, but {there} in {found.out}: restore it in the job, or {ELSEWHERE}"
+        )
+    return model
+
+
+def _check_options(job: Job, model: Model, path: str) -> None:
+    """Raise SpecError if the job sets options of a fit that differ from those of the model."""
+    own, asked = FitSpec.of(model).to_dict(), job.spec.to_dict()
+    other = [name for name in sorted(job.model.options.model_fields_set) if own.get(name) != asked.get(name)]
+    if other:
+        both = ", ".join(f"{name} = {own.get(name)!r} there and {asked.get(name)!r} in the job" for name in other)
+        raise SpecError(
+            f"{path} was fitted with other options: {both}. Remove these from the job, or name another model and output"
+        )
+    lacking = {
+        "calibration rows, which output.flag needs": job.output.flag is not None and model.calibration is None,
+        "the weights of input.sample_weight": job.input.sample_weight is not None and not model.weighted,
+    }
+    if without := next((what for what, lacks in lacking.items() if lacks), None):
+        raise SpecError(
+            f"{path} was fitted without {without}: remove this key from the job, or name another model and output"
+        )
+    if job.output.flag is not None:
+        model.check_calibrated().exceeding(job.output.flag, "output.flag")
+
+
+def _check_unchanged_rows(night: Night) -> None:
+    """Raise CorruptionError if rows that have features changed. If only their files did, rows are read and compared;
+    a run that finds nothing new then records the new stamps."""
+    found, about = night.found, night.found.about
+    rows = found.rows.pin(found.done)
+    now = rows.fingerprint()
+    if now == about["input"]:
+        return
+    blocks = split(rows.count, about["block_rows"])
+    with night.options.engine() as engine:
+        digests = engine.each("comparing rows", BlockTasks(digest_of_rows, rows, blocks, []))
+    before = about["job"]["rows_sha256"]
+    other = [block for block, one, two in zip(blocks, digests, before, strict=True) if one != two]
+    if other:
+        ranges = ", ".join(f"{block.start}:{block.stop}" for block in other[:_MOST_NAMED])
+        more = f" and {len(other) - _MOST_NAMED} more blocks" if len(other) > _MOST_NAMED else ""
+        raise CorruptionError(
+            f"{rows.where} changed since features were extracted from it, in the rows {ranges}{more}. Restore them or, "
+            f"if the change is intended, {ELSEWHERE}"
+        )
+    if not found.new:
+        with output.growing(found.out, {"format": "features", "job": {}, "input": now}) as place:
+            place.publish({**about, "input": now})
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What tasks do with each block. numbers: ascending rows whose drift is measured. first: the first new row. flag:
+    the share of rows to flag, or None. again: whether blocks may be stored, since a run of this request was killed."""
+
+    block_rows: int
+    numbers: Array
+    first: int
+    flag: float | None
+    again: bool
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The arrays that are written."""
+        return ("scores", *(() if self.flag is None else ARRAYS))
+
+
+@dataclass(frozen=True)
+class Extracted:
+    """Facts about a block of features, and its values if the task did not write them."""
+
+    sha256: str  # of its rows
+    scores: Array  # (m, r) of the rows whose drift is measured
+    residuals: Array  # (m,); empty if no drift can be measured
+    flagged: int
+    values: Mapping[str, Array]
+
+
+def extract_block(
+    rows: Rows, block: Block, target: Target, model: Model, expansion: Expansion | None, asked: Asked
+) -> Extracted:
+    """Write the features of a block, and read its rows once for all facts about them."""
+    mine, digest = _between(asked.numbers, block), hashlib.sha256()
+    kept: list[Array] = []
+    X_tiles, most_rows = block_tiles(rows, block, model.features, digest)
+    X_tiles = _keeping(X_tiles, block.start, mine, kept)
+    pure = len(block) == asked.block_rows and block.start >= asked.first
+    if asked.again and pure and target.decodes(block, asked.names):
+        values: Mapping[str, Array] = target.read(block, asked.names)
+        deque(X_tiles, maxlen=0)
+    else:
+        values = _computed(X_tiles, most_rows, len(block), model, expansion, asked.flag, named_rows(rows, block))
+        if pure:
+            target.write(block, values)
+    flags = values.get("flagged", np.empty(0))[max(asked.first - block.start, 0) :]
+    residuals = np.empty(0)
+    if expansion is not None and model.reference is not None:
+        with np.errstate(over="ignore", invalid="ignore"):
+            residuals = np.concatenate([residuals, *model.residuals(kept, most_rows, expansion)])
+    compared, flagged = values["scores"][mine - block.start], int(np.count_nonzero(flags))
+    return Extracted(digest.hexdigest(), compared, residuals, flagged, {} if pure else values)
+
+
+def _computed(
+    X_tiles: Iterator[Array],
+    most_rows: int,
+    count: int,
+    model: Model,
+    expansion: Expansion | None,
+    flag: float | None,
+    where: str,
+) -> Mapping[str, Array]:
+    """The scores of the rows of these tiles and, with a share of rows to flag, their flags."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        if flag is None or expansion is None:
+            scores = tile_scores(X_tiles, most_rows, count, model)
+            check_overflow(scores, where)
+            return {"scores": scores}
+        scores, left = tile_scores_and_residuals(X_tiles, most_rows, model, expansion)
+    check_overflow(np.column_stack([scores, left]), where)
+    return {"scores": scores} | flags_of(model, scores, left, flag)
+
+
+def _between(numbers: Array, block: Block) -> Array:
+    """Those of the ascending numbers that are rows of a block."""
+    return numbers[slice(*np.searchsorted(numbers, [block.start, block.stop]))]
+
+
+def _keeping(X_tiles: Iterator[Array], start: int, numbers: Array, kept: list[Array]) -> Iterator[Array]:
+    """The tiles, which begin with row `start`; rows with these numbers are added to `kept`."""
+    for X in X_tiles:
+        inside = _between(numbers, Block(0, start, start + len(X)))
+        if len(inside):
+            kept.append(X[inside - start])
+        start += len(X)
+        yield X
+
+
+def _drawn(new: range, seed: int) -> Array:
+    """The numbers of the new rows whose drift is measured, ascending: all, or drawn without replacement."""
+    if len(new) <= _MOST_COMPARED:
+        return np.arange(new.start, new.stop)
+    drawn = random_stream(seed, COMPARED).choice(len(new), _MOST_COMPARED, replace=False)
+    found: Array = new.start + np.sort(drawn)
+    return found
+
+
+def _extract(night: Night, model: Model, fingerprint: dict[str, Any]) -> None:
+    """Extract features of the new rows and of the others in their first block, judge them, and publish."""
+    found, options, record = night.found, night.options, night.record
+    rows, size = found.rows, block_rows_of(found, model)
+    tail = rows.chunk_stamps(rows.count - 1)
+    with options.engine() as engine:
+        check_plans(lambda threads: plan_extract(found, model, engine, threads), engine, options.memory_limit, _MEMORY)
+        record["processors"] = [*engine.core_types(), *engine.devices]
+        made_by = records.makers(record)
+        _warn_of_others(night, made_by)
+        request: dict[str, Any] = {
+            "format": "features",
+            "model": record["model"]["digest"],
+            "input": fingerprint,
+            "block_rows": size,
+            "residual": False,
+            "flag": found.job.output.flag,
+            "job": {"made_by": made_by},
+        }
+        with _output(night, request) as (place, again):
+            blocks = split(rows.count, size)[found.done // size :]
+            asked = Asked(size, _drawn(found.new, found.job.spec.seed), found.done, found.job.output.flag, again)
+            extracted = _pass(night, model, place, blocks, asked, engine)
+            _judge(night, model, extracted)
+            check_unchanged(rows, fingerprint)
+            for block, each in zip(blocks, extracted, strict=True):
+                if each.values:
+                    place.target(rows.count).write(block, each.values)
+            known = found.about.get("job", {}).get("rows_sha256", [])[: found.done // size]
+            record.update(status=records.DONE, finished=records.now())
+            digests = [*known, *(each.sha256 for each in extracted)]
+            job = {"rows_sha256": digests, "tail": tail, "made_by": made_by, "run": record}
+            about = {**request, "job": job, "rows": rows.count, "arrays": sorted(asked.names)}
+            place.publish({key: value for key, value in about.items() if value is not None})
+
+
+@contextmanager
+def _output(night: Night, request: Mapping[str, Any]) -> Iterator[tuple[Output | Growth, bool]]:
+    """The output, which belongs to this request, and whether a run of this request made a part of it. A run that fails
+    gives it free, unless rows drifted: the next run shall judge the same rows, not these among many others."""
+    out, note, done = night.found.out, night.options.progress.note, night.found.done
+    before = output.claimed(out)
+    again = before == (request if not done else {**request, "rows_before": done})
+    ours = before is not None and "job" in before
+    if done:
+        if ours and not again:
+            output.clear(out)
+        opened: AbstractContextManager[Output | Growth] = output.growing(out, request, note)
+    else:
+        opened = output.opened(out, request, overwrite=ours and not again, note=note)
+    with opened as place:
+        try:
+            yield place, again
+        except (DataError, SpecError, CorruptionError) as error:
+            if not isinstance(error, DriftError):
+                place.discard() if isinstance(place, Output) else place.release()
+            raise
+
+
+def _pass(
+    night: Night, model: Model, place: Output | Growth, blocks: Sequence[Block], asked: Asked, engine: Engine
+) -> list[Extracted]:
+    """Extract these blocks."""
+    rows, record = night.found.rows, night.record
+    arrays = {"scores": NewArray((model.components,), model.features.dtype, ("row", "component"))}
+    arrays |= {} if asked.flag is None else ARRAYS
+    if isinstance(place, Output):
+        place.create(arrays, rows.count, asked.block_rows)
+    count = sum(map(len, blocks))
+    row_bytes = sum(np.dtype(each.dtype).itemsize * prod(each.row) for each in arrays.values())
+    record["bytes"] = {"read": count * rows.dtype.itemsize * rows.shape[1], "written": count * row_bytes}
+    target = place.target(rows.count)
+    engine.check_paths(record["input"]["path"], target.claim[0])
+    expansion = expansion_of(model) if model.reference or asked.flag is not None else None
+    given = [target, engine.placed(model), expansion and engine.placed(expansion), asked]
+    found: list[Extracted] = engine.each("extracting features", BlockTasks(extract_block, rows, blocks, given))
+    place.check_written([block for block, each in zip(blocks, found, strict=True) if not each.values], asked.names)
+    return found
+
+
+def _judge(night: Night, model: Model, found: Sequence[Extracted]) -> None:
+    """Record how many new rows are flagged and how far they drifted. Warns where chance does not explain it, and raises
+    DriftError if the job asks for that."""
+    job, reference, record = night.found.job, model.reference, night.record
+    if job.output.flag is not None:
+        share = FlaggedShare(job.output.flag, len(night.found.new), sum(each.flagged for each in found))
+        calibration = model.check_calibrated()
+        record["flagged"] = {**asdict(share), "share": share.share, "range": [*share.range(calibration)]}
+        if warning := share.warning(calibration):
+            night.warn(warning)
+    if reference is None:
+        night.options.progress.note("drift is not measured, since the model has no reference rows")
+        return
+    scores, residuals = (np.concatenate([getattr(each, name) for each in found]) for name in ("scores", "residuals"))
+    drift, most = reference.drift(reference.count(scores, residuals)), job.run.drift_threshold
+    record["drift"] = {**asdict(drift), "threshold": most}
+    if drift.figure > most:
+        message = f"drift {drift.figure:.3f} is above {most:g}: new rows are unlike those of the fit"
+        if job.run.on_drift == "fail":
+            raise DriftError(
+                f"{message}; nothing was published. Inspect these rows, then set on_drift to warn, or name another "
+                "model.path and output.path, which fits a model to all rows"
+            )
+        night.warn(message)
+
+
+def _warn_of_others(night: Night, now: Mapping[str, str]) -> None:
+    """Warn if other packages or processor types made the features that are there."""
+    before = night.found.about.get("job", {}).get("made_by", now)
+    other = [name for name in now if before.get(name, now[name]) != now[name]]
+    if other:
+        here, there = (", ".join(f"{name} {of[name]}" for name in other) for of in (now, before))
+        night.warn(
+            f"{night.found.out} holds features made with {there}, but this run has {here}: last digits can differ; for "
+            f"the same bits in all rows, {ELSEWHERE}"
+        )

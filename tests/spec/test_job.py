@@ -1,0 +1,350 @@
+"""Job files: read into values, or refused in one error that lists every problem."""
+
+import re
+from dataclasses import fields
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bigkpca.cli import options
+from bigkpca.errors import SpecError
+from bigkpca.execution.options import RunOptions
+from bigkpca.numerics.landmarks import OwnRows
+from bigkpca.spec import FitSpec
+from bigkpca.spec.job import JobInput, JobOutput, JobRun, read_job
+from bigkpca.spec.units import parse_seconds
+from tests.data.cases import case
+from tests.helpers.jobs import LEAST, job_of, jobs, problems_of, problems_of_model, refusal, toml_of, written
+
+RUN = LEAST + "[run]\n"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("jobs")
+
+
+def test_fields_of_the_fit_are_those_that_the_file_gives(tmp_path):
+    text = LEAST.replace("[model]", '[model]\ncomponents = "none"\nkernel = "RBF"\nsize = 100\nsigma = 3\nseed = 7')
+    job = job_of(tmp_path, text)
+    assert job.model.options.model_fields_set == {"components", "kernel", "size", "sigma", "seed"}
+    assert job.spec == FitSpec(components=None, kernel="gaussian", size=100, sigma=3.0, seed=7)
+    job = job_of(tmp_path, LEAST.replace("[model]", '[model]\nkernel = "matern:nu=2.5"'))
+    assert job.spec == FitSpec.checked(**options.given({"kernel": "matern:nu=2.5"})[0])  # as on the command line
+
+
+def check_equal(job, values):
+    """That a job is what the values of its file say."""
+    for name in ("input", "output", "run"):
+        table, said = getattr(job, name), dict(values[name])
+        found = {key: getattr(table, key) for key in table.model_fields_set}
+        for each in (found, said):
+            if "timeout" in each:
+                each["timeout"] = parse_seconds(each["timeout"])
+        assert found == said
+    spec = dict(values["model"])
+    assert job.model.path == spec.pop("path")
+    assert job.model.options.model_fields_set == set(spec)
+    assert job.spec == FitSpec(**{name: None if value == "none" else value for name, value in spec.items()})
+
+
+@given(values=jobs(), data=st.data())
+def test_jobs_are_read_back_and_any_value_may_come_from_the_environment(folder, values, data):
+    environment = {}
+
+    def moved(value):
+        if isinstance(value, dict) or not data.draw(st.booleans()):  # weights of columns are numbers
+            return value
+        name = f"V_{len(environment)}"
+        environment[name] = str(value).lower() if isinstance(value, bool) else str(value)
+        return f"${{{name}}}"
+
+    tables = {name: {key: moved(value) for key, value in table.items()} for name, table in values.items()}
+    check_equal(job_of(folder, toml_of(tables), **environment), values)
+
+
+PATHS = {
+    "rows.zarr": "HERE/rows.zarr",
+    "../rows.zarr": "ABOVE/rows.zarr",
+    "./rows.zarr/": "HERE/rows.zarr",
+    "~/rows.zarr": "HOME/rows.zarr",
+    "s3://lake/rows.zarr": "s3://lake/rows.zarr",
+    "gs://lake/rows.zarr/": "gs://lake/rows.zarr",
+    "$HOME/rows": "HERE/$HOME/rows",
+    "${LAKE}/rows.zarr": "s3://lake/rows.zarr",
+    "${DIR}/rows.zarr": "HERE/data/rows.zarr",
+    "${TILDE}/rows.zarr": "HOME/rows.zarr",
+    "rows-${A}${B}.zarr": "HERE/rows-one2.zarr",
+    "$${A}": "HERE/$one",
+    "${TWICE}": "HERE/${A}",
+    "${}${1}${A-b}$A": "HERE/${}${1}${A-b}$A",
+}
+
+
+def test_paths_are_full_and_hold_variables(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", "/home/somebody")
+    monkeypatch.setenv("A", "not this one")
+    here = tmp_path / "jobs"
+    here.mkdir()
+    places = {"HERE": str(here), "ABOVE": str(tmp_path), "HOME": "/home/somebody"}
+    for path, full in PATHS.items():
+        text = LEAST.replace("rows.zarr", path)
+        job = job_of(here, text, LAKE="s3://lake", DIR="data", TILDE="~", A="one", B="2", TWICE="${A}")
+        first, *rest = full.split("/", 1)
+        assert job.input.path == "/".join([places.get(first, first), *rest])
+
+
+def test_relative_paths_start_at_the_job_file_from_any_current_folder(tmp_path, monkeypatch):
+    (tmp_path / "jobs").mkdir()
+    written(tmp_path / "jobs", LEAST + '[run]\nmetrics = "m.prom"\n')
+    monkeypatch.chdir(tmp_path)
+    job = read_job("jobs/nightly.toml", {})
+    assert job.output.path == str(tmp_path / "jobs" / "features.zarr")
+    assert (job.run.metrics, job.file) == tuple(str(tmp_path / "jobs" / name) for name in ("m.prom", "nightly.toml"))
+    assert read_job(Path("jobs/nightly.toml"), {}) == job
+    (tmp_path / "link.toml").symlink_to("jobs/nightly.toml")  # which means its own folder
+    assert read_job(tmp_path / "link.toml", {}).input.path == str(tmp_path / "rows.zarr")
+
+
+def test_values_are_read_as_people_and_editors_write_them(tmp_path):
+    text = LEAST.replace("[model]", '[model]\ncenter = "${CENTER}"') + '[run]\nworkers = "${WORKERS}"\n'
+    for workers, center, told in (("4", "true", True), (" 4\n", "False", False), ("4.0", "true", True)):
+        job = job_of(tmp_path, text, WORKERS=workers, CENTER=center)
+        assert (job.run.workers, type(job.run.workers), job.spec.center) == (4, int, told)
+    other = b"\xef\xbb\xbf" + LEAST.replace("\n", "\r\n").encode()
+    assert job_of(tmp_path, other) == job_of(tmp_path, LEAST)
+    job = job_of(tmp_path, LEAST.replace("[model]", "[model]\ncomponents = 5.0\nsigma = 2") + "[run]\nworkers = 2.0")
+    assert (job.spec.components, job.spec.sigma, job.run.workers) == (5, 2.0, 2)
+    assert [type(value) for value in (job.spec.components, job.spec.sigma)] == [int, float]
+    text = LEAST.replace("[output]", "[model.column_weights]\norigin = 4\n'kind=a' = 0.5\n[output]")
+    assert job_of(tmp_path, text).spec.column_weights == {"kind=a": 0.5, "origin": 4.0}
+
+
+def test_landmarks_in_a_file_lie_beside_the_job_file(tmp_path):
+    rows = np.arange(6.0).reshape(3, 2)
+    np.save(tmp_path / "landmarks.npy", rows)
+    job = job_of(tmp_path, LEAST.replace("[model]", '[model]\nlandmarks = "${NAME}.npy"'), NAME="landmarks")
+    assert job.spec.landmarks == OwnRows(rows)
+    np.save(tmp_path / "nan.npy", np.full((2, 2), np.nan))
+    for name, reason in (("none", "cannot be read"), ("nan", "row 0, column 0 is NaN")):
+        assert reason in problems_of_model(tmp_path, f'landmarks = "{name}.npy"')[0]
+
+
+def test_a_job_that_flags_rows_sets_some_aside_unless_it_says_how_many(tmp_path):
+    job = job_of(tmp_path, LEAST + "flag = 0.01")
+    assert (job.output.flag, job.spec.calibration_rows, job.model.options.model_fields_set) == (0.01, 2000, set())
+    own = LEAST.replace("[output]", "calibration_rows = 300\n[output]")
+    assert job_of(tmp_path, own + "flag = 0.01").spec.calibration_rows == 300
+    assert job_of(tmp_path, LEAST).spec.calibration_rows == 0
+
+
+def test_options_of_a_command_override_those_of_the_file(tmp_path):
+    job = job_of(tmp_path, RUN + 'scheduler = "tcp://a:1"\nmemory = "2 GB"')
+    assert job.running(workers=None, scheduler=None, memory=None) == job
+    run = job.running(workers=4, memory=10**9).run
+    assert (run.scheduler, run.workers, run.memory) == (None, 4, 10**9)
+    own = {each.name for each in fields(RunOptions)} & JobRun.model_fields.keys()
+    assert own == {"scheduler", "workers", "device", "memory", "timeout"}
+
+
+def test_all_problems_are_told_at_once(tmp_path):
+    text = """
+seed = 1
+[input]
+pth = "rows.zarr"
+[modle]
+path = "model.zarr"
+[output]
+path = "${OUT}/features.zarr"   # unset
+block_rows = 0
+[run]
+drift_treshold = 0.2
+on_drift = "wran"
+workers = "many"
+timeout = "soon"
+"""
+    assert problems_of(tmp_path, text) == [
+        "input.path: Field required",
+        "input.pth: unknown key: did you mean path? known are path, array, sample_weight",
+        "model: Field required",
+        "output.block_rows: Input should be greater than or equal to 1",
+        "run.workers: Input should be a valid integer, unable to parse string as an integer",
+        "run.timeout: 'soon' is not a time such as '90 s' or '10 min'",
+        "run.on_drift: Input should be 'warn' or 'fail'",
+        "run.drift_treshold: unknown key: did you mean drift_threshold? known are scheduler, workers, device, memory, "
+        "timeout, on_drift, drift_threshold, metrics, log",
+        "seed: unknown key: known are input, model, output, run",
+        "modle: unknown key: did you mean model? known are input, model, output, run",
+        "output.path: the environment variable OUT is not set",
+    ]
+
+
+PROBLEMS = [
+    ("run = 3\n" + LEAST, "run: this must be a table: write [run], and its keys below it"),
+    (LEAST + "[[run]]\nworkers = 1", "run: this must be a table"),
+    (LEAST + "flag = 0.0004", "output.flag is below 1 / (1 + model.calibration_rows): give a larger share"),
+    (LEAST + 'flag = "1%"', "output.flag: Input should be a valid number"),
+    (LEAST.replace("[model]", 'sample_weight = "w.npy"\n[model]'), "input.sample_weight: give the name of an array"),
+    (
+        LEAST.replace("[model]", 'sample_weight = "w"\n[model]\nrefine = 2'),
+        "input.sample_weight does not work with this model.refine: leave one of the two out",
+    ),
+    (LEAST.replace("[output]", 'method = "exact"\n[output]') + "flag = 0.1", "output.flag does not work with this mod"),
+    (RUN + 'workers = 2\nscheduler = "tcp://a:1"', "run: give a scheduler or a number of workers, not both"),
+    (RUN + 'device = "gpu 1"', "run.device: device='gpu 1' is not the name of a device"),
+    (RUN + 'memory = "2"', "run.memory: give an amount of memory with its unit, such as '2 GB'"),
+    (RUN + 'memory = "1e999 GB"', "run.memory: '1e999 GB' is not an amount of memory"),
+    (RUN + "timeout = 0", "run.timeout: 0.0: a time must be positive"),
+    (RUN + 'scheduler = "nowhere"', "run.scheduler: give the address of a Dask scheduler, such as tcp://10.0.0.1:8786"),
+    (RUN + 'metrics = "s3://a/m.prom"', "run.metrics: metrics go to a file for the node exporter of this machine"),
+    (RUN + 'metrics = "nightly.toml"', "run.metrics and the job file are the same, or one lies in the other: give"),
+]
+OF_THE_MODEL = [
+    ("components = 0", "model.components: components=0: at least one component must be kept"),
+    ("sigma = -1", "model.sigma: sigma=-1.0: must be a positive number"),
+    ('size = "x"', "model.size: Input should be a valid integer, unable to parse string as an integer, or Input sho"),
+    ('kernel = "gausian"', "model.kernel: unknown kernel 'gausian': did you mean 'gaussian'?"),
+    ('kernel = "precomputed"\nmethod = "exact"', "model: a job extracts features of rows, and a kernel matrix"),
+    ('kernel = "poly:degree=2"\ndegree = 3', "model: degree is already set by kernel"),
+    ("sigma = 2\ngamma = 1", "model: both sigma and gamma are set: keep only one"),
+    ("n_directions = 3", "model: n_directions=3 works only with method='rff-pca'"),
+    ("column_weights = {origin = -1}", "model.column_weights: the weight of 'origin' is -1"),
+    ("keep = 3", "model.keep: unknown key: did you mean kernel? known are path, components, kernel"),
+]
+
+
+def test_problems_one_by_one(tmp_path):
+    of_the_model = [(LEAST.replace("[output]", f"{lines}\n[output]"), problem) for lines, problem in OF_THE_MODEL]
+    for text, problem in PROBLEMS + of_the_model:
+        with case(problem):
+            assert [found[: len(problem)] for found in problems_of(tmp_path, text)] == [problem]
+
+
+TOGETHER = "are the same, or one lies in the other: give each a separate path"
+PLACES = [
+    (("a", "m", "a"), f"output.path and input.path {TOGETHER}"),
+    (("a", "m", "./b/../a/"), f"output.path and input.path {TOGETHER}"),
+    (("a", "m", "a/b"), f"output.path and input.path {TOGETHER}"),
+    (("a", "a", "o"), f"model.path and input.path {TOGETHER}"),
+    (("a", "m", "m"), f"model.path and output.path {TOGETHER}"),
+    (("s3://b/a/c", "m", "s3://b/a/"), f"output.path and input.path {TOGETHER}"),
+    (("real", "m", "link"), f"output.path and input.path {TOGETHER}"),
+    (("a", "m", "nightly.toml"), f"output.path and the job file {TOGETHER}"),
+    (("s3://b/a", "s3://b/m", "../here"), f"output.path and the job file {TOGETHER}"),
+    (("a", "m", "/"), "output.path: / is the current folder or contains it"),
+    (("a", "m", "file/x"), "output.path: HERE/file/x cannot be written: HERE/file is a file"),
+    (("a", "m", "ftp://b/x"), "output.path: ftp://b/x: only local paths and s3://"),
+    (("a\\u0000b", "m", "o"), "input.path: a path cannot contain a zero character"),
+    (("", "m", "o"), "input.path: String should have at least 1 character"),
+]
+
+
+def test_paths_that_are_none_or_of_which_one_would_be_written_over_another(tmp_path):
+    here = tmp_path / "here"
+    (here / "real").mkdir(parents=True)
+    (here / "link").symlink_to("real")
+    (here / "file").write_text("")
+    for paths, problem in PLACES:
+        tables = zip(("input", "model", "output"), paths, strict=True)
+        (found,) = problems_of(here, "".join(f'[{key}]\npath = "{path}"\n' for key, path in tables))
+        assert found.replace(str(here), "HERE").startswith(problem), paths
+
+
+def test_files_that_cannot_be_read(tmp_path):
+    for content, message in [
+        (b"", ": input: Field required"),
+        (b"# x\n[a]\np = rows\n", " is not valid TOML: Invalid value (at line 3, column 5)"),
+        (b"a = 1\nb = '\xe9'\n", " is not valid TOML: 'utf-8' codec can't decode byte 0xe9"),
+        (b"a = " + b"9" * 5000, " is not valid TOML: "),
+        (b"a = 1\n" * 200_000, " is larger than 1 MB: a job file is a short text"),
+    ]:
+        path = written(tmp_path, content)
+        assert refusal(path, {}).startswith(f"{path}{message}"), content[:20]
+    assert "not valid TOML" in refusal(written(tmp_path, "a = " + "[" * 100_000), {})
+    assert refusal("/dev/zero", {}).startswith("/dev/zero is larger than 1 MB")  # and is not read to its end
+    for path, message in [
+        (tmp_path / "none.toml", f"there is no job file {tmp_path}/none.toml"),
+        (tmp_path, "Is a directory"),
+        ("s3://lake/nightly.toml", "s3://lake/nightly.toml: a job file must be on a local disk"),
+        (tmp_path / ("x" * 300), "File name too long"),
+        (f"{tmp_path}/a\0b", "cannot be read: embedded null byte"),
+    ]:
+        with pytest.raises(SpecError, match=re.escape(message)):
+            read_job(path, {})
+
+
+def test_messages_are_bounded_and_escape_control_characters(tmp_path):
+    found = problems_of(tmp_path, RUN + "".join(f"k{number} = 1\n" for number in range(1000)))
+    assert len(found) == 101
+    (found,) = problems_of(tmp_path, RUN + '"a\\u001b[1m" = 1')
+    assert found.startswith("run.a\\u001b[1m: unknown key")
+    for text in (RUN + "x" * 10_000 + " = 1", LEAST.replace("[output]", f'kernel = "{"k" * 10_000}"\n[output]')):
+        assert max(map(len, problems_of(tmp_path, text))) < 600
+
+
+# Changed at random
+
+PIECES = ["\n", "\0", "[run]\n", '"', "'", "[", "]", "{", "}", "=", ".", "#", "\\"]
+PIECES += ["${", "${X}", "é", "x", "-1", "1e999", '"""']
+
+
+@st.composite
+def cut_and_pasted(draw):
+    content = bytearray(toml_of(draw(jobs())).encode())
+    for _ in range(draw(st.integers(1, 4))):
+        at = draw(st.integers(0, len(content)))
+        match draw(st.integers(0, 3)):
+            case 0:
+                del content[at : at + draw(st.integers(1, 9))]
+            case 1:
+                content[at:at] = draw(st.sampled_from(PIECES)).encode()
+            case 2:
+                content[at:at] = draw(st.binary(max_size=4))
+            case 3:
+                lines = content.split(b"\n")
+                line = draw(st.integers(0, len(lines) - 1))
+                lines.insert(draw(st.integers(0, len(lines))), lines.pop(line))
+                content = bytearray(b"\n".join(lines))
+    return bytes(content)
+
+
+@given(content=cut_and_pasted())
+def test_files_that_were_cut_and_pasted_are_read_or_refused_by_name(folder, content):
+    path = written(folder, content)
+    assert all(str(path) in line for line in refusal(path, {}).split("\n") if line)
+
+
+OF_TABLES = {"input": JobInput, "model": FitSpec, "output": JobOutput, "run": JobRun}
+KEYS = [("model", "path"), *((table, key) for table, kind in OF_TABLES.items() for key in kind.model_fields)]
+SECRET = "9381764"  # as a number, as a text, and within others
+HOLDING = ["S", "-S", "0.S", "S.5", "sS", "a/S", "~S", "S\n", "S.npy", "S GB", "-S GB", "s3://S", "ftp://S"]
+HOLDING += ["s3://u:S@b/x", "ridge:S=1", "ridge:size=-S", "denoising:noise=-S"]
+
+
+@given(
+    values=jobs(),
+    keys=st.lists(st.sampled_from(KEYS), min_size=1, max_size=4, unique=True),
+    forms=st.lists(st.sampled_from(HOLDING), min_size=4, max_size=4),
+)
+def test_no_message_shows_what_the_environment_holds(folder, values, keys, forms):
+    environment = {}
+    for number, ((table, key), form) in enumerate(zip(keys, forms, strict=False)):
+        environment[f"V{number}"] = form.replace("S", SECRET)
+        values[table][key] = f"${{V{number}}}"
+    assert SECRET not in refusal(written(folder, toml_of(values)), environment)
+
+
+def test_where_a_reason_would_show_the_environment_it_says_so(tmp_path):
+    hidden = "this is not valid; the reason is hidden, since it would show values of the environment"
+    for options_, value, key in (
+        ('kernel = "${V}"', "gausian", "model.kernel"),
+        ('size = "${V}"', "0", "model.size"),
+        ('landmarks = "${V}.npy"', "secret", "model"),
+        ('n_directions = "${V}"', "3", "model"),
+    ):
+        assert problems_of_model(tmp_path, options_, V=value) == [f"{key}: {hidden}"]
+    (found,) = problems_of(tmp_path, LEAST.replace("rows.zarr", "s3://key:secret@bucket/x?token=secret"))
+    assert found.startswith("input.path: a s3:// URL with user:password@")

@@ -1,0 +1,245 @@
+"""What a run judges: drift of new rows and flags of unusual ones; and weights of rows, which the fit uses."""
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import xarray as xr
+import zarr
+
+import bigkpca
+from benchmarks.drift import all_data, one_seed
+from bigkpca.errors import DriftError, IncompleteError, SpecError
+from bigkpca.ingesting import ingest
+from bigkpca.spec.job import read_job
+from bigkpca.workflows.fit import save
+from bigkpca.workflows.scheduled import plan_run
+from tests.helpers.commands import run
+from tests.helpers.disks import Restored, tree_bytes
+from tests.helpers.files import shared_file
+from tests.helpers.nights import JOB, Night, some_rows
+from tests.helpers.progress import Recorder
+
+LARGER_BLOCKS = JOB.replace("block_rows = 32", "block_rows = 256")
+FLAGGED = JOB.replace("size = 20\n", "size = 20\ncalibration_rows = 200\n").replace("= 32\n", "= 64\nflag = 0.05\n")
+WEIGHTED = JOB.replace('path = "rows.zarr"', 'path = "rows.zarr"\nsample_weight = "sample_weight"')
+
+
+def restored(folder, X, text, **options):
+    """A job that ran on these rows, which is there again for each test."""
+    night = Night.made(folder / "job")
+    night.set(text, **options)
+    night.append(X, chunk=256 if text == LARGER_BLOCKS else 16)
+    night.run()
+    return Restored.made(Path(night.folder))
+
+
+@pytest.fixture(scope="module")
+def judged(tmp_path_factory):
+    return restored(tmp_path_factory.mktemp("drift"), some_rows(1200), LARGER_BLOCKS)
+
+
+@pytest.fixture(scope="module")
+def flagging(tmp_path_factory):
+    X = some_rows(500)
+    X[495:] *= 4  # flagged, in the block that the next run writes again
+    return restored(tmp_path_factory.mktemp("flags"), X, FLAGGED, metrics="bigkpca.prom")
+
+
+def far_rows(count, seed=5):
+    return some_rows(count, seed) * 3 + 2
+
+
+def test_drift_is_warned_of_and_the_features_are_published(judged):
+    night = Night(judged.again())
+    night.append(some_rows(300, 1))  # of the same distribution
+    (record,) = night.run()
+    assert (record["drift"]["figure"], record["drift"]["rows"], record["message"]) == (0, 300, None)
+    night.append(far_rows(300))
+    told = Recorder()
+    (record,) = night.run(told)
+    assert record["drift"]["figure"] > 0.2 == record["drift"]["threshold"]
+    assert record["drift"]["outside"] > 30
+    assert record["message"].startswith("drift 0.")
+    assert any(note.startswith("warning: drift 0.") for note in told.notes)
+    assert (record["status"], record["exit_code"], record["total_rows"]) == ("done", 0, 1800)
+    np.testing.assert_array_equal(night.scores(), night.wanted(block_rows=256))
+
+
+def test_drift_that_is_a_failure_publishes_nothing_and_is_not_diluted_by_later_rows(judged):
+    night = Night(judged.again())
+    night.set(LARGER_BLOCKS, on_drift="fail")
+    night.append(far_rows(300))
+    before = tree_bytes(f"{night.out}/scores/c/4")
+    for _ in range(2):
+        with pytest.raises(DriftError, match=r"drift 0\.\d+ is above 0\.2: .*nothing was published"):
+            night.run()
+        assert night.scores().shape == (1200, 3)
+        assert tree_bytes(f"{night.out}/scores/c/4") == before
+        night.append(some_rows(3000, 7))
+    failed = bigkpca.history(night.out)[-1]
+    assert (failed["status"], failed["exit_code"]) == ("failed", 3)
+    assert failed["drift"]["figure"] > 0.2
+    night.set(LARGER_BLOCKS, on_drift="warn")
+    assert [each["total_rows"] for each in night.run()] == [1500, 7500]
+    np.testing.assert_array_equal(night.scores(), night.wanted(block_rows=256))
+
+
+def test_a_model_without_a_reference_measures_no_drift_and_says_so(new):
+    model = replace(bigkpca.load(new.model), reference=None)
+    shutil.rmtree(new.model)
+    save(model, new.model)
+    new.append(far_rows(60))
+    told = Recorder()
+    (record,) = new.run(told)
+    assert record["drift"] is None
+    assert any("drift is not measured" in note for note in told.notes)
+
+
+@pytest.mark.full
+def test_a_report_draws_drift_over_time(judged):
+    night = Night(judged.again())
+    for seed in (1, 2):
+        night.append(far_rows(300, seed))
+        night.run()
+    page = Path(night.root, "report.html")
+    bigkpca.report(night.model, page, scores=night.out)
+    text = page.read_text()
+    assert "Do new rows look like those of the fit?" in text
+    assert "Drift of 3 runs, at most 0." in text
+    assert "; 2 above the threshold." in text
+
+
+@pytest.mark.long
+def test_thirty_nights_of_digits_raise_no_alarm_and_the_first_of_others_does():
+    shared_file("mnist", "train-images-idx3-ubyte.gz")
+    _, digits = next(all_data())
+    for seed in range(20):
+        found = one_seed(digits, 2000, {"size": 300, "components": 20}, seed)
+        assert len(found["same"]) == 30
+        assert max(found["same"]) == 0, seed
+        others = {name: found[name] for name in ("noisy", "shuffled", "scaled", "others")}
+        assert min(others.values()) > 0.2, (seed, others)
+
+
+# Flags
+
+
+def check_as_transformed(night):
+    """The arrays are those of one transform of all rows."""
+    out = f"{night.root}/wanted.zarr"
+    bigkpca.transform(night.model, night.rows, out, flag=0.05, block_rows=64, overwrite=True)
+    found, wanted = xr.open_zarr(night.out), xr.open_zarr(out)
+    for name in ("scores", "statistic", "flagged"):
+        np.testing.assert_array_equal(found[name], wanted[name])
+        assert found[name].attrs == wanted[name].attrs
+    return found["flagged"].to_numpy()
+
+
+@pytest.mark.filterwarnings("ignore::bigkpca.errors.FlaggedShareWarning")
+def test_new_rows_are_flagged_counted_and_shown(flagging):
+    night = Night(flagging.again())
+    night.append(some_rows(150, 1))
+    (record,) = night.run()
+    found = check_as_transformed(night)
+    own = np.count_nonzero(found[500:])
+    assert found[448:500].any()
+    low, high = bigkpca.load(night.model).calibration.range(0.05, 150, 0.9999)
+    assert record["flagged"] == {"alpha": 0.05, "rows": 150, "count": own, "share": own / 150, "range": [low, high]}
+    assert record["message"] is None
+    metrics = night.metrics()
+    names = ("rows_flagged", "flagged_share", "flagged_share_threshold")
+    assert [metrics[name] for name in names] == [own, own / 150, high]
+    header, _, line = run("history", night.out).stdout.splitlines()
+    assert line[: header.index("flagged") + len("flagged")].split()[-1] == str(own)
+
+
+@pytest.mark.full
+@pytest.mark.filterwarnings("ignore::bigkpca.errors.FlaggedShareWarning")
+def test_a_share_that_contradicts_the_one_of_ordinary_rows_is_warned_of(flagging):
+    night, told = Night(flagging.again()), Recorder()
+    night.append(some_rows(150, 1) * 2)
+    (record,) = night.run(told)
+    assert "of 150 rows flagged" in record["message"]
+    assert any(note.startswith("warning: ") and "of 150 rows flagged" in note for note in told.notes)
+    night.append(np.tile(some_rows(500)[:1] / 9, (400, 1)))  # equal rows: fewer flags than chance explains
+    (record,) = night.run()
+    assert (record["flagged"]["count"], record["flagged"]["range"][0] > 0) == (0, True)
+    assert "rows flagged" not in record["message"]
+    check_as_transformed(night)
+
+
+@pytest.mark.full
+def test_another_share_takes_another_output_and_a_model_that_can_flag_so_few(flagging):
+    night = Night(flagging.again())
+    for flag, message in (("flag = 0.1\n", "= 0.1 in the job, but = 0.05"), ("", "is not set in the job, but = 0.05")):
+        night.set(FLAGGED.replace("flag = 0.05\n", flag))
+        with pytest.raises(SpecError, match=rf"output\.flag {message} in .*name another output\.path"):
+            night.run()
+    elsewhere = FLAGGED.replace("features", "others")
+    night.set(elsewhere.replace("0.05", "0.1"))
+    assert night.run()[0]["flagged"]["alpha"] == 0.1
+    elsewhere = elsewhere.replace("calibration_rows = 200\n", "").replace("others", "more")
+    night.set(elsewhere.replace("0.05", "0.001"))
+    with pytest.raises(SpecError, match=r"output\.flag=0\.001: with 200 calibration rows"):
+        night.run()
+    bigkpca.fit(night.rows, night.model, n_components=3, size=20, seed=3, overwrite=True)
+    night.set(elsewhere)
+    with pytest.raises(SpecError, match=r"fitted without calibration rows, which output\.flag needs: remove this key"):
+        night.run()
+
+
+# Weights
+
+
+def weights(count, seed=0):
+    return np.random.default_rng(seed).integers(0, 5, count) / 1024
+
+
+def append(night, X, w):
+    """Add rows with weights to the input, or make it."""
+    source = Path(night.folder, "source.npz")
+    np.savez(source, x=X, w=w)
+    how = {"append": True} if Path(night.rows).exists() else {"block_rows": 16}
+    ingest(source, night.rows, member="x", sample_weight="w", **how)
+
+
+@pytest.mark.full
+def test_the_fit_uses_the_weights_of_all_rows_and_scores_have_none(tmp_path):
+    night = Night.made(tmp_path / "job")
+    night.set(WEIGHTED)
+    append(night, some_rows(90), weights(90))
+    assert plan_run(read_job(night.job, {}))["action"].startswith("fit a model")
+    night.run()
+    found, how = bigkpca.load(night.model), {"components": 3, "size": 20, "seed": 3}
+    wanted = bigkpca.fit(night.rows, f"{night.root}/own.zarr", sample_weight="sample_weight", **how)
+    np.testing.assert_array_equal(found.solution.eigenvalues, wanted.solution.eigenvalues)
+    assert found.sums.weight == weights(90).sum()
+    append(night, some_rows(60, 1), weights(60, 1))
+    before = tree_bytes(night.model)
+    assert night.run()[0]["rows"] == [90, 150]
+    assert tree_bytes(night.model) == before
+    np.testing.assert_array_equal(night.scores(), night.wanted())
+
+
+def test_a_model_without_weights_and_a_wrong_name_are_refused(night):
+    night.set(WEIGHTED)
+    night.append(some_rows(10, 4))
+    with pytest.raises(SpecError, match=r"model\.zarr was fitted without the weights of input\.sample_weight: remove"):
+        night.run()
+    for name in (night.model, night.out):
+        Path(name).rename(f"{name}.away")
+    Path(night.job + ".bigkpca-record").unlink()
+    shutil.rmtree(night.rows)
+    group = zarr.create_group(night.rows)
+    group.create_array("x", data=some_rows(100), chunks=(16, 4))
+    night.set(WEIGHTED.replace("[model]", 'array = "x"\n[model]'))
+    message = r"^input\.sample_weight: there is no array 'sample_weight'; .*rows\.zarr has no array with one"
+    with pytest.raises(SpecError, match=message):
+        night.run()
+    assert not Path(night.model).exists()
+    group.create_array("sample_weight", data=np.ones(99))
+    with pytest.raises(IncompleteError, match="99 sample weights for the 100 rows"):
+        night.run()
