@@ -188,8 +188,15 @@ class Output(_Claimed):
         """Create the arrays, each with a chunk for `chunk_rows` rows, except those that an interrupted run created."""
         for name, new in arrays.items():
             shape = (rows, *new.row)
-            own = {"compress": new.compress, "attributes": new.attributes}
-            groups.create_array(f"{self.folder}/{name}", shape, new.dtype, chunk_rows, new.names[: len(shape)], **own)
+            groups.create_array(
+                f"{self.folder}/{name}",
+                shape,
+                new.dtype,
+                chunk_rows,
+                new.names[: len(shape)],
+                compress=new.compress,
+                attributes=new.attributes,
+            )
 
     @property
     def is_empty(self) -> bool:
