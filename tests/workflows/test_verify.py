@@ -141,11 +141,11 @@ def test_metadata_and_arrays_that_are_gone_are_named(gone, home):
 
 def test_output_that_is_replaced_during_the_check_is_not_called_damaged(home, monkeypatch):
     bigkpca.fit("d.zarr", "m2.zarr", components=2, size=12)
-    damaged = verify._damaged
+    damaged, first = verify._damaged, iter([True])
 
     def meddle(*arguments):
-        monkeypatch.setattr(verify, "_damaged", damaged)
-        bigkpca.transform("m2.zarr", "d.zarr", "s.zarr", block_rows=32, overwrite=True)
+        if next(first, False):
+            bigkpca.transform("m2.zarr", "d.zarr", "s.zarr", block_rows=32, overwrite=True)
         return damaged(*arguments)
 
     monkeypatch.setattr(verify, "_damaged", meddle)
