@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from bigkpca.data.stores import MOST_JSON_BYTES, store_of
-from bigkpca.errors import CorruptionError
 
 _MOST_NESTED = 200
 _PIECE_BYTES = 2**20
@@ -19,18 +18,6 @@ def read_json(path: str) -> Any:
     """The values of a JSON file. Raises OSError if it does not exist, ValueError if it cannot be parsed, or is larger
     or deeper than any that bigkpca writes."""
     return parsed(read_small(path))
-
-
-def read_record(path: str, advice: str) -> Any:
-    """The values of a JSON file that a run wrote; None if there is none. Raises CorruptionError, with the advice, if it
-    cannot be parsed."""
-    try:
-        found = read_json(path)
-        return {} if found is None else found  # null does not mean that the file is missing
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    except ValueError as error:
-        raise CorruptionError(f"{path} does not parse ({error}); {advice}") from error
 
 
 def read_small(path: str) -> bytes:

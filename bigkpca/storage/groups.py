@@ -159,7 +159,9 @@ def open_group(path: str, kind: str) -> zarr.Group:
 
 
 def open_main(path: str, kind: str) -> zarr.Array[Any]:
-    """Open the main array of a group of rows: scores (n, r) or x (n, d)."""
+    """Open the main array of a group of rows: scores (n, r) or x (n, d). Raises SpecError for another kind."""
+    if kind not in MAIN:
+        raise SpecError(f"{path} is a bigkpca {kind!r:.80}, a kind that this bigkpca does not have")
     array = member(open_group(path, kind), path, MAIN[kind])
     if not isinstance(array, zarr.Array):
         raise CorruptionError(f"{path}: its array {MAIN[kind]} is missing; make it again with --overwrite")

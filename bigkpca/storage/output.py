@@ -164,8 +164,11 @@ class _Claimed:
 
     def release(self) -> None:
         """Remove what lies beside the output, unless another request has claimed it since."""
-        if _claimed(self.path) in (None, _content(self.record)):
+        found = _claimed(self.path)
+        if found == _content(self.record):
             clear(self.path)
+        elif found is None:  # a run was killed when it had removed its claim
+            store_of(self.path).remove_empty(self.partial)
 
     def check_claim(self) -> None:
         """Raise LockedError if another run took over."""
@@ -185,8 +188,15 @@ class Output(_Claimed):
         """Create the arrays, each with a chunk for `chunk_rows` rows, except those that an interrupted run created."""
         for name, new in arrays.items():
             shape = (rows, *new.row)
-            own = {"compress": new.compress, "attributes": new.attributes}
-            groups.create_array(f"{self.folder}/{name}", shape, new.dtype, chunk_rows, new.names[: len(shape)], **own)
+            groups.create_array(
+                f"{self.folder}/{name}",
+                shape,
+                new.dtype,
+                chunk_rows,
+                new.names[: len(shape)],
+                compress=new.compress,
+                attributes=new.attributes,
+            )
 
     @property
     def is_empty(self) -> bool:

@@ -30,7 +30,7 @@ from tests.storage.outputs import FIT, X
 @pytest.fixture(scope="module")
 def models(tmp_path_factory):
     """The files of one model of each kind."""
-    folder, found = tmp_path_factory.mktemp("kinds"), {}
+    folder, found = tmp_path_factory.mktemp("kinds"), hostile.Hidden()
     for kind, options in hostile.KINDS.items():
         rows = np.abs(X[:40]) if kind != "given" else X[:40] @ X[:40].T
         bigkpca.fit(rows, folder / f"{kind}.zarr", **FIT | options)
@@ -325,7 +325,7 @@ def test_a_manifest_that_does_not_count_the_rows_is_refused(home):
 def copies(made, tmp_path_factory):
     """A folder for the dataset and the scores of each example, and their files as they were made."""
     files = {name: tree_bytes(made / name) for name in ("d.zarr", "s.zarr")}
-    return tmp_path_factory.mktemp("copies"), files, load_model(made / "m.zarr")
+    return hostile.Hidden(folder=tmp_path_factory.mktemp("copies"), model=load_model(made / "m.zarr"), files=files)
 
 
 @given(
@@ -333,8 +333,8 @@ def copies(made, tmp_path_factory):
     changes=hostile.DRAWS,
 )
 def test_datasets_and_scores_with_other_manifests_and_metadata(copies, target, changes):
-    (folder, files, model), group = copies, target.split("/")[0]
-    path = hostile.put(folder / group, files[group])
+    folder, model, group = copies["folder"], copies["model"], target.split("/")[0]
+    path = hostile.put(folder / group, copies["files"][group])
     values = json.loads((folder / target).read_text())
     if target.count("/") == 1:
         values["attributes"] = hostile.changed(values["attributes"], changes)

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from bigkpca.data.stores.base import LOCK, PARTIAL, Store, StoredFile, check_name, is_url, parent
+from bigkpca.data.stores.durable import force, replacing
 from bigkpca.errors import LockedError, SpecError, meaning_of
 
 try:
@@ -115,7 +116,7 @@ class LocalDisk(Store):
                 else:
                     entries.append(each)
         with ThreadPoolExecutor(_AT_ONCE) as pool:  # a busy disk takes hardly longer for several files than for one
-            list(pool.map(_sync, entries))
+            list(pool.map(force, entries))
 
     def move(self, source: str, target: str, aside: str) -> None:
         """Move a finished folder to a path; what is there is moved to `aside` before, in place of what is there. Each
@@ -124,7 +125,7 @@ class LocalDisk(Store):
             self.remove_folder(aside)
             os.rename(target, aside)
         os.rename(source, target)
-        _sync(parent(os.path.abspath(target)))
+        force(parent(os.path.abspath(target)))
 
     def remove_file(self, path: str) -> None:
         Path(path).unlink(missing_ok=True)
@@ -164,23 +165,6 @@ class LocalDisk(Store):
             if (known := meaning_of(error, path)) is not None:
                 raise known from error
             raise
-
-
-@contextmanager
-def replacing(path: str, partial: str) -> Iterator[IO[bytes]]:
-    """A file to write to at `partial`, where nothing is. When the context ends, it is forced to disk and put at `path`
-    by one rename; on an error it is removed."""
-    try:
-        handle = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
-        with os.fdopen(handle, "wb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(partial, path)
-    except BaseException:  # e.g. on a full disk, which needs the space
-        Path(partial).unlink(missing_ok=True)
-        raise
-    _sync(parent(os.path.abspath(path)))
 
 
 def stored_file(status: os.stat_result) -> StoredFile:
@@ -228,12 +212,3 @@ def _opened_lock(name: Path, path: str) -> IO[bytes]:
         file.close()
         raise strange
     return file
-
-
-def _sync(path: str) -> None:
-    """Force the content of a file, or the list of names in a folder, to disk."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

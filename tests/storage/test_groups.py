@@ -1,0 +1,111 @@
+"""What is at a path: groups of each kind, unfinished ones, and the records of runs."""
+
+import os
+import shutil
+
+import numpy as np
+import pytest
+import zarr
+
+from bigkpca.data.stores import LocalDisk, store_of
+from bigkpca.errors import CorruptionError, IncompleteError, SpecError
+from bigkpca.storage import groups, output, runs
+from bigkpca.storage.describe import info
+from tests.data.cases import case
+from tests.storage import hostile
+
+
+def test_a_group_is_opened_as_the_kind_that_it_is(home):
+    os.makedirs("new.zarr.partial")
+    shutil.copytree("s.zarr", "kept.zarr")
+    for name, damage in (
+        ("plain.zarr", lambda path: zarr.create_group(path)),
+        (
+            "other.zarr",
+            lambda path: hostile.put(path, {"zarr.json": b'{"attributes": {"bigkpca": {"format": "x"}}}'}),
+        ),
+        ("version.zarr", lambda path: hostile.set_attribute(path, hostile.attribute(path) | {"format_version": 1})),
+        ("main.zarr", lambda path: shutil.rmtree(f"{path}/scores")),
+    ):
+        shutil.copytree("kept.zarr", name)
+        if name == "plain.zarr":
+            shutil.rmtree(name)
+        damage(name)
+    for path, kind, error, message in (
+        ("new.zarr", "features", IncompleteError, r"new\.zarr is not finished: run the command that makes it again"),
+        ("nothing.zarr", "dataset", SpecError, r"nothing\.zarr does not exist: no dataset"),
+        ("plain.zarr", "features", SpecError, r"plain\.zarr exists, but is not a bigkpca feature store"),
+        ("s.zarr", "dataset", SpecError, r"s\.zarr is a bigkpca feature store, not a dataset"),
+        ("d.zarr", "features", SpecError, r"d\.zarr is a bigkpca dataset, not a feature store"),
+        (
+            "version.zarr",
+            "features",
+            SpecError,
+            r"has feature store format version 1; this bigkpca reads only version 2",
+        ),
+        ("other.zarr", "x", SpecError, r"other\.zarr is a bigkpca 'x', a kind that this bigkpca does not have"),
+        ("main.zarr", "features", CorruptionError, r"main\.zarr: its array scores is missing; make it again"),
+    ):
+        with case((path, kind)), pytest.raises(error, match=message):
+            groups.open_main(path, kind)
+    assert groups.open_main("s.zarr", "features").shape == (90, 3)
+    about = hostile.attribute("kept.zarr")
+    hostile.put("kept.zarr", {"zarr.json": b"{}"})
+    (home / "kept.zarr" / "zarr.json").write_text('{"zarr_format": 3, "node_type": "array", "attributes": {}}')
+    hostile.set_attribute("kept.zarr", about)
+    with pytest.raises(CorruptionError, match=r"kept\.zarr/zarr\.json does not describe a Zarr group"):
+        groups.open_group("kept.zarr", "features")
+
+
+def test_a_manifest_that_cannot_be_read_now_is_not_one_that_is_missing(home, monkeypatch):
+    def denied(*_):
+        raise PermissionError(13, "Permission denied", "m.zarr/zarr.json")
+
+    monkeypatch.setattr(LocalDisk, "open", denied)
+    with pytest.raises(
+        SpecError, match=r"m\.zarr/zarr\.json: Permission denied: this user needs permission to read it"
+    ):
+        groups.describe("m.zarr")
+
+
+def test_an_array_that_a_run_made_is_kept_and_another_one_replaced(tmp_path):
+    path = str(tmp_path / "x")
+    groups.create_array(path, (4, 2), "f4", 2, ["a", "b"])[:] = 1
+    assert groups.create_array(path, (4, 2), "f4", 2, ["a", "b"])[:].sum() == 8
+    assert groups.create_array(path, (0, 2), "f4", 2, ["a", "b"])[:].sum() == 8  # to which rows are added
+    for given in (((5, 2), "f4", 2), ((4, 2), "f8", 2), ((4, 2), "f4", 4), ((4, 3), "f4", 2)):
+        with case(given):
+            assert np.isnan(groups.create_array(path, *given, ["a", "b"])[:]).all()
+    for damage in (b"", b"{", b"{}"):
+        groups.create_array(path, (4, 2), "f4", 2, ["a", "b"])[:] = 1
+        (tmp_path / "x" / "zarr.json").write_bytes(damage)
+        assert groups.create_array(path, (4, 2), "f4", 2, ["a", "b"])[:].sum() == 8
+
+
+def test_facts_about_what_is_not_finished_or_a_part(home):
+    with output.opened("new.zarr", {"format": "dataset", "input": 1}, overwrite=False):
+        assert info("new.zarr") == {"kind": "dataset", "path": "new.zarr", "finished": False}
+    with pytest.raises(SpecError, match=r"d\.zarr is a bigkpca dataset, described as a whole: omit --array"):
+        info("d.zarr", "x")
+    assert info("d.zarr/x")["missing_chunks"] == 0
+    hostile.set_attribute("s.zarr", {"format": "features", "format_version": 2, "rows": 90, "arrays": ["scores"]})
+    with pytest.raises(CorruptionError, match=r"s\.zarr is not a valid record: model is missing; make it again"):
+        info("s.zarr")
+
+
+def test_records_of_runs_are_lines_of_which_damaged_ones_are_counted(root):
+    out = f"{root}/o.zarr"
+    store_of(out).make_folder(root)
+    assert runs.read_records(out) == ([], [])
+    runs.append_record(out, {"run": 1})
+    with store_of(out).open(out + runs.ENDING) as file:
+        assert file.read() == b'{"run": 1}\n'
+    store_of(out).write(out + runs.ENDING, b'{"run": 1}\n{"ru\n\n[1]\n{"run": "2"}\n' + b"[" * 9999 + b'\n{"run": 3}')
+    runs.append_record(out, {"run": 4})
+    assert runs.read_records(out) == ([{"run": 1}, {"run": 3}, {"run": 4}], [2, 4, 5, 6])
+
+
+def test_a_folder_in_the_place_of_the_records_is_named(tmp_path):
+    (tmp_path / "o.zarr.runs.jsonl").mkdir()
+    with pytest.raises(CorruptionError, match=r"o\.zarr\.runs\.jsonl is a folder: move it away"):
+        runs.read_records(str(tmp_path / "o.zarr"))
