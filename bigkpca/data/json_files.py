@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from bigkpca.data.stores import MOST_JSON_BYTES, store_of
+from bigkpca.errors import CorruptionError
 
 _MOST_NESTED = 200
 _PIECE_BYTES = 2**20

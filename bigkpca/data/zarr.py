@@ -40,6 +40,7 @@ from bigkpca.numerics.moments import OneHot
 ATTRIBUTE = "bigkpca"  # bigkpca's only key in the attributes of a Zarr group
 MAIN = {"dataset": "x", "features": "scores", "reconstruction": "x"}  # kinds of groups of rows: the main array of each
 _STAMP_DIGITS = 16
+Stored = zarr.Array[Any]  # as results on disk are given to users
 
 
 class Whole(WrapperStore[Any]):
@@ -256,6 +257,12 @@ class StoredArray:
     def ndim(self) -> int:
         return len(self.array.shape)
 
+    @property
+    def chunk(self) -> tuple[int, ...]:
+        """The shape of a stored chunk, or shard."""
+        found: tuple[int, ...] = self.array.shards or self.array.chunks
+        return found
+
     def __getitem__(self, rows: slice) -> Array:
         start, stop, _ = rows.indices(self.count)
         return read(self.array, self.where, start, stop)
@@ -463,6 +470,20 @@ def open_node(path: str) -> zarr.Array[Any] | zarr.Group:
         # Arrays that others put beside those of bigkpca are not among the metadata that its manifest repeats.
         metadata = replace(node.metadata, consolidated_metadata=None)
         return zarr.Group(zarr.AsyncGroup(metadata, node.store_path))
+    return node
+
+
+def open_array(path: str) -> zarr.Array[Any]:
+    """The array at a path, to be read. Raises CorruptionError if there is none."""
+    told = None
+    try:
+        node = open_node(path)
+    except BigKPCAError:
+        raise
+    except Exception as error:  # zarr raises several types
+        node, told = None, error
+    if not isinstance(node, zarr.Array):
+        raise CorruptionError(f"{path} is not an array that can be read ({told}); restore it") from told
     return node
 
 

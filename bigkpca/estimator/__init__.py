@@ -61,7 +61,7 @@ from bigkpca.workflows.transform import denoise, reconstruct, transform
 
 if TYPE_CHECKING:
     from bigkpca.arrays import LazyArray
-    from bigkpca.workflows.block_writer import Stored
+    from bigkpca.data.zarr import Stored
 
 
 @framing_what_is_in_memory

@@ -6,11 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import zarr
-
 from bigkpca.data.blocks import Block, split
 from bigkpca.data.rows import Rows
 from bigkpca.data.stores import AnyPath
+from bigkpca.data.zarr import Stored
 from bigkpca.errors import Array
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.options import RunOptions
@@ -20,8 +19,6 @@ from bigkpca.numerics.model import Model
 from bigkpca.storage import groups, output
 from bigkpca.storage.output import NewArray, Output, Target
 from bigkpca.workflows.inputs import check_unchanged
-
-Stored = zarr.Array[Any]  # (n, r) or (n, d), as stored
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from bigkpca.data.blocks import Block
 from bigkpca.data.opening import open_rows, path_of
 from bigkpca.data.rows import Rows
 from bigkpca.data.stores import AnyPath
+from bigkpca.data.zarr import Stored
 from bigkpca.errors import Array, DataError, FlaggedShareWarning, SpecError, warn
 from bigkpca.execution.engine import KeptFeatures
 from bigkpca.execution.options import DeviceOptions, RunOptions, WritingOptions, takes, with_names_of_fields
@@ -33,7 +34,7 @@ from bigkpca.numerics.preimages import Expansion, Preimages
 from bigkpca.storage import groups, models, output
 from bigkpca.storage.models import AnyModel
 from bigkpca.storage.output import NewArray
-from bigkpca.workflows.block_writer import BlockOutput, Stored, written
+from bigkpca.workflows.block_writer import BlockOutput, written
 from bigkpca.workflows.flags import ARRAYS, checked_flag, flagged_rows, flags_of
 from bigkpca.workflows.inputs import open_scores
 

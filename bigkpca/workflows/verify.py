@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Unpack
-
-import zarr
 
 from bigkpca.data.blocks import READ_BYTES, Block, fit_block_rows, split
 from bigkpca.data.opening import open_rows
 from bigkpca.data.rows import Rows, tiles
 from bigkpca.data.stores import AnyPath, expanded, store_of
 from bigkpca.data.stores.base import PARTIAL
-from bigkpca.data.zarr import ZarrRows, named_arrays, open_node, read, rows_of_manifest, whole
-from bigkpca.errors import BigKPCAError, CorruptionError, IncompleteError, SpecError
+from bigkpca.data.zarr import StoredArray, ZarrRows, named_arrays, open_array, rows_of_manifest, whole
+from bigkpca.errors import CorruptionError, IncompleteError, SpecError
 from bigkpca.execution.engine import Engine, fit_blocks
 from bigkpca.execution.options import ReadingOptions, RunOptions, takes
 from bigkpca.execution.plan import check_arrays
@@ -102,7 +101,8 @@ def verify(path: AnyPath, **options: Unpack[ReadingOptions]) -> Verified:
             return _group(path, about, engine, run)
         rows = open_rows(path, run.array)
         if isinstance(rows, ZarrRows):
-            _report(path, _damage(path, {rows.name or path: (rows.array, rows.count)}, engine, run))
+            name = f"{path}/{rows.name}" if rows.name else path
+            _report(path, _damage([StoredArray(rows.array, name, rows.count)], engine, run))
         else:
             engine.each("checking", BlockTasks(_read, rows, fit_blocks(rows, None), ()))
         return Verified(path, "zarr array" if isinstance(rows, ZarrRows) else "npy", rows.shape)
@@ -112,59 +112,37 @@ def _group(path: str, about: dict[str, Any], engine: Engine, run: RunOptions) ->
     """Check that all chunks of the arrays of a group exist and decode."""
     main = groups.open_main(path, about["format"])  # raises SpecError for other versions
     rows = rows_of_manifest(path, about, main)
-    checked = {name: (whole(_array(f"{path}/{name}")), rows) for name in sorted(named_arrays(about))}
-    damage = _damage(path, checked, engine, run)
+    places = [f"{path}/{name}" for name in sorted(named_arrays(about))]
+    damage = _damage([StoredArray(whole(open_array(place)), place, rows) for place in places], engine, run)
     if damage and groups.describe(path) != about:
         raise IncompleteError(f"{path} was replaced during the check: run the same command again")
     _report(path, damage)
     return Verified(path, about["format"], (rows, *main.shape[1:]))
 
 
-def _array(path: str) -> zarr.Array[Any]:
-    """An array by its own metadata, of which the manifest has a copy."""
-    try:
-        found = open_node(path)
-        assert isinstance(found, zarr.Array)
-    except BigKPCAError:
-        raise
-    except Exception as error:  # zarr raises several types
-        raise CorruptionError(f"{path} cannot be opened ({error}); restore it or make the data again") from error
-    return found
-
-
 def _read(rows: Rows, block: Block) -> None:
     deque(tiles(rows, block.start, block.stop, len(block)), maxlen=0)
 
 
-def _damage(path: str, arrays: dict[str, tuple[zarr.Array[Any], int]], engine: Engine, run: RunOptions) -> list[str]:
-    """What is wrong with chunks of these arrays, each with its number of rows."""
-    one = 3 * max(READ_BYTES, *(chunk_bytes(array) for array, _ in arrays.values()))
+def _damage(arrays: Sequence[StoredArray], engine: Engine, run: RunOptions) -> list[str]:
+    """What is wrong with chunks of these arrays."""
+    largest = max(READ_BYTES, *(math.prod(array.chunk) * array.dtype.itemsize for array in arrays))
     remedy = "allow more with --memory (memory= in Python)"
-    check_arrays(lambda threads: threads * one, engine, run.memory_limit, remedy)
-    tasks = []
-    for name, (array, rows) in arrays.items():
-        height = (array.shards or array.chunks)[0]
-        tasks += [
-            Task(_damaged, (array, name, path, block, height), len(block) if array.ndim > 1 else 0)
-            for block in split(rows, fit_block_rows(rows, height))
-        ]
+    check_arrays(lambda threads: threads * 3 * largest, engine, run.memory_limit, remedy)
+    tasks = [
+        Task(_damaged, (array, block), len(block) if array.ndim > 1 else 0)
+        for array in arrays
+        for block in split(array.count, fit_block_rows(array.count, array.chunk[0]))
+    ]
     return [each for some in engine.each("checking", tasks) for each in some]
 
 
-def chunk_bytes(array: zarr.Array[Any]) -> int:
-    """Bytes of a chunk, or shard, once decoded."""
-    count = 1
-    for length in array.shards or array.chunks:
-        count *= length
-    return count * array.dtype.itemsize
-
-
-def _damaged(array: zarr.Array[Any], name: str, path: str, block: Block, height: int) -> list[str]:
+def _damaged(array: StoredArray, block: Block) -> list[str]:
     """What is wrong with the rows of a block, chunk by chunk."""
     found = []
-    for start in range(block.start, block.stop, height):
+    for start in range(block.start, block.stop, array.chunk[0]):
         try:
-            read(array, f"{path}/{name}" if name != path else path, start, min(start + height, block.stop))
+            array[start : start + array.chunk[0]]
         except CorruptionError as error:
             found.append(str(error))
     return found

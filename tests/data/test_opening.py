@@ -4,6 +4,7 @@ import errno
 import hashlib
 import os
 import pickle
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -101,6 +102,11 @@ def test_npy_files_that_are_lost_or_damaged_or_change_are_named(tmp_path, monkey
             rows.block(0, 103)
         with case(message), pytest.raises(kind, match=message):
             open_rows(path)
+    path.write_bytes(content)
+    rows = open_rows(path)
+    short = replace(rows, stamp=rows.stamp, data_start=rows.data_start + 8)  # as if it were truncated meanwhile
+    with pytest.raises(IncompleteError, match="changed while it was being read"):
+        short.block(100, 103)
     path.unlink()
     with pytest.raises(CorruptionError, match=r"stored\.npy is missing; restore it"):
         rows.block(0, 103)
@@ -128,6 +134,7 @@ def test_what_cannot_be_rows_is_refused():
             r"contains the text 'a' at \[0, 0\] \(counted from 0\): rows must be numbers",
         ),
         (np.zeros((2, 2), object), DataError, "holds object values"),
+        ([[1.0], [1.0, 2.0]], DataError, "do not form an array, since they differ in length or are not numbers"),
         (np.zeros((2, 2), complex), DataError, "holds complex128 values"),
         (pl.LazyFrame({"a": [1.0]}), SpecError, r"a LazyFrame has no rows yet: pass the result of its collect\(\)"),
         (da.zeros(4), DataError, "two-dimensional"),

@@ -94,6 +94,22 @@ def test_shards_that_go_are_missed_and_chunks_that_a_shard_lacks_are_fill_values
         rows.block(60, 70)
 
 
+def test_every_way_to_read_a_chunk_misses_it(tmp_path):
+    array = open_rows(foreign(in_folder(tmp_path))).array
+    sync(array.store.delete("c/3/0"))
+    prototype = zarr.core.buffer.default_buffer_prototype()
+    for coroutine in (
+        array.store.get("c/3/0"),
+        array.store.get("c/3/0", prototype, zarr.abc.store.RangeByteRequest(0, 4)),
+        array.store.get_partial_values(prototype, [("c/2/0", None), ("c/3/0", None)]),
+    ):
+        with pytest.raises(FileNotFoundError, match=r"f\.zarr/c/3/0"):
+            sync(coroutine)
+    assert sync(array.store.get("nothing/zarr.json")) is None
+    assert pickle.loads(pickle.dumps(array)) == array
+    assert str(array.store).startswith("file://")
+
+
 class Unlisted(zarr.storage.MemoryStore):
     """A store that does not list what it holds."""
 

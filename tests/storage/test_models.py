@@ -10,7 +10,7 @@ import pytest
 import zarr
 
 import bigkpca
-from bigkpca import kernels
+from bigkpca import KernelPCA, kernels
 from bigkpca.data.rows import ArrayRows, OneHot
 from bigkpca.errors import CorruptionError, IncompleteError, SpecError
 from bigkpca.numerics.certificates import Certificate
@@ -197,6 +197,35 @@ def test_a_limit_is_checked():
     del arrays["calibration_values"]
     with pytest.raises(SpecError, match="the calibration lacks its parameter values"):
         assembled(about, arrays)
+
+
+def test_parts_that_do_not_make_a_model_are_named():
+    about, arrays = _parts(fit(ArrayRows(X, names=tuple("abcd")), **FIT, standardize=True))
+    scale = arrays["scale"]
+    for changes, others, message in (
+        ({"total_variance": -1.0}, {}, "total_variance is -1.0, not a positive number"),
+        ({"column_names": ["a"]}, {}, "1 column names for 4 columns"),
+        ({"features": {"name": "x"}}, {}, "unknown feature map 'x'"),
+        ({"features": {"name": "fourier"}, "kernel": {"name": "linear"}}, {}, "'fourier' has no form for the kernel"),
+        ({"certificate": 3}, {}, "certificate is 3"),
+        ({"sums": about["sums"] | {"count": -1, "weight": 1.0}}, {}, "sums is of -1 rows"),
+        ({"kernel": {"name": "x"}}, {}, "unknown kernel 'x'"),
+        ({"decoder": {"name": "x"}}, {}, "'x'"),
+        ({}, {"offset": None}, "the array offset is missing"),
+        ({}, {"scale": -scale}, "the array scale holds numbers that are not positive"),
+        ({}, {"scale": scale[:3]}, r"the array scale has the shape \(3,\), and not \(d\)"),
+        ({}, {"mean": arrays["mean"] * np.nan}, "the array mean is empty, or contains NaN or infinity"),
+        ({}, {"landmarks": arrays["landmarks"].astype("f2")}, "block work in float16"),
+    ):
+        given = {name: values for name, values in {**arrays, **others}.items() if values is not None}
+        with case(message), pytest.raises(SpecError, match=message):
+            assembled({**about, **changes}, given)
+    for wrong, message in (
+        (KernelPCA(), "this KernelPCA has no model: pass a fitted"),
+        (3, "a int is not a model: pass"),
+    ):
+        with pytest.raises(SpecError, match=message):
+            models.model_of(wrong)
 
 
 def test_a_model_keeps_which_columns_are_one_column_of_categories(tmp_path):

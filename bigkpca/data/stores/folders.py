@@ -11,7 +11,7 @@ from zarr.core.buffer import Buffer
 from zarr.storage import LocalStore
 
 from bigkpca.data.stores.base import PARTIAL, check_metadata, is_metadata
-from bigkpca.data.stores.disk import replacing
+from bigkpca.data.stores.durable import replacing
 
 
 class FolderStore(LocalStore):

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from bigkpca.data.stores.base import LOCK, PARTIAL, Store, StoredFile, check_name, is_url, parent
-from bigkpca.data.stores.disk import replacing, synced
+from bigkpca.data.stores.durable import force, replacing
 from bigkpca.errors import LockedError, SpecError, meaning_of
 
 try:
@@ -116,7 +116,7 @@ class LocalDisk(Store):
                 else:
                     entries.append(each)
         with ThreadPoolExecutor(_AT_ONCE) as pool:  # a busy disk takes hardly longer for several files than for one
-            list(pool.map(_sync, entries))
+            list(pool.map(force, entries))
 
     def move(self, source: str, target: str, aside: str) -> None:
         """Move a finished folder to a path; what is there is moved to `aside` before, in place of what is there. Each
@@ -125,7 +125,7 @@ class LocalDisk(Store):
             self.remove_folder(aside)
             os.rename(target, aside)
         os.rename(source, target)
-        synced(parent(os.path.abspath(target)))
+        force(parent(os.path.abspath(target)))
 
     def remove_file(self, path: str) -> None:
         Path(path).unlink(missing_ok=True)

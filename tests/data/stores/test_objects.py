@@ -307,6 +307,56 @@ def test_rights_that_lack_for_one_object_are_not_credentials_that_expired(bucket
     check_denied("status code: 403")
 
 
+@pytest.mark.full
+def test_errors_of_the_library_are_told_in_plain_words(bucket):
+    exceptions = clients._library().exceptions
+    for error, kind, message in (
+        (exceptions.GenericError("status code: 416"), CorruptionError, "x is shorter than it should be; restore it"),
+        (exceptions.GenericError("GET http://169.254.169.254"), SpecError, r"no credentials were found: .* AWS_\.\.\."),
+        (exceptions.NotSupportedError("x"), SpecError, "does not support a required operation"),
+        (
+            exceptions.GenericError("status code: 301"),
+            SpecError,
+            r"refuses the request \(HTTP status 301\): check region",
+        ),
+        (
+            exceptions.GenericError("status code: 503"),
+            IncompleteError,
+            "answers with HTTP status 503, even after retries",
+        ),
+        (OSError("closed"), IncompleteError, "does not answer, even after retries: run the same command again"),
+    ):
+        with case(message), pytest.raises(kind, match=message), clients.plain_errors(f"{bucket}/x"):
+            raise error
+
+
+@pytest.mark.full
+def test_what_is_removed_meanwhile_is_no_error(bucket, monkeypatch):
+    store, real = filled(bucket, a__x=b"1", a__y=b"2"), clients.client("s3", BUCKET).delete
+
+    class Removing:
+        """A client of a server that stops at a missing key."""
+
+        def __getattr__(self, name):
+            return self.delete if name == "delete" else getattr(clients.client("s3", BUCKET), name)
+
+        def delete(self, keys):
+            if isinstance(keys, list):
+                raise FileNotFoundError(keys[0])
+            real(keys)
+
+    monkeypatch.setattr(ObjectStore, "_client", Removing())
+    store.remove_folder(f"{bucket}/a")
+    assert in_bucket(bucket) == {}
+
+
+@pytest.mark.full
+def test_an_output_that_is_made_in_place_is_not_finished_before_its_manifest(bucket):
+    filled(bucket, **{"o.zarr__x__zarr.json": b"{}", "o.zarr.partial__claim.json": b"{}"})
+    with pytest.raises(IncompleteError, match=r"o\.zarr is not finished: run the command that makes it again"):
+        open_rows(f"{bucket}/o.zarr")
+
+
 def test_settings_that_cannot_be_right_are_told_before_a_request(use_s3, monkeypatch):
     use_s3(1)  # where nobody listens
     with pytest.raises(FileNotFoundError, match="s3://rows is a bucket"):

@@ -1,4 +1,4 @@
-"""Writes to a file system that survive a power failure."""
+"""Files that survive a power failure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
-from bigkpca.data.stores.base import parent
+
+def force(path: str) -> None:
+    """Force the content of a file, or the list of names in a folder, to disk."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 @contextmanager
@@ -25,13 +32,4 @@ def replacing(path: str, partial: str) -> Iterator[IO[bytes]]:
     except BaseException:  # e.g. on a full disk, which needs the space
         Path(partial).unlink(missing_ok=True)
         raise
-    synced(parent(os.path.abspath(path)))
-
-
-def synced(path: str) -> None:
-    """Force the content of a file, or the list of names in a folder, to disk."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+    force(os.path.dirname(os.path.abspath(path)))
