@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import statistics
 from collections.abc import Sequence
 from dataclasses import replace
@@ -21,13 +22,15 @@ def main(argv: Sequence[str] | None = None) -> Results:
     engine = Engine(threads=2)
     sizes: list[int] = []
 
-    def saving() -> float:
-        with TemporaryDirectory(dir=given.folder) as folder:
-            seconds = one_pass(replace(engine, checkpoint=SavedRun(folder, Silent()).of))
+    with TemporaryDirectory(dir=given.folder) as folder:
+
+        def saving() -> float:
+            shutil.rmtree(f"{folder}/sums", ignore_errors=True)
+            seconds = one_pass(replace(engine, checkpoint=SavedRun(f"{folder}/sums", Silent()).of))
             sizes.append(sum(file.stat().st_size for file in Path(folder).rglob("*.npz")))
             return seconds
 
-    seconds = interleaved(given.repeats, plain=lambda: one_pass(engine), saving=saving)
+        seconds = interleaved(given.repeats, plain=lambda: one_pass(engine), saving=saving)
     medians = {name: statistics.median(values) for name, values in seconds.items()}
     shown = table(
         f"Sums saved in a fit pass over {rows.shape[0]} rows, {given.size} landmarks; median of {given.repeats}",
