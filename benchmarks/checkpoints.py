@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import statistics
 from collections.abc import Sequence
 from dataclasses import replace
@@ -12,7 +13,7 @@ from benchmarks.common import MEDIAN_DISTANCE, arguments, fit_pass, interleaved,
 from benchmarks.results import Results, table
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.progress import Silent
-from bigkpca.workflows.checkpoints import remove_saved, saved_run
+from bigkpca.workflows.checkpoints import SavedRun
 
 
 def main(argv: Sequence[str] | None = None) -> Results:
@@ -22,11 +23,10 @@ def main(argv: Sequence[str] | None = None) -> Results:
     sizes: list[int] = []
 
     with TemporaryDirectory(dir=given.folder) as folder:
-        out = f"{folder}/model.zarr"
 
         def saving() -> float:
-            remove_saved(out)
-            seconds = one_pass(replace(engine, checkpoint=saved_run(out, {}, (), Silent()).of))
+            shutil.rmtree(f"{folder}/sums", ignore_errors=True)
+            seconds = one_pass(replace(engine, checkpoint=SavedRun(f"{folder}/sums", Silent()).of))
             sizes.append(sum(file.stat().st_size for file in Path(folder).rglob("*.npz")))
             return seconds
 

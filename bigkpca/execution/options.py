@@ -77,7 +77,8 @@ class RunOptions:
         True shows bars, or lines without a terminal; a Progress receives titles and rows of each pass, and notes; by
         default nothing is shown.
     overwrite : bool
-        Replace earlier output of the same kind, once the new output is finished.
+        Make output anew that exists, and replace output of the same kind: on a local disk once the new one is finished,
+        in an object store before it is begun.
     time_budget : str or float, optional
         Time after which no size grows, and no fit of a comparison starts, e.g. "10 min", or a number of seconds.
 

@@ -197,7 +197,8 @@ def ingest(
         some. Rows that were appended last are not added again. Frames are recognised by their values, and a
         `RepeatedRowsWarning` is issued for them.
     overwrite : bool
-        Replace an existing dataset once the new one is finished.
+        Replace an existing dataset: on a local disk once the new one is finished, in an object store before it is
+        begun.
     memory : str or int, optional
         Memory limit of this process ("4 GB", or bytes); by default 2 GB. Files whose rows, columns or lines need more
         are refused based on their headers, before they are read.

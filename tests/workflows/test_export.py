@@ -14,15 +14,14 @@ from dask import delayed
 import bigkpca
 from bigkpca.data.opening import open_rows
 from bigkpca.data.stores import LocalDisk, clients, store_of
-from bigkpca.data.stores.base import address
-from bigkpca.errors import BigKPCAError, IncompleteError, LockedError, SpecError
+from bigkpca.errors import BigKPCAError, IncompleteError, SpecError
 from bigkpca.workflows import export
 from tests.helpers.commands import run
 from tests.helpers.disks import Restored
 from tests.helpers.named import FRAME, WRITERS, stored
 from tests.helpers.progress import Once
 from tests.helpers.proxy import proxy
-from tests.helpers.s3 import BUCKET, in_bucket
+from tests.helpers.s3 import in_bucket
 
 RNG = np.random.default_rng(6)
 LEAST_PART = 5 * 2**20  # bytes, that S3 takes
@@ -229,8 +228,7 @@ def test_a_bucket_gets_the_bytes_of_a_local_file_in_parts_of_one_size(
         asked = between.requests
     use_s3(s3_server.port)
     assert done == export.Exported(f"{bucket}/a{suffix}", n, 4)
-    assert store_of(bucket).names(bucket) == [f"a{suffix}"]
-    assert store_of(bucket).read(f"{bucket}/a{suffix}")[0] == content
+    assert in_bucket(bucket) == {f"a{suffix}": content}
     parts = {path for method, path in asked if method == "PUT" and "partNumber=" in path}
     assert len(parts) == -(-len(content) // LEAST_PART) > 2
 
@@ -251,14 +249,6 @@ def test_a_run_that_ends_in_the_middle_leaves_nothing_in_a_bucket(
     assert len(begun) == len(ended) == (part_bytes == LEAST_PART)
     use_s3(s3_server.port)
     assert in_bucket(bucket) == {}
-    with pytest.raises(LockedError, match="another run may have taken it over: nothing was published"):
-        bigkpca.export(rows, out, progress=Once(after=200_000, what=lambda: taken_over(out)))
-    assert [name for name in in_bucket(bucket) if "lock" not in name] == []
-
-
-def taken_over(out):
-    """Another run takes the lock of an output."""
-    clients.client("s3", BUCKET).put(f"{address(out).key}.bigkpca-lock", b"{}")
 
 
 @pytest.mark.full
