@@ -133,7 +133,7 @@ class _Claimed:
 
     def missing(self, blocks: Sequence[Block], names: Sequence[str]) -> list[Block]:
         """The blocks that are not stored in each of these arrays. Lists files, and reads none. A block that starts
-        within a chunk is always one of them: no list tells whether its rows were added to the chunk."""
+        within a chunk is always one of them: no list shows whether its rows were added to the chunk."""
         stored = self._stored(blocks, names)
         height = groups.open_array(f"{self.folder}/{names[0]}").chunks[0]
         return [block for block in blocks if block not in stored or block.start % height]

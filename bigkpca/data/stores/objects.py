@@ -1,7 +1,7 @@
 """Object stores (S3, Google Cloud Storage, Azure): keys instead of folders.
 
 One request makes an object appear whole and permanently. A folder is every key below its name and "/". Nothing can be
-renamed, so outputs are written in place, and a claim tells which request they belong to (`storage.output`).
+renamed, so outputs are written in place, and a claim names the request that they belong to (`storage.output`).
 """
 
 from __future__ import annotations
