@@ -146,15 +146,16 @@ CHECKS = {
         test_kinds.test_no_two_formats_are_known_by_the_same()
     """,
     "An option": """
-        from types import SimpleNamespace
         from bigkpca.execution.progress import Silent
-        from bigkpca.spec.job import JobRun
-        from bigkpca.workflows.scheduled.places import run_options
+        from bigkpca.spec.job import read_job
+        from bigkpca.workflows.scheduled import _options
         assert wider.features.kernel.sigma == 2 * usual.features.kernel.sigma
         assert KernelPCA.load("model.zarr").sigma_factor == 2
         assert inspect.signature(KernelPCA).parameters["sigma_factor"].default == 1
         assert "Number of threads of this process" in bigkpca.transform.__doc__
-        options = run_options(SimpleNamespace(run=JobRun(threads=2)), Silent())
+        tables = "[input]\\npath='a'\\n[model]\\npath='m'\\n[output]\\npath='o'\\n[run]\\nthreads=2\\n"
+        Path("job.toml").write_text(tables)
+        options = _options(read_job("job.toml", {}), Silent())
         with options.engine() as engine:
             assert engine.threads == 2
         run("sigma", "rows.npy", "--threads", "1")

@@ -21,6 +21,8 @@ import numpy as np
 from bigkpca.data.blocks import Block, split
 from bigkpca.data.rows import Rows, digest_of_rows
 from bigkpca.data.sample_weights import weighted
+from bigkpca.data.stores import store_of
+from bigkpca.data.stores.base import LOCK, PARTIAL
 from bigkpca.errors import Array, CorruptionError, DataError, DriftError, SpecError, check_overflow
 from bigkpca.execution.engine import Engine, block_tiles
 from bigkpca.execution.options import RunOptions
@@ -33,7 +35,7 @@ from bigkpca.numerics.preimages import Expansion
 from bigkpca.numerics.random_streams import COMPARED, random_stream
 from bigkpca.spec import FitSpec
 from bigkpca.spec.job import Job
-from bigkpca.storage import output
+from bigkpca.storage import groups, output
 from bigkpca.storage.models import load_model, model_digest
 from bigkpca.storage.output import Growth, NewArray, Output, Target
 from bigkpca.workflows.fit import fit_and_save
@@ -84,8 +86,7 @@ def work(night: Night) -> None:
     record["rows"], record["total_rows"] = [found.new.start, found.new.stop], found.new.stop
     if not found.new:
         record["status"] = records.NOTHING_NEW
-        if output.claimed(found.out) is not None:  # of a run that was killed right after it published
-            output.clear(found.out)
+        _tidy(found.out)
         return
     with night.timed("extract"):
         _extract(night, model, fingerprint)
@@ -99,6 +100,8 @@ def _model(night: Night) -> Model:
         with night.timed("fit"):
             rows = weighted(found.rows, job.input.sample_weight, "input.sample_weight")
             return fit_and_save(rows, job.spec, job.model.path, replace(night.options, overwrite=again))
+    if not found.about:
+        _tidy(job.model.path)
     model, path = load_model(job.model.path), job.model.path
     made_by = found.about.get("model", model_digest(model))
     if made_by != model_digest(model):
@@ -115,6 +118,17 @@ def _model(night: Night) -> Model:
             f"output.flag {here} in the job, but {there} in {found.out}: restore it in the job, or {ELSEWHERE}"
         )
     return model
+
+
+def _tidy(path: str) -> None:
+    """Remove what lies beside an output if a run left it that was killed right after it published."""
+    store = store_of(path)
+    if not any(map(store.exists, (path + PARTIAL, path + LOCK))):
+        return
+    with store.writer(path):
+        claim, about = output.claimed(path) or {}, groups.describe(path) or {}
+        if all(about.get(key) == value for key, value in claim.items() if key not in ("job", "rows_before")):
+            output.clear(path)
 
 
 def _check_options(job: Job, model: Model, path: str) -> None:
