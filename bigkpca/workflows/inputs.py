@@ -28,9 +28,7 @@ def check_unchanged(rows: Rows, before: dict[str, Any]) -> None:
     else:
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter(
-                    "ignore", FillValuesWarning
-                )  # of which a run has warned at its start, or ends now
+                warnings.simplefilter("ignore", FillValuesWarning)  # a run warns at its start
                 opened = open_rows(before["path"], rows.name)  # afresh, since stores cache their listings
         except SpecError as error:  # which is gone
             raise changed(rows.where) from error
