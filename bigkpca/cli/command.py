@@ -17,7 +17,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from bigkpca.cli.log_lines import JSON_LINES, noted
-from bigkpca.errors import BigKPCAError, IncompleteError, nearest
+from bigkpca.errors import BigKPCAError, IncompleteError, meaning_of, nearest
 from bigkpca.execution import return_freed_memory
 
 
@@ -124,8 +124,6 @@ class Commands(WithExamples, click.Group):
         except BigKPCAError as error:
             _leave(ctx, error)
         except OSError as error:
-            from bigkpca.errors import meaning_of
-
             if (known := meaning_of(error, "the output")) is None and not ctx.meta.get(JSON_LINES):
                 raise
             _leave(ctx, known or error)
@@ -151,9 +149,7 @@ verbose_option = click.option(
 def outcome(error: Exception) -> tuple[int, str]:
     """The exit code and the message of an error of a command."""
     if isinstance(error, OSError):
-        from bigkpca.data.retrying import error_of
-
-        error = error_of(error, "the output") or error
+        error = meaning_of(error, "the output") or error
     if isinstance(error, BigKPCAError):
         return error.exit_code, str(error)
     if isinstance(error, click.ClickException):
