@@ -216,6 +216,8 @@ class Engine:
         self, given: Pass, nodes: Sequence[Node], take: Callable[[Node, Any], None], done: Callable[[range], None]
     ) -> None:
         """Compute some nodes of a pass; `take` receives each with its value, `done` the numbers of tasks that ended."""
+        if not nodes:
+            return
         with single_threaded_blas:
             if self.client is None:
                 on_threads(given, nodes, self.threads, take, done)

@@ -102,11 +102,12 @@ class Sums:
 @dataclass
 class Graph:
     """A Dask graph. groups: the numbers of the tasks of each group, by its key; results: the nodes that go to the
-    driver, by their keys."""
+    driver, by their keys; ends: what has no value, and depends on all results."""
 
     dsk: dict[Key, Any] = field(default_factory=dict)
     groups: dict[Key, range] = field(default_factory=dict)
     results: dict[Key, Node] = field(default_factory=dict)
+    ends: list[Key] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -129,8 +130,11 @@ class Pass:
     def tree(self) -> Tree:
         return Tree(len(self.tasks))
 
-    def graph(self, nodes: Sequence[Node], before: Callable[[], None]) -> Graph:
-        """The graph of some nodes of the tree; `before` is called before each task, where that runs."""
+    def graph(
+        self, nodes: Sequence[Node], before: Callable[[], None], take: Callable[[Node, Any], None] | None = None
+    ) -> Graph:
+        """The graph of some nodes of the tree. `before` is called before each task, where that runs; `take` receives
+        each of the nodes with its value, as part of the graph."""
         graph, token = Graph(), uuid4().hex
         keys = _Keys(self.title, token, graph.dsk)
         asked: list[Delayed] = []
@@ -145,10 +149,11 @@ class Pass:
                 key = keys.new("", partial(run_group, before, self.adds, calls), list(map(keys.of, values)))
                 graph.groups[key] = group
                 parts.append(key)
-            while len(parts) > 1:  # neighbours are added, level by level; the last of an odd number moves up
-                pairs = [parts[i : i + 2] for i in range(0, len(parts), 2)]
-                parts = [keys.new("sum", added, *pair) if len(pair) == 2 else pair[0] for pair in pairs]
-            graph.results[parts[0]] = node
+            graph.results[keys.tree("sum", added, parts)] = node
+        if take or self.adds:
+            graph.ends = [keys.new("end", partial(take or _nothing, node), key) for key, node in graph.results.items()]
+        if self.adds and graph.ends:  # so that Dask computes subtrees in their order, and few sums wait for others
+            graph.ends = [keys.tree("end", _nothing, graph.ends)]
         if asked:
             graph.dsk |= ensure_dict(HighLevelGraph.merge(*(each.dask for each in optimized(*asked))))
         return graph
@@ -167,6 +172,13 @@ class _Keys:
         self._dsk[key] = (function, *arguments)
         return key
 
+    def tree(self, kind: str, function: Callable[..., Any], parts: list[Key]) -> Key:
+        """The key of a tree: neighbours become one, level by level, and the last of an odd number moves up."""
+        while len(parts) > 1:
+            pairs = [parts[i : i + 2] for i in range(0, len(parts), 2)]
+            parts = [self.new(kind, function, *pair) if len(pair) == 2 else pair[0] for pair in pairs]
+        return parts[0]
+
     def of(self, value: Carried | Delayed) -> Key:
         """The key of a value that tasks share, or take from a user's graph."""
         if isinstance(value, Delayed):
@@ -178,6 +190,9 @@ class _Keys:
 
 def _itself(value: Carried) -> Carried:
     return value
+
+
+def _nothing(*_: Any) -> None: ...
 
 
 @dataclass(frozen=True)

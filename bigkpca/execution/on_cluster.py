@@ -27,7 +27,6 @@ _RETRIES = 2  # of a task that fails
 _MOST_BYTES = 2**30  # of rows in a graph: those in the memory of this process go to the scheduler with it
 _POLL_SECONDS = 1.0
 _ANSWER_SECONDS = 10.0  # seconds for the scheduler to answer
-_CANCEL_SECONDS = 5.0  # seconds for it to cancel the rest
 
 
 def on_cluster(
@@ -83,7 +82,7 @@ class _Run:
     def compute(self, take: Callable[[Node, Any], None], done: Callable[[range], None]) -> None:
         from distributed import KilledWorker
 
-        keys = list(self.graph.results | self.graph.groups)
+        keys = list(dict.fromkeys([*self.graph.results, *self.graph.groups, *self.graph.ends]))
         # Dask warns of landmarks, components and rows in a graph, which belong there.
         with dask.config.set({"distributed.admin.large-graph-warning-threshold": "1GiB"}):
             futures = self.client.get(self.graph.dsk, keys, sync=False, retries=_RETRIES, resources=self.resources)
@@ -103,9 +102,8 @@ class _Run:
         except KilledWorker as error:
             raise self._killers(waiting.values()) from error
         finally:
-            if waiting:
-                with suppress(Exception):  # the scheduler is gone, or the client was closed
-                    within(_CANCEL_SECONDS, lambda: self.client.cancel(list(waiting.values())), "it does not answer")
+            for future in waiting.values():  # which callbacks hold: unfinished work ends
+                future.release()
 
     def _some(self) -> list[Future[Any]]:
         """Futures whose state changed, at least one. Raises IncompleteError if there are none for too long."""

@@ -30,9 +30,7 @@ def on_threads(
     the tasks that ended, none after a sum, in this thread. An error of a task, or of `done`, ends the run after the
     tasks at work. An interruption ends it at once, and these end by themselves."""
     stop = Event()
-    graph = given.graph(nodes, partial(_go_on, stop))
-    # Dask keeps the values of keys that it is asked for: these have none.
-    taken = {("bigkpca-taken", *key): (partial(take, node), key) for key, node in graph.results.items()}
+    graph = given.graph(nodes, partial(_go_on, stop), take)
 
     def after(key: Key, *_: Any) -> None:
         done(graph.groups.get(key, range(0)))
@@ -42,7 +40,7 @@ def on_threads(
         # Callbacks of the user see this graph, but not those that tasks may compute inside.
         with local_callbacks() as of_user:
             callbacks = [(None, None, None, after, None), *of_user]
-            dask.threaded.get(graph.dsk | taken, list(taken), pool=pool, callbacks=callbacks)
+            dask.threaded.get(graph.dsk, graph.ends, pool=pool, callbacks=callbacks)  # which keeps their values
     except KeyboardInterrupt:
         waits = False
         raise

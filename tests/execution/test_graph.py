@@ -1,11 +1,13 @@
 """The graph of a pass: the same tree for groups of every size, in every order, from whatever was saved."""
 
 import numpy as np
+import pytest
 from dask.local import get_sync
 from dask.utils import key_split
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bigkpca.execution.engine import Engine
 from bigkpca.execution.graph import Pass, Sums, Tree
 from bigkpca.execution.tasks import Carried, Task
 from tests.execution.test_engine import Bracket
@@ -84,4 +86,20 @@ def test_values_that_tasks_share_are_in_a_graph_once_and_its_keys_begin_with_the
         "bigkpca-adding-up": 80,
         "bigkpca-adding-up-shared": 1,
         "bigkpca-adding-up-sum": 40,
+        "bigkpca-adding-up-end": 40 + 39,
     }
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_few_sums_wait_for_others(threads, monkeypatch):
+    waiting, add = [], Sums.add
+
+    def watched(self, node, value):
+        add(self, node, value)
+        waiting.append(len(self.known))
+
+    monkeypatch.setattr(Sums, "add", watched)
+    shared = Carried(np.arange(5))
+    for count in (60, 1000):
+        Engine(threads=threads).total("adding up", [Task(bracketed, (number, shared), 1) for number in range(count)])
+    assert max(waiting) <= 6 + threads  # levels of the tree
