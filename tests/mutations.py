@@ -67,13 +67,23 @@ FAULTS = [
     Fault("bigkpca/numerics/drift.py", "2 * self.rows", "2 * rows", "many new rows: chance counts as drift"),
     Fault("bigkpca/numerics/evaluation.py", "count - float(sample.mean(row_", "count + float(sample.mean(row_"),
     Fault("bigkpca/numerics/display.py", "rounding=ROUND_CEILING)", "rounding=ROUND_FLOOR)", "proven bounds, in print"),
-    Fault("bigkpca/errors.py", '"ESTALE", ', "", "NFS: a stale handle counts as damage"),
-    Fault("bigkpca/data/zarr.py", "if not found and not is_metadata(key)", "if False", "fill values as rows"),
-    Fault("bigkpca/data/stores/local.py", "LOCK_EX", "LOCK_SH", "two writers at once"),
+    Fault("bigkpca/data/zarr.py", "if not found and not is_metadata(key)", "if False", "lost chunks are fill values"),
     Fault(
         "bigkpca/data/zarr.py", "(block.stop - 1) // self._height + 1)", "(block.stop - 1) // self._height)", "unseen"
     ),
+    Fault("bigkpca/errors.py", '"ESTALE", ', "", "NFS: a stale handle counts as damage"),
+    Fault("bigkpca/data/stores/clients.py", "if held == before:", "if True:", "claims of others are replaced"),
+    Fault("bigkpca/data/stores/local.py", "LOCK_EX", "LOCK_SH", "two writers at once"),
+    Fault("bigkpca/data/stores/folders.py", "if (self.root / key).exists()", "if False", "lost if the power fails"),
+    Fault("bigkpca/data/sparse.py", "indices >= self.columns", "indices > self.columns", "the next row"),
     Fault("bigkpca/storage/models.py", "digest.update(little_endian(values))", "pass", "damaged models load"),
+    Fault("bigkpca/storage/output.py", "if _content_of(path) != content:", "if False:", "late tasks write"),
+    Fault("bigkpca/storage/output.py", "not in stored or block.start % height", "not in stored", "added rows are NaN"),
+    Fault("bigkpca/storage/output.py", "            _remove_behind(path, about)", "            pass", "rows of others"),
+    Fault("bigkpca/storage/output.py", "if start < block.start:", "if False:", "fill values for published rows"),
+    Fault(
+        "bigkpca/storage/output.py", "overwrite=self.overwrite)  # again", "overwrite=True)  # again", "what appeared"
+    ),
     Fault("bigkpca/spec/checks.py", 'not in ("auto", "uniform")', 'not in ("auto", "uniform", "leverage")'),
     Fault(
         "bigkpca/execution/graph.py", "start + power_of_two(stop - start - 1)", "(start + stop) // 2", "order of sums"
