@@ -21,7 +21,8 @@ from bigkpca.data.blocks import READ_BYTES
 from bigkpca.data.rows import Rows
 from bigkpca.execution.clusters import open_engine
 from bigkpca.execution.engine import Engine
-from bigkpca.execution.tasks import Carried, group_size
+from bigkpca.execution.graph import Pass
+from bigkpca.execution.tasks import Carried, Task, group_size
 from bigkpca.fitting.fit import fit_rows
 from bigkpca.numerics import moments
 from bigkpca.numerics.moments import ShiftedSums
@@ -52,17 +53,20 @@ class Parts:
 
     def seconds(self, n: int, workers: int, block_rows: int = BLOCK_ROWS) -> float:
         """The time of a fit of n rows."""
-        together, groups = groups_of(n, workers, block_rows)
+        together, groups, _ = groups_of(n, workers, block_rows)
         busiest = min(n, ceil(groups / workers) * together * block_rows) * self.row
         sampling = min(n, self.sampled * self.grain) * self.read / workers
         scheduling = ceil(n / block_rows) * self.block
         return self.driver + sampling + max(busiest, scheduling) + self.tree(n, workers, block_rows)
 
     def tree(self, n: int, workers: int, block_rows: int = BLOCK_ROWS) -> float:
-        """The levels of the tree above what each worker adds up by itself, and the way of its root to the driver."""
-        _, groups = groups_of(n, workers, block_rows)
+        """What follows the last groups, one of each worker: the levels of subtrees above them, and the way of the sums
+        of these subtrees to the driver, which adds them up, one after the other."""
+        _, groups, subtrees = groups_of(n, workers, block_rows)
         moved = self.move + 8 * moments.entries(self.size) / NETWORK
-        return ceil(log2(min(groups, workers))) * (moved + self.addition) + moved
+        of_subtree = ceil(groups / subtrees)
+        levels, last = ceil(log2(min(of_subtree, workers))), ceil(min(groups, workers) / of_subtree)
+        return (levels + last) * (moved + self.addition)
 
     def efficiency(self, n: int, workers: int) -> float:
         """The share of the time of the workers that one worker would have needed."""
@@ -74,11 +78,13 @@ class Parts:
         return best if self.seconds(n, workers, best) < 0.98 * self.seconds(n, workers) else BLOCK_ROWS
 
 
-def groups_of(n: int, workers: int, block_rows: int) -> tuple[int, int]:
-    """Blocks of a group, and the number of groups, of which each sends one sum."""
+def groups_of(n: int, workers: int, block_rows: int) -> tuple[int, int, int]:
+    """Blocks of a group, the number of groups, and the number of subtrees, of which each sends one sum to the
+    driver."""
     blocks = ceil(n / block_rows)
     together = group_size(blocks, workers)
-    return together, ceil(blocks / together)
+    given = Pass.of("fitting", [Task(int, (), 0)] * blocks, True, workers)
+    return together, ceil(blocks / together), len(given.tree.level(given.cut))
 
 
 def zeros(size: int) -> ShiftedSums:

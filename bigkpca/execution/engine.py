@@ -184,7 +184,7 @@ class Engine:
         """Results of all tasks, in their order."""
         given, found = Pass.of(title, tasks, False, self.all_threads), dict[Node, list[Any]]()
         with self._showing(title, tasks) as done:
-            self._compute(given, given.tree.level(given.level), found.__setitem__, done)
+            self._compute(given, given.tree.level(given.cut), found.__setitem__, done)
         return [result for node in sorted(found) for result in found[node]]
 
     def total(self, title: str, tasks: Sequence[Task], *given: Any) -> Any:
@@ -204,7 +204,7 @@ class Engine:
                     checkpoint.save(sums.known)
 
             try:
-                self._compute(of_sums, sums.missing(), sums.add, ended)
+                self._compute(of_sums, sums.missing(of_sums.cut), sums.add, ended)
             except (KeyboardInterrupt, IncompleteError):
                 checkpoint.save(sums.known)
                 raise

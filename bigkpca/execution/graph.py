@@ -13,6 +13,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from math import ceil
 from threading import Lock
 from typing import Any
 from uuid import uuid4
@@ -29,6 +30,7 @@ from bigkpca.execution.tasks import Carried, Task, group_size, in_order, run_fun
 Node = tuple[int, int]  # level, and number in its level
 Key = Any
 _SUBTREES = 64  # at most: of a pass that is killed, one of them is lost for each that was being computed
+_PER_GROUP = 4  # subtrees for each group that a thread computes: with more, many threads would send many sums at once
 
 
 @dataclass(frozen=True)
@@ -41,11 +43,6 @@ class Tree:
     def root(self) -> Node:
         """The node of the sum over all tasks."""
         return (self.tasks - 1).bit_length(), 0
-
-    @property
-    def cut(self) -> int:
-        """The level of subtrees whose sums are sent to the driver."""
-        return max(0, self.root[0] - _SUBTREES.bit_length() + 1)
 
     def span(self, node: Node) -> range:
         """The numbers of the tasks of a node; empty beyond the last task."""
@@ -69,7 +66,7 @@ class Sums:
         self.tree, self._lock = tree, Lock()
         self.known: dict[Node, Any] = {}
         for node in sorted(saved, reverse=True):  # an interrupted save may leave a node beside its parts
-            of_this_tree = tree.cut <= node[0] <= tree.root[0] and node[1] >= 0 and tree.span(node)
+            of_this_tree = 0 <= node[0] <= tree.root[0] and node[1] >= 0 and tree.span(node)
             if of_this_tree and not any(is_part(node, other) for other in self.known):
                 self.add(node, in_order(saved[node]))
 
@@ -88,10 +85,17 @@ class Sums:
             # At once: an interruption must not lose what was added up.
             self.known = {other: held for other, held in self.known.items() if not is_part(other, node)} | {node: value}
 
-    def missing(self) -> list[Node]:
-        """The subtrees that are not part of a known node."""
-        nodes = self.tree.level(self.tree.cut)
-        return [node for node in nodes if not any(is_part(node, other) for other in self.known)]
+    def missing(self, level: int) -> list[Node]:
+        """The nodes of a level of which nothing is known, and the parts of others."""
+        left, found = self.tree.level(level)[::-1], []
+        while left:
+            node = left.pop()
+            if any(is_part(known, node) and known != node for known in self.known):
+                halves = (node[0] - 1, 2 * node[1] + 1), (node[0] - 1, 2 * node[1])
+                left += [half for half in halves if self.tree.span(half)]
+            elif not any(is_part(node, known) for known in self.known):
+                found.append(node)
+        return found
 
     @property
     def total(self) -> Any:
@@ -112,19 +116,26 @@ class Graph:
 
 @dataclass(frozen=True)
 class Pass:
-    """The tasks of a pass with its title, and whether their results are added up. level: a group has 2^level tasks."""
+    """The tasks of a pass with its title, and whether their results are added up. A group has 2^level tasks; the nodes
+    of level `cut` go to the driver."""
 
     title: str
     tasks: Sequence[Task]
     adds: bool
     level: int
+    cut: int
 
     @classmethod
     def of(cls, title: str, tasks: Sequence[Task], adds: bool, threads: int) -> Pass:
         """A pass for this many threads. Its result does not depend on their number."""
         # A chunk that Dask computes is released as soon as its task ends.
-        level = 0 if some_take(tasks, Delayed) else group_size(len(tasks), threads).bit_length() - 1
-        return cls(title, tasks, adds, min(level, Tree(len(tasks)).cut) if adds else level)
+        size = 1 if some_take(tasks, Delayed) else group_size(len(tasks), threads)
+        level = size.bit_length() - 1
+        if not adds:
+            return cls(title, tasks, adds, level, level)
+        subtrees = min(_SUBTREES, _PER_GROUP * ceil(len(tasks) / (size * threads)))
+        cut = max(0, Tree(len(tasks)).root[0] - subtrees.bit_length() + 1)
+        return cls(title, tasks, adds, min(level, cut), cut)
 
     @property
     def tree(self) -> Tree:

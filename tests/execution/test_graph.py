@@ -41,7 +41,7 @@ def test_the_tree_is_the_same_for_groups_of_any_size_in_any_order(tasks, threads
         """The sums in the end, and what was saved after each subtree; these end in any order."""
         whole = pass_of(tasks, threads)
         sums, saves = Sums(whole.tree, saved), [saved]
-        graph = graph_of(whole, sums.missing())
+        graph = graph_of(whole, sums.missing(whole.cut))
         for key in data.draw(st.permutations(list(graph.results))):
             sums.add(graph.results[key], get_sync(graph.dsk, key))
             saves.append(sums.known)
@@ -56,37 +56,52 @@ def test_the_tree_is_the_same_for_groups_of_any_size_in_any_order(tasks, threads
     assert sums.total.text == by_levels(tasks)
 
 
-def test_a_pass_is_cut_into_at_most_64_subtrees_of_whole_groups_and_what_is_known_is_left_out():
-    for tasks in (1, 2, 63, 64, 65, 1000, 4096, 4097):
-        whole = pass_of(tasks, 2)
-        tree = whole.tree
-        cut = tree.level(tree.cut)
-        assert 32 < len(cut) <= 64 or tree.cut == 0
-        assert whole.level <= tree.cut
-        assert [task for node in cut for task in tree.span(node)] == list(range(tasks))
-        known = {node: Bracket("") for node in cut[::3]}
-        missing = Sums(tree, known).missing()
-        graph = graph_of(whole, missing)
-        assert list(graph.results.values()) == missing == [node for node in cut if node not in known]
-        assert [i for group in graph.groups.values() for i in group] == [i for node in missing for i in tree.span(node)]
-    assert len(graph_of(pass_of(1000, 2, adds=False), Tree(1000).level(3)).groups) == 125
+@given(tasks=st.integers(1, 200), level=st.integers(0, 5), data=st.data())
+def test_what_is_known_is_not_computed_again(tasks, level, data):
+    sums, tree = Sums(Tree(tasks), {}), Tree(tasks)
+    for node in data.draw(st.sets(st.sampled_from(tree.level(0) + tree.level(min(level, tree.root[0]))))):
+        if not any(set(tree.span(node)) & set(tree.span(known)) for known in sums.known):
+            sums.add(node, Bracket(""))
+    cut = data.draw(st.integers(0, tree.root[0]))
+    missing = sums.missing(cut)
+    assert max([level for level, _ in missing], default=0) <= cut
+    computed = [number for node in missing for number in tree.span(node)]
+    assert computed == sorted(set(range(tasks)) - {i for node in sums.known for i in tree.span(node)})
+
+
+def test_a_pass_is_cut_into_subtrees_of_whole_groups():
+    for tasks, threads, most in (
+        *((tasks, 2, 64) for tasks in (1, 2, 18, 1000, 4096, 4097, 100_000)),
+        (64, 2, 32),
+        (65, 2, 32),
+        (153, 100, 8),
+        (15_259, 100, 32),
+    ):
+        whole = pass_of(tasks, threads)
+        cut = whole.tree.level(whole.cut)
+        assert most // 2 < len(cut) <= most or whole.cut == 0
+        assert whole.level <= whole.cut
+        graph = graph_of(whole, cut)
+        assert list(graph.results.values()) == cut
+        assert [number for group in graph.groups.values() for number in group] == list(range(tasks))
+    listed = pass_of(1000, 2, adds=False)
+    assert len(graph_of(listed, listed.tree.level(listed.cut)).groups) == 32
 
 
 def test_nodes_of_other_sums_are_left_out():
     others = {(9, 0): Bracket("x"), (0, 4): Bracket("y"), (0, -1): Bracket("z"), (-1, 0): Bracket("w")}
     assert Sums(Tree(4), others).known == {}
-    assert Sums(Tree(1000), {(0, 0): Bracket("a part of a subtree")}).known == {}
 
 
 def test_values_that_tasks_share_are_in_a_graph_once_and_its_keys_begin_with_the_name_of_the_pass():
     whole = pass_of(160, 9, Carried(np.arange(5)))
-    graph = graph_of(whole, whole.tree.level(whole.tree.cut))
+    graph = graph_of(whole, whole.tree.level(whole.cut))
     names = [key_split(key) for key in graph.dsk]
     assert {name: names.count(name) for name in names} == {
         "bigkpca-adding-up": 80,
         "bigkpca-adding-up-shared": 1,
-        "bigkpca-adding-up-sum": 40,
-        "bigkpca-adding-up-end": 40 + 39,
+        "bigkpca-adding-up-sum": 60,
+        "bigkpca-adding-up-end": 20 + 19,
     }
 
 
