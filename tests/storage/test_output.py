@@ -231,7 +231,13 @@ def test_what_appears_at_a_path_during_a_run_is_not_replaced(tmp_path):
         with pytest.raises(SpecError, match="was not made by bigkpca"):
             place.publish({"rows": N, "arrays": NAMES})
     assert files(path)["o.zarr/mine.txt"] == b"mine"
-    store_of(path).remove_folder(path)
+    shutil.rmtree(path)
+    make(f"{tmp_path}/other.zarr", OTHER)
+    with output.opened(path, RECORD, overwrite=False) as place:
+        shutil.copytree(f"{tmp_path}/other.zarr", path)
+        with pytest.raises(SpecError, match="already holds a store of reconstructed rows made with other options"):
+            place.publish({"rows": N, "arrays": NAMES})
+    shutil.rmtree(path)
     with output.opened(path, RECORD, overwrite=False) as place:
         assert place.missing(split(N, ROWS), NAMES) == []
         place.publish({"rows": N, "arrays": NAMES})
