@@ -103,4 +103,5 @@ def test_a_killed_command_is_finished_by_the_same_command(name, most, tmp_path):
     found = json.loads(done.stdout)
     print(f"{name}: {found['stops']} stops")
     assert found["bad"] == []
-    assert found["stops"] == most if most else found["stops"] >= found["steps"] - 3  # threads may share a few otherwise
+    # Several threads of Zarr make the same folder or not, so that a run has a few steps more than another one.
+    assert found["stops"] == most if most else found["stops"] >= 0.9 * found["steps"]
