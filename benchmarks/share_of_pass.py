@@ -31,7 +31,7 @@ _STAGES: dict[str, tuple[tuple[Any, str], ...]] = {  # the functions that make t
     "certificate": ((solve, "solve"),),
     "pre-image": ((fit, "with_decoder"),),
     "reference": ((fit, "with_reference"),),
-    "saving": ((models, "save_model"),),
+    "saving": ((models, "write_arrays"),),
 }
 
 
