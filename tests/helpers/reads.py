@@ -113,11 +113,9 @@ def _read(folder, name):
         return
     if name not in plan["files"]:
         return
-    what, at, number = plan["what"], plan["at"], _counted(folder)
-    if number == at:
-        (folder / "happened").write_text(name)
-    elif not (what == "EIO always" and number > at > 0 and (folder / "happened").read_text() == name):
+    if not _happens(folder, name, plan):
         return
+    what = plan["what"]
     if what in ONCE or what == "EIO always":
         code = ONCE.get(what, errno.EIO)
         raise OSError(code, os.strerror(code), name)
@@ -138,15 +136,19 @@ def _plan(folder):
     return _plans[str(folder)][1]
 
 
-def _counted(folder):
-    """The number of this read, in all processes."""
+def _happens(folder, name, plan):
+    """Whether it happens at this read, which is counted in all processes."""
     with (folder / "count").open("a+") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         file.seek(0)
         number = int(file.read() or 0) + 1
         file.truncate(0)
         file.write(str(number))
-    return number
+        if number == plan["at"]:
+            (folder / "new").write_text(name)
+            os.replace(folder / "new", folder / "happened")
+            return True
+        return plan["what"] == "EIO always" and number > plan["at"] > 0 and (folder / "happened").read_text() == name
 
 
 def _show_another(folder, name, plan):
