@@ -18,7 +18,7 @@ def run(*arguments):
 def run_apart(*arguments):
     """In a process of its own, for exit codes and stderr as a shell sees them."""
     command = [sys.executable, "-m", "bigkpca.cli", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120)
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, env=_environment())
 
 
 _PEAK = """
@@ -38,11 +38,14 @@ print(next(line for line in open("/proc/self/status") if line.startswith("VmHWM"
 _SET_BY_CLUSTERS = ("MALLOC_", "OMP_", "MKL_", "OPENBLAS_")  # that Dask puts into the process which starts one
 
 
+def _environment():
+    return {key: value for key, value in os.environ.items() if not key.startswith(_SET_BY_CLUSTERS)}
+
+
 def peak_bytes(*arguments, how="done"):
     """The peak of resident memory of a command in a process of its own, as a shell would start it."""
     command = [sys.executable, "-c", _PEAK, how, *map(str, arguments)]
-    env = {key: value for key, value in os.environ.items() if not key.startswith(_SET_BY_CLUSTERS)}
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=env)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=_environment())
     assert done.returncode == 0, done.stderr
     return int(done.stdout.split()[-1]) * 1024
 
