@@ -29,7 +29,7 @@ _NORMAL = 1.96  # standard errors to either side: 95 %
 
 def fitted(X: Array, **options: Any) -> Model:
     """A model of rows in memory."""
-    spec = FitSpec.checked(components=COMPONENTS, **options)
+    spec = FitSpec.checked(n_components=COMPONENTS, **options)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RoundingWarning)  # which is what the second table measures
         return fit_rows(open_rows(X), spec, Engine())
@@ -45,7 +45,7 @@ def estimates(given: argparse.Namespace) -> tuple[Table, list[Measured]]:
         exact = exact_eigenpairs(X, sigma, LEADING, given.folder / f"exact-{name}-{len(X)}-{LEADING}.npz").values
         plain, better, held = [], [], []
         for seed in range(given.draws):
-            model = fitted(X, sigma=sigma, size=size, seed=seed)
+            model = fitted(X, sigma=sigma, size=size, random_state=seed)
             found, deviation = (
                 getattr(model.certificate, field)[:LEADING]
                 for field in ("eigenvalue_estimate", "eigenvalue_standard_error")
@@ -74,7 +74,7 @@ def main(argv: Sequence[str] | None = None) -> Results:
             found = [
                 np.abs(model.solution.eigenvalues / exact - 1)
                 for model in (
-                    fitted(X, sigma=MEDIAN_DISTANCE, landmarks=rule, size=size, seed=seed)
+                    fitted(X, sigma=MEDIAN_DISTANCE, landmarks=rule, size=size, random_state=seed)
                     for seed in range(given.repeats)
                 )
             ]

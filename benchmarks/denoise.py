@@ -64,7 +64,7 @@ def chosen(train: Rows, way: str, size: int, noise: float) -> Setting:
     """sigma, components and ridge by cross-validation on training rows."""
     spec = FitSpec.checked(preimage=way, noise=noise, size=size)
     return cross_validate(
-        ArrayRows(train), spec, Engine(), components=[r for r in COMPONENTS if r <= size] or [size]
+        ArrayRows(train), spec, Engine(), n_components=[r for r in COMPONENTS if r <= size] or [size]
     ).best
 
 

@@ -219,7 +219,7 @@ def _beside_targets(work: Work, on: str, seconds: float, share: float | None, ti
 def main(argv: Sequence[str] | None = None) -> Results:
     given = arguments(__doc__ or "", argv, rows=60_000, repeats=3)
     X = some_rows(mnist(), given.rows).astype(np.float32)
-    rows, common = open_rows(X), {"components": COMPONENTS, "sigma": MEDIAN_DISTANCE}
+    rows, common = open_rows(X), {"n_components": COMPONENTS, "sigma": MEDIAN_DISTANCE}
     spec, exact = FitSpec.checked(size=given.size, **common), FitSpec.checked(method="exact", **common)
     model = fit_rows(rows, spec, Engine(threads=2))
     sources: dict[Device | None, dict[str, Rows]] = {None: {"": rows}}

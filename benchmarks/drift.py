@@ -99,7 +99,7 @@ def one_seed(data: Data, n: int, options: dict[str, Any], seed: int) -> dict[str
     """Figures of nights of rows like those of the fit, and of nights of others."""
     rng = np.random.default_rng(seed)
     order = rng.permutation(len(data.rows))
-    spec = FitSpec.checked(seed=seed, standardize=data.standardize, **options)
+    spec = FitSpec.checked(random_state=seed, standardize=data.standardize, **options)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UnseenClusterWarning)  # models of few rows may miss one
         model = fit_rows(open_rows(data.rows[np.sort(order[:n])]), spec, Engine(threads=2))
@@ -149,7 +149,7 @@ def main(argv: Sequence[str] | None = None) -> Results:
             for r in (10, 50):
                 for method, options in METHODS.items():
                     sized = options if method == "rff" else {**options, "size": min(n // 2, given.size)}
-                    found = [one_seed(data, n, {**sized, "components": r}, seed) for seed in range(seeds)]
+                    found = [one_seed(data, n, {**sized, "n_components": r}, seed) for seed in range(seeds)]
                     lines.append([name, n, r, method, seeds, *line(found)])
                     print(*lines[-1], sep="\t", flush=True)
     shown = table(

@@ -35,7 +35,7 @@ import bigkpca
 data, model, sigma, components = sys.argv[1:]
 bigkpca.fit
 started = time.perf_counter()
-fitted = bigkpca.fit(data, model, method="exact", components=int(components), sigma=float(sigma), overwrite=True)
+fitted = bigkpca.fit(data, model, method="exact", n_components=int(components), sigma=float(sigma), overwrite=True)
 seconds = time.perf_counter() - started
 residuals = fitted.certificate.residuals  # None where the rows are so few that the matrix was held
 print(json.dumps([seconds, fitted.provenance.get("products", 0), 0 if residuals is None else residuals.max()]))
@@ -82,7 +82,7 @@ def main(argv: Sequence[str] | None = None) -> Results:
     )
     X = some_rows(mnist(), few)
     lanczos = exact_eigenpairs(X, MEDIAN_DISTANCE, COMPONENTS, given.folder / f"exact-{few}.npz").values
-    spec = FitSpec.checked(components=COMPONENTS, sigma=MEDIAN_DISTANCE, size=given.size)
+    spec = FitSpec.checked(n_components=COMPONENTS, sigma=MEDIAN_DISTANCE, size=given.size)
     lines = []
     for products in (0, 1, 2):
         fitted = fit_rows(open_rows(X), spec.model_copy(update={"refine": products}), Engine())

@@ -149,7 +149,7 @@ def sides_of(given: argparse.Namespace, data: str) -> list[Side]:
 
     def disk_to_disk(name: str, landmarks: str, share: float) -> Side:
         size = round(share * given.size)
-        options = {"components": COMPONENTS, "sigma": SIGMA, "size": size, "landmarks": landmarks}
+        options = {"n_components": COMPONENTS, "sigma": SIGMA, "size": size, "landmarks": landmarks}
         written = (str(given.folder / "peers-model.zarr"), str(given.folder / "peers-scores.zarr"))
         return Side(name, size, DISK_TO_DISK, (data, *written, json.dumps(options)))
 

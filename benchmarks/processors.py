@@ -41,7 +41,7 @@ def made(file: str, rows: int, size: int) -> None:
     found: dict[str, Any] = {}
     for name, options in FITS.items():
         own = {} if options.get("method") == "exact" else {"size": size}
-        spec = FitSpec.checked(**{"components": COMPONENTS, "sigma": MEDIAN_DISTANCE, **own, **options})
+        spec = FitSpec.checked(**{"n_components": COMPONENTS, "sigma": MEDIAN_DISTANCE, **own, **options})
         model = fit_rows(ArrayRows(X), spec, Engine())
         found[f"{name}/values"] = model.solution.eigenvalues
         found[f"{name}/scores"] = score_rows(ArrayRows(X), model, Engine())

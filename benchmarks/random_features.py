@@ -155,7 +155,7 @@ def main(argv: Sequence[str] | None = None) -> Results:
     beside, as_fast = beside_scikit_learn(given, data)
     printed, peak = child(_FIT, data, str(MEDIAN_DISTANCE), str(COMPONENTS), str(given.size))
     spec = FitSpec.checked(
-        method="rff", solver="randomized", components=COMPONENTS, sigma=MEDIAN_DISTANCE, size=given.size
+        method="rff", solver="randomized", n_components=COMPONENTS, sigma=MEDIAN_DISTANCE, size=given.size
     )
     planned = plan_fit(open_rows(data), spec, Engine().threads).peak_bytes / 1e6
     many = table(

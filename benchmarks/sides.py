@@ -38,7 +38,7 @@ for first in (True, False):
     if first:  # what is imported and started at the first call
         bigkpca.fit(few, model, transform=written, **{**json.loads(options), "size": 100})
 started = time.perf_counter()
-fitted = bigkpca.fit(data, model, transform=written, seed=int(seed), **json.loads(options))
+fitted = bigkpca.fit(data, model, transform=written, random_state=int(seed), **json.loads(options))
 took = time.perf_counter() - started
 values, estimates = fitted.solution.eigenvalues, fitted.certificate.eigenvalue_estimate
 scores = zarr.open_array(written + "/scores", mode="r")
@@ -171,7 +171,7 @@ def leading_eigenpairs(X: Array, path: str, sigma: float, folder: Path) -> Eigen
         return exact_eigenpairs(X, sigma, LEADING, kept)
 
     def found() -> tuple[Array, Array]:
-        spec: Any = FitSpec.checked(components=LEADING, sigma=sigma, method="exact", residual_tol=_RESIDUAL)
+        spec: Any = FitSpec.checked(n_components=LEADING, sigma=sigma, method="exact", residual_tol=_RESIDUAL)
         solution = fit_rows(open_rows(path), spec, Engine()).solution
         return solution.eigenvalues, solution.components * np.sqrt(solution.eigenvalues)
 

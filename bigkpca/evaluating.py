@@ -342,14 +342,14 @@ def cross_validate(
     engine: Engine,
     *,
     sigmas: Sequence[float] | None = None,
-    components: Sequence[int] | None = None,
+    n_components: Sequence[int] | None = None,
     folds: int = 3,
     limit: int | None = None,
 ) -> CrossValidation:
     """Cross-validate sigma, components and ridge by the error of pre-images, on at most 6000 sampled rows.
 
     Each setting is fitted on all folds but one, and scored on up to 500 rows of that one. By default, `sigmas` are
-    multiples of the median length, rounded to six digits, and `components` are values of a fixed list up to the size.
+    multiples of the median length, rounded to six digits, and `n_components` are values of a fixed list up to the size.
     With `spec.noise`, pre-images of noisy rows are compared with the rows themselves; with `spec.standardize` and
     weights, errors are those of the standardised and weighted columns. Passes: the sample.
 
@@ -361,14 +361,14 @@ def cross_validate(
         raise SpecError(f"folds={folds}: give 2 or more, since each part of the rows is scored by a fit of the others")
     _ = spec.distance  # raises SpecError for a kernel without a length
     spec = spec.for_rows(rows)
-    asked = spec.model_copy(update={"components": max(components or COMPONENTS)})
+    asked = spec.model_copy(update={"n_components": max(n_components or COMPONENTS)})
     check_arrays(partial(_array_bytes, rows, asked, folds), engine, limit, "ask for a smaller --size")
     fit = resolve(spec, rows)
     if sigmas is None:
         median = sample_lengths(rows, fit, engine)["median"].sigma
         sigmas = [float(f"{factor * median:.6g}") for factor in LENGTHS]
     X = draw_sample(rows, fit, engine).sample
-    X = X[random_stream(spec.seed, FOLDS).permutation(len(X))[:MAX_ROWS]]
+    X = X[random_stream(spec.random_state, FOLDS).permutation(len(X))[:MAX_ROWS]]
     if len(X) < 2 * folds:
         raise SpecError(f"{rows.where} has {len(X)} rows: too few for {folds} folds")
     pieces = np.array_split(np.arange(len(X)), folds)
@@ -376,11 +376,11 @@ def cross_validate(
     train = X[len(parts[0]) :]  # the smallest training set
     most = resolve(asked, ArrayRows(train)).size
     counts = [r for r in COMPONENTS if r <= most] or [most]
-    if components is not None:
-        counts = list(components)
+    if n_components is not None:
+        counts = list(n_components)
         if max(counts) > most:
             raise SpecError(
-                f"components={max(counts)}: fits of {len(train)} rows with {most} landmarks have at most {most} "
+                f"n_components={max(counts)}: fits of {len(train)} rows with {most} landmarks have at most {most} "
                 "components; use fewer components, or a larger size"
             )
     tasks = _tasks(ArrayRows(X, one_hot=rows.one_hot), parts, sigmas, counts, asked)
@@ -418,7 +418,7 @@ def _tasks(
     done = np.linspace(0, n, len(fits) + len(parts) + 1).astype(int).tolist()
     progress = [stop - start for start, stop in pairwise(done)]
     specs = {
-        sigma: spec.model_copy(update={"sigma": sigma, "gamma": None, "components": max(counts)}) for sigma in sigmas
+        sigma: spec.model_copy(update={"sigma": sigma, "gamma": None, "n_components": max(counts)}) for sigma in sigmas
     }
     return [
         *(

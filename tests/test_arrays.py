@@ -32,7 +32,7 @@ def synchronous():
 
 
 def fitted(X, **options):
-    return fit(X, **{"components": 5, "size": 40, "sigma": 25.0, "seed": 1, **options})
+    return fit(X, **{"n_components": 5, "size": 40, "sigma": 25.0, "random_state": 1, **options})
 
 
 VIEWS = {
@@ -87,7 +87,7 @@ RULES = {"kmeans": KMeans(), "uniform": Uniform(), "rpcholesky": RPCholesky(), "
 def test_landmarks_are_those_of_a_fit(kernel, rule, X):
     for rows in (X, X.astype(np.float32) * 1.1, da.from_array(X, chunks=((1, 0, 99, 50), (40, 24)))):
         S = arrays.draw_landmarks(rows, 30, kernel, landmarks=rule, random_state=3)
-        model = fitted(rows, kernel=kernel, sigma="median", size=30, landmarks=rule, seed=3)
+        model = fitted(rows, kernel=kernel, sigma="median", size=30, landmarks=rule, random_state=3)
         np.testing.assert_array_equal(S, model.features.landmarks_in_user_units())
         assert S.shape[0] <= 30
         assert S.dtype == np.float64
@@ -104,7 +104,7 @@ def test_rules_draw_rows_of_the_array_and_kmeans_draws_means(X):
         np.testing.assert_array_equal(S, arrays.draw_landmarks(X, 30, GAUSSIAN, landmarks=RULES[rule]))
     other = arrays.draw_landmarks(X, 30, GAUSSIAN, landmarks="uniform", random_state=1)
     assert not np.array_equal(drawn["uniform"], other)
-    np.testing.assert_array_equal(other, arrays.draw_landmarks(X, 30, GAUSSIAN, landmarks="uniform", seed=1))
+    np.testing.assert_array_equal(other, arrays.draw_landmarks(X, 30, GAUSSIAN, landmarks="uniform", random_state=1))
     assert len(arrays.draw_landmarks(X, 1000, GAUSSIAN)) == 150  # there are no more rows
 
 
@@ -188,7 +188,9 @@ def test_random_features_approximate_the_kernel(X):
 
 
 def test_random_features_depend_on_the_seed_alone_and_are_not_those_of_a_fit(X):
-    one, again, other = (arrays.random_features(X, 40, GAUSSIAN, seed=seed, form="iid").compute() for seed in (1, 1, 2))
+    one, again, other = (
+        arrays.random_features(X, 40, GAUSSIAN, random_state=seed, form="iid").compute() for seed in (1, 1, 2)
+    )
     np.testing.assert_array_equal(one, again)
     of_a_fit = arrays.feature_map(fitted(X, method=methods.RandomFeatures("iid")), X).compute()
     for Z in (other, of_a_fit):
@@ -388,7 +390,7 @@ def test_chunks_of_rows_are_kept(X):
 
 def test_randomized_svd_repeats_with_its_seed_and_is_zero_for_zeros(tall):
     Z = da.from_array(tall, chunks=(100, 60))
-    one, again, other = (arrays.randomized_svd(Z, 3, seed=seed, passes=1)[1] for seed in (1, 1, 2))
+    one, again, other = (arrays.randomized_svd(Z, 3, random_state=seed, passes=1)[1] for seed in (1, 1, 2))
     np.testing.assert_array_equal(one.compute(), again.compute(scheduler="threads"))
     assert (one.compute() != other.compute()).all()
     U, s, Vt = dask.compute(*arrays.randomized_svd(da.zeros((50, 20), chunks=(10, 20)), 3))

@@ -29,7 +29,7 @@ from tests.helpers.fits import scores as transformed
 
 pytestmark = pytest.mark.bits
 
-OPTIONS = {"components": 5, "size": 40, "seed": 3, "block_rows": 96}
+OPTIONS = {"n_components": 5, "size": 40, "random_state": 3, "block_rows": 96}
 FITS = {
     "nystroem": {"preimage": "ridge"},
     "nystroem, denoising": {"preimage": "denoising", "noise": 0.5, "standardize": True},

@@ -234,7 +234,7 @@ def test_partial_fit_adds_rows_and_records_what_it_solves(X, small, tmp_path):
     small.fit(X[:80]).set_params(n_components=4, noise=0.5, memory_limit="2 GB").partial_fit(X[80:])
     assert small.n_components_ == 4
     spec = small.model_.provenance["spec"]
-    assert (spec["components"], spec["noise"], spec["size"]) == (4, 0.5, 60)
+    assert (spec["n_components"], spec["noise"], spec["size"]) == (4, 0.5, 60)
     small.save(tmp_path / "model.zarr")
     loaded = KernelPCA.load(tmp_path / "model.zarr")
     assert loaded.get_params() == small.set_params(memory_limit=None).get_params()
@@ -263,13 +263,13 @@ def test_partial_fit_refuses_parameters_that_rows_cannot_change(X, small):
 
 def test_random_state_none_draws_and_records_a_seed_that_partial_fit_keeps(X):
     first, second = (KernelPCA(3, size=30).fit(X) for _ in range(2))
-    seed = first.model_.provenance["spec"]["seed"]
-    assert seed != second.model_.provenance["spec"]["seed"]
+    seed = first.model_.provenance["spec"]["random_state"]
+    assert seed != second.model_.provenance["spec"]["random_state"]
     again = KernelPCA(3, size=30, random_state=seed).fit(X)
     np.testing.assert_array_equal(again.transform(X), first.transform(X))
     for drawn in (first, KernelPCA(3, size=30, random_state=np.random.RandomState(0)).fit(X)):
-        seed = drawn.model_.provenance["spec"]["seed"]
-        assert drawn.partial_fit(X).model_.provenance["spec"]["seed"] == seed
+        seed = drawn.model_.provenance["spec"]["random_state"]
+        assert drawn.partial_fit(X).model_.provenance["spec"]["random_state"] == seed
 
 
 def test_fit_transform_draws_one_seed_as_fit_does(X):

@@ -108,7 +108,7 @@ open("/proc/self/clear_refs", "w").write("5")  # a new high-water mark
 before = resident("VmRSS")
 options = {"size": 1000, "n_components": 20}
 assert KernelPCA(random_state=0, **options).fit_transform(X).shape == (30_000, 20)
-plan = plan_fit(ArrayRows(X), FitSpec.checked(size=1000, components=20), Engine().threads)
+plan = plan_fit(ArrayRows(X), FitSpec.checked(size=1000, n_components=20), Engine().threads)
 print(resident("VmHWM") - before, plan.peak_bytes - process_bytes(), 4 * 1000 * len(X))
 """
 

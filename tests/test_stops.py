@@ -39,7 +39,7 @@ JOB = """
 path = "d.zarr"
 [model]
 path = "m.zarr"
-components = 3
+n_components = 3
 size = 10
 [output]
 path = "f.zarr"

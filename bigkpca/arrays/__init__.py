@@ -22,7 +22,7 @@ from bigkpca.data.rows import ArrayRows, Rows
 from bigkpca.errors import Array, SpecError
 from bigkpca.execution.blas import single_threaded_blas
 from bigkpca.execution.engine import block_tiles
-from bigkpca.execution.options import RunOptions, with_names_of_fields
+from bigkpca.execution.options import RunOptions
 from bigkpca.execution.projection import (
     block_denoised,
     block_preimages,
@@ -69,7 +69,6 @@ __all__ = [
 ]
 
 
-@with_names_of_fields
 def draw_landmarks(
     X: Any, size: int, kernel: Kernel, *, landmarks: str | LandmarkRule = "auto", random_state: int = 0
 ) -> Array:
@@ -107,7 +106,7 @@ def draw_landmarks(
     float32, but at least `size` rows. For a Dask array of unknown chunk sizes, one more pass counts the rows.
     """
     rows = open_rows(X)
-    spec = FitSpec.checked(method="nystroem", kernel=kernel, size=size, landmarks=landmarks, seed=random_state)
+    spec = FitSpec.checked(method="nystroem", kernel=kernel, size=size, landmarks=landmarks, random_state=random_state)
     fit = replace(resolve(spec, rows), most_drawn=0)  # no rows for bounds or a reference, which only a model has
     with RunOptions().engine() as engine, single_threaded_blas, np.errstate(over="ignore", invalid="ignore"):
         prepared = prepare_sample(rows, fit, engine)
@@ -146,7 +145,6 @@ def kernel_blocks(X: Any, landmarks: Array, kernel: Kernel) -> tuple[da.Array, A
     return _view(rows, features, None), features.gram()
 
 
-@with_names_of_fields
 def random_features(X: Any, size: int, kernel: Kernel, *, random_state: int = 0, form: Form = "orthogonal") -> da.Array:
     """Random features Z (n, size) with E z(x)'z(y) = k(x, y), lazy.
 

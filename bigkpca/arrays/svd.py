@@ -23,7 +23,6 @@ from dask.local import get_sync
 from dask.utils import ensure_dict
 
 from bigkpca.errors import Array, DataError, SpecError
-from bigkpca.execution.options import with_names_of_fields
 from bigkpca.execution.tasks import run_function
 from bigkpca.numerics import solvers
 from bigkpca.numerics.linalg import aligned
@@ -89,7 +88,6 @@ def chunk_graphs(Z: da.Array) -> list[ChunkGraph]:
     return [ChunkGraph(*each) for each in zip(ends, tasks, map(tuple, inputs), strict=True)]
 
 
-@with_names_of_fields
 def randomized_svd(
     Z: da.Array, k: int, *, center: bool = False, random_state: int = 0, passes: int = solvers.PASSES
 ) -> tuple[da.Array, da.Array, da.Array]:

@@ -63,7 +63,7 @@ def demo(folder: str, quiet: bool) -> None:
     with timed("ingest"):
         ingest([raw], paths["dataset"], member="pixels", labels="digit", progress=progress)
     with timed("fit"):
-        model = fit.fit(paths["dataset"], paths["model"], components=20, seed=0, progress=progress)
+        model = fit.fit(paths["dataset"], paths["model"], n_components=20, random_state=0, progress=progress)
     with timed("transform"):
         scores = transform.transform(paths["model"], paths["dataset"], paths["scores"], progress=progress)
     if installed():

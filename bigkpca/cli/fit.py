@@ -138,7 +138,9 @@ _COLUMNS = ("sigma", "components", "ridge", "error", "standard_error")
 )
 @click.argument("data", type=PATH)
 @word_option("--kernel", "kernel", default=_FIELDS["kernel"].default, help="Kernel whose length to choose.")
-@option("--seed", metavar="N", default=str(_FIELDS["seed"].default), help="Seed of the sample.")
+@option(
+    "--random-state", "--seed", metavar="N", default=str(_FIELDS["random_state"].default), help="Seed of the sample."
+)
 @option("--standardize", is_flag=True, help="Standardize the columns first.")
 @weight_option
 @option("--cv", is_flag=True, help="Cross-validate by the error of pre-images of held-out rows.")
@@ -146,6 +148,7 @@ _COLUMNS = ("sigma", "components", "ridge", "error", "standard_error")
 @option("--noise", type=float, metavar="SD", unset="none", help="With --cv: add noise of this standard deviation.")
 @option("--size", metavar="L", unset=default_of("size"), help="With --cv: number of landmarks of each fit.")
 @option(
+    "--n-components",
     "--components",
     metavar="R,R,...",
     unset="automatic (a few, up to the size)",
@@ -165,7 +168,7 @@ def sigma(data: str, as_json: bool, quiet: bool, **options: Any) -> None:
     from bigkpca.execution.options import ReadingOptions
     from bigkpca.workflows import estimates
 
-    fields = {key: options[key] for key in ("kernel", "seed", "standardize", "column_weights")}
+    fields = {key: options[key] for key in ("kernel", "random_state", "standardize", "column_weights")}
     run = {key: options[key] for key in ReadingOptions.__annotations__ if key in options}
     if options["cv"]:
         fields |= {
@@ -173,9 +176,9 @@ def sigma(data: str, as_json: bool, quiet: bool, **options: Any) -> None:
             "noise": options["noise"],
             "size": options["size"] or _FIELDS["size"].default,
         }
-        tried = whole_numbers("--components", options["components"], "numbers of components, e.g. 10,50,200", 1)
+        tried = whole_numbers("--n-components", options["n_components"], "numbers of components, e.g. 10,50,200", 1)
         place = options["save"] and _check_place(options["save"], data)
-        given_too: dict[str, Any] = {"components": tried}
+        given_too: dict[str, Any] = {"n_components": tried}
         found = estimates.cross_validate(data, progress=ShownProgress(quiet), **given_too, **fields, **run)
         _show(found, data, options["array"], FitSpec.checked(**fields), as_json)
         if place:
@@ -185,9 +188,10 @@ def sigma(data: str, as_json: bool, quiet: bool, **options: Any) -> None:
             writer.writerows([getattr(one, column) for column in _COLUMNS] for one in found.settings)
             store_of(place).write(place, text.getvalue().encode())
         return
-    for name in ("preimage", "noise", "size", "components", "save"):
+    for name in ("preimage", "noise", "size", "n_components", "save"):
         if options[name] is not None:
-            raise SpecError(f"--{name} works only with --cv: add it, or leave --{name} out")
+            flag = f"--{name.replace('_', '-')}"
+            raise SpecError(f"{flag} works only with --cv: add it, or leave {flag} out")
     lengths = estimates.sigma(data, progress=ShownProgress(quiet), **fields, **run)
     if as_json:
         click.echo(json.dumps({name: asdict(length) for name, length in lengths.items()}))
@@ -224,9 +228,9 @@ def _show(found: CrossValidation, data: str, array: str | None, spec: FitSpec, a
         preimage = replace(preimage, ridge=best.ridge)
     words = ["bigkpca", "fit", data, "MODEL", "--sigma", f"{best.sigma:.6g}", "--components", str(best.components)]
     words += ["--preimage", preimages.written(preimage), "--size", str(found.size)]
-    for name in ("kernel", "seed", "noise"):
+    for name in ("kernel", "random_state", "noise"):
         value = getattr(spec, name)
-        words += [f"--{name}", str(value)] if value != _FIELDS[name].default else []
+        words += [f"--{name.replace('_', '-')}", str(value)] if value != _FIELDS[name].default else []
     words += ["--standardize"] if spec.standardize else []
     weights: Any = spec.column_weights or {}
     words += [word for name, weight in weights.items() for word in ("--weight", f"{name}={weight!r}")]

@@ -63,7 +63,7 @@ def merge(models: tuple[str, ...], out: str, overwrite: bool) -> None:
     unset=f"{SAMPLED_ROWS}, or all",
     help="Number of rows whose kernels are computed exactly.",
 )
-@option("--seed", type=click.IntRange(0), default=0, metavar="N", help="Seed of the sample.")
+@option("--random-state", "--seed", type=click.IntRange(0), default=0, metavar="N", help="Seed of the sample.")
 @json_option
 @device_option
 @running
@@ -233,6 +233,7 @@ def _writes_rows(
         help="Dtype of the stored scores; features keep the precision of the model.",
     ),
     option(
+        "--n-components",
         "--components",
         type=click.IntRange(1),
         metavar="K",

@@ -173,6 +173,9 @@ weight_option = option(
 )
 
 
+_SHORT_FORMS = {"n_components": ("--components",), "random_state": ("--seed",)}
+
+
 def spec_options(names: Iterable[str]) -> Callable[[Command], Command]:
     """One option for each of these fields of FitSpec."""
 
@@ -181,13 +184,15 @@ def spec_options(names: Iterable[str]) -> Callable[[Command], Command]:
             if name == "column_weights":
                 command = weight_option(command)
                 continue
-            field, flag = FitSpec.model_fields[name], name.replace("_", "-")
+            field, flag, short = FitSpec.model_fields[name], name.replace("_", "-"), _SHORT_FORMS.get(name, ())
             text = str(field.description)
             about: dict[str, Any] = {"unset": default_of(name), "help": f"{text[0].upper()}{text[1:]}."}
             if field.annotation is bool:
                 command = option(f"--{flag}/--no-{flag}", name, default=None, **about)(command)
             else:
-                command = option(f"--{flag}", name, metavar="VALUE", shell_complete=_completing(name), **about)(command)
+                command = option(f"--{flag}", *short, name, metavar="VALUE", shell_complete=_completing(name), **about)(
+                    command
+                )
         return command
 
     return decorate
@@ -206,7 +211,7 @@ def words_of(name: str) -> list[str]:
 
     Examples
     --------
-    >>> words_of("components"), words_of("solver")
+    >>> words_of("n_components"), words_of("solver")
     (['auto', 'none'], ['auto', 'dense', 'randomized'])
     """
     field = FitSpec.model_fields[name]

@@ -44,7 +44,7 @@ from bigkpca.data.stores import AnyPath, last_name, store_of
 from bigkpca.errors import MemoryLimitError, SpecError
 from bigkpca.execution.clusters import opener
 from bigkpca.execution.engine import Engine
-from bigkpca.execution.options import ClusterOptions, DeviceOptions, RunOptions, of_fit, takes, with_names_of_fields
+from bigkpca.execution.options import ClusterOptions, DeviceOptions, RunOptions, of_fit, takes
 from bigkpca.execution.progress import shown_pass
 from bigkpca.numerics.display import ShowsSummary, Summary
 from bigkpca.numerics.methods import Exact
@@ -120,7 +120,6 @@ class CompareOptions(ProblemOptions, ClusterOptions, DeviceOptions, total=False)
     overwrite: bool
 
 
-@with_names_of_fields
 @takes(CompareOptions)
 def compare(
     data: Any,
@@ -194,14 +193,14 @@ def compare(
     run = RunOptions.of(CompareOptions, others, time_budget=time_budget)
     if varied := [key for key in VARIED if key in shared]:
         raise SpecError(f"a comparison varies {varied[0]}: leave it out, or use methods, sizes and seeds")
-    spec = FitSpec.checked(components=n_components, **shared)
+    spec = FitSpec.checked(n_components=n_components, **shared)
     if spec.needs_variance:
         raise SpecError(
             "gamma='scale' depends on the sample of each fit, but all fits must have the same kernel: give a number, "
             "e.g. KernelPCA(gamma='scale').fit(X).gamma_"
         )
-    if not isinstance(spec.components, int):
-        raise SpecError(f"components={spec.components}: a comparison needs a number of components")
+    if not isinstance(spec.n_components, int):
+        raise SpecError(f"n_components={spec.n_components}: a comparison needs a number of components")
     methods = methods.split(",") if isinstance(methods, str) else methods
     rows = open_rows(data, run.array)
     run = run.on(rows)

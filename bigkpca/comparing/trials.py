@@ -276,7 +276,7 @@ class MethodVariant:
         """The spec of a fit of this variant. Raises SpecError if kernel and method conflict."""
         rule = {"landmarks": self.landmarks} if self.landmarks else {}
         values: dict[str, Any] = {key: getattr(base, key) for key in FitSpec.model_fields if key not in VARIED}
-        return FitSpec.checked(**values, method=self.method, size=self.even(size), seed=seed, **rule)
+        return FitSpec.checked(**values, method=self.method, size=self.even(size), random_state=seed, **rule)
 
     def even(self, size: int) -> int:
         """The size, rounded up to an even number if features come in pairs."""
@@ -319,7 +319,7 @@ def parse_variants(names: Sequence[str]) -> tuple[MethodVariant, ...]:
 
 def default_sizes(spec: FitSpec, rows: Rows) -> tuple[int, ...]:
     """An eighth, a quarter, half and all of the default size of a fit, at most the number of rows."""
-    most = resolve(FitSpec(components=spec.components), rows).size
+    most = resolve(FitSpec(n_components=spec.n_components), rows).size
     return tuple(sorted({max(most // share, 2) for share in _SHARES}))
 
 

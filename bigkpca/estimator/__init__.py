@@ -28,7 +28,6 @@ from bigkpca.estimator.inputs import (
 )
 from bigkpca.estimator.parameters import (
     DEFAULTS,
-    FIELDS,
     ParameterOptions,
     check_parameters,
     check_restores_rows,
@@ -39,7 +38,7 @@ from bigkpca.estimator.parameters import (
     spec_of,
 )
 from bigkpca.execution.engine import KeptFeatures
-from bigkpca.execution.options import RunOptions, in_words_of_python, takes, with_names_of_fields
+from bigkpca.execution.options import RunOptions, takes
 from bigkpca.execution.projection import are_maps, in_frame, of_rows_there, prepare_preimages, stacked_rows
 from bigkpca.fitting.gathering import Gathered, add_rows, gathered
 from bigkpca.fitting.merge import spec_like
@@ -155,7 +154,6 @@ class ModelMethods(RowsInput, ClassNamePrefixFeaturesOutMixin, TransformerMixin)
     def transform(self, X: Any, out: AnyPath, *, dtype: Any = None, n_components: int | None = None) -> Stored: ...
     @overload
     def transform(self, X: Any, out: None = None, *, dtype: None = None, n_components: None = None) -> Any: ...
-    @with_names_of_fields
     def transform(
         self, X: Any, out: AnyPath | None = None, *, dtype: Any = None, n_components: int | None = None
     ) -> Any:
@@ -458,7 +456,7 @@ class KernelPCA(ModelMethods, BaseEstimator):  # type: ignore[misc]
     ) -> Self:
         run = run_of(self).on(rows)
         before = None if like is None else models.model_of(like)
-        with in_words_of_python(), run.engine() as engine:
+        with run.engine() as engine:
             spec = spec_of(self) if before is None else spec_like(before, dict(self._spec_after(before)))
             self.model_ = fit_model(rows, spec, replace(engine, kept=kept), run, before, identity)
         self._like, self._gathered = like is not None, None
@@ -467,7 +465,7 @@ class KernelPCA(ModelMethods, BaseEstimator):  # type: ignore[misc]
     def _spec_after(self, model: Model) -> FitSpec:
         """The spec of the parameters, with the seed of an earlier model unless random_state is a number."""
         fixed = isinstance(self.random_state, int | np.integer)
-        return spec_of(self) if fixed else spec_of(self, FitSpec.of(model).seed)
+        return spec_of(self) if fixed else spec_of(self, FitSpec.of(model).random_state)
 
     @overload
     def fit_transform(
@@ -541,13 +539,13 @@ class KernelPCA(ModelMethods, BaseEstimator):  # type: ignore[misc]
         rows, decay = aged(weighted(self._rows(X, reset=first), sample_weight), half_life)
         run = run_of(self).on(rows)
         if first:
-            with in_words_of_python(), run.engine() as engine:
+            with run.engine() as engine:
                 held = gathered(rows, spec_of(self, seed=0), engine)
             self._fitted(rows, None, identity_of(rows) if is_path(X) else None)
             self._gathered = held
             return self
         spec = self._spec_after(self.model_)
-        with in_words_of_python(), run.engine() as engine:
+        with run.engine() as engine:
             if self._like:  # defaults stand for the values of the model
                 spec = spec_like(self.model_, dict(spec))
             self.model_, self._gathered = add_rows(
@@ -588,7 +586,7 @@ class KernelPCA(ModelMethods, BaseEstimator):  # type: ignore[misc]
     def _of(cls, model: Model) -> Self:
         """The estimator of a model, with the parameters it was fitted with."""
         spec = FitSpec.of(model)
-        values = {name: getattr(spec, field) for name, field in FIELDS.items()}
+        values = {name: getattr(spec, name) for name in FitSpec.model_fields}
         if spec.method == FitSpec(kernel=spec.kernel).method:  # a spec has the method that "auto" means
             values["method"] = "auto"
         made = cls(**values)

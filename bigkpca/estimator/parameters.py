@@ -12,16 +12,13 @@ import numpy as np
 from sklearn.utils import check_random_state
 
 from bigkpca.errors import SpecError, warn
-from bigkpca.execution.options import FIELD_OF, RunOptions, in_words_of_python
+from bigkpca.execution.options import RunOptions
 from bigkpca.execution.progress import Progress, shown
 from bigkpca.fitting.merge import check_supports_partial_fit
 from bigkpca.numerics.kernels import Kernel, Precomputed, kernel_class
 from bigkpca.spec import FitSpec, MethodOptions, ProblemOptions
 
 _Method = TypeVar("_Method", bound=Callable[..., Any])
-
-FIELDS = {name: name for name in FitSpec.model_fields if name not in FIELD_OF.values()} | FIELD_OF
-"""Parameters of KernelPCA, and the fields of FitSpec that they set."""
 
 
 class ParameterOptions(ProblemOptions, MethodOptions, total=False):
@@ -35,7 +32,7 @@ class ParameterOptions(ProblemOptions, MethodOptions, total=False):
 
 
 DEFAULTS: dict[str, Any] = {
-    name: FitSpec.model_fields[name].default for name in FIELDS if name not in ("n_components", "random_state")
+    name: field.default for name, field in FitSpec.model_fields.items() if name not in ("n_components", "random_state")
 } | {"random_state": None, "memory_limit": None, "device": None, "verbose": False, "kernel_params": None}
 
 _OF_SCIKIT_LEARN = {
@@ -65,7 +62,7 @@ class _Bound:
 
 def spec_of(estimator: Any, seed: int | None = None) -> FitSpec:
     """The spec of an estimator's parameters. Raises SpecError if they conflict."""
-    values = {field: getattr(estimator, name) for name, field in FIELDS.items()}
+    values = {name: getattr(estimator, name) for name in FitSpec.model_fields}
     if parameters := estimator.kernel_params:
         kernel = estimator.kernel
         if isinstance(kernel, str | Kernel) or not callable(kernel):
@@ -75,18 +72,17 @@ def spec_of(estimator: Any, seed: int | None = None) -> FitSpec:
             )
         values["kernel"] = _Bound(kernel, tuple(sorted(parameters.items())))
     if seed is not None:
-        values["seed"] = seed
+        values["random_state"] = seed
     elif estimator.random_state is None:
-        values["seed"] = int(np.random.SeedSequence().generate_state(1)[0])
+        values["random_state"] = int(np.random.SeedSequence().generate_state(1)[0])
     elif not isinstance(estimator.random_state, int | np.integer):
-        values["seed"] = int(check_random_state(estimator.random_state).randint(2**31))
+        values["random_state"] = int(check_random_state(estimator.random_state).randint(2**31))
     else:
-        values["seed"] = int(estimator.random_state)
+        values["random_state"] = int(estimator.random_state)
     if estimator.dtype is not None:
         with suppress(TypeError):  # the spec raises an error for anything but a dtype
             values["dtype"] = np.dtype(estimator.dtype).name
-    with in_words_of_python():
-        return FitSpec.checked(**values)
+    return FitSpec.checked(**values)
 
 
 def run_of(estimator: Any) -> RunOptions:

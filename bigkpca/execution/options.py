@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
-from functools import wraps
 from time import monotonic
-from typing import Any, TypedDict, TypeVar, cast, get_type_hints
+from typing import Any, TypedDict, TypeVar, get_type_hints
 
 from bigkpca.data.devices import Device
 from bigkpca.data.rows import Rows
-from bigkpca.errors import BigKPCAError, SpecError, unknown_name
+from bigkpca.errors import SpecError, unknown_name
 from bigkpca.execution.clusters import open_engine
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.progress import Progress, Silent, shown
@@ -150,11 +149,7 @@ class RunOptions:
             yield engine.on_device(self.device_value)
 
 
-FIELD_OF = {"n_components": "components", "random_state": "seed"}
-"""Names that functions and the estimator use for fields of FitSpec. Functions also accept the names of the fields."""
-
 _DEFAULTS = {name: each.default for name, each in FitSpec.model_fields.items()}
-_DEFAULTS |= {name: _DEFAULTS[field] for name, field in FIELD_OF.items()}
 _DEFAULTS |= {each.name: each.default for each in fields(RunOptions)} | {"progress": False}
 # Of docstrings without indentation, which Python removes from 3.13 on.
 _ENTRIES = dict(re.findall(r"^(\w+) : ((?:.*\n)(?:    .*\n)+)", inspect.cleandoc(RunOptions.__doc__ or ""), re.M))
@@ -177,7 +172,6 @@ def takes(*kinds: type, defaults: Mapping[str, Any] | None = None) -> Callable[[
                 name, inspect.Parameter.KEYWORD_ONLY, default=(defaults or _DEFAULTS)[name], annotation=kind
             )
             for name, kind in annotations.items()
-            if name not in FIELD_OF.values()
         ]
         function.__signature__ = own.replace(parameters=kept + taken)  # type: ignore[attr-defined]
         entries = "".join(f"{name} : {_ENTRIES[name]}" for name in annotations if name in _ENTRIES)
@@ -187,41 +181,7 @@ def takes(*kinds: type, defaults: Mapping[str, Any] | None = None) -> Callable[[
     return decorate
 
 
-@contextmanager
-def in_words_of_python(typed: Collection[str] = ()) -> Iterator[None]:
-    """Let errors name options as in Python, not by the fields of FitSpec that they set, except for `typed`, which the
-    caller passed by the names of their fields."""
-    try:
-        yield
-    except BigKPCAError as error:
-        message = str(error)
-        for name, of_spec in FIELD_OF.items():
-            old, new = (name, of_spec) if name in typed else (of_spec, name)
-            message = re.sub(rf"\b{old}=", f"{new}=", message)
-        error.args = (message,)
-        raise
-
-
-def with_names_of_fields(function: _Function) -> _Function:
-    """Let a function with `n_components` or `random_state` also accept the names of their fields; errors then use the
-    names that the caller used."""
-    shown = inspect.signature(function).parameters
-
-    @wraps(function)
-    def call(*args: Any, **options: Any) -> Any:
-        typed = [name for name in FIELD_OF if name in shown and FIELD_OF[name] in options]
-        for name in typed:
-            if name in options:
-                raise SpecError(f"{name} and {FIELD_OF[name]} are the same option: omit {FIELD_OF[name]}")
-            options[name] = options.pop(FIELD_OF[name])
-        with in_words_of_python(typed):
-            return function(*args, **options)
-
-    return cast(_Function, call)
-
-
 def of_fit(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The options of a fit, under the names of fields of FitSpec, and the other options."""
-    named = {FIELD_OF.get(name, name): value for name, value in options.items()}
-    fit = {name: value for name, value in named.items() if name in FitSpec.model_fields}
-    return fit, {name: value for name, value in named.items() if name not in fit}
+    """The options of a fit, which are fields of FitSpec, and the other options."""
+    fit = {name: value for name, value in options.items() if name in FitSpec.model_fields}
+    return fit, {name: value for name, value in options.items() if name not in fit}

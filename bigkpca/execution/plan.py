@@ -317,7 +317,7 @@ def _kept_rows(fit: ResolvedFit) -> int:
 
 
 def components(spec: FitSpec, D: int) -> int:
-    return min(spec.components, D) if isinstance(spec.components, int) else D
+    return min(spec.n_components, D) if isinstance(spec.n_components, int) else D
 
 
 def _width(fit: ResolvedFit) -> int | None:
@@ -368,7 +368,7 @@ def _solution(fit: ResolvedFit, threads: int) -> int:
     found = 8 * judged * (2 * d + judged) + kept * (d * itemsize + 8 * components(spec, D))
     found += threads * itemsize * 1024 * (2 * d + 512 + 2 * D * bool(kept))
     if spec.exact:
-        return found + 5 * _map(fit).nbytes + _matrix(spec.components, D)
+        return found + 5 * _map(fit).nbytes + _matrix(spec.n_components, D)
     found += 8 * (5 if landmarks else 2) * d * D
     if _width(fit) is None:
         found += 8 * D * (judged + D * ((_SQUARES if landmarks else 6) + 2 * (not spec.center)))
@@ -386,7 +386,7 @@ def _plan_precomputed(rows: Rows, fit: ResolvedFit, threads: int) -> Plan:
     n, itemsize, spec, r = fit.n, fit.dtype.itemsize, fit.spec, components(fit.spec, fit.n)
     block, reading = parts(rows, spec.block_rows, upper=False)[0].shape[0], threads * _matrix_tile(rows)
     if not fit.matrix_free:
-        array_bytes = max((8 + itemsize) * n * n + reading, _matrix(spec.components, n))
+        array_bytes = max((8 + itemsize) * n * n + reading, _matrix(spec.n_components, n))
         return _planned(rows, n, block, array_bytes, 8 * n * (r + 2))
     size = fit.start().size
     starting = n * size * itemsize + (3 * threads + 6) * 8 * size * size

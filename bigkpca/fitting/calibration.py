@@ -28,7 +28,7 @@ def without_calibration(rows: Rows, spec: FitSpec, engine: Engine) -> tuple[Rows
     if not count:
         return rows, np.empty(0, np.intp)
     own = spec.landmarks.numbers if isinstance(spec.landmarks, RowNumbers) else ()
-    numbers = drawn_numbers(rows, 2 * count + len(own), spec.seed, CALIBRATION, engine, equal=True).numbers
+    numbers = drawn_numbers(rows, 2 * count + len(own), spec.random_state, CALIBRATION, engine, equal=True).numbers
     numbers = numbers[~np.isin(numbers, own)]
     if len(numbers) < 3:
         raise SpecError(f"calibration_rows={count}: {rows.where} has too few rows to set some aside: omit it")

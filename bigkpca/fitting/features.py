@@ -66,7 +66,7 @@ def choose_landmarks(prepared: PreparedSample, fit: ResolvedFit, engine: Engine)
         own = columns.shifted(own)
         check_overflow(own, rows.where)
         return landmarks.distinct(own)
-    rule, rng = fit.rule, random_stream(spec.seed, LANDMARKS)
+    rule, rng = fit.rule, random_stream(spec.random_state, LANDMARKS)
     assert rule is not None  # a method of landmarks has one
     size = min(fit.size, len(sampled.sample))
     certain, few = map(columns.shifted, sampled.for_landmarks(size, rule.most_rows(size), rng))
@@ -102,7 +102,7 @@ def _landmarks_of_all_rows(
 
     Old bounds stay valid because residuals never grow.
     """
-    kernel, rng = columns.kernel, random_stream(spec.seed, PROPOSALS)
+    kernel, rng = columns.kernel, random_stream(spec.random_state, PROPOSALS)
     check_diagonal(kernel.diagonal(sample))
     factor = Factor.empty(kernel, sample)
     proposals, trace, refreshes = Proposals(sample[:0], np.empty(0), 0.0), 0.0, 0
@@ -118,7 +118,7 @@ def _landmarks_of_all_rows(
         refreshes += 1
         # As many draws in all as the sample has rows, so nothing of length n is kept in memory.
         count = -(-sample_rows(*rows.shape, 0) // len(fit_blocks(rows, spec.block_rows)))
-        seed = np.random.SeedSequence(spec.seed, spawn_key=(PROPOSALS, refreshes))
+        seed = np.random.SeedSequence(spec.random_state, spawn_key=(PROPOSALS, refreshes))
         draws = draws_by_residual(rows, columns, factor, count, seed, spec.block_rows, engine)
         trace = sum(block.trace for block in draws)
         proposals = _joined_draws(draws, count, rng)
@@ -168,7 +168,7 @@ def random_features(prepared: PreparedSample, method: RandomFeatures, fit: Resol
     """Random Fourier features, or a tensor sketch for a polynomial kernel. Raises SpecError if form='qmc' has too many
     columns."""
     columns, d = prepared.columns, prepared.columns.columns
-    kernel, count, seed = columns.kernel, fit.size, fit.spec.seed
+    kernel, count, seed = columns.kernel, fit.size, fit.spec.random_state
     if isinstance(kernel, Polynomial):
         rng = random_stream(seed, FREQUENCIES)
         return tensor_sketch(kernel, count, columns.offset, columns.scale, rng, columns.dtype)
@@ -196,7 +196,7 @@ def principal_features(
     count, spec, sample = fit.size, fit.spec, prepared.sampled.sample
     kept = spec.n_directions
     if kept == "auto":
-        components = spec.components if isinstance(spec.components, int) else 1
+        components = spec.n_components if isinstance(spec.n_components, int) else 1
         kept = principal.directions(kernel.sigma, components, count // 2 if method.pairs else count)
     axes = principal.axes[:, :kept]
     # Residuals are about the mean of all rows, not of the sample. Projections can be about any point: they stay about
@@ -205,7 +205,7 @@ def principal_features(
     columns = replace(columns, offset=rounded(columns.offset + columns.unscaled(mean), prepared.rows))
     axes = axes.astype(columns.dtype)
     frequencies, phases = _frequencies(
-        kernel, method.coupling, method.form, count, kept, columns.dtype, spec.seed, lambda: np.eye(kept)
+        kernel, method.coupling, method.form, count, kept, columns.dtype, spec.random_state, lambda: np.eye(kept)
     )
     # The factor that corrects features for the axes left out: alpha^(-1/2), 1 for none, None for the pointwise one.
     factor: float | None = None
@@ -216,7 +216,9 @@ def principal_features(
     elif method.correction != "pointwise":
         # The thesis's estimate: a geometric mean of exp(|r_i - r_(i+1)|² / (2 sigma²)) over pairs of sampled rows,
         # with residuals taken in principal coordinates and divided by their number (docs/numerics.md, section 10).
-        numbers = random_stream(spec.seed, ALPHA).choice(len(sample), min(_ALPHA_ROWS, len(sample)), replace=False)
+        numbers = random_stream(spec.random_state, ALPHA).choice(
+            len(sample), min(_ALPHA_ROWS, len(sample)), replace=False
+        )
         residual = columns.shifted(sample[numbers]).astype(np.float64)
         residual -= (residual @ axes) @ axes.T
         factor = float(np.exp(-0.5 * np.sum(np.diff(residual, axis=0) ** 2, axis=1).mean() * kernel.gamma))
@@ -241,7 +243,7 @@ def principal_axes(prepared: PreparedSample, spec: FitSpec, engine: Engine) -> P
         seen[:] = [action]
         return action.applied(Q, shift, center=True)
 
-    start = starting_block(d, min(d, count + OVERSAMPLING), random_stream(spec.seed, SKETCH))
+    start = starting_block(d, min(d, count + OVERSAMPLING), random_stream(spec.random_state, SKETCH))
     found = leading_eigenpairs(apply, start, count)
     (action,) = seen
     n, mean = action.weight, action.mean(shift)
@@ -486,5 +488,5 @@ def _choices(
 
 def kept_choices(model: Model) -> list[Choice]:
     """The choices of a model that apply to every model with its features."""
-    solved_for = ("components", "directions")
+    solved_for = ("n_components", "directions")
     return [each for each in model.provenance["choices"] if each["option"] not in solved_for]

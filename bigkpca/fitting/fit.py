@@ -94,12 +94,12 @@ def fit_rows(
         model = refine.refine_by_products(rows, model, spec, engine)
         warn_if_fewer(model, fit, engine.progress)
         model = with_decoder(model, rows, None, spec, engine)
-        return with_reference(model, None, rows.shape[0], spec.seed, engine, spec)
+        return with_reference(model, None, rows.shape[0], spec.random_state, engine, spec)
     warn_if_fewer(model, fit, engine.progress)
     model = with_decoder(model, rows, chosen.sample, spec, engine, found.span)
     reference, weights = (None, None) if spec.exact else (chosen.reference, chosen.reference_weights)
     count = rows.shape[0] if model.sums is None else model.sums.count
-    model = with_reference(model, reference, count, spec.seed, engine, spec, found.span, weights, chosen.weight)
+    model = with_reference(model, reference, count, spec.random_state, engine, spec, found.span, weights, chosen.weight)
     return calibrated(model, chosen.apart, chosen.weight, engine) if spec.calibration_rows else model
 
 

@@ -152,7 +152,7 @@ def fit_like(
         model,
         chosen.reference,
         model.sums.count,
-        spec.seed,
+        spec.random_state,
         engine,
         spec,
         found.span,
@@ -176,10 +176,10 @@ def _chosen(rows: Rows, like: Model, fit: ResolvedFit, engine: Engine) -> Chosen
     assert like.sums is not None
     features, spec = like.features, fit.spec
     reference = reference_row_numbers(rows, fit, engine)
-    few, weight = drawn_numbers(rows, PAIRED_ROWS, spec.seed, FEW, engine)
+    few, weight = drawn_numbers(rows, PAIRED_ROWS, spec.random_state, FEW, engine)
     sample = np.empty(0, np.intp)
     if spec.keeps_sample:
-        drawn = np.sort(drawn_numbers(rows, fit.sample, spec.seed, SAMPLE, engine).numbers)
+        drawn = np.sort(drawn_numbers(rows, fit.sample, spec.random_state, SAMPLE, engine).numbers)
         sample = spread(drawn, spec.preimage_rows(fit.sample))
     found_few, found_reference, found_sample, apart = read_sets(rows, engine, few, reference, sample, fit.apart)
     return ChosenFeatures(
@@ -263,7 +263,7 @@ def merge(models: Iterable[Model], engine: Engine) -> Model:
         )
     fit = resolve_shape(FitSpec.of(first), sums.count, first.features.columns, first.features.dtype)
     joined = _with_sums(first, sums, fit, _joint_checks(first, sums, parts, drawn), engine, added[1:], devices)
-    apart = joint_calibration_rows([(part.weight, part.calibration) for part in parts], fit.spec.seed)
+    apart = joint_calibration_rows([(part.weight, part.calibration) for part in parts], fit.spec.random_state)
     return joined if apart is None else calibrated(joined, apart, sums.weight, engine)
 
 
@@ -315,7 +315,7 @@ def _joined(ours: DrawnRows | None, theirs: DrawnRows | None) -> DrawnRows | Non
 
 def _joint_checks(first: Model, sums: ShiftedSums, parts: list[_Part], drawn: DrawnRows | None) -> Checks:
     """The evidence of all parts: drawn rows and rounding; landmarks and sampled rows measure the rounding again."""
-    seed, total, sample = FitSpec.of(first).seed, sum(part.weight for part in parts), None
+    seed, total, sample = FitSpec.of(first).random_state, sum(part.weight for part in parts), None
     if all(part.sample is not None for part in parts):  # in proportion to their weights
         counts = [max(1, int(rounding.MEASURED_ROWS * part.weight // total)) for part in parts]
         some = [some_of(p.sample, count, seed) for p, count in zip(parts, counts, strict=True) if p.sample is not None]
@@ -349,7 +349,7 @@ def _check_same_features(first: Model, model: Model, number: int) -> None:
         raise SpecError(f"model {number} has different column names from the first one")
     spec, other_spec = FitSpec.of(first), FitSpec.of(model)
     # The certificate adds up the rounding of each part, which was measured for the components of that part.
-    for name in ("method", "center", "components"):
+    for name in ("method", "center", "n_components"):
         if getattr(spec, name) != getattr(other_spec, name):
             raise SpecError(
                 f"model {number} was fitted with {name}={getattr(other_spec, name)!r}, the first one with "
@@ -357,7 +357,7 @@ def _check_same_features(first: Model, model: Model, number: int) -> None:
             )
 
 
-_MAY_CHANGE = ("components", "noise")
+_MAY_CHANGE = ("n_components", "noise")
 
 
 def check_supports_partial_fit(spec: FitSpec) -> None:
@@ -375,7 +375,7 @@ def extend(
     The weights of earlier rows are first multiplied by `decay`.
 
     Kernel, landmarks, frequencies, offset and scale stay the same; the signs of components follow the old model.
-    `components` and `noise` of `spec` may differ from those of the fit, and are recorded in the new model.
+    `n_components` and `noise` of `spec` may differ from those of the fit, and are recorded in the new model.
 
     Raises SpecError if other fields differ, for models without moments (exact ones and those of the randomized solver),
     and for trained pre-images; MemoryLimitError as in a fit with `limit`; RoundingError if the sums are impossible for
@@ -428,7 +428,7 @@ def addition_of(
     check_fits(rows, fit, engine, limit)
     assert model.sums is not None
     identity = identity_of(rows, stamped=False)
-    rows, apart = calibration_rows_with(model, rows, fit.spec.seed, engine, decay)
+    rows, apart = calibration_rows_with(model, rows, fit.spec.random_state, engine, decay)
     like, draw, far, features, before = model.drawn, None, None, model.features, model.sums
     if decay != 1:
         before, like = before.scaled(decay), None if like is None else like.scaled(decay)
@@ -459,7 +459,7 @@ def _checks_of_new_rows(
     """Rows that measure the error of a model with the sums `before`, to which rows are added: some of the new rows,
     with landmarks representing the old ones. Also returns those of the new rows alone."""
     features = model.features
-    few, weight = drawn_numbers(rows, rounding.MEASURED_ROWS, fit.spec.seed, PROBES, engine)
+    few, weight = drawn_numbers(rows, rounding.MEASURED_ROWS, fit.spec.random_state, PROBES, engine)
     wanted = np.sort(few)
     found = read_rows(rows, wanted, engine)
     some = new = found[np.searchsorted(wanted, few)]
@@ -467,7 +467,7 @@ def _checks_of_new_rows(
     if earlier is not None:  # old and new rows in proportion to their weights
         kept = int(rounding.MEASURED_ROWS * before.weight // (before.weight + weight))
         fresh = some[: rounding.MEASURED_ROWS - kept]
-        sample = np.concatenate([some_of(earlier, kept, fit.spec.seed), fresh])
+        sample = np.concatenate([some_of(earlier, kept, fit.spec.random_state), fresh])
     landmarks, weights = features.landmarks_in_user_units(), weights_of(rows, few)
     if landmarks is not None:
         landmarks = landmarks[: rounding.MEASURED_ROWS]

@@ -142,7 +142,7 @@ class ProductStart:
 def start_products(rows: Rows, fit: ResolvedFit, engine: Engine) -> ProductStart:
     """Check the whole matrix in one pass, and make the starting block: scores of a Nyström model of randomly drawn
     columns. Raises the same errors as `read_matrix`."""
-    n, rng = fit.n, random_stream(fit.spec.seed, SKETCH)
+    n, rng = fit.n, random_stream(fit.spec.random_state, SKETCH)
     dtype, few = fit.dtype, fit.start()
     S = np.sort(rng.choice(n, few.size, replace=False))
     found = _survey_matrix(rows, fit, S, rng.standard_normal((n, _PROBES)), engine)
@@ -161,11 +161,11 @@ def start_products(rows: Rows, fit: ResolvedFit, engine: Engine) -> ProductStart
     sums = sums_of(C, features, near_mean, None, local, "adding up sampled columns").sums
     moments, W = replace(sums.moments, trace=float(found.diagonal.sum())), found.columns[S].astype(np.float64)
     W = (W + W.T) / 2
-    assert isinstance(few.spec.components, int)  # the spec checks
+    assert isinstance(few.spec.n_components, int)  # the spec checks
     tolerance = rank_tolerance(dtype)
     try:
         span = span_of(W, moments, tolerance)
-        solution = solvers.nystroem(span, few.spec.components, center=fit.spec.center, tolerance=tolerance)
+        solution = solvers.nystroem(span, few.spec.n_components, center=fit.spec.center, tolerance=tolerance)
     except DataError:
         if found.entry_scales is found.diagonal:
             raise

@@ -43,7 +43,7 @@ def with_decoder(
         assert has_landmarks(features)
         n, d = features.landmarks.shape
         count = spec.preimage_rows(sample_rows(n, d, 0))
-        numbers = np.sort(random_stream(spec.seed, REFERENCES).choice(n, count, replace=False))
+        numbers = np.sort(random_stream(spec.random_state, REFERENCES).choice(n, count, replace=False))
         few = replace(features, landmarks=features.landmarks[numbers])
         sample = few.landmarks_in_user_units()
     with single_threaded_blas:
@@ -60,7 +60,7 @@ def train_preimage(
 ) -> tuple[Any, Regression]:
     """Run the training pass of a pre-image: the training, and the sums of the regression."""
     preimage: Any = spec.preimage_value
-    seed = np.random.SeedSequence(spec.seed, spawn_key=(TRAINING,))
+    seed = np.random.SeedSequence(spec.random_state, spawn_key=(TRAINING,))
     training = preimage.training(model.fitted, sample, rows.shape[0], seed)
     given = model.features, training
     return training, sum_by_block("training pre-images", block_regression, rows, given, spec.block_rows, engine)
@@ -108,7 +108,7 @@ def of_leading(model: Model, r: int) -> Model:
     if spec.preimage_value.trained:
         raise SpecError(
             f"preimage={spec.preimage_value.name!r} was trained on scores of all {model.components} components, but "
-            f"these are scores of {r}: transform without components, or fit with components={r}"
+            f"these are scores of {r}: transform without n_components, or fit with n_components={r}"
         )
     return extend_decoder(model.leading(r), model, spec)
 

@@ -129,7 +129,7 @@ def _captured_unseen(
     are left out of linear PCA; None if they cannot be. `known` are the features of the first of the rows X."""
     most, numbers = min(REFERENCE_ROWS, max(1, MOST_VALUES // model.columns)), None
     if X is None:
-        numbers = random_stream(spec.seed, DRIFT).permutation(count)[:most]
+        numbers = random_stream(spec.random_state, DRIFT).permutation(count)[:most]
         X = _kept_rows(model, numbers)
     X = X[:most]
     known = None if known is None or len(known.V) < len(X) else known.part(slice(len(X)))

@@ -62,7 +62,7 @@ def _error_of_kernels(rows: Rows, columns: Columns, far: Array, spec: FitSpec, e
     those numbered `far` and random ones, and scaled to n rows; at least 32 eps times the norm of K, for sums over equal
     rows."""
     n = rows.shape[0]
-    few = np.union1d(far, random_stream(spec.seed, PROBES).choice(n, min(n, _MEASURED_ROWS), replace=False))
+    few = np.union1d(far, random_stream(spec.random_state, PROBES).choice(n, min(n, _MEASURED_ROWS), replace=False))
     X = read_rows(rows, few, engine)
     single = replace(columns, block_dtype=np.dtype(np.float32))
     double = replace(columns, block_dtype=np.dtype(np.float64))
@@ -92,7 +92,7 @@ def fit_precomputed(rows: Rows, fit: ResolvedFit, engine: Engine) -> Model:
         error = eps * largest if dtype.itemsize < fit.stored.itemsize else 0.0
 
         def with_components(components: Any) -> tuple[Solution, Certificate]:
-            held = K.copy() if spec.components == "auto" else K  # solving overwrites K, and runs twice here
+            held = K.copy() if spec.n_components == "auto" else K  # solving overwrites K, and runs twice here
             solution = precomputed.solve_matrix(fit, held, components, in_order)
             return solution, certificates.of_gram(solution, largest, error, eps, positive=solution.negative == 0)
 
@@ -127,7 +127,7 @@ def _eigenpairs(
     noise: float = 0.0,
 ) -> tuple[Solution, Ritz]:
     """Exact eigenpairs by products B -> K B from the span of a block (n, b); `trace` is tr(K), `noise` rounding."""
-    assert isinstance(spec.components, int)
+    assert isinstance(spec.n_components, int)
     n, row_sums, tolerance = len(block), np.zeros(len(block)), rank_tolerance(dtype)
 
     def apply(Q: Array) -> Array:
@@ -145,9 +145,9 @@ def _eigenpairs(
 
     # Always random columns, too: rows that no landmark represents may contribute nothing to the scores, and products
     # from other rows may never reach them.
-    width = min(max(spec.components - block.shape[1], 0) + OVERSAMPLING, n - block.shape[1])
+    width = min(max(spec.n_components - block.shape[1], 0) + OVERSAMPLING, n - block.shape[1])
     if width > 0:
-        block = np.hstack([block, random_stream(spec.seed, SKETCH).standard_normal((n, width))])
+        block = np.hstack([block, random_stream(spec.random_state, SKETCH).standard_normal((n, width))])
     if spec.center:
         block = block - block.mean(axis=0)  # like the eigenvectors
     most = spec.refine or _MAX_PRODUCTS
@@ -155,7 +155,7 @@ def _eigenpairs(
         found = leading_eigenpairs(
             apply,
             block,
-            spec.components,
+            spec.n_components,
             most=most,
             tol=spec.residual_tol,
             floor=tolerance,

@@ -148,9 +148,9 @@ def draw_sample(rows: Rows, fit: ResolvedFit, engine: Engine) -> SampledRows:
     own = held_out = np.empty(0, np.intp)
     draw = None
     if rows.weights is None:
-        numbers = np.sort(random_stream(spec.seed, SAMPLE).choice(n, m, replace=False))
+        numbers = np.sort(random_stream(spec.random_state, SAMPLE).choice(n, m, replace=False))
     else:
-        draw = weighted_draw(rows, m if spec.tol is None else m + _HELD_OUT_ROWS, spec.seed, SAMPLE, engine)
+        draw = weighted_draw(rows, m if spec.tol is None else m + _HELD_OUT_ROWS, spec.random_state, SAMPLE, engine)
         numbers = np.sort(draw.numbers[:m])
     if isinstance(spec.landmarks, landmarks.RowNumbers):
         if (last := spec.landmarks.numbers.max()) >= n:
@@ -160,7 +160,7 @@ def draw_sample(rows: Rows, fit: ResolvedFit, engine: Engine) -> SampledRows:
         held_out = np.sort(draw.numbers[m:])
     elif spec.tol is not None:  # row numbers outside the sample, without a list of all n
         count = min(_HELD_OUT_ROWS, n - m)
-        ranks = np.sort(random_stream(spec.seed, HELD_OUT).choice(n - m, count, replace=False))
+        ranks = np.sort(random_stream(spec.random_state, HELD_OUT).choice(n - m, count, replace=False))
         held_out = ranks + np.searchsorted(numbers - np.arange(m), ranks, side="right")
     reference = reference_row_numbers(rows, fit, engine)
     sample, own, others, reference_rows, apart = read_sets(rows, engine, numbers, own, held_out, reference, fit.apart)
@@ -173,7 +173,7 @@ def draw_sample(rows: Rows, fit: ResolvedFit, engine: Engine) -> SampledRows:
         )
     weights, of_others = weights_of(rows, numbers), weights_of(rows, held_out)
     if draw is None or weights is None or of_others is None:
-        by_weight, few = None, random_stream(spec.seed, FEW).choice(m, min(JUDGING_ROWS, m), replace=False)
+        by_weight, few = None, random_stream(spec.random_state, FEW).choice(m, min(JUDGING_ROWS, m), replace=False)
     else:
         by_weight = DrawnByWeight(np.searchsorted(numbers, draw.numbers[:m]), weights, of_others, draw)
         few = by_weight.order[:JUDGING_ROWS]
@@ -225,7 +225,7 @@ def reference_row_numbers(rows: Rows, fit: ResolvedFit, engine: Engine) -> Array
     """Numbers of the rows whose scores and residuals a model keeps, in random order: drawn from all rows of positive
     weight, with equal chances and independently of the sample from which landmarks, sigma and sizes are chosen; a row
     may be in both."""
-    return drawn_numbers(rows, fit.reference_rows, fit.spec.seed, UNSEEN, engine, equal=True).numbers
+    return drawn_numbers(rows, fit.reference_rows, fit.spec.random_state, UNSEEN, engine, equal=True).numbers
 
 
 def sample_lengths(rows: Rows, fit: ResolvedFit, engine: Engine) -> Lengths:
@@ -248,7 +248,7 @@ def _distances(
         _check_sizes(rows, scaled, spec, float(np.sqrt(limits.tiny)), float(np.sqrt(limits.max / d) / 2))
     else:
         _check_sizes(rows, scaled, spec, 0, float(limits.max / d / 2))
-    rng = random_stream(spec.seed, PAIRS)
+    rng = random_stream(spec.random_state, PAIRS)
     return bandwidth.weighted_pairs(scaled, spec.distance, rng, engine.in_order, sampled.shares)
 
 

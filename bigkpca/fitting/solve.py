@@ -261,7 +261,7 @@ def draw_of(
         w = np.ones(len(few)) if weights is None else weights[: len(few)]
         ((V, diagonal),) = features.tiles([few], len(few))
         least = least_threshold(w * residuals(V, diagonal), represented(w, checks.weight) / w, most)
-    return Draw(residuals, most, least, fit.spec.seed, before)
+    return Draw(residuals, most, least, fit.spec.random_state, before)
 
 
 def _significant_directions(
@@ -298,7 +298,7 @@ def _evidence(
     if has_landmarks(features) and span is not None and features.kernel.positive:
         if checks.drawn is None:
             return found
-        rng = random_stream(fit.spec.seed, KRYLOV)
+        rng = random_stream(fit.spec.random_state, KRYLOV)
         some = checks.drawn.X[spectral.first_and_farthest(features, checks.drawn.X)]
         rows = np.concatenate([checks.few, some, *([] if checks.far is None else [checks.far.X])])
         if checks.residuals is None or not checks.residuals.hold(features, rows):
@@ -343,24 +343,24 @@ def _solve_exactly(features: KernelRows, spec: FitSpec, checks: Checks, toleranc
 
 def _asked_first(spec: FitSpec) -> Any:
     """The components to solve for at first: those of the spec or, if they are open, one more than can be chosen."""
-    return _MAX_AUTOMATIC + 1 if spec.components == "auto" else spec.components
+    return _MAX_AUTOMATIC + 1 if spec.n_components == "auto" else spec.n_components
 
 
 def chosen_components(spec: FitSpec, with_components: Callable[[Any], tuple[Solution, Certificate]]) -> Solved:
     """Solve with `with_components(r)`, with the number of components of the spec, or the number before the largest gap
     among trustworthy ones."""
     solution, certified = with_components(_asked_first(spec))
-    if isinstance(spec.components, float):
+    if isinstance(spec.n_components, float):
         r, share = len(solution.eigenvalues), float(solution.explained_variance_ratio.sum())
         enough = "all there are"
-        if share >= spec.components:
-            enough = f"the fewest with {spec.components:.4g} of the variance"
-        return Solved(solution, certified, (choice("components", r, f"{enough}: at least {share:.4g} of it"),))
-    if spec.components != "auto":
+        if share >= spec.n_components:
+            enough = f"the fewest with {spec.n_components:.4g} of the variance"
+        return Solved(solution, certified, (choice("n_components", r, f"{enough}: at least {share:.4g} of it"),))
+    if spec.n_components != "auto":
         return Solved(solution, certified, ())
     if certified.trust is None:
         raise SpecError(
-            f"components='auto' needs to know which are trustworthy, which {spec.method_value.name} cannot determine "
+            f"n_components='auto' needs to know which are trustworthy, which {spec.method_value.name} cannot determine "
             "here"
         )
     sure = certificates.trustworthy(certified.trust)
@@ -369,7 +369,7 @@ def chosen_components(spec: FitSpec, with_components: Callable[[Any], tuple[Solu
     if not sure:
         reason = "not even the first is trustworthy: use a larger size"
     # Solved again, so that requesting this number directly gives the same bits.
-    return Solved(*with_components(r), (choice("components", r, reason),))
+    return Solved(*with_components(r), (choice("n_components", r, reason),))
 
 
 def solve_rows(rows: Rows, chosen: ChosenFeatures, fit: ResolvedFit, engine: Engine) -> Solved:
@@ -417,19 +417,19 @@ def _solve_by_sketch(
     rows: Rows, features: FeatureMap, near_mean: Array, spec: FitSpec, engine: Engine
 ) -> tuple[Solution, str]:
     """Leading eigenpairs of the scatter of the features from `sketch.PASSES` passes, without the D × D matrix."""
-    assert isinstance(spec.components, int)  # the spec checks
+    assert isinstance(spec.n_components, int)  # the spec checks
     actions: list[tuple[Action, str]] = []
 
     def apply(Q: Array) -> Array:
         actions[:] = [action_of(rows, features, near_mean, Q, spec.block_rows, engine)]
         return actions[0][0].applied(Q, near_mean, spec.center)
 
-    D, count = features.size, min(spec.components, features.size)
-    start = starting_block(D, min(D, count + OVERSAMPLING), random_stream(spec.seed, SKETCH))
+    D, count = features.size, min(spec.n_components, features.size)
+    start = starting_block(D, min(D, count + OVERSAMPLING), random_stream(spec.random_state, SKETCH))
     found = leading_eigenpairs(apply, start, count)
     ((action, digest),) = actions
     unexplained = features.unexplained(action.squares_about_zero(near_mean), action.weight)
     mean = action.mean(near_mean) if spec.center else np.zeros(features.size)
     tolerance = rank_tolerance(features.dtype)
-    solution = eigenpairs.spectrum(found.values, found.vectors, mean, action, spec.components, unexplained, tolerance)
+    solution = eigenpairs.spectrum(found.values, found.vectors, mean, action, spec.n_components, unexplained, tolerance)
     return solution, digest

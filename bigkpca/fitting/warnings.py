@@ -55,13 +55,13 @@ def note_lowered(fit: ResolvedFit, progress: Progress) -> None:
 
 def warn_if_fewer(model: Model, fit: ResolvedFit, progress: Progress) -> None:
     """Warn that the model has fewer components than requested; only note it if that number is the default."""
-    spec, kept, asked = fit.spec, model.components, fit.spec.components
+    spec, kept, asked = fit.spec, model.components, fit.spec.n_components
     if not isinstance(asked, int) or kept >= asked:
         return
     what = "rows" if spec.exact else "landmarks" if spec.method_value.landmarks else "random features"
     why = f"there are {fit.size} {what}" if fit.size < asked else "the others would be rounding errors"
     message = f"{asked} components were requested, but {kept} are kept: {why}"
-    if asked == FitSpec.model_fields["components"].default:
+    if asked == FitSpec.model_fields["n_components"].default:
         progress.note(message)
     else:
         warn(message, FewerComponentsWarning)

@@ -238,7 +238,7 @@ def provenance(model: Model, facts: dict[str, Any], written_by: str, plan: Plan 
         "rows": f"{identity['shape'][0]:,} × {identity['shape'][1]:,}, {np.dtype(identity['dtype']).name}",
         **({"weight of the rows": f"{model.sums.weight:,.10g}"} if model.sums and model.weighted else {}),
         "precision": facts["dtype"],
-        "seed": str(facts["seed"]),
+        "seed": str(facts["random_state"]),
         **({"rows added later": f"{added:,}"} if added else {}),
         **cost,
         "written by": f"bigkpca {written_by}",

@@ -60,8 +60,8 @@ class ResolvedFit:
 
     def start(self) -> ResolvedFit:
         """The approximate fit from which products with the Gram matrix start: a few more components."""
-        assert isinstance(self.spec.components, int)  # `matrix_free` makes sure
-        changed: dict[str, Any] = {"components": self.spec.components + OVERSAMPLING, "refine": 0}
+        assert isinstance(self.spec.n_components, int)  # `matrix_free` makes sure
+        changed: dict[str, Any] = {"n_components": self.spec.n_components + OVERSAMPLING, "refine": 0}
         return self.changed(**changed | ({"method": "nystroem"} if self.spec.exact else {}))
 
     def with_features(self, size: int, dtype: np.dtype[Any]) -> ResolvedFit:
@@ -102,9 +102,9 @@ def resolve(spec: FitSpec, rows: Rows) -> ResolvedFit:
 def resolve_shape(spec: FitSpec, n: int, d: int, stored: np.dtype[Any]) -> ResolvedFit:
     """The meaning of the spec for n rows of d columns, stored in that dtype. Raises SpecError as `resolve` does."""
     method, large = spec.method_value, spec.exact and n > EXACT_MOST_ROWS
-    if large and not isinstance(spec.components, int):
+    if large and not isinstance(spec.n_components, int):
         raise SpecError(
-            f"method='exact' above {EXACT_MOST_ROWS} rows needs a number of components, not {spec.components}"
+            f"method='exact' above {EXACT_MOST_ROWS} rows needs a number of components, not {spec.n_components}"
         )
     size, size_reason = _size(spec, n, d)
     rule, rule_reason = _rule(spec) if method.landmarks and not spec.exact else (None, "")
@@ -142,7 +142,7 @@ def _size(spec: FitSpec, n: int, d: int) -> tuple[int, str]:
         return most, "the largest size that a fit grows to"
     if not of_landmarks:
         return RANDOM_FEATURES, "the default number of random features"
-    kept = spec.components if isinstance(spec.components, int) else 50
+    kept = spec.n_components if isinstance(spec.n_components, int) else 50
     wanted = min(max(_PER_COMPONENT * kept, _LEAST_LANDMARKS), max(_MOST_LANDMARKS, kept))
     if n <= wanted:
         return n, "all rows, since there are no more"
@@ -171,10 +171,10 @@ def randomized(spec: FitSpec, D: int) -> bool:
     chosen = spec.solver == "randomized" or (
         spec.solver == "auto" and D > DENSE_MOST_FEATURES and not spec.method_value.landmarks
     )
-    if chosen and not isinstance(spec.components, int):
+    if chosen and not isinstance(spec.n_components, int):
         raise SpecError(
             f"the randomized solver, used above {DENSE_MOST_FEATURES} random features or when asked for, needs a "
-            f"number of components, not {spec.components}: give one, or solver='dense'"
+            f"number of components, not {spec.n_components}: give one, or solver='dense'"
         )
     return chosen
 

@@ -38,10 +38,10 @@ def components(value: int | float | str | None) -> int | float | str | None:
         return value
     if isinstance(value, float) and not 0 < value < 1:
         if not value.is_integer():
-            raise SpecError(f"components={value}: a share of the variance must lie between 0 and 1")
+            raise SpecError(f"n_components={value}: a share of the variance must lie between 0 and 1")
         value = int(value)
     if value <= 0:
-        raise SpecError(f"components={value}: at least one component must be kept")
+        raise SpecError(f"n_components={value}: at least one component must be kept")
     return value
 
 
@@ -280,9 +280,9 @@ def _method_fits(spec: Any) -> Iterator[Clash]:
         )
     if spec.exact and spec.refine:
         yield Clash(("method", "refine"), "method='exact' iterates until residual_tol is met: leave refine out")
-    if spec.refine and not isinstance(spec.components, int):
+    if spec.refine and not isinstance(spec.n_components, int):
         yield Clash(
-            ("refine", "components"), f"refine={spec.refine} needs a number of components, not {spec.components}"
+            ("refine", "n_components"), f"refine={spec.refine} needs a number of components, not {spec.n_components}"
         )
     if not method.landmarks and spec.landmarks != "auto":
         yield Clash(

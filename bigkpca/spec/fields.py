@@ -52,15 +52,13 @@ class MethodOptions(TypedDict, total=False):
 
 
 class FitOptions(ProblemOptions, MethodOptions, total=False):
-    """All options of a fit in the form that functions accept: the fields of `FitSpec`, and second names of two."""
+    """All options of a fit in the form that functions accept: the fields of `FitSpec`."""
 
     n_components: int | float | str | None
     random_state: int
-    components: int | float | str | None
-    seed: int
 
 
-VARIED = (*MethodOptions.__annotations__, "seed")
+VARIED = (*MethodOptions.__annotations__, "random_state")
 """Fields in which approximations of one problem differ; the others define the problem."""
 
 
@@ -77,9 +75,9 @@ def _preimages(*, trained: bool) -> list[str]:
 # recognises output from before the field.
 _ALWAYS_WRITTEN = frozenset(
     (
-        *("components", "kernel", "sigma", "gamma", "degree", "coef0", "method", "size", "tol", "landmarks"),
+        *("n_components", "kernel", "sigma", "gamma", "degree", "coef0", "method", "size", "tol", "landmarks"),
         *("n_directions", "center", "standardize", "dtype", "solver", "refine", "residual_tol", "preimage", "noise"),
-        *("seed", "block_rows"),
+        *("random_state", "block_rows"),
     )
 )
 
@@ -89,7 +87,7 @@ class FitSpec(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
 
-    components: int | float | Literal["auto"] | None = Field(
+    n_components: int | float | Literal["auto"] | None = Field(
         50,
         description="number of components, or the share of the variance, in (0, 1), that they must explain; 'auto' "
         "keeps those before the largest gap between eigenvalues, not counting gaps after the first doubtful component, "
@@ -170,7 +168,7 @@ class FitSpec(BaseModel):
         description="number of rows that are set aside, at most half of all, to judge by them how unusual other rows "
         "are",
     )
-    seed: int = Field(0, ge=0, description="seed of all random numbers")
+    random_state: int = Field(0, ge=0, description="seed of all random numbers")
     block_rows: int | None = Field(None, ge=1, description="rows per task")
 
     @classmethod
@@ -193,7 +191,7 @@ class FitSpec(BaseModel):
                 wanted.pop("a whole number", None)
             raise SpecError(f"{key}={values[str(key)]!r}: give {' or '.join(wanted)}") from None
 
-    _components = field_validator("components")(checks.components)
+    _components = field_validator("n_components")(checks.components)
     _kernel = field_validator("kernel", mode="before")(checks.kernel)
     _method = field_validator("method")(checks.method)
     _preimage = field_validator("preimage")(checks.preimage)

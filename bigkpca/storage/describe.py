@@ -31,7 +31,7 @@ _FACTS = (
     "center",
     "standardize",
     "dtype",
-    "seed",
+    "random_state",
     "preimage",
     "noise",
     "calibration_rows",
@@ -84,7 +84,7 @@ def model_info(model: Model, path: str) -> dict[str, Any]:
         "center": spec.center,
         "standardize": spec.standardize,
         "dtype": model.features.dtype.name,
-        "seed": spec.seed,
+        "random_state": spec.random_state,
         "preimage": spec.preimage_value.name if model.decoder else None,
         # Noise that the fit determines is not among these.
         "preimage_options": preimages.changed(spec.own_preimage) if model.decoder else {},

@@ -14,7 +14,7 @@ from bigkpca.data.rows import ArrayRows, Rows, take
 from bigkpca.data.zarr import ZarrRows
 from bigkpca.errors import CorruptionError, DataError, MemoryLimitError
 from bigkpca.evaluating import CrossValidation
-from bigkpca.execution.options import DeviceOptions, ReadingOptions, RunOptions, of_fit, takes, with_names_of_fields
+from bigkpca.execution.options import DeviceOptions, ReadingOptions, RunOptions, of_fit, takes
 from bigkpca.execution.plan import Plan, check_arrays, plan_resolved, sample_bytes
 from bigkpca.fitting.memory_limits import check_fits
 from bigkpca.fitting.sample import sample_lengths, scale_of
@@ -39,7 +39,6 @@ class _EvaluateOptions(ReadingOptions, DeviceOptions, total=False):
     pass
 
 
-@with_names_of_fields
 @takes(_PlanOptions)
 def plan(data: Any, **options: Unpack[_PlanOptions]) -> Plan:
     """Estimate the cost of a fit: passes, bytes read and peak memory of a process.
@@ -107,7 +106,6 @@ def _warn_if_dominated(rows: Rows, fit: ResolvedFit) -> None:
     warn_if_dominated(rows, X, replace(columns, scale=scale), spec)
 
 
-@with_names_of_fields
 @takes(ReadingOptions)
 def sigma(
     data: Any,
@@ -158,7 +156,9 @@ def sigma(
     1.5
     """
     run = RunOptions.of(ReadingOptions, options)
-    spec = FitSpec.checked(kernel=kernel, seed=random_state, standardize=standardize, column_weights=column_weights)
+    spec = FitSpec.checked(
+        kernel=kernel, random_state=random_state, standardize=standardize, column_weights=column_weights
+    )
     rows = open_rows(data, run.array)
     with run.engine() as engine:
         fit = resolve(spec, rows)
@@ -167,7 +167,6 @@ def sigma(
         return sample_lengths(rows, fit, engine)
 
 
-@with_names_of_fields
 @takes(ReadingOptions)
 def cross_validate(
     data: Any,
@@ -227,7 +226,7 @@ def cross_validate(
     run = RunOptions.of(ReadingOptions, options)
     spec = FitSpec.checked(
         kernel=kernel,
-        seed=random_state,
+        random_state=random_state,
         standardize=standardize,
         column_weights=column_weights,
         preimage=preimage,
@@ -240,13 +239,12 @@ def cross_validate(
             spec,
             engine,
             sigmas=sigmas,
-            components=n_components,
+            n_components=n_components,
             folds=folds,
             limit=run.memory_limit,
         )
 
 
-@with_names_of_fields
 @takes(_EvaluateOptions)
 def evaluate(
     model: AnyModel,

@@ -12,7 +12,7 @@ from bigkpca.data.sample_weights import weighted
 from bigkpca.data.stores import AnyPath, is_path
 from bigkpca.errors import SpecError
 from bigkpca.execution.engine import Engine, KeptFeatures
-from bigkpca.execution.options import DeviceOptions, RunOptions, WritingOptions, of_fit, takes, with_names_of_fields
+from bigkpca.execution.options import DeviceOptions, RunOptions, WritingOptions, of_fit, takes
 from bigkpca.fitting import merge as merging
 from bigkpca.fitting.fit import fit_rows, of_columns
 from bigkpca.numerics.model import Model
@@ -28,7 +28,6 @@ class FitCallOptions(FitOptions, WritingOptions, DeviceOptions, total=False):
     pass
 
 
-@with_names_of_fields
 @takes(FitCallOptions)
 def fit(
     data: Any,
@@ -49,8 +48,7 @@ def fit(
     out : path
         Folder of the model.
     n_components, kernel, ..., random_state, block_rows
-        What to fit: see `KernelPCA`; random_state must be a number here. These are the options of `bigkpca fit`, whose
-        names components and seed are also accepted.
+        What to fit: see `KernelPCA`; random_state must be a number here.
     time_budget : str or float, optional
         With `tol`: time after which the size stops growing, e.g. "10 min", or seconds. The model records the size
         reached; a fit with that size gives the same bits.
@@ -128,9 +126,17 @@ def fit(
     kept = None if transform is None else KeptFeatures()
     model = fit_and_save(rows, spec, out, run, kept, before)
     if transform is not None:
-        components, dtype = model.components, model.features.dtype.name
+        n_components, dtype = model.components, model.features.dtype.name
         write_scores(
-            model, rows, path_of(out), transform, run, spec.block_rows, components=components, dtype=dtype, kept=kept
+            model,
+            rows,
+            path_of(out),
+            transform,
+            run,
+            spec.block_rows,
+            n_components=n_components,
+            dtype=dtype,
+            kept=kept,
         )
     return model
 

@@ -16,7 +16,7 @@ from bigkpca.data.stores import AnyPath
 from bigkpca.data.zarr import Stored
 from bigkpca.errors import Array, DataError, FlaggedShareWarning, SpecError, warn
 from bigkpca.execution.engine import KeptFeatures
-from bigkpca.execution.options import DeviceOptions, RunOptions, WritingOptions, takes, with_names_of_fields
+from bigkpca.execution.options import DeviceOptions, RunOptions, WritingOptions, takes
 from bigkpca.execution.plan import Plan, plan_reconstruct, plan_transform
 from bigkpca.execution.projection import (
     block_denoised,
@@ -45,7 +45,6 @@ class TransformOptions(WritingOptions, DeviceOptions, total=False):
     pass
 
 
-@with_names_of_fields
 @takes(TransformOptions)
 def transform(
     model: AnyModel,
@@ -127,7 +126,7 @@ def transform(
     count: Any = most if n_components is None else n_components
     if isinstance(count, bool) or not isinstance(count, int | np.integer) or not 1 <= count <= most:
         raise SpecError(
-            f"components={n_components!r}: the model has {most} components; give the number of leading components to "
+            f"n_components={n_components!r}: the model has {most} components; give the number of leading components to "
             f"store, from 1 to {most}"
         )
     name = ""
@@ -138,11 +137,11 @@ def transform(
     alpha = None if flag is None else checked_flag(flag, fitted)
     if alpha is not None and count < most:
         raise SpecError(
-            f"components={count}: flags need the scores of all {most} components of the model; give flag or a number "
+            f"n_components={count}: flags need the scores of all {most} components of the model; give flag or a number "
             "of components, not both"
         )
     path = path_of(model)
-    own: dict[str, Any] = {"components": int(count), "dtype": name, "residual": residual, "flag": alpha}
+    own: dict[str, Any] = {"n_components": int(count), "dtype": name, "residual": residual, "flag": alpha}
     scores = write_scores(fitted, rows, path, out, run, block_rows, **own)
     found = flagged_rows(output.group_path(out))
     if found and (warning := found.share.warning(fitted.check_calibrated())):
@@ -166,7 +165,7 @@ def write_scores(
     run: RunOptions,
     block_rows: int | None,
     *,
-    components: int,
+    n_components: int,
     dtype: str,
     residual: bool = False,
     flag: float | None = None,
@@ -177,8 +176,8 @@ def write_scores(
     judged = residual or flag is not None
     if judged:
         fitted.check_residuals()
-    model = fitted if components == fitted.components else fitted.leading(components)
-    arrays = {"scores": NewArray((components,), dtype, ("row", "component"))}
+    model = fitted if n_components == fitted.components else fitted.leading(n_components)
+    arrays = {"scores": NewArray((n_components,), dtype, ("row", "component"))}
     arrays |= {"residual": NewArray((), dtype, ("row",))} if residual else {}
     arrays |= {} if flag is None else ARRAYS
 
@@ -197,7 +196,7 @@ def write_scores(
         model_path,
         expansion_of if judged else None,
     )
-    return written(work, out, {"components": components, "dtype": dtype, "residual": residual, "flag": flag}, run)
+    return written(work, out, {"n_components": n_components, "dtype": dtype, "residual": residual, "flag": flag}, run)
 
 
 @takes(WritingOptions)

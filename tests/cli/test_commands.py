@@ -98,7 +98,7 @@ def test_info_of_everything(made, tmp_path):
     assert facts["scores.zarr"]["model"] == model["digest"]
     assert (model["components"], model["center"], model["standardize"], model["noise"]) == (6, True, False, None)
     assert (model["preimage"], model["preimage_options"]) == ("auto", {})
-    assert model["options"] == {"components": 6, "size": 40}
+    assert model["options"] == {"n_components": 6, "size": 40}
     shown = run("info", made.model).stdout
     assert re.search("^noise +none$", shown, re.M)
     assert re.search("^reference rows +150$", shown, re.M)
@@ -111,20 +111,20 @@ def test_options_reach_the_fit_and_info_tells_them(made, tmp_path):
     assert run("fit", made.rows, tmp_path / "m.zarr", *options, "-q").exit_code == 0
     spec = zarr.open_group(str(tmp_path / "m.zarr"), mode="r").attrs["bigkpca"]["spec"]
     assert (spec["kernel"], spec["degree"], spec["center"], spec["dtype"]) == ("polynomial", 2, False, "float64")
-    assert (spec["components"], spec["size"], spec["block_rows"], spec["seed"]) == (0.5, 60, 512, 0)
+    assert (spec["n_components"], spec["size"], spec["block_rows"], spec["random_state"]) == (0.5, 60, 512, 0)
     shown, facts = run("info", tmp_path / "m.zarr").stdout, facts_of("info", tmp_path / "m.zarr")
-    for line in ("center no", "standardize yes", "noise 2", "preimage ridge", "seed 0"):
-        assert re.search(f"^{line.replace(' ', ' +', 1)}$", shown, re.M), line
-    assert re.search("^options +components 0.5, size 60, landmarks uniform", shown, re.M)
+    for line in ("center +no", "standardize +yes", "noise +2", "preimage +ridge", "random state +0"):
+        assert re.search(f"^{line}$", shown, re.M), line
+    assert re.search("^options +n components 0.5, size 60, landmarks uniform", shown, re.M)
     assert re.search("^preimage options +ridge 0.01, size 50$", shown, re.M)
     assert "degree 2" in shown
     assert facts["preimage_options"] == {"ridge": 0.01, "size": 50}
     assert (facts["center"], facts["standardize"], facts["noise"]) == (False, True, 2.0)
-    assert facts["options"].items() >= {"components": 0.5, "size": 60, "landmarks": "uniform"}.items()
+    assert facts["options"].items() >= {"n_components": 0.5, "size": 60, "landmarks": "uniform"}.items()
     shown = run("fit", "--help").output
     assert [name for name in FitSpec.model_fields if f"--{name.replace('_', '-')}" not in shown] == []
     shown = run("fit", made.rows, tmp_path / "n.zarr", "--components", "none", "--size", 20, "-q")
-    assert (shown.exit_code, facts_of("info", tmp_path / "n.zarr")["options"]["components"]) == (0, None)
+    assert (shown.exit_code, facts_of("info", tmp_path / "n.zarr")["options"]["n_components"]) == (0, None)
 
 
 def test_plan_says_what_a_fit_costs(made):

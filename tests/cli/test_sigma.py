@@ -85,9 +85,9 @@ def test_the_command_it_prints_makes_the_best_model(size, ridge, tmp_path, X, mo
     assert run(*words[1:3], tmp_path / "model.zarr", *words[4:], "-q").exit_code == 0
     model = KernelPCA.load(tmp_path / "model.zarr").model_
     spec = FitSpec.of(model)
-    assert (spec.sigma, spec.components) == (float(best[0]), int(best[1]))
+    assert (spec.sigma, spec.n_components) == (float(best[0]), int(best[1]))
     assert spec.preimage_value == preimages.Denoising(noise=0.5, ridge=ridge, size=60)
-    assert (spec.kernel, spec.seed, spec.standardize, spec.noise) == ("matern", 3, True, 0.5)
+    assert (spec.kernel, spec.random_state, spec.standardize, spec.noise) == ("matern", 3, True, 0.5)
     assert model.features.size == (40 if size == 40 else 90)
 
 
@@ -98,9 +98,9 @@ def test_ways_are_written_as_they_are_typed():
 
 
 MISTAKES = [
-    ("--cv --components 10,many", "--components many: give numbers of components, e.g. 10,50,200"),
-    ("--cv --components 0", "--components 0: give numbers"),
-    ("--cv --components ²", "--components ²: give numbers"),
+    ("--cv --components 10,many", "--n-components many: give numbers of components, e.g. 10,50,200"),
+    ("--cv --components 0", "--n-components 0: give numbers"),
+    ("--cv --components ²", "--n-components ²: give numbers"),
     ("--cv --components 5,,6", "give numbers of components"),
     ("--cv --kernel linear", "has no length sigma"),
     ("--cv --preimage denoising", "need the standard deviation of the noise"),

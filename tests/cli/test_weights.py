@@ -85,7 +85,7 @@ def test_a_dominant_column_is_warned_of_in_a_line(tmp_path):
 @pytest.mark.full
 def test_a_job_fits_with_the_weights_of_its_file(rows, tmp_path):
     (tmp_path / "job.toml").write_text(
-        f'[input]\npath = "{rows}"\n[model]\npath = "m.zarr"\ncomponents = 2\nsize = 20\nstandardize = true\n'
+        f'[input]\npath = "{rows}"\n[model]\npath = "m.zarr"\nn_components = 2\nsize = 20\nstandardize = true\n'
         'column_weights = { origin = 4, late = 0.5 }\n[output]\npath = "out"\n'
     )
     assert run("run", tmp_path / "job.toml").exit_code == 0

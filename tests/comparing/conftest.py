@@ -22,7 +22,7 @@ def data(X, tmp_path_factory):
 @pytest.fixture(scope="module")
 def compared(data, tmp_path_factory):
     out = tmp_path_factory.mktemp("compare") / "all"
-    return bigkpca.compare(data, out, components=COMPONENTS, sizes=SIZES, seeds=1)
+    return bigkpca.compare(data, out, n_components=COMPONENTS, sizes=SIZES, seeds=1)
 
 
 @pytest.fixture(scope="module")

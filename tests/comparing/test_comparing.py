@@ -122,7 +122,7 @@ def test_pca_is_compared_with_the_best_pre_images():
 @pytest.mark.filterwarnings("ignore::bigkpca.errors.NarrowKernelWarning")
 def test_pca_of_few_equal_or_textual_rows_is_not_known(digits):
     def error(X, **options):
-        return trials.exact_reference(ArrayRows(X), FitSpec.checked(components=2, **options)).pca_error
+        return trials.exact_reference(ArrayRows(X), FitSpec.checked(n_components=2, **options)).pca_error
 
     assert error(digits[:14]) is not None
     assert error(digits[:12]) is None  # 9 rows, of 10 that two components need
@@ -131,7 +131,7 @@ def test_pca_of_few_equal_or_textual_rows_is_not_known(digits):
 
 
 def test_errors_of_standardized_columns_do_not_depend_on_their_units(digits):
-    variant, given = MethodVariant("nystroem", "uniform"), FitSpec(components=3, standardize=True, sigma=3.0)
+    variant, given = MethodVariant("nystroem", "uniform"), FitSpec(n_components=3, standardize=True, sigma=3.0)
     found = []
     for units in (np.ones(6), np.array([1, 1e3, 1, 1, 1, 1e-3])):
         rows = ArrayRows(digits[:200, 20:26] * units)
@@ -165,7 +165,7 @@ class Ends(Recorder):
     def note(self, message):
         if "3 of 8" in message:
             os.kill(os.getpid(), signal.SIGKILL)
-bigkpca.compare(*sys.argv[1:], components=6, methods="nystroem/kmeans,rff", sizes=[30, 60], seeds=2, progress=Ends())
+bigkpca.compare(*sys.argv[1:], n_components=6, methods="nystroem/kmeans,rff", sizes=[30, 60], seeds=2, progress=Ends())
 """
 
 
@@ -189,7 +189,7 @@ def test_a_killed_comparison_goes_on(data, tmp_path):
 def test_a_sampled_reference_where_no_exact_one_fits(data, tmp_path, monkeypatch, compared):
     monkeypatch.setattr(trials, "EXACT_MOST_ROWS", 100)
     monkeypatch.setattr(trials, "_MAX_WORK", 0)  # an exact reference of too many rows would take hours
-    notes, options = Recorder(), {"components": COMPONENTS, "sizes": SIZES, "seeds": 1}
+    notes, options = Recorder(), {"n_components": COMPONENTS, "sizes": SIZES, "seeds": 1}
     found = bigkpca.compare(data, tmp_path / "out", progress=notes, methods=["nystroem/uniform"], **options)
     assert "products with the Gram matrix of 400 rows would take hours: using a sampled reference" in notes.notes
     assert found.reference.startswith(
@@ -210,7 +210,7 @@ def test_a_memory_limit_leaves_out_what_does_not_fit(digits, tmp_path):
     rows, (kmeans, rff) = open_rows(str(path)), parse_variants(FEW["methods"])
 
     def planned(way, size):
-        return plan_fit(rows, way.spec(FitSpec(components=COMPONENTS), size, 0), Engine().threads).peak_bytes
+        return plan_fit(rows, way.spec(FitSpec(n_components=COMPONENTS), size, 0), Engine().threads).peak_bytes
 
     limit = planned(kmeans, 400) - 1
     assert max(planned(kmeans, 30), planned(rff, 400)) < limit
@@ -226,7 +226,7 @@ def test_a_memory_limit_leaves_out_what_does_not_fit(digits, tmp_path):
 
 @pytest.mark.full
 def test_methods_that_do_not_suit_the_kernel_are_left_out_or_refused_and_no_fit_starts_after_its_time(data, tmp_path):
-    notes, options = Recorder(), {"components": 4, "kernel": "laplacian", "sizes": [20], "seeds": 1}
+    notes, options = Recorder(), {"n_components": 4, "kernel": "laplacian", "sizes": [20], "seeds": 1}
     found = bigkpca.compare(data, tmp_path / "out", time_budget=0.001, progress=notes, **options)
     assert found.missing == 7
     assert notes.notes[-1] == "time budget used up, 7 of 7 fits left: rerun the same command to resume"
@@ -241,7 +241,7 @@ def test_options_that_make_no_sense(data, tmp_path):
     for options, message in (
         ({"method": "rff"}, "a comparison varies method"),
         ({"size": 100}, "a comparison varies size"),
-        ({"components": 0.9}, "components=0.9: a comparison needs a number"),
+        ({"n_components": 0.9}, "n_components=0.9: a comparison needs a number"),
         ({"methods": "nystroem/kmeans, rfff"}, "unknown method 'rfff': did you mean 'rff'"),
         ({"methods": ["nystroem/kmean"]}, "unknown method to compare 'nystroem/kmean': did you mean 'nystroem/kmeans'"),
         ({"methods": ["exact"]}, "unknown method to compare 'exact'"),
@@ -293,14 +293,14 @@ def test_folders_with_anything_else_in_them(few, data, tmp_path):
     out = shutil.copytree(few, tmp_path / "out")
     (out / "notes.txt").write_text("mine")
     with pytest.raises(SpecError, match=r"already holds .*components is 6 there and 5 here"):
-        bigkpca.compare(data, out, **(FEW | {"components": 5}))
-    found = bigkpca.compare(data, out, overwrite=True, time_budget=0.001, **(FEW | {"components": 5}))
+        bigkpca.compare(data, out, **(FEW | {"n_components": 5}))
+    found = bigkpca.compare(data, out, overwrite=True, time_budget=0.001, **(FEW | {"n_components": 5}))
     assert found.missing == 2
     assert (out / "notes.txt").read_text() == "mine"
 
 
 def test_files_that_were_damaged(compared, data, tmp_path):
-    out, options = shutil.copytree(compared.path, tmp_path / "out"), {"components": 6, "sizes": SIZES, "seeds": 1}
+    out, options = shutil.copytree(compared.path, tmp_path / "out"), {"n_components": 6, "sizes": SIZES, "seeds": 1}
     text = (out / "compare.csv").read_text()
     (out / "compare.csv").write_text(text.replace("rff,,30", "rff,,many"))
     with pytest.raises(CorruptionError, match=r"compare\.csv is not a list of trials: move it away"):
@@ -359,7 +359,7 @@ def test_medians_and_spreads_over_seeds():
 
 def test_default_sizes_end_at_that_of_a_fit():
     assert trials.default_sizes(FitSpec(), ArrayRows(np.broadcast_to(0.0, (60_000, 784)))) == (125, 250, 500, 1000)
-    assert trials.default_sizes(FitSpec(components=10), ArrayRows(np.zeros((300, 64)))) == (37, 75, 150, 300)
+    assert trials.default_sizes(FitSpec(n_components=10), ArrayRows(np.zeros((300, 64)))) == (37, 75, 150, 300)
 
 
 def test_the_command_prints_a_table_and_json(compared, data):

@@ -123,7 +123,7 @@ def test_a_task_knows_its_memory_however_a_site_sets_it(monkeypatch):
 def test_the_tasks_of_a_job_are_a_cluster_over_tls(tmp_path):
     memory = {"SLURM_MEM_PER_NODE": "4500", "SLURM_STEP_TASKS_PER_NODE": "3"}
     np.save(tmp_path / "x.npy", np.random.default_rng(0).normal(size=(5000, 20)).astype("f4"))
-    options = {"components": 3, "size": 50, "seed": 1}
+    options = {"n_components": 3, "size": 50, "random_state": 1}
     bigkpca.fit(tmp_path / "x.npy", tmp_path / "clean.zarr", **options)
     # The script itself, with a `srun` that starts three tasks.
     srun = """shift 2
@@ -158,7 +158,7 @@ def rows(tmp_path_factory):
     return folder
 
 
-MODEL = {"components": 10, "size": 1500, "sigma": 8, "landmarks": "uniform"}
+MODEL = {"n_components": 10, "size": 1500, "sigma": 8, "landmarks": "uniform"}
 BLOCK_ROWS = 8192
 TASKS = ("--ntasks=3", "--mem-per-cpu=1500M", "--time=10")
 
@@ -170,7 +170,7 @@ def submit(slurm, folder, rows):
     job = (folder / "nightly.toml").read_text().replace("rows.zarr", str(rows / "rows.zarr"))
     job = job.replace('path = "features.zarr"', f'path = "features.zarr"\nblock_rows = {BLOCK_ROWS}')
     model = "\n".join(f"{key} = {value!r}" for key, value in MODEL.items())
-    (folder / "nightly.toml").write_text(job.replace("components = 50", model))
+    (folder / "nightly.toml").write_text(job.replace("n_components = 50", model))
     mine = {"PYTHONPATH": str(ROOT), "BIGKPCA_INTERFACE": "lo"}
     return slurm.submit(folder, *TASKS, "nightly.sbatch", env=env | mine)
 

@@ -81,7 +81,7 @@ def test_the_service_starts_every_night_again_when_that_helps_and_fits_the_job()
 @pytest.mark.skipif(not find_library("seccomp"), reason="libseccomp is not installed")
 def test_a_fit_on_two_processes_makes_no_call_that_the_service_refuses(tmp_path):
     np.save(tmp_path / "x.npy", np.random.default_rng(0).normal(size=(5000, 20)).astype("f4"))
-    bigkpca.fit(tmp_path / "x.npy", tmp_path / "clean.zarr", components=3, size=50)
+    bigkpca.fit(tmp_path / "x.npy", tmp_path / "clean.zarr", n_components=3, size=50)
     under = [sys.executable, ROOT / "tests" / "deploy" / "under_filter.py", SERVICE, sys.executable]
     refused = [*under, "-c", "import os; os.chown('.', 0, 0)"]
     assert "Operation not permitted" in subprocess.run(refused, capture_output=True, text=True, check=False).stderr

@@ -35,7 +35,7 @@ def some_rows(n, seed=0, d=3):
 
 
 def fitted(X, engine=None, **options):
-    return fit(X, engine, **{"components": R, "size": 60, "seed": 1} | options)
+    return fit(X, engine, **{"n_components": R, "size": 60, "random_state": 1} | options)
 
 
 def truth(model, X):

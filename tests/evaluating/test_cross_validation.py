@@ -116,7 +116,7 @@ def naive_settings(X, components, noise, way, sigmas=SIGMAS, folds=3, **options)
 @pytest.mark.parametrize(("way", "noise"), [("fixed-point", 3.0), pytest.param("mds", None, marks=pytest.mark.full)])
 def test_settings_are_those_of_a_naive_loop(way, noise, X):
     options = {"size": 40, "landmarks": "uniform"}
-    found = errors_of(X, options | {"preimage": way, "noise": noise}, Engine(), sigmas=SIGMAS, components=[4, 12])
+    found = errors_of(X, options | {"preimage": way, "noise": noise}, Engine(), sigmas=SIGMAS, n_components=[4, 12])
     naive = naive_settings(X, [4, 12], noise, way, **options)
     assert [(one.sigma, one.components, one.ridge) for one in found.settings] == [(*key, None) for key in naive]
     for one, errors in zip(found.settings, naive.values(), strict=True):
@@ -134,7 +134,7 @@ def test_settings_are_those_of_a_naive_loop(way, noise, X):
 def test_learned_ways_try_every_ridge_from_one_pass(way, noise, X):
     options = {"size": 40, "landmarks": "uniform"}
     spec = options | {"preimage": way(size=40), "noise": noise}
-    found = errors_of(X, spec, sigmas=SIGMAS[:1], components=[4, 12])
+    found = errors_of(X, spec, sigmas=SIGMAS[:1], n_components=[4, 12])
     assert [(one.components, one.ridge) for one in found.settings] == [(r, ridge) for r in (4, 12) for ridge in RIDGES]
     for ridge in (RIDGES[0], RIDGES[-1]):
         naive = naive_settings(X, [4, 12], noise, way(ridge=ridge, size=40), SIGMAS[:1], **options)
@@ -150,7 +150,7 @@ def test_learned_ways_try_every_ridge_from_one_pass(way, noise, X):
 @pytest.mark.bits
 @other_engines
 def test_settings_are_the_same_everywhere(engine, X):
-    spec, given = {"preimage": preimages.Ridge(size=30), "size": 40}, {"sigmas": SIGMAS[:1], "components": [4, 12]}
+    spec, given = {"preimage": preimages.Ridge(size=30), "size": 40}, {"sigmas": SIGMAS[:1], "n_components": [4, 12]}
     assert errors_of(X, spec, engine, **given) == errors_of(X, spec, **given)
 
 
@@ -159,23 +159,23 @@ def test_lengths_and_components_are_tried_by_default(X):
     few = errors_of(X, {"size": 30}, folds=2, sigmas=[2 * median])
     assert [one.components for one in few.settings] == [10, 25]
     assert (few.folds, few.best.components) == (2, 25)
-    found = errors_of(X, {"size": 30}, components=[10, 20])
+    found = errors_of(X, {"size": 30}, n_components=[10, 20])
     assert [one.sigma for one in found.settings[::2]] == [float(f"{factor * median:.6g}") for factor in LENGTHS]
     assert len({one.error for one in found.settings}) == 10
 
 
 def test_a_sample_is_looked_at_and_its_rows_are_counted_once(X, monkeypatch):
     told = Recorder()
-    errors_of(X, {"size": 20}, replace(ONE, progress=told), sigmas=SIGMAS, components=[4])
+    errors_of(X, {"size": 20}, replace(ONE, progress=told), sigmas=SIGMAS, n_components=[4])
     assert told.started[-1] == ("cross-validating, 6 fits", 240)
     monkeypatch.setattr("bigkpca.evaluating.MAX_ROWS", 100)
-    assert errors_of(X, {"size": 20}, sigmas=SIGMAS[:1], components=[4]).rows == 100
+    assert errors_of(X, {"size": 20}, sigmas=SIGMAS[:1], n_components=[4]).rows == 100
 
 
 def test_errors_of_standardized_columns_are_in_their_deviations(X):
     """Whatever the units of a column: else the one in the smallest would be all that counts."""
     found = [
-        errors_of(X[:120, 20:26] * units, {"size": 30, "standardize": True}, sigmas=[1.0, 3.0], components=[4])
+        errors_of(X[:120, 20:26] * units, {"size": 30, "standardize": True}, sigmas=[1.0, 3.0], n_components=[4])
         for units in (1.0, np.array([1, 1e3, 1, 1, 1, 1e-3]))
     ]
     assert all(one.standardized for one in found)
@@ -199,7 +199,7 @@ def naive_pca(X, r, noise=None, units=1.0, folds=3):
 def test_linear_pca_is_scored_on_the_same_rows(noise, standardize, X):
     X = X[:, 20:44]
     spec = {"size": 30, "noise": noise, "standardize": standardize}
-    found = errors_of(X, spec, sigmas=[3.0], components=[2, 9])
+    found = errors_of(X, spec, sigmas=[3.0], n_components=[2, 9])
     assert [one.components for one in found.pca] == [2, 9]
     deviations = np.where(X.std(axis=0) > 0, X.std(axis=0), 1.0)
     for one in found.pca:
@@ -212,7 +212,7 @@ def test_it_is_said_where_pca_is_better_than_every_setting():
     """Rows in a plane: two components of PCA restore them, and no component of a short kernel does."""
     rng = np.random.default_rng(0)
     flat = rng.normal(size=(120, 2)) @ rng.normal(size=(2, 8))
-    found = errors_of(flat, {"size": 40}, sigmas=[1.0, 2.0], components=[2, 5])
+    found = errors_of(flat, {"size": 40}, sigmas=[1.0, 2.0], n_components=[2, 5])
     assert max(one.error for one in found.pca) < 1e-20 < found.best.error
     least = {r: min(one.error for one in found.settings if one.components == r) for r in (2, 5)}
     assert found.pca_note == (
@@ -253,7 +253,7 @@ def test_a_best_value_at_the_edge_is_remarked():
 def test_folds_of_different_rank_are_compared():
     """A very long kernel in single precision has few components, and not as many in every fold."""
     rows = (np.random.default_rng(0).normal(size=(90, 2)) * [1, 0.3]).astype(np.float32)
-    found = errors_of(rows, {"size": 60, "landmarks": "kmeans"}, sigmas=[30.0], components=[2, 5, 20, 40])
+    found = errors_of(rows, {"size": 60, "landmarks": "kmeans"}, sigmas=[30.0], n_components=[2, 5, 20, 40])
     assert [one.components for one in found.settings] == [2, 5, 20, 40]
     assert found.settings[-1].error == pytest.approx(found.settings[-2].error, rel=1e-6)
     assert found.best.error < found.settings[0].error
@@ -261,13 +261,13 @@ def test_folds_of_different_rank_are_compared():
 
 @pytest.mark.full
 def test_a_gamma_gives_way_to_the_lengths_that_are_tried(X):
-    one, other = (errors_of(X, {"size": 40, "gamma": g}, sigmas=SIGMAS, components=[12]) for g in (None, 1e-3))
+    one, other = (errors_of(X, {"size": 40, "gamma": g}, sigmas=SIGMAS, n_components=[12]) for g in (None, 1e-3))
     assert one == other
 
 
 def test_there_are_as_many_parts_as_folds(X):
     options = {"size": 5, "landmarks": "uniform"}
-    found = errors_of(X[:12], options | {"preimage": "mds"}, folds=5, sigmas=[40.0], components=[2])
+    found = errors_of(X[:12], options | {"preimage": "mds"}, folds=5, sigmas=[40.0], n_components=[2])
     (errors,) = naive_settings(X[:12], [2], None, "mds", [40.0], 5, **options).values()
     assert found.best.standard_error == pytest.approx(np.std(errors, ddof=1) / np.sqrt(5), rel=1e-6)
     for folds in (-1, 0, 1):
@@ -285,14 +285,14 @@ def test_what_cannot_be_cross_validated(X):
                 errors_of(X, {"kernel": kernel}, sigmas=sigmas)
     with pytest.raises(SpecError, match="pre-images of the laplacian kernel have no fixed point"):
         errors_of(X, {"kernel": "laplacian", "preimage": "fixed-point"}, sigmas=[300.0])
-    message = "components=200: fits of 160 rows with 20 landmarks have at most 20 components"
+    message = "n_components=200: fits of 160 rows with 20 landmarks have at most 20 components"
     with pytest.raises(SpecError, match=message):
-        errors_of(X, {"size": 20}, sigmas=SIGMAS[:1], components=[4, 200])
+        errors_of(X, {"size": 20}, sigmas=SIGMAS[:1], n_components=[4, 200])
 
 
 def test_settings_from_which_nothing_can_be_learned_lose(X):
     given = {"preimage": "denoising", "noise": 40.0, "size": 50}
-    found = errors_of(X, given, sigmas=(3, 100.0, 20_000), components=(5,))
+    found = errors_of(X, given, sigmas=(3, 100.0, 20_000), n_components=(5,))
     lost = [setting.error for setting in found.settings if setting.sigma == 3]
     assert lost == [np.inf] * len(RIDGES)
     assert found.best.sigma != 3

@@ -22,7 +22,7 @@ from tests.helpers.stores import counted_reads
 def test_digits_fitted_and_new(digits, center):
     model = fitted(digits[:600], center=center)
     for X in (digits[:600], digits[600:1200]):  # the second it has not seen
-        true, found = truth(model, X), bigkpca.evaluate(model, X, sample=300, seed=2)
+        true, found = truth(model, X), bigkpca.evaluate(model, X, sample=300, random_state=2)
         assert found.rows == len(X)
         assert (np.abs(found.eigenvalues - true["eigenvalues"]) <= 4 * found.standard_errors).all()
         assert (found.standard_errors < 0.02 * found.eigenvalues).all()
@@ -97,7 +97,7 @@ def test_estimates_are_the_same_on_threads_and_processes(stored, two_processes):
 
 def test_the_seed_decides_which_rows_are_sampled():
     X = some_rows(150)
-    first, again, other = (bigkpca.evaluate(fitted(X), X, sample=50, seed=seed) for seed in (0, 0, 1))
+    first, again, other = (bigkpca.evaluate(fitted(X), X, sample=50, random_state=seed) for seed in (0, 0, 1))
     assert first.sampled == 50
     assert_same(first, again)
     assert (first.eigenvalues != other.eigenvalues).any()
@@ -129,7 +129,7 @@ def test_the_command_prints_estimates_or_json(stored, tmp_path):
     def evaluate(*options):
         return run("evaluate", tmp_path / "model.zarr", stored, *options)
 
-    expected = bigkpca.evaluate(tmp_path / "model.zarr", stored, sample=200, seed=5)
+    expected = bigkpca.evaluate(tmp_path / "model.zarr", stored, sample=200, random_state=5)
     shown = evaluate("--sample", 200, "--seed", 5)
     assert shown.exit_code == 0, shown.output
     assert "estimates from 200 of 600 rows" in shown.stdout

@@ -92,7 +92,7 @@ def test_what_is_read_of_rows_is_in_order(tmp_path):
             np.testing.assert_array_equal(found, expected)
 
 
-OPTIONS = {"components": 5, "seed": 3, "block_rows": 32, "sigma": 3.0}
+OPTIONS = {"n_components": 5, "random_state": 3, "block_rows": 32, "sigma": 3.0}
 X = np.random.default_rng(2).normal(size=(160, 7)) + 1.0
 
 

@@ -16,7 +16,7 @@ from tests.helpers.fits import fit, scores
 from tests.helpers.progress import Recorder
 from tests.helpers.stores import as_zarr, counted_reads
 
-OPTIONS = {"components": 5, "size": 80, "seed": 3}
+OPTIONS = {"n_components": 5, "size": 80, "random_state": 3}
 CHUNK = 100
 
 
@@ -36,7 +36,7 @@ PASSES = [
     ({}, 1),
     ({"block_rows": 300}, 1),
     ({"method": "rff"}, 1),
-    ({"landmarks": [5, 899, 431], "size": "auto", "components": 3}, 1),
+    ({"landmarks": [5, 899, 431], "size": "auto", "n_components": 3}, 1),
     ({"standardize": True, "method": "rff-pca", "block_rows": 300}, 3),
     ({"method": "rff-pca", "solver": "randomized"}, 5),
     ({"method": "exact"}, 0),
@@ -51,8 +51,8 @@ MORE_PASSES = [
     ({"standardize": True}, 2),
     ({"method": "rff", "solver": "randomized", "block_rows": 300}, 4),
     ({"method": "rff", "solver": "randomized", "standardize": True}, 5),
-    ({"method": "rff", "solver": "randomized", "size": 2 * (OPTIONS["components"] + 10)}, 2),
-    ({"method": "rff-pca", "solver": "randomized", "size": 2 * (OPTIONS["components"] + 10) + 2}, 1 + 3),
+    ({"method": "rff", "solver": "randomized", "size": 2 * (OPTIONS["n_components"] + 10)}, 2),
+    ({"method": "rff-pca", "solver": "randomized", "size": 2 * (OPTIONS["n_components"] + 10) + 2}, 1 + 3),
     ({"method": "exact", "standardize": True}, 1),
 ]
 
@@ -79,7 +79,7 @@ def test_rpcholesky_over_all_rows_makes_the_refreshing_passes_that_it_notes(data
 
 def test_landmarks_by_number_are_read_with_the_sample(dataset, reads, monkeypatch):
     monkeypatch.setattr("bigkpca.spec.sample_rows", lambda n, d, size: 3)  # so few that some chunks hold none
-    options = {"components": 2, "kernel": kernels.Function(np.inner), "seed": 3}  # no row is read for a bound
+    options = {"n_components": 2, "kernel": kernels.Function(np.inner), "random_state": 3}  # no row is read for a bound
     fit(dataset, landmarks="uniform", size=3, **options)
     without = reads - 1
     assert set(without) == {0, 1}

@@ -143,7 +143,7 @@ def test_models_of_uncounted_rows_are_those_of_counted_ones_to_the_bit(uncounted
     assert kpca.score(uncounted) == expected.score(counted)
     kpca.partial_fit(uncounted)
     assert_array_equal(kpca.eigenvalues_, expected.partial_fit(counted).eigenvalues_)
-    model = bigkpca.fit(uncounted, tmp_path / "model.zarr", components=3, size=40)
+    model = bigkpca.fit(uncounted, tmp_path / "model.zarr", n_components=3, size=40)
     scores = bigkpca.transform(model, uncounted, tmp_path / "scores.zarr")
     assert_array_equal(scores, bigkpca.transform(model, counted, tmp_path / "counted.zarr"))
 

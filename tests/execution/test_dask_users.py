@@ -54,7 +54,7 @@ def test_every_block_of_a_default_fit_and_transform_is_computed_by_a_task_of_a_d
             names.append(key[0].rpartition("-")[0])
 
     path, names = as_zarr(tmp_path, digits[:600], (50, 64)), []
-    options = {"components": 3, "size": 40, "seed": 0, "block_rows": 50}
+    options = {"n_components": 3, "size": 40, "random_state": 0, "block_rows": 50}
     with Names():
         bigkpca.fit(path, tmp_path / "m.zarr", **options)
         fitted = names.count("bigkpca-fitting")

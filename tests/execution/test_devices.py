@@ -198,7 +198,7 @@ def test_memory_that_is_full_when_a_value_is_moved_counts_as_well(monkeypatch):
 
 def test_a_plan_counts_the_arrays_of_each_thread_on_a_device():
     D, d, tile = 100, 50, TALLER * 2048
-    plan = plan_fit(rows(10**6), FitSpec.checked(size=D, components=5), 2, STRICT)
+    plan = plan_fit(rows(10**6), FitSpec.checked(size=D, n_components=5), 2, STRICT)
     assert plan.block_rows > tile
     landmarks = [(D, d, 4)]
     tiles = [
@@ -227,13 +227,13 @@ def test_a_block_on_a_device_needs_no_more_than_planned():
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     planned = (
-        plan_fit(ArrayRows(Y), FitSpec.checked(size=D, components=5, block_rows=n), 1, STRICT).device_bytes - 2**28
+        plan_fit(ArrayRows(Y), FitSpec.checked(size=D, n_components=5, block_rows=n), 1, STRICT).device_bytes - 2**28
     )
     assert planned / 4 < peak < planned
 
 
 def test_without_a_device_plans_are_as_before_and_with_one_they_grow_with_threads_up_to_four():
-    spec = FitSpec.checked(size=500, components=5)
+    spec = FitSpec.checked(size=500, n_components=5)
     many = rows(10**6)
     before, there = plan_fit(many, spec, 4), [plan_fit(many, spec, threads, STRICT) for threads in (1, 2, 4, 5)]
     assert (before.device, before.device_bytes) == ("", 0)
@@ -244,10 +244,10 @@ def test_without_a_device_plans_are_as_before_and_with_one_they_grow_with_thread
     assert worker_bytes(wide, fit, 4) < worker_bytes(wide, fit, 4, STRICT)
     for method in ("rff", "rff-pca", "exact"):
         few = rows(3000)
-        assert (plan_fit(few, FitSpec.checked(method=method, components=5), 2, STRICT).device_bytes > 0) == (
+        assert (plan_fit(few, FitSpec.checked(method=method, n_components=5), 2, STRICT).device_bytes > 0) == (
             method != "exact"
         )
-    exact = plan_fit(rows(10**5), FitSpec.checked(method="exact", components=100), 2, STRICT)
+    exact = plan_fit(rows(10**5), FitSpec.checked(method="exact", n_components=100), 2, STRICT)
     assert exact.device_bytes > 2**28 + 5 * 8 * 10**5 * 110  # the block that is multiplied, and products of two threads
     scores = [plan_transform(many, model(size), None, 2, device=STRICT).device_bytes for size in (100, 1000)]
     assert (
@@ -259,14 +259,14 @@ def test_what_does_not_fit_on_the_device_is_refused_and_with_a_tolerance_limits_
     free = 2**28 + 10**8
     monkeypatch.setattr(Device, "free_bytes", lambda self: free)
     engine, many = Engine(threads=1).on_device(STRICT), rows(10**6)
-    fit = resolve(FitSpec.checked(size=4000, components=5), many)
+    fit = resolve(FitSpec.checked(size=4000, n_components=5), many)
     with pytest.raises(
         DeviceMemoryError, match=r"this needs \d+ MB on device='array_api_strict:cpu', but only 368 MB are free"
     ):
         check_fits(many, fit, engine, None)
-    check_fits(many, resolve(FitSpec.checked(size=100, components=5), many), engine, None)
+    check_fits(many, resolve(FitSpec.checked(size=100, n_components=5), many), engine, None)
     check_fits(many, fit, Engine(threads=1), None)
-    growing = resolve(FitSpec.checked(tol=0.01, components=5), many)
+    growing = resolve(FitSpec.checked(tol=0.01, n_components=5), many)
     limits = check_fits(many, growing, engine, None)
     assert limits.limited_by == "the free memory of array_api_strict:cpu"
     assert plan_resolved(many, growing.changed(size=limits.largest), 1, STRICT).device_bytes <= free

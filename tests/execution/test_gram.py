@@ -93,7 +93,7 @@ def test_products_have_the_same_bits_everywhere(engine, tmp_path):
 def test_a_plan_counts_the_rows_in_memory_and_blocks_but_no_gram_matrix():
     def plan(n, **options):
         rows = ArrayRows(np.broadcast_to(np.zeros(1, np.float32), (n, 100)))
-        return plan_fit(rows, FitSpec.checked(components=20, **options), 2)
+        return plan_fit(rows, FitSpec.checked(n_components=20, **options), 2)
 
     start, exact, refined = plan(10**5), plan(10**5, method="exact"), plan(10**5, refine=2)
     assert exact.size == refined.size == 10**5

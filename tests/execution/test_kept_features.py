@@ -19,7 +19,7 @@ from bigkpca.fitting.memory_limits import make_room
 from bigkpca.spec import FitSpec, resolve
 from tests.helpers.disks import tree_bytes
 
-OPTIONS = {"components": 3, "size": 60, "sigma": 3.0}
+OPTIONS = {"n_components": 3, "size": 60, "sigma": 3.0}
 FITS = [
     {"size": 60},
     {"size": 60, "block_rows": 400},  # which are no tiles
@@ -74,7 +74,7 @@ def test_what_has_no_place_is_computed_again(taken):
 
 
 def test_a_limit_leaves_what_the_plan_does_not_need_and_without_one_a_third_at_least_is_kept_or_none():
-    given, spec = ArrayRows(rows()), FitSpec.checked(components=3, size=60)
+    given, spec = ArrayRows(rows()), FitSpec.checked(n_components=3, size=60)
     for limit, kept in ((10**9, True), (process_bytes(), False)):
         place = KeptFeatures()
         make_room(place, given, resolve(spec, given), limit)

@@ -47,7 +47,7 @@ def array_bytes(data, threads=2):
 
 
 def test_a_plan_says_what_will_be_read_and_done():
-    plan = plan_fit(rows(600_000, 784), FitSpec.checked(size=1000, components=50), threads=2)
+    plan = plan_fit(rows(600_000, 784), FitSpec.checked(size=1000, n_components=50), threads=2)
     assert (plan.rows, plan.columns, plan.size, plan.passes) == (600_000, 784, 1000, 1)
     assert plan.block_rows == 32_768
     assert plan.tasks == 19
@@ -157,7 +157,7 @@ def test_the_exact_method_plans_for_its_gram_matrix_while_it_holds_it_and_reads_
 
 
 def test_every_pass_is_planned_and_its_bytes_are():
-    randomized = {"method": "rff", "solver": "randomized", "components": 10}
+    randomized = {"method": "rff", "solver": "randomized", "n_components": 10}
     for options, d, passes in [
         ({"method": "rff-pca"}, 8193, 1 + PASSES),
         ({"method": "rff-pca", "standardize": True}, 50, 3),

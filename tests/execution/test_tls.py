@@ -114,7 +114,7 @@ def test_a_run_over_tls_with_a_killed_worker_and_a_killed_driver(tmp_path):
     np.save(tmp_path / "x.npy", X)
     data, clean, out = str(tmp_path / "x.npy"), tmp_path / "clean.zarr", tmp_path / "m.zarr"
     options = ["--size", "900", "--components", "10", "--sigma", "8", "--landmarks", "uniform"]
-    bigkpca.fit(data, clean, size=900, components=10, sigma=8, landmarks="uniform")
+    bigkpca.fit(data, clean, size=900, n_components=10, sigma=8, landmarks="uniform")
     files = certificates(tmp_path / "own")
     tls = options_of(files, "--tls-ca-file")
     with configured(**files), DaskProcesses(tmp_path / "cluster", 2, tls=tls) as cluster:

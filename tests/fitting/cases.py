@@ -7,7 +7,7 @@ from bigkpca import landmarks, methods
 from bigkpca.numerics.methods import METHODS
 from tests.helpers.fits import fit
 
-OPTIONS = {"components": 6, "size": 60, "seed": 3}
+OPTIONS = {"n_components": 6, "size": 60, "random_state": 3}
 OWN_ROWS = np.random.default_rng(5).integers(0, 17, (40, 64)) + 0.5
 # What a fit may be asked for besides OPTIONS, by name.
 CASES = {

@@ -30,7 +30,7 @@ KIND = RNG.choice(["a", "b", "c", "d"], N, p=[0.6, 0.2, 0.15, 0.05])
 FRAME = pd.DataFrame({"x": RNG.normal(5, 3, N), "kind": KIND, "y": RNG.exponential(40, N), "same": 1.0})
 W = np.array([2.0, 0.5, 1.0, 4.0, 1.0])  # powers of two, which round nothing
 X = RNG.normal(size=(N, 5)) + 1
-OPTIONS = {"components": 3, "size": 20, "seed": 1}
+OPTIONS = {"n_components": 3, "size": 20, "random_state": 1}
 
 
 @pytest.fixture(scope="module")
@@ -288,10 +288,10 @@ def test_lengths_are_those_of_weighted_columns(table):
 
 @pytest.mark.full
 def test_a_cross_validation_measures_errors_of_weighted_columns():
-    spec = FitSpec.checked(size=30, seed=2, preimage="ridge")
-    plain = cross_validate(open_rows(X * W), spec, Engine(threads=1), components=[2], sigmas=[2.0])
-    spec = FitSpec.checked(size=30, seed=2, preimage="ridge", column_weights=W)
-    weighted = cross_validate(open_rows(X), spec, Engine(threads=1), components=[2], sigmas=[2.0])
+    spec = FitSpec.checked(size=30, random_state=2, preimage="ridge")
+    plain = cross_validate(open_rows(X * W), spec, Engine(threads=1), n_components=[2], sigmas=[2.0])
+    spec = FitSpec.checked(size=30, random_state=2, preimage="ridge", column_weights=W)
+    weighted = cross_validate(open_rows(X), spec, Engine(threads=1), n_components=[2], sigmas=[2.0])
     assert [one.error for one in weighted.settings] == pytest.approx([one.error for one in plain.settings], rel=1e-6)
     assert (plain.weighted, weighted.weighted) == (False, True)
 

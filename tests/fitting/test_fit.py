@@ -62,10 +62,10 @@ def test_the_size_of_unsigned_numbers_does_not_wrap():
 def test_more_landmarks_or_components_than_rows_are_lowered(digits):
     notes = Recorder()
     with pytest.warns(FewerComponentsWarning, match="200 components were requested, but 29 are kept: there are 30 "):
-        fitted = fit(digits[:30], progress=notes, components=200, size=100)
+        fitted = fit(digits[:30], progress=notes, n_components=200, size=100)
     assert fitted.features.size == 30
     assert fitted.components == 29
-    fit(digits[:30], progress=notes, components=50, size=100)
+    fit(digits[:30], progress=notes, n_components=50, size=100)
     assert [note.split(":")[0] for note in notes.notes] == [
         "size lowered from 100 to 30",
         "size lowered from 100 to 30",
@@ -78,7 +78,7 @@ def test_neither_the_unit_of_data_nor_their_origin_matters(digits):
     for dtype, tolerance in (("float64", 1e-9), ("float32", 1e-4)):
         # Uniform landmarks: k-means of integers has ties, which rounding breaks either way.
         reference, small, far = (
-            fit(rows, components=10, size=50, dtype=dtype, landmarks="uniform").solution.eigenvalues
+            fit(rows, n_components=10, size=50, dtype=dtype, landmarks="uniform").solution.eigenvalues
             for rows in (X, X * 1e-6, X + 2**30)
         )
         np.testing.assert_allclose(small, reference, rtol=tolerance)
@@ -87,8 +87,8 @@ def test_neither_the_unit_of_data_nor_their_origin_matters(digits):
 
 def test_candidate_lengths_are_those_of_a_fit(digits):
     rows = ArrayRows(digits[:300])
-    lengths = sample_lengths(rows, resolve(FitSpec.checked(components=5, size=100), rows), Engine())
-    assert fit(digits[:300], components=5, size=100).features.kernel == kernels.Gaussian(lengths["median"].sigma)
+    lengths = sample_lengths(rows, resolve(FitSpec.checked(n_components=5, size=100), rows), Engine())
+    assert fit(digits[:300], n_components=5, size=100).features.kernel == kernels.Gaussian(lengths["median"].sigma)
 
 
 def test_rows_without_differences_or_whose_kernel_values_overflow_are_refused(digits):
@@ -96,8 +96,8 @@ def test_rows_without_differences_or_whose_kernel_values_overflow_are_refused(di
         with pytest.raises(DataError, match="all 50 sampled rows are equal: constant data"):
             fit(np.ones((50, 3)), kernel=kernel)
     X = digits.astype(np.float32)
-    cubic = {"kernel": "poly", "components": 3, "size": 30}
-    fitted, gaussian = fit(X, **cubic), fit(X, components=3, size=30)
+    cubic = {"kernel": "poly", "n_components": 3, "size": 30}
+    fitted, gaussian = fit(X, **cubic), fit(X, n_components=3, size=30)
     X[1500] = 1e30
     with pytest.raises(DataError, match="rows 0 to 1796: kernel values overflow"):
         scores(fitted, X)
@@ -110,7 +110,7 @@ def test_rows_without_differences_or_whose_kernel_values_overflow_are_refused(di
 def test_a_second_fit_in_float64_is_planned_before_it_begins(digits):
     rows, seen = ArrayRows(digits[:900].astype(np.float32)), Recorder()
     here = Engine(threads=1, progress=seen)
-    spec = FitSpec.checked(size=400, sigma=2000.0, components=5)
+    spec = FitSpec.checked(size=400, sigma=2000.0, n_components=5)
     assert fit_rows(rows, spec, here).features.dtype == np.float64
     limit = plan_fit(rows, spec, 1).peak_bytes + 1_000_000
     with pytest.raises(
@@ -152,7 +152,7 @@ def test_standardize_is_fitting_what_a_scaler_gives_whatever_the_unit(method, fe
 def test_constant_columns_keep_scale_one():
     X = np.random.default_rng(0).normal(size=(100, 6)) * [1, 0, 1e-9, 0, 0, 1] + [0, 1 / 3, 0, 1e9 + 1 / 3, 0, 0]
     for block_rows in (None, 7):
-        model = fit_small(X, standardize=True, size=30, components=3, block_rows=block_rows)
+        model = fit_small(X, standardize=True, size=30, n_components=3, block_rows=block_rows)
         np.testing.assert_array_equal(model.features.scale[[1, 3, 4]], 1)
         np.testing.assert_allclose(model.features.scale[[0, 2, 5]], X[:, [0, 2, 5]].std(axis=0), rtol=1e-12)
         assert np.isfinite(scores(model, X)).all()

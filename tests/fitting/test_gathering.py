@@ -123,7 +123,7 @@ def test_the_number_of_components_may_change_while_rows_are_kept(X):
 
 def test_a_seed_that_was_drawn_stays(X):
     kpca = added(cut(X, 100), random_state=None)
-    seed = FitSpec.of(kpca.model_).seed
+    seed = FitSpec.of(kpca.model_).random_state
     assert same(kpca, KernelPCA(**SMALL | {"random_state": seed}).fit(X))
 
 
@@ -161,8 +161,8 @@ def test_enough_rows_are_as_many_as_a_fit_samples():
     for columns, options, expected in (
         (10, {}, 20_000),
         (16_000, {}, 1000),
-        (160_000, {"components": 10, "size": 300}, 300),
-        (160_000, {"components": 10, "method": "rff"}, 100),
+        (160_000, {"n_components": 10, "size": 300}, 300),
+        (160_000, {"n_components": 10, "method": "rff"}, 100),
     ):
         rows = ArrayRows(np.broadcast_to(np.float32(0), (5, columns)))
         assert gathering._enough(rows, FitSpec.checked(**options)) == expected

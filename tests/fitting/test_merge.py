@@ -97,7 +97,7 @@ def test_samples_of_parts_stay_in_proportion_however_models_are_merged():
     rng = np.random.default_rng(0)
     rows = rng.normal(size=(1600, 3))
     rows[800:, 0] += 6  # the second half is another cluster
-    parts = in_parts(rows, 400, 800, 1200, method="rff", size=40, components=2)
+    parts = in_parts(rows, 400, 800, 1200, method="rff", size=40, n_components=2)
     ab, cd = merge(parts[:2], ENGINE), merge(parts[2:], ENGINE)
     chain = merge([merge([ab, parts[2]], ENGINE), parts[3]], ENGINE)
     for merged in (merge(parts, ENGINE), merge([ab, cd], ENGINE), chain):
@@ -169,7 +169,7 @@ def test_methods_that_need_uniform_landmarks_warn(X):
 def test_what_does_not_add_up_is_refused(X):
     model = fitted(X[:150])
     other = like(model, X[150:])
-    fewer = replace(other, provenance={**other.provenance, "spec": {**other.provenance["spec"], "components": 3}})
+    fewer = replace(other, provenance={**other.provenance, "spec": {**other.provenance["spec"], "n_components": 3}})
     for models, message in (
         ([], "0 models were given: merging needs at least two"),
         ([model], "1 models were given"),
@@ -178,7 +178,7 @@ def test_what_does_not_add_up_is_refused(X):
         ([other, merge([model, other], ENGINE)], "model 2 has the same rows as model 1"),
         ([model, fitted(X[150:], method="exact")], "model 2: a model of the exact method"),
         ([fitted(X[:150], preimage="ridge"), other], "was trained on the earlier rows"),
-        ([model, fewer], "model 2 was fitted with components=3, the first one with 6"),
+        ([model, fewer], "model 2 was fitted with n_components=3, the first one with 6"),
     ):
         with pytest.raises(SpecError, match=message):
             merge(models, ENGINE)

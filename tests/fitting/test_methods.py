@@ -53,7 +53,7 @@ def test_models_are_saved_and_fitted_again_by_their_parameters_and_seed(case, di
     assert scores(again, X).tobytes() == expected
     if case != "own rows":
         assert model_digest(again) == model_digest(model)
-    other = fitted(X, **CASES[case] | {"seed": 4})
+    other = fitted(X, **CASES[case] | {"random_state": 4})
     moved = not np.allclose(other.solution.eigenvalues, model.solution.eigenvalues, rtol=1e-6)
     assert moved == (case not in ("exact", "own rows", "row numbers"))
 

@@ -24,7 +24,7 @@ from tests.helpers.devices import TOLERANCES, agree, every_device, every_dtype
 from tests.helpers.fits import fit
 from tests.helpers.oracles import inverse_quadratic
 
-OPTIONS = {"components": 5, "size": 40, "seed": 3}
+OPTIONS = {"n_components": 5, "size": 40, "random_state": 3}
 # Where landmarks are all but dependent, float32 itself is less precise than what is asked of all that follow.
 KERNELS = {
     "laplacian": {"kernel": "laplacian"},

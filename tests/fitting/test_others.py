@@ -32,7 +32,7 @@ def in_order(function, values):
 
 def apart(X, **options):
     """A model of rows X, the one without every fourth row, and a fit of the others."""
-    options = {"components": 3, "sigma": 40.0, "dtype": "float64"} | options
+    options = {"n_components": 3, "sigma": 40.0, "dtype": "float64"} | options
     model, own = (fit(rows, **options) for rows in (X, X[KEPT]))
     spec = FitSpec.of(model)
     other = without(model, mapped(model.features, X[JUDGED], in_order), JUDGED if spec.exact else None, spec, in_order)
@@ -66,10 +66,10 @@ def test_there_is_none_without_the_rows_or_for_pre_images_that_took_a_pass(digit
     assert apart(X, preimage="linear", size=240)[2]() is None  # from landmarks that are the rows
     assert apart(X, method="columns", size=40)[0] is None
     assert apart(X, method=Nystroem(form="thesis"), size=40)[0] is None
-    model = fit(X, components=2, size=40, method="rff", solver="randomized")
+    model = fit(X, n_components=2, size=40, method="rff", solver="randomized")
     assert without(model, mapped(model.features, X[JUDGED], in_order), None, FitSpec.of(model), in_order) is None
     few = np.repeat(X[:2], 120, axis=0)
-    model = fit(few, components=1, size=2)
+    model = fit(few, n_components=1, size=2)
     spec = FitSpec.of(model)
     of_few = mapped(model.features, few, in_order)
     assert without(model, of_few.part(slice(120)), None, spec, in_order) is None  # the others do not vary
@@ -79,7 +79,7 @@ def test_there_is_none_without_the_rows_or_for_pre_images_that_took_a_pass(digit
 
 def test_known_features_and_the_span_of_the_landmarks_change_nothing(digits):
     X = digits[:240].astype(np.float64)
-    model = fit(X, components=3, sigma=40.0, size=30)
+    model = fit(X, n_components=3, sigma=40.0, size=30)
     spec, judged = FitSpec.of(model), np.isin(np.arange(240), JUDGED)
     known, span = mapped(model.features, X, in_order), span_of(model.features.gram(), model.moments, 1e-12)
     before = known.V.copy()
@@ -150,7 +150,7 @@ def test_the_verdict_of_an_evaluation_is_that_on_new_rows(options, noise, tmp_pa
 @pytest.mark.full
 def test_the_verdict_of_a_comparison_is_that_on_new_rows(noise):
     X, new = noise
-    rows, variant, given = ArrayRows(X), MethodVariant("nystroem", "uniform"), FitSpec(components=20, sigma=9.0)
+    rows, variant, given = ArrayRows(X), MethodVariant("nystroem", "uniform"), FitSpec(n_components=20, sigma=9.0)
     exact = trials.exact_reference(rows, given)
     found = run_trial(rows, variant.spec(given, 150, 0), Candidate(variant, 150, 0), exact)
     _, pca, kept = truth(KernelPCA(20, sigma=9.0, size=150, landmarks="uniform", random_state=0).fit(X), X, new)
@@ -174,7 +174,7 @@ def test_a_verdict_on_rows_that_are_landmarks_says_so(options, noise, tmp_path):
 def test_the_verdict_of_a_comparison_says_if_pre_images_were_made_from_the_judged_rows(noise):
     rows, variant = ArrayRows(noise[0]), MethodVariant("rff", "")
     for preimage, seen in (("auto", 0), ("linear", 1)):
-        given = FitSpec(components=6, sigma=9.0, preimage=preimage)
+        given = FitSpec(n_components=6, sigma=9.0, preimage=preimage)
         exact = trials.exact_reference(rows, given)
         found = run_trial(rows, variant.spec(given, 50, 0), Candidate(variant, 50, 0), exact)
         assert found.preimages_seen == seen

@@ -45,7 +45,7 @@ def test_a_model_of_every_method_tells_rows_of_its_kind_from_others(case, digits
 
 @pytest.mark.parametrize("options", [{"refine": 4}, {"method": "exact", "center": False}], ids=str)
 def test_kept_rows_give_the_reference_that_projecting_them_gives(options, X):
-    model = fit(X[:300], components=4, sigma=25.0, residual_tol=1e-6, **options)
+    model = fit(X[:300], n_components=4, sigma=25.0, residual_tol=1e-6, **options)
     found, own = (with_reference(model, rows, 300, 0, ONE).reference for rows in (X[:300], None))
     scale = np.abs(found.edges).max(axis=1, keepdims=True)
     np.testing.assert_allclose(own.edges / scale, found.edges / scale, atol=2e-4)
@@ -54,7 +54,7 @@ def test_kept_rows_give_the_reference_that_projecting_them_gives(options, X):
 
 
 def test_scores_of_a_fit_that_has_not_converged_may_be_off_by_more(X):
-    model = fit(X[:300], components=4, sigma=25.0, refine=4, residual_tol=1e-6)
+    model = fit(X[:300], n_components=4, sigma=25.0, refine=4, residual_tol=1e-6)
     coarse = replace(model, certificate=replace(model.certificate, residuals=np.full(4, 0.2)))
     found = with_reference(coarse, None, 300, 0, ONE).reference
     spread = np.sqrt(model.solution.eigenvalues / 300)
@@ -64,15 +64,15 @@ def test_scores_of_a_fit_that_has_not_converged_may_be_off_by_more(X):
 @pytest.mark.full
 def test_a_reference_is_of_so_many_rows_at_most():
     X = np.random.default_rng(0).normal(size=(5000, 3))
-    assert fit(X, components=3, sigma=2.0, size=50).reference.rows == REFERENCE_ROWS
-    refined = fit(X[: REFERENCE_ROWS + 50], components=1, sigma=2.0, size=20, refine=1, residual_tol=0.5)
+    assert fit(X, n_components=3, sigma=2.0, size=50).reference.rows == REFERENCE_ROWS
+    refined = fit(X[: REFERENCE_ROWS + 50], n_components=1, sigma=2.0, size=20, refine=1, residual_tol=0.5)
     assert refined.reference.rows == REFERENCE_ROWS
 
 
 @pytest.mark.parametrize("components", [3, 80])
 def test_rows_that_were_fitted_are_nearer_than_new_ones_and_no_drift(components):
     X = np.random.default_rng(components).normal(size=(4200, 30))
-    model = fit(X[:200], components=components, size=200)
+    model = fit(X[:200], n_components=components, size=200)
     own, new = model.residual(X[:200]), model.residual(X[200:])
     assert own.mean() < (1 - components / 200) * new.mean()
     assert drift(model, X[200:]).figure == 0
@@ -104,7 +104,7 @@ def of_kind(kind, rng, n):
 def test_rows_that_repeat_and_narrow_kernels_raise_no_alarm(kind, options, dtype):
     rng = np.random.default_rng(0)
     X, new = (of_kind(kind, rng, n).astype(dtype) for n in (900, 3000))
-    model = fit(X, components=5, **options)
+    model = fit(X, n_components=5, **options)
     assert drift(model, X).figure == drift(model, new).figure == 0
 
 
@@ -113,10 +113,10 @@ def test_rows_that_repeat_and_narrow_kernels_raise_no_alarm(kind, options, dtype
 @pytest.mark.parametrize(
     ("rows", "columns", "options"),
     [
-        (2000, 100, {"components": 50}),
-        (1500, 10, {"components": 40, "sigma": 1.0, "method": "rff", "size": 200}),
-        (500, 200, {"components": 20, "kernel": "linear"}),
-        (600, 30, {"components": 10, "method": "exact"}),
+        (2000, 100, {"n_components": 50}),
+        (1500, 10, {"n_components": 40, "sigma": 1.0, "method": "rff", "size": 200}),
+        (500, 200, {"n_components": 20, "kernel": "linear"}),
+        (600, 30, {"n_components": 10, "method": "exact"}),
     ],
     ids=["gaussian", "narrow rff", "linear", "exact"],
 )
@@ -129,28 +129,32 @@ def test_flat_spectra_raise_no_alarm_and_others_do(rows, columns, options):
 
 
 NIGHTS = {
-    "flat": (lambda rng, n: rng.normal(size=(n, 100)), 2000, {"components": 50}),
+    "flat": (lambda rng, n: rng.normal(size=(n, 100)), 2000, {"n_components": 50}),
     "flat and narrow": (
         lambda rng, n: rng.normal(size=(n, 10)),
         1500,
-        {"components": 40, "sigma": 1.0, "method": "rff", "size": 200},
+        {"n_components": 40, "sigma": 1.0, "method": "rff", "size": 200},
     ),
-    "flat and linear": (lambda rng, n: rng.normal(size=(n, 200)), 500, {"components": 20, "kernel": "linear"}),
-    "flat and exact": (lambda rng, n: rng.normal(size=(n, 30)), 500, {"components": 10, "method": "exact"}),
+    "flat and linear": (lambda rng, n: rng.normal(size=(n, 200)), 500, {"n_components": 20, "kernel": "linear"}),
+    "flat and exact": (lambda rng, n: rng.normal(size=(n, 30)), 500, {"n_components": 10, "method": "exact"}),
     "blobs": (
         lambda rng, n: rng.normal(size=(n, 4)) + 4 * np.eye(4)[rng.integers(0, 4, n)],
         1000,
-        {"components": 8, "landmarks": "uniform", "size": 300},
+        {"n_components": 8, "landmarks": "uniform", "size": 300},
     ),
-    "heavy tails": (lambda rng, n: rng.standard_t(2, size=(n, 5)), 1000, {"components": 10, "size": 200}),
-    "counts": (lambda rng, n: rng.poisson(1.0, (n, 6)).astype(float), 1000, {"components": 10, "size": 200}),
-    "one-hot": (lambda rng, n: np.eye(30)[rng.integers(0, 30, n)], 1000, {"components": 10, "size": 60}),
+    "heavy tails": (lambda rng, n: rng.standard_t(2, size=(n, 5)), 1000, {"n_components": 10, "size": 200}),
+    "counts": (lambda rng, n: rng.poisson(1.0, (n, 6)).astype(float), 1000, {"n_components": 10, "size": 200}),
+    "one-hot": (lambda rng, n: np.eye(30)[rng.integers(0, 30, n)], 1000, {"n_components": 10, "size": 60}),
     "a curve": (
         lambda rng, n: np.column_stack([f(rng.uniform(0, 6, n)) for f in (np.cos, np.sin)]),
         1000,
-        {"components": 12, "sigma": 0.3, "landmarks": "rpcholesky"},
+        {"n_components": 12, "sigma": 0.3, "landmarks": "rpcholesky"},
     ),
-    "skewed": (lambda rng, n: rng.lognormal(size=(n, 8)), 1000, {"components": 10, "kernel": "laplacian", "size": 200}),
+    "skewed": (
+        lambda rng, n: rng.lognormal(size=(n, 8)),
+        1000,
+        {"n_components": 10, "kernel": "laplacian", "size": 200},
+    ),
 }
 
 
@@ -162,19 +166,19 @@ def test_a_thousand_nights_of_the_same_kind_raise_three_alarms_at_most():
     for kind, (draw, rows, options) in NIGHTS.items():
         for seed in range(10):
             rng = np.random.default_rng(seed)
-            model = fit(draw(rng, rows), seed=seed, **options)
+            model = fit(draw(rng, rows), random_state=seed, **options)
             alarms += [(kind, seed) for _ in range(10) if drift(model, draw(rng, 1000)).figure > 0]
     assert len(alarms) <= 3, alarms
 
 
 def test_precomputed_and_extended_models_have_no_reference_nor_those_that_overflow(X):
-    assert fit(X[:50] @ X[:50].T, components=3, method="exact", kernel="precomputed").reference is None
+    assert fit(X[:50] @ X[:50].T, n_components=3, method="exact", kernel="precomputed").reference is None
     model = fitted(X[:150])
     assert model.reference is not None
     assert model.leading(2).reference is None
     assert extend(model, ArrayRows(X[150:]), FitSpec.checked(**OPTIONS), ONE).reference is None
     rows = np.random.default_rng(0).normal(size=(200, 3)).astype(np.float32)
-    cubic = fit(rows, components=2, kernel="polynomial", degree=3, size=50)
+    cubic = fit(rows, n_components=2, kernel="polynomial", degree=3, size=50)
     assert cubic.reference is not None
     assert with_reference(cubic, rows * np.float32(1e25), 200, 0, ONE).reference is None
 
@@ -216,7 +220,7 @@ def test_a_fit_computes_the_features_of_its_reference_rows_once(monkeypatch):
 
     for module in (others, reference):
         monkeypatch.setattr(module, "mapped", counted)
-    model = fit(X, components=3, size=60, sigma=2.0)
+    model = fit(X, n_components=3, size=60, sigma=2.0)
     assert model.captured.seen is False
     assert seen == [REFERENCE_ROWS]
 

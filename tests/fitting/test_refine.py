@@ -25,7 +25,7 @@ from tests.helpers.fits import fit, scores
 from tests.helpers.progress import Recorder
 
 R = 6
-OPTIONS = {"components": R, "size": 60, "seed": 3}
+OPTIONS = {"n_components": R, "size": 60, "random_state": 3}
 
 
 def hold_at_most(rows, monkeypatch):
@@ -139,11 +139,11 @@ def test_errors_of_kernels_are_those_of_all_rows():
 
 def test_options_that_make_no_sense_are_refused(no_gram):
     for components in (None, 0.9):
-        assert fitted(some_rows(100), method="exact", components=components).features.size == 100
+        assert fitted(some_rows(100), method="exact", n_components=components).features.size == 100
         with pytest.raises(SpecError, match="above 100 rows needs a number of components"):
-            fitted(some_rows(101), method="exact", components=components)
+            fitted(some_rows(101), method="exact", n_components=components)
         with pytest.raises(SpecError, match="refine=2 needs a number of components"):
-            FitSpec.checked(refine=2, components=components)
+            FitSpec.checked(refine=2, n_components=components)
     for options, message in (
         ({"method": methods.Exact(), "refine": 1}, "iterates until residual_tol is met: leave refine out"),
         ({"refine": -1}, "refine=-1"),
@@ -179,13 +179,19 @@ def test_models_are_the_same_bytes_everywhere(engine, options, dtype, chunk, no_
 @pytest.mark.filterwarnings("ignore::bigkpca.errors.FewerComponentsWarning")
 def test_components_follow_the_rank_and_not_the_landmarks_of_the_start(no_gram):
     for options in (
-        {"method": "exact", "kernel": "linear", "dtype": "float32", "residual_tol": 1e-12, "components": 10},  # rank 5
-        {"components": 170, "refine": 3, "size": 200, "residual_tol": 1e-9, "sigma": 20.0},  # some below rounding
+        {
+            "method": "exact",
+            "kernel": "linear",
+            "dtype": "float32",
+            "residual_tol": 1e-12,
+            "n_components": 10,
+        },  # rank 5
+        {"n_components": 170, "refine": 3, "size": 200, "residual_tol": 1e-9, "sigma": 20.0},  # some below rounding
     ):
         model = fitted(some_rows(300), **options)
         assert (model.solution.eigenvalues > 0).all()
         assert np.isfinite(model.solution.components).all()
-    assert fitted(some_rows(300), method="exact", components=30, size=8, residual_tol=0.1).components == 30
+    assert fitted(some_rows(300), method="exact", n_components=30, size=8, residual_tol=0.1).components == 30
 
 
 def test_commands_take_both_options_and_print_residuals(no_gram, tmp_path):

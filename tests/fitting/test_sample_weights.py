@@ -176,7 +176,7 @@ def test_weights_on_disk_give_the_same_bits_on_any_workers_and_as_in_memory(tmp_
     group.create_array("x", data=X, chunks=(700, 64))
     group.create_array("w", data=weights, chunks=(900,))
     rows = open_rows(tmp_path / "rows.zarr", "x")
-    spec = FitSpec(components=4, size=30, standardize=True)
+    spec = FitSpec(n_components=4, size=30, standardize=True)
     expected = fit_rows(weighted(rows, weights), spec, ENGINE)
     found = fit_rows(weighted(rows, "w"), spec, engine)
     for name in ("eigenvalues", "components", "mean"):
@@ -206,7 +206,7 @@ def test_the_error_that_ends_the_growth_of_a_size_is_weighted(digits):
     rows, spec = weighted(ArrayRows(X), weights), FitSpec(tol=0.5, sigma=25.0, landmarks="uniform")
     found, expected = [], []
     for seed in range(3):
-        fit = replace(resolve(spec.model_copy(update={"seed": seed}), rows), sample=250).at(125)
+        fit = replace(resolve(spec.model_copy(update={"random_state": seed}), rows), sample=250).at(125)
         prepared = prepare_sample(rows, fit, ENGINE)
         features = feature_map_factory(prepared, fit, ENGINE)(fit)
         found.append(_error_estimator(prepared, fit.spec)[0](features).value)
@@ -242,7 +242,7 @@ def test_the_median_distance_is_that_of_repeated_rows(X):
     ids=["polynomial", "standardize", "sketch"],
 )
 def test_rows_of_weight_zero_may_be_of_any_size(options, X):
-    options = {"components": 3, "size": 40, "dtype": "float32", **options}
+    options = {"n_components": 3, "size": 40, "dtype": "float32", **options}
     weights = np.random.default_rng(0).integers(0, 2, len(X))
     far = np.where(weights[:, None] == 0, 1e200, X)
     with np.errstate(over="ignore", invalid="ignore"):
@@ -280,7 +280,7 @@ def test_rows_that_are_forgotten_leave_nothing(X):
 def test_the_rows_kept_for_an_estimate_are_in_proportion_to_their_weights(digits):
     X, weights = digits[:1200].astype(np.float64), np.full(600, 0.25)
     old = {row.tobytes() for row in X[:600]}
-    first = fit_rows(ArrayRows(X[:600]), FitSpec(components=3, size=20, method="rff", sigma=25.0), ENGINE)
+    first = fit_rows(ArrayRows(X[:600]), FitSpec(n_components=3, size=20, method="rff", sigma=25.0), ENGINE)
     second = fit_like(weighted(ArrayRows(X[600:]), weights), first, spec_like(first, {}), ENGINE, None)
     grown = extend(first, weighted(ArrayRows(X[600:]), weights), FitSpec.of(first), ENGINE)
     for model in (grown, merge([first, second], ENGINE)):

@@ -17,7 +17,7 @@ from tests.fitting.cases import assert_same_bits, chosen
 from tests.helpers.fits import fit
 from tests.helpers.progress import Recorder
 
-OPTIONS = {"components": 5, "seed": 3}
+OPTIONS = {"n_components": 5, "random_state": 3}
 
 
 def fitted(X, progress=None, **options):

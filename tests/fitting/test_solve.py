@@ -42,7 +42,7 @@ def test_a_sketch_at_full_width_is_the_dense_solution(few):
     np.testing.assert_allclose(sketched.solution.eigenvalues, dense.solution.eigenvalues, rtol=1e-10)
     assert sketched.moments is None
     # More components than features are lowered.
-    assert fitted(few, method="rff", size=20, components=50, solver="randomized").components <= 20
+    assert fitted(few, method="rff", size=20, n_components=50, solver="randomized").components <= 20
 
 
 def test_a_narrow_kernel_is_told_with_the_share_it_leaves(X):
@@ -68,7 +68,7 @@ def test_a_kernel_that_is_zero_for_all_rows_or_with_all_landmarks_is_an_error_of
         (landmarks.RPCholesky(over="all"), r"k\(x, x\) is zero for all sampled rows"),
     ):
         with pytest.raises(DataError, match=message):
-            fitted(X[:50], kernel=nothing, landmarks=rule, size=10, components=2)
+            fitted(X[:50], kernel=nothing, landmarks=rule, size=10, n_components=2)
     with pytest.raises(DataError, match="no direction varies in feature space"):
         fitted(X, landmarks=np.eye(3, 64) * 1e6, size="auto")
     with pytest.raises(DataError, match=r"sigma=1e\+12 is \de\+\d\d times the length .* use sigma=\d+\.\d"):

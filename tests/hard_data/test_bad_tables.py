@@ -21,7 +21,7 @@ def test_rows_that_are_no_numbers(tmp_path):
         ([[1.0, 2.0], [3.0]], "the rows do not form an array, since they differ in length"),
     ):
         with pytest.raises(ValueError, match=message):
-            bigkpca.fit(rows, tmp_path / "m.zarr", components=2, size=20)
+            bigkpca.fit(rows, tmp_path / "m.zarr", n_components=2, size=20)
         with pytest.raises(ValueError, match=message):
             bigkpca.transform(kpca.model_, rows, tmp_path / "s.zarr")
     assert not list(tmp_path.iterdir())

@@ -219,7 +219,7 @@ def test_intervals_of_an_evaluation_hold_what_scores_explain_and_not_eigenvalues
     X, kpca = mixed()
     Y = kpca.transform(X).astype(np.float64)
     explained = np.linalg.norm(X.T @ (Y / np.linalg.norm(Y, axis=0)), axis=0) ** 2  # u'Kc u
-    intervals = np.array([bigkpca.evaluate(kpca, X, sample=400, seed=seed).intervals for seed in range(20)])
+    intervals = np.array([bigkpca.evaluate(kpca, X, sample=400, random_state=seed).intervals for seed in range(20)])
     for truth, least, most in ((explained, 0.85, 1), (eigenvalues(X @ X.T, center=False)[:2], 0, 0.1)):
         shares = ((intervals[:, :, 0] <= truth) & (truth <= intervals[:, :, 1])).mean(axis=0)
         assert ((least <= shares) & (shares <= most)).all(), shares

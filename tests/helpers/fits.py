@@ -7,7 +7,7 @@ from bigkpca.execution.projection import score_rows
 from bigkpca.fitting.fit import fit_rows
 from bigkpca.spec import FitSpec
 
-OPTIONS = {"components": 10, "size": 100, "seed": 3}  # of the fixture `model`
+OPTIONS = {"n_components": 10, "size": 100, "random_state": 3}  # of the fixture `model`
 
 
 def fit(data, engine=None, progress=None, **options):

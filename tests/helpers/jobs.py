@@ -86,15 +86,15 @@ _METHODS = st.one_of(
     _some({"method": "nystroem"}, tol=st.floats(0.01, 0.99), landmarks=st.sampled_from(["auto", "kmeans", "k-means"])),
     _some({"method": "columns"}, landmarks=st.sampled_from(["auto", "uniform"])),
     _some({"method": "exact"}, residual_tol=positive()),
-    _some({"refine": 2, "components": 20}, residual_tol=positive()),
+    _some({"refine": 2, "n_components": 20}, residual_tol=positive()),
     _some({"method": "rff", "kernel": "gaussian"}, solver=st.sampled_from(["auto", "dense", "randomized"])),
     _some({"method": "rff-pca", "kernel": "rbf"}, n_directions=_COUNTS | st.just("auto")),
     _some({"kernel": "polynomial", "sigma": "median"}, degree=st.integers(1, 100), coef0=st.floats(0, 9)),
 )
 _OTHERS = _some(
     {},
-    components=_COUNTS | st.floats(0.01, 0.99) | st.sampled_from(["auto", "none"]),
-    seed=st.integers(0, 2**63 - 1),
+    n_components=_COUNTS | st.floats(0.01, 0.99) | st.sampled_from(["auto", "none"]),
+    random_state=st.integers(0, 2**63 - 1),
     center=st.booleans(),
     standardize=st.booleans(),
     column_weights=st.dictionaries(st.sampled_from(["origin", "kind=a b", "Ort"]), st.floats(0, 9) | st.just(2)),

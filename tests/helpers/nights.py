@@ -20,9 +20,9 @@ JOB = """
 path = "rows.zarr"
 [model]
 path = "model.zarr"
-components = 3
+n_components = 3
 size = 20
-seed = 3
+random_state = 3
 [output]
 path = "features.zarr"
 block_rows = 32

@@ -360,5 +360,5 @@ def test_a_fit_of_a_dataset_of_a_frame_uses_its_columns(tmp_path):
     ):
         bigkpca.KernelPCA(2).fit(frame)
     done = bigkpca.ingest(frame, tmp_path / "o.zarr", categories="one-hot", missing="mean")
-    model = bigkpca.fit(done.path, tmp_path / "m.zarr", components=2, size=10, standardize=True)
+    model = bigkpca.fit(done.path, tmp_path / "m.zarr", n_components=2, size=10, standardize=True)
     assert model is not None

@@ -16,7 +16,7 @@ from tests.evaluating.models import MODELS, Whole, fitted, some_rows, truth, uni
 def test_samples_of_the_sums_of_all_rows_are_evaluations(case, center):
     X = some_rows(120)
     model = fitted(X, center=center, **MODELS[case])
-    expected = bigkpca.evaluate(model, X, sample=50, seed=3)
+    expected = bigkpca.evaluate(model, X, sample=50, random_state=3)
     found = Whole.of(model, X).sampled(50, random_stream(3, PROBES))
     for part in ("eigenvalues", "standard_errors", "residuals", "intervals"):
         assert_allclose(getattr(found, part), getattr(expected, part), rtol=1e-9, atol=1e-12, err_msg=part)
@@ -83,7 +83,7 @@ def coverage(model, X, size, count):
 )
 def test_intervals_hold_the_truth_as_often_as_they_say(size, options, components, factor, samples, digits):
     X = digits[:900]
-    model = fitted(X, **options, components=components, size=factor * size)
+    model = fitted(X, **options, n_components=components, size=factor * size)
     for sample in samples:
         held = coverage(model, X, sample, count=500)
         for part in ("u'Kc u", "lambda", "frobenius", *(["total_variance"] if "center" not in options else [])):
@@ -104,7 +104,7 @@ def test_intervals_hold_the_truth_as_often_as_they_say(size, options, components
 )
 def test_intervals_hold_in_two_dimensions_with_a_narrow_kernel(n, sigma, size, sample):
     X = some_rows(n, d=2)
-    held = coverage(fitted(X, sigma=sigma, size=size, components=10, landmarks="kmeans"), X, sample, 400)
+    held = coverage(fitted(X, sigma=sigma, size=size, n_components=10, landmarks="kmeans"), X, sample, 400)
     assert np.mean(held["u'Kc u"]) >= 0.935
     for part in ("u'Kc u", "frobenius", "total_variance"):
         assert np.min(held[part]) >= 0.9, part
@@ -113,7 +113,7 @@ def test_intervals_hold_in_two_dimensions_with_a_narrow_kernel(n, sigma, size, s
 @pytest.mark.full
 def test_where_few_rows_carry_the_error_the_interval_of_its_norm_holds_too():
     X = some_rows(400)
-    model = fitted(X, landmarks="kmeans", seed=33)
+    model = fitted(X, landmarks="kmeans", random_state=33)
     whole, true = Whole.of(model, X), truth(model, X)["frobenius"]
     squares = np.sort(whole.sums.squares)[::-1]
     assert squares[0] > 0.3 * squares.sum()  # one row, which k-means left alone

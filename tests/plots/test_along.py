@@ -53,7 +53,7 @@ def test_pictures_are_the_pre_images_side_by_side(images):
 def test_a_dataset_of_images_needs_no_shape(tmp_path, digits):
     np.save(tmp_path / "x.npy", digits[:80].reshape(-1, 8, 8))
     bigkpca.ingest(tmp_path / "x.npy", tmp_path / "x.zarr")
-    bigkpca.fit(tmp_path / "x.zarr", tmp_path / "m.zarr", components=2, size=30)
+    bigkpca.fit(tmp_path / "x.zarr", tmp_path / "m.zarr", n_components=2, size=30)
     assert plots.component(tmp_path / "m.zarr").images
     assert len(plots.component(tmp_path / "m.zarr", kind="curves").lines) == 5
 

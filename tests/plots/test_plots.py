@@ -24,7 +24,7 @@ def place(digits, tmp_path_factory):
     np.save(folder / "x.npy", digits[:200])
     np.save(folder / "labels.npy", np.arange(200) % 4)
     bigkpca.ingest(folder / "x.npy", folder / "x.zarr", labels=str(folder / "labels.npy"))
-    bigkpca.fit(folder / "x.zarr", folder / "m.zarr", components=4, size=40, transform=folder / "s.zarr")
+    bigkpca.fit(folder / "x.zarr", folder / "m.zarr", n_components=4, size=40, transform=folder / "s.zarr")
     return folder
 
 

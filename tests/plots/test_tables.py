@@ -85,7 +85,7 @@ def test_a_column_of_categories_has_a_correlation_ratio(tmp_path):
     kind = RNG.integers(0, 3, N)
     frame = pd.DataFrame({"x": RNG.normal(size=N), "kind": np.array(["u", "v", "w"])[kind]})
     bigkpca.ingest(frame, tmp_path / "x.zarr", categories="one-hot")
-    model = bigkpca.fit(tmp_path / "x.zarr", tmp_path / "m.zarr", components=2, size=50, standardize=True)
+    model = bigkpca.fit(tmp_path / "x.zarr", tmp_path / "m.zarr", n_components=2, size=50, standardize=True)
     axes = plots.columns(tmp_path / "m.zarr", tmp_path / "x.zarr")
     scores = next(iter(model.project([np.column_stack([frame["x"], np.eye(3)[kind]])], N)))
     means = pd.DataFrame(scores).groupby(kind).transform("mean").to_numpy()

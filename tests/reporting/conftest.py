@@ -21,7 +21,7 @@ def place(tmp_path_factory):
     np.save(folder / "digits.npy", digits.images.astype(np.uint8))
     np.save(folder / "labels.npy", digits.target)
     ingest([folder / "digits.npy"], folder / "d.zarr", labels=str(folder / "labels.npy"))
-    bigkpca.fit(folder / "d.zarr", folder / "m.zarr", components=8, size=60)
+    bigkpca.fit(folder / "d.zarr", folder / "m.zarr", n_components=8, size=60)
     bigkpca.transform(folder / "m.zarr", folder / "d.zarr", folder / "s.zarr", residual=True)
     return folder
 

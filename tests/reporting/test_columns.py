@@ -27,7 +27,7 @@ def place(tmp_path_factory):
     table = {"day": days.astype(str), "carrier": carrier, "distance": distance, "late": RNG.random(N) < 0.5}
     pd.DataFrame(table).to_csv(folder / "a.csv", index=False)
     bigkpca.ingest(folder / "a.csv", folder / "x.zarr", categories="one-hot")
-    options = {"standardize": True, "components": 4, "size": 80, "transform": folder / "s.zarr"}
+    options = {"standardize": True, "n_components": 4, "size": 80, "transform": folder / "s.zarr"}
     bigkpca.fit(folder / "x.zarr", folder / "m.zarr", **options)
     return folder
 
@@ -49,11 +49,11 @@ def test_pre_images_along_a_component_are_rows_in_words(place):
 @pytest.mark.usefixtures("sketched")
 @pytest.mark.filterwarnings("ignore::bigkpca.errors.DominantVariableWarning")
 def test_a_column_that_dominates_and_weights_are_named(place):
-    bigkpca.fit(place / "x.zarr", place / "raw.zarr", components=2, size=30)
+    bigkpca.fit(place / "x.zarr", place / "raw.zarr", n_components=2, size=30)
     page = Path(bigkpca.report(place / "raw.zarr", place / "raw.html")).read_text("utf-8")
     assert re.search(r"Column \d \(&#39;distance&#39;\) makes 9\d\.\d% of the mean squared distance", page)
     weights = {"carrier": 2, "day": 0.5}
-    bigkpca.fit(place / "x.zarr", place / "w.zarr", components=2, size=30, standardize=True, column_weights=weights)
+    bigkpca.fit(place / "x.zarr", place / "w.zarr", n_components=2, size=30, standardize=True, column_weights=weights)
     page = Path(bigkpca.report(place / "w.zarr", place / "w.html")).read_text("utf-8")
     assert "of the mean squared distance between rows" not in page
     assert "carrier 2, day 0.5" in page
@@ -84,7 +84,7 @@ def test_the_page_tells_an_accurate_approximation_from_a_useful_one(tmp_path):
     table = {"distance": rng.uniform(0, 4000, n), "delay": rng.normal(size=n), "carrier": rng.choice(["UA", "AA"], n)}
     pd.DataFrame(table).to_csv(tmp_path / "a.csv", index=False)
     bigkpca.ingest(tmp_path / "a.csv", tmp_path / "x.zarr", categories="one-hot")
-    bigkpca.fit(tmp_path / "x.zarr", tmp_path / "m.zarr", components=4, size=100)
+    bigkpca.fit(tmp_path / "x.zarr", tmp_path / "m.zarr", n_components=4, size=100)
     page = Path(bigkpca.report(tmp_path / "m.zarr", tmp_path / "r.html")).read_text("utf-8")
     tiles = dict(re.findall(r"<p>([^<]*)</p><strong>([^<]*)</strong>", page))
     assert tiles["Approximation"] == "Accurate"

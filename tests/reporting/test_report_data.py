@@ -46,7 +46,7 @@ def test_ends_of_components_have_the_names_of_categories(tmp_path):
     lines = [f"{value},{value % 3},{'low' if value < 20 else 'high'}" for value in range(40)]
     (tmp_path / "x.csv").write_text("\n".join(["a,b,kind", *lines]))
     ingest([tmp_path / "x.csv"], tmp_path / "d.zarr", labels="kind")
-    bigkpca.fit(tmp_path / "d.zarr", tmp_path / "m.zarr", components=2, size=20)
+    bigkpca.fit(tmp_path / "d.zarr", tmp_path / "m.zarr", n_components=2, size=20)
     text = drawn(tmp_path / "m.zarr", tmp_path / "r.html")
     ends = (
         "The 6 lowest scores have label (low and the 6 highest scores have label high|high and the 6 .* label low)\\."
@@ -60,7 +60,7 @@ def test_other_labels_and_rows_make_another_report(tmp_path):
     rows, labels = load_digits().data[:60], np.arange(60) % 3
     np.save(tmp_path / "x.npy", rows)
     np.save(tmp_path / "y.npy", np.where(labels, "<few>", "many"))
-    bigkpca.fit(tmp_path / "x.npy", tmp_path / "m.zarr", components=2, size=20)
+    bigkpca.fit(tmp_path / "x.npy", tmp_path / "m.zarr", n_components=2, size=20)
     out, given = tmp_path / "r.html", {"labels": tmp_path / "y.npy"}
     bigkpca.report(tmp_path / "m.zarr", out, **given)
     first = out.read_bytes()

@@ -71,7 +71,7 @@ def small(tmp_path_factory):
     """The digits of a model of two components: quickly drawn."""
     folder = tmp_path_factory.mktemp("small")
     np.save(folder / "x.npy", load_digits().data[:60])
-    bigkpca.fit(folder / "x.npy", folder / "m.zarr", components=2, size=20)
+    bigkpca.fit(folder / "x.npy", folder / "m.zarr", n_components=2, size=20)
     return folder
 
 
@@ -135,7 +135,7 @@ def test_projected_rows_give_the_same_page_as_their_scores(small, tmp_path):
 @pytest.mark.usefixtures("sketched")
 def test_rows_that_are_gone_or_have_changed_are_said_to(small, place, tmp_path):
     np.save(tmp_path / "x.npy", load_digits().data[:60])
-    bigkpca.fit(tmp_path / "x.npy", tmp_path / "m.zarr", components=2, size=20)
+    bigkpca.fit(tmp_path / "x.npy", tmp_path / "m.zarr", n_components=2, size=20)
     np.save(tmp_path / "s.npy", np.zeros((80, 2)))
 
     def page(number, **options):
@@ -180,7 +180,7 @@ def test_every_kind_of_model_has_a_page(options, says, tmp_path):
 def test_precomputed_kernels_and_added_rows(tmp_path):
     X = load_digits().data[:100]
     np.save(tmp_path / "k.npy", np.exp(-((X[:, None] - X[None]) ** 2).sum(-1) / 2000))
-    bigkpca.fit(tmp_path / "k.npy", tmp_path / "k.zarr", components=2, kernel="precomputed", method="exact")
+    bigkpca.fit(tmp_path / "k.npy", tmp_path / "k.zarr", n_components=2, kernel="precomputed", method="exact")
     text = drawn(tmp_path / "k.zarr", tmp_path / "k.html")
     assert "Scores of all 100 rows" in text
     assert "no pictures" in text
@@ -195,7 +195,7 @@ def test_what_does_not_fit_is_refused(place, monkeypatch):
     np.save("table.npy", np.zeros((10, 2)))
     np.save("objects.npy", np.array([None, "a"], dtype=object))
     os.makedirs("x.npy.d", exist_ok=True)
-    bigkpca.fit("d.zarr", "n.zarr", components=8, size=16)
+    bigkpca.fit("d.zarr", "n.zarr", n_components=8, size=16)
     bigkpca.transform("n.zarr", "d.zarr", "other.zarr")
     for options, message in (
         ({"labels": "short.npy"}, r"short.npy holds 10 labels, and there are 1,797 rows"),
@@ -235,7 +235,7 @@ def test_few_rows_are_read_of_many():
 @pytest.mark.usefixtures("sketched")
 def test_a_sample_is_said_to_be_one(tmp_path):
     np.save(tmp_path / "x.npy", np.random.default_rng(0).normal(size=(70_000, 2)))
-    options = {"components": 2, "size": 20, "transform": tmp_path / "s.zarr"}
+    options = {"n_components": 2, "size": 20, "transform": tmp_path / "s.zarr"}
     bigkpca.fit(tmp_path / "x.npy", tmp_path / "m.zarr", **options)
     text = drawn(tmp_path / "m.zarr", tmp_path / "r.html", scores=tmp_path / "s.zarr")
     assert re.search(r"Scores of 65,\d{3} of 70,000 rows, in 64 evenly spaced stretches\.", text)

@@ -40,7 +40,7 @@ def test_a_weight_of_one_category_is_a_weight_in_fit_and_report():
     X = np.column_stack([np.random.default_rng(1).normal(0, 1e-3, 90), np.eye(2)[codes]])
     rows = ArrayRows(X, names=("a", "kind=u", "kind=v"), one_hot=(OneHot("kind", 1, 3),))
     for weights, warned in (({"kind=u": 4}, False), ({"a": 0.5}, True)):
-        options = {"column_weights": weights, "components": 1, "size": 9}
+        options = {"column_weights": weights, "n_components": 1, "size": 9}
         with pytest.warns(DominantVariableWarning) if warned else nullcontext():
             model = fit(rows, **options)
         data = ReportData(90, np.arange(90), None, rows, None, None, None, (), sample=(np.arange(90), X))

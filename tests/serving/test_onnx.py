@@ -45,7 +45,7 @@ def test_rows_far_from_the_origin_and_sentinels_among_the_landmarks(tmp_path):
 
 @pytest.mark.full
 def test_the_command_writes_a_model(tmp_path):
-    bigkpca.fit(X, tmp_path / "model.zarr", components=3, size=60)
+    bigkpca.fit(X, tmp_path / "model.zarr", n_components=3, size=60)
     command = ("export", tmp_path / "model.zarr", tmp_path / "model.onnx")
     done, again = run(*command), run(*command)
     assert (done.exit_code, again.exit_code) == (0, 2), done.output

@@ -19,9 +19,9 @@ def test_help_lists_every_kernel_landmark_rule_and_preimage():
 
 
 TYPED = [
-    ("components", "50", 50),
-    ("components", "0.9", 0.9),
-    ("components", 50.0, 50),
+    ("n_components", "50", 50),
+    ("n_components", "0.9", 0.9),
+    ("n_components", 50.0, 50),
     ("sigma", "median", "median"),
     ("sigma", 3, 3.0),
     ("sigma", "3 median", "3 median"),
@@ -44,10 +44,10 @@ def test_options_are_read_as_people_type_them():
 
 WRONG_BY_THEMSELVES = [
     ({"sigm": 3}, "unknown option 'sigm': did you mean 'sigma'?"),
-    ({"components": 0}, "components=0: at least one component"),
-    ({"components": 1.5}, "components=1.5: a share of the variance must lie between 0 and 1"),
-    ({"components": float("inf")}, "share of the variance"),
-    ({"components": "many"}, "components='many': give a number or 'auto'$"),
+    ({"n_components": 0}, "n_components=0: at least one component"),
+    ({"n_components": 1.5}, "n_components=1.5: a share of the variance must lie between 0 and 1"),
+    ({"n_components": float("inf")}, "share of the variance"),
+    ({"n_components": "many"}, "n_components='many': give a number or 'auto'$"),
     ({"kernel": "gausian"}, "unknown kernel 'gausian': did you mean 'gaussian'"),
     ({"kernel": kernels.Gaussian}, "Gaussian"),  # a class, which is no function of rows
     ({"kernel": "matern:nu=-1"}, "nu"),
@@ -125,10 +125,10 @@ def test_what_is_wrong_by_itself_or_together_is_refused_by_name():
 
 SPECS = [
     {},
-    {"components": None, "sigma": 2.5, "size": 100, "dtype": "float32", "center": False, "block_rows": 9},
-    {"components": 0.9, "kernel": "poly", "gamma": 0.1, "degree": 2, "coef0": 0.5, "method": "exact"},
+    {"n_components": None, "sigma": 2.5, "size": 100, "dtype": "float32", "center": False, "block_rows": 9},
+    {"n_components": 0.9, "kernel": "poly", "gamma": 0.1, "degree": 2, "coef0": 0.5, "method": "exact"},
     {"kernel": 2 * kernels.Gaussian(3.0) + kernels.Linear(), "landmarks": landmarks.KMeans(5)},
-    {"kernel": "cosine", "landmarks": "uniform", "seed": 12},
+    {"kernel": "cosine", "landmarks": "uniform", "random_state": 12},
     {"kernel": "matern:nu=2.5"},
     {"method": methods.Nystroem("thesis", rank=5), "landmarks": "uniform"},
     {"landmarks": landmarks.RPCholesky(0.1, "all", 0.3)},
@@ -169,7 +169,7 @@ def test_an_option_that_is_newer_than_a_model_changes_nothing_at_its_default():
     class Later(FitSpec):
         whiten: bool = False
 
-    old = FitSpec.checked(components=5)
-    assert Later.checked(components=5).to_dict() == old.to_dict()
-    assert Later.checked(components=5, whiten=True).to_dict() == old.to_dict() | {"whiten": True}
-    assert Later.from_dict(old.to_dict(), None) == Later.checked(components=5)
+    old = FitSpec.checked(n_components=5)
+    assert Later.checked(n_components=5).to_dict() == old.to_dict()
+    assert Later.checked(n_components=5, whiten=True).to_dict() == old.to_dict() | {"whiten": True}
+    assert Later.from_dict(old.to_dict(), None) == Later.checked(n_components=5)

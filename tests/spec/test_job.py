@@ -28,10 +28,12 @@ def folder(tmp_path_factory):
 
 
 def test_fields_of_the_fit_are_those_that_the_file_gives(tmp_path):
-    text = LEAST.replace("[model]", '[model]\ncomponents = "none"\nkernel = "RBF"\nsize = 100\nsigma = 3\nseed = 7')
+    text = LEAST.replace(
+        "[model]", '[model]\nn_components = "none"\nkernel = "RBF"\nsize = 100\nsigma = 3\nrandom_state = 7'
+    )
     job = job_of(tmp_path, text)
-    assert job.model.options.model_fields_set == {"components", "kernel", "size", "sigma", "seed"}
-    assert job.spec == FitSpec(components=None, kernel="gaussian", size=100, sigma=3.0, seed=7)
+    assert job.model.options.model_fields_set == {"n_components", "kernel", "size", "sigma", "random_state"}
+    assert job.spec == FitSpec(n_components=None, kernel="gaussian", size=100, sigma=3.0, random_state=7)
     job = job_of(tmp_path, LEAST.replace("[model]", '[model]\nkernel = "matern:nu=2.5"'))
     assert job.spec == FitSpec.checked(**options.given({"kernel": "matern:nu=2.5"})[0])  # as on the command line
 
@@ -116,9 +118,9 @@ def test_values_are_read_as_people_and_editors_write_them(tmp_path):
         assert (job.run.workers, type(job.run.workers), job.spec.center) == (4, int, told)
     other = b"\xef\xbb\xbf" + LEAST.replace("\n", "\r\n").encode()
     assert job_of(tmp_path, other) == job_of(tmp_path, LEAST)
-    job = job_of(tmp_path, LEAST.replace("[model]", "[model]\ncomponents = 5.0\nsigma = 2") + "[run]\nworkers = 2.0")
-    assert (job.spec.components, job.spec.sigma, job.run.workers) == (5, 2.0, 2)
-    assert [type(value) for value in (job.spec.components, job.spec.sigma)] == [int, float]
+    job = job_of(tmp_path, LEAST.replace("[model]", "[model]\nn_components = 5.0\nsigma = 2") + "[run]\nworkers = 2.0")
+    assert (job.spec.n_components, job.spec.sigma, job.run.workers) == (5, 2.0, 2)
+    assert [type(value) for value in (job.spec.n_components, job.spec.sigma)] == [int, float]
     text = LEAST.replace("[output]", "[model.column_weights]\norigin = 4\n'kind=a' = 0.5\n[output]")
     assert job_of(tmp_path, text).spec.column_weights == {"kind=a": 0.5, "origin": 4.0}
 
@@ -152,7 +154,7 @@ def test_options_of_a_command_override_those_of_the_file(tmp_path):
 
 def test_all_problems_are_told_at_once(tmp_path):
     text = """
-seed = 1
+random_state = 1
 [input]
 pth = "rows.zarr"
 [modle]
@@ -176,7 +178,7 @@ timeout = "soon"
         "run.on_drift: Input should be 'warn' or 'fail'",
         "run.drift_treshold: unknown key: did you mean drift_threshold? known are scheduler, workers, device, memory, "
         "timeout, on_drift, drift_threshold, metrics, log",
-        "seed: unknown key: known are input, model, output, run",
+        "random_state: unknown key: known are input, model, output, run",
         "modle: unknown key: did you mean model? known are input, model, output, run",
         "output.path: the environment variable OUT is not set",
     ]
@@ -203,7 +205,7 @@ PROBLEMS = [
     (RUN + 'metrics = "nightly.toml"', "run.metrics and the job file are the same, or one lies in the other: give"),
 ]
 OF_THE_MODEL = [
-    ("components = 0", "model.components: components=0: at least one component must be kept"),
+    ("n_components = 0", "model.n_components: n_components=0: at least one component must be kept"),
     ("sigma = -1", "model.sigma: sigma=-1.0: must be a positive number"),
     ('size = "x"', "model.size: Input should be a valid integer, unable to parse string as an integer, or Input sho"),
     ('kernel = "gausian"', "model.kernel: unknown kernel 'gausian': did you mean 'gaussian'?"),
@@ -212,7 +214,7 @@ OF_THE_MODEL = [
     ("sigma = 2\ngamma = 1", "model: both sigma and gamma are set: keep only one"),
     ("n_directions = 3", "model: n_directions=3 works only with method='rff-pca'"),
     ("column_weights = {origin = -1}", "model.column_weights: the weight of 'origin' is -1"),
-    ("keep = 3", "model.keep: unknown key: did you mean kernel? known are path, components, kernel"),
+    ("keep = 3", "model.keep: unknown key: did you mean kernel? known are path, n_components, kernel"),
 ]
 
 

@@ -76,11 +76,11 @@ def test_landmarks_are_centres_where_the_kernel_is_radial():
 def test_the_number_of_landmarks_or_random_features():
     for options, n, count in [
         ({}, 10**6, 1000),
-        ({"components": 5}, 10**6, 500),
-        ({"components": 80}, 10**6, 1600),
-        ({"components": 200}, 10**6, 2000),
-        ({"components": 3000}, 10**6, 3000),
-        ({"components": 0.9}, 10**6, 1000),
+        ({"n_components": 5}, 10**6, 500),
+        ({"n_components": 80}, 10**6, 1600),
+        ({"n_components": 200}, 10**6, 2000),
+        ({"n_components": 3000}, 10**6, 3000),
+        ({"n_components": 0.9}, 10**6, 1000),
         ({}, 70, 70),
         ({"size": 64}, 10**6, 64),
         ({"size": 64}, 10, 10),
@@ -112,10 +112,10 @@ def test_eigenpairs_come_from_a_sketch_above_8192_random_features():
         ({"method": "rff"}, 8194, True),
         ({"method": "rff", "solver": "dense"}, 8194, False),
         ({"method": "rff", "solver": "randomized"}, 10, True),
-        ({"method": "rff", "components": None}, 8192, False),
+        ({"method": "rff", "n_components": None}, 8192, False),
     ]:
         assert resolve(FitSpec.checked(**options), rows_of(90, 2)).randomized(D) == randomized, (options, D)
     for components, solver, D in [(None, "auto", 8194), (0.9, "randomized", 100)]:
-        fit = resolve(FitSpec.checked(method="rff", components=components, solver=solver), rows_of(90, 2))
+        fit = resolve(FitSpec.checked(method="rff", n_components=components, solver=solver), rows_of(90, 2))
         with pytest.raises(SpecError, match=f"randomized solver.* needs a number of components, not {components}: gi"):
             fit.randomized(D)

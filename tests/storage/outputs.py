@@ -7,7 +7,7 @@ from bigkpca.ingesting import ingest
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(90, 4))
-FIT = {"components": 3, "size": 10, "seed": 0}
+FIT = {"n_components": 3, "size": 10, "random_state": 0}
 
 
 def writes(transform_block, fit=FIT, **ingested):

@@ -151,7 +151,7 @@ def test_an_estimator_makes_the_model_of_the_command(home):
 
 def test_large_arrays_of_a_model_are_stored_in_pieces_and_missed_when_they_are_gone(home, monkeypatch):
     monkeypatch.setattr("bigkpca.storage.models._CHUNK_BYTES", 1024)
-    fitted = bigkpca.fit(X, "model.zarr", method="exact", components=3)
+    fitted = bigkpca.fit(X, "model.zarr", method="exact", n_components=3)
     assert len(list((home / "model.zarr" / "landmarks" / "c").iterdir())) == 3
     np.testing.assert_array_equal(bigkpca.load("model.zarr").features.landmarks, fitted.features.landmarks)
     shutil.rmtree("model.zarr/landmarks")
@@ -172,7 +172,7 @@ def test_paths_that_hold_something_else(home):
 def test_arrays_of_a_model_have_no_more_chunks_than_megabytes(tmp_path):
     """Packed sums of 523 landmarks are 273,529 numbers: few divisors of that are near a megabyte."""
     rows = np.random.default_rng(0).normal(size=(530, 100))
-    bigkpca.fit(rows, tmp_path / "model.zarr", components=5, size=523, kernel="linear", landmarks="uniform")
+    bigkpca.fit(rows, tmp_path / "model.zarr", n_components=5, size=523, kernel="linear", landmarks="uniform")
     for name, array in zarr.open_group(tmp_path / "model.zarr", mode="r").arrays():
         chunks = -(-array.shape[0] // array.chunks[0])
         assert chunks <= 1 + array.nbytes / 2**19, name

@@ -101,12 +101,15 @@ def test_blocks_whose_sums_were_saved_are_not_computed_again(stopped, dataset, c
     assert tree_bytes(stopped) == clean
 
 
-OTHERS = [{"seed": 4}, {"sigma": 30.0}, {"block_rows": 50}, "numpy", "bigkpca", "processor"]
+OTHERS = [{"random_state": 4}, {"sigma": 30.0}, {"block_rows": 50}, "numpy", "bigkpca", "processor"]
 
 
 @pytest.mark.parametrize(
     "change",
-    [change if change in ({"seed": 4}, "numpy") else pytest.param(change, marks=pytest.mark.full) for change in OTHERS],
+    [
+        change if change in ({"random_state": 4}, "numpy") else pytest.param(change, marks=pytest.mark.full)
+        for change in OTHERS
+    ],
     ids=str,
 )
 def test_sums_of_other_options_versions_or_processors_are_not_taken_up(change, stopped, dataset, tmp_path, monkeypatch):
@@ -155,7 +158,7 @@ def test_rows_that_cannot_be_fitted_leave_no_sums(tmp_path, digits):
     X = digits[:ROWS].astype(np.float32)
     X[570, 3] = np.nan
     np.save(tmp_path / "x.npy", X)
-    few = {**GIVEN, "size": 5, "components": 2, "landmarks": X[:5], "sigma": 20.0}
+    few = {**GIVEN, "size": 5, "n_components": 2, "landmarks": X[:5], "sigma": 20.0}
     with pytest.raises(DataError, match="row 570, column 3 is NaN"):
         bigkpca.fit(tmp_path / "x.npy", tmp_path / "m.zarr", **few)
     assert [path.name for path in tmp_path.iterdir()] == ["x.npy"]

@@ -24,7 +24,7 @@ def folder(tmp_path_factory):
     ingest([parquet(path / "a.parquet", FRAME)], path / "straight.zarr")
     ingest([parquet(path / "b.parquet", TURNED)], path / "turned.zarr")
     np.save(path / "nameless.npy", X)
-    bigkpca.fit(path / "straight.zarr", path / "model.zarr", components=2, size=20)
+    bigkpca.fit(path / "straight.zarr", path / "model.zarr", n_components=2, size=20)
     return path
 
 
@@ -81,7 +81,7 @@ def test_every_kind_of_model_records_names():
 
 def test_a_fit_to_a_frame_whose_columns_were_renamed_is_another(tmp_path):
     def fit(frame, **options):
-        return bigkpca.fit(frame, tmp_path / "model.zarr", components=2, size=20, **options)
+        return bigkpca.fit(frame, tmp_path / "model.zarr", n_components=2, size=20, **options)
 
     assert fit(FRAME).names == fit(FRAME).names == ("a", "b", "c")
     renamed = FRAME.rename(columns={"a": "z"})

@@ -42,7 +42,7 @@ def made(tmp_path_factory):
     folder.mkdir()
     source = WRITERS["csv"](folder / "a.csv", FRAME.assign(kind=WORDS[np.arange(60) % 3]))
     bigkpca.ingest(source, folder / "x.zarr", labels="kind")
-    bigkpca.fit(folder / "x.zarr", folder / "model.zarr", components=2)
+    bigkpca.fit(folder / "x.zarr", folder / "model.zarr", n_components=2)
     bigkpca.transform(folder / "model.zarr", folder / "x.zarr", folder / "scores.zarr", block_rows=16)
     return Restored.made(folder)
 

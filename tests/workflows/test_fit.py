@@ -55,7 +55,7 @@ def test_workers_in_another_folder_find_what_was_named_from_here(digits, tmp_pat
     monkeypatch.chdir(tmp_path)
     np.save("few.npy", digits[:300])
     with two_processes.client.as_current():
-        bigkpca.fit("few.npy", "model.zarr", components=3, size=20)
+        bigkpca.fit("few.npy", "model.zarr", n_components=3, size=20)
         bigkpca.transform("model.zarr", "few.npy", "scores.zarr")
     assert two_processes.client.submit(os.getcwd).result() != str(tmp_path)
     scores = score_rows(ArrayRows(digits[:300]), bigkpca.load("model.zarr"), Engine())
@@ -93,9 +93,9 @@ def test_the_same_fit_again_does_nothing_and_another_in_the_way_is_named_and_kep
     with pytest.raises(
         SpecError, match=r"already holds a model made with other options .*size is 100 there and 50 here.*--overwrite"
     ):
-        bigkpca.fit(dataset, model, components=10, size=50, seed=3)
+        bigkpca.fit(dataset, model, n_components=10, size=50, random_state=3)
     assert tree_bytes(model) == before
-    bigkpca.fit(dataset, model, components=10, size=50, seed=3, overwrite=True)
+    bigkpca.fit(dataset, model, n_components=10, size=50, random_state=3, overwrite=True)
     assert load_model(model).features.size == 50
     assert sorted(path.name for path in Path(model).parent.iterdir()) == ["digits.zarr", "model.zarr"]
 

@@ -40,7 +40,7 @@ class Scene:
         self.data, self.model, self.out = (disk or self.here) / "d.zarr", self.here / "m.zarr", self.here / "out.zarr"
         np.save(self.here / "source.npy", np.random.default_rng(3).integers(0, 200, (ROWS, 5)).astype("i2"))
         bigkpca.ingest(self.here / "source.npy", self.data, block_rows=BLOCK)
-        bigkpca.fit(self.data, self.model, components=3, size=20, seed=1)
+        bigkpca.fit(self.data, self.model, n_components=3, size=20, random_state=1)
         bigkpca.transform(self.model, self.data, self.out, block_rows=BLOCK)
         self.wanted = tree_bytes(self.out)
         shutil.rmtree(self.out)
@@ -163,7 +163,7 @@ STAMPS = rb'"stamp": "[0-9a-f]+"|"bigkpca-request" content="[0-9a-f]+"'
 def test_what_is_replaced_while_it_is_read_is_read_as_one_version(name, most, scene, monkeypatch):
     monkeypatch.chdir(scene.here)
     replaced, command = REPLACED[name][0], [*REPLACED[name][1].split(), "-q"]
-    kept, fit = scene.here.parent / "kept", {"components": 3, "seed": 1}
+    kept, fit = scene.here.parent / "kept", {"n_components": 3, "random_state": 1}
     if not kept.exists():
         shutil.copytree("m.zarr", kept / "m.zarr")
         np.save("other.npy", np.load("source.npy")[::-1])
@@ -228,7 +228,7 @@ def digits_on_disk(tmp_path, digits):
 def of_digits(command, at, **how):
     """Run a command on these rows; what it writes to out.zarr."""
     if command == "fit":
-        bigkpca.fit(at / "d.zarr", at / "out.zarr", components=10, size=60, seed=4, block_rows=100, **how)
+        bigkpca.fit(at / "d.zarr", at / "out.zarr", n_components=10, size=60, random_state=4, block_rows=100, **how)
     else:
         bigkpca.transform(at / "m.zarr", at / "d.zarr", at / "out.zarr", **how)
     return tree_bytes(at / "out.zarr")

@@ -95,7 +95,7 @@ def test_a_late_block_touches_nothing_that_was_published_since(moment, other, mo
     """Whether the same command finished the output, or one of another model."""
     out, clean, by = tmp_path / "scores.zarr", tmp_path / "clean.zarr", model
     if other:
-        bigkpca.fit(dataset, by := tmp_path / "other.zarr", components=7, size=60)
+        bigkpca.fit(dataset, by := tmp_path / "other.zarr", n_components=7, size=60)
     with cut_off(moment, tmp_path, model, dataset) as woken:
         bigkpca.transform(by, dataset, out, block_rows=200, overwrite=other)
         stamps = {path: path.stat().st_mtime_ns for path in out.rglob("*")}

@@ -31,7 +31,7 @@ from tests.helpers.fits import fit, scores
 BLOCK = 32  # rows
 LENGTHS = (90, 40, 32, 7)  # of the files, in the order in which they are added
 ROWS = np.random.default_rng(0).normal(size=(sum(LENGTHS), 3))
-OPTIONS = {"components": 3, "size": 12, "block_rows": BLOCK}
+OPTIONS = {"n_components": 3, "size": 12, "block_rows": BLOCK}
 MAIN = {"m": "components", "s": "scores"}  # arrays
 CHANGES = ("write", "make_folder", "sync", "move", "remove_file", "remove_folder")
 HARMS = {
@@ -68,7 +68,7 @@ def cut_off(at):
 @cache
 def serial_model(rows, seed):
     """The model of the first rows, fitted on one thread in memory."""
-    return fit(ROWS[:rows], seed=seed, **OPTIONS)
+    return fit(ROWS[:rows], random_state=seed, **OPTIONS)
 
 
 @dataclass(frozen=True)
@@ -123,7 +123,7 @@ class Life(RuleBasedStateMachine):
         key = json.dumps([self.rows_there(), seed])
         wanted = Published(key, (self.rows, seed), values_of_model(serial_model(self.rows, seed)))
 
-        how = {"seed": seed, "overwrite": overwrite, **OPTIONS}
+        how = {"random_state": seed, "overwrite": overwrite, **OPTIONS}
         run = partial(bigkpca.fit, self.at / "d", self.at / "m", **how)
         self.carry_out("m", wanted, run, overwrite=overwrite, stop=stop)
 

@@ -12,7 +12,7 @@ from tests.helpers.commands import run
 from tests.helpers.disks import Restored, tree_bytes
 
 pytestmark = pytest.mark.usefixtures("quiet_signals")
-OPTIONS = {"components": 3, "size": 30, "seed": 2, "block_rows": 50}
+OPTIONS = {"n_components": 3, "size": 30, "random_state": 2, "block_rows": 50}
 ROWS = np.random.default_rng(0).normal(size=(300, 4)) * [3, 2, 1, 0.5]
 
 

@@ -18,7 +18,7 @@ from tests.helpers.progress import Once
 from tests.helpers.s3 import KEY, SECRET, Server, in_bucket
 from tests.helpers.stores import as_npy
 
-FIT = {"components": 3, "size": 20, "seed": 1, "block_rows": 32}
+FIT = {"n_components": 3, "size": 20, "random_state": 1, "block_rows": 32}
 
 
 @pytest.fixture

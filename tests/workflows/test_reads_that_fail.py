@@ -33,7 +33,7 @@ from tests.helpers.reads import DAMAGE, FAULTS, ONCE, Reads
 
 ROWS, COLUMNS, BLOCK = 600, 6, 100
 BLOCKS = {"block_rows": BLOCK}
-FIT = {"components": 3, "size": 20, "seed": 1, **BLOCKS}
+FIT = {"n_components": 3, "size": 20, "random_state": 1, **BLOCKS}
 # Inputs: each is written twice, with other values the second time
 
 
@@ -94,7 +94,7 @@ class Command:
 
 
 def scheduled(at, _):
-    tables = {"input": {"path": "x.zarr"}, "model": {"path": "m2.zarr", "components": 3, "size": 20}}
+    tables = {"input": {"path": "x.zarr"}, "model": {"path": "m2.zarr", "n_components": 3, "size": 20}}
     tables["output"] = {"path": "f.zarr", "block_rows": BLOCK}
     bigkpca.run(written(at, toml_of(tables)))
 

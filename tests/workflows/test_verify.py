@@ -30,7 +30,7 @@ def made(tmp_path_factory):
         patched.chdir(folder)
         np.savez("a.npz", x=rng.normal(size=(90, 4)), y=np.arange(90))
         ingest(["a.npz"], "d.zarr", member="x", labels="y", block_rows=32)
-        bigkpca.fit("d.zarr", "m.zarr", components=3, size=10)
+        bigkpca.fit("d.zarr", "m.zarr", n_components=3, size=10)
         scored()
         reconstructed()
     return Restored.made(folder)
@@ -140,7 +140,7 @@ def test_metadata_and_arrays_that_are_gone_are_named(gone, home):
 
 
 def test_output_that_is_replaced_during_the_check_is_not_called_damaged(home, monkeypatch):
-    bigkpca.fit("d.zarr", "m2.zarr", components=2, size=12)
+    bigkpca.fit("d.zarr", "m2.zarr", n_components=2, size=12)
     damaged, first = verify._damaged, iter([True])
 
     def meddle(*arguments):

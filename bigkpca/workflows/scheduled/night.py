@@ -295,7 +295,9 @@ def _extract(night: Night, model: Model, fingerprint: dict[str, Any]) -> None:
         }
         with _output(night, request) as (place, again):
             blocks = split(rows.count, size)[found.done // size :]
-            asked = Asked(size, _drawn(found.new, found.job.spec.seed), found.done, found.job.output.flag, again)
+            asked = Asked(
+                size, _drawn(found.new, found.job.spec.random_state), found.done, found.job.output.flag, again
+            )
             extracted = _pass(night, model, place, blocks, asked, engine)
             _judge(night, model, extracted)
             check_unchanged(rows, fingerprint)

@@ -24,7 +24,7 @@ OPTIONS = {"kernel": "precomputed", "method": "exact"}
 
 
 def fitted(data, engine=None, **options):
-    given = {"components": R, "size": 60, "seed": 3, "residual_tol": 1e-7} | OPTIONS | options
+    given = {"n_components": R, "size": 60, "random_state": 3, "residual_tol": 1e-7} | OPTIONS | options
     return fit(data, engine, **given)
 
 
@@ -74,7 +74,7 @@ def leading(matrix, count=R, center=True):
 
 def planned(n, chunks=(1, 1), dtype=np.float32, **options):
     rows = ArrayRows(np.broadcast_to(np.zeros(1, dtype), (n, n)), grid=chunks)
-    return plan_fit(rows, FitSpec.checked(**{"components": 20} | OPTIONS | options), 2)
+    return plan_fit(rows, FitSpec.checked(**{"n_components": 20} | OPTIONS | options), 2)
 
 
 def start_with_columns(monkeypatch, numbers):

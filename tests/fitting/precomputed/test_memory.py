@@ -30,10 +30,10 @@ def test_a_plan_counts_the_matrix_where_it_is_held_and_pieces_above():
     assert_allclose(far.bytes_read, 2 * 4 * 60_000**2, rtol=0.02)  # the start, and two halves
     assert planned(60_000, (100, 60_000)).bytes_read == 3 * 4 * 60_000**2
     assert planned(60_000, (8000, 8000)).array_bytes >= far.array_bytes + 2 * 3 * 4 * (8000**2 - 2 * 1000**2)
-    assert planned(60_000, components=200).array_bytes > planned(60_000).array_bytes
+    assert planned(60_000, n_components=200).array_bytes > planned(60_000).array_bytes
     assert far.result_bytes >= 8 * 60_000 * 21
     zeros = open_rows(da.zeros((20_000, 20_000), chunks=(1000, 1000), dtype=np.float32))
-    of_dask = plan_fit(zeros, FitSpec.checked(components=20, **OPTIONS), 2)  # what travels to tasks counts as well
+    of_dask = plan_fit(zeros, FitSpec.checked(n_components=20, **OPTIONS), 2)  # what travels to tasks counts as well
     assert of_dask.array_bytes > planned(20_000, (1000, 1000)).array_bytes + 2 * matrix_tiles.PART_BYTES
 
 
@@ -52,7 +52,7 @@ from bigkpca.spec import FitSpec
 import dask.array as da
 data = da.from_zarr(sys.argv[1]) if sys.argv[2] == "dask" else sys.argv[1]
 options = {"kernel": "precomputed", "method": "exact"}
-planned = plan_fit(open_rows(data), FitSpec.checked(components=int(sys.argv[3]), **options), Engine().threads)
+planned = plan_fit(open_rows(data), FitSpec.checked(n_components=int(sys.argv[3]), **options), Engine().threads)
 KernelPCA(int(sys.argv[3]), random_state=0, **options).fit(data)
 print(next(line for line in open("/proc/self/status") if line.startswith("VmHWM")).split()[1], planned.peak_bytes)
 """

@@ -78,20 +78,20 @@ def test_precision_is_that_of_the_matrix_or_as_asked(path):
         assert_allclose(model.solution.eigenvalues, leading(given.astype(np.float64)), rtol=rtol)
     counts = np.random.default_rng(1).integers(0, 4, (N, 4))
     counts = (counts @ counts.T).astype(np.uint8)
-    assert_allclose(fitted(counts, components=3).solution.eigenvalues, leading(counts.astype(float), 3), rtol=1e-5)
+    assert_allclose(fitted(counts, n_components=3).solution.eigenvalues, leading(counts.astype(float), 3), rtol=1e-5)
 
 
 def test_without_a_number_of_components_the_matrix_must_be_held(request):
     true = leading(K, N)
     share = int(np.searchsorted(np.cumsum(true) / true.sum(), 0.9)) + 1
-    found = {given: fitted(K, components=given).solution.eigenvalues for given in (None, 0.9)}
+    found = {given: fitted(K, n_components=given).solution.eigenvalues for given in (None, 0.9)}
     assert len(found[0.9]) == share
     assert N - 2 <= len(found[None]) <= N
     assert_allclose(found[None], true[: len(found[None])], rtol=1e-6)
     request.getfixturevalue("large")
     for given in found:
         with pytest.raises(SpecError, match="above 100 rows needs a number of components"):
-            fitted(K, components=given)
+            fitted(K, n_components=given)
 
 
 def test_parts_that_nothing_ties_to_the_rest_are_found(large, monkeypatch):
@@ -99,7 +99,7 @@ def test_parts_that_nothing_ties_to_the_rest_are_found(large, monkeypatch):
     apart[:200, :200] = 0.5 + 0.5 * np.eye(200)
     apart[200:, 200:] = 0.7 * np.outer(*[np.sign(X[200:N, 0])] * 2) + 0.3 * np.eye(N - 200)
     start_with_columns(monkeypatch, np.arange(0, 200, 2))
-    model = fitted(apart, components=2, center=False)
+    model = fitted(apart, n_components=2, center=False)
     assert_allclose(model.solution.eigenvalues, leading(apart, 2, center=False), rtol=1e-8)
 
 
@@ -156,7 +156,7 @@ def test_squared_distances_give_classical_scaling(path):
     axes = np.linalg.svd(X[:N] - centre, full_matrices=False)[2].T
     for dtype, close in ((np.float64, 1e-9), (np.float32, 1e-5)):
         given = DISTANCES.astype(dtype)
-        model = fitted(given, components=5, residual_tol=1e-5)
+        model = fitted(given, n_components=5, residual_tol=1e-5)
         assert_allclose(model.solution.eigenvalues, values, rtol=close)
         assert model.solution.negative == 0  # no warning
         atol = max(close, 1e-5) * np.sqrt(values[0])
@@ -211,23 +211,23 @@ def test_a_sample_without_a_positive_eigenvalue_is_no_reason_to_stop(large, monk
     given[200:, 200:] += 0.5 * np.exp(DISTANCES[200:, 200:] / 10)
     start_with_columns(monkeypatch, np.arange(0, 200, 4))
     with pytest.warns(IndefiniteKernelWarning):
-        model = fitted(given, components=3)
+        model = fitted(given, n_components=3)
     assert_allclose(model.solution.eigenvalues, leading(given, 3), rtol=1e-9)
 
 
 def test_single_precision_makes_no_matrix_indefinite(path):
     for sigma in (2.5, 30.0, 300.0):
         given = kernels.Gaussian(sigma).gram(X[:N]).astype(np.float32)
-        assert fitted(given, residual_tol=1e-2, components=3).solution.negative == 0, sigma
+        assert fitted(given, residual_tol=1e-2, n_components=3).solution.negative == 0, sigma
 
 
 def test_a_matrix_that_is_positive_once_centred_is_not_indefinite(path):
     given = DISTANCES - DISTANCES.min() / 4  # of which scaling is classical: its centred form is that of XX'
     assert np.linalg.eigvalsh(given)[0] < -1
     expected = leading(X[:N] @ X[:N].T, 5)
-    assert_allclose(fitted(given, components=5).solution.eigenvalues, expected, rtol=1e-9)
+    assert_allclose(fitted(given, n_components=5).solution.eigenvalues, expected, rtol=1e-9)
     with pytest.warns(IndefiniteKernelWarning):
-        fitted(given, components=5, center=False)
+        fitted(given, n_components=5, center=False)
 
 
 def test_eigenvalues_beside_a_large_negative_one_are_proven_no_better_than_they_are():

@@ -68,10 +68,10 @@ def test_rounding_is_no_asymmetry(given, path):
     for dtype, scale in ((np.float32, 1e-12), (np.float64, 1e12)):
         eps = np.finfo(dtype).eps
         rounded = (matrix * scale * (1 + 8 * eps * rng.uniform(-1, 1, K.shape))).astype(dtype)
-        assert fitted(rounded, components=3, residual_tol=1e-3).components == 3
+        assert fitted(rounded, n_components=3, residual_tol=1e-3).components == 3
         rounded[200, 300] *= 1.5
         with pytest.raises(DataError, match=r"is not symmetric: entry \((200, 300|300, 200)\)"):
-            fitted(rounded, components=3)
+            fitted(rounded, n_components=3)
 
 
 def test_a_matrix_that_is_not_square_is_refused_with_both_numbers():
@@ -80,7 +80,7 @@ def test_a_matrix_that_is_not_square_is_refused_with_both_numbers():
         with pytest.raises(SpecError, match=message):
             fitted(np.ones((rows, columns)))
         with pytest.raises(SpecError, match=message):
-            plan_fit(ArrayRows(np.ones((rows, columns))), FitSpec.checked(components=R, **OPTIONS), 1)
+            plan_fit(ArrayRows(np.ones((rows, columns))), FitSpec.checked(n_components=R, **OPTIONS), 1)
 
 
 def test_missing_and_damaged_chunks_are_told(path, tmp_path):
@@ -105,4 +105,4 @@ def test_zeros_are_zeros_stored_or_not(path, tmp_path):
     for given, chunk in ((blocks, "c/0/2"), (distances, "c/1/1")):
         place = as_zarr(tmp_path, given, (50, 50))
         assert not (Path(place) / chunk).exists()
-        assert_allclose(fitted(place, components=5).solution.eigenvalues, leading(given, 5), rtol=1e-9)
+        assert_allclose(fitted(place, n_components=5).solution.eigenvalues, leading(given, 5), rtol=1e-9)

@@ -39,7 +39,7 @@ def model(folder, dataset):
 @pytest.fixture(scope="session")
 def other(folder, dataset):
     """Another model of as many components."""
-    bigkpca.fit(dataset, folder / "other.zarr", **OPTIONS | {"seed": 4})
+    bigkpca.fit(dataset, folder / "other.zarr", **OPTIONS | {"random_state": 4})
     return str(folder / "other.zarr")
 
 

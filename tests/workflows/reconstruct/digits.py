@@ -6,7 +6,7 @@ from bigkpca import preimages
 from tests.helpers.fits import fit
 
 N, CHUNK = 500, 100
-OPTIONS = {"components": 8, "size": 60, "seed": 3, "block_rows": CHUNK}
+OPTIONS = {"n_components": 8, "size": 60, "random_state": 3, "block_rows": CHUNK}
 ARRAYS = ("x", "converged", "iterations", "far")
 WAYS = {
     "auto": {},

@@ -25,7 +25,7 @@ K = 3
 
 @pytest.fixture(scope="session")
 def leading(folder, model, dataset):
-    bigkpca.transform(model, dataset, folder / "leading.zarr", components=K, residual=True)
+    bigkpca.transform(model, dataset, folder / "leading.zarr", n_components=K, residual=True)
     return str(folder / "leading.zarr")
 
 
@@ -36,19 +36,19 @@ def stored(path, name="scores"):
 def test_leading_scores_are_the_first_columns_of_all(leading, scores, model, X):
     np.testing.assert_allclose(stored(leading), stored(scores)[:, :K], rtol=1e-4, atol=1e-5)
     manifest = groups.describe(leading)
-    assert (manifest["components"], manifest["dtype"]) == (K, "float32")
+    assert (manifest["n_components"], manifest["dtype"]) == (K, "float32")
     assert manifest["model"] == model_digest(load_model(model))
-    expected = fitted(X, components=K).residual(X)
+    expected = fitted(X, n_components=K).residual(X)
     np.testing.assert_allclose(stored(leading, "residual"), expected, rtol=1e-3, atol=1e-5)
 
 
 @pytest.mark.parametrize(
-    "option", [{"components": K}, pytest.param({"dtype": "float64"}, marks=pytest.mark.full)], ids=["number", "dtype"]
+    "option", [{"n_components": K}, pytest.param({"dtype": "float64"}, marks=pytest.mark.full)], ids=["number", "dtype"]
 )
 def test_options_of_stored_scores_are_part_of_what_they_are(option, model, dataset, tmp_path):
     out, again = tmp_path / "s.zarr", Recorder()
     (name,) = option
-    default = {"components": 8, "dtype": np.float32}[name]
+    default = {"n_components": 8, "dtype": np.float32}[name]
     bigkpca.transform(model, dataset, out, **{name: default})
     bigkpca.transform(model, dataset, out, progress=again)
     assert "nothing to do" in again.notes.pop()
@@ -57,7 +57,7 @@ def test_options_of_stored_scores_are_part_of_what_they_are(option, model, datas
     assert "nothing to do" in again.notes[0]
     with pytest.raises(SpecError, match=rf"already holds .*{name} is .* there and .* here"):
         bigkpca.transform(model, dataset, out)
-    assert run("transform", model, dataset, out, f"--{name}", option[name], "-q").exit_code == 0
+    assert run("transform", model, dataset, out, f"--{name.replace('_', '-')}", option[name], "-q").exit_code == 0
     assert bigkpca.transform(model, dataset, out, overwrite=True).shape == (500, 8)
 
 
@@ -88,8 +88,8 @@ def test_scores_beyond_the_range_of_their_dtype_are_refused(tmp_path):
 
 def test_components_and_types_that_cannot_be_stored_are_refused(model, dataset, tmp_path):
     for wrong in (0, -1, 9, 2.0, True, "2"):
-        with pytest.raises(SpecError, match=rf"components={wrong!r}: the model has 8 components; .* from 1 to 8"):
-            bigkpca.transform(model, dataset, tmp_path / "s.zarr", components=wrong)
+        with pytest.raises(SpecError, match=rf"n_components={wrong!r}: the model has 8 components; .* from 1 to 8"):
+            bigkpca.transform(model, dataset, tmp_path / "s.zarr", n_components=wrong)
     for wrong in ("int32", "float16", "nonsense", bool, object()):
         with pytest.raises(SpecError, match=r"dtype=.*: scores are stored as float32 or float64"):
             bigkpca.transform(model, dataset, tmp_path / "s.zarr", dtype=wrong)
@@ -112,7 +112,7 @@ def test_components_and_types_that_cannot_be_stored_are_refused(model, dataset, 
 )
 def test_leading_scores_lead_to_the_rows_of_a_model_of_these_components(options, atol, X):
     few = X[:300]
-    whole, alone = fitted(few, **options), fitted(few, components=K, **options)
+    whole, alone = fitted(few, **options), fitted(few, n_components=K, **options)
     (Y,) = alone.project([X[:40]], 40)
     found, expected = (each.reconstructing(40)(Y, None).rows for each in (of_leading(whole, K), alone))
     np.testing.assert_allclose(found, expected, atol=atol)
@@ -137,7 +137,7 @@ def test_leading_scores_from_a_path_are_read_by_all_that_read_scores(leading, mo
 
 def test_preimages_that_were_learned_on_all_scores_are_refused(X, tmp_path):
     model = fitted(X, preimage="ridge:size=50")
-    scores = bigkpca.transform(model, X, tmp_path / "s.zarr", components=K)
+    scores = bigkpca.transform(model, X, tmp_path / "s.zarr", n_components=K)
     with pytest.raises(SpecError, match="'ridge' was trained on scores of all 8 components, but these are scores"):
         bigkpca.reconstruct(model, scores, tmp_path / "rows.zarr")
     assert not (tmp_path / "rows.zarr").exists()
@@ -148,7 +148,7 @@ def test_preimages_that_were_learned_on_all_scores_are_refused(X, tmp_path):
 def test_a_report_shows_leading_scores(components, preimage, shown, dataset, tmp_path):
     bigkpca.fit(dataset, tmp_path / "m.zarr", **OPTIONS, preimage=preimage)
     scores, page = tmp_path / "s.zarr", tmp_path / "report.html"
-    bigkpca.transform(tmp_path / "m.zarr", dataset, scores, components=components)
+    bigkpca.transform(tmp_path / "m.zarr", dataset, scores, n_components=components)
     bigkpca.report(tmp_path / "m.zarr", page, scores=scores, image_shape=(8, 8))
     text = page.read_text()
     assert (f"pre-images of {components} components" in text) is shown
@@ -158,9 +158,9 @@ def test_a_report_shows_leading_scores(components, preimage, shown, dataset, tmp
 
 
 def test_the_estimator_takes_both_options_for_what_it_stores(kpca, X, tmp_path):
-    found = kpca.transform(X, tmp_path / "s.zarr", components=2, dtype="float64")
+    found = kpca.transform(X, tmp_path / "s.zarr", n_components=2, dtype="float64")
     assert (found.shape, found.dtype) == ((500, 2), np.float64)
-    for options in ({"dtype": "float64"}, {"components": 2}):
+    for options in ({"dtype": "float64"}, {"n_components": 2}):
         with pytest.raises(SpecError, match=r"dtype and n_components work only with out: pass out, or use"):
             kpca.transform(X, **options)
 

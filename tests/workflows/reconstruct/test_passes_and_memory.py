@@ -90,7 +90,7 @@ def test_a_way_back_that_does_not_fit_in_memory_is_refused(model, scores, datase
 
 
 def test_an_evaluation_of_many_rows_by_an_exact_model_of_few_is_planned(X):
-    exact = fitted(np.float32(X[:60]), method="exact", components=0.5)
+    exact = fitted(np.float32(X[:60]), method="exact", n_components=0.5)
     many = ArrayRows(np.broadcast_to(np.float32(0), (10**5, 64)))
     plan = plan_evaluate(many, exact, 100, 800, 2)
     assert plan.array_bytes < plan_evaluate(many, exact, 1000, 8000, 2).array_bytes
@@ -130,7 +130,7 @@ def peak_and_plan(*command):
 @linux
 def test_peaks_of_pre_images_stay_below_their_plan(tmp_path):
     rows, model, scores = wide_rows(tmp_path / "rows.npy", 4500, 500), tmp_path / "model.zarr", tmp_path / "scores.zarr"
-    bigkpca.fit(rows, model, preimage=preimages.FixedPoint(iterations=2), size=400, components=20)
+    bigkpca.fit(rows, model, preimage=preimages.FixedPoint(iterations=2), size=400, n_components=20)
     for least, *command in (
         (0, "transform", "--residual", model, rows, scores),
         (0.5, "reconstruct", model, scores, tmp_path / "reconstructed.zarr"),

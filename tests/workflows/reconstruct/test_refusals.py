@@ -78,7 +78,7 @@ def test_a_kernel_without_a_way_back_says_what_works(X, tmp_path):
     with pytest.raises(SpecError, match="this model has no pre-images: fit it again with preimage='ridge'"):
         fitted(X).leading(3).reconstructing(1)
     out = tmp_path / "out.zarr"
-    model = bigkpca.fit(X, tmp_path / "model.zarr", kernel="laplacian", components=3, size=40)
+    model = bigkpca.fit(X, tmp_path / "model.zarr", kernel="laplacian", n_components=3, size=40)
     assert model.decoder is None
     assert json.loads(run("info", tmp_path / "model.zarr", "--json").stdout)["preimage"] is None
     message = "pre-images of the laplacian kernel have no fixed point: use 'ridge', 'denoising' or 'linear'"
@@ -86,7 +86,7 @@ def test_a_kernel_without_a_way_back_says_what_works(X, tmp_path):
     Y = kpca.transform(X)
     for work in (
         lambda: bigkpca.reconstruct(model, Y, out),
-        lambda: bigkpca.reconstruct(model, bigkpca.transform(model, X, tmp_path / "s.zarr", components=2), out),
+        lambda: bigkpca.reconstruct(model, bigkpca.transform(model, X, tmp_path / "s.zarr", n_components=2), out),
         lambda: bigkpca.denoise(model, X, out),
         lambda: kpca.inverse_transform(Y),
         lambda: kpca.inverse_transform(da.from_array(Y)),

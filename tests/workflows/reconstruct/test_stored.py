@@ -42,7 +42,7 @@ def test_stored_rows_and_scores_are_datasets_like_any(back, scores, tmp_path):
     assert xarray.open_zarr(scores)["scores"].dims == ("row", "component")
     facts = bigkpca.info(back)
     assert (facts["kind"], facts["finished"]) == ("reconstruction", True)
-    bigkpca.fit(back, tmp_path / "again.zarr", size=20, components=3)
+    bigkpca.fit(back, tmp_path / "again.zarr", size=20, n_components=3)
 
 
 def test_what_is_in_the_way_is_named_and_kept(model, other, scores, dataset, X, back, tmp_path):

@@ -22,7 +22,7 @@ def _quiet(quiet_signals):
 def fitted(tmp_path_factory):
     """A model with the options of the job, and no more arrays than runs need, since each run reads them all."""
     folder = tmp_path_factory.mktemp("fitted")
-    model = bigkpca.fit(some_rows(90), folder / "whole.zarr", components=3, size=20, seed=3)
+    model = bigkpca.fit(some_rows(90), folder / "whole.zarr", n_components=3, size=20, random_state=3)
     save(replace(model, certificate=Certificate()), folder / "model.zarr")
     return folder / "model.zarr"
 

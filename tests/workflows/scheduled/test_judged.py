@@ -117,7 +117,7 @@ def test_thirty_nights_of_digits_raise_no_alarm_and_the_first_of_others_does():
     shared_file("mnist", "train-images-idx3-ubyte.gz")
     _, digits = next(all_data())
     for seed in range(20):
-        found = one_seed(digits, 2000, {"size": 300, "components": 20}, seed)
+        found = one_seed(digits, 2000, {"size": 300, "n_components": 20}, seed)
         assert len(found["same"]) == 30
         assert max(found["same"]) == 0, seed
         others = {name: found[name] for name in ("noisy", "shuffled", "scaled", "others")}
@@ -185,7 +185,7 @@ def test_another_share_takes_another_output_and_a_model_that_can_flag_so_few(fla
     night.set(elsewhere.replace("0.05", "0.001"))
     with pytest.raises(SpecError, match=r"output\.flag=0\.001: with 200 calibration rows"):
         night.run()
-    bigkpca.fit(night.rows, night.model, n_components=3, size=20, seed=3, overwrite=True)
+    bigkpca.fit(night.rows, night.model, n_components=3, size=20, random_state=3, overwrite=True)
     night.set(elsewhere)
     with pytest.raises(SpecError, match=r"fitted without calibration rows, which output\.flag needs: remove this key"):
         night.run()
@@ -213,7 +213,7 @@ def test_the_fit_uses_the_weights_of_all_rows_and_scores_have_none(tmp_path):
     append(night, some_rows(90), weights(90))
     assert plan_run(read_job(night.job, {}))["action"].startswith("fit a model")
     night.run()
-    found, how = bigkpca.load(night.model), {"components": 3, "size": 20, "seed": 3}
+    found, how = bigkpca.load(night.model), {"n_components": 3, "size": 20, "random_state": 3}
     wanted = bigkpca.fit(night.rows, f"{night.root}/own.zarr", sample_weight="sample_weight", **how)
     np.testing.assert_array_equal(found.solution.eigenvalues, wanted.solution.eigenvalues)
     assert found.sums.weight == weights(90).sum()

@@ -23,7 +23,7 @@ from tests.helpers.disks import Restored, tree_bytes
 from tests.helpers.nights import JOB, Night, cut_off_at, some_rows
 from tests.helpers.progress import Recorder
 
-FEWER_COMPONENTS = JOB.replace("components = 3", "components = 2")  # than the model of the job has
+FEWER_COMPONENTS = JOB.replace("n_components = 3", "n_components = 2")  # than the model of the job has
 ELSEWHERE = JOB.replace('"features.zarr"', '"disk/features.zarr"').replace('"model.zarr"', '"models/model.zarr"')
 MUST_EXIST = ELSEWHERE.replace("[run]", "must_exist = true\n[run]")
 
@@ -32,7 +32,7 @@ def test_a_record_says_what_a_run_did(tmp_path):
     night, before = Night.made(tmp_path / "job"), datetime.now(UTC)
     night.append(some_rows(70))
     (record,) = night.run()
-    model, spec = bigkpca.load(night.model), {"components": 3, "size": 20, "seed": 3}  # which it fitted
+    model, spec = bigkpca.load(night.model), {"n_components": 3, "size": 20, "random_state": 3}  # which it fitted
     assert {key: model.provenance["spec"][key] for key in spec} == spec
     assert record["model"] == {"path": night.model, "digest": models.model_digest(model)}
     assert record["input"] == {"path": night.rows, "dtype": "<f4", "columns": 4}

@@ -97,12 +97,12 @@ def test_models_that_belong_to_others_are_refused(night):
     path.rename(path.with_name("kept"))
     with pytest.raises(SpecError, match=r"model\.zarr, the model that extracted the features"):
         night.run()
-    bigkpca.fit(some_rows(70, 1), night.model, components=2, size=20, seed=3)
+    bigkpca.fit(some_rows(70, 1), night.model, n_components=2, size=20, random_state=3)
     with pytest.raises(SpecError, match=r"holds features of the model \w{12}, but .*model\.zarr is the model"):
         night.run()
     Path(night.out).rename(Path(night.out).with_name("other.zarr"))
     Path(night.job + ".bigkpca-record").unlink()
-    with pytest.raises(SpecError, match="was fitted with other options: components = 2 there and 3 in the job"):
+    with pytest.raises(SpecError, match="was fitted with other options: n_components = 2 there and 3 in the job"):
         night.run()
 
 
