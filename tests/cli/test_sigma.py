@@ -108,7 +108,7 @@ MISTAKES = [
     ("--cv --save rows.npy", "rows.npy exists and was not made by bigkpca sigma"),
     ("--cv --save .", "is a folder: specify a file name"),
 ]
-FOR_CV = ("--components 10", "--noise 1", "--save settings.csv", "--size 100", "--preimage mds")
+FOR_CV = ("--n-components 10", "--noise 1", "--save settings.csv", "--size 100", "--preimage mds")
 
 
 def test_what_goes_wrong_is_said_in_a_line(rows, tmp_path, monkeypatch):
