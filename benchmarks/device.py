@@ -1,7 +1,7 @@
 """A fit, its pass, scores and products with the Gram matrix on each device, beside the bare products of its library.
 
-Devices are NumPy on two threads, PyTorch on the processor if it is installed, and those that
-`bigkpca.data.devices.available` finds. Rows are float32 in host memory and, for a GPU, also in its own. The bare
+Devices are NumPy on two threads, PyTorch on the processor if it is installed, and the GPUs
+that PyTorch and CuPy find. Rows are float32 in host memory and, for a GPU, also in its own. The bare
 products of a pass are two matrix products and an exponential for each tile, written plainly for arrays of the library,
 with one tile that stays on the device: no reading, no shift, no sums in float64. They are an estimate of the most that
 a device can do; timings of a busy machine can exceed it. Those of scores and of products with the Gram matrix (of
@@ -34,7 +34,7 @@ from benchmarks.common import (
 )
 from benchmarks.results import Measured, Results, Target, table
 from bigkpca.data.blocks import tile_rows
-from bigkpca.data.devices import CPU, TALLER, Device, available
+from bigkpca.data.devices import CPU, TALLER, Device
 from bigkpca.data.opening import open_rows
 from bigkpca.data.rows import Rows
 from bigkpca.execution.blas import single_threaded_blas
@@ -151,8 +151,17 @@ def kernels_and_pca(rows: Rows, model: Model) -> float:
 
 
 def accelerators() -> list[Device]:
-    """The devices here, apart from the processor."""
-    return [device for device in map(Device.named, available()) if device is not None]
+    """The GPUs here."""
+    found = []
+    if find_spec("torch") is not None:
+        torch = import_module("torch")
+        counts = {kind: getattr(torch, kind).device_count() for kind in ("cuda", "xpu")}
+        found = [Device("torch", f"{kind}:{number}") for kind, count in counts.items() for number in range(count)]
+    if find_spec("cupy") is not None and import_module("cupy").is_available():
+        found += [
+            Device("cupy", f"cuda:{number}") for number in range(import_module("cupy").cuda.runtime.getDeviceCount())
+        ]
+    return found
 
 
 def hardware(place: Device | None) -> str:

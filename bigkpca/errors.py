@@ -149,10 +149,6 @@ class RepeatedRowsWarning(UserWarning):
     """A frame that equals the rows appended last was not appended again."""
 
 
-class DeviceMemoryWarning(UserWarning):
-    """The memory of a device ran out; from then on, tiles have half as many rows."""
-
-
 class ToleranceWarning(UserWarning):
     """Memory or time ended the growth of a model before it met its tolerance."""
 

@@ -21,6 +21,7 @@ from benchmarks.sides import Run, Side
 from benchmarks.sources import complexity, error_bounds, example2
 from benchmarks.suite import CENTRAL, FURTHER, Outcome
 from bigkpca import KernelPCA, kernels
+from bigkpca.data.devices import Device
 from tests.helpers.files import ROOT, shared_file
 
 # More than six seconds each: sweeps, and those that start many processes.
@@ -357,7 +358,7 @@ def test_a_claim_is_counted_in_the_seeds_in_which_it_holds():
 @pytest.mark.full
 def test_each_device_is_measured_beside_bare_products_and_a_gpu_beside_cuml_and_targets(tmp_path, monkeypatch):
     shared_file("mnist", "train-images-idx3-ubyte.gz")
-    monkeypatch.setattr(device, "available", lambda: ["cpu", "array_api_strict"])
+    monkeypatch.setattr(device, "accelerators", lambda: [Device("array_api_strict", "cpu")])
     monkeypatch.setattr(device, "find_spec", lambda name: name == "cuml" or None)
     monkeypatch.setitem(sys.modules, "cuml.metrics", pairwise)
     monkeypatch.setitem(sys.modules, "cuml.decomposition", decomposition)

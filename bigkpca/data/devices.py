@@ -1,4 +1,4 @@
-"""Devices that compute in place of the processor: names, checks, arrays on them, and tasks whose tiles fit there.
+"""Devices that compute in place of the processor: names, checks, arrays on them, and the memory of tasks there.
 
 A name is that of a device in torch, such as "cuda", "cuda:1" or "xpu", or begins with the library, as "cupy:cuda:1" or
 "torch:cpu"; "cpu" is NumPy on the processor. Libraries are imported only where a device is used.
@@ -7,19 +7,18 @@ A name is that of a device in torch, such as "cuda", "cuda:1" or "xpu", or begin
 from __future__ import annotations
 
 import re
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
 from textwrap import shorten
-from threading import BoundedSemaphore, Lock, local
+from threading import BoundedSemaphore
 from typing import Any, TypeVar
 
 import numpy as np
 
-from bigkpca.errors import Array, DeviceMemoryError, DeviceMemoryWarning, SpecError, warn
+from bigkpca.errors import Array, DeviceMemoryError, SpecError
 from bigkpca.numerics.array_api import in_numpy, on_host, sent
 
 T = TypeVar("T")
@@ -30,6 +29,9 @@ TALLER = 8  # times the rows of a tile on the processor, since starting a comput
 _IN_PIP = {"cupy": "cupy-cuda12x"}  # libraries with another name there
 _ONLY = {"cupy": "cuda:0", "array_api_strict": "cpu"}  # devices of libraries that are named without one
 _NAME = re.compile(r"(?:(torch|cupy|array_api_strict)(?::|$))?(cpu|(?:cuda|xpu|mps)(?::\d+)?)?")
+_FULL = ("out of memory", "ALLOC_FAILED", "CUBLAS_STATUS_NOT_INITIALIZED")  # in errors of CUDA and of its libraries
+_ADVICE = "use fewer landmarks or another device, or stop other programs that use this one"
+_at_work = BoundedSemaphore(AT_ONCE)
 
 
 @dataclass(frozen=True)
@@ -69,18 +71,11 @@ class Device:
             )
         number = np.nextafter(np.float32(1), np.float32(2))  # with all bits of float32
         try:
-            if self._kind == "mps":
-                raise TypeError("it has no float64")
-            if self.library == "torch" and self.name != CPU and str(self) not in available():
-                raise LookupError(f"torch {_module('torch').__version__} does not find it")
             self.place(np.zeros(1))
             with self.current():
                 products = on_host(self.place(np.full((256, 256), number)) @ self.place(np.eye(256, dtype=np.float32)))
-        except Exception as error:
-            there = ", ".join(map(repr, available()))
-            raise SpecError(
-                f"device={str(self)!r} cannot be used ({_first_line(error)}); available here: {there}"
-            ) from error
+        except Exception as error:  # each library raises its own types
+            raise SpecError(f"device={str(self)!r} cannot be used: {_first_line(error)}") from error
         lowered = self.library == "torch" and _module("torch").get_float32_matmul_precision() != "highest"
         if lowered or not (products == number).all():
             raise SpecError(
@@ -93,51 +88,39 @@ class Device:
         """A copy of a NumPy array on the device."""
         if self.library == "array_api_strict":
             return sent(X, _module(self.library), None)
-        device = self.name if self.library == "torch" else _module("cupy").cuda.Device(self._number)
-        return sent(X, _module(f"array_api_compat.{self.library}"), device)
+        return sent(X, _module(f"array_api_compat.{self.library}"), self._cupy or self.name)
 
     @property
-    def _kind(self) -> str:
-        return self.name.partition(":")[0]
+    def _cupy(self) -> Any:
+        """The device as an object of CuPy; None if it is one of another library."""
+        return _module("cupy").cuda.Device(int(self.name.partition(":")[2])) if self.library == "cupy" else None
 
     @property
-    def _number(self) -> int:
-        return int(self.name.partition(":")[2] or 0)
+    def _torch(self) -> Any:
+        """The part of torch for this kind of device, such as torch.cuda; None for the processor and other libraries."""
+        gpu = self.library == "torch" and self.name != CPU
+        return getattr(_module("torch"), self.name.partition(":")[0]) if gpu else None
 
     def current(self) -> AbstractContextManager[Any]:
         """While entered, CuPy computes on this device in this thread; torch computes where arrays are."""
-        return _module("cupy").cuda.Device(self._number) if self.library == "cupy" else nullcontext()
+        return nullcontext() if self._cupy is None else self._cupy
 
     def finish(self) -> None:
         """Wait until arrays that other threads or streams compute on the device are there."""
-        if self.library == "cupy":
-            _module("cupy").cuda.Device(self._number).synchronize()
-        elif self.library == "torch" and hasattr(self._accelerator, "synchronize") and self.name != CPU:
-            self._accelerator.synchronize(self.name)
-
-    @property
-    def _accelerator(self) -> Any:
-        """The part of torch for this kind of device, e.g. torch.cuda."""
-        return getattr(_module("torch"), self._kind)
+        if self._cupy is not None:
+            self._cupy.synchronize()
+        elif self._torch is not None:
+            self._torch.synchronize(self.name)
 
     def free_bytes(self) -> int | None:
-        """Memory of the device that this process can take; None if it is the host's, or the library does not tell."""
-        if self.library == "cupy":
-            with self.current():
-                free = int(_module("cupy").cuda.runtime.memGetInfo()[0])
-                return free + int(_module("cupy").get_default_memory_pool().free_bytes())
-        if self.library == "torch" and hasattr(self._accelerator, "mem_get_info"):
-            kept = self._accelerator.memory_reserved(self.name) - self._accelerator.memory_allocated(self.name)
-            return int(self._accelerator.mem_get_info(self.name)[0]) + kept
-        return None
-
-    def release(self) -> None:
-        """Give back the memory that the library keeps for later arrays."""
-        if self.library == "cupy":
-            with self.current():
-                _module("cupy").get_default_memory_pool().free_all_blocks()
-        elif self.library == "torch" and hasattr(self._accelerator, "empty_cache"):
-            self._accelerator.empty_cache()
+        """Memory of the device that this process can take; None for the memory of the host."""
+        if self._cupy is not None:
+            with self._cupy:
+                return int(self._cupy.mem_info[0] + _module("cupy").get_default_memory_pool().free_bytes())
+        if self._torch is None:
+            return None
+        free, _ = self._torch.mem_get_info(self.name)
+        return int(free + self._torch.memory_reserved(self.name) - self._torch.memory_allocated(self.name))
 
     def check_room(self, needed: int) -> None:
         """Raise DeviceMemoryError if fewer bytes are free on the device."""
@@ -149,79 +132,17 @@ class Device:
             )
 
     def computing(self, function: Callable[[], T]) -> T:
-        """function() of a task that computes on this device, with few others at a time. If memory runs out, once more
-        and alone, with `tile_factor` halved, also for all later tasks of this process, and with a warning. Raises
-        DeviceMemoryError if that is not enough."""
+        """function() of a task that computes on this device, with few others at a time. Raises DeviceMemoryError if the
+        memory of the device runs out."""
         try:
-            with _at_work:
-                return self._tried(function)
-        except _Full as full:
-            self._halve(f"the memory of device={str(self)!r} is full ({full})")
-        try:
-            with _alone():
-                return self._tried(function)
-        except _Full as full:
-            raise DeviceMemoryError(
-                f"the memory of device={str(self)!r} is full ({full}), even with tiles of half the rows: {_ADVICE}"
-            ) from None
-
-    def _tried(self, function: Callable[[], T]) -> T:
-        _this_task.factor = TALLER // 2 if self in _halved else TALLER
-        try:
-            with self.current():
+            with _at_work, self.current():
                 return function()
         except Exception as error:
             if not is_out_of_memory(error):
                 raise
-            text = _first_line(error)
-        finally:
-            del _this_task.factor
-        self.release()  # only here, when the error no longer refers to arrays
-        raise _Full(text)
-
-    def _halve(self, full: str) -> None:
-        """Halve the tiles of later tasks, with one warning, which clients of a worker also receive."""
-        with _lock:
-            if self in _halved:
-                return
-            _halved.add(self)
-        tell: Any = warn
-        if "distributed" in sys.modules:
-            from distributed import get_worker
-            from distributed import warn as tell_clients
-
-            with suppress(ValueError):  # elsewhere than on a worker
-                get_worker()
-                tell = tell_clients
-        tell(f"{full}: from now on, tiles have half as many rows, and results can differ slightly", DeviceMemoryWarning)
-
-
-_ADVICE = "use fewer landmarks or another device, or stop other programs that use this one"
-_at_work, _lock, _this_task = BoundedSemaphore(AT_ONCE), Lock(), local()
-_waiting = Lock()  # held by the task that is, or is about to be, alone
-_halved: set[Device] = set()  # devices whose memory was too small for tiles of all rows in this process
-
-
-class _Full(Exception):
-    """The memory of a device is full."""
-
-
-@contextmanager
-def _alone() -> Iterator[None]:
-    """While entered, no other task computes on a device."""
-    with _waiting:
-        for _ in range(AT_ONCE):
-            _at_work.acquire()
-        try:
-            yield
-        finally:
-            for _ in range(AT_ONCE):
-                _at_work.release()
-
-
-def tile_factor() -> int:
-    """How many times the rows of a tile on the processor a tile on the device has, the same throughout a task."""
-    return getattr(_this_task, "factor", TALLER)
+            full = _first_line(error)
+        # Here, where no error refers to arrays on the device any more.
+        raise DeviceMemoryError(f"the memory of device={str(self)!r} is full ({full}): {_ADVICE}")
 
 
 def _module(name: str) -> Any:
@@ -230,20 +151,6 @@ def _module(name: str) -> Any:
 
 def _first_line(error: Exception) -> str:
     return shorten((str(error).strip().splitlines() or [type(error).__name__])[0], 120, placeholder=" ...")
-
-
-def available() -> list[str]:
-    """Names of the devices of installed libraries here, "cpu" first."""
-    found = [CPU]
-    if find_spec("torch") is not None:
-        torch = _module("torch")
-        for kind in ("cuda", "xpu"):  # mps has no float64
-            part = getattr(torch, kind, None)
-            count = part.device_count() if part is not None and part.is_available() else 0
-            found += [kind, *(f"{kind}:{i}" for i in range(1, count))][:count]
-    if find_spec("cupy") is not None and _module("cupy").cuda.is_available():
-        found += [f"cupy:cuda:{i}" for i in range(_module("cupy").cuda.runtime.getDeviceCount())]
-    return found
 
 
 def device_of(X: Any) -> Device | None:
@@ -255,9 +162,8 @@ def device_of(X: Any) -> Device | None:
     return Device(library, name)
 
 
-def is_out_of_memory(error: BaseException) -> bool:
+def is_out_of_memory(error: Exception) -> bool:
     """Whether an error says that the memory of a device is full."""
-    full = ("out of memory", "ALLOC_FAILED", "CUBLAS_STATUS_NOT_INITIALIZED")  # in errors of CUDA and of its libraries
     return type(error).__name__ == "OutOfMemoryError" or (
-        isinstance(error, RuntimeError) and any(text in str(error) for text in full)
+        isinstance(error, RuntimeError) and any(text in str(error) for text in _FULL)
     )

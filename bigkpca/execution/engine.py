@@ -25,7 +25,7 @@ from dask.delayed import Delayed
 from dask.system import CPU_COUNT
 
 from bigkpca.data.blocks import Block, fit_block_rows, split, tile_rows
-from bigkpca.data.devices import AT_ONCE, Device, device_of, tile_factor
+from bigkpca.data.devices import AT_ONCE, TALLER, Device, device_of
 from bigkpca.data.rows import Rows, tiles
 from bigkpca.errors import Array, IncompleteError, MemoryLimitError, check_overflow
 from bigkpca.execution.blas import blas_core_types, single_threaded_blas
@@ -336,9 +336,9 @@ def fit_blocks(rows: Rows, block_rows: int | None) -> tuple[Block, ...]:
 
 
 def tile_height(features: FeatureMap) -> int:
-    """Rows of a tile of a pass with these features; in a task, the same for all its tiles."""
+    """Rows of a tile of a pass with these features."""
     height = tile_rows(features.columns, features.size, features.dtype.itemsize)
-    return height if in_numpy(features.offset) else height * tile_factor()
+    return height if in_numpy(features.offset) else height * TALLER
 
 
 def block_tiles(rows: Rows, block: Block, features: FeatureMap, digest: Any = None) -> tuple[Iterator[Array], int]:

@@ -1,9 +1,10 @@
-"""Devices: their names, what is there, memory that runs out once or twice. Missing libraries are imitated."""
+"""Devices: their names, what is there, memory that runs out. Missing libraries are imitated."""
 
 import sys
 import weakref
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
-from threading import Barrier, Event, Thread
+from threading import Barrier, Event
 from types import ModuleType, SimpleNamespace
 
 import array_api_strict
@@ -11,16 +12,10 @@ import numpy as np
 import pytest
 
 from bigkpca.data import devices
-from bigkpca.data.devices import AT_ONCE, TALLER, Device, available, device_of, is_out_of_memory, tile_factor
-from bigkpca.errors import DeviceMemoryError, DeviceMemoryWarning, SpecError
+from bigkpca.data.devices import AT_ONCE, Device, device_of, is_out_of_memory
+from bigkpca.errors import DeviceMemoryError, SpecError
 
 STRICT = Device("array_api_strict", "cpu")
-
-
-@pytest.fixture(autouse=True)
-def _new_process(monkeypatch):
-    """As at the start of a process."""
-    monkeypatch.setattr(devices, "_halved", set())
 
 
 @pytest.fixture
@@ -80,30 +75,10 @@ def test_a_device_of_a_library_that_is_not_installed_or_that_is_not_there(withou
     def place(self, X):
         raise RuntimeError(f"no {self} here\nand much more")
 
-    cuda = SimpleNamespace(is_available=lambda: True, device_count=lambda: 2)
     monkeypatch.setattr(Device, "place", place)
-    without_libraries("torch", cuda=cuda, xpu=SimpleNamespace(is_available=lambda: False), __version__="3.1")
-    for name, reason in {
-        "cuda:1": "no cuda:1 here",
-        "cuda:7": "torch 3.1 does not find it",
-        "xpu": "torch 3.1 does not find it",
-        "mps": "it has no float64",
-    }.items():
-        message = rf"device='{name}' cannot be used \({reason}\); available here: 'cpu', 'cuda', 'cuda:1'$"
-        with pytest.raises(SpecError, match=message):
-            Device.named(name).check()
-
-
-def test_what_is_there(without_libraries):
-    assert available() == ["cpu"]
-    runtime = SimpleNamespace(getDeviceCount=lambda: 2)
-    without_libraries("cupy", cuda=SimpleNamespace(is_available=lambda: False, runtime=runtime))
-    assert available() == ["cpu"]
-    without_libraries("cupy", cuda=SimpleNamespace(is_available=lambda: True, runtime=runtime))
-    assert available() == ["cpu", "cupy:cuda:0", "cupy:cuda:1"]
-    no_cuda = SimpleNamespace(is_available=lambda: False)
-    without_libraries("torch", cuda=no_cuda, xpu=SimpleNamespace(is_available=lambda: True, device_count=lambda: 1))
-    assert available() == ["cpu", "xpu", "cupy:cuda:0", "cupy:cuda:1"]
+    without_libraries("torch")
+    with pytest.raises(SpecError, match=r"device='cuda:1' cannot be used: no cuda:1 here$"):
+        Device.named("cuda:1").check()
 
 
 def test_products_with_fewer_bits_are_refused(monkeypatch):
@@ -152,25 +127,17 @@ class Where:
 
 
 def test_memory_that_is_free(without_libraries):
-    released = []
     cuda = SimpleNamespace(
-        mem_get_info=lambda device: (1000, 9000),
-        memory_reserved=lambda device: 70,
-        memory_allocated=lambda device: 50,
-        empty_cache=lambda: released.append("torch"),
+        mem_get_info=lambda device: (1000, 9000), memory_reserved=lambda device: 70, memory_allocated=lambda device: 50
     )
-    without_libraries("torch", cuda=cuda, cpu=SimpleNamespace())
-    pool = SimpleNamespace(free_bytes=lambda: 30, free_all_blocks=lambda: released.append("cupy"))
-    cupy_cuda = SimpleNamespace(
-        Device=lambda number: nullcontext(), runtime=SimpleNamespace(memGetInfo=lambda: (500, 9000))
-    )
-    without_libraries("cupy", cuda=cupy_cuda, get_default_memory_pool=lambda: pool)
+    without_libraries("torch", cuda=cuda)
+    pool, there = SimpleNamespace(free_bytes=lambda: 30), nullcontext()
+    there.mem_info = 500, 9000
+    without_libraries("cupy", cuda=SimpleNamespace(Device=lambda number: there), get_default_memory_pool=lambda: pool)
     for name, free in {"cuda:1": 1020, "cupy": 530, "torch:cpu": None, "array_api_strict": None}.items():
         device = Device.named(name)
-        device.release()
         assert device.free_bytes() == free
         device.check_room(free or 10**15)
-    assert released == ["torch", "cupy"]
     with pytest.raises(
         DeviceMemoryError, match=r"3 MB on device='cuda:1', but only 0 MB are free there: use fewer landmarks"
     ):
@@ -191,38 +158,19 @@ class Tile:
     """Something that takes memory."""
 
 
-def test_memory_that_is_full_once_halves_tiles_with_a_warning_and_twice_ends_the_run(monkeypatch):
-    factors, alive = [], []
-    monkeypatch.setattr(Device, "release", lambda self: alive.append([tile() for tile in tiles]))
+def test_memory_that_is_full_ends_the_run_and_nothing_holds_what_was_there():
     tiles = []
 
-    def needing(most):
-        def compute():
-            factors.append(tile_factor())
-            tile = Tile()
-            tiles.append(weakref.ref(tile))
-            if tile_factor() > most:
-                raise OutOfMemoryError("2 GB were requested\nat length")
-            return "done"
+    def full():
+        tile = Tile()
+        tiles.append(weakref.ref(tile))
+        raise OutOfMemoryError("2 GB were requested\nat length")
 
-        return compute
-
-    assert STRICT.computing(needing(TALLER)) == "done"
-    message = (
-        r"device='array_api_strict:cpu' is full \(2 GB were requested\): from now on, tiles have half as many rows"
-    )
-    with pytest.warns(DeviceMemoryWarning, match=message) as told:
-        assert STRICT.computing(needing(TALLER // 2)) == "done"
-    assert len(told) == 1
-    assert alive == [[None, None]]  # nothing that failed was left when memory was given back
-    assert STRICT.computing(needing(TALLER // 2)) == "done"
-    with pytest.raises(
-        DeviceMemoryError, match=r"\(2 GB were requested\), even with tiles of half .*: use fewer landmarks"
-    ):
-        STRICT.computing(needing(TALLER // 4))
-    half = TALLER // 2
-    assert factors == [TALLER, TALLER, half, half, half, half]
-    assert tile_factor() == TALLER
+    message = r"device='array_api_strict:cpu' is full \(2 GB were requested\): use fewer landmarks or another device"
+    with pytest.raises(DeviceMemoryError, match=message) as raised:
+        STRICT.computing(full)
+    assert raised.value.exit_code == 4
+    assert [tile() for tile in tiles] == [None]
 
 
 def test_other_errors_are_raised_as_they_are():
@@ -233,74 +181,19 @@ def test_other_errors_are_raised_as_they_are():
         STRICT.computing(fail)
 
 
-def in_threads(count, function):
-    threads = [Thread(target=function, args=(number,)) for number in range(count)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
-    assert not any(thread.is_alive() for thread in threads)
-
-
-@pytest.mark.filterwarnings("ignore::bigkpca.errors.DeviceMemoryWarning")
-def test_all_tiles_of_a_task_have_the_same_rows_although_another_task_halves_them(monkeypatch):
-    begun, halved, found = Event(), Event(), []
-    halve = Device._halve
-    monkeypatch.setattr(Device, "_halve", lambda self, full: (halve(self, full), halved.set()))
-
-    def task(number):
-        def early():
-            begun.set()
-            before = tile_factor()
-            assert halved.wait(60)
-            found.append((before, tile_factor()))
-
-        def late():
-            assert begun.wait(60)
-            if tile_factor() == TALLER:
-                raise OutOfMemoryError
-            assert found  # the other task has ended
-
-        STRICT.computing(late if number else early)
-
-    in_threads(2, task)
-    assert found == [(TALLER, TALLER)]
-    assert STRICT.computing(tile_factor) == TALLER // 2
-
-
-def test_tasks_that_run_out_of_memory_at_the_same_time_warn_once():
-    together = Barrier(2)
-
-    def task(number):
-        def compute():
-            if tile_factor() == TALLER:
-                together.wait(60)
-                raise OutOfMemoryError
-
-        STRICT.computing(compute)
-
-    with pytest.warns(DeviceMemoryWarning) as told:
-        in_threads(2, task)
-    assert len(told) == 1
-
-
 def test_few_tasks_compute_on_a_device_at_a_time():
-    at_work, go_on = Barrier(AT_ONCE + 1), Event()
+    at_work, go_on, free = Barrier(AT_ONCE + 1), Event(), []
 
     def compute():
         at_work.wait(60)
         assert go_on.wait(60)
 
-    def task(number):
-        if number:
-            STRICT.computing(compute)
-        else:
-            at_work.wait(60)
-            free.append(devices._at_work.acquire(blocking=False))
-            go_on.set()
-
-    free = []
-    in_threads(AT_ONCE + 1, task)
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        tasks = [pool.submit(STRICT.computing, compute) for _ in range(AT_ONCE)]
+        at_work.wait(60)
+        free.append(devices._at_work.acquire(blocking=False))
+        go_on.set()
+        assert [task.result(60) for task in tasks] == [None] * AT_ONCE
     assert free == [False]
     assert STRICT.computing(lambda: "done") == "done"
 

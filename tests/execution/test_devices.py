@@ -4,7 +4,6 @@ which some have no device. The device is array_api_strict, which computes in hos
 import pickle
 import sys
 import tracemalloc
-import warnings
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,9 +22,9 @@ from bigkpca.data import devices
 from bigkpca.data.blocks import split
 from bigkpca.data.devices import AT_ONCE, TALLER, Device
 from bigkpca.data.rows import ArrayRows
-from bigkpca.errors import DeviceMemoryError, DeviceMemoryWarning, MemoryLimitError, SpecError
+from bigkpca.errors import DeviceMemoryError, MemoryLimitError, SpecError
 from bigkpca.execution.clusters import open_engine
-from bigkpca.execution.engine import Engine, block_tiles, sum_by_block, tile_height
+from bigkpca.execution.engine import Engine, sum_by_block, tile_height
 from bigkpca.execution.plan import plan_fit, plan_resolved, plan_transform, worker_bytes
 from bigkpca.execution.tasks import BlockTasks, Placed, Task, some_take
 from bigkpca.execution.workers import _check_device
@@ -35,16 +34,10 @@ from bigkpca.numerics.kernels import Gaussian
 from bigkpca.numerics.moments import entries, most_of_strip, shifted_sums
 from bigkpca.spec import FitSpec, resolve
 from tests.execution.test_plan import model, rows
-from tests.helpers.dask_processes import DaskProcesses, wait_until
+from tests.helpers.dask_processes import DaskProcesses
 
 STRICT = Device("array_api_strict", "cpu")
 X = np.random.default_rng(0).normal(size=(20_000, 3))
-
-
-@pytest.fixture(autouse=True)
-def _new_process(monkeypatch):
-    """As at the start of a process."""
-    monkeypatch.setattr(devices, "_halved", set())
 
 
 @dataclass(frozen=True)
@@ -147,50 +140,22 @@ class OutOfMemoryError(RuntimeError):
 LANDMARKS = KernelRows(Gaussian(1.0), np.zeros(3), X[:5])
 
 
-def heights(rows, block, features):
-    """The rows of each tile of a block."""
-    found = [len(X) for X in block_tiles(rows, block, features)[0]]
-    if max(found) > 2048 * TALLER // 2:
-        raise OutOfMemoryError("too tall")
-    return found
+def test_tiles_are_taller_on_a_device():
+    assert tile_height(LANDMARKS) == 2048
+    assert tile_height(LANDMARKS.placed(STRICT.place)) == TALLER * 2048
 
 
-def test_tiles_are_taller_on_a_device_and_half_as_tall_once_its_memory_was_full():
-    on_host, engine = tile_height(LANDMARKS), Engine(threads=1).on_device(STRICT)
-    assert on_host == 2048
-    assert tile_height(LANDMARKS.placed(STRICT.place)) == TALLER * on_host
-    with pytest.warns(DeviceMemoryWarning, match=r"device='array_api_strict:cpu' is full \(too tall\)") as told:
-        found = [
-            sum_by_block("x", heights, ArrayRows(X), (engine.placed(LANDMARKS),), 20_000, engine) for _ in range(2)
-        ]
-    assert len(told) == 1
-    assert found == [[8192, 8192, 20_000 - 2 * 8192]] * 2
-
-
-def test_memory_that_is_full_even_for_half_the_rows_ends_the_run():
-    def full(rows, block, weights):
+def test_memory_that_is_full_ends_the_run(monkeypatch):
+    def full(*_):
         raise OutOfMemoryError("full")
 
-    with (
-        pytest.warns(DeviceMemoryWarning),
-        pytest.raises(DeviceMemoryError, match="even with tiles of half the rows: use fewer landmarks"),
-    ):
+    message = r"the memory of device='array_api_strict:cpu' is full \(full\): use fewer landmarks"
+    with pytest.raises(DeviceMemoryError, match=message):
         summed(Engine(threads=2).on_device(STRICT), function=full)
-
-
-def test_memory_that_is_full_when_a_value_is_moved_counts_as_well(monkeypatch):
-    place, tries = Device.place, []
-
-    def once(self, X):
-        tries.append(1)
-        if len(tries) == 1:
-            raise OutOfMemoryError("full")
-        return place(self, X)
-
     engine = Engine(threads=1).on_device(STRICT)
-    monkeypatch.setattr(Device, "place", once)
-    with pytest.warns(DeviceMemoryWarning):
-        assert summed(engine)[-1] == 20
+    monkeypatch.setattr(Device, "place", full)  # when a value is moved
+    with pytest.raises(DeviceMemoryError, match=message):
+        summed(engine)
 
 
 # Plans.
@@ -352,24 +317,3 @@ def test_where_workers_declare_a_gpu_only_these_compute_on_a_device(tmp_path):
             assert worked(engine.on_device(STRICT)) == {gpu}
             assert_array_equal(summed(engine.on_device(STRICT)), summed(Engine(threads=1).on_device(STRICT)))
             assert worked(engine) == {gpu, without}
-
-
-def full_once(rows, block, features):
-    found = tile_height(features)
-    if found > 2048 * TALLER // 2:
-        raise OutOfMemoryError("too tall")
-    return np.array([found])
-
-
-@pytest.mark.full
-def test_a_worker_whose_memory_is_full_warns_the_client(tmp_path):
-    with (
-        DaskProcesses(tmp_path / "cluster", 1) as cluster,
-        open_engine(cluster.address, timeout=60) as engine,
-        warnings.catch_warnings(record=True) as told,
-    ):
-        warnings.simplefilter("always")
-        assert summed(engine.on_device(STRICT), LANDMARKS, full_once) == 20 * 2048 * TALLER // 2
-        wait_until(lambda: any(each.category is DeviceMemoryWarning for each in told))
-        assert summed(engine.on_device(STRICT), LANDMARKS, full_once) == 20 * 2048 * TALLER // 2
-    assert len([each for each in told if each.category is DeviceMemoryWarning]) == 1
