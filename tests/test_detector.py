@@ -259,7 +259,7 @@ def test_fits_are_repeated_until_the_same_rows_are_left_out(share, X, monkeypatc
     rows[:3] += 50  # so far from all others that the first fit finds them
     found = KernelPCADetector(SMALL, contamination=share).fit(rows)
     assert fits[0] is None
-    assert all(len(each.numbers) == 300 * share for each in fits[1:])
+    assert all(len(each.excluded) == 300 * share for each in fits[1:])
     assert len(fits) == (2 if share == 0.01 else 3)
     assert (found.predict(rows) == -1).sum() == found.left_out_ == 300 * share
 

@@ -4,13 +4,14 @@ device."""
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import numpy as np
 
-from bigkpca.data.blocks import READ_BYTES, Block, power_of_two
+from bigkpca.data.blocks import READ_BYTES, Block, power_of_two, split
 from bigkpca.data.devices import Device, device_of
 from bigkpca.errors import Array, DataError, check_finite
 from bigkpca.numerics.array_api import dtype_of, functions_of, on_host, rows_of
@@ -23,24 +24,6 @@ if TYPE_CHECKING:  # `--help` imports this file for the options of a fit, and mu
 
 
 EVERY = slice(None)  # all columns
-
-
-class SampleWeights(Protocol):
-    """One weight for each row."""
-
-    @property
-    def stamp(self) -> str:
-        """What changes with the weights: the SHA-256 of their values, or of the versions of their files."""
-
-    @property
-    def held(self) -> bool:
-        """Whether they are in memory."""
-
-    def part(self, start: int, stop: int) -> SampleWeights:
-        """The weights that a task on rows start..stop needs, numbered as in the whole."""
-
-    def of(self, start: int, stop: int) -> Array:
-        """The weights of rows start..stop, (stop - start,), float64."""
 
 
 class Rows(Protocol):
@@ -124,6 +107,60 @@ def check_shape(shape: tuple[int, ...], where: str) -> tuple[int, int]:
 def little_endian(X: Array) -> memoryview:
     """The values of X in C order, little-endian, as bytes to hash."""
     return np.ascontiguousarray(X.astype(X.dtype.newbyteorder("<"), copy=False)).view(np.uint8).data
+
+
+@dataclass(frozen=True)
+class SampleWeights:
+    """One weight for each of `count` rows.
+
+    values: weights in memory, of rows `first` and later, or a function that reads those of rows start..stop; None: 1.
+    excluded: ascending numbers of rows whose weight is 0. half_life: by how many rows a row must be later to count
+    twice as much, where the last one has its own weight.
+    """
+
+    values: Array | Callable[[int, int], Array] | None
+    count: int
+    first: int = 0
+    excluded: Array | None = None
+    half_life: float | None = None
+
+    @property
+    def held(self) -> bool:
+        """Whether they are in memory."""
+        return not callable(self.values)
+
+    @cached_property
+    def stamp(self) -> str:
+        """SHA-256 of the weights."""
+        digest = hashlib.sha256()
+        for block in split(self.count, READ_BYTES // 8):
+            digest.update(little_endian(self.of(block.start, block.stop)))
+        return digest.hexdigest()
+
+    def part(self, start: int, stop: int) -> SampleWeights:
+        """The weights that a task on rows start..stop needs, numbered as in the whole."""
+        found = replace(self, excluded=None if self.excluded is None else self._excluded(start, stop))
+        if self.values is None or callable(self.values):
+            return found
+        return replace(found, values=self.values[start - self.first : stop - self.first], first=start)
+
+    def of(self, start: int, stop: int) -> Array:
+        """The weights of rows start..stop, (stop - start,), float64."""
+        if self.values is None:
+            found = np.ones(stop - start)
+        elif callable(self.values):
+            found = self.values(start, stop).reshape(-1).astype(np.float64)
+        else:
+            found = self.values[start - self.first : stop - self.first].astype(np.float64)
+        if self.half_life is not None:
+            found *= 2.0 ** ((np.arange(start, stop) - (self.count - 1)) / self.half_life)
+        if self.excluded is not None:
+            found[self._excluded(start, stop) - start] = 0
+        return found
+
+    def _excluded(self, start: int, stop: int) -> Array:
+        assert self.excluded is not None
+        return self.excluded[slice(*np.searchsorted(self.excluded, [start, stop]))]
 
 
 @dataclass(frozen=True)

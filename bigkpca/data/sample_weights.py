@@ -1,10 +1,9 @@
-"""Weights of rows, in memory or on disk, read in ranges like the rows that they belong to."""
+"""Weights that a user gives to rows: values, or where they are stored."""
 
 from __future__ import annotations
 
-import hashlib
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import replace
+from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -12,130 +11,16 @@ import zarr
 
 from bigkpca.data.blocks import READ_BYTES
 from bigkpca.data.npy import NpyRows
-from bigkpca.data.rows import Rows, SampleWeights, little_endian
+from bigkpca.data.rows import Rows, SampleWeights
 from bigkpca.data.stores import expanded, is_path, is_url, last_name, parent, store_of
 from bigkpca.data.tensors import check_tensor, is_tensor
-from bigkpca.data.zarr import StoredArray, ZarrRows, arrays_of, open_node, stored_array
+from bigkpca.data.zarr import StoredArray, ZarrRows, arrays_of, open_node, read, stored_array
 from bigkpca.errors import Array, BigKPCAError, DataError, IncompleteError, SpecError, nearest
 from bigkpca.numerics.array_api import on_host
 
 OPTION = "--sample-weight (sample_weight= in Python)"
 _NUMBERS = "buif"  # kinds of dtypes
 _Rows = TypeVar("_Rows", bound=Rows)
-
-
-@dataclass(frozen=True)
-class HeldWeights:
-    """Weights of rows first, first + 1, ... in memory, (n,)."""
-
-    values: Array
-    first: int = 0
-    held = True
-
-    @property
-    def stamp(self) -> str:
-        return hashlib.sha256(little_endian(self.values)).hexdigest()
-
-    def part(self, start: int, stop: int) -> HeldWeights:
-        return HeldWeights(self.values[start - self.first : stop - self.first], start)
-
-    def of(self, start: int, stop: int) -> Array:
-        return self.values[start - self.first : stop - self.first].astype(np.float64)
-
-
-@dataclass(frozen=True)
-class StoredWeights:
-    """Weights in a Zarr array, (n,)."""
-
-    values: StoredArray
-    held = False
-
-    @cached_property
-    def stamp(self) -> str:
-        digest, n = hashlib.sha256(), self.values.count
-        for start in range(0, n, READ_BYTES // 8):
-            digest.update(little_endian(self.of(start, min(start + READ_BYTES // 8, n))))
-        return digest.hexdigest()
-
-    def part(self, start: int, stop: int) -> StoredWeights:
-        return self
-
-    def of(self, start: int, stop: int) -> Array:
-        return self.values[start:stop].astype(np.float64)
-
-
-@dataclass(frozen=True)
-class NpyWeights:
-    """Weights in a .npy file, which are rows of one column, (n, 1)."""
-
-    rows: NpyRows
-    held = False
-
-    @property
-    def stamp(self) -> str:
-        return self.rows.stamp
-
-    def part(self, start: int, stop: int) -> NpyWeights:
-        return self
-
-    def of(self, start: int, stop: int) -> Array:
-        return self.rows.block(start, stop)[:, 0].astype(np.float64)
-
-
-@dataclass(frozen=True)
-class _ChangedWeights:
-    """Weights that are made from those of the rows, or from 1 without them."""
-
-    weights: SampleWeights | None
-
-    @property
-    def held(self) -> bool:
-        return self.weights is None or self.weights.held
-
-    @property
-    def _own_stamp(self) -> str:
-        return "" if self.weights is None else self.weights.stamp
-
-
-@dataclass(frozen=True)
-class WithoutRows(_ChangedWeights):
-    """The weights of rows of which some, by ascending `numbers`, are left out: their weight is 0. The others have
-    their own weights, or 1."""
-
-    numbers: Array
-
-    @property
-    def stamp(self) -> str:
-        return hashlib.sha256(self._own_stamp.encode() + little_endian(self.numbers)).hexdigest()
-
-    def part(self, start: int, stop: int) -> WithoutRows:
-        here = self.numbers[slice(*np.searchsorted(self.numbers, [start, stop]))]
-        return WithoutRows(None if self.weights is None else self.weights.part(start, stop), here)
-
-    def of(self, start: int, stop: int) -> Array:
-        found = np.ones(stop - start) if self.weights is None else self.weights.of(start, stop)
-        found[self.numbers[slice(*np.searchsorted(self.numbers, [start, stop]))] - start] = 0
-        return found
-
-
-@dataclass(frozen=True)
-class AgedWeights(_ChangedWeights):
-    """The weights of rows of which each counts half as much as one that comes `half_life` rows later: the last of
-    `count` rows has its own weight, or 1."""
-
-    half_life: float
-    count: int
-
-    @property
-    def stamp(self) -> str:
-        return hashlib.sha256(f"{self._own_stamp} {self.half_life!r} {self.count}".encode()).hexdigest()
-
-    def part(self, start: int, stop: int) -> AgedWeights:
-        return replace(self, weights=None if self.weights is None else self.weights.part(start, stop))
-
-    def of(self, start: int, stop: int) -> Array:
-        aged = 2.0 ** ((np.arange(start, stop) - (self.count - 1)) / self.half_life)
-        return aged if self.weights is None else aged * self.weights.of(start, stop)
 
 
 def aged(rows: Rows, half_life: Any) -> tuple[Rows, float]:
@@ -146,12 +31,18 @@ def aged(rows: Rows, half_life: Any) -> tuple[Rows, float]:
     if isinstance(half_life, bool) or not (isinstance(half_life, int | float | np.number) and 0 < half_life < np.inf):
         raise SpecError(f"half_life={half_life!r:.80}: it is a positive number of rows")
     n = rows.shape[0]
-    return rows.with_weights(AgedWeights(rows.weights, float(half_life), n)), float(2.0 ** (-n / half_life))
+    return rows.with_weights(replace(_weights(rows), half_life=float(half_life))), float(2.0 ** (-n / half_life))
 
 
 def without(rows: _Rows, numbers: Array) -> _Rows:
-    """The rows, of which those with these ascending numbers take no part in a fit."""
-    return rows.with_weights(WithoutRows(rows.weights, numbers))
+    """The rows, of which those with these ascending numbers take no part in a fit, nor do those left out before."""
+    weights = _weights(rows)
+    excluded = numbers if weights.excluded is None else np.union1d(weights.excluded, numbers)
+    return rows.with_weights(replace(weights, excluded=excluded))
+
+
+def _weights(rows: Rows) -> SampleWeights:
+    return rows.weights or SampleWeights(None, rows.shape[0])
 
 
 def number_and_weight(rows: Rows) -> tuple[int, float]:
@@ -176,9 +67,9 @@ def weighted(rows: _Rows, given: Any, key: str | None = None) -> _Rows:
     """
     if given is None:
         return rows
-    n = rows.shape[0]
-    weights, count = _opened(rows, given, key)
-    grows = isinstance(rows, ZarrRows) and rows.pinned and isinstance(weights, StoredWeights)
+    n, values = rows.shape[0], _opened(rows, given, key)
+    count = values.shape[0]
+    grows = isinstance(rows, ZarrRows) and rows.pinned and isinstance(values, StoredArray)
     if count < n and grows:
         raise IncompleteError(
             f"there are {count:,} sample weights for the {n:,} rows of {rows.where}: run the same command again when "
@@ -186,13 +77,13 @@ def weighted(rows: _Rows, given: Any, key: str | None = None) -> _Rows:
         )
     if count != n and not grows:
         raise SpecError(f"there are {count:,} sample weights for {n:,} rows of {rows.where}: give one for each row")
-    if isinstance(weights, StoredWeights):
-        weights = StoredWeights(weights.values.first(n))
-    return rows.with_weights(weights)
+    if isinstance(values, StoredArray):
+        stored = values.first(n)
+        return rows.with_weights(SampleWeights(partial(read, stored.array, stored.where), n))
+    return rows.with_weights(SampleWeights(values.block if isinstance(values, NpyRows) else values, n))
 
 
-def _opened(rows: Rows, given: Any, key: str | None) -> tuple[SampleWeights, int]:
-    """The weights, and their number."""
+def _opened(rows: Rows, given: Any, key: str | None) -> Array | NpyRows | StoredArray:
     if isinstance(given, zarr.Array):
         return _stored(given, f"the zarr array {given.path!r}")
     if not is_path(given):
@@ -201,16 +92,15 @@ def _opened(rows: Rows, given: Any, key: str | None) -> tuple[SampleWeights, int
             given = on_host(given)
         values = np.asarray(given)
         _check(values.dtype, values.shape, "sample_weight")
-        return HeldWeights(values), len(values)
+        return values
     path = expanded(given)
     if path.endswith(".npy") and (is_url(path) or store_of(path).exists(path)):
         try:
             found = NpyRows.open(store_of(path).absolute(path), column=True)
         except DataError as error:
             raise SpecError(f"sample weights: {error}") from error
-        n = found.shape[0]
-        _check(found.dtype, (n, *found.row_shape), path)
-        return NpyWeights(found), n
+        _check(found.dtype, (found.shape[0], *found.row_shape), path)
+        return found
     group = rows.group if isinstance(rows, ZarrRows) else None
     beside = [] if group is None or is_url(path) or path.startswith((".", "/")) else [f"{group}/{path}"]
     for place in [*beside, store_of(path).absolute(path)]:
@@ -243,16 +133,12 @@ def _alternatives(group: str | None, name: str, key: str | None) -> str:
     return f"{hint}{group} has {', '.join(held) or 'no array'} with one number for each row"
 
 
-def _stored(
-    array: zarr.Array[Any], where: str, group: zarr.Array[Any] | zarr.Group | None = None
-) -> tuple[StoredWeights, int]:
+def _stored(array: zarr.Array[Any], where: str, group: zarr.Array[Any] | zarr.Group | None = None) -> StoredArray:
     """Weights in an array; in a group, as many as its manifest names."""
     _check(array.dtype, array.shape, where)
     if isinstance(group, zarr.Group):
-        values = replace(stored_array(parent(where), group, last_name(where)), where=where)
-    else:
-        values = StoredArray(array, where, array.shape[0])
-    return StoredWeights(values), values.count
+        return replace(stored_array(parent(where), group, last_name(where)), where=where)
+    return StoredArray(array, where, array.shape[0])
 
 
 def _check(dtype: np.dtype[Any], shape: tuple[int, ...], where: str) -> None:

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from bigkpca.data.rows import ArrayRows, Rows
-from bigkpca.data.sample_weights import HeldWeights, check_weights
+from bigkpca.data.rows import ArrayRows, Rows, SampleWeights
+from bigkpca.data.sample_weights import check_weights
 from bigkpca.errors import Array
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.passes import LEAST_WEIGHT, read_rows
@@ -32,7 +32,7 @@ class Gathered:
 
     @property
     def rows(self) -> ArrayRows:
-        held = None if self.weights is None else HeldWeights(self.weights)
+        held = None if self.weights is None else SampleWeights(self.weights, len(self.X))
         return ArrayRows(self.X, where="the rows of all calls", weights=held)
 
     def aged(self, decay: float) -> Gathered:
