@@ -104,17 +104,13 @@ def s3_server(tmp_path_factory):
 def use_s3(monkeypatch):
     """Makes this process, and those it starts, speak with the S3 server on a port, with these credentials."""
 
-    def forget():
-        clients.client.cache_clear()
-        clients._GRANTED.clear()
-
     def use(port, **credentials):
         for name, value in settings(port, **credentials).items():
             monkeypatch.setenv(name, value)
-        forget()
+        clients.client.cache_clear()
 
     yield use
-    forget()
+    clients.client.cache_clear()
 
 
 @pytest.fixture

@@ -72,7 +72,7 @@ FAULTS = [
         "bigkpca/data/zarr.py", "(block.stop - 1) // self._height + 1)", "(block.stop - 1) // self._height)", "unseen"
     ),
     Fault("bigkpca/errors.py", '"ESTALE", ', "", "NFS: a stale handle counts as damage"),
-    Fault("bigkpca/data/stores/clients.py", "if held == before:", "if True:", "claims of others are replaced"),
+    Fault("bigkpca/data/stores/objects.py", "if held == before:", "if True:", "claims of others are replaced"),
     Fault("bigkpca/data/stores/local.py", "LOCK_EX", "LOCK_SH", "two writers at once"),
     Fault("bigkpca/data/stores/folders.py", "if (self.root / key).exists()", "if False", "lost if the power fails"),
     Fault("bigkpca/data/sparse.py", "indices >= self.columns", "indices > self.columns", "the next row"),

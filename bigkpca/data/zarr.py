@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import itertools
 import math
@@ -15,16 +14,14 @@ from typing import Any
 
 import numpy as np
 import zarr
-from zarr.abc.store import ByteRequest
-from zarr.core.buffer import Buffer, BufferPrototype, default_buffer_prototype
 from zarr.core.sync import sync
-from zarr.storage import FsspecStore, LocalStore, ObjectStore, StorePath, WrapperStore, ZipStore
+from zarr.storage import FsspecStore, LocalStore, ObjectStore, StorePath, ZipStore
 
 from bigkpca.data.blocks import Block
 from bigkpca.data.packing import packing_of_array
 from bigkpca.data.rows import EVERY, ArrayRows, BaseRows, anonymous, check_shape, digest_of_rows
-from bigkpca.data.stores import StoredFile, last_name, root_url, store_of
-from bigkpca.data.stores.base import is_metadata
+from bigkpca.data.stores import StoredFile, last_name, store_of
+from bigkpca.data.zarr_stores import BelowKey, Whole, zarr_store
 from bigkpca.errors import (
     Array,
     BigKPCAError,
@@ -43,39 +40,12 @@ _STAMP_DIGITS = 16
 Stored = zarr.Array[Any]  # as results on disk are given to users
 
 
-class Whole(WrapperStore[Any]):
-    """A store of which every chunk must be there: Zarr itself reads a missing one as fill values, such as one that is
-    invisible on one of many machines."""
-
-    async def get(
-        self, key: str, prototype: BufferPrototype | None = None, byte_range: ByteRequest | None = None
-    ) -> Buffer | None:
-        return self._there(key, await self._store.get(key, prototype or default_buffer_prototype(), byte_range))
-
-    async def get_partial_values(
-        self, prototype: BufferPrototype, key_ranges: Iterable[tuple[str, ByteRequest | None]]
-    ) -> list[Buffer | None]:
-        asked = list(key_ranges)
-        found = await self._store.get_partial_values(prototype, asked)
-        return [self._there(key, each) for (key, _), each in zip(asked, found, strict=True)]
-
-    def __str__(self) -> str:
-        return str(self._store)
-
-    def _there(self, key: str, found: Buffer | None) -> Buffer | None:
-        if not found and not is_metadata(key):  # missing, or empty, as a full disk may leave it
-            root = self._store.root if isinstance(self._store, LocalStore) else self._store
-            raise FileNotFoundError(errno.ENOENT, "No such file", f"{root}/{key}")
-        return found
-
-
 def whole(array: zarr.Array[Any]) -> zarr.Array[Any]:
     """The same array, of which every chunk must be stored."""
     if isinstance(array.store, Whole):
         return array
     metadata: Any = array.metadata  # whose types have two versions
-    store = array.store if isinstance(array.store, Whole) else Whole(array.store)
-    return zarr.Array(zarr.AsyncArray(metadata, StorePath(store, array.path)))
+    return zarr.Array(zarr.AsyncArray(metadata, StorePath(Whole(array.store), array.path)))
 
 
 def read(array: zarr.Array[Any], where: str, start: int, stop: int, columns: slice = EVERY) -> Array:
@@ -461,7 +431,7 @@ def open_node(path: str) -> zarr.Array[Any] | zarr.Group:
     """The Zarr array or group at a path, to be read. Raises the errors of its store, and several types of Zarr where
     there is none."""
     try:
-        node = zarr.open(store_of(path).zarr(path), mode="r")
+        node = zarr.open(zarr_store(path), mode="r")
     except FileNotFoundError:  # Zarr's, for other folders
         raise
     except OSError as error:
@@ -489,32 +459,30 @@ def open_array(path: str) -> zarr.Array[Any]:
 
 def array_path(array: zarr.Array[Any] | zarr.Group) -> str | None:
     """The path of the folder of an array or a group; None if its store is not one of `store_of`."""
-    store = array.store._store if isinstance(array.store, Whole) else array.store
-    root = store.root if isinstance(store, LocalStore) else root_url(store)
-    return None if root is None else f"{root}/{array.path}".rstrip("/")
+    store = _store_of(array)
+    if not isinstance(store, LocalStore | BelowKey):
+        return None
+    root = store.root if isinstance(store, LocalStore) else store.url
+    return f"{root}/{array.path}".rstrip("/")
 
 
-# The names that file systems use for the version of a file, the most reliable one first.
+def _store_of(array: zarr.Array[Any] | zarr.Group) -> Any:
+    return array.store._store if isinstance(array.store, Whole) else array.store
+
+
+# The names that file systems use for the version of a file.
 _MARKS = "ETag", "etag", "e_tag", "md5Hash", "checksum", "mtime", "LastModified", "last_modified", "updated", "created"
 
 
 def version_marks(array: zarr.Array[Any]) -> list[str] | None:
-    """A line for each stored file of the array in a user's own store: its name, size, and tag or time; for a zip file,
-    those of the whole file. None if the store does not have these for every file, like one in memory. Reads no
-    values."""
-    store = array.store._store if isinstance(array.store, Whole) else array.store
+    """A line for each stored file of the array in a user's own store, which changes with the file; for a zip file, one
+    for the whole file. None if the store has no tag or time for every file, like one in memory. Reads no values."""
+    store, found = _store_of(array), []
     if isinstance(store, ZipStore):
         return [store_of(str(store.path)).file(str(store.path)).stamp]
-    files: Mapping[str, Mapping[str, Any]] = {}
     if isinstance(store, FsspecStore):
-        files = sync(store.fs._find(f"{store.path}/{array.path}".rstrip("/"), detail=True))
+        found = list(sync(store.fs._find(f"{store.path}/{array.path}".rstrip("/"), detail=True)).values())
     if isinstance(store, ObjectStore):
-        files = {meta["path"]: meta for batch in store.store.list(array.path or None) for meta in batch}
-    lines = []
-    for name, about in sorted(files.items()):
-        size = about.get("size")
-        mark = next((about[key] for key in _MARKS if about.get(key) is not None), None)
-        if size is None or mark is None:
-            return None
-        lines.append(f"{name} {size} {mark}")
-    return lines or None
+        found = [meta for batch in store.store.list(array.path or None) for meta in batch]
+    known = bool(found) and all(any(each.get(mark) is not None for mark in _MARKS) for each in found)
+    return sorted(map(str, found)) if known else None

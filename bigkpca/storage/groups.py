@@ -22,6 +22,7 @@ from bigkpca.data.json_files import read_json, write_json
 from bigkpca.data.stores import store_of
 from bigkpca.data.stores.base import PARTIAL
 from bigkpca.data.zarr import ATTRIBUTE, MAIN, StoredArray, member, open_node, stored_array, whole
+from bigkpca.data.zarr_stores import zarr_store
 from bigkpca.errors import BigKPCAError, CorruptionError, IncompleteError, SpecError, unreadable
 
 FORMAT_VERSION = 2
@@ -74,7 +75,7 @@ def create_array(
 
 def open_array(path: str) -> zarr.Array[Any]:
     """The array at `path`, to read and write; chunks of fill values are written, too. Raises the errors of Zarr."""
-    array = zarr.open_array(store_of(path).zarr(path), mode="r+", zarr_format=3)
+    array = zarr.open_array(zarr_store(path), mode="r+", zarr_format=3)
     return array.with_config({"write_empty_chunks": True})
 
 
@@ -151,7 +152,7 @@ def open_group(path: str, kind: str) -> zarr.Group:
             f"version {FORMAT_VERSION}: install the bigkpca that wrote it, or make it again"
         )
     try:
-        return zarr.open_group(store.zarr(path), mode="r", zarr_format=3, use_consolidated=False)
+        return zarr.open_group(zarr_store(path), mode="r", zarr_format=3, use_consolidated=False)
     except BigKPCAError:
         raise
     except Exception as error:  # zarr raises several types

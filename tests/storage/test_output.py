@@ -17,6 +17,7 @@ import zarr
 from bigkpca.data.blocks import Block, split
 from bigkpca.data.opening import open_rows
 from bigkpca.data.stores import LocalDisk, ObjectStore, is_url, store_of
+from bigkpca.data.zarr_stores import zarr_store
 from bigkpca.errors import CorruptionError, IncompleteError, LockedError, SpecError
 from bigkpca.storage import groups, output
 from bigkpca.storage.output import NewArray
@@ -102,7 +103,7 @@ def test_an_output_is_made_once_and_opens_as_it_is(root):
     about = groups.describe(path)
     assert {**about, **RECORD} == about
     assert (about["rows"], about["arrays"]) == (N, NAMES)
-    store = store_of(path).zarr(path)
+    store = zarr_store(path)
     np.testing.assert_array_equal(da.from_zarr(store, component="x"), expected(N))
     found = xr.open_zarr(store)  # lazily
     assert (found["x"].dims, found["far"].attrs) == (("row", "column"), {"a": 1})
@@ -183,7 +184,7 @@ def a_file(path):
 
 
 def their_group(path):
-    zarr.create_group(store_of(path).zarr(path), attributes={"bigkpca": {"format": 3}})
+    zarr.create_group(zarr_store(path), attributes={"bigkpca": {"format": 3}})
 
 
 @pytest.mark.parametrize("put", [theirs, a_file, their_group, lambda path: theirs(path, "zarr.json")])

@@ -252,7 +252,7 @@ def test_a_run_that_ends_in_the_middle_leaves_nothing_in_a_bucket(
 
 
 @pytest.mark.full
-def test_what_is_in_the_way_in_a_bucket_stays(scores, bucket, monkeypatch):
+def test_what_is_in_the_way_in_a_bucket_stays(scores, bucket):
     store = store_of(bucket)
     store.write(f"{bucket}/own.csv", b"mine")
     store.write(f"{bucket}/folder.csv/a", b"mine")
@@ -265,11 +265,6 @@ def test_what_is_in_the_way_in_a_bucket_stays(scores, bucket, monkeypatch):
     ):
         with pytest.raises(SpecError, match=message):
             bigkpca.export(scores, f"{bucket}/{out}")
-    with monkeypatch.context() as small:
-        small.setattr("bigkpca.data.stores.objects._PART", 1)
-        small.setattr("bigkpca.data.stores.objects._MOST_PARTS", 1000)
-        with pytest.raises(SpecError, match="would have more than 1,000 bytes"):
-            bigkpca.export(scores, f"{bucket}/large.csv")
     assert in_bucket(bucket) == before
     assert run("export", str(scores), f"{bucket}/own.csv", "--overwrite").exit_code == 0
     assert in_bucket(bucket)["own.csv"].startswith(b'"kernelpca0"')

@@ -19,7 +19,7 @@ from bigkpca.data.stores.base import (
     parent,
 )
 from bigkpca.data.stores.local import LocalDisk
-from bigkpca.data.stores.objects import ObjectStore, root_url
+from bigkpca.data.stores.objects import ObjectStore
 from bigkpca.errors import SpecError
 
 __all__ = [
@@ -35,7 +35,6 @@ __all__ = [
     "is_url",
     "last_name",
     "parent",
-    "root_url",
     "store_of",
 ]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from os import PathLike
-from typing import IO, Any, NamedTuple, Protocol
+from typing import IO, NamedTuple, Protocol
 
 from bigkpca.errors import CorruptionError, SpecError
 
@@ -93,9 +93,6 @@ class Store(Protocol):
     def output_path(self, path: str, inputs: tuple[str, ...]) -> str:
         """The normalised path of an output. Raises SpecError where no output may be: at, in or around one of the
         `inputs`, where nothing can be replaced, or with a name reserved for what lies beside an output."""
-
-    def zarr(self, path: str) -> Any:
-        """The object that Zarr opens or creates as the group or array at `path`."""
 
     def exists(self, path: str) -> bool:
         """Whether a file or folder exists there."""

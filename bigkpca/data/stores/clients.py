@@ -10,14 +10,13 @@ import errno
 import os
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
-from bigkpca.data.stores.base import SCHEMES, Address, address
+from bigkpca.data.stores.base import SCHEMES, address
 from bigkpca.errors import BigKPCAError, CorruptionError, IncompleteError, SpecError, require
 
 if TYPE_CHECKING:
@@ -38,10 +37,7 @@ class Patience:
 
 
 PATIENCE = Patience()
-_GRANTED: dict[str, str] = {}  # for each bucket, something in it that this process was allowed to request
-_MATTERS = re.compile(
-    "_(ENDPOINT|ENDPOINT_URL|ENDPOINT_URL_S3|ACCESS_KEY_ID|SECRET_ACCESS_KEY|ACCOUNT_NAME|ACCOUNT_KEY)$"
-)
+_SERVER = re.compile(r"https?://(\[[0-9a-fA-F:]+\]|[^\s/:\[\]]+)(:[1-9][0-9]*)?(/\S*)?")
 _NO_BUCKET = re.compile("NoSuchBucket|ContainerNotFound|specified bucket does not exist")
 
 
@@ -58,7 +54,7 @@ def client(scheme: str, bucket: str, below: str = "") -> Client:
     """The client of a bucket, or of the keys below one. Raises SpecError without the library, and for settings that it
     rejects."""
     BaseError = _library().exceptions.BaseError
-    _check_environment(f"{scheme}://{bucket}", SCHEMES[scheme])
+    _check_servers(f"{scheme}://{bucket}", SCHEMES[scheme])
     from obstore import store as stores
 
     kinds: dict[str, Any] = {"s3": stores.S3Store, "gs": stores.GCSStore, "az": stores.AzureStore}
@@ -92,24 +88,10 @@ def client(scheme: str, bucket: str, below: str = "") -> Client:
     return made
 
 
-def _check_environment(root: str, prefix: str) -> None:
-    """Raise SpecError for variables that are set but empty, and for invalid server addresses: the library panics at
-    some, and signs requests with an empty key."""
-    given = {
-        name: value for name, value in os.environ.items() if name.startswith(f"{prefix}_") and _MATTERS.search(name)
-    }
-    empty = sorted(name for name, value in given.items() if not value.strip())
-    if empty:
-        raise SpecError(f"{root}: the environment has {', '.join(empty)} without a value: set or unset it")
-    for name, value in sorted(given.items()):
-        if "ENDPOINT" not in name:
-            continue
-        try:
-            url = urlsplit(value)
-            known = url.scheme in ("http", "https") and url.hostname and url.port != 0 and len(value.split()) == 1
-        except ValueError:  # of a port, or of brackets
-            known = False
-        if not known:
+def _check_servers(root: str, prefix: str) -> None:
+    """Raise SpecError for invalid addresses of servers in the environment: the library panics at some."""
+    for name, value in sorted(os.environ.items()):
+        if name.startswith(f"{prefix}_ENDPOINT") and not _SERVER.fullmatch(value):
             raise SpecError(f"{root}: {name} in the environment is not a server address such as https://10.0.0.1")
 
 
@@ -120,15 +102,11 @@ class Conflict(Exception):
 @contextmanager
 def plain_errors(url: str) -> Iterator[None]:
     """Requests about `url`, with errors in plain words. Raises SpecError if access is denied or the bucket does not
-    exist, IncompleteError if the server does not answer, or denies what it granted before, FileNotFoundError for a
-    missing object, and Conflict."""
+    exist, IncompleteError if the server does not answer or credentials have expired, FileNotFoundError for a missing
+    object, and Conflict."""
     exceptions = _library().exceptions
     try:
         yield
-        with suppress(SpecError):  # Zarr may use names that no URL of bigkpca has
-            at = address(url)
-            if at.key:
-                _GRANTED[at.root] = url
     except BigKPCAError:
         raise
     except FileNotFoundError as error:
@@ -141,31 +119,6 @@ def plain_errors(url: str) -> Iterator[None]:
         raise _explained(error, url) from None
 
 
-def create(url: str, content: bytes) -> None:
-    """Write an object. Raises Conflict if there is one, and the errors of `plain_errors`."""
-    to = address(url)
-    with plain_errors(url):
-        client(to.scheme, to.bucket).put(to.key, content, mode="create", use_multipart=False)
-
-
-def swap(url: str, before: bytes, content: bytes) -> bool:
-    """Replace an object with the content `before`; whether it has the other one then. Raises the errors of
-    `plain_errors`."""
-    to = address(url)
-    holder = client(to.scheme, to.bucket)
-    with plain_errors(url):
-        found = holder.get(to.key)
-        held, version = bytes(found.bytes()), {name: found.meta[name] for name in ("e_tag", "version")}
-    if held == before:
-        known: Any = {name: value for name, value in version.items() if value is not None}
-        # Not where another request replaced it meanwhile. The library repeats requests, and this one may have done it.
-        with suppress(Conflict), plain_errors(url):
-            holder.put(to.key, content, mode=known, use_multipart=False)
-        with plain_errors(url):
-            held = bytes(holder.get(to.key).bytes())
-    return held == content
-
-
 def upload(url: str, part: int) -> Any:
     """A file of the library to which an object is written, with at most three times `part` bytes of memory. The object
     exists once the file is closed; if its context is left with an error, it is discarded. Errors are the library's."""
@@ -175,15 +128,16 @@ def upload(url: str, part: int) -> Any:
 
 def _explained(error: Exception, url: str) -> BigKPCAError:
     """The meaning of an error of the library, whose text is not shown, since it may name servers and keys."""
-    text, at = str(error), address(url)
-    variables = f"{SCHEMES[at.scheme]}_..."
-    code = _status(error)
-    if _is_denied(error):
-        if _expired(at):
-            return IncompleteError(
-                f"{url}: access was granted before and is now denied: renew the credentials (see the environment "
-                f"variables {variables}) and run the same command again"
-            )
+    text, at, kind = str(error), address(url), type(error).__name__
+    variables, found = f"{SCHEMES[at.scheme]}_...", re.search(r"status code: (\d{3})", text)
+    code = int(found[1]) if found else None
+    if "ExpiredToken" in text:
+        return IncompleteError(
+            f"{url}: the credentials have expired: renew them (see the environment variables {variables}) and run the "
+            "same command again"
+        )
+    # One of several objects may be denied without a status.
+    if code in (401, 403) or kind in ("PermissionDeniedError", "UnauthenticatedError") or "AccessDenied" in text:
         return SpecError(
             f"{url}: access denied: no credentials are set, the server does not know them, or they lack permission: "
             f"see the environment variables {variables}"
@@ -196,7 +150,7 @@ def _explained(error: Exception, url: str) -> BigKPCAError:
         return SpecError(f"{url}: the server's address begins with http://: set {SCHEMES[at.scheme]}_ALLOW_HTTP=true")
     if "169.254." in text or "metadata.google" in text:  # where cloud machines request credentials
         return SpecError(f"{url}: no credentials were found: set the environment variables {variables}")
-    if type(error).__name__ == "NotSupportedError":
+    if kind == "NotSupportedError":
         return SpecError(f"{url}: the server, or a setting in {variables}, does not support a required operation")
     if code is not None and 300 <= code < 500 and code not in (408, 409, 425, 429):
         return SpecError(
@@ -205,29 +159,3 @@ def _explained(error: Exception, url: str) -> BigKPCAError:
         )
     how = "does not answer" if code is None else f"answers with HTTP status {code}"
     return IncompleteError(f"{url}: the server {how}, even after retries: run the same command again")
-
-
-def _status(error: Exception) -> int | None:
-    """The HTTP status of an error of the library."""
-    found = re.search(r"status code: (\d{3})", str(error))
-    return int(found[1]) if found else None
-
-
-def _is_denied(error: Exception) -> bool:
-    denials = ("PermissionDeniedError", "UnauthenticatedError")
-    said = re.search("ExpiredToken|AccessDenied", str(error))  # one of several objects may be denied without a status
-    return _status(error) in (401, 403) or type(error).__name__ in denials or said is not None
-
-
-def _expired(at: Address) -> bool:
-    """Whether the server denies this process what it granted before, because of credentials and not permission for one
-    object."""
-    if at.root not in _GRANTED:
-        return False
-    try:
-        client(at.scheme, at.bucket).head(address(_GRANTED[at.root]).key)
-    except FileNotFoundError:
-        return False
-    except _library().exceptions.BaseError as error:
-        return _is_denied(error) or _status(error) == 400  # without a reason if a response has no body
-    return False

@@ -5,16 +5,14 @@ from __future__ import annotations
 import errno
 import os
 import shutil
-import stat
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 from bigkpca.data.stores.base import LOCK, PARTIAL, Store, StoredFile, check_name, is_url, parent
-from bigkpca.data.stores.durable import force, replacing
 from bigkpca.errors import LockedError, SpecError, meaning_of
 
 try:
@@ -25,7 +23,10 @@ except ImportError as error:
     ) from error
 
 _AT_ONCE = 16  # files that are forced to disk
-_NO_PLACE = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG, errno.EINVAL)
+_NO_PLACE = (
+    *(errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG, errno.EINVAL),
+    *(errno.EISDIR, errno.ELOOP),  # where a folder or a link is
+)
 
 
 @dataclass(frozen=True)
@@ -61,11 +62,6 @@ class LocalDisk(Store):
         if file := next((str(above) for above in Path(real).parents if above.is_file()), None):
             raise SpecError(f"{path} cannot be written: {file} is a file, not a folder")
         return out
-
-    def zarr(self, path: str) -> Any:
-        from bigkpca.data.stores.folders import FolderStore  # here, since Zarr is slow to import
-
-        return FolderStore(self.absolute(path))
 
     def exists(self, path: str) -> bool:
         return os.path.exists(path)
@@ -167,6 +163,32 @@ class LocalDisk(Store):
             raise
 
 
+def force(path: str) -> None:
+    """Force the content of a file, or the list of names in a folder, to disk."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+@contextmanager
+def replacing(path: str, partial: str) -> Iterator[IO[bytes]]:
+    """A file to write to at `partial`, where nothing is. When the context ends, it is forced to disk and put at `path`
+    by one rename; on an error it is removed."""
+    try:
+        handle = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
+        with os.fdopen(handle, "wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(partial, path)
+    except BaseException:  # e.g. on a full disk, which needs the space
+        Path(partial).unlink(missing_ok=True)
+        raise
+    force(os.path.dirname(os.path.abspath(path)))
+
+
 def stored_file(status: os.stat_result) -> StoredFile:
     return StoredFile(status.st_size, f"{status.st_size} {status.st_mtime_ns}")
 
@@ -191,24 +213,15 @@ def _below(folder: str, prefix: str) -> Iterator[tuple[str, StoredFile]]:
 
 
 def _opened_lock(name: Path, path: str) -> IO[bytes]:
-    """The lock file of the output at `path`, created if it does not exist. Raises SpecError if something else is in its
-    place, and if it cannot be created."""
-    strange = SpecError(f"{name} is not a file, but bigkpca keeps a lock in a file of that name: remove it")
+    """The lock file of the output at `path`, created if it does not exist. Raises SpecError if it cannot be created."""
     try:
         name.parent.mkdir(parents=True, exist_ok=True)
-        # Without waiting for a reader, as a pipe would.
-        handle = os.open(name, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
+        handle = os.open(name, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
     except OSError as error:
-        if error.errno in (errno.ELOOP, errno.EMLINK, errno.EISDIR, errno.ENXIO):
-            raise strange from error
         if error.errno not in _NO_PLACE:
             raise
         raise SpecError(
-            f"{path} cannot be written, since nothing can be created in {Path(error.filename).parent} "
-            f"({error.strerror}): choose another path, or get permission to write there"
+            f"{path} cannot be written, since {error.filename} cannot be created ({error.strerror}): choose another "
+            "path, or get permission to write there"
         ) from error
-    file = os.fdopen(handle, "wb", buffering=0)
-    if not stat.S_ISREG(os.fstat(handle).st_mode):
-        file.close()
-        raise strange
-    return file
+    return os.fdopen(handle, "wb", buffering=0)

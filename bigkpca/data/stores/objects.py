@@ -7,25 +7,13 @@ renamed, so outputs are written in place, and a claim names the request that the
 from __future__ import annotations
 
 import io
-from collections.abc import AsyncGenerator, Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from functools import lru_cache, wraps
 from typing import IO, TYPE_CHECKING, Any, cast
 
 from bigkpca.data.stores import clients
-from bigkpca.data.stores.base import (
-    MOST_JSON_BYTES,
-    Address,
-    Store,
-    StoredFile,
-    address,
-    check_metadata,
-    check_name,
-    inside,
-    is_metadata,
-    is_url,
-)
+from bigkpca.data.stores.base import Store, StoredFile, address, check_name, inside, is_url
 from bigkpca.data.stores.clients import Conflict, client, plain_errors
 from bigkpca.errors import BigKPCAError, SpecError
 
@@ -35,92 +23,7 @@ if TYPE_CHECKING:
 
 _WHOLE = 2**20  # bytes of an object that is read at once
 _PART = 2**25  # bytes of a part of an object that is written in parts, while two more are under way
-_MOST_PARTS = 10_000  # accepted by S3
 _MOST_REMOVED = 1000  # objects in one request
-
-
-def _zarr_store(scheme: str, bucket: str, key: str, read_only: bool) -> Any:
-    """The object that Zarr opens or creates at a key: it sees only what is below that key, and makes no groups above
-    it."""
-    return _kind()(scheme, bucket, key, read_only)
-
-
-def root_url(store: Any) -> str | None:
-    """The URL behind one of bigkpca's Zarr stores; None for other stores."""
-    return getattr(store, "bigkpca_url", None)
-
-
-@lru_cache
-def _kind() -> type[Any]:
-    """The class, made when it is first needed: Zarr takes long to import."""
-    from zarr.abc.store import RangeByteRequest
-    from zarr.storage import ObjectStore
-
-    metadata = RangeByteRequest(0, MOST_JSON_BYTES + 1)
-
-    class BelowKey(ObjectStore):  # type: ignore[type-arg]  # older ones take no arguments
-        """The keys below one key. It is pickled as its name, so no client or credential is sent."""
-
-        def __init__(self, scheme: str, bucket: str, key: str, read_only: bool) -> None:
-            super().__init__(client(scheme, bucket, key), read_only=read_only)
-            self.bigkpca_url = Address(scheme, bucket, key).url
-            self._made_of = scheme, bucket, key
-
-        def __reduce__(self) -> Any:
-            return _zarr_store, (*self._made_of, self.read_only)
-
-        def __str__(self) -> str:
-            return self.bigkpca_url
-
-        def __eq__(self, other: object) -> bool:
-            return isinstance(other, BelowKey) and self.__reduce__() == other.__reduce__()
-
-        __hash__ = None  # type: ignore[assignment]
-
-        async def get(self, key: str, prototype: Any, byte_range: Any = None) -> Any:
-            bounded = byte_range is None and is_metadata(key)
-            found = await super().get(key, prototype, metadata if bounded else byte_range)
-            if bounded and found is not None:
-                check_metadata(f"{self.bigkpca_url}/{key}", len(found))
-            return found
-
-        def with_read_only(self, read_only: bool = False) -> Any:
-            return _zarr_store(*self._made_of, read_only)
-
-    for name in ("get", "get_partial_values", "exists", "getsize", "set", "set_if_not_exists", "delete", "delete_dir"):
-        setattr(BelowKey, name, _asking(getattr(BelowKey, name)))
-    for name in ("list", "list_prefix", "list_dir"):
-        setattr(BelowKey, name, _listing(getattr(ObjectStore, name)))
-    return BelowKey
-
-
-def _asking(method: Callable[..., Any]) -> Callable[..., Any]:
-    """A method of a Zarr store with errors in plain words."""
-
-    @wraps(method)
-    async def asked(self: Any, *arguments: Any, **options: Any) -> Any:
-        with plain_errors(_named(self, arguments)):
-            return await method(self, *arguments, **options)
-
-    return asked
-
-
-def _listing(method: Callable[..., Any]) -> Callable[..., Any]:
-    """Like `_asking`, for a method that yields names."""
-
-    @wraps(method)
-    async def listed(self: Any, *arguments: Any) -> AsyncGenerator[str, None]:
-        with plain_errors(_named(self, arguments)):
-            async for name in method(self, *arguments):
-                yield name
-
-    return listed
-
-
-def _named(store: Any, arguments: tuple[Any, ...]) -> str:
-    """The URL that a request is about, for messages."""
-    key = arguments[0] if arguments and isinstance(arguments[0], str) else ""
-    return f"{store.bigkpca_url}/{key}".rstrip("/")
 
 
 @dataclass(frozen=True)
@@ -150,9 +53,6 @@ class ObjectStore(Store):
             if inside(taken, out.url) or inside(out.url, taken):
                 raise SpecError(f"{path} and the input {other} lie inside each other: choose another output path")
         return out.url
-
-    def zarr(self, path: str) -> Any:
-        return _zarr_store(*address(path), read_only=False)
 
     def exists(self, path: str) -> bool:
         try:
@@ -201,11 +101,11 @@ class ObjectStore(Store):
 
     def claim(self, path: str, content: bytes) -> bytes:
         try:
-            clients.create(path, content)
+            self._create(path, content)
         except Conflict:
             return self.open(path).read()
         try:
-            clients.create(path, content)  # which a server that honours conditions refuses
+            self._create(path, content)  # which a server that honours conditions refuses
         except Conflict:
             return content
         self.remove_file(path)
@@ -214,13 +114,29 @@ class ObjectStore(Store):
             "once: write to another server or to a local path"
         )
 
+    def _create(self, path: str, content: bytes) -> None:
+        """Write an object. Raises Conflict if there is one."""
+        with plain_errors(path):
+            self._client.put(address(path).key, content, mode="create", use_multipart=False)
+
     def swap(self, path: str, before: bytes, content: bytes) -> bool:
         """Replace a file with the content `before`, which another run may do at the same time; whether it has the other
         content then."""
+        key = address(path).key
         try:
-            return clients.swap(path, before, content)
+            with plain_errors(path):
+                found = self._client.get(key)
+                held = bytes(found.bytes())
+            if held == before:
+                known: Any = {name: found.meta[name] for name in ("e_tag", "version") if found.meta[name] is not None}
+                # Not where another request replaced it meanwhile. The library repeats requests, and this one may have
+                # done it.
+                with suppress(Conflict), plain_errors(path):
+                    self._client.put(key, content, mode=known, use_multipart=False)
+                held = self.open(path).read()
         except FileNotFoundError:
             return False
+        return held == content
 
     @contextmanager
     def writing(self, path: str) -> Iterator[IO[bytes]]:
@@ -240,15 +156,11 @@ class ObjectStore(Store):
 
     def remove_folder(self, path: str) -> None:
         self.remove_file(f"{path}/zarr.json")  # so that no reader takes what is left for the whole
-        prefix = address(path).key
-        keys = [f"{prefix}/{name}" for name in self.files(path)]
-        for at in range(0, len(keys), _MOST_REMOVED):
-            try:
-                with plain_errors(path):
-                    self._client.delete(keys[at : at + _MOST_REMOVED])
-            except FileNotFoundError:  # some servers raise it for a missing key, and may stop there
-                for key in keys[at : at + _MOST_REMOVED]:
-                    self.remove_file(Address(self.scheme, self.bucket, key).url)
+        key = address(path).key
+        while names := list(self.files(path))[:_MOST_REMOVED]:
+            # Some servers raise an error for a key that another run has removed, and may stop there.
+            with suppress(FileNotFoundError), plain_errors(path):
+                self._client.delete([f"{key}/{name}" for name in names])
 
 
 def _stored(held: Any) -> StoredFile:
@@ -290,17 +202,11 @@ class _Parts(io.RawIOBase):
     """An object that is written in parts, and visible once all are there."""
 
     def __init__(self, upload: Any, url: str) -> None:
-        self._upload, self._url, self._bytes = upload, url, 0
+        self._upload, self._url = upload, url
 
     def writable(self) -> bool:
         return True
 
     def write(self, content: Any) -> int:
-        self._bytes += len(content)
-        if self._bytes > _MOST_PARTS * _PART:
-            raise SpecError(
-                f"{self._url} would have more than {_MOST_PARTS * _PART:,} bytes, the limit for one object: write it "
-                "to a local disk"
-            )
         with plain_errors(self._url):
             return int(self._upload.write(bytes(content)))

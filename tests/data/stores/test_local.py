@@ -14,6 +14,7 @@ import zarr
 
 from bigkpca.data.stores import LocalDisk, expanded, is_path, last_name, parent, store_of
 from bigkpca.data.zarr import array_path
+from bigkpca.data.zarr_stores import zarr_store
 from bigkpca.errors import IncompleteError, LockedError, SpecError
 from tests.helpers.disks import mounted
 
@@ -150,12 +151,12 @@ def test_a_file_system_without_locks_is_told(tmp_path, monkeypatch):
         pass
 
 
-def test_anything_but_a_file_at_a_lock_is_refused(tmp_path):
+def test_a_folder_or_a_link_at_a_lock_is_refused(tmp_path):
     folder(tmp_path / "elsewhere")
     lock = tmp_path / "out.zarr.bigkpca-lock"
-    message = r"out\.zarr\.bigkpca-lock is not a file, but bigkpca keeps a lock in"
-    for plant in (lambda: lock.symlink_to(tmp_path / "elsewhere" / "new.txt"), lambda: os.mkfifo(lock), lock.mkdir):
+    for plant in (lambda: lock.symlink_to(tmp_path / "elsewhere" / "new.txt"), lock.mkdir):
         plant()
+        message = r"out\.zarr cannot be written, since .*out\.zarr\.bigkpca-lock cannot be created"
         with pytest.raises(SpecError, match=message), DISK.writer(str(tmp_path / "out.zarr")):
             pass
         if not lock.is_dir():
@@ -164,13 +165,13 @@ def test_anything_but_a_file_at_a_lock_is_refused(tmp_path):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs a folder in which nobody can make anything")
-def test_an_output_that_cannot_be_made_is_refused_with_its_path_and_the_folder(tmp_path):
-    for path, place, why in (
-        ("/proc/out.zarr", "/proc", "No such file or directory"),
-        ("/proc/new/out.zarr", "/proc", "No such file or directory"),
-        (f"{tmp_path}/{'x' * 300}/out.zarr", str(tmp_path), "File name too long"),
+def test_an_output_that_cannot_be_made_is_refused_with_its_path_and_what_cannot_be_created(tmp_path):
+    for path, lost, why in (
+        ("/proc/out.zarr", "/proc/out.zarr.bigkpca-lock", "No such file or directory"),
+        ("/proc/new/out.zarr", "/proc/new", "No such file or directory"),
+        (f"{tmp_path}/{'x' * 300}/out.zarr", f"{tmp_path}/{'x' * 300}", "File name too long"),
     ):
-        message = f"^{path} cannot be written, since nothing can be created in {place} [(]{why}[)]: choose another path"
+        message = f"^{path} cannot be written, since {lost} cannot be created [(]{why}[)]: choose another path"
         with pytest.raises(SpecError, match=message), DISK.writer(path):
             pass
 
@@ -178,7 +179,9 @@ def test_an_output_that_cannot_be_made_is_refused_with_its_path_and_the_folder(t
 def test_an_output_on_a_disk_that_is_read_only_is_refused_with_its_own_name(tmp_path):
     with mounted("ro", tmp_path / "disk") as disk, pytest.raises(SpecError) as refused, DISK.writer(f"{disk}/out.zarr"):
         pass
-    assert f"{disk}/out.zarr cannot be written, since nothing can be created in {disk} (Read-only" in str(refused.value)
+    assert f"{disk}/out.zarr cannot be written, since {disk}/out.zarr.bigkpca-lock cannot be created (Read-only" in str(
+        refused.value
+    )
 
 
 def test_a_system_without_locks_is_told_so(monkeypatch):
@@ -189,7 +192,7 @@ def test_a_system_without_locks_is_told_so(monkeypatch):
 
 
 def test_zarr_arrays_tell_their_folder(tmp_path):
-    group = zarr.create_group(DISK.zarr(str(tmp_path / "g.zarr")))
+    group = zarr.create_group(zarr_store(str(tmp_path / "g.zarr")))
     inside = group.create_array("x", shape=(3, 2), dtype="f4")
     assert array_path(inside) == str(tmp_path / "g.zarr" / "x")
     assert array_path(zarr.open_array(str(tmp_path / "g.zarr" / "x"))) == str(tmp_path / "g.zarr" / "x")
@@ -249,7 +252,7 @@ def test_metadata_are_removed_first_and_a_folder_only_if_it_is_empty(tmp_path, m
 
 def test_what_is_replaced_in_an_array_is_on_the_disk_before(tmp_path, monkeypatch):
     """New chunks are not: they are forced to it many at once."""
-    array = zarr.create_array(DISK.zarr(str(tmp_path / "x")), shape=(4, 2), chunks=(2, 2), dtype="f4")
+    array = zarr.create_array(zarr_store(str(tmp_path / "x")), shape=(4, 2), chunks=(2, 2), dtype="f4")
     steps, fsync, replace = [], os.fsync, os.replace
     monkeypatch.setattr(os, "fsync", lambda handle: (steps.append("fsync"), fsync(handle)))
     monkeypatch.setattr(os, "replace", lambda *paths: (steps.append("replace"), replace(*paths)))
@@ -258,6 +261,6 @@ def test_what_is_replaced_in_an_array_is_on_the_disk_before(tmp_path, monkeypatc
     array[:2] = 2
     assert steps[2:] == ["fsync", "replace", "fsync"]  # the last one of the folder
     with pytest.raises(ValueError, match="read-only"):
-        zarr.open_array(DISK.zarr(str(tmp_path / "x")), mode="r")[:2] = 3
+        zarr.open_array(zarr_store(str(tmp_path / "x")), mode="r")[:2] = 3
     np.testing.assert_array_equal(array[:], [[2, 2]] * 2 + [[1, 1]] * 2)
     assert sorted(DISK.files(str(tmp_path / "x"))) == ["c/0/0", "c/1/0", "zarr.json"]
