@@ -231,5 +231,5 @@ def test_tensors_stay_tensors_whatever_set_output_says(kind):
 def test_a_tensor_that_requires_a_gradient_is_refused_everywhere():
     kpca, tensor = estimator().fit(X), of_torch(X).requires_grad_()
     for name in ("fit", "fit_transform", "partial_fit", "transform", "denoise", "residual", "score"):
-        with case(name), pytest.raises(SpecError, match=r"requires a gradient, .*: pass X\.detach\(\)"):
+        with case(name), pytest.raises(SpecError, match=r"requires grad\. Use tensor\.detach\(\)"):
             getattr(kpca, name)(tensor)

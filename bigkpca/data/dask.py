@@ -36,9 +36,6 @@ class DaskRows(BaseRows):
 
     values: da.Array
     where: str = "the dask array"
-    name: None = None
-    names: tuple[str, ...] | None = None
-    one_hot: tuple[()] = ()
 
     @property
     def shape(self) -> tuple[int, int]:

@@ -33,9 +33,6 @@ class NpyRows(BaseRows):
     fortran: bool
     data_start: int  # bytes
     stamp: str  # of the version that was opened
-    name: None = None
-    names: None = None
-    one_hot: tuple[()] = ()
 
     @property
     def grain(self) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
@@ -165,11 +165,15 @@ class SampleWeights:
 
 @dataclass(frozen=True)
 class BaseRows:
-    """Base of the rows of every source. By default there is no DataArray, no row has a weight, and rows are not on a
-    device."""
+    """Base of the rows of every source: rows of host memory or files without a name, columns without names, no
+    DataArray and no weights."""
 
-    data_array: Any = field(default=None, kw_only=True, repr=False)
-    weights: SampleWeights | None = field(default=None, kw_only=True, repr=False)
+    _: KW_ONLY
+    name: str | None = None
+    names: tuple[str, ...] | None = None
+    one_hot: tuple[OneHot, ...] = ()
+    data_array: Any = field(default=None, repr=False)
+    weights: SampleWeights | None = field(default=None, repr=False)
 
     @property
     def device(self) -> Device | None:
@@ -193,12 +197,9 @@ class ArrayRows(BaseRows):
     values: Array
     first: int = 0
     where: str = "the array"
-    name: None = None
     grain: int = 1
     first_column: int = 0
     grid: tuple[int, int] = (1, 1)
-    names: tuple[str, ...] | None = None
-    one_hot: tuple[OneHot, ...] = ()
 
     __repr__ = brief
 

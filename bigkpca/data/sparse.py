@@ -29,9 +29,6 @@ class SparseRows(BaseRows):
     columns: int
     where: str = "the sparse matrix"
     path: str | None = None
-    name: None = None
-    names: None = None
-    one_hot: tuple[()] = ()
     first: int = 0
     grain: int = 1
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from bigkpca.data.frames import is_of
 from bigkpca.data.rows import ArrayRows, DeviceRows, check_shape
-from bigkpca.errors import DataError, SpecError, check_numeric
+from bigkpca.errors import SpecError, check_numeric
 from bigkpca.numerics.array_api import dtype_of
 
 
@@ -41,25 +41,18 @@ def tensor_rows(data: Any) -> ArrayRows:
 
 
 def check_tensor(data: Any, where: str) -> np.dtype[Any]:
-    """The dtype of a tensor, as NumPy's. Raises SpecError for tensors without an array of values, or that record
-    operations for a gradient, and DataError for values that are not numbers of NumPy."""
-    if is_of_torch(data):
-        if data.is_nested:
-            raise SpecError(f"{where} is a nested tensor, whose rows differ in length: rows must have the same columns")
-        if (layout := str(data.layout).removeprefix("torch.")) != "strided":
-            raise SpecError(
-                f"{where} is a tensor with the layout {layout}: pass X.to_dense() or, to keep rows sparse, a sparse "
-                "array of SciPy"
-            )
-        if data.is_meta:
-            raise SpecError(f"{where} is on the device 'meta', on which tensors have no values")
-        if data.requires_grad:
-            raise SpecError(f"{where} requires a gradient, which kernel PCA does not compute: pass X.detach()")
+    """The dtype of a tensor, as NumPy's. Raises SpecError for tensors that cannot become arrays of NumPy, e.g. since
+    they are sparse or record operations for a gradient, and DataError for values that are not numbers."""
+    if is_of_torch(data) and (data.is_nested or str(data.layout) != "torch.strided"):
+        raise SpecError(
+            f"{where} is a nested or sparse tensor: pass one with the same columns in all rows, as X.to_dense() gives, "
+            "or a sparse array of SciPy"
+        )
     try:
+        if is_of_torch(data):
+            data[:0].resolve_conj().resolve_neg().cpu().numpy()
         dtype = dtype_of(data)
-    except TypeError as error:
-        raise DataError(
-            f"{where} holds {data.dtype} values, a dtype that NumPy does not have: convert them first, as in X.float()"
-        ) from error
+    except (IndexError, RuntimeError, TypeError) as error:
+        raise SpecError(f"{where} cannot be read as an array of NumPy: {error}") from error
     check_numeric(dtype, where)
     return dtype

@@ -79,10 +79,7 @@ class ZarrRows(BaseRows):
     array: zarr.Array[Any]
     where: str
     count: int
-    name: str | None = None
-    names: tuple[str, ...] | None = None
     pinned: bool = False
-    one_hot: tuple[OneHot, ...] = ()
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -264,7 +261,7 @@ def zarr_rows(array: zarr.Array[Any], where: str, name: str | None = None) -> Za
             f"{where} is packed, by scale_factor, add_offset or fill values in its attributes: open it with "
             "xarray.open_zarr, which unpacks it, and pass the DataArray"
         )
-    rows = ZarrRows(_guarded(array, 0), where, array.shape[0], name)
+    rows = ZarrRows(_guarded(array, 0), where, array.shape[0], name=name)
     missing = rows.missing()  # of a listing that these rows keep
     return replace(rows, array=_as_stored(array, where, missing)) if missing else rows
 
@@ -318,7 +315,8 @@ def chunk_keys(array: zarr.Array[Any], count: int, keys: Iterable[str]) -> list[
 
 
 def group_rows(path: str, group: zarr.Group, name: str | None) -> ZarrRows:
-    """Rows of the array `name` of a group; by default of its main array, or of its only one."""
+    """Rows of the array `name` of a group; by default of its main array, or of its only one. Raises CorruptionError if
+    a chunk of a group of bigkpca is missing."""
     about: Any = group.attrs.get(ATTRIBUTE, {})
     kind = str(about.get("format")) if isinstance(about, dict) else ""
     if kind == "model":
@@ -337,7 +335,13 @@ def group_rows(path: str, group: zarr.Group, name: str | None) -> ZarrRows:
     check_shape(node.shape, f"{path}/{name}")
     count = rows_of_manifest(path, about, node)
     names, one_hot = _columns(path, about, node.shape[1]) if kind == "dataset" and name == "x" else (None, ())
-    return _with_all_chunks(ZarrRows(whole(node), path, count, name, names, True, one_hot))
+    rows = ZarrRows(whole(node), path, count, pinned=True, name=name, names=names, one_hot=one_hot)
+    if missing := rows.missing():
+        raise CorruptionError(
+            f"{path}: {missing:,} stored chunks are missing, the first with row {rows.stored_rows()}; restore them or "
+            "make the data again"
+        )
+    return rows
 
 
 def _without(group: zarr.Group, path: str, name: str | None) -> SpecError:
@@ -383,17 +387,6 @@ def rows_of_manifest(path: str, about: Mapping[str, Any], array: zarr.Array[Any]
         raise CorruptionError(
             f"{path} claims to have {rows!r:.80} rows, but its array {last_name(array.path or path)} has "
             f"{array.shape[0]}; restore it or make the data again"
-        )
-    return rows
-
-
-def _with_all_chunks(rows: ZarrRows) -> ZarrRows:
-    """The rows. Raises CorruptionError if a chunk of them is missing."""
-    if missing := rows.missing():
-        first = rows.stored_rows()
-        raise CorruptionError(
-            f"{rows.where}: {missing:,} stored chunks are missing, the first with row {first}; restore them or make "
-            "the data again"
         )
     return rows
 
@@ -445,15 +438,14 @@ def open_node(path: str) -> zarr.Array[Any] | zarr.Group:
 
 def open_array(path: str) -> zarr.Array[Any]:
     """The array at a path, to be read. Raises CorruptionError if there is none."""
-    told = None
     try:
         node = open_node(path)
     except BigKPCAError:
         raise
     except Exception as error:  # zarr raises several types
-        node, told = None, error
+        raise CorruptionError(f"{path} is not an array that can be read ({error}); restore it") from error
     if not isinstance(node, zarr.Array):
-        raise CorruptionError(f"{path} is not an array that can be read ({told}); restore it") from told
+        raise CorruptionError(f"{path} is not an array but a group; restore it")
     return node
 
 
