@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-import itertools
 import math
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -36,7 +35,6 @@ from bigkpca.numerics.moments import OneHot
 
 ATTRIBUTE = "bigkpca"  # bigkpca's only key in the attributes of a Zarr group
 MAIN = {"dataset": "x", "features": "scores", "reconstruction": "x"}  # kinds of groups of rows: the main array of each
-_STAMP_DIGITS = 16
 Stored = zarr.Array[Any]  # as results on disk are given to users
 
 
@@ -183,21 +181,6 @@ class ZarrRows(BaseRows):
         if last is not None:
             digest.update(digest_of_rows(self, Block(0, last * self._height, self.count)).encode())
         return anonymous(self) | {"path": store_of(self.where).absolute(self.where), "stamp": digest.hexdigest()}
-
-    def stamps(self, blocks: Sequence[Block]) -> list[str]:
-        """For each block of rows, a value that changes when a chunk or shard with some of them is written; empty texts
-        if the store cannot be listed."""
-        if self.stored is None:
-            return [""] * len(blocks)
-        stored = self.stored
-
-        def stamp(block: Block) -> str:
-            along = range(block.start // self._height, (block.stop - 1) // self._height + 1)
-            keys = itertools.chain.from_iterable(map(self._keys, along))
-            held = "\n".join(stored[key].stamp if key in stored else "" for key in keys)
-            return hashlib.sha256(held.encode()).hexdigest()[:_STAMP_DIGITS]
-
-        return [stamp(block) for block in blocks]
 
     def __getstate__(self) -> dict[str, Any]:
         # Sent with tasks, which need neither the names of all columns nor the listing of all chunks.
