@@ -92,7 +92,9 @@ def works_of(rows: Rows, model: Model, spec: FitSpec) -> list[Work]:
         return sums_of(given, model.features, shift, None, engine)
 
     def product(given: Rows, engine: Engine) -> Any:
-        return gram_product(given.part(0, m), columns, B, engine, "multiplying")
+        some = given.part(0, m)
+        assert isinstance(some, Rows)
+        return gram_product(some, columns, B, engine, "multiplying")
 
     def both_halves(V: Any, numbers: Any) -> Any:
         return (V @ numbers[: V.shape[1], :])[:1, :] + (V.T @ numbers[: V.shape[0], :])[:1, :]

@@ -78,7 +78,7 @@ class Unchecked(ZarrRows):
 def unchecked(rows: Rows) -> Rows:
     """The same rows, read without checks."""
     assert isinstance(rows, ZarrRows)
-    return Unchecked(rows.array, rows.where, rows.count)
+    return Unchecked(rows.array, rows.count, where=rows.where)
 
 
 def read_block(rows: Rows, block: Block) -> int:

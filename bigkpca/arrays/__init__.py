@@ -342,7 +342,7 @@ def _blockwise(
     chunks = tuple(len(block) for block in blocks), *((length,) for length in width)
     if isinstance(rows, ArrayRows) and rows.device is None:  # each task gets its own rows
         X = da.from_array(rows.values, chunks=(chunks[0], rows.shape[1]), name=False)
-        return _blockwise(DaskRows(X, rows.where), function, width, dtype, given, None)
+        return _blockwise(DaskRows(X, where=rows.where), function, width, dtype, given, None)
     return da.map_blocks(_of_block, function, constant(rows), constant(blocks), *values, chunks=chunks, **about)
 
 

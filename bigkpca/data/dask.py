@@ -14,7 +14,7 @@ from scipy.sparse import issparse
 
 from bigkpca.data.devices import Device, device_of
 from bigkpca.data.frames import FRAME, column_names, frame_dtype
-from bigkpca.data.rows import EVERY, ArrayRows, BaseRows, SampleWeights, anonymous, check_shape
+from bigkpca.data.rows import EVERY, ArrayRows, Rows, SampleWeights, anonymous, check_shape
 from bigkpca.data.sparse import SparseRows, sparse_rows
 from bigkpca.data.tensors import check_tensor, is_of_cupy, is_tensor, tensor_rows
 from bigkpca.errors import Array, DataError, SpecError, check_numeric
@@ -26,7 +26,7 @@ if TYPE_CHECKING:  # slow to import, and a caller with such rows has already imp
 
 
 @dataclass(frozen=True)
-class DaskRows(BaseRows):
+class DaskRows(Rows):
     """Rows of a Dask array, of chunks that are dense, sparse or on a device; each task depends only on the chunks that
     hold its rows.
 
@@ -35,7 +35,6 @@ class DaskRows(BaseRows):
     """
 
     values: da.Array
-    where: str = "the dask array"
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -89,9 +88,9 @@ def rows_of_chunk(
         found = tensor_rows(values)
         return replace(found, first=first, where=where, first_column=first_column, weights=weights)
     if not issparse(values):
-        return ArrayRows(values, first, where, first_column=first_column, weights=weights)
+        return ArrayRows(values, first, first_column=first_column, where=where, weights=weights)
     if first_column:  # of a part of a matrix that is read in tiles
-        return ArrayRows(values.toarray(), first, where, first_column=first_column, weights=weights)
+        return ArrayRows(values.toarray(), first, first_column=first_column, where=where, weights=weights)
     return replace(sparse_rows(values), first=first, where=where, weights=weights)
 
 
@@ -112,7 +111,7 @@ def uncounted_rows(array: da.Array) -> DaskRows:
         raise SpecError(
             f"{where} has an unknown number of columns, as after X[:, mask]: call compute_chunk_sizes() on it first"
         )
-    return DaskRows(optimized(array)[0])
+    return DaskRows(optimized(array)[0], where=where)
 
 
 def frame_rows(frame: Any) -> DaskRows:
@@ -120,7 +119,7 @@ def frame_rows(frame: Any) -> DaskRows:
     # Not over its index: Dask reads few columns of files in fewer partitions, and for some readers the index alone is
     # empty. The partitions of the array are those that are read later.
     values = frame.astype(frame_dtype(frame)).to_dask_array()
-    return _counted(DaskRows(optimized(values)[0], FRAME, names=column_names(frame)))
+    return _counted(DaskRows(optimized(values)[0], where=FRAME, names=column_names(frame)))
 
 
 def _counted(rows: DaskRows) -> DaskRows:

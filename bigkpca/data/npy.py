@@ -11,7 +11,7 @@ from typing import IO, Any
 import numpy as np
 
 from bigkpca.data.blocks import power_of_two
-from bigkpca.data.rows import EVERY, BaseRows, anonymous, check_shape
+from bigkpca.data.rows import EVERY, Rows, anonymous, check_shape
 from bigkpca.data.stores import is_url, store_of
 from bigkpca.data.stores.local import stored_file
 from bigkpca.errors import Array, CorruptionError, DataError, SpecError, changed, check_numeric, unreadable
@@ -20,19 +20,26 @@ _RUN_BYTES = 2**14  # bytes in sequence in a file that are worth a seek
 
 
 @dataclass(frozen=True)
-class NpyRows(BaseRows):
+class NpyRows(Rows):
     """Rows of a .npy file, read with seek and read: mapped pages would count as resident memory.
 
     Trailing axes are flattened; row_shape keeps them.
     """
 
-    where: str  # its path
-    shape: tuple[int, int]
-    dtype: np.dtype[Any]
+    rows: int
     row_shape: tuple[int, ...]
+    stored: np.dtype[Any]
     fortran: bool
     data_start: int  # bytes
     stamp: str  # of the version that was opened
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.rows, math.prod(self.row_shape)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return self.stored
 
     @property
     def grain(self) -> int:
@@ -60,8 +67,8 @@ class NpyRows(BaseRows):
                 raise CorruptionError(f"{path} is truncated: {needed} bytes are needed, but it has fewer")
             stamp = stored_file(os.fstat(file.fileno())).stamp
         check_numeric(dtype, path)
-        rows = check_shape((shape[0], math.prod(shape[1:])) if len(shape) > 1 - column else shape, path)
-        return cls(path, rows, dtype, tuple(shape[1:]), fortran, start, stamp)
+        rows, _ = check_shape((shape[0], math.prod(shape[1:])) if len(shape) > 1 - column else shape, path)
+        return cls(rows, tuple(shape[1:]), dtype, fortran, start, stamp, where=path)
 
     def part(self, start: int, stop: int, columns: slice = EVERY) -> NpyRows:
         return self if self.weights is None else replace(self, weights=self._weights_of(start, stop))

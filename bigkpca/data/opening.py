@@ -9,7 +9,7 @@ import numpy as np
 import zarr
 from scipy.sparse import issparse
 
-from bigkpca.data.dask import DaskRows, array_rows, frame_rows, uncounted_rows
+from bigkpca.data.dask import array_rows, frame_rows, uncounted_rows
 from bigkpca.data.frames import (
     check_data_array,
     check_frame,
@@ -26,7 +26,7 @@ from bigkpca.data.sparse import SparseRows, npz_rows, sparse_rows
 from bigkpca.data.stores import NODE_FILES, expanded, is_path, store_of
 from bigkpca.data.stores.base import PARTIAL
 from bigkpca.data.tensors import is_tensor, tensor_rows
-from bigkpca.data.zarr import ATTRIBUTE, ZarrRows, array_path, arrays_of, group_rows, open_node, zarr_rows
+from bigkpca.data.zarr import ATTRIBUTE, array_path, arrays_of, group_rows, open_node, zarr_rows
 from bigkpca.errors import (
     BigKPCAError,
     CorruptionError,
@@ -95,7 +95,7 @@ def _any_rows(data: Any, array: str | None) -> Rows:
                 f"{path or 'the data'} is a Zarr group of the arrays {names}, but rows must be one array: {named}"
             )
         return _path_rows(path, array)
-    if isinstance(data, ArrayRows | DaskRows | ZarrRows | NpyRows | SparseRows):
+    if isinstance(data, Rows):
         return data
     if issparse(data):
         return sparse_rows(data)

@@ -1,13 +1,14 @@
-"""The interface of rows, reading of consecutive tiles and of rows by number, and rows of NumPy arrays or on a
+"""Rows and their weights, reading of consecutive tiles and of rows by number, and rows of NumPy arrays or on a
 device."""
 
 from __future__ import annotations
 
 import hashlib
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -24,70 +25,6 @@ if TYPE_CHECKING:  # `--help` imports this file for the options of a fit, and mu
 
 
 EVERY = slice(None)  # all columns
-
-
-class Rows(Protocol):
-    """A two-dimensional table of numbers that is read in ranges of rows."""
-
-    @property
-    def where(self) -> str:
-        """Name of the source in messages."""
-
-    @property
-    def name(self) -> str | None:
-        """Name of the array in its group, to open it again."""
-
-    @property
-    def names(self) -> tuple[str, ...] | None:
-        """Names of the columns; None if they have none."""
-
-    @property
-    def one_hot(self) -> tuple[OneHot, ...]:
-        """The columns of 0 and 1 that are one column of categories, as their dataset records them."""
-
-    @property
-    def data_array(self) -> Any:
-        """The DataArray of xarray that these rows are, with its dims and coordinates; None for other rows."""
-
-    @property
-    def weights(self) -> SampleWeights | None:
-        """The weights of the rows; None if all are 1."""
-
-    @property
-    def device(self) -> Device | None:
-        """The device that holds the rows; None for host memory and for files."""
-
-    def with_weights(self, weights: SampleWeights | None) -> Self:
-        """The same rows, as they were opened, with these weights."""
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """(n, d)."""
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """The dtype as stored."""
-
-    @property
-    def grain(self) -> int:
-        """Number of rows that storage reads at once; blocks start at multiples of it."""
-
-    @property
-    def grid(self) -> tuple[int, int]:
-        """(rows, columns) of a chunk, which storage reads at once if only some columns are requested."""
-
-    def part(self, start: int, stop: int, columns: slice = EVERY) -> Rows | Delayed:
-        """The part of the source that a task on rows start..stop needs, numbered as in the whole; all of it for
-        files."""
-
-    def block(self, start: int, stop: int, columns: slice = EVERY) -> Array:
-        """Rows start..stop, and columns columns.start..columns.stop of them, in `dtype`, aligned. Raises
-        CorruptionError if they cannot be read."""
-
-    def fingerprint(self) -> dict[str, Any]:
-        """The identity of the rows, JSON-ready: path (or None), shape, dtype, and a stamp that changes with them. The
-        stamp is made from sizes and times or tags of stored chunks, or is the SHA-256 of values in memory. Makes no
-        pass over files."""
 
 
 def anonymous(rows: Rows) -> dict[str, Any]:
@@ -164,11 +101,16 @@ class SampleWeights:
 
 
 @dataclass(frozen=True)
-class BaseRows:
-    """Base of the rows of every source: rows of host memory or files without a name, columns without names, no
-    DataArray and no weights."""
+class Rows(ABC):
+    """A two-dimensional table of numbers that is read in ranges of rows; each source has a subclass.
+
+    where: name of the source in messages. name: name of the array in its group, to open it again. names: names of the
+    columns. one_hot: the columns of 0 and 1 that are one column of categories, as their dataset records them.
+    data_array: the DataArray of xarray that these rows are, with its dims and coordinates. weights: None if all are 1.
+    """
 
     _: KW_ONLY
+    where: str = "the array"
     name: str | None = None
     names: tuple[str, ...] | None = None
     one_hot: tuple[OneHot, ...] = ()
@@ -177,7 +119,44 @@ class BaseRows:
 
     @property
     def device(self) -> Device | None:
+        """The device that holds the rows; None for host memory and for files."""
         return None
+
+    @property
+    @abstractmethod
+    def shape(self) -> tuple[int, int]:
+        """(n, d)."""
+
+    @property
+    @abstractmethod
+    def dtype(self) -> np.dtype[Any]:
+        """The dtype as stored."""
+
+    @property
+    @abstractmethod
+    def grain(self) -> int:
+        """Number of rows that storage reads at once; blocks start at multiples of it."""
+
+    @property
+    @abstractmethod
+    def grid(self) -> tuple[int, int]:
+        """(rows, columns) of a chunk, which storage reads at once if only some columns are requested."""
+
+    @abstractmethod
+    def part(self, start: int, stop: int, columns: slice = EVERY) -> Rows | Delayed:
+        """The part of the source that a task on rows start..stop needs, numbered as in the whole; all of it for
+        files."""
+
+    @abstractmethod
+    def block(self, start: int, stop: int, columns: slice = EVERY) -> Array:
+        """Rows start..stop, and columns columns.start..columns.stop of them, in `dtype`, aligned. Raises
+        CorruptionError if they cannot be read."""
+
+    @abstractmethod
+    def fingerprint(self) -> dict[str, Any]:
+        """The identity of the rows, JSON-ready: path (or None), shape, dtype, and a stamp that changes with them. The
+        stamp is made from sizes and times or tags of stored chunks, or is the SHA-256 of values in memory. Makes no
+        pass over files."""
 
     def with_weights(self, weights: SampleWeights | None) -> Self:
         """The same rows, as they were opened, with these weights."""
@@ -191,12 +170,11 @@ class BaseRows:
 
 
 @dataclass(frozen=True)
-class ArrayRows(BaseRows):
+class ArrayRows(Rows):
     """Rows first, first + 1, ... and columns first_column, ... of a table, in memory."""
 
     values: Array
     first: int = 0
-    where: str = "the array"
     grain: int = 1
     first_column: int = 0
     grid: tuple[int, int] = (1, 1)
@@ -219,7 +197,8 @@ class ArrayRows(BaseRows):
     def part(self, start: int, stop: int, columns: slice = EVERY) -> ArrayRows:
         names = self.names if columns == EVERY else None
         found, weights = self._cut(start, stop, columns), self._weights_of(start, stop)
-        return type(self)(found, start, self.where, first_column=columns.start or 0, names=names, weights=weights)
+        first = columns.start or 0
+        return type(self)(found, start, first_column=first, where=self.where, names=names, weights=weights)
 
     def block(self, start: int, stop: int, columns: slice = EVERY) -> Array:
         return aligned(self._cut(start, stop, columns))

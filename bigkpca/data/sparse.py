@@ -14,20 +14,19 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_array
 
-from bigkpca.data.rows import EVERY, BaseRows, anonymous, check_shape, little_endian
+from bigkpca.data.rows import EVERY, Rows, anonymous, check_shape, little_endian
 from bigkpca.data.stores import store_of
 from bigkpca.errors import Array, CorruptionError, SpecError
 
 
 @dataclass(frozen=True)
-class SparseRows(BaseRows):
+class SparseRows(Rows):
     """Rows first, first + 1, ... of a CSR matrix. path: the file that it was read from; None for a user's matrix."""
 
     indptr: Array
     indices: Array
     values: Array
     columns: int
-    where: str = "the sparse matrix"
     path: str | None = None
     first: int = 0
     grain: int = 1
@@ -84,7 +83,7 @@ def sparse_rows(matrix: Any) -> SparseRows:
     csr = csr_array(matrix)
     if csr.dtype == np.float16:  # which SciPy cannot convert to a dense array
         csr = csr.astype(np.float32)
-    return SparseRows(csr.indptr, csr.indices, csr.data, csr.shape[1])
+    return SparseRows(csr.indptr, csr.indices, csr.data, csr.shape[1], where="the sparse matrix")
 
 
 def npz_rows(path: str) -> SparseRows:

@@ -18,7 +18,7 @@ from zarr.storage import FsspecStore, LocalStore, ObjectStore, StorePath, ZipSto
 
 from bigkpca.data.blocks import Block
 from bigkpca.data.packing import packing_of_array
-from bigkpca.data.rows import EVERY, ArrayRows, BaseRows, anonymous, check_shape, digest_of_rows
+from bigkpca.data.rows import EVERY, ArrayRows, Rows, anonymous, check_shape, digest_of_rows
 from bigkpca.data.stores import StoredFile, last_name, store_of
 from bigkpca.data.zarr_stores import BelowKey, Whole, zarr_store
 from bigkpca.errors import (
@@ -67,7 +67,7 @@ def read(array: zarr.Array[Any], where: str, start: int, stop: int, columns: sli
 
 
 @dataclass(frozen=True)
-class ZarrRows(BaseRows):
+class ZarrRows(Rows):
     """Rows of a Zarr array (v2 or v3).
 
     `count` rows are read: all of a foreign array, and those that its manifest names for an array of bigkpca. Other
@@ -75,7 +75,6 @@ class ZarrRows(BaseRows):
     """
 
     array: zarr.Array[Any]
-    where: str
     count: int
     pinned: bool = False
 
@@ -244,7 +243,7 @@ def zarr_rows(array: zarr.Array[Any], where: str, name: str | None = None) -> Za
             f"{where} is packed, by scale_factor, add_offset or fill values in its attributes: open it with "
             "xarray.open_zarr, which unpacks it, and pass the DataArray"
         )
-    rows = ZarrRows(_guarded(array, 0), where, array.shape[0], name=name)
+    rows = ZarrRows(_guarded(array, 0), array.shape[0], where=where, name=name)
     missing = rows.missing()  # of a listing that these rows keep
     return replace(rows, array=_as_stored(array, where, missing)) if missing else rows
 
@@ -318,7 +317,7 @@ def group_rows(path: str, group: zarr.Group, name: str | None) -> ZarrRows:
     check_shape(node.shape, f"{path}/{name}")
     count = rows_of_manifest(path, about, node)
     names, one_hot = _columns(path, about, node.shape[1]) if kind == "dataset" and name == "x" else (None, ())
-    rows = ZarrRows(whole(node), path, count, pinned=True, name=name, names=names, one_hot=one_hot)
+    rows = ZarrRows(whole(node), count, pinned=True, where=path, name=name, names=names, one_hot=one_hot)
     if missing := rows.missing():
         raise CorruptionError(
             f"{path}: {missing:,} stored chunks are missing, the first with row {rows.stored_rows()}; restore them or "

@@ -82,7 +82,9 @@ def test_what_is_told_of_a_model():
 def test_other_values_tell_their_shapes_or_that_they_are_empty():
     assert repr(Certificate()) == "Certificate that says nothing"
     assert Certificate()._repr_html_() == "<div><p><b>Certificate that says nothing</b></p></div>"
-    assert repr(ArrayRows(X)).startswith("ArrayRows(values=<float64 (300, 8)>, first=0")
+    assert repr(ArrayRows(X)).startswith(
+        "ArrayRows(where='the array', name=None, names=None, one_hot=(), values=<float64 (300, 8)>"
+    )
     assert repr(landmarks.OwnRows(X)) == "OwnRows(values=<float64 (300, 8)>, sha256=None, given=None)"
     assert repr(landmarks.RowNumbers(np.array([4, 2]))) == "RowNumbers(numbers=array([4, 2]))"
     best = Setting(1.0, 5, None, 0.1, 0.1)
