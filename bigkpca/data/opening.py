@@ -23,19 +23,11 @@ from bigkpca.data.frames import (
 from bigkpca.data.npy import NpyRows
 from bigkpca.data.rows import ArrayRows, Rows, check_shape
 from bigkpca.data.sparse import SparseRows, npz_rows, sparse_rows
-from bigkpca.data.stores import NODE_FILES, expanded, is_path, store_of
+from bigkpca.data.stores import expanded, is_path, store_of
 from bigkpca.data.stores.base import PARTIAL
 from bigkpca.data.tensors import is_tensor, tensor_rows
 from bigkpca.data.zarr import ATTRIBUTE, array_path, arrays_of, group_rows, open_node, zarr_rows
-from bigkpca.errors import (
-    BigKPCAError,
-    CorruptionError,
-    DataError,
-    IncompleteError,
-    SpecError,
-    check_numeric,
-    unreadable,
-)
+from bigkpca.errors import DataError, IncompleteError, SpecError, check_numeric, unreadable
 
 
 def open_rows(data: Any, array: str | None = None) -> Rows:
@@ -132,16 +124,11 @@ def _path_rows(path: str, array: str | None) -> Rows:
         raise _of_anndata(path)
     if not store.is_folder(path):
         raise SpecError(f"{path} is a file; make a dataset from it first: bigkpca ingest {path} DATASET.zarr")
-    try:
-        node = open_node(path)
-    except BigKPCAError:
-        raise
-    except Exception as error:  # zarr raises several types for folders without a node
-        if store.exists(path + PARTIAL):  # in an object store, which it is written to in place
-            raise IncompleteError(f"{path} is not finished: run the command that makes it again") from error
-        if set(NODE_FILES) & set(store.names(path)):
-            raise CorruptionError(f"{path} cannot be read ({error}); restore it") from error
-        raise SpecError(f"{path} is not a Zarr array or group, nor a .npy file") from error
+    node = open_node(path)
+    if node is None and store.exists(path + PARTIAL):  # in an object store, which it is written to in place
+        raise IncompleteError(f"{path} is not finished: run the command that makes it again")
+    if node is None:
+        raise SpecError(f"{path} is not a Zarr array or group, nor a .npy file")
     if isinstance(node, zarr.Array):
         _check_unnamed(path, array)
         return zarr_rows(node, path)

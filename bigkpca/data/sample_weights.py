@@ -15,7 +15,7 @@ from bigkpca.data.rows import Rows, SampleWeights
 from bigkpca.data.stores import expanded, is_path, is_url, last_name, parent, store_of
 from bigkpca.data.tensors import check_tensor, is_tensor
 from bigkpca.data.zarr import StoredArray, ZarrRows, arrays_of, open_node, read, stored_array
-from bigkpca.errors import Array, BigKPCAError, DataError, IncompleteError, SpecError, nearest
+from bigkpca.errors import Array, DataError, IncompleteError, SpecError, nearest
 from bigkpca.numerics.array_api import on_host
 
 OPTION = "--sample-weight (sample_weight= in Python)"
@@ -104,26 +104,14 @@ def _opened(rows: Rows, given: Any, key: str | None) -> Array | NpyRows | Stored
     group = rows.group if isinstance(rows, ZarrRows) else None
     beside = [] if group is None or is_url(path) or path.startswith((".", "/")) else [f"{group}/{path}"]
     for place in [*beside, store_of(path).absolute(path)]:
-        if isinstance(node := _node(place), zarr.Array):
-            return _stored(node, place, _node(parent(place)))
+        if isinstance(node := open_node(place), zarr.Array):
+            return _stored(node, place, open_node(parent(place)))
     raise SpecError(f"{key or OPTION}: there is no array {path!r}{_alternatives(group, path, key)}")
-
-
-def _node(path: str) -> zarr.Array[Any] | zarr.Group | None:
-    """The Zarr array or group at a path; None if there is none."""
-    if not store_of(path).is_folder(path):
-        return None
-    try:
-        return open_node(path)
-    except BigKPCAError:
-        raise
-    except Exception:  # zarr raises several types for folders that hold no node
-        return None
 
 
 def _alternatives(group: str | None, name: str, key: str | None) -> str:
     """What can be given instead of a name that does not exist, for a message."""
-    if group is None or not isinstance(node := _node(group), zarr.Group):
+    if group is None or not isinstance(node := open_node(group), zarr.Group):
         files = ": give the path of a .npy file or of a Zarr array"
         return ", since the rows are not in a Zarr group" if key else files
     arrays = arrays_of(node, group)

@@ -19,7 +19,7 @@ from zarr.storage import FsspecStore, LocalStore, ObjectStore, StorePath, ZipSto
 from bigkpca.data.blocks import Block
 from bigkpca.data.packing import packing_of_array
 from bigkpca.data.rows import EVERY, ArrayRows, Rows, anonymous, check_shape, digest_of_rows
-from bigkpca.data.stores import StoredFile, last_name, store_of
+from bigkpca.data.stores import NODE_FILES, StoredFile, last_name, store_of
 from bigkpca.data.zarr_stores import BelowKey, Whole, zarr_store
 from bigkpca.errors import (
     Array,
@@ -402,15 +402,21 @@ def _one_hot(path: str, encoding: Any, width: int) -> tuple[OneHot, ...]:
     return tuple(found)
 
 
-def open_node(path: str) -> zarr.Array[Any] | zarr.Group:
-    """The Zarr array or group at a path, to be read. Raises the errors of its store, and several types of Zarr where
-    there is none."""
+def open_node(path: str) -> zarr.Array[Any] | zarr.Group | None:
+    """The Zarr array or group at a path, to be read; None if there is none. Raises CorruptionError for metadata that
+    cannot be parsed, and the errors of `unreadable`."""
     try:
         node = zarr.open(zarr_store(path), mode="r")
-    except FileNotFoundError:  # Zarr's, for other folders
+    except BigKPCAError:
         raise
+    except FileNotFoundError:
+        return None
     except OSError as error:
         raise unreadable(error, path) from error
+    except Exception as error:  # zarr raises several types
+        if not any(store_of(path).exists(f"{path}/{name}") for name in NODE_FILES):
+            return None
+        raise CorruptionError(f"{path} cannot be read ({error}); restore it") from error
     if isinstance(node, zarr.Group) and ATTRIBUTE in node.attrs:
         # Arrays that others put beside those of bigkpca are not among the metadata that its manifest repeats.
         metadata = replace(node.metadata, consolidated_metadata=None)
@@ -420,14 +426,9 @@ def open_node(path: str) -> zarr.Array[Any] | zarr.Group:
 
 def open_array(path: str) -> zarr.Array[Any]:
     """The array at a path, to be read. Raises CorruptionError if there is none."""
-    try:
-        node = open_node(path)
-    except BigKPCAError:
-        raise
-    except Exception as error:  # zarr raises several types
-        raise CorruptionError(f"{path} is not an array that can be read ({error}); restore it") from error
+    node = open_node(path)
     if not isinstance(node, zarr.Array):
-        raise CorruptionError(f"{path} is not an array but a group; restore it")
+        raise CorruptionError(f"{path} is not an array that can be read; restore it")
     return node
 
 

@@ -174,12 +174,9 @@ def open_values(path: str, name: str | None = None) -> StoredArray:
 
     Raises SpecError if there is none.
     """
-    try:
-        node = open_node(path)
-    except BigKPCAError:
-        raise
-    except Exception as error:  # zarr raises several types for folders that hold no node
-        raise SpecError(f"{path} is not a Zarr array or group") from error
+    node = open_node(path)
+    if node is None:
+        raise SpecError(f"{path} is not a Zarr array or group")
     if isinstance(node, zarr.Array):
         found = StoredArray(node, path, node.shape[0])
     else:
