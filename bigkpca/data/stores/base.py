@@ -120,9 +120,6 @@ class Store(Protocol):
         """Write or replace a file in an existing folder, so that readers see all of it or none, even after a power
         failure."""
 
-    def claim(self, path: str, content: bytes) -> bytes:
-        """Write a file unless there is one, and return what it then contains."""
-
     def writing(self, path: str) -> AbstractContextManager[IO[bytes]]:
         """A file to write to, which appears at `path` as with `write` when the context ends; on an error it is
         removed."""

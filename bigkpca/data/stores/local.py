@@ -88,13 +88,6 @@ class LocalDisk(Store):
         with self.writing(path) as file:
             file.write(content)
 
-    def claim(self, path: str, content: bytes) -> bytes:
-        try:
-            return Path(path).read_bytes()
-        except FileNotFoundError:
-            self.write(path, content)  # `writer` excludes others
-            return content
-
     @contextmanager
     def writing(self, path: str) -> Iterator[IO[bytes]]:
         partial = f"{path}{PARTIAL}"  # the same name in each run, so that the next one removes what a killed one left

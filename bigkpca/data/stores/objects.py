@@ -100,6 +100,7 @@ class ObjectStore(Store):
             self._client.put(address(path).key, content)
 
     def claim(self, path: str, content: bytes) -> bytes:
+        """Write a file unless there is one, and return what it then contains."""
         try:
             self._create(path, content)
         except Conflict:

@@ -105,9 +105,10 @@ def test_files_and_folders_are_removed(root):
     assert list(store.files(root)) == ["ab/c"]
 
 
-def test_a_file_is_claimed_by_the_first(root):
-    store = filled(root, a__b=b"")
-    assert [store.claim(f"{root}/a/claim", content) for content in (b"1", b"2", b"1")] == [b"1", b"1", b"1"]
+@pytest.mark.full
+def test_a_file_is_claimed_by_the_first(bucket):
+    store = store_of(bucket)
+    assert [store.claim(f"{bucket}/claim", content) for content in (b"1", b"2", b"1")] == [b"1", b"1", b"1"]
 
 
 @pytest.mark.full
