@@ -21,15 +21,7 @@ from bigkpca.data.packing import packing_of_array
 from bigkpca.data.rows import EVERY, ArrayRows, Rows, anonymous, check_shape, digest_of_rows
 from bigkpca.data.stores import NODE_FILES, StoredFile, last_name, store_of
 from bigkpca.data.zarr_stores import BelowKey, Whole, zarr_store
-from bigkpca.errors import (
-    Array,
-    BigKPCAError,
-    CorruptionError,
-    FillValuesWarning,
-    SpecError,
-    unreadable,
-    warn,
-)
+from bigkpca.errors import Array, BigKPCAError, CorruptionError, FillValuesWarning, SpecError, unreadable, warn
 from bigkpca.numerics.linalg import aligned
 from bigkpca.numerics.moments import OneHot
 

@@ -19,9 +19,7 @@ from bigkpca.data.opening import in_memory, open_rows, open_uncounted
 from bigkpca.data.rows import ArrayRows, DeviceRows, digest_of_rows, take, tiles
 from bigkpca.data.tensors import is_tensor
 from bigkpca.errors import DataError, SpecError
-from bigkpca.numerics.array_api import moved, on_host
-from bigkpca.numerics.features import KernelRows
-from bigkpca.numerics.kernels import Gaussian
+from bigkpca.numerics.array_api import on_host
 from tests.data.cases import case
 
 needs_torch = pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed")
@@ -137,16 +135,6 @@ def test_tiles_stay_on_the_device_that_computes(kind, copied):
     assert type(next(tiles(rows, 0, 103, 16, device=Device("cupy", "cuda:0")))) is np.ndarray
 
 
-@pytest.mark.parametrize("kind", ["array_api_strict", pytest.param("torch on a device", marks=needs_torch)])
-def test_features_of_tiles_on_a_device_are_those_of_numpy(kind):
-    rows, features = KINDS[kind](X), KernelRows(Gaussian(2.0), X.mean(axis=0), X[::5] - X.mean(axis=0))
-    placed = features.placed(rows.device.place)
-    expected = np.concatenate([V.copy() for V, _ in features.tiles(tiles(ArrayRows(X), 0, 103, 16), 16)])
-    there = tiles(rows, 0, 103, 16, device=rows.device)
-    found = np.concatenate([on_host(V).copy() for V, _ in placed.tiles(there, 16)])
-    np.testing.assert_allclose(found, expected, rtol=1e-12)
-
-
 @every_kind
 @pytest.mark.parametrize("wrong", [np.nan, np.inf])
 def test_a_number_that_is_not_finite_is_named(kind, wrong):
@@ -236,15 +224,6 @@ def test_a_data_array_of_tensors_keeps_its_labels():
     assert type(rows) is DeviceRows
     assert rows.data_array is given
     np.testing.assert_array_equal(rows.block(3, 5), X[3:5])
-
-
-@pytest.mark.parametrize("make", [array_api_strict.asarray, pytest.param(of_torch, marks=needs_torch)])
-def test_results_are_of_the_kind_of_the_rows(make):
-    for values in (X[:, :2], X[:, 0].astype("f4"), np.asfortranarray(X), X[::-1] > 0):
-        found = moved(values, make(X))
-        assert type(found) is type(make(X))
-        np.testing.assert_array_equal(on_host(found), values)
-        assert on_host(found).dtype == values.dtype
 
 
 def test_no_library_is_imported_to_recognize_its_arrays(monkeypatch):

@@ -13,7 +13,6 @@ import pytest
 import zarr
 
 from bigkpca.data.stores import LocalDisk, expanded, is_path, last_name, parent, store_of
-from bigkpca.data.zarr import array_path
 from bigkpca.data.zarr_stores import zarr_store
 from bigkpca.errors import IncompleteError, LockedError, SpecError
 from tests.helpers.disks import mounted
@@ -189,14 +188,6 @@ def test_a_system_without_locks_is_told_so(monkeypatch):
     monkeypatch.delitem(sys.modules, "bigkpca.data.stores.local")
     with pytest.raises(ImportError, match="runs on Linux and macOS: it locks outputs with flock, which this system"):
         importlib.import_module("bigkpca.data.stores.local")
-
-
-def test_zarr_arrays_tell_their_folder(tmp_path):
-    group = zarr.create_group(zarr_store(str(tmp_path / "g.zarr")))
-    inside = group.create_array("x", shape=(3, 2), dtype="f4")
-    assert array_path(inside) == str(tmp_path / "g.zarr" / "x")
-    assert array_path(zarr.open_array(str(tmp_path / "g.zarr" / "x"))) == str(tmp_path / "g.zarr" / "x")
-    assert array_path(zarr.create_array({}, shape=(3, 2), dtype="f4")) is None
 
 
 def test_a_file_that_is_written_piece_by_piece_appears_whole_or_not_at_all(tmp_path):
