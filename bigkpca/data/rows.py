@@ -58,7 +58,7 @@ class SampleWeights:
     values: Array | Callable[[int, int], Array] | None
     count: int
     first: int = 0
-    excluded: Array | None = None
+    excluded: Array = field(default_factory=lambda: np.empty(0, np.intp))
     half_life: float | None = None
 
     @property
@@ -76,7 +76,7 @@ class SampleWeights:
 
     def part(self, start: int, stop: int) -> SampleWeights:
         """The weights that a task on rows start..stop needs, numbered as in the whole."""
-        found = replace(self, excluded=None if self.excluded is None else self._excluded(start, stop))
+        found = replace(self, excluded=self._excluded(start, stop))
         if self.values is None or callable(self.values):
             return found
         return replace(found, values=self.values[start - self.first : stop - self.first], first=start)
@@ -91,12 +91,10 @@ class SampleWeights:
             found = self.values[start - self.first : stop - self.first].astype(np.float64)
         if self.half_life is not None:
             found *= 2.0 ** ((np.arange(start, stop) - (self.count - 1)) / self.half_life)
-        if self.excluded is not None:
-            found[self._excluded(start, stop) - start] = 0
+        found[self._excluded(start, stop) - start] = 0
         return found
 
     def _excluded(self, start: int, stop: int) -> Array:
-        assert self.excluded is not None
         return self.excluded[slice(*np.searchsorted(self.excluded, [start, stop]))]
 
 

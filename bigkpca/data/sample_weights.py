@@ -37,8 +37,7 @@ def aged(rows: Rows, half_life: Any) -> tuple[Rows, float]:
 def without(rows: _Rows, numbers: Array) -> _Rows:
     """The rows, of which those with these ascending numbers take no part in a fit, nor do those left out before."""
     weights = _weights(rows)
-    excluded = numbers if weights.excluded is None else np.union1d(weights.excluded, numbers)
-    return rows.with_weights(replace(weights, excluded=excluded))
+    return rows.with_weights(replace(weights, excluded=np.union1d(weights.excluded, numbers)))
 
 
 def _weights(rows: Rows) -> SampleWeights:
