@@ -10,7 +10,7 @@ import hashlib
 import os
 import sys
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -33,8 +33,8 @@ from bigkpca.execution.graph import Node, Pass, Sums
 from bigkpca.execution.on_cluster import on_cluster
 from bigkpca.execution.on_threads import on_threads
 from bigkpca.execution.progress import Progress, Silent
-from bigkpca.execution.tasks import BlockTasks, Placed, Task, named_rows, some_take
-from bigkpca.execution.workers import Sight, check_devices, known_workers, on_workers, sight_of
+from bigkpca.execution.tasks import Placed, Task, block_tasks, named_rows, some_take
+from bigkpca.execution.workers import check_devices, known_workers, on_workers, seen_at
 from bigkpca.numerics.array_api import in_numpy
 from bigkpca.numerics.features import FeatureMap
 from bigkpca.spec.units import TIMEOUT
@@ -99,18 +99,6 @@ class KeptFeatures:
         return [self._tiles.pop(span) for span in spans]
 
 
-class Unsaved:
-    """The checkpoint of a pass that is not saved."""
-
-    def saved(self) -> dict[Node, Any]:
-        return {}
-
-    def due(self, *, ended: bool) -> bool:
-        return False
-
-    def save(self, nodes: Mapping[Node, Any]) -> None: ...
-
-
 def content_digest(*values: Any) -> str:
     """A digest of values; equal values have the same digest in every process."""
     return hashlib.sha256(tokenize(*values, ensure_deterministic=True).encode()).hexdigest()
@@ -149,7 +137,7 @@ class Engine:
     On a cluster, a pass ends with IncompleteError if no task ends for `timeout` seconds. `checkpoint` receives the
     title of a pass and the values that it depends on: its sums are saved there from time to time, and another process
     can continue from them. With `kept`, the pass of a fit on threads leaves features there, and scores of the same rows
-    take them from there. `sights` are what workers must see, by path. `progress` receives the title of each pass, the
+    take them from there. `seen` is what workers must see, by path. `progress` receives the title of each pass, the
     rows of finished blocks, and notes. Tasks that take `placed` values compute on `device`; None is the processor.
     """
 
@@ -158,7 +146,7 @@ class Engine:
     timeout: float = TIMEOUT
     checkpoint: Callable[..., Any] | None = None
     kept: KeptFeatures | None = None
-    sights: dict[str, Sight] = field(default_factory=dict)
+    seen: dict[str, str] = field(default_factory=dict)
     progress: Progress = Silent()
     device: Device | None = None
 
@@ -191,24 +179,25 @@ class Engine:
         """Sum of the results of all tasks, over a fixed binary tree: ((0+1)+(2+3))+((4+5)+...). `given` are the values
         that it depends on besides the rows; they identify its checkpoint."""
         saves = self.checkpoint is not None and not some_take(tasks, Delayed)
-        checkpoint = self.checkpoint(title, len(tasks), *given) if saves and self.checkpoint else Unsaved()
+        checkpoint = self.checkpoint(title, len(tasks), *given) if saves and self.checkpoint else None
         of_sums = Pass.of(title, tasks, True, self.all_threads)
-        sums = Sums(of_sums.tree, checkpoint.saved())
+        sums = Sums(of_sums.tree, checkpoint.saved() if checkpoint else {})
         with self._showing(title, tasks) as done:
             for node in sums.known:
                 done(sums.tree.span(node))
 
             def ended(some: range) -> None:
                 done(some)
-                if checkpoint.due(ended=False):
+                if checkpoint and checkpoint.due(ended=False):
                     checkpoint.save(sums.known)
 
             try:
                 self._compute(of_sums, sums.missing(of_sums.cut), sums.add, ended)
             except (KeyboardInterrupt, IncompleteError):
-                checkpoint.save(sums.known)
+                if checkpoint:
+                    checkpoint.save(sums.known)
                 raise
-            if checkpoint.due(ended=True):
+            if checkpoint and checkpoint.due(ended=True):
                 checkpoint.save(sums.known)
         return sums.total
 
@@ -222,17 +211,16 @@ class Engine:
             if self.client is None:
                 on_threads(given, nodes, self.threads, take, done)
             else:
-                on_cluster(self.client, given, nodes, tuple(self.sights.values()), self.timeout, take, done)
+                on_cluster(self.client, given, nodes, dict(self.seen), self.timeout, take, done)
 
     @contextmanager
     def _showing(self, title: str, tasks: Sequence[Task]) -> Iterator[Callable[[range], None]]:
         """A function that counts tasks, by their numbers."""
-        sizes = tasks.sizes if isinstance(tasks, BlockTasks) else [task.rows for task in tasks]
-        self.progress.start(title, sum(sizes))
+        self.progress.start(title, sum(task.rows for task in tasks))
 
         def done(some: range) -> None:
             if some:
-                self.progress.advance(sum(sizes[some.start : some.stop]))
+                self.progress.advance(sum(task.rows for task in tasks[some.start : some.stop]))
 
         try:
             yield done
@@ -265,7 +253,7 @@ class Engine:
         """Require that workers of a cluster see at these paths what this process sees. Each process looks before its
         first task, whenever it joined; what it raises there names it and the path."""
         if self.client is not None:
-            self.sights.update({path: sight_of(path) for path in paths if path is not None})
+            self.seen.update({path: seen_at(path) for path in paths if path is not None})
 
     def check_memory(self, peak_bytes: Callable[[int], int], device_bytes: Callable[[int], int] | None = None) -> None:
         """Raise MemoryLimitError, naming it, if a worker may use less memory than a process with its threads needs, and
@@ -360,7 +348,7 @@ def sum_by_block(
     """The sum of function(rows, block, *given, *tools) over all blocks: the same bits wherever they are computed. The
     sum does not depend on `tools`."""
     blocks = fit_blocks(rows, block_rows)
-    tasks = BlockTasks(function, rows, blocks, (*given, *tools))
+    tasks = block_tasks(function, rows, blocks, (*given, *tools))
     return engine.total(title, tasks, function.__qualname__, blocks[0], given)
 
 

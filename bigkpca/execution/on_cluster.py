@@ -17,8 +17,8 @@ import dask.config
 from bigkpca.errors import IncompleteError
 from bigkpca.execution.graph import Graph, Key, Node, Pass
 from bigkpca.execution.progress import duration, within
-from bigkpca.execution.tasks import BlockTasks, Placed, in_order, some_take
-from bigkpca.execution.workers import Sight, address_of, check_open, known_workers, look, on_workers
+from bigkpca.execution.tasks import Placed, in_order, some_take
+from bigkpca.execution.workers import address_of, check_open, known_workers, look, on_workers
 
 if TYPE_CHECKING:
     from distributed import Client, Future
@@ -33,31 +33,32 @@ def on_cluster(
     client: Client,
     given: Pass,
     nodes: Sequence[Node],
-    sights: tuple[Sight, ...],
+    seen: dict[str, str],
     timeout: float,
     take: Callable[[Node, Any], None],
     done: Callable[[range], None],
 ) -> None:
     """Compute some nodes of a pass. `take` receives each with its value, `done` the numbers of the tasks that ended,
-    none after a sum. Raises the error of a task that fails again and again, and IncompleteError for one that kills
-    every worker, if the scheduler is gone, and if nothing ends for `timeout` seconds."""
+    none after a sum. `seen` is what each worker must see, by path: see `seen_at`. Raises the error of a task that fails
+    again and again, and IncompleteError for one that kills every worker, if the scheduler is gone, and if nothing ends
+    for `timeout` seconds."""
     check_open(client)
     gpu = some_take(given.tasks, Placed) and any(
         "GPU" in worker["resources"] for worker in known_workers(client, timeout).values()
     )
-    held = given.tasks.held_bytes if isinstance(given.tasks, BlockTasks) else 0
+    held = sum(getattr(argument, "held_bytes", 0) for task in given.tasks for argument in task.arguments)
     left = iter(nodes)
     while some := list(islice(left, ceil(len(nodes) * _MOST_BYTES / max(held, _MOST_BYTES)))):
-        graph = given.graph(some, partial(_before_task, sights))
+        graph = given.graph(some, partial(_before_task, seen))
         _Run(client, given, graph, {"GPU": 1} if gpu else None, timeout, address_of(client)).compute(take, done)
 
 
 _begun = [-inf]  # when this process, a worker, last began a task
 
 
-def _before_task(sights: tuple[Sight, ...]) -> None:
-    for sight in sights:
-        look(sight)
+def _before_task(seen: dict[str, str]) -> None:
+    for path, digest in seen.items():
+        look(path, digest)
     _begun[0] = monotonic()
 
 
@@ -158,8 +159,6 @@ class _Run:
         tasks, span = self.given.tasks, self.graph.groups.get(key)
         if span is None:
             return "a value that many blocks need, or a sum of them"
-        if isinstance(tasks, BlockTasks):
-            return tasks.name(span)
         return tasks[span[0]].name + (f" and the {len(span) - 1} tasks after it" if len(span) > 1 else "")
 
     def _gone(self) -> IncompleteError:

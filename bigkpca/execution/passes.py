@@ -26,7 +26,7 @@ from bigkpca.execution.engine import (
     sum_by_block,
     tile_height,
 )
-from bigkpca.execution.tasks import BlockTasks, Carried, Task, named_rows
+from bigkpca.execution.tasks import Carried, Task, block_tasks, named_rows
 from bigkpca.numerics.array_api import moved, on_host
 from bigkpca.numerics.certificates.sampling import Draw, ResidualSample, Sampler
 from bigkpca.numerics.evaluation import Probes, Sums, block_sums
@@ -318,7 +318,7 @@ def draws_by_residual(
     """For each block, `count` rows drawn in proportion to their residuals given the landmarks of `factor`: one pass."""
     blocks = fit_blocks(rows, block_rows)
     given = columns, factor, count, seed.spawn(len(blocks))
-    return engine.each("refreshing residuals", BlockTasks(_draws, rows, blocks, given))
+    return engine.each("refreshing residuals", block_tasks(_draws, rows, blocks, given))
 
 
 @refuse_overflow(lambda found: np.array([found.total, found.trace]))
@@ -371,7 +371,7 @@ def gather(rows: Rows, columns: Columns, engine: Engine) -> Array:
     X = aligned(np.empty(rows.shape, columns.dtype))  # so that tasks get the array itself, not a copy
     # Threads fill it; blocks joined at the end would stay resident beside it, kept by the allocator.
     given = columns, X if engine.client is None else None
-    pieces = engine.each("gathering rows", BlockTasks(_shifted, rows, fit_blocks(rows, None), given))
+    pieces = engine.each("gathering rows", block_tasks(_shifted, rows, fit_blocks(rows, None), given))
     return X if engine.client is None else np.concatenate(pieces, out=X)
 
 

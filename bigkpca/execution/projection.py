@@ -25,7 +25,7 @@ from bigkpca.execution.engine import (
     refuse_overflow,
     tile_height,
 )
-from bigkpca.execution.tasks import BlockTasks, Carried, constant, named_rows
+from bigkpca.execution.tasks import Carried, Task, block_tasks, constant, named_rows
 from bigkpca.numerics.linalg import all_aligned
 from bigkpca.numerics.model import Model
 from bigkpca.numerics.preimages import Expansion, Preimages, joined
@@ -150,17 +150,17 @@ def statistics_of_rows(rows: Rows, model: Model, engine: Engine) -> Array:
     return np.concatenate(engine.each("comparing", _comparing(rows, model, block_statistics, engine)))
 
 
-def _comparing(rows: Rows, model: Model, function: Callable[..., Any], engine: Engine) -> BlockTasks:
+def _comparing(rows: Rows, model: Model, function: Callable[..., Any], engine: Engine) -> list[Task]:
     """Tasks of a function of rows, block, model and its expansion."""
     given = engine.placed(model), engine.placed(expansion_of(model))
-    return BlockTasks(function, rows, fit_blocks(rows, model.block_rows), given)
+    return block_tasks(function, rows, fit_blocks(rows, model.block_rows), given)
 
 
 def reconstruct_rows(given: Rows, model: Model, function: Any, engine: Engine) -> Preimages:
     """`function` (`block_preimages` or `block_denoised`) of all rows, or scores, in memory."""
     blocks = fit_blocks(given, model.block_rows)
     prepare_preimages(model)
-    return joined(iter(engine.each("reconstructing", BlockTasks(function, given, blocks, [model]))))
+    return joined(iter(engine.each("reconstructing", block_tasks(function, given, blocks, [model]))))
 
 
 def restored_rows(rows: Rows, model: Model, engine: Engine) -> Array:
@@ -175,7 +175,7 @@ def score_rows(rows: Rows, model: Model, engine: Engine) -> Array:
     check_columns(rows, model)
     blocks = fit_blocks(rows, model.block_rows)
     given = engine.placed(model), engine.kept
-    return np.concatenate(engine.each("projecting", BlockTasks(block_scores, rows, blocks, given)))
+    return np.concatenate(engine.each("projecting", block_tasks(block_scores, rows, blocks, given)))
 
 
 def check_columns(rows: Rows, model: Model) -> None:
