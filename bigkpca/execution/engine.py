@@ -170,7 +170,7 @@ class Engine:
 
     def each(self, title: str, tasks: Sequence[Task]) -> list[Any]:
         """Results of all tasks, in their order."""
-        given, found = Pass.of(title, tasks, False, self.all_threads), dict[Node, list[Any]]()
+        given, found = Pass(title, tasks, self.all_threads, adds=False), dict[Node, list[Any]]()
         with self._showing(title, tasks) as done:
             self._compute(given, given.tree.level(given.cut), found.__setitem__, done)
         return [result for node in sorted(found) for result in found[node]]
@@ -180,7 +180,7 @@ class Engine:
         that it depends on besides the rows; they identify its checkpoint."""
         saves = self.checkpoint is not None and not some_take(tasks, Delayed)
         checkpoint = self.checkpoint(title, len(tasks), *given) if saves and self.checkpoint else None
-        of_sums = Pass.of(title, tasks, True, self.all_threads)
+        of_sums = Pass(title, tasks, self.all_threads, adds=True)
         sums = Sums(of_sums.tree, checkpoint.saved() if checkpoint else {})
         with self._showing(title, tasks) as done:
             for node in sums.known:

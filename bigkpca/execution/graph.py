@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from math import ceil
 from threading import Lock
@@ -103,100 +103,83 @@ class Sums:
         return self.known[self.tree.root]
 
 
-@dataclass
 class Graph:
-    """A Dask graph. groups: the numbers of the tasks of each group, by its key; results: the nodes that go to the
-    driver, by their keys; ends: what has no value, and depends on all results."""
+    """A Dask graph, whose keys begin with the name of the pass, as the dashboard shows it.
 
-    dsk: dict[Key, Any] = field(default_factory=dict)
-    groups: dict[Key, range] = field(default_factory=dict)
-    results: dict[Key, Node] = field(default_factory=dict)
-    ends: list[Key] = field(default_factory=list)
+    groups: the numbers of the tasks of each group, by its key; results: the nodes that go to the driver, by their keys;
+    ends: what has no value, and depends on all results.
+    """
 
-
-@dataclass(frozen=True)
-class Pass:
-    """The tasks of a pass with its title, and whether their results are added up. A group has 2^level tasks; the nodes
-    of level `cut` go to the driver."""
-
-    title: str
-    tasks: Sequence[Task]
-    adds: bool
-    level: int
-    cut: int
-
-    @classmethod
-    def of(cls, title: str, tasks: Sequence[Task], adds: bool, threads: int) -> Pass:
-        """A pass for this many threads. Its result does not depend on their number."""
-        # A chunk that Dask computes is released as soon as its task ends.
-        size = 1 if some_take(tasks, Delayed) else group_size(len(tasks), threads)
-        level = size.bit_length() - 1
-        if not adds:
-            return cls(title, tasks, adds, level, level)
-        subtrees = min(_SUBTREES, _PER_GROUP * ceil(len(tasks) / (size * threads)))
-        cut = max(0, Tree(len(tasks)).root[0] - subtrees.bit_length() + 1)
-        return cls(title, tasks, adds, min(level, cut), cut)
-
-    @property
-    def tree(self) -> Tree:
-        return Tree(len(self.tasks))
-
-    def graph(
-        self, nodes: Sequence[Node], before: Callable[[], None], take: Callable[[Node, Any], None] | None = None
-    ) -> Graph:
-        """The graph of some nodes of the tree. `before` is called before each task, where that runs; `take` receives
-        each of the nodes with its value, as part of the graph."""
-        graph, token = Graph(), uuid4().hex
-        keys = _Keys(self.title, token, graph.dsk)
-        asked: list[Delayed] = []
-        for node in nodes:
-            span = self.tree.span(node)
-            size = min(1 << self.level, len(span))
-            parts = []
-            for first in range(span.start, span.stop, size):
-                group = range(first, min(first + size, span.stop))
-                calls, values = _taking(self.tasks[group.start : group.stop])
-                asked += [value for value in values if isinstance(value, Delayed)]
-                key = keys.new("", partial(run_group, before, self.adds, calls), list(map(keys.of, values)))
-                graph.groups[key] = group
-                parts.append(key)
-            graph.results[keys.tree("sum", added, parts)] = node
-        if take or self.adds:
-            graph.ends = [keys.new("end", partial(take or _nothing, node), key) for key, node in graph.results.items()]
-        if self.adds and graph.ends:  # so that Dask computes subtrees in their order, and few sums wait for others
-            graph.ends = [keys.tree("end", _nothing, graph.ends)]
-        if asked:
-            graph.dsk |= ensure_dict(HighLevelGraph.merge(*(each.dask for each in optimized(*asked))))
-        return graph
-
-
-class _Keys:
-    """Makes nodes of a graph. Keys begin with the name of the pass, as the dashboard shows it."""
-
-    def __init__(self, title: str, token: str, dsk: dict[Key, Any]) -> None:
-        self._title, self._token, self._dsk = title.lower(), token, dsk
+    def __init__(self, title: str) -> None:
+        self.dsk: dict[Key, Any] = {}
+        self.groups: dict[Key, range] = {}
+        self.results: dict[Key, Node] = {}
+        self.ends: list[Key] = []
+        self._title, self._token = title.lower(), uuid4().hex
         self._shared: dict[int, Key] = {}  # by the identity of the value
 
     def new(self, kind: str, function: Callable[..., Any], *arguments: Any) -> Key:
+        """The key of a new function call."""
         name = "-".join(re.findall("[a-z]+", f"bigkpca {self._title} {kind}"))
-        key = (f"{name}-{self._token}", len(self._dsk))
-        self._dsk[key] = (function, *arguments)
+        key = (f"{name}-{self._token}", len(self.dsk))
+        self.dsk[key] = (function, *arguments)
         return key
 
-    def tree(self, kind: str, function: Callable[..., Any], parts: list[Key]) -> Key:
+    def joined(self, kind: str, function: Callable[..., Any], parts: list[Key]) -> Key:
         """The key of a tree: neighbours become one, level by level, and the last of an odd number moves up."""
         while len(parts) > 1:
             pairs = [parts[i : i + 2] for i in range(0, len(parts), 2)]
             parts = [self.new(kind, function, *pair) if len(pair) == 2 else pair[0] for pair in pairs]
         return parts[0]
 
-    def of(self, value: Carried | Delayed) -> Key:
+    def shared(self, value: Carried | Delayed) -> Key:
         """The key of a value that tasks share, or take from a user's graph."""
         if isinstance(value, Delayed):
             return value.key
         if id(value) not in self._shared:
             self._shared[id(value)] = self.new("shared", partial(_itself, value))
         return self._shared[id(value)]
+
+
+class Pass:
+    """The tasks of a pass, whose results are added up if it `adds`, for this many threads: its result does not depend
+    on their number. A group has 2^level tasks; the nodes of level `cut` go to the driver."""
+
+    def __init__(self, title: str, tasks: Sequence[Task], threads: int, *, adds: bool) -> None:
+        self.title, self.tasks, self.adds, self.tree = title, tasks, adds, Tree(len(tasks))
+        # A chunk that Dask computes is released as soon as its task ends.
+        size = 1 if some_take(tasks, Delayed) else group_size(len(tasks), threads)
+        self.level = self.cut = size.bit_length() - 1
+        if adds:
+            subtrees = min(_SUBTREES, _PER_GROUP * ceil(len(tasks) / (size * threads)))
+            self.cut = max(0, self.tree.root[0] - subtrees.bit_length() + 1)
+            self.level = min(self.level, self.cut)
+
+    def graph(
+        self, nodes: Sequence[Node], before: Callable[[], None], take: Callable[[Node, Any], None] | None = None
+    ) -> Graph:
+        """The graph of some nodes of the tree. `before` is called before each task, where that runs; `take` receives
+        each of the nodes with its value, as part of the graph."""
+        graph, asked = Graph(self.title), dict[Key, Delayed]()
+        for node in nodes:
+            span = self.tree.span(node)
+            size = min(1 << self.level, len(span))
+            parts = []
+            for first in range(span.start, span.stop, size):
+                group = range(first, min(first + size, span.stop))
+                calls, values = _calls(self.tasks[group.start : group.stop])
+                asked |= {value.key: value for value in values if isinstance(value, Delayed)}
+                key = graph.new("", partial(run_group, before, self.adds, calls), list(map(graph.shared, values)))
+                graph.groups[key] = group
+                parts.append(key)
+            graph.results[graph.joined("sum", added, parts)] = node
+        if take or self.adds:
+            graph.ends = [graph.new("end", partial(take or _nothing, node), key) for key, node in graph.results.items()]
+        if self.adds and graph.ends:  # so that Dask computes subtrees in their order, and few sums wait for others
+            graph.ends = [graph.joined("end", _nothing, graph.ends)]
+        if asked:
+            graph.dsk |= ensure_dict(HighLevelGraph.merge(*(each.dask for each in optimized(*asked.values()))))
+        return graph
 
 
 def _itself(value: Carried) -> Carried:
@@ -213,24 +196,18 @@ class _Argument:
     number: int
 
 
-_Calls = tuple[tuple[Callable[..., Any], tuple[Any, ...]], ...]
-
-
-def _taking(tasks: Sequence[Task]) -> tuple[_Calls, list[Carried | Delayed]]:
+def _calls(tasks: Sequence[Task]) -> tuple[list[tuple[Callable[..., Any], list[Any]]], list[Carried | Delayed]]:
     """The function and the arguments of each task, with `_Argument` in place of values that are nodes of the graph; and
     these values."""
-    values: dict[int, Carried | Delayed] = {}  # by identity, in order
-
-    def taken(argument: Any) -> Any:
-        if not isinstance(argument, Carried | Delayed):
-            return argument
-        values.setdefault(id(argument), argument)
-        return _Argument(list(values).index(id(argument)))
-
-    return tuple((task.function, tuple(map(taken, task.arguments))) for task in tasks), list(values.values())
+    values = {id(each): each for task in tasks for each in task.arguments if isinstance(each, Carried | Delayed)}
+    places = {identity: _Argument(number) for number, identity in enumerate(values)}
+    calls = [(task.function, [places.get(id(each), each) for each in task.arguments]) for task in tasks]
+    return calls, list(values.values())
 
 
-def run_group(before: Callable[[], None], adds: bool, calls: _Calls, values: Sequence[Any]) -> Any:
+def run_group(
+    before: Callable[[], None], adds: bool, calls: Sequence[tuple[Callable[..., Any], list[Any]]], values: Sequence[Any]
+) -> Any:
     """The sum of the results of some tasks, over the tree, or the list of them."""
 
     def result(i: int) -> Any:

@@ -28,7 +28,7 @@ def bracketed(number, *_):
 
 def pass_of(count, threads, *given, adds=True):
     tasks = [Task(bracketed, (number, *given), 1) for number in range(count)]
-    return Pass.of("adding up", tasks, adds, threads)
+    return Pass("adding up", tasks, threads, adds=adds)
 
 
 def graph_of(given, nodes):
