@@ -84,7 +84,7 @@ def groups_of(n: int, workers: int, block_rows: int) -> tuple[int, int, int]:
     blocks = ceil(n / block_rows)
     together = group_size(blocks, workers)
     given = Pass("fitting", [Task(int, (), 0)] * blocks, workers, adds=True)
-    return together, ceil(blocks / together), len(given.tree.level(given.cut))
+    return together, ceil(blocks / together), len(given.missing())
 
 
 def zeros(size: int) -> ShiftedSums:

@@ -29,10 +29,10 @@ from bigkpca.data.devices import AT_ONCE, Device, device_of, tile_factor
 from bigkpca.data.rows import Rows, tiles
 from bigkpca.errors import Array, IncompleteError, MemoryLimitError, check_overflow
 from bigkpca.execution.blas import blas_core_types, single_threaded_blas
-from bigkpca.execution.graph import Node, Pass, Sums
+from bigkpca.execution.graph import Pass
 from bigkpca.execution.on_cluster import on_cluster
 from bigkpca.execution.on_threads import on_threads
-from bigkpca.execution.progress import Progress, Silent
+from bigkpca.execution.progress import Progress, Silent, shown_pass
 from bigkpca.execution.tasks import Placed, Task, block_tasks, named_rows, some_take
 from bigkpca.execution.workers import check_devices, known_workers, on_workers, seen_at
 from bigkpca.numerics.array_api import in_numpy
@@ -170,62 +170,41 @@ class Engine:
 
     def each(self, title: str, tasks: Sequence[Task]) -> list[Any]:
         """Results of all tasks, in their order."""
-        given, found = Pass(title, tasks, self.all_threads, adds=False), dict[Node, list[Any]]()
-        with self._showing(title, tasks) as done:
-            self._compute(given, given.tree.level(given.cut), found.__setitem__, done)
-        return [result for node in sorted(found) for result in found[node]]
+        return self._computed(Pass(title, tasks, self.all_threads, adds=False)) if tasks else []
 
     def total(self, title: str, tasks: Sequence[Task], *given: Any) -> Any:
         """Sum of the results of all tasks, over a fixed binary tree: ((0+1)+(2+3))+((4+5)+...). `given` are the values
         that it depends on besides the rows; they identify its checkpoint."""
-        saves = self.checkpoint is not None and not some_take(tasks, Delayed)
-        checkpoint = self.checkpoint(title, len(tasks), *given) if saves and self.checkpoint else None
-        of_sums = Pass(title, tasks, self.all_threads, adds=True)
-        sums = Sums(of_sums.tree, checkpoint.saved() if checkpoint else {})
-        with self._showing(title, tasks) as done:
-            for node in sums.known:
-                done(sums.tree.span(node))
+        if self.checkpoint is None or some_take(tasks, Delayed):
+            return self._computed(Pass(title, tasks, self.all_threads, adds=True))
+        checkpoint = self.checkpoint(title, len(tasks), *given)
+        return self._computed(Pass(title, tasks, self.all_threads, adds=True, saved=checkpoint.saved()), checkpoint)
 
-            def ended(some: range) -> None:
-                done(some)
+    def _computed(self, given: Pass, checkpoint: Any = None) -> Any:
+        """The sum of a pass, computed from what is known of it."""
+        tasks = given.tasks
+        with shown_pass(self.progress, given.title, sum(task.rows for task in tasks)) as advance, single_threaded_blas:
+
+            def done(some: range) -> None:
+                if some:
+                    advance(sum(task.rows for task in tasks[some.start : some.stop]))
                 if checkpoint and checkpoint.due(ended=False):
-                    checkpoint.save(sums.known)
+                    checkpoint.save(given.known)
 
+            for node in given.known:
+                done(given.span(node))
             try:
-                self._compute(of_sums, sums.missing(of_sums.cut), sums.add, ended)
+                if self.client is None:
+                    on_threads(given, self.threads, done)
+                else:
+                    on_cluster(self.client, given, dict(self.seen), self.timeout, done)
             except (KeyboardInterrupt, IncompleteError):
                 if checkpoint:
-                    checkpoint.save(sums.known)
+                    checkpoint.save(given.known)
                 raise
             if checkpoint and checkpoint.due(ended=True):
-                checkpoint.save(sums.known)
-        return sums.total
-
-    def _compute(
-        self, given: Pass, nodes: Sequence[Node], take: Callable[[Node, Any], None], done: Callable[[range], None]
-    ) -> None:
-        """Compute some nodes of a pass; `take` receives each with its value, `done` the numbers of tasks that ended."""
-        if not nodes:
-            return
-        with single_threaded_blas:
-            if self.client is None:
-                on_threads(given, nodes, self.threads, take, done)
-            else:
-                on_cluster(self.client, given, nodes, dict(self.seen), self.timeout, take, done)
-
-    @contextmanager
-    def _showing(self, title: str, tasks: Sequence[Task]) -> Iterator[Callable[[range], None]]:
-        """A function that counts tasks, by their numbers."""
-        self.progress.start(title, sum(task.rows for task in tasks))
-
-        def done(some: range) -> None:
-            if some:
-                self.progress.advance(sum(task.rows for task in tasks[some.start : some.stop]))
-
-        try:
-            yield done
-        finally:
-            self.progress.finish()
+                checkpoint.save(given.known)
+        return given.known[given.root]
 
     @property
     def all_threads(self) -> int:
