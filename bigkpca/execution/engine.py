@@ -209,18 +209,14 @@ class Engine:
     @property
     def all_threads(self) -> int:
         """Threads of this process, or of all workers."""
-        return self.threads if self.client is None else max(1, sum(threads for _, threads, _ in self._workers()))
+        return self.threads if self.client is None else max(1, sum(threads for _, threads, _ in self.workers()))
 
-    def _workers(self) -> list[tuple[str, int, int]]:
-        """(address, threads, bytes it may use) of each worker of a cluster."""
+    def workers(self) -> list[tuple[str, int, int]]:
+        """(address, threads, bytes that it may use, 0 without a limit) of each worker of a cluster."""
         if self.client is None:
             return []
         known = known_workers(self.client, self.timeout)
         return [(address, known[address]["nthreads"], known[address]["memory_limit"]) for address in sorted(known)]
-
-    def worker_limits(self) -> list[tuple[str, int, int]]:
-        """(address, threads, bytes it may use) of each worker of a cluster that has a memory limit."""
-        return [worker for worker in self._workers() if worker[2]]
 
     def core_types(self) -> list[str]:
         """The processor types for which BLAS computes where tasks run."""
@@ -237,8 +233,8 @@ class Engine:
     def check_memory(self, peak_bytes: Callable[[int], int], device_bytes: Callable[[int], int] | None = None) -> None:
         """Raise MemoryLimitError, naming it, if a worker may use less memory than a process with its threads needs, and
         DeviceMemoryError if the device has too little."""
-        for address, threads, limit in self.worker_limits():
-            if (needed := peak_bytes(threads)) > limit:
+        for address, threads, limit in self.workers():
+            if limit and (needed := peak_bytes(threads)) > limit:
                 raise MemoryLimitError(
                     f"worker {address} may use {limit / 1e6:.0f} MB, but the plan needs {needed / 1e6:.0f} MB; give "
                     "workers more memory or fewer threads, or choose a smaller size"

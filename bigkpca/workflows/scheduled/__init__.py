@@ -13,7 +13,7 @@ from typing import Any
 from bigkpca.data.stores import AnyPath, expanded, store_of
 from bigkpca.errors import BigKPCAError, FillValuesWarning, IncompleteError, LockedError, SpecError, meaning_of
 from bigkpca.execution.options import RunOptions
-from bigkpca.execution.plan import plan_fit
+from bigkpca.execution.plan import check_peak, plan_fit
 from bigkpca.execution.progress import Progress, Silent, shown
 from bigkpca.spec.job import Job, read_job
 from bigkpca.storage import groups
@@ -168,7 +168,7 @@ def plan_run(job: Job) -> dict[str, Any]:
             plan = plan_fit(found.rows, job.spec, engine.threads, engine.device)
         else:
             plan = plan_extract(found, load_model(job.model.path), engine, engine.threads)
-    plan.check(options.memory_limit, "use a smaller model, or smaller blocks")
+    check_peak(plan.peak_bytes, options.memory_limit, "use a smaller model, or smaller blocks")
     return facts | {"peak_bytes": plan.peak_bytes, "block_rows": plan.block_rows}
 
 
