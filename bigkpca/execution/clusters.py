@@ -16,7 +16,7 @@ import dask.config
 
 from bigkpca.errors import IncompleteError, SpecError
 from bigkpca.execution.engine import Engine, worker_here
-from bigkpca.execution.progress import Progress, Silent, within
+from bigkpca.execution.progress import Progress, within
 from bigkpca.execution.workers import compare_workers
 from bigkpca.spec.units import TIMEOUT, is_scheduler
 
@@ -68,7 +68,7 @@ def _settings() -> dict[str, Any]:
 
 @contextmanager
 def open_engine(
-    scheduler: str | None = None, workers: int | None = None, timeout: float = TIMEOUT, progress: Progress = Silent()
+    scheduler: str | None = None, workers: int | None = None, timeout: float = TIMEOUT, progress: Progress = Progress()
 ) -> Iterator[Engine]:
     """The engine of a run: the cluster at `scheduler`, `workers` local processes, otherwise a current Dask client,
     otherwise the cluster that Dask's configuration names (DASK_SCHEDULER_ADDRESS), otherwise threads of this process.

@@ -32,7 +32,7 @@ from bigkpca.execution.blas import blas_core_types, single_threaded_blas
 from bigkpca.execution.graph import Pass
 from bigkpca.execution.on_cluster import on_cluster
 from bigkpca.execution.on_threads import on_threads
-from bigkpca.execution.progress import Progress, Silent, shown_pass
+from bigkpca.execution.progress import Progress, shown_pass
 from bigkpca.execution.tasks import Placed, Task, block_tasks, named_rows, some_take
 from bigkpca.execution.workers import check_devices, known_workers, on_workers, seen_at
 from bigkpca.numerics.array_api import in_numpy
@@ -147,7 +147,7 @@ class Engine:
     checkpoint: Callable[..., Any] | None = None
     kept: KeptFeatures | None = None
     seen: dict[str, str] = field(default_factory=dict)
-    progress: Progress = Silent()
+    progress: Progress = Progress()
     device: Device | None = None
 
     def on_device(self, device: Device | None) -> Engine:
