@@ -14,9 +14,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import wraps
 from threading import Lock
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import dask.config
 import numpy as np
@@ -27,13 +26,13 @@ from dask.system import CPU_COUNT
 from bigkpca.data.blocks import Block, fit_block_rows, split, tile_rows
 from bigkpca.data.devices import AT_ONCE, Device, device_of, tile_factor
 from bigkpca.data.rows import Rows, tiles
-from bigkpca.errors import Array, IncompleteError, MemoryLimitError, check_overflow
+from bigkpca.errors import Array, IncompleteError, MemoryLimitError
 from bigkpca.execution.blas import blas_core_types, single_threaded_blas
 from bigkpca.execution.graph import Pass
 from bigkpca.execution.on_cluster import on_cluster
 from bigkpca.execution.on_threads import on_threads
 from bigkpca.execution.progress import Progress, shown_pass
-from bigkpca.execution.tasks import Placed, Task, block_tasks, named_rows, some_take
+from bigkpca.execution.tasks import Placed, Task, block_tasks, some_take
 from bigkpca.execution.workers import check_devices, known_workers, on_workers, seen_at
 from bigkpca.numerics.array_api import in_numpy
 from bigkpca.numerics.features import FeatureMap
@@ -289,9 +288,6 @@ def _in_order(pool: ThreadPoolExecutor, threads: int, function: Callable[[int], 
     return found
 
 
-T = TypeVar("T")
-
-
 def fit_blocks(rows: Rows, block_rows: int | None) -> tuple[Block, ...]:
     """The blocks of a reduction over all rows."""
     n = rows.shape[0]
@@ -325,20 +321,3 @@ def sum_by_block(
     blocks = fit_blocks(rows, block_rows)
     tasks = block_tasks(function, rows, blocks, (*given, *tools))
     return engine.total(title, tasks, function.__qualname__, blocks[0], given)
-
-
-def refuse_overflow(of: Callable[[Any], Array]) -> Callable[[Callable[..., T]], Callable[..., T]]:
-    """Decorates functions of (rows, block, ...): raises DataError, naming the rows, if `of` their result is not
-    finite."""
-
-    def decorated(function: Callable[..., T]) -> Callable[..., T]:
-        @wraps(function)
-        def checked(rows: Rows, block: Block, *given: Any) -> T:
-            with np.errstate(over="ignore", invalid="ignore"):
-                found = function(rows, block, *given)
-            check_overflow(of(found), named_rows(rows, block))
-            return found
-
-        return checked
-
-    return decorated
