@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import dask.config
 
+from bigkpca.data.rows import ArrayRows
+from bigkpca.data.sparse import SparseRows
 from bigkpca.errors import IncompleteError
 from bigkpca.execution.graph import Graph, Key, Pass
 from bigkpca.execution.progress import duration, within
@@ -40,7 +42,8 @@ def on_cluster(
     gpu = some_take(given.tasks, Placed) and any(
         "GPU" in worker["resources"] for worker in known_workers(client, timeout).values()
     )
-    held = sum(getattr(argument, "held_bytes", 0) for task in given.tasks for argument in task.arguments)
+    arguments = (argument for task in given.tasks for argument in task.arguments)
+    held = sum(each.held_bytes for each in arguments if isinstance(each, ArrayRows | SparseRows))
     nodes = given.missing()
     left = iter(nodes)
     while some := list(islice(left, ceil(len(nodes) * _MOST_BYTES / max(held, _MOST_BYTES)))):
