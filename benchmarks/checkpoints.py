@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 from benchmarks.common import MEDIAN_DISTANCE, arguments, fit_pass, interleaved, median_ratio, repeated_dataset
 from benchmarks.results import Results, table
 from bigkpca.execution.engine import Engine
-from bigkpca.execution.progress import Silent
+from bigkpca.execution.progress import Progress
 from bigkpca.workflows.checkpoints import SavedRun
 
 
@@ -26,7 +26,7 @@ def main(argv: Sequence[str] | None = None) -> Results:
 
         def saving() -> float:
             shutil.rmtree(f"{folder}/sums", ignore_errors=True)
-            seconds = one_pass(replace(engine, checkpoint=SavedRun(f"{folder}/sums", Silent()).of))
+            seconds = one_pass(replace(engine, checkpoint=SavedRun(f"{folder}/sums", Progress()).of))
             sizes.append(sum(file.stat().st_size for file in Path(folder).rglob("*.npz")))
             return seconds
 

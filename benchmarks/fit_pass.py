@@ -30,7 +30,7 @@ from bigkpca.data.zarr import ZarrRows
 from bigkpca.execution.blas import single_threaded_blas
 from bigkpca.execution.clusters import open_engine
 from bigkpca.execution.engine import Engine, fit_blocks
-from bigkpca.execution.tasks import BlockTasks
+from bigkpca.execution.tasks import block_tasks
 from bigkpca.numerics.linalg import aligned
 
 CHECKS = Target("the fit pass by one that does not check what it reads, d = 784", "less", 1.02, "times its time")
@@ -88,7 +88,7 @@ def read_block(rows: Rows, block: Block) -> int:
 
 def one_read(rows: Rows, engine: Engine) -> None:
     """Read every row once."""
-    engine.each("reading", BlockTasks(read_block, rows, fit_blocks(rows, None), ()))
+    engine.each("reading", block_tasks(read_block, rows, fit_blocks(rows, None)))
 
 
 def measured(each: Pass, size: int, repeats: int, cluster: Engine) -> tuple[Table, dict[str, list[float]]]:

@@ -83,8 +83,8 @@ def groups_of(n: int, workers: int, block_rows: int) -> tuple[int, int, int]:
     driver."""
     blocks = ceil(n / block_rows)
     together = group_size(blocks, workers)
-    given = Pass.of("fitting", [Task(int, (), 0)] * blocks, True, workers)
-    return together, ceil(blocks / together), len(given.tree.level(given.cut))
+    given = Pass("fitting", [Task(int, (), 0)] * blocks, workers, adds=True)
+    return together, ceil(blocks / together), len(given.missing())
 
 
 def zeros(size: int) -> ShiftedSums:

@@ -90,7 +90,9 @@ FAULTS = [
     Fault(
         "bigkpca/execution/graph.py", "start + power_of_two(stop - start - 1)", "(start + stop) // 2", "order of sums"
     ),
-    Fault("bigkpca/execution/on_cluster.py", "        look(sight)", "        pass", "workers with another mount"),
+    Fault(
+        "bigkpca/execution/on_cluster.py", "        look(path, digest)", "        pass", "workers with another mount"
+    ),
     Fault("bigkpca/execution/plan.py", "* (at_work + min(blocks, waiting))", "* at_work", "memory over plan"),
     Fault("bigkpca/execution/engine.py", "self._left -= count", "self._left -= 0", "over the limit"),
     Fault("bigkpca/fitting/sample.py", 'side="right")', 'side="left")', "held-out rows may be of the sample"),

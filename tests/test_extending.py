@@ -146,7 +146,7 @@ CHECKS = {
         test_kinds.test_no_two_formats_are_known_by_the_same()
     """,
     "An option": """
-        from bigkpca.execution.progress import Silent
+        from bigkpca.execution.progress import Progress
         from bigkpca.spec.job import read_job
         from bigkpca.workflows.scheduled import _options
         assert wider.features.kernel.sigma == 2 * usual.features.kernel.sigma
@@ -155,7 +155,7 @@ CHECKS = {
         assert "Number of threads of this process" in bigkpca.transform.__doc__
         tables = "[input]\\npath='a'\\n[model]\\npath='m'\\n[output]\\npath='o'\\n[run]\\nthreads=2\\n"
         Path("job.toml").write_text(tables)
-        options = _options(read_job("job.toml", {}), Silent())
+        options = _options(read_job("job.toml", {}), Progress())
         with options.engine() as engine:
             assert engine.threads == 2
         run("sigma", "rows.npy", "--threads", "1")

@@ -31,7 +31,7 @@ from bigkpca.execution.blas import single_threaded_blas
 from bigkpca.execution.clusters import open_engine
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.passes import read_rows
-from bigkpca.execution.plan import plan_fit, plan_resolved
+from bigkpca.execution.plan import check_peak, plan_fit, plan_resolved
 from bigkpca.execution.progress import Progress
 from bigkpca.fitting.fit import fit_rows
 from bigkpca.fitting.memory_limits import largest_size_that_fits
@@ -351,7 +351,8 @@ def feasible_fits(
     for candidate in grid:
         try:
             own = candidate.variant.spec(spec, candidate.size, candidate.seed)
-            plan_fit(rows, own, Engine().threads).check(limit, f"{candidate.variant} is left out at {candidate.size:,}")
+            needed = plan_fit(rows, own, Engine().threads).peak_bytes
+            check_peak(needed, limit, f"{candidate.variant} is left out at {candidate.size:,}")
             found.append((candidate, own))
             continue
         except MemoryLimitError as error:

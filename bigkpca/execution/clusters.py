@@ -16,7 +16,7 @@ import dask.config
 
 from bigkpca.errors import IncompleteError, SpecError
 from bigkpca.execution.engine import Engine, worker_here
-from bigkpca.execution.progress import Progress, Silent, within
+from bigkpca.execution.progress import Progress, within
 from bigkpca.execution.workers import compare_workers
 from bigkpca.spec.units import TIMEOUT, is_scheduler
 
@@ -62,13 +62,12 @@ def _settings() -> dict[str, Any]:
     import distributed  # noqa: F401  # whose defaults join those of Dask
 
     defaults = dask.config.merge(*dask.config.defaults)
-    kept = [key for key in _SETTINGS if dask.config.get(key) == dask.config.get(key, config=defaults)]
-    return {key: _SETTINGS[key] for key in kept}
+    return {key: own for key, own in _SETTINGS.items() if dask.config.get(key) == dask.config.get(key, config=defaults)}
 
 
 @contextmanager
 def open_engine(
-    scheduler: str | None = None, workers: int | None = None, timeout: float = TIMEOUT, progress: Progress = Silent()
+    scheduler: str | None = None, workers: int | None = None, timeout: float = TIMEOUT, progress: Progress = Progress()
 ) -> Iterator[Engine]:
     """The engine of a run: the cluster at `scheduler`, `workers` local processes, otherwise a current Dask client,
     otherwise the cluster that Dask's configuration names (DASK_SCHEDULER_ADDRESS), otherwise threads of this process.
@@ -128,24 +127,19 @@ def _opened(scheduler: str | None, timeout: float, configured: dict[str, Any]) -
 
 def connect(address: str, timeout: float) -> Client:
     """A client of the scheduler at an address. Dask tries for some time, since one that was just started may not listen
-    yet. Raises SpecError for an invalid address and for certificates that do not match, IncompleteError if no scheduler
-    answers."""
+    yet. Raises SpecError for an invalid address, IncompleteError if no scheduler answers."""
     from distributed import Client
 
     check_address(address)
-    seconds, over_tls = min(timeout, _CONNECT_SECONDS), address.startswith(("tls://", "wss://"))
+    seconds = min(timeout, _CONNECT_SECONDS)
     late = f"the scheduler at {address} does not answer: start one there, or correct the address"
     try:
         # Dask's own time limit does not hold once a connection is made.
         return within(seconds + 1, lambda: Client(address, timeout=seconds, set_as_default=False), late)
     except (OSError, ValueError) as error:  # ValueError: Tornado's, if the connection is closed before TLS starts
         reason = ": ".join(str(each) for each in (error, error.__cause__) if each is not None)
-        # A scheduler that refuses a certificate closes the connection; that can arrive before the reason.
-        if over_tls and any(word in reason.lower() for word in ("certificate", "ssl", "reset", "stream is closed")):
-            raise SpecError(
-                f"the scheduler at {address} and this process do not accept each other's certificates ({reason}): it "
-                f"must use TLS, and certificates of the same authority as here, which are {_certificates()}"
-            ) from error
+        if address.startswith(("tls://", "wss://")):
+            reason += f"; it must use TLS, and certificates of the same authority as here, which are {_certificates()}"
         raise IncompleteError(f"{late} ({reason})") from error
 
 

@@ -10,13 +10,12 @@ import hashlib
 import os
 import sys
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import wraps
 from threading import Lock
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import dask.config
 import numpy as np
@@ -27,14 +26,14 @@ from dask.system import CPU_COUNT
 from bigkpca.data.blocks import Block, fit_block_rows, split, tile_rows
 from bigkpca.data.devices import AT_ONCE, TALLER, Device, device_of
 from bigkpca.data.rows import Rows, tiles
-from bigkpca.errors import Array, IncompleteError, MemoryLimitError, check_overflow
+from bigkpca.errors import Array, IncompleteError, MemoryLimitError
 from bigkpca.execution.blas import blas_core_types, single_threaded_blas
-from bigkpca.execution.graph import Node, Pass, Sums
+from bigkpca.execution.graph import Pass
 from bigkpca.execution.on_cluster import on_cluster
 from bigkpca.execution.on_threads import on_threads
-from bigkpca.execution.progress import Progress, Silent
-from bigkpca.execution.tasks import BlockTasks, Placed, Task, named_rows, some_take
-from bigkpca.execution.workers import Sight, check_devices, known_workers, on_workers, sight_of
+from bigkpca.execution.progress import Progress, shown_pass
+from bigkpca.execution.tasks import Placed, Task, block_tasks, some_take
+from bigkpca.execution.workers import check_devices, known_workers, on_workers, seen_at
 from bigkpca.numerics.array_api import in_numpy
 from bigkpca.numerics.features import FeatureMap
 from bigkpca.spec.units import TIMEOUT
@@ -99,18 +98,6 @@ class KeptFeatures:
         return [self._tiles.pop(span) for span in spans]
 
 
-class Unsaved:
-    """The checkpoint of a pass that is not saved."""
-
-    def saved(self) -> dict[Node, Any]:
-        return {}
-
-    def due(self, *, ended: bool) -> bool:
-        return False
-
-    def save(self, nodes: Mapping[Node, Any]) -> None: ...
-
-
 def content_digest(*values: Any) -> str:
     """A digest of values; equal values have the same digest in every process."""
     return hashlib.sha256(tokenize(*values, ensure_deterministic=True).encode()).hexdigest()
@@ -149,7 +136,7 @@ class Engine:
     On a cluster, a pass ends with IncompleteError if no task ends for `timeout` seconds. `checkpoint` receives the
     title of a pass and the values that it depends on: its sums are saved there from time to time, and another process
     can continue from them. With `kept`, the pass of a fit on threads leaves features there, and scores of the same rows
-    take them from there. `sights` are what workers must see, by path. `progress` receives the title of each pass, the
+    take them from there. `seen` is what workers must see, by path. `progress` receives the title of each pass, the
     rows of finished blocks, and notes. Tasks that take `placed` values compute on `device`; None is the processor.
     """
 
@@ -158,8 +145,8 @@ class Engine:
     timeout: float = TIMEOUT
     checkpoint: Callable[..., Any] | None = None
     kept: KeptFeatures | None = None
-    sights: dict[str, Sight] = field(default_factory=dict)
-    progress: Progress = Silent()
+    seen: dict[str, str] = field(default_factory=dict)
+    progress: Progress = Progress()
     device: Device | None = None
 
     def on_device(self, device: Device | None) -> Engine:
@@ -182,78 +169,53 @@ class Engine:
 
     def each(self, title: str, tasks: Sequence[Task]) -> list[Any]:
         """Results of all tasks, in their order."""
-        given, found = Pass.of(title, tasks, False, self.all_threads), dict[Node, list[Any]]()
-        with self._showing(title, tasks) as done:
-            self._compute(given, given.tree.level(given.cut), found.__setitem__, done)
-        return [result for node in sorted(found) for result in found[node]]
+        return self._computed(Pass(title, tasks, self.all_threads, adds=False)) if tasks else []
 
     def total(self, title: str, tasks: Sequence[Task], *given: Any) -> Any:
         """Sum of the results of all tasks, over a fixed binary tree: ((0+1)+(2+3))+((4+5)+...). `given` are the values
         that it depends on besides the rows; they identify its checkpoint."""
-        saves = self.checkpoint is not None and not some_take(tasks, Delayed)
-        checkpoint = self.checkpoint(title, len(tasks), *given) if saves and self.checkpoint else Unsaved()
-        of_sums = Pass.of(title, tasks, True, self.all_threads)
-        sums = Sums(of_sums.tree, checkpoint.saved())
-        with self._showing(title, tasks) as done:
-            for node in sums.known:
-                done(sums.tree.span(node))
+        if self.checkpoint is None or some_take(tasks, Delayed):
+            return self._computed(Pass(title, tasks, self.all_threads, adds=True))
+        checkpoint = self.checkpoint(title, len(tasks), *given)
+        return self._computed(Pass(title, tasks, self.all_threads, adds=True, saved=checkpoint.saved()), checkpoint)
 
-            def ended(some: range) -> None:
-                done(some)
-                if checkpoint.due(ended=False):
-                    checkpoint.save(sums.known)
+    def _computed(self, given: Pass, checkpoint: Any = None) -> Any:
+        """The sum of a pass, computed from what is known of it."""
+        tasks = given.tasks
+        with shown_pass(self.progress, given.title, sum(task.rows for task in tasks)) as advance, single_threaded_blas:
 
+            def done(some: range) -> None:
+                if some:
+                    advance(sum(task.rows for task in tasks[some.start : some.stop]))
+                if checkpoint and checkpoint.due(ended=False):
+                    checkpoint.save(given.known)
+
+            for node in given.known:
+                done(given.span(node))
             try:
-                self._compute(of_sums, sums.missing(of_sums.cut), sums.add, ended)
+                if self.client is None:
+                    on_threads(given, self.threads, done)
+                else:
+                    on_cluster(self.client, given, dict(self.seen), self.timeout, done)
             except (KeyboardInterrupt, IncompleteError):
-                checkpoint.save(sums.known)
+                if checkpoint:
+                    checkpoint.save(given.known)
                 raise
-            if checkpoint.due(ended=True):
-                checkpoint.save(sums.known)
-        return sums.total
-
-    def _compute(
-        self, given: Pass, nodes: Sequence[Node], take: Callable[[Node, Any], None], done: Callable[[range], None]
-    ) -> None:
-        """Compute some nodes of a pass; `take` receives each with its value, `done` the numbers of tasks that ended."""
-        if not nodes:
-            return
-        with single_threaded_blas:
-            if self.client is None:
-                on_threads(given, nodes, self.threads, take, done)
-            else:
-                on_cluster(self.client, given, nodes, tuple(self.sights.values()), self.timeout, take, done)
-
-    @contextmanager
-    def _showing(self, title: str, tasks: Sequence[Task]) -> Iterator[Callable[[range], None]]:
-        """A function that counts tasks, by their numbers."""
-        sizes = tasks.sizes if isinstance(tasks, BlockTasks) else [task.rows for task in tasks]
-        self.progress.start(title, sum(sizes))
-
-        def done(some: range) -> None:
-            if some:
-                self.progress.advance(sum(sizes[some.start : some.stop]))
-
-        try:
-            yield done
-        finally:
-            self.progress.finish()
+            if checkpoint and checkpoint.due(ended=True):
+                checkpoint.save(given.known)
+        return given.known[given.root]
 
     @property
     def all_threads(self) -> int:
         """Threads of this process, or of all workers."""
-        return self.threads if self.client is None else max(1, sum(threads for _, threads, _ in self._workers()))
+        return self.threads if self.client is None else max(1, sum(threads for _, threads, _ in self.workers()))
 
-    def _workers(self) -> list[tuple[str, int, int]]:
-        """(address, threads, bytes it may use) of each worker of a cluster."""
+    def workers(self) -> list[tuple[str, int, int]]:
+        """(address, threads, bytes that it may use, 0 without a limit) of each worker of a cluster."""
         if self.client is None:
             return []
         known = known_workers(self.client, self.timeout)
         return [(address, known[address]["nthreads"], known[address]["memory_limit"]) for address in sorted(known)]
-
-    def worker_limits(self) -> list[tuple[str, int, int]]:
-        """(address, threads, bytes it may use) of each worker of a cluster that has a memory limit."""
-        return [worker for worker in self._workers() if worker[2]]
 
     def core_types(self) -> list[str]:
         """The processor types for which BLAS computes where tasks run."""
@@ -265,13 +227,13 @@ class Engine:
         """Require that workers of a cluster see at these paths what this process sees. Each process looks before its
         first task, whenever it joined; what it raises there names it and the path."""
         if self.client is not None:
-            self.sights.update({path: sight_of(path) for path in paths if path is not None})
+            self.seen.update({path: seen_at(path) for path in paths if path is not None})
 
     def check_memory(self, peak_bytes: Callable[[int], int], device_bytes: Callable[[int], int] | None = None) -> None:
         """Raise MemoryLimitError, naming it, if a worker may use less memory than a process with its threads needs, and
         DeviceMemoryError if the device has too little."""
-        for address, threads, limit in self.worker_limits():
-            if (needed := peak_bytes(threads)) > limit:
+        for address, threads, limit in self.workers():
+            if limit and (needed := peak_bytes(threads)) > limit:
                 raise MemoryLimitError(
                     f"worker {address} may use {limit / 1e6:.0f} MB, but the plan needs {needed / 1e6:.0f} MB; give "
                     "workers more memory or fewer threads, or choose a smaller size"
@@ -326,9 +288,6 @@ def _in_order(pool: ThreadPoolExecutor, threads: int, function: Callable[[int], 
     return found
 
 
-T = TypeVar("T")
-
-
 def fit_blocks(rows: Rows, block_rows: int | None) -> tuple[Block, ...]:
     """The blocks of a reduction over all rows."""
     n = rows.shape[0]
@@ -360,22 +319,5 @@ def sum_by_block(
     """The sum of function(rows, block, *given, *tools) over all blocks: the same bits wherever they are computed. The
     sum does not depend on `tools`."""
     blocks = fit_blocks(rows, block_rows)
-    tasks = BlockTasks(function, rows, blocks, (*given, *tools))
+    tasks = block_tasks(function, rows, blocks, (*given, *tools))
     return engine.total(title, tasks, function.__qualname__, blocks[0], given)
-
-
-def refuse_overflow(of: Callable[[Any], Array]) -> Callable[[Callable[..., T]], Callable[..., T]]:
-    """Decorates functions of (rows, block, ...): raises DataError, naming the rows, if `of` their result is not
-    finite."""
-
-    def decorated(function: Callable[..., T]) -> Callable[..., T]:
-        @wraps(function)
-        def checked(rows: Rows, block: Block, *given: Any) -> T:
-            with np.errstate(over="ignore", invalid="ignore"):
-                found = function(rows, block, *given)
-            check_overflow(of(found), named_rows(rows, block))
-            return found
-
-        return checked
-
-    return decorated

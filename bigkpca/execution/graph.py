@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from math import ceil
+from operator import itemgetter
 from threading import Lock
 from typing import Any
 from uuid import uuid4
@@ -33,170 +34,134 @@ _SUBTREES = 64  # at most: of a pass that is killed, one of them is lost for eac
 _PER_GROUP = 4  # subtrees for each group that a thread computes: with more, many threads would send many sums at once
 
 
-@dataclass(frozen=True)
-class Tree:
-    """The binary tree in which the results of so many tasks are added up."""
-
-    tasks: int
-
-    @property
-    def root(self) -> Node:
-        """The node of the sum over all tasks."""
-        return (self.tasks - 1).bit_length(), 0
-
-    def span(self, node: Node) -> range:
-        """The numbers of the tasks of a node; empty beyond the last task."""
-        level, number = node
-        return range(number << level, min((number + 1) << level, self.tasks))
-
-    def level(self, level: int) -> list[Node]:
-        """All nodes of a level."""
-        return [(level, number) for number in range(-(-self.tasks >> level))]
-
-
 def is_part(node: Node, other: Node) -> bool:
     """Whether a node equals another one, or is part of its sum."""
     return node[0] <= other[0] and node[1] >> (other[0] - node[0]) == other[1]
 
 
-class Sums:
-    """What is known of the sum over a tree: nodes, none of them part of another, and no two halves of a node."""
-
-    def __init__(self, tree: Tree, saved: Mapping[Node, Any]) -> None:
-        self.tree, self._lock = tree, Lock()
-        self.known: dict[Node, Any] = {}
-        for node in sorted(saved, reverse=True):  # an interrupted save may leave a node beside its parts
-            of_this_tree = 0 <= node[0] <= tree.root[0] and node[1] >= 0 and tree.span(node)
-            if of_this_tree and not any(is_part(node, other) for other in self.known):
-                self.add(node, in_order(saved[node]))
-
-    def add(self, node: Node, value: Any) -> None:
-        """Add a node, and its sum with what is known beside it."""
-        with self._lock:
-            while node != self.tree.root:
-                level, number = node
-                beside = level, number ^ 1
-                if beside in self.known:
-                    halves = value, self.known[beside]
-                    value = added(*(halves if number < beside[1] else halves[::-1]))
-                elif self.tree.span(beside):
-                    break
-                node = level + 1, number // 2
-            # At once: an interruption must not lose what was added up.
-            self.known = {other: held for other, held in self.known.items() if not is_part(other, node)} | {node: value}
-
-    def missing(self, level: int) -> list[Node]:
-        """The nodes of a level of which nothing is known, and the parts of others."""
-        left, found = self.tree.level(level)[::-1], []
-        while left:
-            node = left.pop()
-            if any(is_part(known, node) and known != node for known in self.known):
-                halves = (node[0] - 1, 2 * node[1] + 1), (node[0] - 1, 2 * node[1])
-                left += [half for half in halves if self.tree.span(half)]
-            elif not any(is_part(node, known) for known in self.known):
-                found.append(node)
-        return found
-
-    @property
-    def total(self) -> Any:
-        """The sum over all tasks, once it is known."""
-        return self.known[self.tree.root]
-
-
-@dataclass
 class Graph:
-    """A Dask graph. groups: the numbers of the tasks of each group, by its key; results: the nodes that go to the
-    driver, by their keys; ends: what has no value, and depends on all results."""
+    """A Dask graph, whose keys begin with the name of the pass, as the dashboard shows it.
 
-    dsk: dict[Key, Any] = field(default_factory=dict)
-    groups: dict[Key, range] = field(default_factory=dict)
-    results: dict[Key, Node] = field(default_factory=dict)
-    ends: list[Key] = field(default_factory=list)
+    groups: the numbers of the tasks of each group, by its key; results: the nodes that go to the driver, by their keys;
+    end: what has no value, and depends on all results.
+    """
 
-
-@dataclass(frozen=True)
-class Pass:
-    """The tasks of a pass with its title, and whether their results are added up. A group has 2^level tasks; the nodes
-    of level `cut` go to the driver."""
-
-    title: str
-    tasks: Sequence[Task]
-    adds: bool
-    level: int
-    cut: int
-
-    @classmethod
-    def of(cls, title: str, tasks: Sequence[Task], adds: bool, threads: int) -> Pass:
-        """A pass for this many threads. Its result does not depend on their number."""
-        # A chunk that Dask computes is released as soon as its task ends.
-        size = 1 if some_take(tasks, Delayed) else group_size(len(tasks), threads)
-        level = size.bit_length() - 1
-        if not adds:
-            return cls(title, tasks, adds, level, level)
-        subtrees = min(_SUBTREES, _PER_GROUP * ceil(len(tasks) / (size * threads)))
-        cut = max(0, Tree(len(tasks)).root[0] - subtrees.bit_length() + 1)
-        return cls(title, tasks, adds, min(level, cut), cut)
-
-    @property
-    def tree(self) -> Tree:
-        return Tree(len(self.tasks))
-
-    def graph(
-        self, nodes: Sequence[Node], before: Callable[[], None], take: Callable[[Node, Any], None] | None = None
-    ) -> Graph:
-        """The graph of some nodes of the tree. `before` is called before each task, where that runs; `take` receives
-        each of the nodes with its value, as part of the graph."""
-        graph, token = Graph(), uuid4().hex
-        keys = _Keys(self.title, token, graph.dsk)
-        asked: list[Delayed] = []
-        for node in nodes:
-            span = self.tree.span(node)
-            size = min(1 << self.level, len(span))
-            parts = []
-            for first in range(span.start, span.stop, size):
-                group = range(first, min(first + size, span.stop))
-                calls, values = _taking(self.tasks[group.start : group.stop])
-                asked += [value for value in values if isinstance(value, Delayed)]
-                key = keys.new("", partial(run_group, before, self.adds, calls), list(map(keys.of, values)))
-                graph.groups[key] = group
-                parts.append(key)
-            graph.results[keys.tree("sum", added, parts)] = node
-        if take or self.adds:
-            graph.ends = [keys.new("end", partial(take or _nothing, node), key) for key, node in graph.results.items()]
-        if self.adds and graph.ends:  # so that Dask computes subtrees in their order, and few sums wait for others
-            graph.ends = [keys.tree("end", _nothing, graph.ends)]
-        if asked:
-            graph.dsk |= ensure_dict(HighLevelGraph.merge(*(each.dask for each in optimized(*asked))))
-        return graph
-
-
-class _Keys:
-    """Makes nodes of a graph. Keys begin with the name of the pass, as the dashboard shows it."""
-
-    def __init__(self, title: str, token: str, dsk: dict[Key, Any]) -> None:
-        self._title, self._token, self._dsk = title.lower(), token, dsk
+    def __init__(self, title: str) -> None:
+        self.dsk: dict[Key, Any] = {}
+        self.groups: dict[Key, range] = {}
+        self.results: dict[Key, Node] = {}
+        self.end: Key = None
+        self._title, self._token = title.lower(), uuid4().hex
         self._shared: dict[int, Key] = {}  # by the identity of the value
 
     def new(self, kind: str, function: Callable[..., Any], *arguments: Any) -> Key:
+        """The key of a new function call."""
         name = "-".join(re.findall("[a-z]+", f"bigkpca {self._title} {kind}"))
-        key = (f"{name}-{self._token}", len(self._dsk))
-        self._dsk[key] = (function, *arguments)
+        key = (f"{name}-{self._token}", len(self.dsk))
+        self.dsk[key] = (function, *arguments)
         return key
 
-    def tree(self, kind: str, function: Callable[..., Any], parts: list[Key]) -> Key:
+    def joined(self, kind: str, function: Callable[..., Any], parts: list[Key]) -> Key:
         """The key of a tree: neighbours become one, level by level, and the last of an odd number moves up."""
         while len(parts) > 1:
             pairs = [parts[i : i + 2] for i in range(0, len(parts), 2)]
             parts = [self.new(kind, function, *pair) if len(pair) == 2 else pair[0] for pair in pairs]
         return parts[0]
 
-    def of(self, value: Carried | Delayed) -> Key:
+    def shared(self, value: Carried | Delayed) -> Key:
         """The key of a value that tasks share, or take from a user's graph."""
         if isinstance(value, Delayed):
             return value.key
         if id(value) not in self._shared:
             self._shared[id(value)] = self.new("shared", partial(_itself, value))
         return self._shared[id(value)]
+
+
+class Pass:
+    """The tasks of a pass, and what is known of the sum of their results; of a list of them unless the pass `adds`.
+
+    known: nodes of the tree with their values, none of them part of another, and no two halves of a node. A group has
+    2^level tasks, and the nodes of level `cut` go to the driver: these depend on the number of threads, the sum does
+    not. `saved` are nodes that were known before.
+    """
+
+    def __init__(
+        self, title: str, tasks: Sequence[Task], threads: int, *, adds: bool, saved: Mapping[Node, Any] | None = None
+    ) -> None:
+        self.title, self.tasks, self.adds = title, tasks, adds
+        self.root: Node = (len(tasks) - 1).bit_length(), 0
+        # A chunk that Dask computes is released as soon as its task ends.
+        size = 1 if some_take(tasks, Delayed) else group_size(len(tasks), threads)
+        self.level = self.cut = size.bit_length() - 1
+        if adds:
+            subtrees = min(_SUBTREES, _PER_GROUP * ceil(len(tasks) / (size * threads)))
+            self.cut = max(0, self.root[0] - subtrees.bit_length() + 1)
+            self.level = min(self.level, self.cut)
+        self.known: dict[Node, Any] = {}
+        self._lock = Lock()
+        for node, value in sorted((saved or {}).items(), key=itemgetter(0), reverse=True):
+            of_this_tree = 0 <= node[0] <= self.root[0] and node[1] >= 0 and self.span(node)
+            # An interrupted save may leave a node beside its parts.
+            if of_this_tree and not any(is_part(node, other) for other in self.known):
+                self.add(node, in_order(value))
+
+    def span(self, node: Node) -> range:
+        """The numbers of the tasks of a node; empty beyond the last task."""
+        level, number = node
+        return range(number << level, min((number + 1) << level, len(self.tasks)))
+
+    def add(self, node: Node, value: Any) -> None:
+        """Add a node, and its sum with what is known beside it."""
+        with self._lock:
+            while node != self.root:
+                level, number = node
+                beside = level, number ^ 1
+                if beside in self.known:
+                    halves = value, self.known[beside]
+                    value = added(*(halves if number < beside[1] else halves[::-1]))
+                elif self.span(beside):
+                    break
+                node = level + 1, number // 2
+            # At once: an interruption must not lose what was added up.
+            self.known = {other: held for other, held in self.known.items() if not is_part(other, node)} | {node: value}
+
+    def missing(self) -> list[Node]:
+        """The nodes of level `cut` of which nothing is known, and the parts of others."""
+        left, found = [(self.cut, number) for number in range(-(-len(self.tasks) >> self.cut))][::-1], []
+        while left:
+            node = left.pop()
+            if any(is_part(known, node) and known != node for known in self.known):
+                halves = (node[0] - 1, 2 * node[1] + 1), (node[0] - 1, 2 * node[1])
+                left += [half for half in halves if self.span(half)]
+            elif not any(is_part(node, known) for known in self.known):
+                found.append(node)
+        return found
+
+    def graph(self, nodes: Sequence[Node], before: Callable[[], None], *, adding: bool) -> Graph:
+        """The graph of some nodes of the tree. `before` is called before each task, where that runs. If the graph is
+        `adding`, it adds each node in this process."""
+        graph, asked = Graph(self.title), dict[Key, Delayed]()
+        for node in nodes:
+            span = self.span(node)
+            size = min(1 << self.level, len(span))
+            parts = []
+            for first in range(span.start, span.stop, size):
+                group = range(first, min(first + size, span.stop))
+                calls, values = _calls(self.tasks[group.start : group.stop])
+                asked |= {value.key: value for value in values if isinstance(value, Delayed)}
+                key = graph.new("", partial(run_group, before, self.adds, calls), list(map(graph.shared, values)))
+                graph.groups[key] = group
+                parts.append(key)
+            graph.results[graph.joined("sum", added, parts)] = node
+        if nodes and (
+            adding or self.adds
+        ):  # so that Dask computes subtrees in their order, and few sums wait for others
+            after = self.add if adding else _nothing
+            ends = [graph.new("end", partial(after, node), key) for key, node in graph.results.items()]
+            graph.end = graph.joined("end", _nothing, ends)
+        if asked:
+            graph.dsk |= ensure_dict(HighLevelGraph.merge(*(each.dask for each in optimized(*asked.values()))))
+        return graph
 
 
 def _itself(value: Carried) -> Carried:
@@ -213,33 +178,28 @@ class _Argument:
     number: int
 
 
-_Calls = tuple[tuple[Callable[..., Any], tuple[Any, ...]], ...]
-
-
-def _taking(tasks: Sequence[Task]) -> tuple[_Calls, list[Carried | Delayed]]:
+def _calls(tasks: Sequence[Task]) -> tuple[list[tuple[Callable[..., Any], list[Any]]], list[Carried | Delayed]]:
     """The function and the arguments of each task, with `_Argument` in place of values that are nodes of the graph; and
     these values."""
-    values: dict[int, Carried | Delayed] = {}  # by identity, in order
-
-    def taken(argument: Any) -> Any:
-        if not isinstance(argument, Carried | Delayed):
-            return argument
-        values.setdefault(id(argument), argument)
-        return _Argument(list(values).index(id(argument)))
-
-    return tuple((task.function, tuple(map(taken, task.arguments))) for task in tasks), list(values.values())
+    values = {id(each): each for task in tasks for each in task.arguments if isinstance(each, Carried | Delayed)}
+    places = {identity: _Argument(number) for number, identity in enumerate(values)}
+    calls = [(task.function, [places.get(id(each), each) for each in task.arguments]) for task in tasks]
+    return calls, list(values.values())
 
 
-def run_group(before: Callable[[], None], adds: bool, calls: _Calls, values: Sequence[Any]) -> Any:
-    """The sum of the results of some tasks, over the tree, or the list of them."""
+def run_group(
+    before: Callable[[], None], adds: bool, calls: Sequence[tuple[Callable[..., Any], list[Any]]], values: Sequence[Any]
+) -> Any:
+    """The sum of the results of some tasks, over the tree; unless the pass `adds`, of lists of one result."""
 
     def result(i: int) -> Any:
         before()
         function, arguments = calls[i]
-        return run_function(function, [values[x.number] if isinstance(x, _Argument) else x for x in arguments])
+        found = run_function(function, [values[x.number] if isinstance(x, _Argument) else x for x in arguments])
+        return found if adds else [found]
 
     with single_threaded_blas:  # once for all tasks
-        return tree_sum(result, 0, len(calls)) if adds else [result(i) for i in range(len(calls))]
+        return tree_sum(result, 0, len(calls))
 
 
 def tree_sum(result: Callable[[int], Any], start: int, stop: int) -> Any:
@@ -251,5 +211,5 @@ def tree_sum(result: Callable[[int], Any], start: int, stop: int) -> Any:
 
 
 def added(a: Any, b: Any) -> Any:
-    """The sum of two results, which may have come from other processes."""
-    return in_order(in_order(a) + in_order(b))
+    """The sum of two results, which may have come from other processes; of lists, whose items are in order already."""
+    return a + b if isinstance(a, list) else in_order(in_order(a) + in_order(b))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -14,11 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 import dask.config
 
+from bigkpca.data.rows import ArrayRows
+from bigkpca.data.sparse import SparseRows
 from bigkpca.errors import IncompleteError
-from bigkpca.execution.graph import Graph, Key, Node, Pass
+from bigkpca.execution.graph import Graph, Key, Pass
 from bigkpca.execution.progress import duration, within
-from bigkpca.execution.tasks import BlockTasks, Placed, in_order, some_take
-from bigkpca.execution.workers import Sight, address_of, check_open, known_workers, look, on_workers
+from bigkpca.execution.tasks import Placed, in_order, some_take
+from bigkpca.execution.workers import address_of, check_open, known_workers, look, on_workers
 
 if TYPE_CHECKING:
     from distributed import Client, Future
@@ -30,34 +32,31 @@ _ANSWER_SECONDS = 10.0  # seconds for the scheduler to answer
 
 
 def on_cluster(
-    client: Client,
-    given: Pass,
-    nodes: Sequence[Node],
-    sights: tuple[Sight, ...],
-    timeout: float,
-    take: Callable[[Node, Any], None],
-    done: Callable[[range], None],
+    client: Client, given: Pass, seen: dict[str, str], timeout: float, done: Callable[[range], None]
 ) -> None:
-    """Compute some nodes of a pass. `take` receives each with its value, `done` the numbers of the tasks that ended,
-    none after a sum. Raises the error of a task that fails again and again, and IncompleteError for one that kills
-    every worker, if the scheduler is gone, and if nothing ends for `timeout` seconds."""
+    """Add to a pass what is missing. `seen` is what each worker must see, by path: see `seen_at`; `done` receives the
+    numbers of the tasks that ended, none after a sum. Raises the error of a task that fails again and again, and
+    IncompleteError for one that kills every worker, if the scheduler is gone, and if nothing ends for `timeout`
+    seconds."""
     check_open(client)
     gpu = some_take(given.tasks, Placed) and any(
         "GPU" in worker["resources"] for worker in known_workers(client, timeout).values()
     )
-    held = given.tasks.held_bytes if isinstance(given.tasks, BlockTasks) else 0
+    arguments = (argument for task in given.tasks for argument in task.arguments)
+    held = sum(each.held_bytes for each in arguments if isinstance(each, ArrayRows | SparseRows))
+    nodes = given.missing()
     left = iter(nodes)
     while some := list(islice(left, ceil(len(nodes) * _MOST_BYTES / max(held, _MOST_BYTES)))):
-        graph = given.graph(some, partial(_before_task, sights))
-        _Run(client, given, graph, {"GPU": 1} if gpu else None, timeout, address_of(client)).compute(take, done)
+        graph = given.graph(some, partial(_before_task, seen), adding=False)
+        _Run(client, given, graph, {"GPU": 1} if gpu else None, timeout, address_of(client)).compute(done)
 
 
 _begun = [-inf]  # when this process, a worker, last began a task
 
 
-def _before_task(sights: tuple[Sight, ...]) -> None:
-    for sight in sights:
-        look(sight)
+def _before_task(seen: dict[str, str]) -> None:
+    for path, digest in seen.items():
+        look(path, digest)
     _begun[0] = monotonic()
 
 
@@ -79,10 +78,10 @@ class _Run:
     ended: SimpleQueue[Future[Any]] = field(default_factory=SimpleQueue)
     heard: float = field(default_factory=monotonic)
 
-    def compute(self, take: Callable[[Node, Any], None], done: Callable[[range], None]) -> None:
+    def compute(self, done: Callable[[range], None]) -> None:
         from distributed import KilledWorker
 
-        keys = list(dict.fromkeys([*self.graph.results, *self.graph.groups, *self.graph.ends]))
+        keys = list(dict.fromkeys([*self.graph.results, *self.graph.groups, *filter(None, [self.graph.end])]))
         # Dask warns of landmarks, components and rows in a graph, which belong there.
         with dask.config.set({"distributed.admin.large-graph-warning-threshold": "1GiB"}):
             futures = self.client.get(self.graph.dsk, keys, sync=False, retries=_RETRIES, resources=self.resources)
@@ -95,7 +94,7 @@ class _Run:
                 some = [future for future in self._some() if self._is_finished(future)]
                 results = [future for future in some if future.key in self.graph.results]
                 for future, value in zip(results, self._gathered(results), strict=True):
-                    take(self.graph.results[future.key], in_order(value))
+                    self.given.add(self.graph.results[future.key], in_order(value))
                 for future in some:
                     del waiting[future.key]  # and with it the result of a group, once it is part of a sum
                     done(self.graph.groups.get(future.key, range(0)))
@@ -158,8 +157,6 @@ class _Run:
         tasks, span = self.given.tasks, self.graph.groups.get(key)
         if span is None:
             return "a value that many blocks need, or a sum of them"
-        if isinstance(tasks, BlockTasks):
-            return tasks.name(span)
         return tasks[span[0]].name + (f" and the {len(span) - 1} tasks after it" if len(span) > 1 else "")
 
     def _gone(self) -> IncompleteError:

@@ -15,7 +15,7 @@ from bigkpca.data.rows import Rows
 from bigkpca.errors import SpecError, unknown_name
 from bigkpca.execution.clusters import open_engine
 from bigkpca.execution.engine import Engine
-from bigkpca.execution.progress import Progress, Silent, shown
+from bigkpca.execution.progress import Progress, shown
 from bigkpca.spec import FitSpec
 from bigkpca.spec.units import TIMEOUT, parse_bytes, parse_seconds
 
@@ -95,7 +95,7 @@ class RunOptions:
     device: str | None = None
     memory: str | int | None = None
     timeout: str | float = TIMEOUT
-    progress: Progress = Silent()
+    progress: Progress = Progress()
     overwrite: bool = False
     time_budget: str | float | None = None
     started: float = field(default_factory=monotonic)

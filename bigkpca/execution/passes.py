@@ -15,18 +15,17 @@ import numpy as np
 from bigkpca.data.blocks import Block, split, tile_rows
 from bigkpca.data.rows import Rows, SampleWeights, little_endian, take, tile_weights, tiles
 from bigkpca.data.sample_weights import check_weights
-from bigkpca.errors import Array, DataError
+from bigkpca.errors import Array, DataError, check_overflow
 from bigkpca.execution import trim
 from bigkpca.execution.engine import (
     Engine,
     KeptFeatures,
     block_tiles,
     fit_blocks,
-    refuse_overflow,
     sum_by_block,
     tile_height,
 )
-from bigkpca.execution.tasks import BlockTasks, Carried, Task, named_rows
+from bigkpca.execution.tasks import Carried, Task, block_tasks, named_rows
 from bigkpca.numerics.array_api import moved, on_host
 from bigkpca.numerics.certificates.sampling import Draw, ResidualSample, Sampler
 from bigkpca.numerics.evaluation import Probes, Sums, block_sums
@@ -130,7 +129,7 @@ def action_of(
     return summary.sums, summary.content
 
 
-@refuse_overflow(lambda summary: summary.sums.products)
+@np.errstate(over="ignore", invalid="ignore")
 def _block_sums(
     rows: Rows, block: Block, features: FeatureMap, shift: Array, draw: Draw | None, kept: KeptFeatures | None = None
 ) -> BlockSums:
@@ -146,6 +145,7 @@ def _block_sums(
     if kept is not None:
         V_tiles = kept.keeping(block.start, V_tiles)
     sums = shifted_sums(V_tiles if sampler is None else sampler.drawing(V_tiles, weights), shift, weights)
+    check_overflow(sums.products, named_rows(rows, block))
     return BlockSums(sums, (digest.hexdigest(),), farthest.found, None if sampler is None else sampler.found)
 
 
@@ -164,12 +164,13 @@ def _seen(X_tiles: Iterable[Array], see: Callable[[Array], None]) -> Iterator[Ar
         yield X
 
 
-@refuse_overflow(lambda summary: summary.sums.products)
+@np.errstate(over="ignore", invalid="ignore")
 def _action(rows: Rows, block: Block, features: FeatureMap, shift: Array, Q: Array) -> BlockSums:
     digest = hashlib.sha256()
     X_tiles, most_rows = block_tiles(rows, block, features, digest)
     weights = _weights(rows, block, features, digest)
     action = block_action(features.tiles(X_tiles, most_rows), shift, Q, weights)
+    check_overflow(action.products, named_rows(rows, block))
     return BlockSums(action, (digest.hexdigest(),))
 
 
@@ -318,10 +319,10 @@ def draws_by_residual(
     """For each block, `count` rows drawn in proportion to their residuals given the landmarks of `factor`: one pass."""
     blocks = fit_blocks(rows, block_rows)
     given = columns, factor, count, seed.spawn(len(blocks))
-    return engine.each("refreshing residuals", BlockTasks(_draws, rows, blocks, given))
+    return engine.each("refreshing residuals", block_tasks(_draws, rows, blocks, given))
 
 
-@refuse_overflow(lambda found: np.array([found.total, found.trace]))
+@np.errstate(over="ignore", invalid="ignore")
 def _draws(
     rows: Rows, block: Block, columns: Columns, factor: Factor, count: int, seeds: list[np.random.SeedSequence]
 ) -> ResidualDraws:
@@ -341,14 +342,17 @@ def _draws(
             slots = np.flatnonzero(rng.random(count) * total < share)
             picks = rng.choice(len(X), len(slots), p=shares / share)
             drawn[slots], residuals[slots] = X[picks], left[picks]
+    check_overflow(np.array([total, trace]), named_rows(rows, block))
     return ResidualDraws(drawn, residuals, total, trace)
 
 
-@refuse_overflow(lambda sums: sums.KY)
+@np.errstate(over="ignore", invalid="ignore")
 def block_evaluation(rows: Rows, block: Block, model: Model, given: Probes) -> Sums:
     """The sums over a block that an evaluation with these probes needs."""
     X_tiles, most_rows = block_tiles(rows, block, model.features)
-    return block_sums(X_tiles, model.features, model.solution, given, most_rows)
+    sums = block_sums(X_tiles, model.features, model.solution, given, most_rows)
+    check_overflow(sums.KY, named_rows(rows, block))
+    return sums
 
 
 def block_regression(rows: Rows, block: Block, features: FeatureMap, training: Training) -> Regression:
@@ -371,7 +375,7 @@ def gather(rows: Rows, columns: Columns, engine: Engine) -> Array:
     X = aligned(np.empty(rows.shape, columns.dtype))  # so that tasks get the array itself, not a copy
     # Threads fill it; blocks joined at the end would stay resident beside it, kept by the allocator.
     given = columns, X if engine.client is None else None
-    pieces = engine.each("gathering rows", BlockTasks(_shifted, rows, fit_blocks(rows, None), given))
+    pieces = engine.each("gathering rows", block_tasks(_shifted, rows, fit_blocks(rows, None), given))
     return X if engine.client is None else np.concatenate(pieces, out=X)
 
 

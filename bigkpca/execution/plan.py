@@ -108,10 +108,6 @@ class Plan(ShowsSummary):
             facts["refused"] = self.refused
         return Summary("Plan", facts)
 
-    def check(self, limit: int | None, remedy: str) -> None:
-        """Raise MemoryLimitError if the peak is above the limit."""
-        check_peak(self.peak_bytes, limit, remedy)
-
 
 def _megabytes(size: int) -> str:
     return f"{size / 1e6:,.1f} MB"
@@ -125,22 +121,25 @@ def check_peak(peak_bytes: int, limit: int | None, remedy: str) -> None:
         )
 
 
-def check_arrays(array_bytes: Callable[[int], int], engine: Engine, limit: int | None, remedy: str) -> None:
+def check_arrays(
+    array_bytes: Callable[[int], int],
+    engine: Engine,
+    limit: int | None,
+    remedy: str,
+    device_bytes: Callable[[int], int] | None = None,
+) -> None:
     """Raise MemoryLimitError if arrays of this size, for numbers of threads, need more than `limit` in this process, or
-    more than a worker has."""
+    more than a worker has, and DeviceMemoryError for a device."""
     check_peak(in_process(array_bytes(engine.threads)), limit, remedy)
-    engine.check_memory(lambda threads: in_worker(array_bytes(threads)))
+    engine.check_memory(lambda threads: in_worker(array_bytes(threads)), device_bytes)
 
 
 def check_plans(plan: Callable[[int], Plan], engine: Engine, limit: int | None, remedy: str) -> Plan:
-    """The plan of this process, from plans for numbers of threads. Raises MemoryLimitError if it needs more than
-    `limit`, or a worker more than it has, and DeviceMemoryError for a device."""
-    here = plan(engine.threads)
-    here.check(limit, remedy)
-    engine.check_memory(
-        lambda threads: in_worker(plan(threads).array_bytes), lambda threads: plan(threads).device_bytes
+    """The plan of this process, from plans for numbers of threads. Raises the errors of `check_arrays`."""
+    check_arrays(
+        lambda threads: plan(threads).array_bytes, engine, limit, remedy, lambda threads: plan(threads).device_bytes
     )
-    return here
+    return plan(engine.threads)
 
 
 def process_bytes() -> int:

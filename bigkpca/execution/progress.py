@@ -7,12 +7,11 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cache
-from html import escape
+from importlib.util import find_spec
 from threading import Thread
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from bigkpca.errors import IncompleteError
 
@@ -24,21 +23,9 @@ if TYPE_CHECKING:
 WARNING = "warning: "  # notes with this prefix are always shown
 
 
-class Progress(Protocol):
-    """Receives the title and number of rows of each pass, the rows of each finished block, and notes for the user."""
-
-    def start(self, title: str, rows: int) -> None: ...
-
-    def advance(self, rows: int) -> None: ...
-
-    def finish(self) -> None: ...
-
-    def note(self, message: str) -> None: ...
-
-
-@dataclass(frozen=True)
-class Silent:
-    """No progress."""
+class Progress:
+    """Receives the title and number of rows of each pass, the rows of each finished block, and notes for the user. This
+    one shows nothing."""
 
     def start(self, title: str, rows: int) -> None: ...
 
@@ -52,7 +39,7 @@ class Silent:
 def shown(progress: Progress | bool | None) -> Progress:
     """The progress that a user requested: a custom one, bars and lines on stderr for True, nothing for False."""
     if progress is None or isinstance(progress, bool | int):  # scikit-learn's verbose can be an integer
-        return ShownProgress(quiet=False) if progress else Silent()
+        return ShownProgress(quiet=False) if progress else Progress()
     return progress
 
 
@@ -67,7 +54,6 @@ def shown_pass(progress: Progress, title: str, rows: int = 0) -> Iterator[Callab
 
 
 _LINE_SECONDS = 60.0  # between two lines about a pass that is not shown as a bar
-_BAR_SECONDS = 0.2  # between two updates of a bar in a notebook
 
 
 @cache
@@ -78,41 +64,14 @@ def stderr() -> Console:
     return Console(stderr=True, highlight=False, soft_wrap=True)
 
 
-class NotebookBar:
-    """A bar in the output of a notebook, which has no terminal. Of `rows` rows, or 0 if their number is not known."""
-
-    def __init__(self, title: str, rows: int) -> None:
-        from IPython.display import display
-
-        self._title, self._rows, self._updated = title, rows, time.perf_counter()
-        self._output = display(self._html(0, ""), display_id=True)
-
-    def update(self, done: int, text: str) -> None:
-        """Show that this many rows are done, unless the last update was a moment ago."""
-        if time.perf_counter() - self._updated >= _BAR_SECONDS:
-            self._updated = time.perf_counter()
-            self._output.update(self._html(done, text))
-
-    def stop(self) -> None:
-        """Remove the bar."""
-        from IPython.display import HTML
-
-        self._output.update(HTML(""))
-
-    def _html(self, done: int, text: str) -> Any:
-        from IPython.display import HTML
-
-        known = f' value="{done}" max="{self._rows}"' if self._rows else ""
-        return HTML(f"<div>{escape(self._title)} <progress{known}></progress> {escape(text)}</div>")
-
-
-class ShownProgress:
-    """Progress on stderr: a bar on a terminal and in a notebook, otherwise a line per minute; a line for each finished
-    pass; only warnings when quiet. json: each line is a JSON object, for log collectors, and there is never a bar."""
+class ShownProgress(Progress):
+    """Progress on stderr: a bar on a terminal, and in a notebook that has ipywidgets, otherwise a line per minute; a
+    line for each finished pass; only warnings when quiet. json: each line is a JSON object, for log collectors, and
+    there is never a bar."""
 
     def __init__(self, quiet: bool, json: bool = False) -> None:
         self._quiet, self._json = quiet, json
-        self._bars: Bars | NotebookBar | None = None
+        self._bars: Bars | None = None
         self._title, self._rows, self._done = "", 0, 0
         self._started = self._told = 0.0  # when the pass began, and when a line was last printed
 
@@ -122,9 +81,7 @@ class ShownProgress:
         self._started = self._told = time.perf_counter()
         if self._quiet or self._json:
             return
-        if stderr().is_jupyter:
-            self._bars = NotebookBar(title, rows)
-        elif stderr().is_terminal:
+        if stderr().is_terminal or (stderr().is_jupyter and find_spec("ipywidgets")):
             from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
             from rich.progress import Progress as Bars
 
@@ -140,9 +97,7 @@ class ShownProgress:
         text = f"{done} ({self._rate()})"
         seconds = (time.perf_counter() - self._started) * (self._rows / self._done - 1) if known else 0
         left = f", {timedelta(seconds=round(seconds))} left" if known else ""
-        if isinstance(self._bars, NotebookBar):
-            self._bars.update(self._done, text + left)
-        elif self._bars:
+        if self._bars:
             self._bars.update(self._bars.task_ids[0], completed=self._done, done=text)
         elif time.perf_counter() - self._told >= _LINE_SECONDS:
             self._told = time.perf_counter()

@@ -22,16 +22,15 @@ from bigkpca.execution.engine import (
     KeptFeatures,
     block_tiles,
     fit_blocks,
-    refuse_overflow,
     tile_height,
 )
-from bigkpca.execution.tasks import BlockTasks, Carried, constant, named_rows
+from bigkpca.execution.tasks import Carried, Task, block_tasks, constant, named_rows
 from bigkpca.numerics.linalg import all_aligned
 from bigkpca.numerics.model import Model
 from bigkpca.numerics.preimages import Expansion, Preimages, joined
 
 
-@refuse_overflow(lambda scores: scores)
+@np.errstate(over="ignore", invalid="ignore")
 def block_scores(
     rows: Rows, block: Block, model: Model, kept: KeptFeatures | None = None, precision: Any = None
 ) -> Array:
@@ -43,12 +42,14 @@ def block_scores(
         part = Part(slice(block.start, block.stop), slice(0, model.columns))
         for at, K in matrix_tiles(rows, part):
             scores[at.within(part)[0]] += project.of(at.columns)(K.astype(dtype, copy=False))
-        return scores.astype(dtype)
-    V_tiles = None if kept is None else kept.take(block.start, block.stop, tile_height(model.features))
-    if V_tiles is None:
-        return tile_scores(*block_tiles(rows, block, model.features), len(block), model, precision)
-    project = model.projection(precision)
-    return np.concatenate([project(V, overwrite=True) for V in V_tiles])
+        scores = scores.astype(dtype)
+    elif kept is not None and (V_tiles := kept.take(block.start, block.stop, tile_height(model.features))) is not None:
+        project = model.projection(precision)
+        scores = np.concatenate([project(V, overwrite=True) for V in V_tiles])
+    else:
+        scores = tile_scores(*block_tiles(rows, block, model.features), len(block), model, precision)
+    check_overflow(scores, named_rows(rows, block))
+    return scores
 
 
 def tile_scores(X_tiles: Iterable[Array], most_rows: int, count: int, model: Model, precision: Any = None) -> Array:
@@ -62,12 +63,14 @@ def tile_scores(X_tiles: Iterable[Array], most_rows: int, count: int, model: Mod
     return scores
 
 
-@refuse_overflow(lambda found: np.column_stack(found))
+@np.errstate(over="ignore", invalid="ignore")
 def block_scores_and_residuals(
     rows: Rows, block: Block, model: Model, given: Expansion, precision: Any = None
 ) -> tuple[Array, Array]:
     """`block_scores` and `block_residuals`, from one reading."""
-    return tile_scores_and_residuals(*block_tiles(rows, block, model.features), model, given, precision)
+    scores, left = tile_scores_and_residuals(*block_tiles(rows, block, model.features), model, given, precision)
+    check_overflow(np.column_stack([scores, left]), named_rows(rows, block))
+    return scores, left
 
 
 def tile_scores_and_residuals(
@@ -79,12 +82,14 @@ def tile_scores_and_residuals(
     return scores, left.astype(scores.dtype)
 
 
-@refuse_overflow(lambda found: found)
+@np.errstate(over="ignore", invalid="ignore")
 def block_residuals(rows: Rows, block: Block, model: Model, given: Expansion) -> Array:
     """|φ(x) - φ^(x)|² of the rows of a block, (rows of the block,), in the dtype of block work; `given` is the
     expansion of the model, made once for all blocks."""
     X_tiles, most_rows = block_tiles(rows, block, model.features)
-    return np.concatenate(list(model.residuals(X_tiles, most_rows, given))).astype(model.features.dtype)
+    left = np.concatenate(list(model.residuals(X_tiles, most_rows, given))).astype(model.features.dtype)
+    check_overflow(left, named_rows(rows, block))
+    return left
 
 
 def block_statistics(rows: Rows, block: Block, model: Model, given: Expansion) -> Array:
@@ -150,17 +155,17 @@ def statistics_of_rows(rows: Rows, model: Model, engine: Engine) -> Array:
     return np.concatenate(engine.each("comparing", _comparing(rows, model, block_statistics, engine)))
 
 
-def _comparing(rows: Rows, model: Model, function: Callable[..., Any], engine: Engine) -> BlockTasks:
+def _comparing(rows: Rows, model: Model, function: Callable[..., Any], engine: Engine) -> list[Task]:
     """Tasks of a function of rows, block, model and its expansion."""
     given = engine.placed(model), engine.placed(expansion_of(model))
-    return BlockTasks(function, rows, fit_blocks(rows, model.block_rows), given)
+    return block_tasks(function, rows, fit_blocks(rows, model.block_rows), given)
 
 
 def reconstruct_rows(given: Rows, model: Model, function: Any, engine: Engine) -> Preimages:
     """`function` (`block_preimages` or `block_denoised`) of all rows, or scores, in memory."""
     blocks = fit_blocks(given, model.block_rows)
     prepare_preimages(model)
-    return joined(iter(engine.each("reconstructing", BlockTasks(function, given, blocks, [model]))))
+    return joined(iter(engine.each("reconstructing", block_tasks(function, given, blocks, [model]))))
 
 
 def restored_rows(rows: Rows, model: Model, engine: Engine) -> Array:
@@ -175,7 +180,7 @@ def score_rows(rows: Rows, model: Model, engine: Engine) -> Array:
     check_columns(rows, model)
     blocks = fit_blocks(rows, model.block_rows)
     given = engine.placed(model), engine.kept
-    return np.concatenate(engine.each("projecting", BlockTasks(block_scores, rows, blocks, given)))
+    return np.concatenate(engine.each("projecting", block_tasks(block_scores, rows, blocks, given)))
 
 
 def check_columns(rows: Rows, model: Model) -> None:

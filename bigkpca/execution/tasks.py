@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from threading import Lock
-from typing import Any, overload
+from typing import Any
 
 import numpy as np
 from dask.base import normalize_token
@@ -15,7 +14,6 @@ from dask.delayed import Delayed, delayed
 from bigkpca.data.blocks import Block, power_of_two
 from bigkpca.data.devices import Device
 from bigkpca.data.rows import ArrayRows, Rows
-from bigkpca.data.sparse import SparseRows
 from bigkpca.execution.blas import single_threaded_blas
 from bigkpca.numerics.linalg import all_aligned
 
@@ -90,52 +88,15 @@ class Task:
     name: str = "a task"
 
 
-class BlockTasks(Sequence[Task]):
-    """function(rows, block, *values) for each block, with values that all share. Tasks are made when they are accessed;
-    those of consecutive blocks that are accessed together share the part of the rows that they need."""
-
-    def __init__(
-        self, function: Callable[..., Any], rows: Rows, blocks: Sequence[Block], values: Sequence[Any]
-    ) -> None:
-        self._function, self._rows, self._blocks = function, rows, blocks
-        self._values = [value if isinstance(value, Carried) else Carried(value) for value in values]
-
-    def __len__(self) -> int:
-        return len(self._blocks)
-
-    @overload
-    def __getitem__(self, at: int) -> Task: ...
-
-    @overload
-    def __getitem__(self, at: slice) -> list[Task]: ...
-
-    def __getitem__(self, at: int | slice) -> Task | list[Task]:
-        if isinstance(at, int):
-            return self[at : at + 1][0]
-        blocks = self._blocks[at]
-        if all(block.stop == after.start for block, after in pairwise(blocks)):
-            parts = [self._rows.part(blocks[0].start, blocks[-1].stop)] * len(blocks) if blocks else []
-        else:
-            parts = [self._rows.part(block.start, block.stop) for block in blocks]
-        return [
-            Task(self._function, (part, block, *self._values), len(block), named_rows(self._rows, block))
-            for part, block in zip(parts, blocks, strict=True)
-        ]
-
-    def name(self, span: range) -> str:
-        """The name of the rows of consecutive blocks in messages."""
-        first, last = self._blocks[span[0]], self._blocks[span[-1]]
-        return named_rows(self._rows, Block(first.number, first.start, last.stop))
-
-    @property
-    def sizes(self) -> list[int]:
-        """Rows of each task."""
-        return [len(block) for block in self._blocks]
-
-    @property
-    def held_bytes(self) -> int:
-        """Bytes of rows in memory, which are sent with tasks."""
-        return self._rows.held_bytes if isinstance(self._rows, ArrayRows | SparseRows) else 0
+def block_tasks(
+    function: Callable[..., Any], rows: Rows, blocks: Iterable[Block], values: Sequence[Any] = ()
+) -> list[Task]:
+    """Tasks of function(rows, block, *values) for each block, with values that all share."""
+    shared = [value if isinstance(value, Carried) else Carried(value) for value in values]
+    return [
+        Task(function, (rows.part(block.start, block.stop), block, *shared), len(block), named_rows(rows, block))
+        for block in blocks
+    ]
 
 
 def named_rows(rows: Rows, block: Block) -> str:
@@ -143,10 +104,9 @@ def named_rows(rows: Rows, block: Block) -> str:
     return f"{rows.where}, rows {block.start} to {block.stop - 1}"
 
 
-def some_take(tasks: Sequence[Task], kind: type) -> bool:
+def some_take(tasks: Iterable[Task], kind: type) -> bool:
     """Whether an argument of a task is of this kind: `Placed`, or `Delayed` of a user's own graph."""
-    some = tasks[:1] if isinstance(tasks, BlockTasks) else tasks  # which are all alike
-    return any(isinstance(argument, kind) for task in some for argument in task.arguments)
+    return any(isinstance(argument, kind) for task in tasks for argument in task.arguments)
 
 
 def group_size(count: int, threads: int) -> int:

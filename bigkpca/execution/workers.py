@@ -6,7 +6,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import lru_cache, partial
 from os import getpid
 from time import sleep
@@ -148,16 +147,9 @@ def _check_device(name: str, needs: Sequence[int], dask_worker: Any) -> None:
         device.check_room(needs[: dask_worker.state.nthreads][-1])
 
 
-@dataclass(frozen=True)
-class Sight:
-    """A path, and a digest of what is seen there; "" if that is nothing."""
-
-    path: str
-    digest: str
-
-
-def sight_of(path: str) -> Sight:
-    """What this process sees at a path. Raises the errors of the store, except if nothing is there."""
+def seen_at(path: str) -> str:
+    """A digest of what this process sees at a path; "" if that is nothing. Raises the errors of the store, except if
+    nothing is there."""
     store, digest = store_of(path), hashlib.sha256()
     try:
         files = [f"{path}/{name}" for name in NODE_FILES] if store.is_folder(path) else [path]
@@ -167,26 +159,26 @@ def sight_of(path: str) -> Sight:
                 digest.update(f"{file} {store.file(file).bytes}\n".encode() + opened.read(_READ_BYTES))
                 found = True
     except OSError:
-        return Sight(path, "")
-    return Sight(path, digest.hexdigest() if found else "")
+        return ""
+    return digest.hexdigest() if found else ""
 
 
 @lru_cache(maxsize=64)  # which remembers no exception
-def look(expected: Sight) -> None:
-    """Raise SpecError, naming the worker that runs this task, unless it sees this."""
+def look(path: str, expected: str) -> None:
+    """Raise SpecError, naming the worker that runs this task, unless it sees at this path what `seen_at` returned."""
     from distributed import get_worker
 
     worker = f"worker {get_worker().address}"
     try:
-        seen = sight_of(expected.path)
+        seen = seen_at(path)
         if seen != expected:
             sleep(_LOOK_AGAIN_SECONDS)
-            seen = sight_of(expected.path)
+            seen = seen_at(path)
     except BigKPCAError as error:  # of an object store
         raise type(error)(f"{worker} cannot use {error}") from error
-    if seen == expected and seen.digest:
+    if seen and seen == expected:
         return
-    what = f"sees something else at {seen.path} than this process" if seen.digest else f"does not see {seen.path}"
+    what = f"sees something else at {path} than this process" if seen else f"does not see {path}"
     raise SpecError(
         f"{worker} {what}: workers read and write themselves, so every path must be on a file system that all "
         "machines mount at the same place, or on an object store with the same address for all of them"

@@ -68,7 +68,7 @@ def _size_limits(rows: Rows, fit: ResolvedFit, engine: Engine, limit: int | None
     limits: list[tuple[str, int, Callable[[ResolvedFit], int]]] = []
     if limit is not None:
         limits.append((f"the memory limit of {limit / 1e6:.0f} MB", limit, peak))
-    limits += [(f"the memory of worker {at}", most, on_worker(each)) for at, each, most in engine.worker_limits()]
+    limits += [(f"the memory of worker {at}", most, on_worker(each)) for at, each, most in engine.workers() if most]
     if device and engine.client is None and (free := device.free_bytes()) is not None:
         limits.append((f"the free memory of {device}", free, on_device))
     for name, allowed, needed in limits:

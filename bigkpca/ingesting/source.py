@@ -13,7 +13,7 @@ import numpy as np
 from bigkpca.data.beside import BESIDE, Beside
 from bigkpca.data.stores import is_path, is_url, store_of
 from bigkpca.errors import Array, SpecError, changed, check_finite
-from bigkpca.execution.progress import Progress, Silent
+from bigkpca.execution.progress import Progress
 from bigkpca.ingesting.beside import Names, check_values
 from bigkpca.ingesting.columns import ColumnOptions, Encoding, chosen
 from bigkpca.ingesting.formats import Column, Table, TableFrame, open_column, open_rows_of
@@ -51,7 +51,7 @@ class Files:
         allowed: Allowed = USUAL,
         encoding: str | None = None,
         notation: Notation | None = None,
-        progress: Progress = Silent(),
+        progress: Progress = Progress(),
     ) -> Files:
         """Read the headers of files, and tables that are not files. beside: the column, array or file of the values
         beside the rows, if there is one.
@@ -260,7 +260,7 @@ class Source:
 
 
 @dataclass
-class _Counting:
+class _Counting(Progress):
     """Progress that counts the rows of the longest pass, which is one over all files."""
 
     progress: Progress

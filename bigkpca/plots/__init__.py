@@ -21,7 +21,7 @@ from bigkpca.data.opening import open_rows, path_of
 from bigkpca.data.rows import Rows
 from bigkpca.data.stores import AnyPath
 from bigkpca.errors import SpecError
-from bigkpca.execution.progress import Silent
+from bigkpca.execution.progress import Progress
 from bigkpca.execution.projection import check_columns
 from bigkpca.numerics.model import Model
 from bigkpca.plots.along import STEPS, ColumnAxes, draw_walk, kind_for, walk_along
@@ -170,9 +170,9 @@ def scores(
     if data is not None and scores is not None:
         raise SpecError("data and scores exclude each other: pass rows, or their scores")
     if scores is not None:
-        shown = read_scores(open_scores(fitted, scores), fitted, Silent())
+        shown = read_scores(open_scores(fitted, scores), fitted, Progress())
     else:
-        shown = project_rows(_rows_of(data, fitted), fitted, Silent(), MAX_SCORES)
+        shown = project_rows(_rows_of(data, fitted), fitted, Progress(), MAX_SCORES)
     pair = _index(x, shown.scores.shape[1]), _index(y, shown.scores.shape[1])
     colored = None
     if color is not None:
@@ -327,8 +327,8 @@ def columns(
         legend_above(axes)
         return axes
     rows = _rows_of(data, fitted)
-    shown = project_rows(rows, fitted, Silent())
-    at, X = sampled_rows(rows, shown.numbers, Silent())
+    shown = project_rows(rows, fitted, Progress())
+    at, X = sampled_rows(rows, shown.numbers, Progress())
     given = rows.names or fitted.names or [_column_name(j) for j in range(fitted.columns)]
     names, values = correlations(X, shown.scores[at, :r], shown_columns(given, dataset_at(path_of(data)), rows.where))
     if not names:
@@ -436,7 +436,7 @@ def unusual(
         place = feature_store(scores)
         if place is None:
             raise SpecError("flags are in a feature store: pass the path that bigkpca transform --flag wrote")
-        found = stored_judged_rows(place, read_scores(rows, fitted, Silent()), fitted)
+        found = stored_judged_rows(place, read_scores(rows, fitted, Progress()), fitted)
     else:
         found = judged_rows(_rows_of(data, fitted), fitted, alpha)
     axes = own_or_new(axes)

@@ -10,7 +10,7 @@ import numpy as np
 from bigkpca.data.rows import ArrayRows, Rows
 from bigkpca.errors import Array, SpecError
 from bigkpca.execution.engine import Engine
-from bigkpca.execution.progress import Silent
+from bigkpca.execution.progress import Progress
 from bigkpca.execution.projection import statistics_of_rows
 from bigkpca.numerics.model import Model
 from bigkpca.numerics.outliers import COMBINED, REASONS
@@ -39,7 +39,7 @@ class JudgedRows:
 def judged_rows(rows: Rows, model: Model, alpha: float) -> JudgedRows:
     """As many of these rows as hold four million values, at most 20,000."""
     numbers = spread_row_numbers(rows.shape[0], MOST_DOTS)
-    X = sampled_rows(rows, numbers, Silent())[1]
+    X = sampled_rows(rows, numbers, Progress())[1]
     calibration = model.check_calibrated()
     values = statistics_of_rows(ArrayRows(X, names=rows.names), model, Engine()).T
     limit = float(calibration.limits(alpha)[COMBINED])

@@ -14,7 +14,7 @@ from bigkpca.errors import Array
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.options import RunOptions
 from bigkpca.execution.plan import Plan, check_plans
-from bigkpca.execution.tasks import BlockTasks, Task
+from bigkpca.execution.tasks import Task, block_tasks
 from bigkpca.numerics.model import Model
 from bigkpca.storage import groups, output
 from bigkpca.storage.output import NewArray, Output, Target
@@ -74,7 +74,7 @@ def _write(work: BlockOutput, place: Output, blocks: Sequence[Block], engine: En
     given = [work.function, target, engine.placed(work.model)]
     if work.prepared:
         given.append(engine.placed(work.prepared(work.model)))
-    engine.each(work.title, BlockTasks(_write_block, work.rows, missing, given))
+    engine.each(work.title, block_tasks(_write_block, work.rows, missing, given))
     place.check_written(blocks, names)
 
 

@@ -18,7 +18,7 @@ from bigkpca.errors import CorruptionError, IncompleteError, SpecError
 from bigkpca.execution.engine import Engine, fit_blocks
 from bigkpca.execution.options import ReadingOptions, RunOptions, takes
 from bigkpca.execution.plan import check_arrays
-from bigkpca.execution.tasks import BlockTasks, Task
+from bigkpca.execution.tasks import Task, block_tasks
 from bigkpca.storage import groups, models
 
 _MOST = 10  # problems in a message
@@ -104,7 +104,7 @@ def verify(path: AnyPath, **options: Unpack[ReadingOptions]) -> Verified:
             name = f"{path}/{rows.name}" if rows.name else path
             _report(path, _damage([StoredArray(rows.array, name, rows.count)], engine, run))
         else:
-            engine.each("checking", BlockTasks(_read, rows, fit_blocks(rows, None), ()))
+            engine.each("checking", block_tasks(_read, rows, fit_blocks(rows, None)))
         return Verified(path, "zarr array" if isinstance(rows, ZarrRows) else "npy", rows.shape)
 
 

@@ -20,7 +20,7 @@ from bigkpca.execution.blas import blas_core_types
 from bigkpca.execution.clusters import open_engine
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.tasks import Carried, Task
-from bigkpca.execution.workers import sight_of
+from bigkpca.execution.workers import seen_at
 from tests.helpers.commands import run_apart
 from tests.helpers.dask_processes import BLOCKING, OTHER, DaskProcesses, hiding, wait_until
 from tests.helpers.s3 import settings
@@ -259,13 +259,13 @@ def test_different_processors_are_told_once(cluster):
 
 
 def test_what_is_seen_at_a_path_is_compared_by_content(dataset, tmp_path):
-    here = sight_of(dataset)
+    here = seen_at(dataset)
     shutil.copytree(dataset, tmp_path / "copy.zarr")
-    assert here == sight_of(dataset)
-    assert sight_of(str(tmp_path / "copy.zarr")).digest not in ("", here.digest)
+    assert here == seen_at(dataset)
+    assert seen_at(str(tmp_path / "copy.zarr")) not in ("", here)
     (Path(dataset) / "zarr.json").write_text("{}")
-    assert here != sight_of(dataset)
-    assert sight_of(str(tmp_path / "none")).digest == ""
+    assert here != seen_at(dataset)
+    assert seen_at(str(tmp_path / "none")) == ""
 
 
 @pytest.mark.full

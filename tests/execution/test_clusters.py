@@ -11,7 +11,7 @@ from bigkpca.execution.tasks import Task
 _SCRIPT = """
 from bigkpca.execution.clusters import open_engine
 from bigkpca.execution.tasks import Task
-from bigkpca.execution.progress import Silent
+from bigkpca.execution.progress import Progress
 print("the script runs", flush=True)
 def double(number):
     return 2 * number

@@ -26,7 +26,7 @@ from bigkpca.errors import DeviceMemoryError, MemoryLimitError, SpecError
 from bigkpca.execution.clusters import open_engine
 from bigkpca.execution.engine import Engine, sum_by_block, tile_height
 from bigkpca.execution.plan import plan_fit, plan_resolved, plan_transform, worker_bytes
-from bigkpca.execution.tasks import BlockTasks, Placed, Task, some_take
+from bigkpca.execution.tasks import Placed, Task, block_tasks, some_take
 from bigkpca.execution.workers import _check_device
 from bigkpca.fitting.memory_limits import check_fits
 from bigkpca.numerics.features import KernelRows
@@ -122,8 +122,6 @@ def test_tasks_of_placed_values_compute_there():
         assert_array_equal(summed(there), np.append(summed(engine)[:-1], 20))
         assert there.on_device(None).devices == []
     for engine in (Engine(), there):
-        tasks = BlockTasks(weighted, ArrayRows(X), (), [engine.placed(OURS), 1])
-        assert not some_take(tasks, Placed)
         assert some_take([Task(len, (engine.placed(OURS),), 1)], Placed) == bool(engine.devices)
 
 
@@ -295,7 +293,7 @@ def where(rows, block, weights):
 
 def worked(engine):
     """The workers that compute a pass."""
-    tasks = BlockTasks(where, ArrayRows(X), split(len(X), 500), [engine.placed(OURS)])
+    tasks = block_tasks(where, ArrayRows(X), split(len(X), 500), [engine.placed(OURS)])
     return set().union(*engine.each("x", tasks))
 
 

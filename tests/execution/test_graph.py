@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bigkpca.execution.engine import Engine
-from bigkpca.execution.graph import Pass, Sums, Tree
+from bigkpca.execution.graph import Pass
 from bigkpca.execution.tasks import Carried, Task
 from tests.execution.test_engine import Bracket
 
@@ -26,47 +26,47 @@ def bracketed(number, *_):
     return Bracket(str(number))
 
 
-def pass_of(count, threads, *given, adds=True):
+def pass_of(count, threads=1, *given, adds=True, saved=None):
     tasks = [Task(bracketed, (number, *given), 1) for number in range(count)]
-    return Pass.of("adding up", tasks, adds, threads)
+    return Pass("adding up", tasks, threads, adds=adds, saved=saved)
 
 
-def graph_of(given, nodes):
-    return given.graph(nodes, before=lambda: None)
+def graph_of(given):
+    return given.graph(given.missing(), before=lambda: None, adding=False)
 
 
 @given(tasks=st.integers(1, 300), threads=st.tuples(st.integers(1, 9), st.integers(1, 9)), data=st.data())
 def test_the_tree_is_the_same_for_groups_of_any_size_in_any_order(tasks, threads, data):
     def added_up(threads, saved):
         """The sums in the end, and what was saved after each subtree; these end in any order."""
-        whole = pass_of(tasks, threads)
-        sums, saves = Sums(whole.tree, saved), [saved]
-        graph = graph_of(whole, sums.missing(whole.cut))
+        whole, saves = pass_of(tasks, threads, saved=saved), [saved]
+        graph = graph_of(whole)
         for key in data.draw(st.permutations(list(graph.results))):
-            sums.add(graph.results[key], get_sync(graph.dsk, key))
-            saves.append(sums.known)
-        return sums, saves
+            whole.add(graph.results[key], get_sync(graph.dsk, key))
+            saves.append(whole.known)
+        return whole.known[whole.root].text, saves
 
-    sums, saves = added_up(threads[0], {})
-    assert sums.total.text == by_levels(tasks)
+    total, saves = added_up(threads[0], {})
+    assert total == by_levels(tasks)
     assert max(map(len, saves)) <= 64
     # From any save, mixed with the one before it as when a save is cut off, with groups of any size.
     cut = data.draw(st.integers(1, len(saves) - 1))
-    sums, _ = added_up(threads[1], {**saves[cut - 1], **saves[cut]})
-    assert sums.total.text == by_levels(tasks)
+    total, _ = added_up(threads[1], {**saves[cut - 1], **saves[cut]})
+    assert total == by_levels(tasks)
 
 
 @given(tasks=st.integers(1, 200), level=st.integers(0, 5), data=st.data())
 def test_what_is_known_is_not_computed_again(tasks, level, data):
-    sums, tree = Sums(Tree(tasks), {}), Tree(tasks)
-    for node in data.draw(st.sets(st.sampled_from(tree.level(0) + tree.level(min(level, tree.root[0]))))):
-        if not any(set(tree.span(node)) & set(tree.span(known)) for known in sums.known):
-            sums.add(node, Bracket(""))
-    cut = data.draw(st.integers(0, tree.root[0]))
-    missing = sums.missing(cut)
-    assert max([level for level, _ in missing], default=0) <= cut
-    computed = [number for node in missing for number in tree.span(node)]
-    assert computed == sorted(set(range(tasks)) - {i for node in sums.known for i in tree.span(node)})
+    whole = pass_of(tasks)
+    nodes = [(at, number) for at in {0, min(level, whole.root[0])} for number in range(-(-tasks >> at))]
+    for node in data.draw(st.sets(st.sampled_from(nodes))):
+        if not any(set(whole.span(node)) & set(whole.span(known)) for known in whole.known):
+            whole.add(node, Bracket(""))
+    whole.cut = data.draw(st.integers(0, whole.root[0]))
+    missing = whole.missing()
+    assert max([level for level, _ in missing], default=0) <= whole.cut
+    computed = [number for node in missing for number in whole.span(node)]
+    assert computed == sorted(set(range(tasks)) - {i for node in whole.known for i in whole.span(node)})
 
 
 def test_a_pass_is_cut_into_subtrees_of_whole_groups():
@@ -78,24 +78,22 @@ def test_a_pass_is_cut_into_subtrees_of_whole_groups():
         (15_259, 100, 32),
     ):
         whole = pass_of(tasks, threads)
-        cut = whole.tree.level(whole.cut)
+        cut = whole.missing()
         assert most // 2 < len(cut) <= most or whole.cut == 0
         assert whole.level <= whole.cut
-        graph = graph_of(whole, cut)
+        graph = graph_of(whole)
         assert list(graph.results.values()) == cut
         assert [number for group in graph.groups.values() for number in group] == list(range(tasks))
-    listed = pass_of(1000, 2, adds=False)
-    assert len(graph_of(listed, listed.tree.level(listed.cut)).groups) == 32
+    assert len(graph_of(pass_of(1000, 2, adds=False)).groups) == 32
 
 
 def test_nodes_of_other_sums_are_left_out():
     others = {(9, 0): Bracket("x"), (0, 4): Bracket("y"), (0, -1): Bracket("z"), (-1, 0): Bracket("w")}
-    assert Sums(Tree(4), others).known == {}
+    assert pass_of(4, saved=others).known == {}
 
 
 def test_values_that_tasks_share_are_in_a_graph_once_and_its_keys_begin_with_the_name_of_the_pass():
-    whole = pass_of(160, 9, Carried(np.arange(5)))
-    graph = graph_of(whole, whole.tree.level(whole.cut))
+    graph = graph_of(pass_of(160, 9, Carried(np.arange(5))))
     names = [key_split(key) for key in graph.dsk]
     assert {name: names.count(name) for name in names} == {
         "bigkpca-adding-up": 80,
@@ -107,13 +105,13 @@ def test_values_that_tasks_share_are_in_a_graph_once_and_its_keys_begin_with_the
 
 @pytest.mark.parametrize("threads", [1, 2])
 def test_few_sums_wait_for_others(threads, monkeypatch):
-    waiting, add = [], Sums.add
+    waiting, add = [], Pass.add
 
     def watched(self, node, value):
         add(self, node, value)
         waiting.append(len(self.known))
 
-    monkeypatch.setattr(Sums, "add", watched)
+    monkeypatch.setattr(Pass, "add", watched)
     shared = Carried(np.arange(5))
     for count in (60, 1000):
         Engine(threads=threads).total("adding up", [Task(bracketed, (number, shared), 1) for number in range(count)])

@@ -2,8 +2,6 @@
 
 import io
 import re
-import sys
-import types
 
 import pytest
 from rich.console import Console
@@ -73,7 +71,7 @@ def test_a_pass_within_another_ends_the_bar_of_the_first_and_each_line_is_shown_
 def test_a_pass_that_fails_is_finished():
     ended = []
 
-    class Told(progress.Silent):
+    class Told(progress.Progress):
         def finish(self):
             ended.append(True)
 
@@ -82,61 +80,13 @@ def test_a_pass_that_fails_is_finished():
     assert ended == [True]
 
 
-@pytest.fixture
-def notebook(monkeypatch):
-    """What a notebook shows: the HTML of each output, as it was last updated."""
-    outputs = []
-
-    class Handle:
-        def __init__(self, html):
-            self.number = len(outputs)
-            outputs.append(html)
-
-        def update(self, html):
-            outputs[self.number] = html
-
-    def display(html, *, display_id):
-        assert display_id
-        return Handle(html)
-
-    shown = types.ModuleType("IPython.display")
-    shown.display, shown.HTML = display, str
-    monkeypatch.setitem(sys.modules, "IPython", types.ModuleType("IPython"))
-    monkeypatch.setitem(sys.modules, "IPython.display", shown)
+@pytest.mark.parametrize("widgets", [True, False])
+def test_a_notebook_shows_a_bar_if_it_has_widgets(widgets, monkeypatch):
     console = Console(file=io.StringIO(), force_jupyter=True)
     monkeypatch.setattr(progress, "stderr", lambda: console)
-    monkeypatch.setattr(progress, "_BAR_SECONDS", 0)
-    return outputs
-
-
-def test_a_notebook_shows_a_bar_that_is_updated_in_place_and_removed_at_the_end(notebook, monkeypatch):
-    shown, notes = progress.shown(True), []
-    monkeypatch.setattr(shown, "note", notes.append)
-    with progress.shown_pass(shown, "fit & score", 4000) as advance:
-        assert notebook == ['<div>fit &amp; score <progress value="0" max="4000"></progress> </div>']
-        advance(1000)
-        (html,) = notebook
-        bar = r'<div>fit &amp; score <progress value="1000" max="4000"></progress>'
-        told = bar + r" 1,000 of 4,000 rows \([\d,]+ rows/s\), .* left</div>"
-        assert re.fullmatch(told, html)
-    assert notebook == [""]
-    assert [re.sub(r" in .*", "", note) for note in notes] == ["fit & score: 1,000 rows"]
-    with progress.shown_pass(shown, "ingest") as advance:  # of files of text
-        advance(10)
-        assert re.fullmatch(r"<div>ingest <progress></progress> 10 rows \([\d,]+ rows/s\)</div>", notebook[1])
-
-
-def test_a_notebook_is_not_asked_to_draw_more_often_than_it_can(notebook, monkeypatch):
-    monkeypatch.setattr(progress, "_BAR_SECONDS", 3600)
-    shown = progress.ShownProgress(quiet=False)
-    shown.start("fit", 10)
-    shown.advance(5)
-    assert 'value="0"' in notebook[0]
-
-
-@pytest.mark.parametrize("options", [{"quiet": True}, {"quiet": False, "json": True}])
-def test_a_notebook_shows_no_bar_where_none_is_wanted(notebook, options):
-    shown = progress.ShownProgress(**options)
-    shown.start("fit", 10)
-    shown.advance(5)
-    assert not notebook
+    monkeypatch.setattr(progress, "find_spec", lambda name: widgets or None)
+    monkeypatch.setattr("rich.live.Live.start", lambda self, refresh: None)  # which draws with the widgets
+    for options in ({}, {"quiet": True}, {"json": True}):
+        shown = progress.ShownProgress(**{"quiet": False} | options)
+        shown.start("fit", 10)
+        assert bool(shown._bars) == (widgets and not options)

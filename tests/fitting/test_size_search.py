@@ -94,7 +94,7 @@ def test_memory_limits_stop_it(digits, monkeypatch):
         fit_rows(rows, FitSpec.checked(tol=0.1), engine, limit=100_000_000)
 
     class Small(Engine):
-        def worker_limits(self):
+        def workers(self):
             return [("tcp://a", 1, 10**10), ("tcp://b", 1, worker_bytes(rows, resolve(least, rows), 1))]
 
     with pytest.warns(ToleranceWarning, match="the memory of worker tcp://b ended the growth"):

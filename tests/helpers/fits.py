@@ -2,7 +2,7 @@
 
 from bigkpca.data.opening import open_rows
 from bigkpca.execution.engine import Engine
-from bigkpca.execution.progress import Silent
+from bigkpca.execution.progress import Progress
 from bigkpca.execution.projection import score_rows
 from bigkpca.fitting.fit import fit_rows
 from bigkpca.spec import FitSpec
@@ -13,7 +13,7 @@ OPTIONS = {"n_components": 10, "size": 100, "random_state": 3}  # of the fixture
 def fit(data, engine=None, progress=None, **options):
     """A model of rows of any kind."""
     return fit_rows(
-        open_rows(data), FitSpec.checked(**options), engine or Engine(threads=1, progress=progress or Silent())
+        open_rows(data), FitSpec.checked(**options), engine or Engine(threads=1, progress=progress or Progress())
     )
 
 

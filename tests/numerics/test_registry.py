@@ -18,11 +18,11 @@ class Small:
 
 
 @dataclass(frozen=True)
-class Silent:
+class Progress:
     name: ClassVar[str] = "silent"
 
 
 def test_a_kind_that_does_not_tell_its_bytes_does_not_load():
     Registry("kind", (Small,), needs=["working_bytes"])
     with pytest.raises(TypeError, match="the kind 'silent' lacks working_bytes"):
-        Registry("kind", (Small, Silent), needs=["working_bytes"])
+        Registry("kind", (Small, Progress), needs=["working_bytes"])

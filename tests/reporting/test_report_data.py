@@ -9,7 +9,7 @@ from sklearn.datasets import load_digits
 
 import bigkpca
 from bigkpca.errors import SpecError
-from bigkpca.execution.progress import Silent
+from bigkpca.execution.progress import Progress
 from bigkpca.ingesting import ingest
 from bigkpca.reporting import report_data
 from tests.reporting.conftest import drawn
@@ -18,7 +18,7 @@ from tests.reporting.conftest import drawn
 def labels_of(place, labels):
     """(labels of the rows of a report, their numbers)."""
     model = bigkpca.load(str(place / "m.zarr"))
-    found = report_data.collect_report_data(model, None, labels, None, None, Silent())
+    found = report_data.collect_report_data(model, None, labels, None, None, Progress())
     return found.labels, found.numbers
 
 

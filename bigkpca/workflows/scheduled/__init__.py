@@ -13,8 +13,8 @@ from typing import Any
 from bigkpca.data.stores import AnyPath, expanded, store_of
 from bigkpca.errors import BigKPCAError, FillValuesWarning, IncompleteError, LockedError, SpecError, meaning_of
 from bigkpca.execution.options import RunOptions
-from bigkpca.execution.plan import plan_fit
-from bigkpca.execution.progress import Progress, Silent, shown
+from bigkpca.execution.plan import check_peak, plan_fit
+from bigkpca.execution.progress import Progress, shown
 from bigkpca.spec.job import Job, read_job
 from bigkpca.storage import groups
 from bigkpca.storage.models import load_model
@@ -148,7 +148,7 @@ def _failure_recorded(out: str, metrics: str | None, record: dict[str, Any]) -> 
 
 def plan_run(job: Job) -> dict[str, Any]:
     """What `run` would do. Writes nothing, reads no rows, and raises the errors of `run`."""
-    out, options = group_path(job.output.path, job.input.path, job.model.path), _options(job, Silent())
+    out, options = group_path(job.output.path, job.input.path, job.model.path), _options(job, Progress())
     records.check_there(job, out)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FillValuesWarning)
@@ -168,7 +168,7 @@ def plan_run(job: Job) -> dict[str, Any]:
             plan = plan_fit(found.rows, job.spec, engine.threads, engine.device)
         else:
             plan = plan_extract(found, load_model(job.model.path), engine, engine.threads)
-    plan.check(options.memory_limit, "use a smaller model, or smaller blocks")
+    check_peak(plan.peak_bytes, options.memory_limit, "use a smaller model, or smaller blocks")
     return facts | {"peak_bytes": plan.peak_bytes, "block_rows": plan.block_rows}
 
 

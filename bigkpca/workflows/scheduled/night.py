@@ -29,7 +29,7 @@ from bigkpca.execution.options import RunOptions
 from bigkpca.execution.plan import check_plans
 from bigkpca.execution.progress import WARNING
 from bigkpca.execution.projection import check_columns, expansion_of, tile_scores, tile_scores_and_residuals
-from bigkpca.execution.tasks import BlockTasks, named_rows
+from bigkpca.execution.tasks import block_tasks, named_rows
 from bigkpca.numerics.model import Model
 from bigkpca.numerics.preimages import Expansion
 from bigkpca.numerics.random_streams import COMPARED, random_stream
@@ -162,7 +162,7 @@ def _check_unchanged_rows(night: Night) -> None:
         return
     blocks = split(rows.count, about["block_rows"])
     with night.options.engine() as engine:
-        digests = engine.each("comparing rows", BlockTasks(digest_of_rows, rows, blocks, []))
+        digests = engine.each("comparing rows", block_tasks(digest_of_rows, rows, blocks))
     before = about["job"]["rows_sha256"]
     other = [block for block, one, two in zip(blocks, digests, before, strict=True) if one != two]
     if other:
@@ -351,7 +351,7 @@ def _pass(
     engine.check_paths(record["input"]["path"], target.claim[0])
     expansion = expansion_of(model) if model.reference or asked.flag is not None else None
     given = [target, engine.placed(model), expansion and engine.placed(expansion), asked]
-    found: list[Extracted] = engine.each("extracting features", BlockTasks(extract_block, rows, blocks, given))
+    found: list[Extracted] = engine.each("extracting features", block_tasks(extract_block, rows, blocks, given))
     place.check_written([block for block, each in zip(blocks, found, strict=True) if not each.values], asked.names)
     return found
 
