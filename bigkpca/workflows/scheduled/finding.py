@@ -22,7 +22,6 @@ _OF_JOB: dict[str, records.Check] = {
     "rows_sha256": records.listed(records.is_str),
     "tail": records.listed(records.is_str),
     "made_by": lambda value: isinstance(value, dict),
-    "run": lambda value: isinstance(value, dict) and type(value.get("run")) is int,
 }
 _MANIFEST: dict[str, records.Check] = {
     **records.OUTPUT,

@@ -11,7 +11,7 @@ import hashlib
 import time
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, replace
 from math import prod
 from typing import Any
@@ -23,8 +23,8 @@ from bigkpca.data.rows import Rows, digest_of_rows
 from bigkpca.data.sample_weights import weighted
 from bigkpca.data.stores import store_of
 from bigkpca.data.stores.base import LOCK, PARTIAL
-from bigkpca.errors import Array, CorruptionError, DataError, DriftError, SpecError, check_overflow
-from bigkpca.execution.engine import Engine, block_tiles
+from bigkpca.errors import Array, CorruptionError, DriftError, SpecError, check_overflow
+from bigkpca.execution.engine import block_tiles
 from bigkpca.execution.options import RunOptions
 from bigkpca.execution.plan import check_plans
 from bigkpca.execution.progress import WARNING
@@ -37,7 +37,7 @@ from bigkpca.spec import FitSpec
 from bigkpca.spec.job import Job
 from bigkpca.storage import groups, output
 from bigkpca.storage.models import load_model, model_digest
-from bigkpca.storage.output import Growth, NewArray, Output, Target
+from bigkpca.storage.output import NewArray, Output
 from bigkpca.workflows.fit import fit_and_save
 from bigkpca.workflows.flags import ARRAYS, FlaggedShare, flags_of
 from bigkpca.workflows.inputs import check_unchanged
@@ -62,13 +62,6 @@ class Night:
         self.options.progress.note(f"{WARNING}{message}")
         self.record["message"] = "; ".join(filter(None, [self.record["message"], message]))
 
-    @contextmanager
-    def timed(self, what: str) -> Iterator[None]:
-        """Add the seconds spent in this context to those of this kind of work in the record."""
-        started = time.monotonic()
-        yield
-        self.record["seconds"][what] = round(self.record["seconds"][what] + time.monotonic() - started, 3)
-
 
 def work(night: Night) -> None:
     """Fit the model if there is none, and extract, publish and record the rows that arrived."""
@@ -79,7 +72,9 @@ def work(night: Night) -> None:
         night.options.progress.note(
             f"rows {found.stored} to {found.room - 1} are not stored yet: left for the next run"
         )
+    started = time.monotonic()
     model, fingerprint = _model(night), rows.fingerprint()  # before rows are compared
+    record["seconds"]["fit"] = _seconds_since(started) if found.to_fit else 0.0
     if found.about:
         _check_unchanged_rows(night)
     record["model"] = {"path": job.model.path, "digest": model_digest(model)}
@@ -88,8 +83,14 @@ def work(night: Night) -> None:
         record["status"] = records.NOTHING_NEW
         _tidy(found.out)
         return
-    with night.timed("extract"):
-        _extract(night, model, fingerprint)
+    started = time.monotonic()
+    _extract(night, model, fingerprint)
+    record["seconds"]["extract"] = _seconds_since(started)
+    record["status"] = records.DONE
+
+
+def _seconds_since(started: float) -> float:
+    return round(time.monotonic() - started, 3)
 
 
 def _model(night: Night) -> Model:
@@ -97,9 +98,8 @@ def _model(night: Night) -> Model:
     found, job = night.found, night.found.job
     if found.to_fit:
         again = output.claimed(job.model.path) is not None  # of a run of this job, perhaps of other rows
-        with night.timed("fit"):
-            rows = weighted(found.rows, job.input.sample_weight, "input.sample_weight")
-            return fit_and_save(rows, job.spec, job.model.path, replace(night.options, overwrite=again))
+        rows = weighted(found.rows, job.input.sample_weight, "input.sample_weight")
+        return fit_and_save(rows, job.spec, job.model.path, replace(night.options, overwrite=again))
     if not found.about:
         _tidy(job.model.path)
     model, path = load_model(job.model.path), job.model.path
@@ -174,24 +174,19 @@ def _check_unchanged_rows(night: Night) -> None:
         )
     if not found.new:
         with output.growing(found.out, {"format": "features", "job": {}, "input": now}) as place:
-            place.publish({**about, "input": now})
+            place.publish({"input": now})
 
 
 @dataclass(frozen=True)
 class Asked:
-    """What tasks do with each block. numbers: ascending rows whose drift is measured. first: the first new row. flag:
-    the share of rows to flag, or None. again: whether blocks may be stored, since a run of this request was killed."""
+    """What tasks do with each block. arrays: those that are written. numbers: ascending rows whose drift is measured.
+    first: the first new row. flag: the share of rows to flag, or None."""
 
     block_rows: int
+    arrays: tuple[str, ...]
     numbers: Array
     first: int
     flag: float | None
-    again: bool
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The arrays that are written."""
-        return ("scores", *(() if self.flag is None else ARRAYS))
 
 
 @dataclass(frozen=True)
@@ -206,7 +201,7 @@ class Extracted:
 
 
 def extract_block(
-    rows: Rows, block: Block, target: Target, model: Model, expansion: Expansion | None, asked: Asked
+    rows: Rows, block: Block, place: Output, model: Model, expansion: Expansion | None, asked: Asked
 ) -> Extracted:
     """Write the features of a block, and read its rows once for all facts about them."""
     mine, digest = _between(asked.numbers, block), hashlib.sha256()
@@ -214,40 +209,27 @@ def extract_block(
     X_tiles, most_rows = block_tiles(rows, block, model.features, digest)
     X_tiles = _keeping(X_tiles, block.start, mine, kept)
     pure = len(block) == asked.block_rows and block.start >= asked.first
-    if asked.again and pure and target.decodes(block, asked.names):
-        values: Mapping[str, Array] = target.read(block, asked.names)
-        deque(X_tiles, maxlen=0)
-    else:
-        values = _computed(X_tiles, most_rows, len(block), model, expansion, asked.flag, named_rows(rows, block))
-        if pure:
-            target.write(block, values)
-    flags = values.get("flagged", np.empty(0))[max(asked.first - block.start, 0) :]
-    residuals = np.empty(0)
-    if expansion is not None and model.reference is not None:
-        with np.errstate(over="ignore", invalid="ignore"):
+    values = place.read(block, asked.arrays) if place.resumed and pure else None
+    with np.errstate(over="ignore", invalid="ignore"):
+        if values:
+            deque(X_tiles, maxlen=0)
+        else:
+            if asked.flag is None or expansion is None:
+                scores = tile_scores(X_tiles, most_rows, len(block), model)
+                check_overflow(scores, named_rows(rows, block))
+                values = {"scores": scores}
+            else:
+                scores, left = tile_scores_and_residuals(X_tiles, most_rows, model, expansion)
+                check_overflow(np.column_stack([scores, left]), named_rows(rows, block))
+                values = {"scores": scores} | flags_of(model, scores, left, asked.flag)
+            if pure:
+                place.write(block, values)
+        residuals = np.empty(0)
+        if expansion is not None and model.reference is not None:
             residuals = np.concatenate([residuals, *model.residuals(kept, most_rows, expansion)])
+    flags = values.get("flagged", np.empty(0))[max(asked.first - block.start, 0) :]
     compared, flagged = values["scores"][mine - block.start], int(np.count_nonzero(flags))
     return Extracted(digest.hexdigest(), compared, residuals, flagged, {} if pure else values)
-
-
-def _computed(
-    X_tiles: Iterator[Array],
-    most_rows: int,
-    count: int,
-    model: Model,
-    expansion: Expansion | None,
-    flag: float | None,
-    where: str,
-) -> Mapping[str, Array]:
-    """The scores of the rows of these tiles and, with a share of rows to flag, their flags."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        if flag is None or expansion is None:
-            scores = tile_scores(X_tiles, most_rows, count, model)
-            check_overflow(scores, where)
-            return {"scores": scores}
-        scores, left = tile_scores_and_residuals(X_tiles, most_rows, model, expansion)
-    check_overflow(np.column_stack([scores, left]), where)
-    return {"scores": scores} | flags_of(model, scores, left, flag)
 
 
 def _between(numbers: Array, block: Block) -> Array:
@@ -277,8 +259,14 @@ def _drawn(new: range, seed: int) -> Array:
 def _extract(night: Night, model: Model, fingerprint: dict[str, Any]) -> None:
     """Extract features of the new rows and of the others in their first block, judge them, and publish."""
     found, options, record = night.found, night.options, night.record
-    rows, size = found.rows, block_rows_of(found, model)
+    rows, size, flag = found.rows, block_rows_of(found, model), found.job.output.flag
     tail = rows.chunk_stamps(rows.count - 1)
+    blocks = split(rows.count, size)[found.done // size :]
+    arrays = {"scores": NewArray((model.components,), model.features.dtype, ("row", "component"))}
+    arrays |= {} if flag is None else ARRAYS
+    count = sum(map(len, blocks))
+    row_bytes = sum(np.dtype(each.dtype).itemsize * prod(each.row) for each in arrays.values())
+    record["bytes"] = {"read": count * rows.dtype.itemsize * rows.shape[1], "written": count * row_bytes}
     with options.engine() as engine:
         check_plans(lambda threads: plan_extract(found, model, engine, threads), engine, options.memory_limit, _MEMORY)
         record["processors"] = [*engine.core_types(), *engine.devices]
@@ -290,70 +278,41 @@ def _extract(night: Night, model: Model, fingerprint: dict[str, Any]) -> None:
             "input": fingerprint,
             "block_rows": size,
             "residual": False,
-            "flag": found.job.output.flag,
+            "flag": flag,
             "job": {"made_by": made_by},
         }
-        with _output(night, request) as (place, again):
-            blocks = split(rows.count, size)[found.done // size :]
-            asked = Asked(
-                size, _drawn(found.new, found.job.spec.random_state), found.done, found.job.output.flag, again
+        expansion = expansion_of(model) if model.reference or flag is not None else None
+        asked = Asked(size, tuple(sorted(arrays)), _drawn(found.new, found.job.spec.random_state), found.done, flag)
+        with _opened(night, request) as place:
+            if not found.done:
+                place.create(arrays, rows.count, size)
+            engine.check_paths(record["input"]["path"], place.claim)
+            given = [place, engine.placed(model), expansion and engine.placed(expansion), asked]
+            extracted: list[Extracted] = engine.each(
+                "extracting features", BlockTasks(extract_block, rows, blocks, given)
             )
-            extracted = _pass(night, model, place, blocks, asked, engine)
+            left = {block: each.values for block, each in zip(blocks, extracted, strict=True) if each.values}
+            place.check_written([block for block in blocks if block not in left], asked.arrays)
             _judge(night, model, extracted)
             check_unchanged(rows, fingerprint)
-            for block, each in zip(blocks, extracted, strict=True):
-                if each.values:
-                    place.target(rows.count).write(block, each.values)
+            for block, values in left.items():
+                place.write(block, values)
             known = found.about.get("job", {}).get("rows_sha256", [])[: found.done // size]
-            record.update(status=records.DONE, finished=records.now())
-            digests = [*known, *(each.sha256 for each in extracted)]
-            job = {"rows_sha256": digests, "tail": tail, "made_by": made_by, "run": record}
-            about = {**request, "job": job, "rows": rows.count, "arrays": sorted(asked.names)}
+            job = {"rows_sha256": [*known, *(each.sha256 for each in extracted)], "tail": tail, "made_by": made_by}
+            about = {**request, "job": job, "rows": rows.count, "arrays": list(asked.arrays)}
             place.publish({key: value for key, value in about.items() if value is not None})
 
 
-@contextmanager
-def _output(night: Night, request: Mapping[str, Any]) -> Iterator[tuple[Output | Growth, bool]]:
-    """The output, which belongs to this request, and whether a run of this request made a part of it. A run that fails
-    gives it free, unless rows drifted: the next run shall judge the same rows, not these among many others."""
+def _opened(night: Night, request: dict[str, Any]) -> AbstractContextManager[Output]:
+    """The output, for this request. What another request of the job began is given up."""
     out, note, done = night.found.out, night.options.progress.note, night.found.done
     before = output.claimed(out)
-    again = before == (request if not done else {**request, "rows_before": done})
-    ours = before is not None and "job" in before
-    if done:
-        if ours and not again:
-            output.clear(out)
-        opened: AbstractContextManager[Output | Growth] = output.growing(out, request, note)
-    else:
-        opened = output.opened(out, request, overwrite=ours and not again, note=note)
-    with opened as place:
-        try:
-            yield place, again
-        except (DataError, SpecError, CorruptionError) as error:
-            if not isinstance(error, DriftError):
-                place.discard() if isinstance(place, Output) else place.release()
-            raise
-
-
-def _pass(
-    night: Night, model: Model, place: Output | Growth, blocks: Sequence[Block], asked: Asked, engine: Engine
-) -> list[Extracted]:
-    """Extract these blocks."""
-    rows, record = night.found.rows, night.record
-    arrays = {"scores": NewArray((model.components,), model.features.dtype, ("row", "component"))}
-    arrays |= {} if asked.flag is None else ARRAYS
-    if isinstance(place, Output):
-        place.create(arrays, rows.count, asked.block_rows)
-    count = sum(map(len, blocks))
-    row_bytes = sum(np.dtype(each.dtype).itemsize * prod(each.row) for each in arrays.values())
-    record["bytes"] = {"read": count * rows.dtype.itemsize * rows.shape[1], "written": count * row_bytes}
-    target = place.target(rows.count)
-    engine.check_paths(record["input"]["path"], target.claim[0])
-    expansion = expansion_of(model) if model.reference or asked.flag is not None else None
-    given = [target, engine.placed(model), expansion and engine.placed(expansion), asked]
-    found: list[Extracted] = engine.each("extracting features", BlockTasks(extract_block, rows, blocks, given))
-    place.check_written([block for block, each in zip(blocks, found, strict=True) if not each.values], asked.names)
-    return found
+    stale = before is not None and "job" in before and before != (request | ({"rows_before": done} if done else {}))
+    if not done:
+        return output.opened(out, request, overwrite=stale, note=note)
+    if stale:
+        output.clear(out)
+    return output.growing(out, request, note)
 
 
 def _judge(night: Night, model: Model, found: Sequence[Extracted]) -> None:
