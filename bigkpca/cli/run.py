@@ -34,15 +34,10 @@ def run(job: str, plan: bool, as_json: bool, quiet: bool, **options: Any) -> Non
     The first run fits the model. Rerun the same command to finish a run that was stopped. --workers, --scheduler and
     --memory override the job file.
     """
-    from bigkpca.spec.job import JobError, read_job
+    from bigkpca.spec.job import read_job
     from bigkpca.workflows import scheduled
 
-    try:
-        found = read_job(job, os.environ).running(**options)
-    except JobError as error:
-        if error.log == "json":
-            write_json_lines()
-        raise
+    found = read_job(job, os.environ).running(**options)
     if plan:
         planned = scheduled.plan_run(found)
         show(planned if as_json else {**planned, "rows": _range(*planned["rows"])}, as_json)
