@@ -39,7 +39,7 @@ from bigkpca.data.stores import (
     parent,
     store_of,
 )
-from bigkpca.data.stores.base import PARTIAL
+from bigkpca.data.stores.base import LOCK, PARTIAL
 from bigkpca.data.zarr import chunk_keys, read, whole
 from bigkpca.errors import (
     Array,
@@ -306,6 +306,16 @@ def clear(path: str) -> None:
         remove = store.remove_folder if name in _FOLDERS else store.remove_file
         remove(f"{partial}/{name}")
     store.remove_empty(partial)
+
+
+def tidy(path: str) -> None:
+    """Remove what lies beside an output if a run left it that was killed right after it published."""
+    store = store_of(path)
+    if store.exists(path + PARTIAL) or store.exists(path + LOCK):
+        with store.writer(path):
+            claim = claimed(path) or {}
+            if _is_made(path, {key: value for key, value in claim.items() if key != "rows_before"}):
+                clear(path)
 
 
 def _is_made(path: str, record: Mapping[str, Any]) -> bool:

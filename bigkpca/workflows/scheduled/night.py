@@ -21,8 +21,6 @@ import numpy as np
 from bigkpca.data.blocks import Block, split
 from bigkpca.data.rows import Rows, digest_of_rows
 from bigkpca.data.sample_weights import weighted
-from bigkpca.data.stores import store_of
-from bigkpca.data.stores.base import LOCK, PARTIAL
 from bigkpca.errors import Array, CorruptionError, DriftError, SpecError, check_overflow
 from bigkpca.execution.engine import block_tiles
 from bigkpca.execution.options import RunOptions
@@ -34,8 +32,7 @@ from bigkpca.numerics.model import Model
 from bigkpca.numerics.preimages import Expansion
 from bigkpca.numerics.random_streams import COMPARED, random_stream
 from bigkpca.spec import FitSpec
-from bigkpca.spec.job import Job
-from bigkpca.storage import groups, output
+from bigkpca.storage import output
 from bigkpca.storage.models import load_model, model_digest
 from bigkpca.storage.output import NewArray, Output
 from bigkpca.workflows.fit import fit_and_save
@@ -73,66 +70,42 @@ def work(night: Night) -> None:
             f"rows {found.stored} to {found.room - 1} are not stored yet: left for the next run"
         )
     started = time.monotonic()
-    model, fingerprint = _model(night), rows.fingerprint()  # before rows are compared
-    record["seconds"]["fit"] = _seconds_since(started) if found.to_fit else 0.0
+    model, fingerprint = _fitted(night) if found.to_fit else load_model(job.model.path), rows.fingerprint()
+    record["model"] = {"path": job.model.path, "digest": model_digest(model)}
+    record["seconds"]["fit"] = round(time.monotonic() - started, 3) if found.to_fit else 0.0
+    _check_model(night, model)
     if found.about:
         _check_unchanged_rows(night)
-    record["model"] = {"path": job.model.path, "digest": model_digest(model)}
     record["rows"], record["total_rows"] = [found.new.start, found.new.stop], found.new.stop
+    if not found.about:
+        output.tidy(job.model.path)
     if not found.new:
+        output.tidy(found.out)
         record["status"] = records.NOTHING_NEW
-        _tidy(found.out)
         return
     started = time.monotonic()
     _extract(night, model, fingerprint)
-    record["seconds"]["extract"] = _seconds_since(started)
+    record["seconds"]["extract"] = round(time.monotonic() - started, 3)
     record["status"] = records.DONE
 
 
-def _seconds_since(started: float) -> float:
-    return round(time.monotonic() - started, 3)
-
-
-def _model(night: Night) -> Model:
-    """The model at the path of the job, or else a fit of all rows."""
+def _fitted(night: Night) -> Model:
+    """A model of all rows, at the path of the job."""
     found, job = night.found, night.found.job
-    if found.to_fit:
-        again = output.claimed(job.model.path) is not None  # of a run of this job, perhaps of other rows
-        rows = weighted(found.rows, job.input.sample_weight, "input.sample_weight")
-        return fit_and_save(rows, job.spec, job.model.path, replace(night.options, overwrite=again))
-    if not found.about:
-        _tidy(job.model.path)
-    model, path = load_model(job.model.path), job.model.path
-    made_by = found.about.get("model", model_digest(model))
-    if made_by != model_digest(model):
+    again = output.claimed(job.model.path) is not None  # of a run of this job, perhaps of other rows
+    rows = weighted(found.rows, job.input.sample_weight, "input.sample_weight")
+    return fit_and_save(rows, job.spec, job.model.path, replace(night.options, overwrite=again))
+
+
+def _check_model(night: Night, model: Model) -> None:
+    """Raise SpecError unless it is the model of the features that are there, of the rows, and of the job."""
+    found, job = night.found, night.found.job
+    path, digest = job.model.path, night.record["model"]["digest"]
+    if found.about.get("model", digest) != digest:
         raise SpecError(
-            f"{found.out} holds features of the model {str(made_by)[:12]}, but {path} is the model "
-            f"{model_digest(model)[:12]} (digests): restore that model, or name another output"
+            f"{found.out} holds features of the model {str(found.about['model'])[:12]}, but {path} is the model "
+            f"{digest[:12]} (digests): restore that model, or name another output"
         )
-    _check_options(job, model, path)
-    check_columns(found.rows, model)
-    flag = found.about.get("flag") if found.about else job.output.flag
-    if flag != job.output.flag:
-        there, here = ("is not set" if each is None else f"= {each:g}" for each in (flag, job.output.flag))
-        raise SpecError(
-            f"output.flag {here} in the job, but {there} in {found.out}: restore it in the job, or {ELSEWHERE}"
-        )
-    return model
-
-
-def _tidy(path: str) -> None:
-    """Remove what lies beside an output if a run left it that was killed right after it published."""
-    store = store_of(path)
-    if not any(map(store.exists, (path + PARTIAL, path + LOCK))):
-        return
-    with store.writer(path):
-        claim, about = output.claimed(path) or {}, groups.describe(path) or {}
-        if all(about.get(key) == value for key, value in claim.items() if key not in ("job", "rows_before")):
-            output.clear(path)
-
-
-def _check_options(job: Job, model: Model, path: str) -> None:
-    """Raise SpecError if the job sets options of a fit that differ from those of the model."""
     own, asked = FitSpec.of(model).to_dict(), job.spec.to_dict()
     other = [name for name in sorted(job.model.options.model_fields_set) if own.get(name) != asked.get(name)]
     if other:
@@ -140,16 +113,23 @@ def _check_options(job: Job, model: Model, path: str) -> None:
         raise SpecError(
             f"{path} was fitted with other options: {both}. Remove these from the job, or name another model and output"
         )
+    flag = job.output.flag
     lacking = {
-        "calibration rows, which output.flag needs": job.output.flag is not None and model.calibration is None,
+        "calibration rows, which output.flag needs": flag is not None and model.calibration is None,
         "the weights of input.sample_weight": job.input.sample_weight is not None and not model.weighted,
     }
     if without := next((what for what, lacks in lacking.items() if lacks), None):
         raise SpecError(
             f"{path} was fitted without {without}: remove this key from the job, or name another model and output"
         )
-    if job.output.flag is not None:
-        model.check_calibrated().exceeding(job.output.flag, "output.flag")
+    if flag is not None:
+        model.check_calibrated().exceeding(flag, "output.flag")
+    check_columns(found.rows, model)
+    if found.about and found.about.get("flag") != flag:
+        there, here = ("is not set" if each is None else f"= {each:g}" for each in (found.about.get("flag"), flag))
+        raise SpecError(
+            f"output.flag {here} in the job, but {there} in {found.out}: restore it in the job, or {ELSEWHERE}"
+        )
 
 
 def _check_unchanged_rows(night: Night) -> None:
@@ -173,7 +153,7 @@ def _check_unchanged_rows(night: Night) -> None:
             f"if the change is intended, {ELSEWHERE}"
         )
     if not found.new:
-        with output.growing(found.out, {"format": "features", "job": {}, "input": now}) as place:
+        with output.growing(found.out, {"format": "features", "made_by": about["made_by"], "input": now}) as place:
             place.publish({"input": now})
 
 
@@ -279,7 +259,7 @@ def _extract(night: Night, model: Model, fingerprint: dict[str, Any]) -> None:
             "block_rows": size,
             "residual": False,
             "flag": flag,
-            "job": {"made_by": made_by},
+            "made_by": made_by,
         }
         expansion = expansion_of(model) if model.reference or flag is not None else None
         asked = Asked(size, tuple(sorted(arrays)), _drawn(found.new, found.job.spec.random_state), found.done, flag)
@@ -298,7 +278,7 @@ def _extract(night: Night, model: Model, fingerprint: dict[str, Any]) -> None:
             for block, values in left.items():
                 place.write(block, values)
             known = found.about.get("job", {}).get("rows_sha256", [])[: found.done // size]
-            job = {"rows_sha256": [*known, *(each.sha256 for each in extracted)], "tail": tail, "made_by": made_by}
+            job = {"rows_sha256": [*known, *(each.sha256 for each in extracted)], "tail": tail}
             about = {**request, "job": job, "rows": rows.count, "arrays": list(asked.arrays)}
             place.publish({key: value for key, value in about.items() if value is not None})
 
@@ -307,7 +287,8 @@ def _opened(night: Night, request: dict[str, Any]) -> AbstractContextManager[Out
     """The output, for this request. What another request of the job began is given up."""
     out, note, done = night.found.out, night.options.progress.note, night.found.done
     before = output.claimed(out)
-    stale = before is not None and "job" in before and before != (request | ({"rows_before": done} if done else {}))
+    ours = request | ({"rows_before": done} if done else {})
+    stale = before is not None and "made_by" in before and before != ours
     if not done:
         return output.opened(out, request, overwrite=stale, note=note)
     if stale:
@@ -343,7 +324,7 @@ def _judge(night: Night, model: Model, found: Sequence[Extracted]) -> None:
 
 def _warn_of_others(night: Night, now: Mapping[str, str]) -> None:
     """Warn if other packages or processor types made the features that are there."""
-    before = night.found.about.get("job", {}).get("made_by", now)
+    before = night.found.about.get("made_by", now)
     other = [name for name in now if before.get(name, now[name]) != now[name]]
     if other:
         here, there = (", ".join(f"{name} {of[name]}" for name in other) for of in (now, before))

@@ -147,7 +147,7 @@ def test_blocks_that_other_packages_made_are_made_again(new, monkeypatch):
     with mock.patch.object(night_of, "tile_scores", side_effect=night_of.tile_scores) as computed:
         new.run()
     assert computed.call_count == 7
-    assert groups.describe(new.out)["job"]["made_by"]["numpy"] == "9.9"
+    assert groups.describe(new.out)["made_by"]["numpy"] == "9.9"
 
 
 def test_a_run_that_was_killed_after_it_published_is_recorded_by_the_next(night):
