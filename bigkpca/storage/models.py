@@ -1,6 +1,6 @@
 """Models on disk: plain arrays and one JSON attribute, loaded without executing anything and with every part checked.
 
-A model may come from anyone: its digest protects against accidents, not against malice. So Zarr sees only metadata in
+A model may come from anyone: its digest protects against accidents, not against malice. So Zarr sees only metadata of
 the form that `groups.create_array` writes, without a compressor, and nothing is read that claims to be larger than its
 files. Shapes are defined in the classes themselves (`shapes` of feature maps, decoders and the certificate).
 """
@@ -11,13 +11,14 @@ import hashlib
 import json
 import math
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, fields
 from importlib.metadata import version
 from typing import Any, Protocol
 
 import numpy as np
 import zarr
+from zarr.storage import StorePath
 
 from bigkpca.data.blocks import power_of_two
 from bigkpca.data.json_files import read_json
@@ -25,7 +26,7 @@ from bigkpca.data.labels import are_stored_labels
 from bigkpca.data.rows import little_endian
 from bigkpca.data.stores import AnyPath, expanded, is_path, store_of
 from bigkpca.data.zarr import read, whole
-from bigkpca.errors import Array, BigKPCAError, CorruptionError, IncompleteError, SpecError
+from bigkpca.errors import Array, CorruptionError, IncompleteError, SpecError
 from bigkpca.numerics import kernels, moments, preimages
 from bigkpca.numerics.certificates import Certificate
 from bigkpca.numerics.certificates.sampling import DrawnRows
@@ -43,32 +44,15 @@ from bigkpca.storage import groups, records
 
 AGAIN = "fit the model again with --overwrite (overwrite=True in Python)"
 _TYPES = {"bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float32", "float64"}
-_KEYS = {
-    "shape",
-    "data_type",
-    "chunk_grid",
-    "chunk_key_encoding",
-    "fill_value",
-    "codecs",
-    "attributes",
-    "dimension_names",
-    "zarr_format",
-    "node_type",
-    "storage_transformers",
-}
-_PLACES = {"name": "default", "configuration": {"separator": "/"}}
-_ORDERS: tuple[Any, ...] = (None, {}, {"endian": "little"}, {"endian": "big"})  # absent if a value is one byte
 _MOST = 2**62  # largest length; products of two still fit the integers of Zarr's index
 
 
-def read_arrays(group: zarr.Group, path: str, names: Collection[str]) -> dict[str, Array]:
+def read_arrays(path: str, names: Any) -> dict[str, Array]:
     """The arrays with these names in the model at `path`, in memory.
 
-    Raises CorruptionError, naming the array, if one is missing, is larger than its files, or is not stored in the way
-    of models.
+    Raises CorruptionError, naming the array, if one is missing, does not decode, or is larger than its files.
     """
-    if not isinstance(names, list) or not all(isinstance(name, str) and name.isidentifier() for name in names):
-        # Other names could lead out of the folder.
+    if not records.listed(records.is_name)(names):
         raise CorruptionError(f"{path}: its list of arrays is {names!r:.80}, not a list of plain names; {AGAIN}")
     files = store_of(path).files(path)
     if gone := sorted(name for name in names if f"{name}/zarr.json" not in files):
@@ -79,66 +63,46 @@ def read_arrays(group: zarr.Group, path: str, names: Collection[str]) -> dict[st
         name, _, rest = key.partition("/")
         if rest.startswith("c/"):
             chunk_bytes[name] += file.bytes
-    checked = {name: _checked_metadata(f"{path}/{name}", chunk_bytes[name]) for name in sorted(names)}
-    found = {}
-    try:
-        for name, metadata in checked.items():  # which are not read again
-            array: Any = whole(zarr.Array(zarr.AsyncArray(metadata, group.store_path / name)))
-            found[name] = read(array, f"{path}/{name}", 0, array.shape[0])
-        return found
-    except (MemoryError, BigKPCAError):
-        raise
-    except Exception as error:  # Zarr raises its own types for metadata that it does not accept
-        raise CorruptionError(f"{path}: an array does not decode ({error}); {AGAIN}") from error
+    opened = {name: _opened(f"{path}/{name}", chunk_bytes[name]) for name in sorted(names)}
+    return {name: read(array, f"{path}/{name}", 0, array.shape[0]) for name, array in opened.items()}
 
 
-def _checked_metadata(where: str, stored: int) -> Any:
-    """The metadata of an array. Raises CorruptionError unless it is an array of a model that fits in `stored` bytes."""
+def _opened(where: str, stored: int) -> zarr.Array[Any]:
+    """An array of a model, which fits in `stored` bytes. Only shape, type and rows of a chunk are taken from its file:
+    chunks have a checksum, and no codec that could expand little data into much, whatever that says."""
     try:
         found = read_json(f"{where}/zarr.json")
-    except (OSError, ValueError) as error:
-        raise CorruptionError(f"{where}: an array does not decode ({error}); {AGAIN}") from error
-    if wrong := _wrong(found):
-        raise CorruptionError(f"{where} is not an array that bigkpca wrote: {wrong}; {AGAIN}")
-    declared = math.prod(found["shape"]) * np.dtype(found["data_type"]).itemsize
+        shape, kind, chunk = found["shape"], found["data_type"], found["chunk_grid"]["configuration"]["chunk_shape"]
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise CorruptionError(f"{where}: an array does not decode ({error!r:.80}); {AGAIN}") from error
+    lengths = isinstance(shape, list) and all(type(each) is int and 0 <= each < _MOST for each in shape)
+    if not (lengths and len(shape) in (1, 2) and isinstance(kind, str) and kind in _TYPES):
+        raise CorruptionError(f"{where} has shape {shape!r:.80} and type {kind!r:.80}, as no array of a model; {AGAIN}")
+    rows = chunk[0] if isinstance(chunk, list) and chunk else None
+    if not (type(rows) is int and 0 < rows <= max(1, shape[0])):
+        raise CorruptionError(f"{where} has chunks of {chunk!r:.80}, as no array of a model; {AGAIN}")
+    declared = math.prod(shape) * np.dtype(kind).itemsize
     if declared > stored:
         raise CorruptionError(
-            f"{where}: an array does not decode (shape {tuple(found['shape'])} takes {declared:,} bytes, but its files "
-            f"have {stored:,}); {AGAIN}"
+            f"{where}: an array does not decode (shape {tuple(shape)} takes {declared:,} bytes, but its files have "
+            f"{stored:,}); {AGAIN}"
         )
-    return found
-
-
-def _wrong(found: Any) -> str | None:
-    """What is wrong with the metadata of an array, which may be any JSON; None if nothing is."""
-    match found:
-        case {"node_type": "array", "zarr_format": 3, "shape": shape, "data_type": str(kind)} if found.keys() <= _KEYS:
-            pass
-        case _:
-            return "its metadata has other entries"
-    if not (_is_shape(shape, 0) and len(shape) in (1, 2)):
-        return f"its shape is {shape!r:.80}"
-    if kind not in _TYPES or found.get("fill_value") != ("NaN" if np.dtype(kind).kind == "f" else 0):
-        return f"its type is {kind!r:.80}, filled with {found.get('fill_value')!r:.80}"
-    if found.get("chunk_key_encoding") != _PLACES or found.get("storage_transformers"):
-        return "its chunks have other names"
-    # Chunks of whole rows, with a checksum, and no codec that could expand little data into much.
-    match found.get("codecs"), found.get("chunk_grid"):
-        case (
-            [{"name": "bytes", **values}, {"name": "crc32c", **check}],
-            {"name": "regular", "configuration": {"chunk_shape": chunk}},
-        ) if values.get("configuration") in _ORDERS and not check.get("configuration"):
-            pass
-        case _:
-            return "it is stored with other codecs or chunks"
-    whole_rows = _is_shape(chunk, 1) and len(chunk) == len(shape) and chunk[1:] == [max(1, each) for each in shape[1:]]
-    if not (whole_rows and chunk[0] <= max(1, shape[0])):
-        return f"its chunks have the shape {chunk!r:.80}"
-    return None
-
-
-def _is_shape(value: Any, least: int) -> bool:
-    return isinstance(value, list) and all(type(length) is int and least <= length < _MOST for length in value)
+    metadata: Any = {
+        "zarr_format": 3,
+        "node_type": "array",
+        "shape": shape,
+        "data_type": kind,
+        "chunk_grid": {
+            "name": "regular",
+            "configuration": {"chunk_shape": [rows, *(max(1, each) for each in shape[1:])]},
+        },
+        "chunk_key_encoding": {"name": "default", "configuration": {"separator": "/"}},
+        "fill_value": 0,
+        "codecs": [{"name": "bytes", "configuration": {"endian": "little"}}, {"name": "crc32c"}],
+        "attributes": {},
+    }
+    store = store_of(where).zarr(where)
+    return whole(zarr.Array(zarr.AsyncArray(metadata, StorePath(store))))
 
 
 # The parts that are fields of a model: their classes, and the shapes of their arrays in the letters of that class.
@@ -348,9 +312,9 @@ def load_model(path: AnyPath) -> Model:
     for _ in range(_TRIES):
         before = groups.describe(path)
         try:
-            group = groups.open_group(path, "model")
-            about = groups.describe(path) or {}
-            arrays = read_arrays(group, path, about.get("arrays", []))
+            groups.open_group(path, "model")  # raises SpecError for anything else
+            about = before or {}
+            arrays = read_arrays(path, about.get("arrays"))
             known = {key: value for key, value in about.items() if key not in ("digest", "format_version")}
             if _digest(known, arrays) != about.get("digest"):
                 raise CorruptionError(f"{path}: its content does not match its digest; {AGAIN}")

@@ -130,8 +130,8 @@ def test_a_model_that_is_replaced_while_it_is_read_is_read_again(home, monkeypat
             if next(swaps) < often:  # between its manifest and its arrays
                 for source, target in (("m.zarr", "o.zarr"), ("n.zarr", "m.zarr"), ("o.zarr", "n.zarr")):
                     os.rename(source, target)
-                group, path, _ = given
-                return read_arrays(group, path, hostile.attribute(path)["arrays"])
+                path, _ = given
+                return read_arrays(path, hostile.attribute(path)["arrays"])
             return read_arrays(*given)
 
         monkeypatch.setattr(models, "read_arrays", read)

@@ -267,7 +267,8 @@ def _extract(night: Night, model: Model, fingerprint: dict[str, Any]) -> None:
             if not found.done:
                 place.create(arrays, rows.count, size)
             engine.check_paths(record["input"]["path"], place.claim)
-            given = [place, engine.placed(model), expansion and engine.placed(expansion), asked]
+            sent = replace(place, before=None)  # a manifest, which may be large, and which tasks do not need
+            given = [sent, engine.placed(model), expansion and engine.placed(expansion), asked]
             extracted: list[Extracted] = engine.each(
                 "extracting features", BlockTasks(extract_block, rows, blocks, given)
             )
