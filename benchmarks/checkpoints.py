@@ -13,7 +13,7 @@ from benchmarks.common import MEDIAN_DISTANCE, arguments, fit_pass, interleaved,
 from benchmarks.results import Results, table
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.progress import Progress
-from bigkpca.workflows.checkpoints import SavedRun
+from bigkpca.workflows.checkpoints import saved_in
 
 
 def main(argv: Sequence[str] | None = None) -> Results:
@@ -26,7 +26,7 @@ def main(argv: Sequence[str] | None = None) -> Results:
 
         def saving() -> float:
             shutil.rmtree(f"{folder}/sums", ignore_errors=True)
-            seconds = one_pass(replace(engine, checkpoint=SavedRun(f"{folder}/sums", Progress()).of))
+            seconds = one_pass(replace(engine, checkpoint=saved_in(f"{folder}/sums", [], Progress())))
             sizes.append(sum(file.stat().st_size for file in Path(folder).rglob("*.npz")))
             return seconds
 

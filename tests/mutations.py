@@ -79,8 +79,7 @@ FAULTS = [
     Fault("bigkpca/data/zarr_stores.py", "if (self.root / key).exists()", "if False", "lost if the power fails"),
     Fault("bigkpca/data/sparse.py", "indices >= self.columns", "indices > self.columns", "the next row"),
     Fault("bigkpca/storage/models.py", "digest.update(little_endian(values))", "pass", "damaged models load"),
-    Fault("bigkpca/storage/output.py", "if _content_of(path) != content:", "if False:", "late tasks write"),
-    Fault("bigkpca/storage/output.py", "not in stored or block.start % height", "not in stored", "added rows are NaN"),
+    Fault("bigkpca/storage/output.py", "if _content_of(self.claim) != _content", "if False and", "late tasks write"),
     Fault("bigkpca/storage/output.py", "            _remove_behind(path, about)", "            pass", "rows of others"),
     Fault("bigkpca/storage/output.py", "if start < block.start:", "if False:", "fill values for published rows"),
     Fault(

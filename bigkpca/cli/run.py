@@ -34,23 +34,18 @@ def run(job: str, plan: bool, as_json: bool, quiet: bool, **options: Any) -> Non
     The first run fits the model. Rerun the same command to finish a run that was stopped. --workers, --scheduler and
     --memory override the job file.
     """
-    from bigkpca.spec.job import JobError, read_job
+    from bigkpca.spec.job import read_job
     from bigkpca.workflows import scheduled
 
+    found = read_job(job, os.environ).running(**options)
     if plan:
-        planned = scheduled.plan_run(read_job(job, os.environ).running(**options))
+        planned = scheduled.plan_run(found)
         show(planned if as_json else {**planned, "rows": _range(*planned["rows"])}, as_json)
         return
-    try:
-        found = scheduled.read(job)
-    except JobError as error:
-        if error.log == "json":
-            write_json_lines()
-        raise
     if in_json := found.run.log == "json":
         write_json_lines()
     report = ShownProgress(quiet, json=in_json)
-    for record in scheduled.run(found, **options, progress=report):
+    for record in scheduled.run(found, progress=report):
         if as_json:
             click.echo(json.dumps(record))
             continue

@@ -30,7 +30,7 @@ from bigkpca.ingesting.notation import Notation
 from bigkpca.ingesting.source import Files, Source, kind_of
 from bigkpca.spec.units import parse_bytes
 from bigkpca.storage import groups, output, records
-from bigkpca.storage.output import Growth, NewArray, Output, group_path
+from bigkpca.storage.output import NewArray, Output, group_path
 
 _CHUNK_BYTES, _CHUNK_ROWS = 2**21, 65536
 
@@ -49,13 +49,13 @@ class Chunks:
     """
 
     array: zarr.Array[Any]
-    place: Output | Growth
+    place: Output
     start: int
     held: Array
     filled: int
 
     @classmethod
-    def after(cls, place: Output | Growth, name: str, rows: int) -> Chunks:
+    def after(cls, place: Output, name: str, rows: int) -> Chunks:
         """Continue after the first rows of an array; rows of an incomplete chunk are read back, to be written again."""
         path = f"{place.folder}/{name}"
         array = groups.open_array(path)
@@ -395,12 +395,11 @@ def _append(files: Files, path: str, record: Mapping[str, Any], allowed: Allowed
             added = _fill(place, source, about["rows"], categories, progress)
             files.check_unchanged()
         except BaseException:
-            place.release()  # so that other rows can be added in an object store
+            place.discard()  # so that other rows can be added in an object store
             raise
         (entry,) = added["provenance"]
         provenance = [*about["provenance"], entry | named]
-        own = {key: value for key, value in about.items() if key != "format_version"}
-        place.publish({**own, **added, "sources": about["sources"] + identity["sources"], "provenance": provenance})
+        place.publish({**added, "sources": about["sources"] + identity["sources"], "provenance": provenance})
     return False
 
 
@@ -445,9 +444,7 @@ def _array(group: zarr.Group, name: str) -> zarr.Array[Any]:
     return array
 
 
-def _fill(
-    place: Output | Growth, source: Source, start: int, categories: dict[str, int], progress: Progress
-) -> dict[str, Any]:
+def _fill(place: Output, source: Source, start: int, categories: dict[str, int], progress: Progress) -> dict[str, Any]:
     """Write all rows of the source from row `start` on; return the attributes that describe them."""
     x = Chunks.after(place, "x", start)
     beside = {each: Chunks.after(place, each.array, start) for each in source.beside}

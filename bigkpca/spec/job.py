@@ -1,11 +1,10 @@
-"""A job file for `bigkpca run`: read into a value, or refused in one error that lists all its problems."""
+"""A job file for `bigkpca run`: read into a value, or refused in one error that lists its problems."""
 
 from __future__ import annotations
 
 import re
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
-from itertools import combinations
 from typing import Annotated, Any, Literal
 
 from pydantic import (
@@ -21,14 +20,12 @@ from pydantic import (
 
 from bigkpca.data.devices import Device
 from bigkpca.data.stores import AnyPath, expanded, is_url, last_name, parent, store_of
-from bigkpca.errors import SpecError, nearest
+from bigkpca.errors import SpecError, unknown_name
 from bigkpca.numerics.outliers import CALIBRATION_ROWS
 from bigkpca.spec.checks import landmarks_of_file, unused, without_weights
 from bigkpca.spec.fields import FitSpec
 from bigkpca.spec.units import TIMEOUT_WRITTEN, is_scheduler, lacks_unit, parse_bytes, parse_seconds
 
-_MOST_BYTES = 1_000_000
-_MOST_PROBLEMS, _MOST_CHARACTERS = 100, 500  # exceeded only by files that are not job files
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _FILE = "file"  # the full path of the job file, in the context of validation
 
@@ -50,20 +47,10 @@ def _full(path: str, info: ValidationInfo) -> str:
         raise SpecError(str(error)) from error
 
 
-def _writable(path: str, info: ValidationInfo) -> str:
-    """The full path of an output."""
-    path = _full(path, info)
-    try:
-        store_of(path).output_path(path, ())
-    except OSError as error:
-        raise SpecError(str(error)) from error
-    return path
-
-
 def _local(path: str, info: ValidationInfo) -> str:
     if is_url(path):
         raise SpecError("metrics go to a file for the node exporter of this machine: give a local path")
-    return _writable(path, info)
+    return _full(path, info)
 
 
 def _array(name: str) -> str:
@@ -96,7 +83,7 @@ def _valid(check: Callable[[Any], Any]) -> AfterValidator:
 
 
 _Text = Annotated[str, Field(min_length=1)]
-_Output = Annotated[_Text, AfterValidator(_writable)]
+_Path = Annotated[_Text, AfterValidator(_full)]
 _Count = Annotated[int, Field(ge=1, le=2**31)]
 
 
@@ -109,7 +96,7 @@ class JobTable(BaseModel):
 class JobInput(JobTable):
     """The rows, to which others can append between and during runs."""
 
-    path: Annotated[_Text, AfterValidator(_full)]
+    path: _Path
     array: _Text | None = None
     sample_weight: Annotated[_Text, AfterValidator(_array)] | None = None
 
@@ -117,7 +104,7 @@ class JobInput(JobTable):
 class JobModel(JobTable):
     """The model: its path, and what to fit if there is none; `options.model_fields_set` names what the file sets."""
 
-    path: _Output
+    path: _Path
     options: FitSpec
 
     @model_validator(mode="before")
@@ -144,7 +131,7 @@ class JobModel(JobTable):
 class JobOutput(JobTable):
     """The features. must_exist: whether earlier runs left some; None if the record beside the job file decides."""
 
-    path: _Output
+    path: _Path
     block_rows: _Count | None = None
     flag: Annotated[float, Field(gt=0, lt=1)] | None = None
     must_exist: bool | None = None
@@ -206,19 +193,15 @@ class Job(JobTable):
         return self
 
     def _overlaps(self) -> Iterator[str]:
-        """Paths that would be written over another one."""
-        written = {"model.path": self.model.path, "output.path": self.output.path}
-        if self.run.metrics is not None:
-            written["run.metrics"] = self.run.metrics
-        read = {"input.path": self.input.path, "the job file": self.file}
-        for (name, path), (other, taken) in [
-            *combinations(written.items(), 2),
-            *((one, two) for one in written.items() for two in read.items()),
-        ]:
+        """Paths that cannot be written, or would be written over another one."""
+        written = {"model.path": self.model.path, "output.path": self.output.path, "run.metrics": self.run.metrics}
+        for name, path in written.items():
+            others = [self.file, self.input.path, *(other for key, other in written.items() if key != name)]
             try:
-                store_of(path).output_path(path, (taken,))
-            except SpecError:
-                yield f"{name} and {other} are the same, or one lies in the other: give each a separate path"
+                if path is not None:
+                    store_of(path).output_path(path, tuple(filter(None, others)))
+            except (SpecError, OSError) as error:
+                yield f"{name}: {error}"
 
     def _clashes(self) -> Iterator[str]:
         """Keys that conflict with the model. Values are not shown, since they can come from the environment."""
@@ -228,12 +211,6 @@ class Job(JobTable):
                 yield f"{name} does not work with this model.{clash.fields[0]}: leave one of the two out"
         if flag is not None and flag < 1 / (spec.calibration_rows + 1):
             yield "output.flag is below 1 / (1 + model.calibration_rows): give a larger share, or set more such rows"
-
-
-class JobError(SpecError):
-    """All problems of a job file (exit code 2). log: in which format the file asks for messages."""
-
-    log = "plain"
 
 
 def read_job(path: AnyPath, environment: Mapping[str, str]) -> Job:
@@ -253,8 +230,8 @@ def read_job(path: AnyPath, environment: Mapping[str, str]) -> Job:
     Raises
     ------
     SpecError
-        The file cannot be read, or is wrong: one error lists all problems with their keys. Values from the environment
-        are not shown.
+        The file cannot be read, a variable is not set, or the file is wrong: one error lists all problems with their
+        keys.
 
     Examples
     --------
@@ -266,96 +243,48 @@ def read_job(path: AnyPath, environment: Mapping[str, str]) -> Job:
     ('s3://lake/x.zarr', 'warn', 'gaussian')
     """
     name = expanded(path)
-    tables = _tables(name)
-    file = f"{store_of(name).absolute(parent(name)).rstrip('/')}/{last_name(name)}"
-    filled = _Filled(environment)
-    values = filled.of(tables, ())
-    problems = {key: f"the environment variable {variable} is not set" for key, variable in filled.unset.items()}
-    try:
-        job = Job.model_validate(values, context={_FILE: file})
-        if not problems:
-            return job
-    except ValidationError as errors:
-        problems = _told(errors, filled.hidden) | problems
-    lines = [f"{name}: {'.'.join(key)}{': ' if key else ''}{text}" for key, text in problems.items()]
-    found = JobError("\n".join(map(_shown, [*lines[:_MOST_PROBLEMS], *lines[_MOST_PROBLEMS:][:1]])))
-    if isinstance(run := values.get("run"), dict):
-        found.log = str(run.get("log"))
-    raise found
-
-
-def _tables(name: str) -> dict[str, Any]:
-    """The values of a job file. Raises SpecError if it cannot be read."""
     if is_url(name):
         raise SpecError(f"{name}: a job file must be on a local disk, not in an object store")
     try:
         with store_of(name).open(name) as file:
-            content = file.read(_MOST_BYTES + 1)
+            tables = tomllib.loads(file.read().decode("utf-8-sig"))  # some editors write a byte order mark first
     except FileNotFoundError:
         raise SpecError(f"there is no job file {name}") from None
-    except (OSError, ValueError) as error:
+    except OSError as error:
         raise SpecError(f"the job file {name} cannot be read: {error}") from error
-    if len(content) > _MOST_BYTES:
-        raise SpecError(f"{name} is larger than 1 MB: a job file is a short text that names the data by path")
-    try:
-        return tomllib.loads(content.decode("utf-8-sig"))  # some editors write a byte order mark first
     except (ValueError, RecursionError) as error:
         raise SpecError(f"{name} is not valid TOML: {error}") from None
+    full = f"{store_of(name).absolute(parent(name)).rstrip('/')}/{last_name(name)}"
+    try:
+        return Job.model_validate(_filled(tables, environment, f"{name}: "), context={_FILE: full})
+    except ValidationError as error:
+        raise SpecError("\n".join(f"{name}: {problem}" for problem in _problems(error))) from None
 
 
-class _Filled:
-    """Fills environment variables into values: keys whose values hold some (hidden), and those that are not set."""
-
-    def __init__(self, environment: Mapping[str, str]) -> None:
-        self._environment = environment
-        self.hidden: set[tuple[str, ...]] = set()
-        self.unset: dict[tuple[str, ...], str] = {}
-
-    def of(self, value: Any, key: tuple[str, ...]) -> Any:
-        """The value with its variables replaced."""
-        if isinstance(value, dict):
-            return {name: self.of(each, (*key, name)[:2]) for name, each in value.items()}
-        if not isinstance(value, str):
-            return value
-        for variable in _VARIABLE.findall(value):
-            self.hidden.add(key)
-            if variable not in self._environment:
-                self.unset.setdefault(key, variable)
-        return _VARIABLE.sub(lambda found: self._environment.get(found[1], found[0]), value)
+def _filled(value: Any, environment: Mapping[str, str], where: str) -> Any:
+    """A value with the variables in its texts replaced. Raises SpecError for a variable that is not set."""
+    if isinstance(value, dict):
+        return {key: _filled(each, environment, f"{where}{key}.") for key, each in value.items()}
+    if not isinstance(value, str):
+        return value
+    if unset := [name for name in _VARIABLE.findall(value) if name not in environment]:
+        raise SpecError(f"{where.removesuffix('.')}: the environment variable {unset[0]} is not set")
+    return _VARIABLE.sub(lambda found: environment[found[1]], value)
 
 
-def _told(errors: ValidationError, hidden: set[tuple[str, ...]]) -> dict[tuple[str, ...], str]:
-    """What is wrong with each key, without values from the environment."""
-    found: dict[tuple[str, ...], list[str]] = {}
+def _problems(errors: ValidationError) -> list[str]:
+    """What is wrong, with the path of the key."""
+    found: dict[str, list[str]] = {}
     for one in errors.errors():
-        key = tuple(str(part) for part in one["loc"] if part != "options")[:2]
-        # Conflicts within a table do not show its path.
-        secret = key in hidden or any(each[:-1] == key and each[-1] != "path" for each in hidden)
-        own = one.get("ctx", {}).get("error")
+        # The options of the fit stand in the table of the model; deeper keys are those of kinds that a value may have.
+        key = [str(part) for part in one["loc"] if part != "options"][:2]
+        text = str(one.get("ctx", {}).get("error", one["msg"]))
         if one["type"] == "extra_forbidden":
-            text = _unknown(*key)
-        elif one["type"] == "model_type":
-            text = f"this must be a table: write [{'.'.join(key)}], and its keys below it"
-        elif own is not None and secret:
-            text = "this is not valid; the reason is hidden, since it would show values of the environment"
-        else:
-            text = one["msg"] if own is None else str(own)
-        found.setdefault(key, []).append(text)
-    return {key: ", or ".join(dict.fromkeys(texts)) for key, texts in found.items()}
+            table: Any = Job if len(key) == 1 else Job.model_fields[key[0]].annotation
+            known = ["path", *FitSpec.model_fields] if table is JobModel else list(table.model_fields)
+            text = str(unknown_name("key", key[-1], known))
+        found.setdefault(".".join(key), []).append(text)
+    return [f"{key}: {', or '.join(dict.fromkeys(texts))}".removeprefix(": ") for key, texts in found.items()]
 
 
-def _unknown(*key: str) -> str:
-    """What to say about a key that does not exist."""
-    table: Any = Job if len(key) == 1 else Job.model_fields[key[0]].annotation
-    known = ["path", *FitSpec.model_fields] if table is JobModel else list(table.model_fields)
-    near = nearest(key[-1][:_MOST_CHARACTERS], known)
-    return f"unknown key: {f'did you mean {near}? ' if near else ''}known are {', '.join(known)}"
-
-
-def _shown(line: str) -> str:
-    """A line of a message, with control characters escaped."""
-    shown = "".join(each if each.isprintable() else f"\\u{ord(each):04x}" for each in line)
-    return shown if len(shown) <= _MOST_CHARACTERS else f"{shown[:_MOST_CHARACTERS]}..."
-
-
-__all__ = ["Job", "JobError", "JobInput", "JobModel", "JobOutput", "JobRun", "read_job"]
+__all__ = ["Job", "JobInput", "JobModel", "JobOutput", "JobRun", "read_job"]

@@ -18,7 +18,7 @@ import numpy as np
 import zarr
 from zarr.codecs import Crc32cCodec, ZstdCodec
 
-from bigkpca.data.json_files import read_json, write_json
+from bigkpca.data.json_files import parsed, read_json, write_json
 from bigkpca.data.stores import store_of
 from bigkpca.data.stores.base import PARTIAL
 from bigkpca.data.zarr import ATTRIBUTE, MAIN, StoredArray, member, open_node, stored_array, whole
@@ -46,30 +46,31 @@ def create_array(
     chunk is stored even if all its values equal the fill value, so a missing chunk always means loss; floats are filled
     with NaN, which makes a hole visible to other programs, too.
     """
-    dtype, chunks = np.dtype(dtype), (max(1, chunk_rows), *(max(1, length) for length in shape[1:]))
-    found = _array_at(path)
-    if (
-        found is not None
-        and (found.dtype, found.chunks, found.shape[1:]) == (dtype, chunks, tuple(shape[1:]))
-        and shape[0] in (0, found.shape[0])  # 0: rows are added to it
-    ):
-        return found
-    store, made = store_of(path), dict[str, Any]()
-    if found is not None:
-        store.remove_folder(path)
+    dtype, made = np.dtype(dtype), dict[str, Any]()
     zarr.create_array(
         made,
         shape=tuple(shape),
         dtype=dtype,
-        chunks=chunks,
+        chunks=(max(1, chunk_rows), *(max(1, length) for length in shape[1:])),
         compressors=[ZstdCodec(level=1), Crc32cCodec()] if compress else Crc32cCodec(),
         fill_value=np.nan if dtype.kind == "f" else 0,
         attributes=None if attributes is None else dict(attributes),
         dimension_names=tuple(names),
     )
-    # By one write, which does not remove the chunks that another run has already written.
-    store.make_folder(path)
-    store.write(f"{path}/zarr.json", made["zarr.json"].to_bytes())
+    store, content = store_of(path), made["zarr.json"].to_bytes()
+    try:
+        found = read_json(f"{path}/zarr.json")
+    except (FileNotFoundError, ValueError):  # nothing, or what was cut off
+        found = None
+    wanted = parsed(content)
+    if found is not None and not shape[0]:  # rows are added to it
+        wanted["shape"][0] = found["shape"][0]
+    if found != wanted:
+        if found is not None:
+            store.remove_folder(path)
+        # By one write, which does not remove the chunks that another run has already written.
+        store.make_folder(path)
+        store.write(f"{path}/zarr.json", content)
     return open_array(path)
 
 
@@ -77,18 +78,6 @@ def open_array(path: str) -> zarr.Array[Any]:
     """The array at `path`, to read and write; chunks of fill values are written, too. Raises the errors of Zarr."""
     array = zarr.open_array(zarr_store(path), mode="r+", zarr_format=3)
     return array.with_config({"write_empty_chunks": True})
-
-
-def _array_at(path: str) -> zarr.Array[Any] | None:
-    """The array at `path`; None if there is none, or if its metadata were cut off."""
-    try:
-        return open_array(path)
-    except FileNotFoundError:
-        return None
-    except (BigKPCAError, OSError):
-        raise
-    except Exception:  # Zarr raises several types
-        return None
 
 
 def with_rows(array: zarr.Array[Any], rows: int) -> zarr.Array[Any]:

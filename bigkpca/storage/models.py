@@ -1,6 +1,6 @@
 """Models on disk: plain arrays and one JSON attribute, loaded without executing anything and with every part checked.
 
-A model may come from anyone: its digest protects against accidents, not against malice. So Zarr sees only metadata in
+A model may come from anyone: its digest protects against accidents, not against malice. So Zarr sees only metadata of
 the form that `groups.create_array` writes, without a compressor, and nothing is read that claims to be larger than its
 files. Shapes are defined in the classes themselves (`shapes` of feature maps, decoders and the certificate).
 """
@@ -11,13 +11,14 @@ import hashlib
 import json
 import math
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, fields
 from importlib.metadata import version
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 import numpy as np
 import zarr
+from zarr.storage import StorePath
 
 from bigkpca.data.blocks import power_of_two
 from bigkpca.data.json_files import read_json
@@ -25,7 +26,8 @@ from bigkpca.data.labels import are_stored_labels
 from bigkpca.data.rows import little_endian
 from bigkpca.data.stores import AnyPath, expanded, is_path, store_of
 from bigkpca.data.zarr import read, whole
-from bigkpca.errors import Array, BigKPCAError, CorruptionError, IncompleteError, SpecError
+from bigkpca.data.zarr_stores import zarr_store
+from bigkpca.errors import Array, CorruptionError, IncompleteError, SpecError
 from bigkpca.numerics import kernels, moments, preimages
 from bigkpca.numerics.certificates import Certificate
 from bigkpca.numerics.certificates.sampling import DrawnRows
@@ -43,32 +45,15 @@ from bigkpca.storage import groups, records
 
 AGAIN = "fit the model again with --overwrite (overwrite=True in Python)"
 _TYPES = {"bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float32", "float64"}
-_KEYS = {
-    "shape",
-    "data_type",
-    "chunk_grid",
-    "chunk_key_encoding",
-    "fill_value",
-    "codecs",
-    "attributes",
-    "dimension_names",
-    "zarr_format",
-    "node_type",
-    "storage_transformers",
-}
-_PLACES = {"name": "default", "configuration": {"separator": "/"}}
-_ORDERS: tuple[Any, ...] = (None, {}, {"endian": "little"}, {"endian": "big"})  # absent if a value is one byte
 _MOST = 2**62  # largest length; products of two still fit the integers of Zarr's index
 
 
-def read_arrays(group: zarr.Group, path: str, names: Collection[str]) -> dict[str, Array]:
+def read_arrays(path: str, names: Any) -> dict[str, Array]:
     """The arrays with these names in the model at `path`, in memory.
 
-    Raises CorruptionError, naming the array, if one is missing, is larger than its files, or is not stored in the way
-    of models.
+    Raises CorruptionError, naming the array, if one is missing, does not decode, or is larger than its files.
     """
-    if not isinstance(names, list) or not all(isinstance(name, str) and name.isidentifier() for name in names):
-        # Other names could lead out of the folder.
+    if not records.listed(records.is_name)(names):
         raise CorruptionError(f"{path}: its list of arrays is {names!r:.80}, not a list of plain names; {AGAIN}")
     files = store_of(path).files(path)
     if gone := sorted(name for name in names if f"{name}/zarr.json" not in files):
@@ -79,72 +64,59 @@ def read_arrays(group: zarr.Group, path: str, names: Collection[str]) -> dict[st
         name, _, rest = key.partition("/")
         if rest.startswith("c/"):
             chunk_bytes[name] += file.bytes
-    checked = {name: _checked_metadata(f"{path}/{name}", chunk_bytes[name]) for name in sorted(names)}
-    found = {}
-    try:
-        for name, metadata in checked.items():  # which are not read again
-            array: Any = whole(zarr.Array(zarr.AsyncArray(metadata, group.store_path / name)))
-            found[name] = read(array, f"{path}/{name}", 0, array.shape[0])
-        return found
-    except (MemoryError, BigKPCAError):
-        raise
-    except Exception as error:  # Zarr raises its own types for metadata that it does not accept
-        raise CorruptionError(f"{path}: an array does not decode ({error}); {AGAIN}") from error
+    opened = {name: _opened(f"{path}/{name}", chunk_bytes[name]) for name in sorted(names)}
+    return {name: read(array, f"{path}/{name}", 0, array.shape[0]) for name, array in opened.items()}
 
 
-def _checked_metadata(where: str, stored: int) -> Any:
-    """The metadata of an array. Raises CorruptionError unless it is an array of a model that fits in `stored` bytes."""
+def _opened(where: str, stored: int) -> zarr.Array[Any]:
+    """An array of a model, which fits in `stored` bytes. Only shape, type and rows of a chunk are taken from its file:
+    chunks have a checksum, and no codec that could expand little data into much, whatever that says."""
     try:
         found = read_json(f"{where}/zarr.json")
-    except (OSError, ValueError) as error:
-        raise CorruptionError(f"{where}: an array does not decode ({error}); {AGAIN}") from error
-    if wrong := _wrong(found):
-        raise CorruptionError(f"{where} is not an array that bigkpca wrote: {wrong}; {AGAIN}")
-    declared = math.prod(found["shape"]) * np.dtype(found["data_type"]).itemsize
+        shape, kind, chunk = found["shape"], found["data_type"], found["chunk_grid"]["configuration"]["chunk_shape"]
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise CorruptionError(f"{where}: an array does not decode ({error!r:.80}); {AGAIN}") from error
+    lengths = isinstance(shape, list) and all(type(each) is int and 0 <= each < _MOST for each in shape)
+    if not (lengths and len(shape) in (1, 2) and isinstance(kind, str) and kind in _TYPES):
+        raise CorruptionError(f"{where} has shape {shape!r:.80} and type {kind!r:.80}, as no array of a model; {AGAIN}")
+    rows = chunk[0] if isinstance(chunk, list) and chunk else None
+    if not (type(rows) is int and 0 < rows <= max(1, shape[0])):
+        raise CorruptionError(f"{where} has chunks of {chunk!r:.80}, as no array of a model; {AGAIN}")
+    declared = math.prod(shape) * np.dtype(kind).itemsize
     if declared > stored:
         raise CorruptionError(
-            f"{where}: an array does not decode (shape {tuple(found['shape'])} takes {declared:,} bytes, but its files "
-            f"have {stored:,}); {AGAIN}"
+            f"{where}: an array does not decode (shape {tuple(shape)} takes {declared:,} bytes, but its files have "
+            f"{stored:,}); {AGAIN}"
         )
-    return found
+    metadata: Any = {
+        "zarr_format": 3,
+        "node_type": "array",
+        "shape": shape,
+        "data_type": kind,
+        "chunk_grid": {
+            "name": "regular",
+            "configuration": {"chunk_shape": [rows, *(max(1, each) for each in shape[1:])]},
+        },
+        "chunk_key_encoding": {"name": "default", "configuration": {"separator": "/"}},
+        "fill_value": 0,
+        "codecs": [{"name": "bytes", "configuration": {"endian": "little"}}, {"name": "crc32c"}],
+        "attributes": {},
+    }
+    return whole(zarr.Array(zarr.AsyncArray(metadata, StorePath(zarr_store(where)))))
 
 
-def _wrong(found: Any) -> str | None:
-    """What is wrong with the metadata of an array, which may be any JSON; None if nothing is."""
-    match found:
-        case {"node_type": "array", "zarr_format": 3, "shape": shape, "data_type": str(kind)} if found.keys() <= _KEYS:
-            pass
-        case _:
-            return "its metadata has other entries"
-    if not (_is_shape(shape, 0) and len(shape) in (1, 2)):
-        return f"its shape is {shape!r:.80}"
-    if kind not in _TYPES or found.get("fill_value") != ("NaN" if np.dtype(kind).kind == "f" else 0):
-        return f"its type is {kind!r:.80}, filled with {found.get('fill_value')!r:.80}"
-    if found.get("chunk_key_encoding") != _PLACES or found.get("storage_transformers"):
-        return "its chunks have other names"
-    # Chunks of whole rows, with a checksum, and no codec that could expand little data into much.
-    match found.get("codecs"), found.get("chunk_grid"):
-        case (
-            [{"name": "bytes", **values}, {"name": "crc32c", **check}],
-            {"name": "regular", "configuration": {"chunk_shape": chunk}},
-        ) if values.get("configuration") in _ORDERS and not check.get("configuration"):
-            pass
-        case _:
-            return "it is stored with other codecs or chunks"
-    whole_rows = _is_shape(chunk, 1) and len(chunk) == len(shape) and chunk[1:] == [max(1, each) for each in shape[1:]]
-    if not (whole_rows and chunk[0] <= max(1, shape[0])):
-        return f"its chunks have the shape {chunk!r:.80}"
-    return None
-
-
-def _is_shape(value: Any, least: int) -> bool:
-    return isinstance(value, list) and all(type(length) is int and least <= length < _MOST for length in value)
-
-
-_Part = TypeVar("_Part", ShiftedSums, Reference, Captured, DrawnRows)
-_SOLUTION: dict[str, Shape] = {"mean": ("D",), "components": ("D", "r"), "eigenvalues": ("r",)}
-# Entries of the attribute that are not part of the provenance.
-_OWN = {"format", "kernel", "arrays", *(part.name for kind in (Model, Solution) for part in fields(kind))}
+# The parts that are fields of a model: their classes, and the shapes of their arrays in the letters of that class.
+_PARTS: dict[str, tuple[type, Mapping[str, Shape]]] = {
+    "solution": (Solution, {"mean": ("D",), "components": ("D", "r"), "eigenvalues": ("r",)}),
+    "sums": (ShiftedSums, {"about": ("D",), "total": ("D",), "products": ("packed",)}),
+    "certificate": (Certificate, Certificate.shapes()),
+    "reference": (Reference, Reference.shapes),
+    "captured": (Captured, Captured.shapes),
+    "drawn": (DrawnRows, DrawnRows.shapes),
+    "calibration": (Calibration, Calibration.shapes),
+}
+_WITHOUT_PREFIX = ("solution", "features")  # whose arrays have their own names in the file
+_OWN = {"format", "kernel", "arrays", *(part.name for part in fields(Model))}  # entries that are not provenance
 
 
 def assembled(about: Mapping[str, Any], arrays: Mapping[str, Array]) -> Model:
@@ -152,74 +124,50 @@ def assembled(about: Mapping[str, Any], arrays: Mapping[str, Array]) -> Model:
 
     Raises SpecError, naming the entry or the array, if they are not those of a model.
     """
-    kernel = kernels.from_dict(about.get("kernel", {}))
-    solution, sizes = _solution(about, arrays)
-    features = _features(about.get("features"), kernel, arrays, sizes)
-    shapes: dict[str, Shape] = {"about": ("D",), "total": ("D",), "products": (moments.entries(sizes["D"]),)}
-    sums = _part(ShiftedSums, "sums", about, arrays, shapes, sizes)
-    certified = _dict_of(about.get("certificate"), "certificate")
-    certified |= _shaped("certificate_", arrays, Certificate.shapes(), dict(sizes), finite=False)
-    check_plain(Certificate, certified, "the certificate")
-    certificate = Certificate(**certified)
-    decoder = _decoder(about.get("decoder"), arrays, sizes)
-    more = {**sizes, "r+1": sizes["r"] + 1}
-    reference = _part(Reference, "reference", about, arrays, Reference.shapes, more, "rows")
-    captured = _part(Captured, "captured", about, arrays, Captured.shapes, sizes, "rows")
-    drawn = _part(DrawnRows, "drawn", about, arrays, DrawnRows.shapes, sizes)
-    calibration = _calibration(about.get("calibration"), arrays, more)
+    mean, components, offset = (arrays.get(name) for name in ("mean", "components", "offset"))
+    if mean is None or components is None or offset is None or components.ndim != 2:
+        raise SpecError("the array mean, components or offset is missing")
+    D, r, d = len(mean), components.shape[1], len(offset)
+    sizes = {"D": D, "r": r, "d": d, "d+1": d + 1, "r+1": r + 1, "packed": moments.entries(D)}
+    parts = ["solution", *(name for name in _PARTS if name != "solution" and about.get(name) is not None)]
+    given = {name: _part(name, about.get(name), arrays, sizes) for name in parts}
+    features, decoder = _features(about, arrays, sizes), _decoder(about.get("decoder"), arrays, sizes)
     provenance: Any = {key: about[key] for key in about if key not in _OWN}
-    if found := records.wrong(provenance, records.PROVENANCE, partial=True):
-        raise SpecError(found)
-    names = provenance.get("column_names")
-    if names is not None and len(names) != features.columns:
-        raise SpecError(f"{len(names)} column names for {features.columns} columns")
-    if (blocks := provenance.get("one_hot")) and blocks[-1][2] > features.columns:
-        raise SpecError(f"columns of categories up to column {blocks[-1][2]}, of {features.columns}")
-    labels = provenance.get("column_labels")
-    if labels is not None and not are_stored_labels(labels, features.columns):
-        raise SpecError(f"the coordinates of the columns do not have {features.columns} values")
-    model = Model(
-        features,
-        solution,
-        sums=sums,
-        certificate=certificate,
-        provenance=provenance,
-        decoder=decoder,
-        captured=captured,
-        drawn=drawn,
-        calibration=calibration,
-        reference=reference,
-    )
+    _check_provenance(provenance, features.columns)
+    model = Model(features, given.pop("solution"), provenance=provenance, decoder=decoder, **given)
     if "spec" in provenance:
         _ = model.method  # raises SpecError for one that is unknown
     return model
 
 
-def _solution(about: Mapping[str, Any], arrays: Mapping[str, Array]) -> tuple[Solution, dict[str, int]]:
-    """The solution and the sizes D, r and d of the model."""
-    sizes: dict[str, int] = {}
-    plain = {field.name: about[field.name] for field in fields(Solution) if field.name in about}
-    given = _shaped("", arrays, _SOLUTION, sizes) | plain
-    check_plain(Solution, given, "the model")
-    if not (np.isfinite(given["total_variance"]) and given["total_variance"] > 0):
-        raise SpecError(f"total_variance is {given['total_variance']}, not a positive number")
-    if not _shaped("", arrays, {"offset": ("d",)}, sizes):
-        raise SpecError("the array offset is missing")
-    sizes["d+1"] = sizes["d"] + 1
-    return Solution(**given), sizes
+def _part(name: str, about: Any, arrays: Mapping[str, Array], sizes: Mapping[str, int]) -> Any:
+    """A part of a model."""
+    kind, shapes = _PARTS[name]
+    plain = _dict_of(about, name)
+    if name == "sums":
+        plain.setdefault("largest", np.inf)
+    if name == "calibration" and (limit := plain.get("limit")) is not None:
+        check_plain(Limit, _dict_of(limit, "limit"), "the limit of the calibration")
+        plain["limit"] = Limit(**limit)
+    given = _checked(kind, plain, name, arrays, shapes, sizes)
+    for count in {"count", "rows"} & plain.keys():
+        if not records.is_count(plain[count]):
+            raise SpecError(f"{name} is of {plain[count]!r:.80} rows")
+    if name == "solution" and not (np.isfinite(plain["total_variance"]) and plain["total_variance"] > 0):
+        raise SpecError(f"total_variance is {plain['total_variance']}, not a positive number")
+    return kind(**plain, **given)
 
 
-def _features(about: Any, kernel: Kernel, arrays: Mapping[str, Array], sizes: dict[str, int]) -> FeatureMap:
-    name = name_in(about, "feature map")
+def _features(about: Mapping[str, Any], arrays: Mapping[str, Array], sizes: Mapping[str, int]) -> FeatureMap:
+    kernel, plain = kernels.from_dict(about.get("kernel", {})), about.get("features", {})
+    name = name_in(plain, "feature map")
     if name not in MAPS:
         raise SpecError(f"unknown feature map {name!r:.80}")
     kind = MAPS[name]
     if not kind.takes(kernel):
         raise SpecError(f"the feature map {name!r} has no form for the kernel {kernel.name!r}")
-    plain = {key: value for key, value in about.items() if key != "name"}
-    given = _shaped("", arrays, kind.shapes, dict(sizes))  # its letters mean nothing elsewhere
-    check_plain(kind, {**plain, **given, "kernel": kernel}, f"the feature map {name!r}")
-    features = from_parts(about, kernel, given)
+    given = _checked(kind, {**_unnamed(plain), "kernel": kernel}, "features", arrays, kind.shapes, sizes)
+    features = from_parts(plain, kernel, given)
     if features.size != sizes["D"]:
         raise SpecError(f"the feature map has {features.size} features, but the mean has {sizes['D']}")
     if features.dtype not in (np.float32, np.float64):
@@ -229,27 +177,25 @@ def _features(about: Any, kernel: Kernel, arrays: Mapping[str, Array], sizes: di
     return features
 
 
-def _part(
-    kind: type[_Part],
-    name: str,
-    about: Mapping[str, Any],
-    arrays: Mapping[str, Array],
-    shapes: Mapping[str, Shape],
-    sizes: dict[str, int],
-    count: str = "count",
-) -> _Part | None:
-    """A part of the model whose `count` is the number of rows that it was made from; None if there is none."""
-    if about.get(name) is None:
+def _decoder(about: Any, arrays: Mapping[str, Array], sizes: Mapping[str, int]) -> preimages.Decoder | None:
+    if about is None:
         return None
-    given: dict[str, Any] = _shaped(f"{name}_", arrays, shapes, sizes) | _dict_of(about[name], name)
-    if kind is ShiftedSums and given.get("largest") is None:  # which JSON has no number for
-        given["largest"] = np.inf
-    if kind is ShiftedSums and records.is_count(given.get(count)):  # without weights
-        given.setdefault("weight", float(given[count]))
-    check_plain(kind, given, f"the part {name!r}")
-    if not records.is_count(given[count]):
-        raise SpecError(f"{name} is of {given[count]!r:.80} rows")
-    return kind(**given)
+    kind = preimages.decoder_class(name_in(about, "decoder"))
+    shapes = {field.name: kind.shapes.get(field.name, ()) for field in fields(kind) if "Array" in str(field.type)}
+    return preimages.decoder_from_parts(about, _checked(kind, _unnamed(about), "decoder", arrays, shapes, sizes))
+
+
+def _check_provenance(provenance: Mapping[str, Any], columns: int) -> None:
+    """Raise SpecError unless these are entries of a model with so many columns."""
+    if found := records.wrong(provenance, records.PROVENANCE, partial=True):
+        raise SpecError(found)
+    names, labels, blocks = (provenance.get(name) for name in ("column_names", "column_labels", "one_hot"))
+    if names is not None and len(names) != columns:
+        raise SpecError(f"{len(names)} column names for {columns} columns")
+    if blocks and blocks[-1][2] > columns:
+        raise SpecError(f"columns of categories up to column {blocks[-1][2]}, of {columns}")
+    if labels is not None and not are_stored_labels(labels, columns):
+        raise SpecError(f"the coordinates of the columns do not have {columns} values")
 
 
 def _dict_of(value: Any, name: str) -> dict[str, Any]:
@@ -259,50 +205,45 @@ def _dict_of(value: Any, name: str) -> dict[str, Any]:
     return dict(value)
 
 
-def _decoder(about: Any, arrays: Mapping[str, Array], sizes: dict[str, int]) -> preimages.Decoder | None:
-    if about is None:
-        return None
-    kind = preimages.decoder_class(name_in(about, "decoder"))
-    shapes = {field.name: kind.shapes.get(field.name, ()) for field in fields(kind) if "Array" in str(field.type)}
-    given = _shaped("decoder_", arrays, shapes, dict(sizes))
-    plain = {key: value for key, value in about.items() if key != "name"}
-    check_plain(kind, {**plain, **given}, f"the decoder {about['name']!r}")
-    return preimages.decoder_from_parts(about, given)
+def _unnamed(about: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in about.items() if key != "name"}
 
 
-def _calibration(limit: Any, arrays: Mapping[str, Array], sizes: dict[str, int]) -> Calibration | None:
-    given: dict[str, Any] = _shaped("calibration_", arrays, Calibration.shapes, sizes)
-    if not given:
-        return None
-    check_plain(Calibration, given, "the calibration")
-    if limit is not None:
-        check_plain(Limit, _dict_of(limit, "calibration"), "the limit of the calibration")
-        given["limit"] = Limit(**limit)
-    return Calibration(**given)
-
-
-def _shaped(
-    prefix: str, arrays: Mapping[str, Array], shapes: Mapping[str, Shape], sizes: dict[str, int], *, finite: bool = True
+def _checked(
+    kind: type,
+    plain: Mapping[str, Any],
+    name: str,
+    arrays: Mapping[str, Array],
+    shapes: Mapping[str, Shape],
+    sizes: Mapping[str, int],
 ) -> dict[str, Array]:
-    """Those of the named arrays that exist, by their names without the prefix. New letters are added to `sizes`.
+    """The arrays of a part of a model, those that exist.
 
-    Raises SpecError if a shape does not match the sizes of its letters, and for values that are not `finite`.
+    Raises SpecError if its plain values have other types, a shape does not match the sizes of its letters, or an array
+    is empty or not finite.
     """
-    found = {name: arrays[prefix + name] for name in shapes if prefix + name in arrays}
-    for name, values in found.items():
-        shape = shapes[name]
+    prefix, own = _prefix(name), dict(sizes)  # other letters mean nothing elsewhere
+    found = {key: arrays[prefix + key] for key in shapes if prefix + key in arrays}
+    for key, values in found.items():
+        shape = shapes[key]
         fits = len(shape) == values.ndim and all(
-            length == (sizes.setdefault(size, length) if isinstance(size, str) else size)
+            length == (own.setdefault(size, length) if isinstance(size, str) else size)
             for size, length in zip(shape, values.shape, strict=True)
         )
         if shape and not fits:
             wanted = ", ".join(map(str, shape))
-            raise SpecError(f"the array {prefix}{name} has the shape {values.shape}, and not ({wanted})")
-        # A column of weight 0 has an infinite scale.
-        usable = ~np.isnan(values) if name == "scale" else np.isfinite(values)
-        if finite and not (values.size and usable.all()):
-            raise SpecError(f"the array {prefix}{name} is empty, or contains NaN or infinity")
+            raise SpecError(f"the array {prefix}{key} has the shape {values.shape}, and not ({wanted})")
+        # A column of weight 0 has an infinite scale, and nothing may be known of a component.
+        usable = ~np.isnan(values) if key == "scale" else np.isfinite(values) | (name == "certificate")
+        if not (usable.all() and (values.size or name == "certificate")):
+            raise SpecError(f"the array {prefix}{key} is empty, or contains NaN or infinity")
+    check_plain(kind, {**plain, **found}, f"the part {name!r}")
     return found
+
+
+def _prefix(name: str) -> str:
+    """With what the names of the arrays of a part begin."""
+    return "" if name in _WITHOUT_PREFIX else f"{name}_"
 
 
 _CHUNK_BYTES = 2**24  # a chunk is encoded whole in memory
@@ -371,9 +312,9 @@ def load_model(path: AnyPath) -> Model:
     for _ in range(_TRIES):
         before = groups.describe(path)
         try:
-            group = groups.open_group(path, "model")
-            about = groups.describe(path) or {}
-            arrays = read_arrays(group, path, about.get("arrays", []))
+            groups.open_group(path, "model")  # raises SpecError for anything else
+            about = before or {}
+            arrays = read_arrays(path, about.get("arrays"))
             known = {key: value for key, value in about.items() if key not in ("digest", "format_version")}
             if _digest(known, arrays) != about.get("digest"):
                 raise CorruptionError(f"{path}: its content does not match its digest; {AGAIN}")
@@ -393,58 +334,31 @@ def model_digest(model: Model) -> str:
 
 
 def _parts(model: Model) -> tuple[dict[str, Any], dict[str, Array]]:
-    features, solution, sums = model.features, model.solution, model.sums
-    largest = sums.largest if sums and np.isfinite(sums.largest) else None  # JSON has no infinity
+    """The attribute of a model, and its arrays."""
     about: dict[str, Any] = {
         "format": "model",
         "bigkpca": version("bigkpca"),
-        "features": features.parameters(),
-        "kernel": features.kernel.to_dict(),
-        "total_variance": solution.total_variance,
-        "negative": solution.negative,
-        "unexplained": solution.unexplained,
-        "sums": sums and {"count": sums.count, "trace": sums.trace, "largest": largest} | _weight(sums),
-        "certificate": model.certificate.numbers(),
-        "decoder": model.decoder and model.decoder.parameters(),
+        "kernel": model.features.kernel.to_dict(),
+        "features": model.features.parameters(),
         **model.provenance,
     }
-    arrays = {
-        **features.arrays(),
-        "mean": solution.mean,
-        "components": solution.components,
-        "eigenvalues": solution.eigenvalues,
-    }
-    arrays |= {f"certificate_{name}": values for name, values in model.certificate.arrays().items()}
-    if model.decoder:
-        arrays |= {f"decoder_{name}": values for name, values in model.decoder.arrays().items()}
-    if sums:
-        arrays |= {f"sums_{name}": getattr(sums, name) for name in ("about", "total", "products")}
-    if (reference := model.reference) is not None:  # models without one have no such entry
-        about["reference"] = {"rows": reference.rows}
-        arrays |= {f"reference_{name}": getattr(reference, name) for name in reference.shapes}
-    if (drawn := model.drawn) is not None:
-        plain = {part.name: getattr(drawn, part.name) for part in fields(drawn) if part.name not in drawn.shapes}
-        about["drawn"] = plain
-        arrays |= {f"drawn_{name}": values for name in drawn.shapes if (values := getattr(drawn, name)) is not None}
-    if (calibration := model.calibration) is not None:
-        arrays |= {f"calibration_{name}": getattr(calibration, name) for name in calibration.shapes}
-        if calibration.limit is not None:
-            about["calibration"] = asdict(calibration.limit)
-    if (captured := model.captured) is not None:
-        about["captured"] = {
-            "rows": captured.rows,
-            "held_out": captured.held_out,
-            "components": captured.components,
-            "seen": captured.seen,
-        }
-        arrays |= {f"captured_{name}": getattr(captured, name) for name in captured.shapes}
+    own = {"features": model.features.arrays()}
+    if model.decoder is not None:
+        about["decoder"], own["decoder"] = model.decoder.parameters(), model.decoder.arrays()
+    for name, (_, shapes) in _PARTS.items():
+        if (part := getattr(model, name)) is not None:
+            own[name] = {key: values for key in shapes if (values := getattr(part, key)) is not None}
+            plain = {each.name: getattr(part, each.name) for each in fields(part) if each.name not in shapes}
+            defaults = {each.name: each.default for each in fields(part)}
+            # Defaults are left out, so that models keep their digests when parts get more fields.
+            about[name] = {key: value for key, value in plain.items() if value != defaults[key]}
+    if model.sums is not None and np.isinf(model.sums.largest):
+        del about["sums"]["largest"]  # for which JSON has no number
+    if model.calibration is not None and model.calibration.limit is not None:
+        about["calibration"]["limit"] = asdict(model.calibration.limit)
+    arrays = {_prefix(name) + key: values for name, some in own.items() for key, values in some.items()}
     about["arrays"] = sorted(arrays)
     return about, arrays
-
-
-def _weight(sums: ShiftedSums) -> dict[str, float]:
-    """The sum of the weights of the rows; nothing without weights."""
-    return {} if sums.weight == sums.count else {"weight": sums.weight}
 
 
 def _digest(about: Mapping[str, Any], arrays: Mapping[str, Array]) -> str:

@@ -39,18 +39,19 @@ from bigkpca.data.stores import (
     parent,
     store_of,
 )
-from bigkpca.data.stores.base import PARTIAL
+from bigkpca.data.stores.base import LOCK, PARTIAL
 from bigkpca.data.zarr import chunk_keys, read, whole
 from bigkpca.errors import (
     Array,
     ChangedError,
     CorruptionError,
     DataError,
+    DriftError,
     IncompleteError,
     LockedError,
     SpecError,
 )
-from bigkpca.storage import groups
+from bigkpca.storage import groups, records
 
 _OTHER_FORMATS = (
     *(".npy", ".npz", ".csv.gz", ".csv", ".tsv", ".txt", ".parquet", ".feather", ".arrow", ".h5", ".hdf5"),
@@ -73,119 +74,29 @@ class NewArray(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Target:
-    """Where tasks write blocks of an output of `rows` rows: a value that is sent to each of them. claim: the file that
-    names the request, and its content, without which nothing is written: a task may outlive its run."""
+class Output:
+    """An output that this run makes, or to which it adds rows; a value that is also sent to tasks, which write blocks.
 
-    folder: str
-    rows: int
-    claim: tuple[str, bytes]
-
-    def write(self, block: Block, values: Mapping[str, Array]) -> None:
-        """Write the rows of a block in each of these arrays. May run more than once, even concurrently. Raises
-        LockedError if the output has ended, or belongs to another request meanwhile."""
-        path, content = self.claim
-        if _content_of(path) != content:
-            raise LockedError(f"{path} no longer names the request of this run: another run took over, or it has ended")
-        for name, found in values.items():
-            array = self._array(name)
-            start = block.start - block.start % array.chunks[0]
-            if start < block.start:  # of rows that are added to a chunk, which is always written whole
-                before = read(whole(array), f"{self.folder}/{name}", start, block.start)
-                found = np.concatenate([before, found])
-            array[start : block.stop] = found
-
-    def read(self, block: Block, names: Sequence[str]) -> dict[str, Array]:
-        """The rows of a block in each of these arrays. Raises CorruptionError if it is not stored wholly."""
-        return {name: read(whole(self._array(name)), self.folder, block.start, block.stop) for name in names}
-
-    def decodes(self, block: Block, names: Sequence[str]) -> bool:
-        """Whether a block is stored wholly in each of these arrays."""
-        try:
-            self.read(block, names)
-        except CorruptionError:
-            return False
-        return True
-
-    def _array(self, name: str) -> zarr.Array[Any]:
-        # Its stored shape is another one before rows that are added are published.
-        return groups.with_rows(groups.open_array(f"{self.folder}/{name}"), self.rows)
-
-
-@dataclass(frozen=True)
-class _Claimed:
-    """A path that this run may write. record: the request. folder: where arrays are written."""
+    record: the request. claim: the file that names it. folder: where arrays are written. before: the manifest of an
+    output to which rows are added, in place: each changed chunk is replaced atomically, and rows that were there keep
+    their bits, so readers see the rows from before, and then all of them. done: whether the output is already finished.
+    resumed: whether an interrupted run of this request may have written blocks. overwrite: whether a finished output
+    may be replaced.
+    """
 
     path: str
     record: Mapping[str, Any]
+    claim: str
     folder: str
+    before: Mapping[str, Any] | None = None
+    done: bool = False
+    resumed: bool = False
+    overwrite: bool = False
 
     @property
     def partial(self) -> str:
         """The folder beside the output."""
-        return self.path + PARTIAL
-
-    def target(self, rows: int) -> Target:
-        """Where tasks write blocks, of all `rows` rows that the output will have."""
-        store = store_of(self.path)  # workers may run in another folder
-        claim = store.absolute(_claim_file(self.path))
-        return Target(store.absolute(self.folder), rows, (claim, _content(self.record)))
-
-    def missing(self, blocks: Sequence[Block], names: Sequence[str]) -> list[Block]:
-        """The blocks that are not stored in each of these arrays. Lists files, and reads none. A block that starts
-        within a chunk is always one of them: no list shows whether its rows were added to the chunk."""
-        stored = self._stored(blocks, names)
-        height = groups.open_array(f"{self.folder}/{names[0]}").chunks[0]
-        return [block for block in blocks if block not in stored or block.start % height]
-
-    def check_written(self, blocks: Sequence[Block], names: Sequence[str]) -> None:
-        """Raise IncompleteError if a block that was written is missing: a worker may have written it to another disk
-        that is mounted at the same place."""
-        stored = self._stored(blocks, names)
-        if lost := [block for block in blocks if block not in stored]:
-            raise IncompleteError(
-                f"{self.path}: {len(lost)} of {len(blocks)} blocks were written but are missing, the first with rows "
-                f"{lost[0].start} to {lost[0].stop - 1}: make sure that all workers see the same disk, and run the "
-                "same command again"
-            )
-
-    def _stored(self, blocks: Sequence[Block], names: Sequence[str]) -> set[Block]:
-        """The blocks of which each of these arrays has a file."""
-        stored = set(blocks)
-        for name in names:
-            array = groups.open_array(f"{self.folder}/{name}")
-            files = store_of(self.folder).files(f"{self.folder}/{name}")
-            stored = {block for block in stored if (file := files.get(_key(array, block))) and file.bytes}
-        return stored
-
-    def _resize(self, about: Mapping[str, Any]) -> None:
-        """Give the arrays as many rows as the manifest will name."""
-        for name in about["arrays"]:
-            array = groups.open_array(f"{self.folder}/{name}")
-            if array.shape[0] != about["rows"]:
-                array.resize((about["rows"], *array.shape[1:]))
-
-    def release(self) -> None:
-        """Remove what lies beside the output, unless another request has claimed it since."""
-        found = _claimed(self.path)
-        if found == _content(self.record):
-            clear(self.path)
-        elif found is None:  # a run was killed when it had removed its claim
-            store_of(self.path).remove_empty(self.partial)
-
-    def check_claim(self) -> None:
-        """Raise LockedError if another run took over."""
-        if _claimed(self.path) != _content(self.record):
-            raise LockedError(f"{self.path}: another run took over while this one was at work: nothing was published")
-
-
-@dataclass(frozen=True)
-class Output(_Claimed):
-    """An output that this run makes. done: whether it is already finished. overwrite: whether one that is there may be
-    replaced."""
-
-    done: bool
-    overwrite: bool
+        return parent(self.claim)
 
     def create(self, arrays: Mapping[str, NewArray], rows: int, chunk_rows: int) -> None:
         """Create the arrays, each with a chunk for `chunk_rows` rows, except those that an interrupted run created."""
@@ -201,53 +112,98 @@ class Output(_Claimed):
                 attributes=new.attributes,
             )
 
-    @property
-    def is_empty(self) -> bool:
-        """Whether nothing was made."""
-        store = store_of(self.path)
-        return not any(store.exists(made) for made in (self.folder, f"{self.partial}/sums"))
+    def write(self, block: Block, values: Mapping[str, Array]) -> None:
+        """Write the rows of a block in each of these arrays. May run more than once, even concurrently. Raises
+        LockedError if the output has ended, or belongs to another request meanwhile: a task may outlive its run."""
+        self.check_claim()
+        for name, found in values.items():
+            array = self._array(name, block)
+            start = block.start - block.start % array.chunks[0]
+            if start < block.start:  # of rows that are added to a chunk, which is always written whole
+                before = read(whole(array), f"{self.folder}/{name}", start, block.start)
+                found = np.concatenate([before, found])
+            array[start : block.stop] = found
 
-    def discard(self) -> None:
-        """Remove what was made, unless another request has claimed it since: the same command begins anew."""
-        store = store_of(self.path)
-        if isinstance(store, ObjectStore) and _claimed(self.path) == _content(self.record):
-            # Another run of this request must not publish what is left.
-            if not store.swap(_claim_file(self.path), _content(self.record), _removing(self.record)):
-                return
-            store.remove_folder(self.folder)
-            clear(self.path)
-        self.release()
+    def read(self, block: Block, names: Sequence[str]) -> dict[str, Array] | None:
+        """The rows of a block in each of these arrays; None if it is not stored wholly."""
+        try:
+            return {name: read(whole(self._array(name, block)), self.folder, block.start, block.stop) for name in names}
+        except CorruptionError:
+            return None
+
+    def _array(self, name: str, block: Block) -> zarr.Array[Any]:
+        # Its stored shape grows only when rows that are added are published.
+        array = groups.open_array(f"{self.folder}/{name}")
+        return groups.with_rows(array, max(array.shape[0], block.stop))
+
+    def missing(self, blocks: Sequence[Block], names: Sequence[str]) -> list[Block]:
+        """The blocks of which one of these arrays has no file. Reads none."""
+        stored = set(blocks)
+        for name in names:
+            array = groups.open_array(f"{self.folder}/{name}")
+            files = store_of(self.folder).files(f"{self.folder}/{name}")
+            stored = {block for block in stored if (file := files.get(_key(array, block))) and file.bytes}
+        return [block for block in blocks if block not in stored]
+
+    def check_written(self, blocks: Sequence[Block], names: Sequence[str]) -> None:
+        """Raise IncompleteError if a block that was written is missing: a worker may have written it to another disk
+        that is mounted at the same place."""
+        if lost := self.missing(blocks, names):
+            raise IncompleteError(
+                f"{self.path}: {len(lost)} of {len(blocks)} blocks were written but are missing, the first with rows "
+                f"{lost[0].start} to {lost[0].stop - 1}: make sure that all workers see the same disk, and run the "
+                "same command again"
+            )
+
+    def check_claim(self) -> None:
+        """Raise LockedError if this request no longer owns the output."""
+        if _content_of(self.claim) != _content(self.record):
+            raise LockedError(
+                f"{self.claim} no longer names the request of this run: another run took over, or it has ended"
+            )
 
     def publish(self, about: Mapping[str, Any]) -> None:
-        """Force everything to disk, write the manifest, and put the output in place."""
+        """Force everything to disk, write the manifest, and put a new output in place."""
         store = store_of(self.path)
         store.sync(self.folder)
         self.check_claim()
+        own = self.before or {key: value for key, value in self.record.items() if value is not None}
+        about = {**own, **about}
         if "rows" in about:
-            self._resize(about)
-        own = {key: value for key, value in self.record.items() if value is not None}
-        groups.write_manifest(self.folder, {**own, **about})
-        if isinstance(store, LocalDisk):
+            _resize(self.folder, about)
+        groups.write_manifest(self.folder, about)
+        if isinstance(store, LocalDisk) and self.before is None:
             check_place(self.path, self.record, overwrite=self.overwrite)  # again: it may have appeared meanwhile
             store.move(self.folder, self.path, f"{self.partial}/old")
         self.release()
 
+    def release(self) -> None:
+        """Remove what lies beside the output, unless another request has claimed it since."""
+        found = _content_of(self.claim)
+        if found == _content(self.record):
+            clear(self.path)
+        elif found is None:  # a run was killed when it had removed its claim
+            store_of(self.path).remove_empty(self.partial)
 
-@dataclass(frozen=True)
-class Growth(_Claimed):
-    """Rows that are added to a finished output, in place: changed chunks, then the shapes of arrays, then the manifest.
-    Each is replaced atomically, and rows that were there keep their bits, so readers see the rows from before, and then
-    all of them. about: the manifest from before."""
+    def discard(self) -> None:
+        """Give up what was made, unless another request has claimed the output since: the same command begins anew."""
+        store = store_of(self.path)
+        if isinstance(store, ObjectStore) and self.before is None:
+            # Another run of this request must not publish what is left.
+            if not store.swap(self.claim, _content(self.record), _removing(self.record)):
+                return
+            store.remove_folder(self.folder)
+            clear(self.path)
+        else:
+            self.release()
 
-    about: Mapping[str, Any]
 
-    def publish(self, about: Mapping[str, Any]) -> None:
-        """Force everything to disk, and replace the manifest, which names the new number of rows."""
-        store_of(self.path).sync(self.folder)
-        self.check_claim()
-        self._resize(about)
-        groups.write_manifest(self.folder, about)
-        self.release()
+def _resize(folder: str, about: Mapping[str, Any]) -> None:
+    """Give the arrays as many rows as the manifest names."""
+    for name in about["arrays"]:
+        array = groups.open_array(f"{folder}/{name}")
+        if array.shape[0] != about["rows"]:
+            array.resize((about["rows"], *array.shape[1:]))
 
 
 @contextmanager
@@ -263,75 +219,83 @@ def opened(
     """
     store, record = store_of(path), parsed(_content(record))
     with store.writer(path):
+        resumed = False
         if overwrite or not _is_made(path, record):
             check_place(path, record, overwrite=overwrite)
             if isinstance(store, ObjectStore):
-                _claim_in_place(store, path, record, overwrite=overwrite, note=note)
+                resumed = _claim_in_place(store, path, record, overwrite=overwrite, note=note)
             else:
-                _claim(path, record, note)
+                resumed = _claim(path, record, note)
         # Again: on an object store, a run of the same request may have published it.
         done = _is_made(path, record) and not (overwrite and isinstance(store, LocalDisk))
         folder = path if done or is_url(path) else f"{path}{PARTIAL}/group"
-        output = Output(path, record, folder, done, overwrite)
+        # Full paths, since workers may run in another folder.
+        claim, folder = store.absolute(_claim_file(path)), store.absolute(folder)
+        output = Output(path, record, claim, folder, None, done, resumed, overwrite)
         if done:
             output.release()  # what a run left that was killed after it published
-        try:
+        with _given_up(output):
             yield output
-        except (DataError, ChangedError):  # the rows are others before the next run
-            output.discard()
-            raise
-        except BaseException:
-            if output.is_empty:
-                output.release()
-            raise
 
 
 @contextmanager
-def growing(path: str, record: Mapping[str, Any], note: Callable[[str], None] = lambda _: None) -> Iterator[Growth]:
+def growing(path: str, record: Mapping[str, Any], note: Callable[[str], None] = lambda _: None) -> Iterator[Output]:
     """The finished output at `path`, to which this request adds rows behind those that it has. Raises LockedError if
     another run is at work, or if another request has claimed the path of an object store."""
     store, given = store_of(path), parsed(_content(record))
     groups.open_group(path, given["format"])  # raises SpecError for anything else
     with store.writer(path):
-        about = _checked(groups.describe(path) or {}, path)
+        about = groups.describe(path) or {}
+        records.check(about, records.GROWING, path)
         record = {**given, "rows_before": about["rows"]}
-        before = _claimed(path)
-        if before is not None and _record(before).get("rows_before", about["rows"]) != about["rows"]:
+        left = claimed(path)
+        if left is not None and left.get("rows_before", about["rows"]) != about["rows"]:
             clear(path)  # of a run that was killed after it published
-            before = None
-        if before != _content(record):
+            left = None
+        resumed = left == record
+        if not resumed:
             if isinstance(store, ObjectStore):
                 _claim_growth(store, path, record)
             else:
                 _claim(path, record, note)
             _remove_behind(path, about)
-        yield Growth(path, record, path, about)
+        claim, folder = store.absolute(_claim_file(path)), store.absolute(path)
+        output = Output(path, record, claim, folder, about, False, resumed)
+        with _given_up(output):
+            yield output
 
 
-def _checked(about: Mapping[str, Any], path: str) -> Mapping[str, Any]:
-    """The manifest of an output with rows. Raises CorruptionError for another one, e.g. with names that lead out of the
-    folder."""
-    names = about.get("arrays")
-    if type(about.get("rows")) is int and isinstance(names, list) and all(str(name).isidentifier() for name in names):
-        return about
-    raise CorruptionError(f"{path}: its manifest names no rows and arrays to which others can be added; make it again")
+@contextmanager
+def _given_up(output: Output) -> Iterator[None]:
+    """While entered, a run is at work. If it fails since rows cannot be used, or without having made anything, another
+    request can follow; rows that drifted are judged again, alone."""
+    try:
+        yield
+    except DriftError:
+        raise
+    except (DataError, ChangedError):  # the rows are others before the next run
+        output.discard()
+        raise
+    except BaseException:
+        store = store_of(output.path)
+        if not any(store.exists(made) for made in (output.folder, f"{output.partial}/sums")):
+            output.release()
+        raise
 
 
 def _remove_behind(path: str, about: Mapping[str, Any]) -> None:
     """Remove what an interrupted run of another request left behind the rows that the manifest names."""
     store, rows = store_of(path), about["rows"]
+    _resize(path, about)
     for name in about["arrays"]:
-        array = groups.open_array(f"{path}/{name}")
-        if array.shape[0] > rows:
-            array.resize((rows, *array.shape[1:]))
-        files = store.files(f"{path}/{name}")
+        array, files = groups.open_array(f"{path}/{name}"), store.files(f"{path}/{name}")
         for key in set(chunk_keys(array, _ANY, files)).difference(chunk_keys(array, rows, files)):
             store.remove_file(f"{path}/{name}/{key}")
 
 
 def claimed(path: str) -> dict[str, Any] | None:
     """The request that is being made at `path`, or that a killed run left unfinished; None if there is none."""
-    found = _claimed(path)
+    found = _content_of(_claim_file(path))
     return None if found is None else _record(found)
 
 
@@ -342,6 +306,16 @@ def clear(path: str) -> None:
         remove = store.remove_folder if name in _FOLDERS else store.remove_file
         remove(f"{partial}/{name}")
     store.remove_empty(partial)
+
+
+def tidy(path: str) -> None:
+    """Remove what lies beside an output if a run left it that was killed right after it published."""
+    store = store_of(path)
+    if store.exists(path + PARTIAL) or store.exists(path + LOCK):
+        with store.writer(path):
+            claim = claimed(path) or {}
+            if _is_made(path, {key: value for key, value in claim.items() if key != "rows_before"}):
+                clear(path)
 
 
 def _is_made(path: str, record: Mapping[str, Any]) -> bool:
@@ -355,10 +329,10 @@ def check_place(path: str, record: Mapping[str, Any], *, overwrite: bool) -> Non
     store, about = store_of(path), groups.describe(path)
     if about is None:
         there = store.exists(path) and not (store.is_folder(path) and not store.names(path))
-        if there and (isinstance(store, LocalDisk) or _claimed(path) is None):
+        if there and (isinstance(store, LocalDisk) or claimed(path) is None):
             raise _foreign(path)
         return
-    if all(about.get(key) == value for key, value in record.items()):
+    if _is_made(path, record):
         return
     if not overwrite:
         raise SpecError(
@@ -379,51 +353,54 @@ def _foreign(path: str) -> SpecError:
     )
 
 
-def _claim(path: str, record: Mapping[str, Any], note: Callable[[str], None]) -> None:
-    """Claim a path on a local disk, where this run holds the lock: what other requests left is removed."""
+def _claim(path: str, record: Mapping[str, Any], note: Callable[[str], None]) -> bool:
+    """Claim a path on a local disk, where this run holds the lock: what other requests left is removed. Return whether
+    a run of this request had claimed it."""
     store, before = store_of(path), _check_beside(path)
     if before == _content(record):
-        return
+        return True
     if before is not None:
         note(f"removed what an interrupted run left of {other(_record(before), record)}")
     clear(path)
     store.make_folder(path + PARTIAL)
     store.write(_claim_file(path), _content(record))
+    return False
 
 
 def _claim_in_place(
     store: ObjectStore, path: str, record: Mapping[str, Any], *, overwrite: bool, note: Callable[[str], None]
-) -> None:
-    """Claim a path of an object store, where the output is written in place. An earlier output is removed first, and so
-    is what another request left, with `overwrite`: a claim that says so lets the same command go on with that. No other
-    run can do the same meanwhile, since the server replaces only the claim that this run has seen."""
+) -> bool:
+    """Claim a path of an object store, where the output is written in place; return whether a run of this request had
+    claimed it. An earlier output is removed first, and so is what another request left, with `overwrite`: a claim that
+    says so lets the same command go on with that. No other run can do the same meanwhile, since the server replaces
+    only the claim that this run has seen."""
     claim, content, removing = _claim_file(path), _content(record), _removing(record)
-    before, own = _check_beside(path), False
+    before = _check_beside(path)
+    resumed = before == content
     if before is None:
-        own = store.exists(path)
-        if own and groups.describe(path) is None:
+        there = store.exists(path)
+        if there and groups.describe(path) is None:
             raise _foreign(path)
-        before = store.claim(claim, removing if own else content)
+        before = store.claim(claim, removing if there else content)
     elif before not in (content, removing) and overwrite and store.swap(claim, before, removing):
-        before, own = removing, True
+        before = removing
     if before not in (content, removing):
         raise _taken(path, before, record)
     made = _is_made(path, record)
     if (made and not overwrite) or (before == content and (made or groups.describe(path) is None)):
-        return
+        return resumed
     try:
         check_place(path, record, overwrite=overwrite)  # again, now that no other run changes what is there
     except SpecError:
-        if own:
-            store.remove_file(claim)
+        store.remove_file(claim)
         raise
     note(f"removing what is at {path} first")
-    if not store.swap(claim, before, removing):
-        raise _taken(path, _claimed(path) or b"", record)
-    store.remove_folder(f"{path}{PARTIAL}/sums")
-    store.remove_folder(path)
-    if not store.swap(claim, removing, content):
-        raise _taken(path, _claimed(path) or b"", record)
+    if store.swap(claim, before, removing):
+        store.remove_folder(f"{path}{PARTIAL}/sums")
+        store.remove_folder(path)
+        if store.swap(claim, removing, content):
+            return False
+    raise _taken(path, _content_of(claim) or b"", record)
 
 
 def _claim_growth(store: ObjectStore, path: str, record: Mapping[str, Any]) -> None:
@@ -440,7 +417,7 @@ def _claim_growth(store: ObjectStore, path: str, record: Mapping[str, Any]) -> N
 def _check_beside(path: str) -> bytes | None:
     """The claim of a path, if there is one. Raises SpecError if others have put something where it would be."""
     store, partial = store_of(path), path + PARTIAL
-    found, names = _claimed(path), _names(partial)
+    found, names = _content_of(_claim_file(path)), _names(partial)
     others = not names.issubset(_BESIDE) or (not names and store.exists(partial) and not store.is_folder(partial))
     linked = store.resolved(partial) != store.resolved(path) + PARTIAL
     if linked or (found is None and others):
@@ -470,12 +447,8 @@ def _claim_file(path: str) -> str:
     return f"{path}{PARTIAL}/{_CLAIM}"
 
 
-def _claimed(path: str) -> bytes | None:
-    """The content of the claim of a path; None if there is none."""
-    return _content_of(_claim_file(path))
-
-
 def _content_of(claim: str) -> bytes | None:
+    """The content of a claim; None if there is none."""
     try:
         return read_small(claim)
     except (FileNotFoundError, NotADirectoryError):

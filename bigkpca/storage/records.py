@@ -32,6 +32,11 @@ def is_count(value: Any) -> bool:
     return type(value) is int and 0 < value < 2**62
 
 
+def is_name(value: Any) -> bool:
+    """Whether it can be the name of an array: others could lead out of a folder."""
+    return isinstance(value, str) and value.isidentifier()
+
+
 def _is_shape(value: Any) -> bool:
     return isinstance(value, list) and len(value) == 2 and all(is_count(length) for length in value)
 
@@ -78,6 +83,8 @@ is_rows = _record(
 """Whether it is the fingerprint of rows."""
 OUTPUT: dict[str, Check] = {"model": is_text, "input": is_rows, "block_rows": is_count, "rows": is_count}
 """The entries of the manifest of scores and reconstructed rows."""
+GROWING: dict[str, Check] = {"rows": is_count, "arrays": listed(is_name)}
+"""The entries of the manifest of an output to which rows can be added."""
 DATASET: dict[str, Check] = {
     "rows": is_count,
     "columns": is_count,

@@ -1,16 +1,15 @@
 """Sums of the passes of a fit, saved beside its output, so that a killed fit can resume.
 
-A fit saves at most every 10 seconds, as `<output>.partial/sums/<run>/<pass>/<level>-<number>.npz`. `run` is a digest of
-the versions and processors that make the sums, and `pass` is a digest of everything else that the sums of a pass depend
-on, so other sums are never reused. Files are NumPy arrays and JSON, which are loaded without executing anything.
+A fit saves at most every 10 seconds, as `<output>.partial/sums/<pass>/<level>-<number>.npz`. `pass` is a digest of
+everything that the sums of a pass depend on, so other sums are never reused. Files are NumPy arrays and JSON, which are
+loaded without executing anything.
 """
 
 from __future__ import annotations
 
-import hashlib
 import io
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
 from importlib.metadata import version
 from time import monotonic
@@ -29,7 +28,6 @@ from bigkpca.numerics.moments import ColumnMoments, ShiftedSums
 from bigkpca.numerics.preimages import Regression
 from bigkpca.numerics.rounding import FarRows
 from bigkpca.numerics.solvers import Action
-from bigkpca.storage.output import Output
 
 _LAYOUT = 5  # of the sums; sums of other layouts, such as those of unchecked rows, are not reused
 _EVERY_SECONDS = 10.0  # between two saves of a pass
@@ -40,33 +38,20 @@ _KINDS: dict[str, type] = {
 }
 
 
-@dataclass(frozen=True)
-class SavedRun:
-    """The saved sums of a run: see `execution.engine.Engine.checkpoint`."""
+def saved_in(folder: str, core_types: Sequence[str], progress: Progress) -> Callable[..., SavedPass]:
+    """The `checkpoint` of an engine that saves sums in a folder; those of other package versions or processor types are
+    not reused."""
+    made_by = {name: version(name) for name in ("bigkpca", "numpy", "scipy")}, list(core_types), _LAYOUT
 
-    folder: str
-    progress: Progress
+    def saved(name: str, *given: Any) -> SavedPass:
+        return SavedPass(f"{folder}/{content_digest(made_by, name, *given)[:12]}", progress)
 
-    def of(self, name: str, *given: Any) -> SavedPass:
-        return SavedPass(f"{self.folder}/{content_digest(name, *given)[:12]}", self.progress)
-
-
-def saved_run(place: Output, core_types: Sequence[str], progress: Progress) -> SavedRun:
-    """The saved sums of the run that makes this output, with these package versions and processor types. Sums of other
-    versions or processors are removed."""
-    versions = {name: version(name) for name in ("bigkpca", "numpy", "scipy")}
-    about = {"versions": versions, "core_types": list(core_types), "layout": _LAYOUT}
-    run = hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()[:12]
-    folder, store = f"{place.partial}/sums", store_of(place.partial)
-    for other in sorted(set(store.names(folder)) - {run}) if store.is_folder(folder) else ():
-        progress.note(f"{folder}/{other} held sums of other versions or processors: removed")
-        store.remove_folder(f"{folder}/{other}")
-    return SavedRun(f"{folder}/{run}", progress)
+    return saved
 
 
 @dataclass
 class SavedPass:
-    """The saved sums of one pass: nodes that outlive the process, as the `checkpoint` of an engine."""
+    """The saved sums of one pass: nodes that outlive the process."""
 
     folder: str
     progress: Progress

@@ -19,7 +19,7 @@ from bigkpca.numerics.model import Model
 from bigkpca.spec import FitOptions, FitSpec
 from bigkpca.storage import models, output
 from bigkpca.storage.models import AnyModel
-from bigkpca.workflows.checkpoints import saved_run
+from bigkpca.workflows.checkpoints import saved_in
 from bigkpca.workflows.inputs import check_unchanged
 from bigkpca.workflows.transform import check_scores_place, write_scores
 
@@ -163,8 +163,8 @@ def fit_and_save(
             return models.load_model(path)
         with run.engine() as engine:
             engine.check_paths(fingerprint["path"])
-            saved = saved_run(place, engine.core_types(), run.progress)  # sums of this fit, if it was interrupted
-            model = fit_model(rows, spec, replace(engine, checkpoint=saved.of, kept=kept), run, like, identity)
+            checkpoint = saved_in(f"{place.partial}/sums", engine.core_types(), run.progress)
+            model = fit_model(rows, spec, replace(engine, checkpoint=checkpoint, kept=kept), run, like, identity)
         check_unchanged(rows, fingerprint)
         place.publish(models.write_arrays(model, place.folder))
     return model

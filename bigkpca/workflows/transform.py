@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal, Unpack
 
 import numpy as np
 
-from bigkpca.data.blocks import Block
+from bigkpca.data.blocks import Block, split
 from bigkpca.data.opening import open_rows, path_of
 from bigkpca.data.rows import Rows
 from bigkpca.data.stores import AnyPath
@@ -17,7 +18,7 @@ from bigkpca.data.zarr import Stored
 from bigkpca.errors import Array, DataError, FlaggedShareWarning, SpecError, warn
 from bigkpca.execution.engine import KeptFeatures
 from bigkpca.execution.options import DeviceOptions, RunOptions, WritingOptions, takes
-from bigkpca.execution.plan import Plan, plan_reconstruct, plan_transform
+from bigkpca.execution.plan import Plan, check_plans, plan_reconstruct, plan_transform
 from bigkpca.execution.projection import (
     block_denoised,
     block_preimages,
@@ -27,16 +28,15 @@ from bigkpca.execution.projection import (
     expansion_of,
     prepare_preimages,
 )
-from bigkpca.execution.tasks import named_rows
+from bigkpca.execution.tasks import block_tasks, named_rows
 from bigkpca.fitting.preimage import of_leading
 from bigkpca.numerics.model import Model
 from bigkpca.numerics.preimages import Expansion, Preimages
 from bigkpca.storage import groups, models, output
 from bigkpca.storage.models import AnyModel
-from bigkpca.storage.output import NewArray
-from bigkpca.workflows.block_writer import BlockOutput, written
+from bigkpca.storage.output import NewArray, Output
 from bigkpca.workflows.flags import ARRAYS, checked_flag, flagged_rows, flags_of
-from bigkpca.workflows.inputs import open_scores
+from bigkpca.workflows.inputs import check_unchanged, open_scores
 
 _KIND: Literal["features"] = "features"  # of output that holds scores
 
@@ -184,19 +184,73 @@ def write_scores(
     def plan(threads: int) -> Plan:
         return plan_transform(rows, model, block_rows, threads, judged=judged, dtype=dtype, device=run.device_value)
 
-    work = BlockOutput(
+    work = _Work(
         _KIND,
-        rows,
-        models.model_digest(fitted),
-        model,
+        {"n_components": n_components, "dtype": dtype, "residual": residual, "flag": flag},
         arrays,
         plan,
-        partial(_scores, dtype=dtype, kept=kept, residual=residual, flag=flag),
         "transforming",
-        model_path,
-        expansion_of if judged else None,
+        partial(_scores, dtype=dtype, kept=kept, residual=residual, flag=flag),
+        lambda: [model, expansion_of(model)] if judged else [model],
     )
-    return written(work, out, {"n_components": n_components, "dtype": dtype, "residual": residual, "flag": flag}, run)
+    return _written(work, fitted, rows, model_path, out, run)
+
+
+@dataclass(frozen=True)
+class _Work:
+    """What is written, block by block: the kind of the output, its own entries of the request, its arrays, the plan for
+    a number of threads, the title of the pass, and function(rows, block, *values), with values that are computed
+    once."""
+
+    kind: str
+    options: Mapping[str, Any]
+    arrays: Mapping[str, NewArray]
+    plan: Callable[[int], Plan]
+    title: str
+    function: Callable[..., dict[str, Array]]
+    values: Callable[[], list[Any]]
+
+
+def _written(work: _Work, fitted: Model, rows: Rows, model_path: str | None, out: AnyPath, run: RunOptions) -> Stored:
+    """Write the blocks in one pass, publish the output, and open its main array."""
+    fingerprint = rows.fingerprint()
+    path = output.group_path(out, fingerprint["path"], model_path)
+    with run.engine() as engine:
+        remedy = "ask for smaller blocks with --block-rows, or fit a model with fewer landmarks"
+        height = check_plans(work.plan, engine, run.memory_limit, remedy).block_rows
+        engine.check_paths(fingerprint["path"])
+        record = {
+            "format": work.kind,
+            "model": models.model_digest(fitted),
+            "input": fingerprint,
+            "block_rows": height,
+            **work.options,
+        }
+        with output.opened(path, record, overwrite=run.overwrite, note=run.progress.note) as place:
+            if place.done:
+                run.progress.note(f"{path} already exists, from the same model and rows: nothing to do")
+                return groups.open_main(path, work.kind)
+            n, names = rows.shape[0], sorted(work.arrays)
+            blocks = split(n, height)
+            place.create(work.arrays, n, height)
+            if place.resumed:
+                stored = len(blocks) - len(place.missing(blocks, names))
+                run.progress.note(f"continuing: {stored} of {len(blocks)} blocks are already written")
+            engine.check_paths(place.claim)
+            given = [work.function, place, names, *map(engine.placed, work.values())]
+            engine.each(work.title, block_tasks(_write_block, rows, blocks, given))
+            place.check_written(blocks, names)
+            check_unchanged(rows, fingerprint)
+            place.publish({"rows": n, "arrays": names})
+    return groups.open_main(path, work.kind)
+
+
+def _write_block(
+    rows: Rows, block: Block, function: Callable[..., dict[str, Array]], place: Output, names: list[str], *given: Any
+) -> None:
+    """Write a block, unless an interrupted run did so; a power failure can leave a file that does not decode."""
+    if not (place.resumed and place.read(block, names)):
+        place.write(block, function(rows, block, *given))
 
 
 @takes(WritingOptions)
@@ -326,12 +380,14 @@ def _write_preimages(
     def plan(threads: int) -> Plan:
         return plan_reconstruct(rows, model, block_rows, threads)
 
+    def values() -> list[Model]:
+        prepare_preimages(model)
+        return [model]
+
     computed, title = (block_preimages, "reconstructing") if given == "scores" else (block_denoised, "denoising")
-    made_by, function = models.model_digest(fitted), partial(_preimages, computed=computed)
-    work = BlockOutput(
-        "reconstruction", rows, made_by, model, arrays, plan, function, title, model_path, prepare_preimages
-    )
-    x = written(work, out, {"given": given}, run)
+    function = partial(_preimages, computed=computed)
+    work = _Work("reconstruction", {"given": given}, arrays, plan, title, function, values)
+    x = _written(work, fitted, rows, model_path, out, run)
     if lost := int(np.count_nonzero(groups.open_values(output.group_path(out), "far")[:])):
         run.progress.note(
             f"{lost:,} of {x.shape[0]:,} rows are far from all data and were set to the mean: see the array far"
@@ -366,9 +422,7 @@ def _scores(
     return found | flags
 
 
-def _preimages(
-    rows: Rows, block: Block, model: Model, _: None, *, computed: Callable[..., Preimages]
-) -> dict[str, Array]:
+def _preimages(rows: Rows, block: Block, model: Model, *, computed: Callable[..., Preimages]) -> dict[str, Array]:
     found = computed(rows, block, model)
     return {
         "x": found.rows,

@@ -79,13 +79,6 @@ def test_every_line_is_json(night, monkeypatch):
     assert "in noisy" in lines[-1]["traceback"]
 
 
-def test_a_mistake_in_a_job_whose_lines_are_json_is_json(night):
-    night.set(log="json", workers=0)
-    done = run("run", night.job)
-    (line,) = [json.loads(line) for line in done.stderr.splitlines()]
-    assert (line["exit_code"], "run.workers: " in line["message"]) == (2, True)
-
-
 def test_other_ends_of_a_command_stay_as_they_are(night, monkeypatch):
     for wrong, code in {KeyboardInterrupt: 6, click.UsageError: 2}.items():
         monkeypatch.setattr(scheduled, "run", Mock(side_effect=wrong("so")))

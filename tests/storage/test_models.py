@@ -130,8 +130,8 @@ def test_a_model_that_is_replaced_while_it_is_read_is_read_again(home, monkeypat
             if next(swaps) < often:  # between its manifest and its arrays
                 for source, target in (("m.zarr", "o.zarr"), ("n.zarr", "m.zarr"), ("o.zarr", "n.zarr")):
                     os.rename(source, target)
-                group, path, _ = given
-                return read_arrays(group, path, hostile.attribute(path)["arrays"])
+                path, _ = given
+                return read_arrays(path, hostile.attribute(path)["arrays"])
             return read_arrays(*given)
 
         monkeypatch.setattr(models, "read_arrays", read)
@@ -183,19 +183,19 @@ def test_a_limit_is_checked():
     assert model.calibration.limit is None
     about, arrays = _parts(model)
     limit = {"value": 3.0, "alpha": 0.1, "contamination": None, "left_out": 0}
-    found = assembled({**about, "calibration": limit}, arrays)
+    found = assembled({**about, "calibration": {"limit": limit}}, arrays)
     assert found.calibration.limit == Limit(3.0, 0.1)
-    assert _parts(found)[0]["calibration"] == limit
+    assert _parts(found)[0]["calibration"] == {"limit": limit}
     for wrong, message in (
-        (3.0, "calibration is 3.0"),
+        (3.0, "limit is 3.0"),
         ({"value": 3.0}, "the limit of the calibration lacks its parameter alpha"),
         ({**limit, "value": "3"}, "value must be of type float, not '3'"),
         ({**limit, "more": 3}, "unknown parameter of the limit"),
     ):
         with pytest.raises(SpecError, match=message):
-            assembled({**about, "calibration": wrong}, arrays)
+            assembled({**about, "calibration": {"limit": wrong}}, arrays)
     del arrays["calibration_values"]
-    with pytest.raises(SpecError, match="the calibration lacks its parameter values"):
+    with pytest.raises(SpecError, match="the part 'calibration' lacks its parameter values"):
         assembled(about, arrays)
 
 
@@ -203,7 +203,7 @@ def test_parts_that_do_not_make_a_model_are_named():
     about, arrays = _parts(fit(ArrayRows(X, names=tuple("abcd")), **FIT, standardize=True))
     scale = arrays["scale"]
     for changes, others, message in (
-        ({"total_variance": -1.0}, {}, "total_variance is -1.0, not a positive number"),
+        ({"solution": {"total_variance": -1.0}}, {}, "total_variance is -1.0, not a positive number"),
         ({"column_names": ["a"]}, {}, "1 column names for 4 columns"),
         ({"features": {"name": "x"}}, {}, "unknown feature map 'x'"),
         ({"features": {"name": "fourier"}, "kernel": {"name": "linear"}}, {}, "'fourier' has no form for the kernel"),
@@ -211,7 +211,7 @@ def test_parts_that_do_not_make_a_model_are_named():
         ({"sums": about["sums"] | {"count": -1, "weight": 1.0}}, {}, "sums is of -1 rows"),
         ({"kernel": {"name": "x"}}, {}, "unknown kernel 'x'"),
         ({"decoder": {"name": "x"}}, {}, "'x'"),
-        ({}, {"offset": None}, "the array offset is missing"),
+        ({}, {"offset": None}, "the array mean, components or offset is missing"),
         ({}, {"scale": -scale}, "the array scale holds numbers that are not positive"),
         ({}, {"scale": scale[:3]}, r"the array scale has the shape \(3,\), and not \(d\)"),
         ({}, {"mean": arrays["mean"] * np.nan}, "the array mean is empty, or contains NaN or infinity"),

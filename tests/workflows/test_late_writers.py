@@ -21,9 +21,9 @@ from tests.helpers.disks import tree_bytes
 def stop_inside_block_one(folder, moment):
     """Make this worker stop itself while it writes block 1: before it looks at the claim, or before Zarr renames the
     chunk."""
-    from bigkpca.storage.output import Target
+    from bigkpca.storage.output import Output
 
-    holder, name = (Target, "write") if moment == "before it writes" else (pathlib.Path, "replace")
+    holder, name = (Output, "write") if moment == "before it writes" else (pathlib.Path, "replace")
     real = getattr(holder, name)
 
     def told(path, text):

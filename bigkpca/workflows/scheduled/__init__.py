@@ -16,12 +16,11 @@ from bigkpca.execution.options import RunOptions
 from bigkpca.execution.plan import check_peak, plan_fit
 from bigkpca.execution.progress import Progress, shown
 from bigkpca.spec.job import Job, read_job
-from bigkpca.storage import groups
 from bigkpca.storage.models import load_model
 from bigkpca.storage.output import group_path
 from bigkpca.storage.runs import ENDING, append_record, read_records
 from bigkpca.workflows.scheduled import records
-from bigkpca.workflows.scheduled.finding import features_at, look, plan_extract
+from bigkpca.workflows.scheduled.finding import look, plan_extract
 from bigkpca.workflows.scheduled.night import Night, work
 
 
@@ -69,81 +68,50 @@ def run(
     -----
     One pass over new rows and the rows of the last incomplete block; a fit makes the passes of `fit`.
     """
-    job = (job if isinstance(job, Job) else read(job)).running(scheduler=scheduler, workers=workers, memory=memory)
+    job = job if isinstance(job, Job) else read_job(expanded(job), os.environ)
+    job = job.running(scheduler=scheduler, workers=workers, memory=memory)
     out, options = group_path(job.output.path, job.input.path, job.model.path), _options(job, shown(progress))
-    with _failure_recorded(out, job.run.metrics, {}):
-        records.check_there(job, out)
-    found = []
+    records.check_there(job, out)
+    found, more = [], True
     with store_of(out).writer(out + ENDING), warnings.catch_warnings():
         warnings.simplefilter("ignore", FillValuesWarning)  # chunks that are not stored are not read yet
-        more = True
-        while more:
-            record, more = _one_run(job, out, options)
+        while more:  # rows are left that arrived since a run began that was killed
+            with _recorded(job, out) as record:
+                night = Night(look(job, out), options, record)
+                work(night)
             found.append(record)
+            more = night.found.stored > night.found.rows.count
         records.remember(job, out, options.progress)
     return found
 
 
-def _one_run(job: Job, out: str, options: RunOptions) -> tuple[dict[str, Any], bool]:
-    """The record of one run, and whether rows are left that arrived since a run began that was killed."""
-    started = time.monotonic()
-    _record_killed(out)
-    earlier = read_records(out)[0]
-    record = records.started_record(earlier)
-    with _failure_recorded(out, job.run.metrics, record):
-        records.write_metrics(job.run.metrics, out, earlier)  # a missing folder is noticed before hours of work
-        night = Night(look(job, out), options, record)
-        work(night)
-    record["finished"] = record["finished"] or records.now()
-    record["seconds"]["total"] = round(time.monotonic() - started, 3)
-    append_record(out, record)
-    records.write_metrics(job.run.metrics, out, [*earlier, record])
-    return record, night.found.stored > night.found.rows.count
-
-
-def _record_killed(out: str) -> None:
-    """Record the run that published last, if it was killed before it could do so."""
-    with suppress(BigKPCAError):  # which the run will meet again
-        about = features_at(out)
-        if about and about["job"]["run"]["run"] not in [each["run"] for each in read_records(out)[0]]:
-            append_record(out, about["job"]["run"])
-
-
-def read(path: AnyPath) -> Job:
-    """The job in a file, to be run. Mistakes in it are recorded as a failed run, once one has succeeded. Raises
-    SpecError."""
-    try:
-        return read_job(expanded(path), os.environ)
-    except SpecError:
-        name = expanded(path)
-        if known := records.remembered(store_of(name).absolute(name)):
-            with _failure_recorded(known["output"], known["metrics"], {}):
-                raise
-        raise
-
-
 @contextmanager
-def _failure_recorded(out: str, metrics: str | None, record: dict[str, Any]) -> Iterator[None]:
-    """Record what fails in this context, completing `record`. A run that finds the lock taken is none; and a run that
-    did not begin, which has no record, is added only to those of an output that is there."""
+def _recorded(job: Job, out: str) -> Iterator[dict[str, Any]]:
+    """The record of a run, which is added to the others when the run ends, even if it fails; not if another run is at
+    work."""
+    started, earlier = time.monotonic(), read_records(out)[0]
+    record = records.started_record(earlier)
+
+    def ended() -> None:
+        record["finished"] = records.now()
+        record["seconds"]["total"] = round(time.monotonic() - started, 3)
+        append_record(out, record)
+        records.write_metrics(job.run.metrics, out, [*earlier, record])
+
     try:
-        yield
+        records.write_metrics(job.run.metrics, out, earlier)  # a missing folder is noticed before hours of work
+        yield record
     except LockedError:
         raise
     except BaseException as error:
         known = meaning_of(error, out) if isinstance(error, OSError) else error
         kind = IncompleteError if isinstance(error, KeyboardInterrupt) else BigKPCAError
         code = (known if isinstance(known, BigKPCAError) else kind).exit_code
+        record.update(status=records.FAILED, exit_code=code, message=str(error) or "stopped", rows=None)
         with suppress(BigKPCAError, OSError):  # the folder of the records can be what failed
-            earlier = read_records(out)[0]
-            begun = bool(record)
-            failed = record or records.started_record(earlier)
-            failed.update(status=records.FAILED, exit_code=code, message=str(error) or "stopped", rows=None)
-            failed["finished"] = records.now()
-            if begun or groups.describe(out) is not None:
-                append_record(out, failed)
-            records.write_metrics(metrics, out, [*earlier, failed])
+            ended()
         raise
+    ended()
 
 
 def plan_run(job: Job) -> dict[str, Any]:
@@ -174,8 +142,7 @@ def plan_run(job: Job) -> dict[str, Any]:
 
 def _options(job: Job, progress: Progress) -> RunOptions:
     """The options of a run: the keys of the job that have their names."""
-    given = {each.name: getattr(job.run, each.name) for each in fields(RunOptions) if hasattr(job.run, each.name)}
-    return RunOptions(progress=progress, **given)
+    return RunOptions(progress=progress, **job.run.model_dump(include={each.name for each in fields(RunOptions)}))
 
 
 def history(out: AnyPath, *, progress: Progress | bool = False) -> list[dict[str, Any]]:

@@ -11,7 +11,7 @@ import hashlib
 import time
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, replace
 from math import prod
 from typing import Any
@@ -21,10 +21,8 @@ import numpy as np
 from bigkpca.data.blocks import Block, split
 from bigkpca.data.rows import Rows, digest_of_rows
 from bigkpca.data.sample_weights import weighted
-from bigkpca.data.stores import store_of
-from bigkpca.data.stores.base import LOCK, PARTIAL
-from bigkpca.errors import Array, CorruptionError, DataError, DriftError, SpecError, check_overflow
-from bigkpca.execution.engine import Engine, block_tiles
+from bigkpca.errors import Array, CorruptionError, DriftError, SpecError, check_overflow
+from bigkpca.execution.engine import block_tiles
 from bigkpca.execution.options import RunOptions
 from bigkpca.execution.plan import check_plans
 from bigkpca.execution.progress import WARNING
@@ -34,10 +32,9 @@ from bigkpca.numerics.model import Model
 from bigkpca.numerics.preimages import Expansion
 from bigkpca.numerics.random_streams import COMPARED, random_stream
 from bigkpca.spec import FitSpec
-from bigkpca.spec.job import Job
-from bigkpca.storage import groups, output
+from bigkpca.storage import output
 from bigkpca.storage.models import load_model, model_digest
-from bigkpca.storage.output import Growth, NewArray, Output, Target
+from bigkpca.storage.output import NewArray, Output
 from bigkpca.workflows.fit import fit_and_save
 from bigkpca.workflows.flags import ARRAYS, FlaggedShare, flags_of
 from bigkpca.workflows.inputs import check_unchanged
@@ -62,13 +59,6 @@ class Night:
         self.options.progress.note(f"{WARNING}{message}")
         self.record["message"] = "; ".join(filter(None, [self.record["message"], message]))
 
-    @contextmanager
-    def timed(self, what: str) -> Iterator[None]:
-        """Add the seconds spent in this context to those of this kind of work in the record."""
-        started = time.monotonic()
-        yield
-        self.record["seconds"][what] = round(self.record["seconds"][what] + time.monotonic() - started, 3)
-
 
 def work(night: Night) -> None:
     """Fit the model if there is none, and extract, publish and record the rows that arrived."""
@@ -79,60 +69,43 @@ def work(night: Night) -> None:
         night.options.progress.note(
             f"rows {found.stored} to {found.room - 1} are not stored yet: left for the next run"
         )
-    model, fingerprint = _model(night), rows.fingerprint()  # before rows are compared
+    started = time.monotonic()
+    model, fingerprint = _fitted(night) if found.to_fit else load_model(job.model.path), rows.fingerprint()
+    record["model"] = {"path": job.model.path, "digest": model_digest(model)}
+    record["seconds"]["fit"] = round(time.monotonic() - started, 3) if found.to_fit else 0.0
+    _check_model(night, model)
     if found.about:
         _check_unchanged_rows(night)
-    record["model"] = {"path": job.model.path, "digest": model_digest(model)}
     record["rows"], record["total_rows"] = [found.new.start, found.new.stop], found.new.stop
-    if not found.new:
-        record["status"] = records.NOTHING_NEW
-        _tidy(found.out)
-        return
-    with night.timed("extract"):
-        _extract(night, model, fingerprint)
-
-
-def _model(night: Night) -> Model:
-    """The model at the path of the job, or else a fit of all rows."""
-    found, job = night.found, night.found.job
-    if found.to_fit:
-        again = output.claimed(job.model.path) is not None  # of a run of this job, perhaps of other rows
-        with night.timed("fit"):
-            rows = weighted(found.rows, job.input.sample_weight, "input.sample_weight")
-            return fit_and_save(rows, job.spec, job.model.path, replace(night.options, overwrite=again))
     if not found.about:
-        _tidy(job.model.path)
-    model, path = load_model(job.model.path), job.model.path
-    made_by = found.about.get("model", model_digest(model))
-    if made_by != model_digest(model):
-        raise SpecError(
-            f"{found.out} holds features of the model {str(made_by)[:12]}, but {path} is the model "
-            f"{model_digest(model)[:12]} (digests): restore that model, or name another output"
-        )
-    _check_options(job, model, path)
-    check_columns(found.rows, model)
-    flag = found.about.get("flag") if found.about else job.output.flag
-    if flag != job.output.flag:
-        there, here = ("is not set" if each is None else f"= {each:g}" for each in (flag, job.output.flag))
-        raise SpecError(
-            f"output.flag {here} in the job, but {there} in {found.out}: restore it in the job, or {ELSEWHERE}"
-        )
-    return model
-
-
-def _tidy(path: str) -> None:
-    """Remove what lies beside an output if a run left it that was killed right after it published."""
-    store = store_of(path)
-    if not any(map(store.exists, (path + PARTIAL, path + LOCK))):
+        output.tidy(job.model.path)
+    if not found.new:
+        output.tidy(found.out)
+        record["status"] = records.NOTHING_NEW
         return
-    with store.writer(path):
-        claim, about = output.claimed(path) or {}, groups.describe(path) or {}
-        if all(about.get(key) == value for key, value in claim.items() if key not in ("job", "rows_before")):
-            output.clear(path)
+    started = time.monotonic()
+    _extract(night, model, fingerprint)
+    record["seconds"]["extract"] = round(time.monotonic() - started, 3)
+    record["status"] = records.DONE
 
 
-def _check_options(job: Job, model: Model, path: str) -> None:
-    """Raise SpecError if the job sets options of a fit that differ from those of the model."""
+def _fitted(night: Night) -> Model:
+    """A model of all rows, at the path of the job."""
+    found, job = night.found, night.found.job
+    again = output.claimed(job.model.path) is not None  # of a run of this job, perhaps of other rows
+    rows = weighted(found.rows, job.input.sample_weight, "input.sample_weight")
+    return fit_and_save(rows, job.spec, job.model.path, replace(night.options, overwrite=again))
+
+
+def _check_model(night: Night, model: Model) -> None:
+    """Raise SpecError unless it is the model of the features that are there, of the rows, and of the job."""
+    found, job = night.found, night.found.job
+    path, digest = job.model.path, night.record["model"]["digest"]
+    if found.about.get("model", digest) != digest:
+        raise SpecError(
+            f"{found.out} holds features of the model {str(found.about['model'])[:12]}, but {path} is the model "
+            f"{digest[:12]} (digests): restore that model, or name another output"
+        )
     own, asked = FitSpec.of(model).to_dict(), job.spec.to_dict()
     other = [name for name in sorted(job.model.options.model_fields_set) if own.get(name) != asked.get(name)]
     if other:
@@ -140,16 +113,23 @@ def _check_options(job: Job, model: Model, path: str) -> None:
         raise SpecError(
             f"{path} was fitted with other options: {both}. Remove these from the job, or name another model and output"
         )
+    flag = job.output.flag
     lacking = {
-        "calibration rows, which output.flag needs": job.output.flag is not None and model.calibration is None,
+        "calibration rows, which output.flag needs": flag is not None and model.calibration is None,
         "the weights of input.sample_weight": job.input.sample_weight is not None and not model.weighted,
     }
     if without := next((what for what, lacks in lacking.items() if lacks), None):
         raise SpecError(
             f"{path} was fitted without {without}: remove this key from the job, or name another model and output"
         )
-    if job.output.flag is not None:
-        model.check_calibrated().exceeding(job.output.flag, "output.flag")
+    if flag is not None:
+        model.check_calibrated().exceeding(flag, "output.flag")
+    check_columns(found.rows, model)
+    if found.about and found.about.get("flag") != flag:
+        there, here = ("is not set" if each is None else f"= {each:g}" for each in (found.about.get("flag"), flag))
+        raise SpecError(
+            f"output.flag {here} in the job, but {there} in {found.out}: restore it in the job, or {ELSEWHERE}"
+        )
 
 
 def _check_unchanged_rows(night: Night) -> None:
@@ -173,25 +153,20 @@ def _check_unchanged_rows(night: Night) -> None:
             f"if the change is intended, {ELSEWHERE}"
         )
     if not found.new:
-        with output.growing(found.out, {"format": "features", "job": {}, "input": now}) as place:
-            place.publish({**about, "input": now})
+        with output.growing(found.out, {"format": "features", "made_by": about["made_by"], "input": now}) as place:
+            place.publish({"input": now})
 
 
 @dataclass(frozen=True)
 class Asked:
-    """What tasks do with each block. numbers: ascending rows whose drift is measured. first: the first new row. flag:
-    the share of rows to flag, or None. again: whether blocks may be stored, since a run of this request was killed."""
+    """What tasks do with each block. arrays: those that are written. numbers: ascending rows whose drift is measured.
+    first: the first new row. flag: the share of rows to flag, or None."""
 
     block_rows: int
+    arrays: tuple[str, ...]
     numbers: Array
     first: int
     flag: float | None
-    again: bool
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The arrays that are written."""
-        return ("scores", *(() if self.flag is None else ARRAYS))
 
 
 @dataclass(frozen=True)
@@ -206,7 +181,7 @@ class Extracted:
 
 
 def extract_block(
-    rows: Rows, block: Block, target: Target, model: Model, expansion: Expansion | None, asked: Asked
+    rows: Rows, block: Block, place: Output, model: Model, expansion: Expansion | None, asked: Asked
 ) -> Extracted:
     """Write the features of a block, and read its rows once for all facts about them."""
     mine, digest = _between(asked.numbers, block), hashlib.sha256()
@@ -214,40 +189,27 @@ def extract_block(
     X_tiles, most_rows = block_tiles(rows, block, model.features, digest)
     X_tiles = _keeping(X_tiles, block.start, mine, kept)
     pure = len(block) == asked.block_rows and block.start >= asked.first
-    if asked.again and pure and target.decodes(block, asked.names):
-        values: Mapping[str, Array] = target.read(block, asked.names)
-        deque(X_tiles, maxlen=0)
-    else:
-        values = _computed(X_tiles, most_rows, len(block), model, expansion, asked.flag, named_rows(rows, block))
-        if pure:
-            target.write(block, values)
-    flags = values.get("flagged", np.empty(0))[max(asked.first - block.start, 0) :]
-    residuals = np.empty(0)
-    if expansion is not None and model.reference is not None:
-        with np.errstate(over="ignore", invalid="ignore"):
+    values = place.read(block, asked.arrays) if place.resumed and pure else None
+    with np.errstate(over="ignore", invalid="ignore"):
+        if values:
+            deque(X_tiles, maxlen=0)
+        else:
+            if asked.flag is None or expansion is None:
+                scores = tile_scores(X_tiles, most_rows, len(block), model)
+                check_overflow(scores, named_rows(rows, block))
+                values = {"scores": scores}
+            else:
+                scores, left = tile_scores_and_residuals(X_tiles, most_rows, model, expansion)
+                check_overflow(np.column_stack([scores, left]), named_rows(rows, block))
+                values = {"scores": scores} | flags_of(model, scores, left, asked.flag)
+            if pure:
+                place.write(block, values)
+        residuals = np.empty(0)
+        if expansion is not None and model.reference is not None:
             residuals = np.concatenate([residuals, *model.residuals(kept, most_rows, expansion)])
+    flags = values.get("flagged", np.empty(0))[max(asked.first - block.start, 0) :]
     compared, flagged = values["scores"][mine - block.start], int(np.count_nonzero(flags))
     return Extracted(digest.hexdigest(), compared, residuals, flagged, {} if pure else values)
-
-
-def _computed(
-    X_tiles: Iterator[Array],
-    most_rows: int,
-    count: int,
-    model: Model,
-    expansion: Expansion | None,
-    flag: float | None,
-    where: str,
-) -> Mapping[str, Array]:
-    """The scores of the rows of these tiles and, with a share of rows to flag, their flags."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        if flag is None or expansion is None:
-            scores = tile_scores(X_tiles, most_rows, count, model)
-            check_overflow(scores, where)
-            return {"scores": scores}
-        scores, left = tile_scores_and_residuals(X_tiles, most_rows, model, expansion)
-    check_overflow(np.column_stack([scores, left]), where)
-    return {"scores": scores} | flags_of(model, scores, left, flag)
 
 
 def _between(numbers: Array, block: Block) -> Array:
@@ -277,8 +239,14 @@ def _drawn(new: range, seed: int) -> Array:
 def _extract(night: Night, model: Model, fingerprint: dict[str, Any]) -> None:
     """Extract features of the new rows and of the others in their first block, judge them, and publish."""
     found, options, record = night.found, night.options, night.record
-    rows, size = found.rows, block_rows_of(found, model)
+    rows, size, flag = found.rows, block_rows_of(found, model), found.job.output.flag
     tail = rows.chunk_stamps(rows.count - 1)
+    blocks = split(rows.count, size)[found.done // size :]
+    arrays = {"scores": NewArray((model.components,), model.features.dtype, ("row", "component"))}
+    arrays |= {} if flag is None else ARRAYS
+    count = sum(map(len, blocks))
+    row_bytes = sum(np.dtype(each.dtype).itemsize * prod(each.row) for each in arrays.values())
+    record["bytes"] = {"read": count * rows.dtype.itemsize * rows.shape[1], "written": count * row_bytes}
     with options.engine() as engine:
         check_plans(lambda threads: plan_extract(found, model, engine, threads), engine, options.memory_limit, _MEMORY)
         record["processors"] = [*engine.core_types(), *engine.devices]
@@ -290,70 +258,43 @@ def _extract(night: Night, model: Model, fingerprint: dict[str, Any]) -> None:
             "input": fingerprint,
             "block_rows": size,
             "residual": False,
-            "flag": found.job.output.flag,
-            "job": {"made_by": made_by},
+            "flag": flag,
+            "made_by": made_by,
         }
-        with _output(night, request) as (place, again):
-            blocks = split(rows.count, size)[found.done // size :]
-            asked = Asked(
-                size, _drawn(found.new, found.job.spec.random_state), found.done, found.job.output.flag, again
+        expansion = expansion_of(model) if model.reference or flag is not None else None
+        asked = Asked(size, tuple(sorted(arrays)), _drawn(found.new, found.job.spec.random_state), found.done, flag)
+        with _opened(night, request) as place:
+            if not found.done:
+                place.create(arrays, rows.count, size)
+            engine.check_paths(record["input"]["path"], place.claim)
+            sent = replace(place, before=None)  # a manifest, which may be large, and which tasks do not need
+            given = [sent, engine.placed(model), expansion and engine.placed(expansion), asked]
+            extracted: list[Extracted] = engine.each(
+                "extracting features", block_tasks(extract_block, rows, blocks, given)
             )
-            extracted = _pass(night, model, place, blocks, asked, engine)
+            left = {block: each.values for block, each in zip(blocks, extracted, strict=True) if each.values}
+            place.check_written([block for block in blocks if block not in left], asked.arrays)
             _judge(night, model, extracted)
             check_unchanged(rows, fingerprint)
-            for block, each in zip(blocks, extracted, strict=True):
-                if each.values:
-                    place.target(rows.count).write(block, each.values)
+            for block, values in left.items():
+                place.write(block, values)
             known = found.about.get("job", {}).get("rows_sha256", [])[: found.done // size]
-            record.update(status=records.DONE, finished=records.now())
-            digests = [*known, *(each.sha256 for each in extracted)]
-            job = {"rows_sha256": digests, "tail": tail, "made_by": made_by, "run": record}
-            about = {**request, "job": job, "rows": rows.count, "arrays": sorted(asked.names)}
+            job = {"rows_sha256": [*known, *(each.sha256 for each in extracted)], "tail": tail}
+            about = {**request, "job": job, "rows": rows.count, "arrays": list(asked.arrays)}
             place.publish({key: value for key, value in about.items() if value is not None})
 
 
-@contextmanager
-def _output(night: Night, request: Mapping[str, Any]) -> Iterator[tuple[Output | Growth, bool]]:
-    """The output, which belongs to this request, and whether a run of this request made a part of it. A run that fails
-    gives it free, unless rows drifted: the next run shall judge the same rows, not these among many others."""
+def _opened(night: Night, request: dict[str, Any]) -> AbstractContextManager[Output]:
+    """The output, for this request. What another request of the job began is given up."""
     out, note, done = night.found.out, night.options.progress.note, night.found.done
     before = output.claimed(out)
-    again = before == (request if not done else {**request, "rows_before": done})
-    ours = before is not None and "job" in before
-    if done:
-        if ours and not again:
-            output.clear(out)
-        opened: AbstractContextManager[Output | Growth] = output.growing(out, request, note)
-    else:
-        opened = output.opened(out, request, overwrite=ours and not again, note=note)
-    with opened as place:
-        try:
-            yield place, again
-        except (DataError, SpecError, CorruptionError) as error:
-            if not isinstance(error, DriftError):
-                place.discard() if isinstance(place, Output) else place.release()
-            raise
-
-
-def _pass(
-    night: Night, model: Model, place: Output | Growth, blocks: Sequence[Block], asked: Asked, engine: Engine
-) -> list[Extracted]:
-    """Extract these blocks."""
-    rows, record = night.found.rows, night.record
-    arrays = {"scores": NewArray((model.components,), model.features.dtype, ("row", "component"))}
-    arrays |= {} if asked.flag is None else ARRAYS
-    if isinstance(place, Output):
-        place.create(arrays, rows.count, asked.block_rows)
-    count = sum(map(len, blocks))
-    row_bytes = sum(np.dtype(each.dtype).itemsize * prod(each.row) for each in arrays.values())
-    record["bytes"] = {"read": count * rows.dtype.itemsize * rows.shape[1], "written": count * row_bytes}
-    target = place.target(rows.count)
-    engine.check_paths(record["input"]["path"], target.claim[0])
-    expansion = expansion_of(model) if model.reference or asked.flag is not None else None
-    given = [target, engine.placed(model), expansion and engine.placed(expansion), asked]
-    found: list[Extracted] = engine.each("extracting features", block_tasks(extract_block, rows, blocks, given))
-    place.check_written([block for block, each in zip(blocks, found, strict=True) if not each.values], asked.names)
-    return found
+    ours = request | ({"rows_before": done} if done else {})
+    stale = before is not None and "made_by" in before and before != ours
+    if not done:
+        return output.opened(out, request, overwrite=stale, note=note)
+    if stale:
+        output.clear(out)
+    return output.growing(out, request, note)
 
 
 def _judge(night: Night, model: Model, found: Sequence[Extracted]) -> None:
@@ -384,7 +325,7 @@ def _judge(night: Night, model: Model, found: Sequence[Extracted]) -> None:
 
 def _warn_of_others(night: Night, now: Mapping[str, str]) -> None:
     """Warn if other packages or processor types made the features that are there."""
-    before = night.found.about.get("job", {}).get("made_by", now)
+    before = night.found.about.get("made_by", now)
     other = [name for name in now if before.get(name, now[name]) != now[name]]
     if other:
         here, there = (", ".join(f"{name} {of[name]}" for name in other) for of in (now, before))

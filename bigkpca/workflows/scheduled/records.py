@@ -1,14 +1,12 @@
 """What stays of runs: the record of each, the metrics for Prometheus, and the record beside the job file.
 
 A volume that is not mounted looks like a path where nothing was written yet. The record beside the job file, which lies
-outside the output, distinguishes the two. If the folder of the job file is not writable, the record goes to the state
-folder of systemd ($STATE_DIRECTORY); without one, `output.must_exist` serves the same purpose.
+outside the output, distinguishes the two. If it cannot be written, `output.must_exist` serves the same purpose.
 """
 
 from __future__ import annotations
 
 import errno
-import os
 import platform
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -17,8 +15,8 @@ from importlib.metadata import version
 from typing import Any
 
 from bigkpca.data.json_files import read_json, read_record, write_json
-from bigkpca.data.stores import last_name, parent, store_of
-from bigkpca.errors import BigKPCAError, SpecError
+from bigkpca.data.stores import store_of
+from bigkpca.errors import SpecError
 from bigkpca.execution.progress import Progress
 from bigkpca.spec.job import Job
 from bigkpca.storage import groups
@@ -134,7 +132,8 @@ def check_there(job: Job, out: str) -> None:
             f"{out} holds no features, but the job sets output.must_exist = true: mount its volume or restore it; for "
             "a first run, remove must_exist from the job"
         )
-    path, known = _known(job.file)
+    path = _beside(job.file)
+    known = read_record(path, "remove it once the output and the model of the job are in place") or {}
     missing = [out] if known.get("output") == out else []
     if known.get("model") == job.model.path and groups.describe(job.model.path) is None:
         missing.append(job.model.path)
@@ -147,41 +146,20 @@ def check_there(job: Job, out: str) -> None:
 
 def remember(job: Job, out: str, progress: Progress) -> None:
     """Record the output of the job beside the job file, since from now on it must exist."""
-    entry = {"output": out, "model": job.model.path, "metrics": job.run.metrics}
-    for path in _beside(job.file):
-        with suppress(OSError, ValueError):
-            if read_json(path) == entry:
-                return
-        with suppress(OSError):  # e.g. in a read-only folder
-            write_json(path, entry)
+    path, entry = _beside(job.file), {"output": out, "model": job.model.path}
+    with suppress(OSError, ValueError):
+        if read_json(path) == entry:
             return
-    if job.output.must_exist is None:
-        progress.note(
-            f"{_beside(job.file)[0]} cannot be written, so a later run could take an unmounted volume for a first run: "
-            "set output.must_exist = true in the job"
-        )
-
-
-def remembered(file: str) -> Mapping[str, Any]:
-    """The output, model and metrics of the last run of a job file; empty if they are not known."""
     try:
-        return _known(file)[1]
-    except BigKPCAError:
-        return {}
+        write_json(path, entry)
+    except OSError:  # e.g. in a read-only folder
+        if job.output.must_exist is None:
+            progress.note(
+                f"{path} cannot be written, so a later run could take an unmounted volume for a first run: set "
+                "output.must_exist = true in the job"
+            )
 
 
-def _beside(file: str) -> list[str]:
-    """Possible paths of the record of a job file."""
-    state = os.environ.get("STATE_DIRECTORY", "").partition(":")[0]
-    return [f"{folder.rstrip('/')}/{last_name(file)}.bigkpca-record" for folder in (parent(file), state) if folder]
-
-
-def _known(file: str) -> tuple[str, Mapping[str, Any]]:
-    """The record of a job file, and its content, which is empty if there is none. Raises CorruptionError if it is
-    damaged."""
-    paths = _beside(file)
-    for path in paths:
-        found = read_record(path, "remove it once the output and the model of the job are in place")
-        if isinstance(found, dict):
-            return path, found
-    return paths[0], {}
+def _beside(file: str) -> str:
+    """The path of the record of a job file."""
+    return f"{file}.bigkpca-record"

@@ -16,11 +16,10 @@ from bigkpca.errors import CorruptionError, IncompleteError, LockedError, SpecEr
 from bigkpca.execution.engine import Engine
 from bigkpca.spec.job import read_job
 from bigkpca.storage import models
-from bigkpca.storage.output import Growth
 from bigkpca.workflows.scheduled import finding, plan_run, records
 from tests.helpers.commands import run
 from tests.helpers.disks import Restored, tree_bytes
-from tests.helpers.nights import JOB, Night, cut_off_at, some_rows
+from tests.helpers.nights import JOB, Night, some_rows
 from tests.helpers.progress import Recorder
 
 FEWER_COMPONENTS = JOB.replace("n_components = 3", "n_components = 2")  # than the model of the job has
@@ -93,24 +92,6 @@ def test_lines_of_the_records_that_do_not_parse_are_kept_and_told(night):
     told = Recorder()
     assert [record["run"] for record in bigkpca.history(night.out, progress=told)] == [1, 2]
     assert told.notes == [f"{file}: skipping lines that do not parse: 2"]
-    file.unlink()
-    night.run()  # the manifest knows of the run before
-    assert [(record["run"], record["rows"]) for record in bigkpca.history(night.out)] == [(2, [90, 99]), (3, [99, 99])]
-
-
-def test_a_run_that_was_killed_before_it_was_recorded_is_recorded_by_the_next(night):
-    night.append(some_rows(9))
-    file = Path(night.out + ".runs.jsonl")
-    before = file.read_bytes()
-    with cut_off_at(Growth, "release"):
-        night.run()
-    file.write_bytes(before)
-    night.run()
-    assert [(each["run"], each["status"]) for each in bigkpca.history(night.out)] == [
-        (1, "done"),
-        (2, "done"),
-        (3, "nothing new"),
-    ]
 
 
 @pytest.mark.parametrize(("number", "kind", "code"), [(errno.EACCES, SpecError, 2), (errno.ENOSPC, IncompleteError, 6)])
@@ -231,7 +212,7 @@ GONE = (
 )
 
 
-def test_an_output_that_is_gone_is_no_first_run_and_told_in_the_metrics(mounted):
+def test_an_output_that_is_gone_is_no_first_run(mounted):
     mounted.append(some_rows(9))
     with unmounted(mounted, "disk"):
         before = tree_bytes(mounted.root)
@@ -240,7 +221,6 @@ def test_an_output_that_is_gone_is_no_first_run_and_told_in_the_metrics(mounted)
         assert tree_bytes(mounted.root) == before
         with pytest.raises(SpecError, match=GONE):
             mounted.run()
-        assert mounted.metrics()["last_run_exit_code"] == 2
         Path(mounted.root, "disk").rmdir()
         with pytest.raises(SpecError, match=GONE):
             mounted.run()
@@ -277,9 +257,8 @@ def test_a_job_may_say_that_there_must_be_output(mounted):
     assert not Path(mounted.root, "disk").exists()
 
 
-def test_a_record_that_cannot_be_written_beside_the_job_lies_in_the_state_folder_or_is_missed(mounted, monkeypatch):
+def test_a_record_that_cannot_be_written_beside_the_job_is_missed(mounted, monkeypatch):
     told = Recorder()
-    monkeypatch.delenv("STATE_DIRECTORY", raising=False)
     record_of(mounted).unlink()
     write, refused = LocalDisk.write, OSError(errno.EROFS, "Read-only file system")
 
@@ -298,15 +277,6 @@ def test_a_record_that_cannot_be_written_beside_the_job_lies_in_the_state_folder
     told.notes.clear()
     mounted.run(told)
     assert not [note for note in told.notes if "bigkpca-record" in note]
-    state = Path(mounted.root, "state")
-    state.mkdir()
-    monkeypatch.setenv("STATE_DIRECTORY", f"{state}:/other")
-    mounted.set(ELSEWHERE)
-    mounted.run(told)
-    assert [path.name for path in state.iterdir()] == ["nightly.toml.bigkpca-record"]
-    message = r"is gone: .* remove .*/state/nightly\.toml\.bigkpca-record"
-    with unmounted(mounted, "disk"), pytest.raises(SpecError, match=message):
-        mounted.run()
 
 
 def test_a_damaged_record_stops_a_first_run_alone(mounted):
@@ -315,25 +285,6 @@ def test_a_damaged_record_stops_a_first_run_alone(mounted):
         mounted.run()
     mounted.run()
     assert json.loads(record_of(mounted).read_text())["output"] == mounted.out
-
-
-def test_a_job_file_with_a_mistake_is_a_failed_run(mounted):
-    success = mounted.metrics()["last_success_timestamp_seconds"]
-    mistakes = [
-        (ELSEWHERE + 'metrics = "bigkpca.prom"\nworkers = "four"', "valid integer"),  # in another key
-        (ELSEWHERE.replace("disk/features.zarr", "${NOWHERE}"), "NOWHERE is not set"),  # in the path of the output
-        (ELSEWHERE + "workers =", "not valid TOML"),
-        ("", "input: Field required"),
-    ]
-    for number, (text, message) in enumerate(mistakes, 1):
-        Path(mounted.job).write_text(text)
-        assert run("run", mounted.job).exit_code == 2
-        found = mounted.metrics()
-        assert (found["last_run_exit_code"], found["failed_runs_total"]) == (2, number), message
-        assert found["last_success_timestamp_seconds"] == success
-        last = bigkpca.history(mounted.out)[-1]
-        assert (last["run"], last["status"], last["exit_code"]) == (1 + number, "failed", 2)
-        assert message in last["message"]
 
 
 def test_a_run_that_finds_the_lock_taken_changes_no_metrics(mounted):

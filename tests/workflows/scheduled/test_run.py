@@ -15,7 +15,7 @@ from bigkpca.data.stores import store_of
 from bigkpca.errors import DataError, LockedError, SpecError
 from bigkpca.spec.job import read_job
 from bigkpca.storage import groups
-from bigkpca.storage.output import Growth, Target
+from bigkpca.storage.output import Output
 from bigkpca.workflows.scheduled import night as night_of
 from bigkpca.workflows.scheduled import plan_run
 from bigkpca.workflows.scheduled import records as records_of
@@ -62,8 +62,8 @@ def test_readers_see_the_rows_of_the_manifest_alone_until_a_run_has_published(ni
         write(*given)
 
     night.append(some_rows(130, 1))
-    write = Target.write
-    with mock.patch.object(Target, "write", look):
+    write = Output.write
+    with mock.patch.object(Output, "write", look):
         night.run()
     assert len(seen) == 5  # three blocks that are full, written by tasks, and two that are not
     for each in seen:
@@ -130,7 +130,7 @@ def test_a_run_goes_on_where_one_was_stopped_and_then_takes_what_arrived(new, ro
         with pytest.raises(KeyboardInterrupt):
             new.run(stops_after(rows))
         new.append(some_rows(33, 2))
-        with mock.patch.object(night_of, "_computed", side_effect=night_of._computed) as computed:
+        with mock.patch.object(night_of, "tile_scores", side_effect=night_of.tile_scores) as computed:
             records = new.run()
         assert [record["rows"][1] - record["rows"][0] for record in records] == [count, 33]
         assert computed.call_count < 9
@@ -144,15 +144,15 @@ def test_blocks_that_other_packages_made_are_made_again(new, monkeypatch):
         new.run(stops_after(170))
     real = records_of.version
     monkeypatch.setattr(records_of, "version", lambda name: "9.9" if name == "numpy" else real(name))
-    with mock.patch.object(night_of, "_computed", side_effect=night_of._computed) as computed:
+    with mock.patch.object(night_of, "tile_scores", side_effect=night_of.tile_scores) as computed:
         new.run()
     assert computed.call_count == 7
-    assert groups.describe(new.out)["job"]["made_by"]["numpy"] == "9.9"
+    assert groups.describe(new.out)["made_by"]["numpy"] == "9.9"
 
 
 def test_a_run_that_was_killed_after_it_published_is_recorded_by_the_next(night):
     night.append(some_rows(60, 7))
-    with cut_off_at(Growth, "release"):
+    with cut_off_at(Output, "release"):
         night.run()
     assert night.scores().shape == (150, 3)
     plan = plan_run(read_job(night.job, {}))
