@@ -273,7 +273,6 @@ def test_what_a_killed_run_left_is_removed_by_another_request_on_a_disk(tmp_path
     check(path)
 
 
-@pytest.mark.full
 def test_two_runs_of_one_request_at_once_make_the_same_output(bucket):
     path = f"{bucket}/o.zarr"
     with output.opened(path, RECORD, overwrite=False) as first, output.opened(path, RECORD, overwrite=False) as second:
