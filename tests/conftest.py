@@ -18,6 +18,7 @@ import bigkpca
 from bigkpca.data.stores import clients
 from bigkpca.execution.clusters import open_engine
 from bigkpca.execution.engine import Engine
+from tests.helpers.cuts import Steps
 from tests.helpers.fits import OPTIONS
 from tests.helpers.s3 import BUCKET, Server, settings
 
@@ -118,6 +119,12 @@ def bucket(s3_server, use_s3):
     """The URL of an empty folder in a bucket."""
     use_s3(s3_server.port)
     return f"s3://{BUCKET}/{secrets.token_hex(4)}"
+
+
+@pytest.fixture
+def steps(monkeypatch):
+    """Cuts runs off at a step: a change of a local disk, or a request to an object store."""
+    return Steps(monkeypatch)
 
 
 @pytest.fixture(scope="session")

@@ -3,30 +3,14 @@
 Two stops of one command are tried by default, a few of others with `-m full`, and all with `-m long`, in 15 minutes.
 """
 
-import json
-import subprocess
-import sys
-
 import numpy as np
 import pytest
 
 from tests.helpers import stops
 
-INGEST = [
-    "ingest",
-    "a.npz",
-    "d.zarr",
-    "--member",
-    "x",
-    "--labels",
-    "y",
-    "--sample-weight",
-    "w",
-    "--block-rows",
-    "32",
-    "-q",
-]
-APPEND = ["ingest", "b.npz", "d.zarr", "--member", "x", "--labels", "y", "--sample-weight", "w", "--append", "-q"]
+COLUMNS = ["--member", "x", "--labels", "y", "--sample-weight", "w"]
+INGEST = ["ingest", "a.npz", "d.zarr", *COLUMNS, "--block-rows", "32", "-q"]
+APPEND = ["ingest", "b.npz", "d.zarr", *COLUMNS, "--append", "-q"]
 FIT = ["fit", "d.zarr", "m.zarr", "--components", "3", "--size", "10", "--seed", "0", "-q"]
 OTHER_FIT = ["fit", "d.zarr", "m2.zarr", "--components", "2", "--size", "10", "--seed", "0", "-q"]
 TRANSFORM = ["transform", "m.zarr", "d.zarr", "s.zarr", "--block-rows", "32", "--residual", "-q"]
@@ -96,11 +80,7 @@ def test_a_killed_command_is_finished_by_the_same_command(name, most, tmp_path):
     (here / "nightly.toml").write_text(JOB)
     kind = name.partition(",")[0]
     timed = {"compare": [""], "run": ["runs.jsonl"]}.get(kind, [])
-    sweep = {"command": command, "before": before, "kept": kept, "timed": timed}
-    run = [sys.executable, stops.__file__, str(tmp_path)]
-    done = subprocess.run(run, input=json.dumps(sweep | {"most": most}), capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
+    found = stops.found_by(stops.swept, tmp_path, command=command, before=before, kept=kept, timed=timed, most=most)
     print(f"{name}: {found['stops']} stops")
     assert found["bad"] == []
     # Several threads of Zarr make the same folder or not, so that a run has a few steps more than another one.

@@ -7,8 +7,8 @@ from functools import cache
 
 from bigkpca.data.stores import clients
 
-_WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
-_CHANGES = ("os.mkdir", "os.rename", "os.remove", "os.rmdir", "os.truncate", "os.link", "os.symlink")
+WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
+CHANGES = ("os.mkdir", "os.rename", "os.remove", "os.rmdir", "os.truncate", "os.link", "os.symlink")
 _watched = []  # the Steps of the run that is at work
 
 
@@ -51,8 +51,8 @@ def _step():
 @cache
 def _listen():
     def hook(event, arguments):
-        opened = event == "open" and isinstance(arguments[2], int) and arguments[2] & _WRITES
-        if _watched and (event in _CHANGES or opened):
+        opened = event == "open" and isinstance(arguments[2], int) and arguments[2] & WRITES
+        if _watched and (event in CHANGES or opened):
             _step()
 
     sys.addaudithook(hook)  # which no Python takes off again

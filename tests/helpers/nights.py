@@ -1,19 +1,16 @@
 """A folder with a job file, and rows that are appended to its input."""
 
 import tomllib
-from contextlib import contextmanager
 from pathlib import Path
-from unittest import mock
 
 import numpy as np
-import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 import bigkpca
 from bigkpca.data.opening import open_rows
 from bigkpca.data.stores import store_of
 from bigkpca.ingesting import ingest
-from tests.helpers.progress import Once, Recorder, stop
+from tests.helpers.progress import Once, Recorder
 
 JOB = """
 [input]
@@ -93,12 +90,3 @@ def some_rows(count, seed=0, columns=4):
 def stops_after(rows=60):
     """Stops a run while it extracts features, when more than so many rows of all its passes are done."""
     return Once(after=rows, title="extracting features")
-
-
-@contextmanager
-def cut_off_at(place, name, call=1):
-    """Stop what is within, as Ctrl-C does, at this call of a function: between two writes, where only a patch can."""
-    real, patched = getattr(place, name), mock.patch.object(place, name, autospec=True)
-    with pytest.raises(KeyboardInterrupt), patched as function:  # noqa: PT012
-        function.side_effect = lambda *given, **named: (stop if function.call_count == call else real)(*given, **named)
-        yield

@@ -9,10 +9,11 @@ import errno
 import fcntl
 import json
 import os
-import signal
 import sys
 import threading
+from collections.abc import Callable
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.helpers.files import ROOT
@@ -21,7 +22,7 @@ NAME = "BIGKPCA_TEST_READS"  # the folder, in the environment
 ONCE = {f"{name} once": getattr(errno, name) for name in ("ENOENT", "EIO", "ESTALE", "ETIMEDOUT", "EMFILE")}
 DAMAGE = ("truncated", "other version", "zero length")
 # What happens at the read: an error, an error at all reads of that file from then on, no file from then on, or another
-# file from then on. Also `stop`: the process gets SIGSTOP.
+# file from then on.
 FAULTS = (*ONCE, "EIO always", "ENOENT always", *DAMAGE)
 _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
 _LATER = 10**9  # nanoseconds by which the other version of a file is younger
@@ -77,6 +78,37 @@ class Reads:
         return int(found.read_text() or 0) if found.exists() else 0
 
 
+@dataclass
+class Events:
+    """What happens in this process right before reads of chunks below a folder: actions by numbers of reads, from 1."""
+
+    folder: Path
+    actions: dict[int, Callable[[], object]] = field(default_factory=dict)
+    count: int = 0
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    @contextmanager
+    def watched(self):
+        """While entered, reads are counted."""
+        watch()
+        _events.append(self)
+        try:
+            yield self
+        finally:
+            _events.remove(self)
+
+    def read(self, name):
+        if name.startswith(f"{self.folder}{os.sep}") and "/c/" in name:
+            with self.lock:
+                self.count += 1
+                action = self.actions.pop(self.count, None)
+            if action:
+                action()
+
+
+_events: list[Events] = []
+
+
 def watch():
     """Let this process take part, for as long as it runs; what happens depends on the environment at each read."""
     global _watching
@@ -91,18 +123,21 @@ _plans = {}  # and their versions, by folder
 
 
 def _hook(event, arguments):
-    if event != "open" or (folder := os.environ.get(NAME)) is None or getattr(_busy, "now", False):
+    folder = os.environ.get(NAME)
+    if event != "open" or (folder is None and not _events) or getattr(_busy, "now", False):
         return
     path, _, flags = arguments
     if isinstance(path, int) or path is None or (isinstance(flags, int) and flags & _WRITES):
         return
     name = os.path.abspath(os.fsdecode(path))
-    if name.startswith(os.path.dirname(folder) + os.sep):
-        _busy.now = True
-        try:
+    _busy.now = True
+    try:
+        for each in _events:
+            each.read(name)
+        if folder and name.startswith(os.path.dirname(folder) + os.sep):
             _read(Path(folder), name)
-        finally:
-            _busy.now = False
+    finally:
+        _busy.now = False
 
 
 def _read(folder, name):
@@ -119,9 +154,7 @@ def _read(folder, name):
     if what in ONCE or what == "EIO always":
         code = ONCE.get(what, errno.EIO)
         raise OSError(code, os.strerror(code), name)
-    if what == "stop":
-        signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)  # which this thread gets before it goes on
-    elif what == "ENOENT always":
+    if what == "ENOENT always":
         os.replace(name, folder / "held")
     else:
         _show_another(folder, name, plan)

@@ -3,10 +3,7 @@
 A step is what changes the disk: a file opened for writing, a folder made, something renamed or removed. Python tells of
 each before it does it (`sys.addaudithook`), so that the command can be killed there; where a file is opened for
 writing also right after, when it is there and empty. Commands run in processes forked from one that has imported the
-package and done nothing else, which takes a tenth of the time of starting anew:
-
-    python tests/helpers/stops.py FOLDER < sweep.json > swept.json
-    python tests/helpers/stops.py FOLDER nights < nights.json > found.json
+package and done nothing else, which takes a tenth of the time of starting anew.
 """
 
 import json
@@ -15,6 +12,7 @@ import random
 import re
 import shutil
 import signal
+import subprocess
 import sys
 import traceback
 import warnings
@@ -22,9 +20,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bigkpca.cli import main as run
+from tests.helpers.cuts import CHANGES, WRITES
+from tests.helpers.files import ROOT
 
-_WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
-_CHANGES = ("os.mkdir", "os.rename", "os.remove", "os.rmdir", "os.truncate", "os.link", "os.symlink")
+
+def found_by(check, folder, **given):
+    """What `swept` or `disturbed_nights` finds, in a process of its own."""
+    command = [sys.executable, "-m", __name__, check.__name__, str(folder)]
+    done = subprocess.run(command, input=json.dumps(given), capture_output=True, text=True, cwd=ROOT)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
 
 
 def swept(folder, command, before, kept, timed=(), most=None):
@@ -159,9 +164,9 @@ class _Steps:
     counting: bool = True
 
     def __call__(self, event, arguments):
-        if self.counting and event in _CHANGES:
+        if self.counting and event in CHANGES:
             self._step()
-        if self.counting and event == "open" and isinstance(arguments[2], int) and arguments[2] & _WRITES:
+        if self.counting and event == "open" and isinstance(arguments[2], int) and arguments[2] & WRITES:
             path, _, flags = arguments
             if isinstance(path, int) or str(path).startswith(("/dev/", "/proc/")):
                 return
@@ -202,14 +207,13 @@ def _in_child(folder, work):
 
 
 def main():
-    sweep = json.load(sys.stdin)
+    check, folder, given = sys.argv[1], Path(sys.argv[2]).resolve(), json.load(sys.stdin)
     import bigkpca.ingesting  # what commands import when they run, imported once
 
-    if {"compare", "report"} & {command[0] for command in (sweep["command"], *sweep.get("before", []))}:
+    if {"compare", "report"} & {command[0] for command in (given["command"], *given.get("before", []))}:
         import bigkpca.comparing
         import bigkpca.reporting  # noqa: F401
-    check = disturbed_nights if sys.argv[2:] == ["nights"] else swept
-    json.dump(check(Path(sys.argv[1]).resolve(), **sweep), sys.stdout)
+    json.dump({"swept": swept, "disturbed_nights": disturbed_nights}[check](folder, **given), sys.stdout)
 
 
 if __name__ == "__main__":

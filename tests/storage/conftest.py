@@ -1,4 +1,4 @@
-"""A folder with a file of rows, their dataset, a model and scores, and outputs that are cut off in the middle."""
+"""A folder with a file of rows, their dataset, a model and scores."""
 
 import contextlib
 import shutil
@@ -8,7 +8,6 @@ import pytest
 
 import bigkpca
 from bigkpca.ingesting import ingest
-from tests.helpers.cuts import Steps
 from tests.storage.outputs import FIT, X
 
 
@@ -37,9 +36,3 @@ def home(made, tmp_path, monkeypatch):
 def root(request, tmp_path):
     """A folder where nothing is, in both kinds of stores."""
     return str(tmp_path / "root") if request.param == "local" else request.getfixturevalue("bucket")
-
-
-@pytest.fixture
-def steps(monkeypatch):
-    """Cuts runs off."""
-    return Steps(monkeypatch)

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 import zarr
 
-from bigkpca.data.stores import LocalDisk, store_of
+from bigkpca.data.stores import LocalDisk
 from bigkpca.errors import CorruptionError, IncompleteError, SpecError
-from bigkpca.storage import groups, output, runs
+from bigkpca.storage import groups, runs
 from bigkpca.storage.describe import info
 from tests.data.cases import case
 from tests.storage import hostile
@@ -82,27 +82,13 @@ def test_an_array_that_a_run_made_is_kept_and_another_one_replaced(tmp_path):
         assert groups.create_array(path, (4, 2), "f4", 2, ["a", "b"])[:].sum() == 8
 
 
-def test_facts_about_what_is_not_finished_or_a_part(home):
-    with output.opened("new.zarr", {"format": "dataset", "input": 1}, overwrite=False):
-        assert info("new.zarr") == {"kind": "dataset", "path": "new.zarr", "finished": False}
+def test_facts_about_a_part_or_a_damaged_record(home):
     with pytest.raises(SpecError, match=r"d\.zarr is a bigkpca dataset, described as a whole: omit --array"):
         info("d.zarr", "x")
     assert info("d.zarr/x")["missing_chunks"] == 0
     hostile.set_attribute("s.zarr", {"format": "features", "format_version": 2, "rows": 90, "arrays": ["scores"]})
     with pytest.raises(CorruptionError, match=r"s\.zarr is not a valid record: model is missing; make it again"):
         info("s.zarr")
-
-
-def test_records_of_runs_are_lines_of_which_damaged_ones_are_counted(root):
-    out = f"{root}/o.zarr"
-    store_of(out).make_folder(root)
-    assert runs.read_records(out) == ([], [])
-    runs.append_record(out, {"run": 1})
-    with store_of(out).open(out + runs.ENDING) as file:
-        assert file.read() == b'{"run": 1}\n'
-    store_of(out).write(out + runs.ENDING, b'{"run": 1}\n{"ru\n\n[1]\n{"run": "2"}\n' + b"[" * 9999 + b'\n{"run": 3}')
-    runs.append_record(out, {"run": 4})
-    assert runs.read_records(out) == ([{"run": 1}, {"run": 3}, {"run": 4}], [2, 4, 5, 6])
 
 
 def test_a_folder_in_the_place_of_the_records_is_named(tmp_path):

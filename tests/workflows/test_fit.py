@@ -9,8 +9,7 @@ import pytest
 
 import bigkpca
 from bigkpca.data.rows import ArrayRows
-from bigkpca.data.stores import store_of
-from bigkpca.errors import CorruptionError, LockedError, MemoryLimitError, SpecError
+from bigkpca.errors import MemoryLimitError, SpecError
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.plan import process_bytes
 from bigkpca.execution.projection import score_rows
@@ -100,14 +99,6 @@ def test_the_same_fit_again_does_nothing_and_another_in_the_way_is_named_and_kep
     assert sorted(path.name for path in Path(model).parent.iterdir()) == ["digits.zarr", "model.zarr"]
 
 
-def test_two_runs_at_once_are_refused(dataset, model, tmp_path):
-    out = str(tmp_path / "scores.zarr")
-    with store_of(out).writer(out), pytest.raises(LockedError, match=r"another run is writing .*scores\.zarr"):
-        bigkpca.transform(model, dataset, out)
-    bigkpca.transform(model, dataset, out)
-    assert not Path(out + ".bigkpca-lock").exists()
-
-
 def test_a_limit_that_is_too_low_names_both_numbers_and_what_fits(tmp_path):
     for size, memory, remedy in (
         (1700, process_bytes() + 150_000_000, r"\d+ MB are allowed: nystroem with a size of"),
@@ -115,12 +106,3 @@ def test_a_limit_that_is_too_low_names_both_numbers_and_what_fits(tmp_path):
     ):
         with pytest.raises(MemoryLimitError, match=rf"needs \d+ MB in a process, but {remedy}"):
             bigkpca.fit(np.ones((2000, 64)), tmp_path / "model.zarr", size=size, memory=memory)
-
-
-def test_a_damaged_model_is_fitted_again_when_asked_for(dataset, model, tmp_path):
-    before = tree_bytes(model)
-    (Path(model) / "components" / "c" / "0" / "0").write_bytes(b"")
-    with pytest.raises(CorruptionError, match=r"fit the model again with --overwrite"):
-        bigkpca.fit(dataset, model, **OPTIONS)
-    bigkpca.fit(dataset, model, overwrite=True, **OPTIONS)
-    assert tree_bytes(model) == before

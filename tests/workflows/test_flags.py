@@ -9,11 +9,11 @@ import zarr
 
 import bigkpca
 from bigkpca.errors import CorruptionError, FlaggedShareWarning, SpecError
-from bigkpca.execution.plan import plan_transform
 from bigkpca.numerics.outliers import Calibration
 from bigkpca.workflows.flags import FlaggedShare, flagged_rows
 from tests.helpers.commands import run
 
+pytestmark = pytest.mark.filterwarnings("ignore::bigkpca.errors.FlaggedShareWarning")
 ALPHA = 0.05
 
 
@@ -44,7 +44,6 @@ def flagged(fitted, X, out, **options):
     return group["statistic"][:], group["flagged"][:]
 
 
-@pytest.mark.filterwarnings("ignore::bigkpca.errors.FlaggedShareWarning")
 @pytest.mark.parametrize("options", [{}, {"block_rows": 16, "residual": True, "dtype": "float32"}])
 def test_a_row_is_flagged_if_its_rank_among_the_calibration_rows_is_unlikely(fitted, rows, tmp_path, options):
     out = tmp_path / "scores.zarr"
@@ -58,22 +57,15 @@ def test_a_row_is_flagged_if_its_rank_among_the_calibration_rows_is_unlikely(fit
         most = "distance" if T2[i] / 3 > Q[i] * model.calibration.precisions[-1] else "residual"
         assert flags[i] == (["residual", "distance"].index(most) + 1 if unlikely else 0)
     assert set(flags) == {0, 1, 2}
+    found = xr.open_zarr(out).flagged  # readers learn the meaning of flags from their attributes
+    meanings = {0: "not_flagged", 1: "residual", 2: "distance"}
+    assert dict(zip(found.flag_values, found.flag_meanings.split(), strict=True)) == meanings
+    assert found.dims == ("row",)
     assert ("residual" in zarr.open_group(out)) == ("residual" in options)
     if not options:
         np.testing.assert_array_equal(zarr.open_group(out)["scores"], bigkpca.arrays.scores(model, rows).compute())
 
 
-@pytest.mark.filterwarnings("ignore::bigkpca.errors.FlaggedShareWarning")
-def test_readers_learn_the_meaning_of_flags_from_their_attributes(fitted, rows, tmp_path):
-    flagged(fitted, rows, tmp_path / "s.zarr")
-    found = xr.open_zarr(tmp_path / "s.zarr").flagged
-    assert dict(zip(found.flag_values, found.flag_meanings.split(), strict=True)) == {
-        0: "not_flagged", 1: "residual", 2: "distance",
-    }  # fmt: skip
-    assert found.dims == ("row",)
-
-
-@pytest.mark.filterwarnings("ignore::bigkpca.errors.FlaggedShareWarning")
 def test_another_share_is_another_output_and_damage_is_found(fitted, rows, tmp_path):
     out = tmp_path / "s.zarr"
     before = flagged(fitted, rows, out, block_rows=16)
@@ -110,7 +102,6 @@ def test_a_transform_warns_where_chance_does_not_explain_how_many_rows_are_flagg
         flagged(fitted, some_rows(700, 0) / 9, tmp_path / "c.zarr")  # none of which is unusual
 
 
-@pytest.mark.filterwarnings("ignore::bigkpca.errors.FlaggedShareWarning")
 def test_the_most_unusual_rows_are_found_block_by_block(fitted, rows, tmp_path):
     out = tmp_path / "s.zarr"
     statistic, flags = flagged(fitted, rows, out, block_rows=16)
@@ -141,15 +132,6 @@ def test_the_share_is_compared_with_its_range():
 def test_rows_that_are_too_far_for_numbers_are_flagged(fitted, rows, tmp_path):
     X = np.vstack([rows[1:5].astype(float), np.full((1, 4), 1e200)])
     assert flagged(fitted, X, tmp_path / "s.zarr")[1].tolist() == [0, 0, 0, 0, 1]
-
-
-def test_the_plan_of_a_transform_counts_flags(fitted, rows):
-    model = bigkpca.load(fitted)
-    plain, more = (
-        plan_transform(bigkpca.data.opening.open_rows(rows), model, None, 1, judged=each) for each in (False, True)
-    )
-    assert more.result_bytes - plain.result_bytes == 100 * (8 + 9)  # residuals and flags
-    assert more.array_bytes > plain.array_bytes
 
 
 def test_the_command_says_how_many_rows_are_flagged_and_which_are_the_most_unusual(fitted, rows, tmp_path):

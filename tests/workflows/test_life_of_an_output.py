@@ -6,12 +6,10 @@ The machine keeps, for each output, the values that must be there. After every s
 import json
 import shutil
 import tempfile
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache, partial
-from itertools import count
 from pathlib import Path
-from unittest import mock
 
 import numpy as np
 import pytest
@@ -22,10 +20,10 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 import bigkpca
 from bigkpca.data.opening import open_rows
-from bigkpca.data.stores import LocalDisk
 from bigkpca.errors import CorruptionError, SpecError
 from bigkpca.ingesting import ingest
 from bigkpca.storage.models import load_model, model_digest
+from tests.helpers.cuts import Steps
 from tests.helpers.fits import fit, scores
 
 BLOCK = 32  # rows
@@ -33,36 +31,14 @@ LENGTHS = (90, 40, 32, 7)  # of the files, in the order in which they are added
 ROWS = np.random.default_rng(0).normal(size=(sum(LENGTHS), 3))
 OPTIONS = {"n_components": 3, "size": 12, "block_rows": BLOCK}
 MAIN = {"m": "components", "s": "scores"}  # arrays
-CHANGES = ("write", "make_folder", "sync", "move", "remove_file", "remove_folder")
 HARMS = {
     "flipped": lambda path: path.write_bytes(bytes([path.read_bytes()[0] ^ 4]) + path.read_bytes()[1:]),
     "truncated": lambda path: path.write_bytes(path.read_bytes()[:-5]),
     "empty": lambda path: path.write_bytes(b""),
     "missing": lambda path: path.unlink(),
 }
-stops = st.one_of(st.none(), st.integers(1, 14))  # of a command: none, or at which change of the disk
+stops = st.one_of(st.none(), st.integers(0, 60))  # of a command: none, or after how many changes of the disk
 seeds = st.integers(0, 1)
-
-
-class Stop(BaseException):
-    """The end of a process."""
-
-
-@contextmanager
-def cut_off(at):
-    """While entered, no change of the disk from the number `at` on is carried out, as after SIGKILL."""
-    numbers = count(1)
-
-    def counted(real):
-        def change(*given, **named):
-            if at is not None and next(numbers) >= at:
-                raise Stop
-            return real(*given, **named)
-
-        return change
-
-    with mock.patch.multiple(LocalDisk, **{name: counted(getattr(LocalDisk, name)) for name in CHANGES}):
-        yield
 
 
 @cache
@@ -91,11 +67,21 @@ class Life(RuleBasedStateMachine):
     def __init__(self):
         super().__init__()
         self.at = Path(tempfile.mkdtemp(prefix="bigkpca-life-"))
+        self.patches = pytest.MonkeyPatch()
+        self.steps = Steps(self.patches)
         self.rows, self.files = 0, 0
         self.there = {}  # by the names of outputs
 
     def teardown(self):
+        self.patches.undo()
         shutil.rmtree(self.at)
+
+    def cut_off(self, run, stop):
+        """Run, and be killed after so many steps; whether it came to its end."""
+        most = 10**6 if stop is None else stop
+        with self.steps.cut(most):
+            run()
+        return self.steps.count <= most
 
     @initialize()
     def first_rows(self):
@@ -109,12 +95,9 @@ class Life(RuleBasedStateMachine):
     @precondition(lambda self: self.files < len(LENGTHS))
     @rule(stop=stops)
     def append(self, stop):
-        try:
-            with cut_off(stop):
-                ingest([self.at / f"{self.files}.npy"], self.at / "d", append=True)
-        except Stop:
-            if open_rows(self.at / "d").shape[0] == self.rows:
-                return
+        ended = self.cut_off(lambda: ingest([self.at / f"{self.files}.npy"], self.at / "d", append=True), stop)
+        if not ended and open_rows(self.at / "d").shape[0] == self.rows:
+            return
         self.rows += LENGTHS[self.files]
         self.files += 1
 
@@ -152,10 +135,7 @@ class Life(RuleBasedStateMachine):
             with suppress(CorruptionError):  # a fit loads the model that is there
                 run()
             return
-        try:
-            with cut_off(stop):
-                run()
-        except Stop:
+        if not self.cut_off(run, stop):
             if not (self.at / name).exists():  # removed before the new one takes its place
                 self.there.pop(name, None)
             if self.read(name) != wanted.values:

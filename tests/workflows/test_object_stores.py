@@ -1,19 +1,18 @@
 """Commands on object stores: the bytes of local disks, no secrets, and runs that end before their output does."""
 
+import itertools
 import re
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 
 import numpy as np
 import pytest
 
 import bigkpca
-from bigkpca.data.stores import ObjectStore, clients, store_of
+from bigkpca.data.stores import clients, store_of
 from bigkpca.errors import IncompleteError, LockedError, SpecError
 from bigkpca.ingesting import ingest
 from tests.helpers.commands import run, run_apart
 from tests.helpers.disks import tree_bytes
-from tests.helpers.nights import cut_off_at
 from tests.helpers.progress import Once
 from tests.helpers.s3 import KEY, SECRET, Server, in_bucket
 from tests.helpers.stores import as_npy
@@ -42,30 +41,24 @@ def made(source, rows, out, **options):
 
 
 @pytest.mark.full
-def test_the_same_input_gives_the_same_bytes_in_a_bucket_and_in_a_folder(source, tmp_path, bucket):
+def test_a_bucket_gets_the_bytes_of_a_folder(source, tmp_path, bucket, quiet_signals):
     local = str(tmp_path / "local")
     made(source, local, local)
-    made(source, local, bucket)
-    assert in_bucket(bucket) == tree_bytes(local)
-
-
-@pytest.mark.full
-def test_all_in_a_bucket_gives_the_values_of_all_in_a_folder(source, tmp_path, bucket, quiet_signals):
-    local = str(tmp_path / "local")
-    made(source, local, local)
-    made(source, bucket, bucket)
-    there, here = in_bucket(bucket), tree_bytes(local)
+    made(source, local, f"{bucket}/1")
+    here = tree_bytes(local)
+    assert in_bucket(f"{bucket}/1") == here
+    made(source, f"{bucket}/2", f"{bucket}/2")  # all of it in the bucket: the paths of inputs are others
+    there = in_bucket(f"{bucket}/2")
     assert there.keys() == here.keys()
-    # The paths of inputs stand in attributes and manifests.
     assert [name for name in here if there[name] != here[name] and "/c/" in name] == []
     for name in ("data", "model", "scores", "rows"):
-        told = [run("info", f"{root}/{name}.zarr").stdout.replace(root, "") for root in (local, bucket)]
+        told = [run("info", f"{root}/{name}.zarr").stdout.replace(root, "") for root in (local, f"{bucket}/2")]
         told = [re.sub(".*[0-9a-f]{12}.*", "", text) for text in told]  # but for digests of files, which hold paths
         assert told[0] == told[1] != ""
     before = store_of(bucket).files(bucket)
-    made(source, bucket, bucket)  # again: nothing to do
+    made(source, f"{bucket}/2", f"{bucket}/2")  # again: nothing to do
     assert store_of(bucket).files(bucket) == before
-    made(source, bucket, f"{local}/2", workers=2)  # input in a bucket, output in a folder, by processes
+    made(source, f"{bucket}/2", f"{local}/2", workers=2)  # input in a bucket, output in a folder, by processes
     assert tree_bytes(f"{local}/2") == there
 
 
@@ -118,11 +111,13 @@ def test_a_run_goes_on_after_its_server_was_killed(source, tmp_path, use_s3, mon
             data = f"{local}/data.zarr"
             bigkpca.transform(f"{local}/model.zarr", data, f"{bucket}/scores.zarr", residual=True, **options)
 
-        with monkeypatch.context() as impatient:
+        def kill():
+            server.kill()
             impatient.setattr(clients, "PATIENCE", clients.Patience(0.5, read=2, request=2, retry=1, retries=1))
             use_s3(server.port)  # with clients that are made anew
-            with pytest.raises(IncompleteError, match="does not answer"):
-                transform(progress=Once(what=server.kill))
+
+        with monkeypatch.context() as impatient, pytest.raises(IncompleteError, match="does not answer"):
+            transform(progress=Once(what=kill))
         server.start()
         use_s3(server.port)
         transform()
@@ -149,23 +144,6 @@ def wanted(step, rows, at):
 
 @pytest.mark.full
 @pytest.mark.parametrize("step", STEPS)
-def test_a_claim_keeps_other_requests_out_until_they_overwrite(step, source, other, tmp_path, bucket):
-    local, out = str(tmp_path / "local"), f"{bucket}/out"
-    made(source, local, local)
-    with cut_off_at(ObjectStore, "sync"):
-        STEPS[step](local, source, out)
-    with pytest.raises(LockedError, match="is being made, or was left unfinished, by another request"):
-        STEPS[step](local, other, out)
-    STEPS[step](local, source, out)
-    assert in_bucket(bucket) == {f"out/{name}": held for name, held in wanted(step, source, local).items()}
-    with pytest.raises(SpecError, match="already holds"):
-        STEPS[step](local, other, out)
-    STEPS[step](local, other, out, overwrite=True)
-    assert in_bucket(bucket) == {f"out/{name}": held for name, held in wanted(step, other, local).items()}
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("step", STEPS)
 def test_two_runs_of_a_request_at_once_make_its_bytes(step, source, tmp_path, bucket):
     local = str(tmp_path / "local")
     made(source, local, local)
@@ -186,15 +164,11 @@ def test_two_runs_of_a_request_at_once_make_its_bytes(step, source, tmp_path, bu
 # Requests that are cut off
 
 
-class Cut(BaseException):
-    """This process was killed: it makes no further request."""
-
-
 @pytest.mark.long
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # of writes that Zarr did not begin
 @pytest.mark.parametrize(("step", "every"), [("ingest", 3), ("append", 1), ("fit", 23), ("transform", 5)])
 def test_a_command_that_was_cut_off_at_any_request_is_finished_by_the_same(
-    source, other, tmp_path, bucket, monkeypatch, step, every
+    source, other, tmp_path, bucket, steps, step, every
 ):
     local = str(tmp_path / "local")
     made(source, local, local)
@@ -205,27 +179,15 @@ def test_a_command_that_was_cut_off_at_any_request_is_finished_by_the_same(
         else:
             STEPS[step](local, rows, out, overwrite=True)
 
-    library, left = clients._library, [1 << 30]
-
-    def counting():
-        left[0] -= 1
-        if left[0] < 0:
-            raise Cut
-        return library()
-
-    monkeypatch.setattr(clients, "_library", counting)
     for rows in (source, other):
         command(f"{local}/wanted/out", rows)
-    stop, ended = 0, False
-    while not ended:
-        out = f"{bucket}/{stop}"
+    for most in itertools.count(0, every):
+        out = f"{bucket}/{most}"
         command(f"{out}/out", source)
-        left[0] = stop
-        with suppress(Cut):
+        with steps.cut(most):
             command(f"{out}/out", other)
-            ended = True
-        left[0] = 1 << 30
+        if steps.count <= most:
+            break
         command(f"{out}/out", other)
-        assert in_bucket(out) == tree_bytes(f"{local}/wanted"), stop
-        stop += every
-    assert stop // every > 4, "too few stops to tell anything"
+        assert in_bucket(out) == tree_bytes(f"{local}/wanted"), most
+    assert most // every > 4, "too few stops to tell anything"

@@ -5,7 +5,7 @@ import pytest
 
 import bigkpca
 from bigkpca import KernelPCA
-from tests.helpers.stores import as_zarr, counted_reads
+from tests.helpers.stores import as_zarr
 from tests.workflows.reconstruct.digits import CHUNK, OPTIONS, N
 
 
@@ -65,9 +65,3 @@ def denoised(folder, model, dataset):
 @pytest.fixture(scope="session")
 def kpca(model):
     return KernelPCA.load(model)
-
-
-@pytest.fixture
-def reads(monkeypatch):
-    """How often each of the five chunks was read."""
-    return counted_reads(monkeypatch, N // CHUNK, CHUNK)

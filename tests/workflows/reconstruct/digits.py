@@ -1,6 +1,4 @@
-"""Ways back from scores to rows, and fits of digits with them."""
-
-import numpy as np
+"""Fits of digits with ways back from scores to rows."""
 
 from bigkpca import preimages
 from tests.helpers.fits import fit
@@ -8,17 +6,7 @@ from tests.helpers.fits import fit
 N, CHUNK = 500, 100
 OPTIONS = {"n_components": 8, "size": 60, "random_state": 3, "block_rows": CHUNK}
 ARRAYS = ("x", "converged", "iterations", "far")
-WAYS = {
-    "auto": {},
-    "fixed-point": {"preimage": "fixed-point"},
-    "anchored": {"preimage": preimages.FixedPoint(anchor=0.05, iterations=7)},
-    "thesis": {"preimage": preimages.FixedPoint(mean_term=False)},
-    "mds": {"preimage": preimages.Distances(neighbours=8, rows=100)},
-    "linear": {"preimage": "linear"},
-    "ridge": {"preimage": preimages.Ridge(size=50)},
-    "denoising": {"preimage": preimages.Denoising(noise=2.0, size=50)},
-    "denoising of the fit's noise": {"preimage": preimages.Denoising(size=50), "noise": 3.0},
-}
+RIDGE, DENOISING = preimages.Ridge(size=50), preimages.Denoising(noise=2.0, size=50)
 
 
 def fitted(X, **options):
@@ -33,15 +21,4 @@ def rows_of(model, X):
 
 def error_of(model, X):
     """Of pre-images, as a share of the variance of X."""
-    rows = rows_of(model, X)
-    assert rows.shape == X.shape
-    assert np.isfinite(rows).all()
-    return float(((rows - X) ** 2).sum() / ((X - X.mean(axis=0)) ** 2).sum())
-
-
-def wide_rows(path, n, d):
-    """Of ten strong directions, as data are."""
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(n, 10)) @ rng.normal(size=(10, d)) + rng.normal(size=(n, d))
-    np.save(path, X.astype(np.float32))
-    return path
+    return float(((rows_of(model, X) - X) ** 2).sum() / ((X - X.mean(axis=0)) ** 2).sum())

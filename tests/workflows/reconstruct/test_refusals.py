@@ -20,18 +20,20 @@ from bigkpca.storage import groups
 from bigkpca.storage.models import load_model, model_digest
 from bigkpca.workflows.fit import save
 from tests.helpers.commands import run
-from tests.helpers.progress import Recorder
-from tests.workflows.reconstruct.digits import N, error_of, fitted
+from tests.workflows.reconstruct.digits import N, fitted
 
 
-def test_scores_of_another_model_are_refused_with_both_digests(other, model, scores, tmp_path):
+def test_scores_of_another_model_are_refused_however_their_path_is_spelled(other, model, scores, tmp_path):
     theirs, own = (model_digest(load_model(path))[:12] for path in (model, other))
     stored = zarr.open_group(scores, mode="r")["scores"]
+    (tmp_path / "link").symlink_to(f"{scores}/scores")
     for work in (
-        lambda: bigkpca.reconstruct(other, scores, tmp_path / "out.zarr"),
-        lambda: bigkpca.reconstruct(other, stored, tmp_path / "out.zarr"),
-        lambda: KernelPCA.load(other).inverse_transform(Path(scores)),
-        lambda: arrays.preimages(load_model(other), str(Path(scores, "scores"))),
+        *(lambda path=path: bigkpca.reconstruct(other, path, tmp_path / "out.zarr") for path in (scores, stored)),
+        *(
+            lambda path=path: KernelPCA.load(other).inverse_transform(path)
+            for path in (Path(scores), tmp_path / "link")
+        ),
+        lambda: arrays.preimages(load_model(other), f"{scores}/scores/"),
     ):
         message = rf"scores\.zarr.* holds scores of the model {theirs}, but this is the model {own}"
         with pytest.raises(SpecError, match=message):
@@ -75,8 +77,6 @@ def test_scores_that_are_not_finite_are_named(model, kpca, tmp_path):
 
 
 def test_a_kernel_without_a_way_back_says_what_works(X, tmp_path):
-    with pytest.raises(SpecError, match="this model has no pre-images: fit it again with preimage='ridge'"):
-        fitted(X).leading(3).reconstructing(1)
     out = tmp_path / "out.zarr"
     model = bigkpca.fit(X, tmp_path / "model.zarr", kernel="laplacian", n_components=3, size=40)
     assert model.decoder is None
@@ -98,7 +98,6 @@ def test_a_kernel_without_a_way_back_says_what_works(X, tmp_path):
     with pytest.raises(AttributeError, match=message):
         kpca.score(X)
     assert not out.exists()
-    assert error_of(fitted(X, kernel="laplacian", preimage="linear"), X) < 0.4
 
 
 def test_a_matrix_of_kernels_leads_to_no_rows_and_has_no_residuals(X, tmp_path):
@@ -109,12 +108,9 @@ def test_a_matrix_of_kernels_leads_to_no_rows_and_has_no_residuals(X, tmp_path):
     no_residuals = r"residuals need k\(x, x\), which rows of a precomputed matrix do not contain"
     for work, message in (
         (lambda: kpca.inverse_transform(kpca.transform(K)), no_rows),
-        (lambda: kpca.denoise(K), no_rows),
         (lambda: bigkpca.reconstruct(kpca.model_, np.ones((4, 3)), out), no_rows),
         (lambda: bigkpca.transform(kpca.model_, K, out, residual=True), no_residuals),
         (lambda: kpca.residual(K), no_residuals),
-        (lambda: kpca.model_.residual(K), no_residuals),
-        (lambda: kpca.residual(da.from_array(K)), no_residuals),
         (lambda: arrays.residuals(kpca.model_, K), no_residuals),
     ):
         with pytest.raises(SpecError, match=message):
@@ -139,27 +135,25 @@ def test_ways_back_that_cannot_be_are_refused_before_anything_is_read():
 
 @pytest.mark.full
 def test_far_rows_become_the_mean_are_flagged_and_counted(model, X, tmp_path):
-    given, fitted_model, notes = X.copy(), load_model(model), Recorder()
+    given, loaded, out = X.copy(), load_model(model), tmp_path / "rows.zarr"
     given[[3, 250]] += 1e4
-    stored = bigkpca.denoise(model, given, tmp_path / "rows.zarr", progress=notes)
-    np.testing.assert_array_equal(np.flatnonzero(groups.open_values(str(tmp_path / "rows.zarr"), "far")[:]), [3, 250])
-    assert notes.notes == ["2 of 500 rows are far from all data and were set to the mean: see the array far"]
-    learned = fitted_model.decoder.learned(fitted_model.features, fitted_model.solution)
-    mean = learned.mean_row + fitted_model.features.offset
-    np.testing.assert_allclose(stored[[3, 250]], np.tile(mean, (2, 1)), rtol=1e-6)
-    np.testing.assert_allclose(mean, X.mean(axis=0), atol=1.5)
     np.save(tmp_path / "rows.npy", given)
-    shown, quiet = (run("denoise", model, tmp_path / "rows.npy", tmp_path / f"{q}.zarr", *q) for q in ((), ("-q",)))
-    assert "2 of 500 rows are far from all data" in shown.stderr
-    assert quiet.stderr == ""
+    shown = run("denoise", model, tmp_path / "rows.npy", out)
+    assert "2 of 500 rows are far from all data and were set to the mean: see the array far" in shown.stderr
     assert re.search(r"^far +2\nnot converged +0$|^not converged +0\nfar +2$", shown.stdout, re.M)
+    np.testing.assert_array_equal(np.flatnonzero(groups.open_values(str(out), "far")[:]), [3, 250])
+    learned = loaded.decoder.learned(loaded.features, loaded.solution)
+    mean = learned.mean_row + loaded.features.offset
+    found = zarr.open_group(out, mode="r")["x"][:]
+    np.testing.assert_allclose(found[[3, 250]], np.tile(mean, (2, 1)), rtol=1e-6)
+    np.testing.assert_allclose(mean, X.mean(axis=0), atol=1.5)
 
 
 def test_rows_that_did_not_converge_are_counted(X, tmp_path):
-    fitted_model = fitted(X, preimage=preimages.FixedPoint(iterations=1))
-    save(fitted_model, tmp_path / "model.zarr")
+    save(fitted(X, preimage=preimages.FixedPoint(iterations=1)), tmp_path / "model.zarr")
     np.save(tmp_path / "rows.npy", X[:40])
     shown = run("denoise", tmp_path / "model.zarr", tmp_path / "rows.npy", tmp_path / "out.zarr", "-q")
+    assert shown.stderr == ""
     count = 40 - int(groups.open_values(str(tmp_path / "out.zarr"), "converged")[:].sum())
     assert count > 0
     assert re.search(rf"^not converged +{count}$", shown.stdout, re.M)

@@ -13,14 +13,12 @@ import zarr
 import bigkpca
 from bigkpca.data.stores import store_of
 from bigkpca.errors import DataError, LockedError, SpecError
-from bigkpca.spec.job import read_job
 from bigkpca.storage import groups
 from bigkpca.storage.output import Output
 from bigkpca.workflows.scheduled import night as night_of
-from bigkpca.workflows.scheduled import plan_run
 from bigkpca.workflows.scheduled import records as records_of
 from tests.helpers.disks import mounted, tree_bytes
-from tests.helpers.nights import JOB, Night, cut_off_at, some_rows, stops_after
+from tests.helpers.nights import JOB, Night, some_rows, stops_after
 from tests.helpers.progress import Once
 
 
@@ -150,19 +148,6 @@ def test_blocks_that_other_packages_made_are_made_again(new, monkeypatch):
     assert groups.describe(new.out)["made_by"]["numpy"] == "9.9"
 
 
-def test_a_run_that_was_killed_after_it_published_is_recorded_by_the_next(night):
-    night.append(some_rows(60, 7))
-    with cut_off_at(Output, "release"):
-        night.run()
-    assert night.scores().shape == (150, 3)
-    plan = plan_run(read_job(night.job, {}))
-    assert (plan["action"], plan["rows_extracted_already"], plan["resumed"]) == ("nothing new", 150, False)
-    assert night.run()[0]["status"] == "nothing new"
-    assert not Path(night.out + ".partial").exists()
-    statuses = [(record["run"], record["status"]) for record in bigkpca.history(night.out)]
-    assert statuses == [(1, "done"), (2, "failed"), (3, "nothing new")]
-
-
 def test_a_claim_of_rows_that_changed_since_is_given_up(new):
     array = zarr.create_array(new.rows, shape=(0, 4), dtype="f4", chunks=(16, 4))
     array.append(some_rows(80))
@@ -215,18 +200,6 @@ def test_rows_that_cannot_be_used_do_not_hold_up_those_that_replace_them(new):
 
 
 @pytest.mark.full
-def test_a_job_on_an_object_store(tmp_path, bucket):
-    night = Night.made(tmp_path / "job", bucket)
-    for number, count in enumerate((90, 53)):
-        night.append(some_rows(count, number))
-        (record,) = night.run()
-        assert record["rows"][1] - record["rows"][0] == count
-    assert night.run()[0]["status"] == "nothing new"
-    np.testing.assert_array_equal(night.scores(), night.wanted())
-    assert bigkpca.verify(night.out).shape == (143, 3)
-
-
-@pytest.mark.full
 def test_killed_runs_in_a_bucket_are_finished_though_more_rows_arrived(tmp_path, bucket):
     night = Night.made(tmp_path / "job", bucket)
     for number, stop in enumerate((Once(title="fitting"), stops_after(), stops_after())):
@@ -240,10 +213,6 @@ def test_killed_runs_in_a_bucket_are_finished_though_more_rows_arrived(tmp_path,
         assert {name.partition("/")[0] for name in store_of(night.root).files(night.root)} == {
             *("rows.zarr", "model.zarr", "features.zarr", "features.zarr.runs.jsonl", "wanted.zarr")
         }
-        if number == 0:  # the model stays, and the features are made anew
-            store_of(night.out).remove_folder(night.out)
-            Path(night.job + ".bigkpca-record").unlink()
-            store_of(night.out).remove_folder(f"{night.root}/rows.zarr")
 
 
 @pytest.mark.full
