@@ -37,7 +37,6 @@ def test_parameters_of_scikit_learn_that_mean_nothing_here_are_ignored_with_a_wa
 def test_functions_take_the_names_of_the_estimator_and_errors_name_them(X, tmp_path):
     model = bigkpca.fit(X, tmp_path / "0.zarr", size=20, n_components=2, random_state=3)
     assert (model.components, model.provenance["spec"]["random_state"]) == (2, 3)
-    assert {"n_components", "random_state"} <= set(inspect.signature(bigkpca.fit).parameters)
     for call in (
         lambda **names: bigkpca.plan(X, **names),
         lambda **names: bigkpca.fit(X, tmp_path / "m.zarr", **names),

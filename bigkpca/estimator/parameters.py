@@ -1,4 +1,4 @@
-"""Parameters of KernelPCA, the fields of FitSpec that they set, and the methods that they make available."""
+"""Parameters of KernelPCA: the spec and the run that they describe, and the methods that they make available."""
 
 from __future__ import annotations
 
@@ -6,36 +6,35 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeVar, cast
+from typing import Any, TypedDict, TypeVar, cast
 
 import numpy as np
 from sklearn.utils import check_random_state
 
 from bigkpca.errors import SpecError, warn
 from bigkpca.execution.options import RunOptions
-from bigkpca.execution.progress import Progress, shown
+from bigkpca.execution.progress import shown
 from bigkpca.fitting.merge import check_supports_partial_fit
 from bigkpca.numerics.kernels import Kernel, Precomputed, kernel_class
-from bigkpca.spec import FitSpec, MethodOptions, ProblemOptions
+from bigkpca.spec import FitSpec
 
 _Method = TypeVar("_Method", bound=Callable[..., Any])
 
 
-class ParameterOptions(ProblemOptions, MethodOptions, total=False):
-    """Parameters of KernelPCA besides n_components."""
+class OfScikitLearn(TypedDict, total=False):
+    """Parameters that only scikit-learn's KernelPCA has, which this one ignores with a warning."""
 
-    random_state: Any
-    memory_limit: str | int | None
-    device: str | None
-    verbose: bool | Progress
-    kernel_params: Mapping[str, Any] | None
+    alpha: Any
+    copy_X: Any
+    eigen_solver: Any
+    fit_inverse_transform: Any
+    iterated_power: Any
+    max_iter: Any
+    n_jobs: Any
+    remove_zero_eig: Any
 
 
-DEFAULTS: dict[str, Any] = {
-    name: field.default for name, field in FitSpec.model_fields.items() if name not in ("n_components", "random_state")
-} | {"random_state": None, "memory_limit": None, "device": None, "verbose": False, "kernel_params": None}
-
-_OF_SCIKIT_LEARN = {
+_INSTEAD = {
     "alpha": "for pre-images by ridge regression, use preimage='ridge:ridge=0.01'",
     "copy_X": "rows are never changed; leave it out",
     "eigen_solver": "the fastest solver that gives the same eigenpairs is used; leave it out",
@@ -90,13 +89,12 @@ def run_of(estimator: Any) -> RunOptions:
     return RunOptions(memory=estimator.memory_limit, device=estimator.device, progress=shown(estimator.verbose))
 
 
-def check_parameters(parameters: Mapping[str, Any]) -> None:
-    """Raise TypeError for unknown parameters, and warn about those that only scikit-learn's KernelPCA has."""
+def warn_of_ignored(parameters: Mapping[str, Any]) -> None:
+    """Warn about parameters that only scikit-learn's KernelPCA has. Raises TypeError for others."""
     for name in parameters:
-        if name in _OF_SCIKIT_LEARN:
-            warn(f"KernelPCA ignores {name}, a parameter of scikit-learn's KernelPCA: {_OF_SCIKIT_LEARN[name]}")
-        elif name not in DEFAULTS:
+        if name not in _INSTEAD:
             raise TypeError(f"KernelPCA.__init__() got an unexpected keyword argument {name!r}")
+        warn(f"KernelPCA ignores {name}, a parameter of scikit-learn's KernelPCA: {_INSTEAD[name]}")
 
 
 def is_precomputed(kernel: Any) -> bool:
