@@ -75,6 +75,7 @@ def run(
     found, more = [], True
     with store_of(out).writer(out + ENDING), warnings.catch_warnings():
         warnings.simplefilter("ignore", FillValuesWarning)  # chunks that are not stored are not read yet
+        records.complete(out)
         while more:  # rows are left that arrived since a run began that was killed
             with _recorded(job, out) as record:
                 night = Night(look(job, out), options, record)
@@ -142,7 +143,8 @@ def plan_run(job: Job) -> dict[str, Any]:
 
 def _options(job: Job, progress: Progress) -> RunOptions:
     """The options of a run: the keys of the job that have their names."""
-    return RunOptions(progress=progress, **job.run.model_dump(include={each.name for each in fields(RunOptions)}))
+    own = {each.name: getattr(job.run, each.name) for each in fields(RunOptions) if hasattr(job.run, each.name)}
+    return RunOptions(progress=progress, **own)
 
 
 def history(out: AnyPath, *, progress: Progress | bool = False) -> list[dict[str, Any]]:

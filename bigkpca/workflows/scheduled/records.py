@@ -20,6 +20,7 @@ from bigkpca.errors import SpecError
 from bigkpca.execution.progress import Progress
 from bigkpca.spec.job import Job
 from bigkpca.storage import groups
+from bigkpca.storage.runs import append_record, read_records
 
 _DECIDING = ("bigkpca", "numpy", "scipy")  # packages that, like processors, affect the bytes of features
 _PACKAGES = (*_DECIDING, "zarr", "dask")
@@ -52,6 +53,15 @@ def started_record(earlier: Sequence[Mapping[str, Any]], **values: Any) -> dict[
         "flagged": None,
         **values,
     }
+
+
+def complete(out: str) -> None:
+    """Add the record of a run that was killed after it published, if there was one."""
+    earlier, rows = read_records(out)[0], (groups.describe(out) or {}).get("rows", 0)
+    known = next((each["total_rows"] for each in reversed(earlier) if each.get("total_rows") is not None), 0)
+    if rows > known:
+        about = {"status": DONE, "rows": [known, rows], "total_rows": rows, "message": "killed after it published"}
+        append_record(out, started_record(earlier, finished=now(), **about))
 
 
 def makers(record: Mapping[str, Any]) -> dict[str, str]:
