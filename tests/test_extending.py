@@ -152,7 +152,7 @@ CHECKS = {
         assert wider.features.kernel.sigma == 2 * usual.features.kernel.sigma
         assert KernelPCA.load("model.zarr").sigma_factor == 2
         assert inspect.signature(KernelPCA).parameters["sigma_factor"].default == 1
-        assert "Number of threads of this process" in bigkpca.transform.__doc__
+        assert "Number of threads of this process" in bigkpca.fit.__doc__
         tables = "[input]\\npath='a'\\n[model]\\npath='m'\\n[output]\\npath='o'\\n[run]\\nthreads=2\\n"
         Path("job.toml").write_text(tables)
         options = _options(read_job("job.toml", {}), Silent())

@@ -8,7 +8,9 @@ import pytest
 
 import bigkpca
 from bigkpca import KernelPCA
+from bigkpca.errors import SpecError
 from bigkpca.spec import VARIED, FitSpec
+from tests.helpers.options import declared_options
 
 
 def test_public_names_are_where_the_lazy_table_says_and_others_do_not_exist():
@@ -20,18 +22,24 @@ def test_public_names_are_where_the_lazy_table_says_and_others_do_not_exist():
         _ = bigkpca.KernelPca
 
 
-def test_signatures_show_every_option_of_a_fit_with_its_default():
+def test_options_of_a_fit_are_declared_and_described_with_the_defaults_of_the_spec():
     defaults = {name: field.default for name, field in FitSpec.model_fields.items()}
-    shown = inspect.signature(bigkpca.fit).parameters
-    assert {name: shown[name].default for name in defaults} == defaults
-    estimator = inspect.signature(KernelPCA).parameters
-    of_estimator = {name: estimator[name].default for name in defaults}
-    assert of_estimator == {**defaults, "random_state": None}
+    estimator = {name: each.default for name, each in inspect.signature(KernelPCA).parameters.items()}
+    assert {name: estimator[name] for name in defaults} == defaults | {"random_state": None}
     (entries,) = re.findall(r"^Parameters\n-+\n(.*?)\n\nAttributes\n", inspect.getdoc(KernelPCA), re.S | re.M)
     assert sorted(re.findall(r"^(\w+) : ", entries, re.M)) == sorted(estimator)
-    shared = [name for name in defaults if name not in VARIED]
-    of_comparison = inspect.signature(bigkpca.compare).parameters
-    assert {name: of_comparison[name].default for name in shared} == {name: defaults[name] for name in shared}
-    for name in ("transform", "reconstruct", "denoise", "evaluate", "report"):
-        kinds = {each.kind for each in inspect.signature(getattr(bigkpca, name)).parameters.values()}
-        assert inspect.Parameter.VAR_KEYWORD not in kinds
+    assert set(declared_options(bigkpca.fit)) >= set(declared_options(bigkpca.plan)) >= set(defaults)
+    assert set(defaults) - set(declared_options(bigkpca.compare)) == {*VARIED, "n_components"}
+
+
+@pytest.mark.parametrize(
+    "name", ["fit", "plan", "compare", "sigma", "transform", "reconstruct", "denoise", "evaluate", "verify"]
+)
+def test_docstrings_name_every_option(name):
+    function = getattr(bigkpca, name)
+    entries = inspect.getdoc(function).partition("\n**options\n")[2].partition("\n\n")[0]
+    assert set(declared_options(function)) <= set(re.findall(r"\w+", entries))
+    kinds = [each.kind for each in inspect.signature(function).parameters.values()]
+    number_of_paths = kinds.count(inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    with pytest.raises(SpecError, match="unknown option 'tiemout': did you mean 'timeout'"):
+        function(*["x.zarr"] * number_of_paths, tiemout=1)

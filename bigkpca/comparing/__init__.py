@@ -44,7 +44,7 @@ from bigkpca.data.stores import AnyPath, last_name, store_of
 from bigkpca.errors import MemoryLimitError, SpecError
 from bigkpca.execution.clusters import opener
 from bigkpca.execution.engine import Engine
-from bigkpca.execution.options import ClusterOptions, DeviceOptions, RunOptions, of_fit, takes
+from bigkpca.execution.options import ClusterOptions, DeviceOptions, RunOptions, of_fit
 from bigkpca.execution.progress import shown_pass
 from bigkpca.numerics.display import ShowsSummary, Summary
 from bigkpca.numerics.methods import Exact
@@ -120,7 +120,6 @@ class CompareOptions(ProblemOptions, ClusterOptions, DeviceOptions, total=False)
     overwrite: bool
 
 
-@takes(CompareOptions)
 def compare(
     data: Any,
     out: AnyPath,
@@ -148,13 +147,14 @@ def compare(
         default size of a fit.
     seeds : int, default=3
         Number of fits per method and size, with seeds 0, 1, ...
-    n_components, kernel, ..., noise, block_rows
-        Options of `bigkpca.fit` that all fits share; n_components must be a number. Options that a comparison varies,
-        such as method, landmarks, size and random_state, raise an error.
+    n_components : int, default=50
+        Number of components.
     time_budget : str or float, default="10 min"
         No fit starts after this time, e.g. "10 min", or seconds. None means no limit.
     **options
-        Options of the run.
+        What all fits share, as in `KernelPCA`: kernel, sigma, gamma, degree, coef0, center, standardize,
+        column_weights, dtype, residual_tol, preimage, noise, calibration_rows and block_rows. And options of the runs,
+        as in `fit`: array, scheduler, device, memory, timeout, progress and overwrite.
 
     Returns
     -------

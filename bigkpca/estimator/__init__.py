@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Self, Unpack, overload
+from typing import TYPE_CHECKING, Any, Self, overload
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
@@ -27,9 +28,6 @@ from bigkpca.estimator.inputs import (
     in_kind,
 )
 from bigkpca.estimator.parameters import (
-    DEFAULTS,
-    ParameterOptions,
-    check_parameters,
     check_restores_rows,
     check_takes_more_rows,
     is_precomputed,
@@ -38,7 +36,8 @@ from bigkpca.estimator.parameters import (
     spec_of,
 )
 from bigkpca.execution.engine import KeptFeatures
-from bigkpca.execution.options import RunOptions, takes
+from bigkpca.execution.options import RunOptions
+from bigkpca.execution.progress import Progress
 from bigkpca.execution.projection import are_maps, in_frame, of_rows_there, prepare_preimages, stacked_rows
 from bigkpca.fitting.gathering import Gathered, add_rows, gathered
 from bigkpca.fitting.merge import spec_like
@@ -404,12 +403,64 @@ class KernelPCA(ModelMethods, BaseEstimator):  # type: ignore[misc]
     _like = False  # whether the features are those of another model
     _gathered: Gathered | None = None  # all rows of the calls of partial_fit so far, as long as they are few
 
-    @takes(ParameterOptions, defaults=DEFAULTS)
-    def __init__(self, n_components: int | float | str | None = 50, **parameters: Unpack[ParameterOptions]) -> None:
-        check_parameters(parameters)
+    def __init__(
+        self,
+        n_components: int | float | str | None = 50,
+        *,
+        kernel: Any = "gaussian",
+        sigma: float | str = "median",
+        gamma: float | str | None = None,
+        degree: int = 3,
+        coef0: float = 1.0,
+        method: Any = "auto",
+        size: int | str = "auto",
+        tol: float | None = None,
+        landmarks: Any = "auto",
+        n_directions: int | str = "auto",
+        center: bool = True,
+        standardize: bool = False,
+        column_weights: Any = None,
+        dtype: Any = None,
+        solver: str = "auto",
+        refine: int = 0,
+        residual_tol: float = 1e-2,
+        preimage: Any = "auto",
+        noise: float | None = None,
+        calibration_rows: int = 0,
+        random_state: Any = None,
+        block_rows: int | None = None,
+        memory_limit: str | int | None = None,
+        device: str | None = None,
+        verbose: bool | Progress = False,
+        kernel_params: Mapping[str, Any] | None = None,
+    ) -> None:
         self.n_components = n_components
-        for name, default in DEFAULTS.items():
-            setattr(self, name, parameters.get(name, default))
+        self.kernel = kernel
+        self.sigma = sigma
+        self.gamma = gamma
+        self.degree = degree
+        self.coef0 = coef0
+        self.method = method
+        self.size = size
+        self.tol = tol
+        self.landmarks = landmarks
+        self.n_directions = n_directions
+        self.center = center
+        self.standardize = standardize
+        self.column_weights = column_weights
+        self.dtype = dtype
+        self.solver = solver
+        self.refine = refine
+        self.residual_tol = residual_tol
+        self.preimage = preimage
+        self.noise = noise
+        self.calibration_rows = calibration_rows
+        self.random_state = random_state
+        self.block_rows = block_rows
+        self.memory_limit = memory_limit
+        self.device = device
+        self.verbose = verbose
+        self.kernel_params = kernel_params
 
     def fit(self, X: Any, y: None = None, sample_weight: Any = None, *, like: AnyModel | None = None) -> Self:
         """Fit to rows (n, d).

@@ -1,8 +1,8 @@
-"""Parameters of KernelPCA, the fields of FitSpec that they set, and the methods that they make available."""
+"""Parameters of KernelPCA: the spec and the run that they describe, and the methods that they make available."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -11,42 +11,14 @@ from typing import Any, TypeVar, cast
 import numpy as np
 from sklearn.utils import check_random_state
 
-from bigkpca.errors import SpecError, warn
+from bigkpca.errors import SpecError
 from bigkpca.execution.options import RunOptions
-from bigkpca.execution.progress import Progress, shown
+from bigkpca.execution.progress import shown
 from bigkpca.fitting.merge import check_supports_partial_fit
 from bigkpca.numerics.kernels import Kernel, Precomputed, kernel_class
-from bigkpca.spec import FitSpec, MethodOptions, ProblemOptions
+from bigkpca.spec import FitSpec
 
 _Method = TypeVar("_Method", bound=Callable[..., Any])
-
-
-class ParameterOptions(ProblemOptions, MethodOptions, total=False):
-    """Parameters of KernelPCA besides n_components."""
-
-    random_state: Any
-    memory_limit: str | int | None
-    device: str | None
-    verbose: bool | Progress
-    kernel_params: Mapping[str, Any] | None
-
-
-DEFAULTS: dict[str, Any] = {
-    name: field.default for name, field in FitSpec.model_fields.items() if name not in ("n_components", "random_state")
-} | {"random_state": None, "memory_limit": None, "device": None, "verbose": False, "kernel_params": None}
-
-_OF_SCIKIT_LEARN = {
-    "alpha": "for pre-images by ridge regression, use preimage='ridge:ridge=0.01'",
-    "copy_X": "rows are never changed; leave it out",
-    "eigen_solver": "the fastest solver that gives the same eigenpairs is used; leave it out",
-    "fit_inverse_transform": "pre-images need no such option; leave it out",
-    "iterated_power": "method='exact' iterates until residual_tol is reached; leave it out",
-    "max_iter": "method='exact' iterates until residual_tol is reached; leave it out",
-    "n_jobs": "all processors available to this process are used, and any number gives the same bits; limit them with "
-    "dask.config.set(num_workers=2), the variable OMP_NUM_THREADS, taskset or a container, or run on a "
-    "dask.distributed.Client",
-    "remove_zero_eig": "components below rounding error are always removed; leave it out",
-}
 
 
 @dataclass(frozen=True)
@@ -88,15 +60,6 @@ def spec_of(estimator: Any, seed: int | None = None) -> FitSpec:
 def run_of(estimator: Any) -> RunOptions:
     """The options of a run among an estimator's parameters."""
     return RunOptions(memory=estimator.memory_limit, device=estimator.device, progress=shown(estimator.verbose))
-
-
-def check_parameters(parameters: Mapping[str, Any]) -> None:
-    """Raise TypeError for unknown parameters, and warn about those that only scikit-learn's KernelPCA has."""
-    for name in parameters:
-        if name in _OF_SCIKIT_LEARN:
-            warn(f"KernelPCA ignores {name}, a parameter of scikit-learn's KernelPCA: {_OF_SCIKIT_LEARN[name]}")
-        elif name not in DEFAULTS:
-            raise TypeError(f"KernelPCA.__init__() got an unexpected keyword argument {name!r}")
 
 
 def is_precomputed(kernel: Any) -> bool:

@@ -1,14 +1,12 @@
-"""Options of a run, and how public functions accept these and the options of a fit."""
+"""Options of a run, and how public functions accept them."""
 
 from __future__ import annotations
 
-import inspect
-import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from time import monotonic
-from typing import Any, TypedDict, TypeVar, get_type_hints
+from typing import Any, TypedDict
 
 from bigkpca.data.devices import Device
 from bigkpca.data.rows import Rows
@@ -19,11 +17,9 @@ from bigkpca.execution.progress import Progress, Silent, shown
 from bigkpca.spec import FitSpec
 from bigkpca.spec.units import TIMEOUT, parse_bytes, parse_seconds
 
-_Function = TypeVar("_Function", bound=Callable[..., Any])
-
 
 class ClusterOptions(TypedDict, total=False):
-    """Options of functions that read many rows, here or on a cluster, in the form that users pass; see `RunOptions`."""
+    """Options of functions that read many rows, here or on a cluster, in the form that users pass."""
 
     array: str | None
     scheduler: str | None
@@ -52,35 +48,8 @@ class DeviceOptions(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class RunOptions:
-    """Options of a run. They change no result, except that memory or time may end the growth of a size (`tol`), and
-    that a device rounds differently.
-
-    Parameters
-    ----------
-    array : str, optional
-        Name of the array of rows, if these are passed as a Zarr group.
-    scheduler : str, optional
-        Address of the Dask cluster to run on, e.g. "tcp://10.0.0.1:8786"; by default that of Dask's configuration
-        (`DASK_SCHEDULER_ADDRESS`), if any, unless there is a current Dask client.
-    workers : int, optional
-        Number of local processes to run on; by default threads of this process, or a current Dask client.
-    device : str, optional
-        Device that computes the passes: "cuda", "cuda:1" or "xpu" (PyTorch), "cupy:cuda:0" (CuPy), or "cpu" for the
-        processor. Default: the device that holds the rows, or else "cpu". The last digits of results depend on the
-        device. Experimental.
-    memory : str or int, optional
-        Memory that a process may use, with what it already holds, e.g. "2 GB", or a number of bytes.
-    timeout : str or float
-        Time without a finished block after which the run ends with IncompleteError, e.g. "10 min", or a number of
-        seconds.
-    progress : bool or Progress
-        True shows bars, or lines without a terminal; a Progress receives titles and rows of each pass, and notes; by
-        default nothing is shown.
-    overwrite : bool
-        Make output anew that exists, and replace output of the same kind: on a local disk once the new one is finished,
-        in an object store before it is begun.
-    time_budget : str or float, optional
-        Time after which no size grows, and no fit of a comparison starts, e.g. "10 min", or a number of seconds.
+    """Options of a run, as `bigkpca.fit` describes them. They change no result, except that memory or time may end the
+    growth of a size (`tol`), and that a device rounds differently.
 
     Raises
     ------
@@ -104,7 +73,7 @@ class RunOptions:
     def of(cls, kind: type, options: Mapping[str, Any], **others: Any) -> RunOptions:
         """The options with which a function was called that accepts those of `kind`, and the other options. SpecError
         names an unknown option, and the nearest known one."""
-        known = get_type_hints(kind)
+        known = kind.__annotations__
         for name in options:
             if name not in known:
                 raise unknown_name("option", name, known)
@@ -147,38 +116,6 @@ class RunOptions:
         """The engine that runs the tasks, open as long as the context."""
         with open_engine(self.scheduler, self.workers, self.seconds, self.progress) as engine:
             yield engine.on_device(self.device_value)
-
-
-_DEFAULTS = {name: each.default for name, each in FitSpec.model_fields.items()}
-_DEFAULTS |= {each.name: each.default for each in fields(RunOptions)} | {"progress": False}
-# Of docstrings without indentation, which Python removes from 3.13 on.
-_ENTRIES = dict(re.findall(r"^(\w+) : ((?:.*\n)(?:    .*\n)+)", inspect.cleandoc(RunOptions.__doc__ or ""), re.M))
-_ENTRY = re.compile(r"^\*\*options\n(?:    .*(?:\n|\Z))+", re.M)
-
-
-def takes(*kinds: type, defaults: Mapping[str, Any] | None = None) -> Callable[[_Function], _Function]:
-    """Show the options that a function takes as **options in its signature, and those of a run in its docstring.
-
-    `kinds` are the TypedDicts that declare the same options to static checkers, with `Unpack`. In the docstring,
-    options of a run replace the entry of **options, and those of a fit stand above it.
-    """
-    annotations = {name: kind for each in kinds for name, kind in get_type_hints(each).items()}
-
-    def decorate(function: _Function) -> _Function:
-        own = inspect.signature(function)
-        kept = [each for each in own.parameters.values() if each.kind is not inspect.Parameter.VAR_KEYWORD]
-        taken = [
-            inspect.Parameter(
-                name, inspect.Parameter.KEYWORD_ONLY, default=(defaults or _DEFAULTS)[name], annotation=kind
-            )
-            for name, kind in annotations.items()
-        ]
-        function.__signature__ = own.replace(parameters=kept + taken)  # type: ignore[attr-defined]
-        entries = "".join(f"{name} : {_ENTRIES[name]}" for name in annotations if name in _ENTRIES)
-        function.__doc__ = _ENTRY.sub(entries.replace("\\", r"\\"), inspect.cleandoc(function.__doc__ or ""))
-        return function
-
-    return decorate
 
 
 def of_fit(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -14,7 +14,7 @@ from bigkpca.data.rows import ArrayRows, Rows, take
 from bigkpca.data.zarr import ZarrRows
 from bigkpca.errors import CorruptionError, DataError, MemoryLimitError
 from bigkpca.evaluating import CrossValidation
-from bigkpca.execution.options import DeviceOptions, ReadingOptions, RunOptions, of_fit, takes
+from bigkpca.execution.options import DeviceOptions, ReadingOptions, RunOptions, of_fit
 from bigkpca.execution.plan import Plan, check_arrays, plan_resolved, sample_bytes
 from bigkpca.fitting.memory_limits import check_fits
 from bigkpca.fitting.sample import sample_lengths, scale_of
@@ -39,7 +39,6 @@ class _EvaluateOptions(ReadingOptions, DeviceOptions, total=False):
     pass
 
 
-@takes(_PlanOptions)
 def plan(data: Any, **options: Unpack[_PlanOptions]) -> Plan:
     """Estimate the cost of a fit: passes, bytes read and peak memory of a process.
 
@@ -47,10 +46,11 @@ def plan(data: Any, **options: Unpack[_PlanOptions]) -> Plan:
     ----------
     data : path, NumPy, Dask or Zarr array, frame, or DataArray, (n, d)
         Rows to fit.
-    n_components, kernel, ..., random_state, block_rows
-        What to fit: see `fit`.
     **options
-        Options of the run.
+        What to fit, as in `KernelPCA`, but with a number as random_state: n_components, kernel, sigma, gamma, degree,
+        coef0, method, size, tol, landmarks, n_directions, center, standardize, column_weights, dtype, solver, refine,
+        residual_tol, preimage, noise, calibration_rows, random_state and block_rows. And options of the run, as in
+        `fit`: array, scheduler, workers, device, memory, timeout and progress.
 
     Returns
     -------
@@ -106,7 +106,6 @@ def _warn_if_dominated(rows: Rows, fit: ResolvedFit) -> None:
     warn_if_dominated(rows, X, replace(columns, scale=scale), spec)
 
 
-@takes(ReadingOptions)
 def sigma(
     data: Any,
     *,
@@ -130,7 +129,7 @@ def sigma(
     column_weights : mapping or array of shape (d,), optional
         As in `KernelPCA`.
     **options
-        Options of the run.
+        Options of the run, as in `fit`: array, scheduler, workers, memory, timeout and progress.
 
     Returns
     -------
@@ -167,7 +166,6 @@ def sigma(
         return sample_lengths(rows, fit, engine)
 
 
-@takes(ReadingOptions)
 def cross_validate(
     data: Any,
     *,
@@ -198,7 +196,7 @@ def cross_validate(
     folds : int
         Number of parts; each is held out once.
     **options
-        Options of the run.
+        Options of the run, as in `fit`: array, scheduler, workers, memory, timeout and progress.
 
     Returns
     -------
@@ -245,7 +243,6 @@ def cross_validate(
         )
 
 
-@takes(_EvaluateOptions)
 def evaluate(
     model: AnyModel,
     data: Any,
@@ -265,7 +262,7 @@ def evaluate(
     random_state : int
         Seed of the sample.
     **options
-        Options of the run.
+        Options of the run, as in `fit`: array, scheduler, workers, device, memory, timeout and progress.
 
     Returns
     -------

@@ -12,7 +12,7 @@ from bigkpca.data.sample_weights import weighted
 from bigkpca.data.stores import AnyPath, is_path
 from bigkpca.errors import SpecError
 from bigkpca.execution.engine import Engine, KeptFeatures
-from bigkpca.execution.options import DeviceOptions, RunOptions, WritingOptions, of_fit, takes
+from bigkpca.execution.options import DeviceOptions, RunOptions, WritingOptions, of_fit
 from bigkpca.fitting import merge as merging
 from bigkpca.fitting.fit import fit_rows, of_columns
 from bigkpca.numerics.model import Model
@@ -28,7 +28,6 @@ class FitCallOptions(FitOptions, WritingOptions, DeviceOptions, total=False):
     pass
 
 
-@takes(FitCallOptions)
 def fit(
     data: Any,
     out: AnyPath,
@@ -47,8 +46,6 @@ def fit(
         Rows to fit. A path can be a dataset made by `bigkpca ingest`, a Zarr array or group, or a .npy file.
     out : path
         Folder of the model.
-    n_components, kernel, ..., random_state, block_rows
-        What to fit: see `KernelPCA`; random_state must be a number here.
     time_budget : str or float, optional
         With `tol`: time after which the size stops growing, e.g. "10 min", or seconds. The model records the size
         reached; a fit with that size gives the same bits.
@@ -67,7 +64,30 @@ def fit(
         array, or the name of an array in the Zarr group of `data`. Not for method="exact", `refine`, precomputed
         kernels and trained pre-images.
     **options
-        Options of the run. An unknown option raises an error that suggests the nearest known one.
+        What to fit, as in `KernelPCA`, but with a number as random_state: n_components, kernel, sigma, gamma, degree,
+        coef0, method, size, tol, landmarks, n_directions, center, standardize, column_weights, dtype, solver, refine,
+        residual_tol, preimage, noise, calibration_rows, random_state and block_rows. And where and how to run:
+    array : str, optional
+        Name of the array of rows, if these are passed as a Zarr group.
+    scheduler : str, optional
+        Address of the Dask cluster to run on, e.g. "tcp://10.0.0.1:8786"; by default that of Dask's configuration
+        (`DASK_SCHEDULER_ADDRESS`), if any, unless there is a current Dask client.
+    workers : int, optional
+        Number of local processes to run on; by default threads of this process, or a current Dask client.
+    device : str, optional
+        Device that computes the passes: "cuda", "cuda:1" or "xpu" (PyTorch), "cupy:cuda:0" (CuPy), or "cpu" for the
+        processor. Default: the device that holds the rows, or else "cpu". The last digits of results depend on the
+        device. Experimental.
+    memory : str or int, optional
+        Memory that a process may use, with what it already holds, e.g. "2 GB", or a number of bytes.
+    timeout : str or float, default="10 min"
+        Time without a finished block after which the run ends with IncompleteError, e.g. "30 min", or a number of
+        seconds.
+    progress : bool or Progress, default=False
+        True shows bars, or lines without a terminal; a Progress receives titles and rows of each pass, and notes.
+    overwrite : bool, default=False
+        Make output anew that exists, and replace output of the same kind: on a local disk once the new one is finished,
+        in an object store before it is begun.
 
     Returns
     -------

@@ -16,7 +16,7 @@ from bigkpca.data.stores import AnyPath
 from bigkpca.data.zarr import Stored
 from bigkpca.errors import Array, DataError, FlaggedShareWarning, SpecError, warn
 from bigkpca.execution.engine import KeptFeatures
-from bigkpca.execution.options import DeviceOptions, RunOptions, WritingOptions, takes
+from bigkpca.execution.options import DeviceOptions, RunOptions, WritingOptions
 from bigkpca.execution.plan import Plan, plan_reconstruct, plan_transform
 from bigkpca.execution.projection import (
     block_denoised,
@@ -45,7 +45,6 @@ class TransformOptions(WritingOptions, DeviceOptions, total=False):
     pass
 
 
-@takes(TransformOptions)
 def transform(
     model: AnyModel,
     data: Any,
@@ -87,7 +86,7 @@ def transform(
     block_rows : int, optional
         Rows of one task and one chunk.
     **options
-        Options of the run.
+        Options of the run, as in `fit`: array, scheduler, workers, device, memory, timeout, progress and overwrite.
 
     Returns
     -------
@@ -199,7 +198,6 @@ def write_scores(
     return written(work, out, {"n_components": n_components, "dtype": dtype, "residual": residual, "flag": flag}, run)
 
 
-@takes(WritingOptions)
 def reconstruct(
     model: AnyModel, scores: Any, out: AnyPath, *, block_rows: int | None = None, **options: Unpack[WritingOptions]
 ) -> Stored:
@@ -220,7 +218,7 @@ def reconstruct(
     block_rows : int, optional
         Rows of one task and one chunk.
     **options
-        Options of the run.
+        Options of the run, as in `fit`: array, scheduler, workers, memory, timeout, progress and overwrite.
 
     Returns
     -------
@@ -254,7 +252,6 @@ def reconstruct(
     return _write_preimages(rows, fitted, used, path_of(model), "scores", out, block_rows, run)
 
 
-@takes(WritingOptions)
 def denoise(
     model: AnyModel, data: Any, out: AnyPath, *, block_rows: int | None = None, **options: Unpack[WritingOptions]
 ) -> Stored:
@@ -272,7 +269,7 @@ def denoise(
     block_rows : int, optional
         Rows of one task and one chunk.
     **options
-        Options of the run.
+        Options of the run, as in `fit`: array, scheduler, workers, memory, timeout, progress and overwrite.
 
     Returns
     -------

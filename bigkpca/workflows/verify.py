@@ -16,7 +16,7 @@ from bigkpca.data.stores.base import PARTIAL
 from bigkpca.data.zarr import StoredArray, ZarrRows, named_arrays, open_array, rows_of_manifest, whole
 from bigkpca.errors import CorruptionError, IncompleteError, SpecError
 from bigkpca.execution.engine import Engine, fit_blocks
-from bigkpca.execution.options import ReadingOptions, RunOptions, takes
+from bigkpca.execution.options import ReadingOptions, RunOptions
 from bigkpca.execution.plan import check_arrays
 from bigkpca.execution.tasks import BlockTasks, Task
 from bigkpca.storage import groups, models
@@ -43,7 +43,6 @@ class Verified:
     shape: tuple[int, ...]
 
 
-@takes(ReadingOptions)
 def verify(path: AnyPath, **options: Unpack[ReadingOptions]) -> Verified:
     """Read everything stored at a path, and check it.
 
@@ -55,7 +54,7 @@ def verify(path: AnyPath, **options: Unpack[ReadingOptions]) -> Verified:
     path : path
         A dataset, a model, scores, reconstructed rows, a Zarr array or group, or a .npy file.
     **options
-        Options of the run.
+        Options of the run, as in `fit`: array, scheduler, workers, memory, timeout and progress.
 
     Returns
     -------

@@ -1,6 +1,5 @@
 """Help pages: an example for every command, and a true default for every option that takes a value."""
 
-import inspect
 import re
 import shlex
 
@@ -14,17 +13,18 @@ from bigkpca.spec import FitSpec
 from bigkpca.spec.job import JobRun
 from bigkpca.spec.units import parse_seconds
 from tests.helpers.commands import run
+from tests.helpers.options import defaults_of
 
 NAMES = main.list_commands(click.Context(main))
 COMMANDS = {name: main.get_command(click.Context(main), name) for name in NAMES}
 # Functions of the commands whose options have a default of their own, by the names of their parameters.
-FUNCTIONS = dict.fromkeys(["history", "demo", "run"]) | {"sigma": bigkpca.cross_validate}
+FUNCTIONS = dict.fromkeys(["history", "demo", "run", "submit"]) | {"sigma": bigkpca.cross_validate}
 
 
 def test_every_option_with_a_value_shows_a_default_or_the_rule_and_has_that_of_its_function():
     for name, command in COMMANDS.items():
         function = FUNCTIONS.get(name, getattr(bigkpca, name, None))
-        known = inspect.signature(function).parameters if function else {}
+        known = defaults_of(function) if function else {}
         for each in command.params:
             if not isinstance(each, click.Option) or each.is_flag:
                 continue
@@ -32,7 +32,7 @@ def test_every_option_with_a_value_shows_a_default_or_the_rule_and_has_that_of_i
             assert re.search(r"\[default: [^]]+\]", record[1]), f"{name} {each.name}: {record[1]}"
             assert record[1].count("[default: ") == 1
             if each.name in known and isinstance(each.default, str | int | float):
-                shown, own = each.default, known[each.name].default
+                shown, own = each.default, known[each.name]
                 same = parse_seconds(shown) == parse_seconds(own) if each.name == "timeout" else str(own) == str(shown)
                 assert same, (name, each)
 
@@ -40,7 +40,7 @@ def test_every_option_with_a_value_shows_a_default_or_the_rule_and_has_that_of_i
 def test_commands_that_run_have_every_option_of_a_run_that_their_function_has():
     for name, command in COMMANDS.items():
         function = FUNCTIONS.get(name, getattr(bigkpca, name, None))
-        known = inspect.signature(function).parameters if function else {}
+        known = defaults_of(function) if function else {}
         taken = {each.name for each in command.params} | {"progress"}  # which --quiet turns off
         options = [*ReadingOptions.__annotations__, *DeviceOptions.__annotations__]
         assert [one for one in options if one in known and one not in taken] == [], name

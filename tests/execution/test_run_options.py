@@ -1,10 +1,7 @@
 """Options of a run, read once."""
 
-import inspect
-
 import pytest
 
-import bigkpca
 from bigkpca.errors import SpecError
 from bigkpca.execution.options import RunOptions
 
@@ -37,14 +34,3 @@ def test_what_cannot_be_read_is_refused_before_an_engine_is_opened():
         assert engine.client is None
     with pytest.raises(SpecError, match="not both"), RunOptions(scheduler="tcp://127.0.0.1:1", workers=1).engine():
         pass
-
-
-@pytest.mark.parametrize("name", ["fit", "transform", "merge", "compare", "evaluate", "report", "ingest"])
-def test_docstrings_describe_each_option_of_a_run_that_the_function_takes(name):
-    function = getattr(bigkpca, name)
-    taken = set(inspect.signature(function).parameters) & set(inspect.signature(RunOptions).parameters)
-    entries = set(inspect.getdoc(function).splitlines())
-    for option in taken:
-        assert any(line.startswith(f"{option} : ") for line in entries), option
-    assert taken
-    assert "**options" not in entries
