@@ -262,7 +262,7 @@ def given(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     values = {key: None if value == "none" else value for key, value in typed.items()}
     kernel, method = (str(values.get(name, FitSpec.model_fields[name].default)) for name in ("kernel", "method"))
     for clash in unused(values, kernel, method, varied="method" not in options):
-        raise SpecError(f"--{clash.fields[0].replace('_', '-')} {clash.message}")
+        raise SpecError(f"--{clash.option.replace('_', '-')} {clash.message}")
     own = values.get("landmarks")
     if isinstance(own, str) and own.endswith(".npy"):
         values["landmarks"] = landmarks_of_file(expanded(own))
