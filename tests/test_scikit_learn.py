@@ -3,8 +3,6 @@
 Tests that have names of scikit-learn's own tests of KernelPCA and Nystroem are their counterparts.
 """
 
-import inspect
-
 import numpy as np
 import pytest
 from sklearn.base import clone
@@ -22,16 +20,6 @@ from bigkpca.numerics.bandwidth import scale_gamma
 @pytest.fixture
 def X(digits):
     return digits[:150].astype(np.float64)
-
-
-def test_parameters_of_scikit_learn_that_mean_nothing_here_are_ignored_with_a_warning():
-    ours = set(KernelPCA().get_params())
-    for name in set(inspect.signature(Peer).parameters) - ours:
-        with pytest.warns(UserWarning, match=f"ignores {name}, a parameter of scikit-learn's KernelPCA: ") as caught:
-            assert set(KernelPCA(**{name: 1}).get_params()) == ours
-        assert [each.filename for each in caught] == [__file__]
-    with pytest.raises(TypeError, match="unexpected keyword argument 'n_component'"):
-        KernelPCA(n_component=3)
 
 
 def test_functions_take_the_names_of_the_estimator_and_errors_name_them(X, tmp_path):

@@ -16,7 +16,7 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
-from bigkpca.cli.log_lines import JSON_LINES, noted
+from bigkpca.cli.log_lines import JSON_LINES
 from bigkpca.errors import BigKPCAError, IncompleteError, meaning_of, nearest
 from bigkpca.execution import return_freed_memory
 
@@ -115,22 +115,16 @@ class Commands(WithExamples, click.Group):
             return_freed_memory()
             signal.signal(signal.SIGTERM, signal.default_int_handler)
             warnings.showwarning = lambda message, *_: stderr().print(f"bigkpca: warning: {message}", markup=False)
-            with noted():
-                return super().invoke(ctx)
+            return super().invoke(ctx)
         except KeyboardInterrupt:
             _leave(ctx, IncompleteError("stopped; no partial output was published: rerun the same command to resume"))
         except (click.ClickException, click.Abort, click.exceptions.Exit):
             raise
-        except BigKPCAError as error:
-            _leave(ctx, error)
-        except OSError as error:
-            if (known := meaning_of(error, "the output")) is None and not ctx.meta.get(JSON_LINES):
-                raise
-            _leave(ctx, known or error)
         except Exception as error:
-            if not ctx.meta.get(JSON_LINES):
+            known = _known(error)
+            if not isinstance(known, BigKPCAError) and not ctx.meta.get(JSON_LINES):
                 raise
-            _leave(ctx, error)
+            _leave(ctx, known)
 
 
 verbose_option = click.option(
@@ -148,8 +142,7 @@ verbose_option = click.option(
 
 def outcome(error: Exception) -> tuple[int, str]:
     """The exit code and the message of an error of a command."""
-    if isinstance(error, OSError):
-        error = meaning_of(error, "the output") or error
+    error = _known(error)
     if isinstance(error, BigKPCAError):
         return error.exit_code, str(error)
     if isinstance(error, click.ClickException):
@@ -157,19 +150,22 @@ def outcome(error: Exception) -> tuple[int, str]:
     return BigKPCAError.exit_code, f"{type(error).__name__}: {error}"
 
 
+def _known(error: Exception) -> Exception:
+    """The error with the meaning that an error of the system has for a command, or the same error."""
+    return (meaning_of(error, "the output") if isinstance(error, OSError) else None) or error
+
+
 def _leave(ctx: click.Context, error: Exception) -> None:
     from bigkpca.execution.progress import print_json, stderr
 
-    expected, verbose = isinstance(error, BigKPCAError), ctx.meta.get(_VERBOSE)
-    exit_code = error.exit_code if isinstance(error, BigKPCAError) else BigKPCAError.exit_code
+    (exit_code, message), verbose = outcome(error), ctx.meta.get(_VERBOSE)
     if ctx.meta.get(JSON_LINES):
-        more = {"traceback": traceback.format_exc()} if verbose or not expected else {}
-        message = str(error) if expected else f"{type(error).__name__}: {error}"
+        more = {} if isinstance(error, BigKPCAError) and not verbose else {"traceback": traceback.format_exc()}
         print_json(message=message, exit_code=exit_code, **more)
     else:
         if verbose:
             traceback.print_exc()
-        stderr().print(f"bigkpca: {error}", markup=False)
+        stderr().print(f"bigkpca: {message}", markup=False)
     if any(thread.name.startswith("bigkpca") and not thread.daemon for thread in threading.enumerate()):
         # A thread that hangs or still has work would keep this process alive.
         sys.stdout.flush()

@@ -1,75 +1,18 @@
-"""Output of loggers, warnings and other libraries on stderr: as notes of the command or, if requested, only as JSON."""
+"""Output on stderr as JSON only, for jobs that ask for it."""
 
 from __future__ import annotations
 
 import json
 import logging
-import os
 import sys
 import threading
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from itertools import groupby
 from typing import Any
 
 import click
 
 JSON_LINES = "bigkpca.json_lines"  # in the context, where each line on stderr is a JSON object
-
-
-class Notes(logging.Handler):
-    """Shows each message that the package logs once, as a note."""
-
-    def __init__(self) -> None:
-        super().__init__(logging.WARNING)
-        self._shown: set[str] = set()
-
-    def emit(self, record: logging.LogRecord) -> None:
-        from bigkpca.execution.progress import print_json, stderr
-
-        message = record.getMessage()
-        if message in self._shown:
-            return
-        self._shown.add(message)
-        if isinstance(sys.stderr, JsonLines):
-            print_json(message=message)
-        else:
-            stderr().print(f"note: {message}", markup=False)
-
-
-@contextmanager
-def noted() -> Iterator[None]:
-    """Within this context, warnings that the package logs appear as notes on stderr."""
-    logger, handler = logging.getLogger("bigkpca"), Notes()
-    before = logger.propagate
-    logger.addHandler(handler)
-    logger.propagate = False  # otherwise another handler would show them again
-    try:
-        yield
-    finally:
-        logger.removeHandler(handler)
-        logger.propagate = before
-
-
-class JsonFormatter(logging.Formatter):
-    """A log record as a JSON object, which includes the traceback."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        from bigkpca.execution.progress import json_line
-
-        more = {"traceback": self.formatException(record.exc_info)} if record.exc_info else {}
-        return json_line(message=record.getMessage(), level=record.levelname, logger=record.name, **more)
-
-
-# Dask sets up loggers when it is imported, here and in the worker processes of a run.
-_OF_DASK = {
-    "version": 1,
-    "disable_existing_loggers": False,
-    "formatters": {"json": {"()": f"{__name__}.JsonFormatter"}},
-    "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "json"}},
-    "root": {"level": "WARNING", "handlers": ["stderr"]},
-    "loggers": {"tornado": {"level": "CRITICAL"}, "tornado.application": {"level": "ERROR"}},
-}
 
 
 class JsonLines:
@@ -113,20 +56,13 @@ def _is_json(line: str) -> bool:
 
 
 def write_json_lines() -> None:
-    """From now on, each line on stderr from this process or logged by its workers is a JSON object."""
+    """From now on, each line on stderr from this process is a JSON object, also one that another library logs."""
     click.get_current_context().meta[JSON_LINES] = True
     if isinstance(sys.stderr, JsonLines):
         return
     before, sys.stderr = sys.stderr, JsonLines(sys.stderr)
-    import dask.config
-
-    os.environ["DASK_LOGGING"] = repr(_OF_DASK)
-    dask.config.set({"logging": _OF_DASK})
-    if logging.lastResort is not None:
-        logging.lastResort.setFormatter(JsonFormatter())
     root = logging.getLogger()
     for logger in (root, *map(logging.getLogger, list(root.manager.loggerDict))):
         for handler in logger.handlers:
             if isinstance(handler, logging.StreamHandler) and handler.stream is before:
                 handler.setStream(sys.stderr)
-                handler.setFormatter(JsonFormatter())

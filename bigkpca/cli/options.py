@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Mapping
-from functools import wraps
 from types import NoneType
 from typing import Any, Literal, get_args, get_origin
 
@@ -13,7 +11,7 @@ from click.shell_completion import CompletionItem
 
 from bigkpca.cli.command import option, verbose_option
 from bigkpca.data.stores import expanded, store_of
-from bigkpca.errors import BigKPCAError, SpecError
+from bigkpca.errors import SpecError
 from bigkpca.numerics import kernels, landmarks, methods, preimages
 from bigkpca.numerics.registry import Registry
 from bigkpca.spec import DENSE_MOST_FEATURES, RANDOM_FEATURES, SIZE_RULE, FitSpec
@@ -126,21 +124,12 @@ def running(command: Command) -> Command:
     return common(command)
 
 
-def device_option(command: Command) -> Command:
-    """--device; errors name it as it was typed."""
-
-    @wraps(command)
-    def run(**options: Any) -> Any:
-        try:
-            return command(**options)
-        except BigKPCAError as error:
-            error.args = (re.sub(r"\bdevice='([^']*)'", r"--device \1", str(error)),)
-            raise
-
-    text = "Compute passes on this device, e.g. cuda or cuda:1 (PyTorch), or cupy:cuda:0 (CuPy). Experimental."
-    return option("--device", metavar="NAME", unset="cpu", help=text)(run)
-
-
+device_option = option(
+    "--device",
+    metavar="NAME",
+    unset="cpu",
+    help="Compute passes on this device, e.g. cuda or cuda:1 (PyTorch), or cupy:cuda:0 (CuPy). Experimental.",
+)
 overwrite_option = click.option("--overwrite", is_flag=True, help="Replace existing bigkpca output at this path.")
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
@@ -273,7 +262,7 @@ def given(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     values = {key: None if value == "none" else value for key, value in typed.items()}
     kernel, method = (str(values.get(name, FitSpec.model_fields[name].default)) for name in ("kernel", "method"))
     for clash in unused(values, kernel, method, varied="method" not in options):
-        raise SpecError(f"--{clash.fields[0].replace('_', '-')} {clash.message}")
+        raise SpecError(f"--{clash.option.replace('_', '-')} {clash.message}")
     own = values.get("landmarks")
     if isinstance(own, str) and own.endswith(".npy"):
         values["landmarks"] = landmarks_of_file(expanded(own))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Self, Unpack, overload
+from typing import TYPE_CHECKING, Any, Self, overload
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
@@ -28,14 +28,12 @@ from bigkpca.estimator.inputs import (
     in_kind,
 )
 from bigkpca.estimator.parameters import (
-    OfScikitLearn,
     check_restores_rows,
     check_takes_more_rows,
     is_precomputed,
     only_if,
     run_of,
     spec_of,
-    warn_of_ignored,
 )
 from bigkpca.execution.engine import KeptFeatures
 from bigkpca.execution.options import RunOptions
@@ -435,9 +433,7 @@ class KernelPCA(ModelMethods, BaseEstimator):  # type: ignore[misc]
         device: str | None = None,
         verbose: bool | Progress = False,
         kernel_params: Mapping[str, Any] | None = None,
-        **ignored: Unpack[OfScikitLearn],
     ) -> None:
-        warn_of_ignored(ignored)
         self.n_components = n_components
         self.kernel = kernel
         self.sigma = sigma

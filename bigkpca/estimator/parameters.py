@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypedDict, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import numpy as np
 from sklearn.utils import check_random_state
 
-from bigkpca.errors import SpecError, warn
+from bigkpca.errors import SpecError
 from bigkpca.execution.options import RunOptions
 from bigkpca.execution.progress import shown
 from bigkpca.fitting.merge import check_supports_partial_fit
@@ -19,33 +19,6 @@ from bigkpca.numerics.kernels import Kernel, Precomputed, kernel_class
 from bigkpca.spec import FitSpec
 
 _Method = TypeVar("_Method", bound=Callable[..., Any])
-
-
-class OfScikitLearn(TypedDict, total=False):
-    """Parameters that only scikit-learn's KernelPCA has, which this one ignores with a warning."""
-
-    alpha: Any
-    copy_X: Any
-    eigen_solver: Any
-    fit_inverse_transform: Any
-    iterated_power: Any
-    max_iter: Any
-    n_jobs: Any
-    remove_zero_eig: Any
-
-
-_INSTEAD = {
-    "alpha": "for pre-images by ridge regression, use preimage='ridge:ridge=0.01'",
-    "copy_X": "rows are never changed; leave it out",
-    "eigen_solver": "the fastest solver that gives the same eigenpairs is used; leave it out",
-    "fit_inverse_transform": "pre-images need no such option; leave it out",
-    "iterated_power": "method='exact' iterates until residual_tol is reached; leave it out",
-    "max_iter": "method='exact' iterates until residual_tol is reached; leave it out",
-    "n_jobs": "all processors available to this process are used, and any number gives the same bits; limit them with "
-    "dask.config.set(num_workers=2), the variable OMP_NUM_THREADS, taskset or a container, or run on a "
-    "dask.distributed.Client",
-    "remove_zero_eig": "components below rounding error are always removed; leave it out",
-}
 
 
 @dataclass(frozen=True)
@@ -87,14 +60,6 @@ def spec_of(estimator: Any, seed: int | None = None) -> FitSpec:
 def run_of(estimator: Any) -> RunOptions:
     """The options of a run among an estimator's parameters."""
     return RunOptions(memory=estimator.memory_limit, device=estimator.device, progress=shown(estimator.verbose))
-
-
-def warn_of_ignored(parameters: Mapping[str, Any]) -> None:
-    """Warn about parameters that only scikit-learn's KernelPCA has. Raises TypeError for others."""
-    for name in parameters:
-        if name not in _INSTEAD:
-            raise TypeError(f"KernelPCA.__init__() got an unexpected keyword argument {name!r}")
-        warn(f"KernelPCA ignores {name}, a parameter of scikit-learn's KernelPCA: {_INSTEAD[name]}")
 
 
 def is_precomputed(kernel: Any) -> bool:

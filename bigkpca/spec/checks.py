@@ -153,27 +153,34 @@ def times(sigma: str) -> float:
 
 
 class Clash(NamedTuple):
-    """Fields of a FitSpec that conflict, and why."""
+    """An option that does not work with others, and why."""
 
-    fields: tuple[str, ...]
+    option: str
     message: str
 
 
-def clashes(spec: Any) -> list[Clash]:
-    """All conflicts between fields of a FitSpec that are each valid on their own."""
-    found = [*_lengths(spec), *_method_fits(spec)]
+def conflicts(spec: Any) -> Iterator[str]:
+    """Conflicts between fields of a FitSpec that are each valid on their own; later ones expect that there are no
+    earlier ones."""
+    yield from _lengths(spec)
+    yield from _method_fits(spec)
     if spec.noise and preimages.own_noise(spec.own_preimage):
-        message = f"noise={spec.noise} and {spec.preimage} both set the noise: leave one of them out"
-        found.append(Clash(("noise", "preimage"), message))
-    if any({"kernel", "method", "coef0", "noise"} & {*clash.fields} for clash in found):
-        return found  # the next checks need a kernel, a method and a pre-image
+        yield f"noise={spec.noise} and {spec.preimage} both set the noise: leave one of them out"
     if spec.calibration_rows and (clash := without_weights(spec, f"calibration_rows={spec.calibration_rows}")):
-        found.append(Clash((*clash.fields, "calibration_rows"), clash.message))
-    return [*found, *_kinds_fit(spec)]
+        yield clash.message
+    kernel = spec.kernel_value(1, 1.0)
+    if spec.column_weights and not (kernel.on_vectors or spec.precomputed):
+        yield f"{weights.OPTION} does not work with {kernel}, whose columns are characters: leave it out"
+    spec.method_value.check(kernel, None if spec.size == "auto" else spec.size)
+    preimage = spec.preimage_value
+    if preimage != Automatic():  # the default; a kernel that has none raises an error only when rows are requested
+        if spec.precomputed:
+            yield f"preimage={preimage.name!r} computes rows, but kernel='precomputed' has none"
+        preimage.check(kernel, spec.kept_method)
 
 
 def without_weights(spec: Any, what: str) -> Clash | None:
-    """The field of a valid FitSpec that does not allow weights of rows, which `what` means, and what to use instead;
+    """The option of a valid FitSpec that does not allow weights of rows, which `what` means, and what to use instead;
     None if all do."""
     if spec.precomputed:
         name, instead = "kernel", "another kernel and the rows themselves"
@@ -186,11 +193,11 @@ def without_weights(spec: Any, what: str) -> Clash | None:
     else:
         return None
     message = f"{name}={getattr(spec, name)!r} does not take {what}: omit one of the two, or use {instead}"
-    return Clash((name,), message)
+    return Clash(name, message)
 
 
 def unused(given: Mapping[str, Any], kernel: str, method: str, *, varied: bool = False) -> Iterator[Clash]:
-    """Options that a fit (or every fit with `varied` methods) would ignore: the first field of each clash.
+    """Options that a fit (or every fit with `varied` methods) would ignore.
 
     Parameters
     ----------
@@ -211,123 +218,65 @@ def unused(given: Mapping[str, Any], kernel: str, method: str, *, varied: bool =
     for name in ("degree", "coef0"):
         fitting = [each for each in kernels.KERNELS if name in kernels.parameter_names(each)]
         if name in given and name in own:
-            yield Clash((name, "kernel"), f"is already set by kernel {kernel!r}: leave one of them out")
+            yield Clash(name, f"is already set by kernel {kernel!r}: leave one of them out")
         elif name in given and kind not in fitting:
-            message = f"works only with the {' and '.join(fitting)} kernel, not with {kind}: leave it out"
-            yield Clash((name, "kernel"), message)
+            yield Clash(name, f"works only with the {' and '.join(fitting)} kernel, not with {kind}: leave it out")
     exact = named_method(method, kernel).exact
     if exact and "size" in given:
-        yield Clash(("size", "method"), "does not work with method exact, which uses every row: leave it out")
+        yield Clash("size", "does not work with method exact, which uses every row: leave it out")
     stops = varied or exact or str(given.get("refine", 0)) != "0"
     if "residual_tol" in given and not stops:
-        message = "works only with method exact or with refine: add one of them, or leave it out"
-        yield Clash(("residual_tol", "method", "refine"), message)
+        yield Clash("residual_tol", "works only with method exact or with refine: add one of them, or leave it out")
 
 
-def _lengths(spec: Any) -> Iterator[Clash]:
+def _lengths(spec: Any) -> Iterator[str]:
     numeric = isinstance(spec.sigma, float)
     if numeric and spec.gamma is not None:
-        yield Clash(
-            ("sigma", "gamma"),
-            "both sigma and gamma are set: keep only one (gamma = 1 / (2 sigma^2) for the Gaussian)",
-        )
+        yield "both sigma and gamma are set: keep only one (gamma = 1 / (2 sigma^2) for the Gaussian)"
+    given = "sigma" if numeric else "gamma" if spec.gamma is not None else None
     if isinstance(spec.kernel, Kernel):
-        if numeric or spec.gamma is not None:
-            yield Clash(
-                ("kernel", "sigma", "gamma"),
-                "sigma and gamma work only with the name of a kernel: a kernel value has its own parameters",
-            )
+        if given:
+            yield "sigma and gamma work only with the name of a kernel: a kernel value has its own parameters"
         return
     kind = kernels.kernel_class(spec.kernel)
     if {"sigma", "gamma"} & kernels.own_options(spec.kernel).keys():
-        if numeric or spec.gamma is not None:
-            name = "sigma" if numeric else "gamma"
-            message = f"{name}={getattr(spec, name)} and kernel={spec.kernel!r} both set the length: leave one out"
-            yield Clash(("kernel", name), message)
+        if given:
+            yield f"{given}={getattr(spec, given)} and kernel={spec.kernel!r} both set the length: leave one out"
         return
     if numeric and kind.distance is None:
-        yield Clash(("kernel", "sigma"), f"the {spec.kernel} kernel has no length sigma")
+        yield f"the {spec.kernel} kernel has no length sigma"
     if kind is kernels.Polynomial and not spec.coef0 >= 0:
-        yield Clash(
-            ("kernel", "coef0"), f"coef0={spec.coef0}: a negative constant makes the polynomial kernel indefinite"
-        )
+        yield f"coef0={spec.coef0}: a negative constant makes the polynomial kernel indefinite"
     if spec.gamma is not None and not {"sigma", "gamma"} & spec.kernel_parameters:
-        yield Clash(("kernel", "gamma"), f"the {spec.kernel} kernel has no gamma")
+        yield f"the {spec.kernel} kernel has no gamma"
 
 
-def _method_fits(spec: Any) -> Iterator[Clash]:
+def _method_fits(spec: Any) -> Iterator[str]:
     method, own = spec.method_value, spec.own_landmarks
     if spec.precomputed and not spec.exact:
-        yield Clash(
-            ("kernel", "method"),
-            f"kernel='precomputed' needs method='exact', not {method.name!r}: no other method reads a kernel matrix",
-        )
+        yield f"kernel='precomputed' needs method='exact', not {method.name!r}: no other method reads a kernel matrix"
     for name, option in (("standardize", "standardize=True"), ("column_weights", weights.OPTION)):
         if spec.precomputed and getattr(spec, name):
-            yield Clash(
-                ("kernel", name),
-                f"{option} does not work with kernel='precomputed', whose rows are kernel values: leave it out",
-            )
+            yield f"{option} does not work with kernel='precomputed', whose rows are kernel values: leave it out"
     if spec.n_directions != "auto" and not method.principal:
-        yield Clash(
-            ("n_directions", "method"),
-            f"n_directions={spec.n_directions} works only with method='rff-pca', not with {method.name!r}",
-        )
+        yield f"n_directions={spec.n_directions} works only with method='rff-pca', not with {method.name!r}"
     if method.landmarks and spec.solver == "randomized":
-        yield Clash(
-            ("solver", "method"),
-            f"solver='randomized' works only with random features, not with method={method.name!r}",
-        )
+        yield f"solver='randomized' works only with random features, not with method={method.name!r}"
     if spec.exact and spec.refine:
-        yield Clash(("method", "refine"), "method='exact' iterates until residual_tol is met: leave refine out")
+        yield "method='exact' iterates until residual_tol is met: leave refine out"
     if spec.refine and not isinstance(spec.n_components, int):
-        yield Clash(
-            ("refine", "n_components"), f"refine={spec.refine} needs a number of components, not {spec.n_components}"
-        )
+        yield f"refine={spec.refine} needs a number of components, not {spec.n_components}"
     if not method.landmarks and spec.landmarks != "auto":
-        yield Clash(
-            ("method", "landmarks"),
-            f"method={method.name!r} draws random features and has no landmarks: leave landmarks out",
-        )
+        yield f"method={method.name!r} draws random features and has no landmarks: leave landmarks out"
     if method.uniform and spec.rule_name not in ("auto", "uniform"):
-        yield Clash(
-            ("method", "landmarks"),
+        yield (
             f"{method} takes only uniform landmarks, not {spec.rule_name!r}: its scaling from l to n and its "
-            "centring assume rows drawn uniformly; use method='nystroem' with other landmarks",
+            "centring assume rows drawn uniformly; use method='nystroem' with other landmarks"
         )
     if spec.exact and spec.landmarks != "auto":
-        yield Clash(
-            ("method", "landmarks"),
-            "method='exact' uses every row as a landmark: leave landmarks out, or use method='nystroem'",
-        )
+        yield "method='exact' uses every row as a landmark: leave landmarks out, or use method='nystroem'"
     if own is not None and spec.size not in ("auto", own):
-        yield Clash(("size", "landmarks"), f"size={spec.size}, but {own} landmarks were passed: leave size out")
+        yield f"size={spec.size}, but {own} landmarks were passed: leave size out"
     if spec.tol is not None and (spec.exact or own is not None or spec.size != "auto"):
-        what = "the exact method" if spec.exact else f"{own} landmarks" if own is not None else f"size={spec.size}"
-        by = "method" if spec.exact else "landmarks" if own is not None else "size"
-        yield Clash(("tol", by), f"tol={spec.tol} lets the size grow, but {what} fixes it: leave tol out")
-
-
-def _kinds_fit(spec: Any) -> Iterator[Clash]:
-    """Conflicts that the kernel, the method and the pre-image report themselves."""
-    try:
-        kernel = spec.kernel_value(1, 1.0)
-    except SpecError as error:
-        yield Clash(("kernel", "sigma", "gamma", "degree", "coef0"), str(error))
-        return
-    if spec.column_weights and not (kernel.on_vectors or spec.precomputed):
-        message = f"{weights.OPTION} does not work with {kernel}, whose columns are characters: leave it out"
-        yield Clash(("kernel", "column_weights"), message)
-    try:
-        spec.method_value.check(kernel, None if spec.size == "auto" else spec.size)
-    except SpecError as error:
-        yield Clash(("method", "kernel", "size", "degree", "coef0"), str(error))
-    preimage = spec.preimage_value
-    if preimage == Automatic():  # the default; a kernel that has none raises an error only when rows are requested
-        return
-    try:
-        if spec.precomputed:
-            raise SpecError(f"preimage={preimage.name!r} computes rows, but kernel='precomputed' has none")
-        preimage.check(kernel, spec.kept_method)
-    except SpecError as error:
-        yield Clash(("preimage", "noise", "kernel", "method", "refine"), str(error))
+        fixed = "the exact method" if spec.exact else f"{own} landmarks" if own is not None else f"size={spec.size}"
+        yield f"tol={spec.tol} lets the size grow, but {fixed} fixes it: leave tol out"

@@ -71,17 +71,6 @@ def _preimages(*, trained: bool) -> list[str]:
     return [name for name, kind in preimages.PREIMAGES.items() if kind.trained == trained]
 
 
-# Fields that every stored spec has. A later field is left out where it has its default, so that the same command
-# recognises output from before the field.
-_ALWAYS_WRITTEN = frozenset(
-    (
-        *("n_components", "kernel", "sigma", "gamma", "degree", "coef0", "method", "size", "tol", "landmarks"),
-        *("n_directions", "center", "standardize", "dtype", "solver", "refine", "residual_tol", "preimage", "noise"),
-        *("random_state", "block_rows"),
-    )
-)
-
-
 class FitSpec(BaseModel):
     """What to fit. Every field is an option of `bigkpca fit`; its description is the help text of that option."""
 
@@ -203,8 +192,8 @@ class FitSpec(BaseModel):
 
     @model_validator(mode="after")
     def _combinations(self) -> FitSpec:
-        for clash in checks.clashes(self):
-            raise SpecError(clash.message)
+        for conflict in checks.conflicts(self):
+            raise SpecError(conflict)
         return self
 
     @property
@@ -368,17 +357,11 @@ class FitSpec(BaseModel):
 
     def to_dict(self) -> dict[str, Any]:
         """The spec as JSON-ready values, the same for equal specs."""
-        values = {
-            key: getattr(self, key)
-            for key, field in type(self).model_fields.items()
-            if key in _ALWAYS_WRITTEN or getattr(self, key) != field.default
+        values = dict(self)
+        writers: dict[str, Callable[[Any], Any]] = {
+            "kernel": lambda kernel: kernel.to_dict(),
+            "landmarks": landmarks.to_dict,
+            "method": methods.to_dict,
+            "preimage": preimages.to_dict,
         }
-        if isinstance(self.kernel, Kernel):
-            values["kernel"] = self.kernel.to_dict()
-        if not isinstance(self.landmarks, str):
-            values["landmarks"] = landmarks.to_dict(self.landmarks)
-        if not isinstance(self.method, str):
-            values["method"] = methods.to_dict(self.method)
-        if not isinstance(self.preimage, str):
-            values["preimage"] = preimages.to_dict(self.preimage)
-        return values
+        return values | {key: write(values[key]) for key, write in writers.items() if not isinstance(values[key], str)}

@@ -122,7 +122,7 @@ class JobModel(JobTable):
     def _used(self) -> JobModel:
         given = {name: getattr(self.options, name) for name in self.options.model_fields_set}
         for clash in unused(given, str(self.options.kernel), self.options.method_value.name):
-            raise SpecError(f"{clash.fields[0]} {clash.message}")
+            raise SpecError(f"{clash.option} {clash.message}")
         if self.options.precomputed:
             raise SpecError("a job extracts features of rows, and a kernel matrix has none: give another kernel")
         return self
@@ -208,7 +208,7 @@ class Job(JobTable):
         flag, spec = self.output.flag, self.spec
         for name, value in {"input.sample_weight": self.input.sample_weight, "output.flag": flag}.items():
             if value is not None and (clash := without_weights(spec, name)):
-                yield f"{name} does not work with this model.{clash.fields[0]}: leave one of the two out"
+                yield f"{name} does not work with this model.{clash.option}: leave one of the two out"
         if flag is not None and flag < 1 / (spec.calibration_rows + 1):
             yield "output.flag is below 1 / (1 + model.calibration_rows): give a larger share, or set more such rows"
 

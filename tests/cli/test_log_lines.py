@@ -1,9 +1,8 @@
-"""What others write to stderr: with log = "json" JSON alone, and what the package logs is shown once."""
+"""What others write to stderr is JSON alone with log = "json"."""
 
 import io
 import json
 import logging
-import subprocess
 import sys
 import warnings
 from unittest.mock import Mock
@@ -43,8 +42,6 @@ def test_each_text_becomes_one_object_and_objects_stay():
 
 def noisy(*_, **__):
     """What a run may do, and the libraries below it."""
-    logging.getLogger("bigkpca").warning("%s cannot be read for the moment", "x.zarr")
-    logging.getLogger("bigkpca").warning("x.zarr cannot be read for the moment")
     logging.getLogger("asyncio").error("Task was destroyed\nbut it is pending")
     logging.getLogger("distributed.client").error("lost", exc_info=ValueError("why"))
     warnings.warn("strange", UserWarning, stacklevel=1)
@@ -69,11 +66,9 @@ def test_every_line_is_json(night, monkeypatch):
         done = run("run", night.job)
     lines = [json.loads(line) for line in done.stderr.splitlines()]
     told = [line["message"] for line in lines]
-    assert told.count("x.zarr cannot be read for the moment") == 1
     assert "Task was destroyed\nbut it is pending" in told
-    lost = lines[told.index("lost")]
-    assert (lost["logger"], lost["level"]) == ("distributed.client", "ERROR")
-    assert lost["traceback"].endswith("ValueError: why")
+    (lost,) = [message for message in told if message.startswith("lost\n")]
+    assert lost.endswith("ValueError: why")
     assert "Traceback (most recent call last):\n  somewhere" in told
     assert (lines[-1]["message"], lines[-1]["exit_code"], done.exit_code) == ("ZeroDivisionError: a bug", 1, 1)
     assert "in noisy" in lines[-1]["traceback"]
@@ -83,38 +78,3 @@ def test_other_ends_of_a_command_stay_as_they_are(night, monkeypatch):
     for wrong, code in {KeyboardInterrupt: 6, click.UsageError: 2}.items():
         monkeypatch.setattr(scheduled, "run", Mock(side_effect=wrong("so")))
         assert run("run", night.job).exit_code == code
-
-
-def test_what_the_package_logs_is_a_note_and_shown_once(night, monkeypatch):
-    night.set()
-
-    def logs(*_, **__):
-        for _ in range(2):
-            logging.getLogger("bigkpca").warning("x.zarr cannot be read for the moment, trying again")
-        logging.getLogger("bigkpca").info("nobody needs to know")
-        return []
-
-    monkeypatch.setattr(scheduled, "run", logs)
-    assert run("run", night.job).stderr == "note: x.zarr cannot be read for the moment, trying again\n"
-    assert logging.getLogger("bigkpca").handlers == []
-    assert logging.getLogger("bigkpca").propagate
-
-
-WITH_WORKERS = """
-import logging
-import click
-from distributed import Client, LocalCluster
-from bigkpca.cli.log_lines import write_json_lines
-if __name__ == "__main__":
-    with click.Context(click.Command("a")).scope():
-        write_json_lines()
-    with LocalCluster(1, dashboard_address=None, host="127.0.0.1") as cluster, Client(cluster) as client:
-        client.submit(logging.getLogger("distributed.worker").error, "of a worker").result()
-"""
-
-
-@pytest.mark.full
-def test_workers_of_a_run_log_json():
-    done = subprocess.run([sys.executable, "-c", WITH_WORKERS], capture_output=True, text=True, timeout=120)
-    lines = [json.loads(line) for line in done.stderr.splitlines()]
-    assert ("of a worker", "ERROR") in [(line.get("message"), line.get("level")) for line in lines]

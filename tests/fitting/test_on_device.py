@@ -208,9 +208,9 @@ def test_commands_take_a_device_and_name_it_as_it_was_typed(folder, tmp_path, qu
         assert not any(line.startswith("device") for line in run(*command).stdout.splitlines())
     wrong = run("fit", rows, model, "--device", "gpu 1")
     assert wrong.exit_code == 2
-    assert wrong.stderr.startswith("bigkpca: --device gpu 1 is not the name of a device")
+    assert wrong.stderr.startswith("bigkpca: device='gpu 1' is not the name of a device")
     missing = run("transform", model, rows, tmp_path / "t.zarr", "--device", "cupy:cuda:1")
-    assert "--device cupy:cuda:1 needs cupy, which is not installed: pip install" in missing.stderr
+    assert "device='cupy:cuda:1' needs cupy, which is not installed: pip install" in missing.stderr
     assert not (tmp_path / "t.zarr").exists()
 
 

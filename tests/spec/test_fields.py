@@ -9,6 +9,7 @@ import pytest
 from bigkpca.errors import SpecError
 from bigkpca.numerics import kernels, landmarks, methods, preimages
 from bigkpca.spec import FitSpec
+from bigkpca.spec.checks import unused
 from tests.data.cases import case
 
 
@@ -83,6 +84,11 @@ WRONG_TOGETHER = [
     ({"kernel": "cosine", "gamma": 2.0}, "the cosine kernel has no gamma"),
     ({"kernel": "matern:sigma=1", "sigma": 2.0}, "sigma=2.0 and kernel='matern:sigma=1.0' both set the length"),
     ({"kernel": "rbf:sigma=1", "gamma": 2.0}, "gamma=2.0 and kernel='gaussian:sigma=1.0' both set the length"),
+    ({"kernel": "polynomial", "coef0": -1.0}, "coef0=-1.0: a negative constant makes the polynomial kernel indefinite"),
+    ({"kernel": "polynomial", "degree": 20_000}, "Polynomial: degree=20000 is above 10000: values under- or overflow"),
+    ({"method": "rff", "size": 11}, "size=11: sines and cosines come in pairs"),
+    ({"preimage": "denoising"}, "pre-images by 'denoising' need the standard deviation"),
+    ({"size": 10, "tol": 0.1}, "tol=0.1 lets the size grow, but size=10 fixes it: leave tol out"),
     ({"n_directions": 4}, "n_directions=4 works only with method='rff-pca', not with 'nystroem'"),
     ({"solver": "randomized"}, "solver='randomized' works only with random features, not with method='nystroem'"),
     ({"method": "rff", "landmarks": "kmeans"}, "'rff' draws random features and has no landmarks"),
@@ -165,11 +171,14 @@ def test_specs_with_landmarks_of_the_caller_are_equal_where_the_landmarks_are():
     assert len({json.dumps(spec.to_dict()) for spec in specs}) == len(specs)
 
 
-def test_an_option_that_is_newer_than_a_model_changes_nothing_at_its_default():
-    class Later(FitSpec):
-        whiten: bool = False
-
-    old = FitSpec.checked(n_components=5)
-    assert Later.checked(n_components=5).to_dict() == old.to_dict()
-    assert Later.checked(n_components=5, whiten=True).to_dict() == old.to_dict() | {"whiten": True}
-    assert Later.from_dict(old.to_dict(), None) == Later.checked(n_components=5)
+def test_options_that_a_fit_would_ignore():
+    for given in ({}, {"degree": 2, "kernel": "poly"}, {"residual_tol": 0.1, "refine": "2"}):
+        assert list(unused(given, given.get("kernel", "gaussian"), "nystroem")) == []
+    found = unused({"degree": 2, "coef0": 1.0, "residual_tol": 0.1, "refine": 0}, "rbf", "nystroem")
+    assert {clash.option: clash.message for clash in found} == {
+        "degree": "works only with the polynomial kernel, not with gaussian: leave it out",
+        "coef0": "works only with the polynomial and sigmoid kernel, not with gaussian: leave it out",
+        "residual_tol": "works only with method exact or with refine: add one of them, or leave it out",
+    }
+    assert [clash.option for clash in unused({"size": 9, "residual_tol": 0.1}, "rbf", "EXACT")] == ["size"]
+    assert list(unused({"residual_tol": 0.1}, "rbf", "nystroem", varied=True)) == []

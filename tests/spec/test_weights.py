@@ -49,7 +49,6 @@ def test_weights_are_recorded_in_one_form():
     for value in ({"a": 2}, [1, 2]):
         spec = FitSpec.checked(column_weights=value)
         assert FitSpec.from_dict(spec.to_dict(), None) == spec
-    assert "column_weights" not in FitSpec().to_dict()  # so that earlier models are recognised
 
 
 def test_names_stand_for_columns_and_for_all_columns_of_categories():
