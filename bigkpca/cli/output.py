@@ -78,7 +78,7 @@ def show_model(facts: Mapping[str, Any], about: Mapping[str, Any]) -> None:
     show(about, False)
     for choice in facts["choices"]:
         value = _readable("", choice["value"])
-        click.echo(f"chosen: {choice['option'].replace('_', ' ')} {value}, {choice['reason']}")
+        click.echo(f"chosen: {choice['option']} {value}, {choice['reason']}")
     show_spectrum(facts)
 
 
