@@ -93,7 +93,7 @@ def test_commands_report_what_they_chose(digits, tmp_path):
     size, components = (chosen(load_model(model))[option] for option in ("size", "n_components"))
     assert components == load_model(model).components
     assert f"chosen: size {size}, the smallest, to a tenth, with tol=0.3: an error of 0." in shown.output
-    assert f"chosen: n components {components}, " in shown.output
+    assert f"chosen: n_components {components}, " in shown.output
     assert "size 100: error 0." in shown.stderr
     assert f"chosen: size {size}" in run("info", model).output
     facts = json.loads(run("info", model, "--json").output)
