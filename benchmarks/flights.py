@@ -54,7 +54,7 @@ def main(argv: Sequence[str] | None = None) -> Results:
     given = arguments(__doc__ or "", argv, rows=200_000, size=500)
     given.folder.mkdir(parents=True, exist_ok=True)
     source = with_hour(given.folder / f"flights-{given.rows}.csv", given.rows)
-    data = ingest(source, source.with_suffix(".zarr"), categories="one-hot", overwrite=True).path
+    data = ingest(source, source.with_suffix(".zarr"), categorical=["origin", "destination"], overwrite=True).path
     rows = open_rows(data)
     X, names = rows.block(0, rows.shape[0]), rows.names or ()
     found, lines = {}, []

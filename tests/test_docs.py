@@ -119,7 +119,7 @@ def write_flights(path, digits):
 
 def write_flights_dataset(path, digits):
     write_flights(path.with_suffix(".csv"), digits)
-    ingest(path.with_suffix(".csv"), path, categories="one-hot")
+    ingest(path.with_suffix(".csv"), path, categorical=["origin", "destination"])
 
 
 def write_survey(path, digits):

@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
+from bigkpca.ingesting.formats import FORMATS
 from numpy.testing import assert_allclose, assert_array_equal
 
 from bigkpca import KernelPCA
-from bigkpca.ingesting.formats import FORMATS
 from bigkpca.numerics import landmarks, preimages
 from bigkpca.numerics.kernels import KERNELS, Distance, Gaussian, Precomputed, from_dict
 from bigkpca.spec import FitSpec

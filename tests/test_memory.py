@@ -58,7 +58,7 @@ def test_a_table_of_fifteen_times_the_rows_takes_at_most_a_fifth_more(tmp_path):
     found = []
     for times in (1, 15):
         table.write_bytes(header + times * rows)
-        options = "--categories", "one-hot", "--missing", "mean", "--overwrite", "-q"
+        options = "--categorical", "origin,destination", "--missing", "mean", "--overwrite", "-q"
         ingested = peak_bytes("ingest", table, dataset, *options)
         fitted = peak_bytes("fit", dataset, model, "--standardize", "--components", 10, "--overwrite", "-q")
         found.append({"ingest": ingested, "fit": fitted})

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import numpy as np
 
+from bigkpca.ingesting.encoder import Column, Encoder
 from bigkpca.numerics.certificates import accuracy
 from bigkpca.numerics.display import at_most, plus_minus, share_at_most
 from bigkpca.numerics.linear_pca import judged_on, only_followed
@@ -27,13 +28,27 @@ def show(facts: Mapping[str, Any], as_json: bool) -> None:
         click.echo(f"{key.replace('_', ' '):<{width}}  {_readable(key, value)}")
 
 
-_COLUMNS = {
-    "text": "{} categories",
-    "ordinal": "{} levels",
-    "characters": "{} characters",
-    "date": "days since 1970-01-01",
-    "time": "hours",
-}
+_MOST_COLUMNS = 40  # that are shown
+
+
+def show_columns(columns: Sequence[Column]) -> None:
+    """How the columns of a table became numbers: name, Arrow type, numbers, and missing values that were filled in."""
+    if not columns:
+        return
+    shown = [("column", "type", "becomes")]
+    shown += [
+        (
+            each.name,
+            each.arrow,
+            each.as_words + (f"; {each.missing:,} missing values are the mean" if each.missing else ""),
+        )
+        for each in columns[:_MOST_COLUMNS]
+    ]
+    widths = [max(len(row[place]) for row in shown) for place in (0, 1)]
+    for name, arrow, words in shown:
+        click.echo(f"{name:<{widths[0]}}  {arrow:<{widths[1]}}  {words}")
+    if len(columns) > _MOST_COLUMNS:
+        click.echo(f"... and {len(columns) - _MOST_COLUMNS:,} more")
 
 
 def _first(words: Sequence[str]) -> str:
@@ -50,12 +65,7 @@ def _readable(key: str, value: Any) -> str:
     if isinstance(value, float):
         return f"{value:,.10g}" if key == "sum" else f"{value:.6g}"
     if key == "encoding":  # how the columns of a table became numbers
-        columns = [
-            f"{each['name']} ({_COLUMNS.get(each['kind'], each['kind']).format(len(each['categories']))})"
-            for each in value["columns"]
-        ]
-        left_out = f"; left out {', '.join(value['left_out'])}" if value["left_out"] else ""
-        return f"{_first(columns)}; missing values: {value['missing']}{left_out}"
+        return _first([f"{each.name} ({each.as_words})" for each in Encoder.from_json(value).columns])
     if key in ("options", "preimage_options"):
         return ", ".join(f"{name.replace('_', ' ')} {_readable(name, item)}" for name, item in value.items())
     if key == "kernel":

@@ -144,7 +144,7 @@ def check_frame(data: Any) -> None:
             f"the frame contains {', '.join([*unfit[:_MOST_NAMED], *more])}: rows must be real numbers (integer, float "
             "or bool). Leave these columns out, encode them in a pipeline with scikit-learn's ColumnTransformer, or "
             "make a dataset, which turns dates into days and text into columns of 0 and 1: "
-            'bigkpca.ingest(frame, "rows.zarr", categories="one-hot")'
+            'bigkpca.ingest(frame, "rows.zarr", categorical=[...])'
         )
 
 
@@ -174,7 +174,7 @@ def _check_no_texts(data: Any) -> None:
             raise DataError(
                 f"the array contains the text {str(value)!r:.40} at {list(place)} (counted from 0): rows must be "
                 "numbers. Make a dataset of the table or its file with bigkpca ingest, which turns text into columns "
-                "of 0 and 1 with --categories one-hot, and into rows of characters for string kernels with --text"
+                "of 0 and 1 with categorical (--categorical), and into rows of characters for string kernels with --text"
             )
 
 

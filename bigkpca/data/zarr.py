@@ -382,9 +382,9 @@ def _one_hot(path: str, encoding: Any, width: int) -> tuple[OneHot, ...]:
     found, at = [], 0
     try:
         for column in encoding["columns"]:
-            widths = {"text": len(column["categories"]), "characters": column["length"]}
-            stop = at + widths.get(column["kind"], 1)
-            if column["kind"] == "text":
+            category = column["kind"] == "category"
+            stop = at + (len(column["categories"]) if category else column["length"])
+            if category:
                 found.append(OneHot(column["name"], at, stop))
             at = stop
     except (TypeError, KeyError) as error:

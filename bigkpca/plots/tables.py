@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bigkpca.errors import Array, CorruptionError
-from bigkpca.ingesting.columns import Encoding, Kind
+from bigkpca.ingesting.encoder import Encoder, Kind
 from bigkpca.numerics.linear_pca import Captured
 from bigkpca.plots.style import current_colors, without_frame
 from bigkpca.storage import records
@@ -33,7 +33,7 @@ class ShownColumn:
     def words(self, rows: Array) -> list[str]:
         """The values of rows (k, d) as they were in the table; a filled category as such."""
         values = rows[:, self.place].astype(np.float64)
-        if self.kind == "text":
+        if self.kind == "category":
             whole = values.max(axis=1) == 1
             return [
                 self.categories[j] if sure else "missing" for j, sure in zip(values.argmax(axis=1), whole, strict=True)
@@ -48,8 +48,8 @@ class ShownColumn:
                 str(moment.astype("datetime64[D]")) if day == np.floor(day) else str(moment)[:16].replace("T", " ")
                 for day, moment in moments  # with the time of day where there is one
             ]
-        if self.kind == "ordinal":
-            return [self.categories[round(min(max(value, 0), len(self.categories) - 1))] for value in values[:, 0]]
+        if self.kind == "list":
+            return [f"{len(row)} numbers" for row in values]
         numbers = [f"{value + 0.0:.4g}".replace("-", "−") for value in values[:, 0]]  # 0.0 makes no sign of -0.0
         if self.kind == "boolean":
             return [{"0": "no", "1": "yes"}.get(each, each) for each in numbers]
@@ -59,7 +59,7 @@ class ShownColumn:
         """The values of rows (k, d) that need not be rows of the table, such as pre-images: of categories, the nearest
         one."""
         rows = rows.astype(np.float64)
-        if self.kind == "text":
+        if self.kind == "category":
             rows[:, self.place] = np.eye(len(self.categories))[rows[:, self.place].argmax(axis=1)]
         elif self.kind == "boolean":
             rows[:, self.place] = rows[:, self.place] >= 0.5
@@ -86,7 +86,7 @@ def shown_columns(names: Sequence[str] | None, about: Mapping[str, Any] | None, 
         return tuple(ShownColumn(name, slice(j, j + 1)) for j, name in enumerate(names))
     records.check(about["encoding"], records.ENCODING, path)
     found, at = [], 0
-    for column in Encoding.from_json(about["encoding"]).columns:
+    for column in Encoder.from_json(about["encoding"]).columns:
         width = len(column.names)
         found.append(ShownColumn(column.name, slice(at, at + width), column.kind, column.categories, column.unit))
         at += width
@@ -101,14 +101,14 @@ def relations(rows: Array, y: Array, columns: Sequence[ShownColumn]) -> list[Rel
     total = float(centred @ centred)
     for column in columns:
         values = rows[:, column.place].astype(np.float64)
-        if column.kind == "text":
+        if column.kind == "category":
             counts = values.sum(axis=0)
             means = np.divide(values.T @ centred, counts, out=np.zeros(len(counts)), where=counts > 0)
             there = np.flatnonzero(counts > 0)
             share = min(1.0, float(counts @ means**2) / total) if total else 0.0
             ends = (there[means[there].argmin()], there[means[there].argmax()]) if len(there) else (0, 0)
             found.append(Relation(column, share, None, (column.categories[ends[0]], column.categories[ends[1]])))
-        elif column.kind != "characters":  # whose numbers have no order
+        elif column.kind not in ("characters", "list"):  # whose numbers have no order, or are many
             x = values[:, 0] - values[:, 0].mean()
             size = float(np.sqrt(x @ x) * np.sqrt(total))
             correlation = float(np.clip(x @ centred / size, -1, 1)) if size else 0.0

@@ -10,7 +10,6 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from bigkpca.data.beside import BESIDE
 from bigkpca.data.labels import are_stored_labels
 from bigkpca.errors import CorruptionError
 
@@ -53,11 +52,6 @@ def _are_blocks(value: Any) -> bool:
     return True
 
 
-def _is_source(value: Any) -> bool:
-    """Whether it can say where values beside the rows came from: a name, the identity of a file, or nothing."""
-    return not isinstance(value, dict) or is_text(value.get("path"))
-
-
 def _optional(check: Check) -> Check:
     return lambda value: value is None or check(value)
 
@@ -91,33 +85,21 @@ DATASET: dict[str, Check] = {
     "arrays": listed(is_str),
     "row_shape": listed(is_count),
 }
-_SOURCES = dict.fromkeys([each.option for each in BESIDE], _is_source)
-"""The entries of the attribute of a finished dataset."""
-_TABLE_COLUMN: dict[str, Check] = {
+"""The entries of the manifest of a dataset."""
+_COLUMN: dict[str, Check] = {
     "name": is_str,
-    "kind": lambda value: value in ("number", "boolean", "date", "time", "ordinal", "text", "characters"),
+    "kind": lambda value: value in ("number", "boolean", "date", "time", "list", "category", "characters"),
+    "arrow": is_str,
     "categories": listed(is_str),
+    "length": is_count,
     "fills": listed(lambda value: type(value) in (int, float)),
-    "length": lambda value: value == 0 or is_count(value),
-}
-_NOTATION: dict[str, Check] = {
-    "decimal": is_str,
-    "thousands": is_str,
-    "na_values": listed(is_str),
-    "date_format": is_str,
-    "signs": lambda value: isinstance(value, bool),
-}
-_OF_SOME_COLUMNS: dict[str, Check] = {
-    "other": lambda value: isinstance(value, bool),
-    "notation": lambda value: (
-        isinstance(value, dict) and value.keys() <= _NOTATION.keys() and not wrong(value, _NOTATION, partial=True)
-    ),
+    "missing": lambda value: type(value) is int,
 }
 ENCODING: dict[str, Check] = {
-    "missing": lambda value: value in ("refuse", "drop", "mean", "median"),
-    "left_out": _optional(listed(is_str)),
-    "named": lambda value: isinstance(value, bool),
-    "columns": listed(lambda value: _record(_TABLE_COLUMN)(value) and not wrong(value, _OF_SOME_COLUMNS, partial=True)),
+    "dtype": lambda value: (
+        isinstance(value, str) and re.fullmatch(r"bool|u?int(8|16|32|64)|float(16|32|64)", value) is not None
+    ),
+    "columns": listed(lambda value: _record(_COLUMN)(value) and value.keys() == _COLUMN.keys()),
 }
 """What the attribute of a dataset made from a table records about its columns."""
 FITTED: dict[str, Check] = {
@@ -158,4 +140,3 @@ def check(record: Any, checks: Mapping[str, Check], where: str, advice: str = "m
 def check_dataset(about: Mapping[str, Any], where: str) -> None:
     """Raise CorruptionError unless it is the manifest of a dataset."""
     check(about, DATASET, where)
-    check({key: about.get(key) for key in _SOURCES}, _SOURCES, where)

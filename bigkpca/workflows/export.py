@@ -16,8 +16,7 @@ from bigkpca.data.rows import Rows
 from bigkpca.data.stores import AnyPath, expanded, store_of
 from bigkpca.errors import Array, SpecError, require
 from bigkpca.execution.progress import Progress, shown, shown_pass
-from bigkpca.ingesting.columns import TableColumn
-from bigkpca.ingesting.decoding import decode
+from bigkpca.ingesting.encoder import Column
 from bigkpca.numerics.model import Model
 from bigkpca.numerics.outliers import REASONS
 from bigkpca.serving.onnx import onnx_model
@@ -176,7 +175,7 @@ def _locked(path: str, source: str | None, *, overwrite: bool) -> Iterator[str]:
         yield path
 
 
-def _table_columns(data: Any, rows: Rows) -> tuple[TableColumn, ...]:
+def _table_columns(data: Any, rows: Rows) -> tuple[Column, ...]:
     """The columns of the table that rows were ingested from. Raises SpecError if there is no such table."""
     path, found = path_of(data), None
     if feature_store(data) is None and path is not None:
@@ -231,7 +230,7 @@ class _Table:
     own_names: tuple[str, ...]
     labels: Callable[[int, int], Array] | None
     row_numbers: bool
-    columns: tuple[TableColumn, ...] | None = None  # of the table, instead of columns of numbers
+    columns: tuple[Column, ...] | None = None  # of the table, instead of columns of numbers
     flags: Mapping[str, Callable[[int, int], Array]] = field(default_factory=dict)
 
     def own(self, X: Array) -> list[Any]:
@@ -239,9 +238,7 @@ class _Table:
         if self.columns is None:
             return list(_native(X).T)
         stops = np.cumsum([len(column.names) for column in self.columns])
-        return [
-            decode(part, column) for part, column in zip(np.split(X, stops[:-1], axis=1), self.columns, strict=True)
-        ]
+        return [column.decode(part) for part, column in zip(np.split(X, stops[:-1], axis=1), self.columns, strict=True)]
 
     @property
     def names(self) -> list[str]:

@@ -15,7 +15,7 @@ from bigkpca.data.rows import ArrayRows, Rows
 from bigkpca.data.stores import expanded, is_path, parent, store_of
 from bigkpca.data.zarr import ZarrRows
 from bigkpca.errors import Array, FillValuesWarning, SpecError, changed
-from bigkpca.ingesting.columns import Encoding, TableColumn
+from bigkpca.ingesting.encoder import Column, Encoder
 from bigkpca.numerics.model import Model
 from bigkpca.numerics.preimages import check_width
 from bigkpca.storage import groups, models, records
@@ -54,17 +54,17 @@ def dataset_at(path: str | None) -> Mapping[str, Any] | None:
     return about if about and about["format"] == "dataset" else None
 
 
-def table_columns(path: str) -> tuple[TableColumn, ...] | None:
+def table_columns(path: str) -> tuple[Column, ...] | None:
     """The columns of the table that rows at this path were ingested from, also if it holds pre-images of such rows or
     of their scores; None if there is no such table. Raises CorruptionError for a damaged record."""
     for _ in range(3):  # pre-images, scores, dataset
         about = groups.describe(path) or {}
         if about.get("format") == "dataset" and "encoding" in about:
             records.check(about["encoding"], records.ENCODING, path)
-            return Encoding.from_json(about["encoding"]).columns
+            return Encoder.from_json(about["encoding"]).columns
         if about.get("format") == "dataset":
             names = about.get("column_names")
-            return None if names is None else tuple(TableColumn(name, "number") for name in names)
+            return None if names is None else tuple(Column(name, "number") for name in names)
         place = (about.get("input") or {}).get("path")
         if place is None:
             return None

@@ -34,7 +34,7 @@ def test_commands_options_values_and_paths_are_completed():
         "bigkpca fit --size a": ["auto"],
         "bigkpca sigma --kernel lap": ["laplacian"],
         "bigkpca transform --dtype float6": ["float64"],
-        "bigkpca ingest --missing m": ["mean", "median"],
+        "bigkpca ingest --missing m": ["mean"],
         "bigkpca fit --kernel nothing": [],
         "bigkpca fit --seed ": [],
         "bigkpca fit --kernel ": ["gaussian", *(name for name in KERNELS.names if name != "gaussian")],

@@ -4,11 +4,11 @@ import re
 import shlex
 
 import click
+from bigkpca.ingesting.formats import FORMATS
 
 import bigkpca
 from bigkpca.cli import main
 from bigkpca.execution.options import DeviceOptions, ReadingOptions
-from bigkpca.ingesting.formats import FORMATS
 from bigkpca.spec import FitSpec
 from bigkpca.spec.job import JobRun
 from bigkpca.spec.units import parse_seconds

@@ -19,7 +19,7 @@ WEIGHTS = ("--weight", "origin=4", "--weight", "late=0.5")
 @pytest.fixture
 def rows(tmp_path):
     FRAME.to_csv(tmp_path / "t.csv", index=False)
-    bigkpca.ingest(tmp_path / "t.csv", tmp_path / "t.zarr", categories="one-hot")
+    bigkpca.ingest(tmp_path / "t.csv", tmp_path / "t.zarr", categorical="origin")
     return tmp_path / "t.zarr"
 
 

@@ -253,7 +253,7 @@ def test_the_group_of_a_dataset_is_read_as_its_path(tmp_path):
 
 def test_rows_of_a_dataset_know_its_columns_of_categories(tmp_path):
     (tmp_path / "t.csv").write_text("a,kind,b,other\n1,u,2,x\n3,v,4,x\n5,w,6,y\n")
-    made = ingest(tmp_path / "t.csv", tmp_path / "t.zarr", categories="one-hot").path
+    made = ingest(tmp_path / "t.csv", tmp_path / "t.zarr", categorical=["kind", "other"]).path
     rows = open_rows(made)
     assert rows.one_hot == (OneHot("kind", 1, 4), OneHot("other", 5, 7))
     assert [rows.names[each.columns] for each in rows.one_hot] == [
@@ -273,12 +273,12 @@ def test_rows_of_a_dataset_know_its_columns_of_categories(tmp_path):
         ([{"kind": "number"}], "its encoding of columns is damaged; ingest it again"),
         ("text", "its encoding of columns is damaged"),
         (None, "its encoding of columns is damaged"),
-        ([{"name": "a", "kind": "text", "categories": 3, "length": 0}], "its encoding of columns is damaged"),
+        ([{"name": "a", "kind": "category", "categories": 3, "length": 1}], "its encoding of columns is damaged"),
     ],
 )
 def test_a_damaged_encoding_of_columns_is_named(columns, message, tmp_path):
     (tmp_path / "t.csv").write_text("a,kind\n1,u\n3,v\n")
-    made = ingest(tmp_path / "t.csv", tmp_path / "t.zarr", categories="one-hot").path
+    made = ingest(tmp_path / "t.csv", tmp_path / "t.zarr", categorical="kind").path
     group = zarr.open_group(made)
     about = group.attrs["bigkpca"]
     group.attrs["bigkpca"] = {**about, "encoding": {**about["encoding"], "columns": columns}}

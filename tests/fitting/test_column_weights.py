@@ -37,7 +37,7 @@ OPTIONS = {"n_components": 3, "size": 20, "random_state": 1}
 def table(tmp_path_factory):
     folder = tmp_path_factory.mktemp("weights")
     FRAME.to_csv(folder / "t.csv", index=False)
-    bigkpca.ingest(folder / "t.csv", folder / "t.zarr", categories="one-hot")
+    bigkpca.ingest(folder / "t.csv", folder / "t.zarr", categorical="kind")
     return folder / "t.zarr"
 
 

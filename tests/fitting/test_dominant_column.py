@@ -29,7 +29,7 @@ def fit(data, **options):
 @pytest.fixture
 def table(tmp_path):
     FRAME.assign(kind=FRAME["kind"].map({0: "u", 1: "v"})).to_csv(tmp_path / "t.csv", index=False)
-    bigkpca.ingest(tmp_path / "t.csv", tmp_path / "t.zarr", categories="one-hot")
+    bigkpca.ingest(tmp_path / "t.csv", tmp_path / "t.zarr", categorical="kind")
     return tmp_path / "t.zarr"
 
 

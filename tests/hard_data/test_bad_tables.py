@@ -13,7 +13,7 @@ X = RNG.normal(size=(60, 4))
 
 def test_rows_that_are_no_numbers(tmp_path):
     words = np.array(["abc", "de", "fghij"], dtype=object)
-    text = r"the array contains the text 'abc' at \[0(, 0)?\] \(counted from 0\): rows must be numbers.* --categories"
+    text = r"the array contains the text 'abc' at \[0(, 0)?\] \(counted from 0\): rows must be numbers.* --categorical"
     kpca = KernelPCA(2, size=20).fit(X)
     for rows, message in (
         (words, text),

@@ -116,9 +116,13 @@ def write_csv(path, X, y):
 
 
 def write_csv_gz(path, X, y):
-    (path / "a.csv.gz").write_bytes(gzip.compress(csv_text(X, mark=";").encode("utf-8-sig")))
+    (path / "a.csv.gz").write_bytes(gzip.compress(csv_text(X, "abcde", mark=";").encode("utf-8-sig")))
     npy(path / "y.npy", y)
-    return path / "a.csv.gz", {"labels": str(path / "y.npy")}
+    return path / "a.csv.gz", {"labels": str(path / "y.npy"), "csv": {"delimiter": ";"}}
+
+
+def arrow_table(X, y):
+    return pa.table({"label": y, **dict(zip("abcde", X.T, strict=True))})
 
 
 def write_parquet(path, X, y):
@@ -126,19 +130,9 @@ def write_parquet(path, X, y):
     return path / "a.parquet", {"labels": "label"}
 
 
-def arrow_table(X, y):
-    return pa.table({"label": y, **dict(zip("abcde", X.T, strict=True))})
-
-
 def write_feather(path, X, y):
     feather.write_feather(arrow_table(X, y), str(path / "a.feather"), chunksize=70)
     return path / "a.feather", {"labels": "label"}
-
-
-def write_arrow_stream(path, X, y):
-    with pa.ipc.new_stream(path / "a.arrow", arrow_table(X, y).schema) as file:
-        file.write_table(arrow_table(X, y), max_chunksize=70)
-    return path / "a.arrow", {"labels": "label"}
 
 
 def write_hdf5(path, X, y):
@@ -148,5 +142,5 @@ def write_hdf5(path, X, y):
     return path / "a.h5", {"labels": "y"}
 
 
-WRITERS = [write_npy, write_big_endian_fortran_npy, write_npz, write_fortran_npz, write_idx, write_idx_gz]
-WRITERS += [write_csv, write_csv_gz, write_parquet, write_feather, write_arrow_stream, write_hdf5]
+ARRAYS = [write_npy, write_big_endian_fortran_npy, write_npz, write_fortran_npz, write_idx, write_idx_gz, write_hdf5]
+TABLES = [write_csv, write_csv_gz, write_parquet, write_feather]

@@ -1,335 +1,359 @@
-"""Tables of several types: each value against pandas, and every column that cannot be read told in one run."""
+"""Tables as numbers: types, categories, means, lists and texts, from files, folders and tables in memory."""
 
-from datetime import datetime
+from datetime import datetime, time, timedelta
 from decimal import Decimal
 
+import dask.dataframe as dd
 import numpy as np
 import pandas as pd
+import polars as pl
 import pyarrow as pa
+import pyarrow.dataset
 import pytest
-import zarr
-from hypothesis import assume, given
-from hypothesis import strategies as st
 
-from bigkpca.errors import CorruptionError, DataError, SpecError
-from bigkpca.ingesting import columns, ingest, tables
-from bigkpca.ingesting.formats import arrow, text
-from bigkpca.storage.describe import info
-from tests.helpers.commands import run
-from tests.helpers.named import WRITERS, stored
-from tests.ingesting.files import made, npy, refuse
+from bigkpca.errors import DataError, RepeatedRowsWarning, SpecError
+from bigkpca.ingesting import ingest
+from bigkpca.ingesting.encoder import Encoder
+from tests.data.cases import case
+from tests.helpers.named import stored
+from tests.helpers.progress import Recorder
+from tests.ingesting.files import RNG, about, made, refuse
 
-N = 400
-
-
-def flights():
-    """Flights as a timetable has them: dates, texts, truth values, numbers, and values that are missing."""
-    rng = np.random.default_rng(5)
-    frame = pd.DataFrame(
-        {
-            "at": pd.Timestamp("2013-01-01") + pd.to_timedelta(rng.integers(0, 365 * 24, N), "h"),
-            "carrier": rng.choice(["UA", "AA", "DL", "B6"], N),
-            "distance": rng.choice([200, 760, 1400, 2475], N),
-            "delay": rng.normal(5, 30, N).round(),
-            "late": rng.random(N) < 0.3,
-            "origin": rng.choice(["JFK", "LGA"], N, p=[0.7, 0.3]),
-        }
-    )
-    frame.loc[rng.random(N) < 0.1, "delay"] = np.nan
-    frame.loc[rng.random(N) < 0.05, "carrier"] = None
-    return frame
-
-
-FLIGHTS = flights()
-
-
-def numbers(frame):
-    """The same as columns of numbers, by pandas; NaN where a value is missing."""
-    words, days = ["carrier", "origin"], (frame["at"] - pd.Timestamp("1970-01-01")) / pd.Timedelta("1D")
-    found = pd.get_dummies(frame.assign(at=days), columns=words, prefix_sep="=", dtype=float).astype(float)
-    for word in words:
-        found.loc[frame[word].isna(), found.columns.str.startswith(word)] = np.nan
-    return found[sorted(found, key=lambda name: frame.columns.get_loc(name.partition("=")[0]))]
-
-
-@pytest.mark.parametrize("kind", WRITERS)
-def test_a_mixed_table_is_that_of_pandas(kind, tmp_path):
-    source, expected, lacking = WRITERS[kind](tmp_path / f"a.{kind}", FLIGHTS), numbers(FLIGHTS), FLIGHTS.isna().sum()
-    for missing, filled, told in (
-        ("drop", expected.dropna(), f"dropped {N - len(expected.dropna())} rows"),
-        ("mean", expected.fillna(expected.mean()), "filled in the mean of the column"),
-        ("median", expected.fillna(expected.median()), "filled in the median of the column"),
-    ):
-        found = made(tmp_path, source, missing=missing, categories="one-hot")
-        assert found["names"] == list(expected.columns)
-        np.testing.assert_allclose(found["x"], filled, rtol=1e-12)
-        (note,) = found["notes"]
-        assert note.startswith(f"missing values: {lacking['delay']} in 'delay', {lacking['carrier']} in 'carrier'; ")
-        assert note.endswith(told)
-    columns = ["delay", "distance"]
-    found = made(tmp_path, source, labels="carrier", columns=columns, missing="drop")
-    kept = FLIGHTS.dropna()  # with which the labels go
-    np.testing.assert_array_equal(found["x"], kept[columns])
-    assert found["names"] == columns
-    np.testing.assert_array_equal(np.array(found["categories"])[found["y"]], kept["carrier"])
-
-
-@given(
-    values=st.lists(
-        st.tuples(
-            st.one_of(st.none(), st.sampled_from(["a", "b", "é,", 'q"', "1", "true"])),
-            st.one_of(st.none(), st.floats(-1e6, 1e6)),
-        ),
-        min_size=1,
-        max_size=30,
-    ),
-    size=st.integers(1, 200),
-    kind=st.sampled_from(list(WRITERS)),
-)
-def test_any_table_of_text_and_numbers_is_that_of_pandas(values, size, kind, tmp_path_factory):
-    """In batches of any size, in both formats."""
-    path = tmp_path_factory.mktemp("any")
-    frame = pd.DataFrame(values, columns=["word", "x"]).assign(z=1.0).astype({"word": object, "x": float})
-    # Else a column of a text file is one of numbers or of truth values.
-    assume(kind == "parquet" or not frame["word"].dropna().isin(["1", "true"]).all())
-    complete = frame.dropna()
-    source = WRITERS[kind](path / f"a.{kind}", frame)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(arrow, "READ_BYTES", size)
-        patch.setattr(text, "_TEXT_BYTES", size)
-        if complete.empty:
-            message = "no value|no row has a value"
-            refuse(path, DataError, message, source, missing="drop", categories="one-hot")
-            return
-        found = made(path, source, missing="drop", categorical="word")  # also if most of its texts are numbers
-    categories = sorted(complete["word"].unique())
-    expected = [[float(word == each) for each in categories] for word in complete["word"]]
-    np.testing.assert_array_equal(found["x"], np.column_stack([expected, complete[["x", "z"]]]))
-
-
-def test_parquet_columns_of_every_type(tmp_path):
-    columns = (
-        (pa.array([True, False]), [1, 0]),
-        (pa.array([0, 86_400_000_000 * 3 // 2], pa.timestamp("us")), [0, 1.5]),
-        (pa.array([0, 86_400_000_000], pa.timestamp("us", "America/New_York")), [0, 1]),
-        (pa.array([0, 10**9 * 3600 * 6], pa.timestamp("ns")), [0, 0.25]),
-        (pa.array([-1, 20000], pa.date32()), [-1, 20000]),
-        (pa.array([0, 86_400_000], pa.date64()), [0, 1]),
-        (pa.array([0, 5400], pa.time32("s")), [0, 1.5]),
-        (pa.array([0, 5400 * 10**9], pa.time64("ns")), [0, 1.5]),
-        (pa.array([-7200, 1800], pa.duration("s")), [-2, 0.5]),
-        (pa.array([Decimal("1.25"), Decimal("-2.5")]), [1.25, -2.5]),
-        (pa.array([3, 4]).dictionary_encode(), [3, 4]),
-        (pa.array(["3", " 4.5 "]), [3, 4.5]),
-    )
-    found = made(tmp_path, {f"{number} {values.type}": values for number, (values, _) in enumerate(columns)})
-    for name, x, (_, expected) in zip(found["names"], found["x"].T, columns, strict=True):
-        np.testing.assert_array_equal(x, expected, err_msg=name)
-
-
-def test_csv_columns_of_every_kind(tmp_path):
-    for texts, expected in (
-        (["true", "FALSE", "True"], [1, 0, 1]),
-        (["1970-01-02", "1969-12-31", "2013-01-01"], [1, -1, 15706]),
-        (["1970-01-02 06:00:00", "1970-01-01T12:00", "1970-01-01"], [1.25, 0.5, 0]),
-        (["1970-01-02T06:00:00Z", "1970-01-01T12:00:00+06:00", "1970-01-01T00:00:00Z"], [1.25, 0.25, 0]),
-        (["05:30:00", "00:00", "23:15:00"], [5.5, 0, 23.25]),
-        (["+1", "-1e3", " 2 "], [1, -1000, 2]),
-    ):
-        found = made(tmp_path, "a,b\n" + "".join(f"1,{text}\n" for text in texts))
-        np.testing.assert_array_equal(found["x"][:, 1], expected, err_msg=texts[0])
-
-
-def test_integers_of_parquet_stay_integers_beside_categories(tmp_path):
-    found = made(tmp_path, {"a": np.array([7, 300], np.int16), "b": ["x", "y"]}, categories="one-hot")["x"]
-    assert found.dtype == np.int16
-    np.testing.assert_array_equal(found, [[7, 1, 0], [300, 0, 1]])
-
-
-def test_which_first_lines_are_headers(tmp_path):
-    for lines, names, rows in (
-        ("2013-01-01,true,1.5\n2013-01-02,false,2\n", None, [[15706, 1, 1.5], [15707, 0, 2]]),
-        ("2013-01-01,2013-01-02\n1,2\n3,4\n", ["2013-01-01", "2013-01-02"], [[1, 2], [3, 4]]),
-        ("0,1,2\n5,6,7\n", ["0", "1", "2"], [[5, 6, 7]]),
-        ("0,1\n5,6\n", None, [[0, 1], [5, 6]]),
-        ("\n\n a , b\n1,2\n", ["a", "b"], [[1, 2]]),
-        ('"a\nx",b\n1,2\n', ["a\nx", "b"], [[1, 2]]),
-    ):
-        found = made(tmp_path, lines)
-        assert found["names"] == names, lines
-        np.testing.assert_array_equal(found["x"], rows, err_msg=lines)
-
-
-def test_append_and_like_use_what_was_learnt(tmp_path):
-    first, further = FLIGHTS[:200], FLIGHTS[200:]
-    a, b = WRITERS["csv"](tmp_path / "a.csv", first), WRITERS["parquet"](tmp_path / "b.parquet", further)
-    options = {"missing": "mean", "categories": "one-hot", "drop": ["late"]}
-    made(tmp_path, a, **options)
-    refuse(tmp_path, SpecError, "keeps its original columns", b, append=True, missing="drop")
-    grown = made(tmp_path, b, append=True, **options)
-    new = made(tmp_path, b, out="new.zarr", like=tmp_path / "o.zarr")
-    learnt = numbers(first).drop(columns="late")
-    expected = numbers(FLIGHTS)[learnt.columns].fillna(learnt.mean())
-    np.testing.assert_allclose(grown["x"], expected, rtol=1e-12)
-    np.testing.assert_allclose(new["x"], expected[200:], rtol=1e-12)
-    assert new["names"] == list(learnt.columns)
-    assert [entry["missing"]["values"] for entry in info(str(tmp_path / "o.zarr"))["provenance"]] == [
-        {name: int(count) for name, count in part.isna().sum().items() if count} for part in (first, further)
-    ]
-    assert ingest([b], tmp_path / "new.zarr", like=tmp_path / "o.zarr").already_done
-    refuse(tmp_path, SpecError, r"new\.zarr already holds .*like is ", b, out="new.zarr", overwrite=False)
-
-
-@pytest.mark.parametrize("kind", WRITERS)
-def test_rows_to_append_that_do_not_fit_change_nothing(kind, tmp_path):
-    write = WRITERS[kind]
-    options = {"missing": "mean", "categories": "one-hot", "drop": ["late"]}
-    made(tmp_path, write(tmp_path / f"a.{kind}", FLIGHTS), **options)
-    strange = FLIGHTS.assign(carrier=["XX" if i > 7 else "UA" for i in range(N)])
-    unknown = r"row 8, column 1 \('carrier'\) is 'XX', not one of the 4 categories .* and 391 more such rows"
-    for frame, error, message in (
-        (strange, DataError, unknown),
-        (FLIGHTS.drop(columns="delay"), SpecError, r"b\.\w+ lacks the column 'delay' of .*o\.zarr"),
-        (FLIGHTS.assign(new=1), SpecError, r"b\.\w+ has the column 'new', unlike .*o\.zarr"),
-        (FLIGHTS.assign(delay="long"), DataError, r"row 0, column 3 \('delay'\) is 'long', not a number"),
-        (FLIGHTS.assign(delay=np.inf), DataError, r"row 0, column 3 \('delay'\) is infinity, and 399 more"),
-        (FLIGHTS.assign(at="soon"), DataError, r"row 0, column 0 \('at'\) is 'soon', not a date"),
-    ):
-        refuse(tmp_path, error, message, write(tmp_path / f"b.{kind}", frame), append=True)
-
-
-def test_columns_that_are_chosen_may_be_among_any_others(tmp_path):
-    more = FLIGHTS.assign(more="text").to_csv(index=False)
-    found = made(tmp_path, more, FLIGHTS[["distance", "at"]], columns=["at", "distance"])
-    np.testing.assert_allclose(found["x"], np.tile(numbers(FLIGHTS)[["at", "distance"]], (2, 1)))
-    assert made(tmp_path, more, append=True)["x"].shape == (3 * N, 2)
-
-
-def test_names_with_commas_are_quoted(tmp_path):
-    frame = pd.DataFrame({"a, b": [1.0, 2.0], "c": [3.0, 4.0], "d": ["x", "y"]})
-    source = WRITERS["csv"](tmp_path / "a.csv", frame)
-    for number, (options, names) in enumerate(
-        ((("--columns", '"a, b", c'), ["a, b", "c"]), (("--drop", "d,c"), ["a, b"]))
-    ):
-        done = run("ingest", str(source), str(tmp_path / f"{number}.zarr"), *options)
-        assert done.exit_code == 0, done.output
-        assert stored(tmp_path / f"{number}.zarr")["names"] == names
-    found = made(tmp_path, "b,a,a\n1,2,3\n4,5,6\n", drop=["a"])  # both of this name
-    np.testing.assert_array_equal(found["x"], [[1], [4]])
-
-
-@pytest.mark.parametrize("kind", WRITERS)
-def test_every_bad_column_is_told_in_one_run(kind, tmp_path, monkeypatch):
-    monkeypatch.setattr(arrow, "READ_BYTES", 5000)
-    monkeypatch.setattr(text, "_TEXT_BYTES", 5000)
-    source = WRITERS[kind](tmp_path / f"a.{kind}", FLIGHTS)
-    with pytest.raises(DataError) as caught:
-        made(tmp_path, source)
-    lacking, words = FLIGHTS["delay"].isna(), int(FLIGHTS["carrier"].notna().sum())
-    assert str(caught.value).splitlines()[:4] == [
-        f"{source}: 3 columns cannot be read (rows of data and columns are counted from 0):",
-        f"  row 0, column 1 ('carrier') is {FLIGHTS['carrier'][0]!r}, not a number, and {words - 1} more such rows",
-        f"  row {lacking.argmax()}, column 3 ('delay') is missing, and {lacking.sum() - 1} more such rows",
-        f"  row 0, column 5 ('origin') is {FLIGHTS['origin'][0]!r}, not a number, and {N - 1} more such rows",
-    ]
-    assert "--missing drop" in str(caught.value)
-    assert "--categories one-hot" in str(caught.value)
-    assert not list(tmp_path.glob("o.zarr*"))
-
-
-def test_columns_that_cannot_be_chosen(tmp_path):
-    table = FLIGHTS.to_csv(index=False)
-    for content, options, message in (
-        (table, {"columns": ["dely"]}, r"unknown column of .*a\.csv 'dely': did you mean 'delay'"),
-        (table, {"drop": ["dely"]}, r"did you mean 'delay'"),
-        (table, {"drop": list(FLIGHTS.columns)}, "no column of .* is left"),
-        (table, {"columns": ["delay"], "drop": ["late"]}, "use only one of them"),
-        (table, {"missing": "maen"}, "unknown missing 'maen': did you mean 'mean'"),
-        (table, {"categories": "codes"}, "unknown categories 'codes'"),
-        (table, {"like": "x.zarr", "missing": "mean"}, "like takes all column settings from a dataset"),
-        (table, {"like": tmp_path / "none.zarr"}, r"none\.zarr"),
-        ("1\n2\n", {"columns": ["a"]}, r"a\.csv has no column names"),
-        (np.ones((3, 2)), {"missing": "drop"}, r"a\.npy is an array of numbers"),
-        (
-            table,
-            {"labels": str(npy(tmp_path / "y.npy", np.ones(N))), "missing": "drop"},
-            r"y\.npy has a label for each row, so rows cannot be dropped",
-        ),
-    ):
-        refuse(tmp_path, SpecError, message, content, **options)
-
-
-def test_texts_of_too_many_kinds_and_columns_without_a_value(tmp_path):
-    table = {"tail": [f"N{i}" for i in range(1001)], "a": [1.0] * 1001, "none": [np.nan] * 1001}
-    message = r"column 'tail' has more than 1000 distinct texts; column 'none' has no value"
-    refuse(tmp_path, DataError, message, table, categories="one-hot", missing="mean")
-    message = "no row has a value in every column, so all rows would be dropped"
-    refuse(tmp_path, DataError, message, table, drop=["tail"], missing="drop")
-
-
-def test_a_dataset_that_does_not_say_its_columns_is_damaged(tmp_path):
-    table = FLIGHTS.to_csv(index=False)
-    made(tmp_path, table, missing="mean", categories="one-hot")
-    group = zarr.open_group(tmp_path / "o.zarr")
-    about = group.attrs["bigkpca"]
-    for key, value in (("missing", "guess"), ("columns", [{"name": "a"}]), ("left_out", 3), ("named", "yes")):
-        group.attrs["bigkpca"] = {**about, "encoding": {**about["encoding"], key: value}}
-        refuse(tmp_path, CorruptionError, f"o.zarr is not a valid record: {key} is", table, append=True)
-    group.attrs["bigkpca"] = {key: value for key, value in about.items() if key != "rows"}
-    message = "o.zarr is not a valid record: rows is missing"
-    refuse(tmp_path, CorruptionError, message, table, out="p.zarr", like=tmp_path / "o.zarr")
-
-
-def test_a_column_that_means_something_else_in_a_further_file_is_refused(tmp_path):
-    kinds = {
-        "number": pa.array([1.0, 2.0]),
-        "date": pa.array([0, 1], pa.timestamp("ns")),
-        "time": pa.array([0, 1], pa.time64("us")),
-        "list": pa.array([[1], [2]]),
+ROWS = 30
+DAY = 18262  # 2020-01-01
+TABLE = pd.DataFrame(
+    {
+        "seats": RNG.integers(1, 300, ROWS),
+        "origin": RNG.choice(["EWR", "JFK", "LGA"], ROWS),
+        "day": pd.date_range("2020-01-01", periods=ROWS, freq="6h"),
+        "delay": np.where(np.arange(ROWS) % 7, RNG.normal(size=ROWS).round(2), np.nan),
+        "y": RNG.choice(["late", "on time"], ROWS),
+        "w": RNG.random(ROWS),
     }
-    tables = {name: {"a": [1.0, 2.0], "t": values} for name, values in kinds.items()}
-    for first in ("number", "date", "time"):
-        made(tmp_path, tables[first])
-        for second in set(tables) - {first}:
-            for options in ({"append": True}, {"like": tmp_path / "o.zarr", "out": "other.zarr"}):
-                message = r"not a|not of kind|plain numbers|of type list"
-                refuse(tmp_path, (DataError, SpecError), message, tables[second], **options)
-    found = made(tmp_path, {"a": [1.0], "t": pa.nulls(1)}, tables["date"], missing="mean")
-    assert found["x"][:, 1].max() < 1e-6  # days, and no nanoseconds
+)
+HOW = {"categorical": "origin", "missing": "mean", "labels": "y", "sample_weight": "w"}
+DELAY = TABLE.delay.fillna(TABLE.delay.mean())
+EXPECTED = np.column_stack(
+    [TABLE.seats, *(TABLE.origin == name for name in ("EWR", "JFK", "LGA")), DAY + np.arange(ROWS) / 4, DELAY]
+).astype(float)
+NAMES = ["seats", "origin=EWR", "origin=JFK", "origin=LGA", "day", "delay"]
 
 
-def test_dates_with_and_without_time_zones_are_read_each_by_itself(tmp_path):
-    texts = ["1970-01-02", "1970-01-02 06:00:00.123456789", "1970-01-02T06:00:00Z", "1970-01-02T06:00:00+06:00"]
-    made(tmp_path, {"a": [0.0], "t": [datetime(1970, 1, 2)]})
-    found = made(tmp_path, "a,t\n" + "".join(f"1,{text}\n" for text in texts), append=True)
-    np.testing.assert_allclose(found["x"][:, 1], [1, 1, 1.25, 1.25, 1], atol=2e-6)
+class Stream:
+    """A table of any other library, e.g. DuckDB."""
+
+    def __arrow_c_stream__(self, requested_schema=None):
+        return as_arrow().__arrow_c_stream__(requested_schema)
 
 
-@pytest.mark.parametrize("kind", WRITERS)
-def test_labels_with_gaps_keep_their_kind(kind, tmp_path):
-    frame = pd.DataFrame({"a": [1.0, 2, 3, 4, 5], "y": pd.array([3, 1, None, 2, 3], "Int64")})
-    found = made(tmp_path, WRITERS[kind](tmp_path / f"a.{kind}", frame), labels="y", missing="drop")
-    np.testing.assert_array_equal(found["y"], [3, 1, 2, 3])
-    words = {"a": [1.0, 2, 3], "y": pa.array(["x", None, "NA"], pa.large_string())}
-    assert made(tmp_path, words, labels="y", missing="drop")["categories"] == ["x", "NA"]
+def as_arrow():
+    return pa.Table.from_pandas(TABLE, preserve_index=False)
 
 
-def test_wide_encodings_are_made_a_few_rows_at_a_time(tmp_path, monkeypatch):
-    sizes, real = [], tables.encode
-    monkeypatch.setattr(tables, "encode", lambda values, column: sizes.append(len(values)) or real(values, column))
-    made(tmp_path, {"word": [f"n{i}" for i in range(500)] * 40, "a": np.arange(20_000.0)}, categories="one-hot")
-    assert max(sizes) <= 2**22 // (8 * 501)
+def dictionaries():
+    return pd.DataFrame(
+        {name: TABLE[name].astype("category") if name in ("origin", "y") else TABLE[name] for name in TABLE}
+    )
 
 
-@pytest.mark.full
-def test_texts_that_are_no_numbers_are_found_without_parsing_each(tmp_path, monkeypatch):
-    parsed, real = [], columns.numbers
-    monkeypatch.setattr(columns, "numbers", lambda values, *how: parsed.append(len(values)) or real(values, *how))
-    message = "is 'UA', not a number, and 199,999 more such rows"
-    refuse(tmp_path, DataError, message, {"word": ["UA", "AA"] * 100_000})
-    assert 0 < len(parsed) < 1000
+FRAMES = {
+    "pandas": lambda: TABLE,
+    "pandas with categories": dictionaries,
+    "pandas with types of Arrow": lambda: TABLE.convert_dtypes(dtype_backend="pyarrow"),
+    "polars": lambda: pl.from_pandas(TABLE),
+    "polars with an enumeration": lambda: pl.from_pandas(TABLE).with_columns(
+        pl.col("origin").cast(pl.Enum(["LGA", "JFK", "EWR"]))
+    ),
+    "lazy": lambda: pl.from_pandas(TABLE).lazy(),
+    "table": as_arrow,
+    "batch": lambda: as_arrow().to_batches()[0],
+    "reader": lambda: as_arrow().to_reader(max_chunksize=7),
+    "dataset": lambda: pa.dataset.dataset(as_arrow()),
+    "stream": Stream,
+}
 
 
-def test_a_word_that_is_no_number_counts_more_than_one_that_may_be_missing(tmp_path):
-    message = r"row 1, column 0 \('c'\) is 'DE', not a number, and 1 more such rows .*--categories"
-    refuse(tmp_path, DataError, message, 'c,n\n"NA",1\nDE,2\nFR,3\n')
+@pytest.mark.parametrize("name", FRAMES)
+def test_a_table_in_memory_becomes_numbers(name, tmp_path, monkeypatch):
+    if name == "lazy" and not hasattr(pl.LazyFrame, "collect_batches"):
+        pytest.skip("this polars does not collect in batches")
+    monkeypatch.setattr("bigkpca.ingesting.tables.READ_BYTES", 200)
+    done = ingest(FRAMES[name](), tmp_path / "o.zarr", **HOW)
+    found = stored(done.path)
+    np.testing.assert_allclose(found["x"], EXPECTED, rtol=1e-12)
+    np.testing.assert_array_equal(np.array(found["categories"])[found["y"]], TABLE.y)
+    np.testing.assert_array_equal(found["w"], TABLE.w)
+    assert (found["names"], done.rows, done.labels, done.sample_weight) == (NAMES, ROWS, True, True)
+    assert [(each.name, each.kind, each.missing) for each in done.encoded] == [
+        ("seats", "number", 0), ("origin", "category", 0), ("day", "date", 0), ("delay", "number", 5)
+    ]  # fmt: skip
+    assert ingest(FRAMES[name](), tmp_path / "o.zarr", **HOW).already_done
+    beside = {"labels": "y", "sample_weight": "w", "append": True}
+    assert not ingest(FRAMES[name](), tmp_path / "o.zarr", **beside).already_done
+    with pytest.warns(RepeatedRowsWarning, match="is not added again; to add equal rows"):
+        assert ingest(FRAMES[name](), tmp_path / "o.zarr", **beside).rows == 2 * ROWS
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet", "feather"])
+def test_a_file_becomes_the_numbers_of_its_table(suffix, tmp_path):
+    path = tmp_path / f"a.{suffix}"
+    TABLE.to_csv(path, index=False) if suffix == "csv" else getattr(TABLE, f"to_{suffix}")(path)
+    found = made(tmp_path, path, **HOW)
+    np.testing.assert_allclose(found["x"], EXPECTED, rtol=1e-12)
+    assert found["names"] == NAMES
+
+
+def test_a_reader_is_read_once(tmp_path):
+    reader = as_arrow().to_reader()
+    shown = Recorder()
+    ingest(reader, tmp_path / "o.zarr", progress=shown, **HOW)
+    assert shown.started == [("inspecting columns", ROWS), ("ingest", ROWS)]
+    with pytest.raises(DataError, match="is empty: it has no rows, or they have been read already"):
+        ingest(reader, tmp_path / "p.zarr", **HOW)
+
+
+def test_numbers_keep_their_common_type_bit_for_bit(tmp_path):
+    X = RNG.normal(size=(50, 3)).astype(np.float32)
+    for frame in (pd.DataFrame(X, columns=[*"abc"]), pl.DataFrame(X), pa.table(dict(zip("abc", X.T, strict=True)))):
+        found = stored(ingest(frame, tmp_path / "o.zarr", overwrite=True).path)["x"]
+        assert found.dtype == np.float32
+        np.testing.assert_array_equal(found, X)
+
+
+def test_every_type_of_column_is_read_or_named(tmp_path):
+    on = datetime(2020, 1, 2, 12)
+    for column, expected in (
+        (pd.Series([on, on - timedelta(days=1)]), [DAY + 1.5, DAY + 0.5]),
+        (pd.Series([on, on]).dt.tz_localize("Asia/Tokyo"), [DAY + 1.125] * 2),
+        (pd.Series([timedelta(hours=6), timedelta(0)]), [0.25, 0]),
+        (pd.Series([Decimal("1.5"), Decimal("-20.25")]), [1.5, -20.25]),
+        (pd.Series([True, False], dtype="boolean"), [1, 0]),
+        (pd.Series([1.5, 2.5], dtype=np.float16), [1.5, 2.5]),
+        (pl.Series([time(12), time(18)]), [0.5, 0.75]),
+        (pl.Series([1, 2], dtype=pl.Decimal(10, 2)), [1, 2]),
+        (pl.Series([on.date(), on.date()]), [DAY + 1] * 2),
+    ):
+        frame = (pl if isinstance(column, pl.Series) else pd).DataFrame({"a": [1.0, 2.0], "t": column})
+        with case(column.dtype):
+            found = stored(ingest(frame, tmp_path / "o.zarr", overwrite=True).path)["x"]
+            np.testing.assert_array_equal(found[:, 1], expected)
+    for column, message in (
+        (pd.Series([1, "x"], dtype=object), "Could not convert 'x'"),
+        (pd.Series([1j, 2j]), "complex128"),
+        (pd.Series(pd.arrays.SparseArray([0.0, 1.0])), "Sparse"),
+        (pd.Series(pd.period_range("2020", periods=2, freq="D")), "'t' .*period.* cannot become numbers: leave"),
+        (pd.Series([2**70, 1], dtype=object), "too large"),
+        (pd.Series([2**62 + 1, 1]), "row 0 of column 't' .* is 4611686018427387905, which float64 cannot hold"),
+        (pl.Series([{"a": 1}, {"a": 2}]), r"'t' \(struct.*leave columns out with drop"),
+        (pl.Series(["x", "y"]), r"'t' \(string.*, such as 'x'\) .*categorical=\['t'\] \(--categorical t\)"),
+        (pl.Series([1.0, None]), r"row 1 .* of column 't' is missing: use missing='mean'"),
+        (pl.Series([1.0, np.inf]), r"row 1 .* of column 't' is infinite"),
+    ):
+        frame = (pl if isinstance(column, pl.Series) else pd).DataFrame({"a": [1.0, 2.0], "t": column})
+        with case(message), pytest.raises(DataError, match=message):
+            ingest(frame, tmp_path / "p.zarr")
+    assert [path.name for path in tmp_path.iterdir()] == ["o.zarr"]
+
+
+def test_what_is_not_a_table_is_refused_with_a_way_out(tmp_path):
+    for data, error, message in (
+        (np.ones((3, 2)), SpecError, "numpy ndarray cannot be ingested: .*arrays need no ingest: fit and transform"),
+        (dd.from_pandas(TABLE, 2), SpecError, r"cannot be ingested: .*to_parquet\(FOLDER\), and ingest that folder"),
+        (TABLE.seats, DataError, "the pandas Series is not a table"),
+        (TABLE[:0], DataError, "the pandas DataFrame is empty"),
+    ):
+        with case(message), pytest.raises(error, match=message):
+            ingest(data, tmp_path / "o.zarr")
+    with pytest.raises(SpecError, match="is a table, which has no members: leave out member"):
+        ingest(TABLE[["w"]], tmp_path / "o.zarr", member="x")
+    schema = pa.schema({"a": pa.float64()})
+
+    def batches():
+        yield pa.record_batch([[1.0, 2.0]], schema=schema)
+        raise ValueError("the source broke")
+
+    with pytest.raises(DataError, match=r"the pyarrow RecordBatchReader cannot be read: .*the source broke"):
+        ingest(pa.RecordBatchReader.from_batches(schema, batches()), tmp_path / "o.zarr")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_index_of_a_pandas_frame_is_left_out_with_a_note(tmp_path):
+    TABLE.set_index("seats").to_parquet(tmp_path / "i.parquet")
+    for frame, notes in ((TABLE[5:], 0), (TABLE.set_index("seats"), 1), (tmp_path / "i.parquet", 1), (TABLE, 0)):
+        shown = Recorder()
+        done = ingest(frame, tmp_path / "o.zarr", columns=["delay"], missing="mean", progress=shown, overwrite=True)
+        assert (len(shown.notes), done.columns) == (notes, 1)
+        assert all("which is the index of a pandas frame" in note for note in shown.notes)
+
+
+def test_columns_are_chosen_by_name_and_in_order(tmp_path):
+    for options, names in (
+        ({"columns": ["day", "seats"]}, ["day", "seats"]),
+        ({"drop": ["origin", "delay", "y"]}, ["seats", "day", "w"]),
+        ({"columns": "seats"}, ["seats"]),
+    ):
+        assert made(tmp_path, TABLE, **options)["names"] == names
+    for options, message in (
+        ({"drop": ["sets"]}, "unknown column of .*'sets': did you mean 'seats'"),
+        ({"columns": ["a"], "drop": ["b"]}, "use only one of them"),
+        ({"drop": list(TABLE)}, "no column of .* is left"),
+        ({"labels": "yy"}, "unknown column of .*'yy': did you mean 'y'"),
+        ({"labels": "y", "sample_weight": "y"}, "labels and sample_weight name the same column"),
+        ({"missing": "median"}, "unknown missing 'median'"),
+        ({"max_categories": 0}, "max_categories=0"),
+        ({"max_categories": 3}, "name their columns with categorical"),
+        ({"text": "y", "drop": ["w"]}, "text makes rows"),
+    ):
+        refuse(tmp_path, SpecError, message, TABLE, **options)
+
+
+def test_the_most_frequent_categories_are_kept_and_new_ones_join_the_others(tmp_path):
+    frame = pd.DataFrame({"w": ["b", "a", "b", "c", "c", "d", "b"], "n": [1.0] * 7})
+    found = made(tmp_path, frame, categorical="w", max_categories=2)
+    assert found["names"] == ["w=b", "w=c", "w=(other)", "n"]
+    np.testing.assert_array_equal(found["x"][:, :3].argmax(axis=1), [0, 2, 0, 1, 1, 2, 0])
+    later = ingest(pd.DataFrame({"n": [2.0], "w": ["new"]}), tmp_path / "o.zarr", append=True)
+    np.testing.assert_array_equal(stored(later.path)["x"][7], [0, 0, 1, 2])
+    many = pd.DataFrame({"w": [f"{i:04}" for i in range(1001)]})
+    refuse(
+        tmp_path,
+        DataError,
+        "'w' has 1,001 different values: keep the most frequent .*max_categories",
+        many,
+        categorical="w",
+    )
+    assert ingest(many, tmp_path / "many.zarr", categorical="w", max_categories=1001).columns == 1002
+
+
+def test_codes_are_the_same_categories_in_every_format(tmp_path):
+    texts = pd.DataFrame({"zip": ["1", "2", "10"]})
+    for frame in (texts, texts.astype(int), texts.astype(float), texts.astype("Int64"), texts.astype("category")):
+        found = made(tmp_path, frame, categorical=["zip"])
+        assert found["names"] == ["zip=1", "zip=10", "zip=2"]
+
+
+def test_missing_values_are_the_means_of_the_first_rows(tmp_path):
+    frame = pd.DataFrame({"a": [1.0, 3.0, None], "w": ["x", None, "x"], "b": pd.array([True, None, True], "boolean")})
+    found = made(tmp_path, frame, categorical="w", missing="mean")
+    np.testing.assert_array_equal(found["x"], [[1, 1, 1], [3, 1, 1], [2, 1, 1]])
+    later = pd.DataFrame({"a": [None], "w": ["x"], "b": [False]}).astype({"a": float})
+    ingest(later, tmp_path / "o.zarr", append=True)
+    np.testing.assert_array_equal(stored(tmp_path / "o.zarr")["x"][3], [2, 1, 0])
+
+
+def test_rows_are_appended_and_encoded_like_those_of_a_dataset(tmp_path):
+    first = ingest(TABLE[:20], tmp_path / "o.zarr", **HOW)
+    TABLE[20:].iloc[:, ::-1].to_csv(tmp_path / "b.csv", index=False)
+    beside = {"labels": "y", "sample_weight": "w"}
+    whole = stored(ingest(tmp_path / "b.csv", first.path, append=True, **beside).path)["x"]
+    like = stored(ingest(pl.from_pandas(TABLE), tmp_path / "like.zarr", like=first.path, **beside).path)["x"]
+    np.testing.assert_array_equal(whole, like)
+    assert about(first.path)["encoding"] == about(tmp_path / "like.zarr")["encoding"]
+    for frame, error, message in (
+        (TABLE.assign(origin="BOS"), DataError, r"row 0 .* of column 'origin' is 'BOS', not one of the 3 categories"),
+        (TABLE.drop(columns="day"), SpecError, r"lacks the columns 'day' of the dataset"),
+        (TABLE.assign(seats="many"), DataError, r"'seats' is of type large_string, and of kind number|'seats'"),
+        (TABLE.assign(delay=np.inf), DataError, r"column 'delay' is infinite"),
+    ):
+        with case(message), pytest.raises(error, match=message):
+            ingest(frame, tmp_path / "p.zarr", like=first.path, **beside)
+        with case(message), pytest.raises(error, match=message):
+            ingest(frame, first.path, append=True, **beside)
+    with pytest.raises(SpecError, match="has the columns of a dataset: leave out all other options of columns"):
+        ingest(TABLE, first.path, append=True, drop=["day"], **beside)
+    with pytest.raises(SpecError, match="has the columns of a dataset: leave out all other options of columns"):
+        ingest(TABLE, tmp_path / "p.zarr", like=first.path, drop=["day"])
+    np.save(tmp_path / "x.npy", np.ones((3, 2)))
+    arrays = ingest(tmp_path / "x.npy", tmp_path / "x.zarr").path
+    with pytest.raises(SpecError, match="is a table, but the dataset was made of arrays"):
+        ingest(TABLE, tmp_path / "p.zarr", like=arrays)
+    with pytest.raises(SpecError, match="is an array, whose columns have no names"):
+        ingest(tmp_path / "x.npy", first.path, append=True)
+
+
+def test_another_table_does_not_replace_a_dataset(tmp_path):
+    ingest(TABLE, tmp_path / "o.zarr", **HOW)
+    for changed in (TABLE.assign(seats=TABLE.seats + 1), TABLE[1:], TABLE.rename(columns={"seats": "places"})):
+        with pytest.raises(SpecError, match=r"o\.zarr already holds a dataset made with other options"):
+            ingest(changed, tmp_path / "o.zarr", **HOW)
+
+
+def test_lists_of_one_length_become_columns(tmp_path):
+    values = RNG.normal(size=(6, 4))
+    fixed = pa.FixedSizeListArray.from_arrays(pa.array(values.ravel()), 4)
+    for column in (fixed, pa.array(values.tolist()), pa.array(values.tolist(), pa.large_list(pa.float32()))):
+        found = made(tmp_path, pa.table({"e": column, "a": np.arange(6.0)}))
+        np.testing.assert_allclose(found["x"], np.column_stack([values, np.arange(6)]), rtol=1e-6)
+        assert found["names"] == ["e[0]", "e[1]", "e[2]", "e[3]", "a"]
+    found = made(tmp_path, pd.DataFrame({"e": list(values)}))
+    np.testing.assert_array_equal(found["x"], values)
+    for column, message in (
+        ([[1.0, 2.0], [3.0]], "row 1 .* of column 'e' is a list of 1 numbers, where the first one has 2"),
+        ([[1.0, 2.0], None], "row 1 .* of column 'e' is missing"),
+        ([[1.0, 2.0], [3.0, None]], "row 1 .* of column 'e' is missing"),
+    ):
+        refuse(tmp_path, DataError, message, {"e": column})
+
+
+def test_texts_become_rows_of_characters(tmp_path):
+    (tmp_path / "a.fasta").write_text(">one\nACG\nt\n>two\nAC\n")
+    rows = [[1, 2, 3, 4], [1, 2, 0, 0]]
+    found = made(tmp_path, tmp_path / "a.fasta")
+    np.testing.assert_array_equal(found["x"], rows)
+    assert (found["x"].dtype, found["names"][0]) == (np.uint8, "sequence[0]")
+    frame = pd.DataFrame({"s": ["ACGT", "AC"], "y": [1, 2]})
+    found = made(tmp_path, frame, text="s", labels="y")
+    np.testing.assert_array_equal(found["x"], rows)
+    np.testing.assert_array_equal(found["y"], [1, 2])
+    for text in ("ACGTA", "AN"):
+        with pytest.raises(DataError, match=f"row 0 .* of column 's' is '{text}', longer than the 4 characters"):
+            ingest(pd.DataFrame({"s": [text], "y": [1]}), tmp_path / "o.zarr", labels="y", append=True)
+    (tmp_path / "b.fa").write_text("ACG\n")
+    refuse(tmp_path, DataError, r"b\.fa is not a FASTA file: it begins with 'ACG'", tmp_path / "b.fa")
+
+
+def folder(at, suffix):
+    for (year, month), rows in TABLE[["seats", "delay"]].fillna(0.0).groupby([TABLE.index // 10, TABLE.index % 2]):
+        place = at / f"year={2020 + year}" / f"month={month}"
+        place.mkdir(parents=True)
+        rows.to_csv(place / "a.csv", index=False) if suffix == "csv" else rows.to_parquet(
+            place / "a.parquet", index=False
+        )
+    (at / "README.md").write_text("hello")
+    (at / "_temporary").mkdir()
+    (at / "_temporary" / "b.csv").write_text("no,table\n")
+    return at
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_a_folder_is_one_table_with_the_keys_of_its_folders(suffix, tmp_path):
+    found = made(tmp_path, folder(tmp_path / "f", suffix))
+    order = np.lexsort([TABLE.index % 2, TABLE.index // 10])
+    np.testing.assert_array_equal(found["x"][:, 0], TABLE.seats[order])
+    np.testing.assert_array_equal(found["x"][:, 2], 2020 + np.arange(ROWS) // 10)
+    np.testing.assert_array_equal(found["x"][:, 3], np.sort(np.arange(ROWS).reshape(3, 10) % 2).ravel())
+    assert found["names"] == ["seats", "delay", "year", "month"]
+    assert any("README.md: no format that can be ingested" in note for note in found["notes"])
+    np.testing.assert_array_equal(made(tmp_path, tmp_path / "f", labels="year")["y"], 2020 + np.arange(ROWS) // 10)
+
+
+def test_files_of_a_folder_have_the_same_columns(tmp_path):
+    at = folder(tmp_path / "f", "csv")
+    (at / "year=2020" / "month=0" / "b.csv").write_text("seats,dely\n1,2\n")
+    refuse(tmp_path, SpecError, r"b\.csv lacks the column 'delay' .* has the column 'dely'", at)
+    (at / "year=2020" / "month=0" / "b.csv").unlink()
+    TABLE.to_parquet(at / "c.parquet")
+    refuse(tmp_path, SpecError, "holds files of several formats", at)
+    (tmp_path / "empty").mkdir()
+    refuse(tmp_path, SpecError, "empty is a folder without files to ingest", tmp_path / "empty")
+
+
+def test_an_encoder_is_what_was_stored(tmp_path):
+    done = ingest(TABLE, tmp_path / "o.zarr", **HOW)
+    encoder = Encoder.from_json(about(done.path)["encoding"])
+    assert encoder.columns == done.encoded
+    assert encoder.to_json() == about(done.path)["encoding"]
+    for column in encoder.columns:
+        numbers = stored(done.path)["x"][:, [NAMES.index(name) for name in column.names]]
+        again, _ = column.encode(column.decode(numbers))
+        np.testing.assert_array_equal(again, numbers)

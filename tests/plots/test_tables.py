@@ -32,12 +32,12 @@ def test_shares_are_those_of_plain_statistics():
 
 
 def test_values_are_told_in_the_words_of_the_table():
-    kind = ShownColumn("kind", slice(0, 2), "text", ("a", "b"))
+    kind = ShownColumn("kind", slice(0, 2), "category", ("a", "b"))
     assert kind.words(np.array([[1.0, 0], [0, 1], [0.25, 0.75], [0, 0]])) == ["a", "b", "missing", "missing"]
     day = ShownColumn("day", slice(0, 1), "date")
     assert day.words(np.array([[15706.0], [15706.25], [-1.0]])) == ["2013-01-01", "2013-01-01 06:00", "1969-12-31"]
-    size = ShownColumn("size", slice(0, 1), "ordinal", ("low", "mid", "high"))
-    assert size.words(np.array([[0], [1.4], [2], [-3.0], [7]])) == ["low", "mid", "high", "low", "high"]
+    places = ShownColumn("places", slice(0, 3), "list")
+    assert places.words(np.ones((2, 3))) == ["3 numbers", "3 numbers"]
     late = ShownColumn("late", slice(0, 1), "boolean")
     assert late.words(np.array([[1.0], [0.0], [0.25]])) == ["yes", "no", "0.25"]
     number = ShownColumn("number", slice(0, 1))
@@ -84,7 +84,7 @@ def test_a_table_of_correlations_has_those_of_plain_statistics(flights):
 def test_a_column_of_categories_has_a_correlation_ratio(tmp_path):
     kind = RNG.integers(0, 3, N)
     frame = pd.DataFrame({"x": RNG.normal(size=N), "kind": np.array(["u", "v", "w"])[kind]})
-    bigkpca.ingest(frame, tmp_path / "x.zarr", categories="one-hot")
+    bigkpca.ingest(frame, tmp_path / "x.zarr", categorical="kind")
     model = bigkpca.fit(tmp_path / "x.zarr", tmp_path / "m.zarr", n_components=2, size=50, standardize=True)
     axes = plots.columns(tmp_path / "m.zarr", tmp_path / "x.zarr")
     scores = next(iter(model.project([np.column_stack([frame["x"], np.eye(3)[kind]])], N)))

@@ -26,7 +26,7 @@ def place(tmp_path_factory):
     days = pd.Timestamp("2013-01-01") + pd.to_timedelta(RNG.integers(0, 365, N), "D")
     table = {"day": days.astype(str), "carrier": carrier, "distance": distance, "late": RNG.random(N) < 0.5}
     pd.DataFrame(table).to_csv(folder / "a.csv", index=False)
-    bigkpca.ingest(folder / "a.csv", folder / "x.zarr", categories="one-hot")
+    bigkpca.ingest(folder / "a.csv", folder / "x.zarr", categorical="carrier")
     options = {"standardize": True, "n_components": 4, "size": 80, "transform": folder / "s.zarr"}
     bigkpca.fit(folder / "x.zarr", folder / "m.zarr", **options)
     return folder
@@ -83,7 +83,7 @@ def test_the_page_tells_an_accurate_approximation_from_a_useful_one(tmp_path):
     rng, n = np.random.default_rng(5), 900
     table = {"distance": rng.uniform(0, 4000, n), "delay": rng.normal(size=n), "carrier": rng.choice(["UA", "AA"], n)}
     pd.DataFrame(table).to_csv(tmp_path / "a.csv", index=False)
-    bigkpca.ingest(tmp_path / "a.csv", tmp_path / "x.zarr", categories="one-hot")
+    bigkpca.ingest(tmp_path / "a.csv", tmp_path / "x.zarr", categorical="carrier")
     bigkpca.fit(tmp_path / "x.zarr", tmp_path / "m.zarr", n_components=4, size=100)
     page = Path(bigkpca.report(tmp_path / "m.zarr", tmp_path / "r.html")).read_text("utf-8")
     tiles = dict(re.findall(r"<p>([^<]*)</p><strong>([^<]*)</strong>", page))

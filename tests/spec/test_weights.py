@@ -79,7 +79,7 @@ def test_weights_that_do_not_fit_the_rows_are_refused():
 
 def test_they_are_refused_before_a_row_is_read(tmp_path, monkeypatch):
     (tmp_path / "t.csv").write_text("a,kind\n" + "1,u\n2,v\n" * 20)
-    bigkpca.ingest(tmp_path / "t.csv", tmp_path / "t.zarr", categories="one-hot")
+    bigkpca.ingest(tmp_path / "t.csv", tmp_path / "t.zarr", categorical="kind")
     monkeypatch.setattr("bigkpca.data.zarr.ZarrRows.fingerprint", lambda _: {"path": None})  # of the last chunk's rows
     monkeypatch.setattr("bigkpca.data.zarr.read", lambda *_: pytest.fail("read"))
     for call in (bigkpca.sigma, bigkpca.cross_validate, bigkpca.plan, lambda *a, **k: KernelPCA(**k).fit(*a)):

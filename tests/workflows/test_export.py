@@ -283,7 +283,7 @@ def table(tmp_path):
     kind, late = RNG.choice(["u", "v", "w"], 80), RNG.random(80) < 0.4
     frame = pd.DataFrame({"at": at, "kind": kind, "x": RNG.normal(size=80), "late": late})
     frame.to_csv(tmp_path / "t.csv", index=False)
-    bigkpca.ingest(tmp_path / "t.csv", tmp_path / "t.zarr", categories="one-hot")
+    bigkpca.ingest(tmp_path / "t.csv", tmp_path / "t.zarr", categorical="kind")
     return frame
 
 
@@ -291,7 +291,7 @@ def test_words_are_those_of_the_table(table, tmp_path):
     assert bigkpca.export(tmp_path / "t.zarr", tmp_path / "t.parquet", words=True).columns == 4
     pd.testing.assert_frame_equal(pd.read_parquet(tmp_path / "t.parquet"), table, check_dtype=False)
     bigkpca.export(tmp_path / "t.zarr", tmp_path / "back.csv", words=True)
-    bigkpca.ingest(tmp_path / "back.csv", tmp_path / "back.zarr", categories="one-hot")
+    bigkpca.ingest(tmp_path / "back.csv", tmp_path / "back.zarr", categorical="kind")
     np.testing.assert_array_equal(
         open_rows(tmp_path / "back.zarr").block(0, 80), open_rows(tmp_path / "t.zarr").block(0, 80)
     )

@@ -1,0 +1,429 @@
+"""Columns of a table as numbers: what each Arrow type becomes, learned once, stored with the dataset, and applied to
+rows that are added later.
+
+| kind | of Arrow types | becomes |
+|---|---|---|
+| number | integers, floats, decimals | itself |
+| boolean | bool | 0 and 1 |
+| date | dates, timestamps | days since 1970-01-01, in UTC if it has a time zone |
+| time | times of day, durations | days |
+| list | lists of numbers, all of one length | one column for each place |
+| category | anything that `categorical` names | one column of 0 and 1 for each category |
+| characters | the text that `text` names | one column for each place: the number of the character, 0 behind the last |
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from bigkpca.errors import Array, DataError
+
+Kind = Literal["number", "boolean", "date", "time", "list", "category", "characters"]
+Missing = Literal["refuse", "mean"]
+OTHER = "(other)"
+"""The category of all texts that are not among the most frequent."""
+MOST_CATEGORIES = 1000
+_MOST_DISTINCT = 100_000  # of which the most frequent are chosen; they are held in memory
+_UNITS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+_DAY = 86_400
+_CLEAN = "or clean the table first, e.g. in DuckDB: COPY (SELECT ... FROM 'table.csv') TO 'clean.parquet'"
+
+
+class Fault(NamedTuple):
+    """Why a value of a column cannot be used: its place in the batch, what it is, and what to do."""
+
+    place: int
+    what: str
+    advice: str
+
+
+@dataclass(frozen=True)
+class Column:
+    """How one column of a table becomes columns of numbers.
+
+    arrow: its Arrow type. categories: the texts that each have a column, or the characters, numbered from 1. length: of
+    lists and of the longest text. fills: what replaces a missing value in each column of numbers; empty if missing
+    values are refused. missing: the number of such values in the rows from which the fills were learned.
+    """
+
+    name: str
+    kind: Kind
+    arrow: str = "double"
+    categories: tuple[str, ...] = ()
+    length: int = 1
+    fills: tuple[float, ...] = ()
+    missing: int = 0
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of its columns of numbers."""
+        if self.kind == "category":
+            return tuple(f"{self.name}={each}" for each in self.categories)
+        if self.kind in ("list", "characters"):
+            return tuple(f"{self.name}[{place}]" for place in range(self.length))
+        return (self.name,)
+
+    @property
+    def unit(self) -> str | None:
+        """The unit of its numbers, if it differs from that of the table."""
+        return {"date": "days since 1970-01-01", "time": "days"}.get(self.kind)
+
+    @property
+    def as_words(self) -> str:
+        """What it becomes, in words."""
+        if self.kind == "category":
+            return f"{len(self.categories):,} columns of 0 and 1"
+        if self.kind in ("list", "characters"):
+            return f"{self.length:,} columns"
+        return self.unit or {"boolean": "0 and 1"}.get(self.kind, "numbers")
+
+    def encode(self, values: Any) -> tuple[Array, Fault | None]:
+        """The numbers (k, columns of numbers) of an Arrow array, and the first value that has none."""
+        numbers, missing, fault = _ENCODERS[self.kind](values, self)
+        if missing.any() and self.fills:
+            numbers = np.where(missing[:, None], self.fills, numbers)
+        elif missing.any() and fault is None:
+            more = f", as are {missing.sum() - 1:,} values after it" if missing.sum() > 1 else ""
+            advice = f"use missing='mean' (--missing mean), leave the column out with drop (--drop), {_CLEAN}"
+            fault = Fault(int(np.argmax(missing)), f"missing{more}", advice)
+        if fault is None and numbers.dtype.kind == "f" and not np.isfinite(numbers).all():
+            fault = Fault(int(np.argmin(np.isfinite(numbers).all(axis=1))), "infinite", f"remove its row, {_CLEAN}")
+        return numbers, fault
+
+    def decode(self, X: Array) -> Any:
+        """An Arrow array of the values of the table, from its columns of numbers X (k, columns of numbers). Numbers
+        that are none of these, such as those of pre-images, become the nearest category, truth value, second or
+        character; a category that was filled in is null."""
+        import pyarrow as pa
+
+        if self.kind == "category":
+            filled = (np.array(self.fills) == X).all(axis=1) if self.fills else np.zeros(len(X), bool)
+            return pa.array(np.array(self.categories, object)[X.argmax(axis=1)], pa.string(), mask=filled)
+        if self.kind == "characters":
+            letters = np.array(["", *self.categories], object)
+            codes = np.clip(np.rint(X), 0, len(self.categories)).astype(np.intp)
+            return pa.array(["".join(row) for row in letters[codes]], pa.string())
+        if self.kind == "list":
+            return pa.FixedSizeListArray.from_arrays(pa.array(np.ascontiguousarray(X).ravel()), self.length)
+        if self.kind == "boolean":
+            return pa.array(X[:, 0] >= 0.5)
+        if self.kind == "date":
+            return pa.array(np.rint(X[:, 0] * _DAY).astype("datetime64[s]"))
+        return pa.array(np.ascontiguousarray(X[:, 0]))
+
+    def to_json(self) -> dict[str, Any]:
+        """The column as a dataset stores it."""
+        return {**vars(self), "categories": list(self.categories), "fills": list(self.fills)}
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> Column:
+        """The column that `to_json` described."""
+        return cls(**{**values, "categories": tuple(values["categories"]), "fills": tuple(values["fills"])})
+
+
+def kind_of(arrow: Any) -> Kind | None:
+    """The kind of an Arrow type that no option names; None for text and everything else without an order."""
+    from pyarrow import types
+
+    if types.is_integer(arrow) or types.is_floating(arrow) or types.is_decimal(arrow) or types.is_null(arrow):
+        return "number"
+    if types.is_boolean(arrow):
+        return "boolean"
+    if types.is_date(arrow) or types.is_timestamp(arrow):
+        return "date"
+    if types.is_time(arrow) or types.is_duration(arrow):
+        return "time"
+    lists = types.is_list(arrow) or types.is_large_list(arrow) or types.is_fixed_size_list(arrow)
+    return "list" if lists and kind_of(arrow.value_type) == "number" else None
+
+
+def dtype_of(column: Column, arrow: Any) -> np.dtype[Any]:
+    """The dtype of the numbers of a column of this Arrow type."""
+    from pyarrow import types
+
+    if column.kind == "list":
+        arrow = arrow.value_type
+    found: np.dtype[Any] = np.dtype(np.float64)
+    if column.kind in ("number", "list") and (types.is_integer(arrow) or types.is_floating(arrow)):
+        found = np.dtype(arrow.to_pandas_dtype())
+    elif column.kind in ("boolean", "category", "characters"):
+        found = np.min_scalar_type(len(column.categories) if column.kind == "characters" else 1)
+    return np.result_type(found, np.float32) if column.fills else found
+
+
+def is_text(arrow: Any) -> bool:
+    """Whether an Arrow type holds texts, of which a dictionary may list each once."""
+    from pyarrow import types
+
+    if types.is_dictionary(arrow):
+        return is_text(arrow.value_type)
+    return types.is_string(arrow) or types.is_large_string(arrow) or types.is_string_view(arrow)
+
+
+def texts_of(values: Any) -> Any:
+    """An Arrow array as texts; whole floats are written as integers, which pandas makes floats where some are
+    missing."""
+    import pyarrow as pa
+
+    if pa.types.is_dictionary(values.type):
+        words = values.dictionary.cast(pa.large_string())
+        values = pa.DictionaryArray.from_arrays(values.indices, words).dictionary_decode()
+    if pa.types.is_floating(values.type):
+        with suppress(pa.ArrowInvalid):
+            values = values.cast(pa.int64())
+    return values.cast(pa.large_string())
+
+
+_Encoded = tuple[Array, Array, Fault | None]
+
+
+def _present(values: Any) -> Array:
+    found: Array = values.is_null(nan_is_null=True).to_numpy(zero_copy_only=False)
+    return found
+
+
+def _numbers(values: Any, column: Column) -> _Encoded:
+    import pyarrow as pa
+
+    if pa.types.is_decimal(values.type) or pa.types.is_null(values.type):
+        values = values.cast(pa.float64())
+    missing = _present(values)
+    found: Array = values.fill_null(0).to_numpy(zero_copy_only=False)
+    found = np.where(missing, found.dtype.type(0), found) if missing.any() else found
+    return found[:, None], missing, None
+
+
+def _booleans(values: Any, column: Column) -> _Encoded:
+    found: Array = values.fill_null(False).to_numpy(zero_copy_only=False)
+    return found.astype(np.uint8)[:, None], _present(values), None
+
+
+def _days(values: Any, column: Column) -> _Encoded:
+    import pyarrow as pa
+
+    of_days = pa.types.is_date32(values.type)
+    a_day = 1 if of_days else _DAY * _UNITS["ms" if pa.types.is_date64(values.type) else values.type.unit]
+    width = pa.int32() if of_days or pa.types.is_time32(values.type) else pa.int64()
+    found: Array = values.cast(width).fill_null(0).to_numpy(zero_copy_only=False)
+    return found[:, None] / a_day, _present(values), None
+
+
+def _lists(values: Any, column: Column) -> _Encoded:
+    import pyarrow.compute as pc
+
+    missing = _present(values)
+    lengths = pc.list_value_length(values).fill_null(column.length).to_numpy(zero_copy_only=False)
+    if (lengths != column.length).any():
+        place = int(np.argmax(lengths != column.length))
+        what = f"a list of {lengths[place]:,} numbers, where the first one has {column.length:,}"
+        return np.zeros((len(values), column.length)), missing, Fault(place, what, f"leave its row out, {_CLEAN}")
+    inner, absent, _ = _numbers(values.flatten(), column)
+    found = np.zeros((len(values), column.length), inner.dtype)
+    found[~missing] = inner.reshape(-1, column.length)
+    missing[np.flatnonzero(~missing)[absent.reshape(-1, column.length).any(axis=1)]] = True
+    return found, missing, None
+
+
+def _categories(values: Any, column: Column) -> _Encoded:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    texts = texts_of(values)
+    found = pc.index_in(texts, pa.array(column.categories, texts.type)).fill_null(-1).to_numpy(zero_copy_only=False)
+    missing, fault = _present(texts), None
+    if column.categories[-1:] == (OTHER,):
+        found = np.where((found < 0) & ~missing, len(column.categories) - 1, found)
+    if (unknown := (found < 0) & ~missing).any():
+        place = int(np.argmax(unknown))
+        what = f"{texts[place].as_py()!r:.60}, not one of the {len(column.categories):,} categories of the dataset"
+        fault = Fault(place, what, "remove its row, or make a new dataset with max_categories, where it is '(other)'")
+    return (found[:, None] == np.arange(len(column.categories))).astype(np.uint8), missing, fault
+
+
+def _characters(values: Any, column: Column) -> _Encoded:
+    import pyarrow.compute as pc
+
+    texts = texts_of(values)
+    cut = pc.utf8_slice_codeunits(texts.fill_null(""), 0, column.length)
+    padded = np.array(cut.to_pylist(), dtype=f"<U{column.length}")
+    points = padded.view(np.uint32).reshape(len(padded), column.length)
+    known = np.array([0, *map(ord, column.categories)], np.uint32)
+    codes = np.minimum(np.searchsorted(known, points), len(known) - 1)
+    longer = pc.utf8_length(texts).fill_null(0).to_numpy(zero_copy_only=False) > column.length
+    strange, fault = (known[codes] != points).any(axis=1) | longer, None
+    if strange.any():
+        place = int(np.argmax(strange))
+        what = (
+            f"{texts[place].as_py()!r:.40}, longer than the {column.length} characters of the dataset, or with others"
+        )
+        fault = Fault(place, what, "remove its row, or make a new dataset")
+    return codes.astype(np.min_scalar_type(len(column.categories))), _present(texts), fault
+
+
+_ENCODERS = {
+    "number": _numbers,
+    "boolean": _booleans,
+    "date": _days,
+    "time": _days,
+    "list": _lists,
+    "category": _categories,
+    "characters": _characters,
+}
+
+
+@dataclass(frozen=True)
+class Encoder:
+    """The columns of a table, and the dtype of their numbers."""
+
+    columns: tuple[Column, ...]
+    dtype: np.dtype[Any]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the columns of numbers."""
+        return tuple(name for column in self.columns for name in column.names)
+
+    def encode(self, batch: Any, where: str, first: int) -> Array:
+        """The numbers of a batch, (k, columns of numbers), whose first row has this number in `where`. Raises DataError
+        that names the first unusable value of each column."""
+        found, faults, at = np.empty((len(batch), len(self.names)), self.dtype), [], 0
+        for column in self.columns:
+            try:
+                numbers, fault = column.encode(batch.column(column.name))
+            except (ValueError, TypeError, AttributeError) as error:  # pyarrow's are among them
+                arrow = batch.schema.field(column.name).type
+                raise DataError(
+                    f"{where}: column {column.name!r} is of type {arrow}, and of kind {column.kind} in the dataset: "
+                    f"convert it first ({error})"
+                ) from error
+            stop = at + len(column.names)
+            found[:, at:stop] = cast(numbers, self.dtype, first, where, column.names)
+            at = stop
+            if fault is not None:
+                row = f"row {first + fault.place:,} (counted from 0)"
+                faults.append((f"{row} of column {column.name!r} is {fault.what}", fault.advice))
+        if faults:
+            advice = dict.fromkeys(advice for _, advice in faults)
+            raise DataError(f"{where}: {'; '.join(text for text, _ in faults[:5])}: {'; '.join(advice)}")
+        return found
+
+    def to_json(self) -> dict[str, Any]:
+        """The encoder as a dataset stores it."""
+        return {"dtype": self.dtype.name, "columns": [column.to_json() for column in self.columns]}
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> Encoder:
+        """The encoder that `to_json` described."""
+        return cls(tuple(map(Column.from_json, values["columns"])), np.dtype(values["dtype"]))
+
+
+def cast(X: Array, dtype: np.dtype[Any], first: int, where: str, names: Sequence[str] | None) -> Array:
+    """X in another dtype. Raises DataError for the first value that the dtype cannot hold; floats are rounded to
+    shorter ones."""
+    if np.can_cast(X.dtype, dtype) and not (X.dtype.kind in "ui" and X.dtype.itemsize == 8 and dtype.kind == "f"):
+        return X.astype(dtype, copy=False)
+    with np.errstate(over="ignore", invalid="ignore"):
+        found = X.astype(dtype)
+        lost = np.isinf(found) if X.dtype.kind == "f" and dtype.kind == "f" else found.astype(X.dtype) != X
+    if X.dtype.kind == "f" and dtype.kind in "ui":  # processors differ in how they convert what is out of range
+        wide = X.astype(np.float64, copy=False)
+        lost |= ~((wide >= float(np.iinfo(dtype).min)) & (wide < float(np.iinfo(dtype).max) + 1))
+    if X.dtype.kind in "ui" and dtype.kind in "ui":
+        lost |= (found < 0) != (X < 0)
+    if X.dtype.kind in "ui" and dtype.kind == "f":  # the largest ones become another integer and come back changed
+        lost |= np.abs(found) > 2 ** (np.finfo(dtype).nmant + 1)
+    if lost.any():
+        row, column = np.argwhere(lost)[0]
+        raise DataError(
+            f"{where}: row {first + row} of column {repr(names[column]) if names else column} (counted from 0) is "
+            f"{X[row, column]}, which {dtype} cannot hold: choose another dtype (--dtype)"
+        )
+    return found
+
+
+class _Learner:
+    """What one pass over a column finds: counts of its texts, its characters, or its sum."""
+
+    def __init__(self, column: Column, most: int) -> None:
+        self.column, self._most = column, most
+        self._counts: Counter[str] = Counter()
+        self._longest = 0
+        self._total: Array | float = 0.0
+        self._rows = self._missing = 0
+
+    def see(self, values: Any) -> None:
+        """Learn from an Arrow array."""
+        import pyarrow.compute as pc
+
+        if self.column.kind not in ("category", "characters"):
+            numbers, fault = replace(self.column, fills=(0.0,) * len(self.column.names)).encode(values)
+            present = ~_ENCODERS[self.column.kind](values, self.column)[1]
+            if fault is None:
+                self._total = self._total + numbers[present].sum(axis=0, dtype=np.float64)
+                self._rows += int(present.sum())
+                self._missing += int((~present).sum())
+            return
+        texts = texts_of(values).drop_null()
+        self._rows += len(texts)
+        self._missing += len(values) - len(texts)
+        if self.column.kind == "characters":
+            self._longest = max(self._longest, pc.max(pc.utf8_length(texts)).as_py() or 0)
+            self._counts.update(dict.fromkeys("".join(texts.unique().to_pylist()), 1))
+            return
+        for each in texts.value_counts():
+            self._counts[each["values"].as_py()] += each["counts"].as_py()
+        if len(self._counts) > _MOST_DISTINCT:
+            raise DataError(
+                f"column {self.column.name!r} has more than {_MOST_DISTINCT:,} different values: is it an identifier? "
+                "Leave it out with drop (--drop), or keep it beside the rows with labels (--labels)"
+            )
+
+    def learned(self, missing: Missing, limited: bool) -> Column:
+        """The column with what was seen."""
+        if not self._rows:
+            raise DataError(f"column {self.column.name!r} has only missing values: leave it out with drop (--drop)")
+        if self.column.kind == "characters":
+            letters = tuple(sorted(self._counts))
+            return replace(self.column, categories=letters, length=self._longest)
+        if self.column.kind != "category":
+            return replace(self.column, fills=tuple(np.ravel(self._total / self._rows).tolist()), missing=self._missing)
+        if len(self._counts) > self._most and not limited:
+            raise DataError(
+                f"column {self.column.name!r} has {len(self._counts):,} different values: keep the most frequent as "
+                "categories with max_categories (--max-categories), or leave it out with drop (--drop)"
+            )
+        frequent = sorted(self._counts.items(), key=lambda each: (-each[1], each[0]))[: self._most]
+        kept, others = sorted(text for text, _ in frequent), self._rows - sum(count for _, count in frequent)
+        categories = (*kept, OTHER) if limited else tuple(kept)
+        counts = [*(self._counts[text] for text in kept), *([others] if limited else [])]
+        fills = tuple(count / self._rows for count in counts) if missing == "mean" else ()
+        return replace(
+            self.column, categories=categories, fills=fills, missing=self._missing if missing == "mean" else 0
+        )
+
+
+def learned(
+    columns: tuple[Column, ...],
+    batches: Iterable[Any],
+    missing: Missing,
+    max_categories: int | None,
+    advance: Callable[[int], None],
+) -> tuple[Column, ...]:
+    """The columns with their categories, characters and means: one pass over the batches."""
+    to_learn = [
+        _Learner(column, MOST_CATEGORIES if max_categories is None else max_categories)
+        for column in columns
+        if missing == "mean" or column.kind in ("category", "characters")
+    ]
+    for batch in batches:
+        for each in to_learn:
+            each.see(batch.column(each.column.name))
+        advance(len(batch))
+    found = {each.column.name: each.learned(missing, max_categories is not None) for each in to_learn}
+    return tuple(found.get(column.name, column) for column in columns)

@@ -1,0 +1,140 @@
+"""Memory: what claims more than fits is refused before it is read, and more rows need no more."""
+
+import gzip
+import struct
+import tempfile
+import zipfile
+from functools import partial
+
+import h5py
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+from bigkpca.errors import MemoryLimitError
+from bigkpca.ingesting import ingest
+from tests.helpers.commands import peak_bytes, peak_of_refusal
+from tests.helpers.memory import traced_peak
+from tests.ingesting.files import RNG, idx_bytes, refuse
+
+
+def many_columns(path):
+    with gzip.open(path, "wb", compresslevel=9) as file:
+        for _ in range(256):
+            file.write(b"," * 2**20)
+        file.write(b"\n1\n")
+
+
+def some_thousand_columns(path):
+    path.write_text(",".join(f"c{j}" for j in range(12_000)) + "\n" + ",".join("1" * 12_000) + "\n")
+
+
+def long_line(path):
+    path.write_bytes(b"0,1\n" + b"0," * 2_000_000 + b"0\n")
+
+
+def no_line_break(path):
+    with gzip.open(path, "wb", compresslevel=1) as file:
+        for _ in range(1000):
+            file.write(b"0" * 2**20)
+
+
+def header(file, shape, by_columns=False):
+    np.lib.format.write_array_header_1_0(file, {"descr": "<f8", "fortran_order": by_columns, "shape": shape})
+
+
+def long_npy(path):
+    with path.open("wb") as file:
+        header(file, (1, 10**9))
+        file.truncate(file.tell() + 8 * 10**9)
+
+
+def long_npz(path, shape=(2**50, 10**9), by_columns=False):
+    with zipfile.ZipFile(path, "w") as archive, archive.open("x.npy", "w") as file:
+        header(file, shape, by_columns)
+
+
+def npz_by_columns(path):
+    long_npz(path, (10**9, 4), by_columns=True)
+
+
+def long_idx(path):
+    path.write_bytes(b"\0\0\x0e\x02" + struct.pack(">2I", 4, 2**31) + b"\0" * 100)
+
+
+def large_chunks(path):
+    with h5py.File(path, "w") as file:
+        file.create_dataset("x", shape=(10**6, 1000), chunks=(10**5, 1000), dtype="f8", compression="gzip")
+
+
+FILES = {
+    "many.csv.gz": (many_columns, "more than 1 MB: is a line break missing"),
+    "some.csv": (some_thousand_columns, "12,000 columns, of which a table may have 10,000"),
+    "one.csv.gz": (no_line_break, "more than 1 MB: is a line break missing"),
+    "long.csv": (long_line, "more than 1 MB: is a line break missing"),
+    "x.npy": (long_npy, "8,000 MB have to be read at once"),
+    "x.npz": (long_npz, "8,000 MB have to be read at once"),
+    "f.npz": (npz_by_columns, r"32,000 MB have to be read at once, more than 300 MB: save the array by rows"),
+    "x.idx": (long_idx, "17,180 MB have to be read at once"),
+    "x.h5": (large_chunks, "1,600 MB have to be read at once, .*h5repack"),
+}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_what_claims_more_than_fits_is_refused(name, tmp_path):
+    make, message = FILES[name]
+    make(tmp_path / name)
+    refuse(tmp_path, MemoryLimitError, message, tmp_path / name)
+
+
+@pytest.mark.full
+@pytest.mark.alone
+@pytest.mark.parametrize("name", FILES)
+def test_it_is_refused_in_little_memory(name, tmp_path):
+    """A process takes 175 MB to start."""
+    FILES[name][0](tmp_path / name)
+    assert peak_of_refusal("ingest", "-q", tmp_path / name, tmp_path / "d.zarr") < 350e6
+
+
+def test_a_table_in_memory_has_as_many_columns_at_most(tmp_path):
+    wide = pa.table({f"c{number}": [0.0] for number in range(10_001)})
+    with pytest.raises(MemoryLimitError, match="the pyarrow Table has 10,001 columns"):
+        ingest(wide, tmp_path / "o.zarr")
+
+
+def ingest_and_delete(source, folder, **options):
+    with tempfile.TemporaryDirectory(dir=folder) as out:
+        ingest(source, f"{out}/rows.zarr", block_rows=1024, **options)
+
+
+@pytest.mark.parametrize("suffix", [".npy", *(pytest.param(s, marks=pytest.mark.full) for s in (".npz", ".gz"))])
+def test_memory_does_not_grow_with_the_rows_of_arrays(tmp_path, suffix, monkeypatch):
+    """Peaks for 4 and 16 chunks of 1 MB: in pieces and chunks the longer one needs no more."""
+    monkeypatch.setattr("bigkpca.ingesting.arrays.READ_BYTES", 2**19)
+    peaks = []
+    for n in (4, 16):
+        values = np.tile(RNG.integers(0, 9, size=(1024, 128)).astype(float), (n, 1))
+        source = tmp_path / f"rows{n}{suffix}"
+        if suffix == ".gz":
+            source.write_bytes(gzip.compress(idx_bytes(values), 1))
+        else:
+            (np.save if suffix == ".npy" else np.savez)(source, values)
+        peaks.append(traced_peak(partial(ingest_and_delete, source, tmp_path)))
+    assert peaks[1] < 1.2 * peaks[0]
+
+
+@pytest.mark.full
+@pytest.mark.alone
+@pytest.mark.parametrize("suffix", ["csv", "csv.gz", "parquet"])
+def test_memory_does_not_grow_with_the_rows_of_tables(suffix, tmp_path):
+    """Of the whole process, since Arrow's memory is not Python's: fifteen times the rows take 1.2 times as much."""
+    peaks = []
+    for rows in (20_000, 300_000):
+        frame = pd.DataFrame({f"c{j}": RNG.random(rows) for j in range(10)} | {"w": RNG.choice(["x", "y", "z"], rows)})
+        path = tmp_path / f"{rows}.{suffix}"
+        frame.to_parquet(path, row_group_size=20_000) if suffix == "parquet" else frame.to_csv(path, index=False)
+        peaks.append(
+            peak_bytes("ingest", "-q", path, tmp_path / f"{rows}.zarr", "--categorical", "w", "--missing", "mean")
+        )
+    assert peaks[1] < 1.2 * peaks[0]
