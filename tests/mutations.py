@@ -99,7 +99,7 @@ FAULTS = [
     Fault("bigkpca/evaluating.py", "X[part.stop :]", "X[part.start :]", "trains on what it scores"),
     Fault("bigkpca/ingesting/formats/binary.py", "if file.read(1):", "if False:", "checksums are not looked at"),
     Fault("bigkpca/ingesting/tables.py", "partition(drawn[0]", "partition(drawn[1]", "of long columns"),
-    Fault("bigkpca/workflows/checkpoints.py", "content_digest(name, *given)", "content_digest(name)", "of others"),
+    Fault("bigkpca/workflows/checkpoints.py", "made_by, name, *given)", "made_by, name)", "of others"),
     Fault("bigkpca/workflows/scheduled/records.py", "must_exist is False or", "must_exist is not True or", "no volume"),
     Fault("bigkpca/workflows/scheduled/night.py", "and block.start >= asked.first", "", "rows that readers see change"),
     Fault("bigkpca/workflows/scheduled/finding.py", "int(done) if waits else", "", "fill values as rows"),
@@ -109,7 +109,7 @@ FAULTS = [
     Fault(
         "bigkpca/serving/__init__.py", "if given is not None and names", "if False and names", "columns in any order"
     ),
-    Fault("bigkpca/cli/command.py", "_leave(ctx, known or error)", "_leave(ctx, error)", "a full disk: 1, not 6"),
+    Fault("bigkpca/cli/command.py", "_leave(ctx, known)", "_leave(ctx, error)", "a full disk: 1, not 6"),
 ]
 
 

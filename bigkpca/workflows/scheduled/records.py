@@ -20,6 +20,7 @@ from bigkpca.errors import SpecError
 from bigkpca.execution.progress import Progress
 from bigkpca.spec.job import Job
 from bigkpca.storage import groups
+from bigkpca.storage.records import is_count
 from bigkpca.storage.runs import append_record, read_records
 
 _DECIDING = ("bigkpca", "numpy", "scipy")  # packages that, like processors, affect the bytes of features
@@ -59,7 +60,7 @@ def complete(out: str) -> None:
     """Add the record of a run that was killed after it published, if there was one."""
     earlier, rows = read_records(out)[0], (groups.describe(out) or {}).get("rows", 0)
     known = next((each["total_rows"] for each in reversed(earlier) if each.get("total_rows") is not None), 0)
-    if rows > known:
+    if is_count(rows) and rows > known:  # a damaged manifest is refused later
         about = {"status": DONE, "rows": [known, rows], "total_rows": rows, "message": "killed after it published"}
         append_record(out, started_record(earlier, finished=now(), **about))
 
