@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from bigkpca.ingesting.formats import FORMATS
 from numpy.testing import assert_allclose, assert_array_equal
 
 from bigkpca import KernelPCA
@@ -124,10 +123,3 @@ def test_a_preimage_is_nearer_than_the_mean_and_the_same_from_disk(name, tmp_pat
     way = preimages.named(name)
     assert preimages.from_dict(preimages.to_dict(way)) == way
     assert preimages.named(preimages.written(way)) == way
-
-
-def test_no_two_formats_are_known_by_the_same():
-    suffixes = [suffix for each in FORMATS for suffix in each.suffixes]
-    for known in (suffixes, [each.signature for each in FORMATS if each.signature]):
-        assert len(set(known)) == len(known)
-    assert all(suffix.startswith(".") and suffix == suffix.lower() for suffix in suffixes)

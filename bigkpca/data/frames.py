@@ -174,7 +174,7 @@ def _check_no_texts(data: Any) -> None:
             raise DataError(
                 f"the array contains the text {str(value)!r:.40} at {list(place)} (counted from 0): rows must be "
                 "numbers. Make a dataset of the table or its file with bigkpca ingest, which turns text into columns "
-                "of 0 and 1 with categorical (--categorical), and into rows of characters for string kernels with --text"
+                "of 0 and 1 with --categorical, and into rows of characters for string kernels with --text"
             )
 
 

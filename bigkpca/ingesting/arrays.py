@@ -1,17 +1,21 @@
-"""Files of arrays, streamed: .npy, .npz, IDX (the format of MNIST) and HDF5; all but HDF5 may be compressed by gzip."""
+"""Files of arrays, streamed: .npy, .npz, IDX (the format of MNIST) and HDF5; .npy and IDX may be compressed by gzip.
+
+A format is a function that reads the header of a file and returns its arrays, and how to stream them; see `FORMATS`.
+"""
 
 from __future__ import annotations
 
 import gzip
 import math
+import re
 import struct
 import zipfile
 import zlib
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import IO, Any
 
 import numpy as np
 
@@ -36,11 +40,10 @@ _PACKED = ("scale_factor", "add_offset", "_FillValue", "missing_value")
 
 @dataclass(frozen=True)
 class Stored:
-    """An array in a file: its shape and dtype, whether it is stored by columns, and bytes that are decoded together."""
+    """An array in a file: its shape and dtype, and the bytes that have to be decoded together."""
 
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
-    by_columns: bool = False
     together: int = 0
 
     @property
@@ -48,12 +51,17 @@ class Stored:
         """Bytes of a row."""
         return math.prod(self.shape[1:]) * self.dtype.itemsize
 
+    @property
+    def step(self) -> int:
+        """Rows of a piece: at most 4 MB, or one row."""
+        return max(1, READ_BYTES // max(1, self.row_bytes))
+
 
 @dataclass(frozen=True)
 class ArrayFile:
     """The arrays of a file, by name; that of a file with one array has the name "".
 
-    stream: returns pieces of an array with this many rows each, (k, ...); closed after the last.
+    stream: returns pieces of an array with this many rows each, (k, ...).
     """
 
     path: Path
@@ -79,31 +87,26 @@ class ArrayFile:
         for name in (member, *beside):
             if name is not None and name not in self.arrays:
                 if "" in self.arrays:
-                    raise SpecError(
-                        f"{self.path} is one array, without a member {name!r}; there is no such file either"
-                    )
+                    raise SpecError(f"{self.path} is one array, without a member {name!r}, and there is no such file")
                 raise unknown_name(f"array of {self.path}", name, self.arrays)
-        if member is not None:
-            return member
         able = [
             name
             for name, each in self.arrays.items()
             if name not in beside and len(each.shape) > 1 and each.dtype.kind in "buif"
         ]
-        if len(able) > 1:
+        if member is None and len(able) > 1:
             raise SpecError(f"{self.path} holds the arrays {sorted(able)}: name one with --member (member= in Python)")
-        if not able and "" not in self.arrays:
+        if member is None and not able and "" not in self.arrays:
             raise DataError(f"{self.path} holds {sorted(self.arrays)}, but no array of numbers with rows and columns")
-        return able[0] if able else ""
+        return member or next(iter(able), "")
 
     def pieces(self, name: str, rows: int) -> Iterator[Array]:
         """Pieces of an array with this many rows each, in the byte order of this machine."""
         stored = self.arrays[name]
-        held = max(rows * stored.row_bytes, stored.together)
-        if held > MOST_BYTES:
+        if (held := max(rows * stored.row_bytes, stored.together)) > MOST_BYTES:
             raise MemoryLimitError(
-                f"{self.place(name)}: {held / 1e6:,.0f} MB have to be read at once, more than {MOST_BYTES / 1e6:.0f} MB: "
-                "save the array by rows (np.ascontiguousarray) or, in HDF5, in smaller chunks (h5repack)"
+                f"{self.place(name)}: {held / 1e6:,.0f} MB have to be read at once, more than {MOST_BYTES / 1e6:.0f} "
+                "MB: save the array by rows (np.ascontiguousarray) or, in HDF5, in smaller chunks (h5repack)"
             )
         with _decoding(self.path):
             for X in self.stream(name, rows):
@@ -123,23 +126,22 @@ def _decoding(path: Path) -> Iterator[None]:
         raise CorruptionError(f"{path} does not decode ({error}): is it truncated? Fetch it again") from error
 
 
-def unpacked(path: Path) -> AbstractContextManager[IO[bytes]]:
+def unpacked(path: Path) -> IO[bytes]:
     """A file to read, without its compression by gzip."""
     with path.open("rb") as file:
         packed = file.read(2) == b"\x1f\x8b"
-    return cast(IO[bytes], gzip.open(path)) if packed else path.open("rb")
+    return gzip.open(path) if packed else path.open("rb")  # type: ignore[return-value]
 
 
-def opened(path: Path) -> ArrayFile:
-    """The arrays of a file that `is_known`."""
+def opened(path: Path) -> ArrayFile | None:
+    """The arrays of a file; None for another format."""
     with _decoding(path):
         reader = _reader(path)
-        assert reader is not None
-        return reader(path)
+        return None if reader is None else reader(path)
 
 
 def is_known(path: Path) -> bool:
-    """Whether a file has a format of arrays, by its first bytes."""
+    """Whether a file has a format of arrays."""
     with _decoding(path):
         return _reader(path) is not None
 
@@ -147,53 +149,48 @@ def is_known(path: Path) -> bool:
 def _reader(path: Path) -> Callable[[Path], ArrayFile] | None:
     with unpacked(path) as file:
         head = file.read(8)
-    if len(head) >= 4 and head[:2] == b"\0\0" and head[2] in _IDX_TYPES and head[3] > 0:
-        return _idx
-    signatures = {b"\x93NUMPY": _npy, b"PK\x03\x04": _npz, b"\x89HDF": _hdf5, b"CDF": _netcdf3}
-    return next((reader for signature, reader in signatures.items() if head.startswith(signature)), None)
-
-
-def _netcdf3(path: Path) -> ArrayFile:
-    raise SpecError(
-        f"{path} is a netCDF 3 file: open it with xarray, and write it with to_zarr, or fit the DataArray itself"
+    known = (
+        reader
+        for begins, ending, reader in FORMATS
+        if re.match(begins, head, re.DOTALL) and path.name.lower().endswith(ending)
     )
-
-
-def _read(file: IO[bytes], stored: Stored, rows: int, where: str) -> Array:
-    """The next rows of a stream."""
-    content = file.read(rows * stored.row_bytes)
-    if len(content) < rows * stored.row_bytes:
-        raise CorruptionError(f"{where} is truncated: it has fewer values than its header states")
-    return np.frombuffer(content, stored.dtype).reshape(rows, *stored.shape[1:])
+    return next(known, None)
 
 
 def _streamed(file: IO[bytes], stored: Stored, rows: int, where: str) -> Iterator[Array]:
     """The rows of an array whose values are the rest of a stream."""
-    count = stored.shape[0] if stored.shape else 0
-    if stored.by_columns:  # the values of a row are spread over the whole stream
-        turned = _read(file, Stored(stored.shape[::-1], stored.dtype), stored.shape[-1], where).T
-        yield from (turned[start : start + rows] for start in range(0, count, rows))
-    else:
-        yield from (_read(file, stored, min(rows, count - start), where) for start in range(0, count, rows))
+    for start in range(0, stored.shape[0], rows):
+        count = min(rows, stored.shape[0] - start)
+        content = file.read(count * stored.row_bytes)
+        if len(content) < count * stored.row_bytes:
+            raise CorruptionError(f"{where} is truncated: it has fewer values than its header states")
+        yield np.frombuffer(content, stored.dtype).reshape(count, *stored.shape[1:])
     if file.read(1):  # which also makes gzip and zip compare their checksums
         raise CorruptionError(f"{where} holds more values than its header states")
 
 
-def _header(file: IO[bytes], where: str) -> Stored:
-    """The header of a .npy stream."""
-    shape, fortran, dtype = read_npy_header(file, where)
-    stored = Stored(tuple(shape), dtype, fortran and len(shape) > 1)
-    together = math.prod(shape) * dtype.itemsize if stored.by_columns else 0
-    return Stored(stored.shape, dtype, stored.by_columns, together)
+def _npy_stream(file: IO[bytes], rows: int, where: str) -> Iterator[Array]:
+    """The rows of a .npy stream. One that is stored by columns is held in memory."""
+    shape, by_columns, dtype = read_npy_header(file, where)
+    if not (by_columns and shape[1:]):
+        yield from _streamed(file, Stored(shape, dtype), rows, where)
+        return
+    (whole,) = _streamed(file, Stored((1, *shape[::-1]), dtype), 1, where)
+    yield from (whole[0].T[start : start + rows] for start in range(0, shape[0], rows))
 
 
-def _npy(path: Path) -> ArrayFile:
+def _npy_array(file: IO[bytes], where: str) -> Stored:
+    shape, by_columns, dtype = read_npy_header(file, where)
+    return Stored(shape, dtype, math.prod(shape) * dtype.itemsize if by_columns and shape[1:] else 0)
+
+
+def npy(path: Path) -> ArrayFile:
+    """A .npy file. Where it is not compressed, arrays that are stored by columns are read in place."""
     with unpacked(path) as file:
-        stored = _header(file, str(path))
-        plain = isinstance(file, gzip.GzipFile) is False
+        stored, in_place = _npy_array(file, str(path)), not isinstance(file, gzip.GzipFile)
 
     def stream(_: str, rows: int) -> Iterator[Array]:
-        if stored.by_columns and plain:
+        if stored.together and in_place:
             try:
                 mapped = np.load(path, mmap_mode="r", allow_pickle=False)
             except ValueError as error:
@@ -201,30 +198,29 @@ def _npy(path: Path) -> ArrayFile:
             yield from (np.ascontiguousarray(mapped[at : at + rows]) for at in range(0, stored.shape[0], rows))
             return
         with unpacked(path) as file:
-            _header(file, str(path))
-            yield from _streamed(file, stored, rows, str(path))
+            yield from _npy_stream(file, rows, str(path))
 
-    held = Stored(stored.shape, stored.dtype, stored.by_columns) if plain else stored
-    return ArrayFile(path, {"": held}, stream)
+    return ArrayFile(path, {"": replace(stored, together=0) if in_place else stored}, stream)
 
 
-def _npz(path: Path) -> ArrayFile:
+def npz(path: Path) -> ArrayFile:
+    """A .npz file."""
     arrays = {}
     with zipfile.ZipFile(path) as archive:
         for name in archive.namelist():
             if name.endswith(".npy"):
                 with archive.open(name) as member:
-                    arrays[name.removesuffix(".npy")] = _header(member, f"{path}:{name}")
+                    arrays[name.removesuffix(".npy")] = _npy_array(member, f"{path}:{name}")
 
     def stream(name: str, rows: int) -> Iterator[Array]:
         with zipfile.ZipFile(path) as archive, archive.open(f"{name}.npy") as member:
-            _header(member, f"{path}:{name}")
-            yield from _streamed(member, arrays[name], rows, f"{path}:{name}")
+            yield from _npy_stream(member, rows, f"{path}:{name}")
 
     return ArrayFile(path, arrays, stream)
 
 
-def _idx(path: Path) -> ArrayFile:
+def idx(path: Path) -> ArrayFile:
+    """An IDX file, the format of MNIST."""
     with unpacked(path) as file:
         head = file.read(4)
         lengths = struct.unpack(f">{head[3]}I", file.read(4 * head[3]))
@@ -238,7 +234,8 @@ def _idx(path: Path) -> ArrayFile:
     return ArrayFile(path, {"": stored}, stream)
 
 
-def _hdf5(path: Path) -> ArrayFile:
+def hdf5(path: Path) -> ArrayFile:
+    """An HDF5 or netCDF 4 file, whose values are numbers or text as they are."""
     require("h5py", "io", str(path))
     import h5py
 
@@ -252,19 +249,17 @@ def _hdf5(path: Path) -> ArrayFile:
         except TypeError:  # of times, which NumPy does not have
             return
         chunk = math.prod(node.chunks) * node.dtype.itemsize if node.chunks else 0
-        arrays[name] = Stored(node.shape, dtype, together=2 * chunk)
+        arrays[name] = Stored(node.shape, dtype, 2 * chunk)
 
     with h5py.File(path, "r") as file:
         file.visititems(look)
 
     def stream(name: str, rows: int) -> Iterator[Array]:
-        stored = arrays[name]
         with h5py.File(path, "r") as file:
             data = file[name]
             _check_plain(data, f"{path}:{name}")
-            if stored.dtype.kind == "U":
-                data = data.asstr("utf-8")
-            for start in range(0, stored.shape[0], rows):
+            data = data.asstr("utf-8") if arrays[name].dtype.kind == "U" else data
+            for start in range(0, arrays[name].shape[0], rows):
                 found = data[start : start + rows]
                 yield found.astype(str) if found.dtype == object else found
 
@@ -273,15 +268,26 @@ def _hdf5(path: Path) -> ArrayFile:
 
 def _check_plain(data: Any, where: str) -> None:
     """Raise DataError for values that mean others, as in netCDF, unless the fill value is NaN."""
-    packed = [name for name in _PACKED if name in data.attrs]
-    values = np.concatenate([np.ravel(data.attrs[name]) for name in packed]) if packed else np.empty(0)
-    if packed and not (values.dtype.kind == "f" and np.isnan(values).all()):
+    packed = {name: np.ravel(data.attrs[name]) for name in _PACKED if name in data.attrs}
+    if not all(values.dtype.kind == "f" and np.isnan(values).all() for values in packed.values()):
         raise DataError(
             f"{where} has the attributes {', '.join(packed)}: its values are packed, or some are missing: open it with "
             "xarray.open_dataset, which decodes them, and fit the DataArray or write it with to_zarr"
         )
 
 
-def step_of(row_bytes: int) -> int:
-    """Rows of a piece: at most 4 MB, or one row if that is larger."""
-    return max(1, READ_BYTES // max(1, row_bytes))
+def netcdf3(path: Path) -> ArrayFile:
+    """A netCDF 3 file, which is refused."""
+    raise SpecError(
+        f"{path} is a netCDF 3 file: open it with xarray, and write it with to_zarr, or fit the DataArray itself"
+    )
+
+
+FORMATS: list[tuple[bytes, str, Callable[[Path], ArrayFile]]] = [
+    (rb"\x93NUMPY", "", npy),
+    (rb"PK\x03\x04", ".npz", npz),
+    (rb"\0\0[\x08\x09\x0b-\x0e][\x01-\xff]", "", idx),
+    (rb"\x89HDF", "", hdf5),
+    (rb"CDF", "", netcdf3),
+]
+"""Formats of arrays: a pattern of the first bytes, the ending of file names, and what reads the header."""

@@ -172,15 +172,17 @@ def _opened(
     paths: Sequence[Path], folder: Path | None, csv: CsvOptions, scratch: ExitStack
 ) -> list[ArrayFile] | list[Table]:
     """Files of arrays, each by itself, or the table of files of one format."""
-    if all(arrays.is_known(path) for path in paths):
-        return [arrays.opened(path) for path in paths]
+    found = [arrays.opened(path) for path in paths]
+    files = [each for each in found if each is not None]
+    if len(files) == len(paths):
+        return files
     formats = {tables.format_of(path) for path in paths}
     if formats == {None}:
         raise SpecError(
             f"{paths[0]} has an unknown format; these can be ingested: .npy, .npz, .h5, .hdf5, IDX (the format of "
             f"MNIST), {', '.join(tables.FORMATS)}"
         )
-    if len(formats) > 1 or any(arrays.is_known(path) for path in paths):
+    if len(formats) > 1 or files:
         raise SpecError(f"{folder} holds files of several formats: ingest those of one format")
     require("pyarrow", "tables", str(paths[0]))
     if formats == {"fasta"}:
@@ -240,8 +242,7 @@ def pieces_of_arrays(
         for kind, own in beside.items():
             if file.arrays[own].shape[:1] != (n,):
                 raise SpecError(f"{file.place(own)} has shape {file.arrays[own].shape}: {n} {kind.noun}s are needed")
-        step = arrays.step_of(stored.row_bytes)
-        streams = [file.pieces(each, step) for each in (name, *beside.values())]
+        streams = [file.pieces(each, stored.step) for each in (name, *beside.values())]
         for X, *values in zip(*streams, strict=True):
             rows = X.reshape(len(X), width)
             check_finite(rows, first, where)
@@ -273,7 +274,7 @@ def separate_pieces(kind: Beside, file: ArrayFile | Table) -> Iterator[Array]:
     if set(file.arrays) != {""} or len(file.arrays[""].shape) != 1:
         raise SpecError(f"{file.where}: a file of {kind.noun}s is .npy or IDX with one axis, or a table of one column")
     first = 0
-    for values in file.pieces("", arrays.step_of(file.arrays[""].row_bytes)):
+    for values in file.pieces("", file.arrays[""].step):
         yield _checked(kind, values, first, file.where)
         first += len(values)
 
@@ -362,5 +363,6 @@ def _unfit(table: Table, names: Sequence[str]) -> DataError:
         )
     return DataError(
         f"{table.where}: {'columns' if names[1:] else 'column'} {', '.join(listed)}{' and more' * (len(names) > 8)} "
-        f"cannot become numbers: {', '.join([*advice, 'leave columns out with drop (--drop)'])}, or clean the table first"
+        f"cannot become numbers: {', '.join([*advice, 'leave columns out with drop (--drop)'])}, or clean the table "
+        "first"
     )

@@ -269,8 +269,8 @@ def table_of_files(paths: Sequence[Path], folder: Path | None, options: CsvOptio
         if of_text and all(map(_is_number, found.schema.names)):
             first = ", ".join(found.schema.names[:4]) + ", ..." * (len(found.schema.names) > 4)
             notes = [
-                f"the first line ({first}) is taken for the names of columns; --csv header=no (csv={{'header': False}}) "
-                "makes it a row"
+                f"the first line ({first}) is taken for the names of columns; --csv header=no "
+                "(csv={'header': False}) makes it a row"
             ]
     return Table(where, found.schema, parts, rows, left_out, numbers, of_text, tuple(notes))
 
@@ -290,8 +290,8 @@ def _check_first_line(path: Path, delimiter: str) -> None:
 def _check_count(columns: int, where: str) -> None:
     if columns > _MOST_COLUMNS:
         raise MemoryLimitError(
-            f"{where} has {columns:,} columns, of which a table may have {_MOST_COLUMNS:,}: write its numbers as .npy or "
-            "HDF5, e.g. np.save('rows.npy', frame.to_numpy())"
+            f"{where} has {columns:,} columns, of which a table may have {_MOST_COLUMNS:,}: write its numbers as .npy "
+            "or HDF5, e.g. np.save('rows.npy', frame.to_numpy())"
         )
 
 
@@ -388,8 +388,8 @@ def _copied(schema: Any, batches: Iterable[Any], where: str, scratch: ExitStack)
         raise
     except OSError as error:
         raise IncompleteError(
-            f"{where} cannot be copied to a temporary file in {gettempdir()}: {error}; set TMPDIR to a folder with more "
-            "space"
+            f"{where} cannot be copied to a temporary file in {gettempdir()}: {error}; set TMPDIR to a folder with "
+            "more space"
         ) from error
     except Exception as error:  # of the source of the batches, which can be any function of the user
         said = str(error).partition(". Detail: ")[0].partition("\n\n")[0]
