@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 import click
 import numpy as np
 
-from bigkpca.ingesting.encoder import Column, Encoder
 from bigkpca.numerics.certificates import accuracy
 from bigkpca.numerics.display import at_most, plus_minus, share_at_most
 from bigkpca.numerics.linear_pca import judged_on, only_followed
 
 if TYPE_CHECKING:
+    from bigkpca.ingesting.encoder import Column
     from bigkpca.numerics.outliers import Calibration
     from bigkpca.workflows.flags import FlaggedRows
 
@@ -65,6 +65,8 @@ def _readable(key: str, value: Any) -> str:
     if isinstance(value, float):
         return f"{value:,.10g}" if key == "sum" else f"{value:.6g}"
     if key == "encoding":  # how the columns of a table became numbers
+        from bigkpca.ingesting.encoder import Encoder
+
         return _first([f"{each.name} ({each.as_words})" for each in Encoder.from_json(value).columns])
     if key in ("options", "preimage_options"):
         return ", ".join(f"{name.replace('_', ' ')} {_readable(name, item)}" for name, item in value.items())

@@ -185,7 +185,7 @@ def ingest(
     beside = {LABELS: labels, WEIGHTS: sample_weight}
     many = sources if isinstance(sources, list | tuple) else [sources]
     texts, known = filter(None, (*choice.categorical, text)), encoder.columns if encoder else ()
-    reading = CsvOptions.of(csv or {}, texts, known, filter(None, (labels, sample_weight)))
+    reading = CsvOptions.of(csv or {}, texts, known, filter(is_path, (labels, sample_weight)))
     with ExitStack() as scratch:
         inputs = open_inputs(many, beside, reading, scratch)
         paths = [str(each["path"]) for each in inputs.identity if each["path"] is not None]

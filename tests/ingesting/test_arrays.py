@@ -164,11 +164,11 @@ def test_arrays_that_do_not_fit_together_are_refused(tmp_path):
         ([X], {"dtype": "real"}, "'real' is not a number type"),
         ([X], {"dtype": "complex128"}, "cannot be stored as complex128"),
         ([X], {"block_rows": 0}, "block_rows=0: must be"),
-        ([X], {"append": True, "overwrite": True}, "choose one"),
+        ([X], {"append": True, "overwrite": True}, "append adds to a dataset: leave out overwrite"),
         ([X], {"member": "x"}, "is one array, without a member 'x'"),
         ([X], {"labels": "y"}, "is one array, without a member 'y'"),
         ([X], {"labels": X}, "labels is of type ndarray"),
-        ([X], {"drop": ["a"]}, "is an array of numbers: column options are for tables"),
+        ([X], {"drop": ["a"]}, "is an array of numbers: options of columns are for tables"),
         ([X], {"labels": npy(tmp_path / "y.npy", Y[:7])}, "holds 7 labels for 300 rows"),
         ([X], {"labels": npy(tmp_path / "z.npy", X)}, "a file of labels is"),
     ):

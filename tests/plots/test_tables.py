@@ -18,7 +18,7 @@ def test_shares_are_those_of_plain_statistics():
     codes, x = RNG.integers(0, 3, N), RNG.normal(size=N)
     rows = np.column_stack([x, np.eye(3)[codes], np.ones(N)])
     y = 2 * x - 3 * (codes == 1) + RNG.normal(size=N)
-    kind = ShownColumn("kind", slice(1, 4), "text", ("a", "b", "c"))
+    kind = ShownColumn("kind", slice(1, 4), "category", ("a", "b", "c"))
     columns = [ShownColumn("x", slice(0, 1)), kind, ShownColumn("same", slice(4, 5))]
     found = {each.column.name: each for each in relations(rows, y, columns)}
     assert found["x"].correlation == pytest.approx(np.corrcoef(x, y)[0, 1])
@@ -45,7 +45,10 @@ def test_values_are_told_in_the_words_of_the_table():
 
 
 def test_rows_that_are_none_of_the_table_show_the_nearest_values():
-    kind, late = ShownColumn("kind", slice(0, 3), "text", ("a", "b", "c")), ShownColumn("late", slice(3, 4), "boolean")
+    kind, late = (
+        ShownColumn("kind", slice(0, 3), "category", ("a", "b", "c")),
+        ShownColumn("late", slice(3, 4), "boolean"),
+    )
     rows = np.array([[0.6, 0.3, 0.1, 0.7], [-0.1, 0.2, 1.3, 0.4], [0.0, 0.0, 0.0, -0.2]], np.float32)
     assert kind.nearest(rows) == ["a", "c", "a"]
     assert late.nearest(rows) == ["yes", "no", "no"]
