@@ -142,7 +142,8 @@ def plan_run(job: Job) -> dict[str, Any]:
 
 def _options(job: Job, progress: Progress) -> RunOptions:
     """The options of a run: the keys of the job that have their names."""
-    return RunOptions(progress=progress, **job.run.model_dump(include={each.name for each in fields(RunOptions)}))
+    given = {each.name: getattr(job.run, each.name) for each in fields(RunOptions) if hasattr(job.run, each.name)}
+    return RunOptions(progress=progress, **given)
 
 
 def history(out: AnyPath, *, progress: Progress | bool = False) -> list[dict[str, Any]]:
