@@ -153,9 +153,8 @@ class Pass:
                 graph.groups[key] = group
                 parts.append(key)
             graph.results[graph.joined("sum", added, parts)] = node
-        if nodes and (
-            adding or self.adds
-        ):  # so that Dask computes subtrees in their order, and few sums wait for others
+        # Sums end in a tree, so that Dask computes subtrees in their order, and few of them wait for others.
+        if nodes and (adding or self.adds):
             after = self.add if adding else _nothing
             ends = [graph.new("end", partial(after, node), key) for key, node in graph.results.items()]
             graph.end = graph.joined("end", _nothing, ends)

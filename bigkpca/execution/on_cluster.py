@@ -157,7 +157,8 @@ class _Run:
         tasks, span = self.given.tasks, self.graph.groups.get(key)
         if span is None:
             return "a value that many blocks need, or a sum of them"
-        return tasks[span[0]].name + (f" and the {len(span) - 1} tasks after it" if len(span) > 1 else "")
+        first, last = tasks[span[0]].name, tasks[span[-1]].name
+        return first if len(span) == 1 else f"{first}, or a task after it, up to {last}"
 
     def _gone(self) -> IncompleteError:
         where = self.address

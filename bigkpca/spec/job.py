@@ -231,7 +231,7 @@ def read_job(path: AnyPath, environment: Mapping[str, str]) -> Job:
     ------
     SpecError
         The file cannot be read, a variable is not set, or the file is wrong: one error lists all problems with their
-        keys.
+        keys, and shows the names of variables in place of their values.
 
     Examples
     --------
@@ -247,7 +247,8 @@ def read_job(path: AnyPath, environment: Mapping[str, str]) -> Job:
         raise SpecError(f"{name}: a job file must be on a local disk, not in an object store")
     try:
         with store_of(name).open(name) as file:
-            tables = tomllib.loads(file.read().decode("utf-8-sig"))  # some editors write a byte order mark first
+            content = file.read().decode("utf-8-sig")  # some editors write a byte order mark first
+        tables = tomllib.loads(content)
     except FileNotFoundError:
         raise SpecError(f"there is no job file {name}") from None
     except OSError as error:
@@ -258,7 +259,10 @@ def read_job(path: AnyPath, environment: Mapping[str, str]) -> Job:
     try:
         return Job.model_validate(_filled(tables, environment, f"{name}: "), context={_FILE: full})
     except ValidationError as error:
-        raise SpecError("\n".join(f"{name}: {problem}" for problem in _problems(error))) from None
+        told = "\n".join(f"{name}: {problem}" for problem in _problems(error))
+        for variable in filter(environment.get, _VARIABLE.findall(content)):  # whose value may be secret
+            told = told.replace(environment[variable], f"${{{variable}}}")
+        raise SpecError(told) from None
 
 
 def _filled(value: Any, environment: Mapping[str, str], where: str) -> Any:

@@ -371,9 +371,11 @@ def _claim_in_place(
     store: ObjectStore, path: str, record: Mapping[str, Any], *, overwrite: bool, note: Callable[[str], None]
 ) -> bool:
     """Claim a path of an object store, where the output is written in place; return whether a run of this request had
-    claimed it. An earlier output is removed first, and so is what another request left, with `overwrite`: a claim that
-    says so lets the same command go on with that. No other run can do the same meanwhile, since the server replaces
-    only the claim that this run has seen."""
+    claimed it.
+
+    With `overwrite`, an earlier output is removed first, and so is what another request left. Meanwhile, the claim
+    records that a removal is under way, so that the same command can finish one that was interrupted. Two runs cannot
+    both remove: the server replaces a claim only if it is still the one that the run has read."""
     claim, content, removing = _claim_file(path), _content(record), _removing(record)
     before = _check_beside(path)
     resumed = before == content

@@ -130,7 +130,7 @@ def test_the_tasks_of_a_job_are_a_cluster_over_tls(tmp_path):
 export SLURM_NTASKS=3 BIGKPCA_INTERFACE=lo
 for SLURM_PROCID in 0 1 2; do export SLURM_PROCID; "$@" & done
 trap 'kill $(jobs -p)' TERM; wait"""
-    fit = " ".join(f"--{name} {value}" for name, value in options.items())
+    fit = " ".join(f"--{name.replace('_', '-')} {value}" for name, value in options.items())
     cli = f'exec "{sys.executable}" -m bigkpca.cli fit x.npy m.zarr {fit} --scheduler "$BIGKPCA_SCHEDULER"'
     env = prepared(tmp_path, python=f'exec "{sys.executable}" "$@"', srun=srun, scontrol="exit 0", bigkpca=cli)
     del env["SLURM_MEM_PER_CPU"]

@@ -305,3 +305,10 @@ def cut_and_pasted(draw):
 def test_files_that_were_cut_and_pasted_are_read_or_refused_by_name(folder, content):
     path = written(folder, content)
     assert all(str(path) in line for line in refusal(path, {}).split("\n") if line)
+
+
+def test_messages_name_variables_in_place_of_their_values(tmp_path):
+    text = LEAST.replace("[model]", '[model]\nkernel = "${SECRET}"')
+    with pytest.raises(SpecError, match=r"unknown kernel '\$\{SECRET\}'") as told:
+        job_of(tmp_path, text, SECRET="hunter2")
+    assert "hunter2" not in str(told.value)

@@ -16,11 +16,10 @@ from typing import Any
 
 from bigkpca.data.json_files import read_json, read_record, write_json
 from bigkpca.data.stores import store_of
-from bigkpca.errors import SpecError
+from bigkpca.errors import CorruptionError, SpecError
 from bigkpca.execution.progress import Progress
 from bigkpca.spec.job import Job
 from bigkpca.storage import groups
-from bigkpca.storage.records import is_count
 from bigkpca.storage.runs import append_record, read_records
 
 _DECIDING = ("bigkpca", "numpy", "scipy")  # packages that, like processors, affect the bytes of features
@@ -57,12 +56,15 @@ def started_record(earlier: Sequence[Mapping[str, Any]], **values: Any) -> dict[
 
 
 def complete(out: str) -> None:
-    """Add the record of a run that was killed after it published, if there was one."""
-    earlier, rows = read_records(out)[0], (groups.describe(out) or {}).get("rows", 0)
-    known = next((each["total_rows"] for each in reversed(earlier) if each.get("total_rows") is not None), 0)
-    if is_count(rows) and rows > known:  # a damaged manifest is refused later
-        about = {"status": DONE, "rows": [known, rows], "total_rows": rows, "message": "killed after it published"}
-        append_record(out, started_record(earlier, finished=now(), **about))
+    """Add a record of rows that a job published without one, as after a kill between the two."""
+    about: Mapping[str, Any] = {}
+    with suppress(CorruptionError):  # of a manifest that the run itself refuses
+        about = groups.describe(out) or {}
+    earlier, rows = read_records(out)[0], about.get("rows") if "job" in about else None
+    known: int = next((each["total_rows"] for each in reversed(earlier) if each.get("total_rows") is not None), 0)
+    if isinstance(rows, int) and rows > known:
+        facts = {"status": DONE, "rows": [known, rows], "total_rows": rows, "message": "published, but not recorded"}
+        append_record(out, started_record(earlier, finished=now(), **facts))
 
 
 def makers(record: Mapping[str, Any]) -> dict[str, str]:

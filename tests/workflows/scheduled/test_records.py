@@ -292,3 +292,11 @@ def test_a_run_that_finds_the_lock_taken_changes_no_metrics(mounted):
     with LocalDisk().writer(mounted.out + ".runs.jsonl"), pytest.raises(LockedError, match="another run is writing"):
         mounted.run()
     assert Path(mounted.folder, "bigkpca.prom").read_bytes() == before
+
+
+def test_features_that_no_job_made_get_no_record(night):
+    scores = Path(night.folder) / "scores.zarr"
+    bigkpca.transform(night.model, night.rows, scores)
+    records.complete(str(scores))
+    with pytest.raises(SpecError, match="is not the output of a job"):
+        bigkpca.history(scores)
