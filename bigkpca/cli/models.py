@@ -107,7 +107,6 @@ def evaluate(model: str, data: str, as_json: bool, quiet: bool, **options: Any) 
 @command(
     "bigkpca export scores.zarr scores.csv --labels y --row-numbers",
     "bigkpca export scores.zarr scores.parquet",
-    "bigkpca export restored.zarr restored.csv --words",
     "bigkpca export model.zarr model.onnx",
 )
 @click.argument("scores", type=PATH)
@@ -120,11 +119,6 @@ def evaluate(model: str, data: str, as_json: bool, quiet: bool, **options: Any) 
     help="Add labels: a file, or the name of an array beside the rows (y).",
 )
 @option("--row-numbers", is_flag=True, help="Add the number of each row, counted from 0.")
-@option(
-    "--words",
-    is_flag=True,
-    help="Write the columns of the table that was ingested: categories by name, dates as dates.",
-)
 @array_option("Array of the rows inside their Zarr group.")
 @overwrite_option
 @common

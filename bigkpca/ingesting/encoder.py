@@ -96,27 +96,6 @@ class Column:
             fault = Fault(int(np.argmin(np.isfinite(numbers).all(axis=1))), "infinite", f"remove its row, {_CLEAN}")
         return numbers, fault
 
-    def decode(self, X: Array) -> Any:
-        """An Arrow array of the values of the table, from its columns of numbers X (k, columns of numbers). Numbers
-        that are none of these, such as those of pre-images, become the nearest category, truth value, second or
-        character; a category that was filled in is null."""
-        import pyarrow as pa
-
-        if self.kind == "category":
-            filled = (np.array(self.fills) == X).all(axis=1) if self.fills else np.zeros(len(X), bool)
-            return pa.array(np.array(self.categories, object)[X.argmax(axis=1)], pa.string(), mask=filled)
-        if self.kind == "characters":
-            letters = np.array(["", *self.categories], object)
-            codes = np.clip(np.rint(X), 0, len(self.categories)).astype(np.intp)
-            return pa.array(["".join(row) for row in letters[codes]], pa.string())
-        if self.kind == "list":
-            return pa.FixedSizeListArray.from_arrays(pa.array(np.ascontiguousarray(X).ravel()), self.length)
-        if self.kind == "boolean":
-            return pa.array(X[:, 0] >= 0.5)
-        if self.kind == "date":
-            return pa.array(np.rint(X[:, 0] * _DAY).astype("datetime64[s]"))
-        return pa.array(np.ascontiguousarray(X[:, 0]))
-
     def to_json(self) -> dict[str, Any]:
         """The column as a dataset stores it."""
         return {**vars(self), "categories": list(self.categories), "fills": list(self.fills)}

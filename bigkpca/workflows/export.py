@@ -3,34 +3,25 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import IO, Any
 
 import numpy as np
 
 from bigkpca.data.blocks import READ_BYTES
-from bigkpca.data.opening import open_rows, path_of
+from bigkpca.data.opening import open_rows
 from bigkpca.data.rows import Rows
 from bigkpca.data.stores import AnyPath, expanded, store_of
 from bigkpca.errors import Array, SpecError, require
 from bigkpca.execution.progress import Progress, shown, shown_pass
-from bigkpca.ingesting.encoder import Column
 from bigkpca.numerics.model import Model
 from bigkpca.numerics.outliers import REASONS
 from bigkpca.serving.onnx import onnx_model
 from bigkpca.storage import groups, models, output
 from bigkpca.workflows.flags import ARRAYS
-from bigkpca.workflows.inputs import (
-    dataset_at,
-    feature_store,
-    labels_path,
-    names_of,
-    open_labels,
-    table_columns,
-    unchanged,
-)
+from bigkpca.workflows.inputs import dataset_at, feature_store, labels_path, names_of, open_labels, unchanged
 
 _SUFFIXES = (".csv", ".parquet", ".npy")
 
@@ -50,7 +41,6 @@ def export(
     *,
     labels: AnyPath | None = None,
     row_numbers: bool = False,
-    words: bool = False,
     array: str | None = None,
     overwrite: bool = False,
     progress: Progress | bool = False,
@@ -73,9 +63,6 @@ def export(
         Text labels are written as text.
     row_numbers : bool
         Add a column `row`: the number of each row, counted from 0.
-    words : bool
-        Write the columns of the table that a dataset was ingested from, instead of its columns of numbers: categories
-        by name, dates as dates, Boolean values as true and false. Pre-images of such rows get the nearest category.
     array : str, optional
         Name of the array if `data` is a Zarr group.
     overwrite : bool
@@ -93,7 +80,7 @@ def export(
     ------
     SpecError
         An unknown suffix, a file that already exists, a path inside a folder of arrays, labels that do not match the
-        rows, labels for a .npy file, `words` of rows that are not those of a table, or types that the format lacks.
+        rows, labels for a .npy file, or types that the format lacks.
     CorruptionError
         Rows that cannot be read.
     LockedError
@@ -115,28 +102,28 @@ def export(
     """
     progress = shown(progress)
     path = expanded(out)
-    if path.lower().endswith(".onnx"):
-        if labels is not None or row_numbers or words:
-            raise SpecError(f"{path}: a model has no rows: leave out labels, row numbers and words")
-        return export_model(models.model_of(data), path, overwrite=overwrite)
-    suffix = next((end for end in _SUFFIXES if path.lower().endswith(end)), None)
+    suffix = next((end for end in (*_SUFFIXES, ".onnx") if path.lower().endswith(end)), None)
     if suffix is None:
         raise SpecError(f"{path}: rows are exported as {', '.join(_SUFFIXES)}, models as .onnx: choose such a name")
-    if suffix == ".npy" and (labels is not None or row_numbers or words):
-        raise SpecError(
-            f"{path}: a .npy file holds numbers of one type: export labels, row numbers and words as .parquet"
-        )
+    if suffix == ".onnx":
+        if labels is not None or row_numbers:
+            raise SpecError(f"{path}: a model has no rows: leave out labels and row numbers")
+        return export_model(models.model_of(data), path, overwrite=overwrite)
+    if suffix == ".npy" and (labels is not None or row_numbers):
+        raise SpecError(f"{path}: a .npy file holds numbers of one type: export labels and row numbers as .parquet")
     if suffix != ".npy":
         require("pyarrow", "tables", path)
     rows = open_rows(data, array)
-    table_of = _table_columns(data, rows) if words else None
     word = "column" if feature_store(data) is None else "kernelpca"
-    own = None if table_of is None else tuple(column.name for column in table_of)
-    names = own or rows.names or tuple(f"{word}{j}" for j in range(rows.shape[1]))
+    names = rows.names or tuple(f"{word}{j}" for j in range(rows.shape[1]))
     with _locked(path, rows.fingerprint()["path"], overwrite=overwrite) as path:
-        table = _Table(rows, names, _labels(labels, data, rows), row_numbers, table_of, _flags(data))
-        twice = [name for name, count in Counter(table.names).items() if count > 1]
-        if twice and (labels is not None or row_numbers or suffix == ".parquet"):
+        before = [_Beside("row", np.dtype(np.int64), np.arange)] if row_numbers else []
+        if labels is not None:
+            before.append(_labels(labels, data, rows))
+        after = _flags(data) if suffix != ".npy" else []
+        columns = [*(each.name for each in before), *names, *(each.name for each in after)]
+        twice = [name for name, count in Counter(columns).items() if count > 1]
+        if twice and (before or suffix == ".parquet"):
             raise SpecError(
                 f"{path}: two columns would have the name {twice[0]!r}, which readers reject: rename one first"
             )
@@ -144,12 +131,12 @@ def export(
             shown_pass(progress, "exporting", rows.shape[0]) as advance,
             store_of(path).writing(path) as file,
             unchanged(rows),
-            _writer(suffix, file, table) as write,
+            _npy(file, rows) if suffix == ".npy" else _table(suffix, file, rows, names, before, after) as write,
         ):
-            for part in table.parts():
-                write(part)
-                advance(len(part[0]))
-    return Exported(path, rows.shape[0], len(table.names))
+            for start, stop in _ranges(rows):
+                write(start, stop)
+                advance(stop - start)
+    return Exported(path, rows.shape[0], len(columns))
 
 
 def export_model(model: Model, out: AnyPath, *, overwrite: bool = False) -> Exported:
@@ -175,23 +162,17 @@ def _locked(path: str, source: str | None, *, overwrite: bool) -> Iterator[str]:
         yield path
 
 
-def _table_columns(data: Any, rows: Rows) -> tuple[Column, ...]:
-    """The columns of the table that rows were ingested from. Raises SpecError if there is no such table."""
-    path, found = path_of(data), None
-    if feature_store(data) is None and path is not None:
-        found = table_columns(path)
-    if found is None or sum(len(column.names) for column in found) != rows.shape[1]:
-        raise SpecError(
-            f"{rows.where} has no columns with words: --words (words= in Python) exports a dataset that bigkpca ingest "
-            "made of a table, or pre-images of its rows while it exists"
-        )
-    return found
+@dataclass(frozen=True)
+class _Beside:
+    """A column beside the rows: its name and dtype, and a reader of a range of rows."""
+
+    name: str
+    dtype: np.dtype[Any]
+    read: Callable[[int, int], Array]
 
 
-def _labels(given: AnyPath | None, data: Any, rows: Rows) -> Callable[[int, int], Array] | None:
-    """A reader of the labels of a range of rows; None without labels. Raises SpecError unless each row has one."""
-    if given is None:
-        return None
+def _labels(given: AnyPath, data: Any, rows: Rows) -> _Beside:
+    """The labels of the rows. Raises SpecError unless each row has one."""
     store = feature_store(data)
     source = (
         rows.fingerprint()["path"] if store is None else ((groups.describe(store) or {}).get("input") or {})["path"]
@@ -207,64 +188,73 @@ def _labels(given: AnyPath | None, data: Any, rows: Rows) -> Callable[[int, int]
         found = np.asarray(values[start:stop])
         return names_of(found, categories, where) if categories else found
 
-    return read
+    return _Beside("label", read(0, 1).dtype, read)
 
 
-def _flags(data: Any) -> dict[str, Callable[[int, int], Array]]:
-    """Readers of the flags of a range of rows, with reasons as words; none if these are not scores with flags."""
+def _flags(data: Any) -> list[_Beside]:
+    """The flags of the rows, with reasons as words; none if these are not scores with flags."""
     store = feature_store(data)
     if store is None or (groups.describe(store) or {}).get("flag") is None:
-        return {}
+        return []
     statistic, flagged = (groups.open_values(store, name) for name in ARRAYS)
-    return {
-        "statistic": lambda start, stop: np.asarray(statistic[start:stop]),
-        "flagged": lambda start, stop: np.array(REASONS)[flagged[start:stop]],
-    }
+    reasons = np.array(REASONS)
+    return [
+        _Beside("statistic", statistic.dtype, lambda start, stop: np.asarray(statistic[start:stop])),
+        _Beside("flagged", reasons.dtype, lambda start, stop: reasons[flagged[start:stop]]),
+    ]
 
 
-@dataclass(frozen=True)
-class _Table:
-    """The content of the file: rows with the names of their columns, and columns before and after them."""
-
-    rows: Rows
-    own_names: tuple[str, ...]
-    labels: Callable[[int, int], Array] | None
-    row_numbers: bool
-    columns: tuple[Column, ...] | None = None  # of the table, instead of columns of numbers
-    flags: Mapping[str, Callable[[int, int], Array]] = field(default_factory=dict)
-
-    def own(self, X: Array) -> list[Any]:
-        """The columns of rows X (k, d), without those before them."""
-        if self.columns is None:
-            return list(_native(X).T)
-        stops = np.cumsum([len(column.names) for column in self.columns])
-        return [column.decode(part) for part, column in zip(np.split(X, stops[:-1], axis=1), self.columns, strict=True)]
-
-    @property
-    def names(self) -> list[str]:
-        """Names of all columns."""
-        return [
-            *(["row"] if self.row_numbers else []),
-            *(["label"] if self.labels else []),
-            *self.own_names,
-            *self.flags,
-        ]
-
-    def parts(self) -> Iterator[list[Any]]:
-        """All columns (k,), a range of rows at a time."""
-        chunk = max(self.rows.grid[0], self.rows.grain)  # read as a whole, so that no chunk is read twice
-        step = max(1, READ_BYTES // (self.rows.shape[1] * self.rows.dtype.itemsize * chunk)) * chunk
-        for start in range(0, self.rows.shape[0], step):
-            stop = min(start + step, self.rows.shape[0])
-            numbers = [np.arange(start, stop)] if self.row_numbers else []
-            labels = [_native(self.labels(start, stop))] if self.labels else []
-            flags = [read(start, stop) for read in self.flags.values()]
-            yield [*numbers, *labels, *self.own(self.rows.block(start, stop)), *flags]
+def _ranges(rows: Rows) -> Iterator[tuple[int, int]]:
+    """Ranges of about 4 MB of whole chunks, so that no chunk is read twice."""
+    chunk = max(rows.grid[0], rows.grain)
+    step = max(1, READ_BYTES // (rows.shape[1] * rows.dtype.itemsize * chunk)) * chunk
+    for start in range(0, rows.shape[0], step):
+        yield start, min(start + step, rows.shape[0])
 
 
 def _native(values: Array) -> Array:
     """The same values in the byte order of this machine, which Arrow needs."""
     return values.astype(values.dtype.newbyteorder("="), copy=False)
+
+
+@contextmanager
+def _npy(file: IO[bytes], rows: Rows) -> Iterator[Callable[[int, int], Any]]:
+    """A writer of ranges of rows to a .npy file."""
+    header = {"descr": rows.dtype.newbyteorder("=").str, "fortran_order": False, "shape": rows.shape}
+    np.lib.format.write_array_header_1_0(file, header)
+    yield lambda start, stop: file.write(_native(rows.block(start, stop)).tobytes())
+
+
+@contextmanager
+def _table(
+    suffix: str, file: IO[bytes], rows: Rows, names: Sequence[str], before: Sequence[_Beside], after: Sequence[_Beside]
+) -> Iterator[Callable[[int, int], Any]]:
+    """A writer of ranges of rows to a table; text has enough digits to distinguish all numbers."""
+    import pyarrow as pa
+
+    schema = pa.schema(
+        [
+            *((each.name, _type(each.dtype, f"the {each.name}s")) for each in before),
+            *((name, _type(rows.dtype, "the rows")) for name in names),
+            *((each.name, _type(each.dtype, "the flags")) for each in after),
+        ]
+    )
+    opened: Any
+    if suffix == ".csv":
+        from pyarrow import csv
+
+        opened = csv.CSVWriter(file, schema, write_options=csv.WriteOptions(quoting_style="needed"))
+    else:
+        from pyarrow.parquet import ParquetWriter
+
+        opened = ParquetWriter(file, schema)
+
+    def write(start: int, stop: int) -> None:
+        first, last = ([_native(each.read(start, stop)) for each in beside] for beside in (before, after))
+        writer.write_table(pa.table([*first, *_native(rows.block(start, stop)).T, *last], schema=schema))
+
+    with opened as writer:
+        yield write
 
 
 def _type(dtype: np.dtype[Any], what: str) -> Any:
@@ -277,37 +267,3 @@ def _type(dtype: np.dtype[Any], what: str) -> Any:
         raise SpecError(
             f"{what} have the dtype {dtype}, which CSV and Parquet lack: convert them first, e.g. to float64 or text"
         ) from error
-
-
-@contextmanager
-def _writer(suffix: str, file: IO[bytes], table: _Table) -> Iterator[Callable[[list[Any]], Any]]:
-    """A writer of columns (k,) of a range of rows; text has enough digits to distinguish all numbers."""
-    if suffix == ".npy":
-        rows = table.rows
-        header = {"descr": rows.dtype.newbyteorder("=").str, "fortran_order": False, "shape": rows.shape}
-        np.lib.format.write_array_header_1_0(file, header)
-        yield lambda part: file.write(np.stack(part, axis=1).tobytes())
-        return
-    import pyarrow as pa
-
-    if table.columns is None:
-        types = [_type(table.rows.dtype, "the rows")] * len(table.own_names)
-    else:
-        types = [values.type for values in table.own(_native(np.zeros((1, table.rows.shape[1]), table.rows.dtype)))]
-    types += [_type(read(0, 1).dtype, "the flags") for read in table.flags.values()]
-    if table.labels:
-        types.insert(0, _type(table.labels(0, 1).dtype, "the labels"))
-    if table.row_numbers:
-        types.insert(0, pa.int64())
-    schema = pa.schema(list(zip(table.names, types, strict=True)))
-    opened: Any
-    if suffix == ".csv":
-        from pyarrow import csv
-
-        opened = csv.CSVWriter(file, schema, write_options=csv.WriteOptions(quoting_style="needed"))
-    else:
-        from pyarrow.parquet import ParquetWriter
-
-        opened = ParquetWriter(file, schema)
-    with opened as writer:
-        yield lambda part: writer.write_table(pa.table(part, schema=schema))

@@ -15,10 +15,9 @@ from bigkpca.data.rows import ArrayRows, Rows
 from bigkpca.data.stores import expanded, is_path, parent, store_of
 from bigkpca.data.zarr import ZarrRows
 from bigkpca.errors import Array, FillValuesWarning, SpecError, changed
-from bigkpca.ingesting.encoder import Column, Encoder
 from bigkpca.numerics.model import Model
 from bigkpca.numerics.preimages import check_width
-from bigkpca.storage import groups, models, records
+from bigkpca.storage import groups, models
 
 
 def check_unchanged(rows: Rows, before: dict[str, Any]) -> None:
@@ -52,24 +51,6 @@ def dataset_at(path: str | None) -> Mapping[str, Any] | None:
     """The description of a dataset at this path, if there is one."""
     about = None if path is None else groups.describe(path)
     return about if about and about["format"] == "dataset" else None
-
-
-def table_columns(path: str) -> tuple[Column, ...] | None:
-    """The columns of the table that rows at this path were ingested from, also if it holds pre-images of such rows or
-    of their scores; None if there is no such table. Raises CorruptionError for a damaged record."""
-    for _ in range(3):  # pre-images, scores, dataset
-        about = groups.describe(path) or {}
-        if about.get("format") == "dataset" and "encoding" in about:
-            records.check(about["encoding"], records.ENCODING, path)
-            return Encoder.from_json(about["encoding"]).columns
-        if about.get("format") == "dataset":
-            names = about.get("column_names")
-            return None if names is None else tuple(Column(name, "number") for name in names)
-        place = (about.get("input") or {}).get("path")
-        if place is None:
-            return None
-        path = place
-    return None
 
 
 def labels_path(labels: Any) -> str:

@@ -12,7 +12,6 @@ import zarr
 from dask import delayed
 
 import bigkpca
-from bigkpca.data.opening import open_rows
 from bigkpca.data.stores import LocalDisk, clients, store_of
 from bigkpca.errors import BigKPCAError, IncompleteError, SpecError
 from bigkpca.workflows import export
@@ -156,7 +155,7 @@ def test_labels_that_do_not_fit(scores, tmp_path):
         ("b.parquet", np.zeros(60), r"labels must be a path or a name, not ndarray: .*np\.save"),
         ("b.csv", tmp_path / "short.npy", r"short\.npy has labels of shape \(59,\), but the rows need 60 labels"),
         ("b.csv", "z", "z"),
-        ("b.npy", "y", r"b\.npy: a \.npy file holds numbers of one type"),
+        ("b.npy", "y", r"b\.npy: a \.npy file holds numbers of one type: export labels and row numbers as \.parquet"),
     ):
         with pytest.raises(SpecError, match=message):
             bigkpca.export(scores, tmp_path / out, labels=labels)
@@ -274,57 +273,7 @@ def test_a_server_that_fails_at_the_end_is_told(mode, scores, s3_server, use_s3,
     assert "a.csv" not in in_bucket(bucket)
 
 
-# Words of tables
-
-
-@pytest.fixture
-def table(tmp_path):
-    at = pd.Timestamp("2013-01-01") + pd.to_timedelta(RNG.integers(0, 365 * 24, 80), "h")
-    kind, late = RNG.choice(["u", "v", "w"], 80), RNG.random(80) < 0.4
-    frame = pd.DataFrame({"at": at, "kind": kind, "x": RNG.normal(size=80), "late": late})
-    frame.to_csv(tmp_path / "t.csv", index=False)
-    bigkpca.ingest(tmp_path / "t.csv", tmp_path / "t.zarr", categorical="kind")
-    return frame
-
-
-def test_words_are_those_of_the_table(table, tmp_path):
-    assert bigkpca.export(tmp_path / "t.zarr", tmp_path / "t.parquet", words=True).columns == 4
-    pd.testing.assert_frame_equal(pd.read_parquet(tmp_path / "t.parquet"), table, check_dtype=False)
-    bigkpca.export(tmp_path / "t.zarr", tmp_path / "back.csv", words=True)
-    bigkpca.ingest(tmp_path / "back.csv", tmp_path / "back.zarr", categorical="kind")
-    np.testing.assert_array_equal(
-        open_rows(tmp_path / "back.zarr").block(0, 80), open_rows(tmp_path / "t.zarr").block(0, 80)
-    )
-
-
-@pytest.mark.full
-def test_pre_images_of_a_table_have_the_nearest_words(table, tmp_path):
-    model = bigkpca.fit(tmp_path / "t.zarr", tmp_path / "m.zarr", standardize=True, n_components=30, size=80)
-    bigkpca.transform(model, tmp_path / "t.zarr", tmp_path / "s.zarr")
-    bigkpca.reconstruct(model, tmp_path / "s.zarr", tmp_path / "r.zarr")
-    bigkpca.denoise(model, tmp_path / "t.zarr", tmp_path / "d.zarr")
-    for name in ("r", "d"):
-        shown = bigkpca.export(tmp_path / f"{name}.zarr", tmp_path / f"{name}.csv", words=True, row_numbers=True)
-        found = pd.read_csv(tmp_path / f"{name}.csv", parse_dates=["at"])
-        assert (shown.columns, list(found)) == (5, ["row", "at", "kind", "x", "late"])
-        assert (found["kind"] == table["kind"]).mean() > 0.9
-        assert (found["late"] == table["late"]).mean() > 0.9
-        assert (found["at"] - table["at"]).abs().median() < pd.Timedelta("30D")
-
-
-def test_rows_that_were_no_table_have_no_words(table, tmp_path):
-    model = bigkpca.fit(tmp_path / "t.zarr", tmp_path / "m.zarr", standardize=True, n_components=2, size=20)
-    bigkpca.transform(model, tmp_path / "t.zarr", tmp_path / "s.zarr")
-    np.save(tmp_path / "x.npy", np.ones((3, 2)))
-    for data in (tmp_path / "s.zarr", tmp_path / "x.npy", np.ones((3, 2)), table[["x"]]):
-        with pytest.raises(
-            SpecError, match=r"has no columns with words: --words \(words= in Python\) exports a dataset"
-        ):
-            bigkpca.export(data, tmp_path / "out.csv", words=True)
-    with pytest.raises(SpecError, match="a model has no rows: leave out labels, row numbers and words"):
-        bigkpca.export(model, tmp_path / "m.onnx", words=True)
-    with pytest.raises(SpecError, match=r"labels, row numbers and words as \.parquet"):
-        bigkpca.export(tmp_path / "t.zarr", tmp_path / "t.npy", words=True)
+# Flags
 
 
 @pytest.mark.filterwarnings("ignore::bigkpca.errors.FlaggedShareWarning")
