@@ -9,7 +9,7 @@ the work.
 
 from __future__ import annotations
 
-import hashlib
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -21,7 +21,6 @@ import zarr
 
 from bigkpca.data.beside import BESIDE, LABELS, WEIGHTS
 from bigkpca.data.blocks import power_of_two
-from bigkpca.data.rows import little_endian
 from bigkpca.data.stores import AnyPath, expanded, is_path, last_name, store_of
 from bigkpca.data.zarr import read, whole
 from bigkpca.errors import Array, CorruptionError, DataError, RepeatedRowsWarning, SpecError, warn
@@ -43,6 +42,7 @@ from bigkpca.storage import groups, output, records
 from bigkpca.storage.output import NewArray, Output, group_path
 
 _CHUNK_BYTES, _CHUNK_ROWS = 2**21, 65536
+_HELD_BYTES = 2**23  # of whole chunks that are written at once, since Zarr compresses them in parallel
 
 
 def chunk_rows(row_bytes: int, given: int | None = None) -> int:
@@ -347,10 +347,8 @@ def _filled(place: Output, inputs: Inputs, encoder: Encoder | None, progress: Pr
     about = place.before or {"rows": 0}
     start, codes = about["rows"], {text: code for code, text in enumerate(about.get("categories", []))}
     x, beside = _Chunks.after(place, "x", start), {name: _Chunks.after(place, name, start) for name in heads}
-    digest = hashlib.sha256()
     with shown_pass(progress, "ingest", count_of(inputs.opened)) as advance:
         for piece in pieces:
-            digest.update(little_endian(piece.X))
             x.add(piece.X)
             for kind, values in piece.beside.items():
                 beside[kind.array].add(_codes(values, codes))
@@ -364,7 +362,7 @@ def _filled(place: Output, inputs: Inputs, encoder: Encoder | None, progress: Pr
             where = inputs.separate[kind].where
             raise SpecError(f"{where} holds {count:,} {kind.noun}s for {stop - start:,} rows: it needs one for each")
     names = [last_name(each["path"] or each["table"]) for each in inputs.identity]
-    entry = {"sources": names, "rows": [start, stop], "sha256": digest.hexdigest()}
+    entry = {"sources": names, "rows": [start, stop]}
     found = {"rows": stop, "columns": first.X.shape[1], "arrays": ["x", *heads], "provenance": [entry]}
     found |= {"row_shape": list(first.row_shape)} | ({"categories": list(codes)} if codes else {})
     if encoder is None:
@@ -417,7 +415,7 @@ def _array(group: zarr.Group, name: str) -> zarr.Array[Any]:
 
 @dataclass
 class _Chunks:
-    """Rows collected in memory until they fill a chunk, which is then written once, by one assignment.
+    """Rows collected in memory until they fill some chunks, which are then written once, by one assignment.
 
     array: in the folder of `place`; its stored shape grows only when all rows are written. start: number of the first
     row held.
@@ -434,8 +432,9 @@ class _Chunks:
         """Continue after the first rows of an array; rows of an incomplete chunk are read back, to be written again."""
         path = f"{place.folder}/{name}"
         array = groups.open_array(path)
-        held = np.empty((array.chunks[0], *array.shape[1:]), array.dtype)
-        filled = rows % len(held)
+        chunk, row_bytes = array.chunks[0], math.prod(array.shape[1:]) * array.dtype.itemsize
+        held = np.empty((chunk * max(1, _HELD_BYTES // (chunk * row_bytes)), *array.shape[1:]), array.dtype)
+        filled = rows % chunk
         if filled:
             held[:filled] = read(whole(array), path, rows - filled, rows)
         return cls(array, place, rows - filled, held, filled)

@@ -15,7 +15,7 @@ rows that are added later.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
@@ -68,6 +68,11 @@ class Column:
         if self.kind in ("list", "characters"):
             return tuple(f"{self.name}[{place}]" for place in range(self.length))
         return (self.name,)
+
+    @property
+    def width(self) -> int:
+        """The number of its columns of numbers."""
+        return len(self.categories) if self.kind == "category" else self.length
 
     @property
     def unit(self) -> str | None:
@@ -222,7 +227,9 @@ def _categories(values: Any, column: Column) -> _Encoded:
         place = int(np.argmax(unknown))
         what = f"{texts[place].as_py()!r:.60}, not one of the {len(column.categories):,} categories of the dataset"
         fault = Fault(place, what, "remove its row, or make a new dataset with max_categories, where it is '(other)'")
-    return (found[:, None] == np.arange(len(column.categories))).astype(np.uint8), missing, fault
+    numbers = np.zeros((len(found), len(column.categories)), np.uint8)
+    numbers[np.flatnonzero(found >= 0), found[found >= 0]] = 1
+    return numbers, missing, fault
 
 
 def _characters(values: Any, column: Column) -> _Encoded:
@@ -264,14 +271,19 @@ class Encoder:
     dtype: np.dtype[Any]
 
     @property
+    def width(self) -> int:
+        """The number of columns of numbers."""
+        return sum(column.width for column in self.columns)
+
+    @property
     def names(self) -> tuple[str, ...]:
-        """Names of the columns of numbers."""
+        """Their names."""
         return tuple(name for column in self.columns for name in column.names)
 
     def encode(self, batch: Any, where: str, first: int) -> Array:
         """The numbers of a batch, (k, columns of numbers), whose first row has this number in `where`. Raises DataError
         that names the first unusable value of each column."""
-        found, faults, at = np.empty((len(batch), len(self.names)), self.dtype), [], 0
+        found, faults, at = np.empty((len(batch), self.width), self.dtype), [], 0
         for column in self.columns:
             try:
                 numbers, fault = column.encode(batch.column(column.name))
@@ -281,8 +293,8 @@ class Encoder:
                     f"{where}: column {column.name!r} is of type {arrow}, and of kind {column.kind} in the dataset: "
                     f"convert it first ({error})"
                 ) from error
-            stop = at + len(column.names)
-            found[:, at:stop] = cast(numbers, self.dtype, first, where, column.names)
+            stop = at + column.width
+            found[:, at:stop] = cast(numbers, self.dtype, first, where, column.name)
             at = stop
             if fault is not None:
                 row = f"row {first + fault.place:,} (counted from 0)"
@@ -302,9 +314,9 @@ class Encoder:
         return cls(tuple(map(Column.from_json, values["columns"])), np.dtype(values["dtype"]))
 
 
-def cast(X: Array, dtype: np.dtype[Any], first: int, where: str, names: Sequence[str] | None) -> Array:
-    """X in another dtype. Raises DataError for the first value that the dtype cannot hold; floats are rounded to
-    shorter ones."""
+def cast(X: Array, dtype: np.dtype[Any], first: int, where: str, name: str | None = None) -> Array:
+    """X, of a column of this name if it is from a table, in another dtype. Raises DataError for the first value that
+    the dtype cannot hold; floats are rounded to shorter ones."""
     if np.can_cast(X.dtype, dtype) and not (X.dtype.kind in "ui" and X.dtype.itemsize == 8 and dtype.kind == "f"):
         return X.astype(dtype, copy=False)
     with np.errstate(over="ignore", invalid="ignore"):
@@ -320,7 +332,7 @@ def cast(X: Array, dtype: np.dtype[Any], first: int, where: str, names: Sequence
     if lost.any():
         row, column = np.argwhere(lost)[0]
         raise DataError(
-            f"{where}: row {first + row} of column {repr(names[column]) if names else column} (counted from 0) is "
+            f"{where}: row {first + row} of column {column if name is None else repr(name)} (counted from 0) is "
             f"{X[row, column]}, which {dtype} cannot hold: choose another dtype (--dtype)"
         )
     return found
@@ -341,7 +353,7 @@ class _Learner:
         import pyarrow.compute as pc
 
         if self.column.kind not in ("category", "characters"):
-            numbers, fault = replace(self.column, fills=(0.0,) * len(self.column.names)).encode(values)
+            numbers, fault = replace(self.column, fills=(0.0,) * self.column.width).encode(values)
             present = ~_ENCODERS[self.column.kind](values, self.column)[1]
             if fault is None:
                 self._total = self._total + numbers[present].sum(axis=0, dtype=np.float64)

@@ -250,7 +250,7 @@ def pieces_of_arrays(
                 kind: _checked(kind, part, first, file.place(own))
                 for (kind, own), part in zip(beside.items(), values, strict=True)
             }
-            yield Piece(cast(rows, storable(dtype or wanted), first, where, None), of_rows, stored.shape[1:])
+            yield Piece(cast(rows, storable(dtype or wanted), first, where), of_rows, stored.shape[1:])
             first += len(X)
 
 
@@ -258,9 +258,9 @@ def pieces_of_tables(found: Sequence[Table], encoder: Encoder, beside: Mapping[B
     """The rows of tables, in pieces."""
     wanted = [*(column.name for column in encoder.columns), *beside.values()]
     for table in found:
-        for where, first, batch in table.batches(wanted, len(encoder.names)):
+        for where, first, batch in table.batches(wanted, encoder.width):
             of_rows = {kind: _values_of(kind, batch.column(own), own, first, where) for kind, own in beside.items()}
-            yield Piece(encoder.encode(batch, where, first), of_rows, (len(encoder.names),))
+            yield Piece(encoder.encode(batch, where, first), of_rows, (encoder.width,))
 
 
 def separate_pieces(kind: Beside, file: ArrayFile | Table) -> Iterator[Array]:

@@ -1,6 +1,4 @@
-"""Arrays written to disk as users have them, how often their chunks are read, and digests as manifests hold them."""
-
-import hashlib
+"""Arrays written to disk as users have them, and how often their chunks are read."""
 
 import numpy as np
 import zarr
@@ -31,10 +29,3 @@ def counted_reads(monkeypatch, chunks, chunk_rows):
 
     monkeypatch.setattr(ZarrRows, "block", counting)
     return counts
-
-
-def sha256(values):
-    """Of the values in C order, little-endian."""
-    values = np.asarray(values)
-    little = values.astype(values.dtype.newbyteorder("<"))
-    return hashlib.sha256(little.tobytes(order="C")).hexdigest()

@@ -18,7 +18,6 @@ from bigkpca.ingesting import Ingested, arrays, chunk_rows, ingest
 from bigkpca.ingesting.encoder import cast
 from tests.helpers.disks import tree_bytes
 from tests.helpers.named import stored
-from tests.helpers.stores import sha256
 from tests.ingesting.files import ARRAYS, TABLES, WORDS, X, Y, about, idx_bytes, made, npy, refuse
 
 W = np.where(np.arange(300) % 7, np.random.default_rng(1).exponential(size=300).round(1), 0.0)
@@ -38,7 +37,7 @@ def test_every_format_gives_the_rows_and_labels_of_numpy(tmp_path, monkeypatch, 
             np.testing.assert_array_equal(found["y"], Y)
         assert tree_bytes(done.path) == tree_bytes(tmp_path / f"{2**23}.zarr")
         (told,) = about(done.path)["provenance"]
-        assert (told["sources"][0], told["rows"], told["sha256"]) == (source.name, [0, 300], sha256(X))
+        assert (told["sources"][0], told["rows"]) == (source.name, [0, 300])
 
 
 @given(

@@ -112,6 +112,7 @@ def ingest_and_delete(source, folder, **options):
 def test_memory_does_not_grow_with_the_rows_of_arrays(tmp_path, suffix, monkeypatch):
     """Peaks for 4 and 16 chunks of 1 MB: in pieces and chunks the longer one needs no more."""
     monkeypatch.setattr("bigkpca.ingesting.arrays.READ_BYTES", 2**19)
+    monkeypatch.setattr("bigkpca.ingesting._HELD_BYTES", 2**20)
     peaks = []
     for n in (4, 16):
         values = np.tile(RNG.integers(0, 9, size=(1024, 128)).astype(float), (n, 1))

@@ -16,7 +16,6 @@ from bigkpca.storage import groups
 from tests.helpers.disks import tree_bytes
 from tests.helpers.named import stored
 from tests.helpers.progress import Recorder
-from tests.helpers.stores import sha256
 from tests.ingesting.files import RNG, WORDS, X, Y, about, made, npy, refuse, write_npz
 
 
@@ -88,6 +87,7 @@ def test_refused_rows_are_named_by_their_file_and_leave_the_old_dataset(tmp_path
 
 def test_every_chunk_is_written_once_and_metadata_never_lags(tmp_path, monkeypatch):
     monkeypatch.setattr("bigkpca.ingesting.arrays.READ_BYTES", 400)
+    monkeypatch.setattr("bigkpca.ingesting._HELD_BYTES", 1)
     written, put = [], zarr.Array.__setitem__
 
     def counting(array, rows, values):
@@ -148,10 +148,10 @@ def words_of(path, rows=None):
 def check_appended(path, new, words):
     np.testing.assert_array_equal(stored(path)["x"], np.concatenate([X, new]))
     np.testing.assert_array_equal(words_of(path), np.concatenate([WORDS[Y], words]))
-    told = [(each["sources"], each["rows"], each["sha256"]) for each in about(path)["provenance"]]
+    told = [(each["sources"], each["rows"]) for each in about(path)["provenance"]]
     assert told == [
-        (["first.npz"], [0, 300], sha256(X)),
-        (["more.npz"], [300, 300 + len(new)], sha256(new)),
+        (["first.npz"], [0, 300]),
+        (["more.npz"], [300, 300 + len(new)]),
     ]
 
 
@@ -180,7 +180,7 @@ def test_rows_with_other_labels_are_not_those_that_were_appended_last(tmp_path):
     assert stored(tmp_path / "o.zarr")["y"].tolist() == [0, 1, 0, 1, 7, 8]
 
 
-@pytest.mark.parametrize("moment", [*MOMENTS, (zarr.Array, "__setitem__", 3)])
+@pytest.mark.parametrize("moment", [*MOMENTS, (zarr.Array, "__setitem__", 2)])
 def test_a_stopped_append_leaves_the_old_rows_and_completes_later(tmp_path, moment):
     path = dataset(tmp_path)
     longer, *_ = more(tmp_path, 400, "longer")
