@@ -13,7 +13,7 @@ from dask.delayed import Delayed, delayed
 from scipy.sparse import issparse
 
 from bigkpca.data.devices import Device, device_of
-from bigkpca.data.frames import FRAME, column_names, frame_dtype
+from bigkpca.data.frames import FRAME, check_unmasked, column_names, frame_dtype
 from bigkpca.data.rows import EVERY, ArrayRows, Rows, SampleWeights, anonymous, check_shape
 from bigkpca.data.sparse import SparseRows, sparse_rows
 from bigkpca.data.tensors import check_tensor, is_of_cupy, is_tensor, tensor_rows
@@ -74,6 +74,7 @@ class DaskRows(Rows):
 
     def block(self, start: int, stop: int, columns: slice = EVERY) -> Array:
         found = self.values[start:stop, columns].compute()
+        check_unmasked(found, self.where)
         return aligned(found.toarray() if issparse(found) else np.asarray(on_host(found)))
 
     def fingerprint(self) -> dict[str, Any]:
@@ -84,6 +85,7 @@ def rows_of_chunk(
     values: Any, first: int, where: str, first_column: int = 0, weights: SampleWeights | None = None
 ) -> ArrayRows | SparseRows:
     """Rows first, first + 1, ... and columns first_column, ... in a computed chunk, dense, sparse or on a device."""
+    check_unmasked(values, where)
     if is_tensor(values):
         found = tensor_rows(values)
         return replace(found, first=first, where=where, first_column=first_column, weights=weights)

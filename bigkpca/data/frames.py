@@ -1,10 +1,12 @@
-"""Data frames of pandas, polars and Dask, and DataArrays of xarray: detection, column names and values."""
+"""Tables of pandas, polars, pyarrow and Dask, and DataArrays of xarray: detection, column names and values; and what
+has masked or packed values, which are refused."""
 
 from __future__ import annotations
 
 import math
 import os
 import sys
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -15,6 +17,7 @@ from bigkpca.data.stores import is_path
 from bigkpca.errors import Array, DataError, SpecError, check_numeric
 
 FRAME = "the dask dataframe"
+_SERIES = (("pandas", "Series"), ("polars", "Series"), ("pyarrow", "ChunkedArray"), ("pyarrow", "Array"))
 _MOST_NAMED = 5  # columns that one message names
 
 
@@ -47,6 +50,39 @@ def check_data_array(data: Any) -> None:
         raise SpecError(
             "the DataArray has unknown chunk sizes: call compute_chunk_sizes() on its Dask array before creating it"
         )
+    check_unpacked(data.attrs, "the DataArray", "xarray.open_dataset or xarray.decode_cf")
+
+
+_PACKED = ("scale_factor", "add_offset", "_FillValue", "missing_value", "_Unsigned")
+_NAN = (None, "NaN", "nan", b"NaN", b"nan", "AAAAAAAA+H8=")  # as writers of Zarr metadata put it
+
+
+def check_unpacked(attributes: Mapping[str, Any], where: str, opener: str) -> None:
+    """Raise DataError if attributes of the CF conventions say that numbers are packed, or that some mean missing
+    values other than NaN."""
+    given = {name: attributes[name] for name in _PACKED if name in attributes}
+    if found := [name for name, value in given.items() if not _is_nan(value)]:
+        raise DataError(
+            f"{where} has the {'attributes' if found[1:] else 'attribute'} {', '.join(found)}: its values are packed, "
+            f"or some are missing: decode it with {opener}, and leave out or fill in rows with missing values "
+            "(dropna, fillna)"
+        )
+
+
+def _is_nan(value: Any) -> bool:
+    if isinstance(value, str | bytes | None):
+        return value in _NAN
+    values = np.ravel(value)
+    return values.dtype.kind == "f" and bool(np.isnan(values).all())
+
+
+def check_unmasked(values: Any, where: str) -> None:
+    """Raise DataError for masked values."""
+    if np.ma.is_masked(values):
+        raise DataError(
+            f"some values of {where} are masked: leave out their rows, or impute them; filled(value) returns an array "
+            "without a mask (numpy.ma, dask.array.ma)"
+        )
 
 
 def is_dask_array(data: Any) -> bool:
@@ -75,7 +111,11 @@ def frame_dtype(frame: Any) -> np.dtype[Any]:
 
 
 def column_names(data: Any) -> tuple[str, ...] | None:
-    """Column names of a frame; None for anything else and, as in scikit-learn, if some names are not strings."""
+    """Column names of a frame, or the index of the columns of a DataArray as text; None for anything else and, as in
+    scikit-learn, if some names of a frame are not strings."""
+    if is_data_array(data):
+        index = data.indexes.get(data.dims[1])
+        return tuple(map(str, index.tolist())) if index is not None and index.is_unique else None
     names = _columns(data)
     return names if names and all(isinstance(name, str) for name in names) else None
 
@@ -123,10 +163,10 @@ def check_frame(data: Any) -> None:
             "an AnnData object contains several matrices: pass one, as in X.X or X.layers['counts'], or the path of a "
             "file"
         )
-    if np.ma.is_masked(data):
+    check_unmasked(data, "the array")
+    if is_of(data, "netCDF4", "Variable"):
         raise SpecError(
-            "some values of the array are masked: omit their rows, or impute them; X.filled(value) returns an array "
-            "without a mask"
+            "a Variable of netCDF4 masks fill values: open its file with xarray.open_dataset, and pass the DataArray"
         )
     of_arrow = is_of(data, "pyarrow", "Table")
     if not (is_frame(data) or of_arrow):
@@ -199,3 +239,30 @@ def frame_values(frame: Any) -> Array:
         return values
     # Columns of several types, and pandas columns with missing values, arrive as objects.
     return frame.astype(np.float64).to_numpy() if hasattr(frame, "astype") else values.astype(np.float64)
+
+
+def unnested(data: Any) -> Any:
+    """A column of lists of numbers, such as embeddings, as an array (n, d): a Series, an Arrow array, or a frame of one
+    such column. Anything else is returned unchanged. Raises DataError for lists of different lengths."""
+    of_arrow = is_of(data, "pyarrow", "Table")
+    if of_arrow or (not hasattr(data, "collect") and is_frame(data)):
+        if (data.num_columns if of_arrow else len(data.columns)) != 1:
+            return data
+        column = data.column(0) if of_arrow else data.iloc[:, 0] if hasattr(data, "iloc") else data.to_series(0)
+    elif any(is_of(data, *each) for each in _SERIES):
+        column = data
+    else:
+        return data
+    values = column.to_numpy(**({"zero_copy_only": False} if is_of(column, "pyarrow", "Array") else {}))
+    if values.ndim == 2:  # lists of fixed length in polars, or structs
+        return values if str(column.dtype).startswith("Array") else data
+    if values.dtype != object or not len(values) or not isinstance(values[0], list | np.ndarray):
+        return data
+    lengths = np.array([-1 if each is None else len(each) for each in values])
+    if (lengths != lengths[0]).any():
+        row = int(np.argmax(lengths != lengths[0]))
+        found = "is missing" if lengths[row] < 0 else f"has {lengths[row]:,} numbers"
+        raise DataError(
+            f"row {row} (counted from 0) {found}, and row 0 has {lengths[0]:,}: all lists must have the same length"
+        )
+    return np.stack(list(values))

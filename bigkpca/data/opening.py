@@ -19,7 +19,9 @@ from bigkpca.data.frames import (
     is_dask_frame,
     is_data_array,
     is_frame,
+    unnested,
 )
+from bigkpca.data.hdf5 import Hdf5Rows, is_hdf5
 from bigkpca.data.npy import NpyRows
 from bigkpca.data.rows import ArrayRows, Rows, check_shape
 from bigkpca.data.sparse import SparseRows, npz_rows, sparse_rows
@@ -58,10 +60,10 @@ def path_of(data: Any) -> str | None:
 
 
 def is_lazy(data: Any) -> bool:
-    """Whether `data` is a path, a Dask or Zarr array, a Zarr group, a Dask frame, or a DataArray over Dask, whose rows
-    need not be in memory."""
+    """Whether `data` is a path, a Dask, Zarr or HDF5 array, a Zarr group, a Dask frame, or a DataArray over Dask, whose
+    rows need not be in memory."""
     held = data.data if is_data_array(data) else data
-    stored = is_path(held) or isinstance(held, zarr.Array | zarr.Group)
+    stored = is_path(held) or isinstance(held, zarr.Array | zarr.Group) or is_hdf5(held)
     return stored or is_dask_array(held) or is_dask_frame(held)
 
 
@@ -70,8 +72,7 @@ def _any_rows(data: Any, array: str | None) -> Rows:
         return _path_rows(expanded(data), array)
     if is_data_array(data):
         check_data_array(data)
-        rows: Any = _any_rows(data.data, array)
-        return replace(rows, data_array=data)
+        return replace(_any_rows(data.data, array), names=column_names(data))
     if is_dask_frame(data):
         return frame_rows(data)
     if is_dask_array(data):
@@ -87,12 +88,15 @@ def _any_rows(data: Any, array: str | None) -> Rows:
                 f"{path or 'the data'} is a Zarr group of the arrays {names}, but rows must be one array: {named}"
             )
         return _path_rows(path, array)
+    if is_hdf5(data):
+        return Hdf5Rows.of(data)
     if isinstance(data, Rows):
         return data
     if issparse(data):
         return sparse_rows(data)
     if is_tensor(data):
         return tensor_rows(data)
+    data = unnested(data)
     check_frame(data)
     if is_frame(data):
         values = frame_values(data)
@@ -122,6 +126,11 @@ def _path_rows(path: str, array: str | None) -> Rows:
             raise unreadable(error, path) from error
     if path.endswith(".h5ad"):
         raise _of_anndata(path)
+    if path.endswith((".nc", ".nc4", ".cdf")):
+        raise SpecError(f"{path} is a netCDF file: pass xarray.open_dataset({path!r}, chunks={{}})[NAME]")
+    if path.endswith(".zip") and not store.is_folder(path):
+        opened_zip = f"zarr.open(zarr.storage.ZipStore({path!r}, mode='r'), mode='r')"
+        raise SpecError(f"{path} is a zip file: unpack it, or pass the array in it: {opened_zip}, or [NAME] of a group")
     if not store.is_folder(path):
         raise SpecError(f"{path} is a file; make a dataset from it first: bigkpca ingest {path} DATASET.zarr")
     node = open_node(path)

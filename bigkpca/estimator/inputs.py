@@ -23,8 +23,8 @@ from bigkpca.data.frames import (
     is_dask_frame,
     is_data_array,
     is_frame,
+    unnested,
 )
-from bigkpca.data.labels import header_from
 from bigkpca.data.opening import in_memory, is_lazy, open_rows, open_uncounted
 from bigkpca.data.rows import ArrayRows, DeviceRows, Rows
 from bigkpca.data.sparse import sparse_rows
@@ -108,11 +108,12 @@ class RowsInput:
             if reset:
                 self._remember(rows.shape[1], rows.names)
             return rows
-        given = X if is_data_array(X) else None
+        X = unnested(X)
         held = _held(X)
         tensor = tensor_rows(held) if is_tensor(held) else None
         check_frame(X)
         check_names(X)
+        names = column_names(X)
         checks: dict[str, Any] = {
             "dtype": [np.float64, np.float32, *_SMALL_INTEGERS],
             "accept_sparse": "csr",
@@ -123,7 +124,7 @@ class RowsInput:
             n, d = tensor.shape
             validate_data(self, np.broadcast_to(0.0, (min(n, 2), d)), reset=reset, **checks)
             X = held if tensor.dtype in checks["dtype"] else astype(held, np.float64)
-            return DeviceRows(X, data_array=given)
+            return DeviceRows(X)
         if tensor is not None:
             X = tensor.values
         if is_frame(X) and not hasattr(X, "iloc"):  # scikit-learn converts other frames than pandas to float64
@@ -131,28 +132,21 @@ class RowsInput:
             values = check_array(frame_values(X), estimator=self, **checks)
         else:
             values = validate_data(self, X, reset=reset, **checks)
-        return sparse_rows(values) if issparse(values) else ArrayRows(values, names=column_names(X), data_array=given)
+        return sparse_rows(values) if issparse(values) else ArrayRows(values, names=names)
 
     def _check_dims(self, X: Any, *, reset: bool) -> None:
-        """Raise an error for a DataArray that is not a table, or has other columns than those of the fit; `reset`
-        replaces these, which pre-images have."""
+        """Raise an error for a DataArray that is not a table. `reset` keeps its columns, which pre-images have."""
         check_data_array(X)
-        given = X if is_data_array(X) else None
-        if not reset:
-            projection.check_labels(given, self.model_)  # before scikit-learn counts columns
-            return
-        if hasattr(self, "_columns_like"):
+        if reset and hasattr(self, "_columns_like"):
             del self._columns_like
-        if given is not None:
-            self._columns_like = projection.header_of(given)
+        if reset and is_data_array(X):
+            self._columns_like = projection.header_of(X)
 
     def _fitted_columns(self, X: Any) -> Any:
         """The columns of the DataArray of the fit, as one without rows, if X is a DataArray; None if there is none."""
         if not is_data_array(X):
             return None
-        stored = self.model_.provenance.get("column_labels") if hasattr(self, "model_") else None
-        loaded = None if stored is None else header_from(stored, self.model_.columns, X)
-        return getattr(self, "_columns_like", loaded)
+        return getattr(self, "_columns_like", None)
 
     def _matching_rows(self, X: Any, model: Model, *, counted: bool = False) -> Rows:
         """Rows with the same number and names of columns as the fitted rows."""

@@ -12,7 +12,6 @@ import numpy as np
 
 from bigkpca.data.blocks import Block, tile_rows
 from bigkpca.data.frames import FRAME, frame_dtype, is_data_array
-from bigkpca.data.labels import difference_of_columns
 from bigkpca.data.matrix_tiles import Part, matrix_tiles
 from bigkpca.data.rows import ArrayRows, Rows, tiles
 from bigkpca.errors import Array, SpecError, check_overflow, names_apart
@@ -185,8 +184,7 @@ def score_rows(rows: Rows, model: Model, engine: Engine) -> Array:
 
 def check_columns(rows: Rows, model: Model) -> None:
     """Raise SpecError unless the rows are as wide as those on which the model was fitted, and their columns, if both
-    have names or coordinates, have the same ones in the same order."""
-    check_labels(rows.data_array, model)
+    have names, have the same ones in the same order."""
     if rows.names is not None and model.names is not None:
         if apart := names_apart(rows.names, model.names, "the model"):
             raise SpecError(
@@ -206,14 +204,6 @@ def check_columns(rows: Rows, model: Model) -> None:
         f"{rows.where} has {rows.shape[1]} columns, but the model was fitted on {model.columns}: pass rows with the "
         "same columns in the same order"
     )
-
-
-def check_labels(given: Any, model: Model) -> None:
-    """Raise SpecError if a DataArray (None: other rows) has columns along another dim than those on which the model was
-    fitted, or with other coordinates."""
-    stored = model.provenance.get("column_labels")
-    if given is not None and stored is not None and (found := difference_of_columns(given, stored)):
-        raise SpecError(found)
 
 
 _MOST_ROWS = 1024  # more rows are worth tasks on several threads

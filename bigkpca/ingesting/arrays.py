@@ -20,6 +20,7 @@ from typing import IO, Any
 import numpy as np
 
 from bigkpca.data.blocks import READ_BYTES
+from bigkpca.data.frames import check_unpacked
 from bigkpca.data.npy import read_npy_header
 from bigkpca.errors import (
     Array,
@@ -35,7 +36,6 @@ from bigkpca.errors import (
 
 MOST_BYTES = 300_000_000  # that a reader holds at once: a row, a chunk of HDF5, a member that is stored by columns
 _IDX_TYPES = {8: "u1", 9: "i1", 11: ">i2", 12: ">i4", 13: ">f4", 14: ">f8"}
-_PACKED = ("scale_factor", "add_offset", "_FillValue", "missing_value")
 
 
 @dataclass(frozen=True)
@@ -257,23 +257,13 @@ def hdf5(path: Path) -> ArrayFile:
     def stream(name: str, rows: int) -> Iterator[Array]:
         with h5py.File(path, "r") as file:
             data = file[name]
-            _check_plain(data, f"{path}:{name}")
+            check_unpacked(data.attrs, f"{path}:{name}", "xarray.open_dataset")
             data = data.asstr("utf-8") if arrays[name].dtype.kind == "U" else data
             for start in range(0, arrays[name].shape[0], rows):
                 found = data[start : start + rows]
                 yield found.astype(str) if found.dtype == object else found
 
     return ArrayFile(path, arrays, stream)
-
-
-def _check_plain(data: Any, where: str) -> None:
-    """Raise DataError for values that mean others, as in netCDF, unless the fill value is NaN."""
-    packed = {name: np.ravel(data.attrs[name]) for name in _PACKED if name in data.attrs}
-    if not all(values.dtype.kind == "f" and np.isnan(values).all() for values in packed.values()):
-        raise DataError(
-            f"{where} has the attributes {', '.join(packed)}: its values are packed, or some are missing: open it with "
-            "xarray.open_dataset, which decodes them, and fit the DataArray or write it with to_zarr"
-        )
 
 
 def netcdf3(path: Path) -> ArrayFile:

@@ -20,7 +20,7 @@ from bigkpca.numerics.display import number
 from bigkpca.numerics.linear_pca import Captured, spread
 from bigkpca.numerics.model import Model
 from bigkpca.numerics.outliers import usual_errors
-from bigkpca.plots.along import STEPS, ColumnAxes, walk_along
+from bigkpca.plots.along import STEPS, coordinates_of, walk_along
 from bigkpca.plots.pictures import PictureFrame
 from bigkpca.plots.tables import relations
 from bigkpca.reporting import figures, text
@@ -325,9 +325,8 @@ def _frame(data: ReportData, model: Model) -> PictureFrame | None:
 
 
 def _draws_along(model: Model, frame: PictureFrame | None) -> bool:
-    """Whether pre-images are drawn over the coordinates of a DataArray."""
-    labelled = "column_labels" in model.provenance and bool(ColumnAxes.of(model).index)
-    return frame is None and model.decoder is not None and labelled
+    """Whether pre-images are drawn over the coordinates of their columns."""
+    return frame is None and model.decoder is not None and coordinates_of(model) is not None
 
 
 def _walks(model: Model, frame: PictureFrame) -> dict[int, Pictures]:

@@ -2,11 +2,13 @@
 
 from datetime import datetime
 
+import dask.array as da
 import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+import xarray as xr
 
 from bigkpca import KernelPCA
 from bigkpca.data.opening import open_rows
@@ -43,7 +45,10 @@ def test_columns_that_are_no_numbers_are_named():
         ("Struct", pl.Series([{"a": 1}, {"a": 2}])),
         ("Enum", pl.Series(["u", "v"], dtype=pl.Enum(["u", "v"]))),
     ):
-        for number, data in ((0, frame_of(t=column)), (1, frame_of(a=[1.0, 2.0], t=column))):
+        frames = [(1, frame_of(a=[1.0, 2.0], t=column))]
+        if name not in ("List", "Array"):  # which are rows, if they are the only column
+            frames.append((0, frame_of(t=column)))
+        for number, data in frames:
             message = rf"the frame contains .*{name}.* values in column {number} \('t'\): rows must be real numbers"
             for use in (open_rows, KernelPCA(1).fit):
                 with case((name, number)), pytest.raises(DataError, match=message):
@@ -106,3 +111,40 @@ def test_frames_of_polars_keep_their_precision_in_an_estimator():
     np.testing.assert_array_equal(kpca.eigenvalues_, plain.eigenvalues_)
     with pytest.raises(ValueError, match="feature names should match those that were passed during fit"):
         kpca.transform(pl.DataFrame(X, schema=list("abz")))
+
+
+def test_a_column_of_lists_is_rows_and_lists_of_other_lengths_are_named():
+    X = np.random.default_rng(0).normal(size=(40, 3))
+    plain = KernelPCA(2, size=20, random_state=0).fit_transform(X)
+    fixed = pa.FixedSizeListArray.from_arrays(pa.array(X.ravel()), 3)
+    ragged = [[1.0, 2.0], [3.0, 4.0], [5.0]]
+    for column in (pd.Series(list(X)), pl.Series(X.tolist()), pl.Series(X), pa.array(X.tolist()), fixed):
+        with case(column):
+            np.testing.assert_array_equal(open_rows(column).block(0, 40), X)
+            np.testing.assert_allclose(KernelPCA(2, size=20, random_state=0).fit_transform(column), plain)
+    for column in (pd.Series(ragged), pl.DataFrame({"e": ragged}), pa.table({"e": ragged})):
+        for use in (open_rows, KernelPCA(1).fit):
+            with case(column), pytest.raises(DataError, match=r"row 2 .* has 1 numbers, and row 0 has 2: all lists"):
+                use(column)
+    with pytest.raises(DataError, match=r"row 1 .* is missing, and row 0 has 2"):
+        open_rows(pl.Series([[1.0, 2.0], None]))
+
+
+def test_masked_and_filled_values_are_refused_with_what_to_do():
+    X = np.random.default_rng(0).normal(100, 10, (400, 5))
+    X[:60] = -999.0
+    masked = da.from_array(np.ma.masked_equal(X, -999.0), chunks=(100, 5))
+    filled = xr.DataArray(X, dims=("t", "x"), attrs={"_FillValue": -999.0})
+    estimator = KernelPCA(2, size=200, random_state=0)
+    for rows, message in (
+        (masked, "some values of the dask array are masked: leave out their rows, or impute them"),
+        (filled, "the DataArray has the attribute _FillValue: .*xarray.open_dataset or xarray.decode_cf"),
+        (filled.chunk(t=100), "the DataArray has the attribute _FillValue"),
+    ):
+        for use in (estimator.fit, lambda rows: open_rows(rows).block(0, 100)):
+            with case(message), pytest.raises(DataError, match=message):
+                use(rows)
+    kept = da.ma.filled(masked[60:], 0.0)
+    np.testing.assert_allclose(estimator.fit(kept).eigenvalues_, [27.4, 23.9], atol=0.05)
+    nan = xr.DataArray(X[60:], dims=("t", "x"), attrs={"_FillValue": np.nan})
+    np.testing.assert_allclose(estimator.fit(nan).eigenvalues_, [27.4, 23.9], atol=0.05)

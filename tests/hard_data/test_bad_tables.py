@@ -40,9 +40,9 @@ def test_data_arrays_without_the_dimension_that_was_fitted():
     kpca = KernelPCA(2, size=20, random_state=0).fit(stacked)
     for rows, message in (
         (field, r"has the dims \('time', 'lat', 'lon'\): rows must be two-dimensional; stack"),
-        (stacked.transpose("feature", "time"), "fitted on columns along 'feature', which must be the last dim"),
-        (field.isel(lat=0), r"has the dims \('time', 'lon'\): the model was fitted on columns along 'feature'"),
-        (stacked.isel(feature=slice(None, None, -1)), "the coordinates of the dim 'feature' differ from"),
+        (stacked.transpose("feature", "time"), "30 features, but KernelPCA is expecting 12 features"),
+        (field.isel(lat=0), "4 features, but KernelPCA is expecting 12 features"),
+        (stacked.isel(feature=slice(None, None, -1)), r"column 0 .* is '\(2, 3\)', not '\(0, 0\)'"),
     ):
         with pytest.raises(ValueError, match=message):
             kpca.transform(rows)

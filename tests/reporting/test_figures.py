@@ -35,18 +35,15 @@ def test_the_error_of_reconstruction_stands_beside_that_of_pca(page):
 
 
 @pytest.mark.usefixtures("sketched")
-@pytest.mark.parametrize("dims", [("place",), ("lat", "lon")])
-def test_pre_images_of_a_data_array_are_drawn_over_its_coordinates(dims):
-    field = xr.DataArray(np.random.default_rng(0).normal(size=(40, 3, 4)), dims=("time", "lat", "lon"))
-    field = field.assign_coords(lat=[0, 1, 2], lon=[5, 6, 7, 8])
-    rows = field.stack(cell=dims) if len(dims) == 2 else field[:, 0].rename(lon="place")
+def test_pre_images_of_a_data_array_are_drawn_over_its_coordinates():
+    field = xr.DataArray(np.random.default_rng(0).normal(size=(40, 4)), dims=("time", "place"))
+    rows = field.assign_coords(place=[5, 6, 7, 8])
     model = KernelPCA(2, size=20, random_state=0).fit(rows).model_
     data = ReportData(0, np.empty(0, np.intp), None, None, None, None, None, ())
     section = page_of.components(model, data)
     alts = [card.drawing.alt for card in section.cards]
-    what = "Maps" if len(dims) == 2 else "Curves"
     steps = "−2 SD, −1 SD, 0, +1 SD, +2 SD"
-    assert alts == [f"{what} of pre-images along component {number}: {steps}." for number in (1, 2)]
+    assert alts == [f"Curves of pre-images along component {number}: {steps}." for number in (1, 2)]
     assert "A figure shows pre-images of points on the axis of the component" in section.text
     assert not any("no pictures" in line for line in page_of.left_out(model, data))
     plain = KernelPCA(2, size=20, random_state=0).fit(rows.values).model_
