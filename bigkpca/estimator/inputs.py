@@ -130,6 +130,11 @@ class RowsInput:
         if is_frame(X) and not hasattr(X, "iloc"):  # scikit-learn converts other frames than pandas to float64
             validate_data(self, X, reset=reset, skip_check_array=True)
             values = check_array(frame_values(X), estimator=self, **checks)
+        elif is_data_array(X) and names is not None and (reset or hasattr(self, "feature_names_in_")):
+            # whose columns scikit-learn knows as those of pandas
+            columns = X[:0].to_pandas().set_axis(list(names), axis=1)
+            validate_data(self, columns, reset=reset, skip_check_array=True)
+            values = check_array(X, estimator=self, **checks)
         else:
             values = validate_data(self, X, reset=reset, **checks)
         return sparse_rows(values) if issparse(values) else ArrayRows(values, names=names)

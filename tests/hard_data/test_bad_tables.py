@@ -33,6 +33,7 @@ def test_texts_of_numbers_are_numbers():
     np.testing.assert_allclose(scores, KernelPCA(2, size=20, random_state=0).fit_transform(X), rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.filterwarnings("ignore:X does not have valid feature names")
 def test_data_arrays_without_the_dimension_that_was_fitted():
     field = xr.DataArray(RNG.normal(size=(30, 3, 4)), dims=("time", "lat", "lon"))
     field = field.assign_coords(lat=np.arange(3), lon=np.arange(4))
@@ -42,7 +43,7 @@ def test_data_arrays_without_the_dimension_that_was_fitted():
         (field, r"has the dims \('time', 'lat', 'lon'\): rows must be two-dimensional; stack"),
         (stacked.transpose("feature", "time"), "30 features, but KernelPCA is expecting 12 features"),
         (field.isel(lat=0), "4 features, but KernelPCA is expecting 12 features"),
-        (stacked.isel(feature=slice(None, None, -1)), r"column 0 .* is '\(2, 3\)', not '\(0, 0\)'"),
+        (stacked.isel(feature=slice(None, None, -1)), "Feature names must be in the same order as they were in fit"),
     ):
         with pytest.raises(ValueError, match=message):
             kpca.transform(rows)
