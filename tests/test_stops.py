@@ -9,7 +9,7 @@ import pytest
 from tests.helpers import stops
 
 COLUMNS = ["--member", "x", "--labels", "y", "--sample-weight", "w"]
-INGEST = ["ingest", "a.npz", "d.zarr", *COLUMNS, "--block-rows", "32", "-q"]
+INGEST = ["ingest", "a.npz", "d.zarr", *COLUMNS, "-q"]
 APPEND = ["ingest", "b.npz", "d.zarr", *COLUMNS, "--append", "-q"]
 FIT = ["fit", "d.zarr", "m.zarr", "--components", "3", "--size", "10", "--seed", "0", "-q"]
 OTHER_FIT = ["fit", "d.zarr", "m2.zarr", "--components", "2", "--size", "10", "--seed", "0", "-q"]

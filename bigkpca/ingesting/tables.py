@@ -104,7 +104,7 @@ class Table:
 
 @contextmanager
 def reading(path: str) -> Iterator[None]:
-    """Turn Arrow's errors into ours, in its words."""
+    """Raise errors of this package for those of Arrow, with its text."""
     import pyarrow as pa
 
     try:

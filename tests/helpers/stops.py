@@ -208,8 +208,9 @@ def _in_child(folder, work):
 
 def main():
     check, folder, given = sys.argv[1], Path(sys.argv[2]).resolve(), json.load(sys.stdin)
-    import bigkpca.ingesting  # what commands import when they run, imported once
+    import bigkpca.ingesting as ingesting  # what commands import when they run, imported once
 
+    ingesting._CHUNK_BYTES, ingesting._HELD_BYTES = 1300, 1  # several chunks of 32 rows, each written by itself
     if {"compare", "report"} & {command[0] for command in (given["command"], *given.get("before", []))}:
         import bigkpca.comparing
         import bigkpca.reporting  # noqa: F401

@@ -269,7 +269,6 @@ def test_manifests_that_vouch_for_what_is_not_there(home):
     for path, key, values in (
         *((path, "rows", (91, 0, -1, 10**15, "90", True, None, 9.5)) for path in ("d.zarr", "s.zarr")),
         *(("d.zarr", key, values) for key, values in (("column_names", names), ("row_shape", ["x"]))),
-        *(("d.zarr", key, [{"path": 3}]) for key in ("labels", "sample_weight")),
     ):
         about = hostile.attribute(home / path)
         for value in values:

@@ -67,7 +67,7 @@ def test_no_secret_is_ever_shown_or_stored(source, bucket, quiet_signals):
     apart = run_apart("fit", "-v", source, f"{bucket}/apart.zarr", "--size", "20")  # with what libraries print
     printed = apart.stdout + apart.stderr
     for code, *step in (
-        (0, "ingest", source, f"{bucket}/data.zarr", "--block-rows", "32"),
+        (0, "ingest", source, f"{bucket}/data.zarr"),
         (0, "fit", "-v", f"{bucket}/data.zarr", f"{bucket}/model.zarr", "--components", "3", "--size", "20"),
         (0, "info", f"{bucket}/model.zarr"),
         (2, "fit", "-v", f"{bucket}/none.zarr", f"{bucket}/none-model.zarr"),

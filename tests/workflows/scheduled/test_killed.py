@@ -24,7 +24,7 @@ def test_nights_that_are_killed_at_random_moments(nights, seed, tmp_path):
     for number, rows in enumerate(NIGHTS[:nights]):
         np.save(here / f"{number}.npy", some_rows(rows, number))
     arrivals = [["ingest", f"{number}.npy", "rows.zarr", "--append", "-q"] for number in range(nights)]
-    arrivals[0][3:4] = ["--block-rows", "16"]
+    arrivals[0].remove("--append")
     given = {"arrivals": arrivals, "command": ["run", "nightly.toml", "-q"], "growing": "rows.zarr", "seed": seed}
     found = stops.found_by(stops.disturbed_nights, tmp_path, **given)
     print(f"{found['kills']} kills")
