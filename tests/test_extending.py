@@ -140,8 +140,8 @@ CHECKS = {
             Path("bad.fvecs").write_bytes(spoiled)
             assert said in run("ingest", "bad.fvecs", "bad.zarr", code=7).replace("\\n", " ")
         assert "without a member" in run("ingest", "sift.fvecs", "other.zarr", "--member", "x", code=2)
-        Path("words.txt").write_text("words")
-        assert ".fvecs" in run("ingest", "words.txt", "other.zarr", code=2)
+        Path("words.odt").write_text("words")
+        assert ".fvecs" in run("ingest", "words.odt", "other.zarr", code=2)
         assert ".fvecs" in run("ingest", "--help")
         test_kinds.test_no_two_formats_are_known_by_the_same()
     """,
