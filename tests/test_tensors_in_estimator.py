@@ -190,7 +190,6 @@ def test_a_data_array_of_tensors_gives_one_of_the_same_kind(stacked):
     if stacked:
         given, tensors = (each.stack(row=("y", "x")).transpose("row", "band") for each in (given, tensors))
     plain, kpca = estimator().fit(given), estimator().fit(tensors)
-    assert kpca.model_.provenance["column_labels"] == plain.model_.provenance["column_labels"]
     for name in ("transform", "residual"):
         expected, found = getattr(plain, name)(given), getattr(kpca, name)(tensors)
         assert_same(found.data, expected.values, array_api_strict.asarray)

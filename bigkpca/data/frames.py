@@ -10,12 +10,14 @@ from typing import Any
 import numpy as np
 from dask.base import is_dask_collection
 
+from bigkpca.data.masks import check_fills, unmasked
 from bigkpca.data.rows import check_shape
 from bigkpca.data.stores import is_path
 from bigkpca.errors import Array, DataError, SpecError, check_numeric
 
 FRAME = "the dask dataframe"
 _MOST_NAMED = 5  # columns that one message names
+_LISTS = (list, tuple, np.ndarray)
 
 
 def is_data_array(data: Any) -> bool:
@@ -29,8 +31,8 @@ def is_of(data: Any, module: str, name: str) -> bool:
 
 
 def check_data_array(data: Any) -> None:
-    """Raise DataError for a DataArray that is not a table, SpecError for one of unknown length, which xarray cannot
-    use. Accept anything else."""
+    """Raise DataError for a DataArray that is not a table or has fill values, SpecError for one of unknown length,
+    which xarray cannot use. Accept anything else."""
     if not is_data_array(data):
         return
     if data.ndim < 2:
@@ -47,6 +49,7 @@ def check_data_array(data: Any) -> None:
         raise SpecError(
             "the DataArray has unknown chunk sizes: call compute_chunk_sizes() on its Dask array before creating it"
         )
+    check_fills(data)
 
 
 def is_dask_array(data: Any) -> bool:
@@ -95,15 +98,32 @@ def check_names(data: Any) -> None:
         )
 
 
-def check_frame(data: Any) -> None:
-    """Raise DataError for strings and for a frame with a column that is not numeric, SpecError for a lazy frame and for
-    a container of several tables; accept anything else. Numbers stored as objects, strings or categories are accepted,
-    as in scikit-learn; dates are not."""
+def checked(data: Any) -> Any:
+    """What a user passes as rows, if it is a table: a frame, or a column of lists or arrays such as embeddings, as an
+    array (n, d), anything else as it is. Raises DataError for masked values, for text, and for a frame with a column
+    that is not numeric, SpecError for a lazy frame and for a container of several tables. Numbers stored as objects,
+    strings or categories are accepted, as in scikit-learn; dates are not."""
     if hasattr(data, "collect") and hasattr(data, "sink_parquet"):  # first, since accessing its columns would warn
         raise SpecError(
             "a LazyFrame has no rows yet: pass the result of its collect() or, if that does not fit in memory, make a "
             'dataset with bigkpca.ingest(frame, "rows.zarr") and pass its path'
         )
+    _check_one_table(data)
+    data = unmasked(
+        data,
+        "some values of the array are masked: numpy.ma.compress_rows(X) leaves out their rows, and X.filled(value) "
+        "fills them in",
+    )
+    if (lists := _lists_of(data)) is not None:
+        return lists
+    if _is_table(data):
+        return _frame_values(data)
+    _check_no_texts(data)
+    return data
+
+
+def _check_one_table(data: Any) -> None:
+    """Raise SpecError for a container of several tables, and for a variable of netCDF4."""
     if is_of(data, "xarray", "Dataset"):
         first = next(iter(data.data_vars), "name")
         rows = "" if len(data.dims) < 2 else f".stack(row={list(data.dims)!r})"
@@ -119,24 +139,51 @@ def check_frame(data: Any) -> None:
             "to it"
         )
     if not is_frame(data) and all(hasattr(data, name) for name in ("X", "obs", "var")):
+        raise SpecError("an AnnData object contains several matrices: pass one, as in X.X or X.layers['counts']")
+    if is_of(data, "netCDF4", "Variable"):
         raise SpecError(
-            "an AnnData object contains several matrices: pass one, as in X.X or X.layers['counts'], or the path of a "
-            "file"
+            f"a netCDF4 Variable masks its missing values: pass xarray.open_dataset({data.group().filepath()!r})"
+            f"[{data.name!r}], where they are NaN, and leave out their rows by dropna"
         )
-    if np.ma.is_masked(data):
-        raise SpecError(
-            "some values of the array are masked: omit their rows, or impute them; X.filled(value) returns an array "
-            "without a mask"
+
+
+def _lists_of(data: Any) -> Array | None:
+    """The rows (n, d) of a column of lists: a Series, an array of Arrow or of objects, or the only column of a frame;
+    None for anything else. Raises DataError naming a row that differs in length, or has none."""
+    if _is_table(data):
+        data = _column(data, 0) if data.shape[1] == 1 else None
+    if is_of(data, "pyarrow", "Array"):
+        cells = data.to_numpy(zero_copy_only=False)
+    elif any(is_of(data, *kind) for kind in (("pandas", "Series"), ("polars", "Series"), ("pyarrow", "ChunkedArray"))):
+        cells = data.to_numpy()
+    else:
+        cells = data if isinstance(data, np.ndarray) and data.ndim == 1 else np.empty(0)
+    if cells.ndim > 1:  # of polars: lists of one length by their type, or records
+        return np.asarray(cells) if str(data.dtype).startswith("Array") else None
+    if cells.dtype != object or not len(cells) or not isinstance(cells[0], _LISTS):
+        return None
+    lengths = np.array([len(each) if isinstance(each, _LISTS) else -1 for each in cells])
+    if len(other := np.flatnonzero(lengths != lengths[0])):
+        found = "is missing" if lengths[other[0]] < 0 else f"has {lengths[other[0]]} values"
+        raise DataError(
+            f"row {other[0]} of the column of lists (counted from 0) {found}, but row 0 has {lengths[0]}: all "
+            "must be of one length"
         )
-    of_arrow = is_of(data, "pyarrow", "Table")
-    if not (is_frame(data) or of_arrow):
-        _check_no_texts(data)
-        return
-    names, dtypes = (data.schema.names, data.schema.types) if of_arrow else (data.columns, data.dtypes)
+    return np.stack(cells.tolist())
+
+
+def _frame_values(table: Any) -> Array:
+    """The values of a frame or a table of Arrow as one array of numbers, missing ones NaN. Raises DataError naming the
+    columns that are not numeric."""
+    of_one_type = is_frame(table) and len(set(table.dtypes)) == 1  # of others, polars would make numbers of dates
+    if of_one_type and (values := np.asarray(table.to_numpy())).dtype.kind in "buif":
+        return values
+    names, dtypes = (table.columns, table.dtypes) if is_frame(table) else (table.schema.names, table.schema.types)
+    columns = [_numbers(_column(table, number)) for number in range(len(names))]
     unfit = [
         f"{dtype} values in column {number} ({name!r})"
         for number, (name, dtype) in enumerate(zip(names, dtypes, strict=True))
-        if not _is_numeric(data, number, dtype)
+        if columns[number] is None
     ]
     if unfit:
         more = [f"and in {len(unfit) - _MOST_NAMED} more columns"] if len(unfit) > _MOST_NAMED else []
@@ -146,18 +193,28 @@ def check_frame(data: Any) -> None:
             "make a dataset, which turns dates into days and text into columns of 0 and 1: "
             'bigkpca.ingest(frame, "rows.zarr", categorical=[...])'
         )
+    return np.column_stack([column for column in columns if column is not None])
 
 
-def _is_numeric(data: Any, number: int, dtype: Any) -> bool:
-    """Whether a column of a frame of this dtype holds numbers, or something that can become numbers unchanged."""
-    if is_of(data, "pyarrow", "Table"):
-        values = data.column(number).to_numpy()
-    elif dtype.kind in "buif" if hasattr(dtype, "kind") else dtype.is_numeric() or str(dtype) == "Boolean":
-        return True
-    else:  # numbers that pandas or polars store as something else
-        values = np.asarray(data.iloc[:, number] if hasattr(data, "iloc") else data.to_series(number))
-    # NumPy would convert times and complex numbers, with another meaning.
-    return values.ndim == 1 and values.dtype.kind not in "mMc" and _are_floats(values)
+def _column(table: Any, number: int) -> Any:
+    if hasattr(table, "iloc"):
+        return table.iloc[:, number]
+    return table.to_series(number) if is_frame(table) else table.column(number)
+
+
+def _numbers(column: Any) -> Array | None:
+    """The values of a column, missing ones NaN; None if they are not numbers, however they are kept."""
+    values = np.asarray(column.to_numpy())
+    if values.ndim > 1 or values.dtype.kind in "mMc":  # NumPy would convert these, with another meaning
+        return None
+    try:  # pandas has missing values of its own
+        return (
+            values
+            if values.dtype.kind in "buif"
+            else np.asarray(column.astype(np.float64) if hasattr(column, "iloc") else values, np.float64)
+        )
+    except (TypeError, ValueError):
+        return None
 
 
 def _check_no_texts(data: Any) -> None:
@@ -192,10 +249,5 @@ def is_frame(data: Any) -> bool:
     return all(hasattr(data, name) for name in ("columns", "dtypes", "to_numpy"))
 
 
-def frame_values(frame: Any) -> Array:
-    """The values of a frame as one array of numbers."""
-    values: Array = frame.to_numpy()
-    if values.dtype.kind in "buif":
-        return values
-    # Columns of several types, and pandas columns with missing values, arrive as objects.
-    return frame.astype(np.float64).to_numpy() if hasattr(frame, "astype") else values.astype(np.float64)
+def _is_table(data: Any) -> bool:
+    return is_frame(data) or is_of(data, "pyarrow", "Table")

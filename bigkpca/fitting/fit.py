@@ -9,13 +9,11 @@ from typing import Any
 import numpy as np
 
 from bigkpca.data.devices import CPU
-from bigkpca.data.labels import MOST_BYTES, Labels
 from bigkpca.data.rows import Rows, identity_of
 from bigkpca.errors import ConstantKernelError, RoundingError, SpecError
 from bigkpca.execution import trim
 from bigkpca.execution.blas import single_threaded_blas
 from bigkpca.execution.engine import Engine
-from bigkpca.execution.progress import Progress
 from bigkpca.fitting import refine
 from bigkpca.fitting.calibration import calibrated, without_calibration
 from bigkpca.fitting.features import Choice, ChosenFeatures, SizeLimits, choice, choose_features
@@ -76,7 +74,7 @@ def fit_rows(
     limits = replace(check_fits(rows, fit, engine, limit), deadline=deadline)
     make_room(engine.kept, rows, fit, limit)
     provenance: Provenance = {"spec": spec.to_dict(), "identity": identity}
-    provenance |= of_columns(rows, engine.progress)
+    provenance |= of_columns(rows)
     note_lowered(fit, engine.progress)
     if spec.precomputed:
         model = refine.fit_precomputed(rows, fit, engine)
@@ -103,22 +101,14 @@ def fit_rows(
     return calibrated(model, chosen.apart, chosen.weight, engine) if spec.calibration_rows else model
 
 
-def of_columns(rows: Rows, progress: Progress | None = None) -> Provenance:
-    """What a model records about the columns of rows: their names, which of them encode one column of categories, or
-    dim and coordinates. `progress` reports coordinates that are left out."""
+def of_columns(rows: Rows) -> Provenance:
+    """What a model records about the columns of rows: their names, and which of them encode one column of
+    categories."""
     found: Provenance = {}
     if rows.names is not None:
         found["column_names"] = list(rows.names)
     if rows.one_hot:
         found["one_hot"] = [list(each) for each in rows.one_hot]
-    if rows.data_array is not None:
-        labels = Labels.of(rows.data_array, 1, MOST_BYTES)
-        found["column_labels"] = labels.stored()
-        if labels.left_out and progress is not None:
-            progress.note(
-                f"coordinates of the columns that are not stored: {', '.join(labels.left_out)} (only numbers, text and "
-                f"times are, of at most {MOST_BYTES / 1e6:.0f} MB together)"
-            )
     return found
 
 

@@ -165,7 +165,7 @@ def fit_like(
 def columns_of(model: Model) -> Provenance:
     """What a model records about its columns."""
     found: Provenance = {}
-    for key in ("column_names", "one_hot", "column_labels"):
+    for key in ("column_names", "one_hot"):
         if key in model.provenance:
             found[key] = model.provenance[key]
     return found

@@ -40,11 +40,10 @@ class Provenance(TypedDict, total=False):
 
     `spec` contains the fields of the `FitSpec`; `identity` is the fingerprint of the rows (path, shape, dtype, stamp,
     and `weights` if they have any), and `content` the digest of the data that was read; `added` are fingerprints of
-    added rows, with their digests; `column_names` are those of a frame or dataset, `one_hot` the name, start and stop
-    of the columns of 0 and 1 that a column of categories became, and `column_labels` the dim and coordinates of a
-    DataArray (see `data.labels`); `choices` are the values of options that were left open, with reasons; `products`
-    counts products with the Gram matrix; `like` is the digest of the model whose features this one has.
-    `devices` names those that computed, if one was not the processor ("cpu").
+    added rows, with their digests; `column_names` are those of a frame or dataset, and `one_hot` the name, start and
+    stop of the columns of 0 and 1 that a column of categories became; `choices` are the values of options that were
+    left open, with reasons; `products` counts products with the Gram matrix; `like` is the digest of the model whose
+    features this one has. `devices` names those that computed, if one was not the processor ("cpu").
     """
 
     spec: dict[str, Any]
@@ -52,7 +51,6 @@ class Provenance(TypedDict, total=False):
     content: str
     column_names: list[str]
     one_hot: list[list[Any]]
-    column_labels: dict[str, Any]
     choices: list[dict[str, Any]]
     products: int
     added: list[dict[str, Any]]

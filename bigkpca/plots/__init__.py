@@ -24,7 +24,7 @@ from bigkpca.errors import SpecError
 from bigkpca.execution.progress import Progress
 from bigkpca.execution.projection import check_columns
 from bigkpca.numerics.model import Model
-from bigkpca.plots.along import STEPS, ColumnAxes, draw_walk, kind_for, walk_along
+from bigkpca.plots.along import STEPS, draw_walk, kind_for, walk_along
 from bigkpca.plots.clouds import draw_scores
 from bigkpca.plots.outliers import draw_unusual, judged_rows, stored_judged_rows
 from bigkpca.plots.pictures import image_shape as checked_shape
@@ -50,7 +50,7 @@ from bigkpca.workflows.inputs import dataset_at, feature_store, open_scores
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-_STRIP = 2.0  # inches: height of a figure of pictures or maps side by side
+_STRIP = 2.0  # inches: height of a figure of pictures side by side
 
 __all__ = ["columns", "component", "drift", "scores", "spectrum", "unusual"]
 
@@ -202,10 +202,10 @@ def component(
         A model with pre-images: see `docs/preimages.md`.
     number : int
         The component, counted from 1.
-    kind : "pictures", "maps", "curves" or "bars", optional
-        By default "pictures" if the shape of a picture is known; "maps" for a DataArray whose columns were stacked from
-        two dims of numbers; "bars" for columns with names; and otherwise "curves". "bars" show how much each column
-        changes from the first to the last pre-image: in its standard deviations, as far as the model knows them.
+    kind : "pictures", "curves" or "bars", optional
+        By default "pictures" if the shape of a picture is known; "bars" for columns with names that are not numbers;
+        and otherwise "curves". "bars" show how much each column changes from the first to the last pre-image: in its
+        standard deviations, as far as the model knows them.
     image_shape : sequence of int, optional
         Shape of a row as a picture in pixels, (H, W) or (H, W, 3). By default the shape before ingest, if the dataset
         records one.
@@ -214,7 +214,7 @@ def component(
     n_columns : int
         Number of columns that "bars" show at most: those that change most.
     cmap : str or Colormap, optional
-        Colours of pictures, by default grey, and of maps, by default those of the current style.
+        Colours of pictures, by default grey.
     axes : matplotlib.axes.Axes, optional
         Where to draw; by default on a new figure.
 
@@ -252,7 +252,7 @@ def component(
         shape = recorded_shape(_fitted_path(fitted), fitted.columns)
     kind = kind_for(fitted, kind, shape)
     along = walk_along(fitted, j, steps)
-    axes = own_or_new(axes, _STRIP if kind in ("pictures", "maps") else None)
+    axes = own_or_new(axes, _STRIP if kind == "pictures" else None)
     draw_walk(axes, fitted, along, kind, shape, most=most, cmap=cmap)
     if kind == "curves":
         legend_beside(axes)
@@ -320,7 +320,7 @@ def columns(
     if data is None:
         if fitted.captured is None:
             raise SpecError("what the scores of this model explain of its columns is not known: pass rows as data")
-        own = ColumnAxes.of(fitted).names or range(fitted.columns)
+        own = fitted.names or range(fitted.columns)
         places = fitted.variables or {_column_name(name): slice(j, j + 1) for j, name in enumerate(own)}
         axes = own_or_new(axes)
         draw_captured(axes, fitted.captured, places, most=most)

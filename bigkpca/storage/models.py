@@ -22,7 +22,6 @@ from zarr.storage import StorePath
 
 from bigkpca.data.blocks import power_of_two
 from bigkpca.data.json_files import read_json
-from bigkpca.data.labels import are_stored_labels
 from bigkpca.data.rows import little_endian
 from bigkpca.data.stores import AnyPath, expanded, is_path, store_of
 from bigkpca.data.zarr import read, whole
@@ -189,13 +188,11 @@ def _check_provenance(provenance: Mapping[str, Any], columns: int) -> None:
     """Raise SpecError unless these are entries of a model with so many columns."""
     if found := records.wrong(provenance, records.PROVENANCE, partial=True):
         raise SpecError(found)
-    names, labels, blocks = (provenance.get(name) for name in ("column_names", "column_labels", "one_hot"))
+    names, blocks = provenance.get("column_names"), provenance.get("one_hot")
     if names is not None and len(names) != columns:
         raise SpecError(f"{len(names)} column names for {columns} columns")
     if blocks and blocks[-1][2] > columns:
         raise SpecError(f"columns of categories up to column {blocks[-1][2]}, of {columns}")
-    if labels is not None and not are_stored_labels(labels, columns):
-        raise SpecError(f"the coordinates of the columns do not have {columns} values")
 
 
 def _dict_of(value: Any, name: str) -> dict[str, Any]:

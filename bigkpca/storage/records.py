@@ -10,7 +10,6 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from bigkpca.data.labels import are_stored_labels
 from bigkpca.errors import CorruptionError
 
 Check = Callable[[Any], bool]
@@ -111,7 +110,6 @@ PROVENANCE: dict[str, Check] = {
     **FITTED,
     "column_names": listed(is_str),
     "one_hot": _are_blocks,
-    "column_labels": are_stored_labels,
     "like": is_text,
     "devices": listed(is_str),
     "bigkpca": is_text,

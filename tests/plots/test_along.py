@@ -1,18 +1,15 @@
 """Pre-images along a component: pictures, maps, curves and bars."""
 
-from itertools import pairwise
-
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
-import xarray as xr
 from matplotlib.colors import to_hex
 
 import bigkpca
 from bigkpca import KernelPCA, plots
 from bigkpca.errors import SpecError
-from bigkpca.plots.along import ColumnAxes, walk_along
+from bigkpca.plots.along import walk_along
 
 STEPS = ["−2 SD", "−1 SD", "0", "+1 SD", "+2 SD"]
 
@@ -58,7 +55,7 @@ def test_a_dataset_of_images_needs_no_shape(tmp_path, digits):
     assert len(plots.component(tmp_path / "m.zarr", kind="curves").lines) == 5
 
 
-def test_curves_run_over_the_numbers_or_the_coordinates_of_columns(axes):
+def test_curves_run_over_the_columns_or_their_names_that_are_numbers(axes):
     rng, wavelengths = np.random.default_rng(0), np.array([500.0, 400, 650, 600])
     X = np.cumsum(rng.normal(size=(80, 4)), axis=1)
     kpca = KernelPCA(2, size=30, random_state=0).fit(X)
@@ -72,48 +69,10 @@ def test_curves_run_over_the_numbers_or_the_coordinates_of_columns(axes):
     colors = [line.get_color() for line in axes.lines]
     assert colors[0] == colors[1] != colors[2] != colors[3] == colors[4]
     order = np.argsort(wavelengths)
-    for given, name in (
-        (pd.DataFrame(X, columns=wavelengths.astype(str)), "column"),
-        (xr.DataArray(X, dims=("spot", "wave"), coords={"wave": wavelengths}), "wave"),
-    ):
-        drawn = plots.component(KernelPCA(2, size=30, random_state=0).fit(given))
-        assert drawn.get_xlabel() == name
-        for line, row in zip(drawn.lines, rows, strict=True):
-            np.testing.assert_allclose(line.get_data(), [wavelengths[order], row[order]], rtol=1e-6)
-
-
-@pytest.fixture(scope="module")
-def sea():
-    """A field without its corner, and an estimator fitted to its cells."""
-    rng = np.random.default_rng(1)
-    coords = {"time": np.arange(60), "lat": [-10.0, 0.0, 10.0], "lon": [100.0, 110.0, 120.0, 130.0]}
-    field = xr.DataArray(rng.normal(size=(60, 3, 4)), coords=coords, dims=list(coords))
-    field = field.where((field.lat < 5) | (field.lon < 125))
-    return KernelPCA(2, size=20, random_state=0).fit(field.stack(cell=["lat", "lon"]).dropna("cell")), field
-
-
-def test_maps_lie_side_by_side_and_land_is_blank(sea):
-    kpca, field = sea
-    axes = plots.component(kpca, 1, cmap="RdBu_r")
-    rows = preimages(kpca, 1, 60)
-    assert len(axes.collections) == 5
-    for mesh, row in zip(axes.collections, rows, strict=True):
-        shown = np.ma.filled(np.ma.masked_invalid(mesh.get_array()), np.nan)
-        expected = np.full((3, 4), np.nan)
-        expected.ravel()[:11] = row
-        np.testing.assert_allclose(shown.reshape(3, 4), expected)
-        assert mesh.get_clim() == pytest.approx((rows.min(), rows.max()))
-        assert mesh.get_cmap().name == "RdBu_r"
-    edges = [mesh.get_coordinates()[0, [0, -1], 0] for mesh in axes.collections]
-    np.testing.assert_allclose(edges[0], [95, 135])
-    np.testing.assert_allclose(axes.collections[0].get_coordinates()[[0, -1], 0, 1], [-15, 15])
-    assert all(right[0] > left[1] for left, right in pairwise(edges))
-    assert ticks(axes.xaxis) == STEPS
-    np.testing.assert_allclose(axes.get_xticks(), [np.mean(edge) for edge in edges])
-    assert axes.get_ylabel() == "lat"
-    assert axes.collections[-1].colorbar.ax.get_ylim() == pytest.approx((rows.min(), rows.max()))
-    turned = field.stack(cell=["lon", "lat"]).dropna("cell")
-    assert plots.component(KernelPCA(2, size=20, random_state=0).fit(turned)).get_ylabel() == "lat"
+    frame = pd.DataFrame(X, columns=wavelengths.astype(str))
+    drawn = plots.component(KernelPCA(2, size=30, random_state=0).fit(frame))
+    for line, row in zip(drawn.lines, rows, strict=True):
+        np.testing.assert_allclose(line.get_data(), [wavelengths[order], row[order]], rtol=1e-6)
 
 
 def test_bars_are_changes_of_the_columns_that_change_most():
@@ -141,24 +100,13 @@ def test_bars_are_changes_of_the_columns_that_change_most():
     assert axes.get_xlabel() == "change from −2 SD to +2 SD"
 
 
-def test_text_along_columns_names_them_and_other_grids_have_no_maps(sea):
-    rng = np.random.default_rng(0)
-    table = xr.DataArray(rng.normal(size=(60, 3)), dims=("row", "what"), coords={"what": ["u", "v", "w"]})
-    assert sorted(ticks(plots.component(KernelPCA(2, size=20, random_state=0).fit(table)).yaxis)) == ["u", "v", "w"]
-    _, field = sea
-    both = xr.concat([field, field**2], dim=pd.Index(["t", "t2"], name="what"))
-    several = both.stack(cell=["what", "lat", "lon"]).dropna("cell").transpose("time", "cell")
-    own = ColumnAxes.of(KernelPCA(2, size=20, random_state=0).fit(several).model_)
-    assert (own.kind, own.grid) == ("curves", {})
-
-
 def test_points_far_from_all_data_are_marked(images):
     kpca, _ = images
     far = walk_along(kpca.model_, 0, (-1e9, 0.0))
     assert far.names == ["−1e+09 SD (far)" if far.far[0] else "−1e+09 SD", "0"]
 
 
-def test_what_component_cannot_draw(images, sea):
+def test_what_component_cannot_draw(images):
     kpca, X = images
     for number in (0, 7, 1.0, "1"):
         with pytest.raises(
@@ -170,8 +118,7 @@ def test_what_component_cannot_draw(images, sea):
             plots.component(kpca, deviations=deviations)
     for kind, message in (
         ("pictures", r"pictures need the shape of a row: pass image_shape, e.g. \(28, 28\)"),
-        ("maps", "maps need columns that were stacked from two dims with numbers as coordinates"),
-        ("pie", "kind='pie' is not one of pictures, maps, curves, bars"),
+        ("pie", "kind='pie' is not one of pictures, curves, bars"),
     ):
         with pytest.raises(SpecError, match=message):
             plots.component(kpca, kind=kind)
