@@ -35,16 +35,10 @@ def check_data_array(data: Any) -> None:
     which xarray cannot use. Accept anything else."""
     if not is_data_array(data):
         return
-    if data.ndim < 2:
-        raise DataError(
-            f"the DataArray has the dims {data.dims}: rows must be two-dimensional; one column is "
-            "X.expand_dims('feature', axis=1)"
-        )
-    if data.ndim > 2:
-        raise DataError(
-            f"the DataArray has the dims {data.dims}: rows must be two-dimensional; stack the dims that form one row, "
-            f"as in X.stack(feature={list(data.dims[1:])!r})"
-        )
+    if data.ndim != 2:
+        stacked = f"stack the dims that form one row, as in X.stack(feature={list(data.dims[1:])!r})"
+        advice = stacked if data.ndim > 2 else "one column is X.expand_dims('feature', axis=1)"
+        raise DataError(f"the DataArray has the dims {data.dims}: rows must be two-dimensional; {advice}")
     if any(math.isnan(length) for length in data.shape):
         raise SpecError(
             "the DataArray has unknown chunk sizes: call compute_chunk_sizes() on its Dask array before creating it"
@@ -219,12 +213,11 @@ def _numbers(column: Any) -> Array | None:
 
 def _check_no_texts(data: Any) -> None:
     """Raise DataError for an array or a list of strings that are not all numbers; accept anything else."""
+    values = data if isinstance(data, np.ndarray) and data.dtype.kind in "OU" else np.empty(0)
     if isinstance(data, list | tuple) and data and not isinstance(data[0], np.ndarray):
         first = data[0] if isinstance(data[0], list | tuple) else data
-        values = np.asarray(data, object) if any(isinstance(each, str) for each in first) else None
-    else:
-        values = data if isinstance(data, np.ndarray) and data.dtype.kind in "OU" else None
-    if values is None or _are_floats(values):
+        values = np.asarray(data, object) if any(isinstance(each, str) for each in first) else values
+    if _are_floats(values):
         return
     for place, value in np.ndenumerate(values):
         if isinstance(value, str) and not _are_floats(np.array(value)):

@@ -15,7 +15,7 @@ from bigkpca.data.masks import check_encoding
 from bigkpca.data.rows import EVERY, Rows, anonymous, check_shape
 from bigkpca.data.stores import store_of
 from bigkpca.data.zarr import read
-from bigkpca.errors import Array, SpecError, changed, check_numeric
+from bigkpca.errors import Array, SpecError, changed, check_numeric, unreadable
 
 _READ_BYTES = 2**16  # of rows that are not in chunks
 
@@ -60,15 +60,17 @@ class HDF5Rows(Rows):
             return
         import h5py
 
-        if store_of(self.path).file(self.path).stamp != self.stamp:
+        if _stamp_of(self.path) != self.stamp:
             raise changed(self.where)
-        with h5py.File(self.path, "r") as file:
-            yield file[self.name]
+        try:
+            with h5py.File(self.path, "r") as file:
+                yield file[self.name]
+        except OSError as error:  # e.g. since another process has it open for writing
+            raise unreadable(error, self.where) from error
 
     def fingerprint(self) -> dict[str, Any]:
         """See `Rows`. The path is part of the stamp, since rows at this path alone could not be opened again."""
-        stamp = store_of(self.path).file(self.path).stamp
-        return anonymous(self) | {"stamp": f"{self.path} {self.name} {stamp}"}
+        return anonymous(self) | {"stamp": f"{self.path} {self.name} {_stamp_of(self.path)}"}
 
     def __getstate__(self) -> dict[str, Any]:
         return vars(self) | {"dataset": None}
@@ -91,5 +93,12 @@ def hdf5_rows(dataset: Any) -> HDF5Rows:
     check_numeric(dataset.dtype, where)
     check_encoding(dataset.attrs, where, f"xarray.open_dataset({path!r})[{name.lstrip('/')!r}]")
     high, wide = dataset.chunks or (power_of_two(_READ_BYTES // (columns * dataset.dtype.itemsize)), columns)
-    grid, stamp = (min(high, rows), min(wide, columns)), store.file(path).stamp
-    return HDF5Rows(dataset, path, stamp, (rows, columns), dataset.dtype, grid, where=where, name=name)
+    grid = min(high, rows), min(wide, columns)
+    return HDF5Rows(dataset, path, _stamp_of(path), (rows, columns), dataset.dtype, grid, where=where, name=name)
+
+
+def _stamp_of(path: str) -> str:
+    try:
+        return store_of(path).file(path).stamp
+    except OSError as error:
+        raise unreadable(error, path) from error

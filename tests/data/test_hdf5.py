@@ -75,6 +75,9 @@ def test_other_processes_read_the_version_that_was_opened(path):
         file["plain"][0] = 0
     with pytest.raises(IncompleteError, match=r"a\.h5:/plain changed while it was being read"):
         sent.block(30, 40)
+    path.unlink()
+    with pytest.raises(CorruptionError, match=r"a\.h5 is missing; restore it"):  # as on a worker that does not see it
+        sent.block(30, 40)
 
 
 def test_what_of_hdf5_is_not_rows(path):
