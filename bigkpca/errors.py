@@ -314,10 +314,9 @@ def check_finite(
     where: str,
     first_column: int = 0,
     names: Sequence[str] | None = None,
-    fills: Sequence[str] = (),
 ) -> None:
     """Raise DataError naming the first NaN or infinity in X (b, d), a part of the data `where` that starts at this row
-    and column; `names` are the names of all columns, and `fills` the stored numbers that became NaN.
+    and column; `names` are the names of all columns.
 
     The sum of a block is finite unless one of its values is not, or the sum overflows. So the slow search runs only
     where the sum is not finite.
@@ -334,9 +333,6 @@ def check_finite(
     if len(bad):
         row, column = bad[0]
         value, advice = "NaN" if np.isnan(X[row, column]) else "infinity", "remove or impute such rows first"
-        if fills and value == "NaN":
-            value = f"missing, as the fill value {' or '.join(fills)} or as NaN"
-            advice += ", or open the array with xarray and pass the DataArray that dropna or fillna returns"
         raise DataError(
             f"{where}: row {first_row + row}, {column_called(first_column + column, names)} is {value} (both counted "
             f"from 0); {advice}"

@@ -371,7 +371,7 @@ def test_all_containers_give_the_same_values(name, X, detector, tmp_path):
 def test_rows_of_maps_have_p_values_and_reasons(X, detector):
     maps = xr.DataArray(X.reshape(20, 15, 3), dims=("y", "x", "column")).stack(place=("y", "x")).T
     rows = maps[np.r_[290:300, 0:4]]
-    assert detector.statistics(rows).dims == ("statistic", "y", "x")
+    assert detector.statistics(rows).unstack("place").dims == ("statistic", "y", "x")
     np.testing.assert_array_equal(detector.p_values(rows), detector.p_values(rows.values))
     np.testing.assert_array_equal(detector.reasons(rows), detector.reasons(rows.values))
 

@@ -13,7 +13,8 @@ from dask.delayed import Delayed, delayed
 from scipy.sparse import issparse
 
 from bigkpca.data.devices import Device, device_of
-from bigkpca.data.frames import FRAME, check_unmasked, column_names, frame_dtype
+from bigkpca.data.frames import FRAME, column_names, frame_dtype
+from bigkpca.data.masks import OF_DASK, unmasked
 from bigkpca.data.rows import EVERY, ArrayRows, Rows, SampleWeights, anonymous, check_shape
 from bigkpca.data.sparse import SparseRows, sparse_rows
 from bigkpca.data.tensors import check_tensor, is_of_cupy, is_tensor, tensor_rows
@@ -69,13 +70,19 @@ class DaskRows(Rows):
 
     def part(self, start: int, stop: int, columns: slice = EVERY) -> Delayed:
         # Not optimized one by one, or a chunk that many blocks need would be computed for each of them.
-        piece = self.values[start:stop, columns].rechunk(-1).to_delayed(optimize_graph=False).item()
+        piece = self._piece(start, stop, columns).to_delayed(optimize_graph=False).item()
         return delayed(rows_of_chunk)(piece, start, self.where, columns.start or 0, self._weights_of(start, stop))
 
     def block(self, start: int, stop: int, columns: slice = EVERY) -> Array:
-        found = self.values[start:stop, columns].compute()
-        check_unmasked(found, self.where)
+        found = unmasked(self._piece(start, stop, columns).compute(), OF_DASK)
         return aligned(found.toarray() if issparse(found) else np.asarray(on_host(found)))
+
+    def _piece(self, start: int, stop: int, columns: slice) -> da.Array:
+        """These rows as one chunk. Dask drops the masks of chunks that it joins, so they are looked at before."""
+        found = self.values[start:stop, columns]
+        if found.npartitions == 1:
+            return found
+        return found.map_blocks(unmasked, OF_DASK, dtype=found.dtype, meta=found._meta).rechunk(-1)
 
     def fingerprint(self) -> dict[str, Any]:
         return anonymous(self) | {"stamp": self.values.name}  # Dask names graphs by their content
@@ -84,8 +91,9 @@ class DaskRows(Rows):
 def rows_of_chunk(
     values: Any, first: int, where: str, first_column: int = 0, weights: SampleWeights | None = None
 ) -> ArrayRows | SparseRows:
-    """Rows first, first + 1, ... and columns first_column, ... in a computed chunk, dense, sparse or on a device."""
-    check_unmasked(values, where)
+    """Rows first, first + 1, ... and columns first_column, ... in a computed chunk, dense, sparse or on a device.
+    Raises DataError if some of its values are masked."""
+    values = unmasked(values, OF_DASK)
     if is_tensor(values):
         found = tensor_rows(values)
         return replace(found, first=first, where=where, first_column=first_column, weights=weights)
@@ -105,6 +113,8 @@ def uncounted_rows(array: da.Array) -> DaskRows:
     """Rows of a Dask array, not counted. Raises SpecError if the number of columns is unknown, too."""
     where = "the dask array"
     check_shape(array.shape, where)
+    if isinstance(array._meta, np.ma.MaskedArray):
+        raise DataError(OF_DASK)
     if is_tensor(array._meta) and not is_of_cupy(array._meta):  # chunks that Dask cannot concatenate
         dtype = check_tensor(array._meta, where)
         array = array.map_blocks(on_host, dtype=dtype, meta=np.empty((0, 0), dtype))  # type: ignore[call-arg, arg-type]

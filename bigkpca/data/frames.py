@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from dask.base import is_dask_collection
 
+from bigkpca.data.masks import check_fills, unmasked
 from bigkpca.data.rows import check_shape
 from bigkpca.data.stores import is_path
 from bigkpca.errors import Array, DataError, SpecError, check_numeric
@@ -19,6 +20,7 @@ from bigkpca.errors import Array, DataError, SpecError, check_numeric
 FRAME = "the dask dataframe"
 _SERIES = (("pandas", "Series"), ("polars", "Series"), ("pyarrow", "ChunkedArray"), ("pyarrow", "Array"))
 _MOST_NAMED = 5  # columns that one message names
+_LISTS = (list, tuple, np.ndarray)
 
 
 def is_data_array(data: Any) -> bool:
@@ -32,57 +34,19 @@ def is_of(data: Any, module: str, name: str) -> bool:
 
 
 def check_data_array(data: Any) -> None:
-    """Raise DataError for a DataArray that is not a table, SpecError for one of unknown length, which xarray cannot
-    use. Accept anything else."""
+    """Raise DataError for a DataArray that is not a table or has fill values, SpecError for one of unknown length,
+    which xarray cannot use. Accept anything else."""
     if not is_data_array(data):
         return
-    if data.ndim < 2:
-        raise DataError(
-            f"the DataArray has the dims {data.dims}: rows must be two-dimensional; one column is "
-            "X.expand_dims('feature', axis=1)"
-        )
-    if data.ndim > 2:
-        raise DataError(
-            f"the DataArray has the dims {data.dims}: rows must be two-dimensional; stack the dims that form one row, "
-            f"as in X.stack(feature={list(data.dims[1:])!r})"
-        )
+    if data.ndim != 2:
+        stacked = f"stack the dims that form one row, as in X.stack(feature={list(data.dims[1:])!r})"
+        advice = stacked if data.ndim > 2 else "one column is X.expand_dims('feature', axis=1)"
+        raise DataError(f"the DataArray has the dims {data.dims}: rows must be two-dimensional; {advice}")
     if any(math.isnan(length) for length in data.shape):
         raise SpecError(
             "the DataArray has unknown chunk sizes: call compute_chunk_sizes() on its Dask array before creating it"
         )
-    check_unpacked(data.attrs, "the DataArray", "xarray.open_dataset or xarray.decode_cf")
-
-
-_PACKED = ("scale_factor", "add_offset", "_FillValue", "missing_value", "_Unsigned")
-_NAN = (None, "NaN", "nan", b"NaN", b"nan", "AAAAAAAA+H8=")  # as writers of Zarr metadata put it
-
-
-def check_unpacked(attributes: Mapping[str, Any], where: str, opener: str) -> None:
-    """Raise DataError if attributes of the CF conventions say that numbers are packed, or that some mean missing
-    values other than NaN."""
-    given = {name: attributes[name] for name in _PACKED if name in attributes}
-    if found := [name for name, value in given.items() if not _is_nan(value)]:
-        raise DataError(
-            f"{where} has the {'attributes' if found[1:] else 'attribute'} {', '.join(found)}: its values are packed, "
-            f"or some are missing: decode it with {opener}, and leave out or fill in rows with missing values "
-            "(dropna, fillna)"
-        )
-
-
-def _is_nan(value: Any) -> bool:
-    if isinstance(value, str | bytes | None):
-        return value in _NAN
-    values = np.ravel(value)
-    return values.dtype.kind == "f" and bool(np.isnan(values).all())
-
-
-def check_unmasked(values: Any, where: str) -> None:
-    """Raise DataError for masked values."""
-    if np.ma.is_masked(values):
-        raise DataError(
-            f"some values of {where} are masked: leave out their rows, or impute them; filled(value) returns an array "
-            "without a mask (numpy.ma, dask.array.ma)"
-        )
+    check_fills(data)
 
 
 def is_dask_array(data: Any) -> bool:
@@ -135,15 +99,32 @@ def check_names(data: Any) -> None:
         )
 
 
-def check_frame(data: Any) -> None:
-    """Raise DataError for strings and for a frame with a column that is not numeric, SpecError for a lazy frame and for
-    a container of several tables; accept anything else. Numbers stored as objects, strings or categories are accepted,
-    as in scikit-learn; dates are not."""
+def checked(data: Any) -> Any:
+    """What a user passes as rows, if it is a table: a frame, or a column of lists or arrays such as embeddings, as an
+    array (n, d), anything else as it is. Raises DataError for masked values, for text, and for a frame with a column
+    that is not numeric, SpecError for a lazy frame and for a container of several tables. Numbers stored as objects,
+    strings or categories are accepted, as in scikit-learn; dates are not."""
     if hasattr(data, "collect") and hasattr(data, "sink_parquet"):  # first, since accessing its columns would warn
         raise SpecError(
             "a LazyFrame has no rows yet: pass the result of its collect() or, if that does not fit in memory, make a "
             'dataset with bigkpca.ingest(frame, "rows.zarr") and pass its path'
         )
+    _check_one_table(data)
+    data = unmasked(
+        data,
+        "some values of the array are masked: numpy.ma.compress_rows(X) leaves out their rows, and X.filled(value) "
+        "fills them in",
+    )
+    if (lists := _lists_of(data)) is not None:
+        return lists
+    if _is_table(data):
+        return _frame_values(data)
+    _check_no_texts(data)
+    return data
+
+
+def _check_one_table(data: Any) -> None:
+    """Raise SpecError for a container of several tables, and for a variable of netCDF4."""
     if is_of(data, "xarray", "Dataset"):
         first = next(iter(data.data_vars), "name")
         rows = "" if len(data.dims) < 2 else f".stack(row={list(data.dims)!r})"
@@ -159,24 +140,51 @@ def check_frame(data: Any) -> None:
             "to it"
         )
     if not is_frame(data) and all(hasattr(data, name) for name in ("X", "obs", "var")):
-        raise SpecError(
-            "an AnnData object contains several matrices: pass one, as in X.X or X.layers['counts'], or the path of a "
-            "file"
-        )
-    check_unmasked(data, "the array")
+        raise SpecError("an AnnData object contains several matrices: pass one, as in X.X or X.layers['counts']")
     if is_of(data, "netCDF4", "Variable"):
         raise SpecError(
-            "a Variable of netCDF4 masks fill values: open its file with xarray.open_dataset, and pass the DataArray"
+            f"a netCDF4 Variable masks its missing values: pass xarray.open_dataset({data.group().filepath()!r})"
+            f"[{data.name!r}], where they are NaN, and leave out their rows by dropna"
         )
-    of_arrow = is_of(data, "pyarrow", "Table")
-    if not (is_frame(data) or of_arrow):
-        _check_no_texts(data)
-        return
-    names, dtypes = (data.schema.names, data.schema.types) if of_arrow else (data.columns, data.dtypes)
+
+
+def _lists_of(data: Any) -> Array | None:
+    """The rows (n, d) of a column of lists: a Series, an array of Arrow or of objects, or the only column of a frame;
+    None for anything else. Raises DataError naming a row that differs in length, or has none."""
+    if _is_table(data):
+        data = _column(data, 0) if data.shape[1] == 1 else None
+    if is_of(data, "pyarrow", "Array"):
+        cells = data.to_numpy(zero_copy_only=False)
+    elif any(is_of(data, *kind) for kind in (("pandas", "Series"), ("polars", "Series"), ("pyarrow", "ChunkedArray"))):
+        cells = data.to_numpy()
+    else:
+        cells = data if isinstance(data, np.ndarray) and data.ndim == 1 else np.empty(0)
+    if cells.ndim > 1:  # of polars: lists of one length by their type, or records
+        return np.asarray(cells) if str(data.dtype).startswith("Array") else None
+    if cells.dtype != object or not len(cells) or not isinstance(cells[0], _LISTS):
+        return None
+    lengths = np.array([len(each) if isinstance(each, _LISTS) else -1 for each in cells])
+    if len(other := np.flatnonzero(lengths != lengths[0])):
+        found = "is missing" if lengths[other[0]] < 0 else f"has {lengths[other[0]]} values"
+        raise DataError(
+            f"row {other[0]} of the column of lists (counted from 0) {found}, but row 0 has {lengths[0]}: all "
+            "must be of one length"
+        )
+    return np.stack(cells.tolist())
+
+
+def _frame_values(table: Any) -> Array:
+    """The values of a frame or a table of Arrow as one array of numbers, missing ones NaN. Raises DataError naming the
+    columns that are not numeric."""
+    of_one_type = is_frame(table) and len(set(table.dtypes)) == 1  # of others, polars would make numbers of dates
+    if of_one_type and (values := np.asarray(table.to_numpy())).dtype.kind in "buif":
+        return values
+    names, dtypes = (table.columns, table.dtypes) if is_frame(table) else (table.schema.names, table.schema.types)
+    columns = [_numbers(_column(table, number)) for number in range(len(names))]
     unfit = [
         f"{dtype} values in column {number} ({name!r})"
         for number, (name, dtype) in enumerate(zip(names, dtypes, strict=True))
-        if not _is_numeric(data, number, dtype)
+        if columns[number] is None
     ]
     if unfit:
         more = [f"and in {len(unfit) - _MOST_NAMED} more columns"] if len(unfit) > _MOST_NAMED else []
@@ -186,28 +194,37 @@ def check_frame(data: Any) -> None:
             "make a dataset, which turns dates into days and text into columns of 0 and 1: "
             'bigkpca.ingest(frame, "rows.zarr", categorical=[...])'
         )
+    return np.column_stack([column for column in columns if column is not None])
 
 
-def _is_numeric(data: Any, number: int, dtype: Any) -> bool:
-    """Whether a column of a frame of this dtype holds numbers, or something that can become numbers unchanged."""
-    if is_of(data, "pyarrow", "Table"):
-        values = data.column(number).to_numpy()
-    elif dtype.kind in "buif" if hasattr(dtype, "kind") else dtype.is_numeric() or str(dtype) == "Boolean":
-        return True
-    else:  # numbers that pandas or polars store as something else
-        values = np.asarray(data.iloc[:, number] if hasattr(data, "iloc") else data.to_series(number))
-    # NumPy would convert times and complex numbers, with another meaning.
-    return values.ndim == 1 and values.dtype.kind not in "mMc" and _are_floats(values)
+def _column(table: Any, number: int) -> Any:
+    if hasattr(table, "iloc"):
+        return table.iloc[:, number]
+    return table.to_series(number) if is_frame(table) else table.column(number)
+
+
+def _numbers(column: Any) -> Array | None:
+    """The values of a column, missing ones NaN; None if they are not numbers, however they are kept."""
+    values = np.asarray(column.to_numpy())
+    if values.ndim > 1 or values.dtype.kind in "mMc":  # NumPy would convert these, with another meaning
+        return None
+    try:  # pandas has missing values of its own
+        return (
+            values
+            if values.dtype.kind in "buif"
+            else np.asarray(column.astype(np.float64) if hasattr(column, "iloc") else values, np.float64)
+        )
+    except (TypeError, ValueError):
+        return None
 
 
 def _check_no_texts(data: Any) -> None:
     """Raise DataError for an array or a list of strings that are not all numbers; accept anything else."""
+    values = data if isinstance(data, np.ndarray) and data.dtype.kind in "OU" else np.empty(0)
     if isinstance(data, list | tuple) and data and not isinstance(data[0], np.ndarray):
         first = data[0] if isinstance(data[0], list | tuple) else data
-        values = np.asarray(data, object) if any(isinstance(each, str) for each in first) else None
-    else:
-        values = data if isinstance(data, np.ndarray) and data.dtype.kind in "OU" else None
-    if values is None or _are_floats(values):
+        values = np.asarray(data, object) if any(isinstance(each, str) for each in first) else values
+    if _are_floats(values):
         return
     for place, value in np.ndenumerate(values):
         if isinstance(value, str) and not _are_floats(np.array(value)):
@@ -232,37 +249,5 @@ def is_frame(data: Any) -> bool:
     return all(hasattr(data, name) for name in ("columns", "dtypes", "to_numpy"))
 
 
-def frame_values(frame: Any) -> Array:
-    """The values of a frame as one array of numbers."""
-    values: Array = frame.to_numpy()
-    if values.dtype.kind in "buif":
-        return values
-    # Columns of several types, and pandas columns with missing values, arrive as objects.
-    return frame.astype(np.float64).to_numpy() if hasattr(frame, "astype") else values.astype(np.float64)
-
-
-def unnested(data: Any) -> Any:
-    """A column of lists of numbers, such as embeddings, as an array (n, d): a Series, an Arrow array, or a frame of one
-    such column. Anything else is returned unchanged. Raises DataError for lists of different lengths."""
-    of_arrow = is_of(data, "pyarrow", "Table")
-    if of_arrow or (not hasattr(data, "collect") and is_frame(data)):
-        if (data.num_columns if of_arrow else len(data.columns)) != 1:
-            return data
-        column = data.column(0) if of_arrow else data.iloc[:, 0] if hasattr(data, "iloc") else data.to_series(0)
-    elif any(is_of(data, *each) for each in _SERIES):
-        column = data
-    else:
-        return data
-    values = column.to_numpy(**({"zero_copy_only": False} if is_of(column, "pyarrow", "Array") else {}))
-    if values.ndim == 2:  # lists of fixed length in polars, or structs
-        return values if str(column.dtype).startswith("Array") else data
-    if values.dtype != object or not len(values) or not isinstance(values[0], list | np.ndarray):
-        return data
-    lengths = np.array([-1 if each is None else len(each) for each in values])
-    if (lengths != lengths[0]).any():
-        row = int(np.argmax(lengths != lengths[0]))
-        found = "is missing" if lengths[row] < 0 else f"has {lengths[row]:,} numbers"
-        raise DataError(
-            f"row {row} (counted from 0) {found}, and row 0 has {lengths[0]:,}: all lists must have the same length"
-        )
-    return np.stack(list(values))
+def _is_table(data: Any) -> bool:
+    return is_frame(data) or is_of(data, "pyarrow", "Table")

@@ -1,80 +1,104 @@
-"""Rows of a dataset of h5py, read one block at a time."""
+"""Rows of datasets of h5py, read by slices."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any
 
 import numpy as np
+from dask.base import normalize_token
 
-from bigkpca.data.frames import check_unpacked, is_of
+from bigkpca.data.blocks import power_of_two
+from bigkpca.data.masks import check_encoding
 from bigkpca.data.rows import EVERY, Rows, anonymous, check_shape
 from bigkpca.data.stores import store_of
-from bigkpca.errors import Array, unreadable
-from bigkpca.numerics.linalg import aligned
+from bigkpca.data.zarr import read
+from bigkpca.errors import Array, SpecError, changed, check_numeric, unreadable
 
-if TYPE_CHECKING:
-    import h5py
-
-
-def is_hdf5(data: Any) -> bool:
-    """Whether `data` is a dataset of h5py."""
-    return is_of(data, "h5py", "Dataset")
+_READ_BYTES = 2**16  # of rows that are not in chunks
 
 
 @dataclass(frozen=True)
-class Hdf5Rows(Rows):
-    """Rows of a dataset of h5py, which other processes open by the path of its file."""
+class HDF5Rows(Rows):
+    """Rows of a dataset. Another process, or this one once the user has closed the file, opens it by path and name.
 
-    values: h5py.Dataset
+    stamp: of the version of the file that was opened. size, stored: the shape and dtype. grid: that of stored chunks.
+    """
 
-    @classmethod
-    def of(cls, values: h5py.Dataset) -> Self:
-        """The rows of a dataset. Raises DataError for packed numbers."""
-        where = f"{values.file.filename}:{values.name}"
-        check_unpacked(values.attrs, where, "xarray.open_dataset")
-        check_shape(values.shape, where)
-        return cls(values, where=where)
+    dataset: Any  # None in another process
+    path: str
+    stamp: str
+    size: tuple[int, int]
+    stored: np.dtype[Any]
+    grid: tuple[int, int] = (1, 1)
 
     @property
     def shape(self) -> tuple[int, int]:
-        return self.values.shape[0], self.values.shape[1]
+        return self.size
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        return np.dtype(self.values.dtype)
+        return self.stored
 
     @property
     def grain(self) -> int:
         return self.grid[0]
 
-    @property
-    def grid(self) -> tuple[int, int]:
-        rows, columns = self.values.chunks or (1, self.shape[1])
-        return int(rows), int(columns)
-
-    def part(self, start: int, stop: int, columns: slice = EVERY) -> Hdf5Rows:
-        return replace(self, names=None, one_hot=(), weights=self._weights_of(start, stop))
+    def part(self, start: int, stop: int, columns: slice = EVERY) -> HDF5Rows:
+        return self if self.weights is None else replace(self, weights=self._weights_of(start, stop))
 
     def block(self, start: int, stop: int, columns: slice = EVERY) -> Array:
+        with self._opened() as dataset:
+            return read(dataset, self.where, start, stop, columns)
+
+    @contextmanager
+    def _opened(self) -> Iterator[Any]:
+        if self.dataset:  # false once its file is closed
+            yield self.dataset
+            return
+        import h5py
+
+        if _stamp_of(self.path) != self.stamp:
+            raise changed(self.where)
         try:
-            return aligned(self.values[start:stop, columns])
-        except OSError as error:
+            with h5py.File(self.path, "r") as file:
+                yield file[self.name]
+        except OSError as error:  # e.g. since another process has it open for writing
             raise unreadable(error, self.where) from error
 
     def fingerprint(self) -> dict[str, Any]:
-        path, stamp = self.values.file.filename, ""
-        if store_of(path).exists(path):  # it may be in memory
-            stamp = store_of(path).file(path).stamp
-        return anonymous(self) | {"stamp": f"{self.where} {stamp}"}
+        """See `Rows`. The path is part of the stamp, since rows at this path alone could not be opened again."""
+        return anonymous(self) | {"stamp": f"{self.path} {self.name} {_stamp_of(self.path)}"}
 
-    def __reduce__(self) -> Any:
-        return _reopened, (self.values.file.filename, self.values.name, vars(self) | {"values": None})
+    def __getstate__(self) -> dict[str, Any]:
+        return vars(self) | {"dataset": None}
+
+    def __dask_tokenize__(self) -> Any:
+        return normalize_token(self.__getstate__())
 
 
-def _reopened(path: str, name: str, fields: dict[str, Any]) -> Hdf5Rows:
-    import h5py
+def hdf5_rows(dataset: Any) -> HDF5Rows:
+    """Rows of a dataset of h5py. Raises SpecError unless it is in an open file on disk, DataError for packed
+    numbers."""
+    if not dataset:
+        raise SpecError("the file of the h5py dataset is closed: open it again")
+    name, store = dataset.name, store_of(dataset.file.filename)
+    if name is None or not store.exists(dataset.file.filename):
+        raise SpecError("the h5py dataset is not in a file on disk: pass its values, as in X[:]")
+    path = store.absolute(dataset.file.filename)
+    where = f"{path}:{name}"
+    rows, columns = check_shape(dataset.shape or (), where)
+    check_numeric(dataset.dtype, where)
+    check_encoding(dataset.attrs, where, f"xarray.open_dataset({path!r})[{name.lstrip('/')!r}]")
+    high, wide = dataset.chunks or (power_of_two(_READ_BYTES // (columns * dataset.dtype.itemsize)), columns)
+    grid = min(high, rows), min(wide, columns)
+    return HDF5Rows(dataset, path, _stamp_of(path), (rows, columns), dataset.dtype, grid, where=where, name=name)
 
-    found = object.__new__(Hdf5Rows)
-    vars(found).update(fields | {"values": h5py.File(path, "r")[name]})
-    return found
+
+def _stamp_of(path: str) -> str:
+    try:
+        return store_of(path).file(path).stamp
+    except OSError as error:
+        raise unreadable(error, path) from error

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,16 +11,14 @@ from scipy.sparse import issparse
 from bigkpca.data.dask import array_rows, frame_rows, uncounted_rows
 from bigkpca.data.frames import (
     check_data_array,
-    check_frame,
+    checked,
     column_names,
-    frame_values,
     is_dask_array,
     is_dask_frame,
     is_data_array,
-    is_frame,
-    unnested,
+    is_of,
 )
-from bigkpca.data.hdf5 import Hdf5Rows, is_hdf5
+from bigkpca.data.hdf5 import hdf5_rows
 from bigkpca.data.npy import NpyRows
 from bigkpca.data.rows import ArrayRows, Rows, check_shape
 from bigkpca.data.sparse import SparseRows, npz_rows, sparse_rows
@@ -30,6 +27,13 @@ from bigkpca.data.stores.base import PARTIAL
 from bigkpca.data.tensors import is_tensor, tensor_rows
 from bigkpca.data.zarr import ATTRIBUTE, array_path, arrays_of, group_rows, open_node, zarr_rows
 from bigkpca.errors import DataError, IncompleteError, SpecError, check_numeric, unreadable
+
+_OPENED_BY = {  # what opens the files with these endings
+    (".zip",): "zarr.open(zarr.storage.ZipStore({!r}, mode='r'), mode='r')['NAME']",
+    (".nc", ".nc4", ".cdf"): "xarray.open_dataset({!r})['NAME']",
+    (".h5", ".hdf5"): "h5py.File({!r})['NAME']",
+    (".h5ad",): "anndata.experimental.read_lazy({!r}).X",
+}
 
 
 def open_rows(data: Any, array: str | None = None) -> Rows:
@@ -60,10 +64,10 @@ def path_of(data: Any) -> str | None:
 
 
 def is_lazy(data: Any) -> bool:
-    """Whether `data` is a path, a Dask, Zarr or HDF5 array, a Zarr group, a Dask frame, or a DataArray over Dask, whose
-    rows need not be in memory."""
+    """Whether `data` is a path, a Dask or Zarr array, a dataset of h5py, a group of either, a Dask frame, or a
+    DataArray over Dask, whose rows need not be in memory."""
     held = data.data if is_data_array(data) else data
-    stored = is_path(held) or isinstance(held, zarr.Array | zarr.Group) or is_hdf5(held)
+    stored = is_path(held) or isinstance(held, zarr.Array | zarr.Group) or is_of(held, "h5py", "HLObject")
     return stored or is_dask_array(held) or is_dask_frame(held)
 
 
@@ -72,7 +76,7 @@ def _any_rows(data: Any, array: str | None) -> Rows:
         return _path_rows(expanded(data), array)
     if is_data_array(data):
         check_data_array(data)
-        return replace(_any_rows(data.data, array), names=column_names(data))
+        return _any_rows(data.data, array)
     if is_dask_frame(data):
         return frame_rows(data)
     if is_dask_array(data):
@@ -88,27 +92,27 @@ def _any_rows(data: Any, array: str | None) -> Rows:
                 f"{path or 'the data'} is a Zarr group of the arrays {names}, but rows must be one array: {named}"
             )
         return _path_rows(path, array)
-    if is_hdf5(data):
-        return Hdf5Rows.of(data)
+    if is_of(data, "h5py", "Dataset"):
+        return hdf5_rows(data)
+    if is_of(data, "h5py", "Group"):
+        raise SpecError(
+            f"{data.file.filename}:{data.name} is a group of {[*data]}: pass a dataset in it, as in X[name]"
+        )
     if isinstance(data, Rows):
         return data
     if issparse(data):
         return sparse_rows(data)
     if is_tensor(data):
         return tensor_rows(data)
-    data = unnested(data)
-    check_frame(data)
-    if is_frame(data):
-        values = frame_values(data)
-    else:
-        try:
-            values = data.to_numpy() if hasattr(data, "to_numpy") else np.asarray(data)
-        except ValueError as error:
-            raise DataError(
-                f"the rows do not form an array, since they differ in length or are not numbers: {error}"
-            ) from error
+    values = checked(data)
+    try:
+        values = values.to_numpy() if hasattr(values, "to_numpy") else np.asarray(values)
+    except ValueError as error:
+        raise DataError(
+            f"the rows do not form an array, since they differ in length or are not numbers: {error}"
+        ) from error
     check_shape(values.shape, "the array")
-    return ArrayRows(values, names=column_names(data))
+    return ArrayRows(values, names=column_names(data) if values.shape[1] == len(column_names(data) or ()) else None)
 
 
 def _path_rows(path: str, array: str | None) -> Rows:
@@ -124,15 +128,8 @@ def _path_rows(path: str, array: str | None) -> Rows:
             return opened(store.absolute(path))  # workers may run in another folder
         except OSError as error:
             raise unreadable(error, path) from error
-    if path.endswith(".h5ad"):
-        raise _of_anndata(path)
-    if path.endswith((".nc", ".nc4", ".cdf")):
-        raise SpecError(f"{path} is a netCDF file: pass xarray.open_dataset({path!r}, chunks={{}})[NAME]")
-    if path.endswith(".zip") and not store.is_folder(path):
-        opened_zip = f"zarr.open(zarr.storage.ZipStore({path!r}, mode='r'), mode='r')"
-        raise SpecError(f"{path} is a zip file: unpack it, or pass the array in it: {opened_zip}, or [NAME] of a group")
     if not store.is_folder(path):
-        raise SpecError(f"{path} is a file; make a dataset from it first: bigkpca ingest {path} DATASET.zarr")
+        raise _of_file(path)
     node = open_node(path)
     if node is None and store.exists(path + PARTIAL):  # in an object store, which it is written to in place
         raise IncompleteError(f"{path} is not finished: run the command that makes it again")
@@ -142,12 +139,16 @@ def _path_rows(path: str, array: str | None) -> Rows:
         _check_unnamed(path, array)
         return zarr_rows(node, path)
     if array is None and "encoding-type" in node.attrs:
-        raise _of_anndata(path)
+        raise SpecError(f"{path} is of AnnData: pass anndata.experimental.read_lazy({path!r}).X")
     return group_rows(path, node, array)
 
 
-def _of_anndata(path: str) -> SpecError:
-    return SpecError(f"{path} is of AnnData: open it with anndata.experimental.read_lazy, and pass its X")
+def _of_file(path: str) -> SpecError:
+    """The refusal of a file, with the line that opens the array in it."""
+    for endings, line in _OPENED_BY.items():
+        if path.endswith(endings):
+            return SpecError(f"{path} is a file: pass an array in it, as in {line.format(path)}")
+    return SpecError(f"{path} is a file; make a dataset from it first: bigkpca ingest {path} DATASET.zarr")
 
 
 def in_memory(rows: Rows) -> bool:

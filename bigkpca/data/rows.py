@@ -103,8 +103,8 @@ class Rows(ABC):
     """A two-dimensional table of numbers that is read in ranges of rows; each source has a subclass.
 
     where: name of the source in messages. name: name of the array in its group, to open it again. names: names of the
-    columns. one_hot: the columns of 0 and 1 that are one column of categories, as their dataset records them.
-    weights: None if all are 1.
+    columns. one_hot: the columns of 0 and 1 that are one column of categories, as their dataset records them. weights:
+    None if all are 1.
     """
 
     _: KW_ONLY

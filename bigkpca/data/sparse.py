@@ -1,7 +1,4 @@
-"""Rows of sparse CSR matrices in memory; they become dense one block at a time.
-
-CSR stores, row by row, the nonzero values and their columns; those of row i are at indptr[i] to indptr[i + 1].
-"""
+"""Rows of sparse CSR matrices in memory; they become dense one block at a time."""
 
 from __future__ import annotations
 
@@ -23,67 +20,61 @@ from bigkpca.errors import Array, CorruptionError, SpecError
 class SparseRows(Rows):
     """Rows first, first + 1, ... of a CSR matrix. path: the file that it was read from; None for a user's matrix."""
 
-    indptr: Array
-    indices: Array
-    values: Array
-    columns: int
+    matrix: Any
     path: str | None = None
     first: int = 0
     grain: int = 1
 
     @property
     def shape(self) -> tuple[int, int]:
-        return len(self.indptr) - 1, self.columns
+        return self.matrix.shape
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        return self.values.dtype
+        return self.matrix.dtype
 
     @property
     def grid(self) -> tuple[int, int]:
-        return self.grain, self.columns
+        return self.grain, self.shape[1]
 
     @property
     def held_bytes(self) -> int:
         """Bytes of the values and indices."""
-        return self.values.nbytes + self.indices.nbytes
+        return self.matrix.data.nbytes + self.matrix.indices.nbytes
 
     def part(self, start: int, stop: int, columns: slice = EVERY) -> SparseRows:
-        indptr, held = self._held(start, stop)
-        own = {"indptr": indptr - held.start, "values": self.values[held], "indices": self.indices[held]}
-        return replace(self, **own, first=start, weights=self._weights_of(start, stop))
+        return replace(self, matrix=self._cut(start, stop), first=start, weights=self._weights_of(start, stop))
 
     def block(self, start: int, stop: int, columns: slice = EVERY) -> Array:
-        indptr, held = self._held(start, stop)
-        indices = self.indices[held]
-        wrong = indices[(indices < 0) | (indices >= self.columns)]
-        if len(wrong):  # where SciPy would write anywhere
-            raise CorruptionError(
-                f"{self.where}: rows {start} to {stop - 1} have a column {wrong[0]}, but there are only {self.columns}"
-            )
-        found = csr_array((self.values[held], indices, indptr - held.start), shape=(stop - start, self.columns))
-        dense: Array = found.toarray()
-        return dense if columns == EVERY else np.ascontiguousarray(dense[:, columns])
+        found = self._cut(start, stop)
+        return (found if columns == EVERY else found[:, columns]).toarray()
 
-    def _held(self, start: int, stop: int) -> tuple[Array, slice]:
-        """indptr of rows start..stop, and where their values are."""
-        indptr = self.indptr[start - self.first : stop - self.first + 1]
-        return indptr, slice(int(indptr[0]), int(indptr[-1]))
+    def _cut(self, start: int, stop: int) -> Any:
+        """These rows, of the same memory."""
+        indptr = self.matrix.indptr[start - self.first : stop - self.first + 1]
+        held = slice(int(indptr[0]), int(indptr[-1]))
+        own = self.matrix.data[held], self.matrix.indices[held], indptr - indptr[0]
+        return csr_array(own, shape=(stop - start, self.shape[1]))
 
     def fingerprint(self) -> dict[str, Any]:
         digest = hashlib.sha256()
-        for array in (self.indptr, self.indices, self.values):
+        for array in (self.matrix.indptr, self.matrix.indices, self.matrix.data):
             digest.update(little_endian(array))
         return anonymous(self) | {"path": self.path, "stamp": digest.hexdigest()}
 
 
-def sparse_rows(matrix: Any) -> SparseRows:
-    """Rows of a SciPy sparse matrix of any format."""
-    check_shape(matrix.shape, "the sparse matrix")
+def sparse_rows(matrix: Any, where: str = "the sparse matrix") -> SparseRows:
+    """Rows of a SciPy sparse matrix of any format. Raises CorruptionError for indices outside of it, where SciPy would
+    write anywhere."""
+    check_shape(matrix.shape, where)
     csr = csr_array(matrix)
+    try:
+        csr.check_format(full_check=True)
+    except ValueError as error:
+        raise CorruptionError(f"{where} is damaged: {error}") from error
     if csr.dtype == np.float16:  # which SciPy cannot convert to a dense array
         csr = csr.astype(np.float32)
-    return SparseRows(csr.indptr, csr.indices, csr.data, csr.shape[1], where="the sparse matrix")
+    return SparseRows(csr, where=where)
 
 
 def npz_rows(path: str) -> SparseRows:
@@ -101,4 +92,4 @@ def npz_rows(path: str) -> SparseRows:
             f"{path} does not contain a SciPy sparse matrix ({error}); make a dataset from its arrays: bigkpca ingest "
             f"{path} DATASET.zarr"
         ) from error
-    return replace(sparse_rows(matrix), where=path, path=store_of(path).absolute(path))
+    return replace(sparse_rows(matrix, path), path=store_of(path).absolute(path))

@@ -17,9 +17,9 @@ from zarr.core.sync import sync
 from zarr.storage import FsspecStore, LocalStore, ObjectStore, StorePath, ZipStore
 
 from bigkpca.data.blocks import Block
-from bigkpca.data.frames import check_unpacked
+from bigkpca.data.masks import check_encoding
 from bigkpca.data.rows import EVERY, ArrayRows, Rows, anonymous, check_shape, digest_of_rows
-from bigkpca.data.stores import NODE_FILES, StoredFile, last_name, store_of
+from bigkpca.data.stores import NODE_FILES, StoredFile, last_name, parent, store_of
 from bigkpca.data.zarr_stores import BelowKey, Whole, zarr_store
 from bigkpca.errors import Array, BigKPCAError, CorruptionError, FillValuesWarning, SpecError, unreadable, warn
 from bigkpca.numerics.linalg import aligned
@@ -228,12 +228,13 @@ def stored_array(path: str, group: zarr.Group, name: str) -> StoredArray:
 
 
 def zarr_rows(array: zarr.Array[Any], where: str, name: str | None = None) -> ZarrRows:
-    """Rows of an array that others wrote. Raises DataError for packed numbers."""
+    """Rows of an array that others wrote. Raises DataError for packed numbers and fill values."""
     check_shape(array.shape, where)
     attributes = array.attrs.asdict()
-    if array.metadata.zarr_format == 2 and "_ARRAY_DIMENSIONS" in attributes and array.fill_value is not None:
-        attributes["_FillValue"] = array.fill_value  # as xarray writes and reads it
-    check_unpacked(attributes, where, "xarray.open_zarr")
+    if array.metadata.zarr_format == 2 and "_ARRAY_DIMENSIONS" in attributes:  # where xarray takes both for one
+        attributes = {"_FillValue": array.fill_value, **attributes}
+    path = array_path(array) or f"PATH/{array.path}"
+    check_encoding(attributes, where, f"xarray.open_zarr({parent(path)!r})[{last_name(path)!r}]")
     rows = ZarrRows(_guarded(array, 0), array.shape[0], where=where, name=name)
     missing = rows.missing()  # of a listing that these rows keep
     return replace(rows, array=_as_stored(array, where, missing)) if missing else rows

@@ -38,7 +38,7 @@ from bigkpca.estimator.parameters import (
 from bigkpca.execution.engine import KeptFeatures
 from bigkpca.execution.options import RunOptions
 from bigkpca.execution.progress import Progress
-from bigkpca.execution.projection import are_maps, in_frame, of_rows_there, prepare_preimages, stacked_rows
+from bigkpca.execution.projection import in_frame, prepare_preimages
 from bigkpca.fitting.gathering import Gathered, add_rows, gathered
 from bigkpca.fitting.merge import spec_like
 from bigkpca.fitting.preimage import of_leading
@@ -160,14 +160,12 @@ class ModelMethods(RowsInput, ClassNamePrefixFeaturesOutMixin, TransformerMixin)
 
         A PyTorch tensor or CuPy array gives one on the same device. A Dask frame gives a lazy Dask frame with
         the same index and divisions, partition by partition, without counting rows. A DataArray gives a DataArray with
-        the dim and coordinates of its rows and a dim "component", lazy if the input is backed by Dask; rows stacked
-        from several dims are unstacked again. A Dask array with unknown chunk sizes is processed chunk by chunk,
-        without counting rows, and its scores have the same chunks. If `set_output` requests a frame, in-memory input
-        other than tensors gives one; other results stay lazy.
+        the dim and coordinates of its rows and a dim "component", lazy if the input is backed by Dask. A Dask array
+        with unknown chunk sizes is processed chunk by chunk, without counting rows, and its scores have the same
+        chunks. If `set_output` requests a frame, in-memory input other than tensors gives one; other results stay lazy.
 
         With `out`, scores are streamed to a feature store at that path, and its Zarr array is returned; `dtype` and
-        `n_components` determine what is stored, as in `bigkpca.transform`. xarray.open_zarr opens it as a dataset with
-        the dim and coordinates of the rows of a DataArray.
+        `n_components` determine what is stored, as in `bigkpca.transform`. xarray.open_zarr opens it, too.
 
         Raises SpecError for rows of another width or other columns, and DataError for NaN and infinity. One pass.
         """
@@ -185,8 +183,8 @@ class ModelMethods(RowsInput, ClassNamePrefixFeaturesOutMixin, TransformerMixin)
         """Pre-images (n, d) of scores Y (n, r).
 
         The result is a NumPy array for in-memory input, and a lazy Dask array for Dask, Zarr and paths. Tensors, Dask
-        frames and DataArrays give the same kind, as in `transform`, with the names, or the dim and coordinates, of the
-        fitted columns, even after `load`. With `out`, pre-images are streamed to that path, and its Zarr array is
+        frames and DataArrays give the same kind, as in `transform`; the columns are "feature" in a DataArray, and have
+        the names of the fit in a Dask frame. With `out`, pre-images are streamed to that path, and its Zarr array is
         returned.
 
         Raises SpecError for scores of another width or model and for kernels without pre-images, and DataError for NaN.
@@ -194,15 +192,13 @@ class ModelMethods(RowsInput, ClassNamePrefixFeaturesOutMixin, TransformerMixin)
         """
         check_is_fitted(self)
         if out is not None:
-            return reconstruct(self.model_, stacked_rows(Y) if are_maps(Y) else Y, out)
-        if are_maps(Y):
-            return of_rows_there(Y, self.inverse_transform)
+            return reconstruct(self.model_, Y, out)
         names = getattr(self, "feature_names_in_", None)
         if is_dask_frame(Y):
             return in_frame(Y, PREIMAGES.lazy, self.model_, range(self.model_.columns) if names is None else names)
-        like, scores = self._fitted_columns(Y), open_scores(self.model_, Y, counted=False)
+        scores = open_scores(self.model_, Y, counted=False)
         found = PREIMAGES.of(scores, of_leading(self.model_, scores.shape[1]))
-        return in_kind(Y, found, "rows", "feature", names if like is None else like)
+        return in_kind(Y, found, "rows", "feature")
 
     def denoise(self, X: Any, out: AnyPath | None = None) -> Any:
         """Denoised rows (n, d): transform and inverse_transform in one step, with iterations that start at X.

@@ -254,7 +254,7 @@ class KernelPCADetector(RowsInput, OutlierMixin, BaseEstimator):  # type: ignore
             return projection.restored_rows(rows, self.model_, engine)
 
     def _in_memory(self, X: Any) -> Array:
-        """The statistics (3, n) of rows X (n, d); those of maps are not unstacked."""
+        """The statistics (3, n) of rows X (n, d)."""
         check_is_fitted(self)
         rows = self._matching_rows(X.compute() if is_dask_frame(X) else X, self.model_)
         return np.asarray(_ALL.of(rows, self.model_, self.device or self.kpca_.device)).T

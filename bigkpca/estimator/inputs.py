@@ -15,10 +15,9 @@ from sklearn.utils.validation import check_array, validate_data
 from bigkpca import arrays
 from bigkpca.data.frames import (
     check_data_array,
-    check_frame,
     check_names,
+    checked,
     column_names,
-    frame_values,
     is_dask_array,
     is_dask_frame,
     is_data_array,
@@ -96,11 +95,10 @@ class RowsInput:
     model_: Model
     n_features_in_: int
     feature_names_in_: Array
-    _columns_like: Any  # the columns of the fitted DataArray, without rows
 
     def _rows(self, X: Any, *, reset: bool, counted: bool = True) -> Rows:
         """Rows to fit (`reset`), or to compare with the fitted rows; `counted` if their number is needed."""
-        self._check_dims(X, reset=reset)
+        check_data_array(X)
         if is_dask_frame(X):
             return open_rows(self._checked_frame(X, reset=reset))
         if is_lazy(X):
@@ -108,10 +106,9 @@ class RowsInput:
             if reset:
                 self._remember(rows.shape[1], rows.names)
             return rows
-        X = unnested(X)
         held = _held(X)
         tensor = tensor_rows(held) if is_tensor(held) else None
-        check_frame(X)
+        values = checked(X)
         check_names(X)
         names = column_names(X)
         checks: dict[str, Any] = {
@@ -123,35 +120,14 @@ class RowsInput:
         if isinstance(tensor, DeviceRows):  # scikit-learn checks the shape only: it would copy the values
             n, d = tensor.shape
             validate_data(self, np.broadcast_to(0.0, (min(n, 2), d)), reset=reset, **checks)
-            X = held if tensor.dtype in checks["dtype"] else astype(held, np.float64)
-            return DeviceRows(X)
+            return DeviceRows(held if tensor.dtype in checks["dtype"] else astype(held, np.float64))
         if tensor is not None:
-            X = tensor.values
-        if is_frame(X) and not hasattr(X, "iloc"):  # scikit-learn converts other frames than pandas to float64
-            validate_data(self, X, reset=reset, skip_check_array=True)
-            values = check_array(frame_values(X), estimator=self, **checks)
-        elif is_data_array(X) and names is not None and (reset or hasattr(self, "feature_names_in_")):
-            # whose columns scikit-learn knows as those of pandas
-            columns = X[:0].to_pandas().set_axis(list(names), axis=1)
-            validate_data(self, columns, reset=reset, skip_check_array=True)
-            values = check_array(X, estimator=self, **checks)
-        else:
-            values = validate_data(self, X, reset=reset, **checks)
-        return sparse_rows(values) if issparse(values) else ArrayRows(values, names=names)
-
-    def _check_dims(self, X: Any, *, reset: bool) -> None:
-        """Raise an error for a DataArray that is not a table. `reset` keeps its columns, which pre-images have."""
-        check_data_array(X)
-        if reset and hasattr(self, "_columns_like"):
-            del self._columns_like
-        if reset and is_data_array(X):
-            self._columns_like = projection.header_of(X)
-
-    def _fitted_columns(self, X: Any) -> Any:
-        """The columns of the DataArray of the fit, as one without rows, if X is a DataArray; None if there is none."""
-        if not is_data_array(X):
-            return None
-        return getattr(self, "_columns_like", None)
+            values = tensor.values
+        if is_frame(X) and values.shape[1] == X.shape[1]:  # not a column of lists
+            validate_data(self, X, reset=reset, skip_check_array=True)  # for the names
+            return ArrayRows(check_array(values, estimator=self, **checks), names=column_names(X))
+        values = validate_data(self, values, reset=reset, **checks)
+        return sparse_rows(values) if issparse(values) else ArrayRows(values)
 
     def _matching_rows(self, X: Any, model: Model, *, counted: bool = False) -> Rows:
         """Rows with the same number and names of columns as the fitted rows."""
@@ -203,15 +179,19 @@ def framing_what_is_in_memory(estimator: _Class) -> _Class:
     return estimator
 
 
-def in_kind(X: Any, values: Any, name: str, *labels: Any) -> Any:
-    """Values computed for rows X: a DataArray for a DataArray (see `projection.in_data_array`), a tensor on the device
-    of X for a tensor, CuPy chunks for such chunks; otherwise unchanged."""
+def in_kind(X: Any, values: Any, name: str, columns: str = "component") -> Any:
+    """Values (n, c) or (n,) computed for rows X: for a DataArray one with the dim and coordinates of its rows and the
+    dim `columns`, a tensor on the device of X for a tensor, CuPy chunks for such chunks; otherwise unchanged."""
     held = _held(X)
     if is_tensor(held):
         values = moved(values, held)
     elif is_dask_array(held) and is_of_cupy(held._meta):
         values = values.map_blocks(partial(moved, like=held._meta))
-    return projection.in_data_array(X, values, name, *labels) if is_data_array(X) else values
+    if not is_data_array(X):
+        return values
+    rows, own = X.dims
+    dims = (rows, columns + "_" * (columns == rows))[: values.ndim]  # a dim can occur only once
+    return type(X)(values, dims=dims, coords=X.coords.to_dataset().drop_dims(own, errors="ignore").coords, name=name)
 
 
 def _held(X: Any) -> Any:

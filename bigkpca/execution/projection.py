@@ -1,5 +1,4 @@
-"""Scores, residuals and pre-images of rows: of a block, of all rows, or of a few rows directly, in the input's
-container."""
+"""Scores, residuals and pre-images of rows: of a block, of all rows, of a few rows directly, or of a Dask frame."""
 
 from __future__ import annotations
 
@@ -11,7 +10,7 @@ from weakref import ref
 import numpy as np
 
 from bigkpca.data.blocks import Block, tile_rows
-from bigkpca.data.frames import FRAME, frame_dtype, is_data_array
+from bigkpca.data.frames import FRAME, frame_dtype
 from bigkpca.data.matrix_tiles import Part, matrix_tiles
 from bigkpca.data.rows import ArrayRows, Rows, tiles
 from bigkpca.errors import Array, SpecError, check_overflow, names_apart
@@ -268,7 +267,7 @@ def in_frame(frame: Any, view: View, model: Model, columns: Sequence[Any]) -> An
     divisions. Partitions are processed one by one, whatever their lengths, which are not counted."""
     dtype = frame_dtype(frame)
     made = view(model, ArrayRows(np.zeros((1, len(frame.columns)), dtype), where=FRAME))  # lazy: only its checks run
-    meta = _labelled(np.empty((0, len(columns)), made.dtype), header(frame), columns)
+    meta = _framed(np.empty((0, len(columns)), made.dtype), header(frame), columns)
     return frame.map_partitions(_of_partition, view, constant(model), list(columns), dtype, made.dtype, meta=meta)
 
 
@@ -279,60 +278,8 @@ def _of_partition(
     if len(part):
         rows = ArrayRows(part.astype(dtype).to_numpy(), where=f"a partition of {FRAME}")
         values = view(model.value, rows).compute(scheduler="synchronous").reshape(len(part), len(columns))
-    return _labelled(values, part, columns)
+    return _framed(values, part, columns)
 
 
-def _labelled(values: Array, frame: Any, columns: Sequence[Any]) -> Any:
+def _framed(values: Array, frame: Any, columns: Sequence[Any]) -> Any:
     return type(frame)(values, index=frame.index, columns=columns)
-
-
-def in_data_array(given: Any, values: Any, name: str, columns: str = "component", like: Any = None) -> Any:
-    """Values (n, c) or (n,) of the rows of a DataArray, in memory or lazy, with the dim and coordinates of its rows,
-    unstacked if stacked. The dim of new columns is `columns`, or that of the columns of `like`, a DataArray or
-    names."""
-    rows = given.dims[0]
-    coords = _coords_along(given, rows)
-    if like is not None and hasattr(like, "dims"):
-        like = like.rename({like.dims[1]: f"{rows}_"}) if like.dims[1] == rows else like
-        columns = like.dims[1]
-        coords = coords.merge(_coords_along(like, columns)).coords
-    columns += "_" * (columns == rows)  # a dim can occur only once
-    found = type(given)(values, dims=(rows, columns)[: values.ndim], coords=coords, name=name)
-    if like is not None and not hasattr(like, "dims"):
-        found = found.assign_coords({columns: like})
-    return found.unstack(rows) if is_stacked(given, rows) else found
-
-
-def header_of(given: Any) -> Any:
-    """The columns of a DataArray, as one without rows: their dim and coordinates. No values are computed."""
-    coords = _coords_along(given, given.dims[1])
-    return type(given)(np.empty((0, given.shape[1])), dims=given.dims, coords=coords)
-
-
-def _coords_along(given: Any, dim: str) -> Any:
-    """The coordinates of a DataArray along this dim only."""
-    others = [key for key, own in given.coords.items() if not set(own.dims) <= {dim}]
-    return given.drop_vars(others).coords
-
-
-def is_stacked(given: Any, dim: str) -> bool:
-    """Whether a dim of a DataArray was stacked from several, and can be unstacked."""
-    index = given.indexes.get(dim)
-    return index is not None and index.nlevels > 1 and index.is_unique
-
-
-def are_maps(scores: Any, columns: str = "component") -> bool:
-    """Whether scores are a DataArray whose rows have several dims."""
-    return is_data_array(scores) and scores.ndim > 2 and columns in scores.dims
-
-
-def stacked_rows(maps: Any, columns: str = "component") -> Any:
-    """A DataArray of scores with the dims of its rows stacked into one."""
-    return maps.stack(sample=[dim for dim in maps.dims if dim != columns]).transpose("sample", columns)
-
-
-def of_rows_there(maps: Any, function: Callable[[Any], Any], columns: str = "component") -> Any:
-    """function(stacked rows) of a DataArray of scores; NaN for rows without scores, such as those left out of a stack.
-    They get scores of 0 meanwhile, since finding them would compute lazy scores."""
-    there = maps.notnull().any(columns).reset_coords(drop=True)  # otherwise lazy coordinates would be compared
-    return function(stacked_rows(maps.where(there, 0.0), columns)).where(there)

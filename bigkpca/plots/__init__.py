@@ -203,8 +203,8 @@ def component(
     number : int
         The component, counted from 1.
     kind : "pictures", "curves" or "bars", optional
-        By default "pictures" if the shape of a picture is known; "bars" for columns whose names are not numbers; and
-        otherwise "curves". "bars" show how much each column changes from the first to the last pre-image: in its
+        By default "pictures" if the shape of a picture is known; "bars" for columns with names that are not numbers;
+        and otherwise "curves". "bars" show how much each column changes from the first to the last pre-image: in its
         standard deviations, as far as the model knows them.
     image_shape : sequence of int, optional
         Shape of a row as a picture in pixels, (H, W) or (H, W, 3). By default the shape before ingest, if the dataset

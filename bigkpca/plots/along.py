@@ -50,8 +50,8 @@ def walk_along(model: Model, j: int, steps: Sequence[float] = STEPS) -> Walk:
     return Walk(tuple(steps), found.rows, found.far)
 
 
-def coordinates_of(model: Model) -> Array | None:
-    """The numbers that the columns of a model are called by, such as wavelengths, (d,); None for other names."""
+def column_numbers(model: Model) -> Array | None:
+    """The names of the columns as numbers (d,), such as wavelengths; None if they have none, or other names."""
     with suppress(ValueError):
         return None if model.names is None else np.array(model.names, dtype=float)
     return None
@@ -69,8 +69,7 @@ def draw_pictures(axes: Axes, along: Walk, shape: tuple[int, ...], cmap: Any = N
 
 
 def draw_curves(axes: Axes, along: Walk, x: Array | None) -> None:
-    """A line for each pre-image, over the coordinates x (d,) of the columns or else their numbers; lines near the mean
-    are faint."""
+    """A line for each pre-image, over the columns at x (d,), or else their positions; lines near the mean are faint."""
     colors, far = current_colors(), max(abs(step) for step in along.steps) or 1
     x = np.arange(along.rows.shape[1]) if x is None else x
     order = np.argsort(x, kind="stable")
@@ -80,7 +79,7 @@ def draw_curves(axes: Axes, along: Walk, x: Array | None) -> None:
     axes.set(xlabel="column", ylabel="value")
 
 
-def draw_bars(axes: Axes, along: Walk, model: Model, names: Sequence[str] | None, *, most: int) -> None:
+def draw_bars(axes: Axes, along: Walk, model: Model, most: int) -> None:
     """The change of each column from the first to the last pre-image, in its standard deviations if the model knows
     them; of more than `most` columns, those that change most."""
     change, unit = along.rows[-1] - along.rows[0], ""
@@ -91,15 +90,16 @@ def draw_bars(axes: Axes, along: Walk, model: Model, names: Sequence[str] | None
     y, colors = np.arange(len(shown)), current_colors()
     axes.barh(y, change[shown], 0.6, color=[colors.accent if up else colors.second for up in change[shown] >= 0])
     axes.axvline(0, color=colors.ink, linewidth=0.8)
-    axes.set_yticks(y, [f"column {j}" if names is None else names[j] for j in shown])
+    axes.set_yticks(y, [model.names[j] if model.names else f"column {j}" for j in shown])
     axes.set(xlabel=f"change from {along.names[0]} to {along.names[-1]}{unit}")
 
 
 def kind_for(model: Model, kind: str | None, shape: tuple[int, ...] | None) -> str:
     """This kind, or else the one that suits the columns. Raises SpecError if the columns do not allow it."""
+    if kind is None and shape:
+        return "pictures"
     if kind is None:
-        bars = model.names is not None and coordinates_of(model) is None
-        return "pictures" if shape else "bars" if bars else "curves"
+        return "bars" if model.names is not None and column_numbers(model) is None else "curves"
     if kind not in KINDS:
         raise SpecError(f"kind={kind!r} is not one of {', '.join(KINDS)}")
     if kind == "pictures" and shape is None:
@@ -114,6 +114,6 @@ def draw_walk(
     if kind == "pictures" and shape is not None:
         draw_pictures(axes, along, shape, cmap)
     elif kind == "curves":
-        draw_curves(axes, along, coordinates_of(model))
+        draw_curves(axes, along, column_numbers(model))
     else:
-        draw_bars(axes, along, model, model.names, most=most)
+        draw_bars(axes, along, model, most)

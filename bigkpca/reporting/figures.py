@@ -11,7 +11,6 @@ from bigkpca.numerics.certificates import FAIR, MODERATE, SMALL, SOLID
 from bigkpca.numerics.display import share_at_most
 from bigkpca.numerics.model import Model
 from bigkpca.numerics.outliers import REASONS
-from bigkpca.plots.along import Walk, coordinates_of, draw_curves
 from bigkpca.plots.clouds import draw_scores
 from bigkpca.plots.outliers import JudgedRows, draw_unusual
 from bigkpca.plots.rows import RowLabels
@@ -149,18 +148,6 @@ def scores(Y: Array, pair: tuple[int, int], labels: RowLabels | None) -> Drawing
     with axes_of(4.3) as (figure, axes):
         draw_scores(axes, Y, pair, labels, legend=legend_below, most=MAX_POINTS)
         return drawing(figure, f"scores-{first}-{second}", alt)
-
-
-def component(model: Model, j: int, along: Walk) -> Drawing | None:
-    """Curves of pre-images along component j, if the columns have coordinates."""
-    x = coordinates_of(model)
-    if x is None:
-        return None
-    with axes_of(3.2) as (figure, axes):
-        draw_curves(axes, along, x)
-        legend_above(axes)
-        alt = f"Curves of pre-images along component {j + 1}: {', '.join(along.names)}."
-        return drawing(figure, f"component-{j + 1}", alt)
 
 
 def histogram(values: Array, name: str, xlabel: str) -> Drawing:

@@ -20,7 +20,7 @@ from bigkpca.numerics.display import number
 from bigkpca.numerics.linear_pca import Captured, spread
 from bigkpca.numerics.model import Model
 from bigkpca.numerics.outliers import usual_errors
-from bigkpca.plots.along import STEPS, coordinates_of, walk_along
+from bigkpca.plots.along import STEPS, walk_along
 from bigkpca.plots.pictures import PictureFrame
 from bigkpca.plots.tables import relations
 from bigkpca.reporting import figures, text
@@ -126,10 +126,6 @@ _MOST_COLUMNS = 30  # of the table of what all scores explain
 _ALONG = (
     "The first strip of each component shows pre-images of points on its axis, from 2 standard deviations below the "
     "mean to 2 above."
-)
-_ALONG_COORDINATES = (
-    "A figure shows pre-images of points on the axis of the component, from 2 standard deviations below the mean to 2 "
-    "above."
 )
 _ALONG_TABLE = (
     "Last are pre-images of points on the axis of the component, from 2 standard deviations below the mean to 2 above; "
@@ -244,8 +240,8 @@ def drift(_: Model, data: ReportData) -> Section | None:
 def components(model: Model, data: ReportData) -> Section | None:
     """The section on the meaning of the leading components: pre-images along each, and the rows at its ends."""
     frame = _frame(data, model)
-    walks, drawn = _walks(model, frame) if frame else {}, _draws_along(model, frame)
-    if walks or drawn:
+    walks = _walks(model, frame) if frame else {}
+    if walks:
         count = model.components
     elif data.scores is not None:
         count = data.scores.shape[1]
@@ -258,7 +254,6 @@ def components(model: Model, data: ReportData) -> Section | None:
     as_words = data.columns and model.decoder and not frame
     readings = [
         _ALONG * bool(walks),
-        _ALONG_COORDINATES * drawn,
         READING * bool(data.columns),
         _ALONG_TABLE * bool(as_words),
     ]
@@ -288,8 +283,7 @@ def _component(model: Model, data: ReportData, frame: PictureFrame | None, j: in
             for at in extremes.values():
                 columns += [[f"{value:.4g}" for value in y[at]], _row_names(data, at)]
             tables = (ReportTable(head, tuple(zip(*columns, strict=True))),)
-    drawing = figures.component(model, j, walk_along(model, j)) if _draws_along(model, frame) else None
-    return Card(title, note, drawing, tuple(pictures), tables)
+    return Card(title, note, None, tuple(pictures), tables)
 
 
 def _row_pictures(data: ReportData, frame: PictureFrame, title: str, at: Array) -> Pictures:
@@ -322,11 +316,6 @@ def _frame(data: ReportData, model: Model) -> PictureFrame | None:
     if model.decoder is None:
         return None
     return PictureFrame.of(data.shape, walk_along(model, 0).rows)
-
-
-def _draws_along(model: Model, frame: PictureFrame | None) -> bool:
-    """Whether pre-images are drawn over the coordinates of their columns."""
-    return frame is None and model.decoder is not None and coordinates_of(model) is not None
 
 
 def _walks(model: Model, frame: PictureFrame) -> dict[int, Pictures]:
@@ -475,7 +464,7 @@ def left_out(model: Model, data: ReportData) -> Iterator[str]:
         yield "no residuals: --scores of bigkpca transform --residual shows the rows least like the others"
     if data.scores is not None and data.flagged is None and model.calibration is not None:
         yield "no unusual rows: --scores of bigkpca transform --flag 1% shows them"
-    if data.shape is None and not data.columns and not _draws_along(model, None):
+    if data.shape is None and not data.columns:
         yield "no pictures: rows have no image shape; --image-shape gives one"
         yield "no columns: the rows have no names of columns, which bigkpca ingest keeps from tables"
     elif data.shape is not None:

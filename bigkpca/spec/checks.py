@@ -41,6 +41,10 @@ def components(value: int | float | str | None) -> int | float | str | None:
             raise SpecError("n_components=1.0: write 1 for one component, or a share of the variance such as 0.999")
         if not value.is_integer():
             raise SpecError(f"n_components={value}: a share of the variance must lie between 0 and 1")
+        if value == 1:
+            raise SpecError(
+                "n_components=1.0: pass 1 for one component, or a share of the variance below 1, e.g. 0.999"
+            )
         value = int(value)
     if value <= 0:
         raise SpecError(f"n_components={value}: at least one component must be kept")

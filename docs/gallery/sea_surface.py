@@ -15,7 +15,7 @@ import numpy as np
 import xarray as xr
 from sklearn.decomposition import PCA
 
-from bigkpca import KernelPCA, plots
+from bigkpca import KernelPCA
 
 rng = np.random.default_rng(0)
 months = np.arange("1980-01", "2020-01", dtype="M8[M]").astype("M8[ns]")
@@ -43,7 +43,7 @@ scores = kpca.transform(rows)  # (time, component)
 restored = {
     "field": field,
     "PCA": rows.copy(data=pca.inverse_transform(pca.transform(weighted))) / weights,
-    "kernel PCA": kpca.inverse_transform(scores),
+    "kernel PCA": rows.copy(data=kpca.inverse_transform(scores).data),
 }
 for name in ("PCA", "kernel PCA"):
     restored[name] = restored[name].unstack("cell").reindex_like(field)  # NaN on land
@@ -77,5 +77,10 @@ fig.colorbar(drawn, ax=[axes[key] for key in "25"], label="°C")
 # The meaning of the first component: pre-images along its axis, from two standard
 # deviations below the mean to two above. The event moves east as it grows.
 
-fig, ax = plt.subplots(figsize=(7, 1.8))
-plots.component(kpca, 1, cmap="RdBu_r", axes=ax)
+steps = [-2, -1, 0, 1, 2]
+points = np.outer(steps, scores.std("time") * [1, 0])
+along = rows[:5].copy(data=kpca.inverse_transform(points)).unstack("cell")
+along = along.reindex_like(field[:5]).assign_coords(time=steps)
+along.rename(time="deviations").plot(
+    col="deviations", figsize=(7, 1.8), cbar_kwargs={"label": "°C"}
+)

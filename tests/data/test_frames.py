@@ -40,8 +40,6 @@ def test_columns_that_are_no_numbers_are_named():
         ("Duration", pl.Series([DAY - DAY, DAY - DAY])),
         ("String", pl.Series(["u", "v"])),
         ("Categorical", pl.Series(["u", "v"], dtype=pl.Categorical)),
-        ("List", pl.Series([[1], [2, 3]])),
-        ("Array", pl.Series([[1, 2], [2, 3]], dtype=pl.Array(pl.Int8, 2))),
         ("Struct", pl.Series([{"a": 1}, {"a": 2}])),
         ("Enum", pl.Series(["u", "v"], dtype=pl.Enum(["u", "v"]))),
     ):
@@ -113,38 +111,37 @@ def test_frames_of_polars_keep_their_precision_in_an_estimator():
         kpca.transform(pl.DataFrame(X, schema=list("abz")))
 
 
-def test_a_column_of_lists_is_rows_and_lists_of_other_lengths_are_named():
-    X = np.random.default_rng(0).normal(size=(40, 3))
-    plain = KernelPCA(2, size=20, random_state=0).fit_transform(X)
-    fixed = pa.FixedSizeListArray.from_arrays(pa.array(X.ravel()), 3)
-    ragged = [[1.0, 2.0], [3.0, 4.0], [5.0]]
-    for column in (pd.Series(list(X)), pl.Series(X.tolist()), pl.Series(X), pa.array(X.tolist()), fixed):
-        with case(column):
-            np.testing.assert_array_equal(open_rows(column).block(0, 40), X)
-            np.testing.assert_allclose(KernelPCA(2, size=20, random_state=0).fit_transform(column), plain)
-    for column in (pd.Series(ragged), pl.DataFrame({"e": ragged}), pa.table({"e": ragged})):
-        for use in (open_rows, KernelPCA(1).fit):
-            with case(column), pytest.raises(DataError, match=r"row 2 .* has 1 numbers, and row 0 has 2: all lists"):
-                use(column)
-    with pytest.raises(DataError, match=r"row 1 .* is missing, and row 0 has 2"):
-        open_rows(pl.Series([[1.0, 2.0], None]))
+EMBEDDINGS = np.random.default_rng(1).normal(size=(40, 3)).astype("f4")
+LISTS = {
+    "Series of arrays": lambda rows: pd.Series([*rows]),
+    "array of objects": lambda rows: pd.Series([*rows]).to_numpy(),
+    "frame of lists": lambda rows: pd.DataFrame({"v": [row.tolist() for row in rows]}),
+    "frame over Arrow": lambda rows: pa.table({"v": pa.array([*rows])}).to_pandas(types_mapper=pd.ArrowDtype),
+    "polars List": lambda rows: pl.Series([row.tolist() for row in rows], dtype=pl.List(pl.Float32)),
+    "polars frame of Array": lambda rows: pl.DataFrame({"v": pl.Series([*rows], dtype=pl.Array(pl.Float32, 3))}),
+    "Arrow list": lambda rows: pa.array([*rows]),
+    "Arrow list of fixed size": lambda rows: pa.array([*rows], pa.list_(pa.float32(), 3)),
+    "Arrow table": lambda rows: pa.table({"v": pa.chunked_array([[*rows[:9]], [*rows[9:]]])}),
+}
 
 
-def test_masked_and_filled_values_are_refused_with_what_to_do():
-    X = np.random.default_rng(0).normal(100, 10, (400, 5))
-    X[:60] = -999.0
-    masked = da.from_array(np.ma.masked_equal(X, -999.0), chunks=(100, 5))
-    filled = xr.DataArray(X, dims=("t", "x"), attrs={"_FillValue": -999.0})
-    estimator = KernelPCA(2, size=200, random_state=0)
-    for rows, message in (
-        (masked, "some values of the dask array are masked: leave out their rows, or impute them"),
-        (filled, "the DataArray has the attribute _FillValue: .*xarray.open_dataset or xarray.decode_cf"),
-        (filled.chunk(t=100), "the DataArray has the attribute _FillValue"),
-    ):
-        for use in (estimator.fit, lambda rows: open_rows(rows).block(0, 100)):
-            with case(message), pytest.raises(DataError, match=message):
-                use(rows)
-    kept = da.ma.filled(masked[60:], 0.0)
-    np.testing.assert_allclose(estimator.fit(kept).eigenvalues_, [27.4, 23.9], atol=0.05)
-    nan = xr.DataArray(X[60:], dims=("t", "x"), attrs={"_FillValue": np.nan})
-    np.testing.assert_allclose(estimator.fit(nan).eigenvalues_, [27.4, 23.9], atol=0.05)
+@pytest.mark.parametrize("kind", LISTS)
+def test_a_column_of_lists_is_rows(kind):
+    lists, options = LISTS[kind](EMBEDDINGS), {"n_components": 2, "size": 20, "random_state": 0}
+    np.testing.assert_array_equal(open_rows(lists).block(0, 40), EMBEDDINGS)
+    kpca, plain = KernelPCA(**options).fit(lists), KernelPCA(**options).fit(EMBEDDINGS)
+    assert kpca.n_features_in_ == 3
+    np.testing.assert_allclose(kpca.transform(lists), plain.transform(EMBEDDINGS), atol=1e-6)
+    if "fixed" not in kind and "Array" not in kind:
+        for bad, message in (
+            ([*EMBEDDINGS[:7], EMBEDDINGS[7, :2]], "has 2 values, but row 0 has 3: all must be of one length"),
+            ([*EMBEDDINGS[:7], None], "is missing, but row 0 has 3"),
+        ):
+            rows = np.empty(8, object)
+            rows[:] = [np.zeros(0) if row is None else row for row in bad]
+            if bad[7] is None:  # which not all of these constructors make of an array
+                if kind not in ("Series of arrays", "array of objects"):
+                    continue
+                rows[7] = None
+            with pytest.raises(DataError, match=f"row 7 of the column of lists .* {message}"):
+                KernelPCA(2).fit(LISTS[kind](rows))

@@ -1,7 +1,6 @@
 """Sparse rows: the same bits as dense ones, from memory, .npz and Dask."""
 
 import pickle
-from dataclasses import replace
 
 import dask.array as da
 import numpy as np
@@ -106,7 +105,7 @@ def test_matrices_of_anndata_itself(tmp_path):
     for name in ("a.h5ad", "a.zarr"):
         X = anndata.experimental.read_lazy(tmp_path / name).X
         np.testing.assert_allclose(KernelPCA(**OPTIONS).fit_transform(X).compute(), expected, atol=1e-12)
-        with pytest.raises(SpecError, match=r"open it with anndata\.experimental\.read_lazy, and pass its X"):
+        with pytest.raises(SpecError, match=r"anndata\.experimental\.read_lazy\(.*\)\.X"):
             open_rows(tmp_path / name)
 
 
@@ -129,7 +128,7 @@ def test_matrices_that_cannot_be_rows(tmp_path):
         "data", data=np.ones(1)
     )
     (tmp_path / "x.h5ad").write_bytes(b"")
-    of_anndata = r"is of AnnData: open it with anndata\.experimental\.read_lazy, and pass its X"
+    of_anndata = r"pass .*anndata\.experimental\.read_lazy\('.*'\)\.X"
     for name, kind, message in (
         ("dense.npz", SpecError, r"dense\.npz does not contain a SciPy sparse matrix .*bigkpca ingest"),
         ("a.zarr", SpecError, of_anndata),
@@ -148,11 +147,11 @@ def test_damaged_matrices_are_told(tmp_path):
         path.write_bytes(damaged)
         with pytest.raises(CorruptionError, match=r"x\.npz cannot be read .*: is it truncated\? Download it again"):
             open_rows(path)
-    rows = sparse.sparse_rows(CSR)
-    for column in (-1, 30):
-        wrong = replace(rows, indices=np.full_like(rows.indices, column))
-        with pytest.raises(CorruptionError, match=f"rows 0 to 4 have a column {column}, but there are only 30"):
-            wrong.block(0, 5)
+    for column, message in ((-1, "indices must be >= 0"), (30, "indices must be < 30")):
+        wrong = CSR.copy()
+        wrong.indices[5] = column
+        with pytest.raises(CorruptionError, match=f"the sparse matrix is damaged: .*{message}"):
+            open_rows(wrong)
 
 
 def test_a_matrix_is_read_by_ranges_that_are_dense_in_few_megabytes():

@@ -10,7 +10,6 @@ import dask
 import dask.array as da
 import numpy as np
 import pytest
-import xarray as xr
 
 from bigkpca.data import rows as rows_module
 from bigkpca.data.blocks import Block
@@ -216,12 +215,6 @@ def test_dask_arrays_of_tensors_that_are_not_numbers_are_refused():
     chunks = in_dask(X, lambda values: of_torch(values).bfloat16(), meta=True)
     with pytest.raises(SpecError, match=r"the dask array cannot be read as an array of NumPy: .* BFloat16"):
         open_rows(chunks)
-
-
-def test_a_data_array_of_tensors_stays_on_its_device():
-    rows = open_rows(xr.DataArray(array_api_strict.asarray(X), dims=("time", "band")))
-    assert type(rows) is DeviceRows
-    np.testing.assert_array_equal(rows.block(3, 5), X[3:5])
 
 
 def test_no_library_is_imported_to_recognize_its_arrays(monkeypatch):

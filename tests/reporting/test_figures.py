@@ -4,13 +4,9 @@ import re
 
 import numpy as np
 import pytest
-import xarray as xr
 
-from bigkpca import KernelPCA
 from bigkpca.plots.rows import RowLabels
 from bigkpca.reporting import figures
-from bigkpca.reporting import page as page_of
-from bigkpca.reporting.report_data import ReportData
 
 
 @pytest.mark.full
@@ -32,20 +28,3 @@ def test_the_error_of_reconstruction_stands_beside_that_of_pca(page):
     lost = dict(re.findall(r'<td data-name="method">([^<]*)</td><td data-name="lost">([\d.]+)%</td>', page))
     assert list(lost) == ["pre-images of 8 components", "linear PCA of 8 components"]
     assert 0 < float(lost["linear PCA of 8 components"]) < 60
-
-
-@pytest.mark.usefixtures("sketched")
-def test_pre_images_of_a_data_array_are_drawn_over_its_coordinates():
-    field = xr.DataArray(np.random.default_rng(0).normal(size=(40, 4)), dims=("time", "place"))
-    rows = field.assign_coords(place=[5, 6, 7, 8])
-    model = KernelPCA(2, size=20, random_state=0).fit(rows).model_
-    data = ReportData(0, np.empty(0, np.intp), None, None, None, None, None, ())
-    section = page_of.components(model, data)
-    alts = [card.drawing.alt for card in section.cards]
-    steps = "−2 SD, −1 SD, 0, +1 SD, +2 SD"
-    assert alts == [f"Curves of pre-images along component {number}: {steps}." for number in (1, 2)]
-    assert "A figure shows pre-images of points on the axis of the component" in section.text
-    assert not any("no pictures" in line for line in page_of.left_out(model, data))
-    plain = KernelPCA(2, size=20, random_state=0).fit(rows.values).model_
-    assert page_of.components(plain, data) is None
-    assert any("no pictures" in line for line in page_of.left_out(plain, data))

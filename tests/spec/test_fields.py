@@ -48,6 +48,7 @@ WRONG_BY_THEMSELVES = [
     ({"n_components": 0}, "n_components=0: at least one component"),
     ({"n_components": 1.5}, "n_components=1.5: a share of the variance must lie between 0 and 1"),
     ({"n_components": float("inf")}, "share of the variance"),
+    ({"n_components": 1.0}, r"n_components=1\.0: pass 1 for one component, or a share of the variance .*0\.999"),
     ({"n_components": "many"}, "n_components='many': give a number or 'auto'$"),
     ({"kernel": "gausian"}, "unknown kernel 'gausian': did you mean 'gaussian'"),
     ({"kernel": kernels.Gaussian}, "Gaussian"),  # a class, which is no function of rows
