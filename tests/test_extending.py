@@ -142,8 +142,6 @@ CHECKS = {
         assert "without a member" in run("ingest", "sift.fvecs", "other.zarr", "--member", "x", code=2)
         Path("words.odt").write_text("words")
         assert ".fvecs" in run("ingest", "words.odt", "other.zarr", code=2)
-        assert ".fvecs" in run("ingest", "--help")
-        test_kinds.test_no_two_formats_are_known_by_the_same()
     """,
     "An option": """
         from bigkpca.execution.progress import Progress

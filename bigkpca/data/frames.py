@@ -1,12 +1,10 @@
-"""Tables of pandas, polars, pyarrow and Dask, and DataArrays of xarray: detection, column names and values; and what
-has masked or packed values, which are refused."""
+"""Tables of pandas, polars, pyarrow and Dask, and DataArrays of xarray: detection, column names and values."""
 
 from __future__ import annotations
 
 import math
 import os
 import sys
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -18,7 +16,6 @@ from bigkpca.data.stores import is_path
 from bigkpca.errors import Array, DataError, SpecError, check_numeric
 
 FRAME = "the dask dataframe"
-_SERIES = (("pandas", "Series"), ("polars", "Series"), ("pyarrow", "ChunkedArray"), ("pyarrow", "Array"))
 _MOST_NAMED = 5  # columns that one message names
 _LISTS = (list, tuple, np.ndarray)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -76,7 +77,7 @@ def _any_rows(data: Any, array: str | None) -> Rows:
         return _path_rows(expanded(data), array)
     if is_data_array(data):
         check_data_array(data)
-        return _any_rows(data.data, array)
+        return replace(_any_rows(data.data, array), names=column_names(data))
     if is_dask_frame(data):
         return frame_rows(data)
     if is_dask_array(data):

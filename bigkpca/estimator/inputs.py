@@ -22,7 +22,6 @@ from bigkpca.data.frames import (
     is_dask_frame,
     is_data_array,
     is_frame,
-    unnested,
 )
 from bigkpca.data.opening import in_memory, is_lazy, open_rows, open_uncounted
 from bigkpca.data.rows import ArrayRows, DeviceRows, Rows
@@ -123,9 +122,12 @@ class RowsInput:
             return DeviceRows(held if tensor.dtype in checks["dtype"] else astype(held, np.float64))
         if tensor is not None:
             values = tensor.values
-        if is_frame(X) and values.shape[1] == X.shape[1]:  # not a column of lists
-            validate_data(self, X, reset=reset, skip_check_array=True)  # for the names
-            return ArrayRows(check_array(values, estimator=self, **checks), names=column_names(X))
+        named = X
+        if is_data_array(X) and names is not None and (reset or hasattr(self, "feature_names_in_")):
+            named = X[:0].to_pandas().set_axis(list(names), axis=1)  # whose columns scikit-learn knows
+        if is_frame(named) and values.shape[1] == named.shape[1]:  # not a column of lists
+            validate_data(self, named, reset=reset, skip_check_array=True)  # for the names
+            return ArrayRows(check_array(values, estimator=self, **checks), names=names)
         values = validate_data(self, values, reset=reset, **checks)
         return sparse_rows(values) if issparse(values) else ArrayRows(values)
 

@@ -20,7 +20,7 @@ from typing import IO, Any
 import numpy as np
 
 from bigkpca.data.blocks import READ_BYTES
-from bigkpca.data.frames import check_unpacked
+from bigkpca.data.masks import check_encoding
 from bigkpca.data.npy import read_npy_header
 from bigkpca.errors import (
     Array,
@@ -257,7 +257,7 @@ def hdf5(path: Path) -> ArrayFile:
     def stream(name: str, rows: int) -> Iterator[Array]:
         with h5py.File(path, "r") as file:
             data = file[name]
-            check_unpacked(data.attrs, f"{path}:{name}", "xarray.open_dataset")
+            check_encoding(data.attrs, f"{path}:{name}", f"xarray.open_dataset({str(path)!r})[{name!r}]")
             data = data.asstr("utf-8") if arrays[name].dtype.kind == "U" else data
             for start in range(0, arrays[name].shape[0], rows):
                 found = data[start : start + rows]

@@ -178,9 +178,10 @@ def _opened(
         return files
     formats = {tables.format_of(path) for path in paths}
     if formats == {None}:
+        endings = [*(ending for _, ending, _ in arrays.FORMATS if ending), *tables.FORMATS]
         raise SpecError(
-            f"{paths[0]} has an unknown format; these can be ingested: .npy, .npz, .h5, .hdf5, IDX (the format of "
-            f"MNIST), {', '.join(tables.FORMATS)}"
+            f"{paths[0]} has an unknown format; these can be ingested: .npy, HDF5, IDX (the format of MNIST), "
+            f"{', '.join(endings)}"
         )
     if len(formats) > 1 or files:
         raise SpecError(f"{folder} holds files of several formats: ingest those of one format")

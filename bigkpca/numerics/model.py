@@ -43,8 +43,7 @@ class Provenance(TypedDict, total=False):
     added rows, with their digests; `column_names` are those of a frame or dataset, and `one_hot` the name, start and
     stop of the columns of 0 and 1 that a column of categories became; `choices` are the values of options that were
     left open, with reasons; `products` counts products with the Gram matrix; `like` is the digest of the model whose
-    features this one has.
-    `devices` names those that computed, if one was not the processor ("cpu").
+    features this one has. `devices` names those that computed, if one was not the processor ("cpu").
     """
 
     spec: dict[str, Any]

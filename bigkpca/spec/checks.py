@@ -37,8 +37,6 @@ def components(value: int | float | str | None) -> int | float | str | None:
     if value is None or isinstance(value, str):
         return value
     if isinstance(value, float) and not 0 < value < 1:
-        if value == 1:
-            raise SpecError("n_components=1.0: write 1 for one component, or a share of the variance such as 0.999")
         if not value.is_integer():
             raise SpecError(f"n_components={value}: a share of the variance must lie between 0 and 1")
         if value == 1:

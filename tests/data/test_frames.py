@@ -2,13 +2,11 @@
 
 from datetime import datetime
 
-import dask.array as da
 import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
-import xarray as xr
 
 from bigkpca import KernelPCA
 from bigkpca.data.opening import open_rows

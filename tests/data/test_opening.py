@@ -22,7 +22,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bigkpca import KernelPCA
-from bigkpca.data.hdf5 import Hdf5Rows
 from bigkpca.data.npy import NpyRows
 from bigkpca.data.opening import open_rows
 from bigkpca.data.rows import ArrayRows, OneHot, take, tiles
@@ -32,7 +31,7 @@ from bigkpca.ingesting import ingest
 from tests.data.cases import case
 from tests.data.kinds import KINDS, X, in_chunks, in_memory_zarr
 from tests.helpers.lazy import refuse
-from tests.helpers.stores import as_npy, as_zarr
+from tests.helpers.stores import as_npy
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -198,8 +197,7 @@ def test_partitions_of_files_are_counted_as_they_are_read(tmp_path):
 
 
 def test_paths_that_are_no_rows(tmp_path):
-    for name in ("rows.csv", "a.nc", "z.zarr.zip"):
-        (tmp_path / name).write_text("1,2\n")
+    (tmp_path / "rows.csv").write_text("1,2\n")
     for name in ("n.zarr.partial", "broken.zarr", "g.zarr/torn"):
         (tmp_path / name).mkdir(parents=True)
         (tmp_path / name / "zarr.json").write_text("{")
@@ -209,8 +207,6 @@ def test_paths_that_are_no_rows(tmp_path):
             zarr.open_group(str(tmp_path / group)).create_array(name, data=X)
     for name, array, error, message in (
         ("rows.csv", None, SpecError, "bigkpca ingest"),
-        ("a.nc", None, SpecError, r"a\.nc is a netCDF file: pass xarray\.open_dataset\('.*a\.nc', chunks=\{\}\)"),
-        ("z.zarr.zip", None, SpecError, r"is a zip file: unpack it, or .*: zarr\.open\(zarr\.storage\.ZipStore"),
         (".", None, SpecError, "is not a Zarr array or group"),
         ("n.zarr", None, IncompleteError, r"n\.zarr is not finished: run the command that makes it again"),
         ("a.npy", "x", SpecError, r"a\.npy is one array, not a group that contains 'x': omit --array"),
@@ -319,28 +315,3 @@ def test_values_that_are_not_finite_are_named(tmp_path):
         for read in (lambda: list(tiles(rows, 40, 60, 8)), lambda: take(rows, np.array([3, 45, 50]))):  # noqa: B023
             with pytest.raises(DataError, match=f"row 45, column 3 is {name}"):
                 read()
-
-
-def test_datasets_of_h5py_are_read_in_blocks_of_whole_chunks(tmp_path, monkeypatch):
-    values = np.random.default_rng(0).normal(size=(9000, 40))
-    with h5py.File(tmp_path / "a.h5", "w") as file:
-        file.create_dataset("x", data=values, chunks=(128, 40))
-        file.create_dataset("packed", data=values).attrs["scale_factor"] = 0.1
-        file.create_dataset("text", data=[["a"], ["b"]])
-    with h5py.File(tmp_path / "a.h5") as file:
-        read = []
-        monkeypatch.setattr(
-            Hdf5Rows, "block", lambda *given, own=Hdf5Rows.block: read.append(given[1:3]) or own(*given)
-        )
-        kpca = KernelPCA(2, size=50, random_state=0).fit(file["x"])
-        np.testing.assert_array_equal(
-            kpca.eigenvalues_,
-            KernelPCA(2, size=50, random_state=0).fit(as_zarr(tmp_path, values, chunks=(128, 40))).eigenvalues_,
-        )
-        scores = kpca.transform(file["x"])
-        assert isinstance(scores, da.Array)
-        np.testing.assert_allclose(scores[:100].compute(), kpca.transform(values[:100]), atol=1e-12)
-        assert all(start % 128 == 0 and stop - start <= 4096 for start, stop in read)
-        for name, message in (("packed", "x: |attribute scale_factor"), ("text", "holds object values")):
-            with pytest.raises(DataError, match=message):
-                open_rows(file[name])

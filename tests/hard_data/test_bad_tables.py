@@ -33,13 +33,17 @@ def test_texts_of_numbers_are_numbers():
     np.testing.assert_allclose(scores, KernelPCA(2, size=20, random_state=0).fit_transform(X), rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.filterwarnings("ignore:X does not have valid feature names")
 def test_data_arrays_that_are_not_tables_of_the_fitted_columns():
     field = xr.DataArray(RNG.normal(size=(30, 3, 4)), dims=("time", "lat", "lon"))
+    field = field.assign_coords(lat=np.arange(3), lon=np.arange(4))
     stacked = field.stack(feature=["lat", "lon"])
     kpca = KernelPCA(2, size=20, random_state=0).fit(stacked)
     for rows, message in (
         (field, r"has the dims \('time', 'lat', 'lon'\): rows must be two-dimensional; stack"),
         (stacked.transpose("feature", "time"), "has 30 columns, but the model was fitted on 12|has 30 features"),
+        (stacked.isel(feature=slice(None, None, -1)), "Feature names must be in the same order as they were in fit"),
+        (field.isel(lat=0), "Feature names unseen at fit time"),
     ):
         with pytest.raises(ValueError, match=message):
             kpca.transform(rows)

@@ -212,7 +212,7 @@ def test_packed_values_and_fill_values_are_left_to_xarray(tmp_path):
         if kept:
             np.testing.assert_array_equal(made(tmp_path, tmp_path / "a.nc")["x"], X)
         else:
-            refuse(tmp_path, DataError, rf"attribute {name}: .*xarray\.open_dataset", tmp_path / "a.nc")
+            refuse(tmp_path, DataError, rf"attributes {name}: .*xarray\.open_dataset", tmp_path / "a.nc")
 
 
 def test_members_are_chosen_by_name_or_by_being_the_only_one(tmp_path):
