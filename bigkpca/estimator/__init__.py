@@ -226,9 +226,9 @@ class ModelMethods(RowsInput, ClassNamePrefixFeaturesOutMixin, TransformerMixin)
         """Negative mean squared error of pre-images over all entries of X (n, d), in one pass. Larger is better.
 
         Errors are in the units of the data, with `standardize` in standard deviations of the columns, and times
-        `column_weights`, as in `cross_validate`. So a grid search cannot choose these two parameters. Pre-images are
-        computed from the scores alone; with `noise`, they are those of X with that noise added, compared with X itself.
-        Raises the errors of `transform`.
+        `column_weights`. So a grid search cannot choose these two parameters. Pre-images are computed from the scores
+        alone; with `noise`, they are those of X with that noise added, compared with X itself. Raises the errors of
+        `transform`.
         """
         check_is_fitted(self)
         rows = self._matching_rows(X, self.model_, counted=True)
