@@ -85,7 +85,7 @@ FAULTS = [
     Fault(
         "bigkpca/storage/output.py", "overwrite=self.overwrite)  # again", "overwrite=True)  # again", "what appeared"
     ),
-    Fault("bigkpca/spec/checks.py", 'not in ("auto", "uniform")', 'not in ("auto", "uniform", "leverage")'),
+    Fault("bigkpca/spec/checks.py", 'not in ("auto", "uniform")', 'not in ("auto", "uniform", "rpcholesky")'),
     Fault(
         "bigkpca/execution/graph.py", "start + power_of_two(stop - start - 1)", "(start + stop) // 2", "order of sums"
     ),

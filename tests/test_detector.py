@@ -20,7 +20,7 @@ from sklearn.metrics import roc_auc_score
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import bigkpca
-from bigkpca import KernelPCA, KernelPCADetector, arrays, landmarks
+from bigkpca import KernelPCA, KernelPCADetector, arrays
 from bigkpca.data.rows import ArrayRows
 from bigkpca.data.sample_weights import weighted
 from bigkpca.errors import DataError, SpecError
@@ -140,12 +140,12 @@ def test_false_alarms_on_real_rows_are_in_the_range(load):
     "options",
     [
         {},
-        {"standardize": True, "landmarks": "leverage", "sigma": "3 median"},
+        {"standardize": True, "landmarks": "uniform", "sigma": "3 median"},
         *(
             full(each)
             for each in (
                 {"landmarks": "kmeans", "sigma": "median"},
-                {"landmarks": landmarks.RPCholesky(over="all")},
+                {"landmarks": "rpcholesky"},
                 {"method": "rff", "landmarks": "auto"},
                 {"method": "rff", "solver": "randomized", "landmarks": "auto"},
                 {"method": "rff-pca", "sigma": "median", "landmarks": "auto"},

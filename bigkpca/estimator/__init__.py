@@ -277,10 +277,10 @@ class KernelPCA(ModelMethods, BaseEstimator):  # type: ignore[misc]
 
     Parameters
     ----------
-    n_components : int, float in (0, 1), "auto" or None
-        Number of components, the share of variance that they must explain, "auto" for those before the largest gap
-        after a trustworthy one, or None for the numerical rank. `n_components_` is smaller if the rank is smaller, with
-        a FewerComponentsWarning unless the number is the default.
+    n_components : int, float in (0, 1), or None
+        Number of components, the share of variance that they must explain, or None for the numerical rank.
+        `n_components_` is smaller if the rank is smaller, with a FewerComponentsWarning unless the number is the
+        default.
     kernel : str, value of bigkpca.kernels, or callable k(X (b, d), Y (l, d)) -> (b, l)
         A name in `bigkpca.kernels.KERNELS`, e.g. "gaussian", "laplacian", "matern", "polynomial" or "cosine". With
         "precomputed", `fit` takes the square kernel matrix (n, n), and `transform` takes kernels with the fitted rows,
@@ -305,7 +305,7 @@ class KernelPCA(ModelMethods, BaseEstimator):  # type: ignore[misc]
         With size="auto": grow until the certified relative trace error is below this value; for random features, until
         the estimated error of the kernel is. `memory_limit` can end the growth (ToleranceWarning).
     landmarks : str, value of bigkpca.landmarks, rows (l, d) in the units of the data, or row numbers (l,)
-        "auto", or a name in `bigkpca.landmarks.RULES`, e.g. "kmeans", "uniform", "rpcholesky" or "leverage".
+        "auto", or a name in `bigkpca.landmarks.RULES`, e.g. "kmeans", "uniform" or "rpcholesky".
     n_directions : int or "auto"
         Number of principal axes that rff-pca keeps; "auto" leaves a relative bias of k(x, y) of at most 0.02.
     center : bool
@@ -384,9 +384,9 @@ class KernelPCA(ModelMethods, BaseEstimator):  # type: ignore[misc]
     Notes
     -----
     Passes over the data: a bounded sample and one full pass. standardize, rff-pca and learned pre-images add one each,
-    the randomized solver adds three, and landmarks.RPCholesky(over="all") as many as it needs. If rounding in float32
-    would matter, the fit is repeated in float64. Identical bits require the same input chunks and block_rows, since
-    sums run over blocks of whole chunks. Source: `docs/numerics.md`.
+    and the randomized solver adds three. If rounding in float32 would matter, the fit is repeated in float64. Identical
+    bits require the same input chunks and block_rows, since sums run over blocks of whole chunks. Source:
+    `docs/numerics.md`.
 
     Examples
     --------
@@ -405,7 +405,7 @@ class KernelPCA(ModelMethods, BaseEstimator):  # type: ignore[misc]
 
     def __init__(
         self,
-        n_components: int | float | str | None = 50,
+        n_components: int | float | None = 50,
         *,
         kernel: Any = "gaussian",
         sigma: float | str = "median",

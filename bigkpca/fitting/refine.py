@@ -91,13 +91,10 @@ def fit_precomputed(rows: Rows, fit: ResolvedFit, engine: Engine) -> Model:
         largest, eps = float(max(K.max(), -K.min())), float(np.finfo(dtype).eps)
         error = eps * largest if dtype.itemsize < fit.stored.itemsize else 0.0
 
-        def with_components(components: Any) -> tuple[Solution, Certificate]:
-            held = K.copy() if spec.n_components == "auto" else K  # solving overwrites K, and runs twice here
-            solution = precomputed.solve_matrix(fit, held, components, in_order)
-            return solution, certificates.of_gram(solution, largest, error, eps, positive=solution.negative == 0)
-
         with engine.small_work() as in_order:
-            found = chosen_components(spec, with_components)
+            solution = precomputed.solve_matrix(fit, K, spec.n_components, in_order)
+            certified = certificates.of_gram(solution, largest, error, eps, positive=solution.negative == 0)
+        found = chosen_components(spec, solution, certified)
         return found.model(features, {"content": digest, "choices": list(found.choices)})
     with single_threaded_blas:
         start = precomputed.start_products(rows, fit, engine)

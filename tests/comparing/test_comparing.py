@@ -40,7 +40,7 @@ def key_of(trial):
 
 
 def test_every_method_size_and_seed_is_tried_once_and_stands_in_the_csv_and_the_figure(compared):
-    ruled = [("nystroem", rule) for rule in ("kmeans", "uniform", "rpcholesky", "leverage", "basic-patterns")]
+    ruled = [("nystroem", rule) for rule in ("kmeans", "uniform", "rpcholesky", "basic-patterns")]
     ways = [*ruled, ("columns", ""), ("rff", ""), ("rff-pca", "")]
     wanted = [(*way, size, 0) for way in ways for size in SIZES]
     assert sorted(map(key_of, compared.trials)) == sorted([("exact", "", 400, 0), *wanted])
