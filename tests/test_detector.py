@@ -467,12 +467,11 @@ def test_limits_follow_the_rows_that_partial_fit_adds(X):
     first = KernelPCADetector(SMALL, alpha=0.1).partial_fit(X)
     fitted = KernelPCADetector(SMALL, alpha=0.1).fit(X)
     assert first.offset_ == fitted.offset_
-    first = fitted  # which keeps no rows
     sets, offsets, added = [first.calibration_.rows], [first.offset_], [X]
     rng = np.random.default_rng(1)
-    for _ in range(5):
+    for number in range(1, 6):
         added.append(rng.normal(size=(100, 3)) * 2)
-        first.partial_fit(added[-1], half_life=100)
+        first.partial_fit(added[-1], sample_weight=np.full(100, 4.0**number))
         sets.append(first.calibration_.rows)
         offsets.append(first.offset_)
     assert {len(each) for each in sets} == {75}

@@ -246,8 +246,7 @@ class WeightedDraw:
         return int(self.weight**2 / self.squares)
 
 
-LEAST_WEIGHT = 1e-15
-_LARGEST_WEIGHT = LEAST_WEIGHT, 1e15  # products of features and weights in float32 stay far from over- and underflow
+_LARGEST_WEIGHT = 1e-15, 1e15  # products of features and weights in float32 stay far from over- and underflow
 
 
 def weighted_draw(

@@ -264,17 +264,6 @@ def test_what_random_features_miss_includes_rows_of_large_weight(digits):
         assert 0.9 * missed < model.certificate.missed[0] * model.solution.eigenvalues[0] < 1.5 * missed
 
 
-def test_rows_that_are_forgotten_leave_nothing(X):
-    first = fitted(X[:150])
-    found = extend(first, ArrayRows(X[150:]), FitSpec.of(first), ENGINE, decay=0.0)
-    expected = like(first, X[150:])
-    np.testing.assert_allclose(found.solution.eigenvalues, expected.solution.eigenvalues, rtol=1e-9)
-    assert found.sums.weight == 150
-    assert len(found.drawn.X) == 150
-    exact = exact_eigenvalues(X[150:], np.ones(150), first.features.kernel)
-    assert (found.certificate.eigenvalue_likely_upper >= exact[: len(found.solution.eigenvalues)]).all()
-
-
 def test_the_rows_kept_for_an_estimate_are_in_proportion_to_their_weights(digits):
     X, weights = digits[:1200].astype(np.float64), np.full(600, 0.25)
     old = {row.tobytes() for row in X[:600]}
@@ -306,22 +295,6 @@ def test_every_container_gives_the_same_model(X, tmp_path):
         (f"{path}/x", f"{path}/w"),
     ):
         np.testing.assert_allclose(kpca.fit(rows, sample_weight=given).eigenvalues_, wanted, rtol=1e-9)
-
-
-def test_half_lives_do_not_depend_on_how_rows_are_divided(X):
-    kpca = KernelPCA(5, size=40, random_state=0)
-    for start, stop in ((0, 120), (120, 121), (121, 260), (260, 300)):
-        kpca.partial_fit(X[start:stop], half_life=80)
-    weights = 2.0 ** ((np.arange(len(X)) - len(X) + 1) / 80)
-    whole = like(kpca.model_, X, weights)
-    np.testing.assert_allclose(kpca.eigenvalues_, whole.solution.eigenvalues, rtol=1e-9)
-    assert kpca.model_.sums.weight == pytest.approx(weights.sum())
-    exact, found = exact_eigenvalues(X, weights, kpca.kernel_), kpca.certificate_
-    assert (found.eigenvalue_lower <= exact[:5]).all()
-    assert (found.eigenvalue_likely_upper >= exact[:5]).all()
-    for wrong in (0, -1.0, np.nan, np.inf, "a", True):
-        with pytest.raises(SpecError, match="positive number of rows"):
-            kpca.partial_fit(X, half_life=wrong)
 
 
 @pytest.mark.parametrize(
