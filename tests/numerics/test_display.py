@@ -127,7 +127,7 @@ def test_fits_of_a_comparison_are_listed_with_their_medians():
     found = Comparison("out", tuple(trials), group_trials(trials), "take rff", "exact kernel PCA", 0)
     html = cells(found._repr_html_())
     assert html[-2:] == [
-        ["fit", "seconds", "MB", "error of the scores", "error of the eigenvalues", "error of pre-images"],
+        ["fit", "seconds", "planned MB", "error of the scores", "error of the eigenvalues", "error of pre-images"],
         [str(found.groups[0]), "2", "120", "0.25", "", ""],
     ]
     assert str(found.groups[0]) not in repr(found)
