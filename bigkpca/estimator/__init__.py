@@ -283,7 +283,7 @@ class KernelPCA(ModelMethods, BaseEstimator):  # type: ignore[misc]
     kernel : str, value of bigkpca.kernels, or callable k(X (b, d), Y (l, d)) -> (b, l)
         A name in `bigkpca.kernels.KERNELS`, e.g. "gaussian", "laplacian", "matern", "polynomial" or "cosine". With
         "precomputed", `fit` takes the square kernel matrix (n, n), and `transform` takes kernels with the fitted rows,
-        (m, n). Above 8192 rows, the matrix is read in tiles and never held in memory.
+        (m, n). The matrix is held in memory.
     sigma : float, "median", or a multiple such as "3 median"
         Length of the kernel in the units of the columns; "median" is the median distance between sampled rows over √2,
         so that a Gaussian kernel of the median pair is exp(-1), or for the Laplacian kernel the median L1 distance.
