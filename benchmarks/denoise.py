@@ -6,16 +6,19 @@ import json
 import statistics
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
+from sklearn.base import clone
 from sklearn.decomposition import PCA
 from sklearn.decomposition import KernelPCA as TheirKernelPCA
+from sklearn.model_selection import GridSearchCV
 from sklearn.neighbors import KNeighborsClassifier
 
+import bigkpca
 from benchmarks.common import (
     MEDIAN_DISTANCE,
     arguments,
@@ -29,17 +32,16 @@ from benchmarks.common import (
 )
 from benchmarks.results import Results, Table, table
 from bigkpca import KernelPCA, preimages
-from bigkpca.data.rows import ArrayRows
-from bigkpca.errors import NarrowKernelWarning
-from bigkpca.evaluating import Setting, cross_validate
-from bigkpca.execution.engine import Engine
-from bigkpca.spec import FitSpec
+from bigkpca.errors import FewerComponentsWarning, NarrowKernelWarning
 
 TRAINING_ROWS = 7291
 TESTED = 500
 NOISE = 0.5
 LEVELS = (0.25, 0.5, 0.75, 1.0)
 COMPONENTS = (128, 256, 400, 1000)
+SEARCHED = 6000  # training rows by which settings are chosen
+LENGTHS = (0.5, 0.71, 1.0, 1.41, 2.0)  # in medians
+RIDGES = (0.01, 0.1, 1.0, 10.0)
 WAYS = ("denoising", "fixed-point", "ridge", "mds", "linear")
 THESIS_SIGMAS, THESIS_COMPONENTS, THESIS_DIGITS = (1.0, 5.0, 10.0, 20.0, 50.0), (13, 26, 64, 128, 256), (1, 4, 8)
 
@@ -60,12 +62,32 @@ def error(found: Rows, clean: Rows) -> float:
     return float(np.mean((np.asarray(found, np.float64) - clean) ** 2))
 
 
+@dataclass(frozen=True)
+class Setting:
+    """The sigma, number of components and ridge of a pre-image; None for one without a ridge."""
+
+    sigma: float
+    components: int
+    ridge: float | None
+
+
 def chosen(train: Rows, way: str, size: int, noise: float) -> Setting:
-    """sigma, components and ridge by cross-validation on training rows."""
-    spec = FitSpec.checked(preimage=way, noise=noise, size=size)
-    return cross_validate(
-        ArrayRows(train), spec, Engine(), n_components=[r for r in COMPONENTS if r <= size] or [size]
-    ).best
+    """sigma, components and then the ridge by cross-validation on training rows."""
+    X = train[np.random.default_rng(0).permutation(len(train))[:SEARCHED]]
+    median = bigkpca.sigma(X)["median"].sigma
+    lengths = [float(f"{factor * median:.6g}") for factor in LENGTHS]
+    counts = [r for r in COMPONENTS if r <= size] or [size]
+    kpca = KernelPCA(size=size, preimage=way, noise=noise, random_state=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", NarrowKernelWarning)  # a length that is too short has a large error
+        warnings.simplefilter("ignore", FewerComponentsWarning)
+        best = GridSearchCV(kpca, {"sigma": lengths, "n_components": counts}, cv=3).fit(X).best_params_
+        kind: Any = preimages.named(way)
+        if not kind.trained:
+            return Setting(best["sigma"], best["n_components"], None)
+        ridges = [replace(kind, ridge=ridge) for ridge in RIDGES]
+        found = GridSearchCV(clone(kpca).set_params(**best), {"preimage": ridges}, cv=3).fit(X).best_params_
+    return Setting(best["sigma"], best["n_components"], found["preimage"].ridge)
 
 
 def estimator(way: str, setting: Setting, size: int, noise: float) -> KernelPCA:

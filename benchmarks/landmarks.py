@@ -37,7 +37,7 @@ DATA: dict[str, tuple[Callable[[], Array], float, bool]] = {  # rows, sigma = me
     "covertype": (covertype, COVERTYPE_MEDIAN_DISTANCE, True),
 }
 WAYS: dict[str, dict[str, Any]] = {
-    **{rule: {"landmarks": rule} for rule in ("uniform", "kmeans", "rpcholesky", "leverage", "basic-patterns")},
+    **{rule: {"landmarks": rule} for rule in ("uniform", "kmeans", "rpcholesky", "basic-patterns")},
     "columns (uniform)": {"method": "columns"},
 }
 

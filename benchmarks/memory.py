@@ -98,7 +98,6 @@ def commands(folder: Path, rows: int, size: int) -> Iterator[tuple[int, tuple[ob
     for options in (
         ("--landmarks", "uniform"),
         ("--landmarks", "rpcholesky"),
-        ("--landmarks", "leverage"),
         ("--method", "columns"),
         ("--method", "rff-pca"),
         ("--standardize",),

@@ -48,7 +48,6 @@ FORMS: dict[str, Any] = {
     "phase": methods.RandomFeatures(form="phase"),
     "iid": methods.RandomFeatures(form="iid"),
     "orthogonal": methods.RandomFeatures(form="orthogonal"),
-    "qmc": methods.RandomFeatures(form="qmc"),
     "rff-pca": methods.PrincipalFeatures(),
 }
 _FIT = """

@@ -10,7 +10,6 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
-from sklearn.base import clone
 from sklearn.decomposition import PCA
 from sklearn.ensemble import IsolationForest
 from sklearn.metrics import average_precision_score, roc_auc_score
@@ -212,7 +211,7 @@ def _speed(rows: int, size: int, repeats: int) -> tuple[Any, dict[str, float]]:
 
 
 def _costs(rows: int, sizes: Sequence[int], repeats: int) -> tuple[Any, dict[str, float]]:
-    """Seconds of a fit of MNIST in memory without weights, with weights, and with a half-life; and the ratios."""
+    """Seconds of a fit of MNIST in memory without weights and with weights, and the ratios."""
     X = mnist()[:rows].astype(np.float32)
     weights = np.random.default_rng(0).exponential(size=len(X))
     lines, slower = [], {}
@@ -221,24 +220,16 @@ def _costs(rows: int, sizes: Sequence[int], repeats: int) -> tuple[Any, dict[str
         timed: dict[str, Callable[[], float]] = {
             "fit": partial(seconds_of, partial(kpca.fit, X)),
             "weights": partial(seconds_of, partial(kpca.fit, X, None, weights)),
-            "partial_fit": partial(seconds_of, partial(_first_rows, kpca, X)),
-            "half_life": partial(seconds_of, partial(_first_rows, kpca, X, half_life=len(X) / 3)),
         }
         seconds = interleaved(repeats, **timed)
         slower[f"with weights, {size} landmarks"] = median_ratio(seconds["weights"], seconds["fit"])
-        slower[f"with a half-life, {size} landmarks"] = median_ratio(seconds["half_life"], seconds["partial_fit"])
         lines.append([size, *(statistics.median(values) for values in seconds.values())])
     shown = table(
         f"Seconds of a fit of {len(X):,} rows of MNIST in memory, medians of {repeats}",
-        ["landmarks", "fit", "fit with weights", "partial_fit", "partial_fit with a half-life"],
+        ["landmarks", "fit", "fit with weights"],
         lines,
     )
     return shown, slower
-
-
-def _first_rows(kpca: KernelPCA, X: Array, **options: Any) -> None:
-    """A first call of partial_fit."""
-    clone(kpca).partial_fit(X, **options)
 
 
 def _one_row(rows: int, size: int) -> float:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from bigkpca.reporting import report
     from bigkpca.storage.describe import info
     from bigkpca.storage.models import load_model as load
-    from bigkpca.workflows.estimates import cross_validate, evaluate, plan, sigma
+    from bigkpca.workflows.estimates import evaluate, plan, sigma
     from bigkpca.workflows.export import export
     from bigkpca.workflows.fit import fit
     from bigkpca.workflows.scheduled import history, run
@@ -38,7 +38,6 @@ _PUBLIC = {
     "KernelPCA": ("bigkpca.estimator", "KernelPCA"),
     "KernelPCADetector": ("bigkpca.estimator.detector", "KernelPCADetector"),
     "compare": ("bigkpca.comparing", "compare"),
-    "cross_validate": ("bigkpca.workflows.estimates", "cross_validate"),
     "denoise": ("bigkpca.workflows.transform", "denoise"),
     "evaluate": ("bigkpca.workflows.estimates", "evaluate"),
     "export": ("bigkpca.workflows.export", "export"),
@@ -68,7 +67,6 @@ __all__ = [
     "KernelPCADetector",
     "arrays",
     "compare",
-    "cross_validate",
     "denoise",
     "evaluate",
     "export",

@@ -74,7 +74,6 @@ numpydoc_xref_aliases = {
             "MemoryLimitError",
             "SpecError",
         ],
-        "evaluating": ["CrossValidation", "Setting"],
         "execution.plan": ["Plan"],
         "execution.progress": ["Progress"],
         "ingesting": ["Ingested"],

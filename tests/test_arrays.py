@@ -176,8 +176,6 @@ def test_what_does_not_fit_rows_or_needs_a_fit_is_refused(X):
     for k in (0, -1, 65):
         with pytest.raises(SpecError, match=rf"k={k}: Z of shape \(150, 64\) has at most 64 singular values"):
             arrays.randomized_svd(da.from_array(X), k)
-    with pytest.raises(SpecError, match="form='qmc' needs the principal axes of the rows: fit method='rff' and use fe"):
-        arrays.random_features(X, 30, GAUSSIAN, form="qmc")
 
 
 def test_random_features_approximate_the_kernel(X):

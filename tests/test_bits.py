@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import zarr
 
-from bigkpca import landmarks, methods
+from bigkpca import methods
 from bigkpca.data.opening import open_rows
 from bigkpca.data.rows import ArrayRows
 from bigkpca.evaluating import preimage_error
@@ -38,9 +38,7 @@ FITS = {
     "thesis": {"method": methods.Nystroem("thesis", rank=20)},
     "calibrated": {"calibration_rows": 60},
     "columns": {"method": "columns"},
-    "rpcholesky over all rows": {"landmarks": landmarks.RPCholesky(over="all"), "kernel": "polynomial", "degree": 2},
     "basic-patterns": {"landmarks": "basic-patterns"},
-    "leverage": {"landmarks": "leverage"},
     "rff": {"method": "rff", "preimage": "ridge"},
     "rff, randomized": {"method": "rff", "solver": "randomized"},
     "rff-pca": {"method": "rff-pca", "standardize": True},

@@ -30,7 +30,7 @@ from tests.helpers.files import ROOT
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 ADDRESS = re.compile(r"tcp://[\w.]+:\d+")
 ELSEWHERE = {"extending.md"}  # run by test_extending.py, on a copy of the package with what the page adds
-MANY, FEW = 510, 150  # `evaluate` takes 500 rows, cross-validation takes its time
+MANY, FEW = 510, 150  # `evaluate` takes 500 rows
 
 
 def blocks_of(page):

@@ -122,4 +122,3 @@ def test_a_preimage_is_nearer_than_the_mean_and_the_same_from_disk(name, tmp_pat
     assert_array_equal(KernelPCA.load(tmp_path / "model.zarr").inverse_transform(scores), found)
     way = preimages.named(name)
     assert preimages.from_dict(preimages.to_dict(way)) == way
-    assert preimages.named(preimages.written(way)) == way

@@ -84,9 +84,6 @@ def test_peaks_of_evaluations_and_lengths_stay_below_their_plan(tmp_path):
         used_and_planned("evaluate", model, raw, "--sample", sample)
     for options in ((), ("--standardize",)):
         used_and_planned("sigma", raw, *options)
-    planned = planned_bytes("sigma", raw, "--cv", "--size", 400)
-    tried = ("--size", 400, "--components", "10,40")
-    assert 0.3 * planned < peak_bytes("sigma", "-q", raw, "--cv", *tried) <= planned
 
 
 _FIT_TRANSFORM = """
@@ -136,11 +133,10 @@ print(planned)
 
 
 METHODS = [
-    "dict(landmarks=landmarks.RPCholesky(over='all'), size=1000)",
     "dict(size=500, standardize=True)",
     *(f"dict(method='{method}', size={size})" for method, size in (("columns", 500), ("rff", 2000), ("rff-pca", 2000))),
     *(f"dict(method='{method}', size=6000, solver='randomized')" for method in ("rff", "rff-pca")),
-    *(f"dict(landmarks='{rule}', size=1000)" for rule in ("rpcholesky", "leverage", "basic-patterns")),
+    *(f"dict(landmarks='{rule}', size=1000)" for rule in ("rpcholesky", "basic-patterns")),
     "dict(method='rff', kernel='polynomial', size=2000)",
 ]
 MARKS = [pytest.mark.full] + [pytest.mark.long] * (len(METHODS) - 1)

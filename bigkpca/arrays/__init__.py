@@ -157,12 +157,12 @@ def random_features(X: Any, size: int, kernel: Kernel, *, random_state: int = 0,
         With a spectral density: Gaussian, Laplacian, Matern and others that depend only on x - y.
     random_state : int
     form : "orthogonal", "iid" or "phase"
-        How frequencies are drawn. "qmc" needs the principal axes of the rows, which only a fit takes.
+        How frequencies are drawn.
 
     Raises
     ------
     SpecError
-        A kernel without a spectral density, an odd size for pairs, or form="qmc".
+        A kernel without a spectral density, or an odd size for pairs.
 
     Notes
     -----
@@ -170,8 +170,6 @@ def random_features(X: Any, size: int, kernel: Kernel, *, random_state: int = 0,
     """
     rows = open_uncounted(X)
     method = RandomFeatures(form)
-    if form == "qmc":
-        raise SpecError("form='qmc' needs the principal axes of the rows: fit method='rff' and use feature_map")
     method.check(kernel, size)
     rng, m, dtype = random_stream(random_state, VIEW_FREQUENCIES), size // 2, np.result_type(rows.dtype, np.float32)
     phases = None

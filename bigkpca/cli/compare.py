@@ -11,17 +11,12 @@ import click
 from bigkpca.cli.command import command, option
 from bigkpca.cli.options import (
     PATH,
-    array_option,
-    certificates,
-    common,
     device_option,
     given,
     json_option,
-    memory_option,
     overwrite_option,
-    scheduler_option,
+    running,
     spec_options,
-    timeout_option,
     whole_numbers,
 )
 from bigkpca.cli.output import aligned
@@ -32,7 +27,7 @@ from bigkpca.spec.units import SEEDS, TIME_BUDGET
 
 _COLUMNS = {
     "seconds": ("seconds", "{:.2f}".format),
-    "peak_mb": ("peak MB", "{:.0f}".format),
+    "planned_mb": ("planned MB", "{:.0f}".format),
     "score_error": ("scores", "{:.2%}".format),
     "eigenvalue_error": ("eigenvalues", "{:.2%}".format),
     "subspace_cosine": ("cosine", "{:.4f}".format),
@@ -58,15 +53,10 @@ _COLUMNS = {
 @option("--seeds", type=click.IntRange(1), default=SEEDS, metavar="N", help="Number of fits per method and size.")
 @option("--time-budget", metavar="TIME", default=TIME_BUDGET, help="Start no fit after this time.")
 @spec_options([name for name in FitSpec.model_fields if name not in VARIED])
-@array_option("Array to read if DATA is a Zarr group.")
-@scheduler_option
-@certificates
-@timeout_option
 @device_option
-@memory_option("Skip fits whose process would need more, e.g. '2 GB'.")
 @overwrite_option
 @json_option
-@common
+@running
 def compare(
     data: str, outdir: str, methods: str | None, sizes: str | None, as_json: bool, quiet: bool, **options: Any
 ) -> None:
@@ -81,9 +71,9 @@ def compare(
         return
     click.echo(f"errors against {found.reference}; medians over seeds")
     if found.scheduler:
-        click.echo(f"fits ran on {found.scheduler}; memory is that of the driving process, without workers")
+        click.echo(f"fits ran on {found.scheduler}")
     if found.device:
-        click.echo(f"passes ran on {found.device}, whose memory is not counted")
+        click.echo(f"passes ran on {found.device}")
     lines = [["method", "landmarks", "size", *(title for title, _ in _COLUMNS.values())]]
     for group in found.groups:
         spreads = [(group.spreads[key], shown) for key, (_, shown) in _COLUMNS.items()]

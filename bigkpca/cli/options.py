@@ -201,7 +201,7 @@ def words_of(name: str) -> list[str]:
     Examples
     --------
     >>> words_of("n_components"), words_of("solver")
-    (['auto', 'none'], ['auto', 'dense', 'randomized'])
+    (['none'], ['auto', 'dense', 'randomized'])
     """
     field = FitSpec.model_fields[name]
     parts = [field.annotation, *get_args(field.annotation)]

@@ -1,4 +1,4 @@
-"""Compare methods on the user's data: error against time, with each fit in a separate process.
+"""Compare methods on the user's data: error against time, one fit after the other.
 
 trials      the grid, the reference that errors are measured against, and each fit with its cost and its errors
 results     files of the output folder, from which a comparison resumes; medians over seeds, advice, the figure
@@ -6,10 +6,8 @@ results     files of the output folder, from which a comparison resumes; medians
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from time import monotonic
 from typing import Any, Unpack
 
@@ -20,9 +18,6 @@ from bigkpca.comparing.results import FIGURE, Folder, TrialGroup, advice, group_
 from bigkpca.comparing.trials import (
     Candidate,
     MethodVariant,
-    Opener,
-    ProcessDiedError,
-    ProcessRunner,
     ReferenceSolution,
     TrialResult,
     all_variants,
@@ -37,14 +32,12 @@ from bigkpca.comparing.trials import (
     why_not_exact,
     with_sigma,
 )
-from bigkpca.data.devices import Device
 from bigkpca.data.opening import open_rows
 from bigkpca.data.rows import Rows
 from bigkpca.data.stores import AnyPath, last_name, store_of
 from bigkpca.errors import MemoryLimitError, SpecError
-from bigkpca.execution.clusters import opener
 from bigkpca.execution.engine import Engine
-from bigkpca.execution.options import ClusterOptions, DeviceOptions, RunOptions, of_fit
+from bigkpca.execution.options import DeviceOptions, RunOptions, WritingOptions, of_fit
 from bigkpca.execution.progress import shown_pass
 from bigkpca.numerics.display import ShowsSummary, Summary
 from bigkpca.numerics.methods import Exact
@@ -55,7 +48,7 @@ from bigkpca.storage import output
 
 _SHOWN = {
     "seconds": "seconds",
-    "MB": "peak_mb",
+    "planned MB": "planned_mb",
     "error of the scores": "score_error",
     "error of the eigenvalues": "eigenvalue_error",
     "error of pre-images": "preimage_error",
@@ -81,9 +74,9 @@ class Comparison(ShowsSummary):
     missing : int
         Number of fits left out because the time budget ran out.
     scheduler : str or None
-        Address of the cluster where the fits ran; memory is then that of the process that drives a fit.
+        Address of the cluster where the fits ran.
     device : str or None
-        The device that computed the passes of the fits; the memory reported for fits is host memory.
+        The device that computed the passes of the fits.
     pca_error : float or None
         The error of reconstruction by linear PCA with as many components, measured as `preimage_error` of the trials;
         None if it is not known.
@@ -109,15 +102,15 @@ class Comparison(ShowsSummary):
         if self.pca_note:
             facts["linear PCA"] = self.pca_note
         if self.scheduler:
-            facts["fits on"] = f"{self.scheduler}; memory is that of the driving process, without workers"
+            facts["fits on"] = self.scheduler
         if self.device:
             facts["passes on"] = self.device
         medians = {title: [group.median(name) for group in self.groups] for title, name in _SHOWN.items()}
         return Summary("Comparison", facts, medians, ("fit", [str(group) for group in self.groups]))
 
 
-class CompareOptions(ProblemOptions, ClusterOptions, DeviceOptions, total=False):
-    overwrite: bool
+class CompareOptions(ProblemOptions, WritingOptions, DeviceOptions, total=False):
+    pass
 
 
 def compare(
@@ -131,7 +124,7 @@ def compare(
     time_budget: str | float | None = TIME_BUDGET,
     **options: Unpack[CompareOptions],
 ) -> Comparison:
-    """Fit data with every method, size and seed, and record the time, memory and errors of each fit.
+    """Fit data with every method, size and seed, and record the time and errors of each fit.
 
     Parameters
     ----------
@@ -154,7 +147,7 @@ def compare(
     **options
         What all fits share, as in `KernelPCA`: kernel, sigma, gamma, degree, coef0, center, standardize,
         column_weights, dtype, residual_tol, preimage, noise, calibration_rows and block_rows. And options of the runs,
-        as in `fit`: array, scheduler, device, memory, timeout, progress and overwrite.
+        as in `fit`: array, scheduler, workers, device, memory, timeout, progress and overwrite.
 
     Returns
     -------
@@ -170,7 +163,7 @@ def compare(
     DataError
         If the rows hold NaN, infinity or constant data.
     IncompleteError
-        If the process of the reference died, the disk is full, or the cluster is gone or hangs.
+        If the disk is full, or the cluster is gone or hangs.
     LockedError
         If another process is writing to `out`.
 
@@ -183,11 +176,9 @@ def compare(
     out of both; pre-images that cannot be made again without these rows, such as those that are trained in a pass
     ("ridge", "denoising"), are judged as they are.
 
-    Each fit runs in a separate process, with all threads of this machine or on the cluster of `scheduler` (never on a
-    current Dask client), and makes its usual passes over the data. Fits that need more than `memory` are left out. On a
-    cluster, seconds are measured there, and memory is that of the process that drives a fit. Written to `out` are
-    compare.csv, compare.json, reference.npz and, if matplotlib is installed, compare.svg. Repeating the call resumes a
-    comparison with the missing fits.
+    Fits run one after the other, each with its usual passes over the data. Fits that need more than `memory` are left
+    out. Written to `out` are compare.csv, compare.json, reference.npz and, if matplotlib is installed, compare.svg.
+    Repeating the call resumes a comparison with the missing fits.
     """
     shared, others = of_fit(options)
     run = RunOptions.of(CompareOptions, others, time_budget=time_budget)
@@ -204,7 +195,6 @@ def compare(
     methods = methods.split(",") if isinstance(methods, str) else methods
     rows = open_rows(data, run.array)
     run = run.on(rows)
-    spec = spec.for_rows(rows)  # other processes do not get the names of columns
     chosen = all_variants() if methods is None else parse_variants(methods)
     if seeds < 1:
         raise SpecError(f"seeds={seeds}: at least one is needed")
@@ -212,29 +202,28 @@ def compare(
     given = list(asked) if isinstance(asked, Iterable) else [asked]
     if not given or not all(isinstance(size, int | np.integer) and size > 1 for size in given):
         raise SpecError(f"sizes={sizes!r}: give a list of numbers of landmarks or random features, each at least 2")
-    # Times on a cluster, on a device and on this machine do not mix. The address of a cluster can change.
-    record: dict[str, Any] = {"input": rows.fingerprint(), "spec": spec.to_dict(), "on_cluster": bool(run.scheduler)}
-    record |= {} if run.device_value is None else {"device": str(run.device_value)}
-    folder = Folder(output.output_path(out, record["input"]["path"]))
-    output.check_local(folder.path)
-    opened = partial(_on_device, opener(run.scheduler, run.seconds), run.device_value)
     every = candidates(chosen, given, seeds, rows.shape[0])
-    grid = feasible_fits(every, rows, spec, run.memory_limit, methods, run.progress)
-    if run.scheduler or run.device_value:  # report problems with them before anything is written
-        with run.engine() as engine:
-            engine.check_paths(record["input"]["path"])
-    with store_of(folder.path).writer(folder.path), ProcessRunner() as processes:
-        folder.claim(record, overwrite=run.overwrite)
-        if not results.can_draw():
-            run.progress.note(f"{FIGURE} is not drawn: {INSTALL}, and run this again")
-        reference = folder.reference()
-        if reference is None:
-            reference = _reference(rows, spec, max(given), processes, run, opened)
-            folder.write_reference(reference)
-        trials, missing = _trials(rows, folder, reference, grid, processes, run, opened)
-        groups = group_trials(trials)
-        if results.can_draw():
-            folder.write_figure(results.comparison_svg(groups, last_name(rows.where), reference.description))
+    with run.engine() as engine:
+        # Times on a cluster, on a device and on this machine do not mix. The address of a cluster can change.
+        on_cluster = engine.client is not None
+        record: dict[str, Any] = {"input": rows.fingerprint(), "spec": spec.to_dict(), "on_cluster": on_cluster}
+        record |= {} if run.device_value is None else {"device": str(run.device_value)}
+        folder = Folder(output.output_path(out, record["input"]["path"]))
+        output.check_local(folder.path)
+        grid = feasible_fits(every, rows, spec, run.memory_limit, methods, engine)
+        engine.check_paths(record["input"]["path"])
+        with store_of(folder.path).writer(folder.path):
+            folder.claim(record, overwrite=run.overwrite)
+            if not results.can_draw():
+                run.progress.note(f"{FIGURE} is not drawn: {INSTALL}, and run this again")
+            reference = folder.reference()
+            if reference is None:
+                reference = _reference(rows, spec, max(given), run.memory_limit, engine)
+                folder.write_reference(reference)
+            trials, missing = _trials(rows, folder, reference, grid, run.deadline, engine)
+            groups = group_trials(trials)
+            if results.can_draw():
+                folder.write_figure(results.comparison_svg(groups, last_name(rows.where), reference.description))
     pca = reference.pca_error
     return Comparison(
         folder.path,
@@ -250,29 +239,14 @@ def compare(
     )
 
 
-@contextmanager
-def _on_device(opened: Opener, device: Device | None) -> Iterator[Engine]:
-    """The engine that `opened` gives, on a device."""
-    with opened() as engine:
-        yield engine.on_device(device)
-
-
-def _reference(
-    rows: Rows, spec: FitSpec, largest: int, processes: ProcessRunner, run: RunOptions, opened: Opener
-) -> ReferenceSolution:
+def _reference(rows: Rows, spec: FitSpec, largest: int, limit: int | None, engine: Engine) -> ReferenceSolution:
     """A new reference, for fits of at most the `largest` size."""
-    limit, threads = run.memory_limit, Engine().threads
-    found: ReferenceSolution
-    if (reason := why_not_exact(rows, spec, limit, threads)) is None:
-        run.progress.note("fitting the exact reference")
-        with shown_pass(run.progress, "fitting the reference"):
-            found = processes.run(exact_reference, rows, spec, opened)
-    else:
-        run.progress.note(f"{reason}: using a sampled reference")
-        size = sampled_size(rows, spec, largest, limit, threads)
-        with shown_pass(run.progress, "fitting the reference"):
-            found = processes.run(sampled_reference, rows, spec, size, opened)
-    return found
+    reason = why_not_exact(rows, spec, limit, engine.threads)
+    engine.progress.note("fitting the exact reference" if reason is None else f"{reason}: using a sampled reference")
+    with shown_pass(engine.progress, "fitting the reference"):
+        if reason is None:
+            return exact_reference(rows, spec, engine)
+        return sampled_reference(rows, spec, sampled_size(rows, spec, largest, limit, engine.threads), engine)
 
 
 def _trials(
@@ -280,36 +254,36 @@ def _trials(
     folder: Folder,
     reference: ReferenceSolution,
     grid: Sequence[tuple[Candidate, FitSpec]],
-    processes: ProcessRunner,
-    run: RunOptions,
-    opened: Opener,
+    deadline: float | None,
+    engine: Engine,
 ) -> tuple[list[TrialResult], int]:
     """Run the missing fits until the deadline; return all trials so far, and the number of fits still missing."""
     trials = folder.trials()
-    if not trials and reference.seconds is not None and reference.peak_mb is not None:  # an exact reference
-        trials = [TrialResult(Exact.name, "", rows.shape[0], 0, reference.seconds, reference.peak_mb)]
+    if not trials and reference.seconds is not None and reference.planned_mb is not None:  # an exact reference
+        trials = [TrialResult(Exact.name, "", rows.shape[0], 0, reference.seconds, reference.planned_mb)]
     done = {Candidate(MethodVariant(trial.method, trial.landmarks), trial.size, trial.seed) for trial in trials}
     missing = [(candidate, spec) for candidate, spec in grid if candidate not in done]
+    note = engine.progress.note
     if len(missing) < len(grid):
-        run.progress.note(f"continuing: {len(grid) - len(missing)} of {len(grid)} fits are already done")
+        note(f"continuing: {len(grid) - len(missing)} of {len(grid)} fits are already done")
     folder.write_trials(trials)
     left = 0
     for number, (candidate, spec) in enumerate(missing):
-        if run.deadline is not None and monotonic() > run.deadline:
+        if deadline is not None and monotonic() > deadline:
             left += len(missing) - number
-            run.progress.note(f"time budget used up, {left} of {len(grid)} fits left: rerun the same command to resume")
+            note(f"time budget used up, {left} of {len(grid)} fits left: rerun the same command to resume")
             break
         try:
             own = with_sigma(spec, reference.sigma)  # so that all seeds have the same kernel
-            with shown_pass(run.progress, f"fitting {candidate.variant}, size {candidate.size:,}"):
-                trial = processes.run(run_trial, rows, own, candidate, reference, opened)
-        except (ProcessDiedError, MemoryLimitError) as error:
-            run.progress.note(f"{candidate.variant} with size {candidate.size:,} is left out: {error}")
+            with shown_pass(engine.progress, f"fitting {candidate.variant}, size {candidate.size:,}"):
+                trial = run_trial(rows, own, candidate, reference, engine)
+        except MemoryLimitError as error:
+            note(f"{candidate.variant} with size {candidate.size:,} is left out: {error}")
             left += 1
             continue
         trials.append(trial)
         folder.write_trials(trials)
-        run.progress.note(
+        note(
             f"{len(grid) - len(missing) + number + 1} of {len(grid)}: {candidate.variant}, size {trial.size:,}, "
             f"seed {trial.seed}: {trial.seconds:.2f} s"
         )

@@ -117,7 +117,7 @@ class Folder:
             ) from error
 
     def write_reference(self, reference: ReferenceSolution) -> None:
-        numbers = reference.sigma, reference.seconds, reference.peak_mb, reference.pca_error
+        numbers = reference.sigma, reference.seconds, reference.planned_mb, reference.pca_error
         content = io.BytesIO()
         np.savez(
             content,
@@ -249,7 +249,7 @@ def pca_note(groups: Sequence[TrialGroup], components: int, error: float | None)
 
 
 def _cost(group: TrialGroup) -> str:
-    return f"{group.median('seconds'):.3g} s and {group.median('peak_mb'):.0f} MB"
+    return f"{group.median('seconds'):.3g} s and {group.median('planned_mb'):.0f} MB"
 
 
 _PANELS = {"score_error": "error of the scores", "eigenvalue_error": "mean error of the eigenvalues"}

@@ -1,23 +1,10 @@
-"""The fits of a comparison: the grid, the reference, and each fit in a separate process, with its cost and errors.
-
-Processes are forked from a server process that has only imported the package; this takes milliseconds, compared with a
-second for a new interpreter. Unlike those of `multiprocessing`, they do not import the user's script.
-"""
+"""The fits of a comparison: the grid, the reference, and each fit with its cost and errors."""
 
 from __future__ import annotations
 
-import os
-import resource
-import signal
-import subprocess
-import sys
-import traceback
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, suppress
-from dataclasses import dataclass
-from functools import partial
-from multiprocessing.connection import Connection, Pipe, wait
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import Any
 
@@ -25,10 +12,9 @@ import numpy as np
 
 from bigkpca.data.blocks import sample_rows, tile_rows
 from bigkpca.data.rows import Rows
-from bigkpca.errors import Array, IncompleteError, MemoryLimitError, SpecError, unknown_name
+from bigkpca.errors import Array, MemoryLimitError, SpecError, unknown_name
 from bigkpca.evaluating import evaluate_rows
 from bigkpca.execution.blas import single_threaded_blas
-from bigkpca.execution.clusters import open_engine
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.passes import read_rows
 from bigkpca.execution.plan import check_peak, plan_fit, plan_resolved
@@ -43,113 +29,19 @@ from bigkpca.numerics.model import Model
 from bigkpca.numerics.random_streams import PROBES, random_stream
 from bigkpca.spec import EXACT_MOST_ROWS, VARIED, FitSpec, resolve
 
-_SERVE = "import sys; from bigkpca import comparing; comparing.trials.serve(*map(int, sys.argv[1:]))"
-_WATCH_SECONDS = 0.5
+
+def timed_fit(rows: Rows, spec: FitSpec, engine: Engine) -> tuple[Model, float]:
+    """A fit without its progress and warnings, and its seconds."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # errors are measured here anyway
+        started = perf_counter()
+        model = fit_rows(rows, spec, replace(engine, progress=Progress()))
+    return model, perf_counter() - started
 
 
-class ProcessDiedError(IncompleteError):
-    """A process ended before it returned a result, usually because memory ran out."""
-
-
-class ProcessRunner:
-    """Context manager that runs functions of the package, each in a new process, and waits for the result."""
-
-    def __init__(self) -> None:
-        self._server: subprocess.Popen[bytes] | None = None
-        self._connection: Connection | None = None
-
-    def __enter__(self) -> ProcessRunner:
-        return self
-
-    def __exit__(self, *exc_info: object) -> None:
-        if self._server and self._connection:
-            self._connection.close()
-            self._server.terminate()
-            self._server.wait()
-
-    def run(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """function(*arguments) in a new process. Raises what the function raises, and ProcessDiedError."""
-        if self._connection is None:
-            self._connection, there = Pipe()
-            command = [sys.executable, "-c", _SERVE, str(there.fileno()), str(os.getpid())]
-            self._server = subprocess.Popen(command, pass_fds=[there.fileno()], stdin=subprocess.DEVNULL)
-            there.close()
-        try:
-            self._connection.send((function, arguments))
-            answer = self._connection.recv()
-        except (EOFError, OSError) as error:
-            raise ProcessDiedError("processes cannot be started here") from error
-        if isinstance(answer, BaseException):
-            raise answer
-        return answer
-
-
-def serve(handle: int, parent: int) -> None:
-    """Run (function, arguments) pairs received on the connection with this file handle, until it is closed.
-
-    No child outlives this process or `parent`, unless this process is killed by SIGKILL.
-    """
-    connection = Connection(handle)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to the waiting process, which ends this one
-    while True:
-        try:
-            request = connection.recv()
-        except EOFError:
-            return
-        read_end, write_end = os.pipe()  # end of file once the child has ended
-        # SIGTERM is blocked until its handler knows the child; otherwise it could end this process and leave the child.
-        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)  # about threads: BLAS restarts its own after a fork
-            child = os.fork()
-        if child:
-            signal.signal(signal.SIGTERM, partial(_end, child))
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
-        if not child:
-            os.close(read_end)
-            function, arguments = request
-            try:
-                answer = function(*arguments)
-            except Exception as error:
-                error.add_note(traceback.format_exc())
-                answer = error
-            connection.send(answer)
-            os._exit(0)
-        os.close(write_end)
-        while not wait([read_end], _WATCH_SECONDS):
-            if os.getppid() != parent:
-                _end(child)
-        os.close(read_end)
-        _, status = os.waitpid(child, 0)
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        if status:
-            code = os.waitstatus_to_exitcode(status)
-            connection.send(ProcessDiedError(f"its process died (exit code {code}): memory may have run out"))
-
-
-def _end(child: int, *_: object) -> None:
-    with suppress(ProcessLookupError):  # the child can have ended already
-        os.kill(child, signal.SIGKILL)
-    os._exit(1)
-
-
-def peak_mb() -> float:
-    """Peak resident memory of this process so far, in MB."""
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak / 1e6 if sys.platform == "darwin" else peak * 1024 / 1e6
-
-
-Opener = Callable[[], AbstractContextManager[Engine]]
-
-
-def timed_fit(rows: Rows, spec: FitSpec, engine: Engine) -> tuple[Model, float, float]:
-    """(model, seconds, peak memory of this process in MB) of a fit. Raises an error if workers do not see the rows, or
-    lack the memory."""
-    if engine.client is not None:
-        engine.check_paths(rows.fingerprint()["path"])
-    started = perf_counter()
-    model = fit_rows(rows, spec, engine)
-    return model, perf_counter() - started, peak_mb()
+def planned_mb(rows: Rows, spec: FitSpec, engine: Engine) -> float:
+    """Memory that the arrays of a fit need at most, in MB."""
+    return plan_fit(rows, spec, engine.threads).array_bytes / 1e6
 
 
 COMPARED_ROWS = 4096
@@ -168,7 +60,7 @@ class ReferenceSolution:
 
     `pca_error` is the error of linear PCA with as many components as the reference, as `TrialResult.preimage_error`.
     `description` states how they were computed and how accurate they are. `sigma` is the median length, None if the
-    spec sets one. `seconds` and `peak_mb` are the cost of the exact fit, None if the reference is sampled.
+    spec sets one. `seconds` and `planned_mb` are the cost of the exact fit, None if the reference is sampled.
     """
 
     eigenvalues: Array
@@ -177,7 +69,7 @@ class ReferenceSolution:
     description: str
     sigma: float | None
     seconds: float | None
-    peak_mb: float | None
+    planned_mb: float | None
     pca_error: float | None = None
 
 
@@ -199,20 +91,19 @@ def compared_row_numbers(rows: Rows) -> Array:
     return np.sort(random_stream(0, PROBES).choice(n, m, replace=False))
 
 
-def exact_reference(rows: Rows, spec: FitSpec, opened: Opener = open_engine) -> ReferenceSolution:
-    """Fit exact kernel PCA where `opened` runs it, and measure its time and memory."""
-    sigma = _median_sigma(rows, spec)
-    with opened() as engine:
-        exact = with_sigma(spec, sigma).model_copy(update={"method": "exact"})
-        model, seconds, peak = timed_fit(rows, exact, engine)
+def exact_reference(rows: Rows, spec: FitSpec, engine: Engine) -> ReferenceSolution:
+    """Fit exact kernel PCA, and measure its time."""
+    sigma = _median_sigma(rows, spec, engine)
+    exact = with_sigma(spec, sigma).model_copy(update={"method": "exact"})
+    model, seconds = timed_fit(rows, exact, engine)
     residuals = model.certificate.residuals
     how = "the whole Gram matrix" if residuals is None else f"by products, residuals at most {residuals.max():.1g}"
     numbers, eigenvalues = compared_row_numbers(rows), model.solution.eigenvalues
     # Scores of fitted rows are sqrt(lambda) u, components u / sqrt(lambda): no kernels need to be computed.
     scores, X = model.solution.components[numbers] * eigenvalues, read_rows(rows, numbers, Engine())
     description = f"exact kernel PCA of {rows.shape[0]:,} rows ({how})"
-    pca = _pca_error(model, X, len(eigenvalues))
-    return ReferenceSolution(eigenvalues, scores, X, description, sigma, seconds, peak, pca)
+    pca, planned = _pca_error(model, X, len(eigenvalues)), planned_mb(rows, exact, engine)
+    return ReferenceSolution(eigenvalues, scores, X, description, sigma, seconds, planned, pca)
 
 
 def sampled_size(rows: Rows, spec: FitSpec, largest: int, limit: int | None, threads: int) -> int:
@@ -224,12 +115,11 @@ def sampled_size(rows: Rows, spec: FitSpec, largest: int, limit: int | None, thr
     return largest_size_that_fits(fit, limit, lambda fit: plan_resolved(rows, fit, threads).peak_bytes) or largest
 
 
-def sampled_reference(rows: Rows, spec: FitSpec, size: int, opened: Opener = open_engine) -> ReferenceSolution:
+def sampled_reference(rows: Rows, spec: FitSpec, size: int, engine: Engine) -> ReferenceSolution:
     """Fit a Nyström model of this size, with eigenvalues corrected for their bias."""
-    n, sigma = rows.shape[0], _median_sigma(rows, spec)
-    with opened() as engine:
-        model = timed_fit(rows, with_sigma(spec, sigma).at(size), engine)[0]
-        found = evaluate_rows(model, rows, min(_EVALUATED_ROWS, n), 0, engine)
+    sigma = _median_sigma(rows, spec, engine)
+    model, _ = timed_fit(rows, with_sigma(spec, sigma).at(size), engine)
+    found = evaluate_rows(model, rows, min(_EVALUATED_ROWS, rows.shape[0]), 0, replace(engine, progress=Progress()))
     X = read_rows(rows, compared_row_numbers(rows), Engine())
     description = (
         f"a sampled reference, since an exact one is too large: Nyström with {size:,} landmarks, eigenvalues corrected "
@@ -245,11 +135,12 @@ def with_sigma(spec: FitSpec, sigma: float | None) -> FitSpec:
     return spec if sigma is None else spec.model_copy(update={"sigma": sigma})
 
 
-def _median_sigma(rows: Rows, spec: FitSpec) -> float | None:
+def _median_sigma(rows: Rows, spec: FitSpec, engine: Engine) -> float | None:
     """The kernel length, if it comes from the median length; otherwise None."""
     if not spec.needs_median:
         return None
-    return spec.length(sample_lengths(rows, resolve(spec, rows), Engine())["median"].sigma)
+    lengths = sample_lengths(rows, resolve(spec, rows), replace(engine, progress=Progress()))
+    return spec.length(lengths["median"].sigma)
 
 
 def scores_in_memory(model: Model, X: Array) -> Array:
@@ -340,7 +231,7 @@ def feasible_fits(
     spec: FitSpec,
     limit: int | None,
     asked: Sequence[str] | None,
-    progress: Progress,
+    engine: Engine,
 ) -> list[tuple[Candidate, FitSpec]]:
     """The candidates that suit the kernel and memory limit, with their specs; notes the others, each once.
 
@@ -351,7 +242,7 @@ def feasible_fits(
     for candidate in grid:
         try:
             own = candidate.variant.spec(spec, candidate.size, candidate.seed)
-            needed = plan_fit(rows, own, Engine().threads).peak_bytes
+            needed = plan_fit(rows, own, engine.threads).peak_bytes
             check_peak(needed, limit, f"{candidate.variant} is left out at {candidate.size:,}")
             found.append((candidate, own))
             continue
@@ -362,7 +253,7 @@ def feasible_fits(
                 raise
             key, message = (candidate.variant, 0), f"{candidate.variant} is left out: {error}"
         if key not in noted:
-            progress.note(message)
+            engine.progress.note(message)
         noted.add(key)
     if not found:
         raise SpecError("nothing is left to compare: allow more memory, or use smaller sizes")
@@ -382,9 +273,8 @@ class TrialResult:
         The method and its landmark rule; "" if it has none.
     size, seed : int
         Number of landmarks or features, and the seed of the fit.
-    seconds, peak_mb : float
-        Cost of the fit, in a separate process with the package imported; on a cluster, too, memory is that of this
-        process, which drives the fit.
+    seconds, planned_mb : float
+        Time of the fit, and the memory that its arrays need in a process by its plan.
     relative_trace_error : float or None
         Proven, from the certificate of the fit.
     eigenvalue_error : float or None
@@ -406,7 +296,7 @@ class TrialResult:
     size: int
     seed: int
     seconds: float
-    peak_mb: float
+    planned_mb: float
     relative_trace_error: float | None = None
     eigenvalue_error: float | None = None
     subspace_cosine: float | None = None
@@ -416,12 +306,10 @@ class TrialResult:
 
 
 def run_trial(
-    rows: Rows, spec: FitSpec, candidate: Candidate, reference: ReferenceSolution, opened: Opener = open_engine
+    rows: Rows, spec: FitSpec, candidate: Candidate, reference: ReferenceSolution, engine: Engine
 ) -> TrialResult:
-    """Fit a candidate where `opened` runs it, and compare it with the reference. Passes: those of the fit."""
-    with warnings.catch_warnings(), opened() as engine:
-        warnings.simplefilter("ignore", UserWarning)  # the errors are measured here anyway
-        model, seconds, peak = timed_fit(rows, spec, engine)
+    """Fit a candidate, and compare it with the reference. Passes: those of the fit."""
+    model, seconds = timed_fit(rows, spec, engine)
     r = reference.scores.shape[1]
     with single_threaded_blas:
         Y = scores_in_memory(model, reference.rows)
@@ -431,7 +319,7 @@ def run_trial(
             size=candidate.size,
             seed=candidate.seed,
             seconds=seconds,
-            peak_mb=peak,
+            planned_mb=planned_mb(rows, spec, engine),
             relative_trace_error=model.certificate.relative_trace_error,
             eigenvalue_error=measures.eigenvalue_error(reference.eigenvalues, model.solution.eigenvalues),
             # With fewer components, an exact direction is outside their span.

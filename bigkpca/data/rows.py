@@ -51,15 +51,13 @@ class SampleWeights:
     """One weight for each of `count` rows.
 
     values: weights in memory, of rows `first` and later, or a function that reads those of rows start..stop; None: 1.
-    excluded: ascending numbers of rows whose weight is 0. half_life: by how many rows a row must be later to count
-    twice as much, where the last one has its own weight.
+    excluded: ascending numbers of rows whose weight is 0.
     """
 
     values: Array | Callable[[int, int], Array] | None
     count: int
     first: int = 0
     excluded: Array = field(default_factory=lambda: np.empty(0, np.intp))
-    half_life: float | None = None
 
     @property
     def held(self) -> bool:
@@ -89,8 +87,6 @@ class SampleWeights:
             found = self.values(start, stop).reshape(-1).astype(np.float64)
         else:
             found = self.values[start - self.first : stop - self.first].astype(np.float64)
-        if self.half_life is not None:
-            found *= 2.0 ** ((np.arange(start, stop) - (self.count - 1)) / self.half_life)
         found[self._excluded(start, stop) - start] = 0
         return found
 

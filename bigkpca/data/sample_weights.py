@@ -23,17 +23,6 @@ _NUMBERS = "buif"  # kinds of dtypes
 _Rows = TypeVar("_Rows", bound=Rows)
 
 
-def aged(rows: Rows, half_life: Any) -> tuple[Rows, float]:
-    """Rows of which each counts half as much as one that comes `half_life` rows later, and the weight of a row before
-    the first one; without a half-life, the rows as they are. Raises SpecError unless it is a positive number."""
-    if half_life is None:
-        return rows, 1.0
-    if isinstance(half_life, bool) or not (isinstance(half_life, int | float | np.number) and 0 < half_life < np.inf):
-        raise SpecError(f"half_life={half_life!r:.80}: it is a positive number of rows")
-    n = rows.shape[0]
-    return rows.with_weights(replace(_weights(rows), half_life=float(half_life))), float(2.0 ** (-n / half_life))
-
-
 def without(rows: _Rows, numbers: Array) -> _Rows:
     """The rows, of which those with these ascending numbers take no part in a fit, nor do those left out before."""
     weights = _weights(rows)

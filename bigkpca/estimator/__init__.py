@@ -14,7 +14,7 @@ from bigkpca import evaluating
 from bigkpca.data.frames import is_dask_frame, is_data_array
 from bigkpca.data.opening import is_lazy
 from bigkpca.data.rows import Rows, identity_of
-from bigkpca.data.sample_weights import aged, weighted
+from bigkpca.data.sample_weights import weighted
 from bigkpca.data.stores import AnyPath, is_path
 from bigkpca.errors import Array, SpecError
 from bigkpca.estimator.inputs import (
@@ -39,8 +39,7 @@ from bigkpca.execution.engine import KeptFeatures
 from bigkpca.execution.options import RunOptions
 from bigkpca.execution.progress import Progress
 from bigkpca.execution.projection import in_frame, prepare_preimages
-from bigkpca.fitting.gathering import Gathered, add_rows, gathered
-from bigkpca.fitting.merge import spec_like
+from bigkpca.fitting.merge import extend, of_first_batch, spec_like
 from bigkpca.fitting.preimage import of_leading
 from bigkpca.numerics.certificates import Certificate
 from bigkpca.numerics.features import has_landmarks
@@ -222,9 +221,9 @@ class ModelMethods(RowsInput, ClassNamePrefixFeaturesOutMixin, TransformerMixin)
         """Negative mean squared error of pre-images over all entries of X (n, d), in one pass. Larger is better.
 
         Errors are in the units of the data, with `standardize` in standard deviations of the columns, and times
-        `column_weights`, as in `cross_validate`. So a grid search cannot choose these two parameters. Pre-images are
-        computed from the scores alone; with `noise`, they are those of X with that noise added, compared with X itself.
-        Raises the errors of `transform`.
+        `column_weights`. So a grid search cannot choose these two parameters. Pre-images are computed from the scores
+        alone; with `noise`, they are those of X with that noise added, compared with X itself. Raises the errors of
+        `transform`.
         """
         check_is_fitted(self)
         rows = self._matching_rows(X, self.model_, counted=True)
@@ -273,14 +272,14 @@ class KernelPCA(ModelMethods, BaseEstimator):  # type: ignore[misc]
 
     Parameters
     ----------
-    n_components : int, float in (0, 1), "auto" or None
-        Number of components, the share of variance that they must explain, "auto" for those before the largest gap
-        after a trustworthy one, or None for the numerical rank. `n_components_` is smaller if the rank is smaller, with
-        a FewerComponentsWarning unless the number is the default.
+    n_components : int, float in (0, 1), or None
+        Number of components, the share of variance that they must explain, or None for the numerical rank.
+        `n_components_` is smaller if the rank is smaller, with a FewerComponentsWarning unless the number is the
+        default.
     kernel : str, value of bigkpca.kernels, or callable k(X (b, d), Y (l, d)) -> (b, l)
         A name in `bigkpca.kernels.KERNELS`, e.g. "gaussian", "laplacian", "matern", "polynomial" or "cosine". With
         "precomputed", `fit` takes the square kernel matrix (n, n), and `transform` takes kernels with the fitted rows,
-        (m, n). Above 8192 rows, the matrix is read in tiles and never held in memory.
+        (m, n). The matrix is held in memory.
     sigma : float, "median", or a multiple such as "3 median"
         Length of the kernel in the units of the columns; "median" is the median distance between sampled rows over √2,
         so that a Gaussian kernel of the median pair is exp(-1), or for the Laplacian kernel the median L1 distance.
@@ -301,7 +300,7 @@ class KernelPCA(ModelMethods, BaseEstimator):  # type: ignore[misc]
         With size="auto": grow until the certified relative trace error is below this value; for random features, until
         the estimated error of the kernel is. `memory_limit` can end the growth (ToleranceWarning).
     landmarks : str, value of bigkpca.landmarks, rows (l, d) in the units of the data, or row numbers (l,)
-        "auto", or a name in `bigkpca.landmarks.RULES`, e.g. "kmeans", "uniform", "rpcholesky" or "leverage".
+        "auto", or a name in `bigkpca.landmarks.RULES`, e.g. "kmeans", "uniform" or "rpcholesky".
     n_directions : int or "auto"
         Number of principal axes that rff-pca keeps; "auto" leaves a relative bias of k(x, y) of at most 0.02.
     center : bool
@@ -380,9 +379,9 @@ class KernelPCA(ModelMethods, BaseEstimator):  # type: ignore[misc]
     Notes
     -----
     Passes over the data: a bounded sample and one full pass. standardize, rff-pca and learned pre-images add one each,
-    the randomized solver adds three, and landmarks.RPCholesky(over="all") as many as it needs. If rounding in float32
-    would matter, the fit is repeated in float64. Identical bits require the same input chunks and block_rows, since
-    sums run over blocks of whole chunks. Source: `docs/numerics.md`.
+    and the randomized solver adds three. If rounding in float32 would matter, the fit is repeated in float64. Identical
+    bits require the same input chunks and block_rows, since sums run over blocks of whole chunks. Source:
+    `docs/numerics.md`.
 
     Examples
     --------
@@ -397,11 +396,11 @@ class KernelPCA(ModelMethods, BaseEstimator):  # type: ignore[misc]
     """
 
     _like = False  # whether the features are those of another model
-    _gathered: Gathered | None = None  # all rows of the calls of partial_fit so far, as long as they are few
+    _size: int | None = None  # number of landmarks that a first call of partial_fit chose
 
     def __init__(
         self,
-        n_components: int | float | str | None = 50,
+        n_components: int | float | None = 50,
         *,
         kernel: Any = "gaussian",
         sigma: float | str = "median",
@@ -500,19 +499,22 @@ class KernelPCA(ModelMethods, BaseEstimator):  # type: ignore[misc]
         like: AnyModel | None,
         identity: dict[str, Any] | None = None,
         kept: KeptFeatures | None = None,
+        spec: FitSpec | None = None,
     ) -> Self:
         run = run_of(self).on(rows)
         before = None if like is None else models.model_of(like)
         with run.engine() as engine:
-            spec = spec_of(self) if before is None else spec_like(before, dict(self._spec_after(before)))
+            if spec is None:
+                spec = spec_of(self) if before is None else spec_like(before, dict(self._spec_after(before)))
             self.model_ = fit_model(rows, spec, replace(engine, kept=kept), run, before, identity)
-        self._like, self._gathered = like is not None, None
+        self._like, self._size = like is not None, None
         return self
 
     def _spec_after(self, model: Model) -> FitSpec:
         """The spec of the parameters, with the seed of an earlier model unless random_state is a number."""
         fixed = isinstance(self.random_state, int | np.integer)
-        return spec_of(self) if fixed else spec_of(self, FitSpec.of(model).random_state)
+        spec = spec_of(self) if fixed else spec_of(self, FitSpec.of(model).random_state)
+        return spec if self._size is None or spec.size != "auto" else spec.at(self._size)
 
     @overload
     def fit_transform(
@@ -546,22 +548,16 @@ class KernelPCA(ModelMethods, BaseEstimator):  # type: ignore[misc]
         return in_kind(X, output.of(rows, self.model_, self.device, kept), "scores")
 
     @only_if(check_takes_more_rows)
-    def partial_fit(self, X: Any, y: None = None, sample_weight: Any = None, *, half_life: float | None = None) -> Self:
-        """Add rows to a fitted model: kernel and landmarks stay, and moments are added. The first call is `fit`, with
-        the same options.
+    def partial_fit(self, X: Any, y: None = None, sample_weight: Any = None) -> Self:
+        """Add rows to a fitted model: kernel and landmarks stay, and moments are added.
 
-        If that call has few rows, this estimator keeps them and those of later calls in memory, and fits all of them
-        again whenever they have grown by half, or when the new ones are far from all landmarks. The model is then that
-        of `fit` on all rows, so the order of the first rows does not matter, unless one call brings as many rows as
-        described below: its rows alone determine the landmarks. When there are as many as a fit samples
-        from any number of rows, 20,000 or 64 MB as float32 (but at least as many as landmarks), it fits a last time and
-        releases them. From then on, and always after `fit` and `load`, calls only add rows: they read a sample of the
-        rows and make one pass, and signs follow the previous model. If such rows are far from all landmarks, a
-        FarRowsWarning reports it; `fit` on a dataset with all rows then finds new landmarks.
+        The first call is `fit`, with at least five rows for each landmark or component that is asked for; if the size
+        is left open, there are at most a fifth as many landmarks as rows. Later calls, and all after `fit` and `load`,
+        read a sample of the new rows and make one pass over them; signs follow the previous model. If they are far from
+        all landmarks, a FarRowsWarning reports it; `fit` on a dataset with all rows then finds new landmarks.
 
-        Copies and pickles of the estimator contain the rows that are kept, `save` and `clone` leave them out. Between
-        calls, n_components, noise, memory_limit, device and a random_state that is not a number can change; the model
-        keeps the seed of its fit.
+        Between calls, n_components, noise, memory_limit, device and a random_state that is not a number can change; the
+        model keeps the seed of its fit.
 
         Parameters
         ----------
@@ -569,35 +565,27 @@ class KernelPCA(ModelMethods, BaseEstimator):  # type: ignore[misc]
             As in `fit`.
         sample_weight : array (n,), or path, optional
             Weights of the rows, as in `fit`.
-        half_life : float, optional
-            Forget: each row counts half as much as one that comes this many rows later, in this call and in those
-            before. How rows are divided into calls does not matter, as long as all have the same half-life. By default,
-            all rows count the same.
 
         Raises
         ------
         SpecError
-            Other parameters changed. partial_fit does not exist for the exact method, the randomized solver, refined
-            models, and learned pre-images.
+            Too few rows in the first call, or other parameters changed. partial_fit does not exist for the exact
+            method, the randomized solver, refined models, and learned pre-images.
         DataError, MemoryLimitError
             As in `fit`.
         """
         first = not hasattr(self, "model_")
-        rows, decay = aged(weighted(self._rows(X, reset=first), sample_weight), half_life)
-        run = run_of(self).on(rows)
+        rows = weighted(self._rows(X, reset=first), sample_weight)
         if first:
-            with run.engine() as engine:
-                held = gathered(rows, spec_of(self, seed=0), engine)
-            self._fitted(rows, None, identity_of(rows) if is_path(X) else None)
-            self._gathered = held
+            spec = of_first_batch(spec_of(self), rows)
+            self._fitted(rows, None, identity_of(rows) if is_path(X) else None, spec=spec)
+            self._size = spec.size if isinstance(spec.size, int) else None
             return self
-        spec = self._spec_after(self.model_)
+        run, spec = run_of(self).on(rows), self._spec_after(self.model_)
         with run.engine() as engine:
             if self._like:  # defaults stand for the values of the model
                 spec = spec_like(self.model_, dict(spec))
-            self.model_, self._gathered = add_rows(
-                self.model_, self._gathered, rows, spec, engine, run.memory_limit, decay
-            )
+            self.model_ = extend(self.model_, rows, spec, engine, run.memory_limit)
         return self
 
     def __add__(self, other: KernelPCA) -> Self:

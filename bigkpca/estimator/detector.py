@@ -136,10 +136,10 @@ class KernelPCADetector(RowsInput, OutlierMixin, BaseEstimator):  # type: ignore
         return self._limited(kpca, Limit(float(np.sort(values)[-count - 1 :][:2].mean()), alpha, share, count))
 
     @only_if(_check_leaves_none_out)
-    def partial_fit(self, X: Any, y: None = None, sample_weight: Any = None, *, half_life: float | None = None) -> Self:
+    def partial_fit(self, X: Any, y: None = None, sample_weight: Any = None) -> Self:
         """Add rows to the kernel PCA, as `KernelPCA.partial_fit`, and some of them to the calibration rows, where they
-        replace random ones in proportion to the weights: so the limit follows the rows, with `half_life` the latest.
-        The first call sets aside as many rows as `fit` would.
+        replace random ones in proportion to the weights: so the limit follows the rows. The first call sets
+        aside as many rows as `fit` would, and its default number of landmarks is at most a fifth of them.
 
         Not available with a contamination. Raises the errors of `fit` and of `KernelPCA.partial_fit`.
         """
@@ -147,8 +147,11 @@ class KernelPCADetector(RowsInput, OutlierMixin, BaseEstimator):  # type: ignore
             kpca, left_out = self.kpca_, self.left_out_
             _limit_for(self.alpha, kpca.model_)  # raises SpecError before rows are added
         else:
-            kpca, left_out = self._unfitted(weighted(self._rows(X, reset=True), sample_weight)), 0
-        kpca.partial_fit(X, None, sample_weight, half_life=half_life)
+            rows = weighted(self._rows(X, reset=True), sample_weight)
+            kpca, left_out = self._unfitted(rows), 0
+            if self.kpca is None:
+                kpca.set_params(size=max(1, min(kpca.size, rows.shape[0] // 5)))
+        kpca.partial_fit(X, None, sample_weight)
         return self._limited(kpca, _limit_for(self.alpha, kpca.model_, left_out))
 
     def _unfitted(self, rows: Rows) -> KernelPCA:

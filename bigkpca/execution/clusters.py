@@ -5,9 +5,8 @@ from __future__ import annotations
 import logging
 import signal
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
-from functools import partial
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from multiprocessing import resource_tracker
 from typing import TYPE_CHECKING, Any
@@ -111,18 +110,6 @@ def _current_client() -> Client | None:
     with suppress(ValueError):
         return Client.current(allow_global=worker_here() is None)
     return None
-
-
-def opener(scheduler: str | None, timeout: float) -> Callable[[], AbstractContextManager[Engine]]:
-    """A function that opens the engine of a scheduler, or of threads, in another process as `open_engine` does in this
-    one. It can be pickled, and includes Dask's configuration of connections here, such as certificates."""
-    return partial(_opened, scheduler, timeout, {"distributed.comm": dask.config.get("distributed.comm", {})})
-
-
-@contextmanager
-def _opened(scheduler: str | None, timeout: float, configured: dict[str, Any]) -> Iterator[Engine]:
-    with dask.config.set(configured), open_engine(scheduler, timeout=timeout) as engine:
-        yield engine
 
 
 def connect(address: str, timeout: float) -> Client:

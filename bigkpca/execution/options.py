@@ -18,20 +18,15 @@ from bigkpca.spec import FitSpec
 from bigkpca.spec.units import TIMEOUT, parse_bytes, parse_seconds
 
 
-class ClusterOptions(TypedDict, total=False):
+class ReadingOptions(TypedDict, total=False):
     """Options of functions that read many rows, here or on a cluster, in the form that users pass."""
 
     array: str | None
     scheduler: str | None
+    workers: int | None
     memory: str | int | None
     timeout: str | float
     progress: Progress | bool
-
-
-class ReadingOptions(ClusterOptions, total=False):
-    """Options of functions that may also start processes."""
-
-    workers: int | None
 
 
 class WritingOptions(ReadingOptions, total=False):

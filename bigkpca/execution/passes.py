@@ -30,10 +30,9 @@ from bigkpca.numerics.array_api import moved, on_host
 from bigkpca.numerics.certificates.sampling import Draw, ResidualSample, Sampler
 from bigkpca.numerics.evaluation import Probes, Sums, block_sums
 from bigkpca.numerics.features import Columns, FeatureMap
-from bigkpca.numerics.landmarks.sampling import Factor
 from bigkpca.numerics.linalg import aligned
 from bigkpca.numerics.model import Model
-from bigkpca.numerics.moments import ColumnMoments, Moments, column_moments, shifted_sums, weighted_tiles
+from bigkpca.numerics.moments import ColumnMoments, Moments, column_moments, shifted_sums
 from bigkpca.numerics.preimages import Regression, Training
 from bigkpca.numerics.random_streams import random_stream
 from bigkpca.numerics.rounding import ON_PROCESSOR, Compute, FarRows, Farthest, features_here, moments_here
@@ -247,8 +246,7 @@ class WeightedDraw:
         return int(self.weight**2 / self.squares)
 
 
-LEAST_WEIGHT = 1e-15
-_LARGEST_WEIGHT = LEAST_WEIGHT, 1e15  # products of features and weights in float32 stay far from over- and underflow
+_LARGEST_WEIGHT = 1e-15, 1e15  # products of features and weights in float32 stay far from over- and underflow
 
 
 def weighted_draw(
@@ -294,56 +292,6 @@ def _draw(
         keys /= 1 if equal else w[positive]
         weight, squares, largest = float(w.sum()), float(w @ w), float(w.max(initial=0.0))
     return WeightedDraw(keys, positive + block.start, most, weight, squares, largest, len(positive))._first()
-
-
-@dataclass(frozen=True)
-class ResidualDraws:
-    """Rows of one block drawn in proportion to their weights times their residuals, with replacement, and shifted like
-    landmarks."""
-
-    rows: Array  # (c, d)
-    residuals: Array  # (c,)
-    total: float  # Σ w times the residual in the block
-    trace: float  # Σ w k(x, x) in the block
-
-
-def draws_by_residual(
-    rows: Rows,
-    columns: Columns,
-    factor: Factor,
-    count: int,
-    seed: np.random.SeedSequence,
-    block_rows: int | None,
-    engine: Engine,
-) -> list[ResidualDraws]:
-    """For each block, `count` rows drawn in proportion to their residuals given the landmarks of `factor`: one pass."""
-    blocks = fit_blocks(rows, block_rows)
-    given = columns, factor, count, seed.spawn(len(blocks))
-    return engine.each("refreshing residuals", block_tasks(_draws, rows, blocks, given))
-
-
-@np.errstate(over="ignore", invalid="ignore")
-def _draws(
-    rows: Rows, block: Block, columns: Columns, factor: Factor, count: int, seeds: list[np.random.SeedSequence]
-) -> ResidualDraws:
-    # Each slot is a reservoir of one row: a tile replaces it with a probability of its share of the residuals so far.
-    rng = np.random.default_rng(seeds[block.number])
-    drawn, residuals = np.empty((count, rows.shape[1]), columns.dtype), np.zeros(count)
-    total, trace = 0.0, 0.0
-    height = tile_rows(columns.columns, max(columns.columns, len(factor.landmarks)), 8)
-    X_tiles = tiles(rows, block.start, block.stop, height)
-    weights = tile_weights(rows, block.start, block.stop, height)
-    for X, diagonal, w in weighted_tiles(columns.tiles(X_tiles, min(height, len(block))), weights):
-        left = factor.residual_diagonal(X)
-        shares = left if w is None else w * left
-        share = float(shares.sum())
-        total, trace = total + share, trace + float(diagonal.sum() if w is None else w @ diagonal)
-        if share > 0:
-            slots = np.flatnonzero(rng.random(count) * total < share)
-            picks = rng.choice(len(X), len(slots), p=shares / share)
-            drawn[slots], residuals[slots] = X[picks], left[picks]
-    check_overflow(np.array([total, trace]), named_rows(rows, block))
-    return ResidualDraws(drawn, residuals, total, trace)
 
 
 @np.errstate(over="ignore", invalid="ignore")

@@ -18,9 +18,8 @@ import numpy as np
 from bigkpca.data.blocks import READ_BYTES, fit_block_rows, output_block_rows, tile_rows
 from bigkpca.data.dask import DaskRows
 from bigkpca.data.devices import AT_ONCE, TALLER, Device
-from bigkpca.data.matrix_tiles import PART_BYTES, check_square, parts, read_bytes, upper_share
 from bigkpca.data.rows import Rows
-from bigkpca.errors import MemoryLimitError
+from bigkpca.errors import MemoryLimitError, SpecError
 from bigkpca.execution import returns_freed_memory
 from bigkpca.execution.passes import strip_bytes
 from bigkpca.execution.tasks import group_size
@@ -43,7 +42,6 @@ _OF_DEVICE = 2**28  # of a library: code, work space for the products of each th
 _RETURNED, _KEPT = 1.05, 1.4  # resident bytes per byte of arrays: freed memory is returned at once, or not
 _SQUARES = 10  # D x D in float64 of an eigenproblem and its certificate; see `_solution`
 _JUDGED = 2048  # rows of each set that is drawn: for the error of landmarks, the reference, and others
-_DECODING = 32_000_000  # of Zarr's own threads, for each thread that reads small chunks of a matrix
 _MATRIX_BLOCKS = 18  # n x (r + 10) in float64 of products with a matrix: basis, images, and work space
 MOST_SOLVED = 2048  # features of a model that an evaluation solves again: a second or two
 
@@ -380,25 +378,17 @@ def _matrix(wanted: Any, n: int) -> int:
 
 
 def _plan_precomputed(rows: Rows, fit: ResolvedFit, threads: int) -> Plan:
-    """The cost of a precomputed matrix: held whole in float64, or checked once and read for each of two products."""
-    check_square(rows)
-    n, itemsize, spec, r = fit.n, fit.dtype.itemsize, fit.spec, components(fit.spec, fit.n)
-    block, reading = parts(rows, spec.block_rows, upper=False)[0].shape[0], threads * _matrix_tile(rows)
-    if not fit.matrix_free:
-        array_bytes = max((8 + itemsize) * n * n + reading, _matrix(spec.n_components, n))
-        return _planned(rows, n, block, array_bytes, 8 * n * (r + 2))
-    size = fit.start().size
-    starting = n * size * itemsize + (3 * threads + 6) * 8 * size * size
-    multiplying = (_MATRIX_BLOCKS + threads) * 8 * n * (r + 2 * OVERSAMPLING + 1)
-    array_bytes = reading + max(2 * n * size * itemsize, starting, multiplying)
-    plan = _planned(rows, n, block, array_bytes, 8 * n * (r + 2), 3)
-    return replace(plan, bytes_read=round((1 + 2 * upper_share(rows)) * n * n * rows.dtype.itemsize))
-
-
-def _matrix_tile(rows: Rows) -> int:
-    """A thread that reads a matrix in tiles: encoded, decoded, in the dtype of block work; of a Dask array a part, and
-    the chunks that it is assembled from."""
-    return 3 * read_bytes(rows) + _DECODING + (2 * PART_BYTES if isinstance(rows, DaskRows) else 0)
+    """The cost of a precomputed matrix, which is held in float64. Raises SpecError if it is not square."""
+    n, itemsize, spec = fit.n, fit.dtype.itemsize, fit.spec
+    if n != fit.d:
+        raise SpecError(
+            f"{rows.where} has {n} rows and {fit.d} columns: kernel='precomputed' needs the square matrix of kernels "
+            "between all rows; if the rows are vectors, choose another kernel"
+        )
+    block = _block_rows(rows, fit)
+    reading = (8 + itemsize) * n * n + threads * _reading(rows, block, block)
+    array_bytes = max(reading, _matrix(spec.n_components, n))
+    return _planned(rows, n, block, array_bytes, 8 * n * (components(spec, n) + 2))
 
 
 def worker_bytes(rows: Rows, fit: ResolvedFit, threads: int, device: Device | None = None) -> int:
@@ -436,7 +426,7 @@ def plan_transform(
     D, wide = features.D, 8 if judged else max(features.itemsize, stored)
     block = output_block_rows(rows.shape[0], rows.grain, r * stored, block_rows)
     tile = min(block, tile_rows(rows.shape[1], D, features.itemsize))
-    one = _matrix_tile(rows) if model.features.precomputed else _tile(rows, features, block, device)
+    one = _tile(rows, features, block, device)
     one += wide * (4 * block * r + D * r) + (wide > features.itemsize) * wide * tile * (D + r)
     shared = _model_bytes(model)
     if judged:  # squares of scores, the features of a tile again, and a decomposition of W

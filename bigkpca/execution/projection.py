@@ -11,7 +11,6 @@ import numpy as np
 
 from bigkpca.data.blocks import Block, tile_rows
 from bigkpca.data.frames import FRAME, frame_dtype
-from bigkpca.data.matrix_tiles import Part, matrix_tiles
 from bigkpca.data.rows import ArrayRows, Rows, tiles
 from bigkpca.errors import Array, SpecError, check_overflow, names_apart
 from bigkpca.execution.blas import single_threaded_blas
@@ -34,14 +33,7 @@ def block_scores(
 ) -> Array:
     """Scores (rows of the block, r) in the dtype of block work, or a wider `precision`; from features that the fit of
     the model kept, if any."""
-    if model.features.precomputed:  # read in tiles: whole rows are never in memory
-        dtype, scores = precision or model.features.dtype, np.zeros((len(block), model.components))
-        project = model.projection(dtype)
-        part = Part(slice(block.start, block.stop), slice(0, model.columns))
-        for at, K in matrix_tiles(rows, part):
-            scores[at.within(part)[0]] += project.of(at.columns)(K.astype(dtype, copy=False))
-        scores = scores.astype(dtype)
-    elif kept is not None and (V_tiles := kept.take(block.start, block.stop, tile_height(model.features))) is not None:
+    if kept is not None and (V_tiles := kept.take(block.start, block.stop, tile_height(model.features))) is not None:
         project = model.projection(precision)
         scores = np.concatenate([project(V, overwrite=True) for V in V_tiles])
     else:
@@ -216,7 +208,7 @@ _Result = TypeVar("_Result")
 def are_few(rows: Rows, model: Model) -> TypeGuard[ArrayRows]:
     """Whether these rows are scored directly: at most one block, in memory."""
     most = min(_MOST_ROWS, model.block_rows or _MOST_ROWS)
-    return isinstance(rows, ArrayRows) and rows.shape[0] <= most and not model.features.precomputed
+    return isinstance(rows, ArrayRows) and rows.shape[0] <= most
 
 
 def few_scores(rows: ArrayRows, model: Model) -> Array:

@@ -44,18 +44,16 @@ def calibrated(model: Model, X: Array, weight: float, engine: Engine) -> Model:
     return replace(model, calibration=Calibration.of(X, precisions, values, model.features.dtype))
 
 
-def calibration_rows_with(
-    model: Model, rows: Rows, seed: int, engine: Engine, decay: float
-) -> tuple[Rows, Array | None]:
+def calibration_rows_with(model: Model, rows: Rows, seed: int, engine: Engine) -> tuple[Rows, Array | None]:
     """The new rows that are added to a model, and the calibration rows X (c, d) of old and new rows together: as many
-    as before, of which each new row replaces a random one, in proportion to the weights, those of old rows multiplied
-    by `decay`. None for a model without calibration."""
+    as before, of which each new row replaces a random one, in proportion to the weights. None for a model without
+    calibration."""
     held = model.calibration
     if held is None:
         return rows, None
     assert model.sums is not None
     (n, new), sums = number_and_weight(rows), model.sums
-    old = decay * sums.weight * (1 + held.count / sums.count)  # with the rows that are set aside
+    old = sums.weight * (1 + held.count / sums.count)  # with the rows that are set aside
     stream = random_stream(seed, CALIBRATION, model.sums.count << 32)
     expected = held.count * new / (old + new)
     count = min(int(expected + stream.random()), n // 2)

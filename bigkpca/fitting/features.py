@@ -12,25 +12,16 @@ from typing import Any
 
 import numpy as np
 
-from bigkpca.data.blocks import sample_rows
 from bigkpca.data.rows import Rows
 from bigkpca.errors import Array, DataError, SpecError, check_overflow
-from bigkpca.execution.engine import Engine, fit_blocks
-from bigkpca.execution.passes import (
-    ResidualDraws,
-    action_of,
-    draws_by_residual,
-    mean_features,
-    sums_of,
-)
+from bigkpca.execution.engine import Engine
+from bigkpca.execution.passes import action_of, mean_features, sums_of
 from bigkpca.fitting.sample import PreparedSample, SampledRows, prepare_sample, rounded
 from bigkpca.numerics import growth, landmarks
 from bigkpca.numerics.certificates.sampling import DrawnRows
 from bigkpca.numerics.drift import REFERENCE_ROWS
 from bigkpca.numerics.evaluation import Estimate
 from bigkpca.numerics.features import (
-    Columns,
-    Coupling,
     FeatureMap,
     FourierRows,
     KernelRows,
@@ -43,14 +34,11 @@ from bigkpca.numerics.features import (
 )
 from bigkpca.numerics.growth import PAIRED_ROWS, SampleStratum, SizeTrial
 from bigkpca.numerics.kernels import Gaussian, Kernel, Polynomial
-from bigkpca.numerics.landmarks import RPCholesky
-from bigkpca.numerics.landmarks.sampling import Factor, Proposals, check_diagonal, grown
-from bigkpca.numerics.linalg import rank_tolerance
 from bigkpca.numerics.methods import PrincipalFeatures, RandomFeatures
 from bigkpca.numerics.model import Model
 from bigkpca.numerics.moments import represented
 from bigkpca.numerics.preimages.base import spread
-from bigkpca.numerics.random_streams import ALPHA, FREQUENCIES, LANDMARKS, PROPOSALS, SKETCH, random_stream
+from bigkpca.numerics.random_streams import ALPHA, FREQUENCIES, LANDMARKS, SKETCH, random_stream
 from bigkpca.numerics.solvers import OVERSAMPLING, leading_eigenpairs, starting_block
 from bigkpca.spec import DENSE_MOST_FEATURES, FitSpec, ResolvedFit
 
@@ -71,12 +59,9 @@ def choose_landmarks(prepared: PreparedSample, fit: ResolvedFit, engine: Engine)
     size = min(fit.size, len(sampled.sample))
     certain, few = map(columns.shifted, sampled.for_landmarks(size, rule.most_rows(size), rng))
     count = size - len(certain)
-    if isinstance(rule, landmarks.RPCholesky) and rule.over == "all":
-        chosen = _landmarks_of_all_rows(rows, few, sampled.weight(rows), columns, rule, count, spec, engine)
-    else:
-        with np.errstate(over="ignore", invalid="ignore"):
-            check_overflow(columns.kernel.diagonal(few), rows.where)
-            chosen = rule.choose(few, columns.kernel, count, rng, engine.in_order)
+    with np.errstate(over="ignore", invalid="ignore"):
+        check_overflow(columns.kernel.diagonal(few), rows.where)
+        chosen = rule.choose(few, columns.kernel, count, rng, engine.in_order)
     if len(certain):
         chosen = np.concatenate([certain, chosen])
     if not len(chosen):
@@ -87,103 +72,29 @@ def choose_landmarks(prepared: PreparedSample, fit: ResolvedFit, engine: Engine)
     return chosen
 
 
-def _landmarks_of_all_rows(
-    rows: Rows,
-    sample: Array,
-    weight: float,
-    columns: Columns,
-    rule: landmarks.RPCholesky,
-    size: int,
-    spec: FitSpec,
-    engine: Engine,
-) -> Array:
-    """RPCholesky over all rows, which have this weight: rejection sampling from upper bounds of the residuals,
-    refreshed by a pass when stale.
-
-    Old bounds stay valid because residuals never grow.
-    """
-    kernel, rng = columns.kernel, random_stream(spec.random_state, PROPOSALS)
-    check_diagonal(kernel.diagonal(sample))
-    factor = Factor.empty(kernel, sample)
-    proposals, trace, refreshes = Proposals(sample[:0], np.empty(0), 0.0), 0.0, 0
-    if kernel.stationary:  # k(x, x) is constant, so uniform rows are draws in proportion to it
-        order = rng.permutation(len(sample))
-        trace = float(weight * kernel.diagonal(sample[:1])[0])
-        proposals = Proposals(sample[order], kernel.diagonal(sample), trace)
-    while True:
-        before = len(factor.landmarks)
-        factor = grown(factor, proposals, size, rule.least_accepted, rule.tol * trace, rng)
-        if len(factor.landmarks) == size or (refreshes and len(factor.landmarks) == before):
-            break
-        refreshes += 1
-        # As many draws in all as the sample has rows, so nothing of length n is kept in memory.
-        count = -(-sample_rows(*rows.shape, 0) // len(fit_blocks(rows, spec.block_rows)))
-        seed = np.random.SeedSequence(spec.random_state, spawn_key=(PROPOSALS, refreshes))
-        draws = draws_by_residual(rows, columns, factor, count, seed, spec.block_rows, engine)
-        trace = sum(block.trace for block in draws)
-        proposals = _joined_draws(draws, count, rng)
-        if proposals.total <= max(rule.tol, rank_tolerance(columns.dtype)) * trace:
-            break
-    engine.progress.note(
-        f"rpcholesky: {len(factor.landmarks)} landmarks from all rows after {refreshes} refresh passes"
-    )
-    return factor.landmarks
-
-
-def _joined_draws(draws: list[ResidualDraws], count: int, rng: np.random.Generator) -> Proposals:
-    """Draws in proportion to the residuals of all rows, from `count` draws of each block."""
-    totals = np.array([block.total for block in draws])
-    if not totals.sum() > 0:
-        return Proposals(draws[0].rows[:0], np.empty(0), 0.0)
-    picks = rng.choice(len(draws), count * len(draws), p=totals / totals.sum())
-    # The k-th pick of a block takes its k-th draw; the first pick beyond a block's draws ends the sequence.
-    turn = np.zeros(len(picks), np.intp)
-    for number in np.unique(picks):
-        mine = picks == number
-        turn[mine] = np.arange(np.count_nonzero(mine))
-    spent = np.flatnonzero(turn >= count)
-    end = spent[0] if len(spent) else len(picks)
-    taken = list(zip(picks[:end], turn[:end], strict=True))
-    chosen = np.array([draws[b].rows[t] for b, t in taken])
-    bounds = np.array([draws[b].residuals[t] for b, t in taken])
-    return Proposals(chosen, bounds, float(totals.sum()))
-
-
 _ALPHA_ROWS = 101  # sample size of the thesis for alpha
 _MAX_SKETCHED_AXES = 512
 
 
 def _frequencies(
-    kernel: Kernel, coupling: Coupling, form: str, count: int, d: int, dtype: Any, seed: int, axes: Callable[[], Array]
+    kernel: Kernel, method: RandomFeatures | PrincipalFeatures, count: int, d: int, dtype: Any, seed: int
 ) -> tuple[Array, Array | None]:
     """(frequencies (m, d), phases (m,) or None) for `count` features, in the dtype of block work."""
     rng = random_stream(seed, FREQUENCIES)
-    m = count if form == "phase" else count // 2
-    found = draw_frequencies(kernel, coupling, m, d, rng, axes() if coupling == "qmc" else None)
-    phases = rng.uniform(0, 2 * np.pi, m).astype(dtype) if form == "phase" else None
+    m = count // 2 if method.pairs else count
+    found = draw_frequencies(kernel, method.coupling, m, d, rng)
+    phases = None if method.pairs else rng.uniform(0, 2 * np.pi, m).astype(dtype)
     return found.astype(dtype), phases
 
 
 def random_features(prepared: PreparedSample, method: RandomFeatures, fit: ResolvedFit) -> FeatureMap:
-    """Random Fourier features, or a tensor sketch for a polynomial kernel. Raises SpecError if form='qmc' has too many
-    columns."""
-    columns, d = prepared.columns, prepared.columns.columns
+    """Random Fourier features, or a tensor sketch for a polynomial kernel."""
+    columns = prepared.columns
     kernel, count, seed = columns.kernel, fit.size, fit.spec.random_state
     if isinstance(kernel, Polynomial):
         rng = random_stream(seed, FREQUENCIES)
         return tensor_sketch(kernel, count, columns.offset, columns.scale, rng, columns.dtype)
-
-    def axes() -> Array:
-        if d > DENSE_MOST_FEATURES:
-            raise SpecError(
-                f"form='qmc' needs all principal axes: there are {d} columns, and at most {DENSE_MOST_FEATURES} are "
-                "supported"
-            )
-        X = columns.shifted(prepared.sampled.sample).astype(np.float64)
-        X -= X.mean(axis=0)
-        return axes_of_covariance(np.zeros(d), X.T @ X, len(X)).axes
-
-    frequencies, phases = _frequencies(kernel, method.coupling, method.form, count, d, columns.dtype, seed, axes)
+    frequencies, phases = _frequencies(kernel, method, count, columns.columns, columns.dtype, seed)
     return FourierRows(kernel, columns.offset, frequencies, phases, scale=columns.scale)
 
 
@@ -204,9 +115,7 @@ def principal_features(
     mean = principal.mean - axes @ (axes.T @ principal.mean) if kept < columns.columns else np.zeros(columns.columns)
     columns = replace(columns, offset=rounded(columns.offset + columns.unscaled(mean), prepared.rows))
     axes = axes.astype(columns.dtype)
-    frequencies, phases = _frequencies(
-        kernel, method.coupling, method.form, count, kept, columns.dtype, spec.random_state, lambda: np.eye(kept)
-    )
+    frequencies, phases = _frequencies(kernel, method, count, kept, columns.dtype, spec.random_state)
     # The factor that corrects features for the axes left out: alpha^(-1/2), 1 for none, None for the pointwise one.
     factor: float | None = None
     if method.correction == "none":
@@ -256,8 +165,7 @@ FeatureMapFactory = Callable[[ResolvedFit], FeatureMap]  # the same fit at diffe
 
 
 def feature_map_factory(prepared: PreparedSample, fit: ResolvedFit, engine: Engine) -> FeatureMapFactory:
-    """A function that builds the feature map of a fit of any size. Only RPCholesky over all rows makes passes there;
-    the principal axes of rff-pca take one pass here."""
+    """A function that builds the feature map of a fit of any size; the principal axes of rff-pca take one pass here."""
     method: Any = fit.spec.method_value
     columns = prepared.columns
     if method.principal:
@@ -324,7 +232,7 @@ def grow_size(
     best: GrownSize | None = None
     late = False
     while (size := growth.next_size(tried, spec.tol, start=_START, most=limits.largest, step=step)) is not None:
-        features = make_features(_fit_at_size(fit, size))
+        features = make_features(fit.at(size))
         started = monotonic()
         found = judge(features)
         check_overflow(np.array(found.value), prepared.rows.where)
@@ -350,17 +258,7 @@ def grow_size(
                 "method without this error: method='exact', or refine=1"
             )
         best = replace(best, stopped=bound)
-    if _fit_at_size(fit, best.size) != fit.at(best.size):
-        best = replace(best, features=make_features(fit.at(best.size)))
     return best
-
-
-def _fit_at_size(fit: ResolvedFit, size: int) -> ResolvedFit:
-    """The fit of that size, with RPCholesky on the sample only; the final choice of landmarks makes the passes."""
-    sized = fit.at(size)
-    if isinstance(fit.rule, RPCholesky) and fit.rule.over == "all":
-        return sized.changed(landmarks=replace(fit.rule, over="sample"))
-    return sized
 
 
 def _error_estimator(prepared: PreparedSample, spec: FitSpec) -> tuple[Callable[[FeatureMap], Estimate], int]:
@@ -421,7 +319,7 @@ def choose_features(rows: Rows, fit: ResolvedFit, limits: SizeLimits, engine: En
     """Choose the feature map of a fit from a bounded sample.
 
     Passes: the sample, which is freed before the main pass unless the pre-image needs it; one pass each for
-    `standardize` and for the principal axes of rff-pca; and the passes of RPCholesky over all rows.
+    `standardize` and for the principal axes of rff-pca.
 
     Raises DataError for constant data, SpecError for options that do not suit these rows.
     """

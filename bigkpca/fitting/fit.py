@@ -14,12 +14,13 @@ from bigkpca.errors import ConstantKernelError, RoundingError, SpecError
 from bigkpca.execution import trim
 from bigkpca.execution.blas import single_threaded_blas
 from bigkpca.execution.engine import Engine
-from bigkpca.fitting import refine
 from bigkpca.fitting.calibration import calibrated, without_calibration
 from bigkpca.fitting.features import Choice, ChosenFeatures, SizeLimits, choice, choose_features
 from bigkpca.fitting.memory_limits import check_fits, make_room
+from bigkpca.fitting.precomputed import fit_precomputed
 from bigkpca.fitting.preimage import with_decoder
 from bigkpca.fitting.reference import with_reference
+from bigkpca.fitting.refine import refine_by_products
 from bigkpca.fitting.solve import Solved, solve_rows
 from bigkpca.fitting.warnings import (
     check_length,
@@ -77,7 +78,7 @@ def fit_rows(
     provenance |= of_columns(rows)
     note_lowered(fit, engine.progress)
     if spec.precomputed:
-        model = refine.fit_precomputed(rows, fit, engine)
+        model = fit_precomputed(rows, fit, engine)
         warn_if_indefinite(model.solution)
         warn_if_fewer(model, fit, engine.progress)
         return replace(model, provenance={**provenance, **model.provenance})
@@ -89,7 +90,7 @@ def fit_rows(
     trim(first.size)
     if fit.matrix_free:
         del chosen, found  # products do not need them
-        model = refine.refine_by_products(rows, model, spec, engine)
+        model = refine_by_products(rows, model, spec, engine)
         warn_if_fewer(model, fit, engine.progress)
         model = with_decoder(model, rows, None, spec, engine)
         return with_reference(model, None, rows.shape[0], spec.random_state, engine, spec)

@@ -42,7 +42,7 @@ def check_fits(rows: Rows, fit: ResolvedFit, engine: Engine, limit: int | None) 
 def _advice(fit: ResolvedFit, limit: int, needed: Callable[[ResolvedFit], int]) -> str:
     """What to do if a fit needs more than the limit."""
     if fit.spec.precomputed:
-        return "store the matrix in smaller chunks, request fewer components, or allow more"
+        return "request fewer components, or allow more"
     if fit.spec.own_landmarks is not None:
         return f"give fewer than {fit.spec.own_landmarks} landmarks, or allow more"
     size = largest_size_that_fits(fit, limit, needed)

@@ -37,7 +37,7 @@ from bigkpca.fitting.warnings import (
     warn_of,
 )
 from bigkpca.numerics import eigenpairs, growth, rounding
-from bigkpca.numerics.certificates.sampling import Draw, DrawnRows, Residuals
+from bigkpca.numerics.certificates.sampling import DrawnRows, Residuals
 from bigkpca.numerics.drift import REFERENCE_ROWS
 from bigkpca.numerics.features import FeatureMap
 from bigkpca.numerics.growth import PAIRED_ROWS
@@ -48,7 +48,7 @@ from bigkpca.numerics.moments import ShiftedSums
 from bigkpca.numerics.outliers import Calibration
 from bigkpca.numerics.preimages.base import spread
 from bigkpca.numerics.random_streams import FEW, PROBES, SAMPLE
-from bigkpca.spec import FitSpec, ResolvedFit, randomized, resolve_shape
+from bigkpca.spec import FitSpec, ResolvedFit, randomized, resolve, resolve_shape
 
 MAY_CHANGE = ("noise",)  # fields of a spec that may differ where features stay; the rounding of each component adds up
 NO_SUMS = (
@@ -368,11 +368,26 @@ def check_supports_partial_fit(spec: FitSpec) -> None:
     check_extensible(spec)
 
 
-def extend(
-    model: Model, rows: Rows, spec: FitSpec, engine: Engine, limit: int | None = None, decay: float = 1.0
-) -> Model:
+_LEAST_ROWS = 5  # of a first batch, for each landmark
+
+
+def of_first_batch(spec: FitSpec, rows: Rows) -> FitSpec:
+    """The spec of a first batch to which other rows are added: an open number of landmarks is at most a fifth of it.
+    Raises SpecError if it has fewer than five rows for each landmark, or component, that was asked for."""
+    n = rows.shape[0]
+    if not spec.method_value.landmarks or spec.own_landmarks is not None or spec.tol is not None:
+        return spec
+    asked = spec.size if isinstance(spec.size, int) else spec.n_components
+    if isinstance(asked, int) and n < _LEAST_ROWS * asked:
+        raise SpecError(
+            f"the first batch has {n:,} rows, too few to choose {asked:,} landmarks that also suit later rows: give it "
+            f"at least {_LEAST_ROWS * asked:,} rows, or use a smaller size and n_components"
+        )
+    return spec if isinstance(spec.size, int) else spec.at(min(resolve(spec, rows).size, max(n // _LEAST_ROWS, 1)))
+
+
+def extend(model: Model, rows: Rows, spec: FitSpec, engine: Engine, limit: int | None = None) -> Model:
     """Add rows to a model: a bounded sample of the new rows, one pass over them, added moments, and a new solution.
-    The weights of earlier rows are first multiplied by `decay`.
 
     Kernel, landmarks, frequencies, offset and scale stay the same; the signs of components follow the old model.
     `n_components` and `noise` of `spec` may differ from those of the fit, and are recorded in the new model.
@@ -382,75 +397,33 @@ def extend(
     real rows. Warns IndefiniteKernelWarning, RoundingWarning and UnseenClusterWarning as a fit does,
     UniformLandmarksWarning, and FarRowsWarning unless another warning says the same.
     """
-    return addition_of(model, rows, spec, engine, limit, decay).done(engine)
-
-
-@dataclass(frozen=True)
-class Addition:
-    """Rows that are added to a model, and what some of them show before all are read.
-
-    `identity` is that of all new rows, of which `rows` are added; `apart` are the calibration rows of the new model, if
-    any. `before` are the sums of the earlier rows, `like` the rows that the model keeps of them. `far` is a sentence if
-    the new rows are far from all landmarks.
-    """
-
-    model: Model
-    identity: dict[str, Any]
-    rows: Rows
-    apart: Array | None
-    fit: ResolvedFit
-    before: ShiftedSums
-    like: DrawnRows | None
-    checks: Checks
-    draw: Draw | None
-    far: str | None
-
-    def done(self, engine: Engine) -> Model:
-        """The model of all rows: one pass over the new ones, added moments, and a new solution."""
-        model, rows, like = self.model, self.rows, self.like
-        more = sums_of(rows, model.features, self.before.about, model.block_rows, engine, draw=self.draw)
-        drawn = None if like is None or more.drawn is None else like + more.drawn
-        checks = replace(self.checks, far=more.far, drawn=drawn, weight=more.sums.weight)
-        added = [*model.provenance.get("added", []), self.identity | {"sha256": more.content}]
-        recorded = model.provenance["spec"] | {key: getattr(self.fit.spec, key) for key in _MAY_CHANGE}
-        sums = self.before + more.sums
-        devices = [*_devices(model), *(engine.devices or [CPU])]
-        larger = _with_sums(model, sums, self.fit, checks, engine, added, devices, recorded, self.far)
-        return larger if self.apart is None else calibrated(larger, self.apart, sums.weight, engine)
-
-
-def addition_of(
-    model: Model, rows: Rows, spec: FitSpec, engine: Engine, limit: int | None = None, decay: float = 1.0
-) -> Addition:
-    """The part of `extend` before its pass, with its errors: reads a bounded sample of the new rows."""
-    check_addition(model, rows, spec)
+    if model.sums is None:
+        raise SpecError(NO_SUMS)
+    check_columns(rows, model)
+    check_extensible(spec)
+    check_same_problem(spec, model, _MAY_CHANGE)
     fit = resolve_shape(spec, *rows.shape, rows.dtype)
     check_fits(rows, fit, engine, limit)
-    assert model.sums is not None
     identity = identity_of(rows, stamped=False)
-    rows, apart = calibration_rows_with(model, rows, fit.spec.random_state, engine, decay)
-    like, draw, far, features, before = model.drawn, None, None, model.features, model.sums
-    if decay != 1:
-        before, like = before.scaled(decay), None if like is None else like.scaled(decay)
-    checks, some = _checks_of_new_rows(model, before, rows, fit, engine)
-    of_rounding = decay * checks.rounded[0], decay * checks.rounded[1]
-    checks = replace(checks, rounded=of_rounding, compute=compute_of(features, engine))
+    rows, apart = calibration_rows_with(model, rows, fit.spec.random_state, engine)
+    like, draw, far, features = model.drawn, None, None, model.features
+    checks, some = _checks_of_new_rows(model, model.sums, rows, fit, engine)
+    checks = replace(checks, compute=compute_of(features, engine))
     if like is not None:
         with single_threaded_blas, engine.small_work() as in_order:
             checks = with_basis(features, replace(checks, like=like), in_order)
             draw = draw_of(features, fit, checks, like, like.count)
             if checks.basis is not None:
                 far = far_from_landmarks(model, checks.basis, some, rows.where, in_order)
-    return Addition(model, identity, rows, apart, fit, before, like, checks, draw, far)
-
-
-def check_addition(model: Model, rows: Rows, spec: FitSpec) -> None:
-    """Raise SpecError if rows cannot be added to a model, or not these, or not with this spec."""
-    if model.sums is None:
-        raise SpecError(NO_SUMS)
-    check_columns(rows, model)
-    check_extensible(spec)
-    check_same_problem(spec, model, _MAY_CHANGE)
+    more = sums_of(rows, features, model.sums.about, model.block_rows, engine, draw=draw)
+    drawn = None if like is None or more.drawn is None else like + more.drawn
+    checks = replace(checks, far=more.far, drawn=drawn, weight=more.sums.weight)
+    added = [*model.provenance.get("added", []), identity | {"sha256": more.content}]
+    recorded = model.provenance["spec"] | {key: getattr(fit.spec, key) for key in _MAY_CHANGE}
+    sums = model.sums + more.sums
+    devices = [*_devices(model), *(engine.devices or [CPU])]
+    larger = _with_sums(model, sums, fit, checks, engine, added, devices, recorded, far)
+    return larger if apart is None else calibrated(larger, apart, sums.weight, engine)
 
 
 def _checks_of_new_rows(

@@ -16,7 +16,7 @@ from bigkpca.execution.passes import block_regression
 from bigkpca.numerics.eigenpairs import Solution
 from bigkpca.numerics.features import has_landmarks
 from bigkpca.numerics.model import Model
-from bigkpca.numerics.preimages import Expansion, Regression, expansion
+from bigkpca.numerics.preimages import Expansion, expansion
 from bigkpca.numerics.random_streams import REFERENCES, TRAINING, random_stream
 from bigkpca.numerics.span import Span
 from bigkpca.spec import FitSpec
@@ -51,19 +51,11 @@ def with_decoder(
             with engine.small_work() as in_order:
                 fitted = replace(model.fitted, basis=None if span is None else span.basis, in_order=in_order)
                 return replace(model, decoder=preimage.decoder(fitted, sample))
-        training, sums = train_preimage(model, rows, sample, spec, engine)
+        seed = np.random.SeedSequence(spec.random_state, spawn_key=(TRAINING,))
+        training = preimage.training(model.fitted, sample, rows.shape[0], seed)
+        given = model.features, training
+        sums = sum_by_block("training pre-images", block_regression, rows, given, spec.block_rows, engine)
         return replace(model, decoder=training.decoder(sums))
-
-
-def train_preimage(
-    model: Model, rows: Rows, sample: Array | None, spec: FitSpec, engine: Engine
-) -> tuple[Any, Regression]:
-    """Run the training pass of a pre-image: the training, and the sums of the regression."""
-    preimage: Any = spec.preimage_value
-    seed = np.random.SeedSequence(spec.random_state, spawn_key=(TRAINING,))
-    training = preimage.training(model.fitted, sample, rows.shape[0], seed)
-    given = model.features, training
-    return training, sum_by_block("training pre-images", block_regression, rows, given, spec.block_rows, engine)
 
 
 def extend_decoder(model: Model, before: Model, spec: FitSpec) -> Model:

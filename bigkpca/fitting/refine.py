@@ -1,15 +1,13 @@
-"""Exact eigenpairs by block Krylov iteration: products with the Gram matrix, computed tile by tile or precomputed."""
+"""Exact eigenpairs by block Krylov iteration: products with the Gram matrix, computed tile by tile."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import numpy as np
 
-from bigkpca.data.matrix_tiles import check_square
 from bigkpca.data.rows import ArrayRows, Rows
 from bigkpca.errors import Array
 from bigkpca.execution.blas import single_threaded_blas
@@ -17,19 +15,15 @@ from bigkpca.execution.engine import Engine
 from bigkpca.execution.passes import compute_of, gather, gram_product, read_rows
 from bigkpca.execution.progress import Progress
 from bigkpca.execution.projection import score_rows
-from bigkpca.fitting import precomputed
-from bigkpca.fitting.solve import chosen_components
 from bigkpca.numerics import certificates, eigenpairs
-from bigkpca.numerics.certificates import Certificate
 from bigkpca.numerics.eigenpairs import Solution
-from bigkpca.numerics.features import Columns, GivenKernels, KernelRows
-from bigkpca.numerics.kernels import Precomputed
+from bigkpca.numerics.features import Columns, KernelRows
 from bigkpca.numerics.linalg import rank_tolerance
 from bigkpca.numerics.model import Model, Provenance
 from bigkpca.numerics.random_streams import PROBES, SKETCH, random_stream
 from bigkpca.numerics.rounding import farthest, smaller_in_double
 from bigkpca.numerics.solvers import OVERSAMPLING, Ritz, leading_eigenpairs
-from bigkpca.spec import FitSpec, ResolvedFit
+from bigkpca.spec import FitSpec
 
 _MAX_PRODUCTS = 20
 _MEASURED_ROWS, _FAR_ROWS, _SAFETY = 256, 32, 4
@@ -53,7 +47,10 @@ def refine_by_products(rows: Rows, start: Model, spec: FitSpec, engine: Engine) 
     features = KernelRows(columns.kernel, columns.offset, X, scale=columns.scale)
     provenance: Provenance = {**start.provenance, "spec": spec.to_dict(), "products": found.products}
     error = _error_of_kernels(rows, columns, farthest(X, _FAR_ROWS), spec, engine)
-    certified = _certified(solution, found, error, start.certificate, columns.kernel.positive)
+    residuals = found.residuals[: len(solution.eigenvalues)]
+    certified = certificates.of_products(
+        solution, residuals, start.certificate, error, positive=columns.kernel.positive
+    )
     return Model(features, solution, certificate=certified, provenance=provenance)
 
 
@@ -81,42 +78,6 @@ def _error_of_kernels(rows: Rows, columns: Columns, far: Array, spec: FitSpec, e
     return max(off, _OF_SUMS * eps * size) * n / len(X)
 
 
-def fit_precomputed(rows: Rows, fit: ResolvedFit, engine: Engine) -> Model:
-    """Exact model of a precomputed kernel matrix: in memory up to 8192 rows; above, read again for each product."""
-    check_square(rows)
-    n, dtype, spec = fit.n, fit.dtype, fit.spec
-    features = GivenKernels(Precomputed(), np.zeros(n), dtype.name)
-    if not fit.matrix_free:
-        K, digest = precomputed.read_matrix(rows, fit, engine)
-        largest, eps = float(max(K.max(), -K.min())), float(np.finfo(dtype).eps)
-        error = eps * largest if dtype.itemsize < fit.stored.itemsize else 0.0
-
-        def with_components(components: Any) -> tuple[Solution, Certificate]:
-            held = K.copy() if spec.n_components == "auto" else K  # solving overwrites K, and runs twice here
-            solution = precomputed.solve_matrix(fit, held, components, in_order)
-            return solution, certificates.of_gram(solution, largest, error, eps, positive=solution.negative == 0)
-
-        with engine.small_work() as in_order:
-            found = chosen_components(spec, with_components)
-        return found.model(features, {"content": digest, "choices": list(found.choices)})
-    with single_threaded_blas:
-        start = precomputed.start_products(rows, fit, engine)
-    product = partial(precomputed.product, rows, fit, engine)
-    noise = precomputed.rounding_noise(start.total, n, precomputed.entry_dtype(fit))
-    solution, pairs = _eigenpairs(product, start.block, start.trace, dtype, spec, engine.progress, noise)
-    lowest = min(start.negative, precomputed.share_above_noise(pairs.lowest, pairs.values[0], noise))
-    provenance: Provenance = {"content": start.digest, "choices": [], "products": pairs.products}
-    error = float(np.finfo(dtype).eps) * start.total
-    certified = _certified(solution, pairs, error, Certificate(), positive=False)
-    return Model(features, replace(solution, negative=lowest), certificate=certified, provenance=provenance)
-
-
-def _certified(solution: Solution, found: Ritz, error: float, start: Certificate, positive: bool) -> Certificate:
-    """The certificate of eigenpairs found by products, from their residuals."""
-    residuals = found.residuals[: len(solution.eigenvalues)]
-    return certificates.of_products(solution, residuals, start, error, positive=positive)
-
-
 def _eigenpairs(
     product: Callable[[Array], Array],
     block: Array,
@@ -124,9 +85,8 @@ def _eigenpairs(
     dtype: np.dtype[Any],
     spec: FitSpec,
     progress: Progress,
-    noise: float = 0.0,
 ) -> tuple[Solution, Ritz]:
-    """Exact eigenpairs by products B -> K B from the span of a block (n, b); `trace` is tr(K), `noise` rounding."""
+    """Exact eigenpairs by products B -> K B from the span of a block (n, b); `trace` is tr(K)."""
     assert isinstance(spec.n_components, int)
     n, row_sums, tolerance = len(block), np.zeros(len(block)), rank_tolerance(dtype)
 
@@ -161,7 +121,7 @@ def _eigenpairs(
             floor=tolerance,
             on_iteration=report_residual,
         )
-    eigenpairs.check_some_positive(float(found.values[0]), found.lowest, noise)
+    eigenpairs.check_some_positive(float(found.values[0]), found.lowest, 0.0)
     solution = eigenpairs.of_eigenvectors(
         found.values, found.vectors, row_sums / n, trace, center=spec.center, tolerance=tolerance
     )

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from bigkpca.data.rows import Rows
-from bigkpca.errors import Array, DataError, SpecError, check_overflow
+from bigkpca.errors import Array, DataError, check_overflow
 from bigkpca.execution import trim
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.passes import action_of, compute_of, sums_of
@@ -34,7 +33,6 @@ from bigkpca.spec import FitSpec, ResolvedFit
 _FAR_ROWS = 64  # farthest rows, on which the rounding of an exact fit is measured
 _LOST = 1 / 3  # of the bound of tr(E): if Cholesky's directions lose more to rounding, eigenvectors lose less
 _NEGATIVE = -1e-6  # share: below the error of kernel functions in float32
-_MAX_AUTOMATIC = 50  # components among which the largest gap is sought
 
 
 @dataclass(frozen=True)
@@ -156,34 +154,21 @@ def _solve_from_sums(
     span = None if kept is None else kept.span
     trim(features.size)
 
-    def solved(components: Any) -> tuple[Solution, Solution]:
-        return _solutions(method, moments, features, components, spec.center, tolerance, span, in_order)
-
-    asked = _asked_first(spec)
-    evidence, first = at_once(
-        in_order, lambda: _evidence(moments, features, span, measured, fit, checks, in_order), lambda: solved(asked)
+    evidence, (solution, wide) = at_once(
+        in_order,
+        lambda: _evidence(moments, features, span, measured, fit, checks, in_order),
+        lambda: _solutions(method, moments, features, spec.n_components, spec.center, tolerance, span, in_order),
     )
     evidence = replace(evidence, kept=kept)
-
-    def with_components(components: Any) -> tuple[Solution, Certificate]:
-        solution, wide = first if components is asked else solved(components)
-        if has_landmarks(features) and span is not None:
-            return solution, certificates.of_landmarks(
-                method,
-                features,
-                solution,
-                wide,
-                span,
-                evidence,
-                center=spec.center,
-                tolerance=tolerance,
-                in_order=in_order,
-            )
-        return solution, certificates.of_random_features(
+    if has_landmarks(features) and span is not None:
+        certified = certificates.of_landmarks(
+            method, features, solution, wide, span, evidence, center=spec.center, tolerance=tolerance, in_order=in_order
+        )
+    else:
+        certified = certificates.of_random_features(
             method, moments, features, solution, evidence, center=spec.center, tolerance=tolerance
         )
-
-    chosen = chosen_components(spec, with_components)
+    chosen = chosen_components(spec, solution, certified)
     choices = chosen.choices
     if kept is not None and len(kept.dropped):
         few = len(kept.span.basis.signs)
@@ -333,43 +318,20 @@ def _solve_exactly(features: KernelRows, spec: FitSpec, checks: Checks, toleranc
     entries = kernel.diagonal(features.landmarks) if kernel.positive else features.gram()
     largest = float(max(entries.max(), -entries.min()))
     del entries
-
-    def with_components(components: Any) -> tuple[Solution, Certificate]:
-        solution = Exact().solve(None, features, components, spec.center, tolerance, in_order=in_order)
-        return solution, certificates.of_gram(solution, largest, value, precision, positive=kernel.positive)
-
-    return chosen_components(spec, with_components)
+    solution = Exact().solve(None, features, spec.n_components, spec.center, tolerance, in_order=in_order)
+    certified = certificates.of_gram(solution, largest, value, precision, positive=kernel.positive)
+    return chosen_components(spec, solution, certified)
 
 
-def _asked_first(spec: FitSpec) -> Any:
-    """The components to solve for at first: those of the spec or, if they are open, one more than can be chosen."""
-    return _MAX_AUTOMATIC + 1 if spec.n_components == "auto" else spec.n_components
-
-
-def chosen_components(spec: FitSpec, with_components: Callable[[Any], tuple[Solution, Certificate]]) -> Solved:
-    """Solve with `with_components(r)`, with the number of components of the spec, or the number before the largest gap
-    among trustworthy ones."""
-    solution, certified = with_components(_asked_first(spec))
-    if isinstance(spec.n_components, float):
-        r, share = len(solution.eigenvalues), float(solution.explained_variance_ratio.sum())
-        enough = "all there are"
-        if share >= spec.n_components:
-            enough = f"the fewest with {spec.n_components:.4g} of the variance"
-        return Solved(solution, certified, (choice("n_components", r, f"{enough}: at least {share:.4g} of it"),))
-    if spec.n_components != "auto":
-        return Solved(solution, certified, ())
-    if certified.trust is None:
-        raise SpecError(
-            f"n_components='auto' needs to know which are trustworthy, which {spec.method_value.name} cannot determine "
-            "here"
-        )
-    sure = certificates.trustworthy(certified.trust)
-    r, ratio = certificates.before_largest_gap(solution.eigenvalues[: sure + 1])
-    reason = f"the largest gap, by a factor of {ratio:.3g}, after one of the {sure} leading trustworthy components"
-    if not sure:
-        reason = "not even the first is trustworthy: use a larger size"
-    # Solved again, so that requesting this number directly gives the same bits.
-    return Solved(*with_components(r), (choice("n_components", r, reason),))
+def chosen_components(spec: FitSpec, solution: Solution, certificate: Certificate) -> Solved:
+    """A solution with its certificate and, for a share of the variance, the number of components that reach it."""
+    if not isinstance(spec.n_components, float):
+        return Solved(solution, certificate, ())
+    r, share = len(solution.eigenvalues), float(solution.explained_variance_ratio.sum())
+    enough = "all there are"
+    if share >= spec.n_components:
+        enough = f"the fewest with {spec.n_components:.4g} of the variance"
+    return Solved(solution, certificate, (choice("n_components", r, f"{enough}: at least {share:.4g} of it"),))
 
 
 def solve_rows(rows: Rows, chosen: ChosenFeatures, fit: ResolvedFit, engine: Engine) -> Solved:

@@ -30,10 +30,6 @@ class Projection:
         lossless = np.can_cast(dtype_of(self.mean), dtype_of(V))
         return functions_of(V).subtract(V, self.mean, out=V if overwrite and lossless else None) @ self.components
 
-    def of(self, features: slice) -> Projection:
-        """The part of the projection that uses only these features."""
-        return Projection(self.mean[features], self.components[features])
-
 
 @dataclass(frozen=True)
 class Solution:

@@ -358,7 +358,7 @@ def axes_of_covariance(mean: Array, scatter: Array, weight: float) -> PrincipalA
     return PrincipalAxes(mean, axes * signs(axes), np.maximum(variances, 0), float(np.trace(scatter)) / weight)
 
 
-Coupling = Literal["iid", "orthogonal", "qmc"]
+Coupling = Literal["iid", "orthogonal"]
 
 
 @dataclass(frozen=True)
@@ -393,43 +393,9 @@ class _Orthogonal(_Independent):
         return np.concatenate(blocks) * lengths[:, None]
 
 
-@dataclass(frozen=True)
-class _QuasiRandom:
-    """Scrambled Sobol points through the normal quantile, rotated so that the best coordinates lie in the first `axes`.
-
-    A second draw is an independent scrambling with its points in random order: if paired in their original order, two
-    scramblings of one sequence are far from independent.
-    """
-
-    count: int
-    rng: np.random.Generator
-    axes: Array  # (d, d), orthonormal columns, the directions of largest variance first
-
-    def normals(self) -> Array:
-        return scipy.special.ndtri(self._points(len(self.axes))) @ self.axes.T
-
-    def uniforms(self) -> Array:
-        return self._points(1)[:, 0]
-
-    def _points(self, d: int) -> Array:
-        from scipy.stats import qmc  # here, because scipy.stats takes 30 MB and half a second, only for this form
-
-        sequence = qmc.Sobol(d, scramble=True, rng=self.rng)
-        points = sequence.random_base2(max(0, self.count - 1).bit_length())[: self.count]
-        self.rng.shuffle(points)
-        return np.clip(points, 1e-12, 1 - 1e-12)
-
-
-def draw_frequencies(
-    kernel: Kernel, coupling: Coupling, count: int, d: int, rng: np.random.Generator, axes: Array | None = None
-) -> Array:
-    """`count` frequencies in R^d from the spectral density of the kernel, (count, d), float64.
-
-    Only "qmc" uses `axes` (d, d), the principal axes of the rows. Raises SpecError for a kernel without a spectral
-    density.
-    """
-    if coupling == "qmc":
-        return kernel.frequencies(_QuasiRandom(count, rng, np.eye(d) if axes is None else axes))
+def draw_frequencies(kernel: Kernel, coupling: Coupling, count: int, d: int, rng: np.random.Generator) -> Array:
+    """`count` frequencies in R^d from the spectral density of the kernel, (count, d), float64. Raises SpecError for a
+    kernel without one."""
     return kernel.frequencies((_Independent if coupling == "iid" else _Orthogonal)(count, d, rng))
 
 

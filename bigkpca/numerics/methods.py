@@ -7,8 +7,8 @@ Examples
 >>> from bigkpca import methods
 >>> methods.named("nystrom")
 Nystroem(form='orthogonal', rank=None)
->>> methods.from_dict(methods.to_dict(methods.RandomFeatures(form="qmc")))
-RandomFeatures(form='qmc')
+>>> methods.from_dict(methods.to_dict(methods.RandomFeatures(form="iid")))
+RandomFeatures(form='iid')
 """
 
 from __future__ import annotations
@@ -148,7 +148,7 @@ def check_choice(method: object, key: str, value: str, known: tuple[str, ...]) -
         raise unknown_name(f"{key} of {type(method).__name__}", str(value), known)
 
 
-Form = Literal["orthogonal", "iid", "qmc", "phase"]
+Form = Literal["orthogonal", "iid", "phase"]
 
 
 class Trigonometric(Method):
@@ -319,7 +319,7 @@ class PrincipalFeatures(Trigonometric):
         Correction for the axes left out. "pointwise": each feature row times exp(-rho² / (2 sigma²)), where rho is the
         residual of that row. "alpha": all rows times exp(-tr(Sigma_res) / (2 sigma²)). "sampled-alpha": the thesis's
         estimate of that factor from 101 rows. "none": k(x, y) stays too large.
-    form : {"orthogonal", "iid", "qmc", "phase"}
+    form : {"orthogonal", "iid", "phase"}
         As for `RandomFeatures`.
 
     Examples
@@ -352,16 +352,15 @@ class RandomFeatures(Trigonometric):
 
     K ≈ Z Z' with D random features z(x), unbiased. Needs a kernel with a spectral density.
 
-    Makes one pass over the data up to D = 8192, four beyond ("qmc" also needs the principal axes). Raises SpecError if
-    the form is unknown; from `check`, if the kernel or the size is unsuitable. Source: Rahimi and Recht (2007), *NIPS*;
-    Yu et al. (2016), *NIPS*; Pham and Pagh (2013), *KDD*; `docs/numerics.md`, sections 9 and 11.
+    Makes one pass over the data up to D = 8192, four beyond. Raises SpecError if the form is unknown; from `check`, if
+    the kernel or the size is unsuitable. Source: Rahimi and Recht (2007), *NIPS*; Yu et al. (2016), *NIPS*; Pham and
+    Pagh (2013), *KDD*; `docs/numerics.md`, sections 9 and 11.
 
     Parameters
     ----------
-    form : {"orthogonal", "iid", "qmc", "phase"}
+    form : {"orthogonal", "iid", "phase"}
         "orthogonal": orthogonal frequencies, in pairs of a sine and a cosine. "iid": independent frequencies, in pairs.
-        "qmc": scrambled Sobol points on the principal axes, in pairs. "phase": single cosines √2 cos(w'x + b) with
-        independent w. A tensor sketch has no form.
+        "phase": single cosines √2 cos(w'x + b) with independent w. A tensor sketch has no form.
 
     Examples
     --------
@@ -371,10 +370,6 @@ class RandomFeatures(Trigonometric):
 
     name: ClassVar[str] = "rff"
     form: Form = "orthogonal"
-
-    def working_bytes(self, rows: int, columns: int, size: int) -> int:
-        axes = 8 * (4 * rows * columns + 2 * columns * columns) if self.form == "qmc" else 0
-        return super().working_bytes(rows, columns, size) + axes
 
     def check(self, kernel: Kernel, size: int | None) -> None:
         if isinstance(kernel, Polynomial):

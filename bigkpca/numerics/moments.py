@@ -262,16 +262,6 @@ class ShiftedSums:
             max(self.largest, other.largest),
         )
 
-    def scaled(self, factor: float) -> ShiftedSums:
-        """The sums with all weights times a factor."""
-        return replace(
-            self,
-            weight=factor * self.weight,
-            total=factor * self.total,
-            products=factor * self.products,
-            trace=factor * self.trace,
-        )
-
     @property
     def moments(self) -> Moments:
         """The moments of these rows. Little is lost to rounding if c is near their mean."""

@@ -560,18 +560,6 @@ def add_strip(
                 out[where, :] += _product(K, B[rows, :])
 
 
-def add_tile(out: Array, B: Array, rows: slice, columns: slice, K: Array, *, mirrored: bool) -> None:
-    """Add to out (n, c) the contribution to K B of the tile K at rows I and columns J of a symmetric matrix.
-
-    K B_J goes to rows I. With `mirrored`, the part to the right of the square on the diagonal, i.e. columns from
-    rows.stop on, also represents its mirror image, and K'B_I goes to rows J. B (n, c) has the dtype of K.
-    """
-    out[rows] += _product(K, B[columns])
-    if mirrored and columns.stop > rows.stop:
-        first = max(columns.start, rows.stop)
-        out[first : columns.stop] += _product(K[:, first - columns.start :].T, B[rows])
-
-
 def _product(K: Array, B: Array) -> Array:
     """K B (m, c) in float64, for K (m, k) and B (k, c).
 

@@ -101,7 +101,7 @@ def resolve(spec: FitSpec, rows: Rows) -> ResolvedFit:
 
 def resolve_shape(spec: FitSpec, n: int, d: int, stored: np.dtype[Any]) -> ResolvedFit:
     """The meaning of the spec for n rows of d columns, stored in that dtype. Raises SpecError as `resolve` does."""
-    method, large = spec.method_value, spec.exact and n > EXACT_MOST_ROWS
+    method, large = spec.method_value, spec.exact and not spec.precomputed and n > EXACT_MOST_ROWS
     if large and not isinstance(spec.n_components, int):
         raise SpecError(
             f"method='exact' above {EXACT_MOST_ROWS} rows needs a number of components, not {spec.n_components}"

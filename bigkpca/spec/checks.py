@@ -32,9 +32,9 @@ def wanted(error: Mapping[str, Any]) -> str:
     return names.get(kind.partition("_")[0], error["msg"])
 
 
-def components(value: int | float | str | None) -> int | float | str | None:
-    """A number of components, a share of the variance, or a word for either."""
-    if value is None or isinstance(value, str):
+def components(value: int | float | None) -> int | float | None:
+    """A number of components, or a share of the variance."""
+    if value is None:
         return value
     if isinstance(value, float) and not 0 < value < 1:
         if not value.is_integer():

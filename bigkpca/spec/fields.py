@@ -54,7 +54,7 @@ class MethodOptions(TypedDict, total=False):
 class FitOptions(ProblemOptions, MethodOptions, total=False):
     """All options of a fit in the form that functions accept: the fields of `FitSpec`."""
 
-    n_components: int | float | str | None
+    n_components: int | float | None
     random_state: int
 
 
@@ -76,10 +76,9 @@ class FitSpec(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
 
-    n_components: int | float | Literal["auto"] | None = Field(
+    n_components: int | float | None = Field(
         50,
-        description="number of components, or the share of the variance, in (0, 1), that they must explain; 'auto' "
-        "keeps those before the largest gap between eigenvalues, not counting gaps after the first doubtful component, "
+        description="number of components, or the share of the variance, in (0, 1), that they must explain; "
         "'none' keeps all",
     )
     kernel: str | Kernel = Field(

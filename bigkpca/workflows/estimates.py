@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Unpack
 
@@ -13,7 +12,6 @@ from bigkpca.data.opening import open_rows
 from bigkpca.data.rows import ArrayRows, Rows, take
 from bigkpca.data.zarr import ZarrRows
 from bigkpca.errors import CorruptionError, DataError, MemoryLimitError
-from bigkpca.evaluating import CrossValidation
 from bigkpca.execution.options import DeviceOptions, ReadingOptions, RunOptions, of_fit
 from bigkpca.execution.plan import Plan, check_arrays, plan_resolved, sample_bytes
 from bigkpca.fitting.memory_limits import check_fits
@@ -24,7 +22,7 @@ from bigkpca.numerics.evaluation import Evaluation
 from bigkpca.numerics.features import Columns
 from bigkpca.numerics.moments import column_moments
 from bigkpca.spec import FitOptions, FitSpec, ResolvedFit, resolve
-from bigkpca.spec.units import SAMPLED_ROWS, SCORED_PREIMAGE
+from bigkpca.spec.units import SAMPLED_ROWS
 from bigkpca.storage.models import AnyModel, model_of
 from bigkpca.workflows.inputs import unchanged
 
@@ -164,83 +162,6 @@ def sigma(
         remedy = "allow more with --memory (memory= in Python)"
         check_arrays(lambda threads: sample_bytes(rows, fit, threads), engine, run.memory_limit, remedy)
         return sample_lengths(rows, fit, engine)
-
-
-def cross_validate(
-    data: Any,
-    *,
-    kernel: str = "gaussian",
-    random_state: int = 0,
-    standardize: bool = False,
-    column_weights: Any = None,
-    preimage: Any = SCORED_PREIMAGE,
-    noise: float | None = None,
-    size: int | str = "auto",
-    sigmas: Sequence[float] | None = None,
-    n_components: Sequence[int] | None = None,
-    folds: int = 3,
-    **options: Unpack[ReadingOptions],
-) -> CrossValidation:
-    """Cross-validate sigma, the number of components and the ridge by the error of pre-images of held-out rows.
-
-    Parameters
-    ----------
-    data : path, NumPy, Dask or Zarr array, frame, or DataArray, (n, d)
-    kernel, random_state, standardize, column_weights, preimage, noise, size
-        As in `fit`. With `noise`, pre-images of noisy rows are compared with the rows themselves; with `standardize`
-        and weights, errors are those of the standardised and weighted columns.
-    sigmas : sequence of float, optional
-        Lengths to try; by default 0.5, 0.71, 1, 1.41 and 2 times the median length.
-    n_components : sequence of int, optional
-        Numbers of components to try; by default those of 10, 25, 50, 100, 200 and 400 that a fit can have.
-    folds : int
-        Number of parts; each is held out once.
-    **options
-        Options of the run, as in `fit`: array, scheduler, workers, memory, timeout and progress.
-
-    Returns
-    -------
-    CrossValidation
-        `settings`, all that were tried, with their errors, and the `best` setting.
-
-    Raises
-    ------
-    SpecError
-        A kernel without a length or pre-images, fewer than two rows per fold, more components than a fit can have.
-    DataError, MemoryLimitError, CorruptionError, IncompleteError
-        As in `fit`.
-
-    Notes
-    -----
-    Reads a sample of at most 6000 rows; each fit is scored on up to 500 rows of the held-out part.
-
-    Examples
-    --------
-    >>> X = np.random.default_rng(0).normal(size=(300, 3))
-    >>> found = bigkpca.cross_validate(X, n_components=[2], sigmas=[1.0, 2.0])
-    >>> found.folds, {setting.components for setting in found.settings}
-    (3, {2})
-    """
-    run = RunOptions.of(ReadingOptions, options)
-    spec = FitSpec.checked(
-        kernel=kernel,
-        random_state=random_state,
-        standardize=standardize,
-        column_weights=column_weights,
-        preimage=preimage,
-        noise=noise,
-        size=size,
-    )
-    with run.engine() as engine:
-        return evaluating.cross_validate(
-            open_rows(data, run.array),
-            spec,
-            engine,
-            sigmas=sigmas,
-            n_components=n_components,
-            folds=folds,
-            limit=run.memory_limit,
-        )
 
 
 def evaluate(

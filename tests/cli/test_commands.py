@@ -195,7 +195,6 @@ MISTAKES = [
     ("fit nan.npy m.zarr", 3, "row 4, column 1 is NaN"),
     ("fit DATA m.zarr --memory 1MB", 4, "1 MB are allowed"),
     ("sigma DATA --memory 9MB", 4, "MB in a process, but 9 MB are allowed: allow more"),
-    ("sigma DATA --cv --memory 9MB", 4, "MB in a process, but 9 MB are allowed: ask for a smaller --size"),
     ("plan DATA --memory 9MB", 4, "9 MB are allowed: even a size of 10 needs "),
     ("plan DATA --memory 9MB --landmarks few.npy", 4, "give fewer than 2 landmarks, or allow more"),
     ("fti DATA m.zarr", 2, "No such command 'fti'. Did you mean 'fit'?"),

@@ -17,7 +17,7 @@ from tests.helpers.options import defaults_of
 NAMES = main.list_commands(click.Context(main))
 COMMANDS = {name: main.get_command(click.Context(main), name) for name in NAMES}
 # Functions of the commands whose options have a default of their own, by the names of their parameters.
-FUNCTIONS = dict.fromkeys(["history", "demo", "run", "submit"]) | {"sigma": bigkpca.cross_validate}
+FUNCTIONS = dict.fromkeys(["history", "demo", "run", "submit"])
 
 
 def test_every_option_with_a_value_shows_a_default_or_the_rule_and_has_that_of_its_function():

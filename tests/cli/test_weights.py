@@ -65,16 +65,6 @@ def test_what_is_no_weight_is_refused_in_the_words_typed(rows, tmp_path):
 
 
 @pytest.mark.full
-def test_a_cross_validation_prints_the_command_with_the_weights(rows):
-    options = ("--cv", "--components", 2, "--size", 20, "--standardize", "--weight", "origin=2.5", "-q")
-    lines = run("sigma", rows, *options).stdout.splitlines()
-    assert lines[0].startswith(
-        "mean squared error of pre-images, in standard deviations of the columns, times their weights, 3 folds"
-    )
-    assert "--standardize --weight origin=2.5" in lines[-1]
-
-
-@pytest.mark.full
 def test_a_dominant_column_is_warned_of_in_a_line(tmp_path):
     FRAME.assign(day=FRAME["day"] * 1000).drop(columns="origin").to_csv(tmp_path / "t.csv", index=False)
     bigkpca.ingest(tmp_path / "t.csv", tmp_path / "t.zarr")

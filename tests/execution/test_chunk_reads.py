@@ -1,7 +1,5 @@
 """Passes, counted: how often each stored chunk is read by a fit, and that its plan says the same."""
 
-import re
-
 import dask
 import numpy as np
 import pytest
@@ -13,7 +11,6 @@ from bigkpca.execution.plan import plan_fit
 from bigkpca.fitting.merge import extend
 from bigkpca.spec import FitSpec
 from tests.helpers.fits import fit, scores
-from tests.helpers.progress import Recorder
 from tests.helpers.stores import as_zarr, counted_reads
 
 OPTIONS = {"n_components": 5, "size": 80, "random_state": 3}
@@ -64,17 +61,6 @@ def test_each_chunk_is_read_once_for_the_sample_and_once_for_each_planned_pass(c
         fit(dataset, **OPTIONS | options)
         np.testing.assert_array_equal(reads, 1 + passes, str(options))
         assert plan_fit(open_rows(dataset), FitSpec.checked(**OPTIONS | options), 1).passes == passes, options
-
-
-def test_rpcholesky_over_all_rows_makes_the_refreshing_passes_that_it_notes(dataset, reads):
-    for tol, options in [(0.0, {}), (0.1, {"block_rows": 300}), (0.0, {"kernel": "polynomial"})]:
-        reads[:] = 0
-        notes = Recorder()
-        fit(dataset, progress=notes, landmarks=landmarks.RPCholesky(over="all", tol=tol), **OPTIONS | options)
-        (said,) = (re.search(r"landmarks from all rows after (\d+) refresh passes", note) for note in notes.notes)
-        np.testing.assert_array_equal(reads, 2 + int(said[1]))
-        if tol or "kernel" in options:  # making sure of the tolerance, or weights that the sample does not have
-            assert int(said[1]) >= 1
 
 
 def test_landmarks_by_number_are_read_with_the_sample(dataset, reads, monkeypatch):

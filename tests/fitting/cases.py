@@ -15,18 +15,15 @@ CASES = {
     "thesis": {"method": methods.Nystroem("thesis", rank=20)},
     "columns": {"method": "columns"},
     "exact": {"method": "exact"},
-    **{f"rff {form}": {"method": methods.RandomFeatures(form)} for form in ("orthogonal", "iid", "qmc", "phase")},
+    **{f"rff {form}": {"method": methods.RandomFeatures(form)} for form in ("orthogonal", "iid", "phase")},
     **{
         f"rff-pca {correction}": {"method": methods.PrincipalFeatures(correction)}
         for correction in ("pointwise", "alpha", "sampled-alpha", "none")
     },
     "rff-pca phase": {"method": methods.PrincipalFeatures(form="phase"), "n_directions": 12},
-    "rff-pca qmc": {"method": methods.PrincipalFeatures(form="qmc")},
     "tensor sketch": {"method": "rff", "kernel": "polynomial", "degree": 2},
     **{rule: {"landmarks": rule} for rule in landmarks.RULES},
     "basic-patterns threshold": {"landmarks": landmarks.BasicPatterns(threshold=0.5)},
-    "rpcholesky all": {"landmarks": landmarks.RPCholesky(over="all")},
-    "rpcholesky all polynomial": {"landmarks": landmarks.RPCholesky(tol=0.05, over="all"), "kernel": "polynomial"},
     "own rows": {"landmarks": OWN_ROWS, "size": "auto"},
     "row numbers": {"landmarks": [11, 133, 7, *range(60, 100)], "size": "auto"},
     "standardize": {"standardize": True},
@@ -38,8 +35,8 @@ CASES = {
 }
 # One case for each rule and class of features in the quick tests, all in the full ones.
 QUICK = {
-    *("nystroem", "thesis", "columns", "exact", "rff qmc", "rff phase", "rff-pca pointwise", "tensor sketch"),
-    *("leverage", "basic-patterns", "rpcholesky", "rpcholesky all", "own rows", "row numbers"),
+    *("nystroem", "thesis", "columns", "exact", "rff phase", "rff-pca pointwise", "tensor sketch"),
+    *("basic-patterns", "rpcholesky", "own rows", "row numbers"),
     *("standardize rff-pca", "randomized rff"),
 }
 every_case = pytest.mark.parametrize(

@@ -14,7 +14,6 @@ from bigkpca import KernelPCA
 from bigkpca.data.opening import open_rows
 from bigkpca.data.rows import ArrayRows, OneHot
 from bigkpca.errors import DataError, SpecError
-from bigkpca.evaluating import cross_validate
 from bigkpca.execution.engine import Engine
 from bigkpca.fitting.fit import fit_rows
 from bigkpca.numerics.methods import METHODS
@@ -284,24 +283,6 @@ def test_lengths_are_those_of_weighted_columns(table):
     rows, weights = values(table), {"kind": 4.0}
     found = bigkpca.sigma(table, standardize=True, column_weights=weights)["median"].sigma
     assert found == pytest.approx(bigkpca.sigma(by_hand(rows, 4.0))["median"].sigma, rel=1e-5)
-
-
-@pytest.mark.full
-def test_a_cross_validation_measures_errors_of_weighted_columns():
-    spec = FitSpec.checked(size=30, random_state=2, preimage="ridge")
-    plain = cross_validate(open_rows(X * W), spec, Engine(threads=1), n_components=[2], sigmas=[2.0])
-    spec = FitSpec.checked(size=30, random_state=2, preimage="ridge", column_weights=W)
-    weighted = cross_validate(open_rows(X), spec, Engine(threads=1), n_components=[2], sigmas=[2.0])
-    assert [one.error for one in weighted.settings] == pytest.approx([one.error for one in plain.settings], rel=1e-6)
-    assert (plain.weighted, weighted.weighted) == (False, True)
-
-
-@pytest.mark.full
-def test_a_cross_validation_standardises_categories_as_a_fit_does(table):
-    options = {"n_components": [2], "sigmas": [2.0], "size": 30, "preimage": "ridge"}
-    found = bigkpca.cross_validate(table, standardize=True, column_weights={"kind": 2}, **options)
-    expected = bigkpca.cross_validate(by_hand(values(table), 2.0), **options)  # of all rows, where folds have their own
-    assert found.best.error == pytest.approx(expected.best.error, rel=0.03)
 
 
 @pytest.mark.full

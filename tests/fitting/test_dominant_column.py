@@ -77,8 +77,7 @@ def test_images_and_columns_of_one_unit_are_never_warned_of(digits, tmp_path):
             fit(data, **options)
 
 
-def test_a_cross_validation_does_not_repeat_it_and_a_plan_leaves_bad_rows_to_the_fit():
-    bigkpca.cross_validate(FRAME, n_components=[2], sigmas=[500.0], size=10)
+def test_a_plan_leaves_bad_rows_to_the_fit():
     bigkpca.plan(FRAME.replace({"kind": {0: np.nan}}))
     with pytest.raises(bigkpca.errors.DataError, match="is NaN"):
         fit(FRAME.replace({"kind": {0: np.nan}}))

@@ -10,16 +10,13 @@ from tests.fitting.cases import fitted
 
 def test_rpcholesky_stops_at_its_tolerance_with_fewer_rows_as_landmarks(X):
     sigmoid = {"kernel": "sigmoid", "gamma": 3e-4, "coef0": -1.0}
-    for over in ("sample", "all"):
-        with pytest.raises(SpecError, match=r"rpcholesky needs a positive semidefinite kernel, but k\(x, x\) = -0\.\d"):
-            fitted(X, landmarks=landmarks.RPCholesky(over=over), **sigmoid)
-        loose, tight = (
-            fitted(X, sigma=60.0, size=250, landmarks=landmarks.RPCholesky(tol=tol, over=over)) for tol in (0.1, 0.02)
-        )
-        assert loose.features.size < tight.features.size < 250
-        assert loose.solution.unexplained < 0.11
-        assert tight.solution.unexplained < 0.022
-        assert (np.abs(X[:, None] - tight.features.landmarks_in_user_units()).max(axis=2).min(axis=0) < 1e-9).all()
+    with pytest.raises(SpecError, match=r"rpcholesky needs a positive semidefinite kernel, but k\(x, x\) = -0\.\d"):
+        fitted(X, landmarks="rpcholesky", **sigmoid)
+    loose, tight = (fitted(X, sigma=60.0, size=250, landmarks=landmarks.RPCholesky(tol=tol)) for tol in (0.1, 0.02))
+    assert loose.features.size < tight.features.size < 250
+    assert loose.solution.unexplained < 0.11
+    assert tight.solution.unexplained < 0.022
+    assert (np.abs(X[:, None] - tight.features.landmarks_in_user_units()).max(axis=2).min(axis=0) < 1e-9).all()
 
 
 def test_what_does_not_fit_the_rows_is_refused(X):

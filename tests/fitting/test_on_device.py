@@ -9,7 +9,6 @@ from dask.utils import key_split
 
 import bigkpca
 from bigkpca import KernelPCA, KernelPCADetector
-from bigkpca.comparing.trials import ProcessRunner
 from bigkpca.data.devices import Device
 from bigkpca.errors import SpecError
 from bigkpca.storage import groups
@@ -124,25 +123,16 @@ def test_a_plan_names_the_device_and_the_memory_that_it_needs(folder):
 
 
 @pytest.mark.full
-def test_a_comparison_on_a_device_does_not_mix_with_another(folder, tmp_path, monkeypatch):
-    devices, process = [], ProcessRunner.run
-
-    def recorded(runner, function, *arguments):
-        with arguments[-1]() as engine:
-            devices.append(engine.devices)
-        return process(runner, function, *arguments)
-
-    monkeypatch.setattr(ProcessRunner, "run", recorded)
+def test_a_comparison_on_a_device_does_not_mix_with_another(folder, tmp_path):
     given = {"n_components": 3, "methods": ["nystroem/kmeans"], "sizes": [30], "seeds": 1}
     here = bigkpca.compare(folder / "rows.zarr", tmp_path / "here", **given)
     there = bigkpca.compare(folder / "rows.zarr", tmp_path / "there", device=DEVICE, **given)
-    assert devices == [[], [], RECORDED, RECORDED]
     assert (here.device, there.device) == (None, RECORDED[0])
     agree(there.trials[-1].eigenvalue_error, here.trials[-1].eigenvalue_error, 0.1)
     with pytest.raises(SpecError, match=f"device is '{RECORDED[0]}' there and 'cpu' here"):
         bigkpca.compare(folder / "rows.zarr", tmp_path / "there", **given)
     shown = run("compare", folder / "rows.zarr", tmp_path / "there", *WORDS, "--device", DEVICE).stdout
-    assert f"passes ran on {RECORDED[0]}, whose memory is not counted" in shown
+    assert f"passes ran on {RECORDED[0]}\n" in shown
 
 
 def test_rows_that_are_added_and_models_that_are_merged_record_all_devices(X, tmp_path):

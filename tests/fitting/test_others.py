@@ -11,6 +11,7 @@ from bigkpca import KernelPCA
 from bigkpca.comparing import trials
 from bigkpca.comparing.trials import Candidate, MethodVariant, run_trial
 from bigkpca.data.rows import ArrayRows
+from bigkpca.execution.engine import Engine
 from bigkpca.fitting import others
 from bigkpca.fitting.others import mapped, scored_without, with_other_preimages, without
 from bigkpca.numerics.linear_pca import LinearPCA
@@ -151,8 +152,8 @@ def test_the_verdict_of_an_evaluation_is_that_on_new_rows(options, noise, tmp_pa
 def test_the_verdict_of_a_comparison_is_that_on_new_rows(noise):
     X, new = noise
     rows, variant, given = ArrayRows(X), MethodVariant("nystroem", "uniform"), FitSpec(n_components=20, sigma=9.0)
-    exact = trials.exact_reference(rows, given)
-    found = run_trial(rows, variant.spec(given, 150, 0), Candidate(variant, 150, 0), exact)
+    exact = trials.exact_reference(rows, given, Engine())
+    found = run_trial(rows, variant.spec(given, 150, 0), Candidate(variant, 150, 0), exact, Engine())
     _, pca, kept = truth(KernelPCA(20, sigma=9.0, size=150, landmarks="uniform", random_state=0).fit(X), X, new)
     assert found.preimage_error == pytest.approx(1 - kept, abs=0.05)
     assert exact.pca_error == pytest.approx(1 - pca, abs=0.03)
@@ -175,8 +176,8 @@ def test_the_verdict_of_a_comparison_says_if_pre_images_were_made_from_the_judge
     rows, variant = ArrayRows(noise[0]), MethodVariant("rff", "")
     for preimage, seen in (("auto", 0), ("linear", 1)):
         given = FitSpec(n_components=6, sigma=9.0, preimage=preimage)
-        exact = trials.exact_reference(rows, given)
-        found = run_trial(rows, variant.spec(given, 50, 0), Candidate(variant, 50, 0), exact)
+        exact = trials.exact_reference(rows, given, Engine())
+        found = run_trial(rows, variant.spec(given, 50, 0), Candidate(variant, 50, 0), exact, Engine())
         assert found.preimages_seen == seen
 
 

@@ -7,20 +7,18 @@ import pytest
 import zarr
 from scipy.sparse import csr_array
 
-from bigkpca import KernelPCA, kernels, landmarks, load, methods
+from bigkpca import KernelPCA, kernels, load, methods
 from bigkpca.data.blocks import Block
 from bigkpca.data.opening import open_rows
 from bigkpca.data.rows import ArrayRows
 from bigkpca.data.sample_weights import weighted
 from bigkpca.errors import DataError, SpecError
 from bigkpca.execution.engine import Engine, fit_blocks
-from bigkpca.execution.passes import _draw, draws_by_residual, weighted_draw
+from bigkpca.execution.passes import _draw, weighted_draw
 from bigkpca.fitting.features import _error_estimator, feature_map_factory
 from bigkpca.fitting.fit import fit_rows
 from bigkpca.fitting.merge import extend, fit_like, merge, spec_like
 from bigkpca.fitting.sample import prepare_sample
-from bigkpca.numerics.features import Columns
-from bigkpca.numerics.landmarks.sampling import Factor, Proposals, grown
 from bigkpca.spec import FitSpec, resolve
 from tests.fitting.cases import CASES, fitted, not_uniform
 from tests.helpers.fits import scores
@@ -191,7 +189,7 @@ def test_weights_on_disk_give_the_same_bits_on_any_workers_and_as_in_memory(tmp_
 def test_landmarks_are_drawn_by_weights(digits):
     X, weights = digits.astype(np.float64), np.where(digits[:, 36] > 14, 50.0, 1.0)  # 18 % of the rows, 92 % of weight
     rows = {row.tobytes() for row in X[weights > 1]}
-    for rule in ("uniform", "rpcholesky", landmarks.RPCholesky(over="all")):
+    for rule in ("uniform", "rpcholesky"):
         kpca = KernelPCA(3, sigma=20.0, landmarks=rule, size=60, random_state=0).fit(X, sample_weight=weights)
         chosen = kpca.model_.features.landmarks_in_user_units().round()
         assert np.mean([row.tobytes() in rows for row in chosen]) > 0.75
@@ -266,17 +264,6 @@ def test_what_random_features_miss_includes_rows_of_large_weight(digits):
         assert 0.9 * missed < model.certificate.missed[0] * model.solution.eigenvalues[0] < 1.5 * missed
 
 
-def test_rows_that_are_forgotten_leave_nothing(X):
-    first = fitted(X[:150])
-    found = extend(first, ArrayRows(X[150:]), FitSpec.of(first), ENGINE, decay=0.0)
-    expected = like(first, X[150:])
-    np.testing.assert_allclose(found.solution.eigenvalues, expected.solution.eigenvalues, rtol=1e-9)
-    assert found.sums.weight == 150
-    assert len(found.drawn.X) == 150
-    exact = exact_eigenvalues(X[150:], np.ones(150), first.features.kernel)
-    assert (found.certificate.eigenvalue_likely_upper >= exact[: len(found.solution.eigenvalues)]).all()
-
-
 def test_the_rows_kept_for_an_estimate_are_in_proportion_to_their_weights(digits):
     X, weights = digits[:1200].astype(np.float64), np.full(600, 0.25)
     old = {row.tobytes() for row in X[:600]}
@@ -286,21 +273,6 @@ def test_the_rows_kept_for_an_estimate_are_in_proportion_to_their_weights(digits
     for model in (grown, merge([first, second], ENGINE)):
         share = np.mean([row.tobytes() in old for row in model.certificate.sample])
         assert share == pytest.approx(0.8, abs=0.01)
-
-
-def test_proposals_of_rpcholesky_are_drawn_by_weights_times_residuals():
-    X = np.arange(8.0)[:, None]
-    columns = Columns(kernels.Gaussian(0.1), np.zeros(1), np.dtype(np.float64))  # rows far from each other
-    factor = grown(
-        Factor.empty(columns.kernel, X), Proposals(X[:1], np.ones(1), 1.0), 1, 0.2, 0.0, np.random.default_rng(0)
-    )
-    weights = np.r_[5.0, 0.0, np.arange(1.0, 7.0)]
-    (block,) = draws_by_residual(
-        weighted(ArrayRows(X), weights), columns, factor, 20_000, np.random.SeedSequence(0), None, ENGINE
-    )
-    assert (block.total, block.trace) == (pytest.approx(21), 26)  # the first row is a landmark
-    shares = np.bincount(block.rows[:, 0].astype(int), minlength=8) / len(block.rows)
-    np.testing.assert_allclose(shares, np.r_[0, 0, np.arange(1.0, 7.0)] / 21, atol=0.015)
 
 
 def test_every_container_gives_the_same_model(X, tmp_path):
@@ -323,22 +295,6 @@ def test_every_container_gives_the_same_model(X, tmp_path):
         (f"{path}/x", f"{path}/w"),
     ):
         np.testing.assert_allclose(kpca.fit(rows, sample_weight=given).eigenvalues_, wanted, rtol=1e-9)
-
-
-def test_half_lives_do_not_depend_on_how_rows_are_divided(X):
-    kpca = KernelPCA(5, size=40, random_state=0)
-    for start, stop in ((0, 120), (120, 121), (121, 260), (260, 300)):
-        kpca.partial_fit(X[start:stop], half_life=80)
-    weights = 2.0 ** ((np.arange(len(X)) - len(X) + 1) / 80)
-    whole = like(kpca.model_, X, weights)
-    np.testing.assert_allclose(kpca.eigenvalues_, whole.solution.eigenvalues, rtol=1e-9)
-    assert kpca.model_.sums.weight == pytest.approx(weights.sum())
-    exact, found = exact_eigenvalues(X, weights, kpca.kernel_), kpca.certificate_
-    assert (found.eigenvalue_lower <= exact[:5]).all()
-    assert (found.eigenvalue_likely_upper >= exact[:5]).all()
-    for wrong in (0, -1.0, np.nan, np.inf, "a", True):
-        with pytest.raises(SpecError, match="positive number of rows"):
-            kpca.partial_fit(X, half_life=wrong)
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 import pytest
 
 import bigkpca
-from bigkpca import landmarks, methods
+from bigkpca import methods
 from bigkpca.data.opening import open_rows
 from bigkpca.errors import MemoryLimitError, SpecError, ToleranceWarning
 from bigkpca.execution.engine import Engine
@@ -28,7 +28,6 @@ def fitted(X, progress=None, **options):
     ("tol", "options"),
     [
         (0.3, {"landmarks": "uniform", "center": False}),
-        pytest.param(0.3, {"landmarks": landmarks.RPCholesky(over="all")}, marks=pytest.mark.full),
         (0.3, {"method": "columns", "kernel": "polynomial"}),
         (0.4, {"standardize": True}),
         (0.3, {"method": methods.RandomFeatures("phase")}),

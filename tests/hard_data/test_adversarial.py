@@ -43,7 +43,7 @@ def test_fits_of_hard_data_are_right_or_say_so(seeds):
 GIVEN = json.loads(Path(__file__).with_name("once_wrong.json").read_text())
 NAMED = {name: Case(**given | {"spoils": tuple(given.get("spoils", ()))}) for name, given in GIVEN.items()}
 QUICK = (
-    "far clusters with a sentinel, RPCholesky over all rows, added rows",
+    "far clusters with a sentinel, RPCholesky, added rows",
     "an indefinite function, columns",
     "exact, standardised, in single precision",
     "refined in single precision with a sentinel",

@@ -444,7 +444,7 @@ def test_the_likely_bound_holds_as_often_as_it_says(monkeypatch):
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 @pytest.mark.parametrize(
     "options",
-    [{"tol": 0.1}, *({"landmarks": rule, "size": 20} for rule in ("leverage", "uniform", "rpcholesky"))],
+    [{"tol": 0.1}, *({"landmarks": rule, "size": 20} for rule in ("uniform", "rpcholesky"))],
     ids=str,
 )
 def test_kernels_that_are_no_numbers_are_refused_by_every_rule(options, value):

@@ -273,14 +273,6 @@ def accuracy(trust: tuple[str, ...], shares: Array) -> tuple[str, float]:
     return "inaccurate" if part < _MOST else "accurate in part" if part < _NEARLY_ALL else "accurate", part
 
 
-def before_largest_gap(eigenvalues: Array) -> tuple[int, float]:
-    """(r, lambda_r / lambda_(r+1)) at the largest ratio (Ahn and Horenstein 2013); (1, 1) for a single eigenvalue."""
-    if len(eigenvalues) < 2:
-        return 1, 1.0
-    ratios = eigenvalues[:-1] / eigenvalues[1:]
-    return int(ratios.argmax()) + 1, float(ratios.max())
-
-
 @dataclass(frozen=True)
 class Proven:
     """Proven bounds of the eigenvalues lambda_j of Kc, widened by rounding.

@@ -66,18 +66,6 @@ class ResidualSample:
         kept = self.uniform * threshold < self.residuals
         return replace(_part(self, kept), threshold=threshold)
 
-    def scaled(self, factor: float) -> Self:
-        """The sample with all weights times a factor, which changes no probability, without rows whose weight
-        vanishes."""
-        found = _part(self, (factor * self.own_weights > 0) & (factor * self.residuals > 0))
-        return replace(
-            found,
-            residuals=factor * found.residuals,
-            total=factor * found.total,
-            threshold=factor * found.threshold,
-            weights=factor * found.own_weights,
-        )
-
     @property
     def own_weights(self) -> Array:
         """The weight of each row, (m,)."""

@@ -9,7 +9,7 @@ Examples
 KMeans(iterations=6)
 >>> rule = landmarks.RPCholesky(tol=0.01)
 >>> landmarks.to_dict(rule)
-{'name': 'rpcholesky', 'tol': 0.01, 'over': 'sample', 'least_accepted': 0.2}
+{'name': 'rpcholesky', 'tol': 0.01}
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from bigkpca.numerics.display import brief
 from bigkpca.numerics.kernels import Kernel
 from bigkpca.numerics.landmarks.basic_patterns import BasicPatterns
 from bigkpca.numerics.landmarks.kmeans import KMeans
-from bigkpca.numerics.landmarks.sampling import Leverage, RPCholesky, Uniform
+from bigkpca.numerics.landmarks.sampling import RPCholesky, Uniform
 from bigkpca.numerics.linalg import Map
 from bigkpca.numerics.registry import Registry, name_in
 
@@ -211,7 +211,6 @@ __all__ = [
     "BasicPatterns",
     "KMeans",
     "LandmarkRule",
-    "Leverage",
     "OwnRows",
     "RPCholesky",
     "RowNumbers",
@@ -228,7 +227,6 @@ RULES: Registry[LandmarkRule] = Registry(
         KMeans,
         Uniform,
         RPCholesky,
-        Leverage,
         BasicPatterns,
     ),
     aliases={"k-means": "kmeans"},

@@ -16,8 +16,6 @@ Examples
 >>> from bigkpca import preimages
 >>> preimages.named("ridge:ridge=0.01,size=500")
 Ridge(ridge=0.01, size=500)
->>> preimages.written(preimages.Ridge(size=500))
-'ridge:size=500'
 """
 
 from __future__ import annotations
@@ -123,18 +121,6 @@ def named(name: str) -> Preimage:
     LinearMap()
     """
     return PREIMAGES.typed(name)
-
-
-def written(preimage: Preimage) -> str:
-    """The method in the form that `named` reads: its name, and the options that differ from the default.
-
-    Examples
-    --------
-    >>> written(Distances(neighbours=10))
-    'mds:neighbours=10'
-    """
-    typed = ",".join(f"{key}={value}" for key, value in changed(preimage).items())
-    return f"{preimage.name}:{typed}" if typed else preimage.name
 
 
 def changed(preimage: Preimage) -> dict[str, Any]:

@@ -8,7 +8,6 @@ import numpy as np
 from bigkpca import KernelPCA, kernels
 from bigkpca.data.rows import ArrayRows
 from bigkpca.execution.plan import plan_fit
-from bigkpca.fitting import precomputed
 from bigkpca.spec import FitSpec
 from bigkpca.workflows.fit import save
 from tests.helpers import oracles
@@ -72,19 +71,6 @@ def leading(matrix, count=R, center=True):
     return np.linalg.eigvalsh(oracles.centred(matrix) if center else matrix)[::-1][:count]
 
 
-def planned(n, chunks=(1, 1), dtype=np.float32, **options):
-    rows = ArrayRows(np.broadcast_to(np.zeros(1, dtype), (n, n)), grid=chunks)
+def planned(n, dtype=np.float32, **options):
+    rows = ArrayRows(np.broadcast_to(np.zeros(1, dtype), (n, n)))
     return plan_fit(rows, FitSpec.checked(**{"n_components": 20} | OPTIONS | options), 2)
-
-
-def start_with_columns(monkeypatch, numbers):
-    """Products start with columns of these numbers: the real draw would meet the rare case once in a million."""
-
-    class Chosen:
-        def choice(self, n, size, replace):
-            return numbers[:size]
-
-        def standard_normal(self, shape):
-            return np.random.default_rng(0).standard_normal(shape)
-
-    monkeypatch.setattr(precomputed, "random_stream", lambda *_: Chosen())

@@ -8,11 +8,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.decomposition import KernelPCA as Peer
 
 from bigkpca import KernelPCA, kernels
-from bigkpca.data import matrix_tiles
-from bigkpca.data.opening import open_rows
-from bigkpca.data.rows import EVERY
-from bigkpca.data.zarr import ZarrRows
-from bigkpca.errors import DataError, IndefiniteKernelWarning, SpecError
+from bigkpca.errors import DataError, IndefiniteKernelWarning
 from bigkpca.spec import FitSpec
 from tests.fitting.precomputed.matrices import (
     DISTANCES,
@@ -29,7 +25,6 @@ from tests.fitting.precomputed.matrices import (
     leading,
     saved,
     squared_distances,
-    start_with_columns,
     with_entry,
 )
 from tests.helpers import oracles
@@ -39,12 +34,11 @@ from tests.helpers.fits import scores
 @pytest.mark.parametrize(
     "kinds", [["zarr, odd chunks"], pytest.param(SOURCES, marks=pytest.mark.full)], ids=["one", "all"]
 )
-def test_every_source_gives_the_scores_of_scikit_learn(kinds, path, tmp_path):
+def test_every_source_gives_the_scores_of_scikit_learn(kinds, tmp_path):
     theirs = Peer(R, kernel="precomputed").fit(K)
     for kind in kinds:
         source = SOURCES[kind]
         ours = estimator().fit(source(tmp_path, K))
-        assert ("products" in ours.model_.provenance) == (path != "held"), kind
         assert_allclose(ours.eigenvalues_, theirs.eigenvalues_, rtol=1e-11, err_msg=kind)
         for values in (K, K_NEW):
             expected = theirs.transform(values)
@@ -52,20 +46,17 @@ def test_every_source_gives_the_scores_of_scikit_learn(kinds, path, tmp_path):
             assert_allclose(oracles.with_signs_of(found, expected), expected, atol=1e-6, err_msg=kind)
 
 
-def test_it_is_the_exact_method_on_the_rows(path):
-    center = path == "held"
-    rows = fitted(X[:N], kernel=KERNEL, center=center)
-    given = fitted(K, center=center)
+def test_it_is_the_exact_method_on_the_rows():
+    rows, given = fitted(X[:N], kernel=KERNEL), fitted(K)
     assert_allclose(given.solution.eigenvalues, rows.solution.eigenvalues, rtol=1e-11)
     assert_allclose(given.solution.total_variance, rows.solution.total_variance, rtol=1e-11)
     assert_allclose(given.solution.mean, rows.solution.mean, rtol=1e-10, atol=1e-13)
     assert_allclose(scores(given, K), scores(rows, X[:N]), atol=1e-6)  # signs as well
     assert_allclose(scores(given, K_NEW), scores(rows, X[N:]), atol=1e-6)
-    if path == "held":
-        assert (given.certificate.trace_error, given.certificate.residuals) == (0.0, None)
+    assert (given.certificate.trace_error, given.certificate.residuals) == (0.0, None)
 
 
-def test_precision_is_that_of_the_matrix_or_as_asked(path):
+def test_precision_is_that_of_the_matrix_or_as_asked():
     for dtype, asked, expected in (
         (np.float16, None, "float32"),
         (np.float32, "float64", "float64"),
@@ -81,34 +72,19 @@ def test_precision_is_that_of_the_matrix_or_as_asked(path):
     assert_allclose(fitted(counts, n_components=3).solution.eigenvalues, leading(counts.astype(float), 3), rtol=1e-5)
 
 
-def test_without_a_number_of_components_the_matrix_must_be_held(request):
+def test_all_components_or_a_share_of_the_variance():
     true = leading(K, N)
     share = int(np.searchsorted(np.cumsum(true) / true.sum(), 0.9)) + 1
     found = {given: fitted(K, n_components=given).solution.eigenvalues for given in (None, 0.9)}
     assert len(found[0.9]) == share
     assert N - 2 <= len(found[None]) <= N
     assert_allclose(found[None], true[: len(found[None])], rtol=1e-6)
-    request.getfixturevalue("large")
-    for given in found:
-        with pytest.raises(SpecError, match="above 100 rows needs a number of components"):
-            fitted(K, n_components=given)
-
-
-def test_parts_that_nothing_ties_to_the_rest_are_found(large, monkeypatch):
-    apart = np.zeros((N, N))
-    apart[:200, :200] = 0.5 + 0.5 * np.eye(200)
-    apart[200:, 200:] = 0.7 * np.outer(*[np.sign(X[200:N, 0])] * 2) + 0.3 * np.eye(N - 200)
-    start_with_columns(monkeypatch, np.arange(0, 200, 2))
-    model = fitted(apart, n_components=2, center=False)
-    assert_allclose(model.solution.eigenvalues, leading(apart, 2, center=False), rtol=1e-8)
 
 
 @pytest.mark.full
 @pytest.mark.bits
 @pytest.mark.parametrize("engine", ["threads", "processes"], indirect=True)
-def test_models_and_scores_are_the_same_bytes_everywhere(path, engine, tmp_path, monkeypatch):
-    monkeypatch.setattr(matrix_tiles, "_TALL", 512)  # workers do not see small constants of tiles; parts are cut here
-    monkeypatch.setattr(matrix_tiles, "TILE_BYTES", 2**23)
+def test_models_and_scores_are_the_same_bytes_everywhere(engine, tmp_path):
     for kind, dtype in (("zarr", np.float64), ("dask", np.float32)):
         source = SOURCES[kind](tmp_path, K.astype(dtype))
         one, other = (fitted(source, runs, residual_tol=1e-3) for runs in (None, engine))
@@ -116,7 +92,7 @@ def test_models_and_scores_are_the_same_bytes_everywhere(path, engine, tmp_path,
         assert_array_equal(scores(one, source), scores(one, source, engine))
 
 
-def test_models_are_saved_and_loaded(path, tmp_path):
+def test_models_are_saved_and_loaded(tmp_path):
     model = fitted(K)
     files = saved(model, tmp_path / "model.zarr")
     again = KernelPCA.load(tmp_path / "model.zarr")
@@ -128,29 +104,7 @@ def test_models_are_saved_and_loaded(path, tmp_path):
     assert content != fitted(with_entry(7, 7, 1.01)).provenance["content"]
 
 
-@pytest.mark.full
-def test_each_chunk_is_decoded_once_for_the_start_and_at_most_once_for_each_product(large, tmp_path, monkeypatch):
-    block = ZarrRows.block
-
-    def counting(self, start, stop, columns=EVERY):
-        left, right, _ = columns.indices(N)
-        (height, width), part = self.grid, block(self, start, stop, columns)
-        decoded[start // height : -(-stop // height), left // width : -(-right // width)] += 1
-        return part
-
-    monkeypatch.setattr(ZarrRows, "block", counting)
-    for kind in ("zarr", "zarr, odd chunks"):
-        rows = open_rows(SOURCES[kind](tmp_path, K))
-        decoded = np.zeros([-(-N // size) for size in rows.grid], int)
-        products = fitted(rows).provenance["products"]
-        lower = np.tril(np.ones(decoded.shape, bool), -1) if kind == "zarr" else np.zeros(decoded.shape, bool)
-        assert_array_equal(decoded, np.where(lower, 1, 1 + products), kind)
-        decoded[:] = 0
-        scores(fitted(K), rows)
-        assert_array_equal(decoded, 1, kind)
-
-
-def test_squared_distances_give_classical_scaling(path):
+def test_squared_distances_give_classical_scaling():
     values, coordinates = oracles.gram_kpca(DISTANCES, 5)  # as Torgerson has it: eigenvalues of -H D² H / 2
     centre = X[:N].mean(axis=0)
     axes = np.linalg.svd(X[:N] - centre, full_matrices=False)[2].T
@@ -168,14 +122,14 @@ def test_squared_distances_give_classical_scaling(path):
         assert_allclose(oracles.with_signs_of(new, expected), expected, atol=atol)
 
 
-def test_distances_of_no_space_give_the_positive_part_and_a_warning(path, tmp_path):
+def test_distances_of_no_space_give_the_positive_part_and_a_warning(tmp_path):
     given = -(np.abs(X[:N, None] - X[None, :N]).sum(axis=2) ** 2) / 2  # of city blocks
     values, coordinates = oracles.gram_kpca(given, R)
     spectrum = leading(given, N)
     with pytest.warns(IndefiniteKernelWarning, match=r"most negative eigenvalue is -\S+ of the largest") as told:
         model = fitted(SOURCES["zarr, odd chunks"](tmp_path, given))
     (message,) = {str(warning.message) for warning in told}
-    share, rtol = spectrum[-1] / spectrum[0], 0.05 if path == "held" else 0.2
+    share, rtol = spectrum[-1] / spectrum[0], 0.05
     assert_allclose([model.solution.negative, float(re.search(r"is (-\S+) of", message)[1])], share, rtol=rtol)
     assert_allclose(model.solution.eigenvalues, values, rtol=1e-9)
     found = scores(model, given)
@@ -184,11 +138,10 @@ def test_distances_of_no_space_give_the_positive_part_and_a_warning(path, tmp_pa
     assert (certificate.eigenvalue_lower <= values * (1 + 1e-14)).all()
     assert certificate.eigenvalue_upper is None or (values <= certificate.eigenvalue_upper).all()
     assert certificate.explained_variance_ratio_lower is None  # nothing of the kind is proven
-    if path == "held":
-        assert_allclose(model.solution.total_variance, spectrum[spectrum > 0].sum(), rtol=1e-9)
+    assert_allclose(model.solution.total_variance, spectrum[spectrum > 0].sum(), rtol=1e-9)
 
 
-def test_a_diagonal_of_either_sign_is_kept_to_its_positive_part(path):
+def test_a_diagonal_of_either_sign_is_kept_to_its_positive_part():
     signs = np.where(np.arange(N) % 3, 1.0, -1.0)
     given = K * signs[:, None] + signs * K  # indefinite, with a diagonal of both signs
     for center in (True, False):
@@ -199,29 +152,20 @@ def test_a_diagonal_of_either_sign_is_kept_to_its_positive_part(path):
         assert_allclose(np.square(scores(model, given)).sum(axis=0), expected, rtol=1e-6)
 
 
-def test_without_a_positive_eigenvalue_nothing_is_left(path):
+def test_without_a_positive_eigenvalue_nothing_is_left():
     message = "has no positive eigenvalue, and -.* kernel values must be large for similar rows"
     for matrix in (-K, -2 * DISTANCES - 1e-3):
         with pytest.raises(DataError, match=message):
             fitted(matrix)
 
 
-def test_a_sample_without_a_positive_eigenvalue_is_no_reason_to_stop(large, monkeypatch):
-    given = -np.eye(N)
-    given[200:, 200:] += 0.5 * np.exp(DISTANCES[200:, 200:] / 10)
-    start_with_columns(monkeypatch, np.arange(0, 200, 4))
-    with pytest.warns(IndefiniteKernelWarning):
-        model = fitted(given, n_components=3)
-    assert_allclose(model.solution.eigenvalues, leading(given, 3), rtol=1e-9)
-
-
-def test_single_precision_makes_no_matrix_indefinite(path):
+def test_single_precision_makes_no_matrix_indefinite():
     for sigma in (2.5, 30.0, 300.0):
         given = kernels.Gaussian(sigma).gram(X[:N]).astype(np.float32)
         assert fitted(given, residual_tol=1e-2, n_components=3).solution.negative == 0, sigma
 
 
-def test_a_matrix_that_is_positive_once_centred_is_not_indefinite(path):
+def test_a_matrix_that_is_positive_once_centred_is_not_indefinite():
     given = DISTANCES - DISTANCES.min() / 4  # of which scaling is classical: its centred form is that of XX'
     assert np.linalg.eigvalsh(given)[0] < -1
     expected = leading(X[:N] @ X[:N].T, 5)

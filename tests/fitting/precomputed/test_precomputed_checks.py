@@ -47,13 +47,13 @@ MISTAKES = {
 }
 
 
-def test_mistakes_are_named(path):
+def test_mistakes_are_named():
     for mistake, (wrong, message) in MISTAKES.items():
         with pytest.raises(DataError, match=message):
             fitted(wrong, **{"dtype": "float32"} if mistake == "huge" else {})
 
 
-def test_a_wrong_entry_is_found_wherever_it_is(path):
+def test_a_wrong_entry_is_found_wherever_it_is():
     for row, column in ((0, 1), (63, 64), (64, 63), (200, N - 1), (N - 1, 0)):
         message = rf"({row}, {column}).*({column}, {row})|({column}, {row}).*({row}, {column})"
         with pytest.raises(DataError, match=message):
@@ -61,7 +61,7 @@ def test_a_wrong_entry_is_found_wherever_it_is(path):
 
 
 @pytest.mark.parametrize("given", ["kernels", "squared distances"])
-def test_rounding_is_no_asymmetry(given, path):
+def test_rounding_is_no_asymmetry(given):
     lengths = np.geomspace(1, 1e3, N)
     matrix = K * np.outer(lengths, lengths) if given == "kernels" else DISTANCES
     rng = np.random.default_rng(0)
@@ -83,7 +83,7 @@ def test_a_matrix_that_is_not_square_is_refused_with_both_numbers():
             plan_fit(ArrayRows(np.ones((rows, columns))), FitSpec.checked(n_components=R, **OPTIONS), 1)
 
 
-def test_missing_and_damaged_chunks_are_told(path, tmp_path):
+def test_missing_and_damaged_chunks_are_told(tmp_path):
     place = as_zarr(tmp_path, K, (40, 40), "shards.zarr", shards=(120, 80))
     (Path(place) / "c/1/0").unlink()
     missing = pytest.warns(FillValuesWarning, match="1 of its chunks are not stored")
@@ -96,7 +96,7 @@ def test_missing_and_damaged_chunks_are_told(path, tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore::bigkpca.errors.FillValuesWarning")
-def test_zeros_are_zeros_stored_or_not(path, tmp_path):
+def test_zeros_are_zeros_stored_or_not(tmp_path):
     blocks, rows = K.copy(), X[:N].copy()
     blocks[:100, 100:] = blocks[100:, :100] = 0
     blocks[5] = blocks[:, 5] = 0  # a row at the origin

@@ -10,11 +10,11 @@ import scipy
 import zarr
 from scipy.spatial.distance import cdist
 
-from bigkpca import KernelPCA, kernels, landmarks
+from bigkpca import KernelPCA, kernels
 
 DTYPES = ("float64", "float64", "float32", "float32", "float16", "uint8", "int16", "int32", "int64")
 STATIONARY = ("gaussian", "laplacian", "matern", "rational-quadratic")
-RULES = ("kmeans", "uniform", "rpcholesky", "rpcholesky over all", "leverage", "basic-patterns", "numbers")
+RULES = ("kmeans", "uniform", "rpcholesky", "basic-patterns", "numbers")
 
 
 @dataclass(frozen=True)
@@ -184,8 +184,8 @@ def estimator_of(case, X):
     """The estimator of a case on rows X, not fitted."""
     first = len(np.array_split(X, case.parts)[0])
     numbers = np.random.default_rng([case.seed, 3]).permutation(first)[: None if case.size == "auto" else case.size]
-    rules = {"numbers": numbers, "rpcholesky over all": landmarks.RPCholesky(over="all")}
-    chosen = {"kernel": kernel_of(case, X), "landmarks": rules.get(case.rule, case.rule), "dtype": case.block}
+    rule = numbers if case.rule == "numbers" else case.rule
+    chosen = {"kernel": kernel_of(case, X), "landmarks": rule, "dtype": case.block}
     chosen |= {"size": "auto" if case.rule == "numbers" else case.size, "random_state": case.seed % 2**31}
     chosen |= {name: getattr(case, name) for name in ("method", "center", "standardize", "refine")}
     return KernelPCA(case.components, **chosen)

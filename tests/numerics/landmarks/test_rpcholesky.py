@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from bigkpca.errors import SpecError
-from bigkpca.numerics.kernels import Function, Gaussian, Linear, Polynomial, Sigmoid
+from bigkpca.numerics.kernels import Gaussian, Linear, Polynomial
 from bigkpca.numerics.landmarks import RPCholesky, sampling
-from bigkpca.numerics.landmarks.sampling import Factor, Proposals, grown, rpcholesky_rows, thinned
+from bigkpca.numerics.landmarks.sampling import rpcholesky_rows, thinned
 from tests.helpers import oracles
 
 dtypes = pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -128,86 +127,3 @@ def test_what_repeats_or_is_left_below_rounding_or_the_least_residual_is_never_k
     kept, L = thinned(np.diag(np.full(5, 1e-6)), np.full(5, 1e-6), least, np.random.default_rng(0))
     assert_array_equal(kept, [0, 2, 4])  # those of which all is left, and more than the least
     assert_allclose(L, np.eye(3) * 1e-3)
-
-
-@pytest.mark.parametrize("kernel", [KERNEL, Polynomial(0.3, 2, 0.5)], ids=str)
-def test_a_factor_knows_what_its_landmarks_leave(kernel):
-    X = rows(0)
-    factor = Factor.empty(kernel, X)
-    for block in (X[:4], X[4:5], X[5:8]):
-        factor = factor.extended(block, np.linalg.cholesky(factor.residual(block)))
-    assert_array_equal(factor.landmarks, X[:8])
-    assert_allclose(factor.L, np.linalg.cholesky(kernel(X[:8], X[:8])), atol=1e-9)
-    K = kernel(X, X)
-    left = K - oracles.nystroem_gram(K[:, :8], K[:8, :8], 1e-14)
-    assert_allclose(factor.residual(X), left, atol=1e-7)
-    assert_allclose(factor.residual_diagonal(X), np.diag(left), atol=1e-7)
-    assert_allclose(factor.residual_diagonal(X).sum(), trace_error(X, range(8), kernel), rtol=1e-7)
-    assert (factor.residual_diagonal(X) >= 0).all()
-    assert factor.coordinates(X).shape == (8, 60)
-    empty = Factor.empty(kernel, X)
-    assert_array_equal(empty.residual_diagonal(X), kernel.diagonal(X))
-    assert_allclose(empty.residual(X), K, atol=1e-12)
-
-
-def all_of(X, kernel=KERNEL):
-    bound = kernel.diagonal(X)
-    return Proposals(X, bound, float(bound.sum()))
-
-
-@dtypes
-def test_growth_ends_at_the_size_or_with_the_proposals_with_a_valid_factor(dtype):
-    X = rows(0, n=400).astype(dtype)
-    factor = grown(Factor.empty(KERNEL, X), all_of(X), 23, 0.0, 0.0, np.random.default_rng(0))
-    S = factor.landmarks
-    assert S.shape == (23, 3)
-    assert S.dtype == dtype
-    assert len(np.unique(S, axis=0)) == 23
-    assert_allclose(factor.L @ factor.L.T, KERNEL.gram(S), atol=1e-12 if dtype == np.float64 else 1e-5)
-    for proposals, size in ((all_of(X), 23), (all_of(S), 100)):  # a landmark is not accepted again
-        assert len(grown(factor, proposals, size, 0.0, 0.0, np.random.default_rng(0)).landmarks) == 23
-    few = grown(Factor.empty(KERNEL, X), all_of(X[:15]), 100, 0.0, 0.0, np.random.default_rng(0))
-    assert 3 < len(few.landmarks) < 15
-    nothing = Proposals(X[:0], np.empty(0), 0.0)
-    assert grown(few, nothing, 100, 0.2, 0.0, np.random.default_rng(0)) is few
-
-
-def test_growth_ends_after_the_first_block_of_which_too_few_are_accepted():
-    X = rows(0, n=300, d=1)
-    accepted = []
-    for least in (0.0, 0.35):
-        factor, found = Factor.empty(KERNEL, X), []
-        rng = np.random.default_rng(0)
-        for start in range(0, 300, 10):
-            before = len(factor.landmarks)
-            factor = grown(factor, all_of(X[start : start + 10]), 100, least, 0.0, rng)
-            found.append(len(factor.landmarks) - before)
-        accepted.append(found)
-    assert accepted[0] == accepted[1]  # a block that ends growth still counts
-    first_poor = next(i for i, count in enumerate(accepted[0]) if count < 3.5)
-    whole = grown(Factor.empty(KERNEL, X), all_of(X), 100, 0.35, 0.0, np.random.default_rng(0))
-    assert len(whole.landmarks) == sum(accepted[0][: first_poor + 1])
-
-
-def test_growth_ends_when_the_residual_trace_is_estimated_to_be_small_enough():
-    X, rng = rows(0, n=400, d=2), np.random.default_rng(0)
-    drawn = X[rng.choice(400, 3000)]
-    proposals = Proposals(drawn, np.ones(3000), 400.0)
-    coarse, fine = (grown(Factor.empty(KERNEL, X), proposals, 200, 0.0, least, rng) for least in (40.0, 4.0))
-    for factor, least in ((coarse, 40.0), (fine, 4.0)):
-        assert least / 10 < factor.residual_diagonal(X).sum() < 4 * least
-    assert len(coarse.landmarks) < len(fine.landmarks)
-    # Before the first landmark the estimate is the trace itself, 400, which is not below 400.
-    assert len(grown(Factor.empty(KERNEL, X), proposals, 200, 0.0, 400.1, rng).landmarks) == 0
-    assert 0 < len(grown(Factor.empty(KERNEL, X), proposals, 200, 0.0, 400.0, rng).landmarks) <= 20
-
-
-def test_kernels_and_options_that_will_not_do_are_refused():
-    message = r"rpcholesky needs a positive semidefinite kernel, but k\(x, x\) = -.*use landmarks='uniform'"
-    for kernel in (Sigmoid(0.5, -5.0), Function(lambda X, Y: -np.ones((len(X), len(Y))))):
-        with pytest.raises(SpecError, match=message):
-            rpcholesky_rows(rows(0), kernel, 5, 0.0, np.random.default_rng(0))
-    message = r"tol must be in \[0, 1\), least_accepted in \(0, 1\), and over 'sample' or 'all'"
-    for options in ({"tol": -0.1}, {"tol": 1.0}, {"least_accepted": 0.0}, {"least_accepted": 1.0}, {"over": "some"}):
-        with pytest.raises(SpecError, match=message):
-            RPCholesky(**options)

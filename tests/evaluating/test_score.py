@@ -1,0 +1,76 @@
+"""Errors of pre-images: scores of models, against a naive loop."""
+
+import numpy as np
+import pytest
+
+from bigkpca import KernelPCA, preimages
+from bigkpca.data.rows import ArrayRows
+from bigkpca.errors import DataError
+from bigkpca.evaluating import preimage_error
+from bigkpca.execution.engine import Engine
+from bigkpca.numerics.preimages import Noise
+from bigkpca.numerics.random_streams import SCORING
+from tests.fitting.cases import other_engines
+from tests.helpers import oracles
+
+ONE = Engine(threads=1)
+
+
+@pytest.fixture(scope="module")
+def X(digits):
+    return digits[:240].astype(np.float64)
+
+
+def noised(X, noise):
+    """Rows with the noise that belongs to them in a score."""
+    key = np.random.SeedSequence(0, spawn_key=(SCORING,)).generate_state(2, np.uint64)
+    return Noise(noise, key, 1).added(X, 0, 0)
+
+
+@pytest.mark.parametrize("way", ["fixed-point", "mds", preimages.Denoising(noise=2.0)], ids=str)
+def test_the_score_is_minus_the_mean_squared_error(way, X):
+    kpca = KernelPCA(6, size=50, preimage=way, random_state=0, block_rows=70).fit(X)
+    assert kpca.score(X[:100]) == pytest.approx(-oracles.preimage_error(kpca, X[:100]), rel=1e-6)
+    assert KernelPCA(30, size=50, preimage=way, random_state=0).fit(X).score(X) > kpca.score(X)
+
+
+@pytest.mark.parametrize("weights", [None, [2.0, 0.0, 1.0, 0.5]])
+@pytest.mark.parametrize("standardize", [False, True])
+def test_the_score_is_in_standard_deviations_times_weights(standardize, weights):
+    rows = np.random.default_rng(3).normal(size=(90, 4)) * [1, 2, 3, 4]
+    options = {"standardize": standardize, "column_weights": weights, "preimage": "linear", "size": 40}
+    kpca = KernelPCA(3, random_state=0, **options).fit(rows)
+    errors = rows - kpca.inverse_transform(kpca.transform(rows))
+    errors = errors / (rows.std(axis=0) if standardize else 1) * (1 if weights is None else weights)
+    assert kpca.score(rows) == pytest.approx(-np.mean(errors**2), rel=1e-6)
+
+
+def test_with_noise_the_score_is_that_of_denoising(X, monkeypatch):
+    # Noise is that of a row, whatever its tile.
+    monkeypatch.setattr("bigkpca.evaluating.tile_rows", lambda *_: 32)
+    clean, noisy, loud = (
+        KernelPCA(6, size=50, random_state=0, block_rows=70, noise=noise).fit(X) for noise in (None, 3.0, 9.0)
+    )
+    given = noised(X, 3.0)
+    assert 2.9 < (given - X).std() < 3.1
+    expected = float(np.mean((X - noisy.denoise(given)) ** 2))
+    assert noisy.score(X) == pytest.approx(-expected, rel=1e-6)
+    assert loud.score(X) < noisy.score(X) < clean.score(X)
+    assert noisy.score(X) == noisy.score(X)
+
+
+@pytest.mark.bits
+@other_engines
+def test_scores_are_the_same_everywhere(engine, X):
+    model = KernelPCA(6, size=50, random_state=0, block_rows=50).fit(X).model_
+    for noise in (None, 2.0):
+        here, there = (preimage_error(model, ArrayRows(X), noise, runs) for runs in (ONE, engine))
+        assert here == there
+
+
+def test_rows_that_cannot_be_scored(X):
+    kpca = KernelPCA(6, size=50, random_state=0).fit(X)
+    with pytest.raises(DataError, match="row 0, column 3 is NaN"):
+        kpca.score(np.where(np.arange(64) == 3, np.nan, X))
+    with pytest.raises(ValueError, match="64 features"):
+        kpca.score(X[:, :5])
